@@ -1,0 +1,102 @@
+#pragma once
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <cotangent/core/export.h>
+
+// Typed errors. Every message has the form
+//     [op] what was found; what is wanted, or what to do
+// for example
+//     [matmul] inner dimensions differ: a is f32[64, 784], b is f32[783, 10]; a.size(-1) must equal
+//     b.size(-2)
+// A failed call changes nothing, and the next correct call works.
+
+namespace ct {
+
+/// Base of every exception that this library throws on purpose.
+class CT_API Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Shapes, ranks, axes or sizes do not fit.
+class CT_API ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+/// An element type is not supported, or two of them do not fit.
+class CT_API DTypeError : public Error {
+ public:
+  using Error::Error;
+};
+/// A device is missing, unknown, or differs from the other operands' device.
+class CT_API DeviceError : public Error {
+ public:
+  using Error::Error;
+};
+/// An index, label or token lies outside its range.
+class CT_API IndexError : public Error {
+ public:
+  using Error::Error;
+};
+/// A number or setting lies outside its range (a negative learning rate, a probability above 1).
+class CT_API ValueError : public Error {
+ public:
+  using Error::Error;
+};
+/// The tape is used in a way that has no meaning (second backward, in-place change of a saved tensor).
+class CT_API AutogradError : public Error {
+ public:
+  using Error::Error;
+};
+/// A file or directory can't be read or written, or its contents are malformed.
+class CT_API IoError : public Error {
+ public:
+  using Error::Error;
+};
+/// An allocator has no more memory to give. The message says what is in use and what to try.
+class CT_API OutOfMemoryError : public Error {
+ public:
+  using Error::Error;
+};
+/// A CUDA, cuBLAS or driver call failed.
+class CT_API CudaError : public Error {
+ public:
+  using Error::Error;
+};
+
+namespace detail {
+
+/// Concatenates its arguments through operator<<.
+template <class... Args>
+std::string cat(const Args&... args) {
+  std::ostringstream out;
+  (out << ... << args);
+  return std::move(out).str();
+}
+
+template <class E, class... Args>
+[[noreturn, gnu::cold, gnu::noinline]] void fail(const char* op, const Args&... args) {
+  throw E(cat('[', op, "] ", args...));
+}
+
+}  // namespace detail
+}  // namespace ct
+
+/// Throws `type` with the message "[op] ..." unless `cond` holds. The message is only built on failure.
+#define CT_CHECK(cond, type, op, ...)              \
+  do {                                             \
+    if (!(cond)) [[unlikely]]                      \
+      ::ct::detail::fail<type>((op), __VA_ARGS__); \
+  } while (false)
+
+/// An internal invariant: checked in debug builds only, never used for user input.
+#ifdef NDEBUG
+#define CT_ASSERT(cond) ((void)0)
+#else
+#define CT_ASSERT(cond) \
+  CT_CHECK(cond, ::ct::Error, "internal", "invariant broken: " #cond " at " __FILE__ ":", __LINE__)
+#endif
