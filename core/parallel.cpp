@@ -1,0 +1,279 @@
+#include <cotangent/core/parallel.h>
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include <cotangent/core/error.h>
+
+namespace ct {
+namespace {
+
+using Body = FunctionRef<void(std::int64_t, std::int64_t)>;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMaxThreads = 1024;
+
+// True in the pool's threads, and in a caller while its job runs: parallel calls then run inline.
+thread_local bool inside_job = false;
+
+inline void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+struct Job {
+  Job(const Body& b, std::int64_t size, std::int64_t step, std::int64_t count)
+      : body(b), n(size), grain(step), chunks(count) {}
+
+  Body body;
+  std::int64_t n;
+  std::int64_t grain;
+  std::int64_t chunks;
+  alignas(64) std::atomic<std::int64_t> next{0};
+  std::atomic<bool> failed{false};
+  std::mutex error_mutex;
+  std::int64_t error_chunk = std::numeric_limits<std::int64_t>::max();
+  std::exception_ptr error;
+
+  // Takes chunks until none is left. `failed` is looked at before a chunk is taken and never after: chunks
+  // are taken in ascending order, so the lowest one that throws is always run, and the error that is kept
+  // does not depend on who was faster.
+  void work() {
+    while (!failed.load(std::memory_order_relaxed)) {
+      const std::int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
+      if (chunk >= chunks) return;
+      const std::int64_t begin = chunk * grain;
+      try {
+        body(begin, chunk == chunks - 1 ? n : begin + grain);
+      } catch (...) {
+        const std::lock_guard lock(error_mutex);
+        failed.store(true, std::memory_order_relaxed);
+        if (chunk < error_chunk) {
+          error_chunk = chunk;
+          error = std::current_exception();
+        }
+      }
+    }
+  }
+};
+
+// The pool runs one job at a time. A 32-bit word tells its state: how many workers are inside the job,
+// whether it is open to more, and a serial number. A worker enters by a compare-and-swap that succeeds only
+// while the job is open; the owner closes it when no chunk is left and then waits for those inside only. A
+// worker that is still asleep by then has missed the job and holds up nobody: on a busy machine the caller
+// does it all alone.
+class Pool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {}
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  int threads() const { return threads_.load(std::memory_order_relaxed); }
+
+  void run(std::int64_t n, std::int64_t grain, const Body& body) {
+    const std::int64_t chunks = chunk_count(n, grain);
+    std::unique_lock owner(owner_, std::defer_lock);
+    if (inside_job || threads() == 1 || !owner.try_lock() || !start_workers()) {
+      if (owner.owns_lock()) owner.unlock();
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+        const std::int64_t begin = chunk * grain;
+        body(begin, chunk == chunks - 1 ? n : begin + grain);
+      }
+      return;
+    }
+    Job job(body, n, grain, chunks);
+    job_ = &job;
+    inside_job = true;
+    announce(kOpen);
+    job.work();
+    close();
+    inside_job = false;
+    owner.unlock();
+    if (job.error) std::rethrow_exception(std::move(job.error));
+  }
+
+  void resize(int threads) {
+    const std::lock_guard owner(owner_);
+    if (threads == threads_) return;
+    stop_ = true;
+    announce(0);
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+    stop_ = false;
+    threads_ = threads;
+  }
+
+ private:
+  static constexpr std::uint32_t kInside = 0x7ff;  // count of workers inside
+  static constexpr std::uint32_t kOpen = 0x800;
+  static constexpr std::uint32_t kSerial = 0x1000;  // one step of the serial number above
+
+  bool start_workers() {
+    if (!workers_.empty()) [[likely]]
+      return true;
+    const int wanted = threads() - 1;
+    workers_.reserve(static_cast<std::size_t>(wanted));
+    try {
+      const std::uint32_t seen = state_.load() / kSerial;
+      while (static_cast<int>(workers_.size()) < wanted) workers_.emplace_back([this, seen] { serve(seen); });
+    } catch (const std::system_error&) {
+      // The system gives no more threads: go on with those there are. Results do not depend on it.
+    }
+    return !workers_.empty();
+  }
+
+  // Moves on to the next serial number and wakes everybody. Nobody is inside at this point.
+  void announce(std::uint32_t open) {
+    const std::uint32_t state = state_.load(std::memory_order_relaxed);
+    state_.store((state / kSerial + 1) * kSerial | open);
+    // Sequentially consistent on both sides: either the sleeper sees the new state or we see the sleeper.
+    if (sleepers_.load() != 0) state_.notify_all();
+  }
+
+  void close() {
+    std::uint32_t state = state_.fetch_and(~kOpen) & ~kOpen;
+    for (int i = 0; (state & kInside) != 0; ++i) {
+      if (i < 2000) {
+        relax();
+      } else if (i < 2050) {
+        sched_yield();
+      } else {
+        owner_sleeps_.store(true);
+        state = state_.load();
+        if ((state & kInside) != 0) state_.wait(state);
+        owner_sleeps_.store(false);
+      }
+      state = state_.load(std::memory_order_acquire);
+    }
+  }
+
+  // The life of a worker. `seen` is the serial number of the last job it has been in, or need not be in.
+  void serve(std::uint32_t seen) {
+    inside_job = true;
+    std::chrono::nanoseconds patience = kMaxPatience;
+    for (;;) {
+      std::uint32_t state = await(seen, patience);
+      if (stop_.load()) return;
+      bool entered = false;
+      while (!entered && (state & kOpen) != 0) entered = state_.compare_exchange_weak(state, state + 1);
+      seen = state / kSerial;
+      if (!entered) continue;
+      job_->work();
+      const std::uint32_t left = state_.fetch_sub(1) - 1;
+      if ((left & (kOpen | kInside)) == 0 && owner_sleeps_.load()) state_.notify_all();
+    }
+  }
+
+  // Returns the state once a job other than `seen` is there: spins first, then sleeps. Patience doubles when
+  // spinning paid and halves when it did not, so that an idle or crowded machine is left alone.
+  std::uint32_t await(std::uint32_t seen, std::chrono::nanoseconds& patience) {
+    std::uint32_t state = state_.load();
+    if (state / kSerial != seen) return state;
+    const Clock::time_point start = Clock::now();
+    do {
+      for (int i = 0; i < 16; ++i) {
+        relax();
+        state = state_.load(std::memory_order_acquire);
+        if (state / kSerial != seen) {
+          patience = std::min(patience * 2, kMaxPatience);
+          return state;
+        }
+      }
+    } while (Clock::now() - start < patience);
+    patience = std::max(patience / 2, kMinPatience);
+    sleepers_.fetch_add(1);
+    for (state = state_.load(); state / kSerial == seen; state = state_.load()) state_.wait(state);
+    sleepers_.fetch_sub(1);
+    return state;
+  }
+
+  static constexpr std::chrono::nanoseconds kMinPatience{2'000};
+  static constexpr std::chrono::nanoseconds kMaxPatience{64'000};
+
+  alignas(64) std::atomic<std::uint32_t> state_{0};
+  alignas(64) std::atomic<int> sleepers_{0};
+  std::atomic<bool> owner_sleeps_{false};
+  std::atomic<bool> stop_{false};
+  std::atomic<int> threads_;
+  Job* job_ = nullptr;
+  std::mutex owner_;  // held by the caller whose job runs
+  std::vector<std::thread> workers_;
+};
+
+int cpus_allowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    if (const int count = CPU_COUNT(&set); count > 0) return std::min(count, kMaxThreads);
+  }
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
+}
+
+int default_threads() {
+  const char* text = std::getenv("COTANGENT_NUM_THREADS");
+  if (text == nullptr || *text == '\0') return cpus_allowed();
+  int count = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, count);
+  CT_CHECK(error == std::errc{} && stop == end && count >= 1 && count <= kMaxThreads, ValueError, "parallel",
+           "environment variable COTANGENT_NUM_THREADS is \"", text, "\"; it must be a number from 1 to ",
+           kMaxThreads);
+  return count;
+}
+
+// The pool is never destroyed: at exit its threads sleep, and code that runs in other threads or in static
+// destructors may still use it. In the child of a fork() the threads are gone, so it gets a new pool.
+std::atomic<Pool*> the_pool{nullptr};
+
+Pool& make_pool() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  Pool* pool = the_pool.load(std::memory_order_acquire);
+  if (pool == nullptr) {
+    pool = new Pool(default_threads());
+    the_pool.store(pool, std::memory_order_release);
+    pthread_atfork(nullptr, nullptr, [] {
+      if (const Pool* parents = the_pool.load()) the_pool.store(new Pool(parents->threads()));
+    });
+  }
+  return *pool;
+}
+
+Pool& pool() {
+  Pool* pool = the_pool.load(std::memory_order_acquire);
+  return pool != nullptr ? *pool : make_pool();
+}
+
+}  // namespace
+
+void detail::parallel_for_pool(std::int64_t n, std::int64_t grain, Body body) {
+  pool().run(n, std::max<std::int64_t>(grain, 1), body);
+}
+
+int num_threads() { return pool().threads(); }
+
+void set_num_threads(int count) {
+  CT_CHECK(count >= 1 && count <= kMaxThreads, ValueError, "parallel", "set_num_threads(", count,
+           "); it must be a number from 1 to ", kMaxThreads);
+  CT_CHECK(!inside_job, Error, "parallel",
+           "set_num_threads called from inside parallel work; call it outside of parallel_for");
+  pool().resize(count);
+}
+
+}  // namespace ct
