@@ -1,0 +1,70 @@
+# Compiler flags. Everything here is private to this project's own targets: a consumer's flags are its own.
+
+include(CheckCXXCompilerFlag)
+
+set(COTANGENT_MARCH_FLAG "")
+if(COTANGENT_MARCH)
+  string(MAKE_C_IDENTIFIER "COTANGENT_HAS_MARCH_${COTANGENT_MARCH}" _var)
+  check_cxx_compiler_flag("-march=${COTANGENT_MARCH}" ${_var})
+  if(${_var})
+    set(COTANGENT_MARCH_FLAG "-march=${COTANGENT_MARCH}")
+  elseif(NOT COTANGENT_MARCH STREQUAL "native")
+    message(FATAL_ERROR "COTANGENT_MARCH=${COTANGENT_MARCH}: the compiler does not accept "
+                        "-march=${COTANGENT_MARCH}")
+  endif()
+endif()
+
+if(COTANGENT_SANITIZE MATCHES "thread" AND COTANGENT_SANITIZE MATCHES "address|leak")
+  message(FATAL_ERROR "COTANGENT_SANITIZE=${COTANGENT_SANITIZE}: thread can't be combined with address or leak")
+endif()
+
+# Warnings, standard, visibility, sanitizers: for every target of this project.
+function(cotangent_compile_options target)
+  set(warnings -Wall -Wextra -Wno-unused-parameter)
+  if(COTANGENT_WERROR)
+    list(APPEND warnings -Werror)
+  endif()
+  list(JOIN warnings "," host_warnings)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_warnings}>"
+    # Lets the linker drop what a program does not use.
+    "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffunction-sections,-fdata-sections>")
+  set_target_properties(${target} PROPERTIES
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    CUDA_VISIBILITY_PRESET hidden)
+  if(COTANGENT_SANITIZE)
+    set(flags -fsanitize=${COTANGENT_SANITIZE} -fno-omit-frame-pointer)
+    if(COTANGENT_SANITIZE MATCHES "undefined")
+      list(APPEND flags -fno-sanitize-recover=undefined)  # a finding must fail the run
+    endif()
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
+    target_link_options(${target} PRIVATE ${flags})
+  endif()
+endfunction()
+
+# Speed: for the library itself.
+function(cotangent_library_flags target)
+  # errno and floating-point traps are never looked at, and giving them up lets loops vectorise. NaN, Inf,
+  # signed zeros and the order of additions keep their meaning: no -ffast-math.
+  set(flags -fno-math-errno -fno-trapping-math ${COTANGENT_MARCH_FLAG})
+  list(JOIN flags "," host_flags)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${flags}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags}>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;SHELL:-Xfatbin -compress-all>")
+  # Error messages and asserts name a file relative to the project, whoever builds it and wherever.
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+endfunction()
+
+# Programs: drop unused sections.
+function(cotangent_executable target)
+  cotangent_compile_options(${target})
+  target_link_libraries(${target} PRIVATE cotangent)
+  if(NOT COTANGENT_SANITIZE)
+    target_link_options(${target} PRIVATE -Wl,--gc-sections)
+  endif()
+endfunction()

@@ -1,0 +1,67 @@
+# One Catch2 executable out of every *_test.cpp beside the code and every .cpp under tests/.
+
+find_package(Catch2 QUIET)
+if(NOT TARGET Catch2::Catch2)
+  list(APPEND COTANGENT_SUMMARY "tests|left out: Catch2 was not found (apt install catch2)")
+  return()
+endif()
+
+file(GLOB _tests CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
+  core/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
+  tests/*.cpp tests/*/*.cpp)
+list(FILTER _tests EXCLUDE REGEX "^tests/(consumers|fuzz)/")
+
+add_executable(ct_tests ${_tests})
+cotangent_compile_options(ct_tests)
+target_link_libraries(ct_tests PRIVATE cotangent Catch2::Catch2)
+target_include_directories(ct_tests PRIVATE "${PROJECT_SOURCE_DIR}")
+foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
+  target_include_directories(ct_tests SYSTEM PRIVATE
+    $<TARGET_PROPERTY:${_target},INTERFACE_INCLUDE_DIRECTORIES>)
+endforeach()
+target_link_libraries(ct_tests PRIVATE ZLIB::ZLIB Threads::Threads)
+target_compile_definitions(ct_tests PRIVATE
+  COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" COTANGENT_BINARY_DIR="${PROJECT_BINARY_DIR}")
+if(COTANGENT_WITH_CUDA)
+  target_compile_definitions(ct_tests PRIVATE COTANGENT_CUDA=1)
+  target_link_libraries(ct_tests PRIVATE CUDA::cudart_static)
+endif()
+# Tests are many and run once: compile them for the shorter build.
+target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-O1>")
+if(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")  # ccache serves plain compilations better
+  target_precompile_headers(ct_tests PRIVATE tests/catch.h)
+endif()
+# main.cpp asks Catch2 v2 for its implementation, which must come before any other inclusion of it.
+set_source_files_properties(tests/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+
+# CTest entries: one per folder, selected by the file a test is written in.
+set(COTANGENT_TEST_ENTRIES core autograd ops nn)
+foreach(_file IN LISTS _tests)
+  if(_file MATCHES "^tests/([^/]+)/")
+    list(APPEND COTANGENT_TEST_ENTRIES "tests/${CMAKE_MATCH_1}")
+  endif()
+endforeach()
+list(APPEND COTANGENT_TEST_ENTRIES tests)
+list(REMOVE_DUPLICATES COTANGENT_TEST_ENTRIES)
+foreach(_entry IN LISTS COTANGENT_TEST_ENTRIES)
+  set(_spec "")
+  foreach(_file IN LISTS _tests)
+    if(_entry STREQUAL "tests")
+      string(REGEX MATCH "^tests/[^/]+\\.cpp$" _in "${_file}")
+    else()
+      string(REGEX MATCH "^${_entry}/" _in "${_file}")
+    endif()
+    if(_in AND NOT _file STREQUAL "tests/main.cpp")
+      get_filename_component(_stem "${_file}" NAME_WLE)
+      list(APPEND _spec "[#${_stem}]")
+    endif()
+  endforeach()
+  if(_spec)
+    list(JOIN _spec "," _spec)
+    string(REPLACE "tests/" "" _name "${_entry}")
+    add_test(NAME unit.${_name} COMMAND ct_tests "-#" "${_spec}" WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+    set_tests_properties(unit.${_name} PROPERTIES LABELS unit TIMEOUT 1200)
+  endif()
+endforeach()
+list(LENGTH _tests _count)
+list(APPEND COTANGENT_SUMMARY "tests|${_count} files, Catch2 ${Catch2_VERSION}")

@@ -1,0 +1,105 @@
+// The test program's main(): Catch2's, plus one rule. Tests tagged [cuda] need a GPU; where there is none
+// they are left out, and the output says how many.
+#if !__has_include(<catch2/catch_all.hpp>)
+#define CATCH_CONFIG_RUNNER
+#include <catch2/catch.hpp>
+#else
+#include <catch2/catch_all.hpp>
+#include <catch2/internal/catch_test_case_registry_impl.hpp>
+#endif
+
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#if __has_include(<cotangent/core/device.h>)
+#include <cotangent/core/device.h>
+#else
+namespace ct {
+inline bool cuda_is_available() { return false; }
+}  // namespace ct
+#endif
+
+namespace {
+
+struct TestInfo {
+  std::string stem;  // file name without folder and extension
+  bool cuda = false;
+};
+
+std::string stem_of(const char* path) {
+  std::string name = path;
+  if (const auto slash = name.find_last_of("/\\"); slash != std::string::npos) name.erase(0, slash + 1);
+  if (const auto dot = name.rfind('.'); dot != std::string::npos) name.erase(dot);
+  return name;
+}
+
+std::vector<TestInfo> all_tests() {
+  std::vector<TestInfo> out;
+#if __has_include(<catch2/catch_all.hpp>)
+  for (const Catch::TestCaseInfo* info : Catch::getRegistryHub().getTestCaseRegistry().getAllInfos()) {
+    TestInfo test{stem_of(info->lineInfo.file)};
+    for (const Catch::Tag& tag : info->tags) test.cuda |= static_cast<std::string>(tag.original) == "cuda";
+    out.push_back(test);
+  }
+#else
+  for (const Catch::TestCase& info : Catch::getRegistryHub().getTestCaseRegistry().getAllTests()) {
+    TestInfo test{stem_of(info.lineInfo.file)};
+    for (const std::string& tag : info.tags) test.cuda |= tag == "cuda";
+    out.push_back(test);
+  }
+#endif
+  return out;
+}
+
+// "a,b" means a or b, and what follows binds to one alternative: the exclusion goes into each of them.
+std::string without_cuda(const std::string& spec) {
+  std::string out;
+  bool quoted = false;
+  bool in_tag = false;
+  for (std::size_t i = 0; i < spec.size(); ++i) {
+    const char c = spec[i];
+    if (c == '\\' && i + 1 < spec.size()) {
+      out += c;
+      out += spec[++i];
+      continue;
+    }
+    if (c == '"') quoted = !quoted;
+    if (!quoted && c == '[') in_tag = true;
+    if (!quoted && c == ']') in_tag = false;
+    if (c == ',' && !quoted && !in_tag) out += "~[cuda]";
+    out += c;
+  }
+  return out + "~[cuda]";
+}
+
+int count_left_out(const std::vector<std::string>& specs) {
+  std::string joined;
+  for (const std::string& spec : specs) joined += spec + ',';
+  int count = 0;
+  for (const TestInfo& test : all_tests()) {
+    const bool named = joined.find("[#" + test.stem + "]") != std::string::npos;
+    if (test.cuda && (named || joined.find("[#") == std::string::npos)) ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Catch::Session session;
+  if (const int status = session.applyCommandLine(argc, argv); status != 0) return status;
+  int left_out = 0;
+  if (!ct::cuda_is_available()) {
+    auto& specs = session.configData().testsOrTags;
+    left_out = count_left_out(specs);
+    if (specs.empty()) specs.emplace_back();
+    for (std::string& spec : specs) spec = without_cuda(spec);
+  }
+  const int status = session.run();
+  if (left_out > 0) std::cout << "left out: " << left_out << " tests tagged [cuda], no CUDA device here\n";
+  return status;
+}
