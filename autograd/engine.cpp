@@ -1,0 +1,362 @@
+#include <cotangent/autograd/engine.h>
+
+#include <execinfo.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/node.h>
+
+// Going back. Three facts make the engine small:
+//   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a
+//   heap
+//     that always yields the youngest pending node visits each one exactly once, after all its users;
+//   - every pending node and leaf has a slot that collects the cotangents of its outputs;
+//   - the state belongs to one call: nothing is shared between threads, nothing is locked, nothing recurses.
+
+namespace ct {
+namespace {
+
+struct Slot {
+  Node* node = nullptr;  // one of the two is set; the tape keeps it alive
+  TensorImpl* leaf = nullptr;
+  std::uint32_t first = 0;  // of its cotangents in Pass::grads_
+  bool in_place = false;    // a kernel has added straight to leaf.grad
+};
+
+struct Pending {
+  std::uint64_t sequence;
+  std::uint32_t slot;
+  bool operator<(const Pending& other) const { return sequence < other.sequence; }
+};
+
+// From an address to its slot: open addressing, emptied by a walk over what was inserted.
+class SlotTable {
+ public:
+  std::uint32_t* find(const void* key) {
+    for (std::size_t i = hash(key);; ++i) {
+      Entry& e = entries_[i & mask_];
+      if (e.key == key) return &e.slot;
+      if (!e.key) return nullptr;
+    }
+  }
+  void insert(const void* key, std::uint32_t slot) {
+    if (2 * ++count_ > entries_.size()) grow();
+    place({key, slot});
+  }
+  void clear() {
+    if (count_) std::fill(entries_.begin(), entries_.end(), Entry{});
+    count_ = 0;
+  }
+
+ private:
+  struct Entry {
+    const void* key = nullptr;
+    std::uint32_t slot = 0;
+  };
+  static std::size_t hash(const void* key) {
+    return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(key) * 0x9e3779b97f4a7c15u >> 32);
+  }
+  void place(Entry entry) {
+    std::size_t i = hash(entry.key);
+    while (entries_[i & mask_].key) ++i;
+    entries_[i & mask_] = entry;
+  }
+  void grow() {
+    std::vector<Entry> old(entries_.size() * 2);
+    old.swap(entries_);
+    mask_ = entries_.size() - 1;
+    for (const Entry& e : old)
+      if (e.key) place(e);
+  }
+
+  std::vector<Entry> entries_ = std::vector<Entry>(32);
+  std::size_t mask_ = 31;
+  std::size_t count_ = 0;
+};
+
+// What grad() wants instead of accumulation into leaves.
+struct Capture {
+  std::vector<Edge> edges;
+  std::vector<Tensor> results;
+  std::uint64_t oldest = ~std::uint64_t{0};  // nothing older leads to a captured input
+
+  bool wants(const Edge& e) const {
+    if (e.node) return e.node->sequence() >= oldest;
+    return std::any_of(edges.begin(), edges.end(), [&](const Edge& c) { return c.leaf && c.leaf == e.leaf; });
+  }
+};
+
+// True when nobody else can see the values, so that they may be changed or taken over.
+bool is_exclusive(const Tensor& t) {
+  return t.ref().unique() && t.impl()->storage.unique() && t.is_contiguous();
+}
+
+class Pass {
+ public:
+  void run(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph,
+           Capture* capture) {
+    retain_graph_ = retain_graph;
+    capture_ = capture;
+    for (std::size_t r = 0; r < roots.size(); ++r)
+      deposit(detail::gradient_edge(roots[r]),
+              root_gradient(roots[r], r < gradients.size() ? gradients[r] : Tensor{}));
+    while (!heap_.empty()) {
+      std::pop_heap(heap_.begin(), heap_.end());
+      const Slot slot = slots_[heap_.back().slot];
+      heap_.pop_back();
+      if (slot.node) {
+        visit(slot);
+      } else {
+        arrive(slot);
+      }
+    }
+  }
+
+  void clear() {
+    slots_.clear();
+    grads_.clear();
+    heap_.clear();
+    table_.clear();
+  }
+
+ private:
+  static Tensor root_gradient(const Tensor& root, const Tensor& gradient) {
+    CT_CHECK(root.requires_grad(), AutogradError, "backward", "tensor ", describe(root),
+             " does not require a gradient and was not made from one that does; call set_requires_grad() on "
+             "the leaves "
+             "before the forward pass, and check that no NoGrad guard is alive");
+    if (!gradient.defined()) {
+      CT_CHECK(root.numel() == 1, AutogradError, "backward", "the root is ", describe(root),
+               "; only a tensor with one element has an implied gradient: reduce it (sum, mean) or pass one "
+               "of its shape");
+      return detail::engine_ops.ones(root.meta());
+    }
+    CT_CHECK(gradient.shape() == root.shape(), ShapeError, "backward", "the gradient is ", describe(gradient),
+             ", the root ", describe(root), "; they must have the same shape");
+    CT_CHECK(gradient.dtype() == root.dtype(), DTypeError, "backward", "the gradient is ", describe(gradient),
+             ", the root ", describe(root), "; they must have the same dtype");
+    CT_CHECK(gradient.device() == root.device(), DeviceError, "backward", "the gradient is ",
+             describe(gradient), ", the root ", describe(root), "; they must be on the same device");
+    return gradient.requires_grad() ? gradient.detach() : gradient;
+  }
+
+  Slot& slot_of(const Edge& edge) {
+    const void* key = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+    if (const std::uint32_t* found = table_.find(key)) return slots_[*found];
+    const auto index = static_cast<std::uint32_t>(slots_.size());
+    Slot& slot = slots_.emplace_back();
+    slot.first = static_cast<std::uint32_t>(grads_.size());
+    std::uint64_t sequence;
+    if (edge.node) {
+      slot.node = edge.node.get();
+      grads_.resize(grads_.size() + slot.node->output_count());
+      sequence = slot.node->sequence();
+    } else {
+      slot.leaf = edge.leaf.get();
+      grads_.emplace_back();
+      sequence = detail::leaf_meta(*slot.leaf).sequence;
+    }
+    table_.insert(key, index);
+    heap_.push_back({sequence, index});
+    std::push_heap(heap_.begin(), heap_.end());
+    return slot;
+  }
+
+  // Adds a cotangent to what has been collected for `edge`. The first one is kept as it is, without a copy.
+  void deposit(const Edge& edge, Tensor grad) {
+    if (!edge || !grad.defined()) return;
+    Tensor& sum = grads_[slot_of(edge).first + edge.index];
+    if (!sum.defined()) {
+      sum = std::move(grad);
+    } else if (!is_exclusive(sum) && is_exclusive(grad)) {
+      sum = detail::engine_ops.add(grad, sum, true);
+    } else {
+      sum = detail::engine_ops.add(sum, grad, is_exclusive(sum));
+    }
+  }
+
+  // The tensor that a kernel may add the gradient of `edge` to instead of making one of its own, if any.
+  Tensor accumulation_target(const Edge& edge) {
+    const void* key = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+    if (const std::uint32_t* found = table_.find(key)) {
+      Tensor& sum = grads_[slots_[*found].first + edge.index];
+      if (sum.defined()) return is_exclusive(sum) ? std::move(sum) : Tensor{};
+    }
+    if (!edge.leaf || capture_ || !edge.leaf->autograd) return {};
+    const detail::LeafMeta& meta = detail::leaf_meta(*edge.leaf);
+    const bool direct = meta.grad.defined() && meta.hooks.empty() && meta.grad.is_contiguous();
+    return direct ? meta.grad : Tensor{};
+  }
+
+  void visit(const Slot& slot) {
+    Node& node = *slot.node;
+    const std::uint32_t outputs = node.output_count();
+    InlineVector<Tensor, 4> grads_out;
+    for (std::uint32_t k = 0; k < outputs; ++k) grads_out.emplace_back(std::move(grads_[slot.first + k]));
+    run_output_hooks(node, grads_out);
+    if (capture_) {
+      for (std::size_t c = 0; c < capture_->edges.size(); ++c)
+        if (capture_->edges[c].node.get() == &node)
+          capture_->results[c] = grads_out[capture_->edges[c].index];
+    }
+
+    InlineVector<Tensor, 4> grads_in;
+    InlineVector<std::uint8_t, 16> flags;
+    bool any = false;
+    for (std::size_t i = 0; i < node.edges.size(); ++i) {
+      const Edge& edge = node.edges[i];
+      Tensor& target = grads_in.emplace_back();
+      std::uint8_t& flag = flags.emplace_back(0);
+      if (!edge || (capture_ && !capture_->wants(edge))) continue;
+      any = true;
+      flag = kGradNeeded;
+      if (!node.can_accumulate(static_cast<std::uint32_t>(i))) continue;
+      target = accumulation_target(edge);
+      if (target.defined()) flag |= kGradAccumulate;
+    }
+    if (!any) return;
+    if (!node.takes_undefined_grads())
+      for (std::uint32_t k = 0; k < outputs; ++k)
+        if (!grads_out[k].defined()) grads_out[k] = detail::engine_ops.zeros(node.output_meta(k));
+
+    NodeCall call{grads_out, grads_in, flags};
+    node.backward(call);
+    if (!retain_graph_) node.release_saved();
+
+    for (std::size_t i = 0; i < node.edges.size(); ++i) {
+      if (!(flags[i] & kGradNeeded) || !grads_in[i].defined()) continue;
+      const Edge& edge = node.edges[i];
+      if (anomaly_enabled()) detail::check_finite(node.name(), "backward", grads_in[i], node.call_site());
+      if ((flags[i] & kGradAccumulate) && edge.leaf &&
+          detail::leaf_meta(*edge.leaf).grad.is_same(grads_in[i])) {
+        slot_of(edge).in_place = true;
+        grads_in[i].impl()->storage->bump_version();
+      } else {
+        deposit(edge, std::move(grads_in[i]));
+      }
+    }
+  }
+
+  static void run_output_hooks(Node& node, std::span<Tensor> grads) {
+    for (OutputHooks& h : node.output_hooks) {
+      Tensor& grad = grads[h.output];
+      if (!grad.defined()) continue;
+      for (auto& [id, hook] : h.hooks)
+        if (Tensor replaced = hook(grad); replaced.defined()) grad = std::move(replaced);
+      if (h.retained) *h.retained = grad;
+    }
+  }
+
+  // All cotangents of a leaf are in: add them to its gradient.
+  void arrive(const Slot& slot) {
+    detail::LeafMeta& meta = detail::leaf_meta(*slot.leaf);
+    Tensor grad = std::move(grads_[slot.first]);
+    if (grad.defined()) {
+      for (auto& [id, hook] : meta.hooks)
+        if (Tensor replaced = hook(grad); replaced.defined()) grad = std::move(replaced);
+      if (capture_) {
+        for (std::size_t c = 0; c < capture_->edges.size(); ++c)
+          if (capture_->edges[c].leaf.get() == slot.leaf) capture_->results[c] = grad;
+        return;
+      }
+      if (meta.grad.defined()) {
+        meta.grad = detail::engine_ops.add(meta.grad, grad, true);
+      } else {
+        meta.grad = is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
+      }
+    }
+    if (meta.post_hooks.empty()) return;
+    const Tensor leaf{Ref<TensorImpl>::share(slot.leaf)};
+    for (auto& [id, hook] : meta.post_hooks) hook(leaf);
+  }
+
+  bool retain_graph_ = false;
+  Capture* capture_ = nullptr;
+  std::vector<Slot> slots_;
+  std::vector<Tensor> grads_;
+  std::vector<Pending> heap_;
+  SlotTable table_;
+};
+
+// One Pass is kept per thread, so that a training step allocates nothing here; a backward inside a hook gets
+// another one.
+thread_local std::unique_ptr<Pass> spare_pass;
+
+class PassLease {
+ public:
+  PassLease() : pass_(spare_pass ? std::move(spare_pass) : std::make_unique<Pass>()) {}
+  ~PassLease() {
+    pass_->clear();
+    spare_pass = std::move(pass_);
+  }
+  Pass* operator->() { return pass_.get(); }
+
+ private:
+  std::unique_ptr<Pass> pass_;
+};
+
+constinit thread_local bool anomaly = false;
+
+void check_gradient_count(std::size_t roots, std::size_t gradients) {
+  CT_CHECK(gradients == 0 || gradients == roots, AutogradError, "backward", "got ", roots, " roots and ",
+           gradients, " gradients; pass one gradient per root, or none");
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, BackwardOptions options) {
+  check_gradient_count(roots.size(), gradients.size());
+  NoGrad guard;
+  PassLease()->run(roots, gradients, options.retain_graph, nullptr);
+}
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> gradients, GradOptions options) {
+  check_gradient_count(outputs.size(), gradients.size());
+  Capture capture;
+  capture.results.resize(inputs.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    CT_CHECK(inputs[i].requires_grad(), AutogradError, "grad", "input ", i, ", ", describe(inputs[i]),
+             ", does not require a gradient; call set_requires_grad() on it before the forward pass");
+    const Edge& edge = capture.edges.emplace_back(detail::gradient_edge(inputs[i]));
+    const std::uint64_t sequence = edge.node ? edge.node->sequence() : detail::leaf_meta(*edge.leaf).sequence;
+    capture.oldest = std::min(capture.oldest, sequence);
+  }
+  {
+    NoGrad guard;
+    PassLease()->run(outputs, gradients, options.retain_graph, &capture);
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    CT_CHECK(options.allow_unused || capture.results[i].defined(), AutogradError, "grad",
+             "the outputs do not depend on input ", i, ", ", describe(inputs[i]),
+             "; pass allow_unused = true to get an undefined gradient for it");
+  return std::move(capture.results);
+}
+
+bool anomaly_enabled() { return anomaly; }
+void set_anomaly(bool enabled) { anomaly = enabled; }
+
+namespace detail {
+
+void check_finite(std::string_view op, const char* phase, const Tensor& t, const std::string& call_site) {
+  if (!t.defined() || !is_floating(t.dtype()) || engine_ops.all_finite(t)) return;
+  fail<AutogradError>("anomaly", "the ", phase, " of '", op, "' produced a NaN or an infinity in ",
+                      describe(t), "; check its inputs, the learning rate and the loss scale",
+                      call_site.empty() ? "" : "\nthe forward op was called from:\n", call_site);
+}
+
+std::string current_call_site() {
+  constexpr int kFrames = 24;
+  void* frames[kFrames];
+  const int count = ::backtrace(frames, kFrames);
+  std::unique_ptr<char*, decltype(&std::free)> symbols(::backtrace_symbols(frames, count), &std::free);
+  std::string text;
+  for (int i = 2; symbols && i < count; ++i) text.append("  ").append(symbols.get()[i]).append("\n");
+  return text;
+}
+
+}  // namespace detail
+}  // namespace ct

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+
+namespace ct {
+
+struct BackwardOptions {
+  /// Keeps saved tensors, so that the same tape can be walked again.
+  bool retain_graph = false;
+};
+
+/// Adds d(sum of roots weighted by `gradients`)/d(leaf) to grad() of every leaf that requires a gradient.
+/// `gradients` holds one cotangent per root (undefined = 1 for roots with one element) or is empty.
+/// Throws AutogradError if a root does not require a gradient, if the tape has been walked already without
+/// retain_graph, or if a saved tensor was changed in place; ShapeError/DTypeError for a cotangent that does
+/// not fit. Walks the tape in a loop, without recursion and without locks: other threads may go back
+/// through their own tapes meanwhile.
+CT_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
+                     BackwardOptions options = {});
+
+struct GradOptions {
+  bool retain_graph = false;
+  /// An input that the outputs do not depend on gets an undefined gradient instead of an AutogradError.
+  bool allow_unused = false;
+};
+
+/// The gradients of `outputs` (weighted by `gradients`) with respect to `inputs`, leaves or not, returned
+/// instead of being added to grad(). Walks only as far back as the inputs.
+CT_API std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                                std::span<const Tensor> gradients = {}, GradOptions options = {});
+
+/// Anomaly mode of this thread: every recorded op checks its results, and every backward kernel its
+/// gradients; the first NaN or infinity throws AutogradError with the op's name and, where the platform
+/// can tell, the call site of the forward op. Slow: it waits for the device after every op.
+CT_API bool anomaly_enabled();
+CT_API void set_anomaly(bool enabled);
+class AnomalyGuard {
+ public:
+  explicit AnomalyGuard(bool enabled = true) : previous_(anomaly_enabled()) { set_anomaly(enabled); }
+  ~AnomalyGuard() { set_anomaly(previous_); }
+  AnomalyGuard(const AnomalyGuard&) = delete;
+  AnomalyGuard& operator=(const AnomalyGuard&) = delete;
+
+ private:
+  bool previous_;
+};
+
+namespace detail {
+/// What the engine needs of the ops above it: a table that the ops folder defines.
+struct EngineOps {
+  /// a + b, in a's memory if `in_place`.
+  Tensor (*add)(const Tensor& a, const Tensor& b, bool in_place);
+  Tensor (*zeros)(const TensorMeta& meta);
+  Tensor (*ones)(const TensorMeta& meta);
+  Tensor (*clone)(const Tensor& t);
+  bool (*all_finite)(const Tensor& t);
+};
+extern const EngineOps engine_ops;
+
+/// Throws AutogradError naming `op` if `t` holds a NaN or an infinity.
+void check_finite(std::string_view op, const char* phase, const Tensor& t, const std::string& call_site);
+std::string current_call_site();
+}  // namespace detail
+}  // namespace ct

@@ -1,0 +1,181 @@
+#include <cotangent/autograd/node.h>
+
+#include <atomic>
+#include <cstring>
+
+#include <cotangent/autograd/engine.h>
+
+namespace ct {
+
+// ---- SavedTensor ------------------------------------------------------------------------------------------
+
+namespace {
+// A second TensorImpl over the same storage, without history.
+Tensor alias_without_history(const Tensor& t) {
+  const TensorImpl& from = *t.impl();
+  auto impl = make_ref<TensorImpl>();
+  impl->storage = from.storage;
+  impl->offset = from.offset;
+  impl->numel = from.numel;
+  impl->shape = from.shape;
+  impl->strides = from.strides;
+  impl->dtype = from.dtype;
+  impl->contiguous = from.contiguous;
+  impl->is_view = from.is_view;
+  impl->history_version = from.history_version;
+  return Tensor(std::move(impl));
+}
+}  // namespace
+
+SavedTensor::SavedTensor(const Tensor& t)
+    : data_(alias_without_history(t)), version_(t.impl()->storage->version()) {}
+
+const Tensor& SavedTensor::unpack(std::string_view op, std::string_view role, int index) const {
+  const std::uint32_t now = data_.impl()->storage->version();
+  CT_CHECK(now == version_, AutogradError, "backward", role, ' ', index, " of '", op, "', ", describe(data_),
+           ", was saved at version ", version_, " and has been changed in place since (now at version ", now,
+           "); use the out-of-place form of the later op, or clone() the tensor before changing it");
+  return data_;
+}
+
+Tensor Tensor::detach() const {
+  get();
+  return alias_without_history(*this);
+}
+
+// ---- Node -------------------------------------------------------------------------------------------------
+
+namespace detail {
+std::uint64_t next_sequence() {
+  static constinit std::atomic<std::uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+LeafMeta& leaf_meta(TensorImpl& impl) {
+  if (!impl.autograd) impl.autograd = std::make_unique<LeafMeta>();
+  return static_cast<LeafMeta&>(*impl.autograd);
+}
+
+Edge gradient_edge(const Tensor& t) {
+  Edge edge;
+  if (!t.defined() || !t.requires_grad()) return edge;
+  TensorImpl& impl = *t.impl();
+  CT_CHECK(impl.history_version == impl.storage->history_version(), AutogradError, "autograd", "tensor ",
+           describe(t),
+           " is a view, or was made before its storage was changed in place by a recorded op, so its place "
+           "on the tape "
+           "is out of date; take the view again after the change, or use the out-of-place form");
+  if (impl.grad_fn) {
+    edge.node = Ref<Node>::share(static_cast<Node*>(impl.grad_fn.get()));
+    edge.index = impl.output_index;
+  } else {
+    edge.leaf = t.ref();
+  }
+  return edge;
+}
+}  // namespace detail
+
+Node::Node() : sequence_(detail::next_sequence()) {}
+Node::~Node() = default;
+
+const std::string& Node::call_site() const {
+  static const std::string none;
+  return trace ? *trace : none;
+}
+
+void Node::release_zero() noexcept {
+  // `pending` lists this thread's dead nodes; only the outermost call empties it.
+  static constinit thread_local std::vector<Node*>* pending = nullptr;
+  if (pending) {
+    pending->push_back(this);
+    return;
+  }
+  std::vector<Node*> dead;
+  pending = &dead;
+  Node* node = this;
+  while (true) {
+    delete node;  // may push further nodes
+    if (dead.empty()) break;
+    node = dead.back();
+    dead.pop_back();
+  }
+  pending = nullptr;
+}
+
+// ---- OpNode -----------------------------------------------------------------------------------------------
+
+OpNode::OpNode(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) : op_(op) {
+  std::memcpy(attrs_, attrs.data, attrs.size);
+  attrs_size_ = static_cast<std::uint16_t>(attrs.size);
+  std::uint32_t saved = 0;  // union of what the wanted gradients need
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    input_metas_.emplace_back(t.defined() ? t.meta() : TensorMeta{});
+    Edge& edge = edges.emplace_back();
+    if (!mask_bit(op.differentiable_inputs, i)) continue;
+    edge = detail::gradient_edge(t);
+    if (edge && i < op.saves.size()) saved |= op.saves[i].inputs;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    SavedTensor& slot = saved_inputs_.emplace_back();
+    if (mask_bit(saved, i) && inputs[i]->defined()) slot = SavedTensor(*inputs[i]);
+  }
+  if (anomaly_enabled()) trace = std::make_unique<std::string>(detail::current_call_site());
+}
+
+void OpNode::set_outputs(std::span<const Tensor> outputs) {
+  std::uint32_t saved = 0;
+  for (std::size_t i = 0; i < edges.size() && i < op_.saves.size(); ++i)
+    if (edges[i]) saved |= op_.saves[i].outputs;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    output_metas_.emplace_back(outputs[k].meta());
+    SavedTensor& slot = saved_outputs_.emplace_back();
+    if (mask_bit(saved, k)) slot = SavedTensor(outputs[k]);
+  }
+}
+
+void OpNode::backward(NodeCall& call) {
+  CT_CHECK(!released_, AutogradError, "backward", "the saved tensors of '", op_.name,
+           "' have been freed: the tape was walked a second time; pass retain_graph = true to the first "
+           "backward()");
+  InlineVector<Tensor, 4> inputs;
+  InlineVector<Tensor, 4> outputs;
+  for (std::size_t i = 0; i < saved_inputs_.size(); ++i) {
+    Tensor& t = inputs.emplace_back();
+    if (saved_inputs_[i].defined()) t = saved_inputs_[i].unpack(op_.name, "input", static_cast<int>(i));
+  }
+  for (std::size_t k = 0; k < saved_outputs_.size(); ++k) {
+    Tensor& t = outputs.emplace_back();
+    if (saved_outputs_[k].defined()) t = saved_outputs_[k].unpack(op_.name, "output", static_cast<int>(k));
+  }
+  const Backward b{
+      op_,       AttrsView(attrs_, attrs_size_), call.grads_out, inputs, outputs, input_metas_, call.grads_in,
+      call.flags};
+  const Device device = output_metas_[0].device;
+  const BackwardFn kernel = device.is_cuda() ? op_.cuda.backward : op_.cpu.backward;
+  CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device));
+  kernel(b);
+}
+
+void OpNode::release_saved() {
+  bool any = false;
+  for (SavedTensor& s : saved_inputs_) any = any || s.defined(), s.reset();
+  for (SavedTensor& s : saved_outputs_) any = any || s.defined(), s.reset();
+  // A node that saved nothing can be walked again: several losses may share it.
+  released_ = released_ || any;
+}
+
+std::int64_t OpNode::saved_bytes() const {
+  std::int64_t bytes = 0;
+  for (const SavedTensor& s : saved_inputs_) bytes += s.bytes();
+  for (const SavedTensor& s : saved_outputs_) bytes += s.bytes();
+  return bytes;
+}
+
+const Tensor& Backward::checked(const Tensor& t, const char* what, int i) const {
+  CT_CHECK(t.defined(), Error, op.name, "its backward kernel reads ", what, ' ', i,
+           ", which its OpDef does not save for the gradients wanted; add it to `saves`");
+  return t;
+}
+
+}  // namespace ct

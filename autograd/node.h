@@ -1,0 +1,163 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/inline_vector.h>
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/pool.h>
+#include <cotangent/core/ref.h>
+#include <cotangent/core/tensor.h>
+
+// The tape. Every recorded op leaves one Node. A node knows where the gradients of its op's inputs go (its
+// edges) and what backward needs to see (its saved tensors). Nodes are numbered in the order of recording:
+// since an op can only use what exists already, walking the numbers downwards visits every node after all
+// nodes that use its results. That is all the ordering backward needs.
+
+namespace ct {
+
+class Node;
+
+/// Where the gradient of one input goes: to output `index` of the node that made it, or to a leaf.
+struct Edge {
+  Ref<Node> node;
+  Ref<TensorImpl> leaf;
+  std::uint32_t index = 0;
+  explicit operator bool() const { return node || leaf; }
+};
+
+/// A tensor kept for backward: an alias without history (so that a node that saves its own output does not
+/// keep itself alive) and the storage version at the time.
+class CT_API SavedTensor {
+ public:
+  SavedTensor() = default;
+  explicit SavedTensor(const Tensor& t);
+  /// The tensor. Throws AutogradError if its values have been changed in place since it was saved; `op`
+  /// names the op that saved it, `what` the role ("input 0").
+  const Tensor& unpack(std::string_view op, std::string_view role, int index) const;
+  bool defined() const { return data_.defined(); }
+  std::int64_t bytes() const { return data_.defined() ? data_.nbytes() : 0; }
+  void reset() { data_ = {}; }
+
+ private:
+  Tensor data_;
+  std::uint32_t version_ = 0;
+};
+
+using TensorHook = std::function<Tensor(const Tensor&)>;
+using PostAccumulateHook = std::function<void(const Tensor&)>;
+
+/// Hooks on one output of a node, and the place retain_grad() wants its gradient in.
+struct OutputHooks {
+  std::uint32_t output = 0;
+  std::vector<std::pair<std::uint64_t, TensorHook>> hooks;
+  std::shared_ptr<Tensor> retained;
+};
+
+/// What a node's backward works on. `grads_in[i]` and `flags[i]` (GradFlag bits) belong to edge i.
+struct NodeCall {
+  std::span<Tensor> grads_out;
+  std::span<Tensor> grads_in;
+  std::span<const std::uint8_t> flags;
+};
+
+/// One recorded op.
+class CT_API Node : public RefCounted {
+ public:
+  Node();
+  ~Node() override;
+
+  virtual std::string_view name() const = 0;
+  /// Shape, dtype and device of output k.
+  virtual const TensorMeta& output_meta(std::uint32_t k) const = 0;
+  virtual std::uint32_t output_count() const = 0;
+  /// Whether gradient i can be added to an existing tensor by the kernel itself.
+  virtual bool can_accumulate(std::uint32_t) const { return false; }
+  /// Whether a missing cotangent may stay undefined.
+  virtual bool takes_undefined_grads() const { return false; }
+  /// Computes call.grads_in from call.grads_out. Throws AutogradError after release_saved().
+  virtual void backward(NodeCall& call) = 0;
+  /// Frees what was saved; backward can't run again.
+  virtual void release_saved() = 0;
+  /// Bytes kept alive for backward.
+  virtual std::int64_t saved_bytes() const { return 0; }
+
+  std::uint64_t sequence() const { return sequence_; }
+  /// Where the forward op was called, if anomaly mode was on.
+  const std::string& call_site() const;
+
+  InlineVector<Edge, 4> edges;
+  std::vector<OutputHooks> output_hooks;
+  std::unique_ptr<std::string> trace;  // set in anomaly mode
+
+ protected:
+  // Nodes form long chains; destroying one must not destroy the next from inside it, or a long tape
+  // overflows the stack. The last reference puts the node on a list that one loop empties.
+  void release_zero() noexcept override;
+
+ private:
+  std::uint64_t sequence_;
+};
+
+/// The node of a registered op.
+class CT_API OpNode final : public Node, public Pooled {
+ public:
+  /// Records op(inputs) -> outputs: edges, metadata and the tensors that the needed gradients depend on.
+  OpNode(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs);
+  /// Saves the declared outputs and notes their metadata; called once the kernel has run.
+  void set_outputs(std::span<const Tensor> outputs);
+
+  std::string_view name() const override { return op_.name; }
+  const OpDef& op() const { return op_; }
+  const TensorMeta& output_meta(std::uint32_t k) const override { return output_metas_[k]; }
+  std::uint32_t output_count() const override { return static_cast<std::uint32_t>(output_metas_.size()); }
+  bool can_accumulate(std::uint32_t i) const override { return mask_bit(op_.accumulates, i); }
+  bool takes_undefined_grads() const override { return op_.undefined_grads; }
+  void backward(NodeCall& call) override;
+  void release_saved() override;
+  std::int64_t saved_bytes() const override;
+
+ private:
+  const OpDef& op_;
+  bool released_ = false;
+  std::uint16_t attrs_size_ = 0;
+  InlineVector<TensorMeta, 3> input_metas_;
+  InlineVector<TensorMeta, 1> output_metas_;
+  InlineVector<SavedTensor, 4> saved_inputs_;  // indexed like the inputs
+  InlineVector<SavedTensor, 2> saved_outputs_;
+  alignas(16) std::byte attrs_[kMaxAttrBytes];
+};
+
+namespace detail {
+/// What a leaf carries: its gradient, its place in the order, its hooks.
+struct LeafMeta final : AutogradMeta {
+  Tensor grad;
+  std::uint64_t sequence = 0;
+  std::vector<std::pair<std::uint64_t, TensorHook>> hooks;
+  std::vector<std::pair<std::uint64_t, PostAccumulateHook>> post_hooks;
+  std::shared_ptr<Tensor> retained;  // for non-leaves
+};
+CT_API LeafMeta& leaf_meta(TensorImpl& impl);
+
+/// The next number of the tape.
+CT_API std::uint64_t next_sequence();
+
+/// The edge along which the gradient of `t` flows; empty if it wants none.
+CT_API Edge gradient_edge(const Tensor& t);
+
+/// Makes `t` output `index` of `node`.
+inline void set_history(const Tensor& t, Ref<Node> node, std::uint32_t index) {
+  TensorImpl& impl = *t.impl();
+  impl.requires_grad = true;
+  impl.output_index = index;
+  impl.grad_fn = std::move(node);
+}
+}  // namespace detail
+}  // namespace ct

@@ -1,0 +1,55 @@
+#include <cotangent/core/registry.h>
+
+#include <mutex>
+
+namespace ct {
+namespace {
+
+struct UserOps {
+  std::mutex mutex;
+  std::vector<const OpDef*> ops;
+};
+UserOps& user_ops() {
+  static UserOps* const ops = new UserOps;  // never destroyed: static objects may still ask at exit
+  return *ops;
+}
+
+const OpDef* find_in(std::span<const OpDef* const> ops, std::string_view name) {
+  for (const OpDef* op : ops)
+    if (name == op->name) return op;
+  return nullptr;
+}
+
+const OpDef* find_builtin(std::string_view name) {
+  for (const Room* room : detail::builtin_rooms())
+    if (const OpDef* op = find_in(room->ops, name)) return op;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<const OpDef*> registry() {
+  std::vector<const OpDef*> all;
+  for (const Room* room : detail::builtin_rooms()) all.insert(all.end(), room->ops.begin(), room->ops.end());
+  std::lock_guard lock(user_ops().mutex);
+  all.insert(all.end(), user_ops().ops.begin(), user_ops().ops.end());
+  return all;
+}
+
+const OpDef* find_op(std::string_view name) {
+  if (const OpDef* op = find_builtin(name)) return op;
+  std::lock_guard lock(user_ops().mutex);
+  return find_in(user_ops().ops, name);
+}
+
+void register_op(const OpDef& op) {
+  const OpDef* builtin = find_builtin(op.name);
+  std::lock_guard lock(user_ops().mutex);
+  const OpDef* known = builtin ? builtin : find_in(user_ops().ops, op.name);
+  if (known == &op) return;
+  CT_CHECK(known == nullptr, ValueError, "register_op", "an op named '", op.name,
+           "' exists already; give the new one another name");
+  user_ops().ops.push_back(&op);
+}
+
+}  // namespace ct

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <iosfwd>
+
+#include <cotangent/core/dtype.h>
+
+namespace ct {
+
+/// A single number that remembers whether it was a bool, an integer or a floating value, so that
+/// `tensor * 2` keeps an integer tensor's dtype and `tensor * 0.5` does not.
+class Scalar {
+ public:
+  enum class Kind : std::uint8_t { boolean, integer, floating };
+
+  constexpr Scalar() : Scalar(0) {}
+  constexpr Scalar(bool value) : integer_(value), kind_(Kind::boolean) {}
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) constexpr Scalar(T value)
+      : integer_(static_cast<std::int64_t>(value)), kind_(Kind::integer) {}
+  template <std::floating_point T>
+  constexpr Scalar(T value) : floating_(static_cast<double>(value)), kind_(Kind::floating) {}
+
+  constexpr Kind kind() const { return kind_; }
+  constexpr bool is_floating() const { return kind_ == Kind::floating; }
+
+  /// The value converted to an element type.
+  template <class T>
+  constexpr T to() const {
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+      return T(is_floating() ? static_cast<float>(floating_) : static_cast<float>(integer_));
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return is_floating() ? floating_ != 0 : integer_ != 0;
+    } else {
+      return is_floating() ? static_cast<T>(floating_) : static_cast<T>(integer_);
+    }
+  }
+
+ private:
+  union {
+    double floating_;
+    std::int64_t integer_;
+  };
+  Kind kind_;
+};
+
+/// The dtype of `tensor (op) scalar`: the tensor's dtype, unless the scalar is of a higher category
+/// (bool < integer < floating); then f32 for a floating scalar and i64 for an integer one.
+constexpr DType promote(DType tensor, const Scalar& scalar) {
+  if (scalar.kind() == Scalar::Kind::floating) return is_floating(tensor) ? tensor : DType::f32;
+  if (scalar.kind() == Scalar::Kind::integer) return tensor == DType::boolean ? DType::i64 : tensor;
+  return tensor;
+}
+
+CT_API std::ostream& operator<<(std::ostream& out, const Scalar& scalar);
+
+}  // namespace ct

@@ -1,0 +1,245 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cotangent/core/device.h>
+#include <cotangent/core/dtype.h>
+#include <cotangent/core/error.h>
+#include <cotangent/core/export.h>
+#include <cotangent/core/pool.h>
+#include <cotangent/core/ref.h>
+#include <cotangent/core/scalar.h>
+#include <cotangent/core/shape.h>
+#include <cotangent/core/storage.h>
+
+namespace ct {
+
+class Tensor;
+
+/// What is known of a tensor without its data.
+struct TensorMeta {
+  Shape shape;
+  DType dtype = DType::f32;
+  Device device;
+};
+
+/// What a tensor carries for the tape beyond its place in it; the autograd folder defines the contents.
+struct AutogradMeta {
+  virtual ~AutogradMeta() = default;
+};
+
+/// The shared part of a tensor; several Tensor handles may point to one. Library-internal: user code goes
+/// through Tensor.
+struct CT_API TensorImpl final : RefCounted, Pooled {
+  Ref<Storage> storage;
+  std::int64_t offset = 0;  // in elements
+  std::int64_t numel = 0;
+  Shape shape;
+  Strides strides;
+  DType dtype = DType::f32;
+  bool contiguous = true;
+  bool requires_grad = false;      // a leaf that wants a gradient, or the result of a recorded op
+  bool is_view = false;            // shares its storage with the tensor it was made from
+  std::uint32_t output_index = 0;  // which output of grad_fn this is
+  std::uint32_t history_version =
+      0;                    // the storage's history version this tensor's place in the tape refers to
+  Ref<RefCounted> grad_fn;  // the Node that made it; null for leaves
+  std::unique_ptr<AutogradMeta> autograd;
+
+  TensorImpl() = default;
+  ~TensorImpl() override;
+};
+
+/// A multi-dimensional array on one device, and a handle: copying a Tensor shares the data.
+///
+/// A default-constructed Tensor is *undefined* and stands for "no tensor" (a layer without bias, a gradient
+/// that nobody asked for). Rank is at most 8. Sizes are in elements.
+class CT_API Tensor {
+ public:
+  Tensor() = default;
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+
+  /// Uninitialised, contiguous. The low-level constructor under ct::empty().
+  static Tensor allocate(const Shape& shape, DType dtype, Device device);
+  /// A view of `storage` with the given layout; no checks beyond debug builds.
+  static Tensor from_storage(Ref<Storage> storage, const Shape& shape, const Strides& strides,
+                             std::int64_t offset, DType dtype);
+
+  // ---- What it is -------------------------------------------------------------------------------------
+  bool defined() const { return static_cast<bool>(impl_); }
+  explicit operator bool() const { return defined(); }
+  int dim() const { return get().shape.size(); }
+  const Shape& shape() const { return get().shape; }
+  const Shape& sizes() const { return get().shape; }
+  const Strides& strides() const { return get().strides; }
+  /// The size along `axis`; negative axes count from the end. Throws ShapeError outside the rank.
+  std::int64_t size(std::int64_t axis) const;
+  std::int64_t stride(std::int64_t axis) const;
+  std::int64_t numel() const { return get().numel; }
+  std::int64_t nbytes() const { return numel() * static_cast<std::int64_t>(size_of(dtype())); }
+  std::int64_t storage_offset() const { return get().offset; }
+  DType dtype() const { return get().dtype; }
+  Device device() const { return get().storage->device(); }
+  bool is_cpu() const { return device().is_cpu(); }
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_contiguous() const { return get().contiguous; }
+  bool is_pinned() const { return get().storage->is_pinned(); }
+  TensorMeta meta() const { return {shape(), dtype(), device()}; }
+  /// True when both handles share one TensorImpl.
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+
+  // ---- Data -------------------------------------------------------------------------------------------
+  /// Address of the first element (on the tensor's device). Null for an empty tensor.
+  void* raw_data() const {
+    const TensorImpl& t = get();
+    return static_cast<char*>(t.storage->data()) + t.offset * static_cast<std::int64_t>(size_of(t.dtype));
+  }
+  /// The same, typed. Throws DTypeError if T is not the tensor's element type.
+  template <class T>
+  T* data() const {
+    CT_CHECK(dtype_of<T> == dtype(), DTypeError, "data", "asked for ", ct::name(dtype_of<T>),
+             " elements of a ", ct::name(dtype()), " tensor; convert with .to(dtype) first");
+    return static_cast<T*>(raw_data());
+  }
+  /// The value of a tensor with one element, converted to T. Waits for the device.
+  /// Throws ShapeError if numel() != 1.
+  template <class T = double>
+  T item() const {
+    return item_scalar().to<T>();
+  }
+  Scalar item_scalar() const;
+  /// All elements in row-major order, converted to T. Waits for the device.
+  template <class T>
+  std::vector<T> to_vector() const;
+
+  // ---- Conversion (recorded on the tape where the dtype is floating) ----------------------------------
+  /// Converted to `dtype`; the same tensor if it already has it.
+  Tensor to(DType dtype) const;
+  /// On `device`; the same tensor if it is there. From pinned memory the copy is asynchronous.
+  Tensor to(Device device) const;
+  Tensor to(Device device, DType dtype) const { return to(dtype).to(device); }
+  /// A contiguous copy with storage of its own.
+  Tensor clone() const;
+  /// This tensor if it is contiguous, else a contiguous copy.
+  Tensor contiguous() const;
+  /// A copy in page-locked host memory.
+  Tensor pin_memory() const;
+
+  // ---- Views: no data is copied (reshape and flatten copy when no view exists) ---------------------------
+  /// One size may be -1: it is inferred. Throws ShapeError if the sizes don't fit, or (view) if the layout
+  /// allows no view.
+  Tensor view(const Shape& shape) const;
+  Tensor reshape(const Shape& shape) const;
+  Tensor flatten(std::int64_t first_axis = 0, std::int64_t last_axis = -1) const;
+  Tensor transpose(std::int64_t axis0, std::int64_t axis1) const;
+  /// Transpose of a matrix (rank 2), a vector or a scalar (unchanged).
+  Tensor t() const;
+  Tensor permute(const Dims& axes) const;
+  /// Elements [start, start + length) along an axis.
+  Tensor narrow(std::int64_t axis, std::int64_t start, std::int64_t length) const;
+  /// Elements start, start + step, ... below stop; negative bounds count from the end and bounds are
+  /// clamped, as in Python. step > 0.
+  Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop = INT64_MAX,
+               std::int64_t step = 1) const;
+  /// The sub-tensor at `index` along `axis`, which disappears. Throws IndexError out of range.
+  Tensor select(std::int64_t axis, std::int64_t index) const;
+  /// Shorthand for select(0, index).
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  /// Axes of size 1 repeated to the given size (-1 keeps a size), new axes in front; stride 0, nothing
+  /// copied.
+  Tensor expand(const Shape& shape) const;
+  Tensor expand_as(const Tensor& other) const { return expand(other.shape()); }
+  Tensor squeeze() const;
+  Tensor squeeze(std::int64_t axis) const;
+  Tensor unsqueeze(std::int64_t axis) const;
+  std::vector<Tensor> unbind(std::int64_t axis = 0) const;
+  /// Pieces of `size` along `axis`, the last one may be shorter.
+  std::vector<Tensor> split(std::int64_t size, std::int64_t axis = 0) const;
+  std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, std::int64_t axis = 0) const;
+  /// At most `chunks` pieces of equal size, the last one may be shorter.
+  std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t axis = 0) const;
+
+  // ---- In-place changes ---------------------------------------------------------------------------------
+  Tensor& fill_(const Scalar& value);
+  Tensor& zero_();
+  /// Copies `source` (broadcast, converted, from any device) into this tensor.
+  Tensor& copy_(const Tensor& source);
+  Tensor& add_(const Tensor& other);
+  Tensor& add_(const Scalar& other);
+  Tensor& sub_(const Tensor& other);
+  Tensor& sub_(const Scalar& other);
+  Tensor& mul_(const Tensor& other);
+  Tensor& mul_(const Scalar& other);
+  Tensor& div_(const Tensor& other);
+  Tensor& div_(const Scalar& other);
+
+  // ---- Common ops as members --------------------------------------------------------------------------
+  Tensor sum() const;
+  Tensor mean() const;
+  Tensor matmul(const Tensor& other) const;
+
+  // ---- Autograd -----------------------------------------------------------------------------------------
+  bool requires_grad() const { return get().requires_grad; }
+  /// Marks a leaf as wanting a gradient (or not). Throws DTypeError for a non-floating dtype and
+  /// AutogradError for the result of an op.
+  Tensor& set_requires_grad(bool value = true);
+  bool is_leaf() const { return !get().grad_fn; }
+  /// The accumulated gradient; undefined before the first backward().
+  Tensor grad() const;
+  /// Replaces the gradient; an undefined tensor clears it. Shape, dtype and device must be this tensor's.
+  void set_grad(const Tensor& grad);
+  /// Walks the tape from this tensor and adds d(this)/d(leaf) to every leaf's grad(). `gradient` is the
+  /// cotangent of this tensor; it may be left out for a tensor with one element.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false) const;
+  /// The same data, without history: gradients stop here.
+  Tensor detach() const;
+  /// Keeps the gradient of this non-leaf tensor in grad() during backward.
+  void retain_grad() const;
+  /// Called with the gradient of this tensor when it is complete, before it flows on; a defined result
+  /// replaces it. Returns an id for remove_hook.
+  std::uint64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  /// For leaves: called after the gradient was added to grad().
+  std::uint64_t register_post_accumulate_hook(std::function<void(const Tensor&)> hook) const;
+  void remove_hook(std::uint64_t id) const;
+  /// The name of the op that made this tensor; empty for leaves.
+  std::string_view grad_fn_name() const;
+
+  TensorImpl* impl() const { return impl_.get(); }
+  const Ref<TensorImpl>& ref() const { return impl_; }
+  Ref<TensorImpl> take() && { return std::move(impl_); }
+
+ private:
+  TensorImpl& get() const {
+    if (!impl_) [[unlikely]]
+      throw_undefined();
+    return *impl_;
+  }
+  [[noreturn, gnu::cold]] static void throw_undefined();
+
+  Ref<TensorImpl> impl_;
+};
+
+/// "f32[2, 3]", with the device appended unless it is the CPU: "f32[2, 3] on cuda:0". Used in messages.
+CT_API std::string describe(const Tensor& t);
+CT_API std::string describe(const TensorMeta& t);
+namespace detail {
+// Lets a Tensor be written straight into an error message.
+struct Described {
+  const Tensor& tensor;
+};
+CT_API std::ostream& operator<<(std::ostream& out, const Described& d);
+}  // namespace detail
+
+/// Prints values, shape, dtype, device and grad_fn in PyTorch's layout.
+CT_API std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+}  // namespace ct

@@ -1,0 +1,245 @@
+#include <cotangent/ops/dispatch.h>
+
+#include <atomic>
+
+#include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/node.h>
+
+namespace ct {
+namespace {
+
+std::atomic<OpObserver*> g_observer{nullptr};
+
+// Tells the observer, if there is one, that a kernel runs while this lives.
+class Observation {
+ public:
+  Observation(const OpDef& op, bool backward)
+      : observer_(g_observer.load(std::memory_order_acquire)), op_(op), backward_(backward) {
+    if (observer_) observer_->begin(op_, backward_);
+  }
+  ~Observation() {
+    if (observer_) observer_->end(op_, backward_);
+  }
+
+ private:
+  OpObserver* observer_;
+  const OpDef& op_;
+  bool backward_;
+};
+
+std::string list_dtypes(DTypeSet set) {
+  std::string text;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (set >> i & 1u) text.append(text.empty() ? "" : ", ").append(name(static_cast<DType>(i)));
+  return text;
+}
+
+// How dtypes rank in promotion: a scalar tensor only changes the result's dtype if its category is higher.
+int category(DType t) { return t == DType::boolean ? 0 : is_integral(t) ? 1 : 2; }
+
+// The dtype that the inputs of a promoting op are converted to.
+DType common_dtype(const OpDef& op, std::span<const TensorRef> inputs) {
+  bool any_dims = false, any_scalars = false;
+  DType dims = DType::boolean, scalars = DType::boolean;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    if (!t.defined() || mask_bit(op.free_dtype_inputs, i)) continue;
+    DType& side = t.dim() > 0 ? dims : scalars;
+    bool& any = t.dim() > 0 ? any_dims : any_scalars;
+    side = any ? promote(side, t.dtype()) : t.dtype();
+    any = true;
+  }
+  DType common = any_dims ? dims : scalars;
+  if (any_dims && any_scalars && category(scalars) > category(dims)) common = scalars;
+  if (op.int_to_float && !is_floating(common)) common = DType::f32;
+  return common;
+}
+
+struct Checked {
+  Device device;
+  bool convert = false;  // some inputs need another dtype first
+};
+
+// Checks what can be checked without knowing the op: presence, devices, dtypes.
+Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
+  const Tensor* first = nullptr;  // the input that the others are held against
+  Checked result;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    if (!t.defined()) {
+      CT_CHECK(mask_bit(op.optional_inputs, i), Error, op.name, "input ", i,
+               " is undefined; create it with ct::zeros, ct::randn, ... first");
+      continue;
+    }
+    if (i == 0) result.device = t.device();
+    if (!(t.device() == result.device) && !mask_bit(op.free_device_inputs, i))
+      detail::fail<DeviceError>(op.name, "inputs are on different devices: input 0 is ", describe(*inputs[0]),
+                                " (", to_string(result.device), "), input ", i, " is ", describe(t), " (",
+                                to_string(t.device()), "); move one of them with .to(device)");
+    if (mask_bit(op.free_dtype_inputs, i)) continue;
+    if (!first) {
+      first = &t;
+    } else if (t.dtype() != first->dtype()) {
+      CT_CHECK(op.promotes, DTypeError, op.name, "inputs have different dtypes: ", describe(*first), " and ",
+               describe(t), "; convert one of them with .to(dtype)");
+      result.convert = true;
+    }
+    if (!(op.dtypes & dtype_bit(t.dtype()))) {
+      CT_CHECK(op.int_to_float && !is_floating(t.dtype()), DTypeError, op.name, "input ", i, " is ",
+               describe(t), "; supported dtypes are ", list_dtypes(op.dtypes),
+               ": convert it with .to(dtype)");
+      result.convert = true;
+    }
+  }
+  return result;
+}
+
+bool wants_gradient(const OpDef& op, std::span<const TensorRef> inputs) {
+  if (!op.differentiable || !grad_enabled()) return false;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]->defined() && inputs[i]->requires_grad() && mask_bit(op.differentiable_inputs, i))
+      return true;
+  return false;
+}
+
+void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs, std::span<Tensor> outputs) {
+  Ref<OpNode> node = make_ref<OpNode>(op, inputs, attrs);
+  node->set_outputs(outputs);
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    if (mask_bit(op.differentiable_outputs, k) && is_floating(outputs[k].dtype()))
+      detail::set_history(outputs[k], node, static_cast<std::uint32_t>(k));
+  if (anomaly_enabled())
+    for (const Tensor& out : outputs) detail::check_finite(op.name, "forward", out, node->call_site());
+}
+
+void run_kernel(const OpDef& op, Device device, const Forward& call) {
+  const ForwardFn kernel = device.is_cuda() ? op.cuda.forward : op.cpu.forward;
+  CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device));
+  const Observation observation(op, false);
+  kernel(call);
+}
+
+void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+                        std::span<Tensor> outputs) {
+  const DType common = common_dtype(op, inputs);
+  InlineVector<Tensor, 4> converted;
+  InlineVector<TensorRef, 4> refs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    converted.emplace_back(t.defined() && !mask_bit(op.free_dtype_inputs, i) ? t.to(common) : t);
+  }
+  for (const Tensor& t : converted) refs.emplace_back(&t);
+  dispatch(op, std::span<const TensorRef>(refs.begin(), refs.size()), attrs, outputs);
+}
+
+}  // namespace
+
+void dispatch(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+              std::span<Tensor> outputs) {
+  const Checked checked = check_inputs(op, inputs);
+  if (checked.convert) [[unlikely]]
+    return dispatch_converted(op, inputs, attrs, outputs);
+
+  Infer infer(op, inputs, attrs);
+  op.infer(infer);
+  const auto count = static_cast<std::size_t>(infer.output_count());
+  CT_ASSERT(count <= outputs.size());
+  const std::span<Tensor> results = outputs.first(count);
+  const DeviceGuard guard(checked.device);
+  for (std::size_t k = 0; k < count; ++k) {
+    const Infer::Output& out = infer.out(static_cast<int>(k));
+    if (op.view) {
+      results[k] =
+          Tensor::from_storage(inputs[0]->impl()->storage, out.shape, out.strides, out.offset, out.dtype);
+      results[k].impl()->is_view = true;
+    } else {
+      results[k] = Tensor::allocate(out.shape, out.dtype, checked.device);
+    }
+  }
+  if (!op.view) run_kernel(op, checked.device, Forward{op, inputs, results, attrs});
+  if (wants_gradient(op, inputs)) record(op, inputs, attrs, results);
+}
+
+Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs, AttrsView attrs) {
+  static_assert(sizeof(detail::InputRef) == sizeof(TensorRef));
+  std::array<Tensor, kMaxOutputs> outputs;
+  dispatch(op, {reinterpret_cast<const TensorRef*>(inputs.begin()), inputs.size()}, attrs, outputs);
+  return std::move(outputs[0]);
+}
+
+Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
+                         AttrsView attrs) {
+  InlineVector<Tensor, 3> inputs;
+  inputs.emplace_back(self);
+  for (const detail::InputRef& other : others) {
+    const Tensor& t = *other.tensor;
+    const bool convert = op.promotes && t.defined() && t.dtype() != self.dtype();
+    CT_CHECK(!convert || category(t.dtype()) <= category(self.dtype()), DTypeError, op.name,
+             "a result of dtype ", promote(self.dtype(), t.dtype()), " can't be written in place into ",
+             describe(self), "; use the out-of-place form");
+    inputs.emplace_back(convert ? t.to(self.dtype()) : t);
+  }
+  InlineVector<TensorRef, 3> refs;
+  for (const Tensor& t : inputs) refs.emplace_back(&t);
+  const std::span<const TensorRef> ref_span(refs.begin(), refs.size());
+  const Checked checked = check_inputs(op, ref_span);
+  CT_CHECK(!checked.convert, DTypeError, op.name, "can't run in place on ", describe(self),
+           "; use the out-of-place form");
+
+  Infer infer(op, ref_span, attrs);
+  op.infer(infer);
+  CT_CHECK(infer.out(0).shape == self.shape(), ShapeError, op.name, "the result has shape ",
+           infer.out(0).shape, " and can't be written in place into ", describe(self),
+           "; use the out-of-place form");
+  CT_CHECK(infer.out(0).dtype == self.dtype(), DTypeError, op.name, "a result of dtype ", infer.out(0).dtype,
+           " can't be written in place into ", describe(self), "; use the out-of-place form");
+
+  const bool recorded = wants_gradient(op, ref_span);
+  if (grad_enabled() && self.requires_grad() && self.is_leaf())
+    detail::fail<AutogradError>(
+        op.name, "a leaf that requires a gradient, ", describe(self),
+        ", can't be changed in place while recording; wrap the change in a NoGrad guard");
+  if (recorded && self.impl()->is_view)
+    detail::fail<AutogradError>(
+        op.name, "an in-place change of a view, ", describe(self),
+        ", can't be recorded on the tape; build the whole with ct::concat or ct::stack, or use "
+        "the out-of-place form");
+  // The kernel may read an input after it wrote the same place: give it a copy where the layouts differ.
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    Tensor& t = inputs[i];
+    if (!t.defined() || !(t.impl()->storage == self.impl()->storage)) continue;
+    const bool same_place = t.storage_offset() == self.storage_offset() && t.strides() == self.strides() &&
+                            t.shape() == self.shape();
+    if (!same_place || recorded) t = t.clone();
+  }
+  // A gradient that needs self's old value gets a copy of it, since the value is about to be overwritten.
+  if (recorded) {
+    bool saves_self = false;
+    for (std::size_t i = 0; i < inputs.size() && i < op.saves.size(); ++i)
+      saves_self =
+          saves_self || (inputs[i].defined() && inputs[i].requires_grad() && op.saves[i].inputs & 1u);
+    if (saves_self) inputs[0] = self.clone();
+  }
+
+  // The node is made first: it takes self's place on the tape as it was before the change.
+  Ref<OpNode> node = recorded ? make_ref<OpNode>(op, ref_span, attrs) : Ref<OpNode>();
+  const DeviceGuard guard(checked.device);
+  Tensor out = self;
+  run_kernel(op, checked.device, Forward{op, ref_span, std::span<Tensor>(&out, 1), attrs});
+  Storage& storage = *self.impl()->storage;
+  storage.bump_version();
+  if (recorded) {
+    storage.bump_history_version();
+    self.impl()->history_version = storage.history_version();
+    node->set_outputs(std::span<const Tensor>(&self, 1));
+    detail::set_history(self, std::move(node), 0);
+  }
+  return self;
+}
+
+OpObserver* set_op_observer(OpObserver* observer) {
+  return g_observer.exchange(observer, std::memory_order_acq_rel);
+}
+
+}  // namespace ct
