@@ -15,13 +15,7 @@
 #include <string>
 #include <vector>
 
-#if __has_include(<cotangent/core/device.h>)
 #include <cotangent/core/device.h>
-#else
-namespace ct {
-inline bool cuda_is_available() { return false; }
-}  // namespace ct
-#endif
 
 namespace {
 

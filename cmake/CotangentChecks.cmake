@@ -1,0 +1,39 @@
+# CTest entries beside the Catch2 suite: the house rules, the consumers, and the link of the whole library.
+
+# One run may gather several build trees (./ct test does): their entries are told apart by a prefix.
+set(COTANGENT_TEST_PREFIX "")
+if(COTANGENT_SANITIZE MATCHES "thread")
+  set(COTANGENT_TEST_PREFIX "tsan.")
+elseif(COTANGENT_SANITIZE)
+  set(COTANGENT_TEST_PREFIX "asan.")
+elseif(COTANGENT_WITH_CUDA)
+  set(COTANGENT_TEST_PREFIX "cuda.")
+endif()
+
+function(cotangent_script_test name)
+  add_test(NAME ${COTANGENT_TEST_PREFIX}${name} COMMAND ${ARGN})
+  string(REGEX REPLACE "\\..*" "" label ${name})
+  set_tests_properties(${COTANGENT_TEST_PREFIX}${name} PROPERTIES LABELS ${label} SKIP_RETURN_CODE 77 TIMEOUT 1800)
+endfunction()
+
+set(_checks "${PROJECT_SOURCE_DIR}/tests/checks")
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
+  cotangent_script_test(check.format "${_checks}/format.sh" "${PROJECT_SOURCE_DIR}")
+  cotangent_script_test(check.includes "${_checks}/includes.sh" "${PROJECT_SOURCE_DIR}")
+  cotangent_script_test(check.rooms "${_checks}/rooms.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/checks/rooms")
+endif()
+
+if(COTANGENT_CONSUMER_TESTS)
+  foreach(_case installed shared subdirectory fetchcontent)
+    cotangent_script_test(consumer.${_case} "${PROJECT_SOURCE_DIR}/tests/consumers/run.sh" ${_case}
+      "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+  endforeach()
+endif()
+
+if(COTANGENT_LINK_TEST)
+  # Every object file, wanted or not: what is declared, called and nowhere defined shows here.
+  add_executable(ct_link tests/consumers/main.cpp)
+  cotangent_compile_options(ct_link)
+  target_link_libraries(ct_link PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,cotangent>")
+  cotangent_script_test(link ct_link)
+endif()

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# A compiler launcher that saves the consumers from compiling the library again. When the build tree in
+# REUSE_TREE holds an object of the same source file, compiled with the same flags and newer than the source,
+# that object is taken; everything else is compiled.
+set -euo pipefail
+
+flags_of() {  # the flags that can change an object, one a line, sorted
+  local skip=no word
+  for word in "$@"; do
+    if [ "$skip" = yes ]; then
+      skip=no
+      continue
+    fi
+    case $word in
+      -o | -MF | -MT | -isystem) skip=yes ;;
+      -c | -MD | -x | cu | -I* | -isystem=* | -fmacro-prefix-map=* | --options-file) ;;
+      -*) printf '%s\n' "$word" ;;
+    esac
+  done | sort
+}
+
+object="" source="" depfile=""
+previous=""
+for word in "$@"; do
+  case $previous in
+    -o) object=$word ;;
+    -MF) depfile=$word ;;
+  esac
+  case $word in "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;; esac
+  previous=$word
+done
+
+if [ -n "$source" ] && [ -n "$object" ]; then
+  built=$REUSE_TREE/CMakeFiles/cotangent.dir/${source#"$REUSE_SOURCE"/}.o
+  if [ -e "$built" ] && [ ! "$source" -nt "$built" ]; then
+    line=$(grep -F -- "-c $source\"" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1)
+    line=${line#*\"command\": \"}
+    line=${line%\",}
+    line=${line//\\\"/\"}
+    read -r -a words <<<"$line"
+    if [ "$(flags_of "${words[@]}")" = "$(flags_of "$@")" ]; then
+      cp "$built" "$object"
+      [ -z "$depfile" ] || printf '%s: %s\n' "$object" "$source" >"$depfile"
+      echo "$source" >>"$REUSE_LOG"
+      exit 0
+    fi
+  fi
+fi
+exec "$@"

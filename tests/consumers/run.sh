@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Builds and runs one consumer of the library the way a user would.
+#   usage: run.sh CASE SOURCE_DIR BUILD_DIR
+#   CASE: installed, shared, subdirectory, fetchcontent
+# BUILD_DIR is a finished build of the library. It provides what is installed, the settings, and (see reuse.sh)
+# the objects that would otherwise be compiled once more.
+set -euo pipefail
+case=${1:?case} source=$(cd "${2:?source folder}" && pwd) build=$(cd "${3:?build folder}" && pwd)
+work=$build/consumers/$case
+rm -rf "$work"
+mkdir -p "$work"
+
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+generator=$(cached CMAKE_GENERATOR)
+settings=(-G "$generator" "-DCMAKE_BUILD_TYPE=$(cached CMAKE_BUILD_TYPE)"
+  "-DCMAKE_CXX_COMPILER=$(cached CMAKE_CXX_COMPILER)")
+library_settings=("-DCOTANGENT_CUDA=$(cached COTANGENT_CUDA)" "-DCOTANGENT_MARCH=$(cached COTANGENT_MARCH)"
+  "-DCOTANGENT_CUDA_ARCHITECTURES=$(cached COTANGENT_CUDA_ARCHITECTURES)"
+  "-DCOTANGENT_WERROR=$(cached COTANGENT_WERROR)"
+  "-DCMAKE_CXX_COMPILER_LAUNCHER=$source/tests/consumers/reuse.sh"
+  "-DCMAKE_CUDA_COMPILER_LAUNCHER=$source/tests/consumers/reuse.sh")
+export REUSE_TREE=$build REUSE_SOURCE=$source REUSE_LOG=$work/reused.log
+: >"$REUSE_LOG"
+
+step() {  # a quiet command: its output is shown when it fails
+  local log=$work/step.log
+  if ! "$@" >"$log" 2>&1; then
+    echo "FAILED: $*"
+    cat "$log"
+    exit 1
+  fi
+}
+
+installed_consumer() {  # installed_consumer LIBRARY_BUILD
+  step cmake --install "$1" --prefix "$work/first"
+  mv "$work/first" "$work/moved"  # an installed prefix can be moved
+  if grep -rIlF -e "$work/first" -e "$source" -e "$build" "$work/moved"; then
+    echo "FAILED: the installed files above name the folders they were made in"
+    exit 1
+  fi
+  if grep -rIlE '#[ ]*include[ ]*<(Eigen|nlohmann)' "$work/moved/include" | grep -v '/core/cuda/'; then
+    echo "FAILED: the installed headers above include what a consumer need not have"
+    exit 1
+  fi
+  # What the library is made of is not the consumer's business: it must link without.
+  step cmake -S "$source/tests/consumers/installed" -B "$work/consumer" "${settings[@]}" \
+    -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON \
+    -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
+}
+
+case $case in
+  installed) installed_consumer "$build" ;;
+  shared)
+    step cmake -S "$source" -B "$work/library" "${settings[@]}" "${library_settings[@]}" -DBUILD_SHARED_LIBS=ON \
+      -DCOTANGENT_BUILD_TESTS=OFF -DCOTANGENT_BUILD_EXAMPLES=OFF -DCOTANGENT_BUILD_BENCH=OFF
+    step cmake --build "$work/library"
+    installed_consumer "$work/library"
+    ;;
+  subdirectory | fetchcontent)
+    step cmake -S "$source/tests/consumers/$case" -B "$work/consumer" "${settings[@]}" "${library_settings[@]}" \
+      -DCOTANGENT_SOURCE="$source"
+    ;;
+  *)
+    echo "unknown case: $case"
+    exit 2
+    ;;
+esac
+step cmake --build "$work/consumer"
+"$work/consumer/consumer"
+echo "$case: built and run; $(wc -l <"$REUSE_LOG") objects reused, program $(stat -c %s "$work/consumer/consumer") bytes"
+rm -rf "$work"
