@@ -40,4 +40,19 @@ struct IndexSite {
 /// after the host has waited for the device; costs a load. Further errors of the same time are dropped.
 CT_API void raise_pending_device_errors(Device device);
 
+namespace detail {
+
+/// What kernels write and the host reads: one per device, in page-locked memory that both address.
+struct DeviceErrors {
+  std::int32_t state;  ///< 0: none; 1: a thread of a kernel is writing; 2: complete
+  IndexSite site;
+  long long value;
+  long long limit;
+};
+
+/// The record of `device`, made at the first call. Throws DeviceError, OutOfMemoryError.
+CT_API DeviceErrors* device_errors(Device device);
+
+}  // namespace detail
+
 }  // namespace ct

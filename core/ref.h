@@ -22,8 +22,10 @@ class CT_API RefCounted {
 
   void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() const noexcept {
-    // Release: our writes come before the destruction. Acquire: the destruction sees everyone's writes.
-    if (count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->release_zero();
+    // The holder of the only handle needs no atomic read-modify-write: nobody else can copy it meanwhile.
+    // Otherwise release: our writes come before the destruction; acquire: it sees everyone's writes.
+    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      const_cast<RefCounted*>(this)->release_zero();
   }
   /// The number of handles at this moment. Only 1 is reliable, and only for the holder of that handle.
   std::uint32_t use_count() const noexcept { return count_.load(std::memory_order_acquire); }
@@ -35,6 +37,8 @@ class CT_API RefCounted {
   virtual void release_zero() noexcept { delete this; }
 
  private:
+  template <class T>
+  friend class Ref;
   mutable std::atomic<std::uint32_t> count_{0};
 };
 
@@ -54,6 +58,11 @@ class Ref {
     Ref ref;
     ref.object_ = object;
     return ref;
+  }
+  /// The first handle to an object that no one else knows yet: counts without an atomic addition.
+  static Ref first(T* object) noexcept {
+    static_cast<const RefCounted*>(object)->count_.store(1, std::memory_order_relaxed);
+    return adopt(object);
   }
   /// Same as the constructor, by name.
   static Ref share(T* object) noexcept { return Ref(object); }
@@ -99,7 +108,7 @@ class Ref {
 /// Makes a T and the first handle to it.
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
-  return Ref<T>(new T(std::forward<Args>(args)...));
+  return Ref<T>::first(new T(std::forward<Args>(args)...));
 }
 
 }  // namespace ct

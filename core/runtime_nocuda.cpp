@@ -1,0 +1,38 @@
+#include <cotangent/core/runtime_internal.h>
+
+namespace ct {
+
+bool built_with_cuda() { return false; }
+
+namespace detail::runtime {
+namespace {
+[[noreturn]] void missing() { fail<DeviceError>("cuda", "this library was built without CUDA"); }
+}  // namespace
+
+int device_count() noexcept { return 0; }
+const char* no_device_reason() noexcept { return "this library was built without CUDA"; }
+DeviceProperties properties(int) { missing(); }
+int get_device() { return 0; }
+void set_device(int) { missing(); }
+void device_synchronize() { missing(); }
+void* stream_create(int) { missing(); }
+void stream_synchronize(void*) { missing(); }
+bool stream_query(void*) { missing(); }
+void stream_wait(void*, void*) { missing(); }
+void* event_create(bool) { missing(); }
+void event_destroy(void*) noexcept {}
+void event_record(void*, void*) { missing(); }
+void event_synchronize(void*) { missing(); }
+bool event_query(void*) { missing(); }
+double event_elapsed_ms(void*, void*) { missing(); }
+void* device_malloc(std::size_t) { missing(); }
+void device_free(void*) noexcept {}
+bool memory_info(std::size_t*, std::size_t*) noexcept { return false; }
+void* host_malloc(std::size_t) { missing(); }
+void host_free(void*) noexcept {}
+bool is_pinned(const void*) noexcept { return false; }
+void copy(void*, const void*, std::size_t, void*) { missing(); }
+void fill(void*, int, std::size_t, void*) { missing(); }
+
+}  // namespace detail::runtime
+}  // namespace ct
