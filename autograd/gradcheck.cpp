@@ -1,0 +1,131 @@
+#include <cotangent/autograd/gradcheck.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/memory.h>
+#include <cotangent/core/op_def.h>
+
+namespace ct {
+namespace {
+
+bool is_checked(const Tensor& t) { return t.defined() && t.dtype() == DType::f64; }
+
+// Elements of one storage that a layout reaches: [0, extent).
+std::int64_t extent(const Tensor& t) {
+  std::int64_t last = 0;
+  for (int i = 0; i < t.dim(); ++i) last += (t.shape()[i] - 1) * t.strides()[i];
+  return t.numel() ? last + 1 : 0;
+}
+
+// A copy with the same strides and storage of its own (an expanded tensor becomes contiguous: its elements
+// can't be changed one at a time).
+Tensor copy_with_layout(const Tensor& t) {
+  NoGrad guard;
+  bool expanded = false;
+  for (int i = 0; i < t.dim(); ++i) expanded = expanded || (t.strides()[i] == 0 && t.shape()[i] > 1);
+  if (expanded) return t.detach().clone();
+  const auto bytes = static_cast<std::size_t>(extent(t)) * size_of(t.dtype());
+  auto storage = Storage::allocate(bytes, t.device());
+  copy_bytes(storage->data(), t.device(), t.raw_data(), t.device(), bytes);
+  return Tensor::from_storage(std::move(storage), t.shape(), t.strides(), 0, t.dtype());
+}
+
+// Sets the element at row-major position `position`, wherever the tensor lives.
+void set_element(const Tensor& t, std::int64_t position, double value) {
+  std::int64_t offset = 0;
+  for (int i = t.dim() - 1; i >= 0; --i) {
+    offset += position % t.shape()[i] * t.strides()[i];
+    position /= t.shape()[i];
+  }
+  copy_bytes(static_cast<double*>(t.raw_data()) + offset, t.device(), &value, Device{}, sizeof value);
+}
+
+double weighted_sum(const std::vector<Tensor>& outputs, const std::vector<std::vector<double>>& weights) {
+  double sum = 0;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    if (weights[k].empty()) continue;
+    const std::vector<double> values = outputs[k].to_vector<double>();
+    for (std::size_t i = 0; i < values.size(); ++i) sum += values[i] * weights[k][i];
+  }
+  return sum;
+}
+
+GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                         const GradcheckOptions& options) {
+  std::vector<Tensor> leaves = inputs;
+  for (Tensor& t : leaves)
+    if (is_checked(t)) t = copy_with_layout(t).set_requires_grad();
+
+  const std::vector<Tensor> outputs = f(leaves);
+  SampleMaker make(options.seed);
+  std::vector<Tensor> roots, cotangents;
+  std::vector<std::vector<double>> weights;
+  for (const Tensor& out : outputs) {
+    weights.emplace_back();
+    if (!out.defined() || out.dtype() != DType::f64 || !out.requires_grad()) continue;
+    const Tensor c = make.normal(out.shape());
+    weights.back() = c.to_vector<double>();
+    roots.push_back(out);
+    cotangents.push_back(c.to(out.device()));
+  }
+  CT_CHECK(!roots.empty(), AutogradError, "gradcheck",
+           "no output of the function depends on an f64 input; make the inputs f64 and check that recording "
+           "is on");
+  backward(roots, cotangents);
+
+  NoGrad guard;
+  for (std::size_t n = 0; n < leaves.size(); ++n) {
+    if (!is_checked(leaves[n])) continue;
+    const std::int64_t count = leaves[n].numel();
+    // An undefined gradient means zero: the outputs do not depend on this input.
+    std::vector<double> analytic(static_cast<std::size_t>(count), 0.0);
+    if (const Tensor g = leaves[n].grad(); g.defined()) analytic = g.to_vector<double>();
+    const std::vector<double> values = leaves[n].to_vector<double>();
+    std::vector<Tensor> shifted = leaves;
+    for (Tensor& t : shifted)
+      if (t.defined()) t = t.detach();
+    const std::int64_t step = std::max<std::int64_t>(1, count / options.max_elements);
+    for (std::int64_t i = 0; i < count; i += step) {
+      const double x = values[static_cast<std::size_t>(i)];
+      set_element(shifted[n], i, x + options.eps);
+      const double up = weighted_sum(f(shifted), weights);
+      set_element(shifted[n], i, x - options.eps);
+      const double down = weighted_sum(f(shifted), weights);
+      set_element(shifted[n], i, x);
+      const double numeric = (up - down) / (2 * options.eps);
+      const double got = analytic[static_cast<std::size_t>(i)];
+      if (std::abs(numeric - got) <= options.atol + options.rtol * std::abs(numeric)) continue;
+      return {false,
+              detail::cat("gradient of input ", n, " (", describe(inputs[n]), ") at element ", i, " is ", got,
+                          ", central differences give ", numeric, " (x = ", x, ", eps = ", options.eps, ")")};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                          const GradcheckOptions& options) {
+  CT_CHECK(std::any_of(inputs.begin(), inputs.end(), is_checked), DTypeError, "gradcheck",
+           "no input is f64; convert the inputs to check with .to(ct::f64)");
+  GradcheckResult result = check_on(f, inputs, options);
+  if (!result.ok || !options.all_devices || !cuda_is_available()) return result;
+  std::vector<Tensor> moved = inputs;
+  bool any = false;
+  for (Tensor& t : moved) {
+    if (!t.defined() || !t.is_cpu()) continue;
+    any = true;
+    t = t.detach().to(cuda(0));
+  }
+  if (!any) return result;
+  result = check_on(f, moved, options);
+  if (!result.ok) result.message = "on cuda:0: " + result.message;
+  return result;
+}
+
+}  // namespace ct

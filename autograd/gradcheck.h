@@ -1,0 +1,74 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+
+namespace ct {
+
+struct GradcheckOptions {
+  /// Half the width of the central difference. With f64 inputs of magnitude 1 the difference is good to about
+  /// eps^2 (truncation) and 1e-16/eps (rounding); 1e-6 balances the two at about 1e-10.
+  double eps = 1e-6;
+  double atol = 1e-7;
+  double rtol = 1e-6;
+  /// Seed of the random cotangents.
+  std::uint64_t seed = 1;
+  /// Elements checked per input; larger inputs are checked at that many places spread over them.
+  std::int64_t max_elements = 256;
+  /// Runs on the GPU as well if there is one (inputs on the CPU are copied there).
+  bool all_devices = true;
+};
+
+/// The result of gradcheck: true if every derivative agreed, else the first that did not, in words.
+struct GradcheckResult {
+  bool ok = true;
+  std::string message;
+  explicit operator bool() const { return ok; }
+};
+
+using GradcheckFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+/// Compares the gradients that backward() computes with central differences
+///     dL/dx_i ~ (L(x + eps e_i) - L(x - eps e_i)) / (2 eps),   L = sum_k <c_k, f_k(x)>
+/// for random cotangents c_k, so that symmetric mistakes can't cancel. Inputs that are f64 are checked, at
+/// any strides; others (indices, masks) are passed on as they are. `f` must be deterministic. Throws
+/// DTypeError if no input is f64 (other floating dtypes are too coarse for differences).
+CT_API GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                                 const GradcheckOptions& options = {});
+
+namespace detail {
+template <class F, std::size_t... I>
+Tensor call_unpacked(F& f, const std::vector<Tensor>& in, std::index_sequence<I...>) {
+  return f(in[I]...);
+}
+template <std::size_t N, class F>
+GradcheckFunction unpacked(F f) {
+  return [f](const std::vector<Tensor>& in) mutable {
+    return std::vector<Tensor>{call_unpacked(f, in, std::make_index_sequence<N>())};
+  };
+}
+}  // namespace detail
+
+/// The same for a function of one to four tensors: `gradcheck(swish, {x})`, `gradcheck([](auto& a, auto& b)
+/// {...}, {a, b})`.
+template <class F>
+requires(!std::convertible_to<F, GradcheckFunction>) GradcheckResult
+    gradcheck(F f, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
+  using T = const Tensor&;
+  if constexpr (std::invocable<F, T>)
+    return gradcheck(detail::unpacked<1>(f), inputs, options);
+  else if constexpr (std::invocable<F, T, T>)
+    return gradcheck(detail::unpacked<2>(f), inputs, options);
+  else if constexpr (std::invocable<F, T, T, T>)
+    return gradcheck(detail::unpacked<3>(f), inputs, options);
+  else
+    return gradcheck(detail::unpacked<4>(f), inputs, options);
+}
+
+}  // namespace ct

@@ -1,0 +1,432 @@
+#include <cotangent/ops/conformance.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/gradcheck.h>
+#include <cotangent/core/parallel.h>
+#include <cotangent/ops/dispatch.h>
+
+namespace ct {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+// Rounding of one result, plus a few steps of accumulation: inputs are of magnitude 1 and short.
+double tolerance(DType t) {
+  switch (t) {
+    case DType::f64: return 2e-13;
+    case DType::f32: return 2e-6;
+    case DType::f16: return 1e-3;
+    case DType::bf16: return 8e-3;
+    default: return 0;
+  }
+}
+
+Tensors call(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs) {
+  std::vector<TensorRef> refs;
+  for (const Tensor& t : inputs) refs.push_back(&t);
+  Tensors outputs(kMaxOutputs);
+  dispatch(op, refs, attrs.view(), outputs);
+  while (!outputs.empty() && !outputs.back().defined()) outputs.pop_back();
+  return outputs;
+}
+
+// The sample's inputs in the dtype under test. Integer dtypes get small whole numbers; values that are
+// already integers or masks stay as they are.
+Tensors convert(const OpDef& op, const Tensors& inputs, DType dtype, Device device) {
+  NoGrad guard;
+  Tensors out;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensor t = inputs[i];
+    if (t.defined() && is_floating(t.dtype()) && !mask_bit(op.free_dtype_inputs, i)) {
+      if (!is_floating(dtype) && dtype != DType::boolean) {
+        Tensor scaled = Tensor::allocate(t.shape(), DType::f64, Device{});
+        const std::vector<double> values = t.to_vector<double>();
+        for (std::size_t j = 0; j < values.size(); ++j) {
+          const double v = std::trunc(3 * values[j]);
+          scaled.data<double>()[j] = dtype == DType::u8 ? std::abs(v) : v;
+        }
+        t = scaled;
+      }
+      t = t.to(dtype);
+    }
+    out.push_back(t.defined() ? t.to(device) : t);
+  }
+  return out;
+}
+
+enum class Layout { contiguous, strided, transposed };
+const char* name_of(Layout layout) {
+  return layout == Layout::contiguous ? "contiguous" : layout == Layout::strided ? "strided" : "transposed";
+}
+
+// The same values laid out otherwise: every second element of a longer row, or with the axes reversed in
+// memory.
+Tensor lay_out(const Tensor& t, Layout layout) {
+  NoGrad guard;
+  if (!t.defined() || t.dim() == 0 || layout == Layout::contiguous) return t;
+  if (layout == Layout::strided) {
+    Shape wide = t.shape();
+    wide.back() *= 2;
+    Tensor base = Tensor::allocate(wide, t.dtype(), t.device());
+    base.zero_();
+    Tensor view = base.slice(-1, 0, INT64_MAX, 2);
+    view.copy_(t);
+    return view;
+  }
+  Dims reversed;
+  for (int i = t.dim() - 1; i >= 0; --i) reversed.push_back(i);
+  return t.permute(reversed).contiguous().permute(reversed);
+}
+
+Tensors lay_out(const Tensors& ts, Layout layout) {
+  Tensors out;
+  for (const Tensor& t : ts) out.push_back(lay_out(t, layout));
+  return out;
+}
+
+// The first place where two tensors differ by more than the tolerance; empty if there is none.
+std::string difference(const Tensor& got, const Tensor& want, double tol) {
+  if (!(got.shape() == want.shape())) return detail::cat("shape ", got.shape(), ", want ", want.shape());
+  const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (a[i] == b[i]) continue;
+    // A value beyond a 16-bit format's range is its infinity.
+    if (std::isinf(a[i]) && got.dtype() == DType::f16 && std::abs(b[i]) > 65504 &&
+        std::signbit(a[i]) == std::signbit(b[i]))
+      continue;
+    if (std::abs(a[i] - b[i]) <= tol * (1 + std::abs(b[i]))) continue;
+    return detail::cat("element ", i, " of ", describe(got), " is ", a[i], ", want ", b[i], " (tolerance ",
+                       tol, ")");
+  }
+  return {};
+}
+
+bool same_bits(const Tensor& a, const Tensor& b) {
+  if (a.defined() != b.defined()) return false;
+  if (!a.defined()) return true;
+  if (!(a.shape() == b.shape()) || a.dtype() != b.dtype()) return false;
+  NoGrad guard;
+  const Tensor x = a.detach().to(cpu).contiguous(), y = b.detach().to(cpu).contiguous();
+  return x.numel() == 0 || std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.nbytes())) == 0;
+}
+
+// Runs forward and backward with cotangents for the differentiable outputs, and gives the gradients of the
+// inputs selected by `wanted`.
+struct Gradients {
+  Tensors outputs;
+  Tensors grads;  // one per input; undefined where not wanted
+};
+
+bool takes_gradient(const OpDef& op, std::size_t i, const Tensor& t) {
+  return t.defined() && is_floating(t.dtype()) && mask_bit(op.differentiable_inputs, i);
+}
+
+Gradients differentiate(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs,
+                        const Tensors& cotangents, std::uint32_t wanted, int passes = 1) {
+  Tensors leaves;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    leaves.push_back(inputs[i].defined() ? inputs[i].detach() : Tensor{});
+    if (takes_gradient(op, i, inputs[i]) && mask_bit(wanted, i)) leaves[i].set_requires_grad();
+  }
+  Gradients result;
+  for (int pass = 0; pass < passes; ++pass) {
+    result.outputs = call(op, leaves, attrs);
+    Tensors roots, weights;
+    for (std::size_t k = 0; k < result.outputs.size() && k < cotangents.size(); ++k) {
+      if (!cotangents[k].defined() || !result.outputs[k].requires_grad()) continue;
+      roots.push_back(result.outputs[k]);
+      weights.push_back(cotangents[k]);
+    }
+    if (!roots.empty()) backward(roots, weights);
+  }
+  for (const Tensor& t : leaves) result.grads.push_back(t.defined() ? t.grad() : Tensor{});
+  return result;
+}
+
+class Checker {
+ public:
+  Checker(const OpDef& op, const ConformanceOptions& options) : op_(op), options_(options) {
+    report_.op = &op;
+  }
+
+  ConformanceReport run() {
+    SampleMaker make(options_.seed);
+    if (op_.reference == nullptr) report_.failures.push_back("the OpDef has no reference");
+    samples_ = op_.samples(make);
+    if (samples_.empty()) report_.failures.push_back("the OpDef has no samples");
+    std::vector<Device> devices = options_.devices;
+    if (devices.empty()) {
+      devices.push_back(cpu);
+      if (cuda_is_available()) devices.push_back(cuda(0));
+    }
+    for (const Device device : devices) {
+      for (int t = 0; t < kDTypeCount; ++t) check_dtype(device, static_cast<DType>(t));
+      check_errors(make, device);
+    }
+    return std::move(report_);
+  }
+
+ private:
+  template <class F>
+  void guarded(const std::string& where, F&& f) {
+    ++report_.checks;
+    try {
+      if (std::string problem = f(); !problem.empty()) report_.failures.push_back(where + ": " + problem);
+    } catch (const std::exception& e) { report_.failures.push_back(where + ": threw " + e.what()); }
+  }
+
+  void check_dtype(Device device, DType dtype) {
+    if (!(op_.dtypes & dtype_bit(dtype))) return;
+    const auto& only = options_.dtypes;
+    if (!only.empty() && std::find(only.begin(), only.end(), dtype) == only.end()) return;
+    ConformanceRow row{device, dtype, true, op_.differentiable && is_floating(dtype)};
+    for (std::size_t s = 0; s < samples_.size(); ++s) {
+      const Sample& sample = samples_[s];
+      const std::string where =
+          detail::cat("sample ", s, sample.label[0] ? " (" : "", sample.label, sample.label[0] ? ")" : "",
+                      " on ", to_string(device), " in ", dtype);
+      std::size_t before = report_.failures.size();
+      check_forward(sample, device, dtype, where);
+      row.forward = row.forward && report_.failures.size() == before;
+      if (!op_.differentiable || !is_floating(dtype) || !options_.gradients) continue;
+      before = report_.failures.size();
+      check_backward(sample, device, dtype, where);
+      row.backward = row.backward && report_.failures.size() == before;
+    }
+    report_.rows.push_back(row);
+  }
+
+  void check_forward(const Sample& sample, Device device, DType dtype, const std::string& where) {
+    NoGrad guard;
+    const Tensors inputs = convert(op_, sample.inputs, dtype, device);
+    Tensors first;
+    guarded(where, [&]() -> std::string {
+      first = call(op_, inputs, sample.attrs);
+      if (op_.reference == nullptr) return {};
+      Tensors wide;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const Tensor& t = inputs[i];
+        wide.push_back(t.defined() ? t.to(cpu) : t);
+        if (t.defined() && !mask_bit(op_.free_dtype_inputs, i))
+          wide[i] = wide[i].to(f64);
+        else if (t.defined() && is_floating(t.dtype()))
+          wide[i] = wide[i].to(f64);
+      }
+      const Tensors want = op_.reference(wide, sample.attrs.view());
+      for (std::size_t k = 0; k < want.size() && k < first.size(); ++k) {
+        if (!want[k].defined()) continue;
+        // Integer inputs of ops that compute in f32 (mean, exp) are judged as f32.
+        const double tol = tolerance(first[k].dtype()) * op_.tolerance_scale;
+        if (std::string d = difference(first[k], want[k], tol); !d.empty())
+          return detail::cat("output ", k, ": ", d);
+      }
+      return {};
+    });
+    if (first.empty()) return;
+    const double tol = tolerance(dtype) * op_.tolerance_scale;
+    for (const Layout layout : {Layout::strided, Layout::transposed}) {
+      guarded(where, [&]() -> std::string {
+        const Tensors again = call(op_, lay_out(inputs, layout), sample.attrs);
+        for (std::size_t k = 0; k < first.size(); ++k)
+          if (std::string d = difference(again[k], first[k], tol); !d.empty())
+            return detail::cat(name_of(layout), " inputs change output ", k, ": ", d);
+        return {};
+      });
+    }
+    const int threads = num_threads();
+    if (device.is_cpu()) set_num_threads(threads == 1 ? 3 : 1);
+    guarded(where, [&]() -> std::string {
+      const Tensors again = call(op_, inputs, sample.attrs);
+      for (std::size_t k = 0; k < first.size(); ++k)
+        if (!same_bits(again[k], first[k])) return detail::cat("a second run gave other bits in output ", k);
+      return {};
+    });
+    if (device.is_cpu()) set_num_threads(threads);
+  }
+
+  void check_backward(const Sample& sample, Device device, DType dtype, const std::string& where) {
+    const Tensors inputs = convert(op_, sample.inputs, dtype, device);
+    std::uint32_t all = 0;
+    for (std::size_t i = 0; i < inputs.size() && i < 31; ++i)
+      if (takes_gradient(op_, i, inputs[i])) all |= 1u << i;
+    if (inputs.size() > 31) all |= 1u << 31;
+    if (all == 0) return;
+
+    Tensors cotangents;
+    Gradients full;
+    guarded(where, [&]() -> std::string {
+      {
+        NoGrad guard;
+        SampleMaker make(options_.seed + 7);
+        const Tensors outputs = call(op_, inputs, sample.attrs);
+        for (std::size_t k = 0; k < outputs.size(); ++k) {
+          const bool flows = mask_bit(op_.differentiable_outputs, k) && is_floating(outputs[k].dtype());
+          cotangents.push_back(flows ? make.normal(outputs[k].shape()).to(outputs[k].dtype()).to(device)
+                                     : Tensor{});
+        }
+      }
+      full = differentiate(op_, inputs, sample.attrs, cotangents, all);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (!mask_bit(all, i) || !takes_gradient(op_, i, inputs[i])) continue;
+        if (!full.grads[i].defined()) return detail::cat("input ", i, " got no gradient");
+        if (!(full.grads[i].shape() == inputs[i].shape()) || full.grads[i].dtype() != inputs[i].dtype())
+          return detail::cat("the gradient of input ", i, " is ", describe(full.grads[i]));
+      }
+      return {};
+    });
+    if (full.grads.empty()) return;
+
+    if (dtype == f64 && sample.smooth) {
+      guarded(where, [&]() -> std::string {
+        const auto f = [&](const Tensors& in) { return call(op_, in, sample.attrs); };
+        Tensors some = inputs;
+        GradcheckOptions options{.seed = options_.seed + 13, .max_elements = 64, .all_devices = false};
+        options.atol *= op_.tolerance_scale;
+        options.rtol *= op_.tolerance_scale;
+        return gradcheck(GradcheckFunction(f), some, options).message;
+      });
+    }
+    if (dtype != f64 || !device.is_cpu()) {
+      guarded(where, [&]() -> std::string {
+        Tensors wide, wide_cotangents;
+        for (const Tensor& t : inputs)
+          wide.push_back(!t.defined() ? t : is_floating(t.dtype()) ? t.to(cpu).to(f64) : t.to(cpu));
+        for (const Tensor& t : cotangents) wide_cotangents.push_back(t.defined() ? t.to(cpu).to(f64) : t);
+        const Gradients want = differentiate(op_, wide, sample.attrs, wide_cotangents, all);
+        // Saved results are rounded to the dtype, hence the factor.
+        const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
+        return compare_grads(full, want, tol, "against f64");
+      });
+    }
+    const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
+    guarded(where, [&] {
+      const Gradients g = differentiate(op_, lay_out(inputs, Layout::transposed), sample.attrs,
+                                        lay_out(cotangents, Layout::transposed), all);
+      return compare_grads(g, full, tol, "with transposed inputs and cotangents");
+    });
+    guarded(where, [&] {
+      const Gradients g = differentiate(op_, lay_out(inputs, Layout::strided), sample.attrs,
+                                        lay_out(cotangents, Layout::strided), all);
+      return compare_grads(g, full, tol, "with strided inputs and cotangents");
+    });
+    guarded(where, [&] {
+      Tensors constant;
+      for (const Tensor& t : cotangents) {
+        if (!t.defined()) {
+          constant.push_back(t);
+          continue;
+        }
+        Tensor one = Tensor::allocate({}, t.dtype(), t.device());
+        one.fill_(0.75);
+        constant.push_back(one.expand(t.shape()));
+      }
+      Tensors plain;
+      for (const Tensor& t : constant) plain.push_back(t.defined() ? t.clone() : t);
+      const Gradients want = differentiate(op_, inputs, sample.attrs, plain, all);
+      const Gradients g = differentiate(op_, inputs, sample.attrs, constant, all);
+      return compare_grads(g, want, tol, "with an expanded cotangent");
+    });
+    const int threads = num_threads();
+    if (device.is_cpu()) set_num_threads(threads == 1 ? 3 : 1);
+    guarded(where, [&]() -> std::string {
+      const Gradients again = differentiate(op_, inputs, sample.attrs, cotangents, all);
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (!same_bits(again.grads[i], full.grads[i]))
+          return detail::cat("a second run gave other bits in gradient ", i);
+      return {};
+    });
+    if (device.is_cpu()) set_num_threads(threads);
+    check_subsets(sample, inputs, cotangents, full, all, tol, where);
+    guarded(where, [&]() -> std::string {
+      const Gradients twice = differentiate(op_, inputs, sample.attrs, cotangents, all, 2);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (!twice.grads[i].defined()) continue;
+        NoGrad guard;
+        const std::vector<double> got = twice.grads[i].to_vector<double>(),
+                                  once = full.grads[i].to_vector<double>();
+        for (std::size_t j = 0; j < got.size(); ++j)
+          if (std::isfinite(once[j]) && std::isfinite(got[j]) &&
+              std::abs(got[j] - 2 * once[j]) > tol * (1 + 2 * std::abs(once[j])))
+            return detail::cat("two passes accumulate ", got[j], " in gradient ", i, ", want ", 2 * once[j]);
+      }
+      return {};
+    });
+  }
+
+  // Every proper subset of the inputs that want a gradient (all singles if there are many).
+  void check_subsets(const Sample& sample, const Tensors& inputs, const Tensors& cotangents,
+                     const Gradients& full, std::uint32_t all, double tol, const std::string& where) {
+    const bool few = inputs.size() <= 4;
+    const std::uint32_t limit =
+        few ? 1u << inputs.size() : static_cast<std::uint32_t>(std::min<std::size_t>(inputs.size(), 31));
+    for (std::uint32_t n = few ? 1 : 0; n < limit; ++n) {
+      const std::uint32_t subset = few ? n : 1u << n;
+      if ((subset & all) != subset || subset == all) continue;
+      guarded(where, [&]() -> std::string {
+        const Gradients g = differentiate(op_, inputs, sample.attrs, cotangents, subset);
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const bool wanted = mask_bit(subset, i) && takes_gradient(op_, i, inputs[i]);
+          if (g.grads[i].defined() != wanted)
+            return detail::cat("subset ", subset, ": gradient ", i,
+                               wanted ? " is missing" : " was not asked for");
+          if (!wanted) continue;
+          if (std::string d = difference(g.grads[i], full.grads[i], tol); !d.empty())
+            return detail::cat("subset ", subset, " changes gradient ", i, ": ", d);
+        }
+        return {};
+      });
+    }
+  }
+
+  static std::string compare_grads(const Gradients& got, const Gradients& want, double tol,
+                                   const char* what) {
+    for (std::size_t i = 0; i < want.grads.size(); ++i) {
+      if (!want.grads[i].defined()) continue;
+      if (!got.grads[i].defined()) return detail::cat("gradient ", i, ' ', what, " is missing");
+      if (std::string d = difference(got.grads[i], want.grads[i], tol); !d.empty())
+        return detail::cat("gradient ", i, ' ', what, ": ", d);
+    }
+    return {};
+  }
+
+  void check_errors(SampleMaker& make, Device device) {
+    if (op_.error_samples == nullptr) return;
+    const std::vector<ErrorSample> samples = op_.error_samples(make);
+    for (std::size_t s = 0; s < samples.size(); ++s) {
+      guarded(detail::cat("error sample ", s, " on ", to_string(device)), [&]() -> std::string {
+        Tensors inputs;
+        for (const Tensor& t : samples[s].inputs) inputs.push_back(t.defined() ? t.to(device) : t);
+        try {
+          call(op_, inputs, samples[s].attrs);
+          synchronize(device);  // a bad index on a GPU is reported here at the latest
+        } catch (const Error& e) {
+          const std::string text = e.what();
+          if (text.rfind('[', 0) != 0) return "the message has no [op] in front: " + text;
+          if (text.find(samples[s].message) == std::string::npos)
+            return detail::cat("the message is \"", text, "\", want \"", samples[s].message, "\" in it");
+          return {};
+        }
+        return detail::cat("did not fail; want an error with \"", samples[s].message, '"');
+      });
+    }
+  }
+
+  const OpDef& op_;
+  const ConformanceOptions& options_;
+  std::vector<Sample> samples_;
+  ConformanceReport report_;
+};
+
+}  // namespace
+
+ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options) {
+  return Checker(op, options).run();
+}
+
+}  // namespace ct

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/op_def.h>
+
+// The conformance suite: everything that must hold for every op, checked from its OpDef alone. It runs on the
+// library's ops and on ops of the user's own; it needs no test framework.
+
+namespace ct {
+
+struct ConformanceOptions {
+  std::vector<Device> devices;  ///< empty: the CPU, and the GPU if there is one
+  std::vector<DType> dtypes;    ///< empty: all that the op claims
+  bool gradients = true;
+  std::uint64_t seed = 1;
+};
+
+/// What was shown for one op on one device and dtype.
+struct ConformanceRow {
+  Device device;
+  DType dtype;
+  bool forward = false;   ///< forward agrees with the reference on every sample and layout
+  bool backward = false;  ///< backward agrees as well; false for ops that have none
+};
+
+struct ConformanceReport {
+  const OpDef* op = nullptr;
+  std::vector<ConformanceRow> rows;
+  std::vector<std::string> failures;  ///< one line each: sample, device, dtype, what differed
+  int checks = 0;
+  bool ok() const { return failures.empty(); }
+};
+
+/// Runs the suite on one op. For every sample, device and dtype:
+///   - forward against the OpDef's reference, computed in f64 from the same (rounded) inputs;
+///   - the same with strided and transposed inputs, and twice, and with another number of threads: same bits;
+///   - f64 gradients against central differences (see gradcheck);
+///   - gradients of the other dtypes against the f64 ones, with contiguous and strided cotangents;
+///   - gradients when only some inputs want them, and accumulated over two passes;
+///   - error samples: the promised error, with the op's name in front.
+CT_API ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options = {});
+
+}  // namespace ct

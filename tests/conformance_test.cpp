@@ -1,0 +1,112 @@
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/conformance.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tests/catch.h"
+
+// Every op of the registry against its own OpDef. docs/ops.md is the table of what these tests have shown:
+//     COTANGENT_WRITE_OPS_MD=docs/ops.md build/.../ct_tests "[conformance]"
+// writes it (on a machine with a GPU, so that both devices are in it); otherwise it is held against the results.
+
+namespace {
+
+using ct::ConformanceReport;
+using ct::OpDef;
+
+std::map<std::string, ConformanceReport>& reports() {
+  static std::map<std::string, ConformanceReport> all;
+  return all;
+}
+
+const ConformanceReport& report_of(const OpDef& op) {
+  auto [it, fresh] = reports().try_emplace(op.name);
+  if (fresh) it->second = ct::check_conformance(op);
+  return it->second;
+}
+
+std::string cell(const ConformanceReport& report, bool cuda, bool backward) {
+  std::string text;
+  for (const ct::ConformanceRow& row : report.rows)
+    if (row.device.is_cuda() == cuda && (backward ? row.backward : row.forward))
+      text.append(text.empty() ? "" : " ").append(ct::name(row.dtype));
+  return text.empty() ? "-" : text;
+}
+
+std::vector<std::string> cells_of(const std::string& line) {
+  std::vector<std::string> cells;
+  std::stringstream in(line);
+  for (std::string part; std::getline(in, part, '|');) {
+    const auto first = part.find_first_not_of(' ');
+    cells.push_back(first == std::string::npos ? "" : part.substr(first, part.find_last_not_of(' ') - first + 1));
+  }
+  return cells;
+}
+
+std::string escaped(std::string text) {
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("every op conforms to its definition", "[conformance]") {
+  for (const OpDef* op : ct::registry()) {
+    DYNAMIC_SECTION(op->name) {
+      const ConformanceReport& report = report_of(*op);
+      CHECK(report.checks > 0);
+      std::size_t shown = 0;
+      for (const std::string& failure : report.failures) {
+        if (++shown > 12) break;
+        FAIL_CHECK(op->name << ": " << failure);
+      }
+    }
+  }
+}
+
+TEST_CASE("docs/ops.md says what the tests have shown", "[conformance]") {
+  const bool gpu = ct::cuda_is_available();
+  std::ostringstream table;
+  table << "# Ops\n\n"
+           "Every op with the dtypes whose forward and backward pass the conformance suite, per device. The suite writes\n"
+           "this page and fails when it is out of date; `f32` is `float`, `f64` is `double`.\n\n"
+           "| op | formula | CPU forward | CPU backward | CUDA forward | CUDA backward |\n|---|---|---|---|---|---|\n";
+  for (const OpDef* op : ct::registry()) {
+    const ConformanceReport& r = report_of(*op);
+    table << "| " << op->name << " | `" << escaped(op->formula) << "` | " << cell(r, false, false) << " | "
+          << cell(r, false, true) << " | " << (gpu ? cell(r, true, false) : "?") << " | "
+          << (gpu ? cell(r, true, true) : "?") << " |\n";
+  }
+  if (const char* path = std::getenv("COTANGENT_WRITE_OPS_MD")) {
+    std::ofstream(path) << table.str();
+    SUCCEED("written");
+    return;
+  }
+  std::ifstream file(COTANGENT_SOURCE_DIR "/docs/ops.md");
+  REQUIRE(file.good());
+  std::map<std::string, std::vector<std::string>> documented;
+  for (std::string line; std::getline(file, line);) {
+    std::vector<std::string> cells = cells_of(line);
+    if (cells.size() >= 7) documented[cells[1]] = cells;
+  }
+  std::istringstream lines(table.str());
+  std::size_t rows = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::vector<std::string> want = cells_of(line);
+    if (want.size() < 7 || want[1] == "op" || want[1].rfind("---", 0) == 0) continue;
+    ++rows;
+    INFO("op " << want[1] << "; regenerate docs/ops.md with COTANGENT_WRITE_OPS_MD=docs/ops.md");
+    REQUIRE(documented.count(want[1]) == 1);
+    const std::vector<std::string>& have = documented[want[1]];
+    // The formula may hold escaped bars; the four result columns are counted from the end.
+    for (std::size_t back = 4; back >= 1; --back) {
+      const std::string& expected = want[want.size() - back];
+      if (expected != "?") CHECK(have[have.size() - back] == expected);
+    }
+  }
+  CHECK(rows == ct::registry().size());
+  CHECK(documented.size() == rows + 2);  // and the two header lines
+}
