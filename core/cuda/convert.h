@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <cotangent/core/dtype.h>
+
+// Element conversions and vector accesses of kernels. For .cu files only.
+//
+// ct::Half and ct::BFloat16 hold bits; on the device the conversions below use the hardware's
+// instructions, which round to nearest even like the host's. Only the bits of a NaN may differ.
+
+namespace ct::gpu {
+
+// ---- one element ----
+
+__device__ __forceinline__ float to_compute(Half x) { return __half2float(__ushort_as_half(x.bits)); }
+__device__ __forceinline__ float to_compute(BFloat16 x) {
+  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
+}
+template <class T>
+requires std::is_arithmetic_v<T> __device__ __forceinline__ T to_compute(T x) { return x; }
+
+/// An element of type T from the type that arithmetic was done in.
+template <class T, class C>
+__device__ __forceinline__ T from_compute(C x) {
+  if constexpr (std::is_same_v<T, Half>) {
+    Half h;
+    h.bits = __half_as_ushort(__float2half_rn(static_cast<float>(x)));
+    return h;
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    BFloat16 b;
+    b.bits = __bfloat16_as_ushort(__float2bfloat16_rn(static_cast<float>(x)));
+    return b;
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+// ---- N elements at once ----
+
+namespace detail {
+template <std::size_t Bytes>
+struct Word;
+template <>
+struct Word<16> {
+  using type = uint4;
+};
+template <>
+struct Word<8> {
+  using type = uint2;
+};
+template <>
+struct Word<4> {
+  using type = unsigned int;
+};
+template <>
+struct Word<2> {
+  using type = unsigned short;
+};
+template <>
+struct Word<1> {
+  using type = unsigned char;
+};
+}  // namespace detail
+
+/// N elements that are loaded and stored by one instruction of up to 16 bytes; addresses must be aligned
+/// to sizeof(Packed). "streaming" says that the line will not be read again soon.
+template <class T, int N = 16 / static_cast<int>(sizeof(T))>
+struct alignas(sizeof(T) * N) Packed {
+  static constexpr int size = N;
+  using Word = typename detail::Word<sizeof(T) * N>::type;
+  using Compute = compute_t<T>;
+
+  T values[N];
+
+  __device__ __forceinline__ T& operator[](int i) { return values[i]; }
+  __device__ __forceinline__ const T& operator[](int i) const { return values[i]; }
+
+  static __device__ __forceinline__ Packed load(const T* from) {
+    return unwrap(*reinterpret_cast<const Word*>(from));
+  }
+  /// Through the read-only path: nobody writes the memory while the kernel runs.
+  static __device__ __forceinline__ Packed load_readonly(const T* from) {
+    return unwrap(__ldg(reinterpret_cast<const Word*>(from)));
+  }
+  static __device__ __forceinline__ Packed load_streaming(const T* from) {
+    return unwrap(__ldcs(reinterpret_cast<const Word*>(from)));
+  }
+  __device__ __forceinline__ void store(T* to) const { *reinterpret_cast<Word*>(to) = wrap(); }
+  __device__ __forceinline__ void store_streaming(T* to) const {
+    __stcs(reinterpret_cast<Word*>(to), wrap());
+  }
+  static __device__ __forceinline__ Packed filled(T value) {
+    Packed p;
+#pragma unroll
+    for (int i = 0; i < N; ++i) p.values[i] = value;
+    return p;
+  }
+
+  /// All elements in the type that arithmetic is done in.
+  __device__ __forceinline__ void to_compute(Compute (&out)[N]) const {
+    if constexpr (std::is_same_v<T, Half> && N % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < N; i += 2) {
+        const float2 pair = __half22float2(
+            __halves2half2(__ushort_as_half(values[i].bits), __ushort_as_half(values[i + 1].bits)));
+        out[i] = pair.x;
+        out[i + 1] = pair.y;
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; ++i) out[i] = gpu::to_compute(values[i]);
+    }
+  }
+  /// Rounds all elements to T; the 16-bit types two per instruction.
+  template <class C>
+  static __device__ __forceinline__ Packed from_compute(const C (&in)[N]) {
+    Packed p;
+    if constexpr (std::is_same_v<T, BFloat16> && N % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < N; i += 2) {
+        const __nv_bfloat162 pair =
+            __floats2bfloat162_rn(static_cast<float>(in[i]), static_cast<float>(in[i + 1]));
+        p.values[i].bits = __bfloat16_as_ushort(pair.x);
+        p.values[i + 1].bits = __bfloat16_as_ushort(pair.y);
+      }
+    } else if constexpr (std::is_same_v<T, Half> && N % 2 == 0) {
+#pragma unroll
+      for (int i = 0; i < N; i += 2) {
+        const __half2 pair = __floats2half2_rn(static_cast<float>(in[i]), static_cast<float>(in[i + 1]));
+        p.values[i].bits = __half_as_ushort(__low2half(pair));
+        p.values[i + 1].bits = __half_as_ushort(__high2half(pair));
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < N; ++i) p.values[i] = gpu::from_compute<T>(in[i]);
+    }
+    return p;
+  }
+
+ private:
+  static __device__ __forceinline__ Packed unwrap(Word word) {
+    return *reinterpret_cast<const Packed*>(&word);
+  }
+  __device__ __forceinline__ Word wrap() const { return *reinterpret_cast<const Word*>(this); }
+};
+
+}  // namespace ct::gpu

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cotangent/core/cuda/check.h>
+#include <cotangent/core/stream.h>
+
+// Launching kernels. For CUDA translation units only.
+
+namespace ct::gpu {
+
+/// The stream that the calling thread's work on its current GPU goes to.
+inline cudaStream_t native_stream() {
+  return static_cast<cudaStream_t>(current_stream(cuda(current_cuda_device())).native);
+}
+
+namespace detail {
+/// Lets `kernel` use `bytes` of dynamic shared memory on the current device; asks the driver once per
+/// kernel, device and new maximum. Throws CudaError when the device has less.
+CT_API void allow_dynamic_smem(const char* op, const void* kernel, std::size_t bytes);
+}  // namespace detail
+
+/// Queues `kernel` on the current stream of the current device; never waits. An empty grid, which is what
+/// an empty tensor asks for, launches nothing. More than 48 KiB of dynamic shared memory is opted in to.
+/// Arguments are converted to the kernel's parameter types. Throws CudaError naming `op`; an error inside
+/// the kernel shows at a later call.
+template <class... Params, class... Args>
+void launch(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t smem,
+            Args&&... args) {
+  static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  if (smem > 48 * 1024) detail::allow_dynamic_smem(op, reinterpret_cast<const void*>(kernel), smem);
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = smem;
+  config.stream = native_stream();
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  if (status != cudaSuccess) [[unlikely]]
+    throw_cuda_error(op, "the kernel launch", status);
+}
+
+CT_HD constexpr std::int64_t ceil_div(std::int64_t n, std::int64_t d) { return (n + d - 1) / d; }
+
+/// Blocks so that blocks * per_block >= n. Throws CudaError above the grid's limit of 2^31 - 1.
+inline unsigned blocks_for(const char* op, std::int64_t n, std::int64_t per_block) {
+  const std::int64_t blocks = ceil_div(n, per_block);
+  CT_CHECK(blocks <= 0x7fffffff, CudaError, op, "a grid of ", blocks,
+           " blocks is too large; at most 2147483647 fit");
+  return static_cast<unsigned>(blocks);
+}
+
+/// Multiprocessors of the current device.
+inline int multiprocessors() { return cuda_properties(current_cuda_device()).multiprocessors; }
+
+/// The grid of a kernel that strides over n elements: enough blocks for all of them, but at most
+/// `per_multiprocessor` for each multiprocessor.
+inline unsigned grid_stride_blocks(std::int64_t n, std::int64_t per_block, int per_multiprocessor = 16) {
+  const std::int64_t needed = ceil_div(n, per_block);
+  const std::int64_t most = std::int64_t{multiprocessors()} * per_multiprocessor;
+  return static_cast<unsigned>(needed < most ? needed : most);
+}
+
+/// True when a pointer allows accesses of `bytes` bytes at once.
+inline bool is_aligned(const void* p, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
+}
+
+}  // namespace ct::gpu
