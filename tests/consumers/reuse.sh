@@ -33,7 +33,7 @@ done
 if [ -n "$source" ] && [ -n "$object" ]; then
   built=$REUSE_TREE/CMakeFiles/cotangent.dir/${source#"$REUSE_SOURCE"/}.o
   if [ -e "$built" ] && [ ! "$source" -nt "$built" ]; then
-    line=$(grep -F -- "-c $source\"" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1)
+    line=$(grep -F -e "-c $source\"" -e "-c $source -o" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1 || true)
     line=${line#*\"command\": \"}
     line=${line%\",}
     line=${line//\\\"/\"}

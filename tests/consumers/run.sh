@@ -26,7 +26,7 @@ step() {  # a quiet command: its output is shown when it fails
   local log=$work/step.log
   if ! "$@" >"$log" 2>&1; then
     echo "FAILED: $*"
-    cat "$log"
+    tail -n 40 "$log"
     exit 1
   fi
 }
