@@ -4,6 +4,11 @@
 
 namespace ct::detail {
 
+BlockHeap::~BlockHeap() {
+  for (Block* block : lists_)
+    while (block) delete std::exchange(block, block->next_free);
+}
+
 int BlockHeap::list_of(std::size_t bytes) const {
   const std::size_t granules = bytes / granule_;
   if (granules < 16) return static_cast<int>(granules);

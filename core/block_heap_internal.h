@@ -44,6 +44,8 @@ class CT_API BlockHeap {
  public:
   /// Blocks are multiples of `granule` bytes, a power of two.
   explicit BlockHeap(std::size_t granule) : granule_(granule) {}
+  /// Every block must have been given back. The segments themselves are not ours to release.
+  ~BlockHeap();
   BlockHeap(const BlockHeap&) = delete;
   BlockHeap& operator=(const BlockHeap&) = delete;
 

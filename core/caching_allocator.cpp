@@ -107,6 +107,11 @@ CachingAllocator::StreamHeaps::StreamHeaps(void* s, MemoryPoolId p)
 CachingAllocator::CachingAllocator(MemorySource& source, std::string name, int pool_slot)
     : source_(source), name_(std::move(name)), pool_slot_(pool_slot) {}
 
+CachingAllocator::~CachingAllocator() {
+  settle_pending(true);
+  for (auto& heaps : heaps_) free_segments(*heaps);
+}
+
 CachingAllocator::StreamHeaps& CachingAllocator::heaps_of(const Stream& stream, MemoryPoolId pool) {
   for (std::size_t i = 0; i < heaps_.size(); ++i) {
     if (heaps_[i]->stream != stream.native || heaps_[i]->pool != pool) continue;

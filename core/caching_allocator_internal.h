@@ -51,6 +51,8 @@ class CT_API CachingAllocator : public Allocator {
   /// `name` appears in messages: "cuda:0". `pool_slot` is the index of the thread's memory pool setting
   /// that this allocator follows, or -1.
   CachingAllocator(MemorySource& source, std::string name, int pool_slot);
+  /// Gives back every segment. The default allocators are never destroyed; those of tests are.
+  ~CachingAllocator() override;
 
   void* allocate(std::size_t bytes, const Stream& stream) override;
   void deallocate(void* block, std::size_t bytes, const Stream& stream) noexcept override;

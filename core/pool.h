@@ -120,7 +120,7 @@ inline void* pool_allocate(std::size_t bytes) {
 }
 
 /// Gives back a block of pool_allocate(bytes), on any thread.
-inline void pool_deallocate(void* block, std::size_t bytes) noexcept {
+inline void pool_deallocate(void* block, [[maybe_unused]] std::size_t bytes) noexcept {
 #if !CT_POOL_BYPASS
   if (bytes - 1 < detail::kPoolMaxBytes) [[likely]] {
     detail::pool_give(block, detail::pool_class(bytes));

@@ -1,0 +1,636 @@
+#include <cotangent/core/allocator.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <cotangent/core/block_heap_internal.h>
+#include <cotangent/core/caching_allocator_internal.h>
+#include <cotangent/core/memory.h>
+#include <cotangent/core/memory_text_internal.h>
+#include <cotangent/core/testing.h>
+
+#include "tests/catch.h"
+
+using namespace ct;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr std::size_t KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
+const Stream host;
+
+// A made-up device: addresses that nobody may touch, streams whose work is done when the test says so.
+struct FakeSource : detail::MemorySource {
+  std::size_t total = 1 * GiB, used = 0;
+  std::uintptr_t next = std::uintptr_t{1} << 40;
+  std::map<void*, std::size_t> segments;
+  std::set<std::intptr_t> open;  // marks not reached yet
+  std::intptr_t last_mark = 0;
+  int waits = 0;
+
+  void* reserve(std::size_t bytes) override {
+    if (used + bytes > total) return nullptr;
+    used += bytes;
+    void* memory = reinterpret_cast<void*>(next);
+    next += bytes + 64 * MiB;
+    segments[memory] = bytes;
+    return memory;
+  }
+  void release(void* memory, std::size_t bytes) noexcept override {
+    if (segments.at(memory) != bytes) std::abort();
+    segments.erase(memory);
+    used -= bytes;
+  }
+  void* mark(const Stream&) override {
+    open.insert(++last_mark);
+    return reinterpret_cast<void*>(last_mark);
+  }
+  bool reached(void* mark) override { return open.count(reinterpret_cast<std::intptr_t>(mark)) == 0; }
+  void wait(void* mark) override {
+    ++waits;
+    open.erase(reinterpret_cast<std::intptr_t>(mark));
+  }
+  void forget(void*) noexcept override {}
+  bool capacity(std::size_t* free, std::size_t* all) noexcept override {
+    *free = total - used;
+    *all = total;
+    return true;
+  }
+};
+
+Stream fake_stream(std::intptr_t id) {
+  return Stream{reinterpret_cast<void*>(id), cuda(0), static_cast<std::int32_t>(id)};
+}
+
+}  // namespace
+
+// ---- CPU ----
+
+TEST_CASE("allocator: cpu blocks are aligned, disjoint and writable at every size") {
+  Allocator& a = current_allocator(cpu);
+  std::vector<std::pair<unsigned char*, std::size_t>> blocks;
+  for (std::size_t size :
+       {1u,     7u,     63u,    64u,    65u,    511u,    512u,     513u,     640u,     641u,    4096u,
+        32767u, 32768u, 32769u, 36864u, 36865u, 100000u, 2097151u, 2097152u, 2097153u, 5000000u})
+    for (int copy = 0; copy < 3; ++copy) {
+      auto* p = static_cast<unsigned char*>(a.allocate(size, host));
+      REQUIRE(reinterpret_cast<std::uintptr_t>(p) % 64 == 0);
+      std::memset(p, static_cast<int>(blocks.size()), size);
+      blocks.emplace_back(p, size);
+    }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const auto [p, size] = blocks[i];
+    bool intact = true;
+    for (std::size_t j = 0; j < size; ++j) intact = intact && p[j] == static_cast<unsigned char>(i);
+    CHECK(intact);
+    a.deallocate(p, size, host);
+  }
+}
+
+TEST_CASE("allocator: zero bytes are a null pointer and nothing else") {
+  const std::uint64_t before = memory_stats(cpu).requests;
+  void* p = current_allocator(cpu).allocate(0, host);
+  CHECK(p == nullptr);
+  current_allocator(cpu).deallocate(p, 0, host);
+  CHECK(memory_stats(cpu).requests == before);
+}
+
+TEST_CASE("allocator: a repeated step asks the system for nothing") {
+  if (CT_POOL_BYPASS) return;
+  const auto step = [] {
+    Allocator& a = current_allocator(cpu);
+    std::vector<std::pair<void*, std::size_t>> blocks;
+    for (std::size_t i = 0; i < 300; ++i) {
+      const std::size_t size = 1 + i * i * i % 3000000;
+      blocks.emplace_back(a.allocate(size, host), size);
+    }
+    for (auto [p, size] : blocks) a.deallocate(p, size, host);
+  };
+  step();
+  const MemoryStats warm = memory_stats(cpu);
+  for (int i = 0; i < 5; ++i) step();
+  const MemoryStats now = memory_stats(cpu);
+  CHECK(now.allocations == warm.allocations);
+  CHECK(now.frees == warm.frees);
+  CHECK(now.in_use == warm.in_use);
+  CHECK(now.requests == warm.requests + 1500);
+  CHECK(now.releases == warm.releases + 1500);
+}
+
+TEST_CASE("allocator: cpu statistics follow the blocks, large and small") {
+  empty_cache(cpu);
+  const MemoryStats before = memory_stats(cpu);
+  Allocator& a = current_allocator(cpu);
+  void* large = a.allocate(10 * MiB, host);
+  void* small = a.allocate(100, host);
+  const MemoryStats during = memory_stats(cpu);
+  const std::size_t grown = during.in_use - before.in_use;
+  CHECK(grown >= 10 * MiB + 100);
+  CHECK(grown <= 10 * MiB * 9 / 8 + 128);
+  CHECK(during.reserved >= before.reserved + 10 * MiB);
+  CHECK(during.peak_in_use >= during.in_use);
+  a.deallocate(large, 10 * MiB, host);
+  a.deallocate(small, 100, host);
+  CHECK(memory_stats(cpu).in_use == before.in_use);
+  if (!CT_POOL_BYPASS) CHECK(memory_stats(cpu).cached >= 10 * MiB);
+  empty_cache(cpu);
+  CHECK(memory_stats(cpu).reserved <= before.reserved + MiB);  // a slab of the pool may have come
+  reset_peak_stats(cpu);
+  CHECK(memory_stats(cpu).peak_in_use <= before.in_use + 64 * KiB);
+}
+
+TEST_CASE("allocator: running out on the cpu says what was asked, what is there and what to try") {
+  Allocator& a = current_allocator(cpu);
+  const MemoryStats before = memory_stats(cpu);
+  CHECK_THROWS_AS(a.allocate(std::size_t{1} << 50, host), OutOfMemoryError);
+  CHECK_THROWS_WITH(a.allocate(std::size_t{1} << 50, host),
+                    Contains("[allocator] out of memory on cpu: requested 1.00 PiB; in use ") &&
+                        Contains(", cached ") && Contains("reduce the batch size"));
+  CHECK(memory_stats(cpu).in_use == before.in_use);
+  CHECK(memory_stats(cpu).requests == before.requests);
+  void* p = a.allocate(MiB, host);  // and the next correct call works
+  CHECK(p != nullptr);
+  a.deallocate(p, MiB, host);
+}
+
+TEST_CASE("allocator: at the limit the cpu cache is freed and the request tried again") {
+  if (CT_POOL_BYPASS) return;
+  Allocator& a = current_allocator(cpu);
+  a.empty_cache();
+  // Other tests' tensors may be alive in static objects: measure from there.
+  std::size_t held = 0;
+  a.set_limit(0);
+  void* block = a.allocate(8 * MiB, host);
+  held = memory_stats(cpu).reserved;
+  a.set_limit(held + MiB);
+  CHECK_THROWS_WITH(a.allocate(12 * MiB, host), Contains(", limit "));
+  a.deallocate(block, 8 * MiB, host);
+  const std::uint64_t frees = memory_stats(cpu).frees;
+  void* other = nullptr;
+  CHECK_NOTHROW(other = a.allocate(6 * MiB, host));  // fits only once the 8 MiB are given back
+  CHECK(memory_stats(cpu).frees == frees + 1);
+  a.deallocate(other, 6 * MiB, host);
+  a.set_limit(0);
+}
+
+TEST_CASE("allocator: blocks may be freed on another thread") {
+  const std::size_t before = memory_stats(cpu).in_use;
+  std::vector<std::pair<void*, std::size_t>> blocks;
+  for (std::size_t i = 0; i < 5000; ++i) {
+    const std::size_t size = 16 + i * 37 % 40000;
+    void* p = current_allocator(cpu).allocate(size, host);
+    std::memset(p, 1, size);
+    blocks.emplace_back(p, size);
+  }
+  std::thread([&] {
+    for (auto [p, size] : blocks) current_allocator(cpu).deallocate(p, size, host);
+  }).join();
+  CHECK(memory_stats(cpu).in_use == before);
+}
+
+TEST_CASE("allocator: threads that allocate and free each other's blocks never share one") {
+  constexpr int kThreads = 4, kRounds = 2000, kSlots = 64;
+  const std::size_t before = memory_stats(cpu).in_use;
+  struct Slot {
+    std::atomic<std::uint64_t*> block{nullptr};
+  };
+  std::vector<Slot> slots(kSlots);
+  std::atomic<int> broken{0};
+  // A block of 64-bit words starts with its length in words; all words after it hold the same number.
+  const auto check_and_free = [&](std::uint64_t* block) {
+    if (!block) return;
+    const std::uint64_t words = block[0];
+    for (std::uint64_t i = 2; i < words; ++i)
+      if (block[i] != block[1]) broken.fetch_add(1);
+    current_allocator(cpu).deallocate(block, words * 8, host);
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      for (int round = 0; round < kRounds; ++round) {
+        const std::uint64_t words = 2 + random() % (round % 50 == 0 ? 20000 : 300);
+        auto* block = static_cast<std::uint64_t*>(current_allocator(cpu).allocate(words * 8, host));
+        const std::uint64_t value = (std::uint64_t{random()} << 8) + static_cast<std::uint64_t>(t);
+        block[0] = words;
+        for (std::uint64_t i = 1; i < words; ++i) block[i] = value;
+        check_and_free(slots[random() % kSlots].block.exchange(block));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (Slot& slot : slots) check_and_free(slot.block.load());
+  CHECK(broken.load() == 0);
+  CHECK(memory_stats(cpu).in_use == before);
+}
+
+namespace {
+// Gives a block back while the thread's objects are being destroyed, after the pool's own cache is gone.
+struct LateUser {
+  void* early = nullptr;
+  ~LateUser() {
+    current_allocator(cpu).deallocate(early, 100, host);
+    void* late = current_allocator(cpu).allocate(200, host);
+    std::memset(late, 0, 200);
+    current_allocator(cpu).deallocate(late, 200, host);
+  }
+};
+}  // namespace
+
+TEST_CASE("allocator: works in destructors of thread-local objects, whatever their order") {
+  const std::size_t before = memory_stats(cpu).in_use;
+  for (int i = 0; i < 3; ++i)
+    std::thread([] {
+      thread_local LateUser user;  // constructed before the thread's cache, destroyed after it
+      user.early = current_allocator(cpu).allocate(100, host);
+    }).join();
+  CHECK(memory_stats(cpu).in_use == before);
+}
+
+TEST_CASE("allocator: works in static destructors at exit") {
+  static LateUser user;  // also destroyed when this test program ends
+  user.early = current_allocator(cpu).allocate(100, host);
+  SUCCEED();
+}
+
+// ---- Registry ----
+
+TEST_CASE("allocator: replaced allocators get their blocks back") {
+  auto counting = std::make_shared<testing::FailingAllocator>(allocator(cpu));
+  Allocator* raw = nullptr;
+  void* block = nullptr;
+  {
+    AllocatorGuard guard(cpu, counting);
+    raw = &current_allocator(cpu);
+    CHECK(raw == counting.get());
+    block = raw->allocate(1000, host);
+  }
+  CHECK(&current_allocator(cpu) != raw);
+  CHECK(counting->live_blocks() == 1);
+  std::weak_ptr<testing::FailingAllocator> watch = counting;
+  counting.reset();
+  REQUIRE_FALSE(watch.expired());  // an allocator that was installed outlives its blocks
+  raw->deallocate(block, 1000, host);
+  CHECK(watch.lock()->live_blocks() == 0);
+  CHECK_THROWS_AS(set_allocator(cpu, nullptr), ValueError);
+}
+
+TEST_CASE("allocator: the failing allocator fails exactly the chosen calls") {
+  testing::FailingAllocator failing(allocator(cpu), 3, 2);
+  std::vector<void*> blocks;
+  for (int call = 1; call <= 6; ++call) {
+    if (call == 3 || call == 4) {
+      CHECK_THROWS_WITH(failing.allocate(64, host), Contains("[allocator] out of memory on cpu") &&
+                                                        Contains("call " + std::to_string(call)));
+    } else {
+      blocks.push_back(failing.allocate(64, host));
+    }
+  }
+  CHECK(failing.calls() == 6);
+  CHECK(failing.live_blocks() == 4);
+  for (void* p : blocks) failing.deallocate(p, 64, host);
+  CHECK(failing.live_blocks() == 0);
+  failing.fail_at(1);
+  CHECK_THROWS_AS(failing.allocate(1, host), OutOfMemoryError);
+}
+
+TEST_CASE("allocator: summary and units") {
+  CHECK(detail::format_bytes(0) == "0 B");
+  CHECK(detail::format_bytes(1023) == "1023 B");
+  CHECK(detail::format_bytes(1536) == "1.50 KiB");
+  CHECK(detail::format_bytes(2 * GiB) == "2.00 GiB");
+  CHECK(detail::format_bytes(MiB - 1) == "1.00 MiB");
+  CHECK_THAT(memory_summary(cpu), Contains("memory of cpu") && Contains("in use, peak"));
+}
+
+// ---- The heap that cuts segments into blocks ----
+
+TEST_CASE("block heap: random use keeps blocks disjoint and merges everything back") {
+  detail::BlockHeap heap(512);
+  std::mt19937 random(7);
+  constexpr std::size_t kSegment = 4 * MiB;
+  char* const base = reinterpret_cast<char*>(std::uintptr_t{1} << 40);
+  int segments = 0;
+  std::map<char*, detail::Block*> taken;
+  for (int round = 0; round < 20000; ++round) {
+    if (taken.size() < 200 && random() % 2) {
+      const std::size_t size = 1 + random() % (random() % 8 ? 5000 : 900000);
+      detail::Block* block = heap.take(size);
+      if (!block) {
+        heap.add_segment(base + 2 * kSegment * static_cast<std::size_t>(segments++), kSegment);
+        block = heap.take(size);
+      }
+      REQUIRE(block);
+      REQUIRE(block->bytes >= size);
+      REQUIRE(block->bytes < size + 512);  // exact to the granule: the rest was split off
+      const auto above = taken.lower_bound(block->address);
+      if (above != taken.end()) REQUIRE(block->address + block->bytes <= above->first);
+      if (above != taken.begin())
+        REQUIRE(std::prev(above)->first + std::prev(above)->second->bytes <= block->address);
+      taken[block->address] = block;
+    } else if (!taken.empty()) {
+      auto it = std::next(taken.begin(), static_cast<std::ptrdiff_t>(random() % taken.size()));
+      heap.give(it->second);
+      taken.erase(it);
+    }
+  }
+  CHECK(segments < 20);
+  for (auto& [address, block] : taken) heap.give(block);
+  CHECK(heap.largest_free() == kSegment);
+  int released = 0;
+  heap.remove_free_segments([&](void*, std::size_t bytes) {
+    CHECK(bytes == kSegment);
+    ++released;
+  });
+  CHECK(released == segments);
+  CHECK(heap.segment_bytes() == 0);
+}
+
+TEST_CASE("block heap: the best of the fitting blocks is taken") {
+  detail::BlockHeap heap(512);
+  heap.add_segment(reinterpret_cast<void*>(std::uintptr_t{1} << 40), 512 * 1000);
+  heap.add_segment(reinterpret_cast<void*>(std::uintptr_t{2} << 40), 512 * 100);
+  detail::Block* block = heap.take(512 * 98);
+  CHECK(block->address == reinterpret_cast<char*>(std::uintptr_t{2} << 40));
+  CHECK(heap.take(512 * 1001) == nullptr);
+  heap.give(block);
+  heap.remove_free_segments([](void*, std::size_t) {});
+}
+
+TEST_CASE("block map: finds and forgets under collisions") {
+  detail::BlockMap map;
+  std::vector<detail::Block> blocks(5000);
+  std::mt19937_64 random(3);
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    blocks[i].address = reinterpret_cast<char*>((random() % 100000 * 5000 + i) << 9);
+    map.insert(&blocks[i]);
+  }
+  for (std::size_t i = 0; i < blocks.size(); i += 2) REQUIRE(map.erase(blocks[i].address) == &blocks[i]);
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    REQUIRE(map.find(blocks[i].address) == (i % 2 ? &blocks[i] : nullptr));
+  CHECK(map.erase(blocks[0].address) == nullptr);
+}
+
+// ---- The caching allocator on a made-up device ----
+
+TEST_CASE("caching allocator: same stream reuses at once, another stream never") {
+  FakeSource source;
+  detail::CachingAllocator a(source, "cuda:0", -1);
+  const Stream s1 = fake_stream(1), s2 = fake_stream(2);
+  for (std::size_t size : {std::size_t{100}, 3 * MiB, 40 * MiB}) {
+    void* p = a.allocate(size, s1);
+    CHECK(reinterpret_cast<std::uintptr_t>(p) % 512 == 0);
+    a.deallocate(p, size, s1);
+    void* other = a.allocate(size, s2);
+    CHECK(other != p);
+    void* again = a.allocate(size, s1);
+    CHECK(again == p);
+    a.deallocate(other, size, s2);
+    a.deallocate(again, size, s1);
+  }
+  CHECK(source.waits == 0);
+  CHECK(a.stats().in_use == 0);
+  CHECK(a.stats().allocations == 6);
+  a.empty_cache();
+  CHECK(source.used == 0);
+}
+
+TEST_CASE("caching allocator: a block used by another stream rests until that work is done") {
+  FakeSource source;
+  detail::CachingAllocator a(source, "cuda:0", -1);
+  const Stream own = fake_stream(1), user = fake_stream(2);
+  void* p = a.allocate(20 * MiB, own);
+  a.record_stream(p, 20 * MiB, user);
+  a.record_stream(p, 20 * MiB, user);  // said twice, marked once
+  a.deallocate(p, 20 * MiB, own);
+  CHECK(source.last_mark == 1);
+  void* q = a.allocate(20 * MiB, own);
+  CHECK(q != p);
+  source.open.clear();  // the other stream's work is done
+  void* r = a.allocate(20 * MiB, own);
+  CHECK(r == p);
+  CHECK(source.waits == 0);
+  a.deallocate(q, 20 * MiB, own);
+  a.deallocate(r, 20 * MiB, own);
+  CHECK(source.last_mark == 1);  // the note does not stick to the address
+}
+
+TEST_CASE("caching allocator: on failure the cache is freed, resting blocks are awaited, then it succeeds") {
+  FakeSource source;
+  source.total = 128 * MiB;
+  detail::CachingAllocator a(source, "cuda:0", -1);
+  const Stream s1 = fake_stream(1), s2 = fake_stream(2);
+  void* p = a.allocate(60 * MiB, s1);
+  void* q = a.allocate(60 * MiB, s2);
+  a.deallocate(p, 60 * MiB, s1);
+  a.record_stream(q, 60 * MiB, s1);
+  a.deallocate(q, 60 * MiB, s2);
+  void* big = nullptr;
+  CHECK_NOTHROW(big = a.allocate(120 * MiB, s1));
+  CHECK(source.waits == 1);
+  CHECK(a.stats().frees == 2);
+  CHECK(a.stats().reserved == 120 * MiB);
+  a.deallocate(big, 120 * MiB, s1);
+}
+
+TEST_CASE("caching allocator: out of memory leaves everything as it was") {
+  FakeSource source;
+  source.total = 128 * MiB;
+  detail::CachingAllocator a(source, "cuda:0", -1);
+  const Stream s = fake_stream(1);
+  void* p = a.allocate(64 * MiB, s);
+  CHECK_THROWS_WITH(
+      a.allocate(2 * GiB, s),
+      Contains("[allocator] out of memory on cuda:0: requested 2.00 GiB; in use 64.00 MiB, cached "
+               "0 B, free on device 64.00 MiB of total 128.00 MiB; reduce the batch size") &&
+          Contains("ct::empty_cache()"));
+  CHECK_THROWS_AS(a.allocate(~std::size_t{0}, s), OutOfMemoryError);
+  CHECK(a.stats().requests == 1);
+  void* q = a.allocate(64 * MiB, s);
+  CHECK(q);
+  a.deallocate(p, 64 * MiB, s);
+  a.deallocate(q, 64 * MiB, s);
+  a.empty_cache();
+  a.set_limit(32 * MiB);
+  CHECK_THROWS_WITH(a.allocate(33 * MiB, s), Contains(", limit 32.00 MiB"));
+  a.set_limit(0);
+}
+
+TEST_CASE("caching allocator: phases of different sizes share their memory") {
+  FakeSource source;
+  detail::CachingAllocator a(source, "cuda:0", -1);
+  const Stream s = fake_stream(1);
+  std::size_t first_reserved = 0;
+  for (int step = 0; step < 3; ++step) {
+    void* logits = a.allocate(300 * MiB, s);
+    a.deallocate(logits, 300 * MiB, s);
+    std::vector<void*> parts;
+    for (int i = 0; i < 14; ++i) parts.push_back(a.allocate(20 * MiB + 1000, s));
+    for (void* part : parts) a.deallocate(part, 20 * MiB + 1000, s);
+    if (step == 0) first_reserved = a.stats().reserved;
+  }
+  CHECK(first_reserved == 300 * MiB);
+  CHECK(a.stats().allocations == 1);
+  CHECK(a.stats().peak_in_use == 300 * MiB);
+}
+
+TEST_CASE("caching allocator: a memory pool keeps its addresses until it is released") {
+  FakeSource source;
+  detail::CachingAllocator a(source, "cuda:0", 0);
+  const Stream s = fake_stream(1);
+  const MemoryPoolId pool = make_memory_pool(cuda(0));
+  void* shared = a.allocate(20 * MiB, s);
+  a.deallocate(shared, 20 * MiB, s);
+  MemoryPoolId& current = detail::thread_memory_pool(0);
+  current = pool;
+  void* p = a.allocate(20 * MiB, s);
+  CHECK(p != shared);
+  void* kept = a.allocate(20 * MiB, s);
+  a.deallocate(p, 20 * MiB, s);
+  CHECK(a.allocate(20 * MiB, s) == p);
+  a.deallocate(p, 20 * MiB, s);
+  current = 0;
+  a.empty_cache();
+  CHECK(source.used == 40 * MiB);  // the common block went, the pool's stay
+  void* common = a.allocate(20 * MiB, s);
+  CHECK(common != p);
+  a.release_pool(pool);
+  CHECK(source.used == 40 * MiB);  // the free one went, the one in use stays with the common one
+  a.deallocate(kept, 20 * MiB, s);
+  a.empty_cache();
+  CHECK(source.used == 20 * MiB);
+  a.deallocate(common, 20 * MiB, s);
+}
+
+TEST_CASE("caching allocator: threads may allocate and free across one another") {
+  FakeSource source;
+  source.total = 64 * GiB;
+  detail::CachingAllocator a(source, "cuda:0", -1);
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<unsigned>(t));
+      const Stream s = fake_stream(1 + t % 2);
+      std::vector<std::pair<void*, std::size_t>> blocks;
+      for (int i = 0; i < 3000; ++i) {
+        const std::size_t size = 1 + random() % (3 * MiB);
+        blocks.emplace_back(a.allocate(size, s), size);
+        if (!blocks.back().first) failures.fetch_add(1);
+        if (blocks.size() > 20) {
+          const std::size_t at = random() % blocks.size();
+          std::swap(blocks[at], blocks.back());
+          a.deallocate(blocks.back().first, blocks.back().second, s);
+          blocks.pop_back();
+        }
+      }
+      for (auto [p, size] : blocks) a.deallocate(p, size, s);
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(failures.load() == 0);
+  CHECK(a.stats().in_use == 0);
+  CHECK(a.stats().requests == 12000);
+  a.empty_cache();
+  CHECK(source.used == 0);
+}
+
+// ---- GPU ----
+
+TEST_CASE("allocator: gpu blocks hold data, are reused and are counted", "[cuda]") {
+  const Device gpu = cuda(0);
+  const Stream s = current_stream(gpu);
+  Allocator& a = current_allocator(gpu);
+  const MemoryStats before = memory_stats(gpu);
+  std::vector<int> out(1 << 20), in(1 << 20, -1);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<int>(i * 7);
+  void* p = a.allocate(4 * MiB, s);
+  CHECK(memory_stats(gpu).in_use == before.in_use + 4 * MiB);
+  copy_bytes(p, gpu, out.data(), cpu, 4 * MiB);
+  void* q = a.allocate(4 * MiB, s);
+  copy_bytes(q, gpu, p, gpu, 4 * MiB);
+  fill_bytes(p, gpu, 0, 4 * MiB);
+  copy_bytes(in.data(), cpu, q, gpu, 4 * MiB);
+  CHECK(in == out);
+  copy_bytes(in.data(), cpu, p, gpu, 4 * MiB);
+  CHECK(in == std::vector<int>(1 << 20, 0));
+  a.deallocate(p, 4 * MiB, s);
+  CHECK(a.allocate(4 * MiB, s) == p);
+  a.deallocate(p, 4 * MiB, s);
+  a.deallocate(q, 4 * MiB, s);
+  CHECK(memory_stats(gpu).in_use == before.in_use);
+  CHECK_THAT(memory_summary(gpu), Contains("memory of cuda:0"));
+}
+
+TEST_CASE("allocator: running out on the gpu is an error that passes", "[cuda]") {
+  const Device gpu = cuda(0);
+  const Stream s = current_stream(gpu);
+  Allocator& a = current_allocator(gpu);
+  CHECK_THROWS_WITH(a.allocate(2000 * GiB, s),
+                    Contains("[allocator] out of memory on cuda:0: requested 1.95 TiB; in use ") &&
+                        Contains(", free on device ") && Contains(" of total "));
+  // Nearly everything, three times with the streams taking turns: works only if the cache is given back.
+  empty_cache(gpu);
+  const std::size_t most = cuda_properties(0).total_memory / 2;
+  const Stream other = new_stream(gpu);
+  for (const Stream& stream : {s, other, s}) {
+    void* p = a.allocate(most, stream);
+    fill_bytes(p, gpu, 1, MiB);
+    a.deallocate(p, most, stream);
+  }
+  synchronize(gpu);
+  empty_cache(gpu);
+}
+
+TEST_CASE("allocator: a gpu block is not reused while another stream works on it", "[cuda]") {
+  const Device gpu = cuda(0);
+  const Stream own = new_stream(gpu), user = new_stream(gpu);
+  Allocator& a = current_allocator(gpu);
+  constexpr std::size_t kBytes = 512 * MiB;
+  void* p = a.allocate(kBytes, own);
+  {
+    StreamGuard guard(user);
+    for (int i = 0; i < 200; ++i) fill_bytes(p, gpu, i, kBytes);  // some 30 ms of work
+  }
+  a.record_stream(p, kBytes, user);
+  a.deallocate(p, kBytes, own);
+  REQUIRE_FALSE(user.query());
+  void* q = a.allocate(kBytes, own);
+  CHECK(q != p);
+  user.synchronize();
+  void* r = a.allocate(kBytes, own);
+  CHECK(r == p);
+  a.deallocate(q, kBytes, own);
+  a.deallocate(r, kBytes, own);
+  empty_cache(gpu);
+}
+
+TEST_CASE("allocator: pinned memory is cached and copies from it are asynchronous", "[cuda]") {
+  const Device gpu = cuda(0);
+  const Stream s = new_stream(gpu);
+  Allocator& pinned = pinned_allocator();
+  constexpr std::size_t kBytes = 64 * MiB;
+  void* host_block = pinned.allocate(kBytes, host);
+  void* block = current_allocator(gpu).allocate(kBytes, s);
+  std::memset(host_block, 5, kBytes);
+  {
+    StreamGuard guard(s);
+    copy_bytes(block, gpu, host_block, cpu, kBytes, true);
+    CHECK_FALSE(s.query());  // 64 MiB take more than a millisecond
+    pinned.record_stream(host_block, kBytes, s);
+    pinned.deallocate(host_block, kBytes, host);
+    void* meanwhile = pinned.allocate(kBytes, host);
+    CHECK(meanwhile != host_block);
+    pinned.deallocate(meanwhile, kBytes, host);
+  }
+  s.synchronize();
+  std::vector<unsigned char> back(kBytes);
+  copy_bytes(back.data(), cpu, block, gpu, kBytes);
+  CHECK(back == std::vector<unsigned char>(kBytes, 5));
+  current_allocator(gpu).deallocate(block, kBytes, s);
+  pinned.empty_cache();
+}
