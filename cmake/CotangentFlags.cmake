@@ -55,6 +55,8 @@ function(cotangent_library_flags target)
     "$<$<COMPILE_LANGUAGE:CXX>:${flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${host_flags}>"
     "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;SHELL:-Xfatbin -compress-all>")
+  # A project that takes the sources in without choosing a build type does not mean kernels at -O0.
+  target_compile_options(${target} PRIVATE "$<$<CONFIG:>:-O3>")
   # Error messages and asserts name a file relative to the project, whoever builds it and wherever.
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
