@@ -146,8 +146,9 @@ void* pool_refill(int index) {
   std::uint32_t count = 0;
   PoolBlock* block = PoolStore::get().take(index, &count);
   PoolBlock* rest = block->next;
+  PoolCache* cache = start_cache();
   if (count > 1) {
-    if (PoolCache* cache = start_cache()) {
+    if (cache) {
       // The list is empty, or there was no cache: either way the rest becomes the list.
       cache->lists[index].head = rest;
       cache->lists[index].count.store(count - 1, std::memory_order_relaxed);
