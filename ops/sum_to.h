@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+
+// The gradient of broadcasting, for kernels: nothing here is recorded on the tape.
+
+namespace ct {
+
+/// `grad` summed over the axes along which a tensor of `shape` was broadcast to grad's shape; has exactly
+/// that shape, and grad's dtype. Returns `grad` itself, whatever its strides, when there are none.
+/// `shape` must broadcast to grad.shape(). 16-bit types are summed in f32.
+CT_API Tensor sum_to(const Tensor& grad, const Shape& shape);
+
+/// The same, written to `out` (contiguous, grad's dtype), or added to it.
+CT_API void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate);
+
+}  // namespace ct
