@@ -8,7 +8,7 @@ shift 2
 files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
   mapfile -t files < <(find core autograd ops nn -name '*.cpp' ! -name '*_test.cpp' ! -name '*_bench.cpp' \
-    ! -name '*_cuda.cpp' | sort)
+    ! -name "*_cuda.cpp" 2>/dev/null | sort)
 fi
 printf '%s\0' "${files[@]}" | xargs -0 -P "$(nproc)" -n 4 clang-tidy -p "$build" --quiet 2>/dev/null
 echo "clang-tidy: ${#files[@]} files, nothing to say"
