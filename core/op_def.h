@@ -71,10 +71,14 @@ class Infer {
     return *static_cast<const A*>(attrs_.data);
   }
   /// Declares the next output: a fresh contiguous tensor.
-  void output(const Shape& shape, DType dtype) { outputs_[count_++] = {shape, dtype, {}, 0}; }
+  void output(const Shape& shape, DType dtype) { outputs_[count_++] = {shape, dtype, {}, 0, {}, false}; }
+  /// The same on a device of its own instead of the inputs' device.
+  void output_on(const Shape& shape, DType dtype, Device device) {
+    outputs_[count_++] = {shape, dtype, {}, 0, device, true};
+  }
   /// For view ops: declares the output as a view of input 0. `offset` is absolute, in elements.
   void output_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
-    outputs_[count_++] = {shape, in(0).dtype(), strides, offset};
+    outputs_[count_++] = {shape, in(0).dtype(), strides, offset, {}, false};
   }
 
   struct Output {
@@ -82,6 +86,8 @@ class Infer {
     DType dtype;
     Strides strides;      // views only
     std::int64_t offset;  // views only
+    Device device;        // only if placed
+    bool placed;          // declared by output_on
   };
   int output_count() const { return count_; }
   const Output& out(int k) const { return outputs_[static_cast<std::size_t>(k)]; }

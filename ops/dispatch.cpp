@@ -154,7 +154,7 @@ void dispatch(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attr
           Tensor::from_storage(inputs[0]->impl()->storage, out.shape, out.strides, out.offset, out.dtype);
       results[k].impl()->is_view = true;
     } else {
-      results[k] = Tensor::allocate(out.shape, out.dtype, checked.device);
+      results[k] = Tensor::allocate(out.shape, out.dtype, out.placed ? out.device : checked.device);
     }
   }
   if (!op.view) run_kernel(op, checked.device, Forward{op, inputs, results, attrs});

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+
+// Conversions and copies. The public interface are members of Tensor: to(dtype), to(device), clone,
+// contiguous, pin_memory, copy_, fill_, zero_, item, to_vector. They are described in core/tensor.h.
+//
+// What conversion means: to bool is "!= 0"; a floating value becomes an integer by truncation towards zero,
+// where values outside the integer's range give its nearest end and NaN gives 0 (u8 keeps the low 8 bits of
+// the truncated number, as conversions among integers do); narrower floating types round to nearest even.
+
+namespace ct::detail {
+
+/// Throws ShapeError, naming `op`, if several elements of `t` share one place in memory (a tensor made by
+/// expand), so that writing to it would have no meaning.
+CT_API void check_writable(const char* op, const Tensor& t);
+
+}  // namespace ct::detail

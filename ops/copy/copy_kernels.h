@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/device.h>
+#include <cotangent/core/dtype.h>
+#include <cotangent/core/export.h>
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/scalar.h>
+#include <cotangent/core/tensor.h>
+
+// Copies without the tape, for kernels and for the ops of this room.
+
+namespace ct {
+
+/// Writes the elements of `src` into the memory of `dst`: same shape, same device, any strides on both
+/// sides, any dtypes (converted as convert_element.h says). The two must not overlap, except that they may
+/// be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
+void copy_kernel(const Tensor& dst, const Tensor& src);
+
+/// Writes `value` into every element of `dst`, which may have any strides.
+void fill_kernel(const Tensor& dst, const Scalar& value);
+
+/// `t` if it is contiguous, else a contiguous copy that is not recorded: what a kernel calls when a layout
+/// is too awkward.
+Tensor packed(const Tensor& t);
+/// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
+Tensor packed(const Tensor& t, DType dtype);
+/// A contiguous copy of `t` on `device`, not recorded; also when `t` is there already.
+Tensor moved(const Tensor& t, Device device);
+
+/// The halves of the above per device.
+void copy_cpu(const Tensor& dst, const Tensor& src);
+void fill_cpu(const Tensor& dst, const Scalar& value);
+void copy_cuda(const Tensor& dst, const Tensor& src);
+void fill_cuda(const Tensor& dst, const Scalar& value);
+
+struct CopyAttrs {
+  DType dtype;
+};
+struct ToDeviceAttrs {
+  Device device;
+};
+struct FillAttrs {
+  Scalar value;
+};
+
+void copy_forward_cpu(const Forward&);
+void copy_backward_cpu(const Backward&);
+void copy_forward_cuda(const Forward&);
+void copy_backward_cuda(const Backward&);
+
+}  // namespace ct

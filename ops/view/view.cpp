@@ -1,0 +1,305 @@
+#include <cotangent/ops/view/view.h>
+
+#include <algorithm>
+
+#include <cotangent/core/index_error.h>
+#include <cotangent/core/memory.h>
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/sum_to.h>
+#include <cotangent/ops/view/view_defs.h>
+
+// The members of Tensor, and how each one's result lies in memory. Gradients, references and samples are in
+// view_defs.cpp.
+
+namespace ct {
+
+Shape resolve_shape(const char* op, const Shape& shape, std::int64_t numel) {
+  int unknown = -1;
+  std::int64_t known = 1;
+  for (int i = 0; i < shape.size(); ++i) {
+    if (shape[i] == -1) {
+      CT_CHECK(unknown < 0, ShapeError, op, "shape ", shape, " has more than one -1; one size can be inferred");
+      unknown = i;
+      continue;
+    }
+    CT_CHECK(shape[i] >= 0, ShapeError, op, "shape ", shape, " has a negative size; sizes must be >= 0, or -1");
+    CT_CHECK(!__builtin_mul_overflow(known, shape[i], &known), ShapeError, op, "shape ", shape,
+             " has more than 2^63 elements");
+  }
+  Shape resolved = shape;
+  if (unknown >= 0) {
+    CT_CHECK(known > 0, ShapeError, op, "the -1 in shape ", shape,
+             " could be any size, since another size is 0; name it");
+    CT_CHECK(numel % known == 0, ShapeError, op, "shape ", shape, " does not divide the ", numel,
+             " elements of the tensor");
+    resolved[unknown] = numel / known;
+  } else {
+    CT_CHECK(known == numel, ShapeError, op, "shape ", shape, " has ", known, " elements, the tensor ", numel,
+             "; they must be as many");
+  }
+  return resolved;
+}
+
+bool view_strides(const Shape& shape, const Strides& strides, const Shape& wanted, Strides* out) {
+  *out = contiguous_strides(wanted);
+  if (numel(shape) == 0) return true;
+  int w = wanted.size() - 1;
+  for (int i = shape.size() - 1; i >= 0;) {
+    if (shape[i] == 1) {
+      --i;
+      continue;
+    }
+    // A run of axes that lie in memory as one axis of `length` steps ...
+    const std::int64_t step = strides[i];
+    std::int64_t length = shape[i--];
+    for (; i >= 0 && (shape[i] == 1 || strides[i] == length * step); --i) length *= shape[i];
+    // ... must be divided among wanted axes without a rest.
+    std::int64_t filled = 1;
+    for (; w >= 0 && (filled < length || wanted[w] == 1); --w) {
+      (*out)[w] = filled * step;
+      filled *= wanted[w];
+    }
+    if (filled != length) return false;
+  }
+  return true;  // what is left of `wanted` are ones
+}
+
+// ---- shape rules ------------------------------------------------------------------------------------------
+
+namespace views {
+
+void reshape_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const Shape shape = resolve_shape("view", i.attrs<ShapeAttrs>().shape, x.numel());
+  Strides strides;
+  if (x.is_contiguous()) {
+    strides = contiguous_strides(shape);
+  } else {
+    CT_CHECK(view_strides(x.shape(), x.strides(), shape, &strides), ShapeError, "view", "the layout of ",
+             describe(x), " with strides ", x.strides(), " allows no view of shape ", shape,
+             "; use reshape(), which copies where it must");
+  }
+  i.output_view(shape, strides, x.storage_offset());
+}
+
+void permute_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const Dims& axes = i.attrs<PermuteAttrs>().axes;
+  CT_CHECK(axes.size() == x.dim(), ShapeError, "permute", "got ", axes.size(), " axes ", axes, " for ",
+           describe(x), "; every axis must be named once");
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  unsigned seen = 0;
+  for (int k = 0; k < axes.size(); ++k) {
+    const int axis = wrap_axis("permute", axes[k], x.dim());
+    CT_CHECK(!(seen >> axis & 1u), ShapeError, "permute", "axis ", axis, " comes twice in ", axes,
+             "; every axis must be named once");
+    seen |= 1u << axis;
+    shape[k] = x.shape()[axis];
+    strides[k] = x.strides()[axis];
+  }
+  i.output_view(shape, strides, x.storage_offset());
+}
+
+void slice_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const SliceAttrs& a = i.attrs<SliceAttrs>();
+  CT_CHECK(x.dim() > 0, ShapeError, "slice", "a scalar has no axis ", a.axis, " to take a slice of");
+  CT_CHECK(a.step > 0, ValueError, "slice", "step is ", a.step, "; it must be > 0");
+  const int axis = wrap_axis("slice", a.axis, x.dim());
+  const std::int64_t n = x.shape()[axis];
+  const auto clamped = [n](std::int64_t at) { return std::clamp<std::int64_t>(at < 0 ? at + n : at, 0, n); };
+  const std::int64_t start = clamped(a.start), stop = clamped(a.stop);
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape[axis] = stop > start ? (stop - start - 1) / a.step + 1 : 0;
+  if (shape[axis] > 1) strides[axis] *= a.step;
+  i.output_view(shape, strides, x.storage_offset() + start * x.strides()[axis]);
+}
+
+void select_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const SelectAttrs& a = i.attrs<SelectAttrs>();
+  CT_CHECK(x.dim() > 0, ShapeError, "select", "a scalar has no axis ", a.axis,
+           " to select from; item() reads its value");
+  const int axis = wrap_axis("select", a.axis, x.dim());
+  const std::int64_t n = x.shape()[axis];
+  if (a.index < -n || a.index >= n) throw_index_error("select", IndexKind::index, a.index, n);
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  const std::int64_t offset = (a.index < 0 ? a.index + n : a.index) * strides[axis];
+  shape.erase(axis);
+  strides.erase(axis);
+  i.output_view(shape, strides, x.storage_offset() + offset);
+}
+
+void expand_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  Shape shape = i.attrs<ShapeAttrs>().shape;
+  const int added = shape.size() - x.dim();
+  CT_CHECK(added >= 0, ShapeError, "expand", describe(x), " can't be expanded to the lower rank of ", shape);
+  for (int k = 0; k < shape.size(); ++k) {
+    if (k < added) {
+      CT_CHECK(shape[k] >= 0, ShapeError, "expand", "the new axis ", k, " of ", shape,
+               " has no size to keep; give a size >= 0");
+      continue;
+    }
+    const std::int64_t have = x.shape()[k - added];
+    if (shape[k] == -1) shape[k] = have;
+    CT_CHECK(shape[k] == have || (have == 1 && shape[k] >= 0), ShapeError, "expand", describe(x),
+             " can't be expanded to ", shape, ": axis ", k - added, " has size ", have,
+             "; only axes of size 1 can be repeated");
+  }
+  i.output_view(shape, broadcast_strides(x.shape(), x.strides(), shape), x.storage_offset());
+}
+
+void squeeze_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const unsigned mask = i.attrs<SqueezeAttrs>().mask;
+  Shape shape;
+  Strides strides;
+  for (int k = 0; k < x.dim(); ++k) {
+    if ((mask >> k & 1u) && x.shape()[k] == 1) continue;
+    shape.push_back(x.shape()[k]);
+    strides.push_back(x.strides()[k]);
+  }
+  i.output_view(shape, strides, x.storage_offset());
+}
+
+void unsqueeze_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const int axis = wrap_axis("unsqueeze", i.attrs<UnsqueezeAttrs>().axis, x.dim() + 1);
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  const std::int64_t stride = axis < x.dim() ? shape[axis] * strides[axis] : 1;
+  shape.insert(axis, 1);
+  strides.insert(axis, stride);
+  i.output_view(shape, strides, x.storage_offset());
+}
+
+}  // namespace views
+
+// ---- members of Tensor ------------------------------------------------------------------------------------
+
+using namespace views;
+
+Tensor Tensor::view(const Shape& shape) const { return dispatch(k_view, {*this}, ShapeAttrs{shape}); }
+
+Tensor Tensor::reshape(const Shape& shape) const {
+  const Shape resolved = resolve_shape("reshape", shape, numel());
+  Strides strides;
+  if (is_contiguous() || view_strides(this->shape(), this->strides(), resolved, &strides))
+    return view(resolved);
+  return contiguous().view(resolved);
+}
+
+Tensor Tensor::flatten(std::int64_t first_axis, std::int64_t last_axis) const {
+  const int first = wrap_axis("flatten", first_axis, dim()), last = wrap_axis("flatten", last_axis, dim());
+  CT_CHECK(first <= last, ShapeError, "flatten", "axis ", first_axis, " comes after axis ", last_axis, " in ",
+           describe(*this), "; the first axis must not be behind the last one");
+  Shape merged;
+  for (int i = 0; i < first; ++i) merged.push_back(shape()[i]);
+  std::int64_t product = 1;
+  for (int i = first; i <= last && i < dim(); ++i) product *= shape()[i];
+  merged.push_back(product);
+  for (int i = last + 1; i < dim(); ++i) merged.push_back(shape()[i]);
+  return reshape(merged);
+}
+
+Tensor Tensor::transpose(std::int64_t axis0, std::int64_t axis1) const {
+  const int a = wrap_axis("transpose", axis0, dim()), b = wrap_axis("transpose", axis1, dim());
+  PermuteAttrs attrs;
+  for (int i = 0; i < dim(); ++i) attrs.axes.push_back(i == a ? b : i == b ? a : i);
+  return dispatch(k_permute, {*this}, attrs);
+}
+
+Tensor Tensor::t() const {
+  CT_CHECK(dim() <= 2, ShapeError, "t", "got ", describe(*this),
+           "; t() is for rank 2 and below: name the axes with transpose() or permute()");
+  return dim() < 2 ? *this : transpose(0, 1);
+}
+
+Tensor Tensor::permute(const Dims& axes) const { return dispatch(k_permute, {*this}, PermuteAttrs{axes}); }
+
+Tensor Tensor::narrow(std::int64_t axis, std::int64_t start, std::int64_t length) const {
+  CT_CHECK(dim() > 0, ShapeError, "narrow", "a scalar has no axis ", axis, " to narrow");
+  const int wrapped = wrap_axis("narrow", axis, dim());
+  const std::int64_t n = shape()[wrapped];
+  const std::int64_t from = start < 0 ? start + n : start;
+  CT_CHECK(from >= 0 && length >= 0 && from <= n && length <= n - from, IndexError, "narrow", "start ", start,
+           " and length ", length, " reach outside axis ", axis, " of ", describe(*this), ", which has size ",
+           n);
+  return dispatch(k_slice, {*this}, SliceAttrs{wrapped, from, from + length, 1});
+}
+
+Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step) const {
+  return dispatch(k_slice, {*this}, SliceAttrs{axis, start, stop, step});
+}
+
+Tensor Tensor::select(std::int64_t axis, std::int64_t index) const {
+  return dispatch(k_select, {*this}, SelectAttrs{axis, index});
+}
+
+Tensor Tensor::expand(const Shape& shape) const { return dispatch(k_expand, {*this}, ShapeAttrs{shape}); }
+
+Tensor Tensor::squeeze() const { return dispatch(k_squeeze, {*this}, SqueezeAttrs{~0u}); }
+
+Tensor Tensor::squeeze(std::int64_t axis) const {
+  return dispatch(k_squeeze, {*this}, SqueezeAttrs{1u << wrap_axis("squeeze", axis, dim())});
+}
+
+Tensor Tensor::unsqueeze(std::int64_t axis) const {
+  return dispatch(k_unsqueeze, {*this}, UnsqueezeAttrs{axis});
+}
+
+std::vector<Tensor> Tensor::unbind(std::int64_t axis) const {
+  CT_CHECK(dim() > 0, ShapeError, "unbind", "a scalar has no axis ", axis, " to take apart");
+  const int wrapped = wrap_axis("unbind", axis, dim());
+  std::vector<Tensor> parts;
+  parts.reserve(static_cast<std::size_t>(shape()[wrapped]));
+  for (std::int64_t i = 0; i < shape()[wrapped]; ++i) parts.push_back(select(wrapped, i));
+  return parts;
+}
+
+std::vector<Tensor> Tensor::split(std::int64_t size, std::int64_t axis) const {
+  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis, " to split");
+  const int wrapped = wrap_axis("split", axis, dim());
+  const std::int64_t n = shape()[wrapped];
+  CT_CHECK(size > 0 || (size == 0 && n == 0), ValueError, "split", "the size of a piece is ", size,
+           "; it must be > 0");
+  std::vector<Tensor> parts;
+  for (std::int64_t at = 0; at < n; at += size) parts.push_back(narrow(wrapped, at, std::min(size, n - at)));
+  if (n == 0) parts.push_back(narrow(wrapped, 0, 0));
+  return parts;
+}
+
+std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, std::int64_t axis) const {
+  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis, " to split");
+  const int wrapped = wrap_axis("split", axis, dim());
+  std::int64_t sum = 0;
+  for (const std::int64_t size : sizes) {
+    CT_CHECK(size >= 0, ValueError, "split", "the size of a piece is ", size, "; it must be >= 0");
+    sum += size;
+  }
+  CT_CHECK(sum == shape()[wrapped], ShapeError, "split", "the pieces have ", sum, " elements along axis ",
+           axis, " of ", describe(*this), "; their sizes must add up to ", shape()[wrapped]);
+  std::vector<Tensor> parts;
+  parts.reserve(sizes.size());
+  std::int64_t at = 0;
+  for (const std::int64_t size : sizes) {
+    parts.push_back(narrow(wrapped, at, size));
+    at += size;
+  }
+  return parts;
+}
+
+std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t axis) const {
+  CT_CHECK(dim() > 0, ShapeError, "chunk", "a scalar has no axis ", axis, " to divide");
+  CT_CHECK(chunks > 0, ValueError, "chunk", "got ", chunks, " chunks; there must be at least 1");
+  const std::int64_t n = size(axis);
+  return split(std::max<std::int64_t>(1, (n + chunks - 1) / chunks), axis);
+}
+
+}  // namespace ct

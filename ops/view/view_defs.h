@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cotangent/core/op_def.h>
+
+// The ops of this room, shared by its two source files.
+
+namespace ct::views {
+
+struct ShapeAttrs {  // view, expand
+  Shape shape;
+};
+struct PermuteAttrs {
+  Dims axes;
+};
+struct SliceAttrs {
+  std::int64_t axis, start, stop, step;
+};
+struct SelectAttrs {
+  std::int64_t axis, index;
+};
+struct SqueezeAttrs {
+  unsigned mask;  // bit i: drop axis i if its size is 1
+};
+struct UnsqueezeAttrs {
+  std::int64_t axis;
+};
+
+void reshape_infer(Infer&);
+void permute_infer(Infer&);
+void slice_infer(Infer&);
+void select_infer(Infer&);
+void expand_infer(Infer&);
+void squeeze_infer(Infer&);
+void unsqueeze_infer(Infer&);
+
+extern const OpDef k_view;
+extern const OpDef k_permute;
+extern const OpDef k_slice;
+extern const OpDef k_select;
+extern const OpDef k_expand;
+extern const OpDef k_squeeze;
+extern const OpDef k_unsqueeze;
+
+}  // namespace ct::views
