@@ -49,8 +49,8 @@ Tensor SampleMaker::uniform(const Shape& shape, double low, double high) {
 }
 
 Tensor SampleMaker::index(const Shape& shape, std::int64_t limit) {
-  return make<std::int64_t>(
-      shape, [&] { return static_cast<std::int64_t>(next() * static_cast<double>(limit)); });
+  return make<std::int64_t>(shape,
+                            [&] { return static_cast<std::int64_t>(next() * static_cast<double>(limit)); });
 }
 
 Tensor SampleMaker::mask(const Shape& shape) {

@@ -267,8 +267,8 @@ class Checker {
         const Tensors outputs = call(op_, inputs, sample.attrs);
         for (std::size_t k = 0; k < outputs.size(); ++k) {
           const bool flows = mask_bit(op_.differentiable_outputs, k) && is_floating(outputs[k].dtype());
-          cotangents.push_back(flows ? make.normal(outputs[k].shape()).to(outputs[k].device(), outputs[k].dtype())
-                                     : Tensor{});
+          cotangents.push_back(
+              flows ? make.normal(outputs[k].shape()).to(outputs[k].device(), outputs[k].dtype()) : Tensor{});
         }
       }
       full = differentiate(op_, inputs, sample.attrs, cotangents, all);

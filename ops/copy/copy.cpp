@@ -329,8 +329,8 @@ Tensor& Tensor::fill_(const Scalar& value) {
 Tensor& Tensor::zero_() { return fill_(0); }
 
 Tensor& Tensor::copy_(const Tensor& source) {
-  CT_CHECK(broadcast_shapes("copy_", shape(), source.shape()) == shape(), ShapeError, "copy_",
-           "the source, ", describe(source), ", does not broadcast to the target, ", describe(*this),
+  CT_CHECK(broadcast_shapes("copy_", shape(), source.shape()) == shape(), ShapeError, "copy_", "the source, ",
+           describe(source), ", does not broadcast to the target, ", describe(*this),
            "; its sizes must be the target's or 1");
   detail::check_writable("copy_", *this);
   if (grad_enabled() && (requires_grad() || source.requires_grad()))

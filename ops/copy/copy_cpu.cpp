@@ -36,8 +36,7 @@ void convert_run(void* dst, const void* src, std::int64_t n) {
                        _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
   } else if constexpr (std::is_same_v<To, float> && std::is_same_v<From, Half>) {
     for (; i + 8 <= n; i += 8)
-      _mm256_storeu_ps(to + i,
-                       _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
   }
 #endif
   for (; i < n; ++i) {
@@ -51,9 +50,8 @@ void convert_run(void* dst, const void* src, std::int64_t n) {
 
 // Indexed by the numbers of DType.
 template <int N>
-using ElementType =
-    std::tuple_element_t<N, std::tuple<float, double, Half, BFloat16, std::int64_t, std::int32_t,
-                                       std::uint8_t, bool>>;
+using ElementType = std::tuple_element_t<
+    N, std::tuple<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t, bool>>;
 
 template <std::size_t... I>
 constexpr auto make_converters(std::index_sequence<I...>) {
@@ -172,7 +170,8 @@ void copy_same(const CopyPlan& p, void* dst, const void* src, std::size_t size) 
   }
 }
 
-// ---- different dtypes and awkward strides -------------------------------------------------------------------
+// ---- different dtypes and awkward strides
+// -------------------------------------------------------------------
 
 void gather(void* dst, const char* src, std::int64_t stride, std::int64_t n, std::size_t size) {
   const auto run = [&]<class T>(TypeTag<T>) {

@@ -76,9 +76,8 @@ void convert_run(void* dst, const void* src, std::int64_t n) {
 
 // Indexed by the numbers of DType.
 template <int N>
-using ElementType =
-    std::tuple_element_t<N, std::tuple<float, double, Half, BFloat16, std::int64_t, std::int32_t,
-                                       std::uint8_t, bool>>;
+using ElementType = std::tuple_element_t<
+    N, std::tuple<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t, bool>>;
 using ConvertRun = void (*)(void* dst, const void* src, std::int64_t n);
 
 template <std::size_t I>
@@ -95,7 +94,8 @@ constexpr auto make_converters(std::index_sequence<I...>) {
 }
 constexpr auto kConverters = make_converters(std::make_index_sequence<kDTypeCount * kDTypeCount>());
 
-// ---- different dtypes and any strides: dtypes known at run time only ----------------------------------------
+// ---- different dtypes and any strides: dtypes known at run time only
+// ----------------------------------------
 
 // Every element fits into a double or an i64 without loss, and rounding from there gives the same bits as
 // rounding directly.
@@ -130,13 +130,13 @@ struct ConvertAny {
         return store(d, static_cast<std::int64_t>(reinterpret_cast<const std::int32_t*>(src)[s]));
       case DType::u8:
         return store(d, static_cast<std::int64_t>(reinterpret_cast<const std::uint8_t*>(src)[s]));
-      case DType::boolean:
-        return store(d, std::int64_t{reinterpret_cast<const std::uint8_t*>(src)[s] != 0});
+      case DType::boolean: return store(d, std::int64_t{reinterpret_cast<const std::uint8_t*>(src)[s] != 0});
     }
   }
 };
 
-// ---- the same dtype: words of 1 to 16 bytes -----------------------------------------------------------------
+// ---- the same dtype: words of 1 to 16 bytes
+// -----------------------------------------------------------------
 
 template <class Word>
 struct CopyWord {
@@ -207,8 +207,7 @@ void fill_words(const Tensor& dst, const void* element) {
   Word value;
   std::memcpy(&value, element, sizeof value);
   if (!dst.is_contiguous())
-    return for_each_strided("fill",
-                            plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0)),
+    return for_each_strided("fill", plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0)),
                             FillWord<Word>{data, value});
   uint4 pattern;
   for (std::size_t i = 0; i < 16; i += sizeof value)

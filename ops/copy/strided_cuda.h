@@ -18,7 +18,8 @@ struct FastDivisor {
   FastDivisor() = default;
   explicit FastDivisor(std::uint32_t d) : divisor(d) {
     while (shift < 32 && (std::uint64_t{1} << shift) < d) ++shift;
-    magic = static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
+    magic =
+        static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
   }
   __device__ __forceinline__ std::uint32_t divide(std::uint32_t n) const {
     return (__umulhi(n, magic) + n) >> shift;
@@ -40,8 +41,7 @@ inline constexpr int kStridedPerThread = 4;
 template <bool kSmall, class Element>
 __global__ void __launch_bounds__(kStridedThreads)
     strided_kernel(const __grid_constant__ StridedParams p, const Element element) {
-  const std::int64_t first =
-      std::int64_t{blockIdx.x} * (kStridedThreads * kStridedPerThread) + threadIdx.x;
+  const std::int64_t first = std::int64_t{blockIdx.x} * (kStridedThreads * kStridedPerThread) + threadIdx.x;
 #pragma unroll
   for (int u = 0; u < kStridedPerThread; ++u) {
     const std::int64_t at = first + u * kStridedThreads;

@@ -17,9 +17,9 @@ namespace detail {
 
 struct TransposeParams {
   std::int64_t size_a, size_b;
-  std::int64_t dst_a, src_b;        // the other two strides are 1
+  std::int64_t dst_a, src_b;  // the other two strides are 1
   std::int64_t tiles_a, tiles_b;
-  int outer;                        // further axes
+  int outer;  // further axes
   std::int64_t size[kMaxRank], dst[kMaxRank], src[kMaxRank];
 };
 

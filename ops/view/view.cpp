@@ -20,11 +20,13 @@ Shape resolve_shape(const char* op, const Shape& shape, std::int64_t numel) {
   std::int64_t known = 1;
   for (int i = 0; i < shape.size(); ++i) {
     if (shape[i] == -1) {
-      CT_CHECK(unknown < 0, ShapeError, op, "shape ", shape, " has more than one -1; one size can be inferred");
+      CT_CHECK(unknown < 0, ShapeError, op, "shape ", shape,
+               " has more than one -1; one size can be inferred");
       unknown = i;
       continue;
     }
-    CT_CHECK(shape[i] >= 0, ShapeError, op, "shape ", shape, " has a negative size; sizes must be >= 0, or -1");
+    CT_CHECK(shape[i] >= 0, ShapeError, op, "shape ", shape,
+             " has a negative size; sizes must be >= 0, or -1");
     CT_CHECK(!__builtin_mul_overflow(known, shape[i], &known), ShapeError, op, "shape ", shape,
              " has more than 2^63 elements");
   }

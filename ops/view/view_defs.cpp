@@ -26,7 +26,8 @@ void permute_backward(const Backward& b) {
   if (!b.needs(0)) return;
   const Dims& axes = b.attrs<PermuteAttrs>().axes;
   Dims inverse = axes;
-  for (int k = 0; k < axes.size(); ++k) inverse[static_cast<int>(axes[k] < 0 ? axes[k] + axes.size() : axes[k])] = k;
+  for (int k = 0; k < axes.size(); ++k)
+    inverse[static_cast<int>(axes[k] < 0 ? axes[k] + axes.size() : axes[k])] = k;
   b.set_grad_in(0, b.grad().permute(inverse));
 }
 
@@ -56,7 +57,8 @@ void expand_backward(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, sum_to(b.grad(), b.in_meta(0).shape));
 }
 
-// ---- references: by the index of each element ---------------------------------------------------------------
+// ---- references: by the index of each element
+// ---------------------------------------------------------------
 
 // Calls f(index) for every index of `shape` in row-major order.
 template <class F>
@@ -307,16 +309,17 @@ constexpr OpDef k_view = view_op("view", "y = x in another shape, same order", r
                                  reshape_backward, reshape_reference, view_samples, view_errors);
 constexpr OpDef k_permute = view_op("permute", "y = x with its axes in another order", permute_infer,
                                     permute_backward, permute_reference, permute_samples, permute_errors);
-constexpr OpDef k_slice = view_op("slice", "y = x[start:stop:step] along an axis", slice_infer, slice_backward,
-                                  slice_reference, slice_samples, slice_errors, 1);
+constexpr OpDef k_slice = view_op("slice", "y = x[start:stop:step] along an axis", slice_infer,
+                                  slice_backward, slice_reference, slice_samples, slice_errors, 1);
 constexpr OpDef k_select = view_op("select", "y = x[index] along an axis", select_infer, select_backward,
                                    select_reference, select_samples, select_errors, 1);
 constexpr OpDef k_expand = view_op("expand", "y = x repeated along axes of size 1", expand_infer,
                                    expand_backward, expand_reference, expand_samples, expand_errors);
-constexpr OpDef k_squeeze = view_op("squeeze", "y = x without axes of size 1", squeeze_infer, reshape_backward,
-                                    squeeze_reference, squeeze_samples, nullptr);
-constexpr OpDef k_unsqueeze = view_op("unsqueeze", "y = x with a new axis of size 1", unsqueeze_infer,
-                                      reshape_backward, unsqueeze_reference, unsqueeze_samples, unsqueeze_errors);
+constexpr OpDef k_squeeze = view_op("squeeze", "y = x without axes of size 1", squeeze_infer,
+                                    reshape_backward, squeeze_reference, squeeze_samples, nullptr);
+constexpr OpDef k_unsqueeze =
+    view_op("unsqueeze", "y = x with a new axis of size 1", unsqueeze_infer, reshape_backward,
+            unsqueeze_reference, unsqueeze_samples, unsqueeze_errors);
 
 }  // namespace ct::views
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/philox.h>
+#include <cotangent/core/tensor.h>
+
+namespace ct::detail {
+
+/// Element i of n: start + i * step. With `from_end`, the second half is end - (n - 1 - i) * step instead.
+/// `integer` computes in i64.
+struct Sequence {
+  double start = 0, step = 0, end = 0;
+  std::int64_t integer_start = 0, integer_step = 0;
+  bool from_end = false;
+  bool integer = false;
+};
+
+CT_HD inline double sequence_value(const Sequence& s, std::int64_t i, std::int64_t n) {
+  if (s.from_end && i >= n - n / 2) return fma_exact(static_cast<double>(n - 1 - i), -s.step, s.end);
+  return fma_exact(static_cast<double>(i), s.step, s.start);
+}
+
+/// What random_* draws: u * scale + offset with u uniform or normal, or integers in [low, high).
+struct Draw {
+  enum class Kind { uniform, normal, integer };
+  Kind kind = Kind::uniform;
+  double offset = 0, scale = 1;
+  std::int64_t low = 0, high = 0;
+  GeneratorState state;
+};
+
+// A uniform number as an element of a 16-bit type: cut to the bits that the type has, so that it stays
+// below 1.
+template <int kBits>
+CT_HD inline float cut_uniform(float u) {
+  constexpr float scale = static_cast<float>(1 << kBits);
+  return static_cast<float>(static_cast<int>(u * scale)) * (1 / scale);
+}
+
+// `dst` is contiguous; on CUDA it is aligned to 16 bytes and its device is current.
+void sequence_cpu(const Tensor& dst, const Sequence& sequence);
+void sequence_cuda(const Tensor& dst, const Sequence& sequence);
+void random_cpu(const Tensor& dst, const Draw& draw);
+void random_cuda(const Tensor& dst, const Draw& draw);
+
+}  // namespace ct::detail
