@@ -6,7 +6,7 @@
 #include <cotangent/core/memory.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/copy/copy_kernels.h>
-#include <cotangent/ops/copy/copy_plan.h>
+#include <cotangent/ops/copy/copy_plan_internal.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
 // What the engine asks of the ops: sums of cotangents, zeros, ones, copies.

@@ -8,9 +8,9 @@
 #endif
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/copy/convert_element.h>
+#include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/copy/copy_kernels.h>
-#include <cotangent/ops/copy/copy_plan.h>
+#include <cotangent/ops/copy/copy_plan_internal.h>
 
 namespace ct {
 namespace {

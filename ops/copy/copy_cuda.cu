@@ -6,9 +6,9 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/copy/convert_element.h>
+#include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/copy/copy_kernels.h>
-#include <cotangent/ops/copy/copy_plan.h>
+#include <cotangent/ops/copy/copy_plan_internal.h>
 #include <cotangent/ops/copy/strided_cuda.h>
 #include <cotangent/ops/copy/transpose_cuda.h>
 

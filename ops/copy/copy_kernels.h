@@ -14,8 +14,8 @@
 namespace ct {
 
 /// Writes the elements of `src` into the memory of `dst`: same shape, same device, any strides on both
-/// sides, any dtypes (converted as convert_element.h says). The two must not overlap, except that they may
-/// be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
+/// sides, any dtypes (converted as convert_element_internal.h says). The two must not overlap, except that
+/// they may be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
 void copy_kernel(const Tensor& dst, const Tensor& src);
 
 /// Writes `value` into every element of `dst`, which may have any strides.

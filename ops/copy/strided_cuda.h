@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/copy/copy_plan.h>
+#include <cotangent/ops/copy/copy_plan_internal.h>
 
 // Walking two layouts on the device. For .cu files only.
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/copy/copy_plan.h>
+#include <cotangent/ops/copy/copy_plan_internal.h>
 
 // Transposes through shared memory. For .cu files only.
 //

@@ -8,7 +8,7 @@
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/sum_to.h>
-#include <cotangent/ops/view/view_defs.h>
+#include <cotangent/ops/view/view_defs_internal.h>
 
 // The members of Tensor, and how each one's result lies in memory. Gradients, references and samples are in
 // view_defs.cpp.

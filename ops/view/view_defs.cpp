@@ -1,4 +1,4 @@
-#include <cotangent/ops/view/view_defs.h>
+#include <cotangent/ops/view/view_defs_internal.h>
 
 #include <array>
 #include <cstring>
