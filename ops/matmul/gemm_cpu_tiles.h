@@ -1,0 +1,105 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "gemm_cpu_simd.h"
+
+// The innermost loops. Names: the product is seen as C[i, j] = start[i, j] + sum over p of R[i, p] * V[p, j],
+// where the elements of R (rows) are broadcast and those of V (vectors) are contiguous along j. Whether R is
+// the left or the right operand is decided outside.
+//
+// Every element of C is one chain of multiply-adds over p = 0, 1, ... in that order, begun from the start
+// value. The bits therefore depend neither on how C is cut into tiles, nor on where k is cut into blocks, nor
+// on the number of threads.
+
+namespace ct::gemm {
+
+template <class T>
+struct TileArgs {
+  std::int64_t k;
+  const T* r;  // element (i, p): r[i * r_stride + p] (by rows) or r[p * r_stride + i] (by columns)
+  std::int64_t r_stride;
+  const T* v;  // element (p, j): v[p * v_stride + j]
+  std::int64_t v_stride;
+  const T* start;  // element (i, j): start[i * start_stride + j]; may be c itself
+  std::int64_t start_stride;
+  T* c;  // element (i, j): c[i * c_stride + j]
+  std::int64_t c_stride;
+  std::int64_t cols;  // (vectors - 1) * width < cols <= vectors * width
+};
+
+// A tile of Rows rows and Vecs vectors of columns, all of it in registers.
+template <class T, int Rows, int Vecs, bool ByRows>
+void tile(const TileArgs<T>& t) {
+  using S = Simd<T>;
+  using V = typename S::V;
+  constexpr int w = S::kWidth;
+  const auto last = S::mask(t.cols - (Vecs - 1) * w);
+  V acc[Rows][Vecs];
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < Vecs; ++j) {
+      const T* from = t.start + i * t.start_stride + j * w;
+      acc[i][j] = j == Vecs - 1 ? S::load(from, last) : S::load(from);
+    }
+  }
+  const std::int64_t rs = t.r_stride, vs = t.v_stride;
+  const T* v = t.v;
+  // Rows are reached from every third one, with the row stride as index: four moving pointers, not twelve.
+  const T* r[(Rows + 2) / 3];
+  for (int i = 0; i < Rows; i += 3) r[i / 3] = ByRows ? t.r + i * rs : t.r + i;
+  for (std::int64_t p = 0; p < t.k; ++p) {
+    V b[Vecs];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? S::load(v + j * w, last) : S::load(v + j * w);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const V a = S::splat(ByRows ? r[i / 3][(i % 3) * rs] : r[0][i]);
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = S::fma(a, b[j], acc[i][j]);
+    }
+    v += vs;
+    if constexpr (ByRows) {
+#pragma GCC unroll 4
+      for (auto& pointer : r) ++pointer;
+    } else {
+      r[0] += rs;
+    }
+  }
+  const auto put = [&](auto&& store_last) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      T* to = t.c + i * t.c_stride;
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs - 1; ++j) S::store(to + j * w, acc[i][j]);
+      store_last(to + (Vecs - 1) * w, acc[i][Vecs - 1]);
+    }
+  };
+  if (t.cols == Vecs * w) {
+    put([](T* to, V x) { S::store(to, x); });
+  } else {
+    put([&](T* to, V x) { S::store(to, x, last); });
+  }
+}
+
+template <class T>
+using TileKernel = void (*)(const TileArgs<T>&);
+
+template <class T, int Vecs, bool ByRows, std::size_t... I>
+constexpr auto tile_row(std::index_sequence<I...>) {
+  return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows>...};
+}
+
+/// The kernel for a tile of `rows` rows (1 to Simd::kRows) and `vecs` vectors (1 or 2).
+template <class T>
+TileKernel<T> tile_kernel(int rows, int vecs, bool by_rows) {
+  using Counts = std::make_index_sequence<Simd<T>::kRows>;
+  static constexpr std::array<TileKernel<T>, Simd<T>::kRows> table[2][2] = {
+      {tile_row<T, 1, false>(Counts{}), tile_row<T, 2, false>(Counts{})},
+      {tile_row<T, 1, true>(Counts{}), tile_row<T, 2, true>(Counts{})}};
+  return table[by_rows][vecs - 1][static_cast<std::size_t>(rows - 1)];
+}
+
+}  // namespace ct::gemm
