@@ -1,9 +1,10 @@
 #include "gemm_cpu.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdlib>
 #include <new>
 #include <type_traits>
 
@@ -25,14 +26,18 @@ class Scratch {
   void* get(std::size_t bytes) {
     if (bytes > size_) {
       release();
+      bytes = (bytes + kHuge / 8 - 1) / (kHuge / 8) * (kHuge / 8);
       memory_ = ::operator new(bytes, kAlign);
       size_ = bytes;
+      // Packed blocks are walked again and again: with small pages much of that is address translation.
+      if (bytes >= kHuge) madvise(memory_, bytes, MADV_HUGEPAGE);
     }
     return memory_;
   }
 
  private:
-  static constexpr std::align_val_t kAlign{64};
+  static constexpr std::size_t kHuge = std::size_t{2} << 20;
+  static constexpr std::align_val_t kAlign{kHuge};
   void release() {
     if (memory_ != nullptr) ::operator delete(memory_, kAlign);
     memory_ = nullptr;
@@ -59,6 +64,7 @@ struct Plan {
   bool copy_r, copy_v;  // pack them, or read them where they are
   bool by_rows;         // the kernels find R row by row, or column by column
   int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
+  bool prefetch;
 
   int64_t tasks() const { return row_tasks * col_tasks; }
 };
@@ -74,7 +80,17 @@ struct Operands {
 
 // --- packing -----------------------------------------------------------------------------------------
 
-// Rows [0, rows) and k-range [0, k) of R, times alpha, each row contiguous; stride `ld`.
+// The rows of a task are cut into tiles of nearly equal height: 64 rows are 4 tiles of 11 and 2 of 10, rather
+// than 5 of 12 and one of 4.
+struct RowTiles {
+  int64_t count, low, taller;  // the first `taller` tiles have low + 1 rows, the others low
+  RowTiles(int64_t rows, int64_t largest)
+      : count(chunk_count(rows, largest)), low(rows / count), taller(rows % count) {}
+  int64_t begin(int64_t t) const { return t * low + std::min(t, taller); }
+  int64_t height(int64_t t) const { return low + (t < taller); }
+};
+
+// Rows of R, times alpha, each contiguous: out[i * ld + p].
 template <class In, class T>
 void pack_rows(const In* r, int64_t r_row, int64_t r_k, int64_t rows, int64_t k, T alpha, T* out,
                int64_t ld) {
@@ -89,17 +105,28 @@ void pack_rows(const In* r, int64_t r_row, int64_t r_k, int64_t rows, int64_t k,
   }
 }
 
-// The same, p by p: out[p * ld + i].
+// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows + i].
 template <class In, class T>
-void pack_columns(const In* r, int64_t r_row, int64_t r_k, int64_t rows, int64_t k, T alpha, T* out,
-                  int64_t ld) {
+void pack_columns(const In* r, int64_t r_k, const RowTiles& tiles, int64_t k, T alpha, T* out,
+                  int64_t tile_size) {
+  using S = Simd<T>;
+  constexpr int64_t w = S::kWidth;
   for (int64_t p = 0; p < k; ++p) {
     const In* from = r + p * r_k;
-    T* to = out + p * ld;
-    if (r_row == 1) {
-      for (int64_t i = 0; i < rows; ++i) to[i] = alpha * static_cast<T>(from[i]);
-    } else {
-      for (int64_t i = 0; i < rows; ++i) to[i] = alpha * static_cast<T>(from[i * r_row]);
+    T* to = out + p * S::kRows;
+    for (int64_t t = 0; t < tiles.count; ++t) {
+      const int64_t h = tiles.height(t);
+      if constexpr (std::is_same_v<In, T>) {
+        const auto factor = S::splat(alpha);
+        for (int64_t i = 0; i < h; i += w) {
+          const auto mask = S::mask(std::min(w, h - i));
+          S::store(to + i, S::mul(factor, S::load(from + i, mask)), mask);
+        }
+      } else {
+        for (int64_t i = 0; i < h; ++i) to[i] = alpha * static_cast<T>(from[i]);
+      }
+      from += h;
+      to += tile_size;
     }
   }
 }
@@ -125,26 +152,33 @@ void pack_transposed(const T* v, int64_t v_col, int64_t k, int64_t cols, T* out,
   }
 }
 
+// V in slivers of `sliver` columns, one after the other: within one, out[p * sliver + j].
 template <class In, class T>
-void pack_vectors(const In* v, int64_t v_k, int64_t v_col, int64_t k, int64_t cols, T* out, int64_t ld) {
+void pack_vectors(const In* v, int64_t v_k, int64_t v_col, int64_t k, int64_t cols, T* out, int64_t sliver) {
   if constexpr (std::is_same_v<In, T>) {
-    if (v_k == 1 && v_col != 1) return pack_transposed(v, v_col, k, cols, out, ld);
+    if (v_k == 1 && v_col != 1) {
+      for (int64_t j = 0; j < cols; j += sliver)
+        pack_transposed(v + j * v_col, v_col, k, std::min(sliver, cols - j), out + j * k, sliver);
+      return;
+    }
   }
   for (int64_t p = 0; p < k; ++p) {
-    const In* from = v + p * v_k;
-    T* to = out + p * ld;
-    if (v_col == 1) {
-      for (int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(from[j]);
-    } else {
-      for (int64_t j = 0; j < cols; ++j) to[j] = static_cast<T>(from[j * v_col]);
+    for (int64_t j = 0; j < cols; j += sliver) {
+      const In* from = v + p * v_k + j * v_col;
+      T* to = out + j * k + p * sliver;
+      const int64_t wide = std::min(sliver, cols - j);
+      if (v_col != 1) {
+        for (int64_t l = 0; l < wide; ++l) to[l] = static_cast<T>(from[l * v_col]);
+      } else if (wide == sliver) {
+        for (int64_t l = 0; l < 2 * Simd<T>::kWidth; ++l) to[l] = static_cast<T>(from[l]);
+      } else {
+        for (int64_t l = 0; l < wide; ++l) to[l] = static_cast<T>(from[l]);
+      }
     }
   }
 }
 
 // --- one task ----------------------------------------------------------------------------------------
-
-template <class T>
-constexpr T kZeros[2 * Simd<T>::kWidth] = {};
 
 // What the sums of a task begin with, where they are kept outside of C: bias, beta * C or 0.
 template <class In, class T>
@@ -181,31 +215,28 @@ void end_sums(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64_t
   }
 }
 
-// Computes rows [row0, row0 + rows) and columns [col0, col0 + cols) of C, over all of k. A sliver of V,
-// k_block deep and two vectors wide, stays in the first-level cache while all rows pass by; those stay in the
-// second.
+// Computes rows [row0, row0 + rows) and columns [col0, col0 + cols) of C, over all of k. Per block of k the
+// rows of R are packed, if need be, into the second-level cache; each sliver of V, two vectors wide, then
+// meets all.
 template <class In, class T>
-void run_task(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64_t rows, int64_t col0,
-              int64_t cols) {
+void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, int64_t row0, int64_t rows,
+              int64_t col0, int64_t cols) {
   using S = Simd<T>;
   constexpr int64_t w = S::kWidth, sliver = 2 * w;
   constexpr bool kConvert = !std::is_same_v<In, T>;
-  const int64_t tiles = chunk_count(rows, S::kRows);
-  const int64_t low = rows / tiles,
-                taller = rows % tiles;  // the first `taller` tiles have a row more than `low`
 
-  // Sums live in C itself where they fit there.
+  // Sums live in C itself where they fit there. They begin with what is in `start`, or with 0.
   const bool apart = kConvert || plan.swapped;
   T* sums;
   int64_t sums_ld;
-  const T* start = kZeros<T>;
-  int64_t start_row = 0, start_col = 0;
+  const T* start = nullptr;
+  int64_t start_row = 0;
   if (apart) {
     sums_ld = round_up(cols, w);
     sums = scratch<T>(2, rows * sums_ld);
     if (op.beta != 0 || op.bias != nullptr) {
       begin_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
-      start = sums, start_row = sums_ld, start_col = 1;
+      start = sums, start_row = sums_ld;
     }
   } else if constexpr (!kConvert) {
     sums_ld = plan.c_row;
@@ -214,79 +245,96 @@ void run_task(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64_t
       if (op.beta != 1)
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t j = 0; j < cols; ++j) sums[i * sums_ld + j] *= op.beta;
-      start = sums, start_row = sums_ld, start_col = 1;
+      start = sums, start_row = sums_ld;
     } else if (op.bias != nullptr) {
-      start = op.bias + col0, start_col = 1;
+      start = op.bias + col0;
     }
   }
 
+  const RowTiles tiles(rows, S::kRows);
   const int64_t depth = std::min(plan.k, plan.k_block);
-  const int64_t r_ld = plan.by_rows ? round_up(depth, 16) + 16 : S::kRows;
-  T* const r_packed =
-      plan.copy_r ? scratch<T>(0, plan.by_rows ? rows * r_ld : tiles * depth * r_ld) : nullptr;
-  T* const v_packed = plan.copy_v ? scratch<T>(1, depth * sliver) : nullptr;
+  // By rows, an odd number of cache lines apart.
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : S::kRows;
+  const int64_t r_tile = plan.by_rows ? S::kRows * r_ld : depth * r_ld;
+  T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
+  const int64_t v_cols = round_up(plan.cols, sliver);
 
   for (int64_t p0 = 0; p0 == 0 || p0 < plan.k; p0 += plan.k_block) {
-    const int64_t k = std::min(plan.k_block, plan.k - p0);
+    TileArgs<T> args;
+    args.k = std::min(plan.k_block, plan.k - p0);
+    args.start_stride = start_row;
+    args.c_stride = sums_ld;
+    args.next_v = nullptr;
+    args.next_v_lines = 0;
+    const T* r = r_packed;
+    int64_t r_step = r_tile;  // from tile to tile, or from row to row
     if (plan.copy_r) {
-      const In* r = op.r + row0 * plan.r_row + p0 * plan.r_k;
+      args.r_stride = r_ld;
+      const In* from = op.r + row0 * plan.r_row + p0 * plan.r_k;
       if (plan.by_rows) {
-        pack_rows(r, plan.r_row, plan.r_k, rows, k, op.alpha, r_packed, r_ld);
-      } else {
-        for (int64_t t = 0, i = 0; t < tiles; ++t) {
-          const int64_t h = low + (t < taller);
-          pack_columns(r + i * plan.r_row, plan.r_row, plan.r_k, h, k, op.alpha, r_packed + t * depth * r_ld,
-                       r_ld);
-          i += h;
+        for (int64_t t = 0; t < tiles.count; ++t) {
+          const int64_t h = tiles.height(t);
+          pack_rows(from, plan.r_row, plan.r_k, h, args.k, op.alpha, r_packed + t * r_tile, r_ld);
+          from += h * plan.r_row;
         }
+      } else {
+        pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
       }
+    } else if constexpr (!kConvert) {
+      args.r_stride = plan.by_rows ? plan.r_row : plan.r_k;
+      r = op.r + row0 * plan.r_row + p0 * plan.r_k;
+      r_step = plan.r_row;
     }
+    const int64_t share = chunk_count(args.k * sliver, tiles.count);  // of the next sliver, per tile
     for (int64_t j = 0; j < cols; j += sliver) {
-      TileArgs<T> args;
-      args.k = k;
       args.cols = std::min(sliver, cols - j);
-      args.start_stride = start_row;
-      args.c_stride = sums_ld;
-      const int vecs = args.cols > w ? 2 : 1;
-      const In* v = op.v + p0 * plan.v_k + (col0 + j) * plan.v_col;
       if (plan.copy_v) {
-        pack_vectors(v, plan.v_k, plan.v_col, k, args.cols, v_packed, sliver);
-        args.v = v_packed;
+        args.v = v_packed + p0 * v_cols + (col0 + j) * args.k;
         args.v_stride = sliver;
+        args.next_v = args.v + args.k * sliver;
+        args.next_v_lines =
+            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * S::kRows) : 0;
       } else if constexpr (!kConvert) {
-        args.v = v;
+        args.v = op.v + p0 * plan.v_k + (col0 + j) * plan.v_col;
         args.v_stride = plan.v_k;
       }
-      for (int64_t t = 0, i = 0; t < tiles; ++t) {
-        const int64_t h = low + (t < taller);
-        if (plan.copy_r) {
-          args.r = r_packed + (plan.by_rows ? i * r_ld : t * depth * r_ld);
-          args.r_stride = r_ld;
-        } else if constexpr (!kConvert) {
-          args.r = op.r + (row0 + i) * plan.r_row + p0 * plan.r_k;
-          args.r_stride = plan.by_rows ? plan.r_row : plan.r_k;
-        }
-        args.start = start + i * start_row + j * start_col;
-        args.c = sums + i * sums_ld + j;
-        gemm::tile_kernel<T>(static_cast<int>(h), vecs, plan.by_rows)(args);
-        i += h;
+      const int vecs = args.cols > w ? 2 : 1;
+      const gemm::TileKernel<T> kernels[2] = {
+          gemm::tile_kernel<T>(tiles.low, vecs, plan.by_rows, plan.prefetch),
+          gemm::tile_kernel<T>(std::min<int64_t>(tiles.low + 1, S::kRows), vecs, plan.by_rows,
+                               plan.prefetch)};
+      args.r = r;
+      args.c = sums + j;
+      args.start = start == nullptr ? nullptr : start + j;
+      for (int64_t t = 0; t < tiles.count; ++t) {
+        const int64_t h = tiles.height(t);
+        kernels[h - tiles.low](args);
+        args.r += plan.copy_r ? r_step : h * r_step;
+        args.c += h * sums_ld;
+        if (start != nullptr) args.start += h * start_row;
+        args.next_v += share;
       }
     }
-    start = sums, start_row = sums_ld, start_col = 1;
+    start = sums, start_row = sums_ld;
   }
   if (apart) end_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
 }
 
 // --- planning ----------------------------------------------------------------------------------------
 
-int64_t tune(const char* name, int64_t otherwise) {
-  const char* s = std::getenv(name);
-  return s ? std::atoll(s) : otherwise;
-}
+// What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
+// of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
+// often.
+constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
+constexpr int64_t kMostRows = 192;       // of a task
+constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
+constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: about 10 microseconds
+constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
+constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
 template <class In, class T>
-Plan make_plan(Gemm g, bool scale_a) {
+Plan make_plan(Gemm g, bool scale) {
   using S = Simd<T>;
   constexpr int64_t w = S::kWidth, sliver = 2 * w;
   // Where a size is 1 its stride does not matter: take the one that suits.
@@ -315,37 +363,30 @@ Plan make_plan(Gemm g, bool scale_a) {
     plan.r_row = g.a_row, plan.r_k = g.a_col, plan.v_k = g.b_row, plan.v_col = g.b_col;
   }
   constexpr bool kConvert = !std::is_same_v<In, T>;
-  static const int64_t t_kb = tune("KB", 256), t_cr = tune("CR", 1 << 30), t_cv = tune("CV", 96),
-                       t_rt = tune("RT", 384), t_ct = tune("CT", 512), t_t = tune("TT", 8),
-                       t_mac = tune("MAC", 20);
+  // Rows or columns that lie a multiple of a page apart all want the same few places of the first-level
+  // cache.
+  const auto hostile = [](int64_t stride) { return stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0; };
+  const auto bytes = [](int64_t x, int64_t y) { return x * y * static_cast<int64_t>(sizeof(T)); };
   plan.by_rows = plan.r_k == 1 || plan.r_row != 1;
-  plan.copy_v = kConvert || plan.v_col != 1 || plan.rows >= t_cv;
-  plan.copy_r = kConvert || scale_a || (plan.r_k != 1 && plan.r_row != 1) || plan.cols >= t_cr;
-  // alpha scales A; in the swapped form that is V, and scaling R = B^T instead gives the same product.
+  const int64_t r_stride = plan.by_rows ? plan.r_row : plan.r_k;
+  const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > kNearBytes);
+  const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > kNearBytes);
+  // alpha is multiplied into R, whichever operand that is.
+  plan.copy_r = kConvert || scale || (plan.r_k != 1 && plan.r_row != 1) || far_r;
+  plan.copy_v = kConvert || plan.v_col != 1 || far_v;
+  plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
 
-  const int64_t blocks = std::max<int64_t>(1, chunk_count(plan.k, t_kb));
-  plan.k_block = std::max<int64_t>(1, round_up(chunk_count(std::max<int64_t>(plan.k, 1), blocks), 4));
+  const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  plan.k_block = round_up(chunk_count(plan.k, std::max<int64_t>(1, chunk_count(plan.k, k_most))), 4);
+  plan.k_block = std::max<int64_t>(plan.k_block, 1);
 
-  // Tasks of a million multiply-adds or more, cut such that packing is repeated least.
-  const double macs = m * n * k;
-  const auto wanted = static_cast<int64_t>(std::clamp(macs / std::ldexp(1.0, (int)t_mac), 1.0, (double)t_t));
-  const double pack_r = plan.copy_r ? 0.15 * static_cast<double>(plan.rows) : 0.01;
-  const double pack_v = plan.copy_v ? (plan.v_col == 1 ? 0.15 : 0.35) * static_cast<double>(plan.cols) : 0.02;
-  double best = 1e300;
-  for (int64_t by_col = 1; by_col <= wanted; ++by_col) {
-    const int64_t by_row = chunk_count(wanted, by_col);
-    const int64_t ct = std::min(t_ct, round_up(chunk_count(plan.cols, by_col), sliver));
-    const int64_t rt = std::min(t_rt, round_up(chunk_count(plan.rows, by_row), S::kRows));
-    const int64_t col_tasks = chunk_count(plan.cols, ct), row_tasks = chunk_count(plan.rows, rt);
-    // The largest task counts, not the mean one.
-    const double waste = static_cast<double>(ct * rt) * static_cast<double>(wanted) / 32;
-    const double cost =
-        pack_r * static_cast<double>(col_tasks) + pack_v * static_cast<double>(row_tasks) + waste;
-    if (cost < best) {
-      best = cost;
-      plan.cols_task = ct, plan.rows_task = rt, plan.col_tasks = col_tasks, plan.row_tasks = row_tasks;
-    }
-  }
+  // Rows are cut before columns: packed rows are then packed once.
+  const auto wanted = static_cast<int64_t>(std::clamp(m * n * k / kTaskMacs, 1.0, kMostTasks));
+  const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
+  plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), S::kRows));
+  plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
+  plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
+  plan.col_tasks = chunk_count(plan.cols, plan.cols_task);
   return plan;
 }
 
@@ -354,19 +395,60 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
          const In* a, const In* b, T beta, const In* bias, In* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
   const Plan plan = make_plan<In, T>(g, alpha != 1);
+  constexpr int64_t sliver = 2 * Simd<T>::kWidth;
   const int64_t tasks = plan.tasks();
   const double macs =
       static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<int64_t>(g.k, 1));
+  const int64_t v_batch = plan.swapped ? a_batch : b_batch;
+  const auto operands = [&](int64_t item) {
+    Operands<In, T> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
+    if (plan.swapped) std::swap(op.r, op.v);
+    return op;
+  };
+  const int64_t v_cols = round_up(plan.cols, sliver);
+  const auto one_task = [&](const Operands<In, T>& op, const T* v_packed, int64_t t) {
+    const int64_t row0 = t / plan.col_tasks * plan.rows_task, col0 = t % plan.col_tasks * plan.cols_task;
+    run_task<In, T>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
+                    std::min(plan.cols_task, plan.cols - col0));
+  };
+  // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short.
+  constexpr int64_t group = 16 * sliver;
+  const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
+  const auto pack = [&](const Operands<In, T>& op, T* out, int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
+      const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
+      pack_vectors(op.v + p0 * plan.v_k + col0 * plan.v_col, plan.v_k, plan.v_col, k, cols,
+                   out + p0 * v_cols + col0 * k, sliver);
+    }
+  };
+
+  if (plan.copy_v && (batch == 1 || v_batch == 0 || tasks > 1)) {
+    // Item by item: all threads pack V, then all of them compute.
+    T* v_packed = nullptr;
+    for (int64_t item = 0; item < batch; ++item) {
+      const Operands<In, T> op = operands(item);
+      if (item == 0 || v_batch != 0) {
+        v_packed = scratch<T>(1, plan.k * v_cols);
+        parallel_for(blocks, 1, [&](int64_t begin, int64_t end) { pack(op, v_packed, begin, end); });
+      }
+      parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t t = begin; t < end; ++t) one_task(op, v_packed, t);
+      });
+    }
+    return;
+  }
   const auto grain =
       static_cast<int64_t>(std::clamp(1048576.0 * static_cast<double>(tasks) / macs, 1.0, 1e9));
   parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const int64_t item = t / tasks, row = t % tasks / plan.col_tasks, col = t % plan.col_tasks;
-      Operands<In, T> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
-      if (plan.swapped) std::swap(op.r, op.v);
-      const int64_t row0 = row * plan.rows_task, col0 = col * plan.cols_task;
-      run_task<In, T>(plan, op, row0, std::min(plan.rows_task, plan.rows - row0), col0,
-                      std::min(plan.cols_task, plan.cols - col0));
+      const Operands<In, T> op = operands(t / tasks);
+      T* v_packed = nullptr;
+      if (plan.copy_v) {  // then the item is one task
+        v_packed = scratch<T>(1, plan.k * v_cols);
+        pack(op, v_packed, 0, blocks);
+      }
+      one_task(op, v_packed, t % tasks);
     }
   });
 }

@@ -33,6 +33,7 @@ struct Simd<float> {
   static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
   static void store(float* p, V v, Mask m) { _mm512_mask_storeu_ps(p, m, v); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  static V mul(V a, V b) { return _mm512_mul_ps(a, b); }
 };
 
 template <>
@@ -48,6 +49,7 @@ struct Simd<double> {
   static void store(double* p, V v) { _mm512_storeu_pd(p, v); }
   static void store(double* p, V v, Mask m) { _mm512_mask_storeu_pd(p, m, v); }
   static V fma(V a, V b, V c) { return _mm512_fmadd_pd(a, b, c); }
+  static V mul(V a, V b) { return _mm512_mul_pd(a, b); }
 };
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -68,6 +70,7 @@ struct Simd<float> {
   static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
   static void store(float* p, V v, Mask m) { _mm256_maskstore_ps(p, m, v); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  static V mul(V a, V b) { return _mm256_mul_ps(a, b); }
 };
 
 template <>
@@ -85,6 +88,7 @@ struct Simd<double> {
   static void store(double* p, V v) { _mm256_storeu_pd(p, v); }
   static void store(double* p, V v, Mask m) { _mm256_maskstore_pd(p, m, v); }
   static V fma(V a, V b, V c) { return _mm256_fmadd_pd(a, b, c); }
+  static V mul(V a, V b) { return _mm256_mul_pd(a, b); }
 };
 
 #else
@@ -115,6 +119,7 @@ struct Simd {
       if (i < n) p[i] = v[i];
   }
   static V fma(V a, V b, V c) { return a * b + c; }
+  static V mul(V a, V b) { return a * b; }
 };
 
 #endif

@@ -22,52 +22,81 @@ struct TileArgs {
   std::int64_t r_stride;
   const T* v;  // element (p, j): v[p * v_stride + j]
   std::int64_t v_stride;
-  const T* start;  // element (i, j): start[i * start_stride + j]; may be c itself
+  const T* start;  // element (i, j): start[i * start_stride + j], may be c itself; null: 0
   std::int64_t start_stride;
   T* c;  // element (i, j): c[i * c_stride + j]
   std::int64_t c_stride;
+  const T* next_v;  // prefetching: that many lines from here, for every row of the tile
+  std::int64_t next_v_lines;
   std::int64_t cols;  // (vectors - 1) * width < cols <= vectors * width
 };
 
-// A tile of Rows rows and Vecs vectors of columns, all of it in registers.
-template <class T, int Rows, int Vecs, bool ByRows>
+// A tile of Rows rows and Vecs vectors of columns, all of it in registers. With Prefetch, the next tile of C
+// and a share of the next vectors are fetched meanwhile, a little with each Rows-th part of the loop: all at
+// once they would hold up the loads that are needed now.
+template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch>
 void tile(const TileArgs<T>& t) {
   using S = Simd<T>;
   using V = typename S::V;
   constexpr int w = S::kWidth;
   const auto last = S::mask(t.cols - (Vecs - 1) * w);
   V acc[Rows][Vecs];
+  if (t.start == nullptr) {
 #pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
+    for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-    for (int j = 0; j < Vecs; ++j) {
-      const T* from = t.start + i * t.start_stride + j * w;
-      acc[i][j] = j == Vecs - 1 ? S::load(from, last) : S::load(from);
-    }
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = S::zero();
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs; ++j) {
+        const T* from = t.start + i * t.start_stride + j * w;
+        acc[i][j] = j == Vecs - 1 ? S::load(from, last) : S::load(from);
+      }
   }
   const std::int64_t rs = t.r_stride, vs = t.v_stride;
   const T* v = t.v;
-  // Rows are reached from every third one, with the row stride as index: four moving pointers, not twelve.
-  const T* r[(Rows + 2) / 3];
-  for (int i = 0; i < Rows; i += 3) r[i / 3] = ByRows ? t.r + i * rs : t.r + i;
-  for (std::int64_t p = 0; p < t.k; ++p) {
+  // By rows, element (i, p) is reached as base i / 3 plus index i % 3: four registers that stand and three
+  // that move, where twelve pointers would not fit.
+  const T* base[(Rows + 2) / 3];
+  for (int i = 0; i < Rows; i += 3) base[i / 3] = t.r + i * rs;
+  const T* r = t.r;
+  std::int64_t at0 = 0, at1 = rs, at2 = 2 * rs;
+  const auto step = [&] {
     V b[Vecs];
 #pragma GCC unroll 8
     for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? S::load(v + j * w, last) : S::load(v + j * w);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const V a = S::splat(ByRows ? r[i / 3][(i % 3) * rs] : r[0][i]);
+      const V a = S::splat(ByRows ? base[i / 3][i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
 #pragma GCC unroll 8
       for (int j = 0; j < Vecs; ++j) acc[i][j] = S::fma(a, b[j], acc[i][j]);
     }
     v += vs;
     if constexpr (ByRows) {
-#pragma GCC unroll 4
-      for (auto& pointer : r) ++pointer;
+      ++at0, ++at1, ++at2;
     } else {
-      r[0] += rs;
+      r += rs;
+    }
+  };
+  std::int64_t p = 0;
+  if constexpr (Prefetch) {
+    const std::int64_t part = t.k / Rows;
+    const T* next_c = t.c + Rows * t.c_stride;
+    const T* next_v = t.next_v;
+    for (int i = 0; i < Rows; ++i) {
+      __builtin_prefetch(next_c, 1);
+      __builtin_prefetch(next_c + Vecs * w - 1, 1);
+      next_c += t.c_stride;
+      for (std::int64_t line = 0; line < t.next_v_lines; ++line) {
+        __builtin_prefetch(next_v, 0, 2);
+        next_v += 64 / sizeof(T);
+      }
+      for (std::int64_t end = p + part; p < end; ++p) step();
     }
   }
+  for (; p < t.k; ++p) step();
   const auto put = [&](auto&& store_last) {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
@@ -89,16 +118,22 @@ using TileKernel = void (*)(const TileArgs<T>&);
 
 template <class T, int Vecs, bool ByRows, std::size_t... I>
 constexpr auto tile_row(std::index_sequence<I...>) {
-  return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows>...};
+  return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false>...};
 }
 
-/// The kernel for a tile of `rows` rows (1 to Simd::kRows) and `vecs` vectors (1 or 2).
+/// The kernel for a tile of `rows` rows (1 to Simd::kRows) and `vecs` vectors (1 or 2). Only the largest
+/// tiles prefetch.
 template <class T>
-TileKernel<T> tile_kernel(int rows, int vecs, bool by_rows) {
-  using Counts = std::make_index_sequence<Simd<T>::kRows>;
-  static constexpr std::array<TileKernel<T>, Simd<T>::kRows> table[2][2] = {
+TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefetch) {
+  constexpr int most = Simd<T>::kRows;
+  using Counts = std::make_index_sequence<most>;
+  static constexpr std::array<TileKernel<T>, most> table[2][2] = {
       {tile_row<T, 1, false>(Counts{}), tile_row<T, 2, false>(Counts{})},
       {tile_row<T, 1, true>(Counts{}), tile_row<T, 2, true>(Counts{})}};
+  static constexpr TileKernel<T> large[2][2] = {
+      {&tile<T, most - 1, 2, false, true>, &tile<T, most, 2, false, true>},
+      {&tile<T, most - 1, 2, true, true>, &tile<T, most, 2, true, true>}};
+  if (prefetch && vecs == 2 && rows >= most - 1) return large[by_rows][rows - (most - 1)];
   return table[by_rows][vecs - 1][static_cast<std::size_t>(rows - 1)];
 }
 
