@@ -47,7 +47,7 @@ __device__ __forceinline__ TransposeTile transpose_tile(const TransposeParams& p
 
 // Any element size: 32 x 32, one element at a time.
 template <class Word>
-inline __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256)
     transpose_plain(const __grid_constant__ TransposeParams p, Word* __restrict__ dst,
                     const Word* __restrict__ src) {
   __shared__ Word tile[32][33];  // the extra column spreads a column of the tile over all banks
@@ -68,7 +68,7 @@ inline __global__ void __launch_bounds__(256)
 
 // 32-bit elements: 64 x 64, four at a time. Rows of 65 words: both the writes and the reads of the tile hit
 // each bank twice per warp, well above what the memory delivers.
-inline __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256)
     transpose_32bit(const __grid_constant__ TransposeParams p, std::uint32_t* __restrict__ dst,
                     const std::uint32_t* __restrict__ src) {
   __shared__ std::uint32_t tile[64][65];
@@ -104,7 +104,7 @@ inline __global__ void __launch_bounds__(256)
 
 // 16-bit elements: 128 x 128. A thread reads eight elements each of two neighbouring rows and stores them
 // as eight pairs, so that shared memory is only ever accessed in 32-bit words, already turned.
-inline __global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256)
     transpose_16bit(const __grid_constant__ TransposeParams p, std::uint16_t* __restrict__ dst,
                     const std::uint16_t* __restrict__ src) {
   __shared__ std::uint32_t tile[128][65];  // [a][b / 2]

@@ -1,0 +1,20 @@
+#include <cotangent/ops/concat/concat_kernels.h>
+#include <cotangent/ops/copy/copy_kernels.h>
+
+namespace ct {
+namespace {
+
+// Each input is one strided copy into its place; copy_cpu spreads a large one over the threads.
+void join(const Forward& call, bool stacked) {
+  ConcatParts parts(call.out(), call.attrs<ConcatAttrs>().axis, stacked);
+  for (const Tensor* input : call.inputs) copy_cpu(parts.next(*input), *input);
+}
+
+}  // namespace
+
+void concat_forward_cpu(const Forward& call) { join(call, false); }
+void stack_forward_cpu(const Forward& call) { join(call, true); }
+void concat_backward_cpu(const Backward& b) { concat_gradients(b); }
+void stack_backward_cpu(const Backward& b) { stack_gradients(b); }
+
+}  // namespace ct
