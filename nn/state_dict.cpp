@@ -1,0 +1,94 @@
+#include <cotangent/nn/state_dict.h>
+
+#include <cotangent/core/memory.h>
+
+namespace ct {
+namespace {
+
+std::string list_names(const std::vector<StateDict::Entry>& entries) {
+  constexpr std::size_t kShown = 20;
+  std::string text;
+  for (std::size_t i = 0; i < entries.size() && i < kShown; ++i)
+    text += (i ? ", '" : "'") + entries[i].first + "'";
+  if (entries.size() > kShown) text += ", and " + std::to_string(entries.size() - kShown) + " more";
+  return text.empty() ? "no tensors" : text;
+}
+
+}  // namespace
+
+StateDict::StateDict(std::initializer_list<Entry> entries) {
+  for (const Entry& e : entries) set(e.first, e.second);
+}
+
+void StateDict::set(std::string name, Tensor tensor) {
+  CT_CHECK(!name.empty(), ValueError, "state_dict",
+           "a tensor was given without a name; every entry needs one");
+  CT_CHECK(tensor.defined(), ValueError, "state_dict", "the tensor '", name,
+           "' is undefined; leave it out instead");
+  const auto [place, added] = index_.try_emplace(name, entries_.size());
+  if (added) {
+    entries_.emplace_back(std::move(name), std::move(tensor));
+  } else {
+    entries_[place->second].second = std::move(tensor);
+  }
+}
+
+const Tensor* StateDict::find(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? nullptr : &entries_[found->second].second;
+}
+
+const Tensor& StateDict::at(std::string_view name) const {
+  const Tensor* found = find(name);
+  CT_CHECK(found, ValueError, "state_dict", "there is no tensor '", name, "'; there are ",
+           list_names(entries_));
+  return *found;
+}
+
+const StateValue* StateDict::find_value(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+void StateDict::throw_no_value(std::string_view name) const {
+  detail::fail<ValueError>("state_dict", "there is no value '", name,
+                           "'; the state belongs to another kind of object or was cut");
+}
+
+void StateDict::throw_wrong_type(std::string_view name) const {
+  constexpr const char* kinds[] = {"a bool", "an integer", "a floating number", "a text"};
+  detail::fail<ValueError>("state_dict", "the value '", name, "' is ", kinds[find_value(name)->index()],
+                           "; another type was asked for");
+}
+
+void StateDict::merge(const std::string& prefix, const StateDict& part) {
+  for (const auto& [name, tensor] : part.entries_) set(prefix + '.' + name, tensor);
+  for (const auto& [name, value] : part.values_) set_value(prefix + '.' + name, value);
+}
+
+StateDict StateDict::part(std::string_view prefix) const {
+  const auto inside = [&](const std::string& name) {
+    return name.size() > prefix.size() + 1 && name.starts_with(prefix) && name[prefix.size()] == '.';
+  };
+  StateDict result;
+  for (const auto& [name, tensor] : entries_)
+    if (inside(name)) result.set(name.substr(prefix.size() + 1), tensor);
+  for (const auto& [name, value] : values_)
+    if (inside(name)) result.set_value(name.substr(prefix.size() + 1), value);
+  return result;
+}
+
+StateDict StateDict::deep_copy() const {
+  StateDict copy;
+  for (const auto& [name, tensor] : entries_) {
+    const Tensor dense = tensor.detach().contiguous();
+    Tensor own = Tensor::allocate(dense.shape(), dense.dtype(), cpu);
+    copy_bytes(own.raw_data(), cpu, dense.raw_data(), dense.device(),
+               static_cast<std::size_t>(dense.nbytes()));
+    copy.set(name, own);
+  }
+  copy.values_ = values_;
+  return copy;
+}
+
+}  // namespace ct
