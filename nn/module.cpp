@@ -1,0 +1,347 @@
+#include <cotangent/nn/module.h>
+
+#include <algorithm>
+#include <ostream>
+#include <unordered_map>
+#include <unordered_set>
+
+#include <cotangent/autograd/function.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/error.h>
+#include <cotangent/nn/module_internal.h>
+
+namespace ct::nn {
+
+using detail::ModuleState;
+using detail::TensorSlot;
+
+namespace detail {
+namespace {
+
+// What has been cloned in this scope, so that what was shared stays shared.
+struct CloneMemo {
+  std::unordered_map<const ModuleState*, std::shared_ptr<ModuleState>> modules;
+  std::unordered_map<const TensorSlot*, std::shared_ptr<TensorSlot>> slots;
+  std::unordered_map<const TensorImpl*, Tensor> tensors;
+};
+thread_local CloneMemo* t_memo = nullptr;
+
+Tensor clone_tensor(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  Tensor& copy = t_memo->tensors[tensor.impl()];
+  if (!copy.defined()) {
+    const NoGrad guard;
+    copy = tensor.detach().clone();
+    if (tensor.requires_grad()) copy.set_requires_grad();
+  }
+  return copy;
+}
+
+}  // namespace
+
+CloneScope::CloneScope() : previous_(t_memo) { t_memo = new CloneMemo; }
+CloneScope::~CloneScope() {
+  delete t_memo;
+  t_memo = static_cast<CloneMemo*>(previous_);
+}
+
+bool cloning() { return t_memo != nullptr; }
+
+std::shared_ptr<TensorSlot> copy_or_clone(const std::shared_ptr<TensorSlot>& slot) {
+  if (!slot || !t_memo) return slot;
+  std::shared_ptr<TensorSlot>& copy = t_memo->slots[slot.get()];
+  if (!copy) {
+    copy = std::make_shared<TensorSlot>(*slot);
+    copy->tensor = clone_tensor(slot->tensor);
+  }
+  return copy;
+}
+
+std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& state) {
+  if (!state || !t_memo) return state;
+  if (const auto known = t_memo->modules.find(state.get()); known != t_memo->modules.end())
+    return known->second;
+  auto copy = std::make_shared<ModuleState>();
+  t_memo->modules.emplace(state.get(), copy);
+  copy->kind = state->kind;
+  copy->settings = state->settings;
+  copy->training = state->training;
+  for (const auto& slot : state->slots) copy->slots.push_back(copy_or_clone(slot));
+  copy->children = state->children;
+  if (state->extra) copy->extra = state->extra->clone();
+  return copy;
+}
+
+std::string readable_type_name(const std::type_info& type) {
+  std::string name = ct::detail::type_name(type);
+  if (const std::size_t space = name.rfind("::");
+      space != std::string::npos && name.find('<') == std::string::npos)
+    name.erase(0, space + 2);
+  return name;
+}
+
+void SlotHandle::replace(const Tensor& tensor) const {
+  CT_CHECK(slot_ && slot_->tensor.defined(), ValueError, "replace",
+           "the handle names no tensor; only one that a module has registered can be replaced");
+  CT_CHECK(
+      tensor.defined() && tensor.shape() == slot_->tensor.shape() && tensor.dtype() == slot_->tensor.dtype(),
+      ShapeError, "replace", '\'', slot_->name, "' is ", describe(slot_->tensor), ", the new tensor ",
+      describe(tensor), "; shape and dtype must be the same");
+  slot_->tensor = tensor;
+}
+
+}  // namespace detail
+
+namespace {
+
+void check_name(const ModuleState& state, const char* op, const std::string& name) {
+  CT_CHECK(!name.empty() && name.find('.') == std::string::npos, ValueError, op, "got the name '", name,
+           "'; a name is not empty and contains no '.', which separates the names of a path");
+  const bool used = std::ranges::any_of(state.slots, [&](const auto& s) { return s->name == name; }) ||
+                    std::ranges::any_of(state.children, [&](const auto& c) { return c.name == name; });
+  CT_CHECK(!used, ValueError, op, "the name '", name, "' is taken in this module; choose another one");
+}
+
+std::string join(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + '.' + name;
+}
+
+// f(path, slot) for every parameter and buffer that is there; `once` passes over a tensor seen before.
+template <class F>
+void visit_slots(const Module& root, bool once, F&& f) {
+  std::unordered_set<const TensorImpl*> seen;
+  const auto visit_module = [&](const std::string& path, const Module& module) {
+    for (const auto& slot : ModuleState::of(module).slots)
+      if (slot->tensor.defined() && (!once || seen.insert(slot->tensor.impl()).second))
+        f(join(path, slot->name), *slot);
+  };
+  if (once) return ModuleState::visit(root, visit_module);
+  // Every path, also those of a module that is registered twice.
+  const std::function<void(const std::string&, const Module&)> walk = [&](const std::string& path,
+                                                                          const Module& m) {
+    visit_module(path, m);
+    for (const Named<Module>& child : ModuleState::of(m).children) walk(join(path, child.name), child.value);
+  };
+  walk({}, root);
+}
+
+std::vector<Named<Tensor>> list_tensors(const Module& root, bool buffers) {
+  std::vector<Named<Tensor>> list;
+  visit_slots(root, true, [&](const std::string& path, const TensorSlot& slot) {
+    if (slot.is_buffer == buffers) list.push_back({path, slot.tensor});
+  });
+  return list;
+}
+
+std::vector<Tensor> values_of(std::vector<Named<Tensor>> list) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(list.size());
+  for (Named<Tensor>& entry : list) tensors.push_back(std::move(entry.value));
+  return tensors;
+}
+
+}  // namespace
+
+Module::Module() : state_(std::make_shared<ModuleState>()) {}
+
+ModuleState& Module::state() const {
+  CT_CHECK(state_, Error, "module",
+           "the module is empty because it was moved from; use the one it was moved to");
+  return *state_;
+}
+
+detail::ModuleExtra* Module::extra() const { return state().extra.get(); }
+void Module::set_extra(std::unique_ptr<detail::ModuleExtra> extra) { state().extra = std::move(extra); }
+
+void Module::add_child(std::string name, const Module& child, const std::type_info& type) {
+  ModuleState& own = state();
+  check_name(own, "add", name);
+  ModuleState::visit(child, [&](const std::string&, const Module& m) {
+    CT_CHECK(!m.is_same(*this), ValueError, "add", "the module '", name,
+             "' contains the one it is added to; modules form a tree");
+  });
+  if (child.state().kind.empty()) child.state().kind = detail::readable_type_name(type);
+  own.children.push_back({std::move(name), child});
+}
+
+Parameter Module::parameter(std::string name, Tensor tensor) {
+  check_name(state(), "parameter", name);
+  if (tensor.defined()) {
+    CT_CHECK(is_floating(tensor.dtype()), DTypeError, "parameter", '\'', name, "' is ", describe(tensor),
+             "; a parameter has a floating dtype: use buffer() for other state");
+    CT_CHECK(tensor.is_leaf(), AutogradError, "parameter", '\'', name, "' is the result of '",
+             tensor.grad_fn_name(), "'; a parameter is a leaf: call detach() first");
+    if (!tensor.requires_grad()) tensor.set_requires_grad();
+  }
+  auto slot = std::make_shared<TensorSlot>(TensorSlot{std::move(name), std::move(tensor)});
+  state().slots.push_back(slot);
+  return Parameter(std::move(slot));
+}
+
+Buffer Module::buffer(std::string name, Tensor tensor, BufferOptions options) {
+  check_name(state(), "buffer", name);
+  auto slot = std::make_shared<TensorSlot>(
+      TensorSlot{std::move(name), std::move(tensor), /*is_buffer=*/true, options.persistent});
+  state().slots.push_back(slot);
+  return Buffer(std::move(slot));
+}
+
+std::vector<Named<Tensor>> Module::named_parameters() const { return list_tensors(*this, false); }
+std::vector<Named<Tensor>> Module::named_buffers() const { return list_tensors(*this, true); }
+std::vector<Tensor> Module::parameters() const { return values_of(named_parameters()); }
+std::vector<Tensor> Module::buffers() const { return values_of(named_buffers()); }
+std::vector<Named<Module>> Module::children() const { return state().children; }
+
+std::vector<Named<Module>> Module::named_modules() const {
+  std::vector<Named<Module>> list;
+  ModuleState::visit(*this, [&](const std::string& path, const Module& m) { list.push_back({path, m}); });
+  return list;
+}
+
+Module Module::child(std::string_view path) const {
+  Module at = *this;
+  for (std::string_view rest = path; !rest.empty();) {
+    const std::string_view name = rest.substr(0, rest.find('.'));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    const auto& children = at.state().children;
+    const auto found = std::ranges::find_if(children, [&](const auto& c) { return c.name == name; });
+    CT_CHECK(found != children.end(), ValueError, "child", "there is no module '", name, "' on the path '",
+             path, "'; print the model to see its tree");
+    at = Module(found->value);
+  }
+  return at;
+}
+
+Tensor Module::get(std::string_view path) const {
+  const std::size_t dot = path.rfind('.');
+  const bool nested = dot != std::string_view::npos;
+  const Module owner = nested ? child(path.substr(0, dot)) : *this;
+  const std::string_view name = nested ? path.substr(dot + 1) : path;
+  for (const auto& slot : owner.state().slots)
+    if (slot->name == name && slot->tensor.defined()) return slot->tensor;
+  ct::detail::fail<ValueError>("get", "there is no parameter or buffer '", path,
+                               "'; named_parameters() and named_buffers() list what there is");
+}
+
+std::int64_t Module::num_parameters(bool trainable_only) const {
+  std::int64_t count = 0;
+  for (const Tensor& p : parameters())
+    if (!trainable_only || p.requires_grad()) count += p.numel();
+  return count;
+}
+
+StateDict Module::state_dict() const {
+  StateDict dict;
+  visit_slots(*this, false, [&](const std::string& path, const TensorSlot& slot) {
+    if (slot.persistent) dict.set(path, slot.tensor.detach());
+  });
+  return dict;
+}
+
+LoadReport Module::check_state_dict(const StateDict& dict, LoadOptions options) const {
+  LoadReport report;
+  std::string misfits;
+  std::unordered_set<std::string> known;
+  visit_slots(*this, false, [&](const std::string& path, const TensorSlot& slot) {
+    if (!slot.persistent) return;
+    known.insert(path);
+    const Tensor* given = dict.find(path);
+    if (!given) {
+      report.missing.push_back(path);
+    } else if (given->shape() != slot.tensor.shape()) {
+      misfits += (misfits.empty() ? "" : ", ") + path + " is " + ct::to_string(given->shape()) +
+                 " instead of " + ct::to_string(slot.tensor.shape());
+    }
+  });
+  for (const auto& [name, tensor] : dict)
+    if (!known.contains(name)) report.unexpected.push_back(name);
+
+  const auto list = [](const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+    return text;
+  };
+  std::string problems;
+  const auto add = [&problems](const char* title, const std::string& text) {
+    if (!text.empty()) problems += (problems.empty() ? "" : "; ") + std::string(title) + text;
+  };
+  if (options.strict) {
+    add("missing keys: ", list(report.missing));
+    add("unexpected keys: ", list(report.unexpected));
+  }
+  add("shapes that differ: ", misfits);
+  CT_CHECK(problems.empty(), ValueError, "load_state_dict", problems, "; load the state of the same model",
+           misfits.empty() ? ", or pass {.strict = false} to take what fits" : "");
+  return report;
+}
+
+LoadReport Module::load_state_dict(const StateDict& dict, LoadOptions options) {
+  LoadReport report = check_state_dict(dict, options);
+  const NoGrad guard;
+  visit_slots(*this, false, [&](const std::string& path, TensorSlot& slot) {
+    if (const Tensor* given = slot.persistent ? dict.find(path) : nullptr) slot.tensor.copy_(*given);
+  });
+  return report;
+}
+
+void Module::train(bool on) {
+  ModuleState::visit(*this, [on](const std::string&, const Module& m) { ModuleState::of(m).training = on; });
+}
+
+bool Module::is_training() const { return state().training; }
+
+void Module::zero_grad(bool set_to_none) {
+  for (const Tensor& p : parameters()) {
+    Tensor parameter = p;
+    if (!p.grad().defined()) continue;
+    if (set_to_none) {
+      parameter.set_grad({});
+    } else {
+      const NoGrad guard;
+      p.grad().detach().zero_();
+    }
+  }
+}
+
+void Module::requires_grad(bool value) {
+  for (Tensor& p : parameters()) p.set_requires_grad(value);
+}
+
+void Module::apply(const std::function<void(Module&)>& f) {
+  std::vector<Named<Module>> list = named_modules();
+  for (auto m = list.rbegin(); m != list.rend(); ++m) f(m->value);
+}
+
+void Module::describe_as(std::string kind, std::string settings) {
+  state().kind = std::move(kind);
+  state().settings = std::move(settings);
+}
+
+std::string Module::kind() const { return state().kind; }
+
+namespace {
+
+void print_tree(std::string& out, const Module& module, std::string_view kind, const std::string& indent) {
+  const ModuleState& state = ModuleState::of(module);
+  out += state.kind.empty() ? (kind.empty() ? "Module" : kind) : std::string_view(state.kind);
+  out += '(' + state.settings;
+  for (const Named<Module>& child : state.children) {
+    out += "\n" + indent + "  (" + child.name + "): ";
+    print_tree(out, child.value, {}, indent + "  ");
+  }
+  out += state.children.empty() ? ")" : "\n" + indent + ")";
+}
+
+}  // namespace
+
+std::string to_string(const Module& module, std::string_view kind) {
+  std::string text;
+  print_tree(text, module, kind, {});
+  return text;
+}
+
+std::ostream& print(std::ostream& out, const Module& module, const std::type_info& type) {
+  return out << to_string(module, detail::readable_type_name(type));
+}
+
+}  // namespace ct::nn

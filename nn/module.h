@@ -1,0 +1,251 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/nn/state_dict.h>
+
+namespace ct::nn {
+
+class Module;
+
+namespace detail {
+struct ModuleState;
+
+/// A named tensor of a module: what Parameter and Buffer handles point to.
+struct TensorSlot {
+  std::string name;
+  Tensor tensor;
+  bool is_buffer = false;
+  bool persistent = true;
+};
+
+/// What a container needs beyond its children; lives with the module, not with a handle to it.
+struct ModuleExtra {
+  virtual ~ModuleExtra() = default;
+  /// A copy made inside a CloneScope.
+  virtual std::unique_ptr<ModuleExtra> clone() const = 0;
+};
+
+/// While one lives, copying a module, parameter or buffer of this thread makes a deep copy; two copies of
+/// one original share theirs. This is how clone() reaches the members of the user's own structs.
+class CT_API CloneScope {
+ public:
+  CloneScope();
+  ~CloneScope();
+  CloneScope(const CloneScope&) = delete;
+  CloneScope& operator=(const CloneScope&) = delete;
+
+ private:
+  void* previous_;
+};
+CT_API bool cloning();
+CT_API std::shared_ptr<TensorSlot> copy_or_clone(const std::shared_ptr<TensorSlot>& slot);
+CT_API std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& state);
+CT_API std::string readable_type_name(const std::type_info& type);
+
+/// What Parameter and Buffer have in common.
+class CT_API SlotHandle {
+ public:
+  SlotHandle() = default;
+  explicit SlotHandle(std::shared_ptr<TensorSlot> slot) : slot_(std::move(slot)) {}
+  SlotHandle(const SlotHandle& other) : slot_(cloning() ? copy_or_clone(other.slot_) : other.slot_) {}
+  SlotHandle(SlotHandle&&) noexcept = default;
+  SlotHandle& operator=(const SlotHandle&) = default;
+  SlotHandle& operator=(SlotHandle&&) noexcept = default;
+
+  /// The tensor of now; undefined if there is none.
+  const Tensor& tensor() const {
+    static const Tensor none;
+    return slot_ ? slot_->tensor : none;
+  }
+  bool defined() const { return tensor().defined(); }
+  explicit operator bool() const { return defined(); }
+  /// A handle is used wherever a tensor is wanted. It does not turn into a Tensor when it is about to go:
+  /// `ct::Tensor w = parameter(...)` does not compile, because such a member would not follow clone().
+  operator const Tensor&() const& { return tensor(); }
+  operator const Tensor&() && = delete;
+  const Tensor* operator->() const { return &tensor(); }
+  const Tensor& operator*() const { return tensor(); }
+  /// Puts another tensor in this place, for every handle to it: to share one tensor between two layers.
+  /// Shape and dtype must be the same. Optimizers made before go on with the old tensor.
+  void replace(const Tensor& tensor) const;
+
+ private:
+  std::shared_ptr<TensorSlot> slot_;
+};
+}  // namespace detail
+
+/// A member that names a parameter of its module: `nn::Parameter w = parameter("w", ct::zeros({3}));`
+class CT_API Parameter : public detail::SlotHandle {
+ public:
+  using SlotHandle::SlotHandle;
+};
+/// A member that names a buffer of its module: state that is saved, but not trained.
+class CT_API Buffer : public detail::SlotHandle {
+ public:
+  using SlotHandle::SlotHandle;
+};
+
+struct BufferOptions {
+  /// False: not part of state_dict().
+  bool persistent = true;
+};
+struct LoadOptions {
+  /// False: keys that only one side has are passed over. Shapes must fit in any case.
+  bool strict = true;
+};
+/// What load_state_dict() passed over.
+struct LoadReport {
+  std::vector<std::string> missing, unexpected;
+};
+
+/// A named thing in a list.
+template <class T>
+struct Named {
+  std::string name;
+  T value;
+};
+
+/// A part of a network: parameters, buffers and children, each with a name.
+///
+///     struct Mlp : nn::Module {
+///       nn::Linear in  = add("in",  nn::Linear(784, 256));
+///       nn::Linear out = add("out", nn::Linear(256, 10));
+///       ct::Tensor forward(const ct::Tensor& x) const { return out(ct::relu(in(x))); }
+///     };
+///
+/// A Module is a handle, like a Tensor. Copying or assigning one, or a struct derived from it, makes a second
+/// handle to the same parameters, so a copy passed to a function or kept by a trainer stays in step with the
+/// original; clone() makes an independent one. That holds for derived structs because their members are
+/// handles as well: layers, Parameter and Buffer. Other members (an int, a flag) are copied as any member is
+/// and do not stay in step: keep what changes during training in a buffer. A module that was moved from is
+/// empty; using it throws Error.
+///
+/// Handles of one module may be used from several threads as long as nobody changes it (add, to, train,
+/// load_state_dict) meanwhile.
+class CT_API Module {
+ public:
+  Module();
+  Module(const Module& other)
+      : state_(detail::cloning() ? detail::copy_or_clone(other.state_) : other.state_) {}
+  Module(Module&&) noexcept = default;
+  Module& operator=(const Module&) = default;
+  Module& operator=(Module&&) noexcept = default;
+
+  // ---- Building -----------------------------------------------------------------------------------------
+  // A name is not empty, contains no '.', and is used once among parameters, buffers and children; else
+  // ValueError.
+
+  /// Makes `child` a part of this module and gives it back. Throws ValueError if `child` contains this.
+  template <std::derived_from<Module> T>
+  T add(std::string name, T child) {
+    add_child(std::move(name), child, typeid(T));
+    return child;
+  }
+  /// Makes `tensor` a parameter; it requires a gradient from then on. An undefined tensor stands for "none"
+  /// (no bias). Throws AutogradError unless it is a leaf, DTypeError unless it is floating.
+  Parameter parameter(std::string name, Tensor tensor);
+  /// Makes `tensor` a buffer.
+  Buffer buffer(std::string name, Tensor tensor, BufferOptions options = {});
+
+  // ---- What there is ------------------------------------------------------------------------------------
+  // Depth first in the order of registration: own parameters, then those of the children. A tensor that is
+  // registered in several places is listed once, under its first name.
+
+  std::vector<Tensor> parameters() const;
+  std::vector<Named<Tensor>> named_parameters() const;
+  std::vector<Tensor> buffers() const;
+  std::vector<Named<Tensor>> named_buffers() const;
+  std::vector<Named<Module>> children() const;
+  /// This module (name "") and all below it, each once.
+  std::vector<Named<Module>> named_modules() const;
+  /// The parameter or buffer of this path ("in.weight"). Throws ValueError if there is none.
+  Tensor get(std::string_view path) const;
+  /// The module of this path. Throws ValueError if there is none.
+  Module child(std::string_view path) const;
+  /// The number of elements of all parameters (or only those that require a gradient).
+  std::int64_t num_parameters(bool trainable_only = false) const;
+  /// True when both handles refer to one module.
+  bool is_same(const Module& other) const { return state_ == other.state_; }
+
+  // ---- State --------------------------------------------------------------------------------------------
+  /// Every parameter and persistent buffer by its path, without history, sharing memory with the module.
+  StateDict state_dict() const;
+  /// Copies values in, converting dtype and device. Throws ValueError, having changed nothing, when a shape
+  /// differs or (strict) keys are missing or unexpected: the message lists all of them.
+  LoadReport load_state_dict(const StateDict& dict, LoadOptions options = {});
+  /// Throws as load_state_dict() would, and changes nothing.
+  LoadReport check_state_dict(const StateDict& dict, LoadOptions options = {}) const;
+
+  // ---- Changing all of it -------------------------------------------------------------------------------
+  /// Training or evaluation mode, for all modules below: what Dropout looks at. A new module trains.
+  void train(bool on = true);
+  void eval() { train(false); }
+  bool is_training() const;
+  /// Moves every parameter, its gradient and every buffer to `device`, or floating ones to `dtype`. The
+  /// tensors keep their identity: optimizers and other handles to them stay valid. Views of them made before
+  /// keep the old memory. If memory runs out nothing has changed.
+  void to(Device device);
+  void to(DType dtype);
+  void to(Device device, DType dtype);
+  /// Clears all gradients, or fills them with zeros.
+  void zero_grad(bool set_to_none = true);
+  /// Sets requires_grad of all parameters.
+  void requires_grad(bool value = true);
+  /// Calls f on every module below this one, children first, and on this one.
+  void apply(const std::function<void(Module&)>& f);
+
+  /// The kind of this module and its settings, for printing: ("Linear", "in=784, out=256, bias=true").
+  void describe_as(std::string kind, std::string settings = {});
+  std::string kind() const;
+
+ protected:
+  detail::ModuleExtra* extra() const;
+  void set_extra(std::unique_ptr<detail::ModuleExtra> extra);
+
+ private:
+  friend struct detail::ModuleState;
+  friend CT_API std::string to_string(const Module& module, std::string_view kind);
+  explicit Module(std::shared_ptr<detail::ModuleState> state) : state_(std::move(state)) {}
+  detail::ModuleState& state() const;
+  void add_child(std::string name, const Module& child, const std::type_info& type);
+
+  std::shared_ptr<detail::ModuleState> state_;
+};
+
+/// An independent module with the same names, values, modes and structure, of the same type; also for the
+/// user's own structs. Parameters have no gradients and hooks. What a member holds through a pointer, or a
+/// function that has captured `this`, is copied as is.
+template <std::derived_from<Module> T>
+T clone(const T& module) {
+  const detail::CloneScope scope;
+  return T(module);
+}
+
+/// The tree of modules, as PyTorch prints it, with `kind` as the name of the root (its own if empty).
+CT_API std::string to_string(const Module& module, std::string_view kind = {});
+CT_API std::ostream& print(std::ostream& out, const Module& module, const std::type_info& type);
+template <std::derived_from<Module> T>
+std::ostream& operator<<(std::ostream& out, const T& module) {
+  return print(out, module, typeid(T));
+}
+
+/// Anything that turns a tensor into a tensor: a layer, or the user's own struct with such a forward().
+template <class T>
+concept UnaryModule = std::derived_from<T, Module> && requires(const T& m, const Tensor& x) {
+  { m.forward(x) } -> std::convertible_to<Tensor>;
+};
+
+}  // namespace ct::nn
