@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -51,8 +52,14 @@ class CT_API StateDict {
 
   // ---- Values -------------------------------------------------------------------------------------------
   void set_value(std::string name, StateValue value) { values_[std::move(name)] = std::move(value); }
-  void set_value(std::string name, int value) { set_value(std::move(name), std::int64_t{value}); }
-  void set_value(std::string name, const char* value) { set_value(std::move(name), std::string(value)); }
+  /// Any integer is kept as 63 bits and a sign.
+  template <std::integral T>
+  requires(!std::same_as<T, bool>) void set_value(std::string name, T value) {
+    set_value(std::move(name), StateValue(static_cast<std::int64_t>(value)));
+  }
+  void set_value(std::string name, const char* value) {
+    set_value(std::move(name), StateValue(std::string(value)));
+  }
   const StateValue* find_value(std::string_view name) const;
   bool contains_value(std::string_view name) const { return find_value(name) != nullptr; }
   /// The value of this name as T: bool, std::int64_t, double (which an integer converts to) or std::string.

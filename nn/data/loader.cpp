@@ -1,0 +1,253 @@
+#include <cotangent/nn/data/loader.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/error.h>
+#include <cotangent/core/rng.h>
+#include <cotangent/core/stream.h>
+#include <cotangent/nn/data/loader_internal.h>
+
+namespace ct::data::detail {
+namespace {
+
+// Keeps the order of a loader apart from the draws of a default generator with the same seed.
+constexpr std::uint64_t kOrderStream = 0x0DE2C0DE5A17ull;
+
+// The order of an epoch: the shuffle of Fisher and Yates with draws by position.
+std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint64_t seed,
+                                     std::int64_t epoch) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  if (!shuffle) return order;
+  const GeneratorState draw{seed ^ kOrderStream, static_cast<std::uint64_t>(epoch)};
+  for (std::int64_t i = count - 1; i > 0; --i) {
+    const std::int64_t j = philox_integer(draw, static_cast<std::uint64_t>(i), 0, i + 1);
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+  }
+  return order;
+}
+
+}  // namespace
+
+/// One pass: batches [first, last) of an order, made ahead in a ring of slots by workers or, without any, by
+/// the thread that asks.
+class EpochRun {
+ public:
+  EpochRun(const LoaderCore::Fetch& fetch, const LoaderOptions& options, std::vector<std::int64_t> order,
+           std::int64_t first, std::int64_t last)
+      : fetch_(fetch), options_(options), order_(std::move(order)), made_(first), taken_(first), last_(last) {
+    const bool ahead = options.workers > 0 || options.prefetch.is_cuda();
+    slots_.resize(ahead ? static_cast<std::size_t>(std::max(options.prefetch_batches, options.workers)) : 1);
+    if (options.prefetch.is_cuda()) upload_ = new_stream(options.prefetch);
+    try {
+      for (int i = 0; i < options.workers && i < last - first; ++i) workers_.emplace_back([this] { work(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+  ~EpochRun() { stop(); }
+
+  bool next(std::vector<Tensor>& batch) {
+    if (taken_ == last_) return false;
+    Slot& slot = slot_of(taken_);
+    if (workers_.empty()) {
+      while (made_ < last_ && made_ < taken_ + window()) {
+        make(made_, slot_of(made_));
+        ++made_;
+      }
+    } else {
+      std::unique_lock lock(mutex_);
+      ready_.wait(lock, [&] { return slot.done; });
+    }
+    if (slot.error) std::rethrow_exception(slot.error);
+    batch = std::move(slot.tensors);
+    if (options_.prefetch.is_cuda()) {
+      const Stream current = current_stream(options_.prefetch);
+      slot.uploaded.wait(current);
+      // The memory belongs to the upload's stream; it must not go back there before this one is done with it.
+      for (const Tensor& t : batch) t.impl()->storage->record_stream(current);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      slot.done = false;
+      ++taken_;
+    }
+    work_.notify_one();
+    return true;
+  }
+
+ private:
+  struct Slot {
+    std::vector<Tensor> tensors;
+    std::exception_ptr error;
+    Event uploaded;
+    bool done = false;
+  };
+
+  std::int64_t window() const { return static_cast<std::int64_t>(slots_.size()); }
+  Slot& slot_of(std::int64_t batch) { return slots_[static_cast<std::size_t>(batch % window())]; }
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopped_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& w : workers_) w.join();
+  }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      work_.wait(lock,
+                 [&] { return stopped_ || (made_ < last_ && made_ < taken_ + window()) || made_ == last_; });
+      if (stopped_ || made_ == last_) return;
+      const std::int64_t batch = made_++;
+      Slot& slot = slot_of(batch);
+      lock.unlock();
+      make(batch, slot);
+      lock.lock();
+      slot.done = true;
+      ready_.notify_one();
+    }
+  }
+
+  void make(std::int64_t batch, Slot& slot) noexcept {
+    slot.error = nullptr;
+    try {
+      const NoGrad guard;
+      const std::size_t begin = static_cast<std::size_t>(batch * options_.batch_size);
+      const std::size_t count =
+          std::min(static_cast<std::size_t>(options_.batch_size), order_.size() - begin);
+      struct Pinned {
+        explicit Pinned(bool on) : before(std::exchange(pinned_batches(), on)) {}
+        ~Pinned() { pinned_batches() = before; }
+        bool before;
+      } const pinned(options_.prefetch.is_cuda());
+      slot.tensors = fetch_(std::span(order_).subspan(begin, count));
+      if (options_.prefetch.is_cuda()) upload(slot);
+    } catch (...) {
+      slot.tensors.clear();
+      slot.error = std::current_exception();
+    }
+  }
+
+  void upload(Slot& slot) {
+    const StreamGuard on(upload_);
+    for (Tensor& t : slot.tensors) {
+      const Tensor host = t.is_cpu() && !t.is_pinned() ? t.pin_memory() : t;
+      t = host.to(options_.prefetch);
+      if (host.is_cpu()) host.impl()->storage->record_stream(upload_);
+    }
+    slot.uploaded.record(upload_);
+  }
+
+  const LoaderCore::Fetch& fetch_;
+  const LoaderOptions& options_;
+  const std::vector<std::int64_t> order_;
+  std::vector<Slot> slots_;
+  Stream upload_;
+  std::mutex mutex_;
+  std::condition_variable work_, ready_;
+  std::int64_t made_, taken_, last_;  // next to make, next to hand out, end
+  bool stopped_ = false;
+  std::vector<std::thread> workers_;  // last: the threads use everything above
+};
+
+LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& options)
+    : examples_(examples), fetch_(std::move(fetch)), options_(options) {
+  CT_CHECK(options.batch_size > 0, ValueError, "DataLoader", "batch_size is ", options.batch_size,
+           "; it must be > 0");
+  CT_CHECK(options.workers >= 0 && options.workers <= 1024, ValueError, "DataLoader", "workers is ",
+           options.workers, "; it must lie in [0, 1024]");
+  CT_CHECK(options.prefetch_batches > 0, ValueError, "DataLoader", "prefetch_batches is ",
+           options.prefetch_batches, "; it must be > 0");
+  CT_CHECK(examples >= 0, ValueError, "DataLoader", "the dataset's size is ", examples, "; it must be >= 0");
+  if (options.prefetch.is_cuda()) check_device("DataLoader", options.prefetch);
+  seed_ = options.seed ? *options.seed : philox_word64(default_generator().reserve(), 0);
+}
+
+LoaderCore::~LoaderCore() = default;
+
+std::int64_t LoaderCore::batch_count() const {
+  return options_.drop_last ? examples_ / options_.batch_size
+                            : (examples_ + options_.batch_size - 1) / options_.batch_size;
+}
+
+void LoaderCore::begin() {
+  CT_CHECK(!run_, Error, "DataLoader",
+           "is being looped over already; give the inner loop a loader of its own");
+  if (!resumed_) {
+    if (left_) ++epoch_;
+    position_ = 0;
+  }
+  resumed_ = left_ = false;
+  run_ = std::make_unique<EpochRun>(fetch_, options_, make_order(examples_, options_.shuffle, seed_, epoch_),
+                                    std::min(position_, batch_count()), batch_count());
+}
+
+bool LoaderCore::next(std::vector<Tensor>& batch) {
+  if (!run_) return false;
+  if (run_->next(batch)) {
+    ++position_;
+    return true;
+  }
+  run_.reset();
+  ++epoch_;
+  position_ = 0;
+  return false;
+}
+
+void LoaderCore::end() {
+  left_ = left_ || run_ != nullptr;
+  run_.reset();
+}
+
+StateDict LoaderCore::state_dict() const {
+  StateDict state;
+  state.set_value("seed", seed_);
+  state.set_value("epoch", epoch());
+  state.set_value("position", position());
+  state.set_value("examples", examples_);
+  state.set_value("batch_size", options_.batch_size);
+  state.set_value("shuffle", options_.shuffle);
+  state.set_value("drop_last", options_.drop_last);
+  return state;
+}
+
+void LoaderCore::check_state_dict(const StateDict& state) const {
+  const auto same = [&]<class T>(const char* what, T own) {
+    const T other = state.value<T>(what);
+    CT_CHECK(other == own, ValueError, "load_state_dict", "the saved loader has ", what, " = ", other,
+             ", this one ", own, "; batches would not be the same: use the same data and options");
+  };
+  same("examples", examples_);
+  same("batch_size", options_.batch_size);
+  same("shuffle", options_.shuffle);
+  same("drop_last", options_.drop_last);
+  const std::int64_t epoch = state.value<std::int64_t>("epoch"),
+                     position = state.value<std::int64_t>("position");
+  state.value<std::int64_t>("seed");
+  CT_CHECK(epoch >= 0 && position >= 0 && position <= batch_count(), ValueError, "load_state_dict",
+           "the saved loader stands at batch ", position, " of epoch ", epoch, "; an epoch has ",
+           batch_count(), " batches");
+}
+
+void LoaderCore::load_state_dict(const StateDict& state) {
+  CT_CHECK(!run_, Error, "load_state_dict", "the loader is being looped over; load before the loop");
+  check_state_dict(state);
+  seed_ = static_cast<std::uint64_t>(state.value<std::int64_t>("seed"));
+  epoch_ = state.value<std::int64_t>("epoch");
+  position_ = state.value<std::int64_t>("position");
+  resumed_ = true;
+  left_ = false;
+}
+
+}  // namespace ct::data::detail

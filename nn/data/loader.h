@@ -1,0 +1,185 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/nn/data/dataset.h>
+#include <cotangent/nn/state_dict.h>
+
+namespace ct::data {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;
+  bool shuffle = false;
+  /// Leaves out a last batch that is not full.
+  bool drop_last = false;
+  /// Threads that make batches ahead. 0: batches are made by the loop's own thread.
+  int workers = 0;
+  /// Of the order; without one it is drawn from the default generator.
+  std::optional<std::uint64_t> seed = std::nullopt;
+  /// Where the batches are wanted. For a GPU they are assembled in pinned memory and copied on a stream of
+  /// their own, while earlier batches are computed on.
+  Device prefetch = cpu;
+  /// How many batches are made ahead of the loop, with workers or a GPU.
+  int prefetch_batches = 2;
+};
+
+namespace detail {
+
+class EpochRun;
+
+/// The part of DataLoader that does not depend on the type of a batch.
+class CT_API LoaderCore {
+ public:
+  using Fetch = std::function<std::vector<Tensor>(std::span<const std::int64_t>)>;
+  LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& options);
+  ~LoaderCore();
+
+  std::int64_t batch_count() const;
+  void begin();
+  /// The next batch of the epoch; false at its end.
+  bool next(std::vector<Tensor>& batch);
+  /// Ends the run of this loop.
+  void end();
+  StateDict state_dict() const;
+  void load_state_dict(const StateDict& state);
+  void check_state_dict(const StateDict& state) const;
+  std::int64_t epoch() const { return run_ || resumed_ || !left_ ? epoch_ : epoch_ + 1; }
+  std::int64_t position() const { return run_ || resumed_ ? position_ : 0; }
+  const LoaderOptions& options() const { return options_; }
+
+ private:
+  std::int64_t examples_;
+  Fetch fetch_;
+  LoaderOptions options_;
+  std::uint64_t seed_;
+  std::int64_t epoch_ = 0, position_ = 0;
+  bool left_ = false;     // the last loop ended before its epoch
+  bool resumed_ = false;  // epoch_ and position_ were loaded and wait for the next loop
+  std::unique_ptr<EpochRun> run_;
+};
+
+}  // namespace detail
+
+/// Batches of a dataset, made anew in every loop over it:
+///
+///     ct::data::DataLoader batches(images, {.batch_size = 128, .shuffle = true, .workers = 2});
+///     for (auto [x, y] : batches) ...
+///
+/// Each loop is an epoch. With `shuffle`, the order of the examples is a function of the seed and the number
+/// of the epoch alone: the number of workers and what was loaded before do not matter. An exception of the
+/// dataset, in whichever thread, is rethrown in the loop when its batch is due.
+///
+/// state_dict() inside a loop remembers the batches handed out so far: load_state_dict() into a new loader
+/// and loop, and the next batch comes. Outside, it remembers the next epoch; a loop that was left with
+/// `break` counts as an epoch.
+///
+/// The loader keeps a copy of the dataset (datasets are handles, or cheap). One loop at a time.
+template <Dataset D>
+class DataLoader {
+ public:
+  /// Throws ValueError for a batch size or a number of prefetched batches below 1, or negative workers.
+  explicit DataLoader(D dataset, LoaderOptions options = {})
+      : dataset_(std::make_shared<const D>(std::move(dataset))),
+        core_(std::make_shared<detail::LoaderCore>(dataset_->size(), fetcher(dataset_), options)) {}
+
+  /// Batches of an epoch.
+  std::int64_t size() const { return core_->batch_count(); }
+  const D& dataset() const { return *dataset_; }
+  const LoaderOptions& options() const { return core_->options(); }
+  /// The number of the epoch that is running, or comes next; 0 at first.
+  std::int64_t epoch() const { return core_->epoch(); }
+  /// Batches of it handed out so far.
+  std::int64_t position() const { return core_->position(); }
+
+  StateDict state_dict() const { return core_->state_dict(); }
+  /// Throws ValueError if the state is that of another number of examples, batch size or kind of order.
+  void load_state_dict(const StateDict& state) { core_->load_state_dict(state); }
+  void check_state_dict(const StateDict& state) const { core_->check_state_dict(state); }
+
+  using Fetched = decltype([](const D& d) {
+    if constexpr (BatchDataset<D>) {
+      return d.get_batch(std::span<const std::int64_t>());
+    } else {
+      return d.get(0);
+    }
+  }(std::declval<const D&>()));
+  using Batch = std::remove_cvref_t<Fetched>;
+
+  class Iterator {
+   public:
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::input_iterator_tag;
+    Batch& operator*() const { return *batch_; }
+    Batch* operator->() const { return &*batch_; }
+    Iterator& operator++() {
+      advance();
+      return *this;
+    }
+    void operator++(int) { advance(); }
+    bool operator==(std::default_sentinel_t) const { return !batch_; }
+    Iterator(Iterator&&) noexcept = default;
+    Iterator& operator=(Iterator&&) = delete;
+    ~Iterator() {
+      if (core_) core_->end();
+    }
+
+   private:
+    friend class DataLoader;
+    explicit Iterator(std::shared_ptr<detail::LoaderCore> core) : core_(std::move(core)) {
+      core_->begin();
+      try {
+        advance();
+      } catch (...) {
+        core_->end();
+        throw;
+      }
+    }
+    void advance() {
+      batch_.reset();  // its memory is free for the next one
+      std::vector<Tensor> list;
+      if (core_->next(list)) batch_ = detail::TensorsOf<Batch>::batch(std::move(list));
+    }
+    std::shared_ptr<detail::LoaderCore> core_;
+    mutable std::optional<Batch> batch_;
+  };
+
+  Iterator begin() { return Iterator(core_); }
+  std::default_sentinel_t end() { return {}; }
+
+ private:
+  static detail::LoaderCore::Fetch fetcher(std::shared_ptr<const D> dataset) {
+    return [dataset](std::span<const std::int64_t> indices) {
+      if constexpr (BatchDataset<D>) {
+        return detail::TensorsOf<Batch>::list(dataset->get_batch(indices));
+      } else {
+        std::vector<std::vector<Tensor>> columns;
+        for (std::size_t k = 0; k < indices.size(); ++k) {
+          std::vector<Tensor> example = detail::TensorsOf<Batch>::list(dataset->get(indices[k]));
+          if (k == 0) columns.resize(example.size());
+          CT_CHECK(example.size() == columns.size(), ShapeError, "DataLoader", "example ", indices[k],
+                   " has ", example.size(), " tensors, the first of its batch ", columns.size(),
+                   "; all have the same number");
+          for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(std::move(example[c]));
+        }
+        std::vector<Tensor> batch;
+        for (const std::vector<Tensor>& column : columns) batch.push_back(stack_examples(column));
+        return batch;
+      }
+    };
+  }
+
+  std::shared_ptr<const D> dataset_;
+  std::shared_ptr<detail::LoaderCore> core_;
+};
+
+}  // namespace ct::data

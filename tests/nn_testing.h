@@ -1,0 +1,59 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <cotangent/core/tensor.h>
+
+// For the tests of nn/.
+
+namespace ct::testing {
+
+/// A folder that goes when the test ends.
+class TempFolder {
+ public:
+  TempFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "cotangent-test-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TempFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string operator/(const std::string& name) const { return path_ + '/' + name; }
+  std::string read(const std::string& name) const {
+    std::ifstream file(*this / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(*this / name, std::ios::binary) << bytes;
+  }
+  std::int64_t count() const {
+    return std::distance(std::filesystem::directory_iterator(path_), std::filesystem::directory_iterator());
+  }
+
+ private:
+  std::string path_;
+};
+
+template <class T>
+Tensor tensor_of(const Shape& shape, const std::vector<T>& values) {
+  Tensor t = Tensor::allocate(shape, dtype_of<T>, cpu);
+  std::copy(values.begin(), values.end(), t.data<T>());
+  return t;
+}
+
+inline std::string bytes_of(const Tensor& t) {
+  return {static_cast<const char*>(t.raw_data()), static_cast<std::size_t>(t.nbytes())};
+}
+
+}  // namespace ct::testing
