@@ -5,6 +5,7 @@
 #include <numbers>
 #include <span>
 
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // about _mm512_undefined_pd(), GCC bug 105593
 #include <Eigen/QR>
 
 #include <cotangent/autograd/grad_mode.h>

@@ -86,11 +86,17 @@ TEST_CASE("idx: malformed files are refused", "[data]") {
   bad(idx_bytes(0x0e, {0, 0xffffffff, 0xffffffff, 0xffffffff}, ""), "more than the file can hold");
   const std::string packed = gzip(idx_bytes(0x08, {1000}, std::string(1000, 'a')));
   for (std::size_t n = 0; n < packed.size(); ++n) CHECK_THROWS_AS(idx_of(packed.substr(0, n)), IoError);
-  for (std::size_t n = 10; n < packed.size(); ++n) {  // the checksum finds any changed byte
+  // The checksum finds a changed byte, unless the change means nothing to deflate.
+  const std::string whole = bytes_of(idx_of(packed));
+  int found = 0;
+  for (std::size_t n = 10; n < packed.size(); ++n) {
     std::string changed = packed;
     changed[n] = static_cast<char>(changed[n] ^ 0x10);
-    CHECK_THROWS_AS(idx_of(changed), IoError);
+    try {
+      CHECK(bytes_of(idx_of(changed)) == whole);
+    } catch (const IoError&) { ++found; }
   }
+  CHECK(found > static_cast<int>(packed.size()) / 2);
   CHECK_THROWS_AS(data::read_idx("/nowhere/at/all"), IoError);
 }
 
