@@ -1,0 +1,102 @@
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/linear/linear_kernels.h>
+
+namespace ct {
+namespace {
+
+void linear_infer(Infer& in) {
+  const Tensor &x = in.in(0), &w = in.in(1), &bias = in.in(2);
+  CT_CHECK(w.dim() == 2, ShapeError, "linear", "weight is ", describe(w), "; it must be [out, in]");
+  CT_CHECK(x.dim() > 0 && x.size(-1) == w.size(1), ShapeError, "linear", "x is ", describe(x), ", weight is ",
+           describe(w), "; x.size(-1) must equal weight.size(1)");
+  CT_CHECK(!bias.defined() || (bias.dim() == 1 && bias.size(0) == w.size(0)), ShapeError, "linear",
+           "bias is ", describe(bias), ", weight is ", describe(w), "; bias must be [weight.size(0)]");
+  Shape out = x.shape();
+  out.back() = w.size(0);
+  in.output(out, x.dtype());
+}
+
+Cost linear_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  Cost cost;
+  cost.flops = 2.0 * static_cast<double>(numel(out[0].shape)) * static_cast<double>(in[0].shape.back());
+  for (const TensorMeta& t : {in[0], in[1], out[0]})
+    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
+  return cost;
+}
+
+std::vector<Tensor> linear_reference(std::span<const Tensor> in, AttrsView) {
+  const std::vector<double> x = in[0].to_vector<double>(), w = in[1].to_vector<double>();
+  const std::vector<double> bias = in[2].defined() ? in[2].to_vector<double>() : std::vector<double>{};
+  const std::int64_t outs = in[1].size(0), ins = in[1].size(1);
+  Shape shape = in[0].shape();
+  shape.back() = outs;
+  const Tensor out = Tensor::allocate(shape, f64, cpu);
+  double* y = static_cast<double*>(out.raw_data());
+  for (std::int64_t e = 0; e < out.numel(); ++e) {
+    const std::int64_t r = e / outs, o = e % outs;
+    y[e] = bias.empty() ? 0 : bias[static_cast<std::size_t>(o)];
+    for (std::int64_t i = 0; i < ins; ++i)
+      y[e] += x[static_cast<std::size_t>(r * ins + i)] * w[static_cast<std::size_t>(o * ins + i)];
+  }
+  return {out};
+}
+
+std::vector<Sample> linear_samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& x, std::int64_t outs, bool bias, const char* label) {
+    const Shape w{outs, x.back()};
+    return Sample{{make.normal(x), make.normal(w), bias ? make.normal({outs}) : Tensor{}}, {}, label};
+  };
+  return {sample({4, 3}, 5, true, "a batch"),
+          sample({4, 3}, 5, false, "no bias"),
+          sample({3}, 5, true, "one row"),
+          sample({3}, 5, false, "one row, no bias"),
+          sample({2, 3, 4}, 5, true, "rank 3"),
+          sample({2, 1, 3, 4}, 2, true, "rank 4"),
+          sample({33, 17}, 19, true, "odd sizes"),
+          sample({1, 1}, 1, true, "1x1"),
+          sample({5, 3}, 1, true, "one output"),
+          sample({5, 1}, 3, true, "one input"),
+          sample({0, 3}, 4, true, "no rows"),
+          sample({3, 0}, 4, true, "no inputs"),
+          sample({3, 0}, 4, false, "no inputs, no bias"),
+          sample({3, 4}, 0, true, "no outputs")};
+}
+
+std::vector<ErrorSample> linear_errors(SampleMaker& make) {
+  return {{{make.normal({4, 3}), make.normal({5, 2}), Tensor{}}, {}, "x is f64[4, 3], weight is f64[5, 2]"},
+          {{make.normal({}), make.normal({5, 2}), Tensor{}}, {}, "x.size(-1) must equal weight.size(1)"},
+          {{make.normal({4, 3}), make.normal({3}), Tensor{}}, {}, "it must be [out, in]"},
+          {{make.normal({4, 3}), make.normal({5, 3}), make.normal({4})}, {}, "bias must be [weight.size(0)]"},
+          {{make.index({4, 3}, 5), make.index({5, 3}, 5), Tensor{}}, {}, "i64"}};
+}
+
+}  // namespace
+
+constexpr OpDef k_linear = checked({
+    .name = "linear",
+    .formula = "y = x w' + b",
+    .infer = linear_infer,
+    .cpu = {linear_forward_cpu, linear_backward_cpu},
+    .cuda = CT_CUDA_KERNELS(linear_forward_cuda, linear_backward_cuda),
+    .saves = {{{.inputs = 0b010}, {.inputs = 0b001}}},
+    .accumulates = 0b011,
+    .optional_inputs = 0b100,
+    .cost = linear_cost,
+    .reference = linear_reference,
+    .samples = linear_samples,
+    .error_samples = linear_errors,
+});
+
+namespace rooms {
+constexpr const OpDef* linear_ops[] = {&k_linear};
+extern const Room linear;
+const Room linear{"linear", linear_ops};
+}  // namespace rooms
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return dispatch(k_linear, {x, weight, bias});
+}
+
+}  // namespace ct

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+
+namespace ct {
+
+/// A fully connected layer: y = x W' + b, that is y[..., o] = sum_i x[..., i] weight[o, i] + bias[o].
+///
+/// x is [..., in], weight [out, in], bias [out] or undefined; y is [..., out], all of one floating dtype. One
+/// product for all rows, with the bias added as it is written. The gradients of x and weight are added to
+/// existing ones inside their products.
+///
+/// Throws ShapeError if x is a scalar or sizes do not fit, DTypeError, DeviceError.
+CT_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+}  // namespace ct

@@ -1,0 +1,83 @@
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/linear/linear_kernels.h>
+#include <cotangent/ops/matmul/gemm_cuda.h>
+#include <cotangent/ops/sum_to.h>
+
+namespace ct {
+
+using product::Missing;
+using product::Product;
+using product::Stack;
+
+namespace {
+
+Missing rows_of(int rank) { return rank == 1 ? Missing::rows : Missing::none; }
+
+// Writes the bias into every row of y, so that the product can be added to it.
+template <class T>
+__global__ void __launch_bounds__(256) bias_kernel(const T* bias, T* y, long long n, long long total) {
+  const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < total; e += step)
+    y[e] = bias[e % n];
+}
+
+void write_bias(const Tensor& bias, const Tensor& y) {
+  visit_floating("linear", y.dtype(), [&]<class T>(TypeTag<T>) {
+    gpu::launch("linear", bias_kernel<T>, gpu::grid_stride_blocks(y.numel(), 256), 256, 0,
+                static_cast<const T*>(bias.raw_data()), static_cast<T*>(y.raw_data()), bias.numel(),
+                y.numel());
+  });
+}
+
+}  // namespace
+
+void linear_forward_cuda(const Forward& f) {
+  if (f.out().numel() == 0) return;
+  const Missing missing = rows_of(f.in(0).dim());
+  Tensor x_holder, plain_x, plain_w;
+  Stack x(f.in(0), missing), w = Stack(f.in(1), Missing::none).t(), y(f.out(), missing);
+  product::fold_rows(x, x_holder);
+  y.fold();
+  product::make_plain(x, plain_x);
+  product::make_plain(w, plain_w);
+  Product p = product::product_of(x, w, y, false);
+  if (f.has(2)) {
+    const Tensor bias = product::packed(f.in(2));
+    if (gpu::gemm("linear", p, gpu::Epilogue::bias, bias.raw_data())) return;
+    // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address).
+    write_bias(bias, f.out());
+    p.accumulate = true;
+  }
+  gpu::gemm("linear", p);
+}
+
+// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g. The product for W reads g along the rows that the
+// bias sums over, so cuBLASLt returns both from one launch.
+void linear_backward_cuda(const Backward& b) {
+  const Missing missing = rows_of(b.in_meta(0).shape.size());
+  Tensor g_holder, plain_g;
+  Stack g(b.grad(), missing);
+  product::fold_rows(g, g_holder);
+  product::make_plain(g, plain_g);
+  if (b.needs(0)) {
+    Stack dx(b.grad_in(0), missing);
+    dx.fold();
+    product::multiply(g, Stack(b.in(1), Missing::none), dx, b.accumulate(0), product::cuda_backend);
+  }
+  bool bias_done = !b.needs(2);
+  if (b.needs(1)) {
+    const Tensor& dw = b.grad_in(1);
+    if (dw.numel() > 0) {
+      Tensor x_holder, plain_x;
+      Stack x(b.in(0), missing);
+      product::fold_rows(x, x_holder);
+      product::make_plain(x, plain_x);
+      const Product p = product::product_of(g.t(), x, Stack(dw, Missing::none), b.accumulate(1));
+      bias_done = bias_done || gpu::gemm("linear", p, gpu::Epilogue::row_sums, b.grad_in(2).raw_data());
+      if (!b.needs(2) || !bias_done) gpu::gemm("linear", p);
+    }
+  }
+  if (!bias_done) b.set_grad_in(2, sum_to(b.grad(), b.in_meta(2).shape));
+}
+
+}  // namespace ct

@@ -1,0 +1,159 @@
+#include <atomic>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/matmul/matmul_kernels.h>
+
+namespace ct {
+namespace {
+
+// What is left of a shape without its matrix (or vector).
+Shape leading(const Shape& s) {
+  const int matrix_axes = s.size() == 1 ? 1 : 2;
+  return Shape(s.begin(), static_cast<std::size_t>(s.size() - matrix_axes));
+}
+
+void matmul_infer(Infer& in) {
+  const Tensor &a = in.in(0), &b = in.in(1);
+  CT_CHECK(a.dim() > 0 && b.dim() > 0, ShapeError, "matmul", "a is ", describe(a), ", b is ", describe(b),
+           "; both need at least one axis: multiply by a scalar with ct::mul");
+  const int b_inner = b.dim() == 1 ? -1 : -2;
+  CT_CHECK(a.size(-1) == b.size(b_inner), ShapeError, "matmul", "inner dimensions differ: a is ", describe(a),
+           ", b is ", describe(b), "; a.size(-1) must equal b.size(", b_inner, ")");
+  Shape out = a.dim() <= 2 && b.dim() <= 2
+                  ? Shape{}
+                  : broadcast_shapes("matmul", leading(a.shape()), leading(b.shape()));
+  if (a.dim() > 1) out.push_back(a.size(-2));
+  if (b.dim() > 1) out.push_back(b.size(-1));
+  in.output(out, a.dtype());
+}
+
+Cost matmul_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  Cost cost;
+  cost.flops = 2.0 * static_cast<double>(numel(out[0].shape)) * static_cast<double>(in[0].shape.back());
+  for (const TensorMeta& t : {in[0], in[1], out[0]})
+    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
+  return cost;
+}
+
+// The definition, element by element.
+std::vector<Tensor> matmul_reference(std::span<const Tensor> in, AttrsView) {
+  const Tensor &a = in[0], &b = in[1];
+  const std::vector<double> av = a.to_vector<double>(), bv = b.to_vector<double>();
+  const std::int64_t m = a.dim() > 1 ? a.size(-2) : 1, n = b.dim() > 1 ? b.size(-1) : 1, k = a.size(-1);
+  const Shape a_lead = leading(a.shape()), b_lead = leading(b.shape());
+  const Shape lead = broadcast_shapes("matmul", a_lead, b_lead);
+  Shape shape = lead;
+  if (a.dim() > 1) shape.push_back(m);
+  if (b.dim() > 1) shape.push_back(n);
+  const Tensor out = Tensor::allocate(shape, f64, cpu);
+  double* c = static_cast<double*>(out.raw_data());
+  const Strides a_step = broadcast_strides(a_lead, contiguous_strides(a_lead), lead);
+  const Strides b_step = broadcast_strides(b_lead, contiguous_strides(b_lead), lead);
+  for (std::int64_t s = 0; s < numel(lead); ++s) {
+    std::int64_t rest = s, a_at = 0, b_at = 0;
+    for (int i = lead.size() - 1; i >= 0; --i) {
+      a_at += rest % lead[i] * a_step[i];
+      b_at += rest % lead[i] * b_step[i];
+      rest /= lead[i];
+    }
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t p = 0; p < k; ++p)
+          sum += av[static_cast<std::size_t>((a_at * m + i) * k + p)] *
+                 bv[static_cast<std::size_t>((b_at * k + p) * n + j)];
+        c[(s * m + i) * n + j] = sum;
+      }
+  }
+  return {out};
+}
+
+std::vector<Sample> matmul_samples(SampleMaker& make) {
+  // Values below 1 keep the products of u8 matrices in its range.
+  const auto sample = [&](const Shape& a, const Shape& b, const char* label) {
+    return Sample{{make.uniform(a, -1, 1), make.uniform(b, -1, 1)}, {}, label};
+  };
+  return {sample({5}, {5}, "dot"),
+          sample({3, 4}, {4, 5}, "matrices"),
+          sample({1, 1}, {1, 1}, "1x1"),
+          sample({17, 9}, {9, 33}, "odd sizes"),
+          sample({4}, {4, 3}, "row times matrix"),
+          sample({3, 4}, {4}, "matrix times column"),
+          sample({4}, {2, 4, 3}, "row times stack"),
+          sample({2, 3, 4}, {4}, "stack times column"),
+          sample({2, 3, 4}, {4, 5}, "stack times matrix"),
+          sample({3, 4}, {2, 4, 5}, "matrix times stack"),
+          sample({2, 3, 4}, {2, 4, 5}, "stacks"),
+          sample({2, 1, 3, 4}, {3, 4, 2}, "broadcast both ways"),
+          sample({2, 3, 2, 4}, {1, 3, 4, 2}, "broadcast in front"),
+          sample({1, 2, 4}, {3, 1, 4, 2}, "outer product of stacks"),
+          sample({2, 3, 1}, {2, 1, 4}, "k = 1"),
+          sample({3, 0}, {0, 4}, "k = 0"),
+          sample({0, 3}, {3, 4}, "no rows"),
+          sample({0, 3, 4}, {4, 5}, "empty stack"),
+          sample({0, 3, 4}, {1, 4, 5}, "stack broadcast to nothing")};
+}
+
+std::vector<ErrorSample> matmul_errors(SampleMaker& make) {
+  return {{{make.normal({64, 784}), make.normal({783, 10})},
+           {},
+           "inner dimensions differ: a is f64[64, 784], b is f64[783, 10]"},
+          {{make.normal({3}), make.normal({4})}, {}, "a.size(-1) must equal b.size(-1)"},
+          {{make.normal({}), make.normal({3})}, {}, "both need at least one axis"},
+          {{make.normal({2, 3, 4}), make.normal({3, 4, 5})}, {}, "[2]"},
+          {{make.mask({3, 3}), make.mask({3, 3})}, {}, "bool"}};
+}
+
+std::atomic<bool> g_allow_tf32{false};
+
+}  // namespace
+
+constexpr OpDef k_matmul = checked({
+    .name = "matmul",
+    .formula = "y = a b",
+    .infer = matmul_infer,
+    .cpu = {matmul_forward_cpu, matmul_backward_cpu},
+    .cuda = CT_CUDA_KERNELS(matmul_forward_cuda, matmul_backward_cuda),
+    .saves = {{{.inputs = 0b10}, {.inputs = 0b01}}},
+    .accumulates = 0b11,
+    .dtypes = kNumericTypes,
+    .cost = matmul_cost,
+    .reference = matmul_reference,
+    .samples = matmul_samples,
+    .error_samples = matmul_errors,
+});
+
+namespace rooms {
+constexpr const OpDef* matmul_ops[] = {&k_matmul};
+extern const Room matmul;
+const Room matmul{"matmul", matmul_ops};
+}  // namespace rooms
+
+Tensor matmul(const Tensor& a, const Tensor& b) { return dispatch(k_matmul, {a, b}); }
+Tensor Tensor::matmul(const Tensor& other) const { return ct::matmul(*this, other); }
+
+Tensor mm(const Tensor& a, const Tensor& b) {
+  CT_CHECK(a.dim() == 2 && b.dim() == 2, ShapeError, "mm", "a is ", describe(a), ", b is ", describe(b),
+           "; both must be matrices: use ct::matmul for other ranks");
+  return matmul(a, b);
+}
+
+Tensor bmm(const Tensor& a, const Tensor& b) {
+  CT_CHECK(a.dim() == 3 && b.dim() == 3 && a.size(0) == b.size(0), ShapeError, "bmm", "a is ", describe(a),
+           ", b is ", describe(b),
+           "; both must have rank 3 and the same size(0): use ct::matmul for other ranks, or to broadcast");
+  return matmul(a, b);
+}
+
+Tensor dot(const Tensor& a, const Tensor& b) {
+  CT_CHECK(a.dim() == 1 && b.dim() == 1, ShapeError, "dot", "a is ", describe(a), ", b is ", describe(b),
+           "; both must be vectors: use ct::matmul for other ranks");
+  return matmul(a, b);
+}
+
+bool allow_tf32() { return g_allow_tf32.load(std::memory_order_relaxed); }
+void set_allow_tf32(bool allow) { g_allow_tf32.store(allow, std::memory_order_relaxed); }
+
+}  // namespace ct

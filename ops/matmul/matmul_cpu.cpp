@@ -1,0 +1,33 @@
+#include <cotangent/ops/matmul/gemm_cpu.h>
+#include <cotangent/ops/matmul/matmul_kernels.h>
+#include <cotangent/ops/matmul/product_internal.h>
+
+namespace ct {
+namespace product {
+namespace {
+
+void run_cpu(const Product& p) {
+  visit_numeric("matmul", p.dtype, [&]<class T>(TypeTag<T>) {
+    const Gemm shape{p.m, p.n, p.k, p.a_row, p.a_col, p.b_row, p.b_col, p.c_row};
+    const T* a = static_cast<const T*>(p.a);
+    const T* b = static_cast<const T*>(p.b);
+    const compute_t<T> one(1), beta(p.accumulate ? 1 : 0);
+    if (p.batch == 1)
+      gemm_cpu<T>(shape, one, a, b, beta, static_cast<T*>(p.c));
+    else
+      gemm_batched_cpu<T>(shape, p.batch, p.a_batch, p.b_batch, p.c_batch, one, a, b, beta,
+                          static_cast<T*>(p.c));
+  });
+}
+
+}  // namespace
+
+// The CPU's GEMM packs its operands anyhow and reads any strides while it does; a call costs little.
+const Backend cpu_backend{run_cpu, true, INT64_MAX};
+
+}  // namespace product
+
+void matmul_forward_cpu(const Forward& f) { product::forward(f, product::cpu_backend); }
+void matmul_backward_cpu(const Backward& b) { product::backward(b, product::cpu_backend); }
+
+}  // namespace ct
