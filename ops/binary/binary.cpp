@@ -1,0 +1,292 @@
+#include <cotangent/ops/binary/binary.h>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary_kernels.h>
+#include <cotangent/ops/binary/binary_samples_internal.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise_binary_internal.h>
+
+namespace ct {
+namespace binary {
+namespace {
+
+// ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
+
+#define CT_REFERENCE(name, expression) \
+  double name##_reference(double a, double b, [[maybe_unused]] double p) { return expression; }
+CT_REFERENCE(add, a + b)
+CT_REFERENCE(add_scaled, a + p * b)
+CT_REFERENCE(sub, a - b)
+CT_REFERENCE(mul, a* b)
+CT_REFERENCE(div, a / b)
+CT_REFERENCE(pow, std::pow(a, b))
+CT_REFERENCE(maximum, std::fmax(a, b))
+CT_REFERENCE(minimum, std::fmin(a, b))
+CT_REFERENCE(eq, !(a < b || a > b))
+CT_REFERENCE(ne, a<b || a> b)
+CT_REFERENCE(lt, b - a > 0)
+CT_REFERENCE(le, !(a > b))
+CT_REFERENCE(gt, a - b > 0)
+CT_REFERENCE(ge, !(a < b))
+CT_REFERENCE(logical_and, a* b != 0)
+CT_REFERENCE(logical_or, std::fabs(a) + std::fabs(b) > 0)
+CT_REFERENCE(logical_xor, !a != !b)
+#undef CT_REFERENCE
+
+#define CT_REFERENCE(name, expression) \
+  double name##_reference([[maybe_unused]] double x, [[maybe_unused]] double p, double) { return expression; }
+CT_REFERENCE(add_scalar, x + p)
+CT_REFERENCE(rsub_scalar, p - x)
+CT_REFERENCE(mul_scalar, x* p)
+CT_REFERENCE(div_scalar, x / p)
+CT_REFERENCE(rdiv_scalar, p / x)
+CT_REFERENCE(pow_scalar, std::pow(x, p))
+CT_REFERENCE(rpow_scalar, std::pow(p, x))
+CT_REFERENCE(maximum_scalar, std::fmax(x, p))
+CT_REFERENCE(minimum_scalar, std::fmin(x, p))
+CT_REFERENCE(eq_scalar, !(x < p || x > p))
+CT_REFERENCE(ne_scalar, x<p || x> p)
+CT_REFERENCE(lt_scalar, p - x > 0)
+CT_REFERENCE(le_scalar, !(x > p))
+CT_REFERENCE(gt_scalar, x - p > 0)
+CT_REFERENCE(ge_scalar, !(x < p))
+CT_REFERENCE(logical_not, !x)
+#undef CT_REFERENCE
+
+// ---- Definitions
+// --------------------------------------------------------------------------------------------
+
+void infer_binary(Infer& i) {
+  i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), i.in(0).dtype());
+}
+void infer_predicate(Infer& i) {
+  i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), DType::boolean);
+}
+
+std::vector<ErrorSample> binary_errors(SampleMaker& m) {
+  return {{{m.normal({2, 3}), m.normal({4})}, {}, "shapes [2, 3] and [4] do not broadcast"},
+          {{m.normal({2, 3}), m.normal({3, 3})}, {}, "aligned at the right, sizes must be equal or 1"},
+          {{m.normal({2}), Tensor{}}, {}, "input 1 is undefined"}};
+}
+
+consteval OpDef define(const char* name, const char* formula, DTypeSet types, std::uint32_t saves_a,
+                       std::uint32_t saves_b, Kernels cpu, Kernels cuda, SamplesFn samples,
+                       ReferenceFn reference) {
+  const bool predicate = cpu.backward == nullptr;
+  return checked({.name = name,
+                  .formula = formula,
+                  .infer = predicate ? infer_predicate : infer_binary,
+                  .cpu = cpu,
+                  .cuda = cuda,
+                  .saves = {Saves{saves_a, 0}, Saves{saves_b, 0}},
+                  .differentiable = !predicate,
+                  .promotes = true,
+                  .int_to_float = types == floats,
+                  .dtypes = types,
+                  .cost = elementwise_cost,
+                  .reference = reference,
+                  .samples = samples,
+                  .error_samples = binary_errors});
+}
+consteval OpDef define_scalar(const char* name, const char* formula, DTypeSet types, Saved saved, Kernels cpu,
+                              Kernels cuda, SamplesFn samples, ReferenceFn reference) {
+  const bool predicate = cpu.backward == nullptr;
+  return checked({.name = name,
+                  .formula = formula,
+                  .infer = predicate ? infer_unary_predicate : infer_unary,
+                  .cpu = cpu,
+                  .cuda = cuda,
+                  .saves = unary_saves(saved),
+                  .differentiable = !predicate,
+                  .int_to_float = types == floats,
+                  .dtypes = types,
+                  .cost = elementwise_cost,
+                  .reference = reference,
+                  .samples = samples});
+}
+
+}  // namespace
+
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                                   \
+  extern constexpr OpDef k_##name = define(                                                                  \
+      #name, text, types, saved_operands::saves_a, saved_operands::saves_b,                                  \
+      {name##_forward_cpu, name##_backward_cpu}, CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), \
+      samples_##samples, binary_reference<name##_reference>);
+#define CT_PREDICATE(name, text, types, samples, y)                                                          \
+  extern constexpr OpDef k_##name = define(#name, text, types, 0, 0, {name##_forward_cpu, nullptr},          \
+                                           CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, \
+                                           binary_reference<name##_reference>);
+#include <cotangent/ops/binary/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+
+#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                        \
+  extern constexpr OpDef k_##name =                                                                \
+      define_scalar(#name, text, types, Saved::saved, {name##_forward_cpu, name##_backward_cpu},   \
+                    CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), samples_##samples, \
+                    unary_reference<name##_reference>);
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y)            \
+  extern constexpr OpDef k_##name = define_scalar(                    \
+      #name, text, types, Saved::none, {name##_forward_cpu, nullptr}, \
+      CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, unary_reference<name##_reference>);
+#include <cotangent/ops/binary/scalar_table.inc>
+#undef CT_SCALAR
+#undef CT_SCALAR_PREDICATE
+
+namespace {
+constexpr const OpDef* ops[] = {
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) &k_##name,
+#define CT_PREDICATE(name, text, types, samples, y) &k_##name,
+#include <cotangent/ops/binary/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+#define CT_SCALAR(name, text, types, saved, samples, y, dx) &k_##name,
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y) &k_##name,
+#include <cotangent/ops/binary/scalar_table.inc>
+#undef CT_SCALAR
+#undef CT_SCALAR_PREDICATE
+};
+}  // namespace
+}  // namespace binary
+
+namespace rooms {
+extern const Room binary;
+const Room binary{"binary", ct::binary::ops};
+}  // namespace rooms
+
+// ---- Functions
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+using elementwise::Parameters;
+
+// A tensor and a number: the tensor is converted if the number is of a higher category.
+Tensor with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
+  const DType dtype = promote(x.dtype(), p);
+  if (dtype != x.dtype()) return dispatch(op, {x.to(dtype)}, Parameters{p, 0});
+  return dispatch(op, {x}, Parameters{p, 0});
+}
+// The same for comparisons: the number takes the value that it has in the tensor's dtype.
+Tensor compare_with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
+  return with_number(op, x, elementwise::rounded(p, promote(x.dtype(), p)));
+}
+Tensor& with_number_in_place(const OpDef& op, Tensor& x, const Scalar& p) {
+  const DType dtype = promote(x.dtype(), p);
+  CT_CHECK(dtype == x.dtype(), DTypeError, op.name, "a result of dtype ", dtype,
+           " can't be written in place into ", describe(x),
+           "; use the out-of-place form or an integer operand");
+  return dispatch_inplace(op, x, {}, Parameters{p, 0});
+}
+
+bool is_one(const Scalar& s) { return s.to<double>() == 1; }
+Scalar negative(const Scalar& s) {
+  if (s.is_floating()) return -s.to<double>();
+  return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(s.to<std::int64_t>()));
+}
+Scalar product(const Scalar& a, const Scalar& b) {
+  if (a.is_floating() || b.is_floating()) return a.to<double>() * b.to<double>();
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a.to<std::int64_t>()) *
+                                   static_cast<std::uint64_t>(b.to<std::int64_t>()));
+}
+
+Tensor add_scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  CT_CHECK(!alpha.is_floating() || is_floating(a.dtype()) || is_floating(b.dtype()), DTypeError, op,
+           "alpha is a floating number, ", alpha, ", and the tensors are ", describe(a), " and ", describe(b),
+           "; integers need an integer alpha");
+  return dispatch(binary::k_add_scaled, {a, b}, Parameters{alpha, 0});
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (is_one(alpha)) [[likely]]
+    return dispatch(binary::k_add, {a, b});
+  return add_scaled("add", a, b, alpha);
+}
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return with_number(binary::k_add_scalar, a, product(alpha, b));
+}
+Tensor add(const Scalar& a, const Tensor& b) { return with_number(binary::k_add_scalar, b, a); }
+
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (is_one(alpha)) [[likely]]
+    return dispatch(binary::k_sub, {a, b});
+  return add_scaled("sub", a, b, negative(alpha));
+}
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return with_number(binary::k_add_scalar, a, negative(product(alpha, b)));
+}
+Tensor sub(const Scalar& a, const Tensor& b) { return with_number(binary::k_rsub_scalar, b, a); }
+
+Tensor mul(const Tensor& a, const Tensor& b) { return dispatch(binary::k_mul, {a, b}); }
+Tensor mul(const Tensor& a, const Scalar& b) { return with_number(binary::k_mul_scalar, a, b); }
+Tensor mul(const Scalar& a, const Tensor& b) { return with_number(binary::k_mul_scalar, b, a); }
+
+Tensor div(const Tensor& a, const Tensor& b) { return dispatch(binary::k_div, {a, b}); }
+Tensor div(const Tensor& a, const Scalar& b) { return with_number(binary::k_div_scalar, a, b); }
+Tensor div(const Scalar& a, const Tensor& b) { return with_number(binary::k_rdiv_scalar, b, a); }
+
+namespace unary {
+extern const OpDef k_square, k_cube, k_sqrt, k_rsqrt, k_reciprocal;
+}
+
+Tensor pow(const Tensor& a, const Tensor& b) { return dispatch(binary::k_pow, {a, b}); }
+Tensor pow(const Tensor& a, const Scalar& b) {
+  const double p = b.to<double>();
+  // Powers with an operation of their own: faster, and exact to the last place.
+  if (p == 2) return dispatch(unary::k_square, {a.to(promote(a.dtype(), b))});
+  if (p == 3) return dispatch(unary::k_cube, {a.to(promote(a.dtype(), b))});
+  if (p == 1) return with_number(binary::k_mul_scalar, a, b);
+  if (is_floating(promote(a.dtype(), b))) {
+    if (p == 0.5) return dispatch(unary::k_sqrt, {a});
+    if (p == -0.5) return dispatch(unary::k_rsqrt, {a});
+    if (p == -1) return dispatch(unary::k_reciprocal, {a});
+  } else {
+    CT_CHECK(p >= 0, ValueError, "pow", "the exponent ", b, " of an integer tensor, ", describe(a),
+             ", is negative; convert the tensor with .to(f32)");
+  }
+  return with_number(binary::k_pow_scalar, a, b);
+}
+Tensor pow(const Scalar& a, const Tensor& b) { return with_number(binary::k_rpow_scalar, b, a); }
+
+#define CT_EXTREME(name)                                                                       \
+  Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
+  Tensor name(const Tensor& a, const Scalar& b) {                                              \
+    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
+  }                                                                                            \
+  Tensor name(const Scalar& a, const Tensor& b) { return name(b, a); }
+CT_EXTREME(maximum)
+CT_EXTREME(minimum)
+#undef CT_EXTREME
+
+#define CT_COMPARE(name)                                                                       \
+  Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
+  Tensor name(const Tensor& a, const Scalar& b) {                                              \
+    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
+  }
+CT_COMPARE(eq)
+CT_COMPARE(ne)
+CT_COMPARE(lt)
+CT_COMPARE(le)
+CT_COMPARE(gt)
+CT_COMPARE(ge)
+#undef CT_COMPARE
+
+Tensor logical_and(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_and, {a, b}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_or, {a, b}); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_xor, {a, b}); }
+Tensor logical_not(const Tensor& x) { return dispatch(binary::k_logical_not, {x}); }
+
+Tensor& Tensor::add_(const Tensor& other) { return dispatch_inplace(binary::k_add, *this, {other}); }
+Tensor& Tensor::add_(const Scalar& other) { return with_number_in_place(binary::k_add_scalar, *this, other); }
+Tensor& Tensor::sub_(const Tensor& other) { return dispatch_inplace(binary::k_sub, *this, {other}); }
+Tensor& Tensor::sub_(const Scalar& other) {
+  return with_number_in_place(binary::k_add_scalar, *this, negative(other));
+}
+Tensor& Tensor::mul_(const Tensor& other) { return dispatch_inplace(binary::k_mul, *this, {other}); }
+Tensor& Tensor::mul_(const Scalar& other) { return with_number_in_place(binary::k_mul_scalar, *this, other); }
+Tensor& Tensor::div_(const Tensor& other) { return dispatch_inplace(binary::k_div, *this, {other}); }
+Tensor& Tensor::div_(const Scalar& other) { return with_number_in_place(binary::k_div_scalar, *this, other); }
+
+}  // namespace ct

@@ -1,0 +1,3 @@
+#include <cotangent/ops/unary/unary.h>
+
+#include "tests/catch.h"

@@ -1,0 +1,35 @@
+#include <cotangent/ops/elementwise_internal.h>
+
+namespace ct::elementwise {
+
+Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs) {
+  const Shape& shape = out.shape();
+  const int operands = 1 + static_cast<int>(inputs.size());
+  Strides strides[1 + kMaxInputs];
+  strides[0] = out.strides();
+  for (int k = 1; k < operands; ++k) {
+    const Tensor& in = *inputs[static_cast<std::size_t>(k - 1)];
+    strides[k] = broadcast_strides(in.shape(), in.strides(), shape);
+  }
+  Layout layout;
+  layout.numel = out.numel();
+  for (int axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == 1) continue;
+    // The last axis kept so far takes this one in if every operand's stride fits.
+    const int last = layout.rank - 1;
+    bool merge = last >= 0;
+    for (int k = 0; k < operands && merge; ++k)
+      merge = layout.strides[k][last] == strides[k][axis] * shape[axis];
+    const int at = merge ? last : layout.rank++;
+    layout.sizes[at] = merge ? layout.sizes[at] * shape[axis] : shape[axis];
+    for (int k = 0; k < operands; ++k) layout.strides[k][at] = strides[k][axis];
+  }
+  if (layout.rank == 0) {  // a single element is a row of one
+    layout.rank = 1;
+    layout.sizes[0] = 1;
+    for (int k = 0; k < operands; ++k) layout.strides[k][0] = 1;
+  }
+  return layout;
+}
+
+}  // namespace ct::elementwise

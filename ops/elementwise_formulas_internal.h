@@ -1,0 +1,114 @@
+#pragma once
+
+// Formulas that the tables of unary and binary ops share, for any number type X: Pack<T> on the CPU, Lane<T>
+// on the GPU. Both bring their own abs, exp, log, log1p, sqrt, rsqrt, sin, cos, tanh, erf, pow and where,
+// found through the argument. CT_FORMULA marks a function for the device that is being compiled for.
+
+#include <cstdint>
+
+#include <cotangent/core/export.h>
+
+#if defined(__CUDACC__)
+#define CT_FORMULA __device__ __forceinline__
+#else
+#define CT_FORMULA inline __attribute__((always_inline))
+#endif
+
+namespace ct::elementwise {
+
+inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
+inline constexpr double kSqrtHalf = 0.70710678118654752440;
+inline constexpr double kOneOverSqrtTwoPi = 0.39894228040143267794;
+inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+
+// A power of integers, wrapping like their products. A negative exponent gives 0, except for 1 and -1.
+CT_HD inline std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  std::uint64_t result = 1, square = static_cast<std::uint64_t>(base);
+  for (; exponent; exponent >>= 1, square *= square)
+    if (exponent & 1) result *= square;
+  return static_cast<std::int64_t>(result);
+}
+
+// NaN stays NaN, -0 stays -0.
+template <class X>
+CT_FORMULA X sign(X x) {
+  return where(x > 0, 1, where(x < 0, -1, x));
+}
+
+// Far left exp(-x) is infinite and the result 0, as it should be.
+template <class X>
+CT_FORMULA X sigmoid(X x) {
+  return 1 / (1 + exp(-x));
+}
+
+template <class X>
+CT_FORMULA X gelu(X x) {
+  return 0.5 * x * (1 + erf(kSqrtHalf * x));
+}
+// Phi(x) + x phi(x), with the normal distribution Phi and its density phi.
+template <class X>
+CT_FORMULA X gelu_slope(X x) {
+  return 0.5 * (1 + erf(kSqrtHalf * x)) + x * (kOneOverSqrtTwoPi * exp(-0.5 * (x * x)));
+}
+
+template <class X>
+CT_FORMULA X gelu_tanh(X x) {
+  return 0.5 * x * (1 + tanh(kSqrtTwoOverPi * (x + 0.044715 * (x * x * x))));
+}
+// With t = tanh(u): (1 + t) / 2 + x (1 - t^2) u' / 2.
+template <class X>
+CT_FORMULA X gelu_tanh_slope(X x) {
+  const X t = tanh(kSqrtTwoOverPi * (x + 0.044715 * (x * x * x)));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (kSqrtTwoOverPi * (1 + 3 * 0.044715 * (x * x)));
+}
+
+// (x s(x))' = s + x s (1 - s) with the sigmoid s.
+template <class X>
+CT_FORMULA X silu_slope(X x) {
+  const X s = sigmoid(x);
+  return s * (1 + x * (1 - s));
+}
+
+// ln(1 + e^t) = max(t, 0) + ln(1 + e^-|t|) does not overflow; above the threshold it is x to the last place.
+template <class X>
+CT_FORMULA X softplus(X x, X beta, X threshold) {
+  const X t = beta * x;
+  return where(t > threshold, x, (where(t <= 0, 0, t) + log1p(exp(-abs(t)))) / beta);
+}
+
+// The upper bound wins where the bounds cross. NaN stays NaN.
+template <class X>
+CT_FORMULA X clamp(X x, X low, X high) {
+  const X raised = where(x < low, low, x);
+  return where(raised > high, high, raised);
+}
+
+// NaN wins: where a is NaN it is taken, where only b is, the comparison fails.
+template <class X>
+CT_FORMULA X maximum(X a, X b) {
+  return where((a > b) | (a != a), a, b);
+}
+template <class X>
+CT_FORMULA X minimum(X a, X b) {
+  return where((a < b) | (a != a), a, b);
+}
+// The cotangent of max(a, b) that belongs to a: all of it, half of it at a tie, or nothing. By symmetry
+// max(b, a) serves b, and exchanging the arguments serves the minimum.
+template <class X>
+CT_FORMULA X larger_share(X g, X a, X b) {
+  return where(a == b, 0.5 * g, where(a < b, 0, g));
+}
+
+// d(a^b)/da = b a^(b-1), and 0 for b = 0, where a^(b-1) may be infinite.
+template <class X>
+CT_FORMULA X base_slope(X g, X a, X b) {
+  return where(b == 0, 0, g * (b * pow(a, b - 1)));
+}
+// d(a^b)/db = a^b ln a, and 0 for a = 0 and b >= 0, where it is 0 times -inf.
+template <class X>
+CT_FORMULA X exponent_slope(X g, X a, X b) {
+  return where((a == 0) & (b >= 0), 0, g * (pow(a, b) * log(a)));
+}
+
+}  // namespace ct::elementwise

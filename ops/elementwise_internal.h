@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/scalar.h>
+#include <cotangent/core/shape.h>
+#include <cotangent/core/tensor.h>
+
+// What the elementwise kernels of both devices share: how the operands of a call lie in memory.
+
+namespace ct::elementwise {
+
+/// At most so many inputs per formula.
+inline constexpr int kMaxInputs = 3;
+
+/// The two numbers a formula may take besides its inputs (a slope, bounds, a scalar operand).
+struct Parameters {
+  Scalar p;
+  Scalar q;
+};
+
+/// The type that a formula is computed in.
+enum class Compute : std::uint8_t { f32, f64, i64 };
+constexpr Compute compute_type(DType t) {
+  return t == DType::f64 ? Compute::f64 : is_floating(t) ? Compute::f32 : Compute::i64;
+}
+
+/// The iteration space of one call. Axes that all operands step through as one are merged, axes of size 1
+/// dropped, so that most calls end with one axis. Operand 0 is the output, operand 1 + i is input i.
+struct Layout {
+  int rank = 0;
+  std::int64_t numel = 1;
+  std::int64_t sizes[kMaxRank];
+  std::int64_t strides[1 + kMaxInputs][kMaxRank];  // in elements; 0 where an input is broadcast
+
+  /// True if operand k is read front to back without gaps.
+  bool linear(int k) const {
+    std::int64_t step = 1;
+    for (int d = rank - 1; d >= 0; step *= sizes[d--])
+      if (strides[k][d] != step) return false;
+    return true;
+  }
+  /// True if operand k is a single number.
+  bool scalar(int k) const {
+    for (int d = 0; d < rank; ++d)
+      if (strides[k][d] != 0) return false;
+    return true;
+  }
+};
+
+/// `inputs` must broadcast to out's shape.
+Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs);
+
+/// True if `input` can be walked with one index together with a contiguous output of `numel` elements:
+/// broadcasting only adds axes of size 1.
+inline bool walks_along(const Tensor& input, std::int64_t numel) {
+  return input.numel() == numel && input.is_contiguous();
+}
+
+}  // namespace ct::elementwise

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include <cotangent/ops/elementwise_formulas_internal.h>
+
+// Lane<T>: one number of a GPU thread, with the operators and functions that formulas use (the GPU's twin of
+// Pack<T>). A literal in a formula takes the lane's type: 0.5 * x stays in float. The functions are CUDA's,
+// with at most 2 ulp of error; nothing is compiled with fast-math.
+
+namespace ct::elementwise {
+
+struct LaneMask {
+  bool v;
+  friend __device__ __forceinline__ LaneMask operator&(LaneMask a, LaneMask b) { return {a.v && b.v}; }
+  friend __device__ __forceinline__ LaneMask operator|(LaneMask a, LaneMask b) { return {a.v || b.v}; }
+  friend __device__ __forceinline__ LaneMask operator^(LaneMask a, LaneMask b) { return {a.v != b.v}; }
+  friend __device__ __forceinline__ LaneMask operator!(LaneMask a) { return {!a.v}; }
+};
+
+// Long functions are called, not inlined: their code would be repeated for every element in flight.
+static __device__ __noinline__ float call_pow(float a, float b) { return ::pow(a, b); }
+static __device__ __noinline__ double call_pow(double a, double b) { return ::pow(a, b); }
+static __device__ __noinline__ std::int64_t call_pow(std::int64_t a, std::int64_t b) {
+  return integer_power(a, b);
+}
+#define CT_LANE_FUNCTION(name)                                                       \
+  static __device__ __forceinline__ float call_##name(float x) { return ::name(x); } \
+  static __device__ __noinline__ double call_##name(double x) { return ::name(x); }
+CT_LANE_FUNCTION(exp)
+CT_LANE_FUNCTION(log)
+CT_LANE_FUNCTION(log1p)
+CT_LANE_FUNCTION(sin)
+CT_LANE_FUNCTION(cos)
+CT_LANE_FUNCTION(tanh)
+CT_LANE_FUNCTION(erf)
+#undef CT_LANE_FUNCTION
+
+template <class T>
+struct Lane {
+  using Scalar = T;
+  T v;
+
+  Lane() = default;
+  template <class S>
+  requires std::is_arithmetic_v<S> __device__ __forceinline__ Lane(S s) : v(static_cast<T>(s)) {}
+
+  friend __device__ __forceinline__ Lane operator+(Lane a, Lane b) { return a.v + b.v; }
+  friend __device__ __forceinline__ Lane operator-(Lane a, Lane b) { return a.v - b.v; }
+  friend __device__ __forceinline__ Lane operator*(Lane a, Lane b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Lane operator/(Lane a, Lane b) { return a.v / b.v; }
+  friend __device__ __forceinline__ Lane operator-(Lane a) { return -a.v; }
+  friend __device__ __forceinline__ LaneMask operator<(Lane a, Lane b) { return {a.v < b.v}; }
+  friend __device__ __forceinline__ LaneMask operator<=(Lane a, Lane b) { return {a.v <= b.v}; }
+  friend __device__ __forceinline__ LaneMask operator>(Lane a, Lane b) { return {a.v > b.v}; }
+  friend __device__ __forceinline__ LaneMask operator>=(Lane a, Lane b) { return {a.v >= b.v}; }
+  friend __device__ __forceinline__ LaneMask operator==(Lane a, Lane b) { return {a.v == b.v}; }
+  friend __device__ __forceinline__ LaneMask operator!=(Lane a, Lane b) { return {a.v != b.v}; }
+  friend __device__ __forceinline__ Lane where(LaneMask m, Lane a, Lane b) { return m.v ? a.v : b.v; }
+
+  friend __device__ __forceinline__ Lane abs(Lane x) {
+    if constexpr (std::is_integral_v<T>)
+      return x.v < 0 ? -x.v : x.v;
+    else
+      return ::fabs(x.v);
+  }
+  friend __device__ __forceinline__ Lane exp(Lane x) { return call_exp(x.v); }
+  friend __device__ __forceinline__ Lane log(Lane x) { return call_log(x.v); }
+  friend __device__ __forceinline__ Lane log1p(Lane x) { return call_log1p(x.v); }
+  friend __device__ __forceinline__ Lane sqrt(Lane x) { return ::sqrt(x.v); }
+  friend __device__ __forceinline__ Lane rsqrt(Lane x) { return ::rsqrt(x.v); }
+  friend __device__ __forceinline__ Lane sin(Lane x) { return call_sin(x.v); }
+  friend __device__ __forceinline__ Lane cos(Lane x) { return call_cos(x.v); }
+  friend __device__ __forceinline__ Lane tanh(Lane x) { return call_tanh(x.v); }
+  friend __device__ __forceinline__ Lane erf(Lane x) { return call_erf(x.v); }
+  friend __device__ __forceinline__ Lane pow(Lane x, Lane y) { return call_pow(x.v, y.v); }
+};
+
+}  // namespace ct::elementwise

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <optional>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/scalar.h>
+#include <cotangent/core/tensor.h>
+
+// Functions of one tensor, element by element. The result has the shape of the input, is contiguous and
+// differentiable. "floats": f32, f64, f16, bf16 are computed in their precision (16-bit types in f32);
+// integers and bool are converted to f32 first. "numbers": integers keep their dtype and wrap around. Other
+// dtypes throw DTypeError. NaN gives NaN. Gradients at kinks are those of PyTorch.
+
+namespace ct {
+
+/// -x. Numbers except u8.
+CT_API Tensor neg(const Tensor& x);
+/// |x|; its gradient at 0 is 0. Numbers.
+CT_API Tensor abs(const Tensor& x);
+/// -1, 0 or 1; NaN for NaN (NumPy's rule; PyTorch gives 0). The gradient is 0. Numbers.
+CT_API Tensor sign(const Tensor& x);
+/// e^x. Floats.
+CT_API Tensor exp(const Tensor& x);
+/// The natural logarithm: -inf at 0, NaN below. Floats.
+CT_API Tensor log(const Tensor& x);
+/// The square root: NaN below 0; its gradient at 0 is infinite. Floats.
+CT_API Tensor sqrt(const Tensor& x);
+/// 1 / sqrt(x). Floats.
+CT_API Tensor rsqrt(const Tensor& x);
+/// x * x. Numbers.
+CT_API Tensor square(const Tensor& x);
+/// 1 / x. Floats.
+CT_API Tensor reciprocal(const Tensor& x);
+/// The sine and the cosine of an angle in radians. Floats.
+CT_API Tensor sin(const Tensor& x);
+CT_API Tensor cos(const Tensor& x);
+/// The hyperbolic tangent. Floats.
+CT_API Tensor tanh(const Tensor& x);
+/// 1 / (1 + e^-x). Floats.
+CT_API Tensor sigmoid(const Tensor& x);
+/// max(x, 0); its gradient at 0 is 0. Numbers.
+CT_API Tensor relu(const Tensor& x);
+/// x where x > 0, else slope * x; its gradient at 0 is slope. Floats.
+CT_API Tensor leaky_relu(const Tensor& x, double slope = 0.01);
+
+/// How gelu is computed.
+enum class Gelu {
+  exact,  ///< x Phi(x), with the normal distribution Phi(x) = (1 + erf(x / sqrt 2)) / 2
+  tanh    ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, the form that GPT-2 uses
+};
+/// The Gaussian error linear unit (Hendrycks and Gimpel, 2016). Floats.
+CT_API Tensor gelu(const Tensor& x, Gelu approximate = Gelu::exact);
+/// x * sigmoid(x). Floats.
+CT_API Tensor silu(const Tensor& x);
+/// ln(1 + e^(beta x)) / beta, and x itself where beta x > threshold. Floats. Throws ValueError for beta = 0.
+CT_API Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
+/// The error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
+CT_API Tensor erf(const Tensor& x);
+/// min(max(x, low), high); either bound may be left out, not both (ValueError). Its gradient is 1 from bound
+/// to bound, both included, and 0 outside. A floating bound makes an integer tensor f32. Numbers.
+CT_API Tensor clamp(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high = std::nullopt);
+
+// The same in place. x is changed and returned. Throws DTypeError where the result's dtype is not x's, and
+// AutogradError for a leaf that requires a gradient while recording.
+CT_API Tensor& neg_(Tensor& x);
+CT_API Tensor& abs_(Tensor& x);
+CT_API Tensor& exp_(Tensor& x);
+CT_API Tensor& log_(Tensor& x);
+CT_API Tensor& sqrt_(Tensor& x);
+CT_API Tensor& rsqrt_(Tensor& x);
+CT_API Tensor& square_(Tensor& x);
+CT_API Tensor& reciprocal_(Tensor& x);
+CT_API Tensor& tanh_(Tensor& x);
+CT_API Tensor& sigmoid_(Tensor& x);
+CT_API Tensor& relu_(Tensor& x);
+CT_API Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high = std::nullopt);
+
+/// -x
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+
+}  // namespace ct
