@@ -68,7 +68,7 @@ std::vector<Sample> samples_clamp(SampleMaker& m) {
   samples.push_back({{m.normal({4, 5})}, Parameters{1, far}, "low only", false});
   samples.push_back({{m.normal({4, 5})}, Parameters{-far, 0}, "high only", false});
   samples.push_back({{m.values({5}, {-3, -1, 0, 2, 5})}, Parameters{-1, 2}, "at the bounds", false});
-  samples.push_back({{m.values({3}, {-3, 0, 5})}, Parameters{2, -2}, "crossed bounds", false});
+  samples.push_back({{m.values({3}, {-3, 0, 5})}, Parameters{2, 1}, "crossed bounds", false});
   return samples;
 }
 
