@@ -141,7 +141,7 @@ struct ProdFold {
     Product product;
     std::int64_t zeros;
   };
-  using Second = std::int64_t;
+  using Second = C;
   static constexpr bool kPositions = false;
 
   bool skip_zeros = false;  // value is the product of the other factors
@@ -182,7 +182,7 @@ struct ProdFold {
     // Times zero rather than zero: a NaN or an infinity among the factors must show.
     const Product whole = acc.zeros > 0 && !skip_zeros ? acc.product * 0 : acc.product;
     value = static_cast<C>(whole);
-    zeros = acc.zeros;
+    zeros = static_cast<C>(acc.zeros);
   }
 };
 

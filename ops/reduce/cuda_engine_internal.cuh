@@ -152,7 +152,7 @@ template <class F, class T>
 __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const T* x, std::int64_t begin,
                                 std::int64_t end, int thread, int width) {
   using Pack = gpu::Packed<T>;
-  constexpr int n = Pack::size, unroll = 4;
+  constexpr int n = Pack::size, unroll = sizeof(T) == 8 ? 2 : 4;
   const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x + begin) % 16 / sizeof(T));
   const std::int64_t first = min(end, begin + (past ? n - past : 0));
   for (std::int64_t i = begin + thread; i < first; i += width) add_one(fold, acc, x[i], i);
@@ -178,13 +178,13 @@ __device__ void fold_elements(const F& fold, typename F::Acc& acc, const T* x, c
   } else if (layout == RowLayout::segments) {
     using Pack = gpu::Packed<T>;
     const std::int64_t step = static_cast<std::int64_t>(width) * Pack::size;
-#pragma unroll 4
+#pragma unroll 2
     for (std::int64_t r = begin + thread * Pack::size; r < end; r += step) {
       const std::int64_t offset = r / inner.size * outer.stride + r % inner.size;
       add_pack(fold, acc, Pack::load_readonly(x + offset), r);
     }
   } else {
-#pragma unroll 4
+#pragma unroll 1
     for (std::int64_t r = begin + thread; r < end; r += width) {
       const std::int64_t offset =
           outer.size == 1 ? r * inner.stride : r / inner.size * outer.stride + r % inner.size * inner.stride;
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(256)
     columns_kernel(F fold, const T* __restrict__ x, Plan plan, std::int64_t tiles, std::int64_t step,
                    typename F::Acc* partials, Out out) {
   using Pack = gpu::Packed<T, N>;
-  constexpr int unroll = 4;
+  constexpr int unroll = N == 1 ? 4 : 2;
   const std::int64_t outer = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   const std::int64_t column = (tile * blockDim.x + threadIdx.x) * N;
   const std::int64_t begin = blockIdx.y * step, end = min(begin + step, plan.count);

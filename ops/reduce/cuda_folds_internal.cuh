@@ -3,8 +3,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cotangent/ops/reduce/gradients_internal.h>
+
 // The arithmetic of the reductions on CUDA; see cuda_engine_internal.cuh for what a fold is, and
-// cpu_folds_internal.h for the same on the CPU.
+// cpu_folds_internal.h, cpu_order_folds_internal.h and cpu_statistic_folds_internal.h for the same on the
+// CPU.
 //
 // 16-bit types and float are folded in float: a thread first adds the 4 to 16 elements of a load as a tree,
 // so it makes one addition per load to its own sum, and thousands of threads share a long sum. Its rounding
@@ -12,8 +15,23 @@
 
 namespace ct::reduction {
 
-enum class SumMode : int { plain, absolute, square, power, nonzero };
-enum class SumEnd : int { scale, square_root, root };
+template <int N, class C, class Combine>
+__device__ __forceinline__ C tree(const C (&x)[N], Combine combine) {
+  C t[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) t[i] = x[i];
+#pragma unroll
+  for (int half = N / 2; half > 0; half /= 2)
+#pragma unroll
+    for (int i = 0; i < half; ++i) t[i] = combine(t[i], t[i + half]);
+  return t[0];
+}
+struct Plus {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return a + b;
+  }
+};
 
 template <class Element>
 struct SumFold {
@@ -28,23 +46,269 @@ struct SumFold {
   __device__ Acc identity() const { return 0; }
   template <int N>
   __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
-    acc += tree_sum(x);
+    acc += tree(x, Plus{});
   }
   __device__ void merge(Acc& acc, const Acc& other) const { acc += other; }
   __device__ void finish(const Acc& acc, C& value, Second&) const {
     value = scaled ? acc * repeats / divisor : acc;
   }
+};
 
+/// Sums of |x|^p, and their p-th root.
+template <class Element>
+struct NormFold {
+  using C = Element;
+  using Acc = C;
+  using Second = char;
+
+  C p = 2;
+
+  __device__ Acc identity() const { return 0; }
   template <int N>
-  static __device__ C tree_sum(const C (&x)[N]) {
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
     C t[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) t[i] = x[i];
+    for (int i = 0; i < N; ++i) t[i] = mapped(x[i]);
+    acc += tree(t, Plus{});
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const { acc += other; }
+  __device__ void finish(const Acc& acc, C& value, Second&) const {
+    value = p == 2 ? sqrt(acc) : p == 1 || p == 0 ? acc : power_of(acc, 1 / p);
+  }
+
+ private:
+  __device__ C mapped(C x) const {  // p is the same for all threads: no divergence
+    if (p == 2) return x * x;
+    const C size = x < 0 ? -x : x;
+    if (p == 1) return size;
+    return p == 0 ? C(x != 0) : power_of(size, p);
+  }
+};
+
+template <class Element>
+struct ProdFold {
+  using C = Element;
+  struct Acc {
+    C product;
+    C zeros;
+  };
+  using Second = C;
+
+  bool skip_zeros = false;
+
+  __device__ Acc identity() const { return {1, 0}; }
+  template <int N>
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
 #pragma unroll
-    for (int half = N / 2; half > 0; half /= 2)
+    for (int i = 0; i < N; ++i) {
+      acc.product *= x[i] == 0 ? C(1) : x[i];
+      acc.zeros += x[i] == 0 ? C(1) : C(0);
+    }
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const {
+    acc.product *= other.product;
+    acc.zeros += other.zeros;
+  }
+  __device__ void finish(const Acc& acc, C& value, Second& zeros) const {
+    value = acc.zeros > 0 && !skip_zeros ? acc.product * 0 : acc.product;
+    zeros = acc.zeros;
+  }
+};
+
+// ---- folds that compare: upwards, minima by turning elements around ----
+
+enum class Compare : int { value, absolute, truth };
+
+template <class C>
+struct Ordering {
+  Compare compare = Compare::value;
+  bool smallest = false;
+
+  __device__ C lowest() const {
+    if (compare == Compare::truth) return smallest ? turned(C(1)) : C(0);
+    if (compare == Compare::absolute && !smallest) return C(0);
+    if constexpr (std::is_integral_v<C>) {
+      return static_cast<C>(std::uint64_t{1} << 63);
+    } else {
+      return -static_cast<C>(INFINITY);
+    }
+  }
+  __device__ C key(C x) const {
+    if (compare == Compare::truth) x = x != 0 ? C(1) : C(0);
+    if (compare == Compare::absolute && x < 0) x = -x;
+    return smallest ? turned(x) : x;
+  }
+  __device__ C value(C key) const { return smallest ? turned(key) : key; }
+  static __device__ C turned(C x) {
+    if constexpr (std::is_integral_v<C>) {
+      return ~x;
+    } else {
+      return -x;
+    }
+  }
+  static __device__ bool same(C a, C b) { return a == b || (a != a && b != b); }
+  static __device__ bool larger(C a, C b) { return a > b || (a != a && b == b); }
+};
+
+struct Larger {
+  template <class C>
+  __device__ C operator()(C a, C b) const {
+    return b > a || b != b ? b : a;
+  }
+};
+
+template <class Element>
+struct ExtremumFold {
+  using C = Element;
+  using Acc = C;
+  using Second = char;
+
+  Ordering<C> order;
+
+  __device__ Acc identity() const { return order.lowest(); }
+  template <int N>
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
+    C keys[N];
 #pragma unroll
-      for (int i = 0; i < half; ++i) t[i] += t[i + half];
-    return t[0];
+    for (int i = 0; i < N; ++i) keys[i] = order.key(x[i]);
+    acc = Larger{}(acc, tree(keys, Larger{}));
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const { acc = Larger{}(acc, other); }
+  __device__ void finish(const Acc& acc, C& value, Second&) const { value = order.value(acc); }
+};
+
+template <class Element>
+struct TiesFold {
+  using C = Element;
+  struct Acc {
+    C key;
+    C ties;
+  };
+  using Second = C;
+
+  Ordering<C> order;
+
+  __device__ Acc identity() const { return {order.lowest(), 0}; }
+  template <int N>
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) merge(acc, {order.key(x[i]), 1});
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const {
+    if (order.same(acc.key, other.key)) {
+      acc.ties += other.ties;
+    } else if (order.larger(other.key, acc.key)) {
+      acc = other;
+    }
+  }
+  __device__ void finish(const Acc& acc, C& value, Second& ties) const {
+    value = order.value(acc.key);
+    ties = acc.ties;
+  }
+};
+
+template <class Element>
+struct PositionFold {
+  using C = Element;
+  struct Acc {
+    std::int64_t index;  // -1: none yet
+    C key;
+  };
+  using Second = std::int64_t;
+
+  Ordering<C> order;
+
+  __device__ Acc identity() const { return {-1, order.lowest()}; }
+  template <int N>
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t index) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const C key = order.key(x[i]);
+      if (acc.index < 0 || order.larger(key, acc.key)) acc = {index + i, key};
+    }
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const {
+    if (other.index < 0) return;
+    const bool earlier = order.same(other.key, acc.key) && other.index < acc.index;
+    if (acc.index < 0 || earlier || order.larger(other.key, acc.key)) acc = other;
+  }
+  __device__ void finish(const Acc& acc, C& value, Second& index) const {
+    value = order.value(acc.key);
+    index = acc.index;
+  }
+};
+
+// ---- folds that carry two numbers ----
+
+template <class Element>
+struct VarFold {
+  using C = Element;
+  struct Acc {
+    C n, mean, m2;
+  };
+  using Second = C;
+
+  C correction = 1;
+  bool root = false;
+
+  __device__ Acc identity() const { return {0, 0, 0}; }
+  template <int N>
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
+    const C mean = tree(x, Plus{}) * (C(1) / N);
+    C squares[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) squares[i] = (x[i] - mean) * (x[i] - mean);
+    merge(acc, {C(N), mean, N > 1 ? tree(squares, Plus{}) : squares[0]});
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const {
+    if (other.n == 0) return;
+    const C n = acc.n + other.n, d = other.mean - acc.mean, share = other.n / n;
+    acc.m2 += other.m2 + d * d * (acc.n * share);
+    acc.mean += d * share;
+    acc.n = n;
+  }
+  __device__ void finish(const Acc& acc, C& value, Second& mean) const {
+    const C freedom = acc.n > correction ? acc.n - correction : C(0);
+    const C var = acc.m2 / freedom;
+    value = root ? sqrt(var) : var;
+    mean = acc.n > 0 ? acc.mean : C(NAN);
+  }
+};
+
+template <class Element>
+struct LogSumExpFold {
+  using C = Element;
+  struct Acc {
+    C max, sum;
+  };
+  using Second = C;
+
+  __device__ Acc identity() const { return {-static_cast<C>(INFINITY), 0}; }
+  static __device__ C shift(C max) { return isinf(max) ? C(0) : max; }
+
+  template <int N>
+  __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
+    const C max = tree(x, [](C a, C b) { return b > a ? b : a; });
+    const C largest = max > acc.max ? max : acc.max, by = shift(largest);
+    C e[N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) e[i] = exp_of(x[i] - by);
+    acc.sum = scaled(acc, by) + tree(e, Plus{});
+    acc.max = largest;
+  }
+  __device__ void merge(Acc& acc, const Acc& other) const {
+    const C max = other.max > acc.max ? other.max : acc.max, by = shift(max);
+    acc.sum = scaled(acc, by) + scaled(other, by);
+    acc.max = max;
+  }
+  __device__ void finish(const Acc& acc, C& value, Second& exact) const {
+    value = exact = log(acc.sum) + shift(acc.max);
+  }
+
+ private:
+  static __device__ C scaled(const Acc& acc, C by) {
+    const bool nothing = acc.max == -static_cast<C>(INFINITY);
+    return nothing ? acc.sum : acc.sum * exp_of(shift(acc.max) - by);
   }
 };
 

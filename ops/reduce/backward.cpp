@@ -1,0 +1,133 @@
+#include <cmath>
+#include <limits>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/reduce/reduce_kernels.h>
+
+// The part of the backward passes that is the same on both devices.
+
+namespace ct::reduction {
+
+AxisMask axis_mask(const char* op, const Dims& axes, int rank) {
+  AxisMask mask = 0;
+  for (const std::int64_t axis : axes) {
+    const AxisMask bit = 1u << wrap_axis(op, axis, rank);
+    CT_CHECK(!(mask & bit), ShapeError, op, "axis ", axis, " is named twice in ", axes,
+             "; name each axis once");
+    mask |= bit;
+  }
+  return axes.empty() ? (1u << rank) - 1 : mask;
+}
+
+void spread_sum(const Backward& b, double divisor,
+                void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool)) {
+  const TensorMeta& x = b.in_meta(0);
+  const Attrs& attrs = b.attrs<Attrs>();
+  const AxisMask mask = axis_mask(b.op.name, attrs.axes, x.shape.size());
+  Tensor g = b.grad();
+  if (divisor != 1 || g.dtype() != x.dtype) {
+    const Tensor scaled = Tensor::allocate(g.shape(), x.dtype, x.device);
+    sum(g, 0, scaled, divisor, false);
+    g = scaled;
+  }
+  Strides strides = x.shape;
+  for (int i = 0, from = 0; i < x.shape.size(); ++i) {
+    const bool reduced = mask >> i & 1u;
+    strides[i] = reduced ? 0 : g.strides()[from];
+    from += !reduced || attrs.keepdim;
+  }
+  b.set_grad_in(0, Tensor::from_storage(g.impl()->storage, x.shape, strides, g.storage_offset(), x.dtype));
+}
+
+Tensor in_fold_type(const Tensor& t, void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool)) {
+  const DType dtype = accumulate_type(t.dtype());
+  if (t.dtype() == dtype && t.is_contiguous()) return t;
+  const Tensor out = Tensor::allocate(t.shape(), dtype, t.device());
+  sum(t, 0, out, 1, false);
+  return out;
+}
+
+Spread make_spread(const Shape& shape, AxisMask mask) {
+  Spread spread;
+  std::int64_t output = 1, reduced = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    if (shape[i] == 1) continue;
+    const bool is_reduced = mask >> i & 1u;
+    const int last = spread.rank - 1;
+    if (last >= 0 && (spread.output_stride[last] == 0) == is_reduced) {
+      spread.size[last] *= shape[i];
+    } else {
+      spread.size[spread.rank] = shape[i];
+      spread.output_stride[spread.rank] = is_reduced ? 0 : output;
+      spread.reduced_stride[spread.rank] = is_reduced ? reduced : 0;
+      ++spread.rank;
+    }
+    (is_reduced ? reduced : output) *= shape[i];
+  }
+  if (spread.rank == 0) {
+    spread.rank = 1;
+    spread.size[0] = spread.output_stride[0] = 1;
+    spread.reduced_stride[0] = 0;
+  }
+  return spread;
+}
+
+void backward_by(Kind kind, const Backward& b, const DeviceFunctions& device) {
+  if (!b.needs(0)) return;
+  const TensorMeta& meta = b.in_meta(0);
+  const Attrs& attrs = b.attrs<Attrs>();
+  const AxisMask mask = axis_mask(b.op.name, attrs.axes, meta.shape.size());
+  const std::int64_t outputs = b.grad().numel();
+  const double count = outputs == 0 ? 0 : static_cast<double>(numel(meta.shape) / outputs);
+  if (kind == Kind::sum || kind == Kind::mean)
+    return spread_sum(b, kind == Kind::mean ? count : 1, device.sum);
+
+  GradientCall call{};
+  call.mask = mask;
+  call.dx = b.grad_in(0);
+  if (call.dx.numel() == 0) return;
+  call.g = in_fold_type(b.grad(), device.sum);
+  NoGrad guard;
+  if (kind != Kind::max && kind != Kind::min) call.x = b.in(0).contiguous();
+  const auto use_side = [&](Gradient gradient, bool smallest) {
+    call.kind = gradient;
+    Side side = device.side(call.x, mask, gradient, smallest);
+    call.y = side.value;
+    call.aux = side.aux;
+  };
+  switch (kind) {
+    case Kind::max:
+    case Kind::min:
+      call.kind = Gradient::position;
+      call.aux = b.out(1);
+      break;
+    case Kind::amax:
+    case Kind::amin: use_side(Gradient::extremum, kind == Kind::amin); break;
+    case Kind::prod: use_side(Gradient::product, false); break;
+    case Kind::var:
+    case Kind::std: {
+      const double freedom = count > attrs.number ? count - attrs.number : 0;
+      call.kind = kind == Kind::var ? Gradient::variance : Gradient::deviation;
+      call.settings.scale = (kind == Kind::var ? 2 : 1) / freedom;
+      if (kind == Kind::std) call.y = in_fold_type(b.out(0), device.sum);
+      call.aux = b.out(1);
+      break;
+    }
+    case Kind::norm:
+      call.settings.p = attrs.number;
+      if (std::isinf(attrs.number)) {
+        use_side(Gradient::norm_extremum, attrs.number < 0);
+      } else if (attrs.number == 0 || attrs.number == 1) {
+        call.kind = Gradient::norm1;
+        call.settings.scale = attrs.number;
+      } else {
+        call.kind = attrs.number == 2 ? Gradient::norm2 : Gradient::norm;
+        call.y = in_fold_type(b.out(0), device.sum);
+      }
+      break;
+    default: call.kind = Gradient::log_sum_exp; call.y = b.out(1);
+  }
+  device.gradient(call);
+}
+
+}  // namespace ct::reduction

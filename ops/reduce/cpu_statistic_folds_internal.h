@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cotangent/ops/reduce/cpu_folds_internal.h>
+#include <cotangent/ops/vector_exp_internal.h>
+
+// Folds that carry two numbers: variance and log-sum-exp. Both read their elements once, in blocks that are
+// gone over twice while they are in the cache, and merge blocks by exact formulas.
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace ct::reduction {
+
+/// Mean and sum of squared deviations. A block: two passes, with the rounding of the mean taken back. Merging
+/// is the formula of Chan, Golub and LeVeque (1979): with d the difference of the means,
+///     m2 = m2_a + m2_b + d^2 n_a n_b / n,   mean = mean_a + d n_b / n
+template <class Element>
+struct VarFold {
+  using C = Element;
+  struct Acc {
+    double n, mean, m2;
+  };
+  using Second = C;
+  static constexpr bool kPositions = false;
+
+  double correction = 1;
+  bool root = false;
+
+  static Acc identity() { return {0, 0, 0}; }
+  void block(Acc& acc, const C* x, int n, std::int64_t) const {
+    const C guess = static_cast<C>(fold_vectors(x, n, C(0), kSame, kPlus) / static_cast<double>(n));
+    const double d = fold_vectors(
+        x, n, C(0), [guess](const auto& v) { return v - guess; }, kPlus);
+    const double squares = fold_vectors(
+        x, n, C(0), [guess](const auto& v) { return (v - guess) * (v - guess); }, kPlus);
+    merge(acc, {static_cast<double>(n), guess + d / n, squares - d * d / n});
+  }
+  void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
+    const double inverse = 1 / (acc[0].n + 1);  // all lanes have seen the same number
+    for (int j = 0; j < n; ++j) {
+      const double d = x[j] - acc[j].mean;
+      acc[j].n += 1;
+      acc[j].mean += d * inverse;
+      acc[j].m2 += d * (x[j] - acc[j].mean);
+    }
+  }
+  void merge(Acc& acc, const Acc& later) const {
+    if (later.n == 0) return;
+    const double n = acc.n + later.n, d = later.mean - acc.mean;
+    acc.m2 += later.m2 + d * d * (acc.n * later.n / n);
+    acc.mean += d * (later.n / n);
+    acc.n = n;
+  }
+  void finish(const Acc& acc, C& value, Second& mean) const {
+    const double freedom = acc.n > correction ? acc.n - correction : 0;
+    const double var = (acc.m2 < 0 ? 0 : acc.m2) / freedom;
+    value = static_cast<C>(root ? std::sqrt(var) : var);
+    mean = static_cast<C>(acc.n > 0 ? acc.mean : std::numeric_limits<double>::quiet_NaN());
+  }
+};
+
+/// log(sum(exp(x))) = max + log(sum(exp(x - max))), with the sum rescaled when the maximum grows. An infinite
+/// maximum is not subtracted: inf - inf would make a NaN of what is an infinity. The second result is the
+/// first before it is rounded to a 16-bit type: the gradient exp(x - y) would show the rounding of a large y.
+template <class Element>
+struct LogSumExpFold {
+  using C = Element;
+  struct Acc {
+    C max;
+    double sum;
+  };
+  using Second = C;
+  static constexpr bool kPositions = false;
+
+  static Acc identity() { return {-std::numeric_limits<C>::infinity(), 0}; }
+  static C shift(C max) { return std::isinf(max) ? C(0) : max; }
+
+  void block(Acc& acc, const C* x, int n, std::int64_t) const {
+    C e[512];
+    const C max = fold_vectors(x, n, identity().max, kSame,
+                               [](const auto& a, const auto& b) { return (b > a) ? b : a; });
+    const C by = shift(max);
+    for (int i = 0; i < n; ++i) e[i] = vector_exp(x[i] - by);
+    merge(acc, {max, fold_vectors(e, n, C(0), kSame, kPlus)});
+  }
+  void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
+    for (int j = 0; j < n; ++j) merge(acc[j], {x[j], vector_exp(x[j] - shift(x[j]))});
+  }
+  void merge(Acc& acc, const Acc& later) const {
+    const C max = later.max > acc.max ? later.max : acc.max, by = shift(max);
+    acc.sum = scaled(acc, by) + scaled(later, by);
+    acc.max = max;
+  }
+  void finish(const Acc& acc, C& value, Second& exact) const {
+    value = exact = static_cast<C>(std::log(acc.sum) + shift(acc.max));
+  }
+
+ private:
+  // The sum relative to another shift. Where nothing but -inf was seen it is 0 (or NaN), and stays.
+  static double scaled(const Acc& acc, C by) {
+    const bool nothing = acc.max == -std::numeric_limits<C>::infinity();
+    return nothing ? acc.sum : acc.sum * vector_exp(static_cast<double>(shift(acc.max)) - by);
+  }
+};
+
+}  // namespace ct::reduction
+
+#pragma GCC diagnostic pop

@@ -1,0 +1,22 @@
+#include <cotangent/ops/reduce/cuda_forward_internal.cuh>
+
+// max and min along an axis, argmax and argmin on CUDA.
+
+namespace ct::reduction {
+
+template <Kind kind>
+void forward_cuda(const Forward& f) {
+  constexpr bool values = kind == Kind::max || kind == Kind::min;
+  visit_all(f.op.name, f.in(0).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    run_forward<T>(f, PositionFold<fold_t<T>>{{Compare::value, finds_smallest(kind)}}, Order::logical,
+                   values ? &f.out(0) : nullptr, &f.out(values ? 1 : 0));
+  });
+}
+
+CT_INSTANTIATE_BOTH(max)
+CT_INSTANTIATE_BOTH(min)
+CT_INSTANTIATE_FORWARD(argmax)
+CT_INSTANTIATE_FORWARD(argmin)
+
+}  // namespace ct::reduction

@@ -1,0 +1,215 @@
+#include <cotangent/ops/reduce/reduce.h>
+
+#include <array>
+#include <cmath>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/reduce/reduce_internal.h>
+#include <cotangent/ops/reduce/reduce_kernels.h>
+
+namespace ct {
+namespace {
+
+using reduction::Attrs;
+using reduction::Kind;
+
+constexpr bool is_extremum(Kind kind) {
+  return kind == Kind::amax || kind == Kind::amin || kind == Kind::max || kind == Kind::min ||
+         kind == Kind::argmax || kind == Kind::argmin;
+}
+
+template <Kind kind>
+void infer(Infer& infer) {
+  const Attrs& attrs = infer.attrs<Attrs>();
+  const Tensor& x = infer.in(0);
+  const reduction::AxisMask mask = reduction::axis_mask(infer.op.name, attrs.axes, x.dim());
+  if (kind == Kind::max || kind == Kind::min) {
+    CT_CHECK(attrs.axes.size() == 1, ShapeError, infer.op.name, "got ", attrs.axes.size(),
+             " axes; one is wanted: use amax or amin for several");
+  }
+  Shape shape;
+  std::int64_t count = 1;
+  for (int i = 0; i < x.dim(); ++i) {
+    const bool reduced = mask >> i & 1u;
+    if (reduced) count *= x.shape()[i];
+    if (reduced && attrs.keepdim) shape.push_back(1);
+    if (!reduced) shape.push_back(x.shape()[i]);
+  }
+  if constexpr (kind == Kind::norm)
+    CT_CHECK(!std::isnan(attrs.number), ValueError, infer.op.name, "the order p is NaN; it must be a number");
+  if (is_extremum(kind) || (kind == Kind::norm && std::isinf(attrs.number)))
+    CT_CHECK(count > 0, ShapeError, infer.op.name, "got ", describe(x),
+             ": a reduction over no elements, which has no largest or smallest one; reduce over axes whose "
+             "sizes are not 0");
+  DType dtype = x.dtype();
+  if constexpr (kind == Kind::any || kind == Kind::all) {
+    dtype = DType::boolean;
+  } else if constexpr (kind == Kind::argmax || kind == Kind::argmin) {
+    dtype = DType::i64;
+  } else if constexpr (kind == Kind::sum || kind == Kind::mean || kind == Kind::prod) {
+    if (!is_floating(dtype)) dtype = DType::i64;
+    if (attrs.converts) {
+      CT_CHECK(accumulate_type(attrs.dtype) == accumulate_type(dtype), DTypeError, infer.op.name,
+               "can't reduce ", describe(x), " to ", attrs.dtype,
+               " directly; convert it with .to(dtype) first");
+      dtype = attrs.dtype;
+    }
+  }
+  infer.output(shape, dtype);
+  if constexpr (kind == Kind::max || kind == Kind::min) infer.output(shape, DType::i64);
+  if constexpr (kind == Kind::var || kind == Kind::std || kind == Kind::logsumexp)
+    infer.output(shape, accumulate_type(x.dtype()));
+}
+
+Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, AttrsView) {
+  const auto bytes = [](const TensorMeta& t) {
+    return static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
+  };
+  return {static_cast<double>(numel(inputs[0].shape)), bytes(inputs[0]) + bytes(outputs[0])};
+}
+
+// What is common to all: attributes that every room's op spells out.
+template <Kind kind>
+constexpr OpDef define(const char* name, const char* formula) {
+  OpDef op{};
+  op.name = name;
+  op.formula = formula;
+  op.infer = infer<kind>;
+  op.cpu.forward = reduction::forward_cpu<kind>;
+  op.cuda = CT_CUDA_KERNELS(reduction::forward_cuda<kind>, nullptr);
+  op.dtypes = kAllTypes;
+  op.cost = cost;
+  op.reference = reduction::reference<kind>;
+  op.samples = reduction::samples<kind>;
+  op.error_samples = reduction::error_samples<kind>;
+  op.differentiable = false;
+  return op;
+}
+
+template <Kind kind>
+constexpr OpDef differentiable(const char* name, const char* formula, Saves saves) {
+  OpDef op = define<kind>(name, formula);
+  op.differentiable = true;
+  op.cpu.backward = reduction::backward_cpu<kind>;
+  op.cuda = CT_CUDA_KERNELS(reduction::forward_cuda<kind>, reduction::backward_cuda<kind>);
+  op.saves[0] = saves;
+  return op;
+}
+
+// Ops that only floating dtypes have.
+constexpr OpDef floating(OpDef op) {
+  op.dtypes = kFloatingTypes;
+  return op;
+}
+
+constexpr OpDef k_sum = checked(differentiable<Kind::sum>("sum", "y = sum(x)", {}));
+constexpr OpDef k_mean = checked(floating(differentiable<Kind::mean>("mean", "y = sum(x) / n", {})));
+constexpr OpDef k_prod = checked(differentiable<Kind::prod>("prod", "y = product of x", {.inputs = 1}));
+constexpr OpDef k_amax = checked(differentiable<Kind::amax>("amax", "y = largest x", {.inputs = 1}));
+constexpr OpDef k_amin = checked(differentiable<Kind::amin>("amin", "y = smallest x", {.inputs = 1}));
+constexpr OpDef k_max =
+    checked(differentiable<Kind::max>("max", "y, i = largest x along an axis, its position", {.outputs = 2}));
+constexpr OpDef k_min = checked(
+    differentiable<Kind::min>("min", "y, i = smallest x along an axis, its position", {.outputs = 2}));
+constexpr OpDef k_argmax = checked(define<Kind::argmax>("argmax", "i = position of the first largest x"));
+constexpr OpDef k_argmin = checked(define<Kind::argmin>("argmin", "i = position of the first smallest x"));
+constexpr OpDef k_any = checked(define<Kind::any>("any", "y = some x differs from 0"));
+constexpr OpDef k_all = checked(define<Kind::all>("all", "y = all x differ from 0"));
+constexpr OpDef k_var = checked(floating(
+    differentiable<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", {.inputs = 1, .outputs = 2})));
+constexpr OpDef k_std =
+    checked(floating(differentiable<Kind::std>("std", "y = sqrt(var(x))", {.inputs = 1, .outputs = 3})));
+constexpr OpDef k_norm = checked(
+    floating(differentiable<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", {.inputs = 1, .outputs = 1})));
+constexpr OpDef k_logsumexp = checked(floating(
+    differentiable<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", {.inputs = 1, .outputs = 2})));
+
+Attrs over(const Dims& axes, bool keepdim, double number = 0) {
+  Attrs attrs;
+  attrs.axes = axes;
+  attrs.keepdim = keepdim;
+  attrs.number = number;
+  return attrs;
+}
+
+// Sums into another dtype: directly where the kernels accumulate in a type that both share, else by a
+// conversion first.
+Tensor reduce_as(const OpDef& op, const Tensor& x, const Dims& axes, bool keepdim,
+                 std::optional<DType> dtype) {
+  Attrs attrs = over(axes, keepdim);
+  if (!dtype) return dispatch(op, {x}, attrs);
+  attrs.converts = true;
+  attrs.dtype = *dtype;
+  const bool direct = accumulate_type(x.dtype()) == accumulate_type(*dtype) &&
+                      (is_floating(x.dtype()) || *dtype == DType::i64);
+  if (direct) return dispatch(op, {x}, attrs);
+  return dispatch(op, {x.to(*dtype)}, attrs);
+}
+
+ValuesIndices along(const OpDef& op, const Tensor& x, std::int64_t axis, bool keepdim) {
+  auto [values, indices] = dispatch_n<2>(op, {x}, over({axis}, keepdim));
+  return {std::move(values), std::move(indices)};
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x, const Dims& axes, bool keepdim, std::optional<DType> dtype) {
+  return reduce_as(k_sum, x, axes, keepdim, dtype);
+}
+Tensor mean(const Tensor& x, const Dims& axes, bool keepdim, std::optional<DType> dtype) {
+  return reduce_as(k_mean, x, axes, keepdim, dtype);
+}
+Tensor prod(const Tensor& x, const Dims& axes, bool keepdim, std::optional<DType> dtype) {
+  return reduce_as(k_prod, x, axes, keepdim, dtype);
+}
+Tensor amax(const Tensor& x, const Dims& axes, bool keepdim) {
+  return dispatch(k_amax, {x}, over(axes, keepdim));
+}
+Tensor amin(const Tensor& x, const Dims& axes, bool keepdim) {
+  return dispatch(k_amin, {x}, over(axes, keepdim));
+}
+Tensor max(const Tensor& x) { return amax(x); }
+Tensor min(const Tensor& x) { return amin(x); }
+ValuesIndices max(const Tensor& x, std::int64_t axis, bool keepdim) { return along(k_max, x, axis, keepdim); }
+ValuesIndices min(const Tensor& x, std::int64_t axis, bool keepdim) { return along(k_min, x, axis, keepdim); }
+Tensor argmax(const Tensor& x) { return dispatch(k_argmax, {x}, over({}, false)); }
+Tensor argmax(const Tensor& x, std::int64_t axis, bool keepdim) {
+  return dispatch(k_argmax, {x}, over({axis}, keepdim));
+}
+Tensor argmin(const Tensor& x) { return dispatch(k_argmin, {x}, over({}, false)); }
+Tensor argmin(const Tensor& x, std::int64_t axis, bool keepdim) {
+  return dispatch(k_argmin, {x}, over({axis}, keepdim));
+}
+Tensor any(const Tensor& x, const Dims& axes, bool keepdim) {
+  return dispatch(k_any, {x}, over(axes, keepdim));
+}
+Tensor all(const Tensor& x, const Dims& axes, bool keepdim) {
+  return dispatch(k_all, {x}, over(axes, keepdim));
+}
+Tensor var(const Tensor& x, const Dims& axes, double correction, bool keepdim) {
+  return dispatch(k_var, {x}, over(axes, keepdim, correction));
+}
+Tensor stddev(const Tensor& x, const Dims& axes, double correction, bool keepdim) {
+  return dispatch(k_std, {x}, over(axes, keepdim, correction));
+}
+Tensor norm(const Tensor& x, double p, const Dims& axes, bool keepdim) {
+  return dispatch(k_norm, {x}, over(axes, keepdim, p));
+}
+Tensor logsumexp(const Tensor& x, const Dims& axes, bool keepdim) {
+  return dispatch(k_logsumexp, {x}, over(axes, keepdim));
+}
+
+Tensor Tensor::sum() const { return ct::sum(*this); }
+Tensor Tensor::mean() const { return ct::mean(*this); }
+
+namespace rooms {
+namespace {
+constexpr std::array<const OpDef*, 15> ops{&k_sum, &k_mean, &k_prod,   &k_amax,   &k_amin,
+                                           &k_max, &k_min,  &k_argmax, &k_argmin, &k_any,
+                                           &k_all, &k_var,  &k_std,    &k_norm,   &k_logsumexp};
+}
+extern const Room reduce;
+const Room reduce{"reduce", ops};
+}  // namespace rooms
+}  // namespace ct

@@ -1,0 +1,219 @@
+#include <cotangent/ops/reduce/cpu_engine_internal.h>
+#include <cotangent/ops/reduce/cpu_order_folds_internal.h>
+#include <cotangent/ops/reduce/cpu_statistic_folds_internal.h>
+#include <cotangent/ops/reduce/reduce_kernels.h>
+
+namespace ct::reduction {
+namespace {
+
+// Runs `fold` over x's reduced axes into the outputs of a forward call. The second output may be absent.
+template <class F>
+void run_forward(const Forward& f, const F& fold, const Tensor* values, const Tensor* second) {
+  using C = typename F::C;
+  Tensor x = f.in(0);
+  AxisMask mask = axis_mask(f.op.name, f.attrs<Attrs>().axes, x.dim());
+  const Plan plan = plan_or_pack(x, mask, F::kPositions ? Order::logical : Order::any, Repeats::keep);
+  Sink<C> sink;
+  if (values) sink = sink_of<C>(*values);
+  if (second) sink.second = second->raw_data();
+  run_fold(fold, plan, source_of<C>(x), sink);
+}
+
+template <class C>
+void run_norm(const Forward& f) {
+  const double p = f.attrs<Attrs>().number;
+  if (std::isinf(p)) {
+    return run_forward(f, ExtremumFold<C>{{Compare::absolute, p < 0}}, &f.out(), nullptr);
+  }
+  SumFold<C> fold;
+  fold.p = p;
+  fold.mode = p == 2   ? SumMode::square
+              : p == 1 ? SumMode::absolute
+              : p == 0 ? SumMode::nonzero
+                       : SumMode::power;
+  fold.end = p == 2 ? SumEnd::square_root : p == 1 || p == 0 ? SumEnd::scale : SumEnd::root;
+  run_forward(f, fold, &f.out(), nullptr);
+}
+
+template <class F>
+Side side_of(const F& fold, const Tensor& x, AxisMask mask, const Plan& plan) {
+  using C = typename F::C;
+  const Side side{Tensor::allocate({plan.outputs}, dtype_of<C>, Device{}),
+                  Tensor::allocate({plan.outputs}, dtype_of<C>, Device{})};
+  Sink<C> sink = sink_of<C>(side.value);
+  sink.second = side.aux.raw_data();
+  run_fold(fold, plan, source_of<C>(x), sink);
+  return side;
+}
+
+template <Gradient kind, class C>
+void gradient_block(const GradientCall& call, const C* x, C* dx, int n, std::int64_t output,
+                    std::int64_t step) {
+  const auto at = [](const Tensor& t) { return t.defined() ? static_cast<const C*>(t.raw_data()) : nullptr; };
+  const C *g = at(call.g), *y = at(call.y), *aux = at(call.aux);
+  const C scale = static_cast<C>(call.settings.scale), p = static_cast<C>(call.settings.p);
+  if (step == 0) {
+    const C g0 = g[output], y0 = y ? y[output] : C(0), aux0 = aux ? aux[output] : C(0);
+    for (int i = 0; i < n; ++i) dx[i] = gradient_of<kind>(x[i], g0, y0, aux0, scale, p);
+  } else {
+    for (int i = 0; i < n; ++i) {
+      const std::int64_t k = output + i;
+      dx[i] = gradient_of<kind>(x[i], g[k], y ? y[k] : C(0), aux ? aux[k] : C(0), scale, p);
+    }
+  }
+}
+
+template <class C>
+void gradient_block(const GradientCall& call, const C* x, C* dx, int n, std::int64_t output,
+                    std::int64_t step) {
+  switch (call.kind) {
+    case Gradient::extremum: return gradient_block<Gradient::extremum>(call, x, dx, n, output, step);
+    case Gradient::product: return gradient_block<Gradient::product>(call, x, dx, n, output, step);
+    case Gradient::variance: return gradient_block<Gradient::variance>(call, x, dx, n, output, step);
+    case Gradient::deviation: return gradient_block<Gradient::deviation>(call, x, dx, n, output, step);
+    case Gradient::norm1: return gradient_block<Gradient::norm1>(call, x, dx, n, output, step);
+    case Gradient::norm2: return gradient_block<Gradient::norm2>(call, x, dx, n, output, step);
+    case Gradient::norm_extremum:
+      return gradient_block<Gradient::norm_extremum>(call, x, dx, n, output, step);
+    case Gradient::norm: return gradient_block<Gradient::norm>(call, x, dx, n, output, step);
+    default: return gradient_block<Gradient::log_sum_exp>(call, x, dx, n, output, step);
+  }
+}
+
+// Calls body(first element, n, its output, step of outputs, its number within the output, step of numbers)
+// for pieces of at most kBlock elements whose outputs are one and the same or follow one another.
+template <class Body>
+void walk(const Spread& spread, std::int64_t numel, const Body& body) {
+  const std::int64_t inner = spread.size[0], runs = numel / inner;
+  parallel_for(runs, std::max<std::int64_t>(1, kChunkWork / inner),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t run = begin; run < end; ++run) {
+                   std::int64_t rest = run, output = 0, number = 0;
+                   for (int a = 1; a < spread.rank; ++a) {
+                     output += rest % spread.size[a] * spread.output_stride[a];
+                     number += rest % spread.size[a] * spread.reduced_stride[a];
+                     rest /= spread.size[a];
+                   }
+                   for (std::int64_t i = 0; i < inner; i += kBlock) {
+                     const int n = static_cast<int>(std::min<std::int64_t>(kBlock, inner - i));
+                     body(run * inner + i, n, output + i * spread.output_stride[0], spread.output_stride[0],
+                          number + i * spread.reduced_stride[0], spread.reduced_stride[0]);
+                   }
+                 }
+               });
+}
+
+}  // namespace
+
+void gradient_cpu(const GradientCall& call) {
+  const Spread spread = make_spread(call.dx.shape(), call.mask);
+  visit_fold_type(call.dx.dtype(), [&](auto element) {
+    using C = decltype(element);
+    if constexpr (!std::is_integral_v<C>) {
+      const Sink<C> sink = sink_of<C>(call.dx);
+      if (call.kind == Gradient::position) {
+        const auto* winner = static_cast<const std::int64_t*>(call.aux.raw_data());
+        const C* g = static_cast<const C*>(call.g.raw_data());
+        walk(spread, call.dx.numel(),
+             [&](std::int64_t first, int n, std::int64_t output, std::int64_t step, std::int64_t number,
+                 std::int64_t number_step) {
+               C dx[kBlock];
+               for (int i = 0; i < n; ++i) {
+                 const std::int64_t k = output + i * step;
+                 dx[i] = winner[k] == number + i * number_step ? g[k] : C(0);
+               }
+               sink.store(sink.values, first, dx, n, false);
+             });
+        return;
+      }
+      const Source<C> source = source_of<C>(call.x);
+      walk(
+          spread, call.dx.numel(),
+          [&](std::int64_t first, int n, std::int64_t output, std::int64_t step, std::int64_t, std::int64_t) {
+            C buffer[kBlock], dx[kBlock];
+            gradient_block<C>(call, source.read(first, 1, n, buffer), dx, n, output, step);
+            sink.store(sink.values, first, dx, n, false);
+          });
+    }
+  });
+}
+
+Side side_cpu(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
+  Tensor source = x;
+  const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::keep);
+  Side side;
+  visit_fold_type(x.dtype(), [&](auto element) {
+    using C = decltype(element);
+    if constexpr (!std::is_integral_v<C>) {
+      if (kind == Gradient::product) {
+        side = side_of(ProdFold<C>{true}, source, mask, plan);
+      } else {
+        const Compare compare = kind == Gradient::extremum ? Compare::value : Compare::absolute;
+        side = side_of(TiesFold<C>{{compare, smallest}}, source, mask, plan);
+      }
+    }
+  });
+  return side;
+}
+
+template <Kind kind>
+void forward_cpu(const Forward& f) {
+  const Tensor& x = f.in(0);
+  const Attrs& attrs = f.attrs<Attrs>();
+  if constexpr (kind == Kind::sum || kind == Kind::mean) {
+    const double count = f.out().numel() == 0 ? 1 : static_cast<double>(x.numel() / f.out().numel());
+    sum_cpu(x, axis_mask(f.op.name, attrs.axes, x.dim()), f.out(), kind == Kind::mean ? count : 1, false);
+  } else {
+    visit_fold_type(x.dtype(), [&](auto element) {
+      using C = decltype(element);
+      constexpr bool smallest =
+          kind == Kind::amin || kind == Kind::all || kind == Kind::min || kind == Kind::argmin;
+      if constexpr (kind == Kind::prod) {
+        run_forward(f, ProdFold<C>{}, &f.out(), nullptr);
+      } else if constexpr (kind == Kind::amax || kind == Kind::amin) {
+        run_forward(f, ExtremumFold<C>{{Compare::value, smallest}}, &f.out(), nullptr);
+      } else if constexpr (kind == Kind::any || kind == Kind::all) {
+        run_forward(f, ExtremumFold<C>{{Compare::truth, smallest}}, &f.out(), nullptr);
+      } else if constexpr (kind == Kind::max || kind == Kind::min) {
+        run_forward(f, PositionFold<C>{{Compare::value, smallest}}, &f.out(0), &f.out(1));
+      } else if constexpr (kind == Kind::argmax || kind == Kind::argmin) {
+        run_forward(f, PositionFold<C>{{Compare::value, smallest}}, nullptr, &f.out(0));
+      } else if constexpr (!std::is_integral_v<C>) {
+        if constexpr (kind == Kind::var || kind == Kind::std) {
+          run_forward(f, VarFold<C>{attrs.number, kind == Kind::std}, &f.out(0), &f.out(1));
+        } else if constexpr (kind == Kind::norm) {
+          run_norm<C>(f);
+        } else {
+          run_forward(f, LogSumExpFold<C>{}, &f.out(0), &f.out(1));
+        }
+      }
+    });
+  }
+}
+
+template <Kind kind>
+void backward_cpu(const Backward& b) {
+  backward_by(kind, b, {sum_cpu, side_cpu, gradient_cpu});
+}
+
+#define CT_INSTANTIATE(kind)                             \
+  template void forward_cpu<Kind::kind>(const Forward&); \
+  template void backward_cpu<Kind::kind>(const Backward&);
+CT_INSTANTIATE(sum)
+CT_INSTANTIATE(mean)
+CT_INSTANTIATE(prod)
+CT_INSTANTIATE(amax)
+CT_INSTANTIATE(amin)
+CT_INSTANTIATE(max)
+CT_INSTANTIATE(min)
+CT_INSTANTIATE(var)
+CT_INSTANTIATE(std)
+CT_INSTANTIATE(norm)
+CT_INSTANTIATE(logsumexp)
+#undef CT_INSTANTIATE
+template void forward_cpu<Kind::any>(const Forward&);
+template void forward_cpu<Kind::all>(const Forward&);
+template void forward_cpu<Kind::argmax>(const Forward&);
+template void forward_cpu<Kind::argmin>(const Forward&);
+
+}  // namespace ct::reduction

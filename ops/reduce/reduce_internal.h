@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/ops/reduce/reduce_kernels.h>
+
+// What the ops of this room are tested with (reduce_samples.cpp).
+
+namespace ct::reduction {
+
+/// The op's outputs in f64, straight from the definition.
+template <Kind kind>
+std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs);
+template <Kind kind>
+std::vector<Sample> samples(SampleMaker& make);
+template <Kind kind>
+std::vector<ErrorSample> error_samples(SampleMaker& make);
+
+}  // namespace ct::reduction

@@ -1,0 +1,26 @@
+#include <cotangent/ops/reduce/cuda_forward_internal.cuh>
+
+// var, std and logsumexp on CUDA.
+
+namespace ct::reduction {
+
+template <Kind kind>
+void forward_cuda(const Forward& f) {
+  const double number = f.attrs<Attrs>().number;
+  visit_floating(f.op.name, f.in(0).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = fold_t<T>;
+    if constexpr (kind == Kind::var || kind == Kind::std) {
+      const VarFold<C> fold{static_cast<C>(number), kind == Kind::std};
+      run_forward<T>(f, fold, Order::any, &f.out(0), &f.out(1));
+    } else {
+      run_forward<T>(f, LogSumExpFold<C>{}, Order::any, &f.out(0), &f.out(1));
+    }
+  });
+}
+
+CT_INSTANTIATE_BOTH(var)
+CT_INSTANTIATE_BOTH(std)
+CT_INSTANTIATE_BOTH(logsumexp)
+
+}  // namespace ct::reduction
