@@ -234,7 +234,12 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
   } else if (dst.dtype() == src.dtype()) {
     copy_same(p, to, from, size_of(dst.dtype()));
   } else if (p.transposed_axis() >= 0) {
-    copy_cpu(dst, packed(src));  // reading across the lines is slower than one copy more
+    // Reading across the lines is slower than one copy more: convert contiguously, transpose in one dtype.
+    if (dst.is_contiguous()) {
+      copy_cpu(dst, packed(src));
+    } else {
+      copy_cpu(dst, packed(src, dst.dtype()));
+    }
   } else {
     convert_strided(p, to, dst.dtype(), from, src.dtype());
   }
