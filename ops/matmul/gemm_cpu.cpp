@@ -1,4 +1,4 @@
-#include "gemm_cpu.h"
+#include <cotangent/ops/matmul/gemm_cpu.h>
 
 #include <sys/mman.h>
 
@@ -10,11 +10,14 @@
 
 #include <cotangent/core/parallel.h>
 
-#include "gemm_cpu_tiles.h"
+#include <cotangent/ops/matmul/gemm_cpu_dots.h>
+#include <cotangent/ops/matmul/gemm_cpu_pack.h>
+#include <cotangent/ops/matmul/gemm_cpu_tiles.h>
 
 namespace ct {
 namespace {
 
+using gemm::RowTiles;
 using gemm::Simd;
 using gemm::TileArgs;
 using std::int64_t;
@@ -55,15 +58,27 @@ T* scratch(int slot, int64_t count) {
 
 int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 
+// What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
+// of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
+// often.
+constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
+constexpr int64_t kMostRows = 192;       // of a task
+constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
+constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: about 10 microseconds
+constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
+constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
+
 // The product in the roles of the kernels (see gemm_cpu_tiles.h), with everything that was decided about
 // it. Normally R is A and V is B. Swapped, C^T = B^T A^T is computed: R is B^T, V is A^T.
 struct Plan {
   int64_t rows, cols, k;  // R is [rows, k], V is [k, cols]
   int64_t r_row, r_k, v_k, v_col, c_row;
+  bool dots;  // scalar products instead: see run_dots
   bool swapped;
   bool copy_r, copy_v;  // pack them, or read them where they are
   bool by_rows;         // the kernels find R row by row, or column by column
   int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
+  double macs;  // multiply-adds of one item
   bool prefetch;
 
   int64_t tasks() const { return row_tasks * col_tasks; }
@@ -77,106 +92,6 @@ struct Operands {
   In* c;
   T alpha, beta;
 };
-
-// --- packing -----------------------------------------------------------------------------------------
-
-// The rows of a task are cut into tiles of nearly equal height: 64 rows are 4 tiles of 11 and 2 of 10, rather
-// than 5 of 12 and one of 4.
-struct RowTiles {
-  int64_t count, low, taller;  // the first `taller` tiles have low + 1 rows, the others low
-  RowTiles(int64_t rows, int64_t largest)
-      : count(chunk_count(rows, largest)), low(rows / count), taller(rows % count) {}
-  int64_t begin(int64_t t) const { return t * low + std::min(t, taller); }
-  int64_t height(int64_t t) const { return low + (t < taller); }
-};
-
-// Rows of R, times alpha, each contiguous: out[i * ld + p].
-template <class In, class T>
-void pack_rows(const In* r, int64_t r_row, int64_t r_k, int64_t rows, int64_t k, T alpha, T* out,
-               int64_t ld) {
-  for (int64_t i = 0; i < rows; ++i) {
-    const In* from = r + i * r_row;
-    T* to = out + i * ld;
-    if (r_k == 1) {
-      for (int64_t p = 0; p < k; ++p) to[p] = alpha * static_cast<T>(from[p]);
-    } else {
-      for (int64_t p = 0; p < k; ++p) to[p] = alpha * static_cast<T>(from[p * r_k]);
-    }
-  }
-}
-
-// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows + i].
-template <class In, class T>
-void pack_columns(const In* r, int64_t r_k, const RowTiles& tiles, int64_t k, T alpha, T* out,
-                  int64_t tile_size) {
-  using S = Simd<T>;
-  constexpr int64_t w = S::kWidth;
-  for (int64_t p = 0; p < k; ++p) {
-    const In* from = r + p * r_k;
-    T* to = out + p * S::kRows;
-    for (int64_t t = 0; t < tiles.count; ++t) {
-      const int64_t h = tiles.height(t);
-      if constexpr (std::is_same_v<In, T>) {
-        const auto factor = S::splat(alpha);
-        for (int64_t i = 0; i < h; i += w) {
-          const auto mask = S::mask(std::min(w, h - i));
-          S::store(to + i, S::mul(factor, S::load(from + i, mask)), mask);
-        }
-      } else {
-        for (int64_t i = 0; i < h; ++i) to[i] = alpha * static_cast<T>(from[i]);
-      }
-      from += h;
-      to += tile_size;
-    }
-  }
-}
-
-// out[p * ld + j] = v[j * v_col + p]: a transposition, in registers where whole blocks fit.
-template <class T>
-void pack_transposed(const T* v, int64_t v_col, int64_t k, int64_t cols, T* out, int64_t ld) {
-  using S = Simd<T>;
-  constexpr int64_t w = S::kWidth;
-  for (int64_t j = 0; j < cols; j += w) {
-    const int64_t wide = std::min(w, cols - j);
-    for (int64_t p = 0; p < k; p += w) {
-      const int64_t deep = std::min(w, k - p);
-      const auto mask = S::mask(deep);
-      typename S::V block[w];
-      for (int64_t l = 0; l < w; ++l)
-        block[l] = l < wide ? S::load(v + (j + l) * v_col + p, mask) : S::zero();
-      gemm::transpose(block);
-      const auto column_mask = S::mask(wide);
-      for (int64_t l = 0; l < w; ++l)
-        if (l < deep) S::store(out + (p + l) * ld + j, block[l], column_mask);
-    }
-  }
-}
-
-// V in slivers of `sliver` columns, one after the other: within one, out[p * sliver + j].
-template <class In, class T>
-void pack_vectors(const In* v, int64_t v_k, int64_t v_col, int64_t k, int64_t cols, T* out, int64_t sliver) {
-  if constexpr (std::is_same_v<In, T>) {
-    if (v_k == 1 && v_col != 1) {
-      for (int64_t j = 0; j < cols; j += sliver)
-        pack_transposed(v + j * v_col, v_col, k, std::min(sliver, cols - j), out + j * k, sliver);
-      return;
-    }
-  }
-  for (int64_t p = 0; p < k; ++p) {
-    for (int64_t j = 0; j < cols; j += sliver) {
-      const In* from = v + p * v_k + j * v_col;
-      T* to = out + j * k + p * sliver;
-      const int64_t wide = std::min(sliver, cols - j);
-      if (v_col != 1) {
-        for (int64_t l = 0; l < wide; ++l) to[l] = static_cast<T>(from[l * v_col]);
-      } else if (wide == sliver) {
-        for (int64_t l = 0; l < 2 * Simd<T>::kWidth; ++l) to[l] = static_cast<T>(from[l]);
-      } else {
-        for (int64_t l = 0; l < wide; ++l) to[l] = static_cast<T>(from[l]);
-      }
-    }
-  }
-}
 
 // --- one task ----------------------------------------------------------------------------------------
 
@@ -203,7 +118,7 @@ void end_sums(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64_t
   if (plan.swapped) {
     In* c = op.c + col0 * plan.c_row + row0;
     if constexpr (std::is_same_v<In, T>) {
-      pack_transposed(sums, ld, cols, rows, c, plan.c_row);
+      gemm::pack_transposed(sums, ld, cols, rows, c, plan.c_row);
     } else {
       for (int64_t j = 0; j < cols; ++j)
         for (int64_t i = 0; i < rows; ++i) c[j * plan.c_row + i] = static_cast<In>(sums[i * ld + j]);
@@ -274,11 +189,11 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
       if (plan.by_rows) {
         for (int64_t t = 0; t < tiles.count; ++t) {
           const int64_t h = tiles.height(t);
-          pack_rows(from, plan.r_row, plan.r_k, h, args.k, op.alpha, r_packed + t * r_tile, r_ld);
+          gemm::pack_rows(from, plan.r_row, plan.r_k, h, args.k, op.alpha, r_packed + t * r_tile, r_ld);
           from += h * plan.r_row;
         }
       } else {
-        pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
+        gemm::pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
       }
     } else if constexpr (!kConvert) {
       args.r_stride = plan.by_rows ? plan.r_row : plan.r_k;
@@ -286,8 +201,11 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
       r_step = plan.r_row;
     }
     const int64_t share = chunk_count(args.k * sliver, tiles.count);  // of the next sliver, per tile
-    for (int64_t j = 0; j < cols; j += sliver) {
-      args.cols = std::min(sliver, cols - j);
+    for (int64_t j = 0; j < cols; j += args.cols) {
+      const int64_t left = chunk_count(cols - j, w);
+      const bool few_rows = rows <= 3 && !plan.copy_v;
+      const int vecs = few_rows && rows == 1 && left >= 8 ? 8 : few_rows && left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      args.cols = std::min(vecs * w, cols - j);
       if (plan.copy_v) {
         args.v = v_packed + p0 * v_cols + (col0 + j) * args.k;
         args.v_stride = sliver;
@@ -298,7 +216,6 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
         args.v = op.v + p0 * plan.v_k + (col0 + j) * plan.v_col;
         args.v_stride = plan.v_k;
       }
-      const int vecs = args.cols > w ? 2 : 1;
       const gemm::TileKernel<T> kernels[2] = {
           gemm::tile_kernel<T>(tiles.low, vecs, plan.by_rows, plan.prefetch),
           gemm::tile_kernel<T>(std::min<int64_t>(tiles.low + 1, S::kRows), vecs, plan.by_rows,
@@ -320,17 +237,51 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
   if (apart) end_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
 }
 
-// --- planning ----------------------------------------------------------------------------------------
+// --- scalar products ---------------------------------------------------------------------------------
 
-// What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
-// of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
-// often.
-constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
-constexpr int64_t kMostRows = 192;       // of a task
-constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
-constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: about 10 microseconds
-constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
-constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
+// C = alpha * A * B + beta * C + bias with gemm_cpu_dots.h; A and B are contiguous along k.
+template <class T>
+void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
+              const T* a, const T* b, T beta, const T* bias, T* c) {
+  constexpr int64_t tall = gemm::kTall<T>, narrow = gemm::kShort<T>;
+  const RowTiles heights(g.m, tall);
+  const double macs = static_cast<double>(g.m) * static_cast<double>(g.k);  // of a column
+  const int64_t cols_task = round_up(static_cast<int64_t>(std::clamp(kTaskMacs / macs, 1.0, 1e9)), narrow);
+  const int64_t tasks = chunk_count(g.n, cols_task);
+  const double task_macs = macs * static_cast<double>(std::min(cols_task, g.n));
+  const auto grain = static_cast<int64_t>(std::clamp(kTaskMacs / task_macs, 1.0, 1e9));
+  parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t item = t / tasks, col0 = t % tasks * cols_task;
+      const RowTiles widths(std::min(cols_task, g.n - col0), narrow);
+      for (int64_t jt = 0; jt < widths.count; ++jt) {
+        const int64_t j0 = col0 + widths.begin(jt), wide = widths.height(jt);
+        for (int64_t it = 0; it < heights.count; ++it) {
+          const int64_t i0 = heights.begin(it), high = heights.height(it);
+          alignas(64) T sums[Simd<T>::kWidth];
+          gemm::dot_kernel<T>(high, wide)(g.k, a + item * a_batch + i0 * g.a_row, g.a_row,
+                                          b + item * b_batch + j0 * g.b_col, g.b_col, sums);
+          for (int64_t i = 0; i < high; ++i) {
+            T* to = c + item * c_batch + (i0 + i) * g.c_row + j0;
+            T x[narrow];
+            for (int64_t j = 0; j < narrow; ++j) x[j] = alpha * sums[i * narrow + j];
+            if (beta != 0)
+              for (int64_t j = 0; j < wide; ++j) x[j] += beta * to[j];
+            if (bias != nullptr)
+              for (int64_t j = 0; j < wide; ++j) x[j] += bias[j0 + j];
+            if (wide == narrow) {
+              std::copy_n(x, narrow, to);  // of constant length: one store
+            } else {
+              for (int64_t j = 0; j < wide; ++j) to[j] = x[j];
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+// --- planning ----------------------------------------------------------------------------------------
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
 template <class In, class T>
@@ -351,7 +302,12 @@ Plan make_plan(Gemm g, bool scale) {
   const double normal = m * vecs(g.n) * k / 2 + pack_cost(g.b_row, g.b_col) * n * k;
   const double swapped = n * vecs(g.m) * k / 2 + pack_cost(g.a_col, g.a_row) * m * k + m * n;
 
+  // Scalar products, their sums over lanes included.
+  const double dots = m * n * (1.1 * vecs(g.k) / 2 + 3.0);
+  const bool along_k = std::is_same_v<In, T> && g.a_col == 1 && g.b_row == 1;
+
   Plan plan{};
+  plan.dots = along_k && dots < std::min(normal, swapped);
   plan.swapped = swapped < normal;
   plan.k = g.k;
   plan.c_row = g.c_row;
@@ -376,17 +332,22 @@ Plan make_plan(Gemm g, bool scale) {
   plan.copy_v = kConvert || plan.v_col != 1 || far_v;
   plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
 
-  const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
-  plan.k_block = round_up(chunk_count(plan.k, std::max<int64_t>(1, chunk_count(plan.k, k_most))), 4);
-  plan.k_block = std::max<int64_t>(plan.k_block, 1);
-
-  // Rows are cut before columns: packed rows are then packed once.
-  const auto wanted = static_cast<int64_t>(std::clamp(m * n * k / kTaskMacs, 1.0, kMostTasks));
-  const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
-  plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), S::kRows));
-  plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
-  plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
-  plan.col_tasks = chunk_count(plan.cols, plan.cols_task);
+  // Divisions are dear beside the smallest products: those are not cut at all.
+  constexpr int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
+                                  : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
+  plan.macs = m * n * std::max(k, 1.0);
+  plan.rows_task = round_up(plan.rows, S::kRows), plan.row_tasks = 1;
+  plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
+  if (plan.macs >= 2 * kTaskMacs) {
+    // Rows are cut before columns: packed rows are then packed once.
+    const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
+    const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), S::kRows));
+    plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
+    plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
+    plan.col_tasks = chunk_count(plan.cols, plan.cols_task);
+  }
   return plan;
 }
 
@@ -395,10 +356,11 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
          const In* a, const In* b, T beta, const In* bias, In* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
   const Plan plan = make_plan<In, T>(g, alpha != 1);
+  if constexpr (std::is_same_v<In, T>) {
+    if (plan.dots) return run_dots<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+  }
   constexpr int64_t sliver = 2 * Simd<T>::kWidth;
   const int64_t tasks = plan.tasks();
-  const double macs =
-      static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(std::max<int64_t>(g.k, 1));
   const int64_t v_batch = plan.swapped ? a_batch : b_batch;
   const auto operands = [&](int64_t item) {
     Operands<In, T> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
@@ -418,39 +380,42 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
     for (int64_t block = begin; block < end; ++block) {
       const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
       const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
-      pack_vectors(op.v + p0 * plan.v_k + col0 * plan.v_col, plan.v_k, plan.v_col, k, cols,
-                   out + p0 * v_cols + col0 * k, sliver);
+      gemm::pack_vectors(op.v + p0 * plan.v_k + col0 * plan.v_col, plan.v_k, plan.v_col, k, cols,
+                         out + p0 * v_cols + col0 * k, sliver);
     }
   };
 
-  if (plan.copy_v && (batch == 1 || v_batch == 0 || tasks > 1)) {
-    // Item by item: all threads pack V, then all of them compute.
-    T* v_packed = nullptr;
-    for (int64_t item = 0; item < batch; ++item) {
-      const Operands<In, T> op = operands(item);
-      if (item == 0 || v_batch != 0) {
-        v_packed = scratch<T>(1, plan.k * v_cols);
-        parallel_for(blocks, 1, [&](int64_t begin, int64_t end) { pack(op, v_packed, begin, end); });
+  if (batch == 1 && tasks == 1) {
+    const Operands<In, T> op = operands(0);
+    T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
+    if (plan.copy_v) pack(op, v_packed, 0, blocks);
+    return run_task<In, T>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
+  }
+
+  const double task_macs = plan.macs / static_cast<double>(tasks);
+  const auto grain = static_cast<int64_t>(std::clamp(kTaskMacs / task_macs, 1.0, 1e9));
+  if (!plan.copy_v || (tasks == 1 && v_batch != 0)) {
+    parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const Operands<In, T> op = operands(t / tasks);
+        T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
+        if (plan.copy_v) pack(op, v_packed, 0, blocks);
+        one_task(op, v_packed, t % tasks);
       }
-      parallel_for(tasks, 1, [&](int64_t begin, int64_t end) {
-        for (int64_t t = begin; t < end; ++t) one_task(op, v_packed, t);
-      });
-    }
+    });
     return;
   }
-  const auto grain =
-      static_cast<int64_t>(std::clamp(1048576.0 * static_cast<double>(tasks) / macs, 1.0, 1e9));
-  parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const Operands<In, T> op = operands(t / tasks);
-      T* v_packed = nullptr;
-      if (plan.copy_v) {  // then the item is one task
-        v_packed = scratch<T>(1, plan.k * v_cols);
-        pack(op, v_packed, 0, blocks);
-      }
-      one_task(op, v_packed, t % tasks);
-    }
-  });
+  // Item by item, or for all items if they share V: all threads pack V, then all of them compute.
+  T* const v_packed = scratch<T>(1, plan.k * v_cols);
+  const int64_t pack_grain = 1 + (1 << 16) / (std::min(group, v_cols) * plan.k_block);
+  const int64_t items = v_batch == 0 ? batch : 1;
+  for (int64_t item = 0; item < batch; item += items) {
+    parallel_for(blocks, pack_grain,
+                 [&](int64_t begin, int64_t end) { pack(operands(item), v_packed, begin, end); });
+    parallel_for(items * tasks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) one_task(operands(item + t / tasks), v_packed, t % tasks);
+    });
+  }
 }
 
 // --- integers ----------------------------------------------------------------------------------------
@@ -459,6 +424,7 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
 template <class T>
 void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
                  const T* a, const T* b, T beta, const T* bias, T* c) {
+  if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
   using U = std::make_unsigned_t<std::common_type_t<T, int>>;
   const int64_t row_cost = std::max<int64_t>(1, g.n * std::max<int64_t>(g.k, 1));
   parallel_for(batch * g.m, std::max<int64_t>(1, 65536 / row_cost), [&](int64_t begin, int64_t end) {

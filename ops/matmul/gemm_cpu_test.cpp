@@ -61,7 +61,7 @@ Matrix<T> make(int64_t m, int64_t n, Layout layout) {
     case Layout::padded: x.row = n + 5, x.col = 1, size = m * (n + 5); break;
     case Layout::padded_columns: x.row = 1, x.col = m + 3, size = (m + 3) * n; break;
     case Layout::strided: x.row = 3 * n + 1, x.col = 3, size = m * (3 * n + 1); break;
-    default: x.row = -n, x.col = 1, x.origin = (m - 1) * n, size = m * n; break;
+    default: x.row = -n, x.col = 1, x.origin = m == 0 ? 0 : (m - 1) * n, size = m * n; break;
   }
   x.data.assign(static_cast<std::size_t>(size), poison<T>());
   for (int64_t i = 0; i < m; ++i)

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "gemm_cpu_simd.h"
+#include <cotangent/ops/matmul/gemm_cpu_simd.h>
 
 // The innermost loops. Names: the product is seen as C[i, j] = start[i, j] + sum over p of R[i, p] * V[p, j],
 // where the elements of R (rows) are broadcast and those of V (vectors) are contiguous along j. Whether R is
@@ -121,8 +121,9 @@ constexpr auto tile_row(std::index_sequence<I...>) {
   return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false>...};
 }
 
-/// The kernel for a tile of `rows` rows (1 to Simd::kRows) and `vecs` vectors (1 or 2). Only the largest
-/// tiles prefetch.
+/// The kernel for a tile of `rows` rows, 1 to Simd::kRows, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
+/// and one row also 8, without which there would be too few sums to work on at once. Only the largest tiles
+/// prefetch.
 template <class T>
 TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefetch) {
   constexpr int most = Simd<T>::kRows;
@@ -133,6 +134,11 @@ TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefet
   static constexpr TileKernel<T> large[2][2] = {
       {&tile<T, most - 1, 2, false, true>, &tile<T, most, 2, false, true>},
       {&tile<T, most - 1, 2, true, true>, &tile<T, most, 2, true, true>}};
+  static constexpr TileKernel<T> wide[2][3] = {
+      {&tile<T, 1, 4, false, false>, &tile<T, 2, 4, false, false>, &tile<T, 3, 4, false, false>},
+      {&tile<T, 1, 4, true, false>, &tile<T, 2, 4, true, false>, &tile<T, 3, 4, true, false>}};
+  if (vecs == 8) return by_rows ? &tile<T, 1, 8, true, false> : &tile<T, 1, 8, false, false>;
+  if (vecs == 4) return wide[by_rows][rows - 1];
   if (prefetch && vecs == 2 && rows >= most - 1) return large[by_rows][rows - (most - 1)];
   return table[by_rows][vecs - 1][static_cast<std::size_t>(rows - 1)];
 }

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cotangent/ops/matmul/gemm_cpu_simd.h>
+
+// Products as scalar products: C[i, j] = sum over p of A[i, p] * B[j, p], both contiguous along p. Vectors
+// run along p, and the sums of their lanes are taken at the end. That costs about two cycles per element of
+// C, so it pays where nothing has to be packed for it and C is small: a vector times a matrix, few output
+// features.
+
+namespace ct::gemm {
+
+/// The largest tile of C: kTall x kShort sums fill one vector.
+template <class T>
+inline constexpr int kTall = Simd<T>::kWidth == 2   ? 2
+                             : Simd<T>::kWidth == 4 ? 2
+                                                    : 4;
+template <class T>
+inline constexpr int kShort = Simd<T>::kWidth / kTall<T>;
+
+/// out[i * kShort + j] = scalar product of row i of A and row j of B, i < Rows, j < Cols.
+template <class T, int Rows, int Cols>
+void dot_tile(std::int64_t k, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, T* out) {
+  using S = Simd<T>;
+  using V = typename S::V;
+  constexpr int w = S::kWidth;
+  // Enough independent sums to keep the multiply-add units busy: two sets when a tile has few.
+  constexpr int sets = Rows * Cols <= 4 ? 2 : 1;
+  V acc[sets][w];
+#pragma GCC unroll 2
+  for (int s = 0; s < sets; ++s)
+#pragma GCC unroll 16
+    for (int l = 0; l < w; ++l) acc[s][l] = S::zero();
+  const auto step = [&](V(&sum)[w], std::int64_t p, auto&& load) {
+    V y[Cols];
+#pragma GCC unroll 4
+    for (int j = 0; j < Cols; ++j) {
+      y[j] = load(b + j * b_stride + p);
+      keep(y[j]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < Rows; ++i) {
+      V x = load(a + i * a_stride + p);
+      keep(x);
+#pragma GCC unroll 4
+      for (int j = 0; j < Cols; ++j) sum[i * kShort<T> + j] = S::fma(x, y[j], sum[i * kShort<T> + j]);
+    }
+  };
+  const auto whole = [](const T* from) { return S::load(from); };
+  std::int64_t p = 0;
+  for (; p + sets * w <= k; p += sets * w) {
+#pragma GCC unroll 2
+    for (int s = 0; s < sets; ++s) step(acc[s], p + s * w, whole);
+  }
+  for (; p < k; p += w) {
+    const auto mask = S::mask(std::min<std::int64_t>(w, k - p));
+    step(acc[0], p, [&](const T* from) { return S::load(from, mask); });
+  }
+  if constexpr (sets == 2) {
+#pragma GCC unroll 16
+    for (int l = 0; l < w; ++l) acc[0][l] = acc[0][l] + acc[1][l];
+  }
+  S::store(out, lane_sums(acc[0]));
+}
+
+template <class T>
+using DotKernel = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*);
+
+template <class T, int Rows, std::size_t... J>
+constexpr auto dot_row(std::index_sequence<J...>) {
+  return std::array<DotKernel<T>, sizeof...(J)>{&dot_tile<T, Rows, static_cast<int>(J) + 1>...};
+}
+
+template <class T, std::size_t... I>
+constexpr auto dot_table(std::index_sequence<I...>) {
+  return std::array<std::array<DotKernel<T>, kShort<T>>, sizeof...(I)>{
+      dot_row<T, static_cast<int>(I) + 1>(std::make_index_sequence<kShort<T>>{})...};
+}
+
+/// The kernel for a tile of rows x cols sums, 1 <= rows <= kTall, 1 <= cols <= kShort.
+template <class T>
+DotKernel<T> dot_kernel(std::int64_t rows, std::int64_t cols) {
+  static constexpr auto table = dot_table<T>(std::make_index_sequence<kTall<T>>{});
+  return table[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(cols - 1)];
+}
+
+}  // namespace ct::gemm
