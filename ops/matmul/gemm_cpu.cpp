@@ -218,8 +218,8 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
       }
       const gemm::TileKernel<T> kernels[2] = {
           gemm::tile_kernel<T>(tiles.low, vecs, plan.by_rows, plan.prefetch),
-          gemm::tile_kernel<T>(std::min<int64_t>(tiles.low + 1, S::kRows), vecs, plan.by_rows,
-                               plan.prefetch)};
+          tiles.taller == 0 ? nullptr
+                            : gemm::tile_kernel<T>(tiles.low + 1, vecs, plan.by_rows, plan.prefetch)};
       args.r = r;
       args.c = sums + j;
       args.start = start == nullptr ? nullptr : start + j;
