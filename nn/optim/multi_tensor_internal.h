@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <cotangent/core/dtype.h>
+#include <cotangent/core/tensor.h>
+
+// One pass over many tensors at once. A parameter, its gradient and its moments are one entry of a table; the
+// table is cut into chunks across all entries, and chunks are what threads and GPU blocks work on. The
+// arithmetic of each optimizer is written once, below, for both devices.
+
+#if defined(__CUDACC__)
+#define CT_OPTIM_HD __host__ __device__ __forceinline__
+#else
+#define CT_OPTIM_HD inline __attribute__((always_inline))
+#endif
+
+namespace ct::optim::internal {
+
+inline constexpr int kMaxMoments = 3;
+
+/// One parameter of a multi-tensor call.
+struct Entry {
+  void* param = nullptr;
+  void* grad = nullptr;
+  void* moments[kMaxMoments] = {};
+  std::int64_t count = 0;
+  double scale[2] = {1, 1};  // numbers that differ between parameters: see the rules
+};
+
+/// The element type of the moments of T parameters.
+template <class T>
+using moment_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// A thread's table, empty: it keeps its memory from one step to the next.
+std::vector<Entry>& scratch_entries();
+
+// ---- The rules ------------------------------------------------------------------------------------------
+// A rule holds an optimizer's numbers as they were given. constants<C>() turns them into the type that
+// arithmetic is done in, once per call and not once per element. update<k>() is the step of one element:
+// from the gradient g it changes the parameter p and its k moments m[]; `a` and `b` are Entry::scale.
+
+template <class C>
+struct SgdConstants {
+  C lr, momentum, undamped, weight_decay;
+  bool nesterov;
+  // a: 1 at a parameter's first step (the buffer starts as the gradient), else 0
+  template <int kMoments>
+  CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C) const {
+    g = weight_decay != C(0) ? g + weight_decay * p : g;
+    if constexpr (kMoments > 0) {
+      m[0] = a != C(0) ? g : momentum * m[0] + undamped * g;
+      g = nesterov ? g + momentum * m[0] : m[0];
+    }
+    p = p - lr * g;
+  }
+};
+
+struct SgdRule {
+  double lr, momentum, dampening, weight_decay;
+  bool nesterov;
+  template <class C>
+  SgdConstants<C> constants() const {
+    return {static_cast<C>(lr), static_cast<C>(momentum), static_cast<C>(1 - dampening),
+            static_cast<C>(weight_decay), nesterov};
+  }
+  static constexpr int kFewest = 0, kMost = 1;  // moments
+  int moment_count() const { return momentum != 0 ? 1 : 0; }
+};
+
+template <class C>
+struct AdamConstants {
+  C rate1, beta2, rate2, eps, weight_decay, keep;
+  // a: lr / (1 - beta1^t);  b: 1 / sqrt(1 - beta2^t)
+  template <int kMoments>
+  CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C b) const {
+    p = p * keep;
+    g = weight_decay != C(0) ? g + weight_decay * p : g;
+    m[0] = m[0] + (g - m[0]) * rate1;
+    m[1] = m[1] * beta2 + rate2 * g * g;
+    C v = m[1];
+    if constexpr (kMoments > 2) v = m[2] = m[2] > v ? m[2] : v;
+    using std::sqrt;
+    p = p - a * (m[0] / (sqrt(v) * b + eps));
+  }
+};
+
+struct AdamRule {
+  double beta1, beta2, eps, weight_decay, lr;
+  bool decoupled, amsgrad;
+  template <class C>
+  AdamConstants<C> constants() const {
+    return {static_cast<C>(1 - beta1),
+            static_cast<C>(beta2),
+            static_cast<C>(1 - beta2),
+            static_cast<C>(eps),
+            static_cast<C>(decoupled ? 0 : weight_decay),
+            static_cast<C>(decoupled ? 1 - lr * weight_decay : 1)};
+  }
+  static constexpr int kFewest = 2, kMost = 3;
+  int moment_count() const { return amsgrad ? 3 : 2; }
+};
+
+/// Applies a rule to all entries, whose parameters have one dtype, on `device`.
+template <class Rule>
+void apply_rule(const char* op, Device device, DType dtype, std::span<const Entry> entries, const Rule& rule);
+
+template <class Rule>
+void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule);
+template <class Rule>
+void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule);
+
+// ---- Clipping -------------------------------------------------------------------------------------------
+// Of an entry only `grad` and `count` are looked at.
+
+/// Entries of one dtype.
+struct Batch {
+  DType dtype = DType::f32;
+  std::vector<Entry> entries;
+};
+
+/// The p-norm of all elements of all gradients, as a 0-dim tensor of `dtype` (f32 or f64) on the device. It
+/// is summed in f64. p may be infinity.
+Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype);
+Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType dtype);
+
+/// grad <- grad * min(1, max_norm / (norm + 1e-6)), the norm read from the device's memory. A norm that is
+/// NaN makes all gradients NaN.
+void scale_cpu(const Batch& batch, const Tensor& norm, double max_norm);
+void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double max_norm);
+
+/// grad <- clamp(grad, -limit, limit); NaN stays NaN.
+void clamp_cpu(const Batch& batch, double limit);
+void clamp_cuda(const char* op, const Batch& batch, double limit);
+
+}  // namespace ct::optim::internal

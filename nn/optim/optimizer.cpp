@@ -1,0 +1,226 @@
+#include <cotangent/nn/optim/optimizer.h>
+
+#include <algorithm>
+#include <cmath>
+#include <unordered_set>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/creation.h>
+
+namespace ct::optim {
+namespace {
+
+std::string key(int group, std::size_t param, const char* what) {
+  return detail::cat(group, '.', param, '.', what);
+}
+
+// The dtype that a parameter's moments are kept in.
+DType moment_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? DType::f64 : DType::f32; }
+
+void check_gradient(const char* op, const Tensor& p, const Tensor& g, int group, std::size_t index) {
+  CT_CHECK(p.is_contiguous(), ValueError, op, "parameter ", index, " of group ", group, ", ", describe(p),
+           ", is no longer contiguous; it was when the optimizer was made");
+  CT_CHECK(g.shape() == p.shape(), ShapeError, op, "the gradient of parameter ", index, " of group ", group,
+           " is ", describe(g), ", the parameter ", describe(p), "; their shapes must be equal");
+  CT_CHECK(g.dtype() == p.dtype(), DTypeError, op, "the gradient of parameter ", index, " of group ", group,
+           " is ", describe(g), ", the parameter ", describe(p), "; their dtypes must be equal");
+  CT_CHECK(g.device() == p.device(), DeviceError, op, "the gradient of parameter ", index, " of group ",
+           group, " is ", describe(g), ", the parameter ", describe(p),
+           "; they must be on one device: call model.to(device) before "
+           "the forward pass");
+}
+
+}  // namespace
+
+Optimizer::Group& Optimizer::group_at(int group) {
+  CT_CHECK(group >= 0 && group < group_count(), IndexError, name_, "group ", group,
+           " does not exist; there are ", group_count());
+  return groups_[static_cast<std::size_t>(group)];
+}
+const Optimizer::Group& Optimizer::group_at(int group) const {
+  return const_cast<Optimizer*>(this)->group_at(group);
+}
+
+void Optimizer::add_group(std::vector<Tensor> params, double lr) {
+  CT_CHECK(!params.empty(), ValueError, name_, "got an empty list of parameters; pass model.parameters()");
+  CT_CHECK(std::isfinite(lr) && lr >= 0, ValueError, name_, "lr is ", lr, "; it must be finite and >= 0");
+  std::unordered_set<const TensorImpl*> known;
+  for (const Group& g : groups_)
+    for (const Tensor& p : g.params) known.insert(p.impl());
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    const Tensor& p = params[i];
+    CT_CHECK(p.defined(), ValueError, name_, "parameter ", i, " is undefined");
+    CT_CHECK(p.is_leaf() && p.requires_grad(), AutogradError, name_, "parameter ", i, ", ", describe(p),
+             p.is_leaf() ? ", does not require a gradient; call set_requires_grad() on it"
+                         : ", is the result of an op; optimize the leaf it was made from");
+    CT_CHECK(p.is_contiguous(), ValueError, name_, "parameter ", i, ", ", describe(p),
+             ", is not contiguous; make it with .contiguous() before it becomes a parameter");
+    CT_CHECK(known.insert(p.impl()).second, ValueError, name_, "parameter ", i, ", ", describe(p),
+             ", is there twice; list every parameter once");
+  }
+  Group& group = groups_.emplace_back();
+  group.states.resize(params.size());
+  group.grads.resize(params.size());
+  group.params = std::move(params);
+  group.lr = lr;
+}
+
+void Optimizer::set_lr(double lr, int group) {
+  CT_CHECK(std::isfinite(lr) && lr >= 0, ValueError, name_, "lr is ", lr, "; it must be finite and >= 0");
+  group_at(group).lr = lr;
+}
+void Optimizer::set_lr(double lr) {
+  for (int g = 0; g < group_count(); ++g) set_lr(lr, g);
+}
+
+double Optimizer::base_lr(int group) {
+  Group& g = group_at(group);
+  if (!g.base_lr) g.base_lr = g.lr;
+  return *g.base_lr;
+}
+
+// Everything that a step can fail at comes before its first change.
+void Optimizer::collect_gradients() {
+  for (int g = 0; g < group_count(); ++g) {
+    Group& group = groups_[static_cast<std::size_t>(g)];
+    for (std::size_t i = 0; i < group.params.size(); ++i) {
+      const Tensor& p = group.params[i];
+      Tensor& grad = group.grads[i] = p.grad();
+      if (!grad.defined()) continue;
+      check_gradient(name_, p, grad, g, i);
+      if (!grad.is_contiguous()) grad = grad.contiguous();
+    }
+  }
+}
+
+void Optimizer::prepare_moments(int g) {
+  Group& group = groups_[static_cast<std::size_t>(g)];
+  const int moments = moment_count(g);
+  for (std::size_t i = 0; i < group.params.size(); ++i) {
+    if (!group.grads[i].defined()) continue;
+    const Tensor& p = group.params[i];
+    for (int m = 0; m < moments; ++m) {
+      Tensor& moment = group.states[i].moments[m];
+      if (!moment.defined()) {
+        moment = zeros(p.shape(), {.dtype = moment_dtype(p), .device = p.device()});
+      } else if (moment.device() != p.device() || moment.dtype() != moment_dtype(p)) {
+        moment = moment.to(p.device(), moment_dtype(p));  // the module has been moved
+      }
+    }
+  }
+}
+
+void Optimizer::step() {
+  const NoGrad no_grad;
+  struct Release {  // the gradients belong to the parameters
+    std::vector<Group>& groups;
+    ~Release() {
+      for (Group& group : groups)
+        for (Tensor& grad : group.grads) grad = {};
+    }
+  } release{groups_};
+  collect_gradients();
+  for (int g = 0; g < group_count(); ++g) prepare_moments(g);
+
+  for (int g = 0; g < group_count(); ++g) {
+    Group& group = groups_[static_cast<std::size_t>(g)];
+    const std::size_t n = group.params.size();
+    // Parameters of one dtype and device are updated together (nearly always that is all of them). Their
+    // gradients are let go of then, so that the next round finds the others.
+    for (std::size_t first = 0; first < n; ++first) {
+      if (!group.grads[first].defined()) continue;
+      const DType dtype = group.params[first].dtype();
+      const Device device = group.params[first].device();
+      const auto together = [&](std::size_t i) {
+        return group.params[i].dtype() == dtype && group.params[i].device() == device;
+      };
+      members_.clear();
+      for (std::size_t i = first; i < n; ++i) {
+        if (!group.grads[i].defined() || !together(i)) continue;
+        members_.push_back(static_cast<int>(i));
+        ++group.states[i].step;
+      }
+      const DeviceGuard guard(device);
+      update(g, members_);
+      for (const int i : members_) {
+        const auto at = static_cast<std::size_t>(i);
+        group.params[at].impl()->storage->bump_version();
+        group.grads[at] = {};
+      }
+    }
+  }
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  const NoGrad no_grad;
+  for (Group& group : groups_) {
+    for (Tensor& p : group.params) {
+      if (set_to_none) {
+        p.set_grad({});
+      } else if (Tensor grad = p.grad(); grad.defined()) {
+        if (grad.is_contiguous()) {
+          grad.zero_();
+        } else {
+          p.set_grad(zeros_like(grad));  // it may be an expanded number
+        }
+      }
+    }
+  }
+}
+
+StateDict Optimizer::state_dict() const {
+  StateDict dict;
+  dict.set_value("optimizer", name_);
+  dict.set_value("groups", group_count());
+  for (int g = 0; g < group_count(); ++g) {
+    const Group& group = group_at(g);
+    dict.set_value(detail::cat(g, ".lr"), group.lr);
+    dict.set_value(detail::cat(g, ".params"), static_cast<std::int64_t>(group.params.size()));
+    for (std::size_t i = 0; i < group.params.size(); ++i) {
+      const ParamState& state = group.states[i];
+      dict.set_value(key(g, i, "step"), state.step);
+      for (int m = 0; m < moment_count(g); ++m)
+        if (state.moments[m].defined()) dict.set(key(g, i, moment_name(m)), state.moments[m]);
+    }
+  }
+  return dict;
+}
+
+void Optimizer::load_state_dict(const StateDict& dict) {
+  const auto kind = dict.value<std::string>("optimizer");
+  CT_CHECK(kind == name_, ValueError, name_, "the state is one of ", kind,
+           "; load it into the same kind of optimizer");
+  CT_CHECK(dict.value<std::int64_t>("groups") == group_count(), ValueError, name_, "the state has ",
+           dict.value<std::int64_t>("groups"), " parameter groups, this optimizer ", group_count(),
+           "; build the optimizer as it was when the state was saved");
+  std::vector<std::vector<ParamState>> loaded;
+  std::vector<double> rates;
+  for (int g = 0; g < group_count(); ++g) {
+    const Group& group = group_at(g);
+    const auto count = dict.value<std::int64_t>(detail::cat(g, ".params"));
+    CT_CHECK(count == static_cast<std::int64_t>(group.params.size()), ValueError, name_, "group ", g,
+             " of the state has ", count, " parameters, this optimizer's ", group.params.size());
+    rates.push_back(dict.value<double>(detail::cat(g, ".lr")));
+    auto& states = loaded.emplace_back(group.params.size());
+    for (std::size_t i = 0; i < group.params.size(); ++i) {
+      const Tensor& p = group.params[i];
+      states[i].step = dict.value<std::int64_t>(key(g, i, "step"));
+      for (int m = 0; m < moment_count(g); ++m) {
+        const Tensor* moment = dict.find(key(g, i, moment_name(m)));
+        CT_CHECK(moment || states[i].step == 0, ValueError, name_, "the state has no '",
+                 key(g, i, moment_name(m)), "'");
+        if (!moment) continue;
+        CT_CHECK(moment->shape() == p.shape(), ValueError, name_, "'", key(g, i, moment_name(m)), "' is ",
+                 describe(*moment), ", the parameter is ", describe(p), "; their shapes must be equal");
+        // to() returns the same tensor where nothing changes: the optimizer must own its moments.
+        states[i].moments[m] = moment->detach().to(moment_dtype(p)).to(p.device()).clone();
+      }
+    }
+  }
+  for (int g = 0; g < group_count(); ++g) {
+    groups_[static_cast<std::size_t>(g)].states = std::move(loaded[static_cast<std::size_t>(g)]);
+    set_lr(rates[static_cast<std::size_t>(g)], g);
+  }
+}
+
+}  // namespace ct::optim

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/nn/state_dict.h>
+
+namespace ct::optim {
+
+/// Parameters that share options, as they are given to an optimizer.
+template <class Options>
+struct ParamGroup {
+  std::vector<Tensor> params;
+  Options options;
+};
+
+/// What all optimizers have: groups of parameters, each with options and per-parameter state, and a step that
+/// updates every parameter that has a gradient. A parameter without one is passed over, and its step count
+/// stays.
+///
+/// Parameters of f16 and bf16 are updated in f32 arithmetic and rounded once; their moments are f32. All
+/// parameters of a group and dtype are updated together: on a GPU by one launch (of up to 320 tensors), on
+/// the CPU in chunks that ignore where one tensor ends and the next begins. The results have the same bits
+/// for any number of threads.
+///
+/// An optimizer of one's own derives from this class, calls add_group() and overrides the three functions at
+/// the end.
+class CT_API Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Applies one update to every parameter with a gradient. Nothing is recorded on the tape, and a backward
+  /// that still needs the old values throws AutogradError.
+  /// Throws ShapeError, DTypeError or DeviceError if a gradient does not fit its parameter, before any
+  /// change.
+  void step();
+  /// Forgets all gradients, or, with `set_to_none` false, fills them with zeros (for whoever holds on to
+  /// them).
+  void zero_grad(bool set_to_none = true);
+
+  int group_count() const { return static_cast<int>(groups_.size()); }
+  const std::vector<Tensor>& params(int group = 0) const { return group_at(group).params; }
+  /// The learning rate of a group at this time; schedulers set it.
+  double lr(int group = 0) const { return group_at(group).lr; }
+  /// Throws ValueError if `lr` is negative or not finite.
+  void set_lr(double lr, int group);
+  /// The same for all groups.
+  void set_lr(double lr);
+  /// "SGD", "Adam", ...
+  const char* name() const { return name_; }
+
+  /// Step counts, moments and learning rates, by position: "0.3.exp_avg" belongs to parameter 3 of group 0.
+  /// The moments share memory with the optimizer's.
+  StateDict state_dict() const;
+  /// Takes back what state_dict() gave; moments are copied to their parameter's device. Options other than
+  /// the learning rate are not part of the state: they are the program's.
+  /// Throws ValueError if groups, parameters or shapes differ; nothing is changed then.
+  void load_state_dict(const StateDict& state);
+
+ protected:
+  static constexpr int kMaxMoments = 3;
+  struct ParamState {
+    std::int64_t step = 0;
+    Tensor moments[kMaxMoments];
+  };
+  struct Group {
+    std::vector<Tensor> params;
+    std::vector<ParamState> states;  // as many as there are parameters, and so is the next one
+    std::vector<Tensor> grads;       // during a step: contiguous, undefined where there is none
+    double lr = 0;
+    std::optional<double> base_lr;
+  };
+
+  explicit Optimizer(const char* name) : name_(name) {}
+  /// Checks the parameters (leaves that require gradients, contiguous, none twice) and adds them. Throws
+  /// ValueError or AutogradError.
+  void add_group(std::vector<Tensor> params, double lr);
+  Group& group_at(int group);
+  const Group& group_at(int group) const;
+
+  /// How many moments a parameter of this group has (at most kMaxMoments), and what they are called in
+  /// state_dict().
+  virtual int moment_count(int group) const = 0;
+  virtual const char* moment_name(int moment) const = 0;
+  /// Updates the given parameters of a group, all of one dtype and on one device, which is current. Their
+  /// moments exist (zeros at first) and their step counts have gone up already.
+  virtual void update(int group, std::span<const int> members) = 0;
+
+ private:
+  friend class LRScheduler;
+  // What schedulers start from: the rate at the time the first of them was made.
+  double base_lr(int group);
+
+  void collect_gradients();
+  void prepare_moments(int group);
+
+  const char* name_;
+  std::vector<Group> groups_;
+  std::vector<int> members_;  // scratch of step()
+};
+
+}  // namespace ct::optim

@@ -1,0 +1,192 @@
+#include <cotangent/nn/optim/scheduler.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <utility>
+
+namespace ct::optim {
+namespace {
+
+std::string key(const char* what, std::size_t group) { return detail::cat(what, '.', group); }
+
+void check_gamma(const char* op, double gamma) {
+  CT_CHECK(std::isfinite(gamma) && gamma >= 0, ValueError, op, "gamma is ", gamma,
+           "; it must be finite and >= 0");
+}
+
+void check_steps(const char* op, const char* what, std::int64_t steps) {
+  CT_CHECK(steps >= 1, ValueError, op, what, " is ", steps, "; it must be >= 1");
+}
+
+}  // namespace
+
+LRScheduler::LRScheduler(const char* name, Optimizer& optimizer) : name_(name), optimizer_(optimizer) {
+  for (int g = 0; g < optimizer.group_count(); ++g) base_.push_back(optimizer.base_lr(g));
+  CT_CHECK(!base_.empty(), ValueError, name, "the optimizer has no parameter groups; add one first");
+}
+
+void LRScheduler::start() { set(0); }
+void LRScheduler::step() { set(time_ + 1); }
+
+void LRScheduler::set(std::int64_t time) {
+  const int groups = optimizer_.group_count();
+  // A group that was added meanwhile joins at the rate it came with.
+  for (int g = static_cast<int>(base_.size()); g < groups; ++g) base_.push_back(optimizer_.base_lr(g));
+  std::vector<double> rates;
+  rates.reserve(static_cast<std::size_t>(groups));
+  for (int g = 0; g < groups; ++g) {
+    rates.push_back(lr_at(time, g));
+    CT_CHECK(std::isfinite(rates.back()) && rates.back() >= 0, ValueError, name_, "the rate of group ", g,
+             " at time ", time, " is ", rates.back(), "; it must be finite and >= 0");
+  }
+  for (int g = 0; g < groups; ++g) optimizer_.set_lr(rates[static_cast<std::size_t>(g)], g);
+  last_ = std::move(rates);
+  time_ = time;
+}
+
+double LRScheduler::lr_at(std::int64_t time, int group) const {
+  CT_CHECK(time >= 0, ValueError, name_, "time ", time, " was asked for; it begins at 0");
+  CT_CHECK(group >= 0 && group < static_cast<int>(base_.size()), IndexError, name_, "group ", group,
+           " does not exist; there are ", base_.size());
+  return rate(time, group, base_[static_cast<std::size_t>(group)]);
+}
+
+StateDict LRScheduler::state_dict() const {
+  StateDict dict;
+  dict.set_value("scheduler", name_);
+  dict.set_value("time", time_);
+  dict.set_value("groups", static_cast<std::int64_t>(base_.size()));
+  for (std::size_t g = 0; g < base_.size(); ++g) {
+    dict.set_value(key("base_lr", g), base_[g]);
+    dict.set_value(key("last_lr", g), last_[g]);
+  }
+  return dict;
+}
+
+void LRScheduler::load_state_dict(const StateDict& dict) {
+  const auto kind = dict.value<std::string>("scheduler");
+  CT_CHECK(kind == name_, ValueError, name_, "the state is one of ", kind,
+           "; load it into the same kind of scheduler");
+  const auto groups = dict.value<std::int64_t>("groups");
+  CT_CHECK(groups == optimizer_.group_count(), ValueError, name_, "the state has ", groups,
+           " parameter groups, the optimizer ", optimizer_.group_count(),
+           "; build both as they were when the state was saved");
+  const auto time = dict.value<std::int64_t>("time");
+  CT_CHECK(time >= 0, ValueError, name_, "the state's time is ", time, "; it must be >= 0");
+  std::vector<double> base, last;
+  for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
+    base.push_back(dict.value<double>(key("base_lr", g)));
+    last.push_back(dict.value<double>(key("last_lr", g)));
+  }
+  base_ = std::move(base);
+  last_ = std::move(last);
+  time_ = time;
+}
+
+StepLR::StepLR(Optimizer& optimizer, StepLROptions options)
+    : LRScheduler("StepLR", optimizer), options_(options) {
+  check_steps(name(), "step_size", options.step_size);
+  check_gamma(name(), options.gamma);
+  start();
+}
+double StepLR::rate(std::int64_t time, int, double base) const {
+  return base * std::pow(options_.gamma, static_cast<double>(time / options_.step_size));
+}
+
+MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
+    : LRScheduler("MultiStepLR", optimizer), options_(std::move(options)) {
+  check_gamma(name(), options_.gamma);
+  for (const std::int64_t m : options_.milestones)
+    CT_CHECK(m >= 0, ValueError, name(), "a milestone is ", m, "; milestones must be >= 0");
+  start();
+}
+double MultiStepLR::rate(std::int64_t time, int, double base) const {
+  const auto& m = options_.milestones;
+  const auto passed = std::count_if(m.begin(), m.end(), [&](std::int64_t at) { return at <= time; });
+  return base * std::pow(options_.gamma, static_cast<double>(passed));
+}
+
+ExponentialLR::ExponentialLR(Optimizer& optimizer, ExponentialLROptions options)
+    : LRScheduler("ExponentialLR", optimizer), options_(options) {
+  check_gamma(name(), options.gamma);
+  start();
+}
+double ExponentialLR::rate(std::int64_t time, int, double base) const {
+  return base * std::pow(options_.gamma, static_cast<double>(time));
+}
+
+CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
+    : LRScheduler("CosineAnnealingLR", optimizer), options_(options) {
+  check_steps(name(), "steps", options.steps);
+  CT_CHECK(std::isfinite(options.min_lr) && options.min_lr >= 0, ValueError, name(), "min_lr is ",
+           options.min_lr, "; it must be finite and >= 0");
+  start();
+}
+double CosineAnnealingLR::rate(std::int64_t time, int, double base) const {
+  // The angle within one period, so that it stays exact however long the run.
+  const auto within = static_cast<double>(time % (2 * options_.steps));
+  const double angle = std::numbers::pi * within / static_cast<double>(options_.steps);
+  return options_.min_lr + (base - options_.min_lr) * (1 + std::cos(angle)) / 2;
+}
+
+LinearLR::LinearLR(Optimizer& optimizer, LinearLROptions options)
+    : LRScheduler("LinearLR", optimizer), options_(options) {
+  CT_CHECK(options.start_factor > 0 && options.start_factor <= 1, ValueError, name(), "start_factor is ",
+           options.start_factor, "; it must lie in (0, 1]");
+  CT_CHECK(options.end_factor >= 0 && options.end_factor <= 1, ValueError, name(), "end_factor is ",
+           options.end_factor, "; it must lie in [0, 1]");
+  check_steps(name(), "steps", options.steps);
+  start();
+}
+double LinearLR::rate(std::int64_t time, int, double base) const {
+  const auto& o = options_;
+  const double progress = static_cast<double>(std::min(time, o.steps)) / static_cast<double>(o.steps);
+  return base * (o.start_factor + (o.end_factor - o.start_factor) * progress);
+}
+
+LambdaLR::LambdaLR(Optimizer& optimizer, Factor factor)
+    : LambdaLR(optimizer, std::vector<Factor>{std::move(factor)}) {}
+LambdaLR::LambdaLR(Optimizer& optimizer, std::vector<Factor> factors)
+    : LRScheduler("LambdaLR", optimizer), factors_(std::move(factors)) {
+  const auto groups = static_cast<std::size_t>(optimizer.group_count());
+  CT_CHECK(factors_.size() == 1 || factors_.size() == groups, ValueError, name(), "got ", factors_.size(),
+           " functions for ", groups, " groups; pass one for all or one for each");
+  for (const Factor& f : factors_)
+    CT_CHECK(f, ValueError, name(), "got an empty function; it must give a factor");
+  start();
+}
+double LambdaLR::rate(std::int64_t time, int group, double base) const {
+  if (factors_.size() == 1) return base * factors_[0](time);
+  const auto g = static_cast<std::size_t>(group);
+  CT_CHECK(g < factors_.size(), ValueError, name(), "group ", group, " has no function; there are ",
+           factors_.size(), ", one per group at the time the scheduler was made");
+  return base * factors_[g](time);
+}
+
+SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<std::shared_ptr<LRScheduler>> schedules,
+                           std::vector<std::int64_t> milestones)
+    : LRScheduler("SequentialLR", optimizer),
+      schedules_(std::move(schedules)),
+      milestones_(std::move(milestones)) {
+  CT_CHECK(!schedules_.empty(), ValueError, name(), "got no schedules; it needs at least one");
+  for (const auto& s : schedules_)
+    CT_CHECK(s && &s->optimizer() == &optimizer, ValueError, name(),
+             s ? "a schedule belongs to another optimizer" : "a schedule is null",
+             "; make all of them for this optimizer");
+  CT_CHECK(milestones_.size() + 1 == schedules_.size(), ValueError, name(), "got ", milestones_.size(),
+           " milestones for ", schedules_.size(), " schedules; there must be one less than schedules");
+  for (std::size_t i = 0; i < milestones_.size(); ++i)
+    CT_CHECK(milestones_[i] > (i ? milestones_[i - 1] : 0), ValueError, name(), "milestone ", i, " is ",
+             milestones_[i], "; milestones must be >= 1 and increase");
+  start();
+}
+double SequentialLR::rate(std::int64_t time, int group, double base) const {
+  const auto after = std::upper_bound(milestones_.begin(), milestones_.end(), time);
+  const auto k = static_cast<std::size_t>(after - milestones_.begin());
+  const std::int64_t begun = k == 0 ? 0 : milestones_[k - 1];
+  return schedules_[k]->rate(time - begun, group, base);
+}
+
+}  // namespace ct::optim

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/nn/optim/optimizer.h>
+#include <cotangent/nn/state_dict.h>
+
+namespace ct::optim {
+
+/// What all learning-rate schedules have: a clock that counts calls of step(), and a formula that gives a
+/// group's rate from the clock and from the rate it started with (that at the time the first scheduler of
+/// the optimizer was made). Making a scheduler sets the rates of time 0.
+///
+///     ct::optim::CosineAnnealingLR schedule(adam, {.steps = 1000});
+///     for (...) { ...; adam.step(); schedule.step(); }
+///
+/// Whether the clock counts epochs or batches is up to the caller. All formulas are closed: the rate does
+/// not depend on the rates before, so a rate set by hand lasts until the next step(), and nothing drifts.
+/// The optimizer must outlive the scheduler.
+class CT_API LRScheduler {
+ public:
+  virtual ~LRScheduler() = default;
+  LRScheduler(const LRScheduler&) = delete;
+  LRScheduler& operator=(const LRScheduler&) = delete;
+
+  /// Moves the clock on by one and sets the rates of all groups. Throws ValueError if one of them is
+  /// negative or not finite (a user's formula can be); nothing is changed then.
+  void step();
+  /// The number of calls of step().
+  std::int64_t time() const { return time_; }
+  /// The rates that were set last, by group.
+  const std::vector<double>& last_lr() const { return last_; }
+  /// The rate of a group at any time >= 0, looked up without changing anything.
+  double lr_at(std::int64_t time, int group = 0) const;
+  Optimizer& optimizer() const { return optimizer_; }
+
+  /// Clock, starting rates and last rates. The formula and its options are not part of the state.
+  StateDict state_dict() const;
+  /// Takes back what state_dict() gave. The optimizer's rates are its own state and left alone. Throws
+  /// ValueError for the state of another kind of scheduler or another number of groups; nothing is changed
+  /// then.
+  void load_state_dict(const StateDict& state);
+
+ protected:
+  LRScheduler(const char* name, Optimizer& optimizer);
+  /// Sets the rates of time 0: the last line of every constructor.
+  void start();
+  const char* name() const { return name_; }
+
+  /// The rate of `group` at `time`, given the one it started with.
+  virtual double rate(std::int64_t time, int group, double base) const = 0;
+
+ private:
+  friend class SequentialLR;
+  void set(std::int64_t time);
+
+  const char* name_;
+  Optimizer& optimizer_;
+  std::int64_t time_ = 0;
+  std::vector<double> base_, last_;
+};
+
+struct StepLROptions {
+  std::int64_t step_size;
+  double gamma = 0.1;
+};
+/// base * gamma^(t / step_size rounded down), as torch's StepLR. ValueError: step_size < 1, gamma < 0.
+class CT_API StepLR final : public LRScheduler {
+ public:
+  StepLR(Optimizer& optimizer, StepLROptions options);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  StepLROptions options_;
+};
+
+struct MultiStepLROptions {
+  std::vector<std::int64_t> milestones;
+  double gamma = 0.1;
+};
+/// base * gamma^(number of milestones <= t), as torch's MultiStepLR. A milestone listed twice counts twice.
+/// ValueError: a milestone < 0, gamma < 0.
+class CT_API MultiStepLR final : public LRScheduler {
+ public:
+  MultiStepLR(Optimizer& optimizer, MultiStepLROptions options);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  MultiStepLROptions options_;
+};
+
+struct ExponentialLROptions {
+  double gamma;
+};
+/// base * gamma^t, as torch's ExponentialLR. ValueError: gamma < 0.
+class CT_API ExponentialLR final : public LRScheduler {
+ public:
+  ExponentialLR(Optimizer& optimizer, ExponentialLROptions options);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  ExponentialLROptions options_;
+};
+
+struct CosineAnnealingLROptions {
+  /// Half a period: the rate reaches min_lr there, and climbs again afterwards (PyTorch's T_max).
+  std::int64_t steps;
+  double min_lr = 0;
+};
+/// min_lr + (base - min_lr) (1 + cos(pi t / steps)) / 2, as torch's CosineAnnealingLR (Loshchilov and Hutter,
+/// SGDR, 2017, without restarts). ValueError: steps < 1, min_lr < 0.
+class CT_API CosineAnnealingLR final : public LRScheduler {
+ public:
+  CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  CosineAnnealingLROptions options_;
+};
+
+struct LinearLROptions {
+  double start_factor = 1.0 / 3;
+  double end_factor = 1;
+  std::int64_t steps = 5;
+};
+/// base times a factor that goes in a straight line from start_factor to end_factor within `steps`, and stays
+/// there: warm-up. As torch's LinearLR. ValueError: start_factor outside (0, 1], end_factor outside [0, 1],
+/// steps < 1.
+class CT_API LinearLR final : public LRScheduler {
+ public:
+  explicit LinearLR(Optimizer& optimizer, LinearLROptions options = {});
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  LinearLROptions options_;
+};
+
+/// base * factor(t), as torch's LambdaLR. With several functions each belongs to one group. Functions are not
+/// part of the state. ValueError: a function is empty, or there are neither 1 nor as many as groups.
+class CT_API LambdaLR final : public LRScheduler {
+ public:
+  using Factor = std::function<double(std::int64_t time)>;
+  LambdaLR(Optimizer& optimizer, Factor factor);
+  LambdaLR(Optimizer& optimizer, std::vector<Factor> factors);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  std::vector<Factor> factors_;
+};
+
+/// One schedule after another, as torch's SequentialLR: schedule k runs from milestone k - 1 on, and its
+/// clock begins at 0 there. The schedules are used as formulas; they are not to be stepped themselves.
+///
+///     SequentialLR schedule(adam, {std::make_shared<LinearLR>(adam, LinearLROptions{.steps = 100}),
+///                                  std::make_shared<CosineAnnealingLR>(adam,
+///                                  CosineAnnealingLROptions{900})},
+///                           {100});
+///
+/// ValueError: no schedules, one that is null or of another optimizer, a number of milestones other than one
+/// less than schedules, milestones that are < 1 or do not increase.
+class CT_API SequentialLR final : public LRScheduler {
+ public:
+  SequentialLR(Optimizer& optimizer, std::vector<std::shared_ptr<LRScheduler>> schedules,
+               std::vector<std::int64_t> milestones);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  std::vector<std::shared_ptr<LRScheduler>> schedules_;
+  std::vector<std::int64_t> milestones_;
+};
+
+}  // namespace ct::optim

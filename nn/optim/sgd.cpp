@@ -1,0 +1,42 @@
+#include <cotangent/nn/optim/sgd.h>
+
+#include <cotangent/nn/optim/multi_tensor_internal.h>
+
+namespace ct::optim {
+
+SGD::SGD(std::vector<Tensor> params, SGDOptions options) : Optimizer("SGD") {
+  add_param_group({std::move(params), options});
+}
+SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups) : Optimizer("SGD") {
+  for (auto& group : groups) add_param_group(std::move(group));
+}
+
+void SGD::add_param_group(ParamGroup<SGDOptions> group) {
+  const SGDOptions& o = group.options;
+  CT_CHECK(o.momentum >= 0, ValueError, name(), "momentum is ", o.momentum, "; it must be >= 0");
+  CT_CHECK(o.weight_decay >= 0, ValueError, name(), "weight_decay is ", o.weight_decay, "; it must be >= 0");
+  CT_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), ValueError, name(), "nesterov with momentum ",
+           o.momentum, " and dampening ", o.dampening, "; it needs momentum > 0 and dampening 0");
+  add_group(std::move(group.params), o.lr);
+  options_.push_back(o);
+}
+
+void SGD::update(int group, std::span<const int> members) {
+  Group& g = group_at(group);
+  const SGDOptions& o = options(group);
+  std::vector<internal::Entry>& entries = internal::scratch_entries();
+  for (const int member : members) {
+    const auto i = static_cast<std::size_t>(member);
+    internal::Entry& e = entries.emplace_back();
+    e.param = g.params[i].raw_data();
+    e.grad = g.grads[i].raw_data();
+    e.count = g.params[i].numel();
+    if (o.momentum != 0) e.moments[0] = g.states[i].moments[0].raw_data();
+    e.scale[0] = g.states[i].step == 1 ? 1 : 0;
+  }
+  const Tensor& first = g.params[static_cast<std::size_t>(members[0])];
+  const internal::SgdRule rule{g.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov};
+  internal::apply_rule(name(), first.device(), first.dtype(), entries, rule);
+}
+
+}  // namespace ct::optim

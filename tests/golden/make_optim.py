@@ -1,0 +1,162 @@
+"""Writes optim.npz: what PyTorch's optimizers, schedulers and clipping do, for nn/optim/golden_test.cpp.
+
+    python3 make_optim.py [optim.npz]
+
+Made with PyTorch 2.11.0 on the CPU. Parameters and gradients are ratios of small integers, exact in f32, by
+formulas that the test repeats; only results are stored. Names:
+
+    RUN.DTYPE.steps   all parameters, one after the other, after each of the steps KEPT
+    RUN.DTYPE.trace   a weighted sum of them after every step
+    lr.SCHEDULE       learning rates [steps + 1, groups], the first row before any step
+    clip.KIND.DTYPE   the norm (but for "value"), then all gradients after clipping
+"""
+
+import sys
+
+import numpy as np
+import torch
+from torch.optim import lr_scheduler as schedules
+
+SIZES = [(37,), (3, 1), (1,), (7,)]
+STEPS = 100
+KEPT = [1, 2, 3, 8, 32, 100]
+DTYPES = {"f32": torch.float32, "f64": torch.float64}
+
+
+def initial(k, dtype):
+    n = int(np.prod(SIZES[k]))
+    values = [((i * 271 + k * 97 + 13) % 401 - 200) / 128 for i in range(n)]
+    return torch.tensor(values, dtype=dtype).reshape(SIZES[k])
+
+
+def gradient(k, t, dtype):
+    """The gradient of parameter k in step t; None where the parameter took no part."""
+    if k == 2 and t % 3 == 1 or k == 3 and 40 <= t < 60:
+        return None
+    n = int(np.prod(SIZES[k]))
+    values = [((i * 7919 + t * 104729 + k * 1299709) % 2003 - 901) / 1024 for i in range(n)]
+    return torch.tensor(values, dtype=dtype).reshape(SIZES[k])
+
+
+def sgd(**options):
+    return lambda p: torch.optim.SGD(p, lr=0.02, **options)
+
+
+def adam(kind=torch.optim.Adam, **options):
+    return lambda p: kind(p, lr=0.01, **options)
+
+
+def two_groups(p):
+    return torch.optim.AdamW(
+        [
+            {"params": p[:2], "weight_decay": 0.1, "betas": (0.8, 0.95)},
+            {"params": p[2:], "lr": 0.003, "weight_decay": 0.0, "eps": 1e-3},
+        ],
+        lr=0.01,
+    )
+
+
+RUNS = {
+    "sgd": sgd(),
+    "sgd_momentum": sgd(momentum=0.9),
+    "sgd_dampening": sgd(momentum=0.8, dampening=0.3),
+    "sgd_nesterov": sgd(momentum=0.9, nesterov=True),
+    "sgd_decay": sgd(momentum=0.9, weight_decay=0.05),
+    "adam": adam(),
+    "adam_decay": adam(weight_decay=0.05),
+    "adam_amsgrad": adam(amsgrad=True, betas=(0.3, 0.9)),
+    "adamw": adam(torch.optim.AdamW, weight_decay=0.05),
+    "two_groups": two_groups,
+    "clipped": adam(),
+}
+
+
+def train(run, make, dtype):
+    params = [torch.nn.Parameter(initial(k, dtype)) for k in range(len(SIZES))]
+    optimizer = make(params)
+    kept, trace = [], []
+    for t in range(1, STEPS + 1):
+        for k, p in enumerate(params):
+            p.grad = gradient(k, t, dtype)
+        if run == "clipped":
+            torch.nn.utils.clip_grad_norm_(params, 1.5)
+        optimizer.step()
+        flat = torch.cat([p.detach().flatten() for p in params])
+        trace.append(float((flat.double() * torch.arange(1, len(flat) + 1)).sum() / len(flat)))
+        if t in KEPT:
+            kept.append(flat.numpy())
+    return {"steps": np.stack(kept), "trace": np.array(trace)}
+
+
+def warmup_cosine(o):
+    return schedules.SequentialLR(
+        o,
+        [
+            schedules.LinearLR(o, start_factor=0.1, total_iters=5),
+            schedules.CosineAnnealingLR(o, T_max=20, eta_min=0.001),
+            schedules.ExponentialLR(o, gamma=0.5),
+        ],
+        milestones=[5, 22],
+    )
+
+
+SCHEDULES = {
+    "step": lambda o: schedules.StepLR(o, step_size=4, gamma=0.3),
+    "multi_step": lambda o: schedules.MultiStepLR(o, milestones=[7, 3, 11, 3], gamma=0.5),
+    "exponential": lambda o: schedules.ExponentialLR(o, gamma=0.9),
+    "cosine": lambda o: schedules.CosineAnnealingLR(o, T_max=10, eta_min=0.002),
+    "linear": lambda o: schedules.LinearLR(o, start_factor=0.25, end_factor=0.9, total_iters=6),
+    "lambda": lambda o: schedules.LambdaLR(o, [lambda t: 0.95**t, lambda t: 1 / (t + 1)]),
+    "warmup_cosine": warmup_cosine,
+}
+
+
+def rates(make):
+    params = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    optimizer = torch.optim.SGD([{"params": params[:1], "lr": 0.1}, {"params": params[1:], "lr": 0.04}])
+    schedule = make(optimizer)
+    rows = [[g["lr"] for g in optimizer.param_groups]]
+    for _ in range(30):
+        optimizer.step()
+        schedule.step()
+        rows.append([g["lr"] for g in optimizer.param_groups])
+    return np.array(rows)
+
+
+def clip(kind, dtype):
+    params = [torch.nn.Parameter(initial(k, dtype)) for k in range(len(SIZES))]
+    for k, p in enumerate(params):
+        p.grad = gradient(k, 1, dtype)
+    parts = []
+    if kind == "value":
+        torch.nn.utils.clip_grad_value_(params, 0.4)
+    else:
+        order, limit = kind
+        parts.append(torch.nn.utils.clip_grad_norm_(params, limit, norm_type=order).reshape(1))
+    parts += [p.grad.flatten() for p in params if p.grad is not None]
+    return torch.cat(parts).numpy()
+
+
+CLIPS = {
+    "2": (2.0, 1.25),
+    "1": (1.0, 5.0),
+    "inf": (float("inf"), 0.5),
+    "3": (3.0, 0.75),
+    "below": (2.0, 1000.0),
+    "value": "value",
+}
+
+
+def main():
+    out = {}
+    for name, dtype in DTYPES.items():
+        for run, make in RUNS.items():
+            out |= {f"{run}.{name}.{key}": v for key, v in train(run, make, dtype).items()}
+        for kind, setting in CLIPS.items():
+            out[f"clip.{kind}.{name}"] = clip(setting, dtype)
+    for name, make in SCHEDULES.items():
+        out[f"lr.{name}"] = rates(make)
+    np.savez_compressed(sys.argv[1] if len(sys.argv) > 1 else "optim.npz", **out)
+
+
+main()
