@@ -1,0 +1,208 @@
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+
+#include <cotangent/nn/io/npy.h>
+#include <cotangent/nn/optim/optim.h>
+
+#include "tests/catch.h"
+#include "tests/optim_testing.h"
+
+// PyTorch's values, made by tests/golden/make_optim.py.
+
+using namespace ct;
+using namespace ct::optim;
+using ct::testing::flat_values;
+using ct::testing::optim_params;
+using ct::testing::optim_set_gradients;
+
+namespace {
+
+const StateDict& golden() {
+  static const StateDict file = io::load_npz(COTANGENT_SOURCE_DIR "/tests/golden/optim.npz");
+  return file;
+}
+
+// The largest difference, relative to the wanted value or, near zero, to `scale`.
+double worst(const std::vector<double>& got, const std::vector<double>& want, double scale) {
+  REQUIRE(got.size() == want.size());
+  double most = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(got[i] - want[i]) / std::max(std::abs(want[i]), scale);
+    most = error <= most ? most : error;  // NaN wins
+  }
+  return most;
+}
+
+using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
+
+Make sgd(SGDOptions options) {
+  options.lr = 0.02;
+  return [=](const auto& p) { return std::make_unique<SGD>(p, options); };
+}
+Make adam(AdamOptions options) {
+  options.lr = 0.01;
+  return [=](const auto& p) { return std::make_unique<Adam>(p, options); };
+}
+
+const std::map<std::string, Make> runs = {
+    {"sgd", sgd({})},
+    {"sgd_momentum", sgd({.momentum = 0.9})},
+    {"sgd_dampening", sgd({.momentum = 0.8, .dampening = 0.3})},
+    {"sgd_nesterov", sgd({.momentum = 0.9, .nesterov = true})},
+    {"sgd_decay", sgd({.momentum = 0.9, .weight_decay = 0.05})},
+    {"adam", adam({})},
+    {"adam_decay", adam({.weight_decay = 0.05})},
+    {"adam_amsgrad", adam({.beta1 = 0.3, .beta2 = 0.9, .amsgrad = true})},
+    {"adamw",
+     [](const auto& p) {
+       return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.01, .weight_decay = 0.05});
+     }},
+    {"two_groups",
+     [](const auto& p) {
+       return std::make_unique<AdamW>(std::vector<ParamGroup<AdamWOptions>>{
+           {{p[0], p[1]}, {.lr = 0.01, .beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.1}},
+           {{p[2], p[3]}, {.lr = 0.003, .eps = 1e-3, .weight_decay = 0}}});
+     }},
+    {"clipped", adam({})},
+};
+
+void check_runs(DType dtype, double tolerance, Device device = cpu) {
+  for (const auto& [name, make] : runs) {
+    const std::string key = name + '.' + std::string(ct::name(dtype));
+    const Tensor steps = golden().at(key + ".steps");
+    const std::vector<double> trace = golden().at(key + ".trace").to_vector<double>();
+    std::vector<Tensor> params = optim_params(dtype, device);
+    const auto optimizer = make(params);
+    std::int64_t row = 0;
+    for (std::int64_t t = 1; t <= 100; ++t) {
+      INFO(key << ", step " << t);
+      optim_set_gradients(params, t);
+      if (name == "clipped") clip_grad_norm_(params, 1.5);
+      optimizer->step();
+      const std::vector<double> values = flat_values(params);
+      double sum = 0, size = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        sum += values[i] * static_cast<double>(i + 1) / static_cast<double>(values.size());
+        size += std::abs(values[i]) * static_cast<double>(i + 1) / static_cast<double>(values.size());
+      }
+      REQUIRE(worst({sum}, {trace[static_cast<std::size_t>(t - 1)]}, size) <= tolerance);
+      for (const std::int64_t kept : {1, 2, 3, 8, 32, 100}) {
+        if (kept != t) continue;
+        REQUIRE(worst(values, steps.select(0, row++).to_vector<double>(), 1) <= tolerance);
+      }
+    }
+    CHECK(row == 6);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a hundred steps of every optimizer equal PyTorch's", "[optim]") {
+  // Parameters are about 1 in size and errors are relative to 1 where one passes through zero. f32 rounds
+  // about three times in a step and a hundred steps add up.
+  check_runs(f64, 1e-12);
+  check_runs(f32, 1e-6);
+}
+
+TEST_CASE("a hundred steps of every optimizer equal PyTorch's on a GPU", "[optim][cuda]") {
+  check_runs(f64, 1e-12, cuda(0));
+  check_runs(f32, 1e-6, cuda(0));
+}
+
+namespace {
+
+void check_clip(DType dtype, double tolerance, Device device = cpu) {
+  struct Kind {
+    const char* name;
+    double order, limit;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const Kind& kind : {Kind{"2", 2, 1.25}, Kind{"1", 1, 5}, Kind{"inf", inf, 0.5}, Kind{"3", 3, 0.75},
+                           Kind{"below", 2, 1000}, Kind{"value", 0, 0.4}}) {
+    const std::string key = "clip." + std::string(kind.name) + '.' + std::string(ct::name(dtype));
+    INFO(key);
+    std::vector<Tensor> params = optim_params(dtype, device);
+    optim_set_gradients(params, 1);
+    std::vector<Tensor> results;
+    if (kind.order == 0) {
+      clip_grad_value_(params, kind.limit);
+    } else {
+      results.push_back(clip_grad_norm_(params, kind.limit, {.norm_type = kind.order}));
+      CHECK(results[0].dtype() == dtype);
+      CHECK(results[0].device() == device);
+    }
+    for (const Tensor& p : params)
+      if (p.grad().defined()) results.push_back(p.grad());
+    CHECK(worst(flat_values(results), golden().at(key).to_vector<double>(), 1e-30) <= tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("clipping equals PyTorch's", "[optim]") {
+  check_clip(f64, 1e-12);
+  check_clip(f32, 1e-6);
+}
+
+TEST_CASE("clipping equals PyTorch's on a GPU", "[optim][cuda]") {
+  check_clip(f64, 1e-12, cuda(0));
+  check_clip(f32, 1e-6, cuda(0));
+}
+
+TEST_CASE("learning-rate schedules equal PyTorch's", "[optim]") {
+  using Schedule = std::function<std::shared_ptr<LRScheduler>(Optimizer&)>;
+  const std::map<std::string, Schedule> schedules = {
+      {"step",
+       [](Optimizer& o) {
+         return std::make_shared<StepLR>(o, StepLROptions{4, 0.3});
+       }},
+      {"multi_step",
+       [](Optimizer& o) {
+         return std::make_shared<MultiStepLR>(o, MultiStepLROptions{{7, 3, 11, 3}, 0.5});
+       }},
+      {"exponential",
+       [](Optimizer& o) { return std::make_shared<ExponentialLR>(o, ExponentialLROptions{0.9}); }},
+      {"cosine",
+       [](Optimizer& o) {
+         return std::make_shared<CosineAnnealingLR>(o, CosineAnnealingLROptions{10, 0.002});
+       }},
+      {"linear",
+       [](Optimizer& o) {
+         return std::make_shared<LinearLR>(o, LinearLROptions{0.25, 0.9, 6});
+       }},
+      {"lambda",
+       [](Optimizer& o) {
+         return std::make_shared<LambdaLR>(
+             o, std::vector<LambdaLR::Factor>{
+                    [](std::int64_t t) { return std::pow(0.95, static_cast<double>(t)); },
+                    [](std::int64_t t) { return 1 / static_cast<double>(t + 1); }});
+       }},
+      {"warmup_cosine",
+       [](Optimizer& o) {
+         return std::make_shared<SequentialLR>(
+             o,
+             std::vector<std::shared_ptr<LRScheduler>>{
+                 std::make_shared<LinearLR>(o, LinearLROptions{.start_factor = 0.1, .steps = 5}),
+                 std::make_shared<CosineAnnealingLR>(o, CosineAnnealingLROptions{20, 0.001}),
+                 std::make_shared<ExponentialLR>(o, ExponentialLROptions{0.5})},
+             std::vector<std::int64_t>{5, 22});
+       }},
+  };
+  for (const auto& [name, make] : schedules) {
+    SGD sgd({{{ones({1}, {.requires_grad = true})}, {.lr = 0.1}},
+             {{ones({1}, {.requires_grad = true})}, {.lr = 0.04}}});
+    const auto schedule = make(sgd);
+    const Tensor want = golden().at("lr." + name);
+    for (std::int64_t t = 0; t < want.size(0); ++t) {
+      INFO(name << ", time " << t);
+      // PyTorch multiplies the rate of the step before, we compute each anew: its roundings add up.
+      CHECK(worst({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
+      CHECK(schedule->last_lr() == std::vector<double>{sgd.lr(0), sgd.lr(1)});
+      schedule->step();
+    }
+  }
+}

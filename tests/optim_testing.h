@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <cotangent/core/tensor.h>
+#include <cotangent/ops/creation.h>
+
+// Parameters and gradients of the optimizer tests: the formulas of tests/golden/make_optim.py, ratios of
+// small integers that f32 (and mostly f16) holds exactly.
+
+namespace ct::testing {
+
+inline const std::vector<Shape>& optim_shapes() {
+  static const std::vector<Shape> shapes = {{37}, {3, 1}, {1}, {7}};
+  return shapes;
+}
+
+inline Tensor optim_initial(const Shape& shape, std::int64_t k, DType dtype, Device device = cpu) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < numel(shape); ++i)
+    values.push_back(static_cast<double>((i * 271 + k * 97 + 13) % 401 - 200) / 128);
+  return from_vector(values, shape, {.dtype = dtype, .device = device, .requires_grad = true});
+}
+
+inline Tensor optim_gradient(const Shape& shape, std::int64_t k, std::int64_t t, DType dtype,
+                             Device device = cpu) {
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < numel(shape); ++i)
+    values.push_back(static_cast<double>((i * 7919 + t * 104729 + k * 1299709) % 2003 - 901) / 1024);
+  return from_vector(values, shape, {.dtype = dtype, .device = device});
+}
+
+/// Parameters of the golden runs.
+inline std::vector<Tensor> optim_params(DType dtype, Device device = cpu) {
+  std::vector<Tensor> params;
+  for (const Shape& shape : optim_shapes())
+    params.push_back(optim_initial(shape, static_cast<std::int64_t>(params.size()), dtype, device));
+  return params;
+}
+
+/// Sets the gradients of step t; some parameters have none in some steps.
+inline void optim_set_gradients(std::vector<Tensor>& params, std::int64_t t) {
+  for (std::size_t k = 0; k < params.size(); ++k) {
+    Tensor& p = params[k];
+    const bool none = (k == 2 && t % 3 == 1) || (k == 3 && t >= 40 && t < 60);
+    p.set_grad(none ? Tensor{}
+                    : optim_gradient(p.shape(), static_cast<std::int64_t>(k), t, p.dtype(), p.device()));
+  }
+}
+
+/// All elements, one tensor after the other.
+inline std::vector<double> flat_values(const std::vector<Tensor>& tensors) {
+  std::vector<double> all;
+  for (const Tensor& t : tensors) {
+    const std::vector<double> values = t.detach().to_vector<double>();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+}  // namespace ct::testing
