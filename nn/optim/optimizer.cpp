@@ -17,6 +17,10 @@ std::string key(int group, std::size_t param, const char* what) {
 // The dtype that a parameter's moments are kept in.
 DType moment_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
+void check_lr(const char* op, double lr) {
+  CT_CHECK(std::isfinite(lr) && lr >= 0, ValueError, op, "lr is ", lr, "; it must be finite and >= 0");
+}
+
 void check_gradient(const char* op, const Tensor& p, const Tensor& g, int group, std::size_t index) {
   CT_CHECK(p.is_contiguous(), ValueError, op, "parameter ", index, " of group ", group, ", ", describe(p),
            ", is no longer contiguous; it was when the optimizer was made");
@@ -43,7 +47,7 @@ const Optimizer::Group& Optimizer::group_at(int group) const {
 
 void Optimizer::add_group(std::vector<Tensor> params, double lr) {
   CT_CHECK(!params.empty(), ValueError, name_, "got an empty list of parameters; pass model.parameters()");
-  CT_CHECK(std::isfinite(lr) && lr >= 0, ValueError, name_, "lr is ", lr, "; it must be finite and >= 0");
+  check_lr(name_, lr);
   std::unordered_set<const TensorImpl*> known;
   for (const Group& g : groups_)
     for (const Tensor& p : g.params) known.insert(p.impl());
@@ -66,7 +70,7 @@ void Optimizer::add_group(std::vector<Tensor> params, double lr) {
 }
 
 void Optimizer::set_lr(double lr, int group) {
-  CT_CHECK(std::isfinite(lr) && lr >= 0, ValueError, name_, "lr is ", lr, "; it must be finite and >= 0");
+  check_lr(name_, lr);
   group_at(group).lr = lr;
 }
 void Optimizer::set_lr(double lr) {
@@ -201,10 +205,13 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     CT_CHECK(count == static_cast<std::int64_t>(group.params.size()), ValueError, name_, "group ", g,
              " of the state has ", count, " parameters, this optimizer's ", group.params.size());
     rates.push_back(dict.value<double>(detail::cat(g, ".lr")));
+    check_lr(name_, rates.back());
     auto& states = loaded.emplace_back(group.params.size());
     for (std::size_t i = 0; i < group.params.size(); ++i) {
       const Tensor& p = group.params[i];
       states[i].step = dict.value<std::int64_t>(key(g, i, "step"));
+      CT_CHECK(states[i].step >= 0, ValueError, name_, "the state's '", key(g, i, "step"), "' is ",
+               states[i].step, "; it must be >= 0");
       for (int m = 0; m < moment_count(g); ++m) {
         const Tensor* moment = dict.find(key(g, i, moment_name(m)));
         CT_CHECK(moment || states[i].step == 0, ValueError, name_, "the state has no '",

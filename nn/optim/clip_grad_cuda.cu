@@ -1,0 +1,199 @@
+#include <cmath>
+#include <cstdint>
+
+#include <cotangent/nn/optim/multi_tensor_cuda.h>
+
+// Norms of gradients, their scaling and clamping. Sums are taken in f64 from the first addition on: the
+// kernels wait for memory, not for arithmetic, and squares neither overflow nor vanish.
+
+namespace ct::optim::internal {
+namespace {
+
+struct Gradient {
+  void* grad;
+  std::int64_t count;
+};
+using GradTable = Table<Gradient, 192>;
+static_assert(sizeof(GradTable) < 4000, "more than a kernel's parameters hold");
+
+// Calls run(table, blocks) for tables of the gradients of a batch.
+template <class Run>
+void for_gradients(const Batch& batch, Run run) {
+  for_tables<GradTable>(
+      batch.entries, chunk_size(element_total(batch.entries)),
+      [](const Entry& e) {
+        return Gradient{e.grad, e.count};
+      },
+      run);
+}
+
+enum class Sum { squares, magnitudes, powers, largest };
+
+__device__ __forceinline__ double term(Sum kind, double x, double power) {
+  switch (kind) {
+    case Sum::squares: return x * x;
+    case Sum::powers: return pow(fabs(x), power);
+    default: return fabs(x);
+  }
+}
+
+__device__ __forceinline__ double combine(Sum kind, double a, double b) {
+  if (kind != Sum::largest) return a + b;
+  return b <= a || isnan(a) ? a : b;  // NaN wins
+}
+
+__device__ __forceinline__ double block_combine(Sum kind, double value) {
+  __shared__ double warps[kThreads / 32];
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2)
+    value = combine(kind, value, __shfl_down_sync(0xffffffffu, value, offset));
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    for (int w = 1; w < kThreads / 32; ++w) value = combine(kind, value, warps[w]);
+  return value;
+}
+
+// Each block writes the sum of its piece.
+template <class T, Sum kind>
+__global__ void __launch_bounds__(kThreads)
+    norm_kernel(const __grid_constant__ GradTable table, double power, double* partial) {
+  const Piece piece = piece_of(table, blockIdx.x);
+  const T* g = static_cast<const T*>(table.rows[piece.row].grad);
+  constexpr int kWide = kWidth<T>;
+  double sums[kWide] = {};
+  const auto add = [&](int lane, T value) {
+    sums[lane] = combine(kind, sums[lane], term(kind, static_cast<double>(gpu::to_compute(value)), power));
+  };
+  const bool wide = aligned_to(g, sizeof(T) * kWide);
+  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
+  for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
+       i += kThreads * kWide) {
+    const auto pack = gpu::Packed<T, kWide>::load(g + i);
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) add(j, pack[j]);
+  }
+  for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads) add(0, g[i]);
+  double mine = sums[0];
+#pragma unroll
+  for (int j = 1; j < kWide; ++j) mine = combine(kind, mine, sums[j]);
+  const double total = block_combine(kind, mine);
+  if (threadIdx.x == 0) partial[blockIdx.x] = total;
+}
+
+template <class T>
+auto pick_norm(Sum kind) {
+  switch (kind) {
+    case Sum::squares: return norm_kernel<T, Sum::squares>;
+    case Sum::magnitudes: return norm_kernel<T, Sum::magnitudes>;
+    case Sum::powers: return norm_kernel<T, Sum::powers>;
+    default: return norm_kernel<T, Sum::largest>;
+  }
+}
+
+// One block adds the partial sums in a fixed order.
+__global__ void __launch_bounds__(kThreads) finish_norm_kernel(const double* partial, std::int64_t count,
+                                                               Sum kind, double power, void* norm, bool f64) {
+  double value = 0;
+  for (std::int64_t i = threadIdx.x; i < count; i += kThreads) value = combine(kind, value, partial[i]);
+  value = block_combine(kind, value);
+  if (threadIdx.x != 0) return;
+  if (kind == Sum::squares) value = sqrt(value);
+  if (kind == Sum::powers) value = pow(value, 1 / power);
+  if (f64) {
+    *static_cast<double*>(norm) = value;
+  } else {
+    *static_cast<float*>(norm) = static_cast<float>(value);
+  }
+}
+
+template <class T, class F>
+__device__ __forceinline__ void change_grads(const GradTable& table, F f) {
+  const Piece piece = piece_of(table, blockIdx.x);
+  T* g = static_cast<T*>(table.rows[piece.row].grad);
+  constexpr int kWide = kWidth<T>;
+  const bool wide = aligned_to(g, sizeof(T) * kWide);
+  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
+  for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
+       i += kThreads * kWide) {
+    compute_t<T> values[kWide];
+    gpu::Packed<T, kWide>::load(g + i).to_compute(values);
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) values[j] = f(values[j]);
+    gpu::Packed<T, kWide>::from_compute(values).store(g + i);
+  }
+  for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads)
+    g[i] = gpu::from_compute<T>(f(gpu::to_compute(g[i])));
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    scale_kernel(const __grid_constant__ GradTable table, const void* norm, bool f64, double max_norm) {
+  using C = compute_t<T>;
+  const double length = f64 ? *static_cast<const double*>(norm) : *static_cast<const float*>(norm);
+  const double factor = max_norm / (length + 1e-6);
+  if (factor >= 1) return;  // not so for NaN
+  const C scale = static_cast<C>(factor);
+  change_grads<T>(table, [scale](C x) { return x * scale; });
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    clamp_kernel(const __grid_constant__ GradTable table, double limit) {
+  using C = compute_t<T>;
+  const C l = static_cast<C>(limit);
+  change_grads<T>(table, [l](C x) { return x < -l ? -l : x > l ? l : x; });
+}
+
+}  // namespace
+
+Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType dtype) {
+  const Device device = cuda(current_cuda_device());
+  const Sum kind = p == 2          ? Sum::squares
+                   : p == 1        ? Sum::magnitudes
+                   : std::isinf(p) ? Sum::largest
+                                   : Sum::powers;
+  std::int64_t blocks = 0;
+  for (const Batch& batch : batches) {
+    const int chunk = chunk_size(element_total(batch.entries));
+    for (const Entry& e : batch.entries) blocks += (e.count + chunk - 1) / chunk;
+  }
+  const Tensor partial = Tensor::allocate({blocks}, DType::f64, device);
+  const Tensor norm = Tensor::allocate({}, dtype, device);
+  double* next = static_cast<double*>(partial.raw_data());
+  for (const Batch& batch : batches) {
+    visit_floating(op, batch.dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for_gradients(batch, [&](const GradTable& table, int n) {
+        gpu::launch(op, pick_norm<T>(kind), dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, p,
+                    next);
+        next += n;
+      });
+    });
+  }
+  gpu::launch(op, finish_norm_kernel, dim3(1), dim3(kThreads), 0,
+              static_cast<const double*>(partial.raw_data()), blocks, kind, p, norm.raw_data(),
+              dtype == DType::f64);
+  return norm;
+}
+
+void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double max_norm) {
+  visit_floating(op, batch.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_gradients(batch, [&](const GradTable& table, int n) {
+      gpu::launch(op, scale_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table,
+                  norm.raw_data(), norm.dtype() == DType::f64, max_norm);
+    });
+  });
+}
+
+void clamp_cuda(const char* op, const Batch& batch, double limit) {
+  visit_floating(op, batch.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_gradients(batch, [&](const GradTable& table, int n) {
+      gpu::launch(op, clamp_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, limit);
+    });
+  });
+}
+
+}  // namespace ct::optim::internal
