@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/tensor.h>
+
+// What the losses over classes (nll_loss, cross_entropy) share.
+
+namespace ct::loss {
+
+/// Scores of shape [outer, classes, inner...] (or [classes]): one row per position (n, d), whose class c is
+/// element (n * classes + c) * inner + d.
+struct ClassLayout {
+  std::int64_t outer = 1, classes = 1, inner = 1;
+
+  ClassLayout() = default;
+  explicit ClassLayout(const Shape& scores) {
+    if (scores.size() == 1) {
+      classes = scores[0];
+      return;
+    }
+    outer = scores[0], classes = scores[1];
+    for (int i = 2; i < scores.size(); ++i) inner *= scores[i];
+  }
+  CT_HD std::int64_t rows() const { return outer * inner; }
+  CT_HD std::int64_t count() const { return outer * classes * inner; }
+  /// Where class 0 of a row is; the others follow at distances of `inner`.
+  CT_HD std::int64_t start(std::int64_t row) const {
+    return inner == 1 ? row * classes : row / inner * classes * inner + row % inner;
+  }
+};
+
+/// The shape of scores without their class axis: that of the labels, and of the losses with Reduction::none.
+Shape without_classes(const Shape& scores);
+
+/// Contiguous labels of either integer type.
+struct Labels {
+  const void* data = nullptr;
+  bool wide = true;  // i64, else i32
+
+  Labels() = default;
+  explicit Labels(const Tensor& t) : data(t.raw_data()), wide(t.dtype() == DType::i64) {}
+  CT_HD std::int64_t operator[](std::int64_t row) const {
+    return wide ? static_cast<const std::int64_t*>(data)[row] : static_cast<const std::int32_t*>(data)[row];
+  }
+};
+
+/// Throws unless scores are [classes], [n, classes] or [n, classes, ...] with at least one class, and the
+/// weight (if defined) is [classes]. `what` names the scores in messages.
+void check_scores(const char* op, const char* what, const Tensor& scores, const Tensor& weight);
+/// Throws unless labels are i64 or i32 and of the scores' shape without the class axis.
+void check_label_tensor(const char* op, const char* what, const Tensor& scores, const Tensor& labels);
+/// Throws IndexError for the first label that is neither ignore_index nor in [0, classes). Reads host memory.
+void check_label_values(const char* op, const Labels& labels, const ClassLayout& layout,
+                        std::int64_t ignore_index);
+
+/// A sum of losses and of their weights.
+struct WeightedSum {
+  double loss = 0, weight = 0;
+  WeightedSum& operator+=(const WeightedSum& other) {
+    loss += other.loss;
+    weight += other.weight;
+    return *this;
+  }
+};
+
+}  // namespace ct::loss

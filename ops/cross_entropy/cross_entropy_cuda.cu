@@ -1,0 +1,402 @@
+#include <cfloat>
+
+#include <cotangent/core/cuda/device_error.h>
+#include <cotangent/ops/cross_entropy/cross_entropy_kernels.h>
+#include <cotangent/ops/loss_cuda.h>
+#include <cotangent/ops/matmul/product_internal.h>
+
+// Forward reads every logit once: the maximum and the sum of exponentials are found together, the sum being
+// scaled down whenever the maximum grows. A row belongs to one thread (few classes, or rows that are
+// neighbours in memory), to a warp, or to a block, and few rows are reduced to the mean in the same launch.
+// Backward reads every logit once more and writes its gradient.
+
+namespace ct {
+namespace {
+
+using loss::ClassLayout;
+using loss::Labels;
+
+constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
+constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
+constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
+constexpr unsigned kRowBlocks = 16384;  // at most
+
+__device__ __forceinline__ float exponential(float x) { return exp2f(x * 1.44269504f); }
+__device__ __forceinline__ double exponential(double x) { return exp(x); }
+
+// Finite, so that a logit of -inf is e^-inf = 0 and not NaN.
+template <class C>
+constexpr C kLowest = -FLT_MAX;
+
+// What has been seen of a row: max x, sum e^(x - max), and, with f the factor of L - x[c] in the loss,
+// sum f (x - ref) and sum f. ref is the row's first logit: without it, large logits would cancel.
+template <class C, bool Factors>
+struct Online {
+  C max = kLowest<C>, exps = 0, dot = 0, mass = 0;
+
+  template <int N>
+  __device__ __forceinline__ void add(const C (&x)[N]) {
+    C top = x[0];
+#pragma unroll
+    for (int q = 1; q < N; ++q) top = x[q] > top ? x[q] : top;
+    if (top > max) {
+      exps *= exponential(max - top);
+      max = top;
+    }
+#pragma unroll
+    for (int q = 0; q < N; ++q) exps += exponential(x[q] - max);
+  }
+  __device__ __forceinline__ void add_factor(C f, C x) {
+    dot += f * x;
+    mass += f;
+  }
+  __device__ __forceinline__ void merge(C other_max, C other_exps) {
+    const C top = other_max > max ? other_max : max;
+    exps = exps * exponential(max - top) + other_exps * exponential(other_max - top);
+    max = top;
+  }
+  // Over a warp, into all its lanes.
+  __device__ __forceinline__ void merge_warp() {
+#pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2)
+      merge(__shfl_xor_sync(~0u, max, offset), __shfl_xor_sync(~0u, exps, offset));
+    if constexpr (Factors) {
+      dot = gpu::warp_sum(dot);
+      mass = gpu::warp_sum(mass);
+    }
+  }
+  // Over a block, into thread 0.
+  __device__ __forceinline__ void merge_block() {
+    __shared__ Online warps[32];
+    merge_warp();
+    __syncthreads();  // the row before may still be read
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = *this;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    *this = threadIdx.x < blockDim.x / 32 ? warps[threadIdx.x] : Online{};
+    merge_warp();
+  }
+};
+
+template <class T, Target kTarget>
+struct Rows {
+  using C = compute_t<T>;
+  static constexpr bool kLabels = kTarget != Target::soft;
+
+  ClassLayout layout;
+  Labels labels;  // unless soft
+  const T* x;
+  const T* y;       // soft: the distributions
+  const T* weight;  // null: 1
+  C smoothing;
+  std::int64_t ignore_index;
+  C* stats;
+  ct::detail::DeviceErrors* errors;
+
+  // A label out of range counts as ignored; forward reports it.
+  __device__ __forceinline__ bool counts(std::int64_t label) const {
+    return !kLabels || (label != ignore_index && label >= 0 && label < layout.classes);
+  }
+  __device__ __forceinline__ std::int64_t label(long long r) const { return kLabels ? labels[r] : 0; }
+  __device__ __forceinline__ C weight_of(long long c) const {
+    return weight ? gpu::to_compute(weight[c]) : C(1);
+  }
+  __device__ __forceinline__ C share() const { return smoothing / static_cast<C>(layout.classes); }
+  // The factor of L - x[c], apart from the label's: for labels it is still to be multiplied by share().
+  __device__ __forceinline__ C factor(long long c, C y_c) const {
+    return kLabels ? weight_of(c) : weight_of(c) * ((C(1) - smoothing) * y_c + share());
+  }
+  __device__ __forceinline__ C& log_sum(long long r) const { return stats[r]; }
+  __device__ __forceinline__ C& divisor() const { return stats[layout.rows()]; }
+  __device__ __forceinline__ C& extra(long long r) const {
+    return stats[layout.rows() + 1 + (kLabels ? 0 : r)];
+  }
+};
+
+// The loss of a row from what has been seen of it.
+template <class T, Target kTarget>
+__device__ __forceinline__ compute_t<T> finish_row(
+    const Rows<T, kTarget>& rows, long long r, std::int64_t label, compute_t<T> ref,
+    const Online<compute_t<T>, kTarget != Target::label>& seen) {
+  using C = compute_t<T>;
+  const C log_exps = log(seen.exps);
+  rows.log_sum(r) = seen.max + log_exps;
+  C spread = 0;  // sum of factors times L - x
+  if constexpr (kTarget != Target::label) spread = seen.mass * ((seen.max - ref) + log_exps) - seen.dot;
+  if constexpr (kTarget == Target::soft) {
+    rows.extra(r) = seen.mass;
+    return spread;
+  } else {
+    const C hit = gpu::to_compute(rows.x[rows.layout.start(r) + label * rows.layout.inner]);
+    C value = rows.weight_of(label) * (log_exps - (hit - seen.max));
+    if constexpr (kTarget == Target::smoothed)
+      value = (C(1) - rows.smoothing) * value + rows.share() * spread;
+    return value;
+  }
+}
+
+// kGroup threads share a row: 1, 32, or 0 for the whole block.
+template <class T, Target kTarget, int kGroup, bool kVectors>
+__global__ void __launch_bounds__(loss::kReduceThreads)
+    forward_kernel(Rows<T, kTarget> rows, bool reduce, T* each, loss::RowSums<T> sums) {
+  using C = compute_t<T>;
+  using Vec = gpu::Packed<T>;
+  const ClassLayout& layout = rows.layout;
+  const int size = kGroup == 0 ? blockDim.x : kGroup;
+  const int lane = threadIdx.x % size, groups = blockDim.x / size;
+  const long long count = layout.rows(), step = static_cast<long long>(gridDim.x) * groups;
+  C total = 0, weights = 0;
+  for (long long r = static_cast<long long>(blockIdx.x) * groups + threadIdx.x / size; r < count; r += step) {
+    const std::int64_t label = rows.label(r);
+    if (!rows.counts(label)) {
+      if (lane == 0) {
+        if (label != rows.ignore_index) gpu::report_index_error(rows.errors, kSite, label, layout.classes);
+        rows.log_sum(r) = C(0);
+        if (!reduce) each[r] = gpu::from_compute<T>(C(0));
+      }
+      continue;
+    }
+    const long long start = layout.start(r);
+    const T* x = rows.x + start;
+    const C ref = gpu::to_compute(x[0]);
+    Online<C, kTarget != Target::label> seen;
+    long long first = lane;
+    if constexpr (kVectors) {
+      const long long vectors = layout.classes / Vec::size;
+      for (long long v = lane; v < vectors; v += size) {
+        C values[Vec::size];
+        Vec::load(x + v * Vec::size).to_compute(values);
+        seen.add(values);
+        if constexpr (kTarget != Target::label) {
+#pragma unroll
+          for (int q = 0; q < Vec::size; ++q) {
+            const long long c = v * Vec::size + q;
+            const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[start + c]) : C(0);
+            seen.add_factor(rows.factor(c, y), values[q] - ref);
+          }
+        }
+      }
+      first += vectors * Vec::size;
+    }
+    for (long long c = first; c < layout.classes; c += size) {
+      const C value[1] = {gpu::to_compute(x[c * layout.inner])};
+      seen.add(value);
+      if constexpr (kTarget != Target::label) {
+        const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[start + c * layout.inner]) : C(0);
+        seen.add_factor(rows.factor(c, y), value[0] - ref);
+      }
+    }
+    if constexpr (kGroup == 32) seen.merge_warp();
+    if constexpr (kGroup == 0) seen.merge_block();
+    if (lane != 0) continue;
+    const C value = finish_row<T, kTarget>(rows, r, label, ref, seen);
+    if (!reduce) each[r] = gpu::from_compute<T>(value);
+    total += value;
+    weights += kTarget == Target::soft ? C(1) : rows.weight_of(label);
+  }
+  if constexpr (kTarget == Target::smoothed) {
+    if (blockIdx.x == 0) {  // the sum of all class weights, for backward
+      C sum = 0;
+      for (long long c = threadIdx.x; c < layout.classes; c += blockDim.x) sum += rows.weight_of(c);
+      sum = gpu::block_sum(sum);
+      if (threadIdx.x == 0) rows.extra(0) = sum;
+    }
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    if constexpr (kTarget == Target::label) rows.extra(0) = C(0);
+    if (!sums.mean) rows.divisor() = C(1);
+  }
+  if (reduce) sums.finish(total, weights);
+}
+
+// With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+// label, where b[c] is the factor of L - x[c] and A the sum of all such factors. What a row's elements have
+// in common:
+template <class T, Target kTarget>
+struct RowGradient {
+  using C = compute_t<T>;
+  const Rows<T, kTarget>& rows;
+  std::int64_t label;
+  bool counts;
+  C scale = 0, total = 0, hit = 0, log_sum = 0;
+
+  __device__ __forceinline__ RowGradient(const Rows<T, kTarget>& rows, long long r, const T* g, bool each)
+      : rows(rows), label(rows.label(r)), counts(rows.counts(label)) {
+    if (!counts) return;
+    scale = gpu::to_compute(g[each ? r : 0]) / rows.divisor();
+    log_sum = rows.log_sum(r);
+    if constexpr (kTarget == Target::soft) {
+      total = rows.extra(r);
+    } else {
+      hit = rows.weight_of(label);
+      if constexpr (kTarget == Target::smoothed) hit *= C(1) - rows.smoothing;
+      total = hit;
+      if constexpr (kTarget == Target::smoothed) total += rows.share() * rows.extra(0);
+    }
+  }
+  __device__ __forceinline__ C dx(long long c, C x, C y) const {
+    if (!counts) return C(0);  // not 0 times something that may be infinite
+    C d = total * exponential(x - log_sum);
+    if constexpr (kTarget == Target::soft) d -= rows.factor(c, y);
+    if constexpr (kTarget == Target::smoothed) d -= rows.share() * rows.factor(c, C(0));
+    if (kTarget != Target::soft && c == label) d -= hit;
+    return scale * d;
+  }
+  __device__ __forceinline__ C dy(long long c, C x) const {
+    return scale * (C(1) - rows.smoothing) * rows.weight_of(c) * (log_sum - x);
+  }
+};
+
+// One element after the other, for any layout. Index is the narrowest type that counts the elements.
+template <class T, Target kTarget, class Index>
+__global__ void __launch_bounds__(loss::kThreads)
+    gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dy) {
+  using C = compute_t<T>;
+  const Index inner = static_cast<Index>(rows.layout.inner),
+              classes = static_cast<Index>(rows.layout.classes);
+  const long long count = rows.layout.count(), step = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < count; e += step) {
+    const Index at = static_cast<Index>(e), q = at / inner;
+    const long long c = q % classes, r = static_cast<long long>(q / classes) * inner + at % inner;
+    const RowGradient<T, kTarget> row(rows, r, g, each);
+    const C x = gpu::to_compute(rows.x[e]);
+    if (dx) {
+      const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[e]) : C(0);
+      dx[e] = gpu::from_compute<T>(row.dx(c, x, y));
+    }
+    if (kTarget == Target::soft && dy) dy[e] = gpu::from_compute<T>(row.dy(c, x));
+  }
+}
+
+// A block per row, 16 bytes at a time: for rows of contiguous classes, their number a multiple of a vector.
+template <class T, Target kTarget>
+__global__ void __launch_bounds__(loss::kThreads)
+    row_gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dy) {
+  using C = compute_t<T>;
+  using Vec = gpu::Packed<T>;
+  const long long classes = rows.layout.classes, count = rows.layout.rows();
+  for (long long r = blockIdx.x; r < count; r += gridDim.x) {
+    const RowGradient<T, kTarget> row(rows, r, g, each);
+    for (long long c = static_cast<long long>(threadIdx.x) * Vec::size; c < classes;
+         c += static_cast<long long>(blockDim.x) * Vec::size) {
+      const long long e = r * classes + c;
+      C x[Vec::size], y[Vec::size] = {}, d[Vec::size];
+      Vec::load_streaming(rows.x + e).to_compute(x);
+      if constexpr (kTarget == Target::soft)
+        if (dx) Vec::load_streaming(rows.y + e).to_compute(y);
+      if (dx) {
+#pragma unroll
+        for (int q = 0; q < Vec::size; ++q) d[q] = row.dx(c + q, x[q], y[q]);
+        Vec::from_compute(d).store(dx + e);
+      }
+      if (kTarget == Target::soft && dy) {
+#pragma unroll
+        for (int q = 0; q < Vec::size; ++q) d[q] = row.dy(c + q, x[q]);
+        Vec::from_compute(d).store(dy + e);
+      }
+    }
+  }
+}
+
+// Whether every row of a contiguous tensor starts at a multiple of 16 bytes.
+template <class T>
+bool has_vectors(const T* x, const ClassLayout& layout) {
+  return layout.inner == 1 && layout.classes % gpu::Packed<T>::size == 0 && gpu::is_aligned(x, 16);
+}
+
+template <class T, Target kTarget>
+void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
+  const ClassLayout& layout = rows.layout;
+  const bool vectors = has_vectors(rows.x, layout);
+  const long long count = layout.rows(), threads = loss::kReduceThreads;
+  auto kernel = vectors ? forward_kernel<T, kTarget, 0, true> : forward_kernel<T, kTarget, 0, false>;
+  long long blocks = count;
+  if (layout.inner > 1 || layout.classes <= kThreadRow) {
+    kernel = forward_kernel<T, kTarget, 1, false>;
+    blocks = layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(count, threads);
+  } else if (layout.classes <= kWarpRow) {
+    kernel = vectors ? forward_kernel<T, kTarget, 32, true> : forward_kernel<T, kTarget, 32, false>;
+    blocks = layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(count, threads / 32);
+  }
+  blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
+  const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
+  loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
+                       mean ? rows.stats + count : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
+                         gpu::launch("cross_entropy", kernel, grid, loss::kReduceThreads, 0, rows, reduce,
+                                     reduce ? nullptr : out, sums);
+                       });
+}
+
+template <class T, Target kTarget>
+void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g, T* dx, T* dy) {
+  const ClassLayout& layout = rows.layout;
+  const long long count = layout.count();
+  const bool each = reduction == Reduction::none;
+  if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.y || gpu::is_aligned(rows.y, 16))) {
+    const long long rows_count = layout.rows();
+    const unsigned blocks = static_cast<unsigned>(rows_count < kRowBlocks ? rows_count : kRowBlocks);
+    return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
+                       each, dx, dy);
+  }
+  const auto kernel = count < (1ll << 31) ? gradient_kernel<T, kTarget, unsigned>
+                                          : gradient_kernel<T, kTarget, unsigned long long>;
+  gpu::launch("cross_entropy", kernel, gpu::grid_stride_blocks(count, loss::kThreads), loss::kThreads, 0,
+              rows, g, each, dx, dy);
+}
+
+template <class T>
+const T* data_or_null(const Tensor& t) {
+  return t.defined() ? t.data<T>() : nullptr;
+}
+
+// Calls f with Rows of the right types.
+template <class F>
+void visit(const CrossEntropyAttrs& attrs, bool soft, const Tensor& x, const Tensor& target,
+           const Tensor& weight, const Tensor& stats, F&& f) {
+  visit_floating("cross_entropy", x.dtype(), [&]<class T>(TypeTag<T>) {
+    const auto with = [&]<Target kTarget>() {
+      using C = compute_t<T>;
+      f(Rows<T, kTarget>{ClassLayout(x.shape()), soft ? Labels{} : Labels(target), x.data<T>(),
+                         soft ? data_or_null<T>(target) : nullptr, data_or_null<T>(weight),
+                         static_cast<C>(attrs.label_smoothing), attrs.ignore_index, stats.data<C>(),
+                         gpu::index_errors()});
+    };
+    if (soft)
+      with.template operator()<Target::soft>();
+    else if (attrs.label_smoothing > 0)
+      with.template operator()<Target::smoothed>();
+    else
+      with.template operator()<Target::label>();
+  });
+}
+
+void forward(const Forward& f, bool soft) {
+  const auto& attrs = f.attrs<CrossEntropyAttrs>();
+  const Tensor x = product::packed(f.in(0)), target = product::packed(f.in(1));
+  const Tensor weight = f.has(2) ? product::packed(f.in(2)) : Tensor{};
+  visit(attrs, soft, x, target, weight, f.out(1), [&]<class T, Target k>(const Rows<T, k>& rows) {
+    run_forward(rows, attrs.reduction, f.out().data<T>());
+  });
+}
+
+void backward(const Backward& b, bool soft) {
+  const auto& attrs = b.attrs<CrossEntropyAttrs>();
+  const auto saved = [&](std::size_t i) {
+    return b.saved_inputs[i].defined() ? product::packed(b.saved_inputs[i]) : Tensor{};
+  };
+  const Tensor x = product::packed(b.in(0)), target = saved(1), weight = saved(2),
+               g = product::packed(b.grad());
+  visit(attrs, soft, x, target, weight, b.out(1), [&]<class T, Target k>(const Rows<T, k>& rows) {
+    run_backward(rows, attrs.reduction, g.data<T>(), b.needs(0) ? b.grad_in(0).data<T>() : nullptr,
+                 b.needs(1) ? b.grad_in(1).data<T>() : nullptr);
+  });
+}
+
+}  // namespace
+
+void cross_entropy_forward_cuda(const Forward& f) { forward(f, false); }
+void cross_entropy_backward_cuda(const Backward& b) { backward(b, false); }
+void cross_entropy_soft_forward_cuda(const Forward& f) { forward(f, true); }
+void cross_entropy_soft_backward_cuda(const Backward& b) { backward(b, true); }
+
+}  // namespace ct

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/ops/class_loss_internal.h>
+#include <cotangent/ops/reduction.h>
+
+namespace ct {
+
+struct CrossEntropyAttrs {
+  Reduction reduction;
+  std::int64_t ignore_index;
+  double label_smoothing;
+};
+
+// Output 1 holds, in the compute type, what backward needs besides the logits: L = logsumexp of each row;
+// then one number that the mean is divided by; then, with labels, the sum of all class weights (if smoothing
+// needs it), or with distributions M = sum_c w[c] y[c] of each row.
+inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool soft) {
+  return layout.rows() + 1 + (soft ? layout.rows() : 1);
+}
+
+/// What a row is compared with.
+enum class Target : std::uint8_t {
+  label,     ///< a class
+  smoothed,  ///< a class, with label smoothing
+  soft,      ///< a distribution
+};
+
+void cross_entropy_forward_cpu(const Forward& f);
+void cross_entropy_backward_cpu(const Backward& b);
+void cross_entropy_forward_cuda(const Forward& f);
+void cross_entropy_backward_cuda(const Backward& b);
+
+void cross_entropy_soft_forward_cpu(const Forward& f);
+void cross_entropy_soft_backward_cpu(const Backward& b);
+void cross_entropy_soft_forward_cuda(const Forward& f);
+void cross_entropy_soft_backward_cuda(const Backward& b);
+
+}  // namespace ct

@@ -1,0 +1,170 @@
+#include <cotangent/cotangent.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/catch.h"
+
+using namespace ct;
+
+namespace {
+
+using V = std::vector<double>;
+V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+void check_near(const Tensor& t, const V& want, double margin = 1e-6) {
+  const V got = values(t);
+  REQUIRE(got.size() == want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want[i]).margin(margin));
+}
+Tensor labels(std::initializer_list<std::int64_t> list) { return tensor(list); }
+
+// For logits 1, 2, 3: logsumexp is 3.4076060, the losses of the three labels and their probabilities are
+constexpr double kLoss[3] = {2.4076060, 1.4076060, 0.4076060};
+constexpr double kP[3] = {0.0900306, 0.2447285, 0.6652410};
+Tensor two_rows() { return tensor({{1.f, 2.f, 3.f}, {1.f, 2.f, 3.f}}); }
+
+}  // namespace
+
+TEST_CASE("cross_entropy of labels", "[cross_entropy]") {
+  Tensor x = two_rows().set_requires_grad();
+  const Tensor t = labels({2, 0});
+  check_near(cross_entropy(x, t, {.reduction = Reduction::none}), {kLoss[2], kLoss[0]});
+  CHECK(cross_entropy(x, t, {.reduction = Reduction::sum}).item() == Approx(kLoss[2] + kLoss[0]));
+  const Tensor mean = cross_entropy(x, t);
+  CHECK(mean.shape() == Shape{});
+  CHECK(mean.item() == Approx((kLoss[2] + kLoss[0]) / 2));
+  mean.backward();
+  check_near(x.grad(), {kP[0] / 2, kP[1] / 2, (kP[2] - 1) / 2, (kP[0] - 1) / 2, kP[1] / 2, kP[2] / 2});
+  CHECK(cross_entropy(x, t.to(i32)).item() == mean.item());
+  CHECK(cross_entropy(x[0], tensor(std::int64_t{1})).item() == Approx(kLoss[1]));
+}
+
+TEST_CASE("cross_entropy with weights, ignored rows and smoothing", "[cross_entropy]") {
+  Tensor x = two_rows().set_requires_grad();
+  const Tensor t = labels({2, 0}), w = tensor({0.5f, 1.f, 2.f});
+  CHECK(cross_entropy(x, t, {.weight = w}).item() == Approx((2 * kLoss[2] + 0.5 * kLoss[0]) / 2.5));
+  CHECK(cross_entropy(x, t, {.weight = w, .ignore_index = 0}).item() == Approx(kLoss[2]));
+  // 0.9 * 0.407606 + 0.1 * 1.407606
+  CHECK(cross_entropy(x[0], tensor(std::int64_t{2}), {.label_smoothing = 0.1}).item() == Approx(0.5076060));
+  // Row 0: 0.8 * 2 * 0.407606 + 0.2/3 * (0.5 * 2.407606 + 1.407606 + 2 * 0.407606), row 1 alike; the mean
+  // divides by the weights of the labels.
+  const CrossEntropyOptions both{.weight = w, .reduction = Reduction::none, .label_smoothing = 0.2};
+  check_near(cross_entropy(x, t, both), {0.8806109, 1.1914838});
+  const Tensor mean = cross_entropy(x, t, {.weight = w, .label_smoothing = 0.2});
+  CHECK(mean.item() == Approx(0.8288379));
+  // A row's gradient: A p - 0.2/3 w, less 0.8 w[t] at the label, with A = 0.8 w[t] + 0.2/3 * 3.5; over 2.5.
+  mean.backward();
+  const double a = 1.6 + 0.7 / 3, b = 0.4 + 0.7 / 3, s = 0.2 / 3;
+  check_near(x.grad(), {(a * kP[0] - s * 0.5) / 2.5, (a * kP[1] - s) / 2.5, (a * kP[2] - s * 2 - 1.6) / 2.5,
+                        (b * kP[0] - s * 0.5 - 0.4) / 2.5, (b * kP[1] - s) / 2.5, (b * kP[2] - s * 2) / 2.5});
+}
+
+TEST_CASE("cross_entropy of distributions", "[cross_entropy]") {
+  Tensor x = tensor({{1.f, 2.f, 3.f}}).set_requires_grad(),
+         y = tensor({{0.2f, 0.3f, 0.5f}}).set_requires_grad();
+  const Tensor loss = cross_entropy(x, y);
+  CHECK(loss.item() == Approx(1.1076060));  // 3.407606 - (0.2 + 0.6 + 1.5)
+  loss.backward();
+  check_near(x.grad(), {kP[0] - 0.2, kP[1] - 0.3, kP[2] - 0.5});
+  check_near(y.grad(), {kLoss[0], kLoss[1], kLoss[2]});
+  // A label is a distribution, and so is a smoothed one.
+  const Tensor hot = tensor({{0.f, 0.f, 1.f}});
+  CHECK(cross_entropy(x, hot).item() == Approx(kLoss[2]));
+  CHECK(cross_entropy(x, hot, {.label_smoothing = 0.1}).item() == Approx(0.5076060));
+}
+
+TEST_CASE("cross_entropy of rows along inner axes", "[cross_entropy]") {
+  const Tensor x = randn({2, 5, 3, 7}), t = randint(0, 5, {2, 3, 7}, {.dtype = i64});
+  const Tensor flat = x.permute({0, 2, 3, 1}).contiguous().reshape({42, 5});
+  for (const double smoothing : {0.0, 0.1}) {
+    const CrossEntropyOptions each{.reduction = Reduction::none, .label_smoothing = smoothing};
+    const Tensor got = cross_entropy(x, t, each);
+    CHECK(got.shape() == Shape{2, 3, 7});
+    check_near(got, values(cross_entropy(flat, t.reshape({42}), each)), 1e-5);
+  }
+}
+
+TEST_CASE("cross_entropy of extreme logits", "[cross_entropy]") {
+  const Tensor t = labels({2});
+  for (const double offset : {1e4, -1e4}) {  // 1e4 + {1, 2, 3} is exact in f32
+    const Tensor x = tensor({{1.f, 2.f, 3.f}}) + offset;
+    CHECK(cross_entropy(x, t).item() == Approx(kLoss[2]).margin(2e-3));
+    CHECK(cross_entropy(x, t, {.label_smoothing = 0.1}).item() == Approx(0.5076060).margin(2e-3));
+  }
+  const float inf = std::numeric_limits<float>::infinity();
+  // A masked class takes no part.
+  Tensor masked = tensor({{-inf, 0.f, 0.f}}).set_requires_grad();
+  const Tensor loss = cross_entropy(masked, t);
+  CHECK(loss.item() == Approx(std::log(2.0)));
+  loss.backward();
+  check_near(masked.grad(), {0, 0.5, -0.5});
+  CHECK(cross_entropy(masked, labels({0})).item() == inf);
+  CHECK(cross_entropy(tensor({{1000.f, 0.f, 0.f}}), t).item() == 1000);
+  CHECK(std::isnan(cross_entropy(tensor({{NAN, 0.f, 0.f}}), t).item()));
+  CHECK(std::isnan(cross_entropy(tensor({{0.f, 0.f, NAN}}), labels({0})).item()));
+}
+
+TEST_CASE("cross_entropy with nothing to count", "[cross_entropy]") {
+  Tensor x = two_rows().set_requires_grad();
+  for (const double smoothing : {0.0, 0.1}) {
+    x.set_grad({});
+    const Tensor loss = cross_entropy(x, labels({-100, -100}), {.label_smoothing = smoothing});
+    CHECK(std::isnan(loss.item()));
+    loss.backward();
+    CHECK(values(x.grad()) == V(6, 0));
+  }
+  CHECK(std::isnan(cross_entropy(zeros({0, 3}), zeros({0}, {.dtype = i64})).item()));
+  CHECK(cross_entropy(zeros({0, 3}), zeros({0}, {.dtype = i64}), {.reduction = Reduction::sum}).item() == 0);
+}
+
+TEST_CASE("cross_entropy refuses what does not fit", "[cross_entropy]") {
+  CHECK_THROWS_WITH(
+      cross_entropy(zeros({2, 10}), labels({3, 11})),
+      "[cross_entropy] class label 11 is out of range for 10 classes; labels must lie in [0, 10) or "
+      "equal ignore_index");
+  CHECK_THROWS_AS(cross_entropy(zeros({2, 10}), labels({3, -1})), IndexError);
+  CHECK_NOTHROW(cross_entropy(zeros({2, 10}), labels({3, -100})));
+  CHECK_THROWS_AS(cross_entropy(zeros({2, 10}), labels({1, 2, 3})), ShapeError);
+  CHECK_THROWS_AS(cross_entropy(zeros({2, 10}), zeros({2})), ShapeError);
+  CHECK_THROWS_AS(cross_entropy(zeros({2, 10}), labels({1, 2}), {.label_smoothing = -0.1}), ValueError);
+  CHECK_THROWS_AS(cross_entropy(zeros({2, 10}, {.dtype = i64}), labels({1, 2})), DTypeError);
+}
+
+TEST_CASE("cross_entropy on the GPU equals cross_entropy on the CPU", "[cross_entropy][cuda]") {
+  for (const Shape& shape : {Shape{64, 10}, Shape{5000, 10}, Shape{33, 257}, Shape{900, 128}, Shape{7, 4099},
+                             Shape{40, 4096}, Shape{3, 50304}, Shape{2, 5, 33, 41}, Shape{4, 21, 200, 100}}) {
+    const Tensor x = randn(shape);
+    Shape rows = shape;
+    rows.erase(1);
+    Tensor t = randint(0, shape[1], rows, {.dtype = i64});
+    const Tensor w = rand({shape[1]});
+    for (const double smoothing : {0.0, 0.1}) {
+      const auto run = [&](Device d) {
+        Tensor xd = x.to(d).set_requires_grad();
+        const Tensor loss =
+            cross_entropy(xd, t.to(d), {.weight = w.to(d), .ignore_index = 1, .label_smoothing = smoothing});
+        loss.backward();
+        return std::pair{loss.item(), values(xd.grad())};
+      };
+      const auto [loss, grad] = run(cuda(0));
+      const auto [want_loss, want_grad] = run(cpu);
+      CHECK(loss == Approx(want_loss).epsilon(1e-5));
+      double worst = 0;
+      for (std::size_t i = 0; i < grad.size(); ++i) worst = std::max(worst, std::abs(grad[i] - want_grad[i]));
+      CHECK(worst * static_cast<double>(numel(rows)) < 1e-4);
+    }
+  }
+}
+
+TEST_CASE("cross_entropy on the GPU reports labels out of range and goes on", "[cross_entropy][cuda]") {
+  Tensor x = zeros({2, 10}, {.device = cuda(0)}).set_requires_grad();
+  const Tensor loss = cross_entropy(x, labels({3, 11}).to(cuda(0)));
+  CHECK_THROWS_WITH(
+      loss.item(),
+      "[cross_entropy] class label 11 is out of range for 10 classes; labels must lie in [0, 10) or "
+      "equal ignore_index");
+  loss.backward();
+  CHECK(values(x.grad())[3] == Approx(-0.9));
+  CHECK(values(x.grad())[10] == 0);  // the bad row counts as ignored
+  CHECK(cross_entropy(x, labels({3, 1}).to(cuda(0))).item() == Approx(std::log(10.0)));
+}

@@ -1,0 +1,78 @@
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/mse_loss/mse_loss.h>
+#include <cotangent/ops/mse_loss/mse_loss_kernels.h>
+
+namespace ct {
+namespace {
+
+void mse_loss_infer(Infer& in) {
+  CT_CHECK(in.in(0).shape() == in.in(1).shape(), ShapeError, "mse_loss", "input is ", describe(in.in(0)),
+           ", target is ", describe(in.in(1)), "; they must have the same shape: use reshape() or expand()");
+  const bool each = in.attrs<MseLossAttrs>().reduction == Reduction::none;
+  in.output(each ? in.in(0).shape() : Shape{}, in.in(0).dtype());
+}
+
+Cost mse_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
+  return {3 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
+}
+
+std::vector<Tensor> mse_loss_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const Reduction reduction = static_cast<const MseLossAttrs*>(attrs.data)->reduction;
+  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const Tensor out = Tensor::allocate(reduction == Reduction::none ? in[0].shape() : Shape{}, f64, cpu);
+  double* loss = static_cast<double*>(out.raw_data());
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double square = (x[i] - y[i]) * (x[i] - y[i]);
+    if (reduction == Reduction::none) loss[i] = square;
+    sum += square;
+  }
+  if (reduction == Reduction::sum) *loss = sum;
+  if (reduction == Reduction::mean) *loss = sum / static_cast<double>(x.size());
+  return {out};
+}
+
+std::vector<Sample> mse_loss_samples(SampleMaker& make) {
+  std::vector<Sample> samples;
+  for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
+    for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 5}, Shape{2, 3, 7}, Shape{67}, Shape{0, 3}})
+      samples.push_back(
+          {{make.normal(shape), make.normal(shape)}, MseLossAttrs{reduction}, name(reduction).data()});
+  return samples;
+}
+
+std::vector<ErrorSample> mse_loss_errors(SampleMaker& make) {
+  const MseLossAttrs mean{Reduction::mean};
+  return {{{make.normal({4, 1}), make.normal({4})}, mean, "input is f64[4, 1], target is f64[4]"},
+          {{make.index({4}, 3), make.index({4}, 3)}, mean, "i64"},
+          {{make.normal({4}), make.index({4}, 3)}, mean, "different dtypes"}};
+}
+
+}  // namespace
+
+constexpr OpDef k_mse_loss = checked({
+    .name = "mse_loss",
+    .formula = "y = reduce((x - t)^2)",
+    .infer = mse_loss_infer,
+    .cpu = {mse_loss_forward_cpu, mse_loss_backward_cpu},
+    .cuda = CT_CUDA_KERNELS(mse_loss_forward_cuda, mse_loss_backward_cuda),
+    .saves = {{{.inputs = 0b11}, {.inputs = 0b11}}},
+    .cost = mse_loss_cost,
+    .reference = mse_loss_reference,
+    .samples = mse_loss_samples,
+    .error_samples = mse_loss_errors,
+});
+
+namespace rooms {
+constexpr const OpDef* mse_loss_ops[] = {&k_mse_loss};
+extern const Room mse_loss;
+const Room mse_loss{"mse_loss", mse_loss_ops};
+}  // namespace rooms
+
+Tensor mse_loss(const Tensor& input, const Tensor& target, const MseLossOptions& options) {
+  return dispatch(k_mse_loss, {input, target}, MseLossAttrs{options.reduction});
+}
+
+}  // namespace ct
