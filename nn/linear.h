@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/dtype.h>
+#include <cotangent/core/export.h>
+#include <cotangent/nn/module.h>
+
+namespace ct::nn {
+
+struct LinearOptions {
+  bool bias = true;
+  DType dtype = DType::f32;
+  Device device = cpu;
+};
+
+/// y = x W^T + b on the last axis: f[..., in] -> f[..., out].
+///
+/// Parameters "weight" [out, in] and "bias" [out], both drawn from U(-1/sqrt(in), 1/sqrt(in)), which is
+/// PyTorch's initialisation (kaiming_uniform_ with a = sqrt(5)). Throws ShapeError for negative sizes.
+class CT_API Linear : public Module {
+ public:
+  Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options = {});
+  /// Throws ShapeError unless x.size(-1) is in_features().
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+  /// Draws new values.
+  void reset_parameters();
+
+  const Parameter& weight() const { return weight_; }
+  /// Undefined without bias.
+  const Parameter& bias() const { return bias_; }
+  std::int64_t in_features() const { return in_; }
+  std::int64_t out_features() const { return out_; }
+
+ private:
+  std::int64_t in_, out_;
+  Parameter weight_, bias_;
+};
+
+/// Gives its input back.
+class CT_API Identity : public Module {
+ public:
+  Identity() { describe_as("Identity"); }
+  Tensor forward(const Tensor& x) const { return x; }
+  Tensor operator()(const Tensor& x) const { return x; }
+};
+
+/// Joins the axes first..last into one: by default all but the batch axis.
+class CT_API Flatten : public Module {
+ public:
+  explicit Flatten(std::int64_t first_axis = 1, std::int64_t last_axis = -1);
+  Tensor forward(const Tensor& x) const { return x.flatten(first_, last_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  std::int64_t first_, last_;
+};
+
+}  // namespace ct::nn
