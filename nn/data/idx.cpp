@@ -86,8 +86,9 @@ Tensor read_idx(const io::ByteSource& source) {
                        bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(shape.back(), 1)), &bytes);
   }
   // Before any memory is asked for: a header of 20 bytes may claim anything.
-  source.check(fits && (is_empty || bytes <= reader.limit()), kOp, "announces elements of shape ", shape,
-               ", more than the file can hold: it is truncated", kHelp);
+  source.check(fits && bytes <= std::uint64_t{INT64_MAX} && (is_empty || bytes <= reader.limit()), kOp,
+               "announces elements of shape ", shape, ", more than the file can hold: it is truncated",
+               kHelp);
 
   const Tensor result = Tensor::allocate(shape, element->dtype, cpu);
   const std::size_t count = static_cast<std::size_t>(result.numel());

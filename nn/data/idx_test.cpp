@@ -84,6 +84,7 @@ TEST_CASE("idx: malformed files are refused", "[data]") {
   bad(idx_bytes(0x0e, {0xffffffff, 0xffffffff}, ""), "more than the file can hold");
   bad(idx_bytes(0x0e, {0xffffffff, 0xffffffff, 0xffffffff}, ""), "more than the file can hold");
   bad(idx_bytes(0x0e, {0, 0xffffffff, 0xffffffff, 0xffffffff}, ""), "more than the file can hold");
+  bad(idx_bytes(0x08, {2281964560, 4294967056, 0}, ""), "more than the file can hold");  // 2^63 < n < 2^64
   const std::string packed = gzip(idx_bytes(0x08, {1000}, std::string(1000, 'a')));
   for (std::size_t n = 0; n < packed.size(); ++n) CHECK_THROWS_AS(idx_of(packed.substr(0, n)), IoError);
   // The checksum finds a changed byte, unless the change means nothing to deflate.

@@ -161,8 +161,9 @@ Tensor read_npy(const ByteSource& source, const ByteStream& next, std::uint64_t 
     fits = fits && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)),
                                            &bytes);
   }
-  source.check(fits && (is_empty || bytes <= limit), kOp, "has shape ", header.shape, " of ", header.dtype,
-               ", more than the ", limit, " bytes that can be there; it is truncated or damaged");
+  source.check(fits && bytes <= std::uint64_t{INT64_MAX} && (is_empty || bytes <= limit), kOp, "has shape ",
+               header.shape, " of ", header.dtype, ", more than the ", limit,
+               " bytes that can be there; it is truncated or damaged");
 
   Strides strides = contiguous_strides(header.shape);
   if (header.fortran_order) {

@@ -96,7 +96,11 @@ TEST_CASE("npy: malformed arrays are refused", "[io]") {
   bad(npy_bytes(good, "xxxxx"));
   bad("\x93NUMPX" + npy_bytes(good, four).substr(6));
   bad(std::string("\x93NUMPY\x04", 7) + npy_bytes(good, four).substr(7));
-  for (const char* header : {"", "{", "{}", "[]", "{'descr': '<f4'}",
+  for (const char* header : {"",
+                             "{",
+                             "{}",
+                             "[]",
+                             "{'descr': '<f4'}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}",
                              "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}",
                              "{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}",
@@ -110,6 +114,7 @@ TEST_CASE("npy: malformed arrays are refused", "[io]") {
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4, 0)}",
+                             "{'descr': '|u1', 'fortran_order': False, 'shape': (2281964560, 4294967056, 0)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000,)}"})
     bad(npy_bytes(header, four));

@@ -1,0 +1,166 @@
+#include <cotangent/nn/init.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include <cotangent/core/parallel.h>
+#include <cotangent/core/rng.h>
+#include <cotangent/nn/linear.h>
+#include <cotangent/ops/creation.h>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
+
+using namespace ct;
+namespace init = ct::nn::init;
+using ct::testing::bytes_of;
+
+namespace {
+
+struct Moments {
+  double mean = 0, std = 0, low = 0, high = 0;
+};
+
+Moments moments(const Tensor& t) {
+  const std::vector<double> v = t.to_vector<double>();
+  const double n = static_cast<double>(v.size());
+  Moments m;
+  for (double x : v) m.mean += x / n;
+  for (double x : v) m.std += (x - m.mean) * (x - m.mean) / n;
+  m.std = std::sqrt(m.std);
+  m.low = *std::min_element(v.begin(), v.end());
+  m.high = *std::max_element(v.begin(), v.end());
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("init: distributions have the moments of their formulas", "[nn]") {
+  manual_seed(11);
+  const Tensor t = zeros({200, 300, 2});  // fan_in 600, fan_out 400
+  // 120000 draws: the mean is within 4 standard errors, the deviation within 1 % .
+  const auto check = [&](double mean, double std, double low, double high) {
+    const Moments m = moments(t);
+    CHECK(std::abs(m.mean - mean) < 4 * std / std::sqrt(120000.0));
+    CHECK(m.std == Approx(std).epsilon(0.01));
+    CHECK(m.low >= low);
+    CHECK(m.high <= high);
+    if (std::isfinite(low)) CHECK(m.low < low + 0.01 * (high - low));
+    if (std::isfinite(high)) CHECK(m.high > high - 0.01 * (high - low));
+  };
+  const double inf = INFINITY, uniform_std = 1 / std::sqrt(12.0);
+  init::uniform_(t, -1, 3);
+  check(1, 4 * uniform_std, -1, 3);
+  init::normal_(t, 2, 0.5);
+  check(2, 0.5, -inf, inf);
+  // The standard normal distribution between -2 and 2 has the deviation 0.87962566.
+  init::trunc_normal_(t);
+  check(0, 0.87962566, -2, 2);
+  init::trunc_normal_(t, 1, 2, -3, 5);
+  check(1, 2 * 0.87962566, -3, 5);
+  double bound = std::sqrt(6.0 / 1000);
+  init::xavier_uniform_(t);
+  check(0, 2 * bound * uniform_std, -bound, bound);
+  init::xavier_normal_(t, 2);
+  check(0, 2 * std::sqrt(2.0 / 1000), -inf, inf);
+  bound = std::sqrt(2.0) * std::sqrt(3.0 / 600);
+  init::kaiming_uniform_(t, {.nonlinearity = init::Nonlinearity::relu});
+  check(0, 2 * bound * uniform_std, -bound, bound);
+  init::kaiming_normal_(t, {.a = 1, .mode = init::FanMode::fan_out});
+  check(0, 1 / std::sqrt(400.0), -inf, inf);
+  init::constant_(t, 1.5);
+  CHECK(moments(t).low == 1.5);
+  CHECK(moments(t).high == 1.5);
+
+  const nn::Linear layer(400, 300);
+  CHECK(moments(layer.weight()).high <= 0.05);
+  CHECK(moments(layer.weight()).high > 0.0499);
+  CHECK(moments(layer.bias()).high <= 0.05);
+  CHECK(moments(layer.bias()).low < -0.04);
+}
+
+TEST_CASE("init: gains", "[nn]") {
+  using enum init::Nonlinearity;
+  CHECK(init::gain(linear) == 1);
+  CHECK(init::gain(init::Nonlinearity::sigmoid) == 1);
+  CHECK(init::gain(init::Nonlinearity::tanh) == 5.0 / 3);
+  CHECK(init::gain(init::Nonlinearity::relu) == std::numbers::sqrt2);
+  CHECK(init::gain(init::Nonlinearity::leaky_relu, 0) == std::numbers::sqrt2);
+  CHECK(init::gain(init::Nonlinearity::leaky_relu, std::sqrt(5.0)) ==
+        Approx(std::sqrt(1 / 3.0)).epsilon(1e-15));
+  CHECK(init::gain(selu) == 0.75);
+}
+
+TEST_CASE("init: truncated normal follows its distribution function", "[nn]") {
+  // The share of values below x must be (Phi(x) - Phi(low)) / (Phi(high) - Phi(low)); Kolmogorov and
+  // Smirnov's distance is below 1.95 / sqrt(n) with a probability of 99.9 %.
+  manual_seed(12);
+  const Tensor t = empty({50000}, {.dtype = f64});
+  init::trunc_normal_(t, 0, 1, -0.5, 6);
+  std::vector<double> v = t.to_vector<double>();
+  std::sort(v.begin(), v.end());
+  const auto phi = [](double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); };
+  double distance = 0;
+  for (std::size_t i = 0; i < v.size(); ++i)
+    distance = std::max(distance, std::abs((phi(v[i]) - phi(-0.5)) / (phi(6) - phi(-0.5)) -
+                                           static_cast<double>(i) / static_cast<double>(v.size())));
+  CHECK(distance < 1.95 / std::sqrt(50000.0));
+}
+
+TEST_CASE("init: orthogonal rows or columns", "[nn]") {
+  manual_seed(13);
+  for (const Shape& shape : {Shape{5, 5}, Shape{7, 3}, Shape{3, 7}, Shape{4, 2, 3}, Shape{1, 1}}) {
+    const Tensor t = empty(shape, {.dtype = f64});
+    init::orthogonal_(t, 2);
+    const std::int64_t rows = shape[0], columns = t.numel() / rows;
+    const std::vector<double> q = t.to_vector<double>();
+    const bool by_rows = rows <= columns;
+    const std::int64_t n = by_rows ? rows : columns, length = by_rows ? columns : rows;
+    const auto at = [&](std::int64_t vector, std::int64_t i) {
+      return q[static_cast<std::size_t>(by_rows ? vector * columns + i : i * columns + vector)];
+    };
+    for (std::int64_t a = 0; a < n; ++a) {
+      for (std::int64_t b = 0; b < n; ++b) {
+        double dot = 0;
+        for (std::int64_t i = 0; i < length; ++i) dot += at(a, i) * at(b, i);
+        CHECK(dot == Approx(a == b ? 4 : 0).margin(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("init: the same values for any number of threads, views, 16-bit types", "[nn]") {
+  const auto draw = [](const Tensor& t) {
+    manual_seed(14);
+    init::normal_(t);
+    return t;
+  };
+  const int threads = num_threads();
+  set_num_threads(1);
+  const std::string one = bytes_of(draw(empty({100000})));
+  set_num_threads(4);
+  CHECK(bytes_of(draw(empty({100000}))) == one);
+  set_num_threads(threads);
+
+  const Tensor base = zeros({3, 2});
+  const Tensor view = draw(base.transpose(0, 1));
+  CHECK(view.to_vector<float>() == draw(empty({2, 3})).to_vector<float>());
+  CHECK(draw(empty({6}, {.dtype = f16})).to_vector<float>() == draw(empty({6})).to(f16).to_vector<float>());
+  Tensor leaf = zeros({3}).set_requires_grad();
+  init::ones_(leaf);
+  CHECK(leaf.is_leaf());
+  CHECK(leaf.to_vector<float>() == std::vector<float>{1, 1, 1});
+  init::uniform_(empty({0, 3}));
+}
+
+TEST_CASE("init: errors", "[nn]") {
+  CHECK_THROWS_AS(init::uniform_(zeros({2}), 1, 0), ValueError);
+  CHECK_THROWS_AS(init::normal_(zeros({2}), 0, -1), ValueError);
+  CHECK_THROWS_AS(init::trunc_normal_(zeros({2}), 0, 1, 2, -2), ValueError);
+  CHECK_THROWS_AS(init::kaiming_uniform_(zeros({2})), ShapeError);
+  CHECK_THROWS_AS(init::xavier_normal_(zeros({2})), ShapeError);
+  CHECK_THROWS_AS(init::orthogonal_(zeros({2})), ShapeError);
+  CHECK_THROWS_AS(init::constant_(zeros({2}, {.dtype = i64}), 1), DTypeError);
+}
