@@ -72,7 +72,7 @@ std::vector<ErrorSample> binary_errors(SampleMaker& m) {
 consteval OpDef define(const char* name, const char* formula, DTypeSet types, std::uint32_t saves_a,
                        std::uint32_t saves_b, Kernels cpu, Kernels cuda, SamplesFn samples,
                        ReferenceFn reference) {
-  const bool predicate = cpu.backward == nullptr;
+  const bool predicate = detail::missing(cpu.backward);
   return checked({.name = name,
                   .formula = formula,
                   .infer = predicate ? infer_predicate : infer_binary,
@@ -90,7 +90,7 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, st
 }
 consteval OpDef define_scalar(const char* name, const char* formula, DTypeSet types, Saved saved, Kernels cpu,
                               Kernels cuda, SamplesFn samples, ReferenceFn reference) {
-  const bool predicate = cpu.backward == nullptr;
+  const bool predicate = detail::missing(cpu.backward);
   return checked({.name = name,
                   .formula = formula,
                   .infer = predicate ? infer_unary_predicate : infer_unary,
