@@ -3,10 +3,11 @@
 #include <limits>
 
 #include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/copy/copy_kernels.h>
-#include <cotangent/ops/copy/copy_plan_internal.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
 // What the engine asks of the ops: sums of cotangents, zeros, ones, copies.
@@ -14,40 +15,11 @@
 namespace ct::detail {
 namespace {
 
-void add_cpu(const Tensor& a, const Tensor& b) {
-  const CopyPlan p = plan_copy(a.shape(), a.strides(), b.strides());
-  visit_floating("add", a.dtype(), [&]<class T>(TypeTag<T>) {
-    T* to = static_cast<T*>(a.raw_data());
-    const T* from = static_cast<const T*>(b.raw_data());
-    const std::int64_t ds = p.rank ? p.dst[p.inner()] : 1, ss = p.rank ? p.src[p.inner()] : 1;
-    parallel_for(p.numel, 1 << 15, [&](std::int64_t begin, std::int64_t end) {
-      for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t s, std::int64_t n) {
-        T* x = to + d;
-        const T* y = from + s;
-        if (ds == 1 && ss == 1) {
-          for (std::int64_t i = 0; i < n; ++i) x[i] = T(compute_t<T>(x[i]) + compute_t<T>(y[i]));
-        } else {
-          for (std::int64_t i = 0; i < n; ++i)
-            x[i * ds] = T(compute_t<T>(x[i * ds]) + compute_t<T>(y[i * ss]));
-        }
-      });
-    });
-  });
-}
-
 Tensor engine_add(const Tensor& a, const Tensor& b, bool in_place) {
-  const Tensor sum = in_place ? a : moved(a, a.device());
-#ifdef COTANGENT_CUDA
-  if (a.is_cuda()) {
-    const DeviceGuard guard(a.device());
-    add_cuda(sum, b);
-    sum.impl()->storage->bump_version();
-    return sum;
-  }
-#endif
-  add_cpu(sum, b);
-  sum.impl()->storage->bump_version();
-  return sum;
+  const NoGrad guard;
+  if (!in_place) return add(a, b);
+  Tensor sum = a;
+  return sum.add_(b);
 }
 
 Tensor engine_zeros(const TensorMeta& meta) {

@@ -1,7 +1,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/copy/strided_cuda.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
 namespace ct::detail {
@@ -19,24 +18,7 @@ __global__ void __launch_bounds__(kThreads) find_non_finite(const T* data, std::
   if (__syncthreads_or(bad) && threadIdx.x == 0) *found = 1;
 }
 
-template <class T>
-struct AddElement {
-  T* to;
-  const T* from;
-  __device__ void operator()(std::int64_t d, std::int64_t s) const {
-    to[d] = gpu::from_compute<T>(gpu::to_compute(to[d]) + gpu::to_compute(from[s]));
-  }
-};
-
 }  // namespace
-
-void add_cuda(const Tensor& a, const Tensor& b) {
-  if (a.numel() == 0) return;
-  visit_floating("add", a.dtype(), [&]<class T>(TypeTag<T>) {
-    for_each_strided("add", plan_copy(a.shape(), a.strides(), b.strides()),
-                     AddElement<T>{static_cast<T*>(a.raw_data()), static_cast<const T*>(b.raw_data())});
-  });
-}
 
 bool all_finite_cuda(const Tensor& t) {
   const Tensor found = Tensor::allocate({}, DType::i32, t.device());

@@ -11,6 +11,7 @@
 #include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/copy/copy_plan_internal.h>
+#include <cotangent/ops/copy/transpose_cpu.h>
 
 namespace ct {
 namespace {
@@ -98,61 +99,12 @@ void copy_strided_run(T* dst, std::int64_t dst_stride, const T* src, std::int64_
   }
 }
 
-// A transpose in squares of one cache line by one cache line, so that each line of either side is touched
-// once. The square goes through a buffer: with rows a power of two apart, the lines of a large matrix all
-// fall into one set of the cache and would push each other out.
-template <class T>
-void copy_transposed(const CopyPlan& p, int axis, T* dst, const T* src) {
-  constexpr std::int64_t kTile = sizeof(T) >= 4 ? 64 / static_cast<std::int64_t>(sizeof(T)) : 32;
-  const int inner = p.inner();
-  const std::int64_t rows = p.size[axis], columns = p.size[inner];  // of dst
-  const std::int64_t dst_step = p.dst[axis], src_step = p.src[inner];
-  CopyPlan outer;  // the other axes
-  for (int i = 0; i < inner; ++i) {
-    if (i == axis) continue;
-    outer.size[outer.rank] = p.size[i];
-    outer.dst[outer.rank] = p.dst[i];
-    outer.src[outer.rank++] = p.src[i];
-  }
-  const std::int64_t row_tiles = chunk_count(rows, kTile);
-  const std::int64_t matrices = p.numel / (rows * columns);
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / (kTile * columns));
-  parallel_for(matrices * row_tiles, grain, [&](std::int64_t begin, std::int64_t end) {
-    alignas(64) T tile[kTile][kTile];
-    for (std::int64_t t = begin; t < end; ++t) {
-      const std::int64_t row = t % row_tiles * kTile;
-      const std::int64_t height = std::min(kTile, rows - row);
-      const std::int64_t matrix = t / row_tiles;
-      std::int64_t d = row * dst_step, s = row;
-      for_each_run(outer, matrix, matrix + 1, [&](std::int64_t dst_at, std::int64_t src_at, std::int64_t) {
-        d += dst_at;
-        s += src_at;
-      });
-      for (std::int64_t column = 0; column < columns; column += kTile) {
-        const std::int64_t width = std::min(kTile, columns - column);
-        const T* from = src + s + column * src_step;
-        T* to = dst + d + column;
-        if (height == kTile && width == kTile) {
-          for (std::int64_t c = 0; c < kTile; ++c) std::memcpy(tile[c], from + c * src_step, sizeof(tile[0]));
-          for (std::int64_t r = 0; r < kTile; ++r) {
-            T* out = to + r * dst_step;
-            for (std::int64_t c = 0; c < kTile; ++c) out[c] = tile[c][r];
-          }
-        } else {
-          for (std::int64_t r = 0; r < height; ++r)
-            for (std::int64_t c = 0; c < width; ++c) to[r * dst_step + c] = from[c * src_step + r];
-        }
-      }
-    }
-  });
-}
-
 template <class T>
 void copy_same(const CopyPlan& p, void* dst_data, const void* src_data) {
   T* dst = static_cast<T*>(dst_data);
   const T* src = static_cast<const T*>(src_data);
   if (const int axis = p.transposed_axis(); axis >= 0 && p.size[axis] >= 4 && p.size[p.inner()] >= 4)
-    return copy_transposed(p, axis, dst, src);
+    return detail::copy_transposed(p, axis, dst, src);
   parallel_for(p.numel, kGrain, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t ds = p.rank ? p.dst[p.inner()] : 1, ss = p.rank ? p.src[p.inner()] : 1;
     for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t s, std::int64_t n) {
