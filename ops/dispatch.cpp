@@ -63,7 +63,8 @@ struct Checked {
 
 // Checks what can be checked without knowing the op: presence, devices, dtypes.
 Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
-  const Tensor* first = nullptr;  // the input that the others are held against
+  const Tensor* first = nullptr;            // the input that the others are held against
+  std::size_t unsupported = inputs.size();  // the first input of a dtype that the op does not have
   Checked result;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
@@ -85,13 +86,19 @@ Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
                describe(t), "; convert one of them with .to(dtype)");
       result.convert = true;
     }
-    if (!(op.dtypes & dtype_bit(t.dtype()))) {
-      CT_CHECK(op.int_to_float && !is_floating(t.dtype()), DTypeError, op.name, "input ", i, " is ",
-               describe(t), "; supported dtypes are ", list_dtypes(op.dtypes),
-               ": convert it with .to(dtype)");
-      result.convert = true;
+    if (!(op.dtypes & dtype_bit(t.dtype()))) [[unlikely]] {
+      if (op.int_to_float && !is_floating(t.dtype())) {
+        result.convert = true;
+      } else if (unsupported == inputs.size()) {
+        unsupported = i;
+      }
     }
   }
+  // An unsupported dtype is fine if promotion takes it away: a bool mask times an f32 tensor.
+  if (unsupported < inputs.size() && !result.convert) [[unlikely]]
+    detail::fail<DTypeError>(op.name, "input ", unsupported, " is ", describe(*inputs[unsupported]),
+                             "; supported dtypes are ", list_dtypes(op.dtypes),
+                             ": convert it with .to(dtype)");
   return result;
 }
 

@@ -1,6 +1,32 @@
+#include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/elementwise_internal.h>
 
 namespace ct::elementwise {
+namespace {
+
+constexpr std::int64_t kWorthPacking = 1 << 14;  // elements
+
+// True if the last axis is strided and another one is not.
+bool is_transposed(const Tensor& t) {
+  int last = t.dim() - 1;
+  while (last >= 0 && t.shape()[last] == 1) --last;
+  if (last < 0 || t.strides()[last] == 0 || t.strides()[last] == 1) return false;
+  for (int d = 0; d < last; ++d)
+    if (t.shape()[d] > 1 && t.strides()[d] == 1) return true;
+  return false;
+}
+
+}  // namespace
+
+PackedInputs::PackedInputs(std::span<const Tensor* const> inputs) : count_(inputs.size()) {
+  for (std::size_t k = 0; k < count_; ++k) {
+    inputs_[k] = inputs[k];
+    if (inputs[k]->numel() < kWorthPacking || inputs[k]->is_contiguous() || !is_transposed(*inputs[k]))
+      continue;
+    copies_[k] = packed(*inputs[k]);
+    inputs_[k] = &copies_[k];
+  }
+}
 
 Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs) {
   const Shape& shape = out.shape();

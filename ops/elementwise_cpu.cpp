@@ -96,13 +96,25 @@ struct alignas(64) Filled {
 
 struct Operand {
   char* data;
-  std::size_t size;  // bytes of one element
-  bool as_is;        // stored in the type the tile reads or writes
-  bool linear;       // no gaps
-  bool scalar;       // one number
-  Run run;           // read for inputs, write for the output
+  std::size_t size;     // bytes of one element
+  bool as_is;           // stored in the type the tile reads or writes
+  bool linear;          // no gaps
+  bool scalar;          // one number
+  std::int64_t period;  // the elements repeat after so many, themselves without gaps; 0 if they do not
+  Run run;              // read for inputs, write for the output
   const std::int64_t* strides;
 };
+
+// After how many elements operand k starts again, read without gaps until then (a row that is broadcast); 0
+// if that is not how it lies.
+std::int64_t period_of(const Layout& layout, int k) {
+  std::int64_t period = 1;
+  int d = layout.rank - 1;
+  for (; d >= 0 && layout.strides[k][d] == period; --d) period *= layout.sizes[d];
+  for (; d >= 0; --d)
+    if (layout.strides[k][d] != 0) return 0;
+  return period;
+}
 
 // Where row-major element `linear` lies, as an index per axis and an offset for one operand.
 struct Cursor {
@@ -169,7 +181,7 @@ void fill(Filled& filled, const Call& call, const Operand& operand, std::int64_t
 
 // Elements [begin, end), block by block.
 void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
-  alignas(64) std::byte buffers[1 + kMaxInputs][kBlock * 8];
+  alignas(64) std::byte buffers[1 + kMaxInputs][2 * kBlock * 8];
   Filled filled[kMaxInputs];
   const Layout& layout = call.layout;
   const int inner = layout.rank - 1;
@@ -177,8 +189,17 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
   const bool by_row = row >= kLongRow;
   Tile tile;
   tile.parameters = call.parameters;
-  for (int k = 0; k < call.inputs; ++k)
-    if (call.in[k].scalar) fill(filled[k], call, call.in[k], 0);
+  bool repeats[kMaxInputs] = {};
+  for (int k = 0; k < call.inputs; ++k) {
+    const Operand& in = call.in[k];
+    if (in.scalar) {
+      fill(filled[k], call, in, 0);
+    } else if (!in.linear && in.period > 0 && in.period <= kBlock && !(by_row && in.as_is)) {
+      // Written out once, far enough to start a block anywhere in it.
+      repeats[k] = true;
+      move_block(layout, in, buffers[k], call.compute_size, 0, std::min(kBlock + in.period, layout.numel));
+    }
+  }
   for (std::int64_t i = begin; i < end; i += tile.n) {
     tile.n = std::min(kBlock, end - i);
     if (by_row) tile.n = std::min(tile.n, row - i % row);
@@ -190,6 +211,8 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
         tile.step[k] = 0;
       } else if (in.linear && in.as_is) {
         tile.in[k] = in.data + i * static_cast<std::int64_t>(in.size);
+      } else if (repeats[k]) {
+        tile.in[k] = buffers[k] + static_cast<std::size_t>(i % in.period) * call.compute_size;
       } else if (by_row && (in.strides[inner] == 0 || (in.strides[inner] == 1 && in.as_is))) {
         const std::int64_t offset = Cursor(layout, in.strides, i).offset;
         if (in.strides[inner] == 0) {
@@ -216,7 +239,9 @@ constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
 
 // Sets up and runs a call that is not a plain run of vectors.
 [[gnu::noinline]] void run_general(const Tiles& tiles, TileFn tile, Compute compute, Tensor& out,
-                                   std::span<const Tensor* const> inputs, const Parameters& parameters) {
+                                   std::span<const Tensor* const> given, const Parameters& parameters) {
+  PackedInputs packed_inputs(given);
+  const std::span<const Tensor* const> inputs = packed_inputs;
   Call call;
   call.tile = tile;
   const DType type = kComputeDType[static_cast<int>(compute)];
@@ -231,6 +256,7 @@ constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
                    as_is,
                    call.layout.linear(k),
                    call.layout.scalar(k),
+                   period_of(call.layout, k),
                    run,
                    call.layout.strides[k]};
   };

@@ -87,9 +87,11 @@ bool rows_are_chunks(const Layout& layout, const Pointers& pointers, int operand
 
 }  // namespace
 
-void run_cuda(const char* op, const CudaKernels& kernels, Tensor& out, std::span<const Tensor* const> inputs,
+void run_cuda(const char* op, const CudaKernels& kernels, Tensor& out, std::span<const Tensor* const> given,
               const Parameters& parameters) {
   if (out.numel() == 0) return;
+  const PackedInputs packed_inputs(given);
+  const std::span<const Tensor* const> inputs = packed_inputs;
   Layout layout = make_layout(out, inputs);
   const int operands = 1 + static_cast<int>(inputs.size());
   Pointers pointers{};
