@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include <cotangent/core/convert_run_internal.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
@@ -44,27 +45,63 @@ void for_pieces(std::span<const Entry> entries, std::span<const std::int64_t> st
 
 // One piece, with the number of moments known to the compiler, so that unused ones cost nothing. __restrict:
 // the optimizer owns the moments, and a gradient is not its parameter's memory.
-template <int kMoments, class T, class Constants>
-void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Constants constants) {
-  using C = compute_t<T>;
-  using M = moment_t<T>;
-  T* __restrict p = static_cast<T*>(e.param);
-  const T* __restrict g = static_cast<const T*>(e.grad);
-  M* __restrict m0 = static_cast<M*>(e.moments[0]);
-  M* __restrict m1 = static_cast<M*>(e.moments[1]);
-  M* __restrict m2 = static_cast<M*>(e.moments[2]);
+template <int kMoments, class C, class Constants>
+void update_run(C* __restrict p, const C* __restrict g, C* __restrict m0, C* __restrict m1, C* __restrict m2,
+                std::int64_t n, const Entry& e, const Constants constants) {
   const C a = static_cast<C>(e.scale[0]), b = static_cast<C>(e.scale[1]);
-  for (std::int64_t i = begin; i < end; ++i) {
-    C x = static_cast<C>(p[i]);
+  for (std::int64_t i = 0; i < n; ++i) {
     C m[kMaxMoments] = {};
     if constexpr (kMoments > 0) m[0] = m0[i];
     if constexpr (kMoments > 1) m[1] = m1[i];
     if constexpr (kMoments > 2) m[2] = m2[i];
-    constants.template update<kMoments>(x, static_cast<C>(g[i]), m, a, b);
-    p[i] = T(x);
+    C x = p[i];
+    constants.template update<kMoments>(x, g[i], m, a, b);
+    p[i] = x;
     if constexpr (kMoments > 0) m0[i] = m[0];
     if constexpr (kMoments > 1) m1[i] = m[1];
     if constexpr (kMoments > 2) m2[i] = m[2];
+  }
+}
+
+constexpr std::int64_t kBlock = 1024;  // 16-bit elements that are f32 for a while, in the first cache
+
+template <int kMoments, class T, class Constants>
+void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Constants& constants) {
+  using M = moment_t<T>;
+  T* const p = static_cast<T*>(e.param);
+  const T* const g = static_cast<const T*>(e.grad);
+  const auto moment = [&](int k, std::int64_t at) {
+    return k < kMoments ? static_cast<M*>(e.moments[k]) + at : nullptr;
+  };
+  const auto run = [&](auto* params, const auto* grads, std::int64_t at, std::int64_t n) {
+    update_run<kMoments>(params, grads, moment(0, at), moment(1, at), moment(2, at), n, e, constants);
+  };
+  if constexpr (std::is_same_v<T, M>) {
+    run(p + begin, g + begin, begin, end - begin);
+  } else {
+    alignas(64) float params[kBlock], grads[kBlock];
+    for (std::int64_t at = begin; at < end; at += kBlock) {
+      const std::int64_t n = std::min(kBlock, end - at);
+      widen_run(p + at, n, params);
+      widen_run(g + at, n, grads);
+      run(params, grads, at, n);
+      narrow_run(params, n, p + at);
+    }
+  }
+}
+
+// Calls f(values, n) for blocks of a gradient's elements as they are calculated with.
+template <class T, class F>
+void for_blocks(const T* g, std::int64_t begin, std::int64_t end, F f) {
+  if constexpr (std::is_same_v<T, compute_t<T>>) {
+    f(g + begin, end - begin);
+  } else {
+    alignas(64) float values[kBlock];
+    for (std::int64_t at = begin; at < end; at += kBlock) {
+      const std::int64_t n = std::min(kBlock, end - at);
+      widen_run(g + at, n, values);
+      f(values, n);
+    }
   }
 }
 
@@ -90,17 +127,16 @@ template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const A
 
 namespace {
 
-// Sums f(x) over a piece in lanes of its own, so that the additions of neighbours are independent: that is
-// what lets them become vectors without changing their order.
-template <class T, class F>
-double sum_piece(const T* g, std::int64_t begin, std::int64_t end, F f) {
+// Sums f(x) in lanes of their own, so that the additions of neighbours are independent: that is what lets
+// them become vectors without changing their order.
+template <class C, class F>
+double sum_run(const C* g, std::int64_t n, F f) {
   constexpr int kLanes = 32;
   double lanes[kLanes] = {};
-  const auto term = [&](std::int64_t i) { return f(static_cast<double>(static_cast<compute_t<T>>(g[i]))); };
-  std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes)
-    for (int k = 0; k < kLanes; ++k) lanes[k] += term(i + k);
-  for (int k = 0; i + k < end; ++k) lanes[k] += term(i + k);
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int k = 0; k < kLanes; ++k) lanes[k] += f(static_cast<double>(g[i + k]));
+  for (int k = 0; i + k < n; ++k) lanes[k] += f(static_cast<double>(g[i + k]));
   for (int width = kLanes / 2; width > 0; width /= 2)
     for (int k = 0; k < width; ++k) lanes[k] += lanes[k + width];
   return lanes[0];
@@ -109,10 +145,9 @@ double sum_piece(const T* g, std::int64_t begin, std::int64_t end, F f) {
 // Once it is NaN it stays NaN: a comparison with NaN is false.
 double larger(double x, double largest) { return x <= largest || std::isnan(largest) ? largest : x; }
 
-template <class T>
-double largest_of_piece(const T* g, std::int64_t begin, std::int64_t end) {
+template <class C>
+double largest_of_run(const C* g, std::int64_t n) {
   constexpr int kLanes = 32;
-  using C = compute_t<T>;
   C lanes[kLanes] = {};
   C nans[kLanes] = {};  // a NaN does not survive the comparison with the largest one
   const auto take = [&](int k, C x) {
@@ -120,10 +155,10 @@ double largest_of_piece(const T* g, std::int64_t begin, std::int64_t end) {
     lanes[k] = magnitude > lanes[k] ? magnitude : lanes[k];
     nans[k] = magnitude == magnitude ? nans[k] : magnitude;
   };
-  std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes)
-    for (int k = 0; k < kLanes; ++k) take(k, static_cast<C>(g[i + k]));
-  for (int k = 0; i + k < end; ++k) take(k, static_cast<C>(g[i + k]));
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    for (int k = 0; k < kLanes; ++k) take(k, g[i + k]);
+  for (int k = 0; i + k < n; ++k) take(k, g[i + k]);
   double largest = 0;
   for (int k = 0; k < kLanes; ++k) largest = larger(lanes[k] + nans[k], largest);
   return largest;
@@ -142,17 +177,18 @@ Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
       using T = typename decltype(tag)::type;
       for_pieces(batch.entries, starts,
                  [&](std::int64_t chunk, const Entry& e, std::int64_t begin, std::int64_t end) {
-                   const T* g = static_cast<const T*>(e.grad);
                    double& sum = partials[chunk];
-                   if (p == 2) {
-                     sum += sum_piece(g, begin, end, [](double x) { return x * x; });
-                   } else if (p == 1) {
-                     sum += sum_piece(g, begin, end, [](double x) { return std::abs(x); });
-                   } else if (std::isinf(p)) {
-                     sum = larger(largest_of_piece(g, begin, end), sum);
-                   } else {
-                     sum += sum_piece(g, begin, end, [p](double x) { return std::pow(std::abs(x), p); });
-                   }
+                   for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const auto* g, std::int64_t n) {
+                     if (p == 2) {
+                       sum += sum_run(g, n, [](double x) { return x * x; });
+                     } else if (p == 1) {
+                       sum += sum_run(g, n, [](double x) { return std::abs(x); });
+                     } else if (std::isinf(p)) {
+                       sum = larger(largest_of_run(g, n), sum);
+                     } else {
+                       sum += sum_run(g, n, [p](double x) { return std::pow(std::abs(x), p); });
+                     }
+                   });
                  });
     });
     for (const double s : partial) total = std::isinf(p) ? larger(s, total) : total + s;
@@ -174,11 +210,20 @@ void change_grads(const char* op, const Batch& batch, F f) {
   const auto starts = lay_out(batch.entries);
   visit_floating(op, batch.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    using C = compute_t<T>;
     for_pieces(batch.entries, starts,
                [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-                 T* g = static_cast<T*>(e.grad);
-                 for (std::int64_t i = begin; i < end; ++i) g[i] = T(f(static_cast<C>(g[i])));
+                 T* const g = static_cast<T*>(e.grad);
+                 if constexpr (std::is_same_v<T, compute_t<T>>) {
+                   for (std::int64_t i = begin; i < end; ++i) g[i] = f(g[i]);
+                 } else {
+                   alignas(64) float values[kBlock];
+                   for (std::int64_t at = begin; at < end; at += kBlock) {
+                     const std::int64_t n = std::min(kBlock, end - at);
+                     widen_run(g + at, n, values);
+                     for (std::int64_t i = 0; i < n; ++i) values[i] = f(values[i]);
+                     narrow_run(values, n, g + at);
+                   }
+                 }
                });
   });
 }
