@@ -1,0 +1,115 @@
+#include <cotangent/ops/softmax/softmax.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/softmax/softmax_kernels.h>
+
+namespace ct {
+namespace {
+
+using softmax_kernels::Attrs;
+using softmax_kernels::Extents;
+
+void infer(Infer& infer) {
+  const Tensor& x = infer.in(0);
+  wrap_axis(infer.op.name, infer.attrs<Attrs>().axis, x.dim());
+  infer.output(x.shape(), x.dtype());
+}
+
+Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, AttrsView) {
+  const double n = static_cast<double>(numel(inputs[0].shape));
+  return {5 * n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
+}
+
+template <bool logarithm>
+std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs) {
+  const Tensor& x = inputs[0];
+  const Extents e =
+      softmax_kernels::extents("reference", x.shape(), static_cast<const Attrs*>(attrs.data)->axis);
+  const std::vector<double> in = x.to_vector<double>();
+  const Tensor y = Tensor::allocate(x.shape(), DType::f64, Device{});
+  for (std::int64_t o = 0; o < e.outer; ++o)
+    for (std::int64_t i = 0; i < e.inner; ++i) {
+      const auto at = [&](std::int64_t j) { return static_cast<std::size_t>((o * e.n + j) * e.inner + i); };
+      double max = -std::numeric_limits<double>::infinity(), sum = 0;
+      for (std::int64_t j = 0; j < e.n; ++j) max = std::max(max, in[at(j)]);
+      for (std::int64_t j = 0; j < e.n; ++j) sum += std::exp(in[at(j)] - max);
+      for (std::int64_t j = 0; j < e.n; ++j) {
+        const double v = in[at(j)] - max;
+        static_cast<double*>(y.raw_data())[at(j)] = logarithm ? v - std::log(sum) : std::exp(v) / sum;
+      }
+    }
+  return {y};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  // Central differences of a sum over thousands of logarithms drown in its rounding: `smooth` leaves them
+  // out.
+  const auto sample = [&](const Shape& shape, std::int64_t axis, const char* label, bool smooth = true) {
+    return Sample{{make.normal(shape)}, Attrs{axis}, label, smooth};
+  };
+  return {
+      sample({5, 10}, -1, "short rows"),
+      sample({3, 129}, 1, "odd rows"),
+      sample({6, 64}, 1, "rows of whole vectors"),
+      sample({2, 1500}, 1, "long odd rows", false),
+      sample({2, 2048}, -1, "long rows of whole vectors", false),
+      sample({7, 5}, 0, "first axis"),
+      sample({2, 9, 33}, 1, "middle axis"),
+      sample({2, 1, 3}, 1, "axis of size 1"),
+      sample({4, 6, 1}, 1, "axis before one of size 1"),
+      sample({}, 0, "scalar"),
+      sample({3, 0}, 1, "empty axis"),
+      sample({0, 4}, 1, "no rows"),
+      {{make.values({2, 3}, {1000, 1001, 999, -500, -500, -502})}, Attrs{1}, "far from 0"},
+      {{make.values({1, 3}, {-std::numeric_limits<double>::infinity(), 0, 1})},
+       Attrs{1},
+       "minus infinity",
+       false},
+  };
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make) {
+  return {{{make.normal({2, 3})}, Attrs{2}, "axis"},
+          {{make.normal({2, 3})}, Attrs{-3}, "axis"},
+          {{make.index({2, 3}, 5)}, Attrs{1}, "supported dtypes are f32"}};
+}
+
+template <bool logarithm>
+constexpr OpDef define(const char* name, const char* formula) {
+  OpDef op{};
+  op.name = name;
+  op.formula = formula;
+  op.infer = infer;
+  op.cpu = {softmax_kernels::forward_cpu<logarithm>, softmax_kernels::backward_cpu<logarithm>};
+  op.cuda =
+      CT_CUDA_KERNELS(softmax_kernels::forward_cuda<logarithm>, softmax_kernels::backward_cuda<logarithm>);
+  op.saves[0] = {.outputs = 1};
+  op.cost = cost;
+  op.reference = reference<logarithm>;
+  op.samples = samples;
+  op.error_samples = error_samples;
+  return op;
+}
+
+constexpr OpDef k_softmax = checked(define<false>("softmax", "y = exp(x) / sum(exp(x))"));
+constexpr OpDef k_log_softmax = checked(define<true>("log_softmax", "y = x - log(sum(exp(x)))"));
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, std::int64_t axis) { return dispatch(k_softmax, {x}, Attrs{axis}); }
+Tensor log_softmax(const Tensor& x, std::int64_t axis) { return dispatch(k_log_softmax, {x}, Attrs{axis}); }
+
+namespace rooms {
+namespace {
+constexpr std::array<const OpDef*, 2> ops{&k_softmax, &k_log_softmax};
+}
+extern const Room softmax;
+const Room softmax{"softmax", ops};
+}  // namespace rooms
+}  // namespace ct

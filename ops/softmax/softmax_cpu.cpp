@@ -1,0 +1,246 @@
+#include <cmath>
+#include <limits>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/reduce/cpu_engine_internal.h>
+#include <cotangent/ops/reduce/cpu_folds_internal.h>
+#include <cotangent/ops/softmax/softmax_kernels.h>
+#include <cotangent/ops/vector_exp_internal.h>
+
+// softmax and log_softmax on the CPU.
+//
+// Along the last axis a row is worked on where it lies in the cache: the largest element, then exp and sum,
+// then the scaling. Rows of up to 512 elements go through a buffer that is filled up with -inf to whole
+// vectors, so that a row of ten classes costs one vector and not ten scalars. Along another axis, up to 512
+// neighbouring columns are done at once. 16-bit types are computed in float throughout and rounded once.
+
+namespace ct::softmax_kernels {
+namespace {
+
+using reduction::fold_vectors;
+using reduction::kBlock;
+using reduction::kPlus;
+using reduction::kSame;
+using reduction::load_block;
+using reduction::store_block;
+
+constexpr std::int64_t kGrain = 16384;  // elements per chunk
+
+// Comparisons with NaN are false either way round, so the NaN itself is asked for: it must come through.
+constexpr auto kMax = [](const auto& a, const auto& b) { return ((b > a) | (b != b)) ? b : a; };
+
+template <class C>
+C max_of(const C* x, std::int64_t n) {
+  C max = -std::numeric_limits<C>::infinity();
+  for (std::int64_t i = 0; i < n; i += kBlock)
+    max = kMax(
+        max, fold_vectors(x + i, static_cast<int>(std::min<std::int64_t>(kBlock, n - i)), max, kSame, kMax));
+  return max;
+}
+
+// e = exp(x - max), returning the sum; e may be x.
+template <class C>
+double exp_and_sum(const C* x, C max, C* e, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; i += kBlock) {
+    const int m = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
+    for (int j = 0; j < m; ++j) e[i + j] = vector_exp(x[i + j] - max);
+    sum += fold_vectors(e + i, m, C(0), kSame, kPlus);
+  }
+  return sum;
+}
+
+// A row of n elements in x to the same in y; `work` has room for n, rounded up to 64 bytes, and may be y.
+template <bool logarithm, class T, class C>
+void softmax_row(const T* x, T* y, C* work, std::int64_t n) {
+  const std::int64_t padded = n <= kBlock ? (n + 15) / 16 * 16 : n;
+  const C* in = load_block<T, C>(x, 1, static_cast<int>(n), work);
+  if (n <= kBlock) {
+    if (in != work) std::copy_n(in, n, work);
+    std::fill(work + n, work + padded, -std::numeric_limits<C>::infinity());
+    in = work;
+  }
+  const C max = max_of(in, padded);
+  if constexpr (logarithm) {
+    double sum = 0;
+    C e[kBlock];
+    for (std::int64_t i = 0; i < padded; i += kBlock)
+      sum += exp_and_sum(in + i, max, e, std::min<std::int64_t>(kBlock, padded - i));
+    // The two subtractions are kept apart: max may be far larger than the logarithm.
+    const C log_sum = static_cast<C>(std::log(sum));
+    for (std::int64_t i = 0; i < padded; ++i) work[i] = in[i] - max - log_sum;
+  } else {
+    const C scale = static_cast<C>(1 / exp_and_sum(in, max, work, padded));
+    for (std::int64_t i = 0; i < padded; ++i) work[i] *= scale;
+  }
+  if (static_cast<const void*>(work) != static_cast<const void*>(y))
+    store_block<T, C>(y, 0, work, static_cast<int>(n), false);
+}
+
+template <bool logarithm, class T>
+void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
+  using C = compute_t<T>;
+  parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
+    C buffer[kBlock];
+    Tensor scratch;
+    if (n > kBlock && !std::is_same_v<T, C>) scratch = Tensor::allocate({n}, dtype_of<C>, Device{});
+    for (std::int64_t row = begin; row < end; ++row) {
+      C* work = buffer;
+      if (n > kBlock) {
+        if constexpr (std::is_same_v<T, C>) {
+          work = y + row * n;
+        } else {
+          work = scratch.data<C>();
+        }
+      }
+      softmax_row<logarithm>(x + row * n, y + row * n, work, n);
+    }
+  });
+}
+
+// Calls body(offset of the first element, columns) for tiles of neighbouring columns.
+template <class Body>
+void for_tiles(const Extents& e, const Body& body) {
+  const std::int64_t tiles = chunk_count(e.inner, kBlock);
+  const std::int64_t work = e.n * std::min<std::int64_t>(e.inner, kBlock);
+  parallel_for(e.outer * tiles, std::max<std::int64_t>(1, kGrain / work),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t item = begin; item < end; ++item) {
+                   const std::int64_t first = item % tiles * kBlock;
+                   body(item / tiles * e.n * e.inner + first,
+                        static_cast<int>(std::min<std::int64_t>(kBlock, e.inner - first)));
+                 }
+               });
+}
+
+template <bool logarithm, class T>
+void forward_columns(const T* x, T* y, const Extents& e) {
+  using C = compute_t<T>;
+  for_tiles(e, [&](std::int64_t offset, int n) {
+    C buffer[kBlock], max[kBlock], scale[kBlock];
+    double sum[kBlock];
+    std::fill_n(max, n, -std::numeric_limits<C>::infinity());
+    std::fill_n(sum, n, 0.0);
+    const auto row = [&](std::int64_t r) { return load_block<T, C>(x + offset + r * e.inner, 1, n, buffer); };
+    for (std::int64_t r = 0; r < e.n; ++r) {
+      const C* in = row(r);
+      for (int j = 0; j < n; ++j) max[j] = kMax(max[j], in[j]);
+    }
+    for (std::int64_t r = 0; r < e.n; ++r) {
+      const C* in = row(r);
+      for (int j = 0; j < n; ++j) sum[j] += vector_exp(in[j] - max[j]);
+    }
+    for (int j = 0; j < n; ++j) scale[j] = static_cast<C>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
+    for (std::int64_t r = 0; r < e.n; ++r) {
+      const C* in = row(r);
+      C out[kBlock];
+      for (int j = 0; j < n; ++j)
+        out[j] = logarithm ? in[j] - max[j] - scale[j] : vector_exp(in[j] - max[j]) * scale[j];
+      store_block<T, C>(y + offset + r * e.inner, 0, out, n, false);
+    }
+  });
+}
+
+// sum(g y) of a block for softmax, sum(g) for log_softmax.
+template <bool logarithm, class C>
+C block_sum(const C* g, const C* y, int n) {
+  if constexpr (logarithm) return fold_vectors(g, n, C(0), kSame, kPlus);
+  C t[kBlock];
+  for (int i = 0; i < n; ++i) t[i] = g[i] * y[i];
+  return fold_vectors(t, n, C(0), kSame, kPlus);
+}
+
+template <bool logarithm, class C>
+C gradient(C g, C y, C sum) {
+  return logarithm ? g - vector_exp(y) * sum : y * (g - sum);
+}
+
+template <bool logarithm, class T>
+void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n) {
+  using C = compute_t<T>;
+  parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
+    C g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
+    for (std::int64_t row = begin; row < end; ++row) {
+      double sum = 0;
+      const auto blocks = [&](const auto& body) {
+        for (std::int64_t i = row * n, stop = i + n; i < stop; i += kBlock) {
+          const int m = static_cast<int>(std::min<std::int64_t>(kBlock, stop - i));
+          body(load_block<T, C>(g + i, 1, m, g_buffer), load_block<T, C>(y + i, 1, m, y_buffer), i, m);
+        }
+      };
+      blocks([&](const C* gs, const C* ys, std::int64_t, int m) { sum += block_sum<logarithm>(gs, ys, m); });
+      const C total = static_cast<C>(sum);
+      blocks([&](const C* gs, const C* ys, std::int64_t i, int m) {
+        for (int j = 0; j < m; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], total);
+        store_block<T, C>(dx + i, 0, out, m, false);
+      });
+    }
+  });
+}
+
+template <bool logarithm, class T>
+void backward_columns(const T* g, const T* y, T* dx, const Extents& e) {
+  using C = compute_t<T>;
+  for_tiles(e, [&](std::int64_t offset, int n) {
+    C g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
+    double sum[kBlock];
+    std::fill_n(sum, n, 0.0);
+    const auto rows = [&](const auto& body) {
+      for (std::int64_t r = 0; r < e.n; ++r) {
+        const std::int64_t at = offset + r * e.inner;
+        body(load_block<T, C>(g + at, 1, n, g_buffer), load_block<T, C>(y + at, 1, n, y_buffer), at);
+      }
+    };
+    rows([&](const C* gs, const C* ys, std::int64_t) {
+      for (int j = 0; j < n; ++j) sum[j] += logarithm ? gs[j] : gs[j] * ys[j];
+    });
+    rows([&](const C* gs, const C* ys, std::int64_t at) {
+      for (int j = 0; j < n; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[j]));
+      store_block<T, C>(dx + at, 0, out, n, false);
+    });
+  });
+}
+
+}  // namespace
+
+template <bool logarithm>
+void forward_cpu(const Forward& f) {
+  const Tensor& y = f.out();
+  if (y.numel() == 0) return;
+  NoGrad guard;
+  const Tensor x = f.in(0).contiguous();
+  const Extents e = extents(f.op.name, y.shape(), f.attrs<Attrs>().axis);
+  visit_floating(f.op.name, y.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (e.inner == 1) {
+      forward_rows<logarithm>(x.data<T>(), y.data<T>(), e.outer, e.n);
+    } else {
+      forward_columns<logarithm>(x.data<T>(), y.data<T>(), e);
+    }
+  });
+}
+
+template <bool logarithm>
+void backward_cpu(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Tensor& dx = b.grad_in(0);
+  if (dx.numel() == 0) return;
+  NoGrad guard;
+  const Tensor y = b.out().contiguous(), g = b.grad().contiguous();
+  const Extents e = extents(b.op.name, dx.shape(), b.attrs<Attrs>().axis);
+  visit_floating(b.op.name, dx.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (e.inner == 1) {
+      backward_rows<logarithm>(g.data<T>(), y.data<T>(), dx.data<T>(), e.outer, e.n);
+    } else {
+      backward_columns<logarithm>(g.data<T>(), y.data<T>(), dx.data<T>(), e);
+    }
+  });
+}
+
+template void forward_cpu<false>(const Forward&);
+template void forward_cpu<true>(const Forward&);
+template void backward_cpu<false>(const Backward&);
+template void backward_cpu<true>(const Backward&);
+
+}  // namespace ct::softmax_kernels

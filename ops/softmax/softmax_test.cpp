@@ -1,0 +1,117 @@
+#include <cotangent/ops/softmax/softmax.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <cotangent/core/parallel.h>
+
+#include "tests/catch.h"
+
+namespace {
+
+using namespace ct;
+using V = std::vector<double>;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+Tensor values(const Shape& shape, const V& v, DType dtype = f64) {
+  Tensor t = Tensor::allocate(shape, f64, Device{});
+  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
+  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
+  return t.to(dtype);
+}
+void check(const Tensor& got, const V& want, double tolerance = 1e-15) {
+  const V v = got.to_vector<double>();
+  REQUIRE(v.size() == want.size());
+  for (std::size_t i = 0; i < v.size(); ++i) {
+    INFO("element " << i << ": " << v[i] << ", want " << want[i]);
+    REQUIRE((v[i] == want[i] || std::abs(v[i] - want[i]) <= tolerance * (1 + std::abs(want[i]))));
+  }
+}
+bool all_nan(const Tensor& t) {
+  for (const double v : t.to_vector<double>())
+    if (!std::isnan(v)) return false;
+  return true;
+}
+
+const double e1 = std::exp(1.0);
+const V logs{0, std::log(2.0), std::log(5.0)};  // softmax 1/8, 2/8, 5/8
+
+}  // namespace
+
+TEST_CASE("softmax of known rows") {
+  check(softmax(values({3}, logs), 0), {0.125, 0.25, 0.625});
+  check(softmax(values({3}, {1e4, 1e4 + logs[1], 1e4 + logs[2]}), -1), {0.125, 0.25, 0.625}, 1e-12);
+  check(softmax(values({2, 2}, {0, 1, 1, 0}), 0), {1 / (1 + e1), e1 / (1 + e1), e1 / (1 + e1), 1 / (1 + e1)});
+  check(softmax(values({}, {42}), 0), {1});
+  check(softmax(values({2, 1}, {3, -kInf}).narrow(0, 0, 1), 1), {1});
+  REQUIRE(softmax(values({3, 0}, {}), 1).numel() == 0);
+  REQUIRE(softmax(values({0, 3}, {}), 1).numel() == 0);
+}
+
+TEST_CASE("log_softmax of known rows") {
+  const double l8 = std::log(8.0);
+  check(log_softmax(values({3}, logs), 0), {-l8, logs[1] - l8, logs[2] - l8});
+  check(log_softmax(values({2}, {0, -1000}), 0), {0, -1000});
+  check(log_softmax(values({1, 2}, {1e5, 1e5}, f32), 1), {-std::log(2.0), -std::log(2.0)}, 1e-7);
+}
+
+TEST_CASE("softmax of infinities and NaN") {
+  check(softmax(values({3}, {-kInf, 0, -kInf}), 0), {0, 1, 0});
+  check(log_softmax(values({2}, {-kInf, 0}), 0), {-kInf, 0});
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    for (const std::int64_t n : {3, 40, 700}) {  // scalars, one vector, several blocks
+      for (const std::int64_t where : {std::int64_t{0}, n / 2, n - 1}) {
+        for (const double v : {kInf, std::nan("")}) {
+          V row(static_cast<std::size_t>(n), 0.5);
+          row[static_cast<std::size_t>(where)] = v;
+          REQUIRE(all_nan(softmax(values({n}, row, dtype), 0)));
+          REQUIRE(all_nan(log_softmax(values({n}, row, dtype), 0)));
+          REQUIRE(all_nan(softmax(values({n, 1}, row, dtype).expand({n, 2}), 0)));
+        }
+      }
+      const Tensor nothing = values({n}, V(static_cast<std::size_t>(n), -kInf), dtype);
+      REQUIRE(all_nan(softmax(nothing, 0)));
+      REQUIRE(all_nan(log_softmax(nothing, 0)));
+    }
+  }
+}
+
+TEST_CASE("rows of softmax sum to one, and are the same for any number of threads") {
+  for (const std::int64_t n : {1, 10, 16, 17, 512, 513, 5000}) {
+    Tensor x = Tensor::allocate({12, n}, f32, Device{});
+    for (std::int64_t i = 0; i < x.numel(); ++i)
+      x.data<float>()[i] = static_cast<float>((i * 7919) % 1000) / 50;
+    const Tensor y = softmax(x, 1), columns = softmax(x.t().contiguous(), 0).t().contiguous();
+    const V v = y.to_vector<double>(), c = columns.to_vector<double>();
+    for (std::int64_t r = 0; r < 12; ++r) {
+      double sum = 0;
+      for (std::int64_t i = 0; i < n; ++i) sum += v[static_cast<std::size_t>(r * n + i)];
+      REQUIRE(std::abs(sum - 1) < 2e-6);
+    }
+    for (std::size_t i = 0; i < v.size(); ++i) REQUIRE(std::abs(v[i] - c[i]) <= 4e-7 * v[i]);
+    const int threads = num_threads();
+    set_num_threads(threads == 1 ? 2 : 1);
+    REQUIRE(softmax(x, 1).to_vector<double>() == v);
+    set_num_threads(threads);
+  }
+}
+
+TEST_CASE("the gradients of softmax and log_softmax") {
+  Tensor x = values({3}, logs);
+  x.set_requires_grad();
+  softmax(x, 0).backward(values({3}, {8, 0, 0}));  // sum(g y) = 1: dx = y (g - 1)
+  check(x.grad(), {0.875, -0.25, -0.625});
+  Tensor z = values({3}, logs);
+  z.set_requires_grad();
+  log_softmax(z, 0).backward(values({3}, {8, 0, 0}));  // sum(g) = 8: dx = g - 8 y
+  check(z.grad(), {7, -2, -5});
+  REQUIRE(softmax(z, 0).grad_fn_name() == "softmax");
+}
+
+TEST_CASE("softmax refuses wrong axes and dtypes") {
+  REQUIRE_THROWS_AS(softmax(values({3}, logs), 1), ShapeError);
+  REQUIRE_THROWS_AS(log_softmax(values({3}, logs), -2), ShapeError);
+  REQUIRE_THROWS_AS(softmax(values({3}, logs).to(i64), 0), DTypeError);
+}
