@@ -1,0 +1,83 @@
+#include <cotangent/ops/dropout/dropout.h>
+
+#include <array>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/dropout/dropout_kernels.h>
+
+namespace ct {
+namespace {
+
+using dropout_kernels::Attrs;
+
+void check_probability(const char* op, double p) {
+  CT_CHECK(p >= 0 && p <= 1, ValueError, op, "the probability p is ", p, "; it must lie in [0, 1]");
+}
+
+void infer(Infer& infer) {
+  check_probability(infer.op.name, infer.attrs<Attrs>().p);
+  infer.output(infer.in(0).shape(), infer.in(0).dtype());
+}
+
+Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, AttrsView) {
+  const double n = static_cast<double>(numel(inputs[0].shape));
+  return {n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs_view) {
+  const Attrs& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const std::vector<double> x = inputs[0].to_vector<double>();
+  const Tensor y = Tensor::allocate(inputs[0].shape(), DType::f64, Device{});
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool dropped = static_cast<double>(philox_word(attrs.draw, i)) < attrs.p * 0x1p32;
+    static_cast<double*>(y.raw_data())[i] = dropped ? 0 : x[i] / (1 - attrs.p);
+  }
+  return {y};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  return {
+      {{make.normal({7, 9})}, Attrs{0.5, {1, 0}}, "half"},
+      {{make.normal({1030})}, Attrs{0.1, {12345678901234567u, 3}}, "a tenth, of more than one block"},
+      {{make.normal({3, 5})}, Attrs{0.0, {1, 1}}, "nothing dropped"},
+      {{make.normal({3, 5})}, Attrs{1.0, {1, 2}}, "everything dropped"},
+      {{make.normal({})}, Attrs{0.3, {2, 0}}, "scalar"},
+      {{make.normal({0, 3})}, Attrs{0.3, {2, 0}}, "empty"},
+  };
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make) {
+  return {{{make.normal({3})}, Attrs{-0.1, {}}, "must lie in [0, 1]"},
+          {{make.normal({3})}, Attrs{1.5, {}}, "must lie in [0, 1]"},
+          {{make.index({3}, 2)}, Attrs{0.5, {}}, "supported dtypes are f32"}};
+}
+
+constexpr OpDef k_dropout = checked({
+    .name = "dropout",
+    .formula = "y = x / (1 - p), or 0 with probability p",
+    .infer = infer,
+    .cpu = {dropout_kernels::forward_cpu, dropout_kernels::backward_cpu},
+    .cuda = CT_CUDA_KERNELS(dropout_kernels::forward_cuda, dropout_kernels::backward_cuda),
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = error_samples,
+});
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
+  check_probability(k_dropout.name, p);
+  if (!training || p == 0) return x;
+  return dispatch(k_dropout, {x}, Attrs{p, generator.reserve()});
+}
+
+namespace rooms {
+namespace {
+constexpr std::array<const OpDef*, 1> ops{&k_dropout};
+}
+extern const Room dropout;
+const Room dropout{"dropout", ops};
+}  // namespace rooms
+}  // namespace ct

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/rng.h>
+#include <cotangent/core/tensor.h>
+
+namespace ct {
+
+/// Inverted dropout (Srivastava et al. 2014): each element is 0 with probability p, else x / (1 - p), so that
+/// the expectation is x. With p = 1 everything is 0. With p = 0, or while not training, x itself is returned,
+/// nothing is copied and no random numbers are taken.
+///
+/// One draw is taken from `generator`; whether element number i (in row-major order) is dropped depends on
+/// the draw and on i alone, so the CPU and CUDA drop the same elements. Which were dropped is not kept:
+/// backward draws again. Shape and dtype are x's. Throws ValueError unless p lies in [0, 1], DTypeError
+/// unless x is floating.
+CT_API Tensor dropout(const Tensor& x, double p, bool training = true,
+                      Generator& generator = default_generator());
+
+}  // namespace ct
