@@ -7,6 +7,9 @@
 
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/optim/optim.h>
+#include <cotangent/ops/cross_entropy/cross_entropy.h>
+#include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/unary/unary.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"
@@ -151,6 +154,56 @@ TEST_CASE("clipping equals PyTorch's", "[optim]") {
 TEST_CASE("clipping equals PyTorch's on a GPU", "[optim][cuda]") {
   check_clip(f64, 1e-12, cuda(0));
   check_clip(f32, 1e-6, cuda(0));
+}
+
+namespace {
+
+void check_network(DType dtype, double tolerance, Device device = cpu) {
+  const auto values = [&](const Shape& shape, std::int64_t k, double unit) {
+    std::vector<double> list;
+    for (std::int64_t i = 0; i < numel(shape); ++i)
+      list.push_back(static_cast<double>((i * 271 + k * 97 + 13) % 401 - 200) / unit);
+    return from_vector(list, shape, {.dtype = dtype, .device = device});
+  };
+  std::vector<Tensor> params;
+  for (const Shape& shape : {Shape{16, 20}, Shape{16}, Shape{5, 16}, Shape{5}}) {
+    params.push_back(values(shape, static_cast<std::int64_t>(params.size()), 512));
+    params.back().set_requires_grad();
+  }
+  const Tensor x = values({4, 16, 20}, 9, 128);
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < 64; ++i) labels.push_back(i * i % 7 % 5);
+  const Tensor y = from_vector(labels, {4, 16}, {.device = device});
+
+  AdamW adamw(params, {.lr = 0.02});
+  SequentialLR schedule(adamw,
+                        {std::make_shared<LinearLR>(adamw, LinearLROptions{.start_factor = 0.1, .steps = 10}),
+                         std::make_shared<CosineAnnealingLR>(adamw, CosineAnnealingLROptions{90})},
+                        {10});
+  const std::vector<double> want = golden().at("mlp." + std::string(ct::name(dtype))).to_vector<double>();
+  for (std::int64_t t = 0; t < 100; ++t) {
+    const Tensor hidden = relu(linear(x[t % 4], params[0], params[1]));
+    const Tensor loss = cross_entropy(linear(hidden, params[2], params[3]), y[t % 4]);
+    adamw.zero_grad();
+    loss.backward();
+    clip_grad_norm_(params, 0.5);
+    adamw.step();
+    schedule.step();
+    INFO(dtype << ", step " << t);
+    REQUIRE(worst({loss.item()}, {want[static_cast<std::size_t>(t)]}, 1e-30) <= tolerance);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the losses of a network's first hundred steps equal PyTorch's", "[optim]") {
+  check_network(f64, 1e-12);
+  check_network(f32, 1e-5);
+}
+
+TEST_CASE("the losses of a network's first hundred steps equal PyTorch's on a GPU", "[optim][cuda]") {
+  check_network(f64, 1e-12, cuda(0));
+  check_network(f32, 1e-5, cuda(0));
 }
 
 TEST_CASE("learning-rate schedules equal PyTorch's", "[optim]") {

@@ -8,6 +8,7 @@ formulas that the test repeats; only results are stored. Names:
     RUN.DTYPE.steps   all parameters, one after the other, after each of the steps KEPT
     RUN.DTYPE.trace   a weighted sum of them after every step
     lr.SCHEDULE       learning rates [steps + 1, groups], the first row before any step
+    mlp.DTYPE         the losses of a hundred steps of a small network
     clip.KIND.DTYPE   the norm (but for "value"), then all gradients after clipping
 """
 
@@ -137,6 +138,40 @@ def clip(kind, dtype):
     return torch.cat(parts).numpy()
 
 
+def mlp(dtype):
+    """20-16-5, ReLU, cross-entropy, four batches in turn, clipping, AdamW, warm-up and cosine."""
+
+    def values(n, k, unit):
+        return torch.tensor([((i * 271 + k * 97 + 13) % 401 - 200) / unit for i in range(n)], dtype=dtype)
+
+    shapes = [(16, 20), (16,), (5, 16), (5,)]
+    params = [torch.nn.Parameter(values(int(np.prod(s)), k, 512).reshape(s)) for k, s in enumerate(shapes)]
+    x = values(64 * 20, 9, 128).reshape(4, 16, 20)
+    y = torch.tensor([i * i % 7 % 5 for i in range(64)]).reshape(4, 16)
+    optimizer = torch.optim.AdamW(params, lr=0.02)
+    schedule = schedules.SequentialLR(
+        optimizer,
+        [
+            schedules.LinearLR(optimizer, start_factor=0.1, total_iters=10),
+            schedules.CosineAnnealingLR(optimizer, T_max=90),
+        ],
+        milestones=[10],
+    )
+    losses = []
+    for t in range(STEPS):
+        hidden = torch.relu(torch.nn.functional.linear(x[t % 4], params[0], params[1]))
+        loss = torch.nn.functional.cross_entropy(
+            torch.nn.functional.linear(hidden, params[2], params[3]), y[t % 4]
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(params, 0.5)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return np.array(losses)
+
+
 CLIPS = {
     "2": (2.0, 1.25),
     "1": (1.0, 5.0),
@@ -152,6 +187,7 @@ def main():
     for name, dtype in DTYPES.items():
         for run, make in RUNS.items():
             out |= {f"{run}.{name}.{key}": v for key, v in train(run, make, dtype).items()}
+        out[f"mlp.{name}"] = mlp(dtype)
         for kind, setting in CLIPS.items():
             out[f"clip.{kind}.{name}"] = clip(setting, dtype)
     for name, make in SCHEDULES.items():
