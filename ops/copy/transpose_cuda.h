@@ -29,12 +29,17 @@ struct TransposeTile {
 };
 
 __device__ __forceinline__ TransposeTile transpose_tile(const TransposeParams& p, int edge) {
-  std::int64_t rest = blockIdx.x;
+  // Panels of 16 tiles along a: the blocks that run at one time cover a compact part of the matrix, several
+  // tiles wide on the side that is read and on the side that is written.
+  const std::int64_t tiles = p.tiles_a * p.tiles_b;
+  std::int64_t rest = blockIdx.x / tiles;
+  const std::int64_t tile = blockIdx.x - rest * tiles;
+  const std::int64_t panel = tile / (16 * p.tiles_b) * 16;
+  const std::int64_t width = p.tiles_a - panel < 16 ? p.tiles_a - panel : 16;
+  const std::int64_t in_panel = tile - panel * p.tiles_b;
   TransposeTile t;
-  t.a = rest % p.tiles_a * edge;
-  rest /= p.tiles_a;
-  t.b = rest % p.tiles_b * edge;
-  rest /= p.tiles_b;
+  t.b = in_panel / width * edge;
+  t.a = (panel + in_panel % width) * edge;
   t.dst = t.src = 0;
   for (int i = p.outer - 1; i >= 0; --i) {
     const std::int64_t index = rest % p.size[i];
