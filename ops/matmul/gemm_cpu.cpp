@@ -256,25 +256,19 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
       const RowTiles widths(std::min(cols_task, g.n - col0), narrow);
       for (int64_t jt = 0; jt < widths.count; ++jt) {
         const int64_t j0 = col0 + widths.begin(jt), wide = widths.height(jt);
+        const gemm::DotKernel<T> kernels[2] = {
+            gemm::dot_kernel<T>(heights.low, wide),
+            heights.taller == 0 ? nullptr : gemm::dot_kernel<T>(heights.low + 1, wide)};
+        gemm::DotArgs<T> args{g.k,     a + item * a_batch,
+                              g.a_row, b + item * b_batch + j0 * g.b_col,
+                              g.b_col, c + item * c_batch + j0,
+                              g.c_row, alpha,
+                              beta,    bias == nullptr ? nullptr : bias + j0};
         for (int64_t it = 0; it < heights.count; ++it) {
-          const int64_t i0 = heights.begin(it), high = heights.height(it);
-          alignas(64) T sums[Simd<T>::kWidth];
-          gemm::dot_kernel<T>(high, wide)(g.k, a + item * a_batch + i0 * g.a_row, g.a_row,
-                                          b + item * b_batch + j0 * g.b_col, g.b_col, sums);
-          for (int64_t i = 0; i < high; ++i) {
-            T* to = c + item * c_batch + (i0 + i) * g.c_row + j0;
-            T x[narrow];
-            for (int64_t j = 0; j < narrow; ++j) x[j] = alpha * sums[i * narrow + j];
-            if (beta != 0)
-              for (int64_t j = 0; j < wide; ++j) x[j] += beta * to[j];
-            if (bias != nullptr)
-              for (int64_t j = 0; j < wide; ++j) x[j] += bias[j0 + j];
-            if (wide == narrow) {
-              std::copy_n(x, narrow, to);  // of constant length: one store
-            } else {
-              for (int64_t j = 0; j < wide; ++j) to[j] = x[j];
-            }
-          }
+          const int64_t high = heights.height(it);
+          kernels[high - heights.low](args);
+          args.a += high * g.a_row;
+          args.c += high * g.c_row;
         }
       }
     }
@@ -299,15 +293,19 @@ Plan make_plan(Gemm g, bool scale) {
     return across == 1 ? 0.0 : along_k == 1 ? 0.35 : 1.5;
   };
   const auto vecs = [](int64_t x) { return static_cast<double>(chunk_count(x, w)); };
-  const double normal = m * vecs(g.n) * k / 2 + pack_cost(g.b_row, g.b_col) * n * k;
-  const double swapped = n * vecs(g.m) * k / 2 + pack_cost(g.a_col, g.a_row) * m * k + m * n;
+  // A single vector is held up by the loads that come with it.
+  const auto tiles = [&](int64_t x) { return x <= w ? 0.68 : vecs(x) / 2; };
+  const double normal = m * tiles(g.n) * k + pack_cost(g.b_row, g.b_col) * n * k;
+  const double swapped = n * tiles(g.m) * k + pack_cost(g.a_col, g.a_row) * m * k + m * n;
 
-  // Scalar products, their sums over lanes included.
-  const double dots = m * n * (1.1 * vecs(g.k) / 2 + 3.0);
-  const bool along_k = std::is_same_v<In, T> && g.a_col == 1 && g.b_row == 1;
+  // Scalar products; 30 for the sums over the lanes of a tile.
+  const double dots = m * n * 0.55 * vecs(g.k) + 30 * static_cast<double>(chunk_count(g.m, gemm::kTall<T>) *
+                                                                          chunk_count(g.n, gemm::kShort<T>));
+  const double copy_b = g.b_row == 1 ? 0.0 : 0.5 * n * k;
+  const bool along_k = std::is_same_v<In, T> && g.a_col == 1 && (g.b_row == 1 || g.b_col == 1);
 
   Plan plan{};
-  plan.dots = along_k && dots < std::min(normal, swapped);
+  plan.dots = along_k && dots + copy_b < std::min(normal, swapped);
   plan.swapped = swapped < normal;
   plan.k = g.k;
   plan.c_row = g.c_row;
@@ -357,6 +355,19 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
   const Plan plan = make_plan<In, T>(g, alpha != 1);
   if constexpr (std::is_same_v<In, T>) {
+    if (plan.dots && g.b_row != 1) {
+      Gemm turned = g;
+      turned.b_row = 1;
+      turned.b_col = round_up(g.k, Simd<T>::kWidth);
+      T* const copy = scratch<T>(1, g.n * turned.b_col);
+      const int64_t items = b_batch == 0 ? batch : 1;
+      for (int64_t item = 0; item < batch; item += items) {
+        gemm::pack_transposed(b + item * b_batch, g.b_row, g.n, g.k, copy, turned.b_col);
+        run_dots<T>(turned, items, a_batch, 0, c_batch, alpha, a + item * a_batch, copy, beta, bias,
+                    c + item * c_batch);
+      }
+      return;
+    }
     if (plan.dots) return run_dots<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   }
   constexpr int64_t sliver = 2 * Simd<T>::kWidth;

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
+#include <utility>
 
 #include <cotangent/ops/matmul/gemm_cpu_simd.h>
 
@@ -20,12 +23,28 @@ inline constexpr int kTall = Simd<T>::kWidth == 2   ? 2
 template <class T>
 inline constexpr int kShort = Simd<T>::kWidth / kTall<T>;
 
-/// out[i * kShort + j] = scalar product of row i of A and row j of B, i < Rows, j < Cols.
+template <class T>
+struct DotArgs {
+  std::int64_t k;
+  const T* a;  // element (i, p): a[i * a_stride + p]
+  std::int64_t a_stride;
+  const T* b;  // element (j, p): b[j * b_stride + p]
+  std::int64_t b_stride;
+  T* c;  // element (i, j): c[i * c_stride + j]
+  std::int64_t c_stride;
+  T alpha, beta;
+  const T* bias;  // of the tile's columns, or null
+};
+
+/// C[i, j] = alpha * (row i of A) . (row j of B) + beta * C[i, j] + bias[j], i < Rows, j < Cols.
 template <class T, int Rows, int Cols>
-void dot_tile(std::int64_t k, const T* a, std::int64_t a_stride, const T* b, std::int64_t b_stride, T* out) {
+void dot_tile(const DotArgs<T>& t) {
   using S = Simd<T>;
   using V = typename S::V;
   constexpr int w = S::kWidth;
+  const std::int64_t k = t.k, a_stride = t.a_stride, b_stride = t.b_stride;
+  const T* const a = t.a;
+  const T* const b = t.b;
   // Enough independent sums to keep the multiply-add units busy: two sets when a tile has few.
   constexpr int sets = Rows * Cols <= 4 ? 2 : 1;
   V acc[sets][w];
@@ -62,11 +81,27 @@ void dot_tile(std::int64_t k, const T* a, std::int64_t a_stride, const T* b, std
 #pragma GCC unroll 16
     for (int l = 0; l < w; ++l) acc[0][l] = acc[0][l] + acc[1][l];
   }
-  S::store(out, lane_sums(acc[0]));
+  alignas(64) T sums[w];
+  S::store(sums, lane_sums(acc[0]));
+  T* const c = t.c;
+  const std::int64_t c_stride = t.c_stride;
+  const bool plain = t.alpha == 1 && t.beta == 0 && t.bias == nullptr;
+#pragma GCC unroll 4
+  for (int i = 0; i < Rows; ++i) {
+    T* const row = sums + i * kShort<T>;
+    if (!plain) {
+      for (int j = 0; j < Cols; ++j) {
+        row[j] *= t.alpha;
+        if (t.beta != 0) row[j] += t.beta * c[i * c_stride + j];
+        if (t.bias != nullptr) row[j] += t.bias[j];
+      }
+    }
+    std::memcpy(c + i * c_stride, row, Cols * sizeof(T));
+  }
 }
 
 template <class T>
-using DotKernel = void (*)(std::int64_t, const T*, std::int64_t, const T*, std::int64_t, T*);
+using DotKernel = void (*)(const DotArgs<T>&);
 
 template <class T, int Rows, std::size_t... J>
 constexpr auto dot_row(std::index_sequence<J...>) {

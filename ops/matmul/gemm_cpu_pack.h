@@ -30,7 +30,15 @@ void pack_rows(const In* r, std::int64_t r_row, std::int64_t r_k, std::int64_t r
     const In* from = r + i * r_row;
     T* to = out + i * ld;
     if (r_k == 1) {
-      for (std::int64_t p = 0; p < k; ++p) to[p] = alpha * static_cast<T>(from[p]);
+      // Short pieces far apart are not foreseen by the machine: ask for the row after the next.
+      const In* ahead = i + 2 < rows ? from + 2 * r_row : from;
+      constexpr std::int64_t line = 64 / sizeof(In);
+      std::int64_t p = 0;
+      for (; p + line <= k; p += line) {
+        __builtin_prefetch(ahead + p);
+        for (std::int64_t l = 0; l < line; ++l) to[p + l] = alpha * static_cast<T>(from[p + l]);
+      }
+      for (; p < k; ++p) to[p] = alpha * static_cast<T>(from[p]);
     } else {
       for (std::int64_t p = 0; p < k; ++p) to[p] = alpha * static_cast<T>(from[p * r_k]);
     }
@@ -43,13 +51,15 @@ void pack_columns(const In* r, std::int64_t r_k, const RowTiles& tiles, std::int
                   std::int64_t tile_size) {
   using S = Simd<T>;
   constexpr std::int64_t w = S::kWidth;
+  [[maybe_unused]] const auto factor = S::splat(alpha);
   for (std::int64_t p = 0; p < k; ++p) {
     const In* from = r + p * r_k;
+    const std::int64_t ahead = p + 8 < k ? 8 * r_k : 0;
     T* to = out + p * S::kRows;
     for (std::int64_t t = 0; t < tiles.count; ++t) {
       const std::int64_t h = tiles.height(t);
+      __builtin_prefetch(from + ahead);
       if constexpr (std::is_same_v<In, T>) {
-        const auto factor = S::splat(alpha);
         for (std::int64_t i = 0; i < h; i += w) {
           const auto mask = S::mask(std::min(w, h - i));
           S::store(to + i, S::mul(factor, S::load(from + i, mask)), mask);
@@ -97,8 +107,11 @@ void pack_vectors(const In* v, std::int64_t v_k, std::int64_t v_col, std::int64_
     }
   }
   for (std::int64_t p = 0; p < k; ++p) {
+    const std::int64_t ahead = p + 4 < k ? 4 * v_k : 0;
     for (std::int64_t j = 0; j < cols; j += sliver) {
       const In* from = v + p * v_k + j * v_col;
+      __builtin_prefetch(from + ahead);
+      __builtin_prefetch(from + ahead + (cols - j < sliver ? 0 : sliver - 1) * v_col);
       T* to = out + j * k + p * sliver;
       const std::int64_t wide = std::min(sliver, cols - j);
       if (v_col != 1) {

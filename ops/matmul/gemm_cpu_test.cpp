@@ -168,6 +168,18 @@ TEMPLATE_TEST_CASE("products at the edges of the blocks equal the definition", "
     }
 }
 
+TEMPLATE_TEST_CASE("thin products, which are computed as scalar products, equal the definition", "[gemm]",
+                   float, double) {
+  for (const Layout lb : {Layout::rows, Layout::columns, Layout::padded_columns})
+    for (const int64_t m : {1, 2, 4, 5, 33})
+      for (const int64_t n : {1, 2, 3, 4, 5, 10})
+        for (const int64_t k : {1, 8, 15, 16, 17, 31, 33, 64, 100, 257}) {
+          check<TestType>(m, n, k, Layout::padded, lb, 1, 0, false);
+          check<TestType>(m, n, k, Layout::rows, lb, 1, 0, true);
+          check<TestType>(m, n, k, Layout::rows, lb, 3, 2, false);
+        }
+}
+
 TEMPLATE_TEST_CASE("16-bit products are summed in float and rounded once", "[gemm]", ct::Half, ct::BFloat16) {
   for (const Layout la : {Layout::rows, Layout::columns})
     for (const Layout lb : {Layout::rows, Layout::columns})
@@ -196,7 +208,9 @@ TEMPLATE_TEST_CASE("empty products", "[gemm]", float, ct::Half, std::int32_t) {
 
 TEMPLATE_TEST_CASE("batched products, with operands repeated", "[gemm]", float, double, ct::BFloat16,
                    std::int64_t) {
-  const int64_t batch = 7, m = 9, n = 21, k = 14;
+  const auto [batch, m, n, k] =
+      GENERATE(std::array<int64_t, 4>{7, 9, 21, 14}, std::array<int64_t, 4>{3, 20, 5, 100},
+               std::array<int64_t, 4>{2, 150, 160, 130});
   for (const bool repeat_a : {false, true})
     for (const bool repeat_b : {false, true})
       for (const Layout lb : {Layout::rows, Layout::columns}) {

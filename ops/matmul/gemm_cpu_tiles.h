@@ -55,12 +55,15 @@ void tile(const TileArgs<T>& t) {
         acc[i][j] = j == Vecs - 1 ? S::load(from, last) : S::load(from);
       }
   }
-  const std::int64_t rs = t.r_stride, vs = t.v_stride;
+  const std::int64_t k = t.k, rs = t.r_stride, vs = t.v_stride;
   const T* v = t.v;
   // By rows, element (i, p) is reached as base i / 3 plus index i % 3: four registers that stand and three
   // that move, where twelve pointers would not fit.
-  const T* base[(Rows + 2) / 3];
-  for (int i = 0; i < Rows; i += 3) base[i / 3] = t.r + i * rs;
+  const T* const base0 = t.r;
+  const T* const base1 = base0 + 3 * rs;
+  const T* const base2 = base1 + 3 * rs;
+  const T* const base3 = base2 + 3 * rs;
+  const auto base = [&](int i) { return i < 3 ? base0 : i < 6 ? base1 : i < 9 ? base2 : base3; };
   const T* r = t.r;
   std::int64_t at0 = 0, at1 = rs, at2 = 2 * rs;
   const auto step = [&] {
@@ -69,7 +72,7 @@ void tile(const TileArgs<T>& t) {
     for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? S::load(v + j * w, last) : S::load(v + j * w);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const V a = S::splat(ByRows ? base[i / 3][i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
+      const V a = S::splat(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
 #pragma GCC unroll 8
       for (int j = 0; j < Vecs; ++j) acc[i][j] = S::fma(a, b[j], acc[i][j]);
     }
@@ -82,25 +85,28 @@ void tile(const TileArgs<T>& t) {
   };
   std::int64_t p = 0;
   if constexpr (Prefetch) {
-    const std::int64_t part = t.k / Rows;
+    const std::int64_t part = k / Rows;
     const T* next_c = t.c + Rows * t.c_stride;
     const T* next_v = t.next_v;
+    const std::int64_t lines = t.next_v_lines;
     for (int i = 0; i < Rows; ++i) {
       __builtin_prefetch(next_c, 1);
       __builtin_prefetch(next_c + Vecs * w - 1, 1);
       next_c += t.c_stride;
-      for (std::int64_t line = 0; line < t.next_v_lines; ++line) {
+      for (std::int64_t line = 0; line < lines; ++line) {
         __builtin_prefetch(next_v, 0, 2);
         next_v += 64 / sizeof(T);
       }
       for (std::int64_t end = p + part; p < end; ++p) step();
     }
   }
-  for (; p < t.k; ++p) step();
+  for (; p < k; ++p) step();
+  T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
+  const std::int64_t c_stride = t.c_stride;
   const auto put = [&](auto&& store_last) {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      T* to = t.c + i * t.c_stride;
+      T* to = c + i * c_stride;
 #pragma GCC unroll 8
       for (int j = 0; j < Vecs - 1; ++j) S::store(to + j * w, acc[i][j]);
       store_last(to + (Vecs - 1) * w, acc[i][Vecs - 1]);
