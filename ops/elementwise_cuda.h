@@ -12,11 +12,12 @@
 
 // Elementwise kernels on CUDA. For .cu files of rooms. A formula (see elementwise_cpu.h) becomes
 //
-//  * a vector kernel for each of f32, f16 and bf16: a thread handles kUnroll chunks of 16 bytes, all loads
+//  * a vector kernel for each of f32, f16 and bf16: a thread handles several chunks of 16 bytes, all loads
 //    issued before the first use. It serves everything whose rows are whole, aligned chunks: plain tensors,
 //    scalar operands, row broadcast (a bias), column broadcast, slices;
 //  * an element kernel per compute type (f32, f64, i64) for all else: any strides, any dtype, 4 elements in
-//    flight per thread, neighbouring threads on neighbouring elements. 8-byte types lose nothing by it.
+//    flight per thread, neighbouring threads on neighbouring elements. 8-byte types lose nothing by it, and
+//    comparisons, whose results are bytes, little.
 //
 // Which one runs, and with what arguments, is decided once for all formulas, in elementwise_cuda.cu.
 
@@ -113,9 +114,6 @@ template <class F, class T, std::size_t... I>
 __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequence<I...>) {
   using C = compute_t<T>;
   using X = Lane<C>;
-  using Result = decltype(F::eval((static_cast<void>(I), X())..., X(), X()));
-  constexpr bool kPredicate = std::is_same_v<Result, LaneMask>;
-  using Out = std::conditional_t<kPredicate, bool, T>;
   constexpr int N = F::kInputs;
   constexpr int V = 16 / static_cast<int>(sizeof(T));
   constexpr int U = vector_unroll(N);
@@ -164,18 +162,10 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
         raw[u][k].to_compute(x[k]);
       }
     }
-    Out* to = static_cast<Out*>(a.out) + offset[u][0];
-    if constexpr (kPredicate) {
-      gpu::Packed<bool, V> y;
+    C y[V];
 #pragma unroll
-      for (int j = 0; j < V; ++j) y[j] = F::eval(X(x[I][j])..., p, q).v;
-      y.store(to);
-    } else {
-      C y[V];
-#pragma unroll
-      for (int j = 0; j < V; ++j) y[j] = F::eval(X(x[I][j])..., p, q).v;
-      gpu::Packed<T, V>::from_compute(y).store(to);
-    }
+    for (int j = 0; j < V; ++j) y[j] = F::eval(X(x[I][j])..., p, q).v;
+    gpu::Packed<T, V>::from_compute(y).store(static_cast<T*>(a.out) + offset[u][0]);
   }
 }
 
@@ -277,15 +267,23 @@ __global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs
 
 // ---- Host side of a room ---------------------------------------------------------------------------------
 
+template <class F, std::size_t... I>
+constexpr bool is_predicate(std::index_sequence<I...>) {
+  using X = Lane<float>;
+  return std::is_same_v<decltype(F::eval((static_cast<void>(I), X())..., X(), X())), LaneMask>;
+}
+
 template <class F, bool floats, bool integers>
 CudaKernels cuda_kernels() {
   CudaKernels k;
   k.unroll = vector_unroll(F::kInputs);
   k.masks = mask_inputs<F>();
   if constexpr (floats) {
-    k.vector_f32 = vector_kernel<F, float>;
-    k.vector_f16 = vector_kernel<F, Half>;
-    k.vector_bf16 = vector_kernel<F, BFloat16>;
+    if constexpr (!is_predicate<F>(std::make_index_sequence<F::kInputs>{})) {
+      k.vector_f32 = vector_kernel<F, float>;
+      k.vector_f16 = vector_kernel<F, Half>;
+      k.vector_bf16 = vector_kernel<F, BFloat16>;
+    }
     k.element_f32 = element_kernel<F, float>;
     k.element_f64 = element_kernel<F, double>;
   }

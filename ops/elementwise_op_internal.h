@@ -57,12 +57,12 @@ std::vector<Tensor> unary_reference(std::span<const Tensor> inputs, AttrsView at
 // ---- Samples ------------------------------------------------------------------------------------------
 
 // One input of every shape that finds a path of the kernels: scalar, empty, size 1, shorter than a vector,
-// odd, several axes, several chunks.
+// odd, several axes, whole vectors, several chunks.
 template <class Make>
 std::vector<Sample> unary_samples(Make&& make, AnyAttrs attrs = {}, bool smooth = true) {
   std::vector<Sample> samples;
-  for (const Shape& shape :
-       {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{1}, Shape{1, 7}, Shape{3, 5, 7}, Shape{2, 131}})
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{3, 0, 2}, Shape{1}, Shape{1, 7}, Shape{3, 5, 7},
+                             Shape{4, 16}, Shape{2, 131}})
     samples.push_back({{make(shape)}, attrs, "", smooth});
   return samples;
 }

@@ -35,6 +35,9 @@ std::vector<Sample> pairs(MakeA&& make_a, MakeB&& make_b, AnyAttrs attrs = {}, b
       {{70}, {6, 70}, "long row"},
       {{3, 1, 4}, {2, 1}, "middle"},
       {{2, 1, 2, 1, 2}, {3, 1, 3, 1}, "many axes"},
+      {{4, 16}, {4, 16}, "whole vectors"},
+      {{4, 16}, {16}, "rows of vectors"},
+      {{4, 16}, {4, 1}, "a column of vectors"},
   };
   std::vector<Sample> samples;
   for (const Pair& p : all) samples.push_back({{make_a(p.a), make_b(p.b)}, attrs, p.label, smooth});
