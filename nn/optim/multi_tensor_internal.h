@@ -44,6 +44,17 @@ std::vector<Entry>& scratch_entries();
 // arithmetic is done in, once per call and not once per element. update<k>() is the step of one element:
 // from the gradient g it changes the parameter p and its k moments m[]; `a` and `b` are Entry::scale.
 
+/// a b + c. Named where the compiler must not choose which of several products is rounded on its own.
+template <class C>
+CT_OPTIM_HD C multiply_add(C a, C b, C c) {
+#if defined(__CUDA_ARCH__) || (defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF))
+  using std::fma;
+  return fma(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 template <class C>
 struct SgdConstants {
   C lr, momentum, undamped, weight_decay;
@@ -85,7 +96,9 @@ struct AdamConstants {
     C v = m[1];
     if constexpr (kMoments > 2) v = m[2] = m[2] > v ? m[2] : v;
     using std::sqrt;
-    p = p - a * (m[0] / (sqrt(v) * b + eps));
+    // The decayed p is rounded, as in PyTorch: it differs from p by so little that the roundings of many
+    // steps lean to one side.
+    p = multiply_add(-a, m[0] / (sqrt(v) * b + eps), p);
   }
 };
 
