@@ -134,7 +134,8 @@ ImageDataset::ImageDataset(Tensor images, Tensor labels, IdxOptions options)
     images_ = Tensor::from_storage(images_.impl()->storage, shape, contiguous_strides(shape),
                                    images_.storage_offset(), DType::u8);
   }
-  for (int v = 0; v < 256; ++v) pixel_[v] = static_cast<float>((v / 255.0 - options.mean) / options.std);
+  mean_ = static_cast<float>(options.mean);
+  std_ = static_cast<float>(options.std);
 }
 
 std::pair<Tensor, Tensor> ImageDataset::get_batch(std::span<const std::int64_t> indices) const {
@@ -143,10 +144,14 @@ std::pair<Tensor, Tensor> ImageDataset::get_batch(std::span<const std::int64_t> 
   Tensor labels = gather_rows(labels_, indices);  // checks the indices
   Tensor batch = allocate_batch(shape, DType::f32);
   const std::size_t pixels = size() > 0 ? static_cast<std::size_t>(images_.numel() / size()) : 0;
+  const float mean = mean_, std = std_;
+  const bool plain = mean == 0 && std == 1;
   float* out = batch.data<float>();
   for (std::int64_t i : indices) {
     const std::uint8_t* in = images_.data<std::uint8_t>() + static_cast<std::size_t>(i) * pixels;
-    for (std::size_t p = 0; p < pixels; ++p) out[p] = pixel_[in[p]];
+    for (std::size_t p = 0; p < pixels; ++p) out[p] = static_cast<float>(in[p]) / 255.0f;
+    if (!plain)
+      for (std::size_t p = 0; p < pixels; ++p) out[p] = (out[p] - mean) / std;
     out += pixels;
   }
   return {std::move(batch), std::move(labels)};

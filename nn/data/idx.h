@@ -46,7 +46,7 @@ class CT_API ImageDataset {
 
  private:
   Tensor images_, labels_;
-  float pixel_[256];
+  float mean_, std_;
 };
 
 /// Opens a data set in MNIST's layout: `folder` holds train-images-idx3-ubyte and train-labels-idx1-ubyte, or
