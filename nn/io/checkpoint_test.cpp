@@ -7,12 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/nn/nn.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/cotangent.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"
@@ -26,17 +21,14 @@ namespace {
 
 struct Net : nn::Module {
   nn::Linear in = add("in", nn::Linear(20, 300));
+  nn::Dropout drop = add("drop", nn::Dropout(0.3));
   nn::Linear out = add("out", nn::Linear(300, 5));
-  Tensor forward(const Tensor& x) const {
-    Tensor h = relu(in(x));
-    if (is_training()) h = h * ct::rand_like(h);  // draws from the default generator, as dropout does
-    return out(h);
-  }
+  Tensor forward(const Tensor& x) const { return out(drop(relu(in(x)))); }
 };
 
 data::TensorDataset<2> examples() {
   Generator generator(77);
-  return data::TensorDataset(ct::randn({100, 20}, {}, generator), ct::randn({100, 5}, {}, generator));
+  return data::TensorDataset(ct::randn({100, 20}, {}, generator), ct::randint(0, 5, {100}, {}, generator));
 }
 
 constexpr int kEpochs = 3;
@@ -73,9 +65,10 @@ struct Run {
   void train(After&& after) {
     while (batches.epoch() < kEpochs) {
       for (auto [x, y] : batches) {
-        const Tensor error = model.forward(x) - y;
+        const Tensor loss = cross_entropy(model.forward(x), y);
         optimizer.zero_grad();
-        error.backward(error.detach());  // the gradient of half the squared error
+        loss.backward();
+        optim::clip_grad_norm_(model.parameters(), 1.0);
         optimizer.step();
         schedule.step();
         ++steps;

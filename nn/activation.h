@@ -1,0 +1,95 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/export.h>
+#include <cotangent/nn/module.h>
+#include <cotangent/ops/unary/unary.h>
+
+// Activations as modules, for Sequential. Each is the function of ops/ of the same name, element by element
+// (Softmax and LogSoftmax along an axis); shapes are kept.
+
+namespace ct::nn {
+
+namespace detail {
+template <Tensor (*Function)(const Tensor&)>
+class Pointwise : public Module {
+ public:
+  Tensor forward(const Tensor& x) const { return Function(x); }
+  Tensor operator()(const Tensor& x) const { return Function(x); }
+};
+}  // namespace detail
+
+/// max(x, 0)
+struct ReLU : detail::Pointwise<relu> {
+  ReLU() { describe_as("ReLU"); }
+};
+/// x sigmoid(x)
+struct SiLU : detail::Pointwise<silu> {
+  SiLU() { describe_as("SiLU"); }
+};
+/// tanh(x)
+struct Tanh : detail::Pointwise<ct::tanh> {
+  Tanh() { describe_as("Tanh"); }
+};
+/// 1 / (1 + e^-x)
+struct Sigmoid : detail::Pointwise<sigmoid> {
+  Sigmoid() { describe_as("Sigmoid"); }
+};
+
+/// x where x > 0, else slope * x.
+class CT_API LeakyReLU : public Module {
+ public:
+  explicit LeakyReLU(double slope = 0.01);
+  Tensor forward(const Tensor& x) const { return leaky_relu(x, slope_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  double slope_;
+};
+
+/// x Phi(x), or its approximation by tanh.
+class CT_API GELU : public Module {
+ public:
+  explicit GELU(Gelu approximate = Gelu::exact);
+  Tensor forward(const Tensor& x) const { return gelu(x, approximate_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  Gelu approximate_;
+};
+
+/// ln(1 + e^(beta x)) / beta, and x itself where beta x > threshold. Throws ValueError for beta = 0.
+class CT_API Softplus : public Module {
+ public:
+  explicit Softplus(double beta = 1, double threshold = 20);
+  Tensor forward(const Tensor& x) const { return softplus(x, beta_, threshold_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  double beta_, threshold_;
+};
+
+/// e^x / sum(e^x) along an axis.
+class CT_API Softmax : public Module {
+ public:
+  explicit Softmax(std::int64_t axis = -1);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  std::int64_t axis_;
+};
+
+/// log(softmax(x)) along an axis.
+class CT_API LogSoftmax : public Module {
+ public:
+  explicit LogSoftmax(std::int64_t axis = -1);
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  std::int64_t axis_;
+};
+
+}  // namespace ct::nn

@@ -1,0 +1,144 @@
+#include <cotangent/cotangent.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
+
+using namespace ct;
+using ct::testing::bytes_of;
+using ct::testing::TempFolder;
+using ct::testing::tensor_of;
+
+TEST_CASE("activations are the functions of their names", "[nn]") {
+  const Tensor x = tensor_of<float>({2, 3}, {-2, -0.5, 0, 0.5, 1, 3});
+  const auto same = [&](const nn::AnyModule& layer, const Tensor& y) {
+    CHECK(bytes_of(layer(x)) == bytes_of(y));
+  };
+  same(nn::ReLU(), relu(x));
+  same(nn::SiLU(), silu(x));
+  same(nn::Tanh(), ct::tanh(x));
+  same(nn::Sigmoid(), sigmoid(x));
+  same(nn::LeakyReLU(0.2), leaky_relu(x, 0.2));
+  same(nn::GELU(), gelu(x));
+  same(nn::GELU(Gelu::tanh), gelu(x, Gelu::tanh));
+  same(nn::Softplus(2, 5), softplus(x, 2, 5));
+  same(nn::Softmax(0), softmax(x, 0));
+  same(nn::LogSoftmax(), log_softmax(x, 1));
+  same(nn::Identity(), x);
+  CHECK_THROWS_AS(nn::Softplus(0), ValueError);
+  std::ostringstream text;
+  text << nn::Sequential(nn::ReLU(), nn::GELU(Gelu::tanh), nn::Softmax(0), nn::Dropout(0.25));
+  CHECK(text.str() ==
+        "Sequential(\n  (0): ReLU()\n  (1): GELU(approximate=tanh)\n  (2): Softmax(axis=0)\n  (3): "
+        "Dropout(p=0.25)\n)");
+}
+
+TEST_CASE("Dropout follows the mode of the module it is in", "[nn]") {
+  nn::Sequential net(nn::Dropout(0.5));
+  const Tensor x = ones({1000});
+  net.eval();
+  CHECK(net(x).is_same(x));
+  net.train();
+  manual_seed(1);
+  const Tensor y = net(x);
+  double sum = 0;
+  for (float v : y.to_vector<float>()) {
+    CHECK((v == 0 || v == 2));
+    sum += v;
+  }
+  CHECK(std::abs(sum - 1000) < 4 * std::sqrt(1000.0));
+  manual_seed(1);
+  CHECK(bytes_of(net(x)) == bytes_of(y));
+  CHECK_THROWS_AS(nn::Dropout(-0.1), ValueError);
+  CHECK_THROWS_AS(nn::Dropout(1.5), ValueError);
+}
+
+TEST_CASE("losses as modules give what the functions give", "[nn]") {
+  const Tensor logits = tensor_of<float>({2, 3}, {1, 2, 3, -1, 0, 1}),
+               labels = tensor_of<std::int64_t>({2}, {2, 0});
+  const Tensor weight = tensor_of<float>({3}, {1, 2, 4}),
+               target = tensor_of<float>({2, 3}, {1, 0, 1, 0, 1, 0});
+  CHECK(bytes_of(nn::MSELoss()(logits, target)) == bytes_of(mse_loss(logits, target)));
+  CHECK(bytes_of(nn::MSELoss({.reduction = Reduction::sum})(logits, target)) ==
+        bytes_of(mse_loss(logits, target, {.reduction = Reduction::sum})));
+  CHECK(bytes_of(nn::BCEWithLogitsLoss({.pos_weight = weight})(logits, target)) ==
+        bytes_of(bce_with_logits(logits, target, {.pos_weight = weight})));
+  CHECK(bytes_of(nn::NLLLoss({.weight = weight, .ignore_index = 0})(logits, labels)) ==
+        bytes_of(nll_loss(logits, labels, {.weight = weight, .ignore_index = 0})));
+  nn::CrossEntropyLoss loss({.weight = weight, .label_smoothing = 0.1});
+  CHECK(bytes_of(loss(logits, labels)) ==
+        bytes_of(cross_entropy(logits, labels, {.weight = weight, .label_smoothing = 0.1})));
+  CHECK(nn::CrossEntropyLoss()(logits, labels).item() == Approx((0.40760596 + 2.40760596) / 2).epsilon(1e-6));
+  // Weights move with the module and are not saved.
+  loss.to(f64);
+  CHECK(loss(logits.to(f64), labels).dtype() == f64);
+  CHECK(loss.state_dict().empty());
+}
+
+namespace {
+
+struct Mlp : nn::Module {
+  nn::Linear in = add("in", nn::Linear(64, 32));
+  nn::Dropout drop = add("drop", nn::Dropout(0.1));
+  nn::Linear out = add("out", nn::Linear(32, 4));
+  ct::Tensor forward(const ct::Tensor& x) const { return out(drop(ct::relu(in(x)))); }
+};
+
+// Four kinds of 8 x 8 images that differ in their brighter quarter.
+data::ImageDataset quarters(std::int64_t count) {
+  Tensor images = empty({count, 8, 8}, {.dtype = u8}), labels = empty({count}, {.dtype = i64});
+  Generator generator(5);
+  const Tensor noise = randint(0, 120, {count, 8, 8}, {}, generator);
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t label = n % 4;
+    labels.data<std::int64_t>()[n] = label;
+    for (std::int64_t y = 0; y < 8; ++y)
+      for (std::int64_t x = 0; x < 8; ++x)
+        images.data<std::uint8_t>()[n * 64 + y * 8 + x] = static_cast<std::uint8_t>(
+            noise.data<std::int64_t>()[n * 64 + y * 8 + x] + ((y / 4) * 2 + x / 4 == label ? 60 : 0));
+  }
+  return {images, labels};
+}
+
+}  // namespace
+
+TEST_CASE("a program from data to file learns and comes back", "[nn]") {
+  const TempFolder folder;
+  ct::manual_seed(42);
+  const auto device = ct::best_device();
+  const auto images = quarters(512);
+  ct::data::DataLoader batches(images, {.batch_size = 32, .shuffle = true, .prefetch = device});
+  Mlp model;
+  model.to(device);
+  ct::optim::Adam adam(model.parameters(), {.lr = 1e-2});
+  double first = 0, last = 0;
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    for (auto [x, y] : batches) {
+      auto loss = ct::cross_entropy(model.forward(x.flatten(1)), y);
+      adam.zero_grad();
+      loss.backward();
+      adam.step();
+      last = loss.item();
+      if (first == 0) first = last;
+    }
+  }
+  CHECK(first > 1.2);
+  CHECK(last < 0.1);
+
+  ct::io::save(folder / "mlp.safetensors", model.state_dict());
+  Mlp again;
+  again.load_state_dict(ct::io::load(folder / "mlp.safetensors"));
+  again.eval();
+  data::DataLoader all(images, {.batch_size = 512});
+  for (auto [x, y] : all) {
+    const std::vector<float> scores = again.forward(x.flatten(1)).to_vector<float>();
+    int right = 0;
+    for (std::size_t n = 0; n < 512; ++n) {
+      const float* row = scores.data() + 4 * n;
+      right += std::max_element(row, row + 4) - row == static_cast<std::ptrdiff_t>(n % 4);
+    }
+    CHECK(right >= 507);
+  }
+}

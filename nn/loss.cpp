@@ -1,0 +1,64 @@
+#include <cotangent/nn/loss.h>
+
+#include <string>
+#include <utility>
+
+#include <cotangent/core/error.h>
+
+namespace ct::nn {
+namespace {
+
+std::string text(Reduction reduction) { return "reduction=" + std::string(name(reduction)); }
+
+// The options with the weight as it is now, wherever the module has been moved.
+template <class Options>
+Options with_weight(Options options, const Buffer& weight) {
+  options.weight = weight.tensor();
+  return options;
+}
+
+}  // namespace
+
+MSELoss::MSELoss(MseLossOptions options) : options_(options) {
+  describe_as("MSELoss", text(options.reduction));
+}
+
+Tensor MSELoss::forward(const Tensor& input, const Tensor& target) const {
+  return mse_loss(input, target, options_);
+}
+
+BCEWithLogitsLoss::BCEWithLogitsLoss(BceWithLogitsOptions options)
+    : reduction_(options.reduction),
+      weight_(buffer("weight", std::move(options.weight), {.persistent = false})),
+      pos_weight_(buffer("pos_weight", std::move(options.pos_weight), {.persistent = false})) {
+  describe_as("BCEWithLogitsLoss", text(reduction_));
+}
+
+Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) const {
+  return bce_with_logits(
+      input, target,
+      {.weight = weight_.tensor(), .pos_weight = pos_weight_.tensor(), .reduction = reduction_});
+}
+
+NLLLoss::NLLLoss(NllLossOptions options)
+    : options_(options),
+      weight_(buffer("weight", std::exchange(options_.weight, {}), {.persistent = false})) {
+  describe_as("NLLLoss", text(options.reduction));
+}
+
+Tensor NLLLoss::forward(const Tensor& log_probs, const Tensor& target) const {
+  return nll_loss(log_probs, target, with_weight(options_, weight_));
+}
+
+CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options)
+    : options_(options),
+      weight_(buffer("weight", std::exchange(options_.weight, {}), {.persistent = false})) {
+  describe_as("CrossEntropyLoss",
+              ct::detail::cat(text(options.reduction), ", label_smoothing=", options.label_smoothing));
+}
+
+Tensor CrossEntropyLoss::forward(const Tensor& logits, const Tensor& target) const {
+  return cross_entropy(logits, target, with_weight(options_, weight_));
+}
+
+}  // namespace ct::nn
