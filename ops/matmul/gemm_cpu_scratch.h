@@ -1,0 +1,45 @@
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+
+namespace ct::gemm {
+
+// A buffer that a thread keeps from call to call. Three are enough: packed rows, packed vectors, sums.
+class Scratch {
+ public:
+  ~Scratch() { release(); }
+  void* get(std::size_t bytes) {
+    if (bytes > size_) {
+      release();
+      bytes = (bytes + kHuge / 8 - 1) / (kHuge / 8) * (kHuge / 8);
+      memory_ = ::operator new(bytes, kAlign);
+      size_ = bytes;
+      // Packed blocks are walked again and again: with small pages much of that is address translation.
+      if (bytes >= kHuge) madvise(memory_, bytes, MADV_HUGEPAGE);
+    }
+    return memory_;
+  }
+
+ private:
+  static constexpr std::size_t kHuge = std::size_t{2} << 20;
+  static constexpr std::align_val_t kAlign{kHuge};
+  void release() {
+    if (memory_ != nullptr) ::operator delete(memory_, kAlign);
+    memory_ = nullptr;
+    size_ = 0;
+  }
+  void* memory_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+template <class T>
+T* scratch(int slot, std::int64_t count) {
+  thread_local Scratch buffers[3];
+  return static_cast<T*>(buffers[slot].get(static_cast<std::size_t>(count) * sizeof(T)));
+}
+
+}  // namespace ct::gemm
