@@ -105,7 +105,7 @@ void Node::release_zero() noexcept {
 // ---- OpNode -----------------------------------------------------------------------------------------------
 
 OpNode::OpNode(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) : op_(op) {
-  std::memcpy(attrs_, attrs.data, attrs.size);
+  if (attrs.size > 0) std::memcpy(attrs_, attrs.data, attrs.size);
   attrs_size_ = static_cast<std::uint16_t>(attrs.size);
   std::uint32_t saved = 0;  // union of what the wanted gradients need
   for (std::size_t i = 0; i < inputs.size(); ++i) {

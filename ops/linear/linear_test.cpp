@@ -111,3 +111,22 @@ TEST_CASE("linear on the GPU equals linear on the CPU", "[linear][cuda]") {
     }
   }
 }
+
+TEST_CASE("linear on the GPU takes a bias, and rows, at any address", "[linear][cuda]") {
+  for (const DType t : {f32, f16, bf16}) {
+    const double tolerance = t == f32 ? 1e-5 : t == f16 ? 4e-3 : 3e-2;
+    const TensorOptions options{.dtype = t};
+    const Tensor x = randn({64, 33}, options).narrow(1, 1, 32), w = randn({17, 33}, options).narrow(1, 1, 32);
+    const Tensor b = randn({18}, options).narrow(0, 1, 17);
+    const auto on_gpu = [](const Tensor& v, std::int64_t axis) {  // keeps the layout
+      Shape whole = v.shape();
+      whole[static_cast<int>(axis)] += 1;
+      Tensor base = zeros(whole, {.dtype = v.dtype(), .device = cuda(0)});
+      Tensor part = base.narrow(axis, 1, whole[static_cast<int>(axis)] - 1);
+      part.copy_(v);
+      return part;
+    };
+    const V want = values(linear(x, w, b)), got = values(linear(on_gpu(x, 1), on_gpu(w, 1), on_gpu(b, 0)));
+    for (std::size_t i = 0; i < want.size(); ++i) CHECK(got[i] == Approx(want[i]).margin(tolerance * 20));
+  }
+}
