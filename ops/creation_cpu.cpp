@@ -58,8 +58,7 @@ void sequence_cpu(const Tensor& dst, const Sequence& s) {
     T* out = static_cast<T*>(dst.raw_data());
     parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
       if (s.integer) {
-        for (std::int64_t i = begin; i < end; ++i)
-          out[i] = convert_element<T>(s.integer_start + i * s.integer_step);
+        for (std::int64_t i = begin; i < end; ++i) out[i] = convert_element<T>(integer_sequence_value(s, i));
       } else {
         for (std::int64_t i = begin; i < end; ++i) out[i] = convert_element<T>(sequence_value(s, i, n));
       }

@@ -12,7 +12,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) fill_sequence(T* out, std::int64_t n, const Sequence s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
-  out[i] = s.integer ? convert_element<T>(s.integer_start + i * s.integer_step)
+  out[i] = s.integer ? convert_element<T>(integer_sequence_value(s, i))
                      : convert_element<T>(sequence_value(s, i, n));
 }
 

@@ -21,6 +21,13 @@ CT_HD inline double sequence_value(const Sequence& s, std::int64_t i, std::int64
   return fma_exact(static_cast<double>(i), s.step, s.start);
 }
 
+// The sum is in range, i * step alone need not be: unsigned arithmetic wraps around and back.
+CT_HD inline std::int64_t integer_sequence_value(const Sequence& s, std::int64_t i) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(s.integer_start) +
+                                   static_cast<std::uint64_t>(i) *
+                                       static_cast<std::uint64_t>(s.integer_step));
+}
+
 /// What random_* draws: u * scale + offset with u uniform or normal, or integers in [low, high).
 struct Draw {
   enum class Kind { uniform, normal, integer };
