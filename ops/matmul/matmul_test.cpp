@@ -134,6 +134,14 @@ TEST_CASE("gradients of broadcast operands are sums", "[matmul]") {
   CHECK(values(right.grad()) == V{16, 16, 20, 20});
 }
 
+TEST_CASE("a matrix times itself gets both gradients", "[matmul]") {
+  Tensor a = counting({2, 2}).set_requires_grad();
+  matmul(a, a).backward(ones({2, 2}));
+  CHECK(values(a.grad()) == V{7, 11, 9, 13});  // g a' + a' g
+  matmul(a, a).backward(ones({2, 2}));
+  CHECK(values(a.grad()) == V{14, 22, 18, 26});
+}
+
 TEST_CASE("matmul refuses what does not fit", "[matmul]") {
   CHECK_THROWS_WITH(matmul(zeros({64, 784}), zeros({783, 10})),
                     "[matmul] inner dimensions differ: a is f32[64, 784], b is f32[783, 10]; a.size(-1) must "
