@@ -36,7 +36,13 @@ CT_LANE_FUNCTION(sin)
 CT_LANE_FUNCTION(cos)
 CT_LANE_FUNCTION(tanh)
 CT_LANE_FUNCTION(erf)
+CT_LANE_FUNCTION(erfc)
 #undef CT_LANE_FUNCTION
+// e^(-x^2/2) and a / b by the special function unit, to a few ulp.
+__device__ __forceinline__ float call_gauss(float x) { return __expf(-0.5f * (x * x)); }
+__device__ __forceinline__ double call_gauss(double x) { return call_exp(-0.5 * (x * x)); }
+__device__ __forceinline__ float call_quotient(float a, float b) { return __fdividef(a, b); }
+__device__ __forceinline__ double call_quotient(double a, double b) { return a / b; }
 
 template <class T>
 struct Lane {
@@ -75,6 +81,9 @@ struct Lane {
   friend __device__ __forceinline__ Lane cos(Lane x) { return call_cos(x.v); }
   friend __device__ __forceinline__ Lane tanh(Lane x) { return call_tanh(x.v); }
   friend __device__ __forceinline__ Lane erf(Lane x) { return call_erf(x.v); }
+  friend __device__ __forceinline__ Lane erfc(Lane x) { return call_erfc(x.v); }
+  friend __device__ __forceinline__ Lane gauss(Lane x) { return call_gauss(x.v); }
+  friend __device__ __forceinline__ Lane quotient(Lane a, Lane b) { return call_quotient(a.v, b.v); }
   friend __device__ __forceinline__ Lane pow(Lane x, Lane y) { return call_pow(x.v, y.v); }
 };
 

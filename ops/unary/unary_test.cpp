@@ -159,6 +159,15 @@ TEST_CASE("unary functions in place", "[unary]") {
   check_values(leaf.grad(), {2 * (1 - std::tanh(2.0) * std::tanh(2.0))});
 }
 
+TEST_CASE("gelu keeps its digits in the tails", "[unary]") {
+  const std::vector<double> at = {-9, -5, -3, -1, -0.1, 1e-3, 0.5, 2, 6};
+  const Tensor y = ct::gelu(ct::from_vector(at).to(ct::f32));
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const double x = static_cast<float>(at[i]), want = 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    CHECK(std::fabs(y.to_vector<double>()[i] - want) <= 1e-7 * (3 + x * x) * std::fabs(want));
+  }
+}
+
 TEST_CASE("unary errors say what to do", "[unary]") {
   const Tensor x = ct::tensor({1.0});
   CHECK_THROWS_WITH(ct::clamp(x, std::nullopt), Catch::Matchers::Contains("[clamp]"));
