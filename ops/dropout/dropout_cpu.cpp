@@ -14,23 +14,30 @@ namespace {
 constexpr std::int64_t kGrain = 16384;
 constexpr int kBlock = 1024;
 
+// Words up to `last` are dropped.
+template <class T>
+void apply_block(const T* __restrict x, T* __restrict y, const std::uint32_t* __restrict words, int n,
+                 std::uint32_t last, compute_t<T> scale) {
+  using C = compute_t<T>;
+  for (int j = 0; j < n; ++j) {
+    const C kept = static_cast<C>(x[j]) * scale;
+    y[j] = T(words[j] <= last ? C(0) : kept);
+  }
+}
+
 template <class T>
 void apply(const T* x, T* y, std::int64_t n, const Rule& rule) {
-  using C = compute_t<T>;
-  const C scale = static_cast<C>(rule.scale);
-  // Words up to `last` are dropped. A threshold of 0 drops nothing and has no last word.
-  const bool some = rule.threshold > 0;
-  const std::uint32_t last = static_cast<std::uint32_t>(some ? rule.threshold - 1 : 0);
+  const auto scale = static_cast<compute_t<T>>(rule.scale);
   parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     std::uint32_t words[kBlock];
+    std::fill_n(words, kBlock, ~std::uint32_t{0});
     for (std::int64_t i = begin; i < end; i += kBlock) {
       const int m = static_cast<int>(std::min<std::int64_t>(kBlock, end - i));
-      fill_words(rule.draw, static_cast<std::uint64_t>(i), m, words);
-      const T* from = x + i;
-      T* to = y + i;
-      for (int j = 0; j < m; ++j) {
-        const C kept = static_cast<C>(from[j]) * scale;
-        to[j] = T(some && words[j] <= last ? C(0) : kept);
+      if (rule.threshold > 0) {
+        fill_words(rule.draw, static_cast<std::uint64_t>(i), m, words);
+        apply_block(x + i, y + i, words, m, static_cast<std::uint32_t>(rule.threshold - 1), scale);
+      } else {
+        apply_block(x + i, y + i, words, m, 0, scale);  // no word of these is dropped
       }
     }
   });

@@ -32,7 +32,8 @@ template <class T>
 using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
 
-inline constexpr int kBlock = 512;
+inline constexpr int kBlock = 512;     // elements converted at a time
+inline constexpr int kColumns = 2048;  // neighbouring columns folded at a time
 
 // ---- reading ----
 
@@ -139,10 +140,12 @@ void fold_run(const F& fold, const Plan& plan, const Source<typename F::C>& x, s
               std::int64_t begin, std::int64_t end, typename F::Acc& acc) {
   typename F::C buffer[kBlock];
   const Axis inner = plan.reduced[0];
+  const bool one_run = plan.reduced[1].size == 1;  // spares short rows the divisions
   for (std::int64_t r = begin; r < end;) {
-    const std::int64_t left = std::min(inner.size - r % inner.size, end - r);
+    const std::int64_t left = one_run ? end - r : std::min(inner.size - r % inner.size, end - r);
+    const std::int64_t offset = one_run ? r * inner.stride : plan.reduced_offset(r);
     const int n = static_cast<int>(std::min<std::int64_t>(left, kBlock));
-    fold.block(acc, x.read(base + plan.reduced_offset(r), inner.stride, n, buffer), n, r);
+    fold.block(acc, x.read(base + offset, inner.stride, n, buffer), n, r);
     r += n;
   }
 }
@@ -186,11 +189,15 @@ void fold_rows(const F& fold, const Plan& plan, const Source<typename F::C>& x,
   }
 }
 
-// Folds elements [begin, end) of n <= kBlock neighbouring columns that start at `base`.
+// Folds elements [begin, end) of n <= kColumns neighbouring columns that start at `base`. Rows are gone
+// through as they lie in memory, four at a time where the fold can, so that they arrive as a stream.
 template <class F>
 void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F::C>& x, std::int64_t base,
                        int n, std::int64_t begin, std::int64_t end, typename F::Acc* acc) {
-  typename F::C buffer[kBlock];
+  typename F::C buffer[4][kBlock];
+  const auto row = [&](std::int64_t r, int first, int count, int slot) {
+    return x.read(base + plan.reduced_offset(r) + first, 1, count, buffer[slot]);
+  };
   std::int64_t r = begin;
   // Narrow gapless rows are read several at a time, as one long row, so that vectors are full.
   const bool gapless = plan.reduced[1].size == 1 && plan.reduced[0].stride == n;
@@ -199,60 +206,78 @@ void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F:
       const int rows = 256 / n, wide = rows * n;
       typename F::Acc lanes[256];
       for (int j = 0; j < wide; ++j) lanes[j] = fold.identity();
-      for (; r + rows <= end; r += rows)
-        fold.lanes(lanes, x.read(base + plan.reduced_offset(r), 1, wide, buffer), wide, r);
+      for (; r + rows <= end; r += rows) fold.lanes(lanes, row(r, 0, wide, 0), wide, r);
       for (int j = 0; j < wide; ++j) fold.merge(acc[j % n], lanes[j]);
     }
   }
-  for (; r < end; ++r) { fold.lanes(acc, x.read(base + plan.reduced_offset(r), 1, n, buffer), n, r); }
+  if constexpr (requires { fold.takes_quads(); }) {
+    if (fold.takes_quads()) {
+      for (; r + 4 <= end; r += 4)
+        for (int j = 0; j < n; j += kBlock) {
+          const int m = std::min(kBlock, n - j);
+          fold.quad(acc + j, row(r, j, m, 0), row(r + 1, j, m, 1), row(r + 2, j, m, 2), row(r + 3, j, m, 3),
+                    m);
+        }
+    }
+  }
+  for (; r < end; ++r)
+    for (int j = 0; j < n; j += kBlock) {
+      const int m = std::min(kBlock, n - j);
+      fold.lanes(acc + j, row(r, j, m, 0), m, r);
+    }
 }
 
 template <class F>
 void fold_columns(const F& fold, const Plan& plan, const Source<typename F::C>& x,
                   const Sink<typename F::C>& sink) {
   using Acc = typename F::Acc;
-  const std::int64_t width = plan.kept[0].size, tiles = chunk_count(width, kBlock);
+  const std::int64_t width = plan.kept[0].size, tiles = chunk_count(width, kColumns);
   const std::int64_t items = plan.kept[1].size * tiles;
-  const std::int64_t tile_width = std::min<std::int64_t>(width, kBlock);
+  const std::int64_t tile_width = std::min<std::int64_t>(width, kColumns);
   const std::int64_t step =
       items >= 64 || plan.count * tile_width <= 2 * kChunkWork
           ? std::max<std::int64_t>(plan.count, 1)
-          : std::max(kChunkWork / tile_width, (plan.count + kMaxPieces - 1) / kMaxPieces);
+          : std::max({kChunkWork / tile_width, (plan.count + kMaxPieces - 1) / kMaxPieces, std::int64_t{64}});
   const std::int64_t pieces = chunk_count(plan.count, step);
 
-  const auto tile = [&](std::int64_t item, std::int64_t begin, std::int64_t end, Acc* acc) {
-    const std::int64_t outer = item / tiles, first = item % tiles * kBlock;
-    const int n = static_cast<int>(std::min<std::int64_t>(kBlock, width - first));
+  const auto columns_of = [&](std::int64_t item) {
+    return static_cast<int>(std::min<std::int64_t>(kColumns, width - item % tiles * kColumns));
+  };
+  const auto fold_tile = [&](std::int64_t item, std::int64_t begin, std::int64_t end, Acc* acc) {
+    const int n = columns_of(item);
     for (int j = 0; j < n; ++j) acc[j] = fold.identity();
-    fold_columns_tile(fold, plan, x, outer * plan.kept[1].stride + first, n, begin, end, acc);
-    return std::pair(outer * width + first, n);
+    fold_columns_tile(fold, plan, x, item / tiles * plan.kept[1].stride + item % tiles * kColumns, n, begin,
+                      end, acc);
+  };
+  const auto write_tile = [&](std::int64_t item, const Acc* acc) {
+    const std::int64_t first = item / tiles * width + item % tiles * kColumns;
+    for (int j = 0, n = columns_of(item); j < n; j += kBlock)
+      write_results(fold, acc + j, first + j, std::min(kBlock, n - j), sink);
   };
   if (pieces <= 1) {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count * tile_width, 1));
     parallel_for(items, grain, [&](std::int64_t begin, std::int64_t end) {
-      Acc acc[kBlock];
+      Acc acc[kColumns];
       for (std::int64_t item = begin; item < end; ++item) {
-        const auto [first, n] = tile(item, 0, plan.count, acc);
-        write_results(fold, acc, first, n, sink);
+        fold_tile(item, 0, plan.count, acc);
+        write_tile(item, acc);
       }
     });
     return;
   }
-  const Partials<Acc> partials(items * pieces * kBlock);
+  const Partials<Acc> partials(items * pieces * tile_width);
   parallel_for(items * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t first = i % pieces * step;
-      tile(i / pieces, first, std::min(first + step, plan.count), &partials[i * kBlock]);
+      fold_tile(i / pieces, first, std::min(first + step, plan.count), &partials[i * tile_width]);
     }
   });
   for (std::int64_t item = 0; item < items; ++item) {
-    Acc* acc = &partials[item * pieces * kBlock];
-    const std::int64_t outer = item / tiles, first = item % tiles * kBlock;
-    const int n = static_cast<int>(std::min<std::int64_t>(kBlock, width - first));
+    Acc* acc = &partials[item * pieces * tile_width];
     for (std::int64_t p = 1; p < pieces; ++p)
-      for (int j = 0; j < n; ++j) fold.merge(acc[j], acc[p * kBlock + j]);
-    write_results(fold, acc, outer * width + first, n, sink);
+      for (int j = 0, n = columns_of(item); j < n; ++j) fold.merge(acc[j], acc[p * tile_width + j]);
+    write_tile(item, acc);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <cotangent/ops/vector_internal.h>
+
 // The arithmetic of the reductions on the CPU; see cpu_engine_internal.h for what a fold is.
 //
 // Contiguous elements are folded with four independent 64-byte vectors, the compiler's own vector type: their
@@ -18,42 +20,30 @@
 
 namespace ct::reduction {
 
-template <class C>
-struct Vector {
-  typedef C type __attribute__((vector_size(64)));
-  static constexpr int size = 64 / static_cast<int>(sizeof(C));
-  static type load(const C* p) {
-    type v;
-    std::memcpy(&v, p, sizeof v);
-    return v;
+/// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
+template <class C, class Map, class Combine>
+inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C pad) {
+  using V = Vector<C>;
+  constexpr int w = V::size;
+  typename V::type a = typename V::type{} + identity;
+  int i = 0;
+  if (n >= 4 * w) {
+    auto b = a, c = a, d = a;
+    for (; i + 4 * w <= n; i += 4 * w) {
+      a = combine(a, map(V::load(x + i)));
+      b = combine(b, map(V::load(x + i + w)));
+      c = combine(c, map(V::load(x + i + 2 * w)));
+      d = combine(d, map(V::load(x + i + 3 * w)));
+    }
+    a = combine(combine(a, b), combine(c, d));
   }
-};
-
-/// combine(...) over map(x[i]); both take vectors and single elements.
+  for (; i + w <= n; i += w) a = combine(a, map(V::load(x + i)));
+  if (i < n) a = combine(a, map(V::load_first(x + i, n - i, pad)));
+  return V::across(a, combine);
+}
 template <class C, class Map, class Combine>
 inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
-  using V = typename Vector<C>::type;
-  constexpr int w = Vector<C>::size;
-  C result = identity;
-  int i = 0;
-  if (n >= w) {
-    V a = V{} + identity, b = a, c = a, d = a;
-    for (; i + 4 * w <= n; i += 4 * w) {
-      a = combine(a, map(Vector<C>::load(x + i)));
-      b = combine(b, map(Vector<C>::load(x + i + w)));
-      c = combine(c, map(Vector<C>::load(x + i + 2 * w)));
-      d = combine(d, map(Vector<C>::load(x + i + 3 * w)));
-    }
-    for (; i + w <= n; i += w) a = combine(a, map(Vector<C>::load(x + i)));
-    a = combine(combine(a, b), combine(c, d));
-    C lane[w];
-    std::memcpy(lane, &a, sizeof a);
-    for (int half = w / 2; half > 0; half /= 2)
-      for (int j = 0; j < half; ++j) lane[j] = combine(lane[j], lane[j + half]);
-    result = lane[0];
-  }
-  for (; i < n; ++i) result = combine(result, map(x[i]));
-  return result;
+  return fold_vectors(x, n, identity, map, combine, identity);
 }
 
 inline constexpr auto kSame = [](const auto& x) { return x; };
@@ -110,6 +100,18 @@ struct SumFold {
       for (int j = 0; j < n; ++j) acc[j] += std::abs(x[j]);
     } else {
       for (int j = 0; j < n; ++j) acc[j] += mapped(x[j]);
+    }
+  }
+  /// Four rows at a time: an accumulator is then read and written once for four elements.
+  bool takes_quads() const { return mode == SumMode::plain; }
+  void quad(Acc* __restrict acc, const C* __restrict a, const C* __restrict b, const C* __restrict c,
+            const C* __restrict d, int n) const {
+    if constexpr (std::is_integral_v<C>) {
+      for (int j = 0; j < n; ++j)
+        acc[j] +=
+            static_cast<Acc>(a[j]) + static_cast<Acc>(b[j]) + static_cast<Acc>(c[j]) + static_cast<Acc>(d[j]);
+    } else {
+      for (int j = 0; j < n; ++j) acc[j] += (a[j] + b[j]) + (c[j] + d[j]);
     }
   }
   void merge(Acc& acc, const Acc& later) const { acc += later; }

@@ -88,8 +88,34 @@ struct ExtremumFold {
       for (int j = 0; j < n; ++j) acc[j] = kLarger(acc[j], order.key(x[j]));
     }
   }
+  bool takes_quads() const { return order.compare == Compare::value; }
+  void quad(Acc* __restrict acc, const C* __restrict a, const C* __restrict b, const C* __restrict c,
+            const C* __restrict d, int n) const {
+    using V = Vector<C>;
+    const auto larger_of_all = [this](const auto& k, const auto& p, const auto& q, const auto& r,
+                                      const auto& s) {
+      return order.smallest
+                 ? kLarger(k, kLarger(kLarger(turned(p), turned(q)), kLarger(turned(r), turned(s))))
+                 : kLarger(k, kLarger(kLarger(p, q), kLarger(r, s)));
+    };
+    int j = 0;
+    for (; j + V::size <= n; j += V::size)
+      V::store(acc + j, larger_of_all(V::load(acc + j), V::load(a + j), V::load(b + j), V::load(c + j),
+                                      V::load(d + j)));
+    for (; j < n; ++j) acc[j] = larger_of_all(acc[j], a[j], b[j], c[j], d[j]);
+  }
   void merge(Acc& acc, const Acc& later) const { acc = kLarger(acc, later); }
   void finish(const Acc& acc, C& value, Second&) const { value = order.value(acc); }
+
+ private:
+  template <class X>
+  static X turned(const X& x) {
+    if constexpr (std::is_integral_v<C>) {
+      return ~x;
+    } else {
+      return -x;
+    }
+  }
 };
 
 /// How many elements are as large as the largest: what a gradient is shared between.
@@ -147,8 +173,13 @@ struct PositionFold {
   void block(Acc& acc, const C* x, int n, std::int64_t index) const {
     const C largest = order.largest(x, n);
     if (acc.index >= 0 && !order.larger(largest, acc.key)) return;
+    const C wanted = order.value(largest);
     int i = 0;
-    while (!order.same(order.key(x[i]), largest)) ++i;
+    for (int hits = 0; i + 64 <= n; i += 64) {  // vectors say which 64 it is among
+      for (int j = 0; j < 64; ++j) hits += order.same(x[i + j], wanted);
+      if (hits > 0) break;
+    }
+    while (!order.same(x[i], wanted)) ++i;
     acc = {largest, index + i};
   }
   void lanes(Acc* acc, const C* x, int n, std::int64_t index) const {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/ops/reduce/cpu_folds_internal.h>
-#include <cotangent/ops/vector_exp_internal.h>
+#include <cotangent/ops/vector_internal.h>
 
 // Folds that carry two numbers: variance and log-sum-exp. Both read their elements once, in blocks that are
 // gone over twice while they are in the cache, and merge blocks by exact formulas.
@@ -29,10 +29,10 @@ struct VarFold {
   static Acc identity() { return {0, 0, 0}; }
   void block(Acc& acc, const C* x, int n, std::int64_t) const {
     const C guess = static_cast<C>(fold_vectors(x, n, C(0), kSame, kPlus) / static_cast<double>(n));
-    const double d = fold_vectors(
-        x, n, C(0), [guess](const auto& v) { return v - guess; }, kPlus);
-    const double squares = fold_vectors(
-        x, n, C(0), [guess](const auto& v) { return (v - guess) * (v - guess); }, kPlus);
+    const auto from_guess = [guess](const auto& v) { return v - guess; };
+    const auto squared = [guess](const auto& v) { return (v - guess) * (v - guess); };
+    const double d = fold_vectors(x, n, C(0), from_guess, kPlus, guess);
+    const double squares = fold_vectors(x, n, C(0), squared, kPlus, guess);
     merge(acc, {static_cast<double>(n), guess + d / n, squares - d * d / n});
   }
   void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
@@ -76,12 +76,16 @@ struct LogSumExpFold {
   static C shift(C max) { return std::isinf(max) ? C(0) : max; }
 
   void block(Acc& acc, const C* x, int n, std::int64_t) const {
-    C e[512];
-    const C max = fold_vectors(x, n, identity().max, kSame,
-                               [](const auto& a, const auto& b) { return (b > a) ? b : a; });
+    const auto larger = [](const auto& a, const auto& b) { return (b > a) ? b : a; };
+    const C max = fold_vectors(x, n, identity().max, kSame, larger);
     const C by = shift(max);
-    for (int i = 0; i < n; ++i) e[i] = vector_exp(x[i] - by);
-    merge(acc, {max, fold_vectors(e, n, C(0), kSame, kPlus)});
+    const auto exponential = [by](const typename Vector<C>::type& v) { return exp_nonpositive<C>(v - by); };
+    C sum = fold_vectors(x, n, C(0), exponential, kPlus, -std::numeric_limits<C>::infinity());
+    if (std::isinf(max) && max > 0) {  // not subtracted: what is summed is exp(inf)
+      sum = max;
+      for (int i = 0; i < n; ++i) sum = x[i] != x[i] ? x[i] : sum;
+    }
+    merge(acc, {max, sum});
   }
   void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
     for (int j = 0; j < n; ++j) merge(acc[j], {x[j], vector_exp(x[j] - shift(x[j]))});

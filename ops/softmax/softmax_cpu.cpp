@@ -5,7 +5,7 @@
 #include <cotangent/ops/reduce/cpu_engine_internal.h>
 #include <cotangent/ops/reduce/cpu_folds_internal.h>
 #include <cotangent/ops/softmax/softmax_kernels.h>
-#include <cotangent/ops/vector_exp_internal.h>
+#include <cotangent/ops/vector_internal.h>
 
 // softmax and log_softmax on the CPU.
 //
@@ -13,6 +13,8 @@
 // then the scaling. Rows of up to 512 elements go through a buffer that is filled up with -inf to whole
 // vectors, so that a row of ten classes costs one vector and not ten scalars. Along another axis, up to 512
 // neighbouring columns are done at once. 16-bit types are computed in float throughout and rounded once.
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
 
 namespace ct::softmax_kernels {
 namespace {
@@ -29,71 +31,75 @@ constexpr std::int64_t kGrain = 16384;  // elements per chunk
 // Comparisons with NaN are false either way round, so the NaN itself is asked for: it must come through.
 constexpr auto kMax = [](const auto& a, const auto& b) { return ((b > a) | (b != b)) ? b : a; };
 
-template <class C>
-C max_of(const C* x, std::int64_t n) {
-  C max = -std::numeric_limits<C>::infinity();
-  for (std::int64_t i = 0; i < n; i += kBlock)
-    max = kMax(
-        max, fold_vectors(x + i, static_cast<int>(std::min<std::int64_t>(kBlock, n - i)), max, kSame, kMax));
-  return max;
-}
+// softmax or log_softmax of the n elements of x, written to y (which may be x). The last, short vector is
+// filled up with -inf, which adds nothing.
+template <bool logarithm, class C>
+void softmax_row(const C* x, C* y, std::int64_t n) {
+  using V = Vector<C>;
+  using Lanes = typename V::type;
+  constexpr int w = V::size;
+  constexpr C minus_inf = -std::numeric_limits<C>::infinity();
+  const std::int64_t whole = n / w * w;
+  const int rest = static_cast<int>(n - whole);
+  Lanes tail = rest > 0 ? V::load_first(x + whole, rest, minus_inf) : Lanes{} + minus_inf;
 
-// e = exp(x - max), returning the sum; e may be x.
-template <class C>
-double exp_and_sum(const C* x, C max, C* e, std::int64_t n) {
+  Lanes highest = tail;
+  for (std::int64_t i = 0; i < whole; i += kBlock) {
+    const std::int64_t stop = std::min(whole, i + kBlock);
+    Lanes other = highest;
+    std::int64_t k = i;
+    for (; k + 2 * w <= stop; k += 2 * w) {
+      highest = kMax(highest, V::load(x + k));
+      other = kMax(other, V::load(x + k + w));
+    }
+    if (k < stop) highest = kMax(highest, V::load(x + k));
+    highest = kMax(highest, other);
+  }
+  const C max = V::across(highest, kMax);
+
+  Lanes e_tail = exp_nonpositive<C>(tail - max);
   double sum = 0;
-  for (std::int64_t i = 0; i < n; i += kBlock) {
-    const int m = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
-    for (int j = 0; j < m; ++j) e[i + j] = vector_exp(x[i + j] - max);
-    sum += fold_vectors(e + i, m, C(0), kSame, kPlus);
+  for (std::int64_t i = 0; i < whole; i += kBlock) {
+    const std::int64_t stop = std::min(whole, i + kBlock);
+    Lanes block = {};
+    for (std::int64_t k = i; k < stop; k += w) {
+      const Lanes e = exp_nonpositive<C>(V::load(x + k) - max);
+      if constexpr (!logarithm) V::store(y + k, e);
+      block += e;
+    }
+    sum += V::across(block, kPlus);
   }
-  return sum;
-}
+  sum += V::across(e_tail, kPlus);
 
-// A row of n elements in x to the same in y; `work` has room for n, rounded up to 64 bytes, and may be y.
-template <bool logarithm, class T, class C>
-void softmax_row(const T* x, T* y, C* work, std::int64_t n) {
-  const std::int64_t padded = n <= kBlock ? (n + 15) / 16 * 16 : n;
-  const C* in = load_block<T, C>(x, 1, static_cast<int>(n), work);
-  if (n <= kBlock) {
-    if (in != work) std::copy_n(in, n, work);
-    std::fill(work + n, work + padded, -std::numeric_limits<C>::infinity());
-    in = work;
-  }
-  const C max = max_of(in, padded);
   if constexpr (logarithm) {
-    double sum = 0;
-    C e[kBlock];
-    for (std::int64_t i = 0; i < padded; i += kBlock)
-      sum += exp_and_sum(in + i, max, e, std::min<std::int64_t>(kBlock, padded - i));
-    // The two subtractions are kept apart: max may be far larger than the logarithm.
     const C log_sum = static_cast<C>(std::log(sum));
-    for (std::int64_t i = 0; i < padded; ++i) work[i] = in[i] - max - log_sum;
+    // The two subtractions are kept apart: max may be far larger than the logarithm.
+    for (std::int64_t k = 0; k < whole; k += w) V::store(y + k, V::load(x + k) - max - log_sum);
+    e_tail = tail - max - log_sum;
   } else {
-    const C scale = static_cast<C>(1 / exp_and_sum(in, max, work, padded));
-    for (std::int64_t i = 0; i < padded; ++i) work[i] *= scale;
+    const C scale = static_cast<C>(1 / sum);
+    for (std::int64_t k = 0; k < whole; k += w) V::store(y + k, V::load(y + k) * scale);
+    e_tail *= scale;
   }
-  if (static_cast<const void*>(work) != static_cast<const void*>(y))
-    store_block<T, C>(y, 0, work, static_cast<int>(n), false);
+  if (rest > 0) V::store_first(y + whole, e_tail, rest);
 }
 
 template <bool logarithm, class T>
 void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
   using C = compute_t<T>;
   parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-    C buffer[kBlock];
-    Tensor scratch;
-    if (n > kBlock && !std::is_same_v<T, C>) scratch = Tensor::allocate({n}, dtype_of<C>, Device{});
-    for (std::int64_t row = begin; row < end; ++row) {
-      C* work = buffer;
-      if (n > kBlock) {
-        if constexpr (std::is_same_v<T, C>) {
-          work = y + row * n;
-        } else {
-          work = scratch.data<C>();
-        }
+    if constexpr (std::is_same_v<T, C>) {
+      for (std::int64_t row = begin; row < end; ++row) softmax_row<logarithm>(x + row * n, y + row * n, n);
+    } else {
+      C buffer[kBlock];
+      Tensor scratch;
+      if (n > kBlock) scratch = Tensor::allocate({n}, dtype_of<C>, Device{});
+      C* work = n > kBlock ? scratch.data<C>() : buffer;
+      for (std::int64_t row = begin; row < end; ++row) {
+        load_block<T, C>(x + row * n, 1, static_cast<int>(n), work);
+        softmax_row<logarithm>(work, work, n);
+        store_block<T, C>(y + row * n, 0, work, static_cast<int>(n), false);
       }
-      softmax_row<logarithm>(x + row * n, y + row * n, work, n);
     }
   });
 }
@@ -128,14 +134,14 @@ void forward_columns(const T* x, T* y, const Extents& e) {
     }
     for (std::int64_t r = 0; r < e.n; ++r) {
       const C* in = row(r);
-      for (int j = 0; j < n; ++j) sum[j] += vector_exp(in[j] - max[j]);
+      for (int j = 0; j < n; ++j) sum[j] += exp_nonpositive(in[j] - max[j]);
     }
     for (int j = 0; j < n; ++j) scale[j] = static_cast<C>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
     for (std::int64_t r = 0; r < e.n; ++r) {
       const C* in = row(r);
       C out[kBlock];
       for (int j = 0; j < n; ++j)
-        out[j] = logarithm ? in[j] - max[j] - scale[j] : vector_exp(in[j] - max[j]) * scale[j];
+        out[j] = logarithm ? in[j] - max[j] - scale[j] : exp_nonpositive(in[j] - max[j]) * scale[j];
       store_block<T, C>(y + offset + r * e.inner, 0, out, n, false);
     }
   });
@@ -152,7 +158,7 @@ C block_sum(const C* g, const C* y, int n) {
 
 template <bool logarithm, class C>
 C gradient(C g, C y, C sum) {
-  return logarithm ? g - vector_exp(y) * sum : y * (g - sum);
+  return logarithm ? g - exp_nonpositive(y) * sum : y * (g - sum);
 }
 
 template <bool logarithm, class T>
