@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <cotangent/core/cuda/convert.h>
+
+// What the kernels of softmax and log_softmax share. For softmax_cuda.cu only.
+
+namespace ct::softmax_kernels {
+namespace {
+
+template <class C>
+constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
+
+// exp of the result's accuracy: for 16-bit results two instructions.
+template <class T>
+__device__ __forceinline__ compute_t<T> exp_for(compute_t<T> x) {
+  if constexpr (std::is_same_v<T, double>) {
+    return exp(x);
+  } else if constexpr (std::is_same_v<T, float>) {
+    return expf(x);
+  } else {
+    return __expf(x);
+  }
+}
+
+// The running maximum and the sum of exponentials relative to it; a NaN ends up in the sum.
+template <class C>
+struct Stats {
+  C max, sum;
+};
+template <class C>
+__device__ __forceinline__ Stats<C> stats_of(C v) {
+  if (v != v) return {kMinusInf<C>, v};
+  return {v, v == kMinusInf<C> ? C(0) : C(1)};
+}
+template <class T, class C>
+__device__ __forceinline__ Stats<C> join(const Stats<C>& a, const Stats<C>& b) {
+  const C max = b.max > a.max ? b.max : a.max;
+  // Where nothing but -inf was seen, the sum is 0, or NaN, whatever it is relative to.
+  const C fa = a.max == max ? C(1) : a.max == kMinusInf<C> ? a.sum : exp_for<T>(a.max - max);
+  const C fb = b.max == max ? C(1) : b.max == kMinusInf<C> ? b.sum : exp_for<T>(b.max - max);
+  return {max, a.sum * fa + b.sum * fb};
+}
+
+template <class C>
+__device__ __forceinline__ C larger(C a, C b) {
+  return b > a ? b : a;
+}
+template <class C>
+__device__ __forceinline__ C group_max(C v, int width) {
+  for (int delta = width / 2; delta > 0; delta /= 2)
+    v = larger(v, __shfl_xor_sync(0xffffffffu, v, delta, width));
+  return v;
+}
+template <class C>
+__device__ __forceinline__ C group_sum(C v, int width) {
+  for (int delta = width / 2; delta > 0; delta /= 2) v += __shfl_xor_sync(0xffffffffu, v, delta, width);
+  return v;
+}
+
+// Of one element: its softmax, with scale = 1 / sum, or its log_softmax, with scale = log(sum).
+template <bool logarithm, class T, class C>
+__device__ __forceinline__ C result_of(C x, C max, C scale) {
+  return logarithm ? x - max - scale : exp_for<T>(x - max) * scale;
+}
+template <bool logarithm, class C>
+__device__ __forceinline__ C scale_of(C sum) {
+  return logarithm ? log(sum) : C(1) / sum;
+}
+template <bool logarithm, class T, class C>
+__device__ __forceinline__ C gradient_of(C g, C y, C sum) {
+  return logarithm ? g - exp_for<T>(y) * sum : y * (g - sum);
+}
+
+// Combines one value per thread over the block by Op; all threads get the result. `memory` holds 32 values
+// and may be used again after the next __syncthreads.
+template <class C, class Op>
+__device__ __forceinline__ C block_combine(C v, C neutral, C* memory, Op op) {
+  for (int delta = 16; delta > 0; delta /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, delta));
+  const int warps = blockDim.x / 32;
+  if (threadIdx.x % 32 == 0) memory[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = static_cast<int>(threadIdx.x % 32) < warps ? memory[threadIdx.x % 32] : neutral;
+  for (int delta = 16; delta > 0; delta /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, delta));
+  return v;
+}
+
+}  // namespace
+}  // namespace ct::softmax_kernels
