@@ -25,11 +25,10 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
        i += kThreads * kWide) {
     const auto grad = gpu::Packed<T, kWide>::load_streaming(grads + i);
     const auto param = gpu::Packed<T, kWide>::load(params + i);
-    gpu::Packed<M, kWide> moments[kMoments > 0 ? kMoments : 1];
+    C g[kWide], p[kWide], moments[kMoments > 0 ? kMoments : 1][kWide];
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
-      moments[k] = gpu::Packed<M, kWide>::load(static_cast<const M*>(e.moments[k]) + i);
-    C g[kWide], p[kWide];
+      gpu::Packed<M, kWide>::load(static_cast<const M*>(e.moments[k]) + i).to_compute(moments[k]);
     grad.to_compute(g);
     param.to_compute(p);
 #pragma unroll
@@ -42,8 +41,10 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
       for (int k = 0; k < kMoments; ++k) moments[k][j] = m[k];
     }
     gpu::Packed<T, kWide>::from_compute(p).store(params + i);
+    // Nobody reads them before the next step. (A plain store is taken apart by the compiler here.)
 #pragma unroll
-    for (int k = 0; k < kMoments; ++k) moments[k].store(static_cast<M*>(e.moments[k]) + i);
+    for (int k = 0; k < kMoments; ++k)
+      gpu::Packed<M, kWide>::from_compute(moments[k]).store_streaming(static_cast<M*>(e.moments[k]) + i);
   }
 }
 
