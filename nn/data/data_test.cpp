@@ -205,6 +205,24 @@ TEST_CASE("DataLoader: batches arrive on the GPU whole", "[data][cuda]") {
   }
 }
 
+TEST_CASE("DataLoader: a dataset on the GPU", "[data][cuda]") {
+  if (cuda_device_count() == 0) return;
+  const data::TensorDataset<2> here = numbers(50);
+  const data::TensorDataset there(here.tensors()[0].to(cuda(0)), here.tensors()[1].to(cuda(0)));
+  for (int workers : {0, 2}) {
+    data::LoaderOptions options{.batch_size = 8, .shuffle = true, .workers = workers, .seed = 2};
+    data::DataLoader a(here, options);
+    options.prefetch = cuda(0);
+    data::DataLoader b(there, options);
+    auto expected = a.begin();
+    for (auto [x, y] : b) {
+      CHECK(x.to_vector<float>() == (*expected)[0].to_vector<float>());
+      CHECK(y.to_vector<std::int64_t>() == (*expected)[1].to_vector<std::int64_t>());
+      ++expected;
+    }
+  }
+}
+
 TEST_CASE("datasets: rows, subsets, errors", "[data]") {
   const data::TensorDataset<2> all = numbers(4);
   CHECK(all.get(2)[1].item<std::int64_t>() == 2);

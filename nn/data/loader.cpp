@@ -44,7 +44,12 @@ class EpochRun {
       : fetch_(fetch), options_(options), order_(std::move(order)), made_(first), taken_(first), last_(last) {
     const bool ahead = options.workers > 0 || options.prefetch.is_cuda();
     slots_.resize(ahead ? static_cast<std::size_t>(std::max(options.prefetch_batches, options.workers)) : 1);
-    if (options.prefetch.is_cuda()) upload_ = new_stream(options.prefetch);
+    if (options.prefetch.is_cuda()) {
+      upload_ = new_stream(options.prefetch);
+      Event now;  // whatever the caller has queued for the dataset's tensors comes first
+      now.record(current_stream(options.prefetch));
+      now.wait(upload_);
+    }
     try {
       for (int i = 0; i < options.workers && i < last - first; ++i) workers_.emplace_back([this] { work(); });
     } catch (...) {
@@ -131,8 +136,14 @@ class EpochRun {
         ~Pinned() { pinned_batches() = before; }
         bool before;
       } const pinned(options_.prefetch.is_cuda());
-      slot.tensors = fetch_(std::span(order_).subspan(begin, count));
-      if (options_.prefetch.is_cuda()) upload(slot);
+      const auto indices = std::span(order_).subspan(begin, count);
+      if (options_.prefetch.is_cuda()) {
+        const StreamGuard on(upload_);
+        slot.tensors = fetch_(indices);
+        upload(slot);
+      } else {
+        slot.tensors = fetch_(indices);
+      }
     } catch (...) {
       slot.tensors.clear();
       slot.error = std::current_exception();
@@ -140,7 +151,6 @@ class EpochRun {
   }
 
   void upload(Slot& slot) {
-    const StreamGuard on(upload_);
     for (Tensor& t : slot.tensors) {
       const Tensor host = t.is_cpu() && !t.is_pinned() ? t.pin_memory() : t;
       t = host.to(options_.prefetch);

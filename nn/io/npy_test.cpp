@@ -145,4 +145,13 @@ TEST_CASE("npz: damaged archives are refused", "[io]") {
   wrong_data[0x50] = static_cast<char>(wrong_data[0x50] ^ 1);
   CHECK_THROWS_AS(npz_of(wrong_data), IoError);
   CHECK_THROWS_AS(io::load_npz("/nowhere.npz"), IoError);
+  std::string wrong_sum = kNpz;  // the checksum in the directory
+  const std::size_t at = wrong_sum.find("PK\x01\x02") + 16;
+  wrong_sum[at] = static_cast<char>(wrong_sum[at] ^ 1);
+  try {
+    npz_of(wrong_sum);
+    FAIL_CHECK("was accepted");
+  } catch (const IoError& error) {
+    CHECK(std::string(error.what()).find("member 'a.npy' has the wrong checksum") != std::string::npos);
+  }
 }
