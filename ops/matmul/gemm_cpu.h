@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/dtype.h>
+#include <cotangent/core/export.h>
 
 // Matrix products on the CPU, on plain pointers: shapes and dtypes were checked by whoever calls.
 //
@@ -25,17 +26,17 @@ struct Gemm {
 /// C = alpha * A * B + beta * C. With beta == 0, C is not read: it may hold NaN. alpha is multiplied into the
 /// elements of A.
 template <class T>
-void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta, T* c);
+CT_API void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta, T* c);
 
 /// C[i, j] = (A * B)[i, j] + bias[j]; bias may be null.
 template <class T>
-void gemm_bias_cpu(const Gemm& shape, const T* a, const T* b, const T* bias, T* c);
+CT_API void gemm_bias_cpu(const Gemm& shape, const T* a, const T* b, const T* bias, T* c);
 
 /// `batch` products of the same shape: the pointers advance by the given strides (0 repeats an operand;
 /// c_batch must keep the results apart).
 template <class T>
-void gemm_batched_cpu(const Gemm& shape, std::int64_t batch, std::int64_t a_batch, std::int64_t b_batch,
-                      std::int64_t c_batch, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta,
-                      T* c);
+CT_API void gemm_batched_cpu(const Gemm& shape, std::int64_t batch, std::int64_t a_batch,
+                             std::int64_t b_batch, std::int64_t c_batch, compute_t<T> alpha, const T* a,
+                             const T* b, compute_t<T> beta, T* c);
 
 }  // namespace ct
