@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/creation.h>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
 
 // Parameters and gradients of the optimizer tests: the formulas of tests/golden/make_optim.py, ratios of
 // small integers that f32 (and mostly f16) holds exactly.
@@ -58,6 +62,35 @@ inline std::vector<double> flat_values(const std::vector<Tensor>& tensors) {
     all.insert(all.end(), values.begin(), values.end());
   }
   return all;
+}
+
+inline Tensor parameter(std::vector<double> values, DType dtype = f32) {
+  return from_vector(values, {.dtype = dtype, .requires_grad = true});
+}
+
+inline Tensor with_grad(Tensor p, std::vector<double> grad) {
+  p.set_grad(from_vector(grad, p.shape(), {.dtype = p.dtype()}));
+  return p;
+}
+
+inline std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) { return e.what(); }
+  return "nothing was thrown";
+}
+
+inline void check_mentions(const std::string& text, const std::vector<const char*>& words) {
+  for (const char* word : words) {
+    INFO(text);
+    CHECK(text.find(word) != std::string::npos);
+  }
+}
+
+inline std::vector<std::string> all_bytes(const std::vector<Tensor>& tensors) {
+  std::vector<std::string> bytes;
+  for (const Tensor& t : tensors) bytes.push_back(bytes_of(t));
+  return bytes;
 }
 
 }  // namespace ct::testing
