@@ -89,3 +89,16 @@ TEST_CASE("dropout refuses what is not a probability") {
   REQUIRE_THROWS_AS(dropout(ones({2}), std::nan("")), ValueError);
   REQUIRE_THROWS_AS(dropout(ones({2}).to(i64), 0.5), DTypeError);
 }
+
+TEST_CASE("dropout drops the same elements on CUDA", "[cuda]") {
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const std::int64_t n : {1, 3, 4, 8, 1000, 4097, 100000}) {
+      Generator a(5), b(5);
+      const Tensor x = ones({n}, dtype);
+      REQUIRE(dropout(x.to(cuda(0)), 0.3, true, b).to_vector<double>() ==
+              dropout(x, 0.3, true, a).to_vector<double>());
+      const Tensor odd = ones({n + 1}, dtype).narrow(0, 1, n);  // off the 16-byte boundary
+      REQUIRE(dropout(ones({n + 1}, dtype).to(cuda(0)).narrow(0, 1, n), 0.3, true, b).to_vector<double>() ==
+              dropout(odd, 0.3, true, a).to_vector<double>());
+    }
+}

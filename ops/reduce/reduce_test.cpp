@@ -267,3 +267,101 @@ TEST_CASE("long reductions are accurate and independent of the number of threads
   }
   set_num_threads(threads);
 }
+
+namespace {
+
+// Values in [-1, 1) that repeat after 2^20 elements, with equal extrema.
+Tensor noise(const Shape& shape, DType dtype) {
+  Tensor t = Tensor::allocate(shape, f32, Device{});
+  std::uint32_t state = 1;
+  for (std::int64_t i = 0; i < t.numel(); ++i) {
+    state = state * 1664525u + 1013904223u;
+    t.data<float>()[i] = static_cast<float>(state >> 12) * 0x1p-19f - 1;
+  }
+  return t.to(dtype);
+}
+
+void compare(const Tensor& got, const Tensor& want, double tolerance) {
+  REQUIRE(got.shape() == want.shape());
+  REQUIRE(got.dtype() == want.dtype());
+  const V a = got.to_vector<double>(), b = want.to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    INFO("element " << i << " of " << describe(got) << ": " << a[i] << ", want " << b[i]);
+    REQUIRE(std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every path of the CUDA reductions agrees with the CPU", "[cuda]") {
+  struct Case {
+    Shape shape;
+    Dims axes;
+    const char* path;
+  };
+  const Case cases[] = {
+      {{3000001}, {}, "one output in pieces, odd end"},
+      {{5, 300007}, {1}, "odd rows in pieces"},
+      {{700, 5000}, {1}, "a block per row"},
+      {{5000, 700}, {1}, "a warp per row"},
+      {{70000, 3}, {1}, "a thread per row"},
+      {{100000, 10}, {0}, "narrow columns in pieces"},
+      {{3000, 1024}, {0}, "wide columns in pieces"},
+      {{64, 256}, {0}, "columns, one launch"},
+      {{33, 4097}, {0}, "odd columns"},
+      {{20, 16, 64, 64}, {0, 2, 3}, "runs of whole vectors: channels of images"},
+      {{20, 16, 7, 9}, {0, 2, 3}, "odd runs"},
+      {{20, 300, 33}, {1}, "middle axis"},
+      {{8, 9, 10, 11, 12}, {0, 2, 4}, "axes that do not merge"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.path);
+    for (const DType dtype : {f32, f64, f16, bf16, i64, u8}) {
+      Tensor x = is_floating(dtype) ? noise(c.shape, dtype) : noise(c.shape, f64);
+      if (!is_floating(dtype)) {
+        for (std::int64_t i = 0; i < x.numel(); ++i)
+          x.data<double>()[i] = std::trunc(100 * std::abs(x.data<double>()[i]));
+        x = x.to(dtype);
+      }
+      const double tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 1e-5 : dtype == f16 ? 2e-3 : 1.6e-2;
+      const Tensor g = x.to(cuda(0));
+      compare(sum(g, c.axes).to(cpu), sum(x, c.axes), is_floating(dtype) ? tolerance : 0);
+      compare(amax(g, c.axes).to(cpu), amax(x, c.axes), 0);
+      compare(amin(g, c.axes, true).to(cpu), amin(x, c.axes, true), 0);
+      compare(any(g, c.axes).to(cpu), any(x, c.axes), 0);
+      compare(argmax(g).to(cpu), argmax(x), 0);
+      if (c.axes.size() == 1) compare(argmin(g, c.axes[0]).to(cpu), argmin(x, c.axes[0]), 0);
+      if (!is_floating(dtype)) continue;
+      compare(mean(g, c.axes).to(cpu), mean(x, c.axes), tolerance);
+      compare(var(g, c.axes).to(cpu), var(x, c.axes), tolerance);
+      compare(norm(g, 2, c.axes).to(cpu), norm(x, 2, c.axes), tolerance);
+      compare(logsumexp(g, c.axes).to(cpu), logsumexp(x, c.axes), tolerance);
+      for (const double p : {2.0, kInf}) {
+        Tensor xl = x.detach(), gl = g.detach();
+        xl.set_requires_grad();
+        gl.set_requires_grad();
+        norm(xl, p).backward();
+        norm(gl, p).backward();
+        compare(gl.grad().to(cpu), xl.grad(), tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE("CUDA reductions take rows at any address, and give the same bits again", "[cuda]") {
+  const Tensor x = noise({40, 5003}, f16), g = x.to(cuda(0));
+  for (const std::int64_t start : {1, 2, 3, 7}) {
+    const Tensor a = x.narrow(1, start, 4990), b = g.narrow(1, start, 4990);
+    compare(sum(b, {1}, false, f32).to(cpu), sum(a, {1}, false, f32), 1e-5);
+    compare(sum(b, {0}, false, f32).to(cpu), sum(a, {0}, false, f32), 1e-5);
+    compare(argmax(b, 1).to(cpu), argmax(a, 1), 0);
+    compare(sum(b, {}, false, f32).to(cpu), sum(a, {}, false, f32), 1e-4);
+    REQUIRE(sum(b).item() == sum(b).item());
+  }
+  const Tensor expanded = g.select(0, 0).expand({1000, 5003});
+  compare(sum(expanded, {0}).to(cpu), sum(x.select(0, 0).expand({1000, 5003}), {0}), 2e-3);
+}
+
+TEST_CASE("a long sum of ones on CUDA is exact", "[cuda]") {
+  REQUIRE(sum(full({1 << 24}, 1, {.device = cuda(0)})).item() == 1 << 24);
+}

@@ -8,9 +8,8 @@
 //
 // - warp_*: rows of up to 1024 elements. A group of 1 to 32 lanes holds a row in registers.
 // - cluster_*: longer rows of whole 16-byte vectors. The row lies in the registers of a block, or of a
-// cluster of
-//   2 to 8 blocks that exchange their maxima and sums through distributed shared memory. Small blocks with 4
-//   loads per thread, several to a multiprocessor: one row's stores overlap another's loads.
+//   cluster of 2 to 8 blocks that exchange their maxima and sums through distributed shared memory. Small
+//   blocks with 4 loads per thread, several to a multiprocessor: one row's stores overlap another's loads.
 // - loop_*: what is left (odd or huge rows). The statistics in one pass, the result in a second, out of L2.
 // - column_*: another axis than the last; 32 neighbouring columns per block.
 //

@@ -1,5 +1,6 @@
 #include <cotangent/ops/softmax/softmax.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -114,4 +115,71 @@ TEST_CASE("softmax refuses wrong axes and dtypes") {
   REQUIRE_THROWS_AS(softmax(values({3}, logs), 1), ShapeError);
   REQUIRE_THROWS_AS(log_softmax(values({3}, logs), -2), ShapeError);
   REQUIRE_THROWS_AS(softmax(values({3}, logs).to(i64), 0), DTypeError);
+}
+
+TEST_CASE("every path of softmax on CUDA agrees with the CPU", "[cuda]") {
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    const double tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 2e-6 : dtype == f16 ? 2e-3 : 1.6e-2;
+    for (const std::int64_t n : {1,    2,     5,     10,    31,    32,    33,     40,     64,    96,   128,
+                                 250,  256,   512,   777,   1000,  1024,  1025,   1032,   2048,  4096, 5000,
+                                 8192, 16384, 20000, 32768, 50257, 65536, 131072, 150000, 270000}) {
+      const std::int64_t rows = n < 2000 ? 37 : 3;
+      const double floor = is_low_precision(dtype) ? 1e-4 : 1e-6;  // below it f16 is subnormal
+      Tensor x = Tensor::allocate({rows, n}, f32, Device{});
+      for (std::int64_t i = 0; i < x.numel(); ++i)
+        x.data<float>()[i] = static_cast<float>((i * 7919) % 10007) / 1000 + (i % n == n / 3 ? 8.0f : 0.0f);
+      for (const bool logarithm : {false, true}) {
+        for (const std::int64_t axis : {1, 0}) {
+          INFO(dtype << " n = " << n << " axis " << axis << (logarithm ? " log" : ""));
+          Tensor a = x.to(dtype), b = a.to(cuda(0));
+          if (axis == 0) {
+            if (n > 5000) continue;
+            a = a.t().contiguous();
+            b = b.t().contiguous();
+          }
+          a.set_requires_grad();
+          b.set_requires_grad();
+          const Tensor y = logarithm ? log_softmax(a, axis) : softmax(a, axis);
+          const Tensor z = logarithm ? log_softmax(b, axis) : softmax(b, axis);
+          const V want = y.to_vector<double>(), got = z.to_vector<double>();
+          for (std::size_t i = 0; i < want.size(); ++i)
+            if (!(std::abs(got[i] - want[i]) <=
+                  tolerance * (logarithm ? 1 + std::abs(want[i]) : want[i] + floor)))
+              FAIL("element " << i << " is " << got[i] << ", want " << want[i]);
+          const Tensor g = a.detach().t().contiguous().reshape(a.shape());
+          y.backward(g);
+          z.backward(g.to(cuda(0)));
+          const V dx = a.grad().to_vector<double>(), dz = b.grad().to_vector<double>();
+          // The two results may differ by a rounding, which the gradient sees times the cotangent.
+          double largest = 0;
+          for (const double v : want) largest = std::max(largest, logarithm ? std::exp(v) : v);
+          const double size = 18 * (logarithm ? 1 + largest * static_cast<double>(n) : largest);
+          for (std::size_t i = 0; i < dx.size(); ++i)
+            if (!(std::abs(dz[i] - dx[i]) <= 4 * tolerance * size))
+              FAIL("gradient " << i << " is " << dz[i] << ", want " << dx[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("rows without a finite maximum are NaN on CUDA, too", "[cuda]") {
+  for (const DType dtype : {f64, f32, bf16})
+    for (const std::int64_t n : {3, 40, 700, 2048, 2049, 65536}) {
+      for (const double v : {kInf, std::nan("")}) {
+        V row(static_cast<std::size_t>(n), 0.5);
+        row[static_cast<std::size_t>(n / 2)] = v;
+        const Tensor x = values({n, 1}, row, dtype).to(cuda(0));
+        REQUIRE(all_nan(softmax(x.reshape({n}), 0)));
+        REQUIRE(all_nan(log_softmax(x.expand({n, 3}), 0)));
+      }
+      const Tensor nothing = values({n}, V(static_cast<std::size_t>(n), -kInf), dtype).to(cuda(0));
+      REQUIRE(all_nan(softmax(nothing, 0)));
+      V one(static_cast<std::size_t>(n), -kInf);
+      one[1] = 3;
+      V want(static_cast<std::size_t>(n), 0.0);
+      want[1] = 1;
+      check(softmax(values({n}, one, dtype).to(cuda(0)), 0), want);
+      check(softmax(values({n, 1}, one, dtype).to(cuda(0)), 0), want);
+    }
 }
