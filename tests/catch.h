@@ -11,6 +11,10 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 using Catch::Approx;
+namespace Catch::Matchers {
+// The name this matcher has in v2.
+inline StringContainsMatcher Contains(const std::string& text) { return ContainsSubstring(text); }
+}  // namespace Catch::Matchers
 #else
 #include <catch2/catch.hpp>
 #endif
