@@ -1,0 +1,60 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <cotangent/cotangent.h>
+
+#include <chrono>
+#include <cstdint>
+
+// What the benchmark rows share. A row is a Google Benchmark named ID/NAME, where ID is its row in
+// bench/targets.json; bench/bench.py runs them beside their peers and makes the table. Times on the GPU are
+// taken with events around many calls, so that launches overlap as they do in use.
+
+namespace ct::bench {
+
+/// Runs `f` `batch` times between two marks on the device's stream and books the time of one call.
+template <class F>
+void time_device(benchmark::State& state, Device device, int batch, F&& f) {
+  for (int i = 0; i < 3; ++i) f();
+  synchronize(device);
+  for (auto _ : state) {
+    Event start(true), stop(true);
+    start.record(current_stream(device));
+    for (int i = 0; i < batch; ++i) f();
+    stop.record(current_stream(device));
+    state.SetIterationTime(start.elapsed_ms(stop) * 1e-3 / batch);
+  }
+}
+
+/// The same with the host's clock around the calls and the wait for the device: for steps whose cost is the
+/// host's.
+template <class F>
+void time_wall(benchmark::State& state, Device device, int batch, F&& f) {
+  for (int i = 0; i < 5; ++i) f();
+  synchronize(device);
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < batch; ++i) f();
+    synchronize(device);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    state.SetIterationTime(seconds.count() / batch);
+  }
+}
+
+/// Books bytes moved per call; shown as bytes per second.
+inline void count_bytes(benchmark::State& state, double bytes) {
+  state.counters["bytes"] = benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);
+}
+/// Books floating-point operations per call; shown as operations per second.
+inline void count_flops(benchmark::State& state, double flops) {
+  state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
+}
+
+/// Skips a GPU row where there is no GPU.
+inline bool needs_gpu(benchmark::State& state) {
+  if (cuda_is_available()) return true;
+  state.SkipWithError("no GPU");
+  return false;
+}
+
+}  // namespace ct::bench

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Runs the benchmark rows beside their peers and prints one table; writes it as JSON and Markdown too.
+
+usage: bench.py --binary build/.../ct_bench [--rows REGEX] [--rounds N] [--out DIR] [--size-json FILE]
+
+Ours and the peer's run in turn (ours, peer, ours, peer, ...), so that a machine whose speed drifts slows both.
+Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU rows run with one and
+two threads on both sides, and each side keeps its better median.
+"""
+import argparse
+import json
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PEER = os.path.join(HERE, "peers", "pytorch_rows.py")
+
+
+def sh(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def environment():
+    gpu = sh("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
+    nvcc = re.search(r"release ([0-9.]+)", sh("nvcc", "--version"))
+    cpu = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo").read()) if os.path.exists("/proc/cpuinfo") else None
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": sh("git", "-C", HERE, "rev-parse", "--short", "HEAD") or "unknown",
+        "cpu": cpu.group(1) if cpu else platform.processor(),
+        "cores": os.cpu_count(),
+        "gpu": gpu[0] if gpu else "none",
+        "cuda": nvcc.group(1) if nvcc else "none",
+    }
+
+
+def run_ours(binary, rows, threads):
+    """{name: {"seconds", "bytes" per second, "flops" per second}} of one pass."""
+    env = dict(os.environ, COTANGENT_NUM_THREADS=str(threads))
+    out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if out.returncode != 0 or not out.stdout.strip():
+        return {}
+    scale = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+    results = {}
+    for b in json.loads(out.stdout)["benchmarks"]:
+        if b.get("error_occurred"):
+            continue
+        # Arguments and timing modes are appended to a benchmark's name; ours ends at the second slash.
+        name = "/".join(b["name"].split("/")[:2])
+        results[name] = {"seconds": b["real_time"] * scale[b["time_unit"]],
+                         "bytes": b.get("bytes"), "flops": b.get("flops")}
+    return results
+
+
+def run_peer(rows, threads):
+    try:
+        out = subprocess.run([sys.executable, PEER, rows, str(threads)], stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True, timeout=1500)
+    except (OSError, subprocess.TimeoutExpired):
+        return {}, "none"
+    results, peer = {}, "none"
+    for line in out.stdout.splitlines():
+        entry = json.loads(line)
+        peer = entry.get("peer", peer)
+        if "seconds" in entry:
+            results[entry["row"]] = entry["seconds"]
+        elif "error" in entry:
+            print(f"peer: {entry['row']}: {entry['error']}", file=sys.stderr)
+    return results, peer
+
+
+def collect(store, results):
+    for name, value in results.items():
+        store.setdefault(name, []).append(value)
+
+
+def target_for(target, name):
+    if isinstance(target, dict):
+        return next((v for k, v in target.items() if k in name), "")
+    return target
+
+
+def met(target, ratio, share, value):
+    """True/False, or None where there is nothing to compare with."""
+    match = re.fullmatch(r"(<=?)?\s*([0-9.]+)\s*(x|%|s|ms|us|ns|MB)?", target or "")
+    if not match:
+        return None
+    bound, number, unit = match.group(1), float(match.group(2)), match.group(3)
+    if unit == "x":
+        return None if ratio is None else ratio >= number
+    if unit == "%":
+        return None if share is None else share * 100 >= number
+    if value is None:
+        return None
+    number *= {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "MB": 1e6}.get(unit, 1)
+    return value <= number if bound == "<=" else value < number
+
+
+def human(row):
+    if row.get("unit") == "lines":
+        return f"{row['value']:.0f} lines"
+    if row.get("unit") == "bytes":
+        return f"{row['value'] / 1e6:.2f} MB"
+    for rate, unit in (("bytes", "GB/s"), ("flops", "GFLOP/s")):
+        if row.get(rate):
+            return f"{seconds(row['value'])} ({row[rate] / 1e9:.0f} {unit})"
+    return seconds(row["value"])
+
+
+def seconds(s):
+    for unit, scale in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
+        if s >= scale:
+            return f"{s / scale:.3g} {unit}"
+    return f"{s / 1e-9:.3g} ns"
+
+
+def yes_no(flag):
+    return {True: "yes", False: "no", None: ""}[flag]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--binary", required=True)
+    parser.add_argument("--rows", default=".", help="regular expression over row names, e.g. '^(C2|C4)'")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--out", default=os.path.join(HERE, "..", "build", "bench"))
+    parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
+    args = parser.parse_args()
+    spec = json.load(open(os.path.join(HERE, "targets.json")))["rows"]
+    by_id = {r["id"]: r for r in spec}
+    rows = f"({args.rows})|^limit/"
+
+    ours, peers, peer_name = {}, {}, "none"
+    thread_counts = sorted({1, min(2, os.cpu_count() or 1)})
+    for _ in range(args.rounds):
+        for threads in thread_counts:
+            pattern = rows if threads == thread_counts[-1] else "^C"
+            got = run_ours(args.binary, pattern, threads)
+            wanted = {n: v for n, v in got.items() if re.search(rows, n)}
+            collect(ours, {f"{n}#{threads}": v for n, v in wanted.items()})
+            if args.no_peer:
+                continue
+            peer_rows = args.rows if threads == thread_counts[-1] else "^C"
+            got, peer_name = run_peer(peer_rows, threads)
+            collect(peers, {f"{n}#{threads}": v for n, v in got.items() if re.search(args.rows, n)})
+
+    def best(store, key):
+        """The median of the better thread count, with all samples of that count."""
+        samples = [v for k, v in store.items() if k.split("#")[0] == key]
+        if not samples:
+            return None
+        value = (lambda v: v["seconds"]) if isinstance(samples[0][0], dict) else (lambda v: v)
+        return min(samples, key=lambda s: statistics.median(map(value, s)))
+
+    table, limits = [], {}
+    names = sorted({k.split("#")[0] for k in ours})
+    for name in names:
+        samples = best(ours, name)
+        middle = sorted(samples, key=lambda s: s["seconds"])[len(samples) // 2]
+        times = [s["seconds"] for s in samples]
+        row = {"id": name.split("/")[0], "name": name, "value": middle["seconds"], "bytes": middle["bytes"],
+               "flops": middle["flops"], "spread": (max(times) - min(times)) / statistics.median(times)}
+        if row["id"] == "limit":
+            limits[name] = middle["bytes"] or middle["flops"]
+        table.append(row)
+    if args.size_json and os.path.exists(args.size_json):
+        for line in open(args.size_json):
+            entry = json.loads(line)
+            if re.search(args.rows, entry["row"]):
+                table.append({"id": entry["row"].split("/")[0], "name": entry["row"], "value": entry["value"],
+                              "unit": entry.get("unit", "s")})
+
+    for row in table:
+        target = by_id.get(row["id"], {})
+        candidates = {}
+        for key in {k.split("#")[0] for k in peers}:
+            if key.split("@")[0] == row["name"]:
+                candidates[key.partition("@")[2] or "eager"] = statistics.median(best(peers, key))
+        if candidates:
+            row["peers"] = candidates
+            row["peer_mode"] = min(candidates, key=candidates.get)
+            row["peer"] = candidates[row["peer_mode"]]
+            row["ratio"] = row["peer"] / row["value"]
+        limit = limits.get(target.get("limit"))
+        rate = row.get("bytes") or row.get("flops")
+        row["share"] = rate / limit if limit and rate else None
+        row["good"] = target_for(target.get("good", ""), row["name"])
+        row["moonshot"] = target_for(target.get("moonshot", ""), row["name"])
+        for level in ("good", "moonshot"):
+            row[f"met_{level}"] = met(row[level], row.get("ratio"), row["share"], row["value"])
+
+    measured = {row["id"] for row in table}
+    missing = [r["id"] for r in spec if r["id"] not in measured]
+    env = environment()
+    env["peer"] = peer_name
+    lines = [f"Measured {env['date']} at {env['commit']} on {env['cpu']} ({env['cores']} cores), GPU {env['gpu']}, "
+             f"CUDA {env['cuda']}; peer: {peer_name}.", "",
+             "| row | ours | spread | peer (best mode) | ratio | share of limit | good | met | moonshot | met |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
+    for row in sorted(table, key=lambda r: (r["id"] == "limit", r["name"])):
+        peer = f"{seconds(row['peer'])} ({row['peer_mode']})" if row.get("peer") else ""
+        ratio = f"{row['ratio']:.2f}x" if row.get("ratio") else ""
+        share = f"{100 * row['share']:.0f}%" if row.get("share") else ""
+        spread = f"{100 * row['spread']:.0f}%" if row.get("spread") is not None else ""
+        lines.append(f"| {row['name']} | {human(row)} | {spread} | {peer} | {ratio} | {share} | {row['good']} | "
+                     f"{yes_no(row['met_good'])} | {row['moonshot']} | {yes_no(row['met_moonshot'])} |")
+    if missing and args.rows == ".":
+        lines += ["", "Not measured: " + ", ".join(missing) + "."]
+    text = "\n".join(lines) + "\n"
+    print(text)
+    os.makedirs(args.out, exist_ok=True)
+    with open(os.path.join(args.out, "bench.md"), "w") as f:
+        f.write(text)
+    with open(os.path.join(args.out, "bench.json"), "w") as f:
+        json.dump({"environment": env, "rows": table, "not_measured": missing}, f, indent=1)
+    return 0 if table else 1
+
+
+sys.exit(main())

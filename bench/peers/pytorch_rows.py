@@ -1,0 +1,230 @@
+"""PyTorch's side of the benchmark rows: prints one JSON object {"row", "seconds"} per row.
+
+usage: pytorch_rows.py REGEX [THREADS]    rows whose name matches; THREADS for the CPU rows (default 1)
+
+Every row runs at PyTorch's best setting: fused optimizers, out= where it saves an allocation, and for training
+steps on the GPU eager mode, torch.compile and CUDA graphs, each as a row of its own ("NAME@eager", ...).
+"""
+import json
+import re
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+WANTED = re.compile(sys.argv[1] if len(sys.argv) > 1 else ".")
+THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+ROWS = []
+
+
+def row(name, needs_gpu=False):
+    def add(f):
+        ROWS.append((name, needs_gpu, f))
+        return f
+    return add
+
+
+def median_of(call, repeat, seconds=0.4):
+    """Median seconds of one call; `repeat` calls are timed together."""
+    for _ in range(5):
+        call()
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        times.append((time.perf_counter() - start) / repeat)
+    return sorted(times)[len(times) // 2]
+
+
+def device_median(call, repeat=10, rounds=15):
+    for _ in range(3):
+        call()
+    times = []
+    for _ in range(rounds):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        for _ in range(repeat):
+            call()
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) * 1e-3 / repeat)
+    return sorted(times)[rounds // 2]
+
+
+def step_median(call, repeat=200, rounds=5):
+    for _ in range(20):
+        call()
+    torch.cuda.synchronize()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / repeat)
+    return sorted(times)[rounds // 2]
+
+
+# --- CPU -----------------------------------------------------------------------------------------------
+def cpu_mlp(batch):
+    model = nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = torch.randn(batch, 784), torch.randint(0, 10, (batch,))
+
+    def step():
+        sgd.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        sgd.step()
+    return median_of(step, 10)
+
+
+row("C2/mlp_784-256-10_b64")(lambda: cpu_mlp(64))
+row("C2b/mlp_784-256-10_b1")(lambda: cpu_mlp(1))
+
+
+@row("C4/add_plain")
+def add_plain():
+    a, b = torch.ones(8), torch.ones(8)
+    return median_of(lambda: a + b, 2000)
+
+
+@row("C4/add_recorded")
+def add_recorded():
+    a, b = torch.ones(8, requires_grad=True), torch.ones(8)
+    return median_of(lambda: a + b, 2000)
+
+
+@row("C4/mul_sum_backward")
+def mul_sum_backward():
+    a, b = torch.ones(8, requires_grad=True), torch.ones(8)
+    return median_of(lambda: (a * b).sum().backward(), 200)
+
+
+# --- GPU: ops ------------------------------------------------------------------------------------------
+def gpu(*shape, dtype=torch.float32, grad=False):
+    return torch.randn(*shape, device="cuda", dtype=dtype, requires_grad=grad)
+
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def mul(dtype):
+    a, b = gpu(1 << 27, dtype=dtype), gpu(1 << 27, dtype=dtype)
+    out = torch.empty_like(a)
+    return device_median(lambda: torch.mul(a, b, out=out))
+
+
+def total(dtype):
+    a = gpu(1 << 27, dtype=dtype)
+    return device_median(lambda: a.sum())
+
+
+def forward(f, shape, dtype):
+    x = gpu(*shape, dtype=dtype)
+    return device_median(lambda: f(x))
+
+
+def backward(f, shape, dtype):
+    x, g = gpu(*shape, dtype=dtype, grad=True), gpu(*shape, dtype=dtype)
+    y = f(x)
+    return device_median(lambda: torch.autograd.grad(y, x, g, retain_graph=True))
+
+
+for _name in ("f32", "f16", "bf16"):
+    row(f"O1/mul_{_name}", True)(lambda d=DTYPES[_name]: mul(d))
+for _name in ("f32", "f16"):
+    row(f"O2/sum_{_name}", True)(lambda d=DTYPES[_name]: total(d))
+
+
+def both(prefix, f, shape, dtype):
+    row(prefix + "_fwd", True)(lambda: forward(f, shape, dtype))
+    row(prefix + "_bwd", True)(lambda: backward(f, shape, dtype))
+
+
+both("O3/softmax_bf16_8192x4096", lambda v: F.softmax(v, -1), (8192, 4096), torch.bfloat16)
+both("O3b/softmax_f32_4096x16384", lambda v: F.softmax(v, -1), (4096, 16384), torch.float32)
+both("O3b/softmax_bf16_1024x65536", lambda v: F.softmax(v, -1), (1024, 65536), torch.bfloat16)
+both("O6/gelu_bf16_4096x16384", lambda v: F.gelu(v, approximate="tanh"), (4096, 16384), torch.bfloat16)
+
+
+def cross_entropy(loss):
+    x = gpu(8192, 50304, dtype=torch.bfloat16, grad=True)
+    y = torch.randint(0, 50257, (8192,), device="cuda")
+    return device_median(lambda: torch.autograd.grad(loss(x, y), x), repeat=5)
+
+
+row("O7/cross_entropy_bf16_8192x50304@eager", True)(lambda: cross_entropy(F.cross_entropy))
+row("O7/cross_entropy_bf16_8192x50304@compile", True)(
+    lambda: cross_entropy(torch.compile(F.cross_entropy, dynamic=False)))
+
+
+def transpose(dtype):
+    x = gpu(16384, 16384, dtype=dtype)
+    out = torch.empty_like(x)
+    return device_median(lambda: out.copy_(x.t()))
+
+
+row("O11/transpose_f32_16384", True)(lambda: transpose(torch.float32))
+row("O11/transpose_f16_16384", True)(lambda: transpose(torch.float16))
+
+
+@row("M3/gemm_f32_4096", True)
+def gemm_f32():
+    torch.backends.cuda.matmul.allow_tf32 = False
+    a, b = gpu(4096, 4096), gpu(4096, 4096)
+    return device_median(lambda: a @ b, repeat=5)
+
+
+# --- GPU: training steps -------------------------------------------------------------------------------
+def mlp_step(hidden, batch, mode):
+    torch.backends.cuda.matmul.allow_tf32 = False  # the same arithmetic on both sides
+    x = torch.randn(batch, 784, device="cuda")
+    y = torch.randint(0, 10, (batch,), device="cuda")
+    model = nn.Sequential(nn.Linear(784, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
+                          nn.Linear(hidden, 10)).cuda()
+    adam = torch.optim.Adam(model.parameters(), lr=1e-3, fused=True, capturable=True)
+    loss_of = lambda v: F.cross_entropy(model(v), y)
+    if mode != "eager":
+        loss_of = torch.compile(loss_of, dynamic=False)
+
+    def step():
+        adam.zero_grad(set_to_none=mode != "graph")
+        loss_of(x).backward()
+        adam.step()
+    if mode != "graph":
+        return step_median(step)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return step_median(graph.replay)
+
+
+for _id, _hidden, _batch in (("G3", 128, 64), ("G3b", 512, 128), ("G3c", 1024, 1024)):
+    for _mode in ("eager", "compile", "graph"):
+        row(f"{_id}/mlp_h{_hidden}_b{_batch}@{_mode}", True)(
+            lambda h=_hidden, b=_batch, m=_mode: mlp_step(h, b, m))
+
+
+def main():
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    print(json.dumps({"peer": f"PyTorch {torch.__version__}", "threads": THREADS}), flush=True)
+    for name, needs_gpu, f in ROWS:
+        if not WANTED.search(name) or (needs_gpu and not torch.cuda.is_available()):
+            continue
+        try:
+            print(json.dumps({"row": name, "seconds": f()}), flush=True)
+        except Exception as error:  # a row that fails must not take the others along
+            print(json.dumps({"row": name, "error": repr(error)[:200]}), flush=True)
+
+
+main()
