@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cotangent/cotangent.h>
+
+#include <string>
+#include <vector>
+
+/// N images of 28 x 28 as f32[N, 784] in [0, 1], and their labels as i64[N] in [0, 10).
+struct Images {
+  ct::Tensor pixels;
+  ct::Tensor labels;
+};
+
+struct ImageSet {
+  std::string name;  ///< for people: "Fashion-MNIST (/usr/share/...)"
+  std::string note;  ///< what is unusual about it; empty otherwise
+  Images train, test;
+  std::vector<std::string> classes;  ///< the ten names
+};
+
+/// Loads images: IDX files from `directory` if it is given, else Fashion-MNIST where Debian's package puts
+/// it, else digits drawn by the program. A directory that holds only the t10k files is split: the first four
+/// fifths train, the rest test. Throws ct::IoError for missing, truncated or malformed files.
+ImageSet load_images(const std::string& directory, std::uint64_t seed);

@@ -1,0 +1,136 @@
+#include <cotangent/cotangent.h>
+#include <cotangent/ops/conformance.h>
+
+#include <cmath>
+
+#include "tests/catch.h"
+
+// An op defined by a user of the library, from the outside: y = x sigmoid(b x).
+
+namespace {
+
+using ct::Tensor;
+
+struct SwishAttrs {
+  double b = 1;
+};
+
+double sigmoid(double v) { return 1 / (1 + std::exp(-v)); }
+
+void infer(ct::Infer& c) {
+  CT_CHECK(c.attrs<SwishAttrs>().b >= 0, ct::ValueError, c.op.name, "b is ", c.attrs<SwishAttrs>().b,
+           "; it must be >= 0");
+  c.output(c.in(0).shape(), c.in(0).dtype());
+}
+
+void forward(const ct::Forward& f) {
+  const Tensor x = f.in(0).contiguous();
+  const double b = f.attrs<SwishAttrs>().b;
+  ct::visit_floating(f.op.name, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* in = x.data<T>();
+    T* out = f.out().template data<T>();
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      const auto v = static_cast<ct::compute_t<T>>(in[i]);
+      out[i] = T(v * static_cast<ct::compute_t<T>>(sigmoid(b * v)));
+    }
+  });
+}
+
+// y' = s + b x s (1 - s), s = sigmoid(b x)
+template <bool kWrong>
+void backward(const ct::Backward& g) {
+  const Tensor x = g.in(0).contiguous(), dy = g.grad().contiguous();
+  const double b = g.attrs<SwishAttrs>().b;
+  ct::visit_floating(g.op.name, x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *in = x.data<T>(), *d = dy.data<T>();
+    T* out = g.grad_in(0).template data<T>();
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      const auto v = static_cast<double>(static_cast<ct::compute_t<T>>(in[i]));
+      const double s = sigmoid(b * v);
+      const double slope = kWrong ? s + v * s * (1 - s) * (1 + b) : s + b * v * s * (1 - s);
+      out[i] =
+          T(static_cast<ct::compute_t<T>>(slope * static_cast<double>(static_cast<ct::compute_t<T>>(d[i]))));
+    }
+  });
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> in, ct::AttrsView attrs) {
+  const double b = static_cast<const SwishAttrs*>(attrs.data)->b;
+  std::vector<double> values = in[0].to_vector<double>();
+  for (double& v : values) v *= sigmoid(b * v);
+  return {ct::from_vector(values, in[0].shape())};
+}
+
+std::vector<ct::Sample> samples(ct::SampleMaker& make) {
+  return {{{make.normal({3, 5})}, SwishAttrs{1}, "matrix"},
+          {{make.normal({})}, SwishAttrs{0.5}, "scalar"},
+          {{make.normal({0, 2})}, SwishAttrs{2}, "empty"}};
+}
+
+std::vector<ct::ErrorSample> error_samples(ct::SampleMaker& make) {
+  return {{{make.normal({2})}, SwishAttrs{-1}, "it must be >= 0"}};
+}
+
+constexpr ct::OpDef definition(const char* name, ct::BackwardFn backward_fn) {
+  ct::OpDef op{.name = name, .formula = "y = x sigmoid(b x)", .infer = infer, .cpu = {forward, backward_fn}};
+  op.saves[0] = {.inputs = 1};
+  op.reference = reference;
+  op.samples = samples;
+  op.error_samples = error_samples;
+  return op;
+}
+constexpr ct::OpDef k_swish = ct::checked(definition("user_swish", backward<false>));
+constexpr ct::OpDef k_wrong = ct::checked(definition("user_wrong", backward<true>));
+
+Tensor swish(const Tensor& x) { return ct::dispatch(k_swish, {x}, SwishAttrs{}); }
+
+}  // namespace
+
+TEST_CASE("a user's op passes conformance and gradcheck like ours", "[user_op]") {
+  const ct::ConformanceReport report = ct::check_conformance(k_swish, {.devices = {ct::cpu}});
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  CHECK(report.rows.size() == 4);
+  CHECK(ct::gradcheck(swish, {ct::from_vector<double>({-1, 0.5, 2}, {3})}, {.all_devices = false}).ok);
+}
+
+TEST_CASE("a wrong backward, a missing save and a wrong error do not pass", "[user_op]") {
+  const ct::ConformanceReport wrong = ct::check_conformance(k_wrong, {.devices = {ct::cpu}});
+  REQUIRE_FALSE(wrong.ok());
+  // b = 1 happens to differ too; the samples with b = 0.5 and 2 must be among the failures.
+  CHECK(wrong.failures.size() >= 2);
+
+  ct::OpDef no_save = k_swish;
+  no_save.saves[0] = {};
+  const ct::ConformanceReport unsaved = ct::check_conformance(no_save, {.devices = {ct::cpu}});
+  REQUIRE_FALSE(unsaved.ok());
+  CHECK_THAT(unsaved.failures[0], Catch::Matchers::Contains("does not save"));
+
+  ct::OpDef bad_reference = k_swish;
+  bad_reference.reference = [](std::span<const Tensor> in, ct::AttrsView) {
+    return std::vector<Tensor>{in[0]};
+  };
+  CHECK_FALSE(ct::check_conformance(bad_reference, {.devices = {ct::cpu}}).ok());
+
+  ct::OpDef bad_error = k_swish;
+  bad_error.error_samples = [](ct::SampleMaker& make) {
+    return std::vector<ct::ErrorSample>{{{make.normal({2})}, SwishAttrs{1}, "nothing is wrong"}};
+  };
+  const ct::ConformanceReport quiet = ct::check_conformance(bad_error, {.devices = {ct::cpu}});
+  REQUIRE(quiet.failures.size() == 1);
+  CHECK_THAT(quiet.failures[0], Catch::Matchers::Contains("did not fail"));
+}
+
+TEST_CASE("the registry takes a user's op once", "[user_op]") {
+  static const ct::OpDef another = definition("user_swish", backward<false>);
+  ct::register_op(k_swish);
+  ct::register_op(k_swish);
+  CHECK(ct::find_op("user_swish") == &k_swish);
+  CHECK_THROWS_AS(ct::register_op(another), ct::ValueError);
+  CHECK(ct::find_op("no_such_op") == nullptr);
+}
+
+TEST_CASE("on a device that the op has no kernel for, the error says so", "[user_op][cuda]") {
+  CHECK_THROWS_AS(swish(ct::ones({2}, {.device = ct::cuda(0)})), ct::DeviceError);
+}
