@@ -52,4 +52,9 @@ void register_op(const OpDef& op) {
   user_ops().ops.push_back(&op);
 }
 
+void unregister_op(const OpDef& op) {
+  std::lock_guard lock(user_ops().mutex);
+  std::erase(user_ops().ops, &op);
+}
+
 }  // namespace ct

@@ -129,6 +129,8 @@ TEST_CASE("the registry takes a user's op once", "[user_op]") {
   CHECK(ct::find_op("user_swish") == &k_swish);
   CHECK_THROWS_AS(ct::register_op(another), ct::ValueError);
   CHECK(ct::find_op("no_such_op") == nullptr);
+  ct::unregister_op(k_swish);
+  CHECK(ct::find_op("user_swish") == nullptr);
 }
 
 TEST_CASE("on a device that the op has no kernel for, the error says so", "[user_op][cuda]") {
