@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+/// What the command line says. The defaults are the settings of the README's run.
+struct Options {
+  std::string data;
+  std::string device = "auto";
+  std::int64_t epochs = 12;
+  std::int64_t batch = 128;
+  double lr = 1e-3;
+  std::string optimizer = "adam";
+  std::string schedule = "cosine";
+  double weight_decay = 0;
+  double momentum = 0.9;
+  double dropout = 0.2;
+  std::vector<std::int64_t> hidden = {512, 256};
+  std::uint64_t seed = 42;
+  int threads = 0;  // 0: as many as there are processors
+  std::string resume;
+  std::string out;
+  bool overfit_batch = false;
+  std::string json;
+};
+
+/// Parses the command line. Returns false when the program should end at once with `exit_code` (--help, or an
+/// error that has been printed).
+bool parse_options(int argc, char** argv, Options& options, int& exit_code);
+
+/// The options as JSON, for the run folder.
+std::string to_json(const Options& options);
