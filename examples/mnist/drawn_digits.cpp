@@ -54,7 +54,7 @@ class Pen {
 
   int digit() { return static_cast<int>(random_() % 10); }
 
-  void draw(int digit, float* pixels) {
+  void draw(int digit, std::uint8_t* pixels) {
     const float angle = uniform(-.25f, .25f), shear = uniform(-.25f, .25f);
     const float sx = uniform(14, 20), sy = uniform(16, 22), width = uniform(.9f, 1.7f);
     const Point shift{14 + uniform(-2, 2), 14 + uniform(-2, 2)};
@@ -74,7 +74,8 @@ class Pen {
           for (std::size_t i = 1; i < stroke.size(); ++i)
             nearest = std::min(nearest, distance_to_segment(p, stroke[i - 1], stroke[i]));
         const float ink = std::clamp(width + .5f - nearest, 0.f, 1.f);
-        pixels[row * 28 + column] = std::clamp(ink + uniform(-.08f, .08f), 0.f, 1.f);
+        pixels[row * 28 + column] =
+            static_cast<std::uint8_t>(std::lround(255 * std::clamp(ink + uniform(-.08f, .08f), 0.f, 1.f)));
       }
   }
 
@@ -90,12 +91,12 @@ class Pen {
 
 Images draw_digits(std::int64_t count, std::uint64_t seed) {
   Pen pen(seed);
-  std::vector<float> pixels(static_cast<std::size_t>(count) * 784);
+  std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count) * 784);
   std::vector<std::int64_t> labels(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const int digit = pen.digit();
     labels[i] = digit;
     pen.draw(digit, &pixels[i * 784]);
   }
-  return {ct::from_vector(pixels, {count, 784}), ct::from_vector(labels, {count})};
+  return {ct::from_vector(pixels, {count, 28, 28}), ct::from_vector(labels, {count})};
 }

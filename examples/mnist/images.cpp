@@ -26,9 +26,12 @@ Images read_images(const std::string& pixels_path, const std::string& labels_pat
            " holds ", ct::describe(raw), "; 28 x 28 images are wanted");
   CT_CHECK(labels.dim() == 1 && labels.size(0) == raw.size(0), ct::IoError, "mnist", labels_path, " holds ",
            ct::describe(labels), " for ", raw.size(0), " images; every image needs one label");
-  Images images{raw.to(ct::f32).mul_(1.0 / 255).flatten(1), labels.to(ct::i64)};
-  CT_CHECK(labels.numel() == 0 || ct::amax(images.labels, {0}).item<std::int64_t>() < 10, ct::IoError,
-           "mnist", labels_path, " holds a label above 9; ten classes are wanted");
+  CT_CHECK(raw.dtype() == ct::u8, ct::IoError, "mnist", pixels_path, " holds ", ct::describe(raw),
+           "; pixels are bytes");
+  Images images{raw, labels.to(ct::i64)};
+  for (const auto label : images.labels.to_vector<std::int64_t>())
+    CT_CHECK(label >= 0 && label < 10, ct::IoError, "mnist", labels_path, " holds the label ", label,
+             "; ten classes are wanted");
   return images;
 }
 

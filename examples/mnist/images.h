@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-/// N images of 28 x 28 as f32[N, 784] in [0, 1], and their labels as i64[N] in [0, 10).
+/// Images of 28 x 28 bytes with labels in [0, 10).
 struct Images {
-  ct::Tensor pixels;
-  ct::Tensor labels;
+  ct::Tensor pixels;  ///< u8[N, 28, 28]
+  ct::Tensor labels;  ///< i64[N]
 };
 
 struct ImageSet {

@@ -1,0 +1,310 @@
+#include "examples/mnist/training.h"
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "examples/common/progress.h"
+#include "examples/mnist/images.h"
+#include "examples/mnist/run_folder.h"
+
+namespace nn = ct::nn;
+using ct::Tensor;
+using Clock = std::chrono::steady_clock;
+
+namespace {
+
+nn::Sequential make_model(const Options& o) {
+  nn::Sequential model(nn::Flatten{});
+  std::int64_t in = 784;
+  for (const std::int64_t hidden : o.hidden) {
+    model.append(nn::Linear(in, hidden)).append(nn::ReLU());
+    if (o.dropout > 0) model.append(nn::Dropout(o.dropout));
+    in = hidden;
+  }
+  model.append(nn::Linear(in, 10));
+  return model;
+}
+
+std::unique_ptr<ct::optim::Optimizer> make_optimizer(const Options& o, const std::vector<Tensor>& params) {
+  using namespace ct::optim;
+  if (o.optimizer == "sgd")
+    return std::make_unique<SGD>(
+        params, SGDOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  if (o.optimizer == "adamw")
+    return std::make_unique<AdamW>(params, AdamWOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+  return std::make_unique<Adam>(params, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+}
+
+// The learning rate as a share of its highest value, at a step of `total`.
+double schedule(const std::string& kind, double step, double total) {
+  const double warm = 0.05 * total;
+  if (kind == "warmup-cosine" && step < warm) return (step + 1) / (warm + 1);
+  if (kind == "cosine" || kind == "warmup-cosine") return 0.5 * (1 + std::cos(M_PI * step / total));
+  if (kind == "step") return step < 0.5 * total ? 1 : step < 0.75 * total ? 0.1 : 0.01;
+  return 1;
+}
+
+struct Score {
+  double loss = 0, accuracy = 0;
+};
+
+// Sums of losses and hits, kept on the device: reading them waits for it, adding to them does not.
+class Tally {
+ public:
+  explicit Tally(ct::Device device)
+      : loss_(ct::zeros({}, {.device = device})), hits_(ct::zeros({}, {.device = device})) {}
+  void add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
+    ct::NoGrad guard;
+    const std::int64_t n = labels.numel();
+    loss_.add_(loss.detach() * static_cast<double>(n));
+    hits_.add_(ct::eq(ct::argmax(logits.detach(), -1), labels).to(ct::f32).sum());
+    count_ += n;
+  }
+  std::int64_t count() const { return count_; }
+  Score score() const {
+    return {loss_.item() / static_cast<double>(count_), hits_.item() / static_cast<double>(count_)};
+  }
+
+ private:
+  Tensor loss_, hits_;
+  std::int64_t count_ = 0;
+};
+
+using Loader = ct::data::DataLoader<ct::data::ImageDataset>;
+
+Score evaluate(const nn::Sequential& model, Loader& loader, ct::Device device) {
+  ct::NoGrad guard;
+  Tally tally(device);
+  for (auto [x, y] : loader) {
+    const Tensor logits = model.forward(x);
+    tally.add(ct::cross_entropy(logits, y), logits, y);
+  }
+  return tally.score();
+}
+
+// The loss is no number: run the step again, watched, to learn which op made the first bad value.
+[[noreturn]] void report_nan(const nn::Sequential& model, const Tensor& x, const Tensor& y) {
+  std::string where = "the weights hold NaN already";
+  try {
+    ct::AnomalyGuard guard;
+    ct::cross_entropy(model.forward(x), y).backward();
+  } catch (const ct::AutogradError& e) { where = e.what(); }
+  throw ct::ValueError("the loss is not a number; " + where + "\ntry a lower --lr");
+}
+
+class Training {
+ public:
+  explicit Training(const Options& options)
+      : o_(options),
+        device_(ct::parse_device(options.device)),
+        images_(load_images(options.data, options.seed)),
+        folder_(options),
+        model_((ct::manual_seed(options.seed), make_model(options))),
+        loader_(dataset(images_.train),
+                {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
+        test_loader_(dataset(images_.test), {.batch_size = 1000, .prefetch = device_}) {
+    model_.to(device_);
+    optimizer_ = make_optimizer(o_, model_.parameters());
+    total_steps_ = o_.epochs * loader_.size();
+    if (!o_.resume.empty()) resume();
+    std::printf("data     %s: %lld to train on, %lld to test\n", images_.name.c_str(),
+                static_cast<long long>(images_.train.labels.size(0)),
+                static_cast<long long>(images_.test.labels.size(0)));
+    if (!images_.note.empty()) std::printf("note     %s\n", images_.note.c_str());
+    std::printf("model    %lld parameters on %s, %s\nrun      %s\n\n",
+                static_cast<long long>(model_.num_parameters()), ct::to_string(device_).c_str(),
+                o_.optimizer.c_str(), folder_.path().c_str());
+  }
+
+  int run() {
+    folder_.write("config.json", to_json(o_));
+    const Clock::time_point start = Clock::now();
+    if (o_.overfit_batch) return overfit();
+    while (loader_.epoch() < o_.epochs) {
+      if (!train_epoch()) {
+        save("checkpoint-last.safetensors");
+        progress_.line("interrupted: saved; go on with --resume " + folder_.path());
+        return 130;
+      }
+      model_.eval();
+      const Score test = evaluate(model_, test_loader_, device_);
+      model_.train();
+      finish_epoch(test, std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    model_.eval();
+    const Score test = evaluate(model_, test_loader_, device_);
+    folder_.write("misclassified.svg", misclassified_sheet());
+    std::printf(
+        "\ntest accuracy %.2f%% after %lld epochs in %.1f s; loss curve and misclassified images in %s\n",
+        100 * test.accuracy, static_cast<long long>(o_.epochs), seconds, folder_.path().c_str());
+    if (!o_.json.empty()) write_result(test, seconds);
+    return 0;
+  }
+
+ private:
+  ct::data::ImageDataset dataset(const Images& images) const {
+    // Centred by what the training pixels look like.
+    const Tensor pixels = images_.train.pixels.to(ct::f32);
+    const double mean = pixels.mean().item() / 255, std = ct::std(pixels).item() / 255;
+    return {images.pixels, images.labels, {.mean = mean, .std = std > 0 ? std : 1}};
+  }
+
+  // One pass over the training images; false if the user interrupted it.
+  bool train_epoch() {
+    const std::int64_t epoch = loader_.epoch();
+    const std::string label = "epoch " + std::to_string(epoch + 1) + "/" + std::to_string(o_.epochs);
+    const Clock::time_point start = Clock::now();
+    Tally tally(device_);
+    for (auto [x, y] : loader_) {
+      const std::int64_t step = epoch * loader_.size() + loader_.position() - 1;
+      optimizer_->set_lr(o_.lr *
+                         schedule(o_.schedule, static_cast<double>(step), static_cast<double>(total_steps_)));
+      optimizer_->zero_grad();
+      const Tensor logits = model_.forward(x);
+      const Tensor loss = ct::cross_entropy(logits, y);
+      loss.backward();
+      // On a GPU the host runs ahead; looking at every loss would make it wait.
+      if (device_.is_cpu() || step % 64 == 0)
+        if (!std::isfinite(loss.item())) report_nan(model_, x, y);
+      optimizer_->step();
+      tally.add(loss, logits, y);
+      if (interrupted()) {
+        // Inside the loop, so that the loader's state is that of the middle of the epoch.
+        save("checkpoint-last.safetensors");
+        return false;
+      }
+      show(label, start, tally, epoch);
+    }
+    train_ = tally.score();
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    samples_per_s_ = static_cast<double>(tally.count()) / seconds;
+    return true;
+  }
+
+  void show(const std::string& label, Clock::time_point start, const Tally& tally, std::int64_t epoch) {
+    const Clock::time_point now = Clock::now();
+    if (std::chrono::duration<double>(now - last_shown_).count() < 0.1) return;
+    last_shown_ = now;
+    const Score score = tally.score();
+    const double seconds = std::chrono::duration<double>(now - start).count();
+    const double rate = static_cast<double>(tally.count()) / seconds;
+    const double left =
+        static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally.count()) / rate;
+    char text[160];
+    std::snprintf(text, sizeof text, "loss %.4f  accuracy %.2f%%  %.0f samples/s  ETA %s", score.loss,
+                  100 * score.accuracy, rate, clock_text(left).c_str());
+    progress_.update(label, static_cast<double>(loader_.position()), static_cast<double>(loader_.size()),
+                     text);
+  }
+
+  void finish_epoch(const Score& test, double seconds) {
+    const std::int64_t epoch = loader_.epoch();  // the next one
+    char text[200];
+    std::snprintf(
+        text, sizeof text,
+        "epoch %lld/%lld  loss %.4f  accuracy %.2f%%  test loss %.4f  test accuracy %.2f%%  %.0f samples/s",
+        static_cast<long long>(epoch), static_cast<long long>(o_.epochs), train_.loss, 100 * train_.accuracy,
+        test.loss, 100 * test.accuracy, samples_per_s_);
+    progress_.line(text);
+    folder_.add_metrics({epoch, train_.loss, train_.accuracy, test.loss, test.accuracy, optimizer_->lr(),
+                         seconds, samples_per_s_});
+    save("checkpoint-last.safetensors");
+    if (test.accuracy > best_accuracy_) {
+      best_accuracy_ = test.accuracy;
+      save("checkpoint-best.safetensors");
+    }
+  }
+
+  // Everything a resumed run needs to go on as if it had never stopped.
+  void save(const std::string& name) {
+    ct::io::Checkpoint state;
+    state.model = model_.state_dict();
+    state.optimizer = optimizer_->state_dict();
+    state.loader = loader_.state_dict();
+    state.extra.set_value("best_accuracy", best_accuracy_);
+    ct::io::save_checkpoint(folder_.path() + "/" + name, state);
+  }
+
+  void resume() {
+    const std::string path = RunFolder::checkpoint_in(o_.resume);
+    const ct::io::Checkpoint state = ct::io::load_checkpoint(path);
+    model_.load_state_dict(state.model);
+    optimizer_->load_state_dict(state.optimizer);
+    loader_.load_state_dict(state.loader);
+    best_accuracy_ = state.extra.value<double>("best_accuracy");
+    state.restore_rng();
+    std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
+                static_cast<long long>(loader_.epoch() + 1), static_cast<long long>(loader_.position()));
+  }
+
+  int overfit() {
+    for (auto [x, y] : loader_) {
+      for (int step = 1; step <= 500 && !interrupted(); ++step) {
+        optimizer_->zero_grad();
+        const Tensor loss = ct::cross_entropy(model_.forward(x), y);
+        loss.backward();
+        optimizer_->step();
+        const double value = loss.item();
+        if (!std::isfinite(value)) report_nan(model_, x, y);
+        if (step % 50 == 0 || value < 1e-3) std::printf("step %d  loss %.5f\n", step, value);
+        if (value < 1e-3) return 0;
+      }
+      break;
+    }
+    if (interrupted()) return 130;
+    std::fprintf(stderr,
+                 "mnist: one batch was not learned in 500 steps; something is broken, or --lr is far off\n");
+    return 1;
+  }
+
+  std::string misclassified_sheet() {
+    ct::NoGrad guard;
+    std::vector<WrongImage> wrong;
+    std::int64_t first = 0, total = 0;
+    for (auto [x, y] : test_loader_) {
+      const auto guesses = ct::argmax(model_.forward(x), -1).to_vector<std::int64_t>();
+      const auto labels = y.template to_vector<std::int64_t>();
+      for (std::size_t i = 0; i < labels.size(); ++i) {
+        if (guesses[i] == labels[i]) continue;
+        ++total;
+        if (wrong.size() < 60) wrong.push_back({first + static_cast<std::int64_t>(i), labels[i], guesses[i]});
+      }
+      first += static_cast<std::int64_t>(labels.size());
+    }
+    return draw_misclassified(images_, wrong, total);
+  }
+
+  void write_result(const Score& test, double seconds) {
+    char text[512];
+    std::snprintf(text, sizeof text,
+                  "{\"dataset\": \"%s\", \"test_accuracy\": %.4f, \"test_loss\": %.5f, \"seconds\": %.2f, "
+                  "\"samples_per_s\": %.0f, "
+                  "\"device\": \"%s\", \"params\": %lld, \"epochs\": %lld}\n",
+                  images_.name.substr(0, images_.name.find(" (")).c_str(), test.accuracy, test.loss, seconds,
+                  samples_per_s_, ct::to_string(device_).c_str(),
+                  static_cast<long long>(model_.num_parameters()), static_cast<long long>(o_.epochs));
+    ct::io::write_file(o_.json, text);
+  }
+
+  Options o_;
+  ct::Device device_;
+  ImageSet images_;
+  RunFolder folder_;
+  nn::Sequential model_;
+  Loader loader_, test_loader_;
+  std::unique_ptr<ct::optim::Optimizer> optimizer_;
+  Progress progress_;
+  Clock::time_point last_shown_;
+  std::int64_t total_steps_ = 0;
+  Score train_;
+  double samples_per_s_ = 0, best_accuracy_ = 0;
+};
+
+}  // namespace
+
+int train(const Options& options) {
+  if (options.threads > 0) ct::set_num_threads(options.threads);
+  return Training(options).run();
+}

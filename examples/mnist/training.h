@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cotangent/cotangent.h>
+
+#include "examples/mnist/options.h"
+
+/// Runs the whole program: data, model, training, evaluation, run folder. Returns the exit code.
+int train(const Options& options);
+
+/// Whether the user has asked to stop (Ctrl-C).
+bool interrupted();
