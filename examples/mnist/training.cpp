@@ -123,7 +123,6 @@ class Training {
     if (o_.overfit_batch) return overfit();
     while (loader_.epoch() < o_.epochs) {
       if (!train_epoch()) {
-        save("checkpoint-last.safetensors");
         progress_.line("interrupted: saved; go on with --resume " + folder_.path());
         return 130;
       }
