@@ -235,7 +235,7 @@ TEST_CASE("threads go back through their own tapes at the same time", "[autograd
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t, &wrong] {
-      const Tensor x = leaf({static_cast<float>(t + 1)});
+      Tensor x = leaf({static_cast<float>(t + 1)});
       for (int i = 0; i < 200; ++i) {
         x.set_grad({});
         Tensor y = x;

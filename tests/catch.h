@@ -15,6 +15,9 @@ namespace Catch::Matchers {
 // The name this matcher has in v2.
 inline StringContainsMatcher Contains(const std::string& text) { return ContainsSubstring(text); }
 }  // namespace Catch::Matchers
+namespace Catch {
+using Matchers::Contains;
+}
 #else
 #include <catch2/catch.hpp>
 #endif
