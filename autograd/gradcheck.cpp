@@ -6,6 +6,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/layout_copy_internal.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/op_def.h>
 
@@ -13,26 +14,6 @@ namespace ct {
 namespace {
 
 bool is_checked(const Tensor& t) { return t.defined() && t.dtype() == DType::f64; }
-
-// Elements of one storage that a layout reaches: [0, extent).
-std::int64_t extent(const Tensor& t) {
-  std::int64_t last = 0;
-  for (int i = 0; i < t.dim(); ++i) last += (t.shape()[i] - 1) * t.strides()[i];
-  return t.numel() ? last + 1 : 0;
-}
-
-// A copy with the same strides and storage of its own (an expanded tensor becomes contiguous: its elements
-// can't be changed one at a time).
-Tensor copy_with_layout(const Tensor& t) {
-  NoGrad guard;
-  bool expanded = false;
-  for (int i = 0; i < t.dim(); ++i) expanded = expanded || (t.strides()[i] == 0 && t.shape()[i] > 1);
-  if (expanded) return t.detach().clone();
-  const auto bytes = static_cast<std::size_t>(extent(t)) * size_of(t.dtype());
-  auto storage = Storage::allocate(bytes, t.device());
-  copy_bytes(storage->data(), t.device(), t.raw_data(), t.device(), bytes);
-  return Tensor::from_storage(std::move(storage), t.shape(), t.strides(), 0, t.dtype());
-}
 
 // Sets the element at row-major position `position`, wherever the tensor lives.
 void set_element(const Tensor& t, std::int64_t position, double value) {
@@ -58,7 +39,7 @@ GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& 
                          const GradcheckOptions& options) {
   std::vector<Tensor> leaves = inputs;
   for (Tensor& t : leaves)
-    if (is_checked(t)) t = copy_with_layout(t).set_requires_grad();
+    if (is_checked(t)) t = detail::copy_with_layout(t, t.device()).set_requires_grad();
 
   const std::vector<Tensor> outputs = f(leaves);
   SampleMaker make(options.seed);
@@ -120,7 +101,7 @@ GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>&
   for (Tensor& t : moved) {
     if (!t.defined() || !t.is_cpu()) continue;
     any = true;
-    t = t.detach().to(cuda(0));
+    t = detail::copy_with_layout(t, cuda(0));
   }
   if (!any) return result;
   result = check_on(f, moved, options);

@@ -7,6 +7,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/gradcheck.h>
+#include <cotangent/autograd/layout_copy_internal.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/dispatch.h>
 
@@ -410,12 +411,17 @@ class Checker {
     for (std::size_t s = 0; s < samples.size(); ++s) {
       guarded(detail::cat("error sample ", s, " on ", to_string(device)), [&]() -> std::string {
         Tensors inputs;
-        for (const Tensor& t : samples[s].inputs) inputs.push_back(t.defined() ? t.to(device) : t);
+        for (const Tensor& t : samples[s].inputs)
+          inputs.push_back(t.defined() ? detail::copy_with_layout(t, device) : t);
         try {
           call(op_, inputs, samples[s].attrs);
           synchronize(device);  // a bad index on a GPU is reported here at the latest
         } catch (const Error& e) {
-          const std::string text = e.what();
+          // Samples promise the text for the CPU: on a GPU, tensors are named with their device.
+          std::string text = e.what();
+          const std::string where = " on " + to_string(device);
+          for (std::size_t at = 0; (at = text.find(where, at)) != std::string::npos;)
+            text.erase(at, where.size());
           if (text.rfind('[', 0) != 0) return "the message has no [op] in front: " + text;
           if (text.find(samples[s].message) == std::string::npos)
             return detail::cat("the message is \"", text, "\", want \"", samples[s].message, "\" in it");

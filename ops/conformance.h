@@ -12,8 +12,8 @@
 namespace ct {
 
 struct ConformanceOptions {
-  std::vector<Device> devices;  ///< empty: the CPU, and the GPU if there is one
-  std::vector<DType> dtypes;    ///< empty: all that the op claims
+  std::vector<Device> devices = {};  ///< empty: the CPU, and the GPU if there is one
+  std::vector<DType> dtypes = {};    ///< empty: all that the op claims
   bool gradients = true;
   std::uint64_t seed = 1;
 };
