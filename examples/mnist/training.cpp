@@ -146,7 +146,7 @@ class Training {
   ct::data::ImageDataset dataset(const Images& images) const {
     // Centred by what the training pixels look like.
     const Tensor pixels = images_.train.pixels.to(ct::f32);
-    const double mean = pixels.mean().item() / 255, std = ct::std(pixels).item() / 255;
+    const double mean = pixels.mean().item() / 255, std = ct::stddev(pixels).item() / 255;
     return {images.pixels, images.labels, {.mean = mean, .std = std > 0 ? std : 1}};
   }
 
@@ -218,22 +218,17 @@ class Training {
 
   // Everything a resumed run needs to go on as if it had never stopped.
   void save(const std::string& name) {
-    ct::io::Checkpoint state;
-    state.model = model_.state_dict();
-    state.optimizer = optimizer_->state_dict();
-    state.loader = loader_.state_dict();
-    state.extra.set_value("best_accuracy", best_accuracy_);
-    ct::io::save_checkpoint(folder_.path() + "/" + name, state);
+    ct::StateDict extras;
+    extras.set_value("best_accuracy", best_accuracy_);
+    ct::io::save_checkpoint(folder_.path() + "/" + name,
+                            {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}}, extras);
   }
 
   void resume() {
     const std::string path = RunFolder::checkpoint_in(o_.resume);
-    const ct::io::Checkpoint state = ct::io::load_checkpoint(path);
-    model_.load_state_dict(state.model);
-    optimizer_->load_state_dict(state.optimizer);
-    loader_.load_state_dict(state.loader);
-    best_accuracy_ = state.extra.value<double>("best_accuracy");
-    state.restore_rng();
+    const ct::StateDict extras =
+        ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
+    best_accuracy_ = extras.value<double>("best_accuracy");
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
                 static_cast<long long>(loader_.epoch() + 1), static_cast<long long>(loader_.position()));
   }
