@@ -19,7 +19,8 @@ inline ct::detail::DeviceErrors* index_errors() {
 
 #if defined(__CUDACC__)
 /// Notes the error; the first of many wins and the others cost a read. The kernel goes on. Which of
-/// several bad elements of one launch is reported may differ from run to run.
+/// several bad elements of one launch is reported may differ from run to run. `site` comes from the host as
+/// a kernel argument: in a constant of the .cu file the address of the op's name would be the device's.
 __device__ inline void report_index_error(ct::detail::DeviceErrors* errors, IndexSite site, long long value,
                                           long long limit) {
   if (*reinterpret_cast<volatile int*>(&errors->state) != 0) return;

@@ -92,6 +92,7 @@ struct Rows {
   std::int64_t ignore_index;
   C* stats;
   ct::detail::DeviceErrors* errors;
+  IndexSite site;  // filled in by the host, whose address of the op's name it must hold
 
   // A label out of range counts as ignored; forward reports it.
   __device__ __forceinline__ bool counts(std::int64_t label) const {
@@ -150,7 +151,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
     const std::int64_t label = rows.label(r);
     if (!rows.counts(label)) {
       if (lane == 0) {
-        if (label != rows.ignore_index) gpu::report_index_error(rows.errors, kSite, label, layout.classes);
+        if (label != rows.ignore_index)
+          gpu::report_index_error(rows.errors, rows.site, label, layout.classes);
         rows.log_sum(r) = C(0);
         if (!reduce) each[r] = gpu::from_compute<T>(C(0));
       }
@@ -359,7 +361,7 @@ void visit(const CrossEntropyAttrs& attrs, bool soft, const Tensor& x, const Ten
       f(Rows<T, kTarget>{ClassLayout(x.shape()), soft ? Labels{} : Labels(target), x.data<T>(),
                          soft ? data_or_null<T>(target) : nullptr, data_or_null<T>(weight),
                          static_cast<C>(attrs.label_smoothing), attrs.ignore_index, stats.data<C>(),
-                         gpu::index_errors()});
+                         gpu::index_errors(), kSite});
     };
     if (soft)
       with.template operator()<Target::soft>();

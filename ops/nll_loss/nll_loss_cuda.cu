@@ -19,6 +19,7 @@ struct Rows {
   const T* weight;  // null: 1
   std::int64_t ignore_index;
   ct::detail::DeviceErrors* errors;
+  IndexSite site;  // filled in by the host, whose address of the op's name it must hold
 
   __device__ bool counts(std::int64_t label) const {
     return label != ignore_index && label >= 0 && label < layout.classes;
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
       total += value;
       weights += w;
     } else if (label != rows.ignore_index) {
-      gpu::report_index_error(rows.errors, kSite, label, rows.layout.classes);
+      gpu::report_index_error(rows.errors, rows.site, label, rows.layout.classes);
     }
     if (each) each[r] = gpu::from_compute<T>(value);
   }
@@ -78,8 +79,9 @@ void nll_loss_forward_cuda(const Forward& f) {
   const Tensor x = product::packed(f.in(0)), target = product::packed(f.in(1));
   const Tensor weight = f.has(2) ? product::packed(f.in(2)) : Tensor{};
   visit_floating("nll_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
-    const Rows<T> rows{ClassLayout(x.shape()), Labels(target), weight.defined() ? weight.data<T>() : nullptr,
-                       attrs.ignore_index, gpu::index_errors()};
+    const Rows<T> rows{
+        ClassLayout(x.shape()), Labels(target),      weight.defined() ? weight.data<T>() : nullptr,
+        attrs.ignore_index,     gpu::index_errors(), kSite};
     const bool each = attrs.reduction == Reduction::none, mean = attrs.reduction == Reduction::mean;
     if (each && rows.layout.rows() == 0) return;
     loss::reduce_rows<T>("nll_loss", loss::sum_blocks(rows.layout.rows()), !each, mean, f.out().data<T>(),
