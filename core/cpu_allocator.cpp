@@ -166,7 +166,7 @@ void CpuAllocator::deallocate_large(void* block, std::size_t bytes) noexcept {
   publish(-static_cast<std::int64_t>(size));
   std::lock_guard lock(mutex_);
   ++releases_;
-  if (CT_POOL_BYPASS || size > most_cached_ || (limit_ != 0 && reserved_ > limit_)) {
+  if (CT_POOL_BYPASS || size > most_cached_ || exceeds_limit(0)) {
     to_system(block, size);
     return;
   }
@@ -179,6 +179,13 @@ void CpuAllocator::deallocate_large(void* block, std::size_t bytes) noexcept {
   cached_ += size;
 }
 
+// Needs the lock. Whether `size` more bytes would be above the limit; the pool of small blocks counts.
+bool CpuAllocator::exceeds_limit(std::size_t size) const {
+  if (limit_ == 0) return false;
+  const std::size_t held = reserved_ + PoolStore::get().usage().reserved;
+  return size > limit_ || held > limit_ - size;
+}
+
 // Needs the lock. Null when neither the system nor the cache can help.
 void* CpuAllocator::from_system(std::size_t size) {
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -186,7 +193,7 @@ void* CpuAllocator::from_system(std::size_t size) {
       if (cached_ == 0) return nullptr;
       trim(0);
     }
-    if (limit_ != 0 && (size > limit_ || reserved_ > limit_ - size)) continue;
+    if (exceeds_limit(size)) continue;
     void* block = !CT_POOL_BYPASS && size >= kHugePage
                       ? map_aligned(size)
                       : std::aligned_alloc(kPoolAlign, (size + kPoolAlign - 1) / kPoolAlign * kPoolAlign);
@@ -258,8 +265,9 @@ void CpuAllocator::reset_peak() {
 void CpuAllocator::set_limit(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   limit_ = bytes;
-  if (bytes == 0 || reserved_ <= bytes) return;
-  const std::size_t excess = reserved_ - bytes;
+  const std::size_t held = reserved_ + PoolStore::get().usage().reserved;
+  if (bytes == 0 || held <= bytes) return;
+  const std::size_t excess = held - bytes;
   trim(cached_ > excess ? cached_ - excess : 0);
 }
 

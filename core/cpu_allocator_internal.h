@@ -35,6 +35,7 @@ class CpuAllocator : public Allocator {
   void raise_peak() noexcept;
   void* allocate_large(std::size_t bytes);
   void deallocate_large(void* block, std::size_t bytes) noexcept;
+  bool exceeds_limit(std::size_t size) const;
   void* from_system(std::size_t bytes);
   void to_system(void* block, std::size_t bytes) noexcept;
   void trim(std::size_t most_cached) noexcept;
