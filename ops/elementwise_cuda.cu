@@ -27,6 +27,13 @@ int steps_per_thread(std::int64_t steps, int unroll) {
   return static_cast<int>(std::clamp<std::int64_t>(steps / enough, 1, unroll));
 }
 
+// A number too large for an integer (an infinite bound) is for floating kernels only.
+Parameter in_both_forms(const Scalar& s) {
+  const double f = s.to<double>();
+  const bool fits = !s.is_floating() || (f > -9e18 && f < 9e18);
+  return {f, fits ? s.to<std::int64_t>() : 0};
+}
+
 KernelArgs arguments(const Layout& layout, const Pointers& pointers, int operands,
                      const Parameters& parameters) {
   KernelArgs a{};
@@ -35,8 +42,8 @@ KernelArgs arguments(const Layout& layout, const Pointers& pointers, int operand
   a.rank = layout.rank;
   for (int k = 0; k < operands; ++k)
     for (int d = 0; d < layout.rank; ++d) a.strides[k][d] = layout.strides[k][d];
-  a.p = {parameters.p.to<double>(), parameters.p.to<std::int64_t>()};
-  a.q = {parameters.q.to<double>(), parameters.q.to<std::int64_t>()};
+  a.p = in_both_forms(parameters.p);
+  a.q = in_both_forms(parameters.q);
   return a;
 }
 

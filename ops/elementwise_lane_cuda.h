@@ -49,15 +49,29 @@ struct Lane {
   using Scalar = T;
   T v;
 
+  // Integers wrap around: their sums and products are those of the unsigned numbers.
+  static __device__ __forceinline__ auto wrap(T t) {
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<std::make_unsigned_t<T>>(t);
+    else
+      return t;
+  }
+
   Lane() = default;
   template <class S>
   requires std::is_arithmetic_v<S> __device__ __forceinline__ Lane(S s) : v(static_cast<T>(s)) {}
 
-  friend __device__ __forceinline__ Lane operator+(Lane a, Lane b) { return a.v + b.v; }
-  friend __device__ __forceinline__ Lane operator-(Lane a, Lane b) { return a.v - b.v; }
-  friend __device__ __forceinline__ Lane operator*(Lane a, Lane b) { return a.v * b.v; }
+  friend __device__ __forceinline__ Lane operator+(Lane a, Lane b) {
+    return static_cast<T>(wrap(a.v) + wrap(b.v));
+  }
+  friend __device__ __forceinline__ Lane operator-(Lane a, Lane b) {
+    return static_cast<T>(wrap(a.v) - wrap(b.v));
+  }
+  friend __device__ __forceinline__ Lane operator*(Lane a, Lane b) {
+    return static_cast<T>(wrap(a.v) * wrap(b.v));
+  }
   friend __device__ __forceinline__ Lane operator/(Lane a, Lane b) { return a.v / b.v; }
-  friend __device__ __forceinline__ Lane operator-(Lane a) { return -a.v; }
+  friend __device__ __forceinline__ Lane operator-(Lane a) { return static_cast<T>(-wrap(a.v)); }
   friend __device__ __forceinline__ LaneMask operator<(Lane a, Lane b) { return {a.v < b.v}; }
   friend __device__ __forceinline__ LaneMask operator<=(Lane a, Lane b) { return {a.v <= b.v}; }
   friend __device__ __forceinline__ LaneMask operator>(Lane a, Lane b) { return {a.v > b.v}; }

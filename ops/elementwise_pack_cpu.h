@@ -30,6 +30,10 @@ inline constexpr int kVectorBytes = 16;
 // A signed integer as wide as T: what comparisons of packs give, lane by lane 0 or -1.
 template <class T>
 using MaskInt = std::conditional_t<sizeof(T) == 8, std::int64_t, std::int32_t>;
+// T itself, or the unsigned integer that wraps around where T must not overflow.
+template <class T>
+using WrappingInt = std::conditional_t<std::is_same_v<T, std::int64_t>, std::uint64_t,
+                                       std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>>;
 template <class T>
 struct Raw {
   typedef T type __attribute__((vector_size(kVectorBytes)));
@@ -52,6 +56,7 @@ struct Pack {
   using Scalar = T;
   using Vector = typename Raw<T>::type;
   using Mask = PackMask<T>;
+  using Wrapping = typename Raw<WrappingInt<T>>::type;
   static constexpr int kSize = kVectorBytes / static_cast<int>(sizeof(T));
 
   Vector v;
@@ -69,11 +74,12 @@ struct Pack {
   }
   CT_INLINE void store(T* to) const { std::memcpy(to, &v, sizeof(Vector)); }
 
-  CT_INLINE friend Pack operator+(Pack a, Pack b) { return a.v + b.v; }
-  CT_INLINE friend Pack operator-(Pack a, Pack b) { return a.v - b.v; }
-  CT_INLINE friend Pack operator*(Pack a, Pack b) { return a.v * b.v; }
+  // Integers wrap around: their sums and products are those of the unsigned numbers.
+  CT_INLINE friend Pack operator+(Pack a, Pack b) { return (Vector)((Wrapping)a.v + (Wrapping)b.v); }
+  CT_INLINE friend Pack operator-(Pack a, Pack b) { return (Vector)((Wrapping)a.v - (Wrapping)b.v); }
+  CT_INLINE friend Pack operator*(Pack a, Pack b) { return (Vector)((Wrapping)a.v * (Wrapping)b.v); }
   CT_INLINE friend Pack operator/(Pack a, Pack b) { return a.v / b.v; }
-  CT_INLINE friend Pack operator-(Pack a) { return -a.v; }
+  CT_INLINE friend Pack operator-(Pack a) { return (Vector)(-(Wrapping)a.v); }
   CT_INLINE friend Mask operator<(Pack a, Pack b) { return {a.v < b.v}; }
   CT_INLINE friend Mask operator<=(Pack a, Pack b) { return {a.v <= b.v}; }
   CT_INLINE friend Mask operator>(Pack a, Pack b) { return {a.v > b.v}; }
@@ -87,6 +93,11 @@ struct Pack {
   using Bits = typename Raw<MaskInt<T>>::type;
   CT_INLINE Bits bits() const { return (Bits)v; }
   static CT_INLINE Pack from_bits(Bits b) { return (Vector)b; }
+  // bits() - b, wrapping around.
+  CT_INLINE Bits bits_less(MaskInt<T> b) const {
+    using Unsigned = typename Raw<WrappingInt<MaskInt<T>>>::type;
+    return (Bits)((Unsigned)v - static_cast<WrappingInt<MaskInt<T>>>(b));
+  }
 };
 
 // ---- Partial vectors: the last, short one of a tile. Lanes past the end read as 0 and are not written. ----
