@@ -9,10 +9,10 @@
 
 // softmax and log_softmax on the CPU.
 //
-// Along the last axis a row is worked on where it lies in the cache: the largest element, then exp and sum,
-// then the scaling. Rows of up to 512 elements go through a buffer that is filled up with -inf to whole
-// vectors, so that a row of ten classes costs one vector and not ten scalars. Along another axis, up to 512
-// neighbouring columns are done at once. 16-bit types are computed in float throughout and rounded once.
+// Along the last axis a row is worked on where it lies in the cache: the largest element, then exp and the
+// sum, then the scaling, all in whole vectors; a row of ten classes is one vector and not ten scalars. Along
+// another axis up to 2048 neighbouring columns are done at once. 16-bit types are computed in float and
+// rounded once.
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
 
@@ -21,6 +21,7 @@ namespace {
 
 using reduction::fold_vectors;
 using reduction::kBlock;
+using reduction::kColumns;
 using reduction::kPlus;
 using reduction::kSame;
 using reduction::load_block;
@@ -104,46 +105,56 @@ void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
   });
 }
 
-// Calls body(offset of the first element, columns) for tiles of neighbouring columns.
+// Calls body(offset of the first element, columns) for tiles of neighbouring columns. Tiles are wide, so that
+// rows arrive as a stream.
 template <class Body>
 void for_tiles(const Extents& e, const Body& body) {
-  const std::int64_t tiles = chunk_count(e.inner, kBlock);
-  const std::int64_t work = e.n * std::min<std::int64_t>(e.inner, kBlock);
+  const std::int64_t tiles = chunk_count(e.inner, kColumns);
+  const std::int64_t work = e.n * std::min<std::int64_t>(e.inner, kColumns);
   parallel_for(e.outer * tiles, std::max<std::int64_t>(1, kGrain / work),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t item = begin; item < end; ++item) {
-                   const std::int64_t first = item % tiles * kBlock;
+                   const std::int64_t first = item % tiles * kColumns;
                    body(item / tiles * e.n * e.inner + first,
-                        static_cast<int>(std::min<std::int64_t>(kBlock, e.inner - first)));
+                        static_cast<int>(std::min<std::int64_t>(kColumns, e.inner - first)));
                  }
                });
+}
+
+// Calls body(offset, first column, columns) for the rows of a tile, at most kBlock columns at a time.
+template <class Body>
+void for_blocks(const Extents& e, std::int64_t offset, int columns, const Body& body) {
+  for (std::int64_t r = 0; r < e.n; ++r)
+    for (int j = 0; j < columns; j += kBlock)
+      body(offset + r * e.inner + j, j, std::min(kBlock, columns - j));
 }
 
 template <bool logarithm, class T>
 void forward_columns(const T* x, T* y, const Extents& e) {
   using C = compute_t<T>;
-  for_tiles(e, [&](std::int64_t offset, int n) {
-    C buffer[kBlock], max[kBlock], scale[kBlock];
-    double sum[kBlock];
-    std::fill_n(max, n, -std::numeric_limits<C>::infinity());
-    std::fill_n(sum, n, 0.0);
-    const auto row = [&](std::int64_t r) { return load_block<T, C>(x + offset + r * e.inner, 1, n, buffer); };
-    for (std::int64_t r = 0; r < e.n; ++r) {
-      const C* in = row(r);
-      for (int j = 0; j < n; ++j) max[j] = kMax(max[j], in[j]);
-    }
-    for (std::int64_t r = 0; r < e.n; ++r) {
-      const C* in = row(r);
-      for (int j = 0; j < n; ++j) sum[j] += exp_nonpositive(in[j] - max[j]);
-    }
-    for (int j = 0; j < n; ++j) scale[j] = static_cast<C>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
-    for (std::int64_t r = 0; r < e.n; ++r) {
-      const C* in = row(r);
-      C out[kBlock];
-      for (int j = 0; j < n; ++j)
-        out[j] = logarithm ? in[j] - max[j] - scale[j] : exp_nonpositive(in[j] - max[j]) * scale[j];
-      store_block<T, C>(y + offset + r * e.inner, 0, out, n, false);
-    }
+  for_tiles(e, [&](std::int64_t offset, int columns) {
+    C buffer[kBlock], out[kBlock], max[kColumns], scale[kColumns];
+    double sum[kColumns];
+    std::fill_n(max, columns, -std::numeric_limits<C>::infinity());
+    std::fill_n(sum, columns, 0.0);
+    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+      const C* in = load_block<T, C>(x + at, 1, n, buffer);
+      C* highest = max + first;
+      for (int j = 0; j < n; ++j) highest[j] = kMax(highest[j], in[j]);
+    });
+    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+      const C* in = load_block<T, C>(x + at, 1, n, buffer);
+      for (int j = 0; j < n; ++j) sum[first + j] += exp_nonpositive(in[j] - max[first + j]);
+    });
+    for (int j = 0; j < columns; ++j) scale[j] = static_cast<C>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
+    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+      const C* in = load_block<T, C>(x + at, 1, n, buffer);
+      for (int j = 0; j < n; ++j) {
+        const C v = in[j] - max[first + j];
+        out[j] = logarithm ? v - scale[first + j] : exp_nonpositive(v) * scale[first + j];
+      }
+      store_block<T, C>(y + at, 0, out, n, false);
+    });
   });
 }
 
@@ -187,21 +198,19 @@ void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_
 template <bool logarithm, class T>
 void backward_columns(const T* g, const T* y, T* dx, const Extents& e) {
   using C = compute_t<T>;
-  for_tiles(e, [&](std::int64_t offset, int n) {
+  for_tiles(e, [&](std::int64_t offset, int columns) {
     C g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
-    double sum[kBlock];
-    std::fill_n(sum, n, 0.0);
-    const auto rows = [&](const auto& body) {
-      for (std::int64_t r = 0; r < e.n; ++r) {
-        const std::int64_t at = offset + r * e.inner;
-        body(load_block<T, C>(g + at, 1, n, g_buffer), load_block<T, C>(y + at, 1, n, y_buffer), at);
-      }
-    };
-    rows([&](const C* gs, const C* ys, std::int64_t) {
-      for (int j = 0; j < n; ++j) sum[j] += logarithm ? gs[j] : gs[j] * ys[j];
+    double sum[kColumns];
+    std::fill_n(sum, columns, 0.0);
+    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+      const C* gs = load_block<T, C>(g + at, 1, n, g_buffer);
+      const C* ys = load_block<T, C>(y + at, 1, n, y_buffer);
+      for (int j = 0; j < n; ++j) sum[first + j] += logarithm ? gs[j] : gs[j] * ys[j];
     });
-    rows([&](const C* gs, const C* ys, std::int64_t at) {
-      for (int j = 0; j < n; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[j]));
+    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+      const C* gs = load_block<T, C>(g + at, 1, n, g_buffer);
+      const C* ys = load_block<T, C>(y + at, 1, n, y_buffer);
+      for (int j = 0; j < n; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[first + j]));
       store_block<T, C>(dx + at, 0, out, n, false);
     });
   });
