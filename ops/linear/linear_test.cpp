@@ -91,8 +91,8 @@ TEST_CASE("linear on the GPU equals linear on the CPU", "[linear][cuda]") {
       const Tensor g = randn({rows, outs}, options);
       const auto run = [&](Device device) {
         std::vector<V> all;
-        Tensor xd = x.to(device).set_requires_grad(), wd = w.to(device).set_requires_grad(),
-               bd = b.to(device).set_requires_grad();
+        const auto leaf = [&](const Tensor& t2) { return t2.clone().to(device).set_requires_grad(); };
+        const Tensor xd = leaf(x), wd = leaf(w), bd = leaf(b);
         for (int pass = 0; pass < 2; ++pass) {  // the second pass adds
           const Tensor y = linear(xd, wd, bd);
           y.backward(g.to(device));

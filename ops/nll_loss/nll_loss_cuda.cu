@@ -100,7 +100,7 @@ void nll_loss_backward_cuda(const Backward& b) {
   const Tensor& dx = b.grad_in(0);
   visit_floating("nll_loss", dx.dtype(), [&]<class T>(TypeTag<T>) {
     const Rows<T> rows{ClassLayout(dx.shape()), Labels(target), weight.defined() ? weight.data<T>() : nullptr,
-                       attrs.ignore_index, nullptr};
+                       attrs.ignore_index,      nullptr,        kSite};
     const compute_t<T>* divisor =
         attrs.reduction == Reduction::mean ? b.out(1).data<compute_t<T>>() : nullptr;
     gpu::launch("nll_loss", nll_gradient_kernel<T>, gpu::grid_stride_blocks(dx.numel(), loss::kThreads),
