@@ -10,7 +10,8 @@
 
 // Every op of the registry against its own OpDef. docs/ops.md is the table of what these tests have shown:
 //     COTANGENT_WRITE_OPS_MD=docs/ops.md build/.../ct_tests "[conformance]"
-// writes it (on a machine with a GPU, so that both devices are in it); otherwise it is held against the results.
+// writes it (on a machine with a GPU, so that both devices are in it); otherwise it is held against the
+// results.
 
 namespace {
 
@@ -41,13 +42,15 @@ std::vector<std::string> cells_of(const std::string& line) {
   std::stringstream in(line);
   for (std::string part; std::getline(in, part, '|');) {
     const auto first = part.find_first_not_of(' ');
-    cells.push_back(first == std::string::npos ? "" : part.substr(first, part.find_last_not_of(' ') - first + 1));
+    cells.push_back(first == std::string::npos ? ""
+                                               : part.substr(first, part.find_last_not_of(' ') - first + 1));
   }
   return cells;
 }
 
 std::string escaped(std::string text) {
-  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
+  for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+    text.replace(at, 1, "\\|");
   return text;
 }
 
@@ -71,9 +74,11 @@ TEST_CASE("docs/ops.md says what the tests have shown", "[conformance]") {
   const bool gpu = ct::cuda_is_available();
   std::ostringstream table;
   table << "# Ops\n\n"
-           "Every op with the dtypes whose forward and backward pass the conformance suite, per device. The suite writes\n"
+           "Every op with the dtypes whose forward and backward pass the conformance suite, per device. The "
+           "suite writes\n"
            "this page and fails when it is out of date; `f32` is `float`, `f64` is `double`.\n\n"
-           "| op | formula | CPU forward | CPU backward | CUDA forward | CUDA backward |\n|---|---|---|---|---|---|\n";
+           "| op | formula | CPU forward | CPU backward | CUDA forward | CUDA backward "
+           "|\n|---|---|---|---|---|---|\n";
   for (const OpDef* op : ct::registry()) {
     const ConformanceReport& r = report_of(*op);
     table << "| " << op->name << " | `" << escaped(op->formula) << "` | " << cell(r, false, false) << " | "

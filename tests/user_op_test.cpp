@@ -74,7 +74,11 @@ std::vector<ct::ErrorSample> error_samples(ct::SampleMaker& make) {
 }
 
 constexpr ct::OpDef definition(const char* name, ct::BackwardFn backward_fn) {
-  ct::OpDef op{.name = name, .formula = "y = x sigmoid(b x)", .infer = infer, .cpu = {forward, backward_fn}, .cuda = {}};
+  ct::OpDef op{.name = name,
+               .formula = "y = x sigmoid(b x)",
+               .infer = infer,
+               .cpu = {forward, backward_fn},
+               .cuda = {}};
   op.saves[0] = {.inputs = 1};
   op.reference = reference;
   op.samples = samples;
