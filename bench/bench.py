@@ -15,6 +15,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -61,14 +62,20 @@ def run_ours(binary, rows, threads):
     return results
 
 
-def run_peer(rows, threads):
-    try:
-        out = subprocess.run([sys.executable, PEER, rows, str(threads)], stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, text=True, timeout=1500)
-    except (OSError, subprocess.TimeoutExpired):
-        return {}, "none"
+def run_peer(rows, threads, timeout):
+    """{row: seconds}, and the peer's name. What it printed before the timeout counts."""
+    with tempfile.TemporaryFile("w+") as out:
+        try:
+            subprocess.run([sys.executable, PEER, rows, str(threads)], stdout=out, stderr=subprocess.DEVNULL,
+                           timeout=timeout)
+        except OSError:
+            return {}, "none"
+        except subprocess.TimeoutExpired:
+            print(f"peer: stopped after {timeout} s; --peer-timeout gives it more", file=sys.stderr)
+        out.seek(0)
+        lines = [line for line in out.read().splitlines() if line.endswith("}")]
     results, peer = {}, "none"
-    for line in out.stdout.splitlines():
+    for line in lines:
         entry = json.loads(line)
         peer = entry.get("peer", peer)
         if "seconds" in entry:
@@ -133,6 +140,7 @@ def main():
     parser.add_argument("--rows", default=".", help="regular expression over row names, e.g. '^(C2|C4)'")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--peer-timeout", type=float, default=900, help="seconds for one pass of the peer")
     parser.add_argument("--out", default=os.path.join(HERE, "..", "build", "bench"))
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
     args = parser.parse_args()
@@ -151,7 +159,7 @@ def main():
             if args.no_peer:
                 continue
             peer_rows = args.rows if threads == thread_counts[-1] else "^C"
-            got, peer_name = run_peer(peer_rows, threads)
+            got, peer_name = run_peer(peer_rows, threads, args.peer_timeout)
             collect(peers, {f"{n}#{threads}": v for n, v in got.items() if re.search(args.rows, n)})
 
     def best(store, key):
