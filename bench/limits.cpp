@@ -61,7 +61,7 @@ void gpu_copy(benchmark::State& state) {
               [&] { ct::copy_bytes(to.raw_data(), gpu, from.raw_data(), gpu, std::size_t{1} << 30); });
   count_bytes(state, 2.0 * (1 << 30));
 }
-BENCHMARK(gpu_copy)->Name("limit/gpu_copy_1GiB")->UseManualTime();
+BENCHMARK(gpu_copy)->Name("limit/gpu_copy_1GiB")->Iterations(15)->UseManualTime();
 
 void gpu_gemm(benchmark::State& state) {
   if (!needs_gpu(state)) return;
@@ -72,7 +72,7 @@ void gpu_gemm(benchmark::State& state) {
   time_device(state, gpu, 10, [&] { ct::matmul(a, b.t()); });
   count_flops(state, 2.0 * static_cast<double>(n) * n * n);
 }
-BENCHMARK(gpu_gemm)->Name("limit/gpu_bf16_gemm_4096")->Arg(4096)->UseManualTime();
-BENCHMARK(gpu_gemm)->Name("limit/gpu_bf16_gemm_8192")->Arg(8192)->UseManualTime();
+BENCHMARK(gpu_gemm)->Name("limit/gpu_bf16_gemm_4096")->Arg(4096)->Iterations(15)->UseManualTime();
+BENCHMARK(gpu_gemm)->Name("limit/gpu_bf16_gemm_8192")->Arg(8192)->Iterations(15)->UseManualTime();
 
 }  // namespace

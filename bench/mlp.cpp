@@ -42,8 +42,8 @@ void mlp_adam_gpu(benchmark::State& state) {
     adam.step();
   });
 }
-BENCHMARK(mlp_adam_gpu)->Name("G3/mlp_h128_b64")->Args({128, 64})->UseManualTime();
-BENCHMARK(mlp_adam_gpu)->Name("G3b/mlp_h512_b128")->Args({512, 128})->UseManualTime();
-BENCHMARK(mlp_adam_gpu)->Name("G3c/mlp_h1024_b1024")->Args({1024, 1024})->UseManualTime();
+BENCHMARK(mlp_adam_gpu)->Name("G3/mlp_h128_b64")->Args({128, 64})->Iterations(15)->UseManualTime();
+BENCHMARK(mlp_adam_gpu)->Name("G3b/mlp_h512_b128")->Args({512, 128})->Iterations(15)->UseManualTime();
+BENCHMARK(mlp_adam_gpu)->Name("G3c/mlp_h1024_b1024")->Args({1024, 1024})->Iterations(15)->UseManualTime();
 
 }  // namespace

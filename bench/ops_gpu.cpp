@@ -22,9 +22,9 @@ void mul(benchmark::State& state) {
   time_device(state, kGpu, 10, [&] { a* b; });
   count_bytes(state, 3.0 * static_cast<double>(a.nbytes()));
 }
-BENCHMARK(mul)->Name("O1/mul_f32")->Arg(0)->UseManualTime();
-BENCHMARK(mul)->Name("O1/mul_f16")->Arg(1)->UseManualTime();
-BENCHMARK(mul)->Name("O1/mul_bf16")->Arg(2)->UseManualTime();
+BENCHMARK(mul)->Name("O1/mul_f32")->Arg(0)->Iterations(15)->UseManualTime();
+BENCHMARK(mul)->Name("O1/mul_f16")->Arg(1)->Iterations(15)->UseManualTime();
+BENCHMARK(mul)->Name("O1/mul_bf16")->Arg(2)->Iterations(15)->UseManualTime();
 
 void sum(benchmark::State& state) {
   if (!needs_gpu(state)) return;
@@ -32,8 +32,8 @@ void sum(benchmark::State& state) {
   time_device(state, kGpu, 10, [&] { a.sum(); });
   count_bytes(state, static_cast<double>(a.nbytes()));
 }
-BENCHMARK(sum)->Name("O2/sum_f32")->Arg(0)->UseManualTime();
-BENCHMARK(sum)->Name("O2/sum_f16")->Arg(1)->UseManualTime();
+BENCHMARK(sum)->Name("O2/sum_f32")->Arg(0)->Iterations(15)->UseManualTime();
+BENCHMARK(sum)->Name("O2/sum_f16")->Arg(1)->Iterations(15)->UseManualTime();
 
 // Forward and backward of a function of one tensor, as two rows.
 template <class F>
@@ -64,17 +64,41 @@ void softmax_fwd(benchmark::State& state) {
 void softmax_bwd(benchmark::State& state) {
   backward(state, {state.range(0), state.range(1)}, kTypes[state.range(2)], kSoftmax);
 }
-BENCHMARK(softmax_fwd)->Name("O3/softmax_bf16_8192x4096_fwd")->Args({8192, 4096, 2})->UseManualTime();
-BENCHMARK(softmax_bwd)->Name("O3/softmax_bf16_8192x4096_bwd")->Args({8192, 4096, 2})->UseManualTime();
-BENCHMARK(softmax_fwd)->Name("O3b/softmax_f32_4096x16384_fwd")->Args({4096, 16384, 0})->UseManualTime();
-BENCHMARK(softmax_bwd)->Name("O3b/softmax_f32_4096x16384_bwd")->Args({4096, 16384, 0})->UseManualTime();
-BENCHMARK(softmax_fwd)->Name("O3b/softmax_bf16_1024x65536_fwd")->Args({1024, 65536, 2})->UseManualTime();
-BENCHMARK(softmax_bwd)->Name("O3b/softmax_bf16_1024x65536_bwd")->Args({1024, 65536, 2})->UseManualTime();
+BENCHMARK(softmax_fwd)
+    ->Name("O3/softmax_bf16_8192x4096_fwd")
+    ->Args({8192, 4096, 2})
+    ->Iterations(15)
+    ->UseManualTime();
+BENCHMARK(softmax_bwd)
+    ->Name("O3/softmax_bf16_8192x4096_bwd")
+    ->Args({8192, 4096, 2})
+    ->Iterations(15)
+    ->UseManualTime();
+BENCHMARK(softmax_fwd)
+    ->Name("O3b/softmax_f32_4096x16384_fwd")
+    ->Args({4096, 16384, 0})
+    ->Iterations(15)
+    ->UseManualTime();
+BENCHMARK(softmax_bwd)
+    ->Name("O3b/softmax_f32_4096x16384_bwd")
+    ->Args({4096, 16384, 0})
+    ->Iterations(15)
+    ->UseManualTime();
+BENCHMARK(softmax_fwd)
+    ->Name("O3b/softmax_bf16_1024x65536_fwd")
+    ->Args({1024, 65536, 2})
+    ->Iterations(15)
+    ->UseManualTime();
+BENCHMARK(softmax_bwd)
+    ->Name("O3b/softmax_bf16_1024x65536_bwd")
+    ->Args({1024, 65536, 2})
+    ->Iterations(15)
+    ->UseManualTime();
 
 void gelu_fwd(benchmark::State& state) { forward(state, {4096, 16384}, ct::bf16, kGelu); }
 void gelu_bwd(benchmark::State& state) { backward(state, {4096, 16384}, ct::bf16, kGelu); }
-BENCHMARK(gelu_fwd)->Name("O6/gelu_bf16_4096x16384_fwd")->UseManualTime();
-BENCHMARK(gelu_bwd)->Name("O6/gelu_bf16_4096x16384_bwd")->UseManualTime();
+BENCHMARK(gelu_fwd)->Name("O6/gelu_bf16_4096x16384_fwd")->Iterations(15)->UseManualTime();
+BENCHMARK(gelu_bwd)->Name("O6/gelu_bf16_4096x16384_bwd")->Iterations(15)->UseManualTime();
 
 // O7: the logits are read in forward, read and written in backward.
 void cross_entropy(benchmark::State& state) {
@@ -87,7 +111,7 @@ void cross_entropy(benchmark::State& state) {
   });
   count_bytes(state, 3.0 * static_cast<double>(x.nbytes()));
 }
-BENCHMARK(cross_entropy)->Name("O7/cross_entropy_bf16_8192x50304")->UseManualTime();
+BENCHMARK(cross_entropy)->Name("O7/cross_entropy_bf16_8192x50304")->Iterations(15)->UseManualTime();
 
 void transpose(benchmark::State& state) {
   if (!needs_gpu(state)) return;
@@ -96,8 +120,8 @@ void transpose(benchmark::State& state) {
   time_device(state, kGpu, 10, [&] { xt.contiguous(); });
   count_bytes(state, 2.0 * static_cast<double>(x.nbytes()));
 }
-BENCHMARK(transpose)->Name("O11/transpose_f32_16384")->Arg(0)->UseManualTime();
-BENCHMARK(transpose)->Name("O11/transpose_f16_16384")->Arg(1)->UseManualTime();
+BENCHMARK(transpose)->Name("O11/transpose_f32_16384")->Arg(0)->Iterations(15)->UseManualTime();
+BENCHMARK(transpose)->Name("O11/transpose_f16_16384")->Arg(1)->Iterations(15)->UseManualTime();
 
 void gemm_f32(benchmark::State& state) {
   if (!needs_gpu(state)) return;
@@ -105,6 +129,6 @@ void gemm_f32(benchmark::State& state) {
   time_device(state, kGpu, 5, [&] { ct::matmul(a, b); });
   count_flops(state, 2.0 * 4096.0 * 4096.0 * 4096.0);
 }
-BENCHMARK(gemm_f32)->Name("M3/gemm_f32_4096")->UseManualTime();
+BENCHMARK(gemm_f32)->Name("M3/gemm_f32_4096")->Iterations(15)->UseManualTime();
 
 }  // namespace
