@@ -68,15 +68,16 @@ ImageSet read_folder(const fs::path& folder) {
 
 }  // namespace
 
-ImageSet load_images(const std::string& directory, std::uint64_t seed) {
+ImageSet load_images(const std::string& directory, bool drawn, std::uint64_t seed) {
   if (!directory.empty()) return read_folder(directory);
-  if (fs::exists(kFashionFolder)) return read_folder(kFashionFolder);
+  if (!drawn && fs::exists(kFashionFolder)) return read_folder(kFashionFolder);
   ImageSet set;
   set.name = "digits drawn by this program";
-  set.note =
-      "no data set was found, so the digits are drawn, not handwritten, and far easier than MNIST; install "
-      "the "
-      "package dataset-fashion-mnist, or fetch MNIST with examples/mnist/fetch_mnist.sh and pass --data";
+  set.note = "the digits are drawn, not handwritten, and far easier than MNIST";
+  if (!drawn)
+    set.note = "no data set was found: " + set.note +
+               "; install the package dataset-fashion-mnist, or fetch MNIST with "
+               "examples/mnist/fetch_mnist.sh and pass --data";
   set.classes = kDigits;
   set.train = draw_digits(10000, seed);
   set.test = draw_digits(2000, seed + 1);

@@ -19,6 +19,7 @@ struct ImageSet {
 };
 
 /// Loads images: IDX files from `directory` if it is given, else Fashion-MNIST where Debian's package puts
-/// it, else digits drawn by the program. A directory that holds only the t10k files is split: the first four
-/// fifths train, the rest test. Throws ct::IoError for missing, truncated or malformed files.
-ImageSet load_images(const std::string& directory, std::uint64_t seed);
+/// it, else (or with `drawn`) digits drawn by the program. A directory that holds only the t10k files is
+/// split: the first four fifths train, the rest test. Throws ct::IoError for missing, truncated or malformed
+/// files.
+ImageSet load_images(const std::string& directory, bool drawn, std::uint64_t seed);

@@ -1,5 +1,8 @@
 #include "examples/mnist/options.h"
 
+#include <cotangent/core/device.h>
+#include <cotangent/core/error.h>
+
 #include <CLI/CLI.hpp>
 #include <sstream>
 
@@ -7,10 +10,16 @@ bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
   CLI::App app{
       "Trains a multi-layer perceptron on 28 x 28 images: MNIST, Fashion-MNIST, or digits it draws itself."};
   app.option_defaults()->always_capture_default();
-  app.add_option(
+  auto* data = app.add_option(
       "--data", o.data,
       "folder with IDX files (.gz or raw); without it Fashion-MNIST if installed, else drawn digits");
-  app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N");
+  app.add_flag("--drawn", o.drawn, "digits drawn by the program, whatever is installed")->excludes(data);
+  app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check([](const std::string& text) {
+    try {
+      ct::parse_device(text);
+      return std::string();
+    } catch (const ct::Error& e) { return std::string(e.what()); }
+  });
   app.add_option("--epochs", o.epochs, "passes over the training images")->check(CLI::Range(1, 100000));
   app.add_option("--batch", o.batch, "images per step")->check(CLI::Range(1, 1 << 20));
   app.add_option("--lr", o.lr, "learning rate at its highest")->check(CLI::PositiveNumber);
@@ -23,7 +32,7 @@ bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
   app.add_option("--hidden", o.hidden, "sizes of the hidden layers, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--seed", o.seed, "of weights, order and dropout");
+  app.add_option("--seed", o.seed, "of weights, order and dropout")->check(CLI::NonNegativeNumber);
   app.add_option("--threads", o.threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
   app.add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with");
   app.add_option("--out", o.out, "run folder; default: runs/mnist-DATE-TIME");
@@ -52,8 +61,9 @@ std::string quoted(const std::string& text) {
 
 std::string to_json(const Options& o) {
   std::ostringstream out;
-  out << "{\n  \"data\": " << quoted(o.data) << ",\n  \"device\": " << quoted(o.device)
-      << ",\n  \"epochs\": " << o.epochs << ",\n  \"batch\": " << o.batch << ",\n  \"lr\": " << o.lr
+  out << "{\n  \"data\": " << quoted(o.data) << ",\n  \"drawn\": " << (o.drawn ? "true" : "false")
+      << ",\n  \"device\": " << quoted(o.device) << ",\n  \"epochs\": " << o.epochs
+      << ",\n  \"batch\": " << o.batch << ",\n  \"lr\": " << o.lr
       << ",\n  \"optimizer\": " << quoted(o.optimizer) << ",\n  \"schedule\": " << quoted(o.schedule)
       << ",\n  \"weight_decay\": " << o.weight_decay << ",\n  \"momentum\": " << o.momentum
       << ",\n  \"dropout\": " << o.dropout << ",\n  \"hidden\": [";

@@ -7,6 +7,7 @@
 /// What the command line says. The defaults are the settings of the README's run.
 struct Options {
   std::string data;
+  bool drawn = false;
   std::string device = "auto";
   std::int64_t epochs = 12;
   std::int64_t batch = 128;

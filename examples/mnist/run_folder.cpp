@@ -46,7 +46,7 @@ RunFolder::RunFolder(const Options& o) {
   path_ = !o.out.empty()     ? o.out
           : o.resume.empty() ? default_folder()
                              : fs::path(checkpoint_in(o.resume)).parent_path().string();
-  if (path_.empty()) path_ = ".";
+  if (path_.empty()) path_ = std::string(".");  // not = ".": a false alarm of g++ 12
   std::error_code error;
   fs::create_directories(path_, error);
   CT_CHECK(!error, ct::IoError, "mnist", "can't make the run folder ", path_, ": ", error.message(),

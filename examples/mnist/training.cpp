@@ -62,6 +62,17 @@ class Tally {
     count_ += n;
   }
   std::int64_t count() const { return count_; }
+  // What a checkpoint in the middle of an epoch keeps, so that the epoch's figures stay whole.
+  void save(ct::StateDict& to) const {
+    to.set_value("tally.loss", loss_.item());
+    to.set_value("tally.hits", hits_.item());
+    to.set_value("tally.count", count_);
+  }
+  void load(const ct::StateDict& from) {
+    loss_.fill_(from.value<double>("tally.loss"));
+    hits_.fill_(from.value<double>("tally.hits"));
+    count_ = from.value<std::int64_t>("tally.count");
+  }
   Score score() const {
     return {loss_.item() / static_cast<double>(count_), hits_.item() / static_cast<double>(count_)};
   }
@@ -98,7 +109,7 @@ class Training {
   explicit Training(const Options& options)
       : o_(options),
         device_(ct::parse_device(options.device)),
-        images_(load_images(options.data, options.seed)),
+        images_(load_images(options.data, options.drawn, options.seed)),
         folder_(options),
         model_((ct::manual_seed(options.seed), make_model(options))),
         loader_(dataset(images_.train),
@@ -156,6 +167,9 @@ class Training {
     const std::string label = "epoch " + std::to_string(epoch + 1) + "/" + std::to_string(o_.epochs);
     const Clock::time_point start = Clock::now();
     Tally tally(device_);
+    if (resumed_.contains_value("tally.count")) tally.load(resumed_);
+    resumed_ = {};
+    const std::int64_t earlier = tally.count();
     for (auto [x, y] : loader_) {
       const std::int64_t step = epoch * loader_.size() + loader_.position() - 1;
       optimizer_->set_lr(o_.lr *
@@ -164,31 +178,33 @@ class Training {
       const Tensor logits = model_.forward(x);
       const Tensor loss = ct::cross_entropy(logits, y);
       loss.backward();
-      // On a GPU the host runs ahead; looking at every loss would make it wait.
-      if (device_.is_cpu() || step % 64 == 0)
+      // On a GPU the host runs ahead; looking at every loss would make it wait. The last one of an epoch is
+      // always looked at: no checkpoint of broken weights replaces a good one.
+      if (device_.is_cpu() || step % 64 == 0 || loader_.position() == loader_.size() || interrupted())
         if (!std::isfinite(loss.item())) report_nan(model_, x, y);
       optimizer_->step();
       tally.add(loss, logits, y);
       if (interrupted()) {
         // Inside the loop, so that the loader's state is that of the middle of the epoch.
-        save("checkpoint-last.safetensors");
+        save("checkpoint-last.safetensors", &tally);
         return false;
       }
-      show(label, start, tally, epoch);
+      show(label, start, tally, tally.count() - earlier, epoch);
     }
     train_ = tally.score();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    samples_per_s_ = static_cast<double>(tally.count()) / seconds;
+    samples_per_s_ = static_cast<double>(tally.count() - earlier) / seconds;
     return true;
   }
 
-  void show(const std::string& label, Clock::time_point start, const Tally& tally, std::int64_t epoch) {
+  void show(const std::string& label, Clock::time_point start, const Tally& tally, std::int64_t seen,
+            std::int64_t epoch) {
     const Clock::time_point now = Clock::now();
     if (std::chrono::duration<double>(now - last_shown_).count() < 0.1) return;
     last_shown_ = now;
     const Score score = tally.score();
     const double seconds = std::chrono::duration<double>(now - start).count();
-    const double rate = static_cast<double>(tally.count()) / seconds;
+    const double rate = static_cast<double>(seen) / seconds;
     const double left =
         static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally.count()) / rate;
     char text[160];
@@ -217,8 +233,9 @@ class Training {
   }
 
   // Everything a resumed run needs to go on as if it had never stopped.
-  void save(const std::string& name) {
+  void save(const std::string& name, const Tally* tally = nullptr) {
     ct::StateDict extras;
+    if (tally) tally->save(extras);
     extras.set_value("best_accuracy", best_accuracy_);
     ct::io::save_checkpoint(folder_.path() + "/" + name,
                             {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}}, extras);
@@ -229,6 +246,7 @@ class Training {
     const ct::StateDict extras =
         ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
     best_accuracy_ = extras.value<double>("best_accuracy");
+    resumed_ = extras;
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
                 static_cast<long long>(loader_.epoch() + 1), static_cast<long long>(loader_.position()));
   }
@@ -292,6 +310,7 @@ class Training {
   Progress progress_;
   Clock::time_point last_shown_;
   std::int64_t total_steps_ = 0;
+  ct::StateDict resumed_;  // the extras of the checkpoint, until the first epoch has taken its figures
   Score train_;
   double samples_per_s_ = 0, best_accuracy_ = 0;
 };
