@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/nn/models/language_model.h>
+
+// Models as the Hugging Face `transformers` library keeps them: a folder with config.json and
+// model.safetensors, or model.safetensors.index.json and the files that it names.
+
+namespace ct::io {
+
+struct HuggingfaceLoadOptions {
+  /// The parameters' dtype; left out, that of the files.
+  std::optional<DType> dtype = {};
+  Device device = cpu;
+};
+
+/// The model in `folder`, in evaluation mode: an nn::models::Gpt2 or an nn::models::Llama.
+///
+/// Everything is checked, and the message of an IoError names the file and the place: config.json is missing,
+/// malformed, describes another kind of model or has a setting that this library does not implement; tensors
+/// are missing, unknown, or of another shape than config.json says; a file is truncated. Sizes in config.json
+/// that do not fit together (heads that do not divide the width) throw the ShapeError of the model.
+CT_API std::unique_ptr<nn::models::LanguageModel> load_huggingface(
+    const std::string& folder, const HuggingfaceLoadOptions& options = {});
+
+struct HuggingfaceSaveOptions {
+  /// A file holds at most so many bytes of tensors, but at least one tensor.
+  std::int64_t max_file_bytes = std::int64_t{5} << 30;
+};
+
+/// Writes `model` (a Gpt2 or a Llama) so that `transformers` loads it, parameters bit for bit. The folder is
+/// made if it is not there; files of the same names are replaced. Throws IoError, and ValueError for a model
+/// of another kind or with settings that the format has no place for (a Gpt2 without biases).
+CT_API void save_huggingface(const std::string& folder, const nn::models::LanguageModel& model,
+                             const HuggingfaceSaveOptions& options = {});
+
+}  // namespace ct::io

@@ -1,0 +1,86 @@
+#include <cotangent/nn/models/language_model.h>
+
+#include <algorithm>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/error.h>
+#include <cotangent/ops/cross_entropy/cross_entropy.h>
+#include <cotangent/ops/linear/linear.h>
+
+namespace ct::nn::models {
+
+KvCache::KvCache(const ModelSizes& model, std::int64_t batch, std::int64_t capacity, DType dtype,
+                 Device device)
+    : capacity_(capacity), batch_(batch) {
+  CT_CHECK(batch >= 0 && capacity >= 0, ShapeError, "kv_cache", "got a batch of ", batch,
+           " and a capacity of ", capacity, "; sizes must be >= 0");
+  const Shape shape{batch, model.kv_heads, capacity, model.head_dim};
+  for (std::int64_t i = 0; i < model.layers; ++i)
+    layers_.push_back({Tensor::allocate(shape, dtype, device), Tensor::allocate(shape, dtype, device)});
+}
+
+std::int64_t KvCache::nbytes() const {
+  std::int64_t bytes = 0;
+  for (const KeysValues& l : layers_) bytes += l.keys.nbytes() + l.values.nbytes();
+  return bytes;
+}
+
+void KvCache::truncate(std::int64_t length) {
+  CT_CHECK(0 <= length && length <= length_, ValueError, "kv_cache", "truncate to ", length,
+           " tokens; the cache holds ", length_);
+  length_ = length;
+}
+
+KvCache::KeysValues KvCache::append(std::int64_t layer, const Tensor& keys, const Tensor& values) {
+  CT_CHECK(0 <= layer && layer < static_cast<std::int64_t>(layers_.size()), IndexError, "kv_cache",
+           "there is no layer ", layer, "; the cache was made for ", layers_.size());
+  KeysValues& all = layers_[static_cast<std::size_t>(layer)];
+  Shape wanted = all.keys.shape();
+  wanted[2] = keys.dim() == 4 ? keys.size(2) : 0;
+  CT_CHECK(keys.shape() == wanted && values.shape() == wanted, ShapeError, "kv_cache", "got keys ",
+           describe(keys), " and values ", describe(values), "; the cache takes [", wanted[0], ", ",
+           wanted[1], ", T, ", wanted[3], ']');
+  const std::int64_t tokens = wanted[2], end = length_ + tokens;
+  CT_CHECK(end <= capacity_, ShapeError, "kv_cache", "there are ", length_, " tokens and ", tokens,
+           " more, but room for ", capacity_, "; make a larger cache or truncate() it");
+  const NoGrad guard;
+  all.keys.narrow(2, length_, tokens).copy_(keys);
+  all.values.narrow(2, length_, tokens).copy_(values);
+  return {all.keys.narrow(2, 0, end), all.values.narrow(2, 0, end)};
+}
+
+void KvCache::advance(std::int64_t tokens) { length_ += tokens; }
+
+Tensor LanguageModel::forward(const Tensor& tokens) const { return linear(hidden(tokens), head()); }
+
+Tensor LanguageModel::forward(const Tensor& tokens, KvCache& cache) const {
+  const NoGrad guard;
+  return linear(hidden(tokens, &cache), head());
+}
+
+Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets, const LossOptions& options) const {
+  CT_CHECK(tokens.shape() == targets.shape(), ShapeError, "loss", "tokens are ", describe(tokens),
+           ", targets ", describe(targets), "; each token has one target");
+  const Tensor logits = forward(tokens);
+  return cross_entropy(logits.flatten(0, 1), targets.flatten(), {.ignore_index = options.ignore_index});
+}
+
+KvCache LanguageModel::make_cache(std::int64_t batch, std::int64_t capacity) const {
+  const ModelSizes s = sizes();
+  return {s, batch, capacity > 0 ? capacity : s.max_length, head()->dtype(), head()->device()};
+}
+
+void LanguageModel::check_tokens(const char* op, const Tensor& tokens, const KvCache* cache) const {
+  CT_CHECK(tokens.dim() == 2, ShapeError, op, "tokens are ", describe(tokens),
+           "; they must be [batch, length]: unsqueeze(0) makes a batch of one");
+  CT_CHECK(tokens.dtype() == i64 || tokens.dtype() == i32, DTypeError, op, "tokens are ", describe(tokens),
+           "; token ids are i64 or i32");
+  const std::int64_t past = cache ? cache->length() : 0, most = sizes().max_length;
+  CT_CHECK(past + tokens.size(1) <= most, ShapeError, op, "got ", past + tokens.size(1),
+           " tokens of one sequence", past > 0 ? " (with those in the cache)" : "", "; the model has ", most,
+           " positions: pass the last ", most, " tokens, or make a model with more");
+  CT_CHECK(!cache || cache->batch() == tokens.size(0), ShapeError, op, "tokens are ", describe(tokens),
+           ", the cache is for ", cache->batch(), " sequences; make a cache for this batch");
+}
+
+}  // namespace ct::nn::models
