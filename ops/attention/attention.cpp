@@ -1,0 +1,229 @@
+#include <cotangent/ops/attention/attention.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/attention/attention_kernels.h>
+#include <cotangent/ops/dispatch.h>
+
+namespace ct {
+namespace {
+
+using attention::Attrs;
+using attention::Extents;
+using attention::kName;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+void infer(Infer& in) {
+  const Tensor &q = in.in(0), &k = in.in(1), &v = in.in(2), &mask = in.in(3);
+  const Attrs& attrs = in.attrs<Attrs>();
+  CT_CHECK(q.dim() == 4, ShapeError, kName, "q is ", describe(q),
+           "; it must be [batch, heads, queries, dim]");
+  CT_CHECK(k.dim() == 4, ShapeError, kName, "k is ", describe(k), "; it must be [batch, heads, keys, dim]");
+  CT_CHECK(v.dim() == 4, ShapeError, kName, "v is ", describe(v), "; it must be [batch, heads, keys, dim]");
+  CT_CHECK(k.size(0) == q.size(0) && v.size(0) == q.size(0), ShapeError, kName, "q is ", describe(q),
+           ", k is ", describe(k), ", v is ", describe(v), "; their batch sizes must be equal");
+  CT_CHECK(v.size(1) == k.size(1) && v.size(2) == k.size(2), ShapeError, kName, "k is ", describe(k),
+           ", v is ", describe(v), "; they must have as many heads and keys");
+  CT_CHECK(k.size(3) == q.size(3), ShapeError, kName, "q is ", describe(q), ", k is ", describe(k),
+           "; q.size(-1) must equal k.size(-1)");
+  CT_CHECK(k.size(1) == q.size(1) || (k.size(1) > 0 && q.size(1) % k.size(1) == 0), ShapeError, kName,
+           "q has ", q.size(1), " heads and k has ", k.size(1),
+           "; the heads of q must be a multiple of those of k, each of which then serves a group");
+  if (mask.defined()) {
+    CT_CHECK(mask.dtype() == DType::boolean || is_floating(mask.dtype()), DTypeError, kName, "the mask is ",
+             describe(mask), "; it must be bool (true: seen) or floating (added to the scores)");
+    const Shape scores{q.size(0), q.size(1), q.size(2), k.size(2)};
+    bool fits = mask.dim() <= 4;
+    for (int i = 1; fits && i <= mask.dim(); ++i) fits = mask.size(-i) == 1 || mask.size(-i) == scores[4 - i];
+    CT_CHECK(fits, ShapeError, kName, "the mask is ", describe(mask), ", the scores are ", scores,
+             "; the mask must broadcast to them");
+  }
+  CT_CHECK(attrs.dropout_p >= 0 && attrs.dropout_p <= 1, ValueError, kName, "dropout_p is ", attrs.dropout_p,
+           "; it must lie in [0, 1]");
+  CT_CHECK(std::isfinite(attrs.scale), ValueError, kName, "scale is ", attrs.scale, "; it must be finite");
+  in.output({q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
+  in.output({q.size(0), q.size(1), q.size(2)}, accumulate_type(q.dtype()));
+}
+
+// Of a full matrix of scores, or of its lower half where causality leaves only that.
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView attrs) {
+  const Extents e(in[0].shape, in[1].shape, in[2].shape);
+  const double scores = static_cast<double>(e.batch * e.heads * e.queries) * static_cast<double>(e.keys);
+  Cost cost;
+  cost.flops = 2 * scores * static_cast<double>(e.dim + e.value_dim);
+  if (static_cast<const Attrs*>(attrs.data)->causal && e.queries > 1) cost.flops /= 2;
+  for (const TensorMeta& t : {in[0], in[1], in[2], out[0]})
+    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
+  return cost;
+}
+
+// The whole matrix, row by row, in the plainest way.
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
+  const Attrs& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const Extents e(in[0].shape(), in[1].shape(), in[2].shape());
+  const std::vector<double> q = in[0].to_vector<double>(), k = in[1].to_vector<double>(),
+                            v = in[2].to_vector<double>();
+  const Shape scores{e.batch, e.heads, e.queries, e.keys};
+  std::vector<double> mask;
+  Strides mask_strides{0, 0, 0, 0};
+  if (in[3].defined()) {
+    mask = in[3].to_vector<double>();
+    mask_strides = broadcast_strides(in[3].shape(), contiguous_strides(in[3].shape()), scores);
+  }
+  const bool additive = in[3].defined() && is_floating(in[3].dtype());
+  const Tensor out = Tensor::allocate({e.batch, e.heads, e.queries, e.value_dim}, f64, cpu);
+  const Tensor lse = Tensor::allocate({e.batch, e.heads, e.queries}, f64, cpu);
+  double* y = static_cast<double*>(out.raw_data());
+  double* l = static_cast<double*>(lse.raw_data());
+  std::vector<double> s(static_cast<std::size_t>(e.keys));
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  for (std::int64_t row = 0; row < e.batch * e.heads * e.queries; ++row) {
+    const std::int64_t i = row % e.queries, h = row / e.queries % e.heads, b = row / e.queries / e.heads;
+    const std::int64_t kv = b * e.kv_heads + h / e.group();
+    double max = -kInf, sum = 0;
+    for (std::int64_t j = 0; j < e.keys; ++j) {
+      double dot = 0;
+      for (std::int64_t d = 0; d < e.dim; ++d)
+        dot += q[at(row * e.dim + d)] * k[at((kv * e.keys + j) * e.dim + d)];
+      dot *= attrs.scale;
+      if (!mask.empty()) {
+        const double m =
+            mask[at(b * mask_strides[0] + h * mask_strides[1] + i * mask_strides[2] + j * mask_strides[3])];
+        dot = additive ? dot + m : m != 0 ? dot : -kInf;
+      }
+      if (attrs.causal && j > i + attrs.causal_offset) dot = -kInf;
+      s[at(j)] = dot;
+      max = std::max(max, dot);
+    }
+    for (std::int64_t d = 0; d < e.value_dim; ++d) y[row * e.value_dim + d] = 0;
+    l[row] = -kInf;
+    if (max == -kInf) continue;
+    for (const double x : s) sum += std::exp(x - max);
+    l[row] = max + std::log(sum);
+    for (std::int64_t j = 0; j < e.keys; ++j) {
+      const auto word =
+          static_cast<double>(philox_word(attrs.draw, static_cast<std::uint64_t>(row * e.keys + j)));
+      if (word < attrs.dropout_p * 0x1p32) continue;
+      const double p = std::exp(s[at(j)] - max) / sum / (1 - attrs.dropout_p);
+      for (std::int64_t d = 0; d < e.value_dim; ++d)
+        y[row * e.value_dim + d] += p * v[at((kv * e.keys + j) * e.value_dim + d)];
+    }
+  }
+  return {out, lse};
+}
+
+struct Case {
+  std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
+};
+
+std::vector<Sample> samples(SampleMaker& make) {
+  const auto inputs = [&](const Case& c, Tensor mask = {}) {
+    return std::vector<Tensor>{make.normal({c.batch, c.heads, c.queries, c.dim}),
+                               make.normal({c.batch, c.kv_heads, c.keys, c.dim}),
+                               make.normal({c.batch, c.kv_heads, c.keys, c.value_dim}), std::move(mask)};
+  };
+  const auto attrs = [](double scale, bool causal = false, std::int64_t offset = 0, double p = 0) {
+    return Attrs{scale, p, causal, offset, {77, 5}};
+  };
+  const Tensor hides = make.values({2, 1, 1, 5}, {0, 1, -kInf, 2, 0.5, -kInf, -kInf, -kInf, -kInf, -kInf});
+  return {
+      {inputs({2, 2, 2, 3, 3, 16, 16}), attrs(0.25), "all see all"},
+      {inputs({1, 2, 2, 5, 5, 24, 24}), attrs(0.2, true), "causal, odd head dimension"},
+      {inputs({1, 4, 2, 5, 7, 8, 8}), attrs(0.3, true, 2), "causal with the past, grouped heads"},
+      {inputs({2, 3, 1, 4, 6, 5, 3}), attrs(0.4), "one key head, values of another size"},
+      {inputs({1, 1, 1, 7, 3, 16, 16}), attrs(0.25, true, -2), "queries that see nothing"},
+      {inputs({1, 1, 1, 70, 67, 20, 20}), attrs(0.2, true), "more than one tile", false},
+      {inputs({1, 2, 1, 1, 130, 80, 80}), attrs(0.1), "one query, many keys", false},
+      {inputs({1, 1, 1, 3, 5, 128, 128}), attrs(0.08), "head dimension 128"},
+      {inputs({1, 1, 1, 2, 33, 200, 256}), attrs(0.07), "head dimensions 200 and 256", false},
+      {inputs({2, 2, 1, 3, 5, 16, 16}, make.mask({3, 5})), attrs(0.25), "bool mask of queries and keys"},
+      {inputs({2, 2, 2, 3, 5, 16, 16}, make.mask({2, 1, 1, 5})), attrs(0.25, true, 2),
+       "bool mask of keys, causal"},
+      {inputs({2, 2, 2, 3, 5, 16, 16}, make.normal({2, 2, 3, 5})), attrs(0.25), "full additive mask"},
+      {inputs({2, 2, 1, 3, 5, 16, 16}, make.normal({2, 3, 5})), attrs(0.25, true, 1),
+       "additive mask per head"},
+      {inputs({2, 1, 1, 3, 5, 16, 16}, make.normal({2, 1, 1, 5})), attrs(0.25), "additive mask of keys"},
+      {inputs({1, 2, 2, 3, 5, 16, 16}, make.normal({1, 1, 3, 1})), attrs(0.25), "additive mask of queries"},
+      {inputs({1, 1, 1, 40, 37, 16, 16}, make.normal({40, 37})), attrs(0.25), "additive mask of many tiles",
+       false},
+      {inputs({2, 2, 2, 3, 5, 16, 16}, hides), attrs(0.25), "additive mask that hides", false},
+      {inputs({2, 2, 1, 3, 5, 16, 16}), attrs(0.25, false, 0, 0.4), "dropout"},
+      {inputs({1, 2, 2, 35, 37, 16, 16}), attrs(0.25, true, 2, 0.1), "dropout, causal, odd lengths", false},
+      {inputs({1, 1, 1, 2, 3, 16, 16}), attrs(0.25, false, 0, 1.0), "everything dropped"},
+      {inputs({1, 1, 1, 1, 1, 1, 1}), attrs(1), "one of everything"},
+      {inputs({0, 2, 2, 3, 3, 16, 16}), attrs(1), "no batch"},
+      {inputs({1, 2, 2, 0, 3, 16, 16}), attrs(1), "no queries"},
+      {inputs({1, 2, 2, 3, 0, 16, 16}), attrs(1), "no keys"},
+  };
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make) {
+  const Attrs plain{1, 0, false, 0, {}};
+  const auto call = [&](const Shape& q, const Shape& k, const Shape& v, Tensor mask, const Attrs& attrs,
+                        const char* message) {
+    return ErrorSample{{make.normal(q), make.normal(k), make.normal(v), std::move(mask)}, attrs, message};
+  };
+  Attrs too_likely = plain, infinite = plain;
+  too_likely.dropout_p = 1.5;
+  infinite.scale = kInf;
+  const Shape s{1, 2, 3, 4};
+  return {
+      call({2, 3, 4}, s, s, {}, plain, "q is f64[2, 3, 4]; it must be [batch, heads, queries, dim]"),
+      call(s, {2, 2, 3, 4}, {2, 2, 3, 4}, {}, plain, "their batch sizes must be equal"),
+      call(s, s, {1, 2, 5, 4}, {}, plain, "as many heads and keys"),
+      call(s, {1, 2, 3, 5}, s, {}, plain, "q.size(-1) must equal k.size(-1)"),
+      call({1, 3, 3, 4}, s, s, {}, plain, "q has 3 heads and k has 2"),
+      call(s, s, s, make.mask({2, 3}), plain, "the mask must broadcast"),
+      call(s, s, s, make.index({3, 3}, 2), plain, "it must be bool (true: seen) or floating"),
+      call(s, s, s, {}, too_likely, "dropout_p is 1.5; it must lie in [0, 1]"),
+      call(s, s, s, {}, infinite, "it must be finite"),
+      {{make.index(s, 3), make.index(s, 3), make.index(s, 3), Tensor{}}, plain, "supported dtypes are f32"},
+  };
+}
+
+// q, k and v are all that is kept besides the result and one number per query: probabilities are computed
+// again.
+constexpr Saves kAll{.inputs = 0b1111, .outputs = 0b11};
+
+constexpr OpDef k_attention = checked({
+    .name = attention::kName,
+    .formula = "y = softmax(scale q k' + mask) v",
+    .infer = infer,
+    .cpu = {attention::forward_cpu, attention::backward_cpu},
+    .cuda = CT_CUDA_KERNELS(attention::forward_cuda, attention::backward_cuda),
+    .saves = {{kAll, kAll, kAll, kAll}},
+    .free_dtype_inputs = 0b1000,
+    .optional_inputs = 0b1000,
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = error_samples,
+    .tolerance_scale = 4,
+});
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+  Attrs attrs{1, options.dropout_p, options.causal, options.causal_offset, {}};
+  if (options.scale) {
+    attrs.scale = *options.scale;
+  } else if (q.defined() && q.dim() == 4 && q.size(3) > 0) {
+    attrs.scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  }
+  if (options.dropout_p > 0 && options.dropout_p <= 1) attrs.draw = options.generator.reserve();
+  return dispatch(k_attention, {q, k, v, options.mask}, attrs);
+}
+
+namespace rooms {
+namespace {
+constexpr std::array<const OpDef*, 1> ops{&k_attention};
+}
+extern const Room attention;
+const Room attention{"attention", ops};
+}  // namespace rooms
+}  // namespace ct
