@@ -222,7 +222,7 @@ class Pass {
       for (std::uint32_t k = 0; k < outputs; ++k)
         if (!grads_out[k].defined()) grads_out[k] = detail::engine_ops.zeros(node.output_meta(k));
 
-    NodeCall call{grads_out, grads_in, flags};
+    NodeCall call{grads_out, grads_in, flags, !retain_graph_};
     node.backward(call);
     if (!retain_graph_) node.release_saved();
 

@@ -148,9 +148,15 @@ void OpNode::backward(NodeCall& call) {
     Tensor& t = outputs.emplace_back();
     if (saved_outputs_[k].defined()) t = saved_outputs_[k].unpack(op_.name, "output", static_cast<int>(k));
   }
-  const Backward b{
-      op_,       AttrsView(attrs_, attrs_size_), call.grads_out, inputs, outputs, input_metas_, call.grads_in,
-      call.flags};
+  const Backward b{op_,
+                   AttrsView(attrs_, attrs_size_),
+                   call.grads_out,
+                   inputs,
+                   outputs,
+                   input_metas_,
+                   call.grads_in,
+                   call.flags,
+                   call.last};
   const Device device = output_metas_[0].device;
   const BackwardFn kernel = device.is_cuda() ? op_.cuda.backward : op_.cpu.backward;
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device));
@@ -176,6 +182,22 @@ const Tensor& Backward::checked(const Tensor& t, const char* what, int i) const 
   CT_CHECK(t.defined(), Error, op.name, "its backward kernel reads ", what, ' ', i,
            ", which its OpDef does not save for the gradients wanted; add it to `saves`");
   return t;
+}
+
+Tensor& Backward::grad_in_over(int i, const Tensor& saved) const {
+  Tensor& g = grad_inputs[static_cast<std::size_t>(i)];
+  if (g.defined() || !last) return grad_in(i);
+  const TensorMeta& meta = in_meta(i);
+  const Ref<Storage>& storage = saved.impl()->storage;
+  // The one tensor that holds it is the saved one: the tape refers to nodes, and to leaves by their own.
+  const bool unseen = storage.unique() && storage->is_owned();
+  if (!unseen || !saved.is_contiguous() || !(saved.shape() == meta.shape) || saved.dtype() != meta.dtype)
+    return grad_in(i);
+  // Should the kernel fail half-way, then a second walk must not read what is no longer there.
+  storage->bump_version();
+  g = Tensor::from_storage(storage, meta.shape, contiguous_strides(meta.shape), saved.storage_offset(),
+                           meta.dtype);
+  return g;
 }
 
 }  // namespace ct

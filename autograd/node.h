@@ -66,6 +66,7 @@ struct NodeCall {
   std::span<Tensor> grads_out;
   std::span<Tensor> grads_in;
   std::span<const std::uint8_t> flags;
+  bool last = false;  // release_saved() follows
 };
 
 /// One recorded op.

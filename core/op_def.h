@@ -133,6 +133,7 @@ struct Backward {
   std::span<const TensorMeta> input_metas;  // of all inputs
   std::span<Tensor> grad_inputs;            // results; those with accumulate() hold a partial sum already
   std::span<const std::uint8_t> flags;      // GradFlag bits per input
+  bool last = false;  // the saved values are freed after this call: the tape is not kept
 
   int input_count() const { return static_cast<int>(input_metas.size()); }
   /// The cotangent of output k. Always defined (zeros if nothing flowed back), unless the op declares
@@ -159,11 +160,16 @@ struct Backward {
     if (!g.defined()) g = Tensor::allocate(in_meta(i).shape, in_meta(i).dtype, in_meta(i).device);
     return g;
   }
+  /// The same, but written over a saved value, `saved` = in(j) or out(k), where nobody can tell: the tape is
+  /// not kept, this call's is the last tensor over that storage (no handle, no view, no other saved value),
+  /// and the layout fits. Elsewhere it is grad_in(i). For kernels that read an element of `saved` for the
+  /// last time when they write that element of the gradient; of cotangents and other values nothing changes.
+  CT_API Tensor& grad_in_over(int i, const Tensor& saved) const;
   /// Hands over a finished gradient instead: the cotangent itself, or a view of it. Not after grad_in(i).
   void set_grad_in(int i, Tensor g) const { grad_inputs[static_cast<std::size_t>(i)] = std::move(g); }
 
  private:
-  const Tensor& checked(const Tensor& t, const char* what, int i) const;
+  CT_API const Tensor& checked(const Tensor& t, const char* what, int i) const;
 };
 
 using InferFn = void (*)(Infer&);

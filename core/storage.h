@@ -33,6 +33,8 @@ class CT_API Storage final : public RefCounted, public Pooled {
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
   bool is_pinned() const { return pinned_; }
+  /// False for memory that somebody else owns, and may look at (wrap()).
+  bool is_owned() const { return allocator_ != nullptr; }
 
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }

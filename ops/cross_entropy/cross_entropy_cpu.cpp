@@ -2,9 +2,8 @@
 #include <array>
 #include <cmath>
 
-#include <cotangent/ops/cross_entropy/cross_entropy_kernels.h>
+#include <cotangent/ops/cross_entropy/rows_internal.h>
 #include <cotangent/ops/loss_cpu.h>
-#include <cotangent/ops/matmul/product_internal.h>
 
 // Forward goes over a row twice, in cache: its maximum, then sum_c e^(x[c] - max) with the sums that
 // smoothing and distributions need. Backward goes over it once. Lanes of a vector are neighbouring classes
@@ -13,8 +12,6 @@
 
 namespace ct {
 namespace {
-
-using loss::ClassLayout;
 
 // Lanes [0, count).
 template <class P>
@@ -25,27 +22,16 @@ CT_INLINE typename P::Mask first_lanes(int count) {
 }
 
 template <class T, Target kTarget>
-struct CrossEntropy {
+struct CrossEntropy : CrossEntropyRows<T, kTarget> {
+  using Rows = CrossEntropyRows<T, kTarget>;
   using P = loss::Pack<T>;
   using C = compute_t<T>;
-  static constexpr bool kLabels = kTarget != Target::soft;
-
-  ClassLayout layout;
-  loss::Labels labels;  // unless soft
-  const T* x;
-  const T* y;       // soft: the distributions
-  const T* weight;  // null: 1
-  C smoothing;
-  std::int64_t ignore_index;
-  C* stats;
+  using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
+      Rows::log_sum, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::y;
 
   std::int64_t grain() const { return std::max<std::int64_t>(1, 8192 / layout.classes); }
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
-  C share() const { return smoothing / static_cast<C>(layout.classes); }
   C weight_of(std::int64_t c) const { return weight ? static_cast<C>(weight[c]) : C(1); }
-  C& log_sum(std::int64_t r) const { return stats[r]; }
-  C& divisor() const { return stats[layout.rows()]; }
-  C& extra(std::int64_t r) const { return stats[layout.rows() + 1 + (kLabels ? 0 : r)]; }
 
   // The factor of L - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
   // share()), w[c] y[c] with y smoothed for distributions. `at` is the element's index. Lanes are classes
@@ -191,9 +177,11 @@ struct CrossEntropy {
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end;) {
         const int count = lanes(r, end);
-        P scale(0), total(0), log_sums(0);
+        P scale(0), total(0), log_sums(0), hits(0);
         for (int i = 0; i < count; ++i) {
           if (!counts(r + i)) continue;
+          if constexpr (kLabels)
+            hits.v[i] = static_cast<C>(x[layout.start(r + i) + labels[r + i] * layout.inner]);
           scale.v[i] = static_cast<C>(g[each ? r + i : 0]) / divisor();
           total.v[i] = total_factor(r + i);
           log_sums.v[i] = log_sum(r + i);
@@ -204,7 +192,7 @@ struct CrossEntropy {
           for (std::int64_t c = 0; c < layout.classes; ++c)
             elements(c, layout.start(r) + c * layout.inner, count, false, scale, total, log_sums, dx, dy);
         }
-        for (int i = 0; i < count; ++i) finish_row(r + i, scale.v[i], total.v[i], dx);
+        for (int i = 0; i < count; ++i) finish_row(r + i, scale.v[i], total.v[i], hits.v[i], dx);
         r += count;
       }
     });
@@ -233,8 +221,9 @@ struct CrossEntropy {
     }
   }
 
-  // The label's own term, and zeros for a row that does not count (whose sums may be infinite).
-  void finish_row(std::int64_t r, C scale, C total, T* dx) const {
+  // The label's own term, and zeros for a row that does not count (whose sums may be infinite). x_label is
+  // the label's logit: dx may have been written over it.
+  void finish_row(std::int64_t r, C scale, C total, C x_label, T* dx) const {
     if constexpr (kLabels) {
       T* row = dx + layout.start(r);
       const std::int64_t step = layout.inner, t = labels[r];
@@ -246,7 +235,7 @@ struct CrossEntropy {
       if constexpr (std::is_same_v<T, C>) {
         row[t * step] -= scale * hit;
       } else {  // from the start, so that it is rounded once
-        C d = total * std::exp(static_cast<C>(x[layout.start(r) + t * step]) - log_sum(r)) - hit;
+        C d = total * std::exp(x_label - log_sum(r)) - hit;
         if (kTarget == Target::smoothed) d -= share() * weight_of(t);
         row[t * step] = T(scale * d);
       }
@@ -254,55 +243,24 @@ struct CrossEntropy {
   }
 };
 
-template <class T>
-const T* data_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
-// Calls f with a CrossEntropy of the right types.
-template <class F>
-void visit(const CrossEntropyAttrs& attrs, bool soft, const Tensor& x, const Tensor& target,
-           const Tensor& weight, const Tensor& stats, F&& f) {
-  visit_floating("cross_entropy", x.dtype(), [&]<class T>(TypeTag<T>) {
-    const auto with = [&]<Target kTarget>() {
-      using C = compute_t<T>;
-      f(CrossEntropy<T, kTarget>{ClassLayout(x.shape()), soft ? loss::Labels{} : loss::Labels(target),
-                                 x.data<T>(), soft ? data_or_null<T>(target) : nullptr,
-                                 data_or_null<T>(weight), static_cast<C>(attrs.label_smoothing),
-                                 attrs.ignore_index, stats.data<C>()});
-    };
-    if (soft)
-      with.template operator()<Target::soft>();
-    else if (attrs.label_smoothing > 0)
-      with.template operator()<Target::smoothed>();
-    else
-      with.template operator()<Target::label>();
-  });
-}
-
 void forward(const Forward& f, bool soft) {
-  const auto& attrs = f.attrs<CrossEntropyAttrs>();
-  const Tensor x = product::packed(f.in(0)), target = product::packed(f.in(1));
-  const Tensor weight = f.has(2) ? product::packed(f.in(2)) : Tensor{};
-  if (!soft)
-    loss::check_label_values("cross_entropy", loss::Labels(target), ClassLayout(x.shape()),
-                             attrs.ignore_index);
-  visit(attrs, soft, x, target, weight, f.out(1), [&]<class T, Target k>(const CrossEntropy<T, k>& op) {
-    op.forward(attrs.reduction, f.out().data<T>());
-  });
+  const std::int64_t ignore_index = f.attrs<CrossEntropyAttrs>().ignore_index;
+  if (!soft) {
+    const Tensor target = product::packed(f.in(1));
+    loss::check_label_values("cross_entropy", loss::Labels(target), loss::ClassLayout(f.in(0).shape()),
+                             ignore_index);
+  }
+  cross_entropy_kernels::forward(
+      f, soft, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
+        CrossEntropy<T, k>{rows}.forward(reduction, out);
+      });
 }
 
 void backward(const Backward& b, bool soft) {
-  const auto& attrs = b.attrs<CrossEntropyAttrs>();
-  const auto saved = [&](std::size_t i) {
-    return b.saved_inputs[i].defined() ? product::packed(b.saved_inputs[i]) : Tensor{};
-  };
-  const Tensor x = product::packed(b.in(0)), target = saved(1), weight = saved(2),
-               g = product::packed(b.grad());
-  visit(attrs, soft, x, target, weight, b.out(1), [&]<class T, Target k>(const CrossEntropy<T, k>& op) {
-    op.backward(attrs.reduction, g.data<T>(), b.needs(0) ? b.grad_in(0).data<T>() : nullptr,
-                b.needs(1) ? b.grad_in(1).data<T>() : nullptr);
-  });
+  cross_entropy_kernels::backward(
+      b, soft,
+      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
+                             T* dy) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dy); });
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 #include <cfloat>
 
 #include <cotangent/core/cuda/device_error.h>
-#include <cotangent/ops/cross_entropy/cross_entropy_kernels.h>
+#include <cotangent/ops/cross_entropy/rows_internal.h>
 #include <cotangent/ops/loss_cuda.h>
-#include <cotangent/ops/matmul/product_internal.h>
 
 // Forward reads every logit once: the maximum and the sum of exponentials are found together, the sum being
 // scaled down whenever the maximum grows. A row belongs to one thread (few classes, or rows that are
@@ -14,7 +13,6 @@ namespace ct {
 namespace {
 
 using loss::ClassLayout;
-using loss::Labels;
 
 constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
@@ -79,18 +77,12 @@ struct Online {
 };
 
 template <class T, Target kTarget>
-struct Rows {
+struct Rows : CrossEntropyRows<T, kTarget> {
+  using Base = CrossEntropyRows<T, kTarget>;
   using C = compute_t<T>;
-  static constexpr bool kLabels = kTarget != Target::soft;
+  using Base::ignore_index, Base::kLabels, Base::labels, Base::layout, Base::share, Base::smoothing,
+      Base::weight;
 
-  ClassLayout layout;
-  Labels labels;  // unless soft
-  const T* x;
-  const T* y;       // soft: the distributions
-  const T* weight;  // null: 1
-  C smoothing;
-  std::int64_t ignore_index;
-  C* stats;
   ct::detail::DeviceErrors* errors;
   IndexSite site;  // filled in by the host, whose address of the op's name it must hold
 
@@ -102,15 +94,9 @@ struct Rows {
   __device__ __forceinline__ C weight_of(long long c) const {
     return weight ? gpu::to_compute(weight[c]) : C(1);
   }
-  __device__ __forceinline__ C share() const { return smoothing / static_cast<C>(layout.classes); }
   // The factor of L - x[c], apart from the label's: for labels it is still to be multiplied by share().
   __device__ __forceinline__ C factor(long long c, C y_c) const {
     return kLabels ? weight_of(c) : weight_of(c) * ((C(1) - smoothing) * y_c + share());
-  }
-  __device__ __forceinline__ C& log_sum(long long r) const { return stats[r]; }
-  __device__ __forceinline__ C& divisor() const { return stats[layout.rows()]; }
-  __device__ __forceinline__ C& extra(long long r) const {
-    return stats[layout.rows() + 1 + (kLabels ? 0 : r)];
   }
 };
 
@@ -346,52 +332,20 @@ void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
               rows, g, each, dx, dy);
 }
 
-template <class T>
-const T* data_or_null(const Tensor& t) {
-  return t.defined() ? t.data<T>() : nullptr;
-}
-
-// Calls f with Rows of the right types.
-template <class F>
-void visit(const CrossEntropyAttrs& attrs, bool soft, const Tensor& x, const Tensor& target,
-           const Tensor& weight, const Tensor& stats, F&& f) {
-  visit_floating("cross_entropy", x.dtype(), [&]<class T>(TypeTag<T>) {
-    const auto with = [&]<Target kTarget>() {
-      using C = compute_t<T>;
-      f(Rows<T, kTarget>{ClassLayout(x.shape()), soft ? Labels{} : Labels(target), x.data<T>(),
-                         soft ? data_or_null<T>(target) : nullptr, data_or_null<T>(weight),
-                         static_cast<C>(attrs.label_smoothing), attrs.ignore_index, stats.data<C>(),
-                         gpu::index_errors(), kSite});
-    };
-    if (soft)
-      with.template operator()<Target::soft>();
-    else if (attrs.label_smoothing > 0)
-      with.template operator()<Target::smoothed>();
-    else
-      with.template operator()<Target::label>();
-  });
-}
-
 void forward(const Forward& f, bool soft) {
-  const auto& attrs = f.attrs<CrossEntropyAttrs>();
-  const Tensor x = product::packed(f.in(0)), target = product::packed(f.in(1));
-  const Tensor weight = f.has(2) ? product::packed(f.in(2)) : Tensor{};
-  visit(attrs, soft, x, target, weight, f.out(1), [&]<class T, Target k>(const Rows<T, k>& rows) {
-    run_forward(rows, attrs.reduction, f.out().data<T>());
-  });
+  cross_entropy_kernels::forward(
+      f, soft, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
+        run_forward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, out);
+      });
 }
 
 void backward(const Backward& b, bool soft) {
-  const auto& attrs = b.attrs<CrossEntropyAttrs>();
-  const auto saved = [&](std::size_t i) {
-    return b.saved_inputs[i].defined() ? product::packed(b.saved_inputs[i]) : Tensor{};
-  };
-  const Tensor x = product::packed(b.in(0)), target = saved(1), weight = saved(2),
-               g = product::packed(b.grad());
-  visit(attrs, soft, x, target, weight, b.out(1), [&]<class T, Target k>(const Rows<T, k>& rows) {
-    run_backward(rows, attrs.reduction, g.data<T>(), b.needs(0) ? b.grad_in(0).data<T>() : nullptr,
-                 b.needs(1) ? b.grad_in(1).data<T>() : nullptr);
-  });
+  cross_entropy_kernels::backward(
+      b, soft,
+      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
+                             T* dy) {
+        run_backward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, g, dx, dy);
+      });
 }
 
 }  // namespace

@@ -130,6 +130,136 @@ TEST_CASE("cross_entropy refuses what does not fit", "[cross_entropy]") {
   CHECK_THROWS_AS(cross_entropy(zeros({2, 10}, {.dtype = i64}), labels({1, 2})), DTypeError);
 }
 
+// The tests below look at where the gradient is written: over the logits, when nobody can see them.
+
+TEST_CASE("cross_entropy never makes a second copy of the logits", "[cross_entropy]") {
+  Tensor x = randn({256, 4}).set_requires_grad(), w = randn({8192, 4}).set_requires_grad();
+  const Tensor t = randint(0, 8192, {256}, {.dtype = i64});
+  const std::size_t logits = 256 * 8192 * sizeof(float);
+  const auto peak = [&](bool hold) {
+    x.set_grad({}), w.set_grad({});
+    const std::size_t before = memory_stats(cpu).in_use;
+    reset_peak_stats(cpu);
+    Tensor held = linear(x, w);
+    const Tensor loss = cross_entropy(held, t);
+    if (!hold) held = {};
+    loss.backward();
+    return memory_stats(cpu).peak_in_use - before;
+  };
+  CHECK(peak(false) >= logits);
+  CHECK(peak(false) < logits * 5 / 4);
+  const V dx = values(x.grad()), dw = values(w.grad());
+  CHECK(peak(true) >= 2 * logits);
+  CHECK(values(x.grad()) == dx);
+  CHECK(values(w.grad()) == dw);
+}
+
+TEST_CASE("the place of its gradient does not change what cross_entropy computes", "[cross_entropy]") {
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    for (const Shape& shape : {Shape{9, 37}, Shape{2, 5, 19}}) {
+      Tensor x = randn(shape, {.dtype = dtype}).set_requires_grad();
+      Shape rows = shape;
+      rows.erase(1);
+      const Tensor t = randint(0, shape[1], rows, {.dtype = i64});
+      const Tensor soft = rand(shape, {.dtype = dtype}).set_requires_grad();
+      for (int variant = 0; variant < 4; ++variant) {
+        const CrossEntropyOptions options{
+            .weight = variant & 1 ? rand({shape[1]}, {.dtype = dtype}) : Tensor{},
+            .ignore_index = 1,
+            .label_smoothing = variant & 1 ? 0.1 : 0};
+        const auto gradient = [&](bool hold) {
+          x.set_grad({});
+          Tensor logits = x * 1.0;
+          const Tensor kept = logits.clone();
+          const Tensor loss = cross_entropy(logits, variant & 2 ? soft : t, options);
+          if (!hold) logits = {};
+          loss.backward();
+          if (hold) CHECK(values(logits) == values(kept));
+          return values(x.grad());
+        };
+        CHECK(gradient(false) == gradient(true));
+      }
+    }
+  }
+}
+
+TEST_CASE("cross_entropy leaves logits alone that somebody else can see", "[cross_entropy]") {
+  Tensor x = randn({6, 10}).set_requires_grad();
+  const Tensor t = labels({1, 2, 3, 4, 5, 6}), other = labels({0, 0, 1, 1, 2, 2});
+  const auto gradient = [&](const auto& loss_of) {
+    x.set_grad({});
+    loss_of(x * 1.0).backward();
+    return values(x.grad());
+  };
+  const V one = gradient([&](const Tensor&l) { return cross_entropy(l, t); }),
+          two = gradient([&](const Tensor&l) { return cross_entropy(l, other); });
+  V sum = one;
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += two[i];
+
+  SECTION("a second consumer") {
+    x.set_grad({});
+    Tensor logits = x * 1.0;
+    const Tensor both = cross_entropy(logits, t) + cross_entropy(logits, other);
+    logits = {};
+    both.backward();
+    check_near(x.grad(), sum, 1e-6);
+  }
+  SECTION("an op before it that needs its own result") {
+    x.set_grad({});
+    Tensor logits = exp(x);
+    const V e = values(logits);
+    const Tensor loss = cross_entropy(logits, t);
+    logits = {};
+    loss.backward();
+    Tensor plain = from_vector(e, {6, 10}).set_requires_grad();
+    cross_entropy(plain, t).backward();
+    V want = values(plain.grad());
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] *= e[i];
+    check_near(x.grad(), want, 1e-6);
+  }
+  SECTION("a view") {
+    x.set_grad({});
+    Tensor logits = x * 1.0;
+    const Tensor view = logits.detach()[2], loss = cross_entropy(logits, t);
+    logits = {};
+    loss.backward();
+    CHECK(values(view) == values(x[2]));
+    CHECK(values(x.grad()) == one);
+  }
+  SECTION("a tape that is kept") {
+    x.set_grad({});
+    const Tensor loss = cross_entropy(x * 1.0, t);
+    loss.backward({}, true);
+    CHECK(values(x.grad()) == one);
+    loss.backward();
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(values(x.grad())[i] == Approx(2 * one[i]));
+  }
+  SECTION("memory of somebody else") {
+    x.set_grad({});
+    std::vector<float> mine(60);
+    Tensor logits = Tensor::from_storage(Storage::wrap(mine.data(), 240, cpu, {}), {6, 10},
+                                         contiguous_strides(Shape{6, 10}), 0, f32);
+    logits.copy_(x);
+    const std::vector<float> before = mine;
+    const Tensor loss = cross_entropy(logits, t);
+    logits = {};
+    loss.backward();
+    CHECK(mine == before);
+    CHECK(values(x.grad()) == one);
+  }
+  SECTION("a view of what is gone is nobody's") {
+    const V transposed = gradient([&](const Tensor& l) {
+      return cross_entropy(l.t().contiguous().t(), t);  // not contiguous
+    });
+    CHECK(transposed == one);
+    const V part = gradient([&](const Tensor& l) {
+      return cross_entropy(l.narrow(0, 2, 3), labels({3, 4, 5}));
+    });
+    for (std::size_t i = 0; i < one.size(); ++i)
+      CHECK(part[i] == Approx(i >= 20 && i < 50 ? 2 * one[i] : 0).margin(1e-9));
+  }
+}
+
 TEST_CASE("cross_entropy on the GPU equals cross_entropy on the CPU", "[cross_entropy][cuda]") {
   for (const Shape& shape : {Shape{64, 10}, Shape{5000, 10}, Shape{33, 257}, Shape{900, 128}, Shape{7, 4099},
                              Shape{40, 4096}, Shape{3, 50304}, Shape{2, 5, 33, 41}, Shape{4, 21, 200, 100}}) {
