@@ -235,6 +235,14 @@ class CT_API SampleMaker {
   std::uint64_t state_;
 };
 
+/// What becomes of an op's floating inputs under ct::Autocast (ops/autocast.h). f64, integers and inputs with
+/// a dtype of their own stay as they are.
+enum class AutocastPolicy : std::uint8_t {
+  promote,  // inputs of different dtypes are converted to the widest, else left alone
+  lower,    // f32 becomes the guard's dtype: products, which tensor cores speed up
+  f32,      // f16 and bf16 become f32: sums, exponentials, statistics, losses
+};
+
 using CostFn = Cost (*)(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                         AttrsView attrs);
 /// The oracle: the op's outputs computed in f64 on the CPU in the plainest way, or from other ops.
@@ -267,6 +275,7 @@ struct OpDef {
   bool promotes = false;
   /// Integer and bool inputs are converted to f32 (exp, mean of a ratio): for ops that only floats have.
   bool int_to_float = false;
+  AutocastPolicy autocast = AutocastPolicy::promote;
   /// Inputs that keep a dtype of their own (indices, masks): not promoted, not compared.
   std::uint32_t free_dtype_inputs = 0;
   /// Inputs that may be undefined.

@@ -1,7 +1,9 @@
 #include <cotangent/ops/dispatch.h>
 
 #include <atomic>
+#include <optional>
 
+#include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
@@ -127,6 +129,9 @@ void run_kernel(const OpDef& op, Device device, const Forward& call) {
   kernel(call);
 }
 
+void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+                    std::span<Tensor> outputs);
+
 void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
                         std::span<Tensor> outputs) {
   const DType common = common_dtype(op, inputs);
@@ -137,13 +142,11 @@ void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, Attr
     converted.emplace_back(t.defined() && !mask_bit(op.free_dtype_inputs, i) ? t.to(common) : t);
   }
   for (const Tensor& t : converted) refs.emplace_back(&t);
-  dispatch(op, std::span<const TensorRef>(refs.begin(), refs.size()), attrs, outputs);
+  dispatch_plain(op, std::span<const TensorRef>(refs.begin(), refs.size()), attrs, outputs);
 }
 
-}  // namespace
-
-void dispatch(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
-              std::span<Tensor> outputs) {
+void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+                    std::span<Tensor> outputs) {
   const Checked checked = check_inputs(op, inputs);
   if (checked.convert) [[unlikely]]
     return dispatch_converted(op, inputs, attrs, outputs);
@@ -166,6 +169,62 @@ void dispatch(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attr
   }
   if (!op.view) run_kernel(op, checked.device, Forward{op, inputs, results, attrs});
   if (wants_gradient(op, inputs)) record(op, inputs, attrs, results);
+}
+
+// The dtype that `op` wants its floating inputs in under Autocast; nothing if the call is to stay as it is.
+std::optional<DType> autocast_target(const OpDef& op, std::span<const TensorRef> inputs) {
+  bool any = false, mixed = false, all_floating = true;
+  DType widest = DType::f32;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    if (!t.defined() || mask_bit(op.free_dtype_inputs, i)) continue;
+    if (!is_floating(t.dtype())) {
+      all_floating = false;
+      continue;
+    }
+    mixed = mixed || (any && t.dtype() != widest);
+    widest = any ? promote(widest, t.dtype()) : t.dtype();
+    any = true;
+  }
+  if (!any || widest == DType::f64) return {};  // f64 is asked for by name: dispatch deals with it
+  switch (op.autocast) {
+    case AutocastPolicy::lower:
+      return all_floating ? std::optional(detail::autocast_mode().dtype) : std::nullopt;
+    case AutocastPolicy::f32: return DType::f32;
+    case AutocastPolicy::promote: return mixed && !op.promotes ? std::optional(widest) : std::nullopt;
+  }
+  return {};
+}
+
+// Runs `op` on inputs converted as its policy asks; the conversions are on the tape. False if there is
+// nothing to convert.
+[[gnu::noinline]] bool dispatch_autocast(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+                                         std::span<Tensor> outputs) {
+  const std::optional<DType> target = autocast_target(op, inputs);
+  if (!target || !(op.dtypes & dtype_bit(*target))) return false;
+  bool convert = false;
+  InlineVector<Tensor, 4> converted;
+  InlineVector<TensorRef, 4> refs;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& t = *inputs[i];
+    const bool change =
+        t.defined() && !mask_bit(op.free_dtype_inputs, i) && is_floating(t.dtype()) && t.dtype() != *target;
+    convert = convert || change;
+    converted.emplace_back(change ? detail::autocast_convert(t, *target) : t);
+  }
+  if (!convert) return false;
+  for (const Tensor& t : converted) refs.emplace_back(&t);
+  dispatch_plain(op, std::span<const TensorRef>(refs.begin(), refs.size()), attrs, outputs);
+  return true;
+}
+
+}  // namespace
+
+void dispatch(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+              std::span<Tensor> outputs) {
+  if (detail::autocast_enabled() && dispatch_autocast(op, inputs, attrs, outputs)) [[unlikely]]
+    return;
+  dispatch_plain(op, inputs, attrs, outputs);
 }
 
 Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs, AttrsView attrs) {

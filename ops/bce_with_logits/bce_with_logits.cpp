@@ -113,6 +113,7 @@ constexpr OpDef k_bce_with_logits = checked({
     .cuda = CT_CUDA_KERNELS(bce_with_logits_forward_cuda, bce_with_logits_backward_cuda),
     .saves = {{{.inputs = 0b1111}, {.inputs = 0b1111}}},
     .differentiable_inputs = 0b11,
+    .autocast = AutocastPolicy::f32,
     .optional_inputs = 0b1100,
     .cost = bce_with_logits_cost,
     .reference = bce_with_logits_reference,

@@ -1,5 +1,7 @@
 #include <cotangent/ops/binary/binary.h>
 
+#include <string_view>
+
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/binary/binary_kernels.h>
 #include <cotangent/ops/binary/binary_samples_internal.h>
@@ -69,6 +71,13 @@ std::vector<ErrorSample> binary_errors(SampleMaker& m) {
           {{m.normal({2}), Tensor{}}, {}, "input 1 is undefined"}};
 }
 
+// Powers and reciprocals leave the range of 16 bits.
+consteval AutocastPolicy autocast_policy(std::string_view name) {
+  for (const std::string_view steep : {"pow", "pow_scalar", "rpow_scalar", "rdiv_scalar"})
+    if (name == steep) return AutocastPolicy::f32;
+  return AutocastPolicy::promote;
+}
+
 consteval OpDef define(const char* name, const char* formula, DTypeSet types, std::uint32_t saves_a,
                        std::uint32_t saves_b, Kernels cpu, Kernels cuda, SamplesFn samples,
                        ReferenceFn reference) {
@@ -82,6 +91,7 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, st
                   .differentiable = !predicate,
                   .promotes = true,
                   .int_to_float = types == floats,
+                  .autocast = autocast_policy(name),
                   .dtypes = types,
                   .cost = elementwise_cost,
                   .reference = reference,
@@ -99,6 +109,7 @@ consteval OpDef define_scalar(const char* name, const char* formula, DTypeSet ty
                   .saves = unary_saves(saved),
                   .differentiable = !predicate,
                   .int_to_float = types == floats,
+                  .autocast = autocast_policy(name),
                   .dtypes = types,
                   .cost = elementwise_cost,
                   .reference = reference,

@@ -82,6 +82,7 @@ constexpr OpDef k_linear = checked({
     .cuda = CT_CUDA_KERNELS(linear_forward_cuda, linear_backward_cuda),
     .saves = {{{.inputs = 0b010}, {.inputs = 0b001}}},
     .accumulates = 0b011,
+    .autocast = AutocastPolicy::lower,
     .optional_inputs = 0b100,
     .cost = linear_cost,
     .reference = linear_reference,

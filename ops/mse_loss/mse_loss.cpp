@@ -59,6 +59,7 @@ constexpr OpDef k_mse_loss = checked({
     .cpu = {mse_loss_forward_cpu, mse_loss_backward_cpu},
     .cuda = CT_CUDA_KERNELS(mse_loss_forward_cuda, mse_loss_backward_cuda),
     .saves = {{{.inputs = 0b11}, {.inputs = 0b11}}},
+    .autocast = AutocastPolicy::f32,
     .cost = mse_loss_cost,
     .reference = mse_loss_reference,
     .samples = mse_loss_samples,

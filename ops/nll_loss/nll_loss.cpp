@@ -101,6 +101,7 @@ constexpr OpDef k_nll_loss = checked({
     .cuda = CT_CUDA_KERNELS(nll_loss_forward_cuda, nll_loss_backward_cuda),
     .saves = {{{.inputs = 0b110, .outputs = 0b10}}},
     .differentiable_inputs = 0b001,
+    .autocast = AutocastPolicy::f32,
     .free_dtype_inputs = 0b010,
     .optional_inputs = 0b100,
     .cost = nll_loss_cost,

@@ -103,9 +103,16 @@ constexpr OpDef floating(OpDef op) {
   return op;
 }
 
-constexpr OpDef k_sum = checked(differentiable<Kind::sum>("sum", "y = sum(x)", {}));
-constexpr OpDef k_mean = checked(floating(differentiable<Kind::mean>("mean", "y = sum(x) / n", {})));
-constexpr OpDef k_prod = checked(differentiable<Kind::prod>("prod", "y = product of x", {.inputs = 1}));
+// Ops that add many numbers up.
+constexpr OpDef summing(OpDef op) {
+  op.autocast = AutocastPolicy::f32;
+  return op;
+}
+
+constexpr OpDef k_sum = checked(summing(differentiable<Kind::sum>("sum", "y = sum(x)", {})));
+constexpr OpDef k_mean = checked(summing(floating(differentiable<Kind::mean>("mean", "y = sum(x) / n", {}))));
+constexpr OpDef k_prod =
+    checked(summing(differentiable<Kind::prod>("prod", "y = product of x", {.inputs = 1})));
 constexpr OpDef k_amax = checked(differentiable<Kind::amax>("amax", "y = largest x", {.inputs = 1}));
 constexpr OpDef k_amin = checked(differentiable<Kind::amin>("amin", "y = smallest x", {.inputs = 1}));
 constexpr OpDef k_max =
@@ -116,14 +123,14 @@ constexpr OpDef k_argmax = checked(define<Kind::argmax>("argmax", "i = position 
 constexpr OpDef k_argmin = checked(define<Kind::argmin>("argmin", "i = position of the first smallest x"));
 constexpr OpDef k_any = checked(define<Kind::any>("any", "y = some x differs from 0"));
 constexpr OpDef k_all = checked(define<Kind::all>("all", "y = all x differ from 0"));
-constexpr OpDef k_var = checked(floating(
-    differentiable<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", {.inputs = 1, .outputs = 2})));
-constexpr OpDef k_std =
-    checked(floating(differentiable<Kind::std>("std", "y = sqrt(var(x))", {.inputs = 1, .outputs = 3})));
-constexpr OpDef k_norm = checked(
-    floating(differentiable<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", {.inputs = 1, .outputs = 1})));
-constexpr OpDef k_logsumexp = checked(floating(
-    differentiable<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", {.inputs = 1, .outputs = 2})));
+constexpr OpDef k_var = checked(summing(floating(
+    differentiable<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", {.inputs = 1, .outputs = 2}))));
+constexpr OpDef k_std = checked(
+    summing(floating(differentiable<Kind::std>("std", "y = sqrt(var(x))", {.inputs = 1, .outputs = 3}))));
+constexpr OpDef k_norm = checked(summing(
+    floating(differentiable<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", {.inputs = 1, .outputs = 1}))));
+constexpr OpDef k_logsumexp = checked(summing(floating(
+    differentiable<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", {.inputs = 1, .outputs = 2}))));
 
 Attrs over(const Dims& axes, bool keepdim, double number = 0) {
   Attrs attrs;

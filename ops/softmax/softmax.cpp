@@ -90,6 +90,7 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.cuda =
       CT_CUDA_KERNELS(softmax_kernels::forward_cuda<logarithm>, softmax_kernels::backward_cuda<logarithm>);
   op.saves[0] = {.outputs = 1};
+  op.autocast = AutocastPolicy::f32;
   op.cost = cost;
   op.reference = reference<logarithm>;
   op.samples = samples;

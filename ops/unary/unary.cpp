@@ -1,5 +1,7 @@
 #include <cotangent/ops/unary/unary.h>
 
+#include <string_view>
+
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise_op_internal.h>
@@ -74,6 +76,13 @@ std::vector<Sample> samples_clamp(SampleMaker& m) {
 
 // ---- Definitions ----------------------------------------------------------------------------------------
 
+// Whose results or gradients leave the range of 16 bits, or lose the digits that matter (as in PyTorch).
+consteval AutocastPolicy autocast_policy(std::string_view name) {
+  for (const std::string_view steep : {"exp", "log", "rsqrt", "square", "cube", "reciprocal", "softplus"})
+    if (name == steep) return AutocastPolicy::f32;
+  return AutocastPolicy::promote;
+}
+
 consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved, Kernels cpu,
                        Kernels cuda, SamplesFn samples, ReferenceFn reference) {
   return checked({.name = name,
@@ -83,6 +92,7 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
                   .cuda = cuda,
                   .saves = unary_saves(saved),
                   .int_to_float = types == floats,
+                  .autocast = autocast_policy(name),
                   .dtypes = types,
                   .cost = elementwise_cost,
                   .reference = reference,
