@@ -1,0 +1,23 @@
+#include <cotangent/ops/attention/attention_mma_launch_internal.h>
+#include <cotangent/ops/attention/attention_mma_backward_internal.cuh>
+
+namespace ct::attention::mma {
+
+Workspace workspace(const BackwardProblem& p) {
+  Workspace w;
+  const std::int64_t heads = std::int64_t{p.batch} * p.heads;
+  w.row_terms = 2 * heads * p.queries * static_cast<std::int64_t>(sizeof(float));
+  visit_head_dim(p, [&]<int D>() {
+    using Shape = BackwardShape<D>;
+    const std::int64_t blocks = Shape::slices * heads * gpu::ceil_div(p.queries, Shape::query_block);
+    w.partial_q = blocks * Shape::query_block * Shape::slice * static_cast<std::int64_t>(sizeof(float));
+    w.turns = (blocks + 1) * static_cast<std::int64_t>(sizeof(int));
+  });
+  return w;
+}
+
+void run_forward(const Problem& p) { p.dtype == bf16 ? forward_bf16(p) : forward_f16(p); }
+
+void run_backward(const BackwardProblem& p) { p.dtype == bf16 ? backward_bf16(p) : backward_f16(p); }
+
+}  // namespace ct::attention::mma
