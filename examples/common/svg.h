@@ -87,7 +87,7 @@ inline std::string chart(const std::string& title, const std::string& x_label, c
   return out.str();
 }
 
-/// One picture of a sheet: `pixels` in [0, 1], row by row, and a line of text below it.
+/// One picture of a sheet: `pixels` in [0, 1], row by row, and lines of text below it.
 struct Picture {
   std::vector<float> pixels;
   std::string caption;
@@ -98,7 +98,11 @@ struct Picture {
 inline std::string sheet(const std::string& title, const std::vector<Picture>& pictures, int side,
                          int columns) {
   constexpr int kShades = 8, kScale = 3;
-  const int cell_w = side * kScale + 16, cell_h = side * kScale + 26;
+  constexpr int kLine = 11;
+  std::ptrdiff_t lines = 1;
+  for (const Picture& p : pictures)
+    lines = std::max(lines, 1 + std::count(p.caption.begin(), p.caption.end(), '\n'));
+  const int cell_w = side * kScale + 16, cell_h = side * kScale + 15 + kLine * static_cast<int>(lines);
   const int rows = (static_cast<int>(pictures.size()) + columns - 1) / columns;
   std::ostringstream out;
   out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 " << columns * cell_w << ' '
@@ -129,7 +133,12 @@ inline std::string sheet(const std::string& title, const std::vector<Picture>& p
       if (path.tellp() > 0)
         out << "<path stroke='rgb(" << gray << ',' << gray << ',' << gray << ")' d='" << path.str() << "'/>";
     }
-    out << "</g><text y='" << side * kScale + 12 << "'>" << escaped(pictures[n].caption) << "</text></g>\n";
+    out << "</g>";
+    std::istringstream caption(pictures[n].caption);
+    int y = side * kScale + 1;
+    for (std::string text; std::getline(caption, text);)
+      out << "<text y='" << (y += kLine) << "'>" << escaped(text) << "</text>";
+    out << "</g>\n";
   }
   out << "</svg>\n";
   return out.str();

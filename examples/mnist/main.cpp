@@ -1,6 +1,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "examples/mnist/options.h"
 #include "examples/mnist/training.h"
@@ -18,6 +19,11 @@ void on_interrupt(int) {
   if (g_interrupts > 1) std::_Exit(130);
 }
 
+void out_of_memory(const char* what, const Options& options) {
+  std::fprintf(stderr, "mnist: %s\nmnist: try a smaller --batch (now %lld) or smaller --hidden layers\n",
+               what, static_cast<long long>(options.batch));
+}
+
 }  // namespace
 
 bool interrupted() { return g_interrupts > 0; }
@@ -28,11 +34,13 @@ int main(int argc, char** argv) {
   if (!parse_options(argc, argv, options, exit_code)) return exit_code;
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is a failed write, which has a message
   try {
     return train(options);
   } catch (const ct::OutOfMemoryError& e) {
-    std::fprintf(stderr, "mnist: %s\nmnist: try a smaller --batch (now %lld) or smaller --hidden layers\n",
-                 e.what(), static_cast<long long>(options.batch));
+    out_of_memory(e.what(), options);
+  } catch (const std::bad_alloc&) {
+    out_of_memory("[mnist] out of memory; free some", options);
   } catch (const std::exception& e) { std::fprintf(stderr, "mnist: %s\n", e.what()); }
   return 1;
 }

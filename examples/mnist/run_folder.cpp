@@ -88,7 +88,7 @@ std::string draw_misclassified(const ImageSet& images, const std::vector<WrongIm
     svg::Picture& p = pictures.emplace_back();
     p.pixels = images.test.pixels[w.index].to_vector<float>();
     for (float& v : p.pixels) v /= 255;
-    p.caption = images.classes[static_cast<std::size_t>(w.label)] + ", said " +
+    p.caption = images.classes[static_cast<std::size_t>(w.label)] + "\nsaid " +
                 images.classes[static_cast<std::size_t>(w.guess)];
   }
   const std::string title = std::to_string(total) + " of " + std::to_string(images.test.labels.size(0)) +

@@ -115,6 +115,8 @@ class Training {
         loader_(dataset(images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
         test_loader_(dataset(images_.test), {.batch_size = 1000, .prefetch = device_}) {
+    // What can't be written at the end is said at the start.
+    if (!o_.json.empty()) ct::io::AtomicFile writable(o_.json);
     model_.to(device_);
     optimizer_ = make_optimizer(o_, model_.parameters());
     total_steps_ = o_.epochs * loader_.size();
@@ -126,6 +128,7 @@ class Training {
     std::printf("model    %lld parameters on %s, %s\nrun      %s\n\n",
                 static_cast<long long>(model_.num_parameters()), ct::to_string(device_).c_str(),
                 o_.optimizer.c_str(), folder_.path().c_str());
+    std::fflush(stdout);
   }
 
   int run() {
