@@ -1,154 +1,287 @@
 #include <cmath>
-#include <limits>
-#include <vector>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/attention/attention_kernels.h>
-#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/attention/attention_cpu.h>
+#include <cotangent/ops/matmul/gemm_cpu_dots.h>
+
+// Attention on the CPU, forward: a task is a block of queries, which meets its keys block by block. The
+// maximum and the sum of softmax are kept as they are so far; when the maximum rises, what was summed is
+// scaled down.
+//
+// Up to kFew queries (one step of generation) are another matter: there all time goes into reading keys and
+// values once. They are read as they come, in vectors along the head dimension.
+
+#pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace ct::attention {
 namespace {
 
-// One row of scores at a time.
-template <class C>
-struct Rows {
-  Extents e;
-  Attrs attrs;
-  DropRule rule;
-  Tensor q, k, v, mask;
-  const C *qs, *ks, *vs, *masks = nullptr;
-  Strides mask_strides{0, 0, 0, 0};
-  bool additive = false;
+constexpr std::int64_t kFew = 4;
+constexpr std::int64_t kFewKeys = 512;  // of a block of the second kind
+constexpr double kTaskMacs = 1 << 19;   // multiply-adds that are worth a task
 
-  Rows(const Tensor& q_, const Tensor& k_, const Tensor& v_, const Tensor& mask_, const Attrs& attrs)
-      : e(q_.shape(), k_.shape(), v_.shape()),
-        attrs(attrs),
-        rule(attrs),
-        q(packed(q_, dtype_of<C>)),
-        k(packed(k_, dtype_of<C>)),
-        v(packed(v_, dtype_of<C>)),
-        qs(q.data<C>()),
-        ks(k.data<C>()),
-        vs(v.data<C>()) {
-    if (!mask_.defined()) return;
-    additive = is_floating(mask_.dtype());
-    mask = packed(mask_, dtype_of<C>);
-    masks = mask.data<C>();
-    mask_strides = broadcast_strides(mask.shape(), mask.strides(), {e.batch, e.heads, e.queries, e.keys});
+// The queries that share a key head, as rows of one matrix: heads one after the other.
+template <class C>
+struct Forwards : Scores<C> {
+  Operand<C> q, k, v;
+  DType dtype;
+  void* out;
+  C* lse;
+  using Scores<C>::e;
+
+  explicit Forwards(const Forward& f)
+      : Scores<C>(Extents(f.in(0).shape(), f.in(1).shape(), f.in(2).shape()), f.attrs<Attrs>(), f.in(3)),
+        q(f.in(0)),
+        k(f.in(1)),
+        v(f.in(2)),
+        dtype(f.out(0).dtype()),
+        out(f.out(0).raw_data()),
+        lse(f.out(1).data<C>()) {}
+
+  Query query(std::int64_t kv, std::int64_t row) const {
+    return {kv * e.group() + row / e.queries, row % e.queries};
   }
-  std::int64_t mask_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    return b * mask_strides[0] + h * mask_strides[1] + i * mask_strides[2] + j * mask_strides[3];
+  std::int64_t row_number(std::int64_t b, const Query& q) const {
+    return (b * e.heads + q.head) * e.queries + q.i;
   }
-  void scores(std::int64_t row, std::int64_t kv, C* s) const {
-    const std::int64_t i = row % e.queries, h = row / e.queries % e.heads, b = row / e.queries / e.heads;
-    const std::int64_t end = causal_end(i, e.keys, attrs.causal, attrs.causal_offset);
-    for (std::int64_t j = 0; j < e.keys; ++j) {
-      s[j] = -std::numeric_limits<C>::infinity();
-      if (j >= end) continue;
-      C dot = 0;
-      for (std::int64_t d = 0; d < e.dim; ++d) dot += qs[row * e.dim + d] * ks[(kv * e.keys + j) * e.dim + d];
-      dot *= static_cast<C>(attrs.scale);
-      if (masks == nullptr) {
-        s[j] = dot;
-      } else {
-        const C m = masks[mask_at(b, h, i, j)];
-        if (additive)
-          s[j] = dot + m;
-        else if (m != 0)
-          s[j] = dot;
-      }
+  // Rows [first, first + count) of q, copied, times `factor`.
+  void load_queries(std::int64_t b, std::int64_t kv, std::int64_t first, std::int64_t count, C factor, C* to,
+                    std::int64_t stride) const {
+    for (std::int64_t r = 0; r < count; ++r) {
+      const Query x = query(kv, first + r);
+      q.load(q.at(b, x.head, x.i), to + r * stride);
+      for (std::int64_t d = 0; d < e.dim; ++d) to[r * stride + d] *= factor;
     }
   }
-  C kept(std::int64_t row, std::int64_t j) const {
-    if (rule.threshold == 0) return 1;
-    return philox_word(rule.draw, static_cast<std::uint64_t>(row * e.keys + j)) < rule.threshold
-               ? C(0)
-               : static_cast<C>(rule.keep);
+  std::int64_t last_end(std::int64_t kv, std::int64_t first, std::int64_t count) const {
+    std::int64_t last = 0;
+    for (std::int64_t r = 0; r < count; ++r) last = std::max(last, this->end(query(kv, first + r).i));
+    return last;
+  }
+  // Divides by the sum and writes row `x`.
+  void finish(std::int64_t b, const Query& x, C max, C sum, C* acc) const {
+    const std::int64_t row = row_number(b, x);
+    const bool blind = sum == 0;  // what was seen has added at least 1, or NaN
+    const C factor = blind ? C(0) : 1 / sum;
+    for (std::int64_t d = 0; d < e.value_dim; ++d) acc[d] = blind ? C(0) : acc[d] * factor;
+    store_row(acc, e.value_dim, dtype, out, row * e.value_dim);
+    lse[row] = blind ? kMinusInf<C> : max + std::log(sum);
   }
 };
 
+// ---- Many queries ----
+
+// One step of the online softmax: scores s [n, kQueries] become exp(s - max) with the new maximum; what was
+// summed before is to be multiplied by `shrink`.
 template <class C>
-void forward(const Forward& f) {
-  const Rows<C> rows(f.in(0), f.in(1), f.in(2), f.in(3), f.attrs<Attrs>());
-  const Extents& e = rows.e;
-  const Tensor out = Tensor::allocate(f.out(0).shape(), dtype_of<C>, cpu);
-  C* y = out.data<C>();
-  C* lse = f.out(1).data<C>();
-  parallel_for(e.batch * e.heads * e.queries, 16, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<C> s(static_cast<std::size_t>(e.keys));
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t kv = row / e.queries / e.heads * e.kv_heads + row / e.queries % e.heads / e.group();
-      rows.scores(row, kv, s.data());
-      C max = -std::numeric_limits<C>::infinity(), sum = 0;
-      for (const C x : s) max = !(x <= max) ? x : max;
-      std::fill_n(y + row * e.value_dim, e.value_dim, C(0));
-      lse[row] = max;
-      if (max == -std::numeric_limits<C>::infinity()) continue;
-      for (C& x : s) sum += x = std::exp(x - max);
-      lse[row] = max + std::log(sum);
-      for (std::int64_t j = 0; j < e.keys; ++j) {
-        const C p = s[static_cast<std::size_t>(j)] / sum * rows.kept(row, j);
-        for (std::int64_t d = 0; d < e.value_dim; ++d)
-          y[row * e.value_dim + d] += p * rows.vs[(kv * e.keys + j) * e.value_dim + d];
-      }
+void softmax_step(C* s, std::int64_t n, std::int64_t lanes, C* max, C* sum, C* shrink) {
+  using V = Vector<C>;
+  for (std::int64_t lane = 0; lane < lanes; lane += V::size) {
+    C* const column = s + lane;
+    const auto before = V::load(max + lane);
+    auto m = before, other = before;
+    std::int64_t j = 0;
+    for (; j + 2 <= n; j += 2) {
+      const auto a = V::load(column + j * kQueries), b = V::load(column + (j + 1) * kQueries);
+      m = a > m ? a : m;
+      other = b > other ? b : other;
     }
-  });
-  copy_kernel(f.out(0), out);
+    if (j < n) {
+      const auto a = V::load(column + j * kQueries);
+      m = a > m ? a : m;
+    }
+    m = other > m ? other : m;
+    // Where nothing was seen yet, all differences are -inf. A NaN is passed over here and met in the sum.
+    const auto base = m == kMinusInf<C> ? typename V::type{} : m;
+    const auto factor = exp_nonpositive<C>(before - base);
+    typename V::type added = {};
+    for (j = 0; j < n; ++j) {
+      const auto p = exp_nonpositive<C>(V::load(column + j * kQueries) - base);
+      V::store(column + j * kQueries, p);
+      added += p;
+    }
+    V::store(max + lane, m);
+    V::store(sum + lane, V::load(sum + lane) * factor + added);
+    V::store(shrink + lane, factor);
+  }
 }
 
 template <class C>
-void backward(const Backward& b) {
-  const Rows<C> rows(b.in(0), b.in(1), b.in(2), b.saved_inputs[3], b.attrs<Attrs>());
-  const Extents& e = rows.e;
-  const Tensor grad = packed(b.grad(), dtype_of<C>), out = packed(b.out(0), dtype_of<C>);
-  const C *g = grad.data<C>(), *y = out.data<C>(), *lse = b.out(1).data<C>();
-  const auto zeros = [](const Tensor& like) {
-    Tensor t = Tensor::allocate(like.shape(), dtype_of<C>, cpu);
-    fill_kernel(t, 0);
-    return t;
-  };
-  const Tensor dq = zeros(rows.q), dk = zeros(rows.k), dv = zeros(rows.v);
-  const bool wants_mask = b.needs(3);
-  const Tensor dm = wants_mask ? zeros(rows.mask) : Tensor{};
-  C *dqs = dq.data<C>(), *dks = dk.data<C>(), *dvs = dv.data<C>();
-  C* dms = wants_mask ? dm.data<C>() : nullptr;
-  // The mask's gradient sums over heads: then all is done by one thread.
-  const std::int64_t work = e.batch * e.kv_heads;
-  parallel_for(work, wants_mask ? work : 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<C> s(static_cast<std::size_t>(e.keys));
-    for (std::int64_t kv = begin; kv < end; ++kv)
-      for (std::int64_t r = 0; r < e.group() * e.queries; ++r) {
-        const std::int64_t row = kv * e.group() * e.queries + r;
-        const std::int64_t i = row % e.queries, h = row / e.queries % e.heads,
-                           batch = row / e.queries / e.heads;
-        rows.scores(row, kv, s.data());
-        C delta = 0;
-        for (std::int64_t d = 0; d < e.value_dim; ++d)
-          delta += g[row * e.value_dim + d] * y[row * e.value_dim + d];
-        for (std::int64_t j = 0; j < e.keys; ++j) {
-          const C x = s[static_cast<std::size_t>(j)];
-          if (x == -std::numeric_limits<C>::infinity()) continue;
-          const C p = std::exp(x - lse[row]), kept = rows.kept(row, j);
-          C dp = 0;
-          const std::int64_t key = kv * e.keys + j;
-          for (std::int64_t d = 0; d < e.value_dim; ++d) {
-            dvs[key * e.value_dim + d] += p * kept * g[row * e.value_dim + d];
-            dp += g[row * e.value_dim + d] * rows.vs[key * e.value_dim + d];
-          }
-          const C ds = p * (dp * kept - delta);
-          if (wants_mask) dms[rows.mask_at(batch, h, i, j)] += ds;
-          const C scaled = ds * static_cast<C>(rows.attrs.scale);
-          for (std::int64_t d = 0; d < e.dim; ++d) {
-            dqs[row * e.dim + d] += scaled * rows.ks[key * e.dim + d];
-            dks[key * e.dim + d] += scaled * rows.qs[row * e.dim + d];
-          }
-        }
+void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int64_t first,
+                  std::int64_t count) {
+  const Extents& e = f.e;
+  const std::int64_t stride = padded(e.dim), v_stride = padded(e.value_dim);
+  Pieces<C> pieces(0, kQueries * stride * 2 + kQueries * v_stride + kKeys * (stride + v_stride) +
+                          2 * kKeys * kQueries + 8 * kQueries);
+  C* const rows = pieces.take(kQueries * stride);
+  C* const qt = pieces.take(kQueries * stride);
+  C* const acc = pieces.take(kQueries * v_stride);
+  C* const k_buffer = pieces.take(kKeys * stride);
+  C* const v_buffer = pieces.take(kKeys * v_stride);
+  C* const s = pieces.take(kKeys * kQueries);
+  C* const tile = pieces.take(kKeys * kQueries);
+  C* const max = pieces.take(kQueries);
+  C* const sum = pieces.take(kQueries);
+  C* const shrink = pieces.take(kQueries);
+
+  f.load_queries(b, kv, first, count, static_cast<C>(f.attrs.scale), rows, stride);
+  const std::int64_t lanes = round_up(count, Vector<C>::size);
+  for (std::int64_t d = 0; d < e.dim; ++d) std::fill_n(qt + d * kQueries, lanes, C(0));
+  transpose_rows(Matrix<C>{rows, stride}, count, e.dim, C(1), qt);
+  std::fill_n(max, kQueries, kMinusInf<C>);
+  std::fill_n(sum, kQueries, C(0));
+
+  const auto query = [&](std::int64_t lane) { return f.query(kv, first + lane); };
+  // Within one head, causality leaves a triangle: what lies outside is not computed.
+  const bool triangle = f.attrs.causal && query(0).head == query(count - 1).head;
+  const std::int64_t diagonal = query(0).i + f.attrs.causal_offset;  // the last key that the first query sees
+  const std::int64_t end = f.last_end(kv, first, count);
+  if (end == 0) std::fill_n(acc, count * v_stride, C(0));
+  for (std::int64_t j0 = 0; j0 < end; j0 += kKeys) {
+    const std::int64_t n = std::min<std::int64_t>(kKeys, end - j0);
+    const Matrix<C> k = rows_of(f.k, b, kv, j0, n, k_buffer);
+    const Matrix<C> v = rows_of(f.v, b, kv, j0, n, v_buffer);
+    const auto lanes_of = [&](std::int64_t key, std::int64_t) {
+      const std::int64_t skip = triangle ? std::clamp<std::int64_t>(j0 + key - diagonal, 0, lanes) : 0;
+      return Range{skip / Vector<C>::size * Vector<C>::size, lanes};
+    };
+    product<C, true>(n, k.data, k.stride, qt, kQueries, false, s, kQueries, lanes_of, all(e.dim));
+    f.hide(b, j0, n, count, query, s, tile);
+    softmax_step(s, n, lanes, max, sum, shrink);
+    if (f.drops()) {
+      f.kept(b, j0, n, count, query, tile);
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t lane = 0; lane < count; ++lane) s[j * kQueries + lane] *= tile[j * kQueries + lane];
+    }
+    if (j0 > 0)
+      for (std::int64_t r = 0; r < count; ++r)
+        if (shrink[r] != 1)
+          for (std::int64_t d = 0; d < e.value_dim; ++d) acc[r * v_stride + d] *= shrink[r];
+    const auto keys_of = [&](std::int64_t, std::int64_t row) {
+      return Range{0, triangle ? std::clamp<std::int64_t>(diagonal + row + 1 - j0, 0, n) : n};
+    };
+    product<C, false>(count, s, kQueries, v.data, v.stride, j0 > 0, acc, v_stride, all(e.value_dim), keys_of);
+  }
+  for (std::int64_t r = 0; r < count; ++r) f.finish(b, query(r), max[r], sum[r], acc + r * v_stride);
+}
+
+// ---- Few queries ----
+
+// s [count, kFewKeys] = queries times keys; both contiguous along the head dimension.
+template <class C>
+void dot_scores(const C* q, std::int64_t q_stride, std::int64_t count, const Matrix<C>& k, std::int64_t n,
+                std::int64_t dim, C* s) {
+  const gemm::RowTiles heights(count, gemm::kTall<C>);
+  for (std::int64_t j = 0; j < n; j += gemm::kShort<C>) {
+    const std::int64_t wide = std::min<std::int64_t>(gemm::kShort<C>, n - j);
+    for (std::int64_t t = 0; t < heights.count; ++t) {
+      const std::int64_t i = heights.begin(t);
+      const gemm::DotArgs<C> args{
+          dim, q + i * q_stride, q_stride, k.data + j * k.stride, k.stride, s + i * kFewKeys + j, kFewKeys, 1,
+          0,   nullptr};
+      gemm::dot_kernel<C>(heights.height(t), wide)(args);
+    }
+  }
+}
+
+// The same step of the online softmax for one row of n scores. Returns what was summed before times this.
+template <class C>
+C softmax_row_step(C* s, std::int64_t n, C& max, C& sum) {
+  using V = Vector<C>;
+  for (std::int64_t j = n; j < round_up(n, V::size); ++j) s[j] = kMinusInf<C>;
+  auto m = typename V::type{} + max;
+  for (std::int64_t j = 0; j < n; j += V::size) {
+    const auto a = V::load(s + j);
+    m = a > m ? a : m;
+  }
+  const C highest = V::across(m, [](const auto& a, const auto& b) { return b > a ? b : a; });
+  const C base = highest == kMinusInf<C> ? C(0) : highest;
+  const C factor = exp_nonpositive(max - base);
+  typename V::type added = {};
+  for (std::int64_t j = 0; j < n; j += V::size) {
+    const auto p = exp_nonpositive<C>(V::load(s + j) - base);
+    V::store(s + j, p);
+    added += p;
+  }
+  sum = sum * factor + V::across(added, [](const auto& a, const auto& b) { return a + b; });
+  max = highest;
+  return factor;
+}
+
+template <class C>
+void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int64_t count) {
+  const Extents& e = f.e;
+  const std::int64_t stride = padded(e.dim), v_stride = padded(e.value_dim);
+  Pieces<C> pieces(0, kFew * (stride + v_stride) + kFewKeys * (stride + v_stride) + (kFew + 1) * kFewKeys);
+  C* const q = pieces.take(kFew * stride);
+  C* const acc = pieces.take(kFew * v_stride);
+  C* const k_buffer = pieces.take(kFewKeys * stride);
+  C* const v_buffer = pieces.take(kFewKeys * v_stride);
+  C* const s = pieces.take(kFew * kFewKeys);
+  C* const tile = pieces.take(kFewKeys);
+  C max[kFew], sum[kFew] = {};
+  std::fill_n(max, kFew, kMinusInf<C>);
+  std::fill_n(acc, kFew * v_stride, C(0));
+  f.load_queries(b, kv, 0, count, static_cast<C>(f.attrs.scale), q, stride);
+
+  const std::int64_t end = f.last_end(kv, 0, count);
+  for (std::int64_t j0 = 0; j0 < end; j0 += kFewKeys) {
+    const std::int64_t n = std::min<std::int64_t>(kFewKeys, end - j0);
+    dot_scores(q, stride, count, rows_of(f.k, b, kv, j0, n, k_buffer), n, e.dim, s);
+    for (std::int64_t r = 0; r < count; ++r) {
+      const Query x = f.query(kv, r);
+      C* const row = s + r * kFewKeys;
+      if (f.mask.defined()) {
+        f.mask.template load<C>(f.mask.at(b, x.head, x.i, j0), n, tile);
+        for (std::int64_t j = 0; j < n; ++j) row[j] = tile[j] == kMinusInf<C> ? tile[j] : row[j] + tile[j];
       }
-  });
-  const Tensor* results[] = {&dq, &dk, &dv, &dm};
-  for (int i = 0; i < 4; ++i)
-    if (b.needs(i)) copy_kernel(b.grad_in(i), *results[i]);
+      for (std::int64_t j = std::max<std::int64_t>(f.end(x.i) - j0, 0); j < n; ++j) row[j] = kMinusInf<C>;
+      const C shrink = softmax_row_step(row, n, max[r], sum[r]);
+      if (shrink != 1)
+        for (std::int64_t d = 0; d < e.value_dim; ++d) acc[r * v_stride + d] *= shrink;
+      if (f.drops()) {
+        load_kept(f.rule, static_cast<std::uint64_t>(f.row_number(b, x) * e.keys + j0), n, tile);
+        for (std::int64_t j = 0; j < n; ++j) row[j] *= tile[j];
+      }
+    }
+    const Matrix<C> v = rows_of(f.v, b, kv, j0, n, v_buffer);
+    product<C, true>(count, s, kFewKeys, v.data, v.stride, true, acc, v_stride, all(e.value_dim), all(n));
+  }
+  for (std::int64_t r = 0; r < count; ++r) f.finish(b, f.query(kv, r), max[r], sum[r], acc + r * v_stride);
+}
+
+template <class C>
+void forward(const Forward& call) {
+  const Forwards<C> f(call);
+  const Extents& e = f.e;
+  if (call.out(1).numel() == 0) return;
+  const double macs = static_cast<double>(e.keys) * static_cast<double>(e.dim + e.value_dim);  // of a query
+  const auto grain = [](double per_task) {
+    return static_cast<std::int64_t>(std::clamp(kTaskMacs / std::max(per_task, 1.0), 1.0, 1e9));
+  };
+  const std::int64_t rows = e.group() * e.queries;  // that share a key head
+  if (rows <= kFew) {
+    parallel_for(e.batch * e.kv_heads, grain(4 * macs), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t t = begin; t < end; ++t) few_queries(f, t / e.kv_heads, t % e.kv_heads, rows);
+    });
+    return;
+  }
+  // Short heads share a block, long ones begin a new one each.
+  const bool shared = e.queries < kQueries / 2;
+  const std::int64_t span = shared ? rows : e.queries, parts = rows / span;
+  const std::int64_t blocks = (span + kQueries - 1) / kQueries;
+  parallel_for(e.batch * e.kv_heads * parts * blocks,
+               grain(macs * static_cast<double>(std::min<std::int64_t>(span, kQueries))),
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t t = begin; t < end; ++t) {
+                   const std::int64_t block = t % blocks, part = t / blocks % parts,
+                                      head = t / blocks / parts;
+                   const std::int64_t first = block * kQueries;
+                   many_queries(f, head / e.kv_heads, head % e.kv_heads, part * span + first,
+                                std::min<std::int64_t>(kQueries, span - first));
+                 }
+               });
 }
 
 }  // namespace
@@ -156,11 +289,6 @@ void backward(const Backward& b) {
 void forward_cpu(const Forward& f) {
   NoGrad guard;
   f.in(0).dtype() == f64 ? forward<double>(f) : forward<float>(f);
-}
-
-void backward_cpu(const Backward& b) {
-  NoGrad guard;
-  b.in(0).dtype() == f64 ? backward<double>(b) : backward<float>(b);
 }
 
 }  // namespace ct::attention

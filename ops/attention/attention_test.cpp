@@ -1,22 +1,297 @@
 #include <cotangent/ops/attention/attention.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/allocator.h>
+#include <cotangent/core/parallel.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/creation.h>
+#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/softmax/softmax.h>
+#include <cotangent/ops/where/where.h>
 
 #include "tests/catch.h"
 
 namespace {
 
 using namespace ct;
+using V = std::vector<double>;
+
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+struct Sizes {
+  std::int64_t batch, heads, kv_heads, queries, keys, dim;
+};
+
+struct Inputs {
+  Tensor q, k, v;
+  Inputs(const Sizes& s, DType dtype, std::uint64_t seed = 3) {
+    Generator generator(seed);
+    q = randn({s.batch, s.heads, s.queries, s.dim}, {.dtype = f64}, generator).to(dtype);
+    k = randn({s.batch, s.kv_heads, s.keys, s.dim}, {.dtype = f64}, generator).to(dtype);
+    v = randn({s.batch, s.kv_heads, s.keys, s.dim}, {.dtype = f64}, generator).to(dtype);
+  }
+};
+
+// true where query i sees key j <= i + offset.
+Tensor lower_triangle(std::int64_t queries, std::int64_t keys, std::int64_t offset) {
+  const Tensor t = Tensor::allocate({queries, keys}, boolean, cpu);
+  for (std::int64_t i = 0; i < queries; ++i)
+    for (std::int64_t j = 0; j < keys; ++j) t.data<bool>()[i * keys + j] = j <= i + offset;
+  return t;
+}
+
+// The same by other ops, with the whole matrix.
+Tensor composite(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
+  const std::int64_t group = q.size(1) / k.size(1);
+  const auto spread = [&](const Tensor& t) {
+    const Shape s = t.shape();
+    return t.unsqueeze(2).expand({s[0], s[1], group, s[2], s[3]}).reshape({s[0], s[1] * group, s[2], s[3]});
+  };
+  const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+  Tensor scores = matmul(q, spread(k).transpose(2, 3)) * scale;
+  if (o.mask.defined())
+    scores = o.mask.dtype() == boolean ? where(o.mask, scores, Scalar(-kInf)) : scores + o.mask;
+  if (o.causal) scores = where(lower_triangle(q.size(2), k.size(2), o.causal_offset), scores, Scalar(-kInf));
+  return matmul(dropout(softmax(scores, -1), o.dropout_p, true, o.generator), spread(v));
+}
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const V x = a.to_vector<double>(), y = b.to_vector<double>();
+  REQUIRE(x.size() == y.size());
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    REQUIRE(std::isfinite(x[i]));
+    most = std::max(most, std::abs(x[i] - y[i]));
+  }
+  return most;
+}
+
+// Result and gradients of q, k, v and, if it wants one, the mask.
+using Attend = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&)>;
+std::vector<Tensor> run(const Attend& attend, const Inputs& in, const AttentionOptions& o) {
+  std::vector<Tensor> leaves{in.q.detach(), in.k.detach(), in.v.detach()};
+  Tensor mask = o.mask.defined() ? o.mask.detach() : Tensor{};
+  if (mask.defined() && is_floating(mask.dtype())) leaves.push_back(mask);
+  for (Tensor& t : leaves) t.set_requires_grad();
+  const AttentionOptions options{mask, o.causal, o.causal_offset, o.dropout_p, o.scale, o.generator};
+  std::vector<Tensor> results{attend(leaves[0], leaves[1], leaves[2], options)};
+  Generator generator(17);
+  results[0].backward(
+      randn(results[0].shape(), {.dtype = f64}, generator).to(results[0].device(), results[0].dtype()));
+  for (const Tensor& t : leaves) results.push_back(t.grad());
+  return results;
+}
+
+void compare_with_composite(const Sizes& sizes, DType dtype, const AttentionOptions& options,
+                            double tolerance) {
+  CAPTURE(sizes.queries, sizes.keys, sizes.dim, sizes.heads, sizes.kv_heads);
+  const Inputs in(sizes, dtype);
+  const GeneratorState draw = options.generator.state();
+  const std::vector<Tensor> got = run(scaled_dot_product_attention, in, options);
+  options.generator.set_state(draw);
+  const std::vector<Tensor> want = run(composite, in, options);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    CAPTURE(i);
+    CHECK(largest_difference(got[i], want[i]) < tolerance);
+  }
+}
 
 }  // namespace
 
-TEST_CASE("attention of one key is its value", "[attention]") {
-  const Tensor q = randn({2, 3, 4, 16}), k = randn({2, 3, 1, 16}), v = randn({2, 3, 1, 16});
-  const std::vector<double> y = scaled_dot_product_attention(q, k, v).to_vector<double>();
-  const std::vector<double> want = v.expand({2, 3, 4, 16}).to_vector<double>();
-  REQUIRE(y == want);
+TEST_CASE("attention of two keys, by hand", "[attention]") {
+  // Scores 0 and ln 3: probabilities 1/4 and 3/4.
+  const double ln3 = std::log(3.0);
+  Tensor q = full({1, 1, 1, 1}, 1.0, {.dtype = f64}), k = full({1, 1, 2, 1}, 0.0, {.dtype = f64});
+  Tensor v = full({1, 1, 2, 1}, 1.0, {.dtype = f64});
+  k.data<double>()[1] = ln3;
+  v.data<double>()[1] = 5;
+  for (Tensor* t : {&q, &k, &v}) t->set_requires_grad();
+  const Tensor y = scaled_dot_product_attention(q, k, v);
+  CHECK(y.item() == Approx(4).epsilon(1e-15));  // 1/4 + 15/4
+  y.backward(full({1, 1, 1, 1}, 1.0, {.dtype = f64}));
+  // dP = (1, 5), dS = P (dP - 4) = (-3/4, 3/4)
+  CHECK(v.grad().to_vector<double>()[0] == Approx(0.25));
+  CHECK(v.grad().to_vector<double>()[1] == Approx(0.75));
+  CHECK(k.grad().to_vector<double>()[0] == Approx(-0.75));
+  CHECK(k.grad().to_vector<double>()[1] == Approx(0.75));
+  CHECK(q.grad().item() == Approx(0.75 * ln3));
+}
+
+TEST_CASE("attention agrees with softmax between two products", "[attention]") {
+  const Sizes plain{2, 4, 2, 100, 130, 40}, blocks{1, 2, 2, 150, 150, 64}, short_queries{2, 6, 2, 7, 300, 32},
+      few{1, 4, 1, 1, 1100, 80};
+  for (const auto& [dtype, tolerance] : {std::pair{f64, 1e-13}, std::pair{f32, 2e-5}})
+    for (const Sizes& s : {plain, blocks, short_queries, few}) {
+      compare_with_composite(s, dtype, {}, tolerance);
+      compare_with_composite(s, dtype, {.causal = true, .causal_offset = s.keys - s.queries}, tolerance);
+      compare_with_composite(s, dtype, {.causal = true, .causal_offset = 3, .scale = 0.5}, tolerance);
+      Generator generator(5);
+      compare_with_composite(s, dtype, {.mask = randn({s.heads, 1, s.keys}, {.dtype = dtype}, generator)},
+                             2 * tolerance);
+      compare_with_composite(
+          s, dtype,
+          {.mask = randn({s.batch, 1, s.queries, s.keys}, {.dtype = dtype}, generator), .causal = true},
+          tolerance);
+      const Tensor seen = lower_triangle(s.queries, s.keys, 5).unsqueeze(0).unsqueeze(0);
+      compare_with_composite(s, dtype, {.mask = seen}, tolerance);
+    }
+}
+
+TEST_CASE("attention drops what dropout of the whole matrix drops", "[attention]") {
+  Generator generator(9);
+  for (const Sizes& s : {Sizes{2, 4, 2, 70, 130, 16}, Sizes{2, 2, 1, 1, 700, 16}}) {
+    compare_with_composite(s, f64, {.dropout_p = 0.3, .generator = generator}, 1e-13);
+    compare_with_composite(
+        s, f32, {.causal = true, .causal_offset = 60, .dropout_p = 0.5, .generator = generator}, 2e-5);
+  }
+  const std::uint64_t before = generator.offset();
+  const Inputs in({1, 1, 1, 2, 2, 4}, f32);
+  scaled_dot_product_attention(in.q, in.k, in.v, {.generator = generator});
+  CHECK(generator.offset() == before);
+  scaled_dot_product_attention(in.q, in.k, in.v, {.dropout_p = 0.1, .generator = generator});
+  CHECK(generator.offset() == before + 1);
+}
+
+TEST_CASE("attention has the same bits for any number of threads", "[attention]") {
+  const int threads = num_threads();
+  for (const DType dtype : {f32, f64, bf16, f16})
+    for (const Sizes& s :
+         {Sizes{1, 2, 1, 130, 600, 24}, Sizes{3, 4, 4, 33, 33, 32}, Sizes{2, 4, 2, 1, 900, 64}}) {
+      Generator mask_of(8);
+      const AttentionOptions options{.mask = randn({s.queries, s.keys}, {.dtype = f32}, mask_of),
+                                     .causal = true,
+                                     .causal_offset = s.keys - s.queries};
+      const Inputs in(s, dtype);
+      set_num_threads(1);
+      const std::vector<Tensor> one = run(scaled_dot_product_attention, in, options);
+      set_num_threads(4);
+      const std::vector<Tensor> four = run(scaled_dot_product_attention, in, options);
+      for (std::size_t i = 0; i < one.size(); ++i)
+        CHECK(one[i].to_vector<double>() == four[i].to_vector<double>());
+    }
+  set_num_threads(threads);
+}
+
+TEST_CASE("attention of a query that sees nothing is 0, and so are its gradients", "[attention]") {
+  for (const std::int64_t queries : {2, 20}) {
+    const Inputs in({1, 1, 1, queries, 70, 16}, f32);
+    Tensor mask = Tensor::allocate({queries, 70}, boolean, cpu);
+    for (std::int64_t j = 0; j < mask.numel(); ++j) mask.data<bool>()[j] = j >= 70;  // query 0 sees nothing
+    const std::vector<Tensor> r = run(scaled_dot_product_attention, in, {.mask = mask});
+    const V y = r[0].to_vector<double>(), dq = r[1].to_vector<double>();
+    for (std::size_t d = 0; d < 16; ++d) {
+      CHECK(y[d] == 0);
+      CHECK(dq[d] == 0);
+      CHECK(y[16 + d] != 0);
+      CHECK(dq[16 + d] != 0);
+    }
+    for (const Tensor& t : r)
+      for (const double x : t.to_vector<double>()) REQUIRE(std::isfinite(x));
+    const std::vector<Tensor> none =
+        run(scaled_dot_product_attention, in, {.causal = true, .causal_offset = -queries});
+    for (const Tensor& t : none)
+      for (const double x : t.to_vector<double>()) REQUIRE(x == 0);
+  }
+}
+
+TEST_CASE("a NaN reaches the queries that see it, and no others", "[attention]") {
+  for (const std::int64_t queries : {3, 40}) {
+    const Inputs in({1, 1, 1, queries, queries, 16}, f32);
+    in.k.data<float>()[16 * 2] = std::numeric_limits<float>::quiet_NaN();  // of key 2
+    for (const bool by_mask : {false, true}) {
+      const Tensor mask = by_mask ? lower_triangle(queries, queries, 0) : Tensor{};
+      const V y = scaled_dot_product_attention(in.q, in.k, in.v, {.mask = mask, .causal = !by_mask})
+                      .to_vector<double>();
+      for (std::int64_t i = 0; i < queries; ++i)
+        CHECK(std::isnan(y[static_cast<std::size_t>(16 * i)]) == (i >= 2));
+    }
+  }
+}
+
+TEST_CASE("attention reads views of a packed projection where they lie", "[attention]") {
+  for (const DType dtype : {f32, bf16}) {
+    const std::int64_t batch = 2, length = 90, heads = 3, dim = 32;
+    Generator generator(2);
+    const Tensor packed = randn({batch, length, 3, heads, dim}, {.dtype = f32}, generator).to(dtype);
+    const auto part = [&](int i) { return packed.select(2, i).transpose(1, 2); };
+    const Tensor q = part(0), k = part(1), v = part(2);
+    const Tensor want =
+        scaled_dot_product_attention(q.contiguous(), k.contiguous(), v.contiguous(), {.causal = true});
+    const std::uint64_t before = memory_stats(cpu).requests;
+    const Tensor got = scaled_dot_product_attention(q, k, v, {.causal = true});
+    CHECK(memory_stats(cpu).requests - before == 2);  // the two results, no copies
+    CHECK(got.to_vector<double>() == want.to_vector<double>());
+  }
+}
+
+TEST_CASE("one step of generation gives the last row of the whole", "[attention]") {
+  const Sizes s{2, 8, 2, 40, 40, 64};
+  const Inputs in(s, f32);
+  const Tensor whole = scaled_dot_product_attention(in.q, in.k, in.v, {.causal = true});
+  const Tensor step =
+      scaled_dot_product_attention(in.q.narrow(2, 39, 1), in.k, in.v, {.causal = true, .causal_offset = 39});
+  CHECK(largest_difference(step, whole.narrow(2, 39, 1)) < 2e-6);
+}
+
+TEST_CASE("attention needs memory for its inputs and results, not for the scores", "[attention]") {
+  const std::int64_t length = 4096, dim = 16;
+  const Inputs in({1, 2, 2, length, length, dim}, f32);
+  std::vector<Tensor> leaves{in.q, in.k, in.v};
+  for (Tensor& t : leaves) t.set_requires_grad();
+  const std::size_t before = memory_stats(cpu).in_use;
+  reset_peak_stats(cpu);
+  const Tensor y = scaled_dot_product_attention(in.q, in.k, in.v, {.causal = true});
+  y.backward(y.detach());
+  const std::size_t used = memory_stats(cpu).peak_in_use - before;
+  const auto one = static_cast<std::size_t>(in.q.nbytes());  // 512 KiB; the scores of a head are 64 MiB
+  CHECK(used < 16 * one);
+}
+
+TEST_CASE("attention refuses what does not fit", "[attention]") {
+  const Tensor q = ones({1, 2, 3, 4}), wide = ones({1, 2, 3, 4}, {.dtype = f64});
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, wide, wide), DTypeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, q, q, {.dropout_p = -0.1}), ValueError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, q, q, {.scale = std::nan("")}), ValueError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, q.select(0, 0), q), ShapeError);
+}
+
+TEST_CASE("attention on CUDA agrees with the CPU", "[attention][cuda]") {
+  const std::pair<DType, double> dtypes[] = {{f64, 1e-12}, {f32, 2e-5}, {f16, 6e-3}, {bf16, 5e-2}};
+  const Sizes sizes[] = {{2, 4, 2, 100, 130, 40}, {1, 2, 2, 257, 257, 64}, {1, 2, 1, 64, 300, 128},
+                         {1, 2, 2, 70, 70, 256},  {2, 6, 2, 1, 1000, 128}, {1, 3, 3, 33, 65, 17}};
+  for (const auto& [dtype, tolerance] : dtypes)
+    for (const Sizes& s : sizes)
+      for (int variant = 0; variant < 5; ++variant) {
+        CAPTURE(dtype, s.queries, s.keys, s.dim, variant);
+        Generator generator(21), mask_of(4);
+        AttentionOptions options{.generator = generator};
+        options.causal = variant == 1 || variant == 3;
+        options.causal_offset = variant == 1 ? s.keys - s.queries : 2;
+        if (variant == 2) options.mask = randn({s.heads, s.queries, s.keys}, {.dtype = f32}, mask_of);
+        if (variant == 3) options.dropout_p = 0.2;
+        if (variant == 4) options.mask = lower_triangle(s.queries, s.keys, 9);
+        const Inputs in(s, dtype);
+        const std::vector<Tensor> want = run(scaled_dot_product_attention, in, options);
+        Inputs there = in;
+        there.q = in.q.to(cuda(0)), there.k = in.k.to(cuda(0)), there.v = in.v.to(cuda(0));
+        AttentionOptions moved{options.mask.defined() ? options.mask.to(cuda(0)) : Tensor{},
+                               options.causal,
+                               options.causal_offset,
+                               options.dropout_p,
+                               options.scale,
+                               generator};
+        generator.set_state({21, 0});
+        const std::vector<Tensor> got = run(scaled_dot_product_attention, there, moved);
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          CAPTURE(i);
+          CHECK(largest_difference(got[i].to(f64).to(cpu), want[i].to(f64)) < tolerance * (i == 4 ? 4 : 1));
+        }
+      }
 }

@@ -1,0 +1,311 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include <cotangent/core/convert_run_internal.h>
+#include <cotangent/core/rng.h>
+#include <cotangent/ops/attention/attention_kernels.h>
+#include <cotangent/ops/matmul/gemm_cpu_pack.h>
+#include <cotangent/ops/matmul/gemm_cpu_scratch.h>
+#include <cotangent/ops/matmul/gemm_cpu_tiles.h>
+#include <cotangent/ops/vector_internal.h>
+
+// What both directions of attention on the CPU are made of. A block is up to kQueries queries by up to kKeys
+// keys. Scores are kept with queries along the vectors and one row per key: then nothing has to be packed but
+// the queries, once, and softmax is elementwise work. C is the type that is computed in, float or double;
+// 16-bit elements become floats as rows are loaded.
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
+
+namespace ct::attention {
+
+inline constexpr int kQueries = 64;
+inline constexpr int kKeys = 64;
+static_assert(kQueries % 16 == 0);
+
+template <class C>
+inline constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
+
+inline std::int64_t round_up(std::int64_t x, std::int64_t step) { return (x + step - 1) / step * step; }
+/// The distance of rows of `dim` elements in a buffer: whole vectors.
+inline std::int64_t padded(std::int64_t dim) { return round_up(std::max<std::int64_t>(dim, 1), 16); }
+
+// ---- Operands ----
+
+template <class T, class C>
+void load_elements(const void* data, std::int64_t at, std::int64_t step, std::int64_t n, C* to) {
+  const T* from = static_cast<const T*>(data) + at;
+  if constexpr (!std::is_same_v<T, float> && !std::is_same_v<T, double> && std::is_same_v<C, float>) {
+    if (step == 1) return widen_run(from, n, to);
+  }
+  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i * step]);
+}
+
+/// A tensor [batch, heads, rows, dim] of any strides and floating dtype.
+template <class C>
+struct Operand {
+  const void* data = nullptr;
+  DType dtype = dtype_of<C>;
+  std::int64_t batch = 0, head = 0, row = 0, col = 0, dim = 0;
+  bool direct = false;  // rows are read where they lie
+
+  Operand() = default;
+  explicit Operand(const Tensor& t) : data(t.raw_data()), dtype(t.dtype()), dim(t.shape()[3]) {
+    const Strides& s = t.strides();
+    batch = s[0], head = s[1], row = s[2], col = s[3];
+    // Rows a multiple of a page apart want the same few places of the first-level cache.
+    const bool hostile = row * static_cast<std::int64_t>(sizeof(C)) % 4096 == 0;
+    direct = dtype == dtype_of<C> && (col == 1 || dim <= 1) && !hostile;
+  }
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t r) const {
+    return b * batch + h * head + r * row;
+  }
+  void load(std::int64_t from, C* to) const {
+    switch (dtype) {
+      case DType::f32: return load_elements<float>(data, from, col, dim, to);
+      case DType::f16: return load_elements<Half>(data, from, col, dim, to);
+      case DType::bf16: return load_elements<BFloat16>(data, from, col, dim, to);
+      default: return load_elements<double>(data, from, col, dim, to);
+    }
+  }
+};
+
+/// Rows of an operand as C: where they lie, or copied.
+template <class C>
+struct Matrix {
+  const C* data;
+  std::int64_t stride;
+};
+template <class C>
+Matrix<C> rows_of(const Operand<C>& x, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
+                  C* buffer) {
+  if (x.direct) return {static_cast<const C*>(x.data) + x.at(b, h, first), x.row};
+  const std::int64_t stride = padded(x.dim);
+  for (std::int64_t r = 0; r < count; ++r) x.load(x.at(b, h, first + r), buffer + r * stride);
+  return {buffer, stride};
+}
+
+/// A row of C, rounded to `dtype`.
+template <class C>
+void store_row(const C* from, std::int64_t n, DType dtype, void* data, std::int64_t at) {
+  switch (dtype) {
+    case DType::f16:
+      if constexpr (std::is_same_v<C, float>) narrow_run(from, n, static_cast<Half*>(data) + at);
+      break;
+    case DType::bf16:
+      if constexpr (std::is_same_v<C, float>) narrow_run(from, n, static_cast<BFloat16*>(data) + at);
+      break;
+    default: std::copy_n(from, n, static_cast<C*>(data) + at);
+  }
+}
+
+// ---- Products ----
+
+/// to[d * kQueries + i] = factor * row i of x, element d; lanes from `count` to the next whole vector are 0.
+template <class C>
+void transpose_rows(const Matrix<C>& x, std::int64_t count, std::int64_t dim, C factor, C* to) {
+  constexpr int w = gemm::Simd<C>::kWidth;
+  for (std::int64_t j = 0; j < count; j += w) {
+    const std::int64_t wide = std::min<std::int64_t>(w, count - j);
+    for (std::int64_t p = 0; p < dim; p += w) {
+      const std::int64_t deep = std::min<std::int64_t>(w, dim - p);
+      const auto mask = gemm::Simd<C>::mask(deep);
+      const auto f = gemm::Simd<C>::splat(factor);
+      typename gemm::Simd<C>::V block[w];
+      for (std::int64_t l = 0; l < w; ++l)
+        block[l] = l < wide
+                       ? gemm::Simd<C>::mul(f, gemm::Simd<C>::load(x.data + (j + l) * x.stride + p, mask))
+                       : gemm::Simd<C>::zero();
+      gemm::transpose(block);
+      for (std::int64_t l = 0; l < deep; ++l) gemm::Simd<C>::store(to + (p + l) * kQueries + j, block[l]);
+    }
+  }
+}
+
+struct Range {
+  std::int64_t begin, end;
+};
+
+/// c[i, j] = sum over p of r[i, p] v[p, j] (+ c[i, j] with `add`), in tiles of rows. cols(first, last) and
+/// depth(first, last) say, for the rows first to last of a tile, which columns are wanted and which p count.
+template <class C, bool ByRows, class Cols, class Depth>
+void product(std::int64_t rows, const C* r, std::int64_t r_stride, const C* v, std::int64_t v_stride,
+             bool add, C* c, std::int64_t c_stride, const Cols& cols, const Depth& depth) {
+  using S = gemm::Simd<C>;
+  constexpr std::int64_t w = S::kWidth;
+  if (rows <= 0) return;
+  const gemm::RowTiles tiles(rows, S::kRows);
+  for (std::int64_t t = 0; t < tiles.count; ++t) {
+    const std::int64_t i = tiles.begin(t), high = tiles.height(t);
+    const Range columns = cols(i, i + high - 1), sum = depth(i, i + high - 1);
+    gemm::TileArgs<C> args{};
+    args.k = std::max<std::int64_t>(sum.end - sum.begin, 0);
+    args.r = ByRows ? r + i * r_stride + sum.begin : r + sum.begin * r_stride + i;
+    args.r_stride = r_stride;
+    args.v_stride = v_stride;
+    args.c_stride = args.start_stride = c_stride;
+    for (std::int64_t j = columns.begin; j < columns.end; j += args.cols) {
+      const std::int64_t left = (columns.end - j + w - 1) / w;
+      const int vecs = high == 1 && left >= 8 ? 8 : high <= 3 && left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      args.cols = std::min<std::int64_t>(vecs * w, columns.end - j);
+      args.v = v + sum.begin * v_stride + j;
+      args.c = c + i * c_stride + j;
+      args.start = add ? args.c : nullptr;
+      gemm::tile_kernel<C>(high, vecs, ByRows, false)(args);
+    }
+  }
+}
+
+/// The range [0, n) whatever the rows.
+inline auto all(std::int64_t n) {
+  return [n](std::int64_t, std::int64_t) { return Range{0, n}; };
+}
+
+// ---- Masks and dropout of a block ----
+
+/// The mask of a call: what is added to scores.
+struct Mask {
+  const void* data = nullptr;
+  DType dtype = DType::boolean;
+  std::int64_t batch = 0, head = 0, row = 0, col = 0;
+
+  Mask(const Tensor& t, const Extents& e) {
+    if (!t.defined()) return;
+    const Strides s = broadcast_strides(t.shape(), t.strides(), {e.batch, e.heads, e.queries, e.keys});
+    data = t.raw_data(), dtype = t.dtype();
+    batch = s[0], head = s[1], row = s[2], col = s[3];
+  }
+  bool defined() const { return data != nullptr; }
+  bool additive() const { return dtype != DType::boolean; }
+  std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    return b * batch + h * head + i * row + j * col;
+  }
+  /// n elements along the keys; of a bool mask, 0 where it is true and -inf elsewhere.
+  template <class C>
+  void load(std::int64_t from, std::int64_t n, C* to) const {
+    switch (dtype) {
+      case DType::f32: return load_elements<float>(data, from, col, n, to);
+      case DType::f64: return load_elements<double>(data, from, col, n, to);
+      case DType::f16: return load_elements<Half>(data, from, col, n, to);
+      case DType::bf16: return load_elements<BFloat16>(data, from, col, n, to);
+      default: {
+        const bool* b = static_cast<const bool*>(data) + from;
+        for (std::int64_t j = 0; j < n; ++j) to[j] = b[j * col] ? C(0) : kMinusInf<C>;
+      }
+    }
+  }
+};
+
+/// n factors of dropout along the keys, of the probabilities from element `first` on.
+template <class C>
+void load_kept(const DropRule& rule, std::uint64_t first, std::int64_t n, C* to) {
+  std::uint32_t words[256];
+  const C keep = static_cast<C>(rule.keep);
+  for (std::int64_t j = 0; j < n; j += 256) {
+    const std::int64_t m = std::min<std::int64_t>(256, n - j);
+    fill_words(rule.draw, first + static_cast<std::uint64_t>(j), m, words);
+    const auto last = static_cast<std::uint32_t>(rule.threshold - 1);
+    for (std::int64_t l = 0; l < m; ++l) to[j + l] = words[l] <= last ? C(0) : keep;
+  }
+}
+
+/// A query: its head and its place.
+struct Query {
+  std::int64_t head, i;
+};
+
+/// Everything a block of scores depends on besides q and k.
+template <class C>
+struct Scores {
+  Extents e;
+  Attrs attrs;
+  DropRule rule;
+  Mask mask;
+
+  Scores(const Extents& e, const Attrs& attrs, const Tensor& mask)
+      : e(e), attrs(attrs), rule(attrs), mask(mask, e) {}
+
+  bool drops() const { return rule.threshold > 0; }
+  std::int64_t end(std::int64_t i) const { return causal_end(i, e.keys, attrs.causal, attrs.causal_offset); }
+
+  /// Hides what the queries of a block do not see, and adds the mask. s is [n, kQueries]; query(lane) gives
+  /// the Query of a lane. `tile` is a buffer like s.
+  template <class QueryOf>
+  void hide(std::int64_t b, std::int64_t first_key, std::int64_t n, std::int64_t lanes, const QueryOf& query,
+            C* s, C* tile) const {
+    using V = Vector<C>;
+    if (mask.defined()) {
+      const bool by_key = mask.row == 0 && mask.head == 0;  // the same for all lanes
+      C values[kKeys];
+      if (by_key) mask.template load<C>(mask.at(b, 0, 0, first_key), n, values);
+      if (!by_key)
+        for (std::int64_t lane = 0; lane < lanes; ++lane) {
+          const Query q = query(lane);
+          mask.template load<C>(mask.at(b, q.head, q.i, first_key), n, values);
+          for (std::int64_t j = 0; j < n; ++j) tile[j * kQueries + lane] = values[j];
+        }
+      // What is hidden counts for nothing, not even where it is NaN.
+      const std::int64_t whole = round_up(lanes, V::size);
+      for (std::int64_t j = 0; j < n; ++j)
+        for (std::int64_t lane = 0; lane < whole; lane += V::size) {
+          const auto m = by_key ? typename V::type{} + values[j] : V::load(tile + j * kQueries + lane);
+          const auto x = V::load(s + j * kQueries + lane);
+          V::store(s + j * kQueries + lane, m == kMinusInf<C> ? m : x + m);
+        }
+    }
+    if (!attrs.causal) return;
+    C ends[kQueries];  // from first_key on; small whole numbers
+    bool any = false;
+    for (std::int64_t lane = 0; lane < kQueries; ++lane) {
+      const std::int64_t seen =
+          lane < lanes ? std::clamp<std::int64_t>(end(query(lane).i) - first_key, 0, n) : n;
+      any = any || seen < n;
+      ends[lane] = static_cast<C>(seen);
+    }
+    if (!any) return;
+    const std::int64_t whole = round_up(lanes, V::size);
+    for (std::int64_t j = 0; j < n; ++j)
+      for (std::int64_t lane = 0; lane < whole; lane += V::size) {
+        const auto x = V::load(s + j * kQueries + lane);
+        const auto minus_inf = typename V::type{} + kMinusInf<C>;
+        V::store(s + j * kQueries + lane, static_cast<C>(j) < V::load(ends + lane) ? x : minus_inf);
+      }
+  }
+
+  /// The factors of dropout of a block, as [n, kQueries].
+  template <class QueryOf>
+  void kept(std::int64_t b, std::int64_t first_key, std::int64_t n, std::int64_t lanes, const QueryOf& query,
+            C* tile) const {
+    C values[kKeys];
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const Query q = query(lane);
+      const std::int64_t row = (b * e.heads + q.head) * e.queries + q.i;
+      load_kept(rule, static_cast<std::uint64_t>(row * e.keys + first_key), n, values);
+      for (std::int64_t j = 0; j < n; ++j) tile[j * kQueries + lane] = values[j];
+    }
+  }
+};
+
+/// Cuts a thread's buffer into pieces, each on its own cache lines.
+template <class C>
+class Pieces {
+ public:
+  Pieces(int slot, std::int64_t total) : next_(gemm::scratch<C>(slot, total)) {}
+  C* take(std::int64_t count) {
+    C* const piece = next_;
+    next_ += round_up(count, 64 / static_cast<std::int64_t>(sizeof(C)));
+    return piece;
+  }
+
+ private:
+  C* next_;
+};
+
+}  // namespace ct::attention
+
+#pragma GCC diagnostic pop
