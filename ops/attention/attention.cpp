@@ -196,6 +196,7 @@ constexpr OpDef k_attention = checked({
     .cpu = {attention::forward_cpu, attention::backward_cpu},
     .cuda = CT_CUDA_KERNELS(attention::forward_cuda, attention::backward_cuda),
     .saves = {{kAll, kAll, kAll, kAll}},
+    .autocast = AutocastPolicy::lower,
     .free_dtype_inputs = 0b1000,
     .optional_inputs = 0b1000,
     .cost = cost,
