@@ -19,12 +19,13 @@ namespace {
 // Keeps the order of a loader apart from the draws of a default generator with the same seed.
 constexpr std::uint64_t kOrderStream = 0x0DE2C0DE5A17ull;
 
-// The order of an epoch: the shuffle of Fisher and Yates with draws by position.
+// The order of an epoch: the shuffle of Fisher and Yates with draws by position. Empty without a shuffle: a
+// dataset in its own order may have more examples than memory has room for their numbers.
 std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint64_t seed,
                                      std::int64_t epoch) {
+  if (!shuffle) return {};
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  if (!shuffle) return order;
   const GeneratorState draw{seed ^ kOrderStream, static_cast<std::uint64_t>(epoch)};
   for (std::int64_t i = count - 1; i > 0; --i) {
     const std::int64_t j = philox_integer(draw, static_cast<std::uint64_t>(i), 0, i + 1);
@@ -40,8 +41,14 @@ std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint
 class EpochRun {
  public:
   EpochRun(const LoaderCore::Fetch& fetch, const LoaderOptions& options, std::vector<std::int64_t> order,
-           std::int64_t first, std::int64_t last)
-      : fetch_(fetch), options_(options), order_(std::move(order)), made_(first), taken_(first), last_(last) {
+           std::int64_t examples, std::int64_t first, std::int64_t last)
+      : fetch_(fetch),
+        options_(options),
+        order_(std::move(order)),
+        examples_(examples),
+        made_(first),
+        taken_(first),
+        last_(last) {
     const bool ahead = options.workers > 0 || options.prefetch.is_cuda();
     slots_.resize(ahead ? static_cast<std::size_t>(std::max(options.prefetch_batches, options.workers)) : 1);
     if (options.prefetch.is_cuda()) {
@@ -128,15 +135,22 @@ class EpochRun {
     slot.error = nullptr;
     try {
       const NoGrad guard;
-      const std::size_t begin = static_cast<std::size_t>(batch * options_.batch_size);
-      const std::size_t count =
-          std::min(static_cast<std::size_t>(options_.batch_size), order_.size() - begin);
+      const std::int64_t begin = batch * options_.batch_size;
+      const std::int64_t count = std::min(options_.batch_size, examples_ - begin);
       struct Pinned {
         explicit Pinned(bool on) : before(std::exchange(pinned_batches(), on)) {}
         ~Pinned() { pinned_batches() = before; }
         bool before;
       } const pinned(options_.prefetch.is_cuda());
-      const auto indices = std::span(order_).subspan(begin, count);
+      std::vector<std::int64_t> in_order;
+      if (order_.empty()) {
+        in_order.resize(static_cast<std::size_t>(count));
+        std::iota(in_order.begin(), in_order.end(), begin);
+      }
+      const std::span<const std::int64_t> indices =
+          order_.empty()
+              ? std::span<const std::int64_t>(in_order)
+              : std::span(order_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
       if (options_.prefetch.is_cuda()) {
         const StreamGuard on(upload_);
         slot.tensors = fetch_(indices);
@@ -161,7 +175,8 @@ class EpochRun {
 
   const LoaderCore::Fetch& fetch_;
   const LoaderOptions& options_;
-  const std::vector<std::int64_t> order_;
+  const std::vector<std::int64_t> order_;  // empty: 0, 1, 2, ...
+  const std::int64_t examples_;
   std::vector<Slot> slots_;
   Stream upload_;
   std::mutex mutex_;
@@ -200,7 +215,7 @@ void LoaderCore::begin() {
   }
   resumed_ = left_ = false;
   run_ = std::make_unique<EpochRun>(fetch_, options_, make_order(examples_, options_.shuffle, seed_, epoch_),
-                                    std::min(position_, batch_count()), batch_count());
+                                    examples_, std::min(position_, batch_count()), batch_count());
 }
 
 bool LoaderCore::next(std::vector<Tensor>& batch) {
