@@ -7,6 +7,7 @@
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/idx.h>
 #include <cotangent/nn/data/loader.h>
+#include <cotangent/nn/data/tokens.h>
 #include <cotangent/nn/dropout.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/io/atomic_file.h>
@@ -18,3 +19,5 @@
 #include <cotangent/nn/module.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/nn/state_dict.h>
+#include <cotangent/nn/text/bpe.h>
+#include <cotangent/nn/text/tokenizer.h>

@@ -11,8 +11,10 @@
 
 #include <cotangent/core/allocator.h>
 #include <cotangent/nn/data/idx_internal.h>
+#include <cotangent/nn/data/tokens_internal.h>
 #include <cotangent/nn/io/npy_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
+#include <cotangent/nn/text/bpe.h>
 
 #include "tests/nn_testing.h"
 
@@ -122,6 +124,46 @@ std::vector<std::string> idx_seeds() {
   return {plain, wide, packed};
 }
 
+std::vector<std::string> token_seeds() {
+  const std::vector<std::int64_t> tokens = {1, 2, 3, 500};
+  std::vector<std::string> files;
+  for (const auto format : {data::TokenFormat::raw, data::TokenFormat::llmc, data::TokenFormat::llmc32})
+    files.push_back(written([&](const std::string& path) { data::save_tokens(path, tokens, format); }));
+  return files;
+}
+
+std::vector<std::string> tokenizer_seeds() {
+  return {
+      R"({"added_tokens": [{"id": 5, "content": "<e>", "special": true, "lstrip": true}], "normalizer": null,
+"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex":
+"(?i:'s|'t)|[^\\r\\n\\p{L}]?\\p{L}+|\\p{N}{1,3}|\\s+(?!\\S)|\\s+"}, "behavior": "Isolated", "invert": false},
+{"type": "ByteLevel", "add_prefix_space": true, "use_regex": false}]}, "post_processor": {"type":
+"TemplateProcessing", "single": [{"SpecialToken": {"id": "<e>"}}, {"Sequence": {"id": "A"}}], "special_tokens":
+{"<e>": {"ids": [5]}}}, "model": {"type": "BPE", "unk_token": "a", "fuse_unk": true, "ignore_merges": true,
+"vocab": {"a": 0, "b": 1, "\u0120": 2, "ab": 3, "abab": 4}, "merges": ["a b", ["ab", "ab"]]}})",
+      R"({"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "_"}, {"type":
+"Replace", "pattern": {"String": " "}, "content": "_"}]}, "pre_tokenizer": {"type": "Metaspace", "replacement":
+"\u2581", "prepend_scheme": "first"}, "model": {"byte_fallback": true, "vocab": {"<0x41>": 0, "\u2581": 1, "a": 2,
+"\u2581a": 3}, "merges": ["\u2581 a"], "unk_token": "a"}})",
+      R"({"model": {"type": "Characters", "vocab": ["\n", "a", "\u00e9"]}})"};
+}
+
+// Reads a tokenizer, and lets it work if it was accepted. A text without tokens is an answer too.
+void read_tokenizer(const std::string& json) {
+  constexpr char text[] = "abab's A\u00e9\n 12 <e> \xff";
+  if (json.find("Characters") != std::string::npos) {
+    const auto t = text::CharTokenizer::from_json(json);
+    try {
+      (void)t.decode(t.encode(text));
+    } catch (const ValueError&) {}
+    return;
+  }
+  const auto t = text::BpeTokenizer::from_json(json);
+  try {
+    (void)t.decode(t.encode(text, {.add_special = true}));
+  } catch (const ValueError&) {}
+}
+
 constexpr Target kTargets[] = {
     {"safetensors",
      [](std::span<const std::byte> input) {
@@ -143,6 +185,24 @@ constexpr Target kTargets[] = {
        return guarded(input, [](const io::ByteSource& s) { touch(data::read_idx(s)); });
      },
      idx_seeds},
+    {"tokens",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource& s) {
+         // The bytes outlive the tokens, and the source is a copy that they own.
+         std::vector<std::int64_t> all;
+         const data::Tokens tokens = data::open_tokens(io::open_memory(input, s.name()));
+         all.resize(static_cast<std::size_t>(tokens.size()));
+         tokens.read(0, all);
+       });
+     },
+     token_seeds},
+    {"tokenizer",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource&) {
+         read_tokenizer({reinterpret_cast<const char*>(input.data()), input.size()});
+       });
+     },
+     tokenizer_seeds},
 };
 
 }  // namespace

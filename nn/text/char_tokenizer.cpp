@@ -1,0 +1,126 @@
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include <nlohmann/json.hpp>
+
+#include <cotangent/core/error.h>
+#include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/text/bpe.h>
+#include <cotangent/nn/text/text_file_internal.h>
+#include <cotangent/nn/text/tokenizer.h>
+#include <cotangent/nn/text/unicode_internal.h>
+
+namespace ct::text {
+namespace {
+
+constexpr char kOp[] = "CharTokenizer";
+
+}  // namespace
+
+std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
+  std::string text;
+  for (const std::int64_t id : ids) text += token_bytes(id);
+  return text;
+}
+
+CharTokenizer::CharTokenizer(std::vector<char32_t> characters)
+    : characters_(std::move(characters)), latin_(256, -1) {
+  for (std::size_t i = 0; i < characters_.size() && characters_[i] < 256; ++i)
+    latin_[characters_[i]] = static_cast<std::int32_t>(i);
+}
+
+CharTokenizer CharTokenizer::from_text(std::string_view text) {
+  std::vector<bool> seen(detail::kLastCodePoint + 1);
+  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+    const char32_t c = detail::decode_utf8(text, at, length);
+    CT_CHECK(c < detail::kBadByte, ValueError, kOp, "byte ", at, " of the text, ", detail::show(c),
+             ", is not UTF-8; convert the text first (iconv -t UTF-8), or leave such bytes out");
+    seen[c] = true;
+  }
+  std::vector<char32_t> characters;
+  for (char32_t c = 0; c < seen.size(); ++c)
+    if (seen[c]) characters.push_back(c);
+  return CharTokenizer(std::move(characters));
+}
+
+std::vector<std::int64_t> CharTokenizer::encode(std::string_view text) const {
+  std::vector<std::int64_t> ids;
+  ids.reserve(text.size());
+  for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
+    const char32_t c = detail::decode_utf8(text, at, length);
+    std::int64_t id = -1;
+    if (c < 256) {
+      id = latin_[c];
+    } else if (const auto found = std::lower_bound(characters_.begin(), characters_.end(), c);
+               found != characters_.end() && *found == c) {
+      id = found - characters_.begin();
+    }
+    CT_CHECK(id >= 0, ValueError, kOp, detail::show(c), " at byte ", at, " is not among the ",
+             characters_.size(),
+             " characters of the vocabulary; leave it out, or train on a text that has it");
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::string CharTokenizer::token_bytes(std::int64_t id) const {
+  CT_CHECK(id >= 0 && id < vocab_size(), IndexError, kOp, "token ", id, " is out of range; ids lie in [0, ",
+           vocab_size(), ")");
+  std::string text;
+  detail::append_utf8(text, characters_[static_cast<std::size_t>(id)]);
+  return text;
+}
+
+void CharTokenizer::save(const std::string& path) const {
+  nlohmann::json vocab = nlohmann::json::array();
+  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab.push_back(token_bytes(id));
+  const nlohmann::json file = {{"version", "1.0"}, {"model", {{"type", "Characters"}, {"vocab", vocab}}}};
+  io::write_file(path, file.dump(1) + "\n");
+}
+
+CharTokenizer CharTokenizer::load(const std::string& path) {
+  return from_json(detail::read_text_file(kOp, path), path);
+}
+
+CharTokenizer CharTokenizer::from_json(std::string_view json, const std::string& name) {
+  const nlohmann::json file = nlohmann::json::parse(json, nullptr, false);
+  const auto check = [&](bool ok, const auto&... what) {
+    CT_CHECK(ok, IoError, kOp, '\'', name, "': ", what...);
+  };
+  check(file.is_object() && file.contains("model") && file["model"].is_object() &&
+            file["model"].value("type", nlohmann::json()) == "Characters" &&
+            file["model"].contains("vocab") && file["model"]["vocab"].is_array(),
+        "is no character vocabulary; {\"model\": {\"type\": \"Characters\", \"vocab\": [...]}} is wanted");
+  std::vector<char32_t> characters;
+  for (const nlohmann::json& item : file["model"]["vocab"]) {
+    check(item.is_string(), "the vocabulary holds a value of type ", item.type_name(),
+          "; characters are wanted");
+    const auto& text = item.get_ref<const std::string&>();
+    const std::vector<char32_t> codes = detail::decode_utf8(text);
+    check(codes.size() == 1 && codes[0] < detail::kBadByte, "entry ", characters.size(),
+          " of the vocabulary is no single character");
+    check(characters.empty() || characters.back() < codes[0], "entry ", characters.size(),
+          " of the vocabulary is out of order; characters are sorted and differ");
+    characters.push_back(codes[0]);
+  }
+  return CharTokenizer(std::move(characters));
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::string file = path;
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored) && fs::exists(path + "/tokenizer.json", ignored))
+    file = path + "/tokenizer.json";
+  if (fs::is_regular_file(file, ignored)) {
+    const std::string text = detail::read_text_file("load_tokenizer", file);
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+    if (json.is_object() && json.contains("model") && json["model"].is_object() &&
+        json["model"].value("type", nlohmann::json()) == "Characters")
+      return std::make_shared<CharTokenizer>(CharTokenizer::from_json(text, file));
+  }
+  return std::make_shared<BpeTokenizer>(BpeTokenizer::load(file));
+}
+
+}  // namespace ct::text
