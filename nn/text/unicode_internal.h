@@ -13,38 +13,11 @@
 namespace ct::text::detail {
 
 /// General categories in the order of unicode_table.py.
+// clang-format off
 enum class Category : std::uint8_t {
-  Lu,
-  Ll,
-  Lt,
-  Lm,
-  Lo,
-  Mn,
-  Mc,
-  Me,
-  Nd,
-  Nl,
-  No,
-  Pc,
-  Pd,
-  Ps,
-  Pe,
-  Pi,
-  Pf,
-  Po,
-  Sm,
-  Sc,
-  Sk,
-  So,
-  Zs,
-  Zl,
-  Zp,
-  Cc,
-  Cf,
-  Cs,
-  Co,
-  Cn  // clang-format keeps these two lines
+  Lu, Ll, Lt, Lm, Lo, Mn, Mc, Me, Nd, Nl, No, Pc, Pd, Ps, Pe, Pi, Pf, Po, Sm, Sc, Sk, So, Zs, Zl, Zp, Cc, Cf, Cs, Co, Cn
 };
+// clang-format on
 
 /// Runs of code points of one category, from 0 on: length << 5 | category.
 extern const std::uint32_t k_category_runs[];
