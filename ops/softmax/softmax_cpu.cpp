@@ -1,10 +1,9 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/reduce/cpu_engine_internal.h>
 #include <cotangent/ops/reduce/cpu_folds_internal.h>
-#include <cotangent/ops/softmax/softmax_kernels.h>
+#include <cotangent/ops/softmax/rows_internal.h>
 #include <cotangent/ops/vector_internal.h>
 
 // softmax and log_softmax on the CPU.
@@ -220,36 +219,17 @@ void backward_columns(const T* g, const T* y, T* dx, const Extents& e) {
 
 template <bool logarithm>
 void forward_cpu(const Forward& f) {
-  const Tensor& y = f.out();
-  if (y.numel() == 0) return;
-  NoGrad guard;
-  const Tensor x = f.in(0).contiguous();
-  const Extents e = extents(f.op.name, y.shape(), f.attrs<Attrs>().axis);
-  visit_floating(f.op.name, y.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (e.inner == 1) {
-      forward_rows<logarithm>(x.data<T>(), y.data<T>(), e.outer, e.n);
-    } else {
-      forward_columns<logarithm>(x.data<T>(), y.data<T>(), e);
-    }
+  with_forward(f, []<class T>(const T* x, T* y, const Extents& e) {
+    if (e.inner == 1) return forward_rows<logarithm>(x, y, e.outer, e.n);
+    forward_columns<logarithm>(x, y, e);
   });
 }
 
 template <bool logarithm>
 void backward_cpu(const Backward& b) {
-  if (!b.needs(0)) return;
-  const Tensor& dx = b.grad_in(0);
-  if (dx.numel() == 0) return;
-  NoGrad guard;
-  const Tensor y = b.out().contiguous(), g = b.grad().contiguous();
-  const Extents e = extents(b.op.name, dx.shape(), b.attrs<Attrs>().axis);
-  visit_floating(b.op.name, dx.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if (e.inner == 1) {
-      backward_rows<logarithm>(g.data<T>(), y.data<T>(), dx.data<T>(), e.outer, e.n);
-    } else {
-      backward_columns<logarithm>(g.data<T>(), y.data<T>(), dx.data<T>(), e);
-    }
+  with_backward(b, []<class T>(const T* g, const T* y, T* dx, const Extents& e) {
+    if (e.inner == 1) return backward_rows<logarithm>(g, y, dx, e.outer, e.n);
+    backward_columns<logarithm>(g, y, dx, e);
   });
 }
 

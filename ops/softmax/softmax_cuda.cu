@@ -1,6 +1,5 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/softmax/softmax_kernels.h>
+#include <cotangent/ops/softmax/rows_internal.h>
 #include <cotangent/ops/softmax/cuda_general_internal.cuh>
 #include <cotangent/ops/softmax/cuda_rows_internal.cuh>
 
@@ -147,32 +146,17 @@ struct LaunchBackward {
 
 template <bool logarithm>
 void forward_cuda(const Forward& f) {
-  const Tensor& y = f.out();
-  if (y.numel() == 0) return;
-  NoGrad guard;
-  const Tensor x = f.in(0).contiguous();
-  const Extents e = extents(f.op.name, y.shape(), f.attrs<Attrs>().axis);
-  const bool aligned = gpu::is_aligned(x.raw_data(), 16) && gpu::is_aligned(y.raw_data(), 16);
-  visit_floating(f.op.name, y.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    choose<T>(f.op.name, e, aligned, LaunchForward<logarithm, T>{f.op.name, x.data<T>(), y.data<T>(), e});
+  with_forward(f, [&]<class T>(const T* x, T* y, const Extents& e) {
+    const bool aligned = gpu::is_aligned(x, 16) && gpu::is_aligned(y, 16);
+    choose<T>(f.op.name, e, aligned, LaunchForward<logarithm, T>{f.op.name, x, y, e});
   });
 }
 
 template <bool logarithm>
 void backward_cuda(const Backward& b) {
-  if (!b.needs(0)) return;
-  const Tensor& dx = b.grad_in(0);
-  if (dx.numel() == 0) return;
-  NoGrad guard;
-  const Tensor y = b.out().contiguous(), g = b.grad().contiguous();
-  const Extents e = extents(b.op.name, dx.shape(), b.attrs<Attrs>().axis);
-  const bool aligned = gpu::is_aligned(g.raw_data(), 16) && gpu::is_aligned(y.raw_data(), 16) &&
-                       gpu::is_aligned(dx.raw_data(), 16);
-  visit_floating(b.op.name, dx.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    choose<T>(b.op.name, e, aligned,
-              LaunchBackward<logarithm, T>{b.op.name, g.data<T>(), y.data<T>(), dx.data<T>(), e});
+  with_backward(b, [&]<class T>(const T* g, const T* y, T* dx, const Extents& e) {
+    const bool aligned = gpu::is_aligned(g, 16) && gpu::is_aligned(y, 16) && gpu::is_aligned(dx, 16);
+    choose<T>(b.op.name, e, aligned, LaunchBackward<logarithm, T>{b.op.name, g, y, dx, e});
   });
 }
 

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/softmax/softmax_kernels.h>
+
+// What the kernels of both devices share: contiguous operands of one type, out of a call.
+
+namespace ct::softmax_kernels {
+
+/// Calls run(x, y, extents) unless there is nothing to do.
+template <class Run>
+void with_forward(const Forward& f, const Run& run) {
+  const Tensor& y = f.out();
+  if (y.numel() == 0) return;
+  NoGrad guard;
+  const Tensor x = f.in(0).contiguous();
+  const Extents e = extents(f.op.name, y.shape(), f.attrs<Attrs>().axis);
+  visit_floating(f.op.name, y.dtype(),
+                 [&]<class T>(TypeTag<T>) { run(static_cast<const T*>(x.data<T>()), y.data<T>(), e); });
+}
+
+/// Calls run(g, y, dx, extents) unless there is nothing to do.
+template <class Run>
+void with_backward(const Backward& b, const Run& run) {
+  if (!b.needs(0)) return;
+  const Tensor& dx = b.grad_in(0);
+  if (dx.numel() == 0) return;
+  NoGrad guard;
+  const Tensor y = b.out().contiguous(), g = b.grad().contiguous();
+  const Extents e = extents(b.op.name, dx.shape(), b.attrs<Attrs>().axis);
+  visit_floating(b.op.name, dx.dtype(), [&]<class T>(TypeTag<T>) {
+    run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);
+  });
+}
+
+}  // namespace ct::softmax_kernels
