@@ -17,12 +17,18 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
 
+thread_local bool t_skip = false;
+
+// One draw of the default generator, or none where it would be for nothing.
+GeneratorState draw() { return t_skip ? GeneratorState{} : default_generator().reserve(); }
+
 // Computes the values on the CPU, in f64 for f64 tensors and in f32 otherwise, and brings them to the tensor.
 // `make(first, values)` fills a run of elements. In a draw by element the cut into runs does not matter.
 template <class Make>
 const Tensor& fill_with(const char* op, const Tensor& t, Make&& make) {
   CT_CHECK(is_floating(t.dtype()), DTypeError, op, "got ", describe(t),
            "; initialisers need a floating dtype");
+  if (t_skip) return t;
   const NoGrad guard;
   const auto run = [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -80,9 +86,9 @@ double erf_inverse(double y) {
 const Tensor& uniform_as(const char* op, const Tensor& t, double low, double high) {
   CT_CHECK(low <= high, ValueError, op, "got the bounds ", low, " and ", high,
            "; the first must not be above the second");
-  const GeneratorState draw = default_generator().reserve();
+  const GeneratorState state = draw();
   return fill_with(op, t, [=]<class T>(std::int64_t first, std::span<T> out) {
-    fill_uniform(draw, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
+    fill_uniform(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
     const T scale = static_cast<T>(high - low), shift = static_cast<T>(low);
     for (T& v : out) v = v * scale + shift;
   });
@@ -90,9 +96,9 @@ const Tensor& uniform_as(const char* op, const Tensor& t, double low, double hig
 
 const Tensor& normal_as(const char* op, const Tensor& t, double mean, double std) {
   CT_CHECK(std >= 0, ValueError, op, "got the standard deviation ", std, "; it must be >= 0");
-  const GeneratorState draw = default_generator().reserve();
+  const GeneratorState state = draw();
   return fill_with(op, t, [=]<class T>(std::int64_t first, std::span<T> out) {
-    fill_normal(draw, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
+    fill_normal(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
     const T scale = static_cast<T>(std), shift = static_cast<T>(mean);
     for (T& v : out) v = v * scale + shift;
   });
@@ -110,6 +116,9 @@ double xavier_scale(const char* op, const Tensor& t, double gain) {
 }
 
 }  // namespace
+
+Skip::Skip() : previous_(t_skip) { t_skip = true; }
+Skip::~Skip() { t_skip = previous_; }
 
 double gain(Nonlinearity nonlinearity, double a) {
   switch (nonlinearity) {
@@ -136,9 +145,9 @@ const Tensor& trunc_normal_(const Tensor& t, double mean, double std, double low
   CT_CHECK(std > 0 && low < high, ValueError, "trunc_normal_", "got std ", std, " and the bounds ", low, ", ",
            high, "; std must be > 0 and the first bound below the second");
   const double from = 2 * normal_cdf((low - mean) / std) - 1, to = 2 * normal_cdf((high - mean) / std) - 1;
-  const GeneratorState draw = default_generator().reserve();
+  const GeneratorState state = draw();
   return fill_with("trunc_normal_", t, [=]<class T>(std::int64_t first, std::span<T> out) {
-    fill_uniform(draw, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
+    fill_uniform(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
     for (T& v : out) {
       const double x =
           mean + std * std::numbers::sqrt2 * erf_inverse(from + (to - from) * static_cast<double>(v));
@@ -169,7 +178,7 @@ const Tensor& orthogonal_(const Tensor& t, double gain) {
   CT_CHECK(t.dim() >= 2, ShapeError, "orthogonal_", "got ", describe(t), "; at least 2 axes are needed");
   CT_CHECK(is_floating(t.dtype()), DTypeError, "orthogonal_", "got ", describe(t),
            "; a floating dtype is needed");
-  if (t.numel() == 0) return t;
+  if (t.numel() == 0 || t_skip) return t;
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const std::int64_t rows = t.shape()[0], columns = t.numel() / rows;
   const std::int64_t more = std::max(rows, columns), fewer = std::min(rows, columns);

@@ -11,6 +11,19 @@
 
 namespace ct::nn::init {
 
+/// While one lives, the functions below, called by this thread, leave tensors as they are and take no draws:
+/// for a model whose values come from a file or are drawn afterwards. What it holds until then is undefined.
+class CT_API Skip {
+ public:
+  Skip();
+  ~Skip();
+  Skip(const Skip&) = delete;
+  Skip& operator=(const Skip&) = delete;
+
+ private:
+  bool previous_;
+};
+
 /// The size that the variance is scaled with.
 enum class FanMode { fan_in, fan_out };
 
