@@ -1,0 +1,178 @@
+#include <cotangent/nn/attention.h>
+
+#include <cmath>
+#include <limits>
+
+#include <cotangent/core/error.h>
+#include <cotangent/nn/init.h>
+#include <cotangent/ops/attention/attention.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
+#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/softmax/softmax.h>
+#include <cotangent/ops/where/where.h>
+
+namespace ct::nn {
+namespace {
+
+constexpr char kOp[] = "MultiheadAttention";
+
+// One mask out of two, broadcastable to [B, H, Tq, Tk]: bool (true: see) if both are, else added to scores.
+Tensor merge(const AttentionMasks& masks, const Tensor& q, const Tensor& k) {
+  const std::int64_t batch = q.size(0), heads = q.size(1), tq = q.size(2), tk = k.size(2);
+  Tensor padding = masks.key_padding_mask, mask = masks.attn_mask;
+  if (padding.defined()) {
+    if (padding.dim() == 1) padding = padding.unsqueeze(0);
+    CT_CHECK((padding.shape() == Shape{batch, tk}), ShapeError, kOp, "key_padding_mask is ",
+             describe(masks.key_padding_mask), "; it must be ", Shape{batch, tk}, ": [batch, keys]");
+    padding = padding.view({batch, 1, 1, tk});
+  }
+  if (mask.defined()) {
+    const bool per_head = mask.dim() == 3;
+    CT_CHECK((mask.shape() == Shape{tq, tk} || mask.shape() == Shape{batch * heads, tq, tk}), ShapeError, kOp,
+             "attn_mask is ", describe(mask), "; it must be ", Shape{tq, tk}, " or ",
+             Shape{batch * heads, tq, tk}, ": [queries, keys] or [batch * heads, queries, keys]");
+    if (per_head) mask = mask.reshape({batch, heads, tq, tk});
+  }
+  const auto is_bool = [](const Tensor& t) { return !t.defined() || t.dtype() == boolean; };
+  if (is_bool(padding) && is_bool(mask)) {
+    const Tensor hidden = !padding.defined() ? mask : !mask.defined() ? padding : logical_or(padding, mask);
+    return hidden.defined() ? logical_not(hidden) : Tensor();
+  }
+  const auto added = [&](const Tensor& t) {
+    if (t.dtype() != boolean) return t.to(q.dtype());
+    return where(t, -std::numeric_limits<double>::infinity(),
+                 zeros({}, {.dtype = q.dtype(), .device = q.device()}));
+  };
+  return !padding.defined() ? added(mask) : !mask.defined() ? added(padding) : added(padding) + added(mask);
+}
+
+}  // namespace
+
+MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
+                                       MultiheadAttentionOptions options)
+    : embed_(embed_dim),
+      heads_(num_heads),
+      kdim_(options.kdim > 0 ? options.kdim : embed_dim),
+      vdim_(options.vdim > 0 ? options.vdim : embed_dim),
+      dropout_(options.dropout),
+      batch_first_(options.batch_first),
+      out_proj_(embed_dim, embed_dim, {options.bias, options.dtype, options.device}) {
+  CT_CHECK(heads_ > 0 && embed_ > 0 && embed_ % heads_ == 0, ValueError, kOp, "embed_dim is ", embed_,
+           ", num_heads ", heads_, "; embed_dim must be a multiple of num_heads");
+  CT_CHECK(dropout_ >= 0 && dropout_ <= 1, ValueError, kOp, "dropout is ", dropout_,
+           "; a probability lies in [0, 1]");
+  describe_as(kOp,
+              ct::detail::cat(embed_, ", heads=", heads_, ", dropout=", dropout_,
+                              options.bias ? "" : ", bias=false", batch_first_ ? ", batch_first=true" : ""));
+  const auto weight = [&](const char* name, std::int64_t rows, std::int64_t columns) {
+    return parameter(name, Tensor::allocate({rows, columns}, options.dtype, options.device));
+  };
+  if (kdim_ == embed_ && vdim_ == embed_) {
+    in_proj_weight_ = weight("in_proj_weight", 3 * embed_, embed_);
+  } else {
+    q_proj_weight_ = weight("q_proj_weight", embed_, embed_);
+    k_proj_weight_ = weight("k_proj_weight", embed_, kdim_);
+    v_proj_weight_ = weight("v_proj_weight", embed_, vdim_);
+  }
+  in_proj_bias_ =
+      parameter("in_proj_bias",
+                options.bias ? Tensor::allocate({3 * embed_}, options.dtype, options.device) : Tensor());
+  add("out_proj", out_proj_);
+  reset_parameters();
+}
+
+void MultiheadAttention::reset_parameters() {
+  for (const Parameter* w : {&in_proj_weight_, &q_proj_weight_, &k_proj_weight_, &v_proj_weight_})
+    if (*w) init::xavier_uniform_(*w);
+  out_proj_.reset_parameters();
+  if (in_proj_bias_) {
+    init::zeros_(in_proj_bias_);
+    init::zeros_(out_proj_.bias());
+  }
+}
+
+// The three projections, one product for those of the same input.
+std::array<Tensor, 3> MultiheadAttention::project(const Tensor& query, const Tensor& key,
+                                                  const Tensor& value) const {
+  const auto bias = [&](std::int64_t first, std::int64_t parts) {
+    return in_proj_bias_ ? in_proj_bias_->narrow(0, first * embed_, parts * embed_) : Tensor();
+  };
+  if (!in_proj_weight_)
+    return {linear(query, q_proj_weight_, bias(0, 1)), linear(key, k_proj_weight_, bias(1, 1)),
+            linear(value, v_proj_weight_, bias(2, 1))};
+  const auto part = [&](const Tensor& x, std::int64_t first, std::int64_t parts) {
+    return linear(x, in_proj_weight_->narrow(0, first * embed_, parts * embed_), bias(first, parts));
+  };
+  if (!key.is_same(value)) return {part(query, 0, 1), part(key, 1, 1), part(value, 2, 1)};
+  if (!query.is_same(key)) {
+    const std::vector<Tensor> kv = part(key, 1, 2).chunk(2, -1);
+    return {part(query, 0, 1), kv[0], kv[1]};
+  }
+  const std::vector<Tensor> qkv = linear(query, in_proj_weight_, in_proj_bias_).chunk(3, -1);
+  return {qkv[0], qkv[1], qkv[2]};
+}
+
+std::array<Tensor, 2> MultiheadAttention::attend(const Tensor& query, const Tensor& key, const Tensor& value,
+                                                 const AttentionMasks& masks, bool weights) const {
+  if (query.dim() == 2 && key.dim() == 2 && value.dim() == 2) {
+    const int axis = batch_first_ ? 0 : 1;
+    const Tensor q = query.unsqueeze(axis), k = key.is_same(query) ? q : key.unsqueeze(axis),
+                 v = value.is_same(key) ? k : value.unsqueeze(axis);
+    const auto [y, w] = attend(q, k, v, masks, weights);
+    return {y.squeeze(axis), w.defined() ? w.squeeze(0) : w};
+  }
+  const int batch_axis = batch_first_ ? 0 : 1;
+  const auto fits = [&](const Tensor& t, std::int64_t width) {
+    return t.dim() == 3 && t.size(2) == width && t.size(batch_axis) == query.size(batch_axis);
+  };
+  CT_CHECK(fits(query, embed_) && fits(key, kdim_) && fits(value, vdim_) &&
+               key.size(1 - batch_axis) == value.size(1 - batch_axis),
+           ShapeError, kOp, "query is ", describe(query), ", key ", describe(key), ", value ",
+           describe(value), "; they must be ",
+           batch_first_ ? "[batch, length, width]" : "[length, batch, width]", " with widths ", embed_, ", ",
+           kdim_, ", ", vdim_, ", one batch, and keys as long as values");
+  const auto split_heads = [&](const Tensor& x) {  // -> [B, H, T, D]
+    const Tensor y = x.reshape({x.size(0), x.size(1), heads_, embed_ / heads_});
+    return batch_first_ ? y.transpose(1, 2) : y.permute({1, 2, 0, 3});
+  };
+  const auto [qx, kx, vx] = project(query, key, value);
+  const Tensor q = split_heads(qx), k = split_heads(kx), v = split_heads(vx);
+  const Tensor mask = merge(masks, q, k);
+  const double dropout_p = is_training() ? dropout_ : 0;
+
+  Tensor y, average;
+  if (weights) {
+    const double inf = std::numeric_limits<double>::infinity();
+    Tensor scores = matmul(q, k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(embed_ / heads_)));
+    if (mask.defined()) scores = mask.dtype() == boolean ? where(mask, scores, -inf) : scores + mask;
+    if (masks.is_causal) {
+      const TensorOptions options{.dtype = i64, .device = q.device()};
+      scores = where(arange(k.size(2), options) <= arange(q.size(2), options).unsqueeze(1), scores, -inf);
+    }
+    const Tensor p = ct::dropout(softmax(scores, -1), dropout_p);
+    y = matmul(p, v);
+    average = mean(p, {1});
+  } else {
+    y = scaled_dot_product_attention(q, k, v,
+                                     {.mask = mask, .causal = masks.is_causal, .dropout_p = dropout_p});
+  }
+  y = batch_first_ ? y.transpose(1, 2) : y.permute({2, 0, 1, 3});
+  return {out_proj_(y.flatten(2)), average};
+}
+
+Tensor MultiheadAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
+                                   const AttentionMasks& masks) const {
+  return attend(query, key, value, masks, false)[0];
+}
+
+std::array<Tensor, 2> MultiheadAttention::forward_with_weights(const Tensor& query, const Tensor& key,
+                                                               const Tensor& value,
+                                                               const AttentionMasks& masks) const {
+  return attend(query, key, value, masks, true);
+}
+
+}  // namespace ct::nn
