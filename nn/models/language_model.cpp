@@ -4,10 +4,26 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/creation.h>
 #include <cotangent/ops/cross_entropy/cross_entropy.h>
 #include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct::nn::models {
+namespace {
+
+// i64 [B] out of logits [B, V].
+Tensor pick(const Tensor& logits, const GenerateOptions& options, Generator& generator) {
+  if (options.temperature == 0 || options.top_k == 1) return argmax(logits, -1);
+  // Adding Gumbel noise and taking the largest draws from softmax.
+  const Tensor u = rand(logits.shape(), {.device = logits.device()}, generator);
+  return argmax(logits.to(f32) / options.temperature - log(-log(u)), -1);
+}
+
+}  // namespace
 
 KvCache::KvCache(const ModelSizes& model, std::int64_t batch, std::int64_t capacity, DType dtype,
                  Device device)
@@ -63,6 +79,55 @@ Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets, const Lo
            ", targets ", describe(targets), "; each token has one target");
   const Tensor logits = forward(tokens);
   return cross_entropy(logits.flatten(0, 1), targets.flatten(), {.ignore_index = options.ignore_index});
+}
+
+Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& options,
+                               Generator& generator) const {
+  CT_CHECK(options.max_new_tokens >= 0, ValueError, "generate", "max_new_tokens is ", options.max_new_tokens,
+           "; it must be >= 0");
+  CT_CHECK(options.temperature >= 0 && options.top_k >= 0 && options.top_p > 0 && options.top_p <= 1,
+           ValueError, "generate", "temperature is ", options.temperature, ", top_k ", options.top_k,
+           ", top_p ", options.top_p, "; temperature and top_k must be >= 0, top_p in (0, 1]");
+  check_tokens("generate", prompt, nullptr);
+  CT_CHECK(prompt.size(1) > 0, ShapeError, "generate", "the prompt is ", describe(prompt),
+           "; it must have at least one token");
+  const NoGrad guard;
+  const std::int64_t batch = prompt.size(0), most = sizes().max_length;
+  KvCache cache = make_cache(batch, std::min(most, prompt.size(1) + options.max_new_tokens));
+  std::vector<Tensor> text = {prompt.to(i64)};
+  std::vector<bool> ended(static_cast<std::size_t>(batch), false);
+  Tensor next = text[0];
+  for (std::int64_t step = 0; step < options.max_new_tokens; ++step) {
+    if (cache.length() + next.size(1) > most) {
+      // Positions are used up: the newer half is read again as the beginning of a text.
+      const Tensor all = concat(text, 1);
+      const std::int64_t kept = std::max<std::int64_t>(1, most / 2);
+      next = all.narrow(1, all.size(1) - kept, kept);
+      text = {all};
+      cache.truncate(0);
+    }
+    const Tensor states = hidden(next, &cache);
+    const Tensor logits = linear(states.select(1, states.size(1) - 1), head());  // [B, V]
+    Tensor ids = pick(logits, options, generator);
+    bool go_on = true;
+    if (options.on_token || !options.stop_tokens.empty()) {
+      Tensor host = ids.to(cpu);
+      if (!options.stop_tokens.empty()) {
+        auto* id = host.data<std::int64_t>();
+        for (std::size_t b = 0; b < ended.size(); ++b) {
+          if (ended[b]) id[b] = options.stop_tokens.front();
+          ended[b] = ended[b] || std::ranges::count(options.stop_tokens, id[b]) > 0;
+        }
+        ids = host.to(prompt.device());
+        go_on = std::ranges::count(ended, false) > 0;
+      }
+      if (options.on_token) go_on = options.on_token(host) && go_on;
+    }
+    next = ids.unsqueeze(1);
+    text.push_back(next);
+    if (!go_on) break;
+  }
+  return concat(text, 1);
 }
 
 KvCache LanguageModel::make_cache(std::int64_t batch, std::int64_t capacity) const {

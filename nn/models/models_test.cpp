@@ -1,0 +1,229 @@
+#include <cotangent/cotangent.h>
+
+#include <cmath>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
+
+using namespace ct;
+using namespace ct::nn::models;
+using ct::testing::bytes_of;
+using ct::testing::tensor_of;
+
+namespace {
+
+Gpt2Config gpt2_config() {
+  return {.vocab_size = 31,
+          .n_positions = 16,
+          .n_embd = 12,
+          .n_layer = 2,
+          .n_head = 3,
+          .embd_pdrop = 0,
+          .attn_pdrop = 0,
+          .resid_pdrop = 0,
+          .initializer_range = 0.3};
+}
+
+LlamaConfig llama_config() {
+  return {.vocab_size = 29,
+          .hidden_size = 12,
+          .intermediate_size = 20,
+          .num_hidden_layers = 2,
+          .num_attention_heads = 3,
+          .num_key_value_heads = 1,
+          .max_position_embeddings = 16,
+          .initializer_range = 0.3,
+          .eos_token_ids = {7}};
+}
+
+std::vector<std::unique_ptr<LanguageModel>> both() {
+  manual_seed(11);
+  std::vector<std::unique_ptr<LanguageModel>> models;
+  models.push_back(std::make_unique<Gpt2>(gpt2_config()));
+  models.push_back(std::make_unique<Llama>(llama_config()));
+  for (const auto& m : models) m->eval();
+  return models;
+}
+
+double largest(const Tensor& t) { return amax(ct::abs(t.detach())).item(); }
+
+}  // namespace
+
+TEST_CASE("the models are causal, and their parameters have Hugging Face's names", "[nn][models]") {
+  for (const auto& model : both()) {
+    const Tensor a = randint(0, 29, {2, 9});
+    Tensor b = a.clone();
+    b.data<std::int64_t>()[6] = (a.data<std::int64_t>()[6] + 1) % 29;  // sequence 0, position 6
+    const Tensor difference = amax(ct::abs(model->forward(a) - model->forward(b)), {2});
+    const std::vector<float> d = difference.to_vector<float>();
+    for (int i = 0; i < 6; ++i) CHECK(d[static_cast<std::size_t>(i)] == 0);
+    for (int i = 6; i < 9; ++i) CHECK(d[static_cast<std::size_t>(i)] > 0);
+    for (int i = 9; i < 18; ++i) CHECK(d[static_cast<std::size_t>(i)] == 0);
+  }
+  const Gpt2 gpt2(gpt2_config());
+  const StateDict g = gpt2.state_dict();
+  CHECK(g.size() == 2 + 2 * 12 + 2);
+  CHECK(g["transformer.h.1.attn.c_attn.weight"].shape() == Shape{36, 12});
+  CHECK(gpt2.head()->is_same(gpt2.get("transformer.wte.weight")));
+  CHECK(gpt2.num_parameters() == 31 * 12 + 16 * 12 + 2 * (12 * 12 * 12 + 13 * 12) + 24);
+  const Llama llama(llama_config());
+  const StateDict l = llama.state_dict();
+  CHECK(l.size() == 1 + 2 * 9 + 2);
+  CHECK(l["model.layers.1.self_attn.k_proj.weight"].shape() == Shape{4, 12});
+  CHECK(l["lm_head.weight"].shape() == Shape{29, 12});
+  CHECK(llama.end_tokens() == std::vector<std::int64_t>{7});
+}
+
+TEST_CASE("a shared table gets the gradients of both its uses", "[nn][models]") {
+  Gpt2Config config = gpt2_config();
+  manual_seed(2);
+  const Gpt2 tied(config);
+  config.tie_word_embeddings = false;
+  Gpt2 untied(config);
+  StateDict state = tied.state_dict();
+  state.set("lm_head.weight", tied.head()->detach());
+  untied.load_state_dict(state);
+  const Tensor text = randint(0, 31, {2, 9}), x = text.narrow(1, 0, 8), y = text.narrow(1, 1, 8);
+  tied.loss(x, y).backward();
+  untied.loss(x, y).backward();
+  const Tensor sum = untied.get("transformer.wte.weight").grad() + untied.get("lm_head.weight").grad();
+  CHECK(largest(sum - tied.head()->grad()) < 1e-6);
+  CHECK(largest(untied.get("transformer.wte.weight").grad()) > 1e-3);
+  // In a clone they are shared as well.
+  const Gpt2 copy = nn::clone(tied);
+  CHECK(copy.head()->is_same(copy.get("transformer.wte.weight")));
+  CHECK_FALSE(copy.head()->is_same(tied.head()));
+}
+
+TEST_CASE("initial values are those of GPT-2", "[nn][models]") {
+  manual_seed(4);
+  const Gpt2 model({.vocab_size = 500, .n_positions = 100, .n_embd = 64, .n_layer = 8, .n_head = 4});
+  const auto spread = [&](const char* name) { return stddev(model.get(name)).item(); };
+  CHECK(spread("transformer.wte.weight") == Approx(0.02).epsilon(0.03));
+  CHECK(spread("transformer.wpe.weight") == Approx(0.02).epsilon(0.03));
+  CHECK(spread("transformer.h.3.attn.c_attn.weight") == Approx(0.02).epsilon(0.03));
+  CHECK(spread("transformer.h.3.attn.c_proj.weight") == Approx(0.02 / 4).epsilon(0.05));
+  CHECK(spread("transformer.h.3.mlp.c_proj.weight") == Approx(0.02 / 4).epsilon(0.05));
+  CHECK(largest(model.get("transformer.h.3.mlp.c_proj.bias")) == 0);
+  CHECK(largest(model.get("transformer.ln_f.weight") - 1) == 0);
+  manual_seed(4);
+  const Gpt2 again({.vocab_size = 500, .n_positions = 100, .n_embd = 64, .n_layer = 8, .n_head = 4});
+  CHECK(bytes_of(model.head()) == bytes_of(again.head()));
+}
+
+TEST_CASE("with a cache the logits are the same, whatever the steps", "[nn][models]") {
+  for (const auto& model : both()) {
+    const Tensor tokens = randint(0, 29, {2, 13});
+    const Tensor whole = model->forward(tokens);
+    KvCache cache = model->make_cache(2, 13);
+    std::int64_t at = 0;
+    for (const std::int64_t step : {5, 1, 1, 4, 2}) {
+      const Tensor logits = model->forward(tokens.narrow(1, at, step), cache);
+      CHECK_FALSE(logits.requires_grad());
+      CHECK(largest(logits - whole.narrow(1, at, step)) < 1e-4);
+      at += step;
+      CHECK(cache.length() == at);
+    }
+    CHECK_THROWS_WITH(model->forward(tokens.narrow(1, 0, 1), cache), Catch::Contains("room for 13"));
+    CHECK(cache.length() == 13);
+    cache.truncate(7);
+    CHECK(largest(model->forward(tokens.narrow(1, 7, 6), cache) - whole.narrow(1, 7, 6)) < 1e-4);
+    CHECK_THROWS_AS(cache.truncate(14), ValueError);
+    const ModelSizes s = model->sizes();
+    CHECK(cache.nbytes() == 2 * s.layers * 2 * s.kv_heads * 13 * s.head_dim * 4);
+  }
+}
+
+TEST_CASE("generation continues a prompt", "[nn][models]") {
+  for (const auto& model : both()) {
+    const Tensor prompt = tensor_of<std::int64_t>({2, 3}, {1, 2, 3, 4, 5, 6});
+    // Greedy: each token is the most likely one after those before.
+    const Tensor text = model->generate(prompt, {.max_new_tokens = 10, .temperature = 0});
+    CHECK(text.shape() == Shape{2, 13});
+    CHECK(bytes_of(text.narrow(1, 0, 3).contiguous()) == bytes_of(prompt));
+    const Tensor best = argmax(model->forward(text.narrow(1, 0, 12)), -1);
+    CHECK(bytes_of(best.narrow(1, 2, 10).contiguous()) == bytes_of(text.narrow(1, 3, 10).contiguous()));
+    // top_k = 1 is greedy as well; the same seed gives the same text.
+    CHECK(bytes_of(model->generate(prompt, {.max_new_tokens = 10, .top_k = 1})) == bytes_of(text));
+    Generator one(5), two(5), three(6);
+    const Tensor a = model->generate(prompt, {.max_new_tokens = 10}, one);
+    CHECK(bytes_of(a) == bytes_of(model->generate(prompt, {.max_new_tokens = 10}, two)));
+    CHECK(bytes_of(a) != bytes_of(model->generate(prompt, {.max_new_tokens = 10}, three)));
+    // Longer than the model: 16 positions.
+    std::int64_t seen = 0;
+    const Tensor longer =
+        model->generate(prompt, {.max_new_tokens = 50, .temperature = 0, .on_token = [&](const Tensor& ids) {
+                                   CHECK(ids.shape() == Shape{2});
+                                   return ++seen < 45;
+                                 }});
+    CHECK(longer.shape() == Shape{2, 48});
+    CHECK(bytes_of(longer.narrow(1, 0, 13).contiguous()) == bytes_of(text));
+    // A stop token ends a sequence, the other one goes on.
+    const std::int64_t stop = text[0][5].item<std::int64_t>();
+    const Tensor stopped =
+        model->generate(prompt, {.max_new_tokens = 10, .temperature = 0, .stop_tokens = {stop}});
+    const std::vector<std::int64_t> ids = stopped[0].to_vector<std::int64_t>();
+    bool ended = false;
+    for (std::size_t i = 3; i < ids.size(); ++i) {
+      if (ended) CHECK(ids[i] == stop);
+      ended = ended || ids[i] == stop;
+    }
+    CHECK(ended);
+    CHECK(model->generate(prompt, {.max_new_tokens = 0}).shape() == Shape{2, 3});
+    CHECK(model->generate(randint(0, 29, {1, 16}), {.max_new_tokens = 2}).shape() == Shape{1, 18});
+  }
+}
+
+TEST_CASE("models say what is wrong with their input", "[nn][models]") {
+  for (const auto& model : both()) {
+    CHECK_THROWS_WITH(model->forward(zeros({1, 17}, {.dtype = i64})),
+                      Catch::Contains("got 17 tokens of one sequence; the model has 16 positions"));
+    CHECK_THROWS_AS(model->forward(zeros({1, 17}, {.dtype = i64})), ShapeError);
+    CHECK_THROWS_AS(model->forward(zeros({5}, {.dtype = i64})), ShapeError);
+    CHECK_THROWS_AS(model->forward(zeros({1, 5})), DTypeError);
+    CHECK_THROWS_AS(model->forward(full({1, 5}, 31, {.dtype = i64})), IndexError);
+    CHECK_THROWS_AS(model->loss(zeros({1, 5}, {.dtype = i64}), zeros({1, 4}, {.dtype = i64})), ShapeError);
+    CHECK_THROWS_AS(model->generate(zeros({1, 0}, {.dtype = i64})), ShapeError);
+    CHECK_THROWS_AS(model->generate(zeros({1, 17}, {.dtype = i64})), ShapeError);
+    CHECK_THROWS_AS(model->generate(zeros({1, 2}, {.dtype = i64}), {.temperature = -1}), ValueError);
+    CHECK_THROWS_AS(model->generate(zeros({1, 2}, {.dtype = i64}), {.max_new_tokens = -1}), ValueError);
+    KvCache cache = model->make_cache(2);
+    CHECK_THROWS_AS(model->forward(zeros({1, 5}, {.dtype = i64}), cache), ShapeError);
+    CHECK(model->forward(zeros({1, 16}, {.dtype = i32})).shape() == Shape{1, 16, model->sizes().vocabulary});
+    CHECK(model->forward(zeros({0, 4}, {.dtype = i64})).size(0) == 0);
+  }
+  Gpt2Config g = gpt2_config();
+  g.n_head = 5;
+  CHECK_THROWS_WITH(Gpt2(g), Catch::Contains("choose an n_head that divides n_embd"));
+  LlamaConfig l = llama_config();
+  l.num_key_value_heads = 2;
+  CHECK_THROWS_AS(Llama(l), ShapeError);
+  l.num_key_value_heads = 1, l.num_attention_heads = 4, l.head_dim = 0;
+  CHECK_THROWS_WITH(Llama(l), Catch::Contains("it must be even"));  // 12 / 4 = 3
+  l.head_dim = 6;
+  CHECK(Llama(l).forward(zeros({1, 2}, {.dtype = i64})).shape() == Shape{1, 2, 29});
+}
+
+TEST_CASE("the models learn a text by heart", "[nn][models]") {
+  for (const auto& model : both()) {
+    model->train();
+    const Tensor text = randint(0, 29, {1, 16});
+    optim::AdamW adamw(model->parameters(), {.lr = 1e-2});
+    double last = 0;
+    for (int step = 0; step < 60; ++step) {
+      const Tensor loss = model->loss(text.narrow(1, 0, 15), text.narrow(1, 1, 15));
+      adamw.zero_grad();
+      loss.backward();
+      adamw.step();
+      last = loss.item();
+    }
+    CHECK(last < 0.1);
+    model->eval();
+    const Tensor again = model->generate(text.narrow(1, 0, 4), {.max_new_tokens = 12, .temperature = 0});
+    CHECK(bytes_of(again) == bytes_of(text));
+  }
+}
