@@ -90,7 +90,7 @@ void save(const std::string& path, const StateDict& dict, const Metadata& metada
   file.commit();
 }
 
-SafetensorsFile load_safetensors(const ByteSource& source) {
+SafetensorsStart read_safetensors_header(const ByteSource& source) {
   source.check(source.size() >= 8, "load", "has ", source.size(),
                " bytes; a safetensors file has at least 8: it is truncated or another kind of file");
   std::uint64_t length = 0;
@@ -99,12 +99,15 @@ SafetensorsFile load_safetensors(const ByteSource& source) {
                " bytes in a file of ", source.size(), "; it is truncated or not a safetensors file");
   std::string json(static_cast<std::size_t>(length), '\0');
   source.read(8, json.data(), json.size());
-  SafetensorsHeader header = parse_safetensors_header(source, json, source.size() - 8 - length);
+  return {8 + length, parse_safetensors_header(source, json, source.size() - 8 - length)};
+}
 
+SafetensorsFile load_safetensors(const ByteSource& source) {
+  auto [data, header] = read_safetensors_header(source);
   SafetensorsFile file;
   for (const TensorRecord& r : header.records) {
     Tensor tensor = Tensor::allocate(r.shape, r.dtype, cpu);
-    source.read(8 + length + r.begin, tensor.raw_data(), static_cast<std::size_t>(r.end - r.begin));
+    source.read(data + r.begin, tensor.raw_data(), static_cast<std::size_t>(r.end - r.begin));
     if (r.dtype == DType::boolean) {
       // Any other bit pattern in a bool would be undefined behaviour wherever it is read.
       auto* bytes = static_cast<std::uint8_t*>(tensor.raw_data());

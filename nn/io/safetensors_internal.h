@@ -27,6 +27,12 @@ struct SafetensorsHeader {
 /// Reads and checks a header; `data_bytes` is what follows it. `source` is for messages.
 CT_API SafetensorsHeader parse_safetensors_header(const ByteSource& source, std::string_view json,
                                                   std::uint64_t data_bytes);
+/// Where the tensors' bytes begin in a file, and its header.
+struct SafetensorsStart {
+  std::uint64_t data = 0;
+  SafetensorsHeader header;
+};
+CT_API SafetensorsStart read_safetensors_header(const ByteSource& source);
 CT_API SafetensorsFile load_safetensors(const ByteSource& source);
 
 /// The values of a StateDict as JSON and back; doubles keep every bit. Throws IoError.

@@ -1,0 +1,291 @@
+#include <cotangent/nn/io/huggingface.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/error.h>
+#include <cotangent/nn/init.h>
+#include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/huggingface_internal.h>
+#include <cotangent/nn/io/safetensors_internal.h>
+
+namespace ct::io {
+namespace {
+
+using nn::models::Gpt2;
+using nn::models::Gpt2Config;
+using nn::models::LanguageModel;
+using nn::models::Llama;
+using nn::models::LlamaConfig;
+
+constexpr char kLoad[] = "load_huggingface";
+constexpr char kSave[] = "save_huggingface";
+constexpr char kSingle[] = "model.safetensors";
+constexpr char kIndex[] = "model.safetensors.index.json";
+constexpr char kHead[] = "lm_head.weight";
+
+std::string read_text(const std::string& path) {
+  const auto source = open_file(kLoad, path);
+  source->check(source->size() <= std::uint64_t{64} << 20, kLoad, "has ", source->size(),
+                " bytes; it is not a file of settings");
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  source->read(0, text.data(), text.size());
+  return text;
+}
+
+// ---- what differs between the kinds of models
+// --------------------------------------------------------------
+
+struct Kind {
+  const char* prefix;     // of all names but that of the head
+  const char* embedding;  // what a tied head shares
+};
+constexpr Kind kGpt2 = {"transformer.", "transformer.wte.weight"};
+constexpr Kind kLlama = {"model.", "model.embed_tokens.weight"};
+
+const Kind& kind_of(const HuggingfaceConfig& config) {
+  return std::holds_alternative<Gpt2Config>(config) ? kGpt2 : kLlama;
+}
+
+// GPT-2's files hold the weights of its projections as [in, out].
+bool is_transposed(const Kind& kind, const std::string& name) {
+  return &kind == &kGpt2 && (name.ends_with(".c_attn.weight") || name.ends_with(".c_proj.weight") ||
+                             name.ends_with(".c_fc.weight"));
+}
+
+// What older versions saved although it follows from the settings.
+bool is_constant(const Kind& kind, const std::string& name) {
+  return &kind == &kGpt2 ? name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
+                         : name.ends_with(".rotary_emb.inv_freq");
+}
+
+// ---- loading ----------------------------------------------------------------------------------------------
+
+struct Place {
+  const ByteSource* source = nullptr;
+  std::uint64_t data = 0;  // where the tensors' bytes begin in the file
+  TensorRecord record;
+};
+
+struct Files {
+  std::vector<std::unique_ptr<ByteSource>> sources;
+  std::map<std::string, Place> places;  // by the parameter's name
+};
+
+void add_file(Files& files, const Kind& kind, const std::string& path) {
+  const ByteSource& source = *files.sources.emplace_back(open_file(kLoad, path));
+  auto [data, header] = read_safetensors_header(source);
+  for (TensorRecord& r : header.records) {
+    if (is_constant(kind, r.name)) continue;
+    // A file of the bare model lacks the prefix.
+    const std::string name =
+        r.name == kHead || r.name.starts_with(kind.prefix) ? r.name : kind.prefix + r.name;
+    source.check(files.places.emplace(name, Place{&source, data, r}).second, kLoad, "tensor '", r.name,
+                 "' is there twice");
+  }
+}
+
+Files find_files(const Kind& kind, const std::string& folder) {
+  Files files;
+  const std::filesystem::path at(folder);
+  if (std::filesystem::exists(at / kSingle)) {
+    add_file(files, kind, at / kSingle);
+    return files;
+  }
+  const std::string index = at / kIndex;
+  CT_CHECK(std::filesystem::exists(index), IoError, kLoad, '\'', folder, "' has neither ", kSingle, " nor ",
+           kIndex, "; other formats (pytorch_model.bin) are not read: save the model as safetensors");
+  const auto map = parse_huggingface_index(index, read_text(index));
+  std::map<std::string, bool> seen;
+  for (const auto& [tensor, file] : map)
+    if (!std::exchange(seen[file], true)) add_file(files, kind, at / file);
+  for (const auto& [tensor, file] : map) {
+    if (is_constant(kind, tensor)) continue;
+    const auto found =
+        std::ranges::find_if(files.places, [&](const auto& p) { return p.second.record.name == tensor; });
+    CT_CHECK(found != files.places.end() && found->second.source->name() == (at / file).string(), IoError,
+             kLoad, '\'', index, "': tensor '", tensor, "' is not in '", file,
+             "' as the index says; the files do not belong together");
+  }
+  return files;
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 10); ++i)
+    text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > 10) text += ct::detail::cat(" and ", names.size() - 10, " more");
+  return text;
+}
+
+// A settings file that promises more than the tensors hold must not make this program ask for memory.
+void check_promises(const HuggingfaceConfig& config, const Kind& kind, const std::string& folder,
+                    const Files& files) {
+  const auto [vocabulary, width, layers] = std::visit(
+      [](const auto& c) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(c)>, Gpt2Config>) {
+          return std::array{c.vocab_size, c.n_embd, c.n_layer};
+        } else {
+          return std::array{c.vocab_size, c.hidden_size, c.num_hidden_layers};
+        }
+      },
+      config);
+  const auto embedding = files.places.find(kind.embedding);
+  CT_CHECK(embedding != files.places.end(), IoError, kLoad, '\'', folder, "': tensor '", kind.embedding,
+           "' is missing; the files are not those of the model that config.json describes");
+  const Place& place = embedding->second;
+  place.source->check((place.record.shape == Shape{vocabulary, width}), kLoad, "tensor '", place.record.name,
+                      "' has shape ", place.record.shape, "; config.json asks for ",
+                      Shape{vocabulary, width});
+  CT_CHECK(layers <= static_cast<std::int64_t>(files.places.size()), IoError, kLoad, '\'', folder,
+           "': config.json asks for ", layers, " layers, and there are ", files.places.size(),
+           " tensors; the files are not those of this model");
+}
+
+DType common_dtype(const Files& files) {
+  std::optional<DType> dtype;
+  for (const auto& [name, place] : files.places) {
+    place.source->check(is_floating(place.record.dtype), kLoad, "tensor '", name, "' is ", place.record.dtype,
+                        "; parameters are floating");
+    dtype = dtype ? promote(*dtype, place.record.dtype) : place.record.dtype;
+  }
+  return dtype.value_or(DType::f32);
+}
+
+void check_parameters(const StateDict& parameters, const Kind& kind, const std::string& folder,
+                      const Files& files) {
+  std::vector<std::string> missing, unknown;
+  for (const auto& [name, p] : parameters) {
+    const auto found = files.places.find(name);
+    if (found == files.places.end()) {
+      missing.push_back(name);
+      continue;
+    }
+    Shape wanted = p.shape();
+    if (is_transposed(kind, name)) std::swap(wanted[0], wanted[1]);
+    const Place& place = found->second;
+    place.source->check(place.record.shape == wanted, kLoad, "tensor '", place.record.name, "' has shape ",
+                        place.record.shape, "; config.json asks for ", wanted);
+  }
+  for (const auto& [name, place] : files.places)
+    if (!parameters.contains(name)) unknown.push_back(place.record.name);
+  CT_CHECK(missing.empty(), IoError, kLoad, '\'', folder, "': tensors are missing: ", list(missing),
+           "; the files are not those of the model that config.json describes");
+  CT_CHECK(unknown.empty(), IoError, kLoad, '\'', folder,
+           "': tensors that the model has not: ", list(unknown),
+           "; the files are not those of the model that config.json describes");
+}
+
+void read_parameter(Tensor p, const Place& place, bool transposed) {
+  const std::size_t bytes = static_cast<std::size_t>(place.record.end - place.record.begin);
+  const bool direct = !transposed && p.is_cpu() && p.dtype() == place.record.dtype && p.is_contiguous();
+  Tensor t = direct ? p : Tensor::allocate(place.record.shape, place.record.dtype, cpu);
+  place.source->read(place.data + place.record.begin, t.raw_data(), bytes);
+  if (!direct) p.copy_(transposed ? t.t() : t);
+}
+
+// ---- saving -----------------------------------------------------------------------------------------------
+
+HuggingfaceConfig config_of(const LanguageModel& model) {
+  if (const auto* gpt2 = dynamic_cast<const Gpt2*>(&model)) {
+    CT_CHECK(gpt2->config().bias, ValueError, kSave,
+             "the Gpt2 has no biases, for which config.json has no setting; make it with bias = true");
+    return gpt2->config();
+  }
+  if (const auto* llama = dynamic_cast<const Llama*>(&model)) return llama->config();
+  ct::detail::fail<ValueError>(kSave, "the model is neither a Gpt2 nor a Llama; ",
+                               "for others there is io::save(path, model.state_dict())");
+}
+
+}  // namespace
+
+std::unique_ptr<LanguageModel> load_huggingface(const std::string& folder,
+                                                const HuggingfaceLoadOptions& options) {
+  CT_CHECK(std::filesystem::is_directory(folder), IoError, kLoad, '\'', folder,
+           "' is not a folder; it must be one with config.json and model.safetensors");
+  const std::string config_path = std::filesystem::path(folder) / "config.json";
+  HuggingfaceConfig config = parse_huggingface_config(config_path, read_text(config_path));
+  const Kind& kind = kind_of(config);
+  Files files = find_files(kind, folder);
+  const bool tied = std::visit([](const auto& c) { return c.tie_word_embeddings; }, config);
+  if (tied) {  // A shared table may be there under either name, or both.
+    if (auto head = files.places.extract(kHead); !head.empty()) {
+      head.key() = kind.embedding;
+      files.places.insert(std::move(head));
+    }
+  }
+  check_promises(config, kind, folder, files);
+  const DType dtype = options.dtype.value_or(common_dtype(files));
+  std::unique_ptr<LanguageModel> model;
+  {
+    const nn::init::Skip skip;
+    std::visit(
+        [&](auto& c) {
+          c.dtype = dtype;
+          c.device = options.device;
+          if constexpr (std::is_same_v<std::decay_t<decltype(c)>, Gpt2Config>) {
+            model = std::make_unique<Gpt2>(c);
+          } else {
+            model = std::make_unique<Llama>(c);
+          }
+        },
+        config);
+  }
+  const NoGrad guard;
+  const StateDict parameters = model->state_dict();
+  check_parameters(parameters, kind, folder, files);
+  for (const auto& [name, p] : parameters)
+    read_parameter(p, files.places.at(name), is_transposed(kind, name));
+  model->eval();
+  return model;
+}
+
+void save_huggingface(const std::string& folder, const LanguageModel& model,
+                      const HuggingfaceSaveOptions& options) {
+  CT_CHECK(options.max_file_bytes > 0, ValueError, kSave, "max_file_bytes is ", options.max_file_bytes,
+           "; it must be positive");
+  const HuggingfaceConfig config = config_of(model);
+  const Kind& kind = kind_of(config);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  CT_CHECK(!error, IoError, kSave, "cannot make the folder '", folder, "': ", error.message());
+  const std::filesystem::path at(folder);
+  const NoGrad guard;
+
+  std::vector<StateDict> parts(1);
+  std::int64_t total = 0, in_part = 0;
+  for (const auto& [name, p] : model.state_dict()) {
+    if (in_part > 0 && in_part + p.nbytes() > options.max_file_bytes) {
+      parts.emplace_back();
+      in_part = 0;
+    }
+    in_part += p.nbytes();
+    total += p.nbytes();
+    parts.back().set(name, is_transposed(kind, name) ? p.t() : p);
+  }
+  const Metadata metadata = {{"format", "pt"}};  // transformers 4 wants it
+  if (parts.size() == 1) {
+    save(at / kSingle, parts[0], metadata);
+  } else {
+    nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
+                                    {"weight_map", nlohmann::ordered_json::object()}};
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      char name[64];
+      std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", i + 1, parts.size());
+      save(at / name, parts[i], metadata);
+      for (const auto& [tensor, unused] : parts[i]) index["weight_map"][tensor] = name;
+    }
+    write_file(at / kIndex, index.dump(2) + '\n');
+    std::filesystem::remove(at / kSingle, error);  // readers would prefer an old one to the index
+  }
+  write_file(at / "config.json", huggingface_config_text(config, model.head()->dtype()));
+}
+
+}  // namespace ct::io

@@ -1,0 +1,305 @@
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include <cotangent/core/error.h>
+#include <cotangent/nn/io/huggingface_internal.h>
+
+namespace ct::io {
+namespace {
+
+using nlohmann::json;
+using nn::models::Gpt2Config;
+using nn::models::LlamaConfig;
+using nn::models::RopeScaling;
+
+constexpr char kOp[] = "load_huggingface";
+
+// Nothing in these files is nested deeply; a parser without a limit would follow a hostile file down the
+// stack.
+constexpr int kMaxDepth = 32;
+
+json parse_object(const std::string& path, const std::string& text) {
+  const auto limit = [](int depth, json::parse_event_t, json&) {
+    if (depth > kMaxDepth) throw std::length_error("depth");
+    return true;
+  };
+  json value;
+  try {
+    value = json::parse(text, limit);
+  } catch (const json::exception&) { value = json::value_t::discarded; } catch (const std::length_error&) {
+    value = json::value_t::discarded;
+  }
+  CT_CHECK(value.is_object(), IoError, kOp, '\'', path,
+           "' is not a JSON object; it is truncated or another kind of file");
+  return value;
+}
+
+// Settings by name, with messages that name the file.
+class Reader {
+ public:
+  Reader(const std::string& path, const json& object) : path_(path), object_(object) {}
+
+  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+  std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise = {}) const {
+    if (!has(key)) {
+      if (otherwise) return *otherwise;
+      fail("has no '", key, "'; the model cannot be made without it");
+    }
+    const json& v = object_[key];
+    if (!v.is_number_integer() ||
+        (v.is_number_unsigned() && v.get<std::uint64_t>() > std::uint64_t{INT32_MAX}) ||
+        std::abs(v.get<std::int64_t>()) > INT32_MAX)
+      fail("'", key, "' is ", v.dump(), "; it must be an integer of 32 bits");
+    return v.get<std::int64_t>();
+  }
+  double number(const char* key, std::optional<double> otherwise = {}) const {
+    if (!has(key)) {
+      if (otherwise) return *otherwise;
+      fail("has no '", key, "'; the model cannot be made without it");
+    }
+    if (!object_[key].is_number()) fail("'", key, "' is ", object_[key].dump(), "; it must be a number");
+    return object_[key].get<double>();
+  }
+  double probability(const char* key, double otherwise) const {
+    const double p = number(key, otherwise);
+    if (!(p >= 0 && p <= 1)) fail("'", key, "' is ", p, "; a probability lies in [0, 1]");
+    return p;
+  }
+  bool flag(const char* key, bool otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!object_[key].is_boolean())
+      fail("'", key, "' is ", object_[key].dump(), "; it must be true or false");
+    return object_[key].get<bool>();
+  }
+  std::string text(const char* key, const char* otherwise) const {
+    if (!has(key)) return otherwise;
+    if (!object_[key].is_string()) fail("'", key, "' is ", object_[key].dump(), "; it must be a text");
+    return object_[key].get<std::string>();
+  }
+  /// One id or a list of them.
+  std::vector<std::int64_t> ids(const char* key) const {
+    if (!has(key)) return {};
+    const json& v = object_[key];
+    std::vector<std::int64_t> list;
+    for (const json& id : v.is_array() ? v : json::array({v})) {
+      if (!id.is_number_integer()) fail("'", key, "' is ", v.dump(), "; it must be a token id or a list");
+      list.push_back(id.get<std::int64_t>());
+    }
+    return list;
+  }
+  Reader object(const char* key) const {
+    if (!object_[key].is_object()) fail("'", key, "' is ", object_[key].dump(), "; it must be an object");
+    return {path_, object_[key]};
+  }
+  /// A setting that has to have this value.
+  void require(const char* key, bool value) const {
+    if (flag(key, value) != value)
+      fail("'", key, "' is ", value ? "false" : "true", "; this library implements only ",
+           value ? "true" : "false");
+  }
+  template <class... Args>
+  [[noreturn]] void fail(const Args&... args) const {
+    ct::detail::fail<IoError>(kOp, '\'', path_, "': ", args...);
+  }
+
+ private:
+  const std::string& path_;
+  const json& object_;
+};
+
+Gpt2Config read_gpt2(const Reader& r) {
+  Gpt2Config c;
+  c.vocab_size = r.integer("vocab_size");
+  c.n_positions = r.integer("n_positions");
+  c.n_embd = r.integer("n_embd");
+  c.n_layer = r.integer("n_layer");
+  c.n_head = r.integer("n_head");
+  c.n_inner = r.integer("n_inner", 0);
+  c.embd_pdrop = r.probability("embd_pdrop", 0.1);
+  c.attn_pdrop = r.probability("attn_pdrop", 0.1);
+  c.resid_pdrop = r.probability("resid_pdrop", 0.1);
+  c.layer_norm_epsilon = r.number("layer_norm_epsilon", 1e-5);
+  c.initializer_range = r.number("initializer_range", 0.02);
+  c.tie_word_embeddings = r.flag("tie_word_embeddings", true);
+  const std::string activation = r.text("activation_function", "gelu_new");
+  if (activation == "gelu") {
+    c.activation = Gelu::exact;
+  } else if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
+    r.fail("'activation_function' is '", activation,
+           "'; this library implements gelu_new, gelu_pytorch_tanh and gelu");
+  }
+  r.require("scale_attn_weights", true);
+  r.require("scale_attn_by_inverse_layer_idx", false);
+  r.require("add_cross_attention", false);
+  return c;
+}
+
+// `rope_parameters` as transformers 5 writes it, or `rope_theta` and `rope_scaling` as earlier ones do.
+void read_rope(const Reader& r, LlamaConfig& c) {
+  const bool joined = r.has("rope_parameters");
+  const char* key = joined ? "rope_parameters" : "rope_scaling";
+  c.rope_theta = r.number("rope_theta", 10000);
+  if (!r.has(key)) return;
+  const Reader rope = r.object(key);
+  c.rope_theta = rope.number("rope_theta", c.rope_theta);
+  const std::string type = rope.text("rope_type", rope.text("type", "default").c_str());
+  if (type == "default") return;
+  if (type != "llama3")
+    r.fail("'", key, "' has the type '", type, "'; this library implements 'default' and 'llama3'");
+  c.rope_scaling =
+      RopeScaling{rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor"),
+                  rope.integer("original_max_position_embeddings")};
+  const RopeScaling& s = *c.rope_scaling;
+  if (!(s.factor > 0 && s.low_freq_factor > 0 && s.high_freq_factor > s.low_freq_factor &&
+        s.original_max_position_embeddings > 0))
+    r.fail("'", key,
+           "' has factors out of range; they must be positive, and high_freq_factor above low_freq_factor");
+}
+
+LlamaConfig read_llama(const Reader& r) {
+  LlamaConfig c;
+  c.vocab_size = r.integer("vocab_size");
+  c.hidden_size = r.integer("hidden_size");
+  c.intermediate_size = r.integer("intermediate_size");
+  c.num_hidden_layers = r.integer("num_hidden_layers");
+  c.num_attention_heads = r.integer("num_attention_heads");
+  c.num_key_value_heads = r.integer("num_key_value_heads", 0);
+  c.head_dim = r.integer("head_dim", 0);
+  c.max_position_embeddings = r.integer("max_position_embeddings", 2048);
+  c.rms_norm_eps = r.number("rms_norm_eps", 1e-6);
+  c.initializer_range = r.number("initializer_range", 0.02);
+  c.attention_dropout = r.probability("attention_dropout", 0);
+  c.attention_bias = r.flag("attention_bias", false);
+  c.mlp_bias = r.flag("mlp_bias", false);
+  c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
+  read_rope(r, c);
+  if (const std::string act = r.text("hidden_act", "silu"); act != "silu" && act != "swish")
+    r.fail("'hidden_act' is '", act, "'; this library implements silu");
+  return c;
+}
+
+void check_positive(const Reader& r, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (const std::int64_t n = r.integer(key); n <= 0) r.fail("'", key, "' is ", n, "; it must be positive");
+}
+
+json ids_to_json(const std::vector<std::int64_t>& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? json(ids[0]) : json(ids);
+}
+
+}  // namespace
+
+HuggingfaceConfig parse_huggingface_config(const std::string& path, const std::string& text) {
+  const json object = parse_object(path, text);
+  const Reader r(path, object);
+  if (!r.has("model_type"))
+    r.fail("has no 'model_type'; a config.json of transformers has one: 'gpt2' or 'llama'");
+  if (r.has("quantization_config"))
+    r.fail("the weights are quantised; this library reads F32, F64, F16 and BF16: save them as such first");
+  const std::string type = r.text("model_type", "");
+  const std::vector<std::int64_t> begin = r.ids("bos_token_id"), end = r.ids("eos_token_id");
+  const auto finish = [&](auto config) {
+    if (!begin.empty()) config.bos_token_id = begin.front();
+    config.eos_token_ids = end;
+    return HuggingfaceConfig(config);
+  };
+  if (type == "gpt2") {
+    check_positive(r, {"vocab_size", "n_positions", "n_embd", "n_layer", "n_head"});
+    return finish(read_gpt2(r));
+  }
+  if (type == "llama") {
+    check_positive(
+        r, {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"});
+    return finish(read_llama(r));
+  }
+  r.fail("'model_type' is '", type, "'; this library reads 'gpt2' and 'llama'");
+}
+
+std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype) {
+  constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16"};
+  nlohmann::ordered_json out;
+  if (const auto* g = std::get_if<Gpt2Config>(&config)) {
+    out = {{"architectures", {"GPT2LMHeadModel"}},
+           {"model_type", "gpt2"},
+           {"vocab_size", g->vocab_size},
+           {"n_positions", g->n_positions},
+           {"n_ctx", g->n_positions},
+           {"n_embd", g->n_embd},
+           {"n_layer", g->n_layer},
+           {"n_head", g->n_head},
+           {"n_inner", g->n_inner},
+           {"activation_function", g->activation == Gelu::tanh ? "gelu_new" : "gelu"},
+           {"embd_pdrop", g->embd_pdrop},
+           {"attn_pdrop", g->attn_pdrop},
+           {"resid_pdrop", g->resid_pdrop},
+           {"layer_norm_epsilon", g->layer_norm_epsilon},
+           {"initializer_range", g->initializer_range},
+           {"tie_word_embeddings", g->tie_word_embeddings}};
+  } else {
+    const LlamaConfig& l = std::get<LlamaConfig>(config);
+    out = {{"architectures", {"LlamaForCausalLM"}},
+           {"model_type", "llama"},
+           {"vocab_size", l.vocab_size},
+           {"hidden_size", l.hidden_size},
+           {"intermediate_size", l.intermediate_size},
+           {"num_hidden_layers", l.num_hidden_layers},
+           {"num_attention_heads", l.num_attention_heads},
+           {"num_key_value_heads", l.num_key_value_heads},
+           {"head_dim", l.head_dim},
+           {"hidden_act", "silu"},
+           {"max_position_embeddings", l.max_position_embeddings},
+           {"rms_norm_eps", l.rms_norm_eps},
+           {"initializer_range", l.initializer_range},
+           {"attention_dropout", l.attention_dropout},
+           {"attention_bias", l.attention_bias},
+           {"mlp_bias", l.mlp_bias},
+           {"tie_word_embeddings", l.tie_word_embeddings}};
+    // In the manner of transformers 4 and of transformers 5.
+    nlohmann::ordered_json scaling = nullptr, joined = {{"rope_type", "default"}};
+    if (const auto& s = l.rope_scaling) {
+      scaling = {{"rope_type", "llama3"},
+                 {"factor", s->factor},
+                 {"low_freq_factor", s->low_freq_factor},
+                 {"high_freq_factor", s->high_freq_factor},
+                 {"original_max_position_embeddings", s->original_max_position_embeddings}};
+      joined = scaling;
+    }
+    joined["rope_theta"] = l.rope_theta;
+    if (!scaling.is_null()) scaling["rope_theta"] = l.rope_theta;
+    out["rope_theta"] = l.rope_theta;
+    out["rope_scaling"] = scaling;
+    out["rope_parameters"] = joined;
+  }
+  std::visit(
+      [&](const auto& c) {
+        out["bos_token_id"] = c.bos_token_id ? json(*c.bos_token_id) : json(nullptr);
+        out["eos_token_id"] = ids_to_json(c.eos_token_ids);
+      },
+      config);
+  out["torch_dtype"] = out["dtype"] = names[static_cast<int>(dtype)];
+  return out.dump(2) + '\n';
+}
+
+std::map<std::string, std::string> parse_huggingface_index(const std::string& path, const std::string& text) {
+  const json object = parse_object(path, text);
+  const Reader r(path, object);
+  if (!r.has("weight_map") || !object["weight_map"].is_object())
+    r.fail("has no object 'weight_map' from tensors to files; it is not an index of safetensors files");
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : object["weight_map"].items()) {
+    if (!file.is_string()) r.fail("the file of '", tensor, "' is ", file.dump(), "; it must be a name");
+    const std::string name = file.get<std::string>();
+    if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
+      r.fail("the file of '", tensor, "' is '", name, "'; files lie in the folder of the index");
+    files[tensor] = name;
+  }
+  return files;
+}
+
+}  // namespace ct::io
