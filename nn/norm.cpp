@@ -4,7 +4,8 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/nn/pending_internal.h>
+#include <cotangent/ops/layer_norm/layer_norm.h>
+#include <cotangent/ops/rms_norm/rms_norm.h>
 
 namespace ct::nn {
 namespace {
@@ -35,13 +36,13 @@ LayerNorm::LayerNorm(const Shape& normalized_shape, LayerNormOptions options)
 
 Tensor LayerNorm::forward(const Tensor& x) const {
   check_tail("LayerNorm", x, shape_);
-  if (weight_ || shape_.size() == 1) return pending::layer_norm(x, weight_, bias_, eps_);
-  return pending::layer_norm(x.flatten(-shape_.size()), {}, {}, eps_).reshape(x.shape());
+  if (weight_ || shape_.size() == 1) return ct::layer_norm(x, weight_, bias_, eps_);
+  return ct::layer_norm(x.flatten(-shape_.size()), {}, {}, eps_).reshape(x.shape());
 }
 
 std::array<Tensor, 2> LayerNorm::add_forward(const Tensor& x, const Tensor& residual) const {
   check_tail("LayerNorm", x, shape_);
-  return pending::add_layer_norm(x, residual, weight_, bias_, eps_);
+  return ct::add_layer_norm(x, residual, weight_, bias_, eps_);
 }
 
 RMSNorm::RMSNorm(std::int64_t size, RMSNormOptions options) : size_(size), eps_(options.eps) {
@@ -65,12 +66,12 @@ double RMSNorm::eps_for(const Tensor& x) const {
 
 Tensor RMSNorm::forward(const Tensor& x) const {
   check_tail("RMSNorm", x, {size_});
-  return pending::rms_norm(x, weight_, eps_for(x));
+  return ct::rms_norm(x, weight_, eps_for(x));
 }
 
 std::array<Tensor, 2> RMSNorm::add_forward(const Tensor& x, const Tensor& residual) const {
   check_tail("RMSNorm", x, {size_});
-  return pending::add_rms_norm(x, residual, weight_, eps_for(x));
+  return ct::add_rms_norm(x, residual, weight_, eps_for(x));
 }
 
 }  // namespace ct::nn

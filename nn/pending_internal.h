@@ -16,35 +16,6 @@
 
 namespace ct::nn::pending {
 
-inline Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
-                         double eps = 1e-5) {
-  Dims axes;
-  const int n = weight ? weight.dim() : 1;
-  for (int i = 0; i < n; ++i) axes.push_back(x.dim() - n + i);
-  Tensor c = x - mean(x, axes, true);
-  Tensor y = c * rsqrt(mean(square(c), axes, true) + eps);
-  if (weight) y = y * weight;
-  if (bias) y = y + bias;
-  return y;
-}
-inline std::array<Tensor, 2> add_layer_norm(const Tensor& x, const Tensor& r, const Tensor& weight,
-                                            const Tensor& bias, double eps = 1e-5) {
-  Tensor s = x + r;
-  return {layer_norm(s, weight, bias, eps), s};
-}
-inline Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6) {
-  Dims axes;
-  const int n = weight ? weight.dim() : 1;
-  for (int i = 0; i < n; ++i) axes.push_back(x.dim() - n + i);
-  Tensor y = x * rsqrt(mean(square(x), axes, true) + eps);
-  if (weight) y = y * weight;
-  return y;
-}
-inline std::array<Tensor, 2> add_rms_norm(const Tensor& x, const Tensor& r, const Tensor& weight,
-                                          double eps = 1e-6) {
-  Tensor s = x + r;
-  return {rms_norm(s, weight, eps), s};
-}
 inline Tensor swiglu(const Tensor& gate, const Tensor& up) { return silu(gate) * up; }
 struct RotaryScaling {
   double factor = 8, low_freq_factor = 1, high_freq_factor = 4;
