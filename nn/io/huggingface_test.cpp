@@ -213,8 +213,8 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
   CHECK_THAT(message_of(folder.path()), Contains("model-00001-of-00003.safetensors"));
 }
 
-// The counterpart of tests/interchange.py, which says what it does.
-TEST_CASE("models of another program, for tests/interchange.py", "[interchange]") {
+// The counterpart of tests/peers/transformers_peer.py, which says what it does.
+TEST_CASE("models of another program, for tests/peers/transformers_peer.py", "[interchange]") {
   const char* root = std::getenv("COTANGENT_INTERCHANGE");
   if (!root) return;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {

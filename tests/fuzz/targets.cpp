@@ -12,6 +12,7 @@
 #include <cotangent/core/allocator.h>
 #include <cotangent/nn/data/idx_internal.h>
 #include <cotangent/nn/data/tokens_internal.h>
+#include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/npy_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 #include <cotangent/nn/text/bpe.h>
@@ -148,6 +149,22 @@ std::vector<std::string> tokenizer_seeds() {
       R"({"model": {"type": "Characters", "vocab": ["\n", "a", "\u00e9"]}})"};
 }
 
+std::vector<std::string> huggingface_seeds() {
+  nn::models::LlamaConfig llama;
+  llama.rope_scaling = nn::models::RopeScaling{};
+  llama.eos_token_ids = {1, 2};
+  return {io::huggingface_config_text(nn::models::Gpt2Config{}, f32),
+          io::huggingface_config_text(llama, bf16),
+          R"({"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-00002.safetensors"}})"};
+}
+
+// Both files of settings; one of the two readers refuses.
+void read_huggingface(const std::string& json) {
+  try {
+    (void)io::parse_huggingface_config("input", json);
+  } catch (const IoError&) { (void)io::parse_huggingface_index("input", json); }
+}
+
 // Reads a tokenizer, and lets it work if it was accepted. A text without tokens is an answer too.
 void read_tokenizer(const std::string& json) {
   constexpr char text[] = "abab's A\u00e9\n 12 <e> \xff";
@@ -203,6 +220,13 @@ constexpr Target kTargets[] = {
        });
      },
      tokenizer_seeds},
+    {"huggingface",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource&) {
+         read_huggingface({reinterpret_cast<const char*>(input.data()), input.size()});
+       });
+     },
+     huggingface_seeds},
 };
 
 }  // namespace
