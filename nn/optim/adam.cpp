@@ -55,7 +55,9 @@ void Adam::update(int group, std::span<const int> members) {
       correction = 1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(state.step)));
     }
     internal::Entry& e = entries.emplace_back();
-    e.param = g.params[i].raw_data();
+    const Tensor& master = g.states[i].master;
+    e.param = (master.defined() ? master : g.params[i]).raw_data();
+    if (master.defined()) e.copy = g.params[i].raw_data();
     e.grad = g.grads[i].raw_data();
     e.count = g.params[i].numel();
     for (int m = 0; m < moments; ++m) e.moments[m] = state.moments[m].raw_data();
@@ -64,7 +66,7 @@ void Adam::update(int group, std::span<const int> members) {
   }
   const Tensor& first = g.params[static_cast<std::size_t>(members[0])];
   const internal::AdamRule rule{o.beta1, o.beta2, o.eps, o.weight_decay, g.lr, decoupled_, o.amsgrad};
-  internal::apply_rule(name(), first.device(), first.dtype(), entries, rule);
+  internal::apply_rule(name(), first.device(), first.dtype(), entries, rule, gate());
 }
 
 }  // namespace ct::optim

@@ -14,6 +14,7 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   bool amsgrad = false;
+  bool master_weights = true;  ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 
 /// Adam (Kingma and Ba, 2015), as torch.optim.Adam. At step t of a parameter:
@@ -39,6 +40,8 @@ class CT_API Adam : public Optimizer {
  private:
   int moment_count(int group) const override { return options(group).amsgrad ? 3 : 2; }
   const char* moment_name(int moment) const override;
+  bool keeps_master(int group) const override { return options(group).master_weights; }
+  bool takes_gate() const override { return true; }
   void update(int group, std::span<const int> members) override;
 
   bool decoupled_ = false;
@@ -52,7 +55,8 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 1e-2;
   bool amsgrad = false;
-  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay, amsgrad}; }
+  bool master_weights = true;
+  operator AdamOptions() const { return {lr, beta1, beta2, eps, weight_decay, amsgrad, master_weights}; }
 };
 
 /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019), as torch.optim.AdamW: p <- (1 - lr

@@ -3,8 +3,9 @@
 
 #include <cotangent/nn/optim/multi_tensor_cuda.h>
 
-// Norms of gradients, their scaling and clamping. Sums are taken in f64 from the first addition on: the
-// kernels wait for memory, not for arithmetic, and squares neither overflow nor vanish.
+// Norms of gradients, their scaling and clamping, and the search for infinities. Sums are taken in f64 from
+// the first addition on: the kernels wait for memory, not for arithmetic, and squares neither overflow nor
+// vanish.
 
 namespace ct::optim::internal {
 namespace {
@@ -145,6 +146,40 @@ __global__ void __launch_bounds__(kThreads)
   change_grads<T>(table, [l](C x) { return x < -l ? -l : x > l ? l : x; });
 }
 
+// Any number of threads may find one: they write the same number.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    unscale_kernel(const __grid_constant__ GradTable table, const float* factor, float* found_inf) {
+  using C = compute_t<T>;
+  bool bad = false;
+  if (factor && *factor != 1) {
+    const C f = *factor;
+    change_grads<T>(table, [&](C x) {
+      bad |= !isfinite(x);
+      return x * f;
+    });
+  } else {
+    const Piece piece = piece_of(table, blockIdx.x);
+    const T* g = static_cast<const T*>(table.rows[piece.row].grad);
+    constexpr int kWide = kWidth<T>;
+    const bool wide = aligned_to(g, sizeof(T) * kWide);
+    const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
+    for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
+         i += kThreads * kWide) {
+      const auto pack = gpu::Packed<T, kWide>::load(g + i);
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) bad |= !isfinite(gpu::to_compute(pack[j]));
+    }
+    for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads)
+      bad |= !isfinite(gpu::to_compute(g[i]));
+  }
+  if (bad) *found_inf = 1;
+}
+
+__global__ void update_scale_kernel(float* numbers, const float* found_inf, const ScaleRule rule) {
+  rule.update(numbers, *found_inf != 0);
+}
+
 }  // namespace
 
 Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType dtype) {
@@ -194,6 +229,20 @@ void clamp_cuda(const char* op, const Batch& batch, double limit) {
       gpu::launch(op, clamp_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, limit);
     });
   });
+}
+
+void unscale_cuda(const char* op, const Batch& batch, const float* factor, float* found_inf) {
+  visit_floating(op, batch.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_gradients(batch, [&](const GradTable& table, int n) {
+      gpu::launch(op, unscale_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, factor,
+                  found_inf);
+    });
+  });
+}
+
+void update_scale_cuda(const char* op, float* numbers, const float* found_inf, const ScaleRule& rule) {
+  gpu::launch(op, update_scale_kernel, dim3(1), dim3(1), 0, numbers, found_inf, rule);
 }
 
 }  // namespace ct::optim::internal

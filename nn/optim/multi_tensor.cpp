@@ -9,16 +9,17 @@ std::vector<Entry>& scratch_entries() {
 }
 
 template <class Rule>
-void apply_rule(const char* op, Device device, DType dtype, std::span<const Entry> entries,
-                const Rule& rule) {
+void apply_rule(const char* op, Device device, DType dtype, std::span<const Entry> entries, const Rule& rule,
+                const StepGate& gate) {
 #ifdef COTANGENT_CUDA
-  if (device.is_cuda()) return apply_rule_cuda(op, dtype, entries, rule);
+  if (device.is_cuda()) return apply_rule_cuda(op, dtype, entries, rule, gate);
 #endif
   CT_CHECK(device.is_cpu(), DeviceError, op, "has no kernel for ", to_string(device),
            "; this library was built without CUDA");
-  apply_rule_cpu(op, dtype, entries, rule);
+  apply_rule_cpu(op, dtype, entries, rule, gate);
 }
-template void apply_rule(const char*, Device, DType, std::span<const Entry>, const SgdRule&);
-template void apply_rule(const char*, Device, DType, std::span<const Entry>, const AdamRule&);
+template void apply_rule(const char*, Device, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
+template void apply_rule(const char*, Device, DType, std::span<const Entry>, const AdamRule&,
+                         const StepGate&);
 
 }  // namespace ct::optim::internal

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include <cotangent/core/convert_run_internal.h>
@@ -66,9 +67,9 @@ void update_run(C* __restrict p, const C* __restrict g, C* __restrict m0, C* __r
 constexpr std::int64_t kBlock = 1024;  // 16-bit elements that are f32 for a while, in the first cache
 
 template <int kMoments, class T, class Constants>
-void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Constants& constants) {
+void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Constants& constants,
+                  float scale) {
   using M = moment_t<T>;
-  T* const p = static_cast<T*>(e.param);
   const T* const g = static_cast<const T*>(e.grad);
   const auto moment = [&](int k, std::int64_t at) {
     return k < kMoments ? static_cast<M*>(e.moments[k]) + at : nullptr;
@@ -77,15 +78,31 @@ void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Co
     update_run<kMoments>(params, grads, moment(0, at), moment(1, at), moment(2, at), n, e, constants);
   };
   if constexpr (std::is_same_v<T, M>) {
-    run(p + begin, g + begin, begin, end - begin);
+    T* const p = static_cast<T*>(e.param);
+    if (scale == 1) return run(p + begin, g + begin, begin, end - begin);
+    alignas(64) T grads[kBlock];
+    for (std::int64_t at = begin; at < end; at += kBlock) {
+      const std::int64_t n = std::min(kBlock, end - at);
+      for (std::int64_t i = 0; i < n; ++i) grads[i] = g[at + i] * static_cast<T>(scale);
+      run(p + at, grads, at, n);
+    }
   } else {
     alignas(64) float params[kBlock], grads[kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
-      widen_run(p + at, n, params);
       widen_run(g + at, n, grads);
-      run(params, grads, at, n);
-      narrow_run(params, n, p + at);
+      if (scale != 1)
+        for (std::int64_t i = 0; i < n; ++i) grads[i] *= scale;
+      if (e.copy) {
+        float* const master = static_cast<float*>(e.param) + at;
+        run(master, grads, at, n);
+        narrow_run(master, n, static_cast<T*>(e.copy) + at);
+      } else {
+        T* const p = static_cast<T*>(e.param) + at;
+        widen_run(p, n, params);
+        run(params, grads, at, n);
+        narrow_run(params, n, p);
+      }
     }
   }
 }
@@ -108,22 +125,25 @@ void for_blocks(const T* g, std::int64_t begin, std::int64_t end, F f) {
 }  // namespace
 
 template <class Rule>
-void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule) {
+void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
+                    const StepGate& gate) {
+  if (gate.found_inf && *gate.found_inf != 0) return;
+  const float scale = gate.scale ? *gate.scale : 1;
   const auto starts = lay_out(entries);
   visit_floating(op, dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto constants = rule.template constants<compute_t<T>>();
     const auto run = [&]<int kMoments>() {
       for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-        update_piece<kMoments, T>(e, begin, end, constants);
+        update_piece<kMoments, T>(e, begin, end, constants, scale);
       });
     };
     rule.moment_count() == Rule::kFewest ? run.template operator()<Rule::kFewest>()
                                          : run.template operator()<Rule::kMost>();
   });
 }
-template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const SgdRule&);
-template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const AdamRule&);
+template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
+template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const AdamRule&, const StepGate&);
 
 namespace {
 
@@ -241,6 +261,45 @@ void clamp_cpu(const Batch& batch, double limit) {
   change_grads("clip_grad_value_", batch, [limit](auto x) {
     const auto l = static_cast<decltype(x)>(limit);
     return x < -l ? -l : x > l ? l : x;
+  });
+}
+
+void unscale_cpu(const Batch& batch, const float* factor, float* found_inf) {
+  const auto starts = lay_out(batch.entries);
+  thread_local std::vector<char> found;
+  found.assign(static_cast<std::size_t>(chunk_count(starts.back(), kChunk)), 0);
+  char* const flags = found.data();  // the pool's threads have a `found` of their own
+  visit_floating("GradScaler", batch.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_pieces(batch.entries, starts,
+               [&](std::int64_t chunk, const Entry& e, std::int64_t begin, std::int64_t end) {
+                 for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const auto* g, std::int64_t n) {
+                   using C = std::remove_cvref_t<decltype(*g)>;
+                   int bad = 0;
+                   for (std::int64_t i = 0; i < n; ++i)
+                     bad |= !(std::abs(g[i]) <= std::numeric_limits<C>::max());
+                   if (bad) flags[chunk] = 1;
+                 });
+               });
+  });
+  if (std::any_of(found.begin(), found.end(), [](char c) { return c != 0; })) *found_inf = 1;
+  if (factor && *factor != 1)
+    change_grads("GradScaler", batch, [f = *factor](auto x) { return x * static_cast<decltype(x)>(f); });
+}
+
+void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, double weight) {
+  const auto starts = lay_out(entries);
+  visit_floating(op, dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = compute_t<T>;
+    const C w = static_cast<C>(weight);
+    for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
+      C* average = static_cast<C*>(e.param) + begin;
+      for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const C* values, std::int64_t n) {
+        for (std::int64_t i = 0; i < n; ++i) average[i] += w * (values[i] - average[i]);
+        average += n;
+      });
+    });
   });
 }
 

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <type_traits>
 
 #include <cotangent/nn/optim/multi_tensor_cuda.h>
 
@@ -13,18 +14,23 @@ using LargeTable = Table<Entry, 320>;
 static_assert(sizeof(SmallTable) < 4000 && sizeof(LargeTable) < 32000,
               "more than a kernel's parameters hold");
 
-template <class T, int kMoments, int kWide, class Constants>
+__device__ __forceinline__ float scaled(float g, float factor) { return __fmul_rn(g, factor); }
+__device__ __forceinline__ double scaled(double g, double factor) { return __dmul_rn(g, factor); }
+
+// kMaster: the parameters are f32 and leave rounded copies of dtype T.
+template <class T, int kMoments, bool kMaster, int kWide, class Constants>
 __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin, std::int64_t end,
-                                             const Constants& constants) {
+                                             const Constants& constants, compute_t<T> factor) {
   using C = compute_t<T>;
   using M = moment_t<T>;
+  using P = std::conditional_t<kMaster, C, T>;
   const C a = static_cast<C>(e.scale[0]), b = static_cast<C>(e.scale[1]);
-  T* const params = static_cast<T*>(e.param);
+  P* const params = static_cast<P*>(e.param);
   const T* const grads = static_cast<const T*>(e.grad);
   for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < end;
        i += kThreads * kWide) {
     const auto grad = gpu::Packed<T, kWide>::load_streaming(grads + i);
-    const auto param = gpu::Packed<T, kWide>::load(params + i);
+    const auto param = gpu::Packed<P, kWide>::load(params + i);
     C g[kWide], p[kWide], moments[kMoments > 0 ? kMoments : 1][kWide];
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
@@ -36,60 +42,126 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
       C m[kMaxMoments] = {};
 #pragma unroll
       for (int k = 0; k < kMoments; ++k) m[k] = moments[k][j];
-      constants.template update<kMoments>(p[j], g[j], m, a, b);
+      // Rounded on its own, so that a factor of 1 leaves no trace.
+      constants.template update<kMoments>(p[j], scaled(g[j], factor), m, a, b);
 #pragma unroll
       for (int k = 0; k < kMoments; ++k) moments[k][j] = m[k];
     }
-    gpu::Packed<T, kWide>::from_compute(p).store(params + i);
-    // Nobody reads them before the next step. (A plain store is taken apart by the compiler here.)
+    gpu::Packed<P, kWide>::from_compute(p).store(params + i);
+    if constexpr (kMaster) gpu::Packed<T, kWide>::from_compute(p).store(static_cast<T*>(e.copy) + i);
+      // Nobody reads them before the next step. (A plain store is taken apart by the compiler here.)
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
       gpu::Packed<M, kWide>::from_compute(moments[k]).store_streaming(static_cast<M*>(e.moments[k]) + i);
   }
 }
 
-template <class T, int kMoments, class TableT, class Constants>
+template <class T, int kMoments, bool kMaster, class TableT, class Constants>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(const __grid_constant__ TableT table, const Constants constants) {
+    update_kernel(const __grid_constant__ TableT table, const Constants constants, const StepGate gate) {
+  using P = std::conditional_t<kMaster, compute_t<T>, T>;
+  if (gate.found_inf && *gate.found_inf != 0) return;
+  const compute_t<T> factor = gate.scale ? *gate.scale : 1.f;
   const Piece piece = piece_of(table, blockIdx.x);
   const Entry& e = table.rows[piece.row];
   constexpr int kWide = kWidth<T>;
-  bool wide = aligned_to(e.param, sizeof(T) * kWide) && aligned_to(e.grad, sizeof(T) * kWide);
+  bool wide = aligned_to(e.param, sizeof(P) * kWide) && aligned_to(e.grad, sizeof(T) * kWide);
+  if constexpr (kMaster) wide &= aligned_to(e.copy, sizeof(T) * kWide);
 #pragma unroll
   for (int k = 0; k < kMoments; ++k) wide &= aligned_to(e.moments[k], sizeof(moment_t<T>) * kWide);
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  update_range<T, kMoments, kWide>(e, piece.begin, middle, constants);
-  update_range<T, kMoments, 1>(e, middle, piece.end, constants);
+  update_range<T, kMoments, kMaster, kWide>(e, piece.begin, middle, constants, factor);
+  update_range<T, kMoments, kMaster, 1>(e, middle, piece.end, constants, factor);
 }
 
-template <class T, int kMoments, class TableT, class Constants>
-void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants) {
+template <class T, int kMoments, bool kMaster, class TableT, class Constants>
+void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
+                    const StepGate& gate) {
   for_tables<TableT>(
       entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
       [&](const TableT& table, int blocks) {
-        gpu::launch(op, update_kernel<T, kMoments, TableT, Constants>, dim3(static_cast<unsigned>(blocks)),
-                    dim3(kThreads), 0, table, constants);
+        gpu::launch(op, update_kernel<T, kMoments, kMaster, TableT, Constants>,
+                    dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, table, constants, gate);
       });
+}
+
+template <class T, int kMoments, bool kMaster, class Constants>
+void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
+                    const StepGate& gate) {
+  entries.size() <= SmallTable::capacity
+      ? launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate)
+      : launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate);
 }
 
 }  // namespace
 
 template <class Rule>
-void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule) {
+void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
+                     const StepGate& gate) {
   visit_floating(op, dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto constants = rule.template constants<compute_t<T>>();
-    const bool small = entries.size() <= SmallTable::capacity;
-    if (rule.moment_count() == Rule::kFewest) {
-      small ? launch_updates<T, Rule::kFewest, SmallTable>(op, entries, constants)
-            : launch_updates<T, Rule::kFewest, LargeTable>(op, entries, constants);
+    const auto launch = [&]<bool kMaster>() {
+      rule.moment_count() == Rule::kFewest
+          ? launch_updates<T, Rule::kFewest, kMaster>(op, entries, constants, gate)
+          : launch_updates<T, Rule::kMost, kMaster>(op, entries, constants, gate);
+    };
+    if constexpr (std::is_same_v<T, compute_t<T>>) {
+      launch.template operator()<false>();
     } else {
-      small ? launch_updates<T, Rule::kMost, SmallTable>(op, entries, constants)
-            : launch_updates<T, Rule::kMost, LargeTable>(op, entries, constants);
+      entries[0].copy ? launch.template operator()<true>() : launch.template operator()<false>();
     }
   });
 }
-template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const SgdRule&);
-template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const AdamRule&);
+template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
+template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const AdamRule&, const StepGate&);
+
+// ---- Averages -------------------------------------------------------------------------------------------
+
+namespace {
+
+template <class T, int kWide>
+__device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, std::int64_t end,
+                                           compute_t<T> weight) {
+  using C = compute_t<T>;
+  C* const averages = static_cast<C*>(e.param);
+  const T* const values = static_cast<const T*>(e.grad);
+  for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < end;
+       i += kThreads * kWide) {
+    C average[kWide], value[kWide];
+    gpu::Packed<C, kWide>::load(averages + i).to_compute(average);
+    gpu::Packed<T, kWide>::load(values + i).to_compute(value);
+#pragma unroll
+    for (int j = 0; j < kWide; ++j) average[j] = multiply_add(weight, value[j] - average[j], average[j]);
+    gpu::Packed<C, kWide>::from_compute(average).store(averages + i);
+  }
+}
+
+template <class T, class TableT>
+__global__ void __launch_bounds__(kThreads)
+    lerp_kernel(const __grid_constant__ TableT table, compute_t<T> weight) {
+  const Piece piece = piece_of(table, blockIdx.x);
+  const Entry& e = table.rows[piece.row];
+  constexpr int kWide = kWidth<T>;
+  const bool wide =
+      aligned_to(e.param, sizeof(compute_t<T>) * kWide) && aligned_to(e.grad, sizeof(T) * kWide);
+  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
+  lerp_range<T, kWide>(e, piece.begin, middle, weight);
+  lerp_range<T, 1>(e, middle, piece.end, weight);
+}
+
+}  // namespace
+
+void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, double weight) {
+  visit_floating(op, dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for_tables<SmallTable>(
+        entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
+        [&](const SmallTable& table, int blocks) {
+          gpu::launch(op, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
+                      table, static_cast<compute_t<T>>(weight));
+        });
+  });
+}
 
 }  // namespace ct::optim::internal

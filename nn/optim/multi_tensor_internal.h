@@ -8,6 +8,7 @@
 
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/nn/optim/step_gate.h>
 
 // One pass over many tensors at once. A parameter, its gradient and its moments are one entry of a table; the
 // table is cut into chunks across all entries, and chunks are what threads and GPU blocks work on. The
@@ -25,8 +26,9 @@ inline constexpr int kMaxMoments = 3;
 
 /// One parameter of a multi-tensor call.
 struct Entry {
-  void* param = nullptr;
+  void* param = nullptr;  // or its f32 master
   void* grad = nullptr;
+  void* copy = nullptr;  // the 16-bit parameter that is rounded from its master
   void* moments[kMaxMoments] = {};
   std::int64_t count = 0;
   double scale[2] = {1, 1};  // numbers that differ between parameters: see the rules
@@ -118,14 +120,18 @@ struct AdamRule {
   int moment_count() const { return amsgrad ? 3 : 2; }
 };
 
-/// Applies a rule to all entries, whose parameters have one dtype, on `device`.
+/// Applies a rule to all entries, whose gradients have one dtype, on `device`. All entries of a 16-bit dtype
+/// have a master, or none has.
 template <class Rule>
-void apply_rule(const char* op, Device device, DType dtype, std::span<const Entry> entries, const Rule& rule);
+void apply_rule(const char* op, Device device, DType dtype, std::span<const Entry> entries, const Rule& rule,
+                const StepGate& gate);
 
 template <class Rule>
-void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule);
+void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
+                    const StepGate& gate);
 template <class Rule>
-void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule);
+void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
+                     const StepGate& gate);
 
 // ---- Clipping -------------------------------------------------------------------------------------------
 // Of an entry only `grad` and `count` are looked at.
@@ -149,5 +155,41 @@ void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double m
 /// grad <- clamp(grad, -limit, limit); NaN stays NaN.
 void clamp_cpu(const Batch& batch, double limit);
 void clamp_cuda(const char* op, const Batch& batch, double limit);
+
+// ---- Loss scaling ---------------------------------------------------------------------------------------
+
+/// Sets *found_inf to 1 if a gradient holds an infinity or a NaN, and multiplies the gradients by *factor
+/// unless it is null. Both numbers are in the memory of the gradients' device.
+void unscale_cpu(const Batch& batch, const float* factor, float* found_inf);
+void unscale_cuda(const char* op, const Batch& batch, const float* factor, float* found_inf);
+
+/// The numbers of a GradScaler, f32 in the memory of its device.
+enum ScalerNumber : int { kScale, kInverse, kGoodSteps, kScalerNumbers };
+struct ScaleRule {
+  float growth, backoff;
+  float interval;
+  /// The scale after a step: smaller if an infinity was found, larger after `interval` steps without one.
+  CT_OPTIM_HD void update(float* numbers, bool found_inf) const {
+    if (found_inf) {
+      numbers[kScale] *= backoff;
+      numbers[kGoodSteps] = 0;
+    } else if (numbers[kGoodSteps] + 1 >= interval) {
+      const float grown = numbers[kScale] * growth;
+      if (grown <= 3.4028235e38f) numbers[kScale] = grown;
+      numbers[kGoodSteps] = 0;
+    } else {
+      numbers[kGoodSteps] += 1;
+    }
+    numbers[kInverse] = static_cast<float>(1.0 / static_cast<double>(numbers[kScale]));
+  }
+};
+void update_scale_cuda(const char* op, float* numbers, const float* found_inf, const ScaleRule& rule);
+
+// ---- Averages -------------------------------------------------------------------------------------------
+
+/// param <- param + weight (grad - param): of an entry `param` is the average (f32 or f64), `grad` the values
+/// that go into it, of dtype `dtype`.
+void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, double weight);
+void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, double weight);
 
 }  // namespace ct::optim::internal

@@ -4,6 +4,7 @@
 
 #include <cotangent/nn/optim/adam.h>
 #include <cotangent/nn/optim/clip_grad.h>
+#include <cotangent/nn/optim/grad_scaler.h>
 #include <cotangent/nn/optim/optimizer.h>
 #include <cotangent/nn/optim/scheduler.h>
 #include <cotangent/nn/optim/sgd.h>

@@ -5,7 +5,11 @@
 #include <unordered_set>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/memory.h>
+#include <cotangent/core/stream.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/creation.h>
+#include <cotangent/ops/where/where.h>
 
 namespace ct::optim {
 namespace {
@@ -35,6 +39,26 @@ void check_gradient(const char* op, const Tensor& p, const Tensor& g, int group,
 }
 
 }  // namespace
+
+// A step on a GPU that was or was not made: whoever knows is the device. Its answer is on the way to the
+// host; until it is read, the steps stand counted. It is read before the next step needs the counts, one
+// iteration later, when it has long been there.
+struct Optimizer::Doubt {
+  Tensor flag;  // pinned
+  Event arrived;
+  std::vector<std::int64_t*> counts;
+};
+
+Optimizer::Optimizer(const char* name) : name_(name) {}
+Optimizer::~Optimizer() = default;
+
+void Optimizer::settle() const {
+  if (!doubt_ || doubt_->counts.empty()) return;
+  doubt_->arrived.synchronize();
+  if (doubt_->flag.defined() && *doubt_->flag.data<float>() != 0)
+    for (std::int64_t* count : doubt_->counts) --*count;
+  doubt_->counts.clear();
+}
 
 Optimizer::Group& Optimizer::group_at(int group) {
   CT_CHECK(group >= 0 && group < group_count(), IndexError, name_, "group ", group,
@@ -114,17 +138,47 @@ void Optimizer::prepare_moments(int g) {
   }
 }
 
-void Optimizer::step() {
+// A master is as new as its parameter: where the parameter is not what the master rounds to, somebody else
+// has set it, and the master starts from there. Elsewhere it keeps its digits.
+void Optimizer::prepare_masters(int g) {
+  Group& group = groups_[static_cast<std::size_t>(g)];
+  for (std::size_t i = 0; i < group.params.size(); ++i) {
+    if (!group.grads[i].defined()) continue;
+    const Tensor p = group.params[i].detach();
+    ParamState& state = group.states[i];
+    if (!is_low_precision(p.dtype()) || !keeps_master(g)) {
+      state.master = {};
+    } else if (!state.master.defined()) {
+      state.master = p.to(f32);
+    } else {
+      const Storage& storage = *p.impl()->storage;
+      if (state.rounded == &storage && state.rounded_version == storage.version()) continue;
+      const Tensor master = state.master.to(p.device());
+      state.master = where(eq(master.to(p.dtype()), p), master, p.to(f32));
+    }
+  }
+}
+
+void Optimizer::step() { step_if({}); }
+
+void Optimizer::step_if(const StepGate& gate) {
   const NoGrad no_grad;
   struct Release {  // the gradients belong to the parameters
-    std::vector<Group>& groups;
+    Optimizer& self;
     ~Release() {
-      for (Group& group : groups)
+      for (Group& group : self.groups_)
         for (Tensor& grad : group.grads) grad = {};
+      self.gate_ = {};
     }
-  } release{groups_};
+  } release{*this};
+  settle();
   collect_gradients();
-  for (int g = 0; g < group_count(); ++g) prepare_moments(g);
+  for (int g = 0; g < group_count(); ++g) {
+    prepare_moments(g);
+    prepare_masters(g);
+  }
+  gate_ = gate;
+  Device device;
 
   for (int g = 0; g < group_count(); ++g) {
     Group& group = groups_[static_cast<std::size_t>(g)];
@@ -134,7 +188,7 @@ void Optimizer::step() {
     for (std::size_t first = 0; first < n; ++first) {
       if (!group.grads[first].defined()) continue;
       const DType dtype = group.params[first].dtype();
-      const Device device = group.params[first].device();
+      device = group.params[first].device();
       const auto together = [&](std::size_t i) {
         return group.params[i].dtype() == dtype && group.params[i].device() == device;
       };
@@ -143,16 +197,28 @@ void Optimizer::step() {
         if (!group.grads[i].defined() || !together(i)) continue;
         members_.push_back(static_cast<int>(i));
         ++group.states[i].step;
+        if (gate.found_inf && device.is_cuda()) {
+          if (!doubt_) doubt_ = std::make_unique<Doubt>();
+          doubt_->counts.push_back(&group.states[i].step);
+        }
       }
       const DeviceGuard guard(device);
       update(g, members_);
       for (const int i : members_) {
         const auto at = static_cast<std::size_t>(i);
-        group.params[at].impl()->storage->bump_version();
+        Storage& storage = *group.params[at].impl()->storage;
+        storage.bump_version();
+        ParamState& state = group.states[at];
+        state.rounded = &storage;
+        state.rounded_version = storage.version();
         group.grads[at] = {};
       }
     }
   }
+  if (!doubt_ || doubt_->counts.empty()) return;
+  if (!doubt_->flag.defined()) doubt_->flag = zeros({}).pin_memory();
+  copy_bytes(doubt_->flag.raw_data(), cpu, gate.found_inf, device, sizeof(float), true);
+  doubt_->arrived.record(current_stream(device));
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -173,6 +239,7 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 StateDict Optimizer::state_dict() const {
+  settle();
   StateDict dict;
   dict.set_value("optimizer", name_);
   dict.set_value("groups", group_count());
@@ -185,6 +252,7 @@ StateDict Optimizer::state_dict() const {
       dict.set_value(key(g, i, "step"), state.step);
       for (int m = 0; m < moment_count(g); ++m)
         if (state.moments[m].defined()) dict.set(key(g, i, moment_name(m)), state.moments[m]);
+      if (state.master.defined()) dict.set(key(g, i, "master"), state.master);
     }
   }
   return dict;
@@ -197,6 +265,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
   CT_CHECK(dict.value<std::int64_t>("groups") == group_count(), ValueError, name_, "the state has ",
            dict.value<std::int64_t>("groups"), " parameter groups, this optimizer ", group_count(),
            "; build the optimizer as it was when the state was saved");
+  settle();
   std::vector<std::vector<ParamState>> loaded;
   std::vector<double> rates;
   for (int g = 0; g < group_count(); ++g) {
@@ -222,6 +291,11 @@ void Optimizer::load_state_dict(const StateDict& dict) {
         // to() returns the same tensor where nothing changes: the optimizer must own its moments.
         states[i].moments[m] = moment->detach().to(moment_dtype(p)).to(p.device()).clone();
       }
+      const Tensor* master = dict.find(key(g, i, "master"));
+      if (!master || !is_low_precision(p.dtype()) || !keeps_master(g)) continue;
+      CT_CHECK(master->shape() == p.shape(), ValueError, name_, "'", key(g, i, "master"), "' is ",
+               describe(*master), ", the parameter is ", describe(p), "; their shapes must be equal");
+      states[i].master = master->detach().to(f32).to(p.device()).clone();
     }
   }
   for (int g = 0; g < group_count(); ++g) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/nn/optim/step_gate.h>
 #include <cotangent/nn/state_dict.h>
 
 namespace ct::optim {
@@ -23,16 +25,20 @@ struct ParamGroup {
 /// updates every parameter that has a gradient. A parameter without one is passed over, and its step count
 /// stays.
 ///
-/// Parameters of f16 and bf16 are updated in f32 arithmetic and rounded once; their moments are f32. All
-/// parameters of a group and dtype are updated together: on a GPU by one launch (of up to 320 tensors), on
-/// the CPU in chunks that ignore where one tensor ends and the next begins. The results have the same bits
+/// Parameters of f16 and bf16 have moments in f32 and, unless the option master_weights is off, a master: a
+/// copy in f32 that collects what a step changes, and that the parameter is rounded from in the same pass.
+/// (Without one, a change of less than about 1/500 of a bf16 parameter is lost in rounding.) Where a
+/// parameter is changed by somebody else, its master follows in those elements.
+///
+/// All parameters of a group and dtype are updated together: on a GPU by one launch (of up to 320 tensors),
+/// on the CPU in chunks that ignore where one tensor ends and the next begins. The results have the same bits
 /// for any number of threads.
 ///
 /// An optimizer of one's own derives from this class, calls add_group() and overrides the three functions at
 /// the end.
 class CT_API Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -56,8 +62,8 @@ class CT_API Optimizer {
   /// "SGD", "Adam", ...
   const char* name() const { return name_; }
 
-  /// Step counts, moments and learning rates, by position: "0.3.exp_avg" belongs to parameter 3 of group 0.
-  /// The moments share memory with the optimizer's.
+  /// Step counts, moments, masters and learning rates, by position: "0.3.exp_avg" belongs to parameter 3 of
+  /// group 0, "0.3.master" is its master. The tensors share memory with the optimizer's.
   StateDict state_dict() const;
   /// Takes back what state_dict() gave; moments are copied to their parameter's device. Options other than
   /// the learning rate are not part of the state: they are the program's.
@@ -69,6 +75,9 @@ class CT_API Optimizer {
   struct ParamState {
     std::int64_t step = 0;
     Tensor moments[kMaxMoments];
+    Tensor master;                     // f32; undefined where there is none
+    const Storage* rounded = nullptr;  // the parameter that was rounded from it, and when
+    std::uint32_t rounded_version = 0;
   };
   struct Group {
     std::vector<Tensor> params;
@@ -78,7 +87,7 @@ class CT_API Optimizer {
     std::optional<double> base_lr;
   };
 
-  explicit Optimizer(const char* name) : name_(name) {}
+  explicit Optimizer(const char* name);
   /// Checks the parameters (leaves that require gradients, contiguous, none twice) and adds them. Throws
   /// ValueError or AutogradError.
   void add_group(std::vector<Tensor> params, double lr);
@@ -92,18 +101,31 @@ class CT_API Optimizer {
   /// Updates the given parameters of a group, all of one dtype and on one device, which is current. Their
   /// moments exist (zeros at first) and their step counts have gone up already.
   virtual void update(int group, std::span<const int> members) = 0;
+  /// Whether 16-bit parameters of this group have masters, which update() must change along with them.
+  virtual bool keeps_master(int) const { return false; }
+  /// Whether update() heeds gate(). If not, a GradScaler waits for the device before each step.
+  virtual bool takes_gate() const { return false; }
+  /// What the step that is running depends on.
+  const StepGate& gate() const { return gate_; }
 
  private:
   friend class LRScheduler;
+  friend class GradScaler;
+  struct Doubt;
   // What schedulers start from: the rate at the time the first of them was made.
   double base_lr(int group);
 
+  void step_if(const StepGate& gate);
+  void settle() const;
   void collect_gradients();
   void prepare_moments(int group);
+  void prepare_masters(int group);
 
   const char* name_;
   std::vector<Group> groups_;
   std::vector<int> members_;  // scratch of step()
+  StepGate gate_;
+  std::unique_ptr<Doubt> doubt_;
 };
 
 }  // namespace ct::optim

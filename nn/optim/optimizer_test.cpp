@@ -116,12 +116,14 @@ TEST_CASE("tensors of all sizes take the same steps", "[optim]") {
   }
 }
 
-TEMPLATE_TEST_CASE("16-bit parameters take f32 steps and are rounded once", "[optim]", Half, BFloat16) {
+TEMPLATE_TEST_CASE("16-bit parameters without masters take f32 steps and are rounded once", "[optim]", Half,
+                   BFloat16) {
   constexpr DType dtype = dtype_of<TestType>;
   std::vector<Tensor> narrow = optim_params(dtype), wide;
   for (const Tensor& p : narrow) wide.push_back(p.detach().to(f32).clone().set_requires_grad());
-  AdamW a(narrow, {.lr = 0.01}), b(wide, {.lr = 0.01});
-  SGD c(narrow, {.lr = 0.01, .momentum = 0.9}), d(wide, {.lr = 0.01, .momentum = 0.9});
+  AdamW a(narrow, {.lr = 0.01, .master_weights = false}), b(wide, {.lr = 0.01});
+  SGD c(narrow, {.lr = 0.01, .momentum = 0.9, .master_weights = false}),
+      d(wide, {.lr = 0.01, .momentum = 0.9});
   for (int t = 1; t <= 12; ++t) {
     optim_set_gradients(narrow, t);
     for (std::size_t k = 0; k < wide.size(); ++k) {

@@ -28,7 +28,9 @@ void SGD::update(int group, std::span<const int> members) {
   for (const int member : members) {
     const auto i = static_cast<std::size_t>(member);
     internal::Entry& e = entries.emplace_back();
-    e.param = g.params[i].raw_data();
+    const Tensor& master = g.states[i].master;
+    e.param = (master.defined() ? master : g.params[i]).raw_data();
+    if (master.defined()) e.copy = g.params[i].raw_data();
     e.grad = g.grads[i].raw_data();
     e.count = g.params[i].numel();
     if (o.momentum != 0) e.moments[0] = g.states[i].moments[0].raw_data();
@@ -36,7 +38,7 @@ void SGD::update(int group, std::span<const int> members) {
   }
   const Tensor& first = g.params[static_cast<std::size_t>(members[0])];
   const internal::SgdRule rule{g.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov};
-  internal::apply_rule(name(), first.device(), first.dtype(), entries, rule);
+  internal::apply_rule(name(), first.device(), first.dtype(), entries, rule, gate());
 }
 
 }  // namespace ct::optim

@@ -13,6 +13,7 @@ struct SGDOptions {
   double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
+  bool master_weights = true;  ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 
 /// Stochastic gradient descent, as torch.optim.SGD:
@@ -36,6 +37,8 @@ class CT_API SGD final : public Optimizer {
  private:
   int moment_count(int group) const override { return options(group).momentum != 0 ? 1 : 0; }
   const char* moment_name(int) const override { return "momentum_buffer"; }
+  bool keeps_master(int group) const override { return options(group).master_weights; }
+  bool takes_gate() const override { return true; }
   void update(int group, std::span<const int> members) override;
 
   std::vector<SGDOptions> options_;

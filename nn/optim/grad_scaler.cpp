@@ -1,0 +1,209 @@
+#include <cotangent/nn/optim/grad_scaler.h>
+
+#include <cmath>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/memory.h>
+#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
+
+namespace ct::optim {
+namespace {
+
+constexpr const char* kName = "GradScaler";
+
+void check_options(const GradScalerOptions& o) {
+  CT_CHECK(o.init_scale > 0 && std::isfinite(o.init_scale), ValueError, kName, "init_scale is ", o.init_scale,
+           "; it must be positive and finite");
+  CT_CHECK(o.growth_factor > 1, ValueError, kName, "growth_factor is ", o.growth_factor, "; it must be > 1");
+  CT_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, kName, "backoff_factor is ",
+           o.backoff_factor, "; it must lie between 0 and 1");
+  CT_CHECK(o.growth_interval > 0, ValueError, kName, "growth_interval is ", o.growth_interval,
+           "; it must be > 0");
+}
+
+}  // namespace
+
+GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
+  check_options(options);
+  set_numbers(options.init_scale, 0);
+}
+
+void GradScaler::set_numbers(double scale, double good_steps) {
+  const Device device = numbers_.defined() ? numbers_.device() : cpu;
+  std::vector<double> values(internal::kScalerNumbers);
+  values[internal::kScale] = scale;
+  values[internal::kInverse] = 1 / scale;
+  values[internal::kGoodSteps] = good_steps;
+  numbers_ = from_vector(values, {internal::kScalerNumbers}, {.dtype = f32, .device = device});
+}
+
+// The numbers live where the losses and gradients do.
+void GradScaler::place(Device device) {
+  if (numbers_.device() == device) return;
+  CT_CHECK(seen_.empty(), DeviceError, kName, "gradients are on ", to_string(numbers_.device()), " and ",
+           to_string(device), "; scale the losses of each device with a scaler of their own");
+  const NoGrad no_grad;
+  numbers_ = numbers_.to(device);
+  spare_.clear();
+}
+
+Tensor GradScaler::scale(const Tensor& loss) {
+  if (!options_.enabled) return loss;
+  place(loss.device());
+  return loss * numbers_.select(0, internal::kScale);
+}
+
+GradScaler::Seen& GradScaler::seen(const Optimizer& optimizer) {
+  for (Seen& s : seen_)
+    if (s.optimizer == &optimizer) return s;
+  Seen& fresh = seen_.emplace_back();
+  fresh.optimizer = &optimizer;
+  return fresh;
+}
+
+// Looks through the gradients, and divides them by the scale if asked to.
+void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
+  const NoGrad no_grad;
+  std::vector<internal::Batch> batches;
+  std::vector<Tensor> grads;
+  for (int g = 0; g < optimizer.group_count(); ++g) {
+    for (Tensor p : optimizer.params(g)) {
+      Tensor grad = p.grad();
+      if (!grad.defined()) continue;
+      if (!grad.is_contiguous()) {
+        grad = grad.contiguous();
+        p.set_grad(grad);  // what is divided must be what the optimizer sees
+      }
+      CT_CHECK(grads.empty() || grad.device() == grads[0].device(), DeviceError, kName, "gradients are on ",
+               to_string(grads[0].device()), " and ", to_string(grad.device()),
+               "; give the parameters of each device an optimizer and a scaler of their own");
+      internal::Batch* batch = nullptr;
+      for (internal::Batch& b : batches)
+        if (b.dtype == grad.dtype()) batch = &b;
+      if (!batch) batch = &batches.emplace_back(internal::Batch{grad.dtype(), {}});
+      internal::Entry& e = batch->entries.emplace_back();
+      e.grad = grad.raw_data();
+      e.count = grad.numel();
+      grads.push_back(std::move(grad));
+    }
+  }
+  CT_CHECK(!grads.empty(), ValueError, kName, "no parameter of ", optimizer.name(),
+           " has a gradient; call scale(loss).backward() first");
+  const Device device = grads[0].device();
+  if (numbers_.device() != device) {
+    CT_CHECK(seen_.size() == 1, DeviceError, kName, "gradients are on ", to_string(numbers_.device()),
+             " and ", to_string(device), "; scale the losses of each device with a scaler of their own");
+    numbers_ = numbers_.to(device);
+    spare_.clear();
+  }
+  const DeviceGuard guard(device);
+  if (spare_.empty()) {
+    entry.found_inf = zeros({}, {.dtype = f32, .device = device});
+  } else {
+    entry.found_inf = std::move(spare_.back());
+    spare_.pop_back();
+    zero_bytes(entry.found_inf.raw_data(), device, sizeof(float));
+  }
+  float* const found = entry.found_inf.data<float>();
+  const float* const factor = unscale ? number(internal::kInverse) : nullptr;
+  for (const internal::Batch& batch : batches) {
+#ifdef COTANGENT_CUDA
+    if (device.is_cuda()) internal::unscale_cuda(kName, batch, factor, found);
+#endif
+    if (device.is_cpu()) internal::unscale_cpu(batch, factor, found);
+  }
+  if (unscale)
+    for (const Tensor& grad : grads) grad.impl()->storage->bump_version();
+}
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  Seen& entry = seen(optimizer);
+  CT_CHECK(!entry.stepped, ValueError, kName, "unscale_() of ", optimizer.name(),
+           " after its step(); call it between backward() and step()");
+  CT_CHECK(!entry.unscaled, ValueError, kName, "unscale_() of ", optimizer.name(),
+           " a second time since update(); the gradients would be divided twice");
+  inspect(optimizer, entry, true);
+  entry.unscaled = true;
+}
+
+void GradScaler::step(Optimizer& optimizer) {
+  if (!options_.enabled) return optimizer.step();
+  Seen& entry = seen(optimizer);
+  CT_CHECK(!entry.stepped, ValueError, kName, "step() of ", optimizer.name(),
+           " a second time since update(); call update() after each round of steps");
+  if (!entry.unscaled) inspect(optimizer, entry, !optimizer.takes_gate());
+  bool found = false;  // as far as the host knows
+  if (entry.found_inf.is_cpu() || !optimizer.takes_gate()) { found = entry.found_inf.item() != 0; }
+  if (!found && optimizer.takes_gate()) {
+    optimizer.step_if({entry.found_inf.data<float>(), entry.unscaled ? nullptr : number(internal::kInverse)});
+  } else if (!found) {
+    optimizer.step();
+  }
+  entry.stepped = true;
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  std::erase_if(seen_, [](const Seen& s) { return !s.found_inf.defined(); });  // their inspection failed
+  CT_CHECK(!seen_.empty(), ValueError, kName, "update() without a step(); call step(optimizer) before it");
+  const NoGrad no_grad;
+  const Device device = numbers_.device();
+  const DeviceGuard guard(device);
+  Tensor& found = seen_[0].found_inf;
+  for (std::size_t i = 1; i < seen_.size(); ++i) found.add_(seen_[i].found_inf);
+  const internal::ScaleRule rule{static_cast<float>(options_.growth_factor),
+                                 static_cast<float>(options_.backoff_factor),
+                                 static_cast<float>(options_.growth_interval)};
+#ifdef COTANGENT_CUDA
+  if (device.is_cuda()) internal::update_scale_cuda(kName, numbers_.data<float>(), found.data<float>(), rule);
+#endif
+  if (device.is_cpu()) rule.update(numbers_.data<float>(), *found.data<float>() != 0);
+  numbers_.impl()->storage->bump_version();
+  for (Seen& s : seen_) spare_.push_back(std::move(s.found_inf));
+  seen_.clear();
+}
+
+void GradScaler::update(double new_scale) {
+  if (!options_.enabled) return;
+  CT_CHECK(new_scale > 0 && std::isfinite(new_scale), ValueError, kName, "the new scale is ", new_scale,
+           "; it must be positive and finite");
+  set_numbers(new_scale, numbers_.to_vector<double>()[internal::kGoodSteps]);
+  seen_.clear();
+}
+
+double GradScaler::get_scale() const {
+  return options_.enabled ? numbers_.select(0, internal::kScale).item() : 1;
+}
+
+StateDict GradScaler::state_dict() const {
+  StateDict state;
+  if (!options_.enabled) return state;
+  const std::vector<double> numbers = numbers_.to_vector<double>();
+  state.set_value("scale", numbers[internal::kScale]);
+  state.set_value("growth_factor", options_.growth_factor);
+  state.set_value("backoff_factor", options_.backoff_factor);
+  state.set_value("growth_interval", options_.growth_interval);
+  state.set_value("_growth_tracker", static_cast<std::int64_t>(numbers[internal::kGoodSteps]));
+  return state;
+}
+
+void GradScaler::load_state_dict(const StateDict& state) {
+  if (!options_.enabled) return;
+  GradScalerOptions loaded = options_;
+  loaded.init_scale = state.value<double>("scale");
+  loaded.growth_factor = state.value<double>("growth_factor");
+  loaded.backoff_factor = state.value<double>("backoff_factor");
+  loaded.growth_interval = state.value<std::int64_t>("growth_interval");
+  check_options(loaded);
+  const auto good_steps = state.value<std::int64_t>("_growth_tracker");
+  CT_CHECK(good_steps >= 0, ValueError, kName, "the state's '_growth_tracker' is ", good_steps,
+           "; it must be >= 0");
+  set_numbers(loaded.init_scale, static_cast<double>(good_steps));
+  loaded.init_scale = options_.init_scale;
+  options_ = loaded;
+}
+
+}  // namespace ct::optim
