@@ -88,6 +88,7 @@ constexpr OpDef base(Kind kind) {
   op.saves[0] = with_weight;
   if (kind.add) op.saves[1] = with_weight;
   op.saves[static_cast<std::size_t>(kind.weight())] = rows;
+  op.autocast = AutocastPolicy::f32;
   op.accumulates = bit(kind.weight()) | (kind.centered ? bit(kind.bias()) : 0u) | (kind.add ? 0u : 1u);
   op.optional_inputs = bit(kind.weight()) | (kind.centered ? bit(kind.bias()) : 0u);
   op.differentiable_outputs = kind.add ? 0b11 : 0b01;
