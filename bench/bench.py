@@ -20,6 +20,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEER = os.path.join(HERE, "peers", "pytorch_rows.py")
+START = time.perf_counter()
 
 
 def sh(*command):
@@ -47,8 +48,9 @@ def run_ours(binary, rows, threads):
     """{name: {"seconds", "bytes" per second, "flops" per second}} of one pass."""
     env = dict(os.environ, COTANGENT_NUM_THREADS=str(threads))
     out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0 or not out.stdout.strip():
+        say(f"ours: no figures for {rows} (exit {out.returncode}): {out.stderr.strip()[-500:]}")
         return {}
     scale = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
     results = {}
@@ -71,7 +73,7 @@ def run_peer(rows, threads, timeout):
         except OSError:
             return {}, "none"
         except subprocess.TimeoutExpired:
-            print(f"peer: stopped after {timeout} s; --peer-timeout gives it more", file=sys.stderr)
+            say(f"peer: stopped after {timeout} s; --peer-timeout gives it more")
         out.seek(0)
         lines = [line for line in out.read().splitlines() if line.endswith("}")]
     results, peer = {}, "none"
@@ -81,8 +83,13 @@ def run_peer(rows, threads, timeout):
         if "seconds" in entry:
             results[entry["row"]] = entry["seconds"]
         elif "error" in entry:
-            print(f"peer: {entry['row']}: {entry['error']}", file=sys.stderr)
+            say(f"peer: {entry['row']}: {entry['error']}")
     return results, peer
+
+
+def say(text):
+    """Progress, apart from the table: standard error."""
+    print(f"[{time.perf_counter() - START:5.0f} s] {text}", file=sys.stderr, flush=True)
 
 
 def collect(store, results):
@@ -115,8 +122,8 @@ def met(target, ratio, share, value):
 def human(row):
     if row.get("unit") == "lines":
         return f"{row['value']:.0f} lines"
-    if row.get("unit") == "bytes":
-        return f"{row['value'] / 1e6:.2f} MB"
+    if row.get("unit") in ("MB", "fraction"):
+        return f"{row['value']:.4g} {row['unit'].replace('fraction', '')}".strip()
     for rate, unit in (("bytes", "GB/s"), ("flops", "GFLOP/s")):
         if row.get(rate):
             return f"{seconds(row['value'])} ({row[rate] / 1e9:.0f} {unit})"
@@ -150,17 +157,20 @@ def main():
 
     ours, peers, peer_name = {}, {}, "none"
     thread_counts = sorted({1, min(2, os.cpu_count() or 1)})
-    for _ in range(args.rounds):
+    for turn in range(args.rounds):
         for threads in thread_counts:
+            say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
             pattern = rows if threads == thread_counts[-1] else "^C"
             got = run_ours(args.binary, pattern, threads)
             wanted = {n: v for n, v in got.items() if re.search(rows, n)}
             collect(ours, {f"{n}#{threads}": v for n, v in wanted.items()})
+            say(f"ours: {len(wanted)} rows")
             if args.no_peer:
                 continue
             peer_rows = args.rows if threads == thread_counts[-1] else "^C"
             got, peer_name = run_peer(peer_rows, threads, args.peer_timeout)
             collect(peers, {f"{n}#{threads}": v for n, v in got.items() if re.search(args.rows, n)})
+            say(f"peer: {len(got)} rows")
 
     def best(store, key):
         """The median of the better thread count, with all samples of that count."""
@@ -185,8 +195,8 @@ def main():
         for line in open(args.size_json):
             entry = json.loads(line)
             if re.search(args.rows, entry["row"]):
-                table.append({"id": entry["row"].split("/")[0], "name": entry["row"], "value": entry["value"],
-                              "unit": entry.get("unit", "s")})
+                table.append({"id": entry["row"], "name": f"{entry['row']}: {entry['name']}",
+                              "value": entry["value"], "unit": entry["unit"], "bounds": entry})
 
     for row in table:
         target = by_id.get(row["id"], {})
@@ -204,6 +214,11 @@ def main():
         row["share"] = rate / limit if limit and rate else None
         row["good"] = target_for(target.get("good", ""), row["name"])
         row["moonshot"] = target_for(target.get("moonshot", ""), row["name"])
+        if bounds := row.pop("bounds", None):  # a size brings its own bounds, in its own unit
+            for level in ("good", "moonshot"):
+                row[level] = "" if bounds[level] is None else f"<{bounds[level]} {row['unit']}"
+                row[f"met_{level}"] = None if bounds[level] is None else row["value"] < bounds[level]
+            continue
         for level in ("good", "moonshot"):
             row[f"met_{level}"] = met(row[level], row.get("ratio"), row["share"], row["value"])
 
