@@ -87,6 +87,13 @@ def run_peer(rows, threads, timeout):
     return results, peer
 
 
+def names_of(binary, pattern):
+    """The rows that match, without Google Benchmark's suffixes."""
+    listed = subprocess.run([binary, "--benchmark_list_tests=true"], capture_output=True, text=True).stdout
+    names = {"/".join(line.split("/")[:2]) for line in listed.split()}
+    return sorted(n for n in names if re.search(pattern, n))
+
+
 def say(text):
     """Progress, apart from the table: standard error."""
     print(f"[{time.perf_counter() - START:5.0f} s] {text}", file=sys.stderr, flush=True)
@@ -160,16 +167,17 @@ def main():
     for turn in range(args.rounds):
         for threads in thread_counts:
             say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
-            pattern = rows if threads == thread_counts[-1] else "^C"
+            wanted = [n for n in names_of(args.binary, rows) if threads == thread_counts[-1] or n[0] == "C"]
+            if not wanted:
+                continue
+            pattern = "^(" + "|".join(map(re.escape, wanted)) + ")(/|@|$)"
             got = run_ours(args.binary, pattern, threads)
-            wanted = {n: v for n, v in got.items() if re.search(rows, n)}
-            collect(ours, {f"{n}#{threads}": v for n, v in wanted.items()})
-            say(f"ours: {len(wanted)} rows")
+            collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
+            say(f"ours: {len(got)} rows")
             if args.no_peer:
                 continue
-            peer_rows = args.rows if threads == thread_counts[-1] else "^C"
-            got, peer_name = run_peer(peer_rows, threads, args.peer_timeout)
-            collect(peers, {f"{n}#{threads}": v for n, v in got.items() if re.search(args.rows, n)})
+            got, peer_name = run_peer(pattern, threads, args.peer_timeout)
+            collect(peers, {f"{n}#{threads}": v for n, v in got.items()})
             say(f"peer: {len(got)} rows")
 
     def best(store, key):

@@ -7,6 +7,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/ops/copy/copy.h>
 
 namespace ct {
 namespace {
@@ -236,6 +237,7 @@ Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs,
 
 Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
                          AttrsView attrs) {
+  detail::check_writable(op.name, self);
   InlineVector<Tensor, 3> inputs;
   inputs.emplace_back(self);
   for (const detail::InputRef& other : others) {

@@ -78,10 +78,14 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
   return AutocastPolicy::promote;
 }
 
-consteval OpDef define(const char* name, const char* formula, DTypeSet types, std::uint32_t saves_a,
-                       std::uint32_t saves_b, Kernels cpu, Kernels cuda, SamplesFn samples,
-                       ReferenceFn reference) {
-  const bool predicate = detail::missing(cpu.backward);
+// Whether an op has a gradient is said by the table it stands in, not by whether a kernel was given: one
+// without its backward must not build.
+enum class Kind { function, predicate };
+
+consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
+                       std::uint32_t saves_a, std::uint32_t saves_b, Kernels cpu, Kernels cuda,
+                       SamplesFn samples, ReferenceFn reference) {
+  const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
                   .infer = predicate ? infer_predicate : infer_binary,
@@ -98,9 +102,9 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, st
                   .samples = samples,
                   .error_samples = binary_errors});
 }
-consteval OpDef define_scalar(const char* name, const char* formula, DTypeSet types, Saved saved, Kernels cpu,
-                              Kernels cuda, SamplesFn samples, ReferenceFn reference) {
-  const bool predicate = detail::missing(cpu.backward);
+consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
+                              Kernels cpu, Kernels cuda, SamplesFn samples, ReferenceFn reference) {
+  const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
                   .infer = predicate ? infer_unary_predicate : infer_unary,
@@ -120,25 +124,25 @@ consteval OpDef define_scalar(const char* name, const char* formula, DTypeSet ty
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                                   \
   extern constexpr OpDef k_##name = define(                                                                  \
-      #name, text, types, saved_operands::saves_a, saved_operands::saves_b,                                  \
+      Kind::function, #name, text, types, saved_operands::saves_a, saved_operands::saves_b,                  \
       {name##_forward_cpu, name##_backward_cpu}, CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), \
       samples_##samples, binary_reference<name##_reference>);
-#define CT_PREDICATE(name, text, types, samples, y)                                                          \
-  extern constexpr OpDef k_##name = define(#name, text, types, 0, 0, {name##_forward_cpu, nullptr},          \
-                                           CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, \
-                                           binary_reference<name##_reference>);
+#define CT_PREDICATE(name, text, types, samples, y)                             \
+  extern constexpr OpDef k_##name = define(                                     \
+      Kind::predicate, #name, text, types, 0, 0, {name##_forward_cpu, nullptr}, \
+      CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, binary_reference<name##_reference>);
 #include <cotangent/ops/binary/binary_table.inc>
 #undef CT_BINARY
 #undef CT_PREDICATE
 
 #define CT_SCALAR(name, text, types, saved, samples, y, dx)                                        \
-  extern constexpr OpDef k_##name =                                                                \
-      define_scalar(#name, text, types, Saved::saved, {name##_forward_cpu, name##_backward_cpu},   \
-                    CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), samples_##samples, \
-                    unary_reference<name##_reference>);
-#define CT_SCALAR_PREDICATE(name, text, types, samples, y)            \
-  extern constexpr OpDef k_##name = define_scalar(                    \
-      #name, text, types, Saved::none, {name##_forward_cpu, nullptr}, \
+  extern constexpr OpDef k_##name = define_scalar(                                                 \
+      Kind::function, #name, text, types, Saved::saved, {name##_forward_cpu, name##_backward_cpu}, \
+      CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), samples_##samples,               \
+      unary_reference<name##_reference>);
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y)                             \
+  extern constexpr OpDef k_##name = define_scalar(                                     \
+      Kind::predicate, #name, text, types, Saved::none, {name##_forward_cpu, nullptr}, \
       CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, unary_reference<name##_reference>);
 #include <cotangent/ops/binary/scalar_table.inc>
 #undef CT_SCALAR

@@ -223,6 +223,9 @@ TEST_CASE("changes in place", "[binary]") {
   CHECK_THROWS_AS(i += ct::tensor({0.5, 0.5}), ct::DTypeError);
   check_values(i, {6, 8});
   CHECK_THROWS_AS(x.add_(ct::zeros({2, 2, 3})), ct::ShapeError);
+  Tensor shared = ct::zeros({1}).expand({3});  // three elements in one place: adding would add three times
+  CHECK_THROWS_WITH(shared.add_(1.0), Catch::Contains("[add_scalar] axis 0 of f32[3] is expanded"));
+  CHECK(shared.to_vector<float>() == std::vector<float>{0, 0, 0});
   Tensor h = ct::tensor({1.0, 2.0}).to(ct::f16);
   h += ct::tensor({0.5, 0.5});
   CHECK(h.dtype() == ct::f16);

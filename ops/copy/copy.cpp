@@ -254,6 +254,7 @@ Tensor moved(const Tensor& t, Device device) {
 }
 
 void detail::check_writable(const char* op, const Tensor& t) {
+  if (t.numel() == 0) return;
   for (int i = 0; i < t.dim(); ++i)
     CT_CHECK(t.strides()[i] != 0 || t.shape()[i] <= 1, ShapeError, op, "axis ", i, " of ", describe(t),
              " is expanded: its elements share one place in memory; clone() the tensor before writing to it");
