@@ -101,7 +101,9 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
   float dk[outs][4] = {}, dv[outs][4] = {};
   const float to_log2 = p.scale * kLog2E;
-  int* previous_turn = nullptr;  // of the step before: told to the next block once all threads have written
+  // Of the step before: given to the next block once all threads have written.
+  int* previous_turn = nullptr;
+  int previous_turns = 0;
 
   for (int n = 0, stage = 0; n < count; ++n, stage ^= 1) {
     const int h = kv * group + n / span, m = begin + n % span, first = m * BM;
@@ -113,7 +115,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
     copy_async_wait<0>();
     __syncthreads();
-    if (previous_turn) pass_turn(previous_turn);
+    if (previous_turn && threadIdx.x == 0) give_turn(previous_turn, previous_turns);
     if (n + 1 < count) load_step(n + 1, stage ^ 1);
 
     // s' = k q'
@@ -232,7 +234,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     const std::int64_t place = (std::int64_t{slice} * p.batch * p.heads + bh) * query_blocks + m;
     int* turn = p.turns + 1 + place;
     const int turns_before = key_blocks_end<BN>(p, first, BM) - 1 - j;
-    wait_turn(turn, turns_before);
+    if (threadIdx.x == 0 && turns_before > 0) await_turn(turn, turns_before);
     __syncthreads();
     const int q_row = 16 * (warp % Shape::row_groups);
     const int q_column = Shape::group_columns * (warp / Shape::row_groups);
@@ -263,6 +265,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
       for (int c = 0; c < q_tiles; ++c)
         __stcg(partial + c * threads, make_float4(dq[c][0], dq[c][1], dq[c][2], dq[c][3]));
       previous_turn = turn;
+      previous_turns = turns_before + 1;
     } else {
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -281,7 +284,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
   copy_async_wait<0>();
   __syncthreads();
-  if (previous_turn) pass_turn(previous_turn);
+  if (previous_turn && threadIdx.x == 0) give_turn(previous_turn, previous_turns);
 
     // dk and dv leave through the tiles of keys and values.
 #pragma unroll
@@ -320,7 +323,7 @@ void launch_backward(const BackwardProblem& p) {
   const int key_blocks = static_cast<int>(gpu::ceil_div(p.keys, Shape::key_block));
   const int query_blocks = static_cast<int>(gpu::ceil_div(p.queries, Shape::query_block));
   clear_turns(p, std::int64_t{Shape::slices} * p.batch * p.heads * query_blocks);
-  launch_row_terms<T>(p);
+  launch_row_terms<T>(p, p.queries);
   const dim3 grid(gpu::blocks_for("scaled_dot_product_attention",
                                   std::int64_t{p.batch} * p.kv_heads * Shape::slices * key_blocks, 1));
   const bool extra = p.mask.kind != MaskKind::none || p.dropout.active;

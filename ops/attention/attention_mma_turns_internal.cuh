@@ -23,21 +23,17 @@ __device__ __forceinline__ int take_ticket(int* counter) {
   return ticket;
 }
 
-/// Thread 0 waits until `turns` blocks have passed their turn; a barrier must follow.
-__device__ __forceinline__ void wait_turn(const int* turn, int turns) {
-  if (threadIdx.x != 0 || turns == 0) return;
+/// Waits until `turns` blocks have passed their turn.
+__device__ __forceinline__ void await_turn(const int* turn, int turns) {
   int seen;
   do {
     asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(turn) : "memory");
   } while (seen < turns);
 }
-/// Thread 0 tells the next block that the writes which this block made before its last barrier are there.
-__device__ __forceinline__ void pass_turn(int* turn) {
-  if (threadIdx.x != 0) return;
+/// Says that `turns` blocks have now passed, and that what this thread has seen written is there.
+__device__ __forceinline__ void give_turn(int* turn, int turns) {
   __threadfence();
-  int seen;
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(seen) : "l"(turn) : "memory");
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(seen + 1) : "memory");
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(turns) : "memory");
 }
 
 /// dq = 0 for queries [0, count) of some heads.
@@ -52,16 +48,17 @@ __device__ void zero_queries(const BackwardProblem& p, int batch, int head, int 
 }
 
 /// Per query row: its logsumexp in units of log2, +inf for a row that sees nothing (so that 2^(s - it) is 0),
-/// and delta, the product of cotangent and result. `lanes` lanes, a power of 2, share a row.
+/// and delta, the product of cotangent and result. Two arrays, each with `padded` rows per head; rows past
+/// the last query see nothing. `lanes` lanes, a power of 2, share a row.
 template <class T>
 __global__ void __launch_bounds__(256)
-    row_terms_kernel(const __grid_constant__ BackwardProblem p, std::int64_t rows, int lanes) {
+    row_terms_kernel(const __grid_constant__ BackwardProblem p, int padded, int lanes) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t row = thread / lanes;
+  const std::int64_t row = thread / lanes, rows = std::int64_t{p.batch} * p.heads * padded;
   const int chunk = static_cast<int>(thread % lanes);
+  const int i = static_cast<int>(row % padded), bh = static_cast<int>(row / padded);
   float sum = 0;
-  if (row < rows && chunk < p.value_dim / 8) {
-    const int i = static_cast<int>(row % p.queries), bh = static_cast<int>(row / p.queries);
+  if (row < rows && i < p.queries && chunk < p.value_dim / 8) {
     const int b = bh / p.heads, h = bh % p.heads;
     const uint4 g = __ldg(reinterpret_cast<const uint4*>(row_pointer(p.grad_out, b, h, i)) + chunk);
     const uint4 y = __ldg(reinterpret_cast<const uint4*>(row_pointer(p.out, b, h, i)) + chunk);
@@ -74,19 +71,19 @@ __global__ void __launch_bounds__(256)
   }
   for (int offset = lanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
   if (row < rows && chunk == 0) {
-    const float lse = p.lse[row];
+    const float lse = i < p.queries ? p.lse[std::int64_t{bh} * p.queries + i] : -INFINITY;
     p.row_terms[row] = lse == -INFINITY ? INFINITY : lse * kLog2E;
     p.row_terms[rows + row] = sum;
   }
 }
 
 template <class T>
-void launch_row_terms(const BackwardProblem& p) {
+void launch_row_terms(const BackwardProblem& p, int padded) {
   int lanes = 1;
   while (lanes * 8 < p.value_dim) lanes *= 2;
-  const std::int64_t rows = std::int64_t{p.batch} * p.heads * p.queries;
+  const std::int64_t rows = std::int64_t{p.batch} * p.heads * padded;
   const dim3 grid(gpu::blocks_for("scaled_dot_product_attention", rows * lanes, 256));
-  gpu::launch("scaled_dot_product_attention", row_terms_kernel<T>, grid, dim3(256), 0, p, rows, lanes);
+  gpu::launch("scaled_dot_product_attention", row_terms_kernel<T>, grid, dim3(256), 0, p, padded, lanes);
 }
 
 /// The ticket counter and one turn per block of queries.
