@@ -29,9 +29,10 @@ endif()
 list(JOIN _names " " _text)
 list(APPEND COTANGENT_SUMMARY "examples|${_text}")
 
-option(COTANGENT_E2E_TESTS "Run the end-to-end test of the MNIST example with the suite" OFF)
-if(COTANGENT_E2E_TESTS AND COTANGENT_BUILD_TESTS AND TARGET mnist AND NOT COTANGENT_SANITIZE)
-  add_test(NAME ${COTANGENT_TEST_PREFIX}e2e.mnist
-    COMMAND "${PROJECT_SOURCE_DIR}/tests/mnist_test.sh" "$<TARGET_FILE:mnist>")
-  set_tests_properties(${COTANGENT_TEST_PREFIX}e2e.mnist PROPERTIES LABELS e2e TIMEOUT 900)
+# The examples from the outside, with the suite.
+if(COTANGENT_BUILD_TESTS AND TARGET mnist AND NOT COTANGENT_SANITIZE)
+  cotangent_script_test(e2e.mnist "${PROJECT_SOURCE_DIR}/tests/mnist_test.sh" "$<TARGET_FILE:mnist>")
+endif()
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
+  cotangent_script_test(e2e.fetch_mnist "${PROJECT_SOURCE_DIR}/tests/fetch_mnist_test.sh" "${PROJECT_SOURCE_DIR}")
 endif()

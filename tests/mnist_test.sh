@@ -2,6 +2,7 @@
 # The MNIST example from the outside: what it prints, leaves behind and returns.
 #   usage: mnist_test.sh MNIST_PROGRAM
 set -uo pipefail
+started=$SECONDS
 mnist=$(readlink -f "${1:?the program}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -17,7 +18,7 @@ fail() {
 expect() {
   local want=$1 what=$2 got=0
   shift 2
-  "$@" >log 2>&1 </dev/null || got=$?
+  timeout 120 "$@" >log 2>&1 </dev/null || got=$?
   [ "$got" = "$want" ] && echo "ok: $what" || fail "$what: exit code $got; $want is wanted"
 }
 says() { grep -qE -- "$1" log || fail "the output lacks '$1'"; }
@@ -73,39 +74,134 @@ expect 0 "one batch is learned by heart" "${tiny[@]}" --hidden 128 --dropout 0 -
 says "loss 0.00(0|100)"
 
 # --- interrupt and resume ---
-long=("${tiny[@]}" --hidden 512,512 --epochs 40 --threads 1)
+long=("${tiny[@]}" --hidden 512,512 --epochs 30 --threads 1)
 expect 0 "an uninterrupted run" "${long[@]}" --out whole
-interrupt() {  # interrupt FOLDER EPOCHS SIGNALS: once that many epochs are done, and a little later
-  "${long[@]}" --out "$1" >log 2>&1 </dev/null &
-  local pid=$! i
-  for ((i = 0; i < 600; ++i)); do
-    [ "$(cat "$1/metrics.csv" 2>/dev/null | wc -l)" -gt "$2" ] && break
-    sleep 0.02
-  done
-  sleep 0.03
-  kill -INT "$pid"
-  [ "$3" = 1 ] || kill -INT "$pid"
-  status=0
-  wait "$pid" || status=$?
+# start COMMAND...: in the background. A background job of a shell without job control ignores SIGINT; the
+# program installs its own handler.
+start() {
+  "$@" >log 2>&1 </dev/null &
+  pid=$!
 }
-# A background job of a shell without job control ignores SIGINT; the program installs its own handler.
-interrupt broken 3 1
+finish() {  # sets `status`
+  status=0
+  wait "$pid" 2>/dev/null || status=$?
+}
+# until_true SECONDS CONDITION...: false if it never holds or the program ends first.
+until_true() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ "$SECONDS" -lt "$end" ] && kill -0 "$pid" 2>/dev/null || return 1
+    sleep 0.005
+  done
+}
+epochs_done() { [ "$(cat "$1/metrics.csv" 2>/dev/null | wc -l)" -gt "$2" ]; }
+ends_as_whole() {  # ends_as_whole FOLDER WHAT
+  same "$1/checkpoint-last.safetensors" whole/checkpoint-last.safetensors "$2: ends with the same bits"
+  same "$1/checkpoint-best.safetensors" whole/checkpoint-best.safetensors "$2: the best one too"
+  [ "$(figures "$1/metrics.csv")" = "$(figures whole/metrics.csv)" ] && echo "ok: $2: so do its metrics" ||
+    fail "$2: metrics differ: $(diff <(figures "$1/metrics.csv") <(figures whole/metrics.csv))"
+}
+
+start "${long[@]}" --out broken
+until_true 60 epochs_done broken 3 || fail "no three epochs in a minute, or the program ended"
+sleep 0.03
+kill -INT "$pid"
+finish
 [ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
 says "interrupted: saved; go on with --resume broken"
-[ "$(wc -l <broken/metrics.csv)" -lt 41 ] || fail "the run was over before the signal"
+[ "$(wc -l <broken/metrics.csv)" -lt 31 ] || fail "the run was over before the signal"
+cp -r broken half
 expect 0 "resumed" "${long[@]}" --resume broken
 says "^resumed .*epoch"
-same broken/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a resumed run ends as the uninterrupted one"
-[ "$(figures broken/metrics.csv)" = "$(figures whole/metrics.csv)" ] && echo "ok: and so do its metrics" ||
-  fail "metrics of the resumed run differ: $(diff <(figures broken/metrics.csv) <(figures whole/metrics.csv))"
-interrupt twice 1 2
-[ "$status" = 130 ] && echo "ok: two SIGINT end with 130" || fail "two SIGINT: exit code $status; 130 is wanted"
+ends_as_whole broken "SIGINT and resumed"
+
+# A run that is killed while it writes a checkpoint, again and again, has one to go on with each time. The
+# first kill comes when there is a checkpoint at all.
+start "${long[@]}" --out killed
+until_true 60 epochs_done killed 2 || fail "no two epochs in a minute, or the program ended"
+writing() { compgen -G "killed/.checkpoint*.tmp" >/dev/null; }
+kills=0 during=0
+for delay in 0 0.002 0.005 0.01 0.02 0; do
+  until_true 60 writing || break
+  sleep "$delay"
+  kill -KILL "$pid"
+  finish
+  [ "$status" = 137 ] || break
+  kills=$((kills + 1))
+  ! writing || during=$((during + 1))
+  start "${long[@]}" --resume killed
+done
+finish
+[ "$status" = 0 ] && echo "ok: killed $kills times, $during of them within a checkpoint" || fail "resumed after SIGKILL: $status"
+[ "$during" -gt 0 ] || fail "no kill hit a checkpoint being written"
+ends_as_whole killed "SIGKILL and resumed"
+! compgen -G "killed/.*.tmp" >/dev/null || fail "temporary files are left: $(ls -A killed)"
+
+# The second SIGINT doesn't wait for the step, which takes seconds here.
+start "$mnist" --drawn --device cpu --hidden 2048,2048 --batch 10000 --threads 1 --out twice
+until_true 60 test -s twice/config.json
+kill -INT "$pid"
+sleep 0.2
+kill -0 "$pid" 2>/dev/null || fail "one SIGINT ended the program within 0.2 s: too fast for this test"
+since=${EPOCHREALTIME/[.,]/}
+kill -INT "$pid"
+finish
+took=$(((${EPOCHREALTIME/[.,]/} - since) / 1000))
+[ "$status" = 130 ] && [ "$took" -lt 1500 ] && [ ! -e twice/checkpoint-last.safetensors ] &&
+  echo "ok: a second SIGINT ends at once, with 130 (after $took ms)" ||
+  fail "two SIGINT: exit code $status after $took ms; 130 at once and no checkpoint are wanted"
 
 # --- what goes wrong ---
 expect 1 "the loss is no number" "${tiny[@]}" --optimizer sgd --lr 1e30 --epochs 1 --out nan
 says "not a number.*\[[a-z_]+\]|not a number.*(linear|cross_entropy|relu)"
 says "lower --lr"
 [ ! -e nan/checkpoint-last.safetensors ] || fail "a checkpoint of broken weights was written"
+[ -s nan/config.json ] || fail "no run folder"
+
+# Memory: a limit on addresses is a machine without more (a GPU's driver wants more of them than there is memory).
+if [ ! -e /dev/nvidiactl ]; then
+  expect 1 "out of memory: the layers" bash -c \
+    "ulimit -v 4000000 && exec '$mnist' --data data --device cpu --threads 1 --hidden 1000000 --out oom"
+  says "^mnist: \[allocator\] out of memory on cpu: requested .*; "
+  says "smaller --batch \(now 128\) or smaller --hidden"
+  expect 1 "out of memory: the batch" bash -c \
+    "ulimit -v 1000000 && exec '$mnist' --drawn --device cpu --threads 1 --hidden 16384 --batch 20000 --out oom"
+  says "smaller --batch \(now 20000\) or smaller --hidden"
+fi
+
+# A disk without room: nothing is lost, and the run goes on once there is room.
+expect 1 "a limit on the size of files" bash -c "ulimit -f 200 && exec \"\$@\"" - "${tiny[@]}" --epochs 1 --out limited
+says "^mnist: \[save\] can't write '.*checkpoint-last.*': .*; "
+! compgen -G "limited/.*.tmp" >/dev/null || fail "temporary files are left"
+on_a_small_disk() {  # resumes the interrupted run on a full disk, then on one with room
+  trap 'umount "$work/disk"' EXIT
+  mount -t tmpfs -o size=40m small "$work/disk" && cp -r "$work/half" "$work/disk/run" || exit 77
+  head -c 100M /dev/zero >"$work/disk/filler" 2>/dev/null
+  "$@" --resume "$work/disk/run"
+  local got=$?
+  cmp "$work/disk/run/checkpoint-last.safetensors" "$work/half/checkpoint-last.safetensors" || exit 3
+  compgen -G "$work/disk/run/.*.tmp" && exit 4
+  rm "$work/disk/filler"
+  "$@" --resume "$work/disk/run" >"$work/log2" 2>&1 || exit 5
+  cmp "$work/disk/run/checkpoint-last.safetensors" "$work/whole/checkpoint-last.safetensors" || exit 6
+  exit $got
+}
+export -f on_a_small_disk
+export work
+mkdir disk
+spaces=(unshare --mount)
+"${spaces[@]}" true 2>/dev/null || spaces+=(--map-root-user)
+status=0
+"${spaces[@]}" bash -c 'on_a_small_disk "$@"' - "${long[@]}" >log 2>&1 </dev/null || status=$?
+if [ "$status" = 77 ] || grep -q unshare log; then
+  echo "skipped: a full disk (a small one can't be mounted here)"
+else
+  [ "$status" = 1 ] && echo "ok: a full disk" || fail "a full disk: $status; 1 is wanted"
+  says "^mnist: \[save\] can't write '.*': No space left on device; free some space"
+fi
+
+# --- bad input ---
 expect 1 "no such folder" "$mnist" --data absent --out x
 one_line_error
 mkdir cut && cp data/* cut && head -c 9000 data/train-images-idx3-ubyte.gz >cut/train-images-idx3-ubyte.gz
@@ -114,6 +210,27 @@ one_line_error
 cp data/train-images-idx3-ubyte.gz cut && head -c 1000 data/t10k-images-idx3-ubyte >cut/t10k-images-idx3-ubyte
 expect 1 "truncated raw file" "$mnist" --data cut --out x
 one_line_error
+cp data/t10k-images-idx3-ubyte cut
+{ be32 2049; be32 1280; labels 1279; printf '\x0a'; } >cut/train-labels-idx1-ubyte
+expect 1 "a label out of range" "$mnist" --data cut --out x
+one_line_error
+says "the label 10; ten classes"
+idx_labels 1279 >cut/train-labels-idx1-ubyte
+expect 1 "an image without a label" "$mnist" --data cut --out x
+one_line_error
+{ be32 2051; be32 2147483647; be32 28; be32 28; } >cut/t10k-images-idx3-ubyte
+cp data/train-labels-idx1-ubyte cut
+expect 1 "a header that promises more than there is" "$mnist" --data cut --out x
+one_line_error
+echo "this is no image" >cut/t10k-images-idx3-ubyte
+expect 1 "a file of another kind" "$mnist" --data cut --out x
+one_line_error
+[ ! -e x ] || fail "a run folder was made for data that can't be read"
+expect 1 "an unwritable folder" "${tiny[@]}" --out /proc/self/fdinfo
+says "^mnist: \[[a-z]+\] .*/proc/self/fdinfo.*; "
+expect 1 "a result that can't be written" "${tiny[@]}" --epochs 100000 --out x --json absent/result.json
+one_line_error
+expect 1 "a result in the place of a folder" "${tiny[@]}" --epochs 100000 --out x --json data
 expect 1 "a run folder below a file" "${tiny[@]}" --out one.json/run
 one_line_error
 expect 1 "nothing to resume" "${tiny[@]}" --resume absent
@@ -127,4 +244,4 @@ if [ ! -e /dev/nvidiactl ]; then
   one_line_error
 fi
 
-[ "$failures" = 0 ] && echo "all is well" || { echo "$failures failures"; exit 1; }
+[ "$failures" = 0 ] && echo "all is well, in $((SECONDS - started)) s" || { echo "$failures failures"; exit 1; }
