@@ -15,6 +15,7 @@
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
+#include <cotangent/ops/creation.h>
 
 namespace ct::io {
 namespace {
@@ -194,14 +195,24 @@ void read_parameter(Tensor p, const Place& place, bool transposed) {
 // ---- saving -----------------------------------------------------------------------------------------------
 
 HuggingfaceConfig config_of(const LanguageModel& model) {
-  if (const auto* gpt2 = dynamic_cast<const Gpt2*>(&model)) {
-    CT_CHECK(gpt2->config().bias, ValueError, kSave,
-             "the Gpt2 has no biases, for which config.json has no setting; make it with bias = true");
-    return gpt2->config();
-  }
+  if (const auto* gpt2 = dynamic_cast<const Gpt2*>(&model)) return gpt2->config();
   if (const auto* llama = dynamic_cast<const Llama*>(&model)) return llama->config();
   ct::detail::fail<ValueError>(kSave, "the model is neither a Gpt2 nor a Llama; ",
                                "for others there is io::save(path, model.state_dict())");
+}
+
+// What the files hold: GPT-2's projections transposed, and biases even if the model has none.
+StateDict file_tensors(const LanguageModel& model, const HuggingfaceConfig& config) {
+  const Kind& kind = kind_of(config);
+  const auto* gpt2 = std::get_if<Gpt2Config>(&config);
+  StateDict tensors;
+  for (const auto& [name, p] : model.state_dict()) {
+    tensors.set(name, is_transposed(kind, name) ? p.t() : p);
+    if (gpt2 && !gpt2->bias && (p.dim() == 1 || is_transposed(kind, name)))
+      tensors.set(name.substr(0, name.size() - std::string_view("weight").size()) + "bias",
+                  zeros({p.size(0)}, {.dtype = p.dtype(), .device = p.device()}));
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -252,7 +263,6 @@ void save_huggingface(const std::string& folder, const LanguageModel& model,
   CT_CHECK(options.max_file_bytes > 0, ValueError, kSave, "max_file_bytes is ", options.max_file_bytes,
            "; it must be positive");
   const HuggingfaceConfig config = config_of(model);
-  const Kind& kind = kind_of(config);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   CT_CHECK(!error, IoError, kSave, "cannot make the folder '", folder, "': ", error.message());
@@ -261,14 +271,14 @@ void save_huggingface(const std::string& folder, const LanguageModel& model,
 
   std::vector<StateDict> parts(1);
   std::int64_t total = 0, in_part = 0;
-  for (const auto& [name, p] : model.state_dict()) {
+  for (const auto& [name, p] : file_tensors(model, config)) {
     if (in_part > 0 && in_part + p.nbytes() > options.max_file_bytes) {
       parts.emplace_back();
       in_part = 0;
     }
     in_part += p.nbytes();
     total += p.nbytes();
-    parts.back().set(name, is_transposed(kind, name) ? p.t() : p);
+    parts.back().set(name, p);
   }
   const Metadata metadata = {{"format", "pt"}};  // transformers 4 wants it
   if (parts.size() == 1) {

@@ -35,8 +35,8 @@ struct HuggingfaceSaveOptions {
 };
 
 /// Writes `model` (a Gpt2 or a Llama) so that `transformers` loads it, parameters bit for bit. The folder is
-/// made if it is not there; files of the same names are replaced. Throws IoError, and ValueError for a model
-/// of another kind or with settings that the format has no place for (a Gpt2 without biases).
+/// made if it is not there; files of the same names are replaced. The format has no Gpt2 without biases: one
+/// is written with biases of 0. Throws IoError, and ValueError for a model of another kind.
 CT_API void save_huggingface(const std::string& folder, const nn::models::LanguageModel& model,
                              const HuggingfaceSaveOptions& options = {});
 

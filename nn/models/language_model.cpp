@@ -4,6 +4,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
+#include <cotangent/ops/autocast.h>
 #include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation.h>
@@ -131,7 +132,8 @@ Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& opti
 
 KvCache LanguageModel::make_cache(std::int64_t batch, std::int64_t capacity) const {
   const ModelSizes s = sizes();
-  return {s, batch, capacity > 0 ? capacity : s.max_length, head()->dtype(), head()->device()};
+  const DType dtype = autocast_enabled() ? autocast_dtype() : head()->dtype();
+  return {s, batch, capacity > 0 ? capacity : s.max_length, dtype, head()->device()};
 }
 
 void LanguageModel::check_tokens(const char* op, const Tensor& tokens, const KvCache* cache) const {

@@ -122,7 +122,8 @@ class CT_API LanguageModel : public Module {
   Tensor generate(const Tensor& prompt, const GenerateOptions& options = {},
                   Generator& generator = default_generator()) const;
 
-  /// An empty cache of the model's dtype and device; `capacity` 0 means max_length.
+  /// An empty cache of the dtype of attention (the model's, or that of an Autocast in force) on the model's
+  /// device; `capacity` 0 means max_length.
   KvCache make_cache(std::int64_t batch, std::int64_t capacity = 0) const;
 
  protected:

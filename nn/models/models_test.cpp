@@ -1,4 +1,5 @@
 #include <cotangent/cotangent.h>
+#include <cotangent/ops/autocast.h>
 
 #include <cmath>
 #include <memory>
@@ -175,6 +176,63 @@ TEST_CASE("generation continues a prompt", "[nn][models]") {
     CHECK(ended);
     CHECK(model->generate(prompt, {.max_new_tokens = 0}).shape() == Shape{2, 3});
     CHECK(model->generate(randint(0, 29, {1, 16}), {.max_new_tokens = 2}).shape() == Shape{1, 18});
+  }
+}
+
+TEST_CASE("dropout is what the settings say, while training", "[nn][models]") {
+  Gpt2Config config = gpt2_config();
+  const Tensor tokens = randint(0, 29, {2, 9});
+  for (double Gpt2Config::*p : {&Gpt2Config::embd_pdrop, &Gpt2Config::attn_pdrop, &Gpt2Config::resid_pdrop}) {
+    config = gpt2_config();
+    config.*p = 0.5;
+    Gpt2 model(config);
+    manual_seed(1);
+    const Tensor a = model.forward(tokens), b = model.forward(tokens);
+    manual_seed(1);
+    CHECK(bytes_of(model.forward(tokens)) == bytes_of(a));
+    CHECK(bytes_of(a) != bytes_of(b));
+    model.eval();
+    CHECK(bytes_of(model.forward(tokens)) == bytes_of(model.forward(tokens)));
+  }
+  LlamaConfig l = llama_config();
+  l.attention_dropout = 0.5;
+  const Llama llama(l);
+  CHECK(bytes_of(llama.forward(tokens)) != bytes_of(llama.forward(tokens)));
+}
+
+TEST_CASE("the models work in low precision", "[nn][models]") {
+  for (const auto& model : both()) {
+    const Tensor text = randint(0, 29, {3, 16}), x = text.narrow(1, 0, 15), y = text.narrow(1, 1, 15);
+    const double exact = model->loss(x, y).item();
+    for (const DType dtype : {bf16, f16}) {
+      const Autocast guard(dtype);
+      CHECK(model->loss(x, y).item() == Approx(exact).margin(0.05));
+      const KvCache cache = model->make_cache(1);
+      CHECK(cache.nbytes() == model->make_cache(2).nbytes() / 2);
+      CHECK(model->generate(x, {.max_new_tokens = 5}).shape() == Shape{3, 20});
+    }
+    model->to(bf16);
+    const Tensor loss = model->loss(x, y);
+    CHECK(loss.to(f32).item() == Approx(exact).margin(0.1));
+    loss.backward();
+    CHECK(model->head()->grad().dtype() == bf16);
+    CHECK(model->make_cache(1).nbytes() * 2 ==
+          KvCache(model->sizes(), 1, model->sizes().max_length, f32, cpu).nbytes());
+  }
+}
+
+TEST_CASE("generation on CUDA gives the CPU's text", "[nn][models][cuda]") {
+  for (const auto& model : both()) {
+    const Tensor prompt = tensor_of<std::int64_t>({2, 3}, {1, 2, 3, 4, 5, 6});
+    const Tensor text = model->generate(prompt, {.max_new_tokens = 30, .temperature = 0});
+    Generator one(5), two(5);
+    const Tensor drawn = model->generate(prompt, {.max_new_tokens = 5, .top_k = 10}, one);
+    model->to(cuda(0));
+    const Tensor again = model->generate(prompt.to(cuda(0)), {.max_new_tokens = 30, .temperature = 0});
+    CHECK(again.is_cuda());
+    CHECK(bytes_of(again.to(cpu)) == bytes_of(text));
+    CHECK(bytes_of(model->generate(prompt.to(cuda(0)), {.max_new_tokens = 5, .top_k = 10}, two).to(cpu)) ==
+          bytes_of(drawn));
   }
 }
 
