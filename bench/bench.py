@@ -45,7 +45,7 @@ def environment():
 
 
 def run_ours(binary, rows, threads):
-    """{name: {"seconds", "bytes" per second, "flops" per second}} of one pass."""
+    """{name: {"seconds", "bytes" per second, "flops" per second, "peak" bytes in use}} of one pass."""
     env = dict(os.environ, COTANGENT_NUM_THREADS=str(threads))
     out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -60,15 +60,15 @@ def run_ours(binary, rows, threads):
         # Arguments and timing modes are appended to a benchmark's name; ours ends at the second slash.
         name = "/".join(b["name"].split("/")[:2])
         results[name] = {"seconds": b["real_time"] * scale[b["time_unit"]],
-                         "bytes": b.get("bytes"), "flops": b.get("flops")}
+                         "bytes": b.get("bytes"), "flops": b.get("flops"), "peak": b.get("peak")}
     return results
 
 
-def run_peer(rows, threads, timeout):
-    """{row: seconds}, and the peer's name. What it printed before the timeout counts."""
+def run_peer(rows, threads, modes, timeout):
+    """{row: {"seconds", "peak"}}, and the peer's name. What it printed before the timeout counts."""
     with tempfile.TemporaryFile("w+") as out:
         try:
-            subprocess.run([sys.executable, PEER, rows, str(threads)], stdout=out, stderr=subprocess.DEVNULL,
+            subprocess.run([sys.executable, PEER, rows, str(threads), modes], stdout=out, stderr=subprocess.DEVNULL,
                            timeout=timeout)
         except OSError:
             return {}, "none"
@@ -81,7 +81,7 @@ def run_peer(rows, threads, timeout):
         entry = json.loads(line)
         peer = entry.get("peer", peer)
         if "seconds" in entry:
-            results[entry["row"]] = entry["seconds"]
+            results[entry["row"]] = {"seconds": entry["seconds"], "peak": entry.get("peak")}
         elif "error" in entry:
             say(f"peer: {entry['row']}: {entry['error']}")
     return results, peer
@@ -129,12 +129,18 @@ def met(target, ratio, share, value):
 def human(row):
     if row.get("unit") == "lines":
         return f"{row['value']:.0f} lines"
+    if row.get("unit") == "GiB":
+        return amount(row, row["value"])
     if row.get("unit") in ("MB", "fraction"):
         return f"{row['value']:.4g} {row['unit'].replace('fraction', '')}".strip()
     for rate, unit in (("bytes", "GB/s"), ("flops", "GFLOP/s")):
         if row.get(rate):
             return f"{seconds(row['value'])} ({row[rate] / 1e9:.0f} {unit})"
     return seconds(row["value"])
+
+
+def amount(row, value):
+    return f"{value / 2**30:.1f} GiB" if row.get("unit") == "GiB" else seconds(value)
 
 
 def seconds(s):
@@ -155,6 +161,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--peer-timeout", type=float, default=900, help="seconds for one pass of the peer")
+    parser.add_argument("--peer-modes", default=".", metavar="REGEX",
+                        help="of the peer's modes only these, e.g. 'eager|graph' (compiling takes minutes)")
     parser.add_argument("--out", default=os.path.join(HERE, "..", "build", "bench"))
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
     args = parser.parse_args()
@@ -176,17 +184,14 @@ def main():
             say(f"ours: {len(got)} rows")
             if args.no_peer:
                 continue
-            got, peer_name = run_peer(pattern, threads, args.peer_timeout)
+            got, peer_name = run_peer(pattern, threads, args.peer_modes, args.peer_timeout)
             collect(peers, {f"{n}#{threads}": v for n, v in got.items()})
             say(f"peer: {len(got)} rows")
 
     def best(store, key):
-        """The median of the better thread count, with all samples of that count."""
+        """The samples of the better thread count."""
         samples = [v for k, v in store.items() if k.split("#")[0] == key]
-        if not samples:
-            return None
-        value = (lambda v: v["seconds"]) if isinstance(samples[0][0], dict) else (lambda v: v)
-        return min(samples, key=lambda s: statistics.median(map(value, s)))
+        return min(samples, key=lambda s: statistics.median(v["seconds"] for v in s)) if samples else None
 
     table, limits = [], {}
     names = sorted({k.split("#")[0] for k in ours})
@@ -196,6 +201,9 @@ def main():
         times = [s["seconds"] for s in samples]
         row = {"id": name.split("/")[0], "name": name, "value": middle["seconds"], "bytes": middle["bytes"],
                "flops": middle["flops"], "spread": (max(times) - min(times)) / statistics.median(times)}
+        if middle["peak"]:
+            table.append({"id": row["id"] + "b", "name": row["id"] + "b" + name[len(row["id"]):] + " memory",
+                          "value": middle["peak"], "unit": "GiB", "timed": name})
         if row["id"] == "limit":
             limits[name] = middle["bytes"] or middle["flops"]
         table.append(row)
@@ -210,8 +218,9 @@ def main():
         target = by_id.get(row["id"], {})
         candidates = {}
         for key in {k.split("#")[0] for k in peers}:
-            if key.split("@")[0] == row["name"]:
-                candidates[key.partition("@")[2] or "eager"] = statistics.median(best(peers, key))
+            if key.split("@")[0] == row.get("timed", row["name"]):
+                what = "peak" if "timed" in row else "seconds"
+                candidates[key.partition("@")[2] or "eager"] = statistics.median(v[what] for v in best(peers, key))
         if candidates:
             row["peers"] = candidates
             row["peer_mode"] = min(candidates, key=candidates.get)
@@ -239,7 +248,7 @@ def main():
              "| row | ours | spread | peer (best mode) | ratio | share of limit | good | met | moonshot | met |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in sorted(table, key=lambda r: (r["id"] == "limit", r["name"])):
-        peer = f"{seconds(row['peer'])} ({row['peer_mode']})" if row.get("peer") else ""
+        peer = f"{amount(row, row['peer'])} ({row['peer_mode']})" if row.get("peer") else ""
         ratio = f"{row['ratio']:.2f}x" if row.get("ratio") else ""
         share = f"{100 * row['share']:.0f}%" if row.get("share") else ""
         spread = f"{100 * row['spread']:.0f}%" if row.get("spread") is not None else ""

@@ -1,6 +1,8 @@
 """PyTorch's side of the benchmark rows: prints one JSON object {"row", "seconds"} per row.
 
-usage: pytorch_rows.py REGEX [THREADS]    rows whose name matches; THREADS for the CPU rows (default 1)
+usage: pytorch_rows.py REGEX [THREADS [MODES]]
+    rows whose name matches REGEX; THREADS for the CPU rows (default 1); of rows with several modes only those
+    whose mode matches MODES
 
 Every row runs at PyTorch's best setting: fused optimizers, out= where it saves an allocation, and for training
 steps on the GPU eager mode, torch.compile and CUDA graphs, each as a row of its own ("NAME@eager", ...).
@@ -14,8 +16,11 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import pytorch_models
+
 WANTED = re.compile(sys.argv[1] if len(sys.argv) > 1 else ".")
 THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
+MODES = re.compile(sys.argv[3] if len(sys.argv) > 3 else ".")
 ROWS = []
 
 
@@ -55,7 +60,7 @@ def device_median(call, repeat=10, rounds=15):
 
 
 def step_median(call, repeat=200, rounds=5):
-    for _ in range(20):
+    for _ in range(min(20, repeat + 4)):
         call()
     torch.cuda.synchronize()
     times = []
@@ -214,16 +219,23 @@ for _id, _hidden, _batch in (("G3", 128, 64), ("G3b", 512, 128), ("G3c", 1024, 1
             lambda h=_hidden, b=_batch, m=_mode: mlp_step(h, b, m))
 
 
+pytorch_models.register(row, gpu, device_median, step_median, median_of)
+
+
 def main():
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     print(json.dumps({"peer": f"PyTorch {torch.__version__}", "threads": THREADS}), flush=True)
     # Compiled rows come last: they take minutes, and a time limit must not cost the others.
-    for name, needs_gpu, f in sorted(ROWS, key=lambda r: "@compile" in r[0]):
+    for name, needs_gpu, f in sorted(ROWS, key=lambda r: "@compile" in r[0] or "@reduce" in r[0]):
         if not WANTED.search(name) or (needs_gpu and not torch.cuda.is_available()):
             continue
+        if "@" in name and not MODES.search(name.split("@")[1]):
+            continue
         try:
-            print(json.dumps({"row": name, "seconds": f()}), flush=True)
+            got = f()
+            seconds, peak = got if isinstance(got, tuple) else (got, None)
+            print(json.dumps({"row": name, "seconds": seconds, "peak": peak}), flush=True)
         except Exception as error:  # a row that fails must not take the others along
             print(json.dumps({"row": name, "error": repr(error)[:200]}), flush=True)
 

@@ -1,0 +1,96 @@
+#include "bench/bench.h"
+
+// Whole training steps of GPTs: forward, loss, backward, gradient clipping, AdamW. On the GPU in bf16 by
+// Autocast, with f32 parameters; tokens are random, dropout is off, as in the peer.
+
+namespace {
+
+using namespace ct::bench;
+namespace nn = ct::nn;
+
+struct Shape {
+  std::int64_t vocabulary, length, layers, heads, width, batch;
+};
+constexpr Shape kGpt2_124M_b64{50304, 1024, 12, 12, 768, 64};
+constexpr Shape kGpt2_124M_b32{50304, 1024, 12, 12, 768, 32};
+constexpr Shape kCharGpt{65, 256, 6, 6, 384, 64};
+constexpr Shape kSmallGpt{65, 64, 4, 4, 128, 12};
+
+class Training {
+ public:
+  Training(const Shape& shape, ct::Device device)
+      : device_(device),
+        model_(nn::models::Gpt2Config{.vocab_size = shape.vocabulary,
+                                      .n_positions = shape.length,
+                                      .n_embd = shape.width,
+                                      .n_layer = shape.layers,
+                                      .n_head = shape.heads,
+                                      .embd_pdrop = 0,
+                                      .attn_pdrop = 0,
+                                      .resid_pdrop = 0,
+                                      .device = device}),
+        optimizer_(model_.parameters(), {.lr = 1e-4, .weight_decay = 0.1}),
+        tokens_(ct::randint(0, shape.vocabulary, {shape.batch, shape.length}).to(device)),
+        targets_(ct::randint(0, shape.vocabulary, {shape.batch, shape.length}).to(device)) {}
+
+  void step() {
+    ct::Tensor loss;
+    if (device_.is_cuda()) {
+      const ct::Autocast guard(ct::bf16);
+      loss = model_.loss(tokens_, targets_);
+    } else {
+      loss = model_.loss(tokens_, targets_);
+    }
+    loss.backward();
+    ct::optim::clip_grad_norm_(model_.parameters(), 1.0);
+    optimizer_.step();
+    optimizer_.zero_grad();
+  }
+
+ private:
+  ct::Device device_;
+  nn::models::Gpt2 model_;
+  ct::optim::AdamW optimizer_;
+  ct::Tensor tokens_, targets_;
+};
+
+// The floating-point operations of a step as they are usually counted: 6 per parameter and token, and the
+// attention matrices.
+double step_flops(const Shape& s) {
+  const double parameters = static_cast<double>(s.vocabulary + s.length) * static_cast<double>(s.width) +
+                            12.0 * static_cast<double>(s.layers * s.width) * static_cast<double>(s.width);
+  const double attention = 12.0 * static_cast<double>(s.layers * s.width * s.length);
+  return static_cast<double>(s.batch * s.length) * (6 * parameters + attention);
+}
+
+void gpt_gpu(benchmark::State& state, const Shape& shape, int steps) {
+  if (!needs_gpu(state)) return;
+  const ct::Device gpu = ct::cuda(0);
+  ct::manual_seed(0);
+  ct::empty_cache(gpu);
+  {
+    Training training(shape, gpu);
+    ct::reset_peak_stats(gpu);
+    time_wall(state, gpu, steps, [&] { training.step(); });
+    state.counters["peak"] = static_cast<double>(ct::memory_stats(gpu).peak_in_use);
+  }
+  count_flops(state, step_flops(shape));
+  ct::empty_cache(gpu);
+}
+void gpt2_b64(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b64, 3); }
+void gpt2_b32(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b32, 3); }
+void char_gpt(benchmark::State& state) { gpt_gpu(state, kCharGpt, 40); }
+BENCHMARK(gpt2_b64)->Name("G1/gpt2_124M_bf16_b64_t1024")->Iterations(4)->UseManualTime();
+BENCHMARK(gpt2_b32)->Name("G1/gpt2_124M_bf16_b32_t1024")->Iterations(4)->UseManualTime();
+BENCHMARK(char_gpt)->Name("G2/chargpt_6l6h384_b64_t256")->Iterations(5)->UseManualTime();
+
+void small_gpt_cpu(benchmark::State& state) {
+  ct::manual_seed(0);
+  Training training(kSmallGpt, ct::cpu);
+  for (int i = 0; i < 3; ++i) training.step();
+  for (auto _ : state) training.step();
+  count_flops(state, step_flops(kSmallGpt));
+}
+BENCHMARK(small_gpt_cpu)->Name("C3/gpt_4l4h128_b12_t64")->UseRealTime();
+
+}  // namespace
