@@ -86,7 +86,7 @@ endfunction()
 set(_declarations "")
 set(_pointers "")
 set(_ops_h "#pragma once\n\n// Every op. Generated from the folders under ops/.\n\n")
-foreach(_header creation dispatch)  # what belongs to no room
+foreach(_header autocast creation dispatch nvtx)  # what belongs to no room
   if(EXISTS "${PROJECT_SOURCE_DIR}/ops/${_header}.h")
     string(APPEND _ops_h "#include <cotangent/ops/${_header}.h>\n")
   endif()
