@@ -44,7 +44,7 @@ tiny=("$mnist" --data data --device cpu --hidden 32,16 --batch 64)
 
 # --- command line ---
 expect 0 "--help" "$mnist" --help
-says "--epochs.*12"
+says "--epochs.*20"
 says "--hidden.*512"
 says "--device.*auto"
 for wrong in "--epochs 0" "--batch x" "--lr -1" "--optimizer lion" "--schedule never" "--device tpu" "--seed -1" \

@@ -9,15 +9,15 @@ struct Options {
   std::string data;
   bool drawn = false;
   std::string device = "auto";
-  std::int64_t epochs = 12;
+  std::int64_t epochs = 20;
   std::int64_t batch = 128;
   double lr = 1e-3;
   std::string optimizer = "adam";
   std::string schedule = "cosine";
   double weight_decay = 0;
   double momentum = 0.9;
-  double dropout = 0.2;
-  std::vector<std::int64_t> hidden = {512, 256};
+  double dropout = 0.3;
+  std::vector<std::int64_t> hidden = {512, 512};
   std::uint64_t seed = 42;
   int threads = 0;  // 0: as many as there are processors
   std::string resume;
