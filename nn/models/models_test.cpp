@@ -1,7 +1,9 @@
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/autocast.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -154,6 +156,25 @@ TEST_CASE("generation continues a prompt", "[nn][models]") {
     const Tensor a = model->generate(prompt, {.max_new_tokens = 10}, one);
     CHECK(bytes_of(a) == bytes_of(model->generate(prompt, {.max_new_tokens = 10}, two)));
     CHECK(bytes_of(a) != bytes_of(model->generate(prompt, {.max_new_tokens = 10}, three)));
+    // top_k and top_p leave out the unlikely ones.
+    const Tensor first = prompt.narrow(0, 0, 1), many = first.expand({400, 3}).contiguous();
+    const std::vector<double> p = softmax(model->forward(first).select(1, 2).to(f64), -1).to_vector<double>();
+    std::vector<double> order = p;
+    std::ranges::sort(order, std::greater<>());
+    const auto least = [&](const GenerateOptions& o) {
+      double least = 1;
+      std::set<std::int64_t> kinds;
+      for (const std::int64_t id : model->generate(many, o).select(1, 3).to_vector<std::int64_t>()) {
+        kinds.insert(id);
+        least = std::min(least, p[static_cast<std::size_t>(id)]);
+      }
+      CHECK(kinds.size() > 1);
+      return least;
+    };
+    CHECK(least({.max_new_tokens = 1, .top_k = 3}) >= order[2] * 0.999);
+    const double nucleus = order[0] + order[1] + order[2] / 2;  // the first three
+    CHECK(least({.max_new_tokens = 1, .top_p = nucleus}) >= order[2] * 0.999);
+    CHECK(least({.max_new_tokens = 1}) < order[2]);
     // Longer than the model: 16 positions.
     std::int64_t seen = 0;
     const Tensor longer =
