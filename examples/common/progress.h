@@ -11,6 +11,10 @@ class Progress {
  public:
   Progress() : terminal_(isatty(STDOUT_FILENO) != 0), last_(Clock::now()) {}
 
+  /// Whether update() would draw now, for figures that cost something.
+  bool due() const {
+    return std::chrono::duration<double>(Clock::now() - last_).count() >= (terminal_ ? 0.1 : kQuietSeconds);
+  }
   /// `done` of `total` units; `text` holds the figures. Draws at most ten times a second on a terminal, and
   /// every few seconds elsewhere.
   void update(const std::string& label, double done, double total, const std::string& text) {

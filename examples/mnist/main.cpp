@@ -1,8 +1,8 @@
-#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
 
+#include "examples/common/interrupts.h"
 #include "examples/mnist/options.h"
 #include "examples/mnist/training.h"
 
@@ -11,14 +11,6 @@
 
 namespace {
 
-volatile std::sig_atomic_t g_interrupts = 0;
-
-// The first Ctrl-C asks the training loop to save and end; the second ends the program at once.
-void on_interrupt(int) {
-  g_interrupts = g_interrupts + 1;
-  if (g_interrupts > 1) std::_Exit(130);
-}
-
 void out_of_memory(const char* what, const Options& options) {
   std::fprintf(stderr, "mnist: %s\nmnist: try a smaller --batch (now %lld) or smaller --hidden layers\n",
                what, static_cast<long long>(options.batch));
@@ -26,15 +18,11 @@ void out_of_memory(const char* what, const Options& options) {
 
 }  // namespace
 
-bool interrupted() { return g_interrupts > 0; }
-
 int main(int argc, char** argv) {
   Options options;
   int exit_code = 0;
   if (!parse_options(argc, argv, options, exit_code)) return exit_code;
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
-  std::signal(SIGXFSZ, SIG_IGN);  // a file over the limit is a failed write, which has a message
+  watch_interrupts();
   try {
     return train(options);
   } catch (const ct::OutOfMemoryError& e) {

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <memory>
 
+#include "examples/common/interrupts.h"
 #include "examples/common/progress.h"
+#include "examples/common/run_folder.h"
 #include "examples/mnist/images.h"
-#include "examples/mnist/run_folder.h"
+#include "examples/mnist/misclassified.h"
 
 namespace nn = ct::nn;
 using ct::Tensor;
@@ -110,7 +112,7 @@ class Training {
       : o_(options),
         device_(ct::parse_device(options.device)),
         images_(load_images(options.data, options.drawn, options.seed)),
-        folder_(options),
+        folder_("mnist", options.out, options.resume),
         model_((ct::manual_seed(options.seed), make_model(options))),
         loader_(dataset(images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
@@ -226,8 +228,12 @@ class Training {
         static_cast<long long>(epoch), static_cast<long long>(o_.epochs), train_.loss, 100 * train_.accuracy,
         test.loss, 100 * test.accuracy, samples_per_s_);
     progress_.line(text);
-    folder_.add_metrics({epoch, train_.loss, train_.accuracy, test.loss, test.accuracy, optimizer_->lr(),
-                         seconds, samples_per_s_});
+    metrics_.add({static_cast<double>(epoch), train_.loss, train_.accuracy, test.loss, test.accuracy,
+                  optimizer_->lr(), seconds, samples_per_s_});
+    folder_.write("metrics.csv", metrics_.csv());
+    folder_.write("loss.svg", svg::chart("Loss by epoch", "epoch", "cross-entropy",
+                                         {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
+                                          metrics_.curve("test_loss", "test loss", "#d9541e")}));
     save("checkpoint-last.safetensors");
     if (test.accuracy > best_accuracy_) {
       best_accuracy_ = test.accuracy;
@@ -245,9 +251,10 @@ class Training {
   }
 
   void resume() {
-    const std::string path = RunFolder::checkpoint_in(o_.resume);
+    const std::string path = RunFolder::checkpoint_in("mnist", o_.resume);
     const ct::StateDict extras =
         ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
+    metrics_.load(folder_ / "metrics.csv");
     best_accuracy_ = extras.value<double>("best_accuracy");
     resumed_ = extras;
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
@@ -307,6 +314,8 @@ class Training {
   ct::Device device_;
   ImageSet images_;
   RunFolder folder_;
+  MetricsTable metrics_{{"epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "lr",
+                         "seconds", "samples_per_s"}};
   nn::Sequential model_;
   Loader loader_, test_loader_;
   std::unique_ptr<ct::optim::Optimizer> optimizer_;

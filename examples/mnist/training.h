@@ -6,6 +6,3 @@
 
 /// Runs the whole program: data, model, training, evaluation, run folder. Returns the exit code.
 int train(const Options& options);
-
-/// Whether the user has asked to stop (Ctrl-C).
-bool interrupted();

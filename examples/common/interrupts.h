@@ -1,0 +1,26 @@
+#pragma once
+
+#include <csignal>
+#include <cstdlib>
+
+// Ctrl-C in a program that has something to save.
+
+namespace detail {
+inline volatile std::sig_atomic_t g_interrupts = 0;
+
+inline void on_interrupt(int) {
+  g_interrupts = g_interrupts + 1;
+  if (g_interrupts > 1) std::_Exit(130);
+}
+}  // namespace detail
+
+/// From now on the first SIGINT or SIGTERM is only remembered; the second ends the program at once, with 130.
+/// A file that grows over the limit is a failed write, which has a message, instead of a signal.
+inline void watch_interrupts() {
+  std::signal(SIGINT, detail::on_interrupt);
+  std::signal(SIGTERM, detail::on_interrupt);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+/// Whether the user has asked to stop.
+inline bool interrupted() { return detail::g_interrupts > 0; }

@@ -1,0 +1,72 @@
+#include "examples/gpt/commands.h"
+
+#include <cotangent/cotangent.h>
+#include <cotangent/nn/io/huggingface.h>
+
+#include <cstdio>
+
+#include "examples/common/interrupts.h"
+#include "examples/gpt/corpus.h"
+#include "examples/gpt/model.h"
+#include "examples/gpt/writing.h"
+
+int generate(const GenerateOptionsLine& o) {
+  if (o.threads > 0) ct::set_num_threads(o.threads);
+  const Trained trained = load_trained(o.checkpoint, ct::parse_device(o.device), parse_dtype(o.dtype), o.ema);
+  const auto tokenizer = ct::text::load_tokenizer(o.tokenizer.empty() ? trained.folder : o.tokenizer);
+  for (std::int64_t n = 0; n < o.samples && !interrupted(); ++n) {
+    ct::Generator draws(o.seed + static_cast<std::uint64_t>(n));
+    if (o.samples > 1) std::printf("--- %lld ---\n", static_cast<long long>(n + 1));
+    write_text(*trained.model, *tokenizer, o.prompt,
+               {.max_new_tokens = o.length,
+                .temperature = o.temperature,
+                .top_k = o.top_k,
+                .top_p = o.top_p,
+                .stop_tokens = trained.model->end_tokens()},
+               draws);
+    std::printf("\n");
+  }
+  return interrupted() ? 130 : 0;
+}
+
+int logits(const LogitsOptions& o) {
+  if (o.threads > 0) ct::set_num_threads(o.threads);
+  const ct::Device device = ct::parse_device(o.device);
+  const Trained trained = load_trained(o.model, device, parse_dtype(o.dtype), false);
+  const ct::Tensor read = ct::io::load_npy(o.tokens);
+  CT_CHECK((read.dim() == 1 || read.dim() == 2) && !ct::is_floating(read.dtype()), ct::IoError, "gpt",
+           o.tokens, " holds ", ct::describe(read), "; integers of shape [T] or [B, T] are wanted");
+  const ct::Tensor tokens = (read.dim() == 1 ? read.unsqueeze(0) : read).to(ct::i64).contiguous();
+  const std::int64_t vocabulary = trained.model->sizes().vocabulary;
+  for (const std::int64_t id : tokens.to_vector<std::int64_t>())
+    CT_CHECK(id >= 0 && id < vocabulary, ct::IndexError, "gpt", o.tokens, " holds the token ", id,
+             "; the model knows those in [0, ", vocabulary, ")");
+  const ct::NoGrad guard;
+  const ct::Tensor result = trained.model->forward(tokens.to(device)).to(ct::f32).to(ct::cpu);
+  ct::io::save_npy(o.out, read.dim() == 1 ? result.squeeze(0) : result);
+  std::printf("%s: %s\n", o.out.c_str(), ct::describe(result).c_str());
+  return 0;
+}
+
+int export_model(const ExportOptions& o) {
+  const Trained trained = load_trained(o.checkpoint, ct::cpu, ct::f32, o.ema);
+  ct::io::save_huggingface(o.out, *trained.model);
+  ct::text::load_tokenizer(trained.folder)->save(o.out + "/tokenizer.json");
+  std::printf("%s: config.json, model.safetensors, tokenizer.json\n", o.out.c_str());
+  return 0;
+}
+
+int tokenize(const TokenizeOptions& o) {
+  const auto tokenizer = ct::text::load_tokenizer(o.tokenizer);
+  const std::string text = read_text(o.text);
+  const auto ids = tokenizer->encode(text);
+  using ct::data::TokenFormat;
+  ct::data::save_tokens(o.out, ids,
+                        o.format == "llmc"     ? TokenFormat::llmc
+                        : o.format == "llmc32" ? TokenFormat::llmc32
+                                               : TokenFormat::raw);
+  if (!o.decoded.empty()) ct::io::write_file(o.decoded, tokenizer->decode(ids));
+  std::printf("%s: %zu tokens of %zu bytes, vocabulary %lld\n", o.out.c_str(), ids.size(), text.size(),
+              static_cast<long long>(tokenizer->vocab_size()));
+  return 0;
+}

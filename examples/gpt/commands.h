@@ -1,0 +1,10 @@
+#pragma once
+
+#include "examples/gpt/options.h"
+
+// What the program does besides training. Each returns the exit code.
+
+int generate(const GenerateOptionsLine& options);
+int logits(const LogitsOptions& options);
+int export_model(const ExportOptions& options);
+int tokenize(const TokenizeOptions& options);

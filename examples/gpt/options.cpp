@@ -1,0 +1,331 @@
+#include "examples/gpt/options.h"
+
+#include <cotangent/core/device.h>
+#include <cotangent/core/error.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+
+#include "examples/common/run_folder.h"
+
+namespace {
+
+const char* const kAbout =
+    "Trains a small language model. Without arguments it learns the source code and documents of this "
+    "project, "
+    "character by character.";
+
+std::string is_device(const std::string& text) {
+  try {
+    ct::parse_device(text);
+    return std::string();
+  } catch (const ct::Error& e) { return std::string(e.what()); }
+}
+
+void apply_preset(const std::string& name, Options& o) {
+  o.preset = name;
+  if (name == "tiny") {
+    o.layers = 2, o.heads = 2, o.embd = 32, o.block = 32, o.batch = 8, o.iters = 200, o.warmup = 10;
+    o.eval_interval = 50, o.eval_batches = 4, o.sample = 80;
+  } else if (name == "char") {
+    o.layers = 6, o.heads = 6, o.embd = 384, o.block = 256, o.batch = 64, o.iters = 5000, o.warmup = 100;
+    o.lr = 1e-3, o.min_lr = 1e-4, o.dropout = 0.2, o.eval_interval = 250, o.eval_batches = 20;
+  } else if (name == "gpt2") {
+    o.layers = 12, o.heads = 12, o.embd = 768, o.block = 1024, o.batch = 16, o.accumulate = 32;
+    o.iters = 20000, o.warmup = 700, o.lr = 6e-4, o.beta2 = 0.95, o.eval_interval = 250, o.eval_batches = 20;
+  }
+}
+
+const char* const kDTypes[] = {"f32", "bf16", "f16", "pure-bf16", "pure-f16"};
+
+CLI::Validator one_of(std::vector<std::string> names) { return CLI::IsMember(std::move(names)); }
+
+// Flags that say where a run lives rather than what it is.
+bool is_place(const std::string& flag) { return flag == "out" || flag == "resume" || flag == "help"; }
+
+void add_training(CLI::App& app, Options& o) {
+  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  // Ranges would print all their digits in --help.
+  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40).description("1 or more");
+  const auto not_negative = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40).description("0 or more");
+  const auto share = CLI::Range(0.0, 0.95);
+  auto* data = app.add_option_group("data");
+  auto* text = data->add_option("--text", o.text, "UTF-8 text to learn; default: this project's sources");
+  auto* tokens = data->add_option("--tokens", o.tokens, "token file as nanoGPT or llm.c write them");
+  text->excludes(tokens);
+  data->add_option("--val-tokens", o.val_tokens, "token file to evaluate on; default: the end of --tokens");
+  data->add_option("--val-fraction", o.val_fraction, "share of the text to evaluate on")
+      ->check(CLI::Range(0.0, 0.9));
+  data->add_option(
+      "--tokenizer", o.tokenizer,
+      "tokenizer.json, vocab.json or their folder; without one, characters of --text are tokens");
+  data->add_option("--vocab", o.vocab, "vocabulary of --tokens without --tokenizer")->check(positive);
+
+  auto* model = app.add_option_group("model");
+  model
+      ->add_option(
+          "--preset", o.preset,
+          "defaults of the flags below: tiny, cpu, char (6 layers, 384 wide), gpt2 (124M); auto: char "
+          "on a GPU, else cpu")
+      ->check(one_of({"auto", "tiny", "cpu", "char", "gpt2"}));
+  model->add_option("--model", o.model, "gpt2 or llama")->check(one_of({"gpt2", "llama"}));
+  model->add_option("--layers", o.layers)->check(positive);
+  model->add_option("--heads", o.heads, "must divide --embd")->check(positive);
+  model->add_option("--kv-heads", o.kv_heads, "of llama; 0: as many as heads")->check(not_negative);
+  model->add_option("--embd", o.embd, "width of the hidden states")->check(positive);
+  model->add_option("--block", o.block, "tokens of a sequence")->check(positive);
+  model->add_option("--dropout", o.dropout)->check(share);
+
+  auto* machine = app.add_option_group("machine");
+  machine->add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check(is_device);
+  machine
+      ->add_option(
+          "--dtype", o.dtype,
+          "f32; bf16 or f16 with f32 weights (autocast); pure-bf16 or pure-f16 with f32 master weights")
+      ->check(one_of({std::begin(kDTypes), std::end(kDTypes)}));
+  machine->add_option("--threads", o.threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
+  machine->add_option("--workers", o.workers, "threads that make batches for a GPU")
+      ->check(CLI::Range(0, 64));
+  machine->add_flag("--recompute", o.recompute,
+                    "compute each block again in backward: less memory, a third slower");
+
+  auto* training = app.add_option_group("training");
+  training->add_option("--batch", o.batch, "sequences at once")->check(positive);
+  training->add_option("--accumulate", o.accumulate, "batches whose gradients make one step")
+      ->check(positive);
+  training->add_option("--iters", o.iters, "steps")->check(positive);
+  training->add_option("--lr", o.lr, "learning rate at its highest")->check(CLI::PositiveNumber);
+  training->add_option("--min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr");
+  training->add_option("--warmup", o.warmup, "steps until --lr is reached")->check(not_negative);
+  training->add_option("--schedule", o.schedule)->check(one_of({"cosine", "constant"}));
+  training->add_option("--weight-decay", o.weight_decay, "of matrices; biases and norms have none")
+      ->check(CLI::NonNegativeNumber);
+  training->add_option("--beta1", o.beta1)->check(CLI::Range(0.0, 0.9999));
+  training->add_option("--beta2", o.beta2)->check(CLI::Range(0.0, 0.99999));
+  training->add_option("--clip", o.clip, "largest norm of the gradient; 0: not clipped")
+      ->check(CLI::NonNegativeNumber);
+  training
+      ->add_option("--ema", o.ema, "decay of averaged weights, which are evaluated and saved too; 0: none")
+      ->check(CLI::Range(0.0, 0.99999));
+  training->add_option("--seed", o.seed, "of weights, order and dropout")->check(CLI::NonNegativeNumber);
+
+  auto* telling = app.add_option_group("run");
+  telling->add_option("--eval-interval", o.eval_interval, "steps between evaluations")->check(positive);
+  telling->add_option("--eval-batches", o.eval_batches, "batches of an evaluation")->check(positive);
+  telling->add_option("--sample", o.sample, "tokens that are written after an evaluation")
+      ->check(not_negative);
+  telling->add_option("--out", o.out, "run folder; default: runs/gpt-DATE-TIME");
+  telling->add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with");
+}
+
+// config.json is a flat object that to_json() wrote: its members as "--flag=value".
+std::vector<std::string> config_flags(const std::string& folder) {
+  const std::string path = folder + "/config.json";
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  CT_CHECK(file.good() || !text.empty(), ct::IoError, "gpt", "can't read ", path,
+           "; a run folder has the settings of its run there");
+  std::vector<std::string> flags;
+  std::size_t at = 0;
+  const auto word = [&] {  // a text in quotes, or a number
+    std::string out;
+    if (at < text.size() && text[at] == '"') {
+      for (++at; at < text.size() && text[at] != '"'; ++at) {
+        if (text[at] == '\\') ++at;
+        if (at < text.size()) out += text[at];
+      }
+      ++at;
+    } else {
+      while (at < text.size() && text[at] != ',' && text[at] != '\n' && text[at] != '}') out += text[at++];
+    }
+    return out;
+  };
+  while ((at = text.find('"', at)) != std::string::npos) {
+    const std::string flag = word();
+    CT_CHECK(text.compare(at, 2, ": ") == 0, ct::IoError, "gpt", path,
+             " is not as this program wrote it; a \"flag\": value per line is wanted");
+    at += 2;
+    const std::string value = word();
+    if (!is_place(flag) && !value.empty()) flags.push_back("--" + flag + "=" + value);
+  }
+  return flags;
+}
+
+// The value of a flag that must be known before the others are parsed.
+std::string early(const std::vector<std::string>& args, const std::string& flag) {
+  std::string value;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == flag && i + 1 < args.size()) value = args[i + 1];
+    if (args[i].rfind(flag + "=", 0) == 0) value = args[i].substr(flag.size() + 1);
+  }
+  return value;
+}
+
+void choose_preset(const std::vector<std::string>& args, Options& o) {
+  std::string preset = early(args, "--preset");
+  if (preset.empty() || preset == "auto") {
+    const std::string device = early(args, "--device");
+    bool gpu = false;
+    try {
+      gpu = ct::parse_device(device.empty() ? "auto" : device).is_cuda();
+    } catch (const ct::Error&) {}  // the parser will say so
+    preset = gpu ? "char" : "cpu";
+  }
+  apply_preset(preset, o);
+}
+
+std::string json_text(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+// As short as it can be to be read back as the same number.
+std::string exact(double value) {
+  char text[40];
+  for (const int digits : {6, 15, 17}) {
+    std::snprintf(text, sizeof text, "%.*g", digits, value);
+    if (std::strtod(text, nullptr) == value) break;
+  }
+  return text;
+}
+
+void parse(CLI::App& app, std::vector<std::string> args) {
+  std::reverse(args.begin(), args.end());  // what CLI11 wants
+  app.parse(std::move(args));
+}
+
+}  // namespace
+
+bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  const std::string resume = early(args, "--resume");
+  const bool subcommand = !args.empty() && !args[0].empty() && args[0][0] != '-';
+  if (!resume.empty() && !subcommand) {
+    const std::vector<std::string> flags =
+        config_flags(RunFolder::folder_of(RunFolder::checkpoint_in("gpt", resume)));
+    args.insert(args.begin(), flags.begin(), flags.end());
+  }
+  choose_preset(args, line.train);
+
+  CLI::App app{kAbout};
+  app.require_subcommand(0, 1);
+  add_training(app, line.train);
+  const auto machine = [](CLI::App& sub, std::string& device, std::string& dtype, int& threads) {
+    sub.add_option("--device", device, "auto, cpu, cuda or cuda:N")->check(is_device);
+    sub.add_option("--dtype", dtype, "of the weights: f32, bf16 or f16")
+        ->check(one_of({"f32", "bf16", "f16"}));
+    sub.add_option("--threads", threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
+  };
+
+  GenerateOptionsLine& g = line.generate;
+  auto* generate = app.add_subcommand("generate", "writes text with a trained model");
+  generate
+      ->add_option("--checkpoint,--model", g.checkpoint,
+                   "run folder, checkpoint in one, or folder of a Hugging Face model")
+      ->required();
+  generate->add_option("--prompt", g.prompt, "text to go on with");
+  generate->add_option("--tokenizer", g.tokenizer, "default: the one in the folder");
+  generate->add_option("--length", g.length, "tokens to write")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40).description("1 or more"));
+  generate->add_option("--samples", g.samples, "texts to write")->check(CLI::Range(1, 1 << 20));
+  generate->add_option("--temperature", g.temperature, "0: always the most likely token")
+      ->check(CLI::NonNegativeNumber);
+  generate->add_option("--top-k", g.top_k, "draw from the k most likely tokens; 0: from all")
+      ->check(CLI::NonNegativeNumber);
+  generate
+      ->add_option("--top-p", g.top_p, "draw from the most likely tokens that have this probability together")
+      ->check(CLI::Range(1e-6, 1.0));
+  generate->add_option("--seed", g.seed)->check(CLI::NonNegativeNumber);
+  generate->add_flag("--ema", g.ema, "with the averaged weights of a run with --ema");
+  machine(*generate, g.device, g.dtype, g.threads);
+
+  LogitsOptions& l = line.logits;
+  auto* logits = app.add_subcommand("logits", "the logits f32[B, T, V] of given tokens");
+  logits
+      ->add_option("--model,--checkpoint", l.model,
+                   "folder of a Hugging Face model, run folder, or checkpoint")
+      ->required();
+  logits->add_option("--tokens", l.tokens, ".npy file of integers [T] or [B, T]")->required();
+  logits->add_option("--out", l.out, ".npy file to write")->required();
+  machine(*logits, l.device, l.dtype, l.threads);
+
+  ExportOptions& e = line.export_model;
+  auto* export_model = app.add_subcommand("export", "writes a trained model as a Hugging Face folder");
+  export_model->add_option("--checkpoint", e.checkpoint, "run folder, or checkpoint in one")->required();
+  export_model->add_option("--out", e.out, "folder to write")->required();
+  export_model->add_flag("--ema", e.ema, "the averaged weights of a run with --ema");
+
+  TokenizeOptions& t = line.tokenize;
+  auto* tokenize = app.add_subcommand("tokenize", "turns a text into a token file for --tokens");
+  tokenize->add_option("--tokenizer", t.tokenizer, "tokenizer.json, vocab.json or their folder")->required();
+  tokenize->add_option("--text", t.text, "UTF-8 text")->required();
+  tokenize->add_option("--out", t.out, "token file to write")->required();
+  tokenize->add_option("--format", t.format, "raw (nanoGPT), llmc or llmc32 (llm.c)")
+      ->check(one_of({"raw", "llmc", "llmc32"}));
+  tokenize->add_option("--decoded", t.decoded, "also decode the tokens into this file");
+
+  try {
+    parse(app, args);
+  } catch (const CLI::ParseError& error) {
+    exit_code = app.exit(error) == 0 ? 0 : 2;
+    return false;
+  }
+  using Command = CommandLine::Command;
+  line.command = generate->parsed()       ? Command::generate
+                 : logits->parsed()       ? Command::logits
+                 : export_model->parsed() ? Command::export_model
+                 : tokenize->parsed()     ? Command::tokenize
+                                          : Command::train;
+  return true;
+}
+
+std::string to_json(const Options& options) {
+  Options o = options;
+  CLI::App app;
+  add_training(app, o);
+  const std::map<std::string, double> fractions = {{"val-fraction", o.val_fraction},
+                                                   {"dropout", o.dropout},
+                                                   {"lr", o.lr},
+                                                   {"min-lr", o.min_lr},
+                                                   {"beta1", o.beta1},
+                                                   {"beta2", o.beta2},
+                                                   {"clip", o.clip},
+                                                   {"ema", o.ema},
+                                                   {"weight-decay", o.weight_decay}};
+  const std::set<std::string> texts = {"text",  "tokens", "val-tokens", "tokenizer", "preset",
+                                       "model", "device", "dtype",      "schedule"};
+  std::string out = "{";
+  for (const CLI::App* group : app.get_subcommands([](const CLI::App*) { return true; }))
+    for (const CLI::Option* option : group->get_options()) {
+      const std::string flag = option->get_single_name();
+      if (is_place(flag)) continue;
+      std::string value = option->get_default_str();  // captured from `o`
+      if (flag == "recompute") value = o.recompute ? "true" : "false";
+      if (texts.count(flag)) value = json_text(value);
+      if (const auto number = fractions.find(flag); number != fractions.end()) value = exact(number->second);
+      out += (out.size() > 1 ? ",\n  " : "\n  ") + json_text(flag) + ": " + value;
+    }
+  return out + "\n}\n";
+}
+
+Options read_config(const std::string& folder) {
+  Options o;
+  std::vector<std::string> flags = config_flags(folder);
+  CLI::App app;
+  add_training(app, o);
+  try {
+    parse(app, flags);
+  } catch (const CLI::ParseError& error) {
+    CT_CHECK(false, ct::IoError, "gpt", folder,
+             "/config.json has a setting that this program does not know: ", error.what(),
+             "; it is of another version");
+  }
+  return o;
+}

@@ -1,0 +1,384 @@
+#include "examples/gpt/training.h"
+
+#include <cotangent/ops/autocast.h>
+
+#include <chrono>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include "examples/common/interrupts.h"
+#include "examples/common/progress.h"
+#include "examples/common/run_folder.h"
+#include "examples/gpt/corpus.h"
+#include "examples/gpt/model.h"
+#include "examples/gpt/throughput.h"
+#include "examples/gpt/writing.h"
+
+using ct::Tensor;
+using ct::data::TokenDataset;
+using Clock = std::chrono::steady_clock;
+using Loader = ct::data::DataLoader<TokenDataset>;
+
+namespace {
+
+constexpr char kLast[] = "checkpoint-last.safetensors";
+constexpr char kBest[] = "checkpoint-best.safetensors";
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Matrices decay, biases and norms do not.
+std::vector<ct::optim::ParamGroup<ct::optim::AdamWOptions>> weight_groups(const LanguageModel& model,
+                                                                          const Options& o) {
+  ct::optim::AdamWOptions options{
+      .lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay};
+  std::vector<Tensor> matrices, others;
+  for (const Tensor& p : model.parameters()) (p.dim() >= 2 ? matrices : others).push_back(p);
+  ct::optim::AdamWOptions plain = options;
+  plain.weight_decay = 0;
+  return {{matrices, options}, {others, plain}};
+}
+
+double learning_rate(const Options& o, std::int64_t step) {
+  const double at = static_cast<double>(step), warm = static_cast<double>(o.warmup);
+  if (at < warm) return o.lr * (at + 1) / (warm + 1);
+  if (o.schedule == "constant") return o.lr;
+  const double low = o.min_lr < 0 ? o.lr / 10 : o.min_lr;
+  const double all = std::max(1.0, static_cast<double>(o.iters) - warm);
+  return low + 0.5 * (o.lr - low) * (1 + std::cos(M_PI * std::min(1.0, (at - warm) / all)));
+}
+
+// Windows for an evaluation: the same ones each time, spread evenly over the text.
+ct::data::Subset<TokenDataset> spread(const TokenDataset& windows, std::int64_t count) {
+  std::vector<std::int64_t> chosen;
+  count = std::min(count, windows.size());
+  for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i * windows.size() / count);
+  return {windows, std::move(chosen)};
+}
+
+// The gradients between the batches of one step, as a part of a checkpoint.
+class Gradients {
+ public:
+  Gradients(const LanguageModel& model, const std::int64_t& done) : model_(model), done_(done) {}
+  ct::StateDict state_dict() const {
+    ct::StateDict state;
+    if (done_ == 0) return state;
+    for (const auto& [name, parameter] : model_.named_parameters())
+      if (parameter.grad()) state.set(name, parameter.grad());
+    return state;
+  }
+  void load_state_dict(const ct::StateDict& state) {
+    for (const auto& [name, parameter] : model_.named_parameters())
+      if (const Tensor* grad = state.find(name)) Tensor(parameter).set_grad(grad->to(parameter.device()));
+  }
+
+ private:
+  const LanguageModel& model_;
+  const std::int64_t& done_;
+};
+
+class Training {
+ public:
+  explicit Training(const Options& options)
+      : o_(options),
+        device_(ct::parse_device(options.device)),
+        corpus_(load_corpus(options)),
+        folder_("gpt", options.out, options.resume),
+        model_((ct::manual_seed(options.seed), make_model(options, corpus_.vocabulary))),
+        loader_(TokenDataset(corpus_.train,
+                             {.block = o_.block, .seed = o_.seed, .vocab_size = corpus_.vocabulary}),
+                {.batch_size = o_.batch,
+                 .workers = device_.is_cuda() ? o_.workers : 0,
+                 .seed = o_.seed,
+                 .prefetch = device_}),
+        scaler_({.enabled = o_.dtype == "f16" || o_.dtype == "pure-f16"}),
+        gradients_(*model_, micro_),
+        loss_sum_(ct::zeros({}, {.device = device_})) {
+    if (corpus_.val.size() > o_.block)
+      val_.emplace(
+          TokenDataset(corpus_.val, {.block = o_.block, .random = false, .vocab_size = corpus_.vocabulary}));
+    const bool pure = o_.dtype.starts_with("pure-");
+    model_->to(device_, pure ? parse_dtype(o_.dtype) : ct::f32);
+    optimizer_ = std::make_unique<ct::optim::AdamW>(weight_groups(*model_, o_));
+    if (!o_.resume.empty()) resume();
+    flops_ = flops_per_token(*model_, o_.block);
+    introduce();
+  }
+
+  int run() {
+    folder_.write("config.json", to_json(o_));
+    if (corpus_.tokenizer) corpus_.tokenizer->save(folder_ / "tokenizer.json");
+    mark_ = started_ = Clock::now();
+    while (step_ < o_.iters) {
+      if (step_ % o_.eval_interval == 0 && evaluated_ != step_ && !evaluate()) return stop();
+      if (!one_step()) return stop();
+    }
+    if (evaluated_ != step_ && !evaluate()) return stop();
+    progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds_since(started_)) +
+                   (val_ ? ", best validation loss " + fixed(best_, 4) : std::string()) + "; " +
+                   folder_.path() + " holds curve and checkpoints; ./ct gpt generate --checkpoint " +
+                   folder_.path() + " writes text");
+    return 0;
+  }
+
+ private:
+  static std::string fixed(double value, int digits) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.*f", digits, value);
+    return text;
+  }
+
+  void introduce() {
+    const ct::nn::models::ModelSizes s = model_->sizes();
+    std::printf("data     %s: %s tokens to train on, %s to evaluate on, vocabulary %lld\n",
+                corpus_.name.c_str(), short_count(static_cast<double>(corpus_.train.size())).c_str(),
+                short_count(static_cast<double>(corpus_.val.size())).c_str(),
+                static_cast<long long>(corpus_.vocabulary));
+    std::printf("model    %s, %lld layers, %lld heads, width %lld, block %lld: %s parameters, %s on %s\n",
+                o_.model.c_str(), static_cast<long long>(s.layers), static_cast<long long>(s.heads),
+                static_cast<long long>(s.width), static_cast<long long>(o_.block),
+                short_count(static_cast<double>(model_->num_parameters())).c_str(), o_.dtype.c_str(),
+                ct::to_string(device_).c_str());
+    std::printf("steps    %lld of %lld x %lld sequences, %s tokens each\nrun      %s\n\n",
+                static_cast<long long>(o_.iters), static_cast<long long>(o_.accumulate),
+                static_cast<long long>(o_.batch),
+                short_count(static_cast<double>(o_.accumulate * o_.batch * o_.block)).c_str(),
+                folder_.path().c_str());
+    std::fflush(stdout);
+  }
+
+  Tensor loss_of(const Tensor& x, const Tensor& y) const {
+    if (o_.dtype == "bf16" || o_.dtype == "f16") {
+      const ct::Autocast guard(parse_dtype(o_.dtype));
+      return model_->loss(x, y);
+    }
+    return model_->loss(x, y);
+  }
+
+  // One update of the weights; false if the user interrupted it.
+  bool one_step() {
+    while (micro_ < o_.accumulate) {
+      // The next batch is taken when it is needed, so that the loader's place is that of the training.
+      if (batches_) {
+        ++*batches_;
+      } else {
+        batches_.emplace(loader_.begin());
+      }
+      {
+        const auto [x, y] = **batches_;
+        const Tensor loss = loss_of(x, y);
+        // Each batch counts for its share of the step.
+        scaler_.scale(loss / static_cast<double>(o_.accumulate)).backward();
+        // On a GPU the host runs ahead; looking at every loss would make it wait.
+        if (device_.is_cpu() || step_ % 16 == 0)
+          if (!std::isfinite(loss.item())) report_nan(x, y);
+        {
+          const ct::NoGrad guard;
+          loss_sum_.add_(loss.detach().to(ct::f32));
+        }
+      }
+      ++losses_, ++micro_;
+      if (interrupted()) return false;
+      show();
+    }
+    if (scaler_.enabled()) scaler_.unscale_(*optimizer_);
+    if (o_.clip > 0) norm_ = ct::optim::clip_grad_norm_(model_->parameters(), o_.clip);
+    optimizer_->set_lr(learning_rate(o_, step_));
+    scaler_.step(*optimizer_);
+    if (scaler_.enabled()) scaler_.update();
+    optimizer_->zero_grad();
+    micro_ = 0;
+    ++step_;
+    return true;
+  }
+
+  // The loss is no number: run the batch again, watched, to learn which op made the first bad value.
+  [[noreturn]] void report_nan(const Tensor& x, const Tensor& y) {
+    std::string where = "the weights hold NaN already";
+    try {
+      ct::AnomalyGuard guard;
+      loss_of(x, y).backward();
+    } catch (const ct::AutogradError& e) { where = e.what(); }
+    throw ct::ValueError("the loss of step " + std::to_string(step_) + " is not a number; " + where +
+                         "\ntry a lower --lr" + (o_.dtype == "f32" ? "" : ", or --dtype f32") +
+                         "; the checkpoints in " + folder_.path() + " are from before");
+  }
+
+  // The same for broken weights that turn up between batches.
+  void check_finite() {
+    if (losses_ == 0 || std::isfinite(loss_sum_.item())) return;
+    const auto [x, y] = loader_.dataset().get_batch(std::vector<std::int64_t>{0});
+    report_nan(x.to(device_), y.to(device_));
+  }
+
+  int stop() {
+    check_finite();
+    // A step may have been broken off between two batches: their gradients are kept with the rest.
+    save(kLast);
+    progress_.line("interrupted: saved; go on with --resume " + folder_.path());
+    return 130;
+  }
+
+  void show() {
+    if (!progress_.due()) return;
+    const double now_seconds = seconds_since(mark_);
+    const std::int64_t batches = loader_.position() - mark_batches_;
+    if (batches <= 0) return;
+    rate_ = static_cast<double>(batches * o_.batch * o_.block) / now_seconds;
+    const std::int64_t left = (o_.iters - step_) * o_.accumulate - micro_;
+    std::string text = "loss " + fixed(loss_sum_.item() / static_cast<double>(losses_), 4) + "  lr " +
+                       short_number(learning_rate(o_, step_));
+    if (norm_) text += "  norm " + fixed(norm_.item(), 2);
+    text += "  " + short_count(rate_) + " tok/s";
+    if (const double peak = peak_flops(device_, o_.dtype); peak > 0)
+      text += "  MFU " + fixed(100 * rate_ * flops_ / peak, 1) + "%";
+    text += "  " + bytes_text(ct::memory_stats(device_).peak_in_use) + "  ETA " +
+            clock_text(static_cast<double>(left * o_.batch * o_.block) / rate_);
+    progress_.update("step " + std::to_string(step_) + "/" + std::to_string(o_.iters),
+                     static_cast<double>(step_), static_cast<double>(o_.iters), text);
+  }
+  static std::string short_number(double value) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.2g", value);
+    return text;
+  }
+
+  // Loss on the validation text, a line of metrics, a sample, checkpoints. False if interrupted.
+  bool evaluate() {
+    check_finite();  // no checkpoint of broken weights replaces a good one
+    const double trained = seconds_since(mark_);
+    const std::int64_t batches = loader_.position() - mark_batches_;
+    if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
+    const double train_loss = losses_ > 0 ? loss_sum_.item() / static_cast<double>(losses_) : NAN;
+    model_->eval();
+    const std::optional<double> val = validation_loss();
+    model_->train();
+    if (interrupted()) return false;
+    const double norm = norm_ ? norm_.item() : NAN;
+    const double lr = learning_rate(o_, std::max<std::int64_t>(0, step_ - 1));
+    progress_.line("step " + std::to_string(step_) +
+                   (losses_ > 0 ? "  loss " + fixed(train_loss, 4) : std::string()) +
+                   (val ? "  validation loss " + fixed(*val, 4) : std::string()) + "  lr " +
+                   short_number(lr) + (step_ > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
+    if (step_ > 0) {
+      metrics_.add({static_cast<double>(step_), train_loss, val.value_or(NAN), lr, norm, rate_,
+                    seconds_since(started_)});
+      folder_.write("metrics.csv", metrics_.csv());
+      folder_.write("loss.svg", svg::chart("Loss by step", "step", "cross-entropy",
+                                           {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
+                                            metrics_.curve("val_loss", "validation loss", "#d9541e")}));
+    }
+    evaluated_ = step_;
+    losses_ = 0;
+    loss_sum_.fill_(0);
+    if (step_ > 0) {
+      write_sample();
+      const bool better = val && *val < best_;
+      if (better) best_ = *val;
+      save(kLast);
+      if (better || !val) save(kBest);
+    }
+    mark_ = Clock::now();
+    mark_batches_ = loader_.position();
+    return true;
+  }
+
+  std::optional<double> validation_loss() {
+    if (!val_) return std::nullopt;
+    const ct::NoGrad guard;
+    ct::data::DataLoader windows(spread(*val_, o_.eval_batches * o_.batch),
+                                 {.batch_size = o_.batch, .prefetch = device_});
+    Tensor sum = ct::zeros({}, {.device = device_});
+    std::int64_t count = 0;
+    for (const auto& [x, y] : windows) {
+      if (interrupted()) return std::nullopt;
+      sum.add_(loss_of(x, y).to(ct::f32) * static_cast<double>(x.size(0)));
+      count += x.size(0);
+    }
+    return sum.item() / static_cast<double>(count);
+  }
+
+  void write_sample() {
+    if (o_.sample == 0 || !corpus_.tokenizer) return;
+    model_->eval();
+    // Draws of its own: a sample changes nothing in the training.
+    ct::Generator draws(o_.seed + static_cast<std::uint64_t>(step_));
+    std::printf("---\n");
+    write_text(*model_, *corpus_.tokenizer, "", {.max_new_tokens = o_.sample, .temperature = 0.8}, draws);
+    std::printf("\n---\n");
+    std::fflush(stdout);
+    model_->train();
+  }
+
+  // Everything a resumed run needs to go on as if it had never stopped.
+  void save(const std::string& name) {
+    ct::StateDict extras;
+    extras.set_value("vocabulary", corpus_.vocabulary);
+    extras.set_value("step", step_);
+    extras.set_value("micro", micro_);
+    extras.set_value("evaluated", evaluated_);
+    extras.set_value("losses", losses_);
+    extras.set("loss_sum", loss_sum_);
+    extras.set_value("best", best_);
+    if (norm_) extras.set("norm", norm_);
+    ct::io::save_checkpoint(folder_ / name,
+                            {{"model", *model_},
+                             {"optimizer", *optimizer_},
+                             {"loader", loader_},
+                             {"gradients", gradients_},
+                             {"scaler", scaler_}},
+                            extras);
+  }
+
+  void resume() {
+    const std::string path = RunFolder::checkpoint_in("gpt", o_.resume);
+    const ct::StateDict extras = ct::io::load_checkpoint(path, {{"model", *model_},
+                                                                {"optimizer", *optimizer_},
+                                                                {"loader", loader_},
+                                                                {"gradients", gradients_},
+                                                                {"scaler", scaler_}});
+    CT_CHECK(extras.value<std::int64_t>("vocabulary") == corpus_.vocabulary, ct::ValueError, "gpt", path,
+             " was trained with a vocabulary of ", extras.value<std::int64_t>("vocabulary"),
+             ", the text now has ", corpus_.vocabulary, "; give the same text and tokenizer");
+    step_ = extras.value<std::int64_t>("step");
+    micro_ = extras.value<std::int64_t>("micro");
+    evaluated_ = extras.value<std::int64_t>("evaluated");
+    losses_ = extras.value<std::int64_t>("losses");
+    loss_sum_.copy_(extras.at("loss_sum"));
+    best_ = extras.value<double>("best");
+    if (const Tensor* norm = extras.find("norm")) norm_ = norm->to(device_);
+    metrics_.load(folder_ / "metrics.csv");
+    mark_batches_ = loader_.position();
+    std::printf("resumed  %s, step %lld\n", path.c_str(), static_cast<long long>(step_));
+  }
+
+  Options o_;
+  ct::Device device_;
+  Corpus corpus_;
+  RunFolder folder_;
+  MetricsTable metrics_{{"step", "train_loss", "val_loss", "lr", "grad_norm", "tokens_per_s", "seconds"}};
+  std::unique_ptr<LanguageModel> model_;
+  Loader loader_;
+  std::optional<TokenDataset> val_;
+  std::unique_ptr<ct::optim::AdamW> optimizer_;
+  ct::optim::GradScaler scaler_;
+  std::int64_t step_ = 0, micro_ = 0;  // updates made; batches of the next one
+  Gradients gradients_;
+  std::optional<Loader::Iterator> batches_;
+  Progress progress_;
+  Tensor loss_sum_, norm_;  // on the device: adding to them waits for nothing
+  std::int64_t losses_ = 0, evaluated_ = -1;
+  double best_ = 1e30, rate_ = 0, flops_ = 0;
+  Clock::time_point started_, mark_;
+  std::int64_t mark_batches_ = 0;
+};
+
+}  // namespace
+
+int train(const Options& options) {
+  if (options.threads > 0) ct::set_num_threads(options.threads);
+  return Training(options).run();
+}

@@ -1,0 +1,57 @@
+#include "examples/gpt/writing.h"
+
+#include <cstdio>
+
+#include "examples/common/interrupts.h"
+
+namespace {
+
+// How many bytes at the end are the beginning of a character whose rest has not come yet.
+std::size_t unfinished(const std::string& bytes) {
+  for (std::size_t back = 1; back <= 3 && back <= bytes.size(); ++back) {
+    const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;
+    const std::size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? back : 0;
+  }
+  return 0;
+}
+
+// What a text without a prompt begins with.
+std::vector<std::int64_t> beginning(const ct::nn::models::LanguageModel& model,
+                                    const ct::text::Tokenizer& tokenizer) {
+  if (const auto ends = model.end_tokens(); !ends.empty()) return {ends[0]};
+  try {
+    return tokenizer.encode("\n");
+  } catch (const ct::ValueError&) { return {0}; }
+}
+
+}  // namespace
+
+void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Tokenizer& tokenizer,
+                const std::string& prompt, ct::nn::models::GenerateOptions options,
+                ct::Generator& generator) {
+  std::vector<std::int64_t> ids = prompt.empty() ? beginning(model, tokenizer) : tokenizer.encode(prompt);
+  const std::int64_t vocabulary = model.sizes().vocabulary;
+  for (const std::int64_t id : ids)
+    CT_CHECK(id < vocabulary, ct::IndexError, "gpt", "the tokenizer gives the token ", id,
+             ", the model knows ", vocabulary, "; it is not this model's tokenizer");
+  const auto longest = static_cast<std::size_t>(model.sizes().max_length);
+  std::fwrite(prompt.data(), 1, prompt.size(), stdout);
+  std::fflush(stdout);
+  if (ids.size() > longest) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(longest));
+  std::string waiting;
+  options.on_token = [&](const ct::Tensor& next) {
+    const std::int64_t id = next.to_vector<std::int64_t>()[0];
+    if (id < tokenizer.vocab_size()) waiting += tokenizer.token_bytes(id);
+    const std::size_t whole = waiting.size() - unfinished(waiting);
+    std::fwrite(waiting.data(), 1, whole, stdout);
+    std::fflush(stdout);
+    waiting.erase(0, whole);
+    return !interrupted();
+  };
+  const ct::Device device = model.head()->device();
+  const auto count = static_cast<std::int64_t>(ids.size());
+  model.generate(ct::from_vector(ids, {1, count}).to(device), options, generator);
+  std::fwrite(waiting.data(), 1, waiting.size(), stdout);
+}

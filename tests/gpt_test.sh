@@ -1,0 +1,223 @@
+#!/usr/bin/env bash
+# The GPT example from the outside: what it prints, leaves behind and returns.
+#   usage: gpt_test.sh GPT_PROGRAM
+set -uo pipefail
+gpt=$(readlink -f "${1:?the program}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+fail() {
+  echo "FAIL: $*"
+  [ ! -s log ] || sed 's/^/  | /' log | tail -n 12
+  failures=$((failures + 1))
+}
+# expect STATUS WHAT COMMAND...: runs it with its output in ./log.
+expect() {
+  local want=$1 what=$2 got=0
+  shift 2
+  "$@" >log 2>&1 </dev/null || got=$?
+  [ "$got" = "$want" ] && echo "ok: $what" || fail "$what: exit code $got; $want is wanted"
+}
+says() { grep -qaE -- "$1" log || fail "the output lacks '$1'"; }
+# An error is one line of the form "gpt: [op] what is wrong; what to do".
+one_line_error() {
+  says "^gpt: \[[A-Za-z0-9_:]+\] .*; "
+  [ "$(wc -l <log)" = 1 ] || fail "more than one line of error"
+}
+same() { cmp -s "$1" "$2" && echo "ok: $3" || fail "$3: $1 and $2 differ"; }
+figures() { cut -d, -f1-5 "$1"; }  # of metrics.csv, without times
+bytes() { for byte in "$@"; do printf "\\x$(printf %02x "$byte")"; done; }
+word() { bytes $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24 & 255)); }
+# npy DESCR SHAPE: the header of an array, 128 bytes
+npy() {
+  printf '\x93NUMPY\x01\x00\x76\x00'
+  printf '%-117s\n' "{'descr': '$1', 'fortran_order': False, 'shape': ($2), }"
+}
+# numbers N...: 64-bit integers
+numbers() { for n in "$@"; do word "$n" && word 0; done; }
+
+# A text with a rule in it: counting in words.
+words=(zero one two three four five six seven eight nine)
+for ((i = 0; i < 3000; ++i)); do printf '%s ' "${words[i % 10]}" && ((i % 10 != 9)) || printf '\n'; done >text
+tiny=("$gpt" --preset tiny --text text --device cpu)
+
+# --- command line ---
+expect 0 "--help" "$gpt" --help
+says "--layers.*=4"
+says "generate"
+expect 0 "generate --help" "$gpt" generate --help
+says "--temperature.*=0.8"
+for wrong in "--iters 0" "--batch x" "--lr -1" "--model rnn" "--device tpu" "--seed -1" "--dropout 1" "--dtype f8" \
+  "--text a --tokens b" "--nonsense" "generate" "generate --checkpoint x --top-p 0" "nonsense" "logits --model x"; do
+  expect 2 "wrong command line: $wrong" "$gpt" $wrong
+done
+
+# --- a run and its folder ---
+expect 0 "a run" "${tiny[@]}" --threads 1 --out one
+says "^data .*text: .* vocabulary 17"
+says "^step 200 .*validation loss [0-9.]+"
+for file in config.json tokenizer.json metrics.csv loss.svg checkpoint-last.safetensors checkpoint-best.safetensors; do
+  [ -s "one/$file" ] || fail "the run folder lacks $file"
+done
+[ "$(wc -l <one/metrics.csv)" = 5 ] || fail "metrics.csv has not a line for each of four evaluations"
+awk -F, 'NR == 2 { first = $3 } END { exit !($3 < first && $3 < 1.7) }' one/metrics.csv ||
+  fail "the loss does not fall: $(cut -d, -f3 one/metrics.csv | xargs)"
+expect 0 "the same with two threads" "${tiny[@]}" --threads 2 --out two
+same one/checkpoint-last.safetensors two/checkpoint-last.safetensors "one and two threads train alike"
+expect 0 "llama" "${tiny[@]}" --model llama --heads 4 --kv-heads 2 --iters 50 --out llama
+expect 0 "without validation text" "${tiny[@]}" --val-fraction 0 --iters 10 --out noval
+for dtype in bf16 f16 pure-bf16 pure-f16; do
+  expect 0 "--dtype $dtype" "${tiny[@]}" --dtype $dtype --out "$dtype"
+  awk -F, 'END { exit !($3 < 1.8) }' "$dtype/metrics.csv" || fail "$dtype: $(tail -n 1 "$dtype/metrics.csv")"
+done
+expect 0 "the project's own text" "$gpt" --preset tiny --device cpu --iters 5 --out own
+says "sources of this project"
+expect 0 "accumulated" "${tiny[@]}" --batch 4 --accumulate 2 --iters 50 --out accumulated
+
+# --- token files ---
+bytes 1 0 2 0 3 0 >short.bin
+{ for ((i = 0; i < 600; ++i)); do bytes $((i % 50)) 0; done; } >raw.bin
+{ word 20240520 && word 1 && word 600 && head -c 1012 /dev/zero && cat raw.bin; } >llmc.bin
+for file in raw llmc; do
+  expect 0 "token file $file.bin" "$gpt" --preset tiny --device cpu --tokens $file.bin --vocab 64 --iters 20 --out "tokens-$file"
+done
+same tokens-raw/checkpoint-last.safetensors tokens-llmc/checkpoint-last.safetensors "with and without llm.c's header"
+expect 0 "a validation file" "$gpt" --preset tiny --device cpu --tokens raw.bin --val-tokens llmc.bin --vocab 64 --iters 10 --out x
+expect 0 "tokenize" "$gpt" tokenize --tokenizer one --text text --out text.bin --decoded text.back
+same text text.back "decoded as it was"
+expect 0 "a file of one's own tokens" "$gpt" --preset tiny --device cpu --tokens text.bin --tokenizer one --iters 20 --out x
+
+# --- interrupt and resume ---
+interrupt() {  # interrupt FOLDER SIGNALS COMMAND...: once there is a line of metrics, and a little later
+  local folder=$1 signals=$2 pid i
+  shift 2
+  "$@" --out "$folder" >log 2>&1 </dev/null &
+  pid=$!
+  for ((i = 0; i < 600; ++i)); do
+    [ "$(cat "$folder/metrics.csv" 2>/dev/null | wc -l)" -gt 1 ] && break
+    sleep 0.02
+  done
+  sleep 0.1
+  kill -INT "$pid"
+  [ "$signals" = 1 ] || kill -INT "$pid"
+  status=0
+  wait "$pid" || status=$?
+}
+long=("${tiny[@]}" --iters 1000 --eval-interval 100 --dropout 0.1 --accumulate 3 --threads 1 --sample 0)
+expect 0 "an uninterrupted run" "${long[@]}" --out whole
+# A background job of a shell without job control ignores SIGINT; the program installs its own handler.
+interrupt broken 1 "${long[@]}"
+[ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
+says "interrupted: saved; go on with --resume broken"
+[ "$(wc -l <broken/metrics.csv)" -lt 11 ] || fail "the run was over before the signal"
+expect 0 "resumed, with the settings of its folder" "$gpt" --resume broken
+says "^resumed .*step"
+same broken/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a resumed run ends as the uninterrupted one"
+same broken/config.json whole/config.json "and has its settings"
+[ "$(figures broken/metrics.csv)" = "$(figures whole/metrics.csv)" ] && echo "ok: and its metrics" ||
+  fail "metrics of the resumed run differ: $(diff <(figures broken/metrics.csv) <(figures whole/metrics.csv))"
+interrupt twice 2 "${long[@]}"
+[ "$status" = 130 ] && echo "ok: two SIGINT end with 130" || fail "two SIGINT: exit code $status; 130 is wanted"
+interrupt f16-broken 1 "${long[@]}" --dtype f16
+expect 0 "resumed in f16" "$gpt" --resume f16-broken
+expect 0 "an uninterrupted run in f16" "${long[@]}" --dtype f16 --out f16-whole
+same f16-broken/checkpoint-last.safetensors f16-whole/checkpoint-last.safetensors "and its scaler goes on too"
+
+# --- writing ---
+write=("$gpt" generate --checkpoint one --length 60)
+expect 0 "generate" "${write[@]}" --prompt "one two" --seed 3
+says "^one two"
+cp log first
+expect 0 "generate again" "${write[@]}" --prompt "one two" --seed 3
+same log first "one seed, one text"
+expect 0 "another seed" "${write[@]}" --prompt "one two" --seed 4
+! cmp -s log first || fail "another seed writes the same text"
+expect 0 "the most likely text" "$gpt" generate --checkpoint whole --prompt "one two" --temperature 0 --length 30
+says "^one two three four five six seven"
+expect 0 "top-k and top-p" "${write[@]}" --top-k 3 --top-p 0.9 --samples 2
+says "^--- 2 ---"
+expect 0 "longer than the model" "${write[@]}" --length 100 --prompt "$(head -c 200 text)"
+
+# --- logits, and a model for others ---
+expect 0 "export" "$gpt" export --checkpoint one --out exported
+for file in config.json model.safetensors tokenizer.json; do [ -s "exported/$file" ] || fail "the folder lacks $file"; done
+{ npy '<i8' '2, 3' && numbers 1 2 3 4 5 6; } >ids.npy
+expect 0 "logits of a run" "$gpt" logits --model one --tokens ids.npy --out run.npy
+expect 0 "logits of the exported model" "$gpt" logits --model exported --tokens ids.npy --out exported.npy
+says "f32\[2, 3, 17\]"
+[ -s run.npy ] || fail "no logits"
+expect 0 "it writes text as well" "$gpt" generate --model exported --prompt "one" --length 10
+
+# --- what goes wrong ---
+expect 1 "the loss is no number" "${tiny[@]}" --lr 1e30 --clip 0 --iters 50 --out nan
+says "not a number; .*(\[[a-z_]+\]|NaN)"
+says "lower --lr"
+[ ! -e nan/checkpoint-last.safetensors ] || fail "a checkpoint of broken weights was written"
+expect 1 "no such text" "${tiny[@]}" --text absent --out x
+one_line_error
+: >empty
+expect 1 "an empty text" "${tiny[@]}" --text empty --out x
+one_line_error
+printf 'abc\xff' >latin
+expect 1 "a text that is not UTF-8" "${tiny[@]}" --text latin --out x
+one_line_error
+says "byte 3"
+expect 1 "a text shorter than a window" "$gpt" --preset tiny --device cpu --tokens short.bin --out x
+one_line_error
+expect 1 "tokens out of range" "$gpt" --preset tiny --device cpu --tokens raw.bin --vocab 40 --out x
+says "token 4[0-9] at position"
+head -c 999 raw.bin >odd.bin
+expect 1 "half a token" "$gpt" --preset tiny --tokens odd.bin --out x
+one_line_error
+head -c 1500 llmc.bin >cut.bin
+expect 1 "a truncated token file" "$gpt" --preset tiny --tokens cut.bin --out x
+one_line_error
+expect 1 "heads that do not divide" "${tiny[@]}" --heads 3 --out x
+one_line_error
+says "--heads 3"
+expect 1 "shared heads that do not divide" "${tiny[@]}" --model llama --heads 4 --kv-heads 3 --out x
+one_line_error
+expect 1 "odd heads of llama" "${tiny[@]}" --model llama --heads 2 --embd 30 --out x
+one_line_error
+expect 1 "a run folder below a file" "${tiny[@]}" --out text/run
+one_line_error
+expect 1 "nothing to resume" "$gpt" --resume absent
+one_line_error
+expect 1 "a checkpoint of another shape" "$gpt" --resume one --layers 3 --out x
+says "^gpt: \[load_state_dict\]|^gpt: \[[a-z_]+\] .*transformer"
+expect 1 "a checkpoint of another width" "$gpt" --resume one --embd 16 --out x
+cp -r one cut
+head -c 5000 one/checkpoint-last.safetensors >cut/checkpoint-last.safetensors
+expect 1 "a truncated checkpoint" "$gpt" --resume cut
+one_line_error
+cp -r exported cut-model
+head -c 20000 exported/model.safetensors >cut-model/model.safetensors
+expect 1 "a truncated model" "$gpt" logits --model cut-model --tokens ids.npy --out x.npy
+one_line_error
+sed 's/"n_head": *[0-9]*/"n_head": 3/' exported/config.json >cut-model/config.json
+cp exported/model.safetensors cut-model
+expect 1 "a model whose heads do not divide" "$gpt" logits --model cut-model --tokens ids.npy --out x.npy
+one_line_error
+expect 1 "a prompt with unknown characters" "${write[@]}" --prompt "one Z"
+one_line_error
+says "'Z' \(U\+005A\) at byte 4"
+{ npy '<i8' '3,' && numbers 1 17 3; } >beyond.npy
+expect 1 "token ids out of range" "$gpt" logits --model one --tokens beyond.npy --out x.npy
+one_line_error
+says "token 17"
+{ npy '<i8' '1, 40' && numbers 1 2 3 4 5 6 7 8 9 10 1 2 3 4 5 6 7 8 9 10 1 2 3 4 5 6 7 8 9 10 1 2 3 4 5 6 7 8 9 10; } >long.npy
+expect 1 "a sequence longer than the model" "$gpt" logits --model one --tokens long.npy --out x.npy
+one_line_error
+says "40 tokens"
+expect 1 "no such model" "$gpt" generate --checkpoint absent --prompt a
+one_line_error
+expect 1 "no averaged weights" "${write[@]}" --ema
+one_line_error
+if [ ! -e /dev/nvidiactl ]; then
+  expect 1 "no GPU" "$gpt" --device cuda --out x
+  one_line_error
+fi
+
+[ "$failures" = 0 ] && echo "all is well" || { echo "$failures failures"; exit 1; }
