@@ -81,10 +81,7 @@ class Block {
     for (std::int64_t i = 0; i < count; ++i) {
       // A query that saw nothing: exp(-inf - inf) = 0.
       lse_[i] = lse[i] == kMinusInf<C> ? -kMinusInf<C> : lse[i];
-      C sum = 0;
-      for (std::int64_t d = 0; d < e.value_dim; ++d)
-        sum += grad.data[i * grad.stride + d] * out.data[i * out.stride + d];
-      delta_[i] = sum;
+      delta_[i] = dot(grad.data + i * grad.stride, out.data + i * out.stride, e.value_dim);
     }
     diagonal_ = f_.attrs.causal ? first + f_.attrs.causal_offset : e.keys;
   }
@@ -108,7 +105,13 @@ class Block {
     if (drops) f_.kept(b_, j0, n, count, query, tile_);
     for (std::int64_t lane = 0; lane < lanes; lane += V::size) {
       const auto lse = V::load(lse_ + lane), delta = V::load(delta_ + lane);
-      for (std::int64_t j = 0; j < n; ++j) {
+      const std::int64_t seen =
+          std::clamp<std::int64_t>(diagonal_ + lane + V::size - j0, 0, n);  // by any of these
+      for (std::int64_t j = seen; j < n; ++j) {
+        V::store(s + j * kQueries + lane, typename V::type{});
+        if (gradients) V::store(ds + j * kQueries + lane, typename V::type{});
+      }
+      for (std::int64_t j = 0; j < seen; ++j) {
         const std::int64_t at = j * kQueries + lane;
         auto p = exp_nonpositive<C>(V::load(s + at) - lse);
         const auto kept = drops ? V::load(tile_ + at) : typename V::type{} + C(1);

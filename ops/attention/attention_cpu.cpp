@@ -39,24 +39,29 @@ struct Forwards : Scores<C> {
         out(f.out(0).raw_data()),
         lse(f.out(1).data<C>()) {}
 
-  Query query(std::int64_t kv, std::int64_t row) const {
-    return {kv * e.group() + row / e.queries, row % e.queries};
+  // Rows [first, first + count) of those that share a key head.
+  void find_queries(std::int64_t kv, std::int64_t first, std::int64_t count, Query* to) const {
+    Query x{kv * e.group() + first / e.queries, first % e.queries};
+    for (std::int64_t r = 0; r < count; ++r) {
+      to[r] = x;
+      if (++x.i == e.queries) x = {x.head + 1, 0};
+    }
   }
   std::int64_t row_number(std::int64_t b, const Query& q) const {
     return (b * e.heads + q.head) * e.queries + q.i;
   }
-  // Rows [first, first + count) of q, copied, times `factor`.
-  void load_queries(std::int64_t b, std::int64_t kv, std::int64_t first, std::int64_t count, C factor, C* to,
+  // Rows of q, copied, times `factor`.
+  void load_queries(std::int64_t b, const Query* queries, std::int64_t count, C factor, C* to,
                     std::int64_t stride) const {
     for (std::int64_t r = 0; r < count; ++r) {
-      const Query x = query(kv, first + r);
-      q.load(q.at(b, x.head, x.i), to + r * stride);
+      q.load(q.at(b, queries[r].head, queries[r].i), to + r * stride);
       for (std::int64_t d = 0; d < e.dim; ++d) to[r * stride + d] *= factor;
     }
   }
-  std::int64_t last_end(std::int64_t kv, std::int64_t first, std::int64_t count) const {
+  // The keys that any of the queries sees lie below this one.
+  std::int64_t last_end(const Query* queries, std::int64_t count) const {
     std::int64_t last = 0;
-    for (std::int64_t r = 0; r < count; ++r) last = std::max(last, this->end(query(kv, first + r).i));
+    for (std::int64_t r = 0; r < count; ++r) last = std::max(last, this->end(queries[r].i));
     return last;
   }
   // Divides by the sum and writes row `x`.
@@ -73,11 +78,14 @@ struct Forwards : Scores<C> {
 // ---- Many queries ----
 
 // One step of the online softmax: scores s [n, kQueries] become exp(s - max) with the new maximum; what was
-// summed before is to be multiplied by `shrink`.
-template <class C>
-void softmax_step(C* s, std::int64_t n, std::int64_t lanes, C* max, C* sum, C* shrink) {
+// summed before is to be multiplied by `shrink`. The lanes of a vector see no keys from seen_by(first lane)
+// on.
+template <class C, class SeenBy>
+void softmax_step(C* s, std::int64_t keys, std::int64_t lanes, const SeenBy& seen_by, C* max, C* sum,
+                  C* shrink) {
   using V = Vector<C>;
   for (std::int64_t lane = 0; lane < lanes; lane += V::size) {
+    const std::int64_t n = seen_by(lane);
     C* const column = s + lane;
     const auto before = V::load(max + lane);
     auto m = before, other = before;
@@ -101,6 +109,7 @@ void softmax_step(C* s, std::int64_t n, std::int64_t lanes, C* max, C* sum, C* s
       V::store(column + j * kQueries, p);
       added += p;
     }
+    for (; j < keys; ++j) V::store(column + j * kQueries, typename V::type{});
     V::store(max + lane, m);
     V::store(sum + lane, V::load(sum + lane) * factor + added);
     V::store(shrink + lane, factor);
@@ -125,18 +134,21 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
   C* const sum = pieces.take(kQueries);
   C* const shrink = pieces.take(kQueries);
 
-  f.load_queries(b, kv, first, count, static_cast<C>(f.attrs.scale), rows, stride);
+  Query queries[kQueries];
+  f.find_queries(kv, first, count, queries);
+  f.load_queries(b, queries, count, static_cast<C>(f.attrs.scale), rows, stride);
   const std::int64_t lanes = round_up(count, Vector<C>::size);
-  for (std::int64_t d = 0; d < e.dim; ++d) std::fill_n(qt + d * kQueries, lanes, C(0));
+  if (count < lanes)
+    for (std::int64_t d = 0; d < e.dim; ++d) std::fill_n(qt + d * kQueries, lanes, C(0));
   transpose_rows(Matrix<C>{rows, stride}, count, e.dim, C(1), qt);
   std::fill_n(max, kQueries, kMinusInf<C>);
   std::fill_n(sum, kQueries, C(0));
 
-  const auto query = [&](std::int64_t lane) { return f.query(kv, first + lane); };
+  const auto query = [&](std::int64_t lane) -> const Query& { return queries[lane]; };
   // Within one head, causality leaves a triangle: what lies outside is not computed.
   const bool triangle = f.attrs.causal && query(0).head == query(count - 1).head;
   const std::int64_t diagonal = query(0).i + f.attrs.causal_offset;  // the last key that the first query sees
-  const std::int64_t end = f.last_end(kv, first, count);
+  const std::int64_t end = f.last_end(queries, count);
   if (end == 0) std::fill_n(acc, count * v_stride, C(0));
   for (std::int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const std::int64_t n = std::min<std::int64_t>(kKeys, end - j0);
@@ -148,7 +160,10 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
     };
     product<C, true>(n, k.data, k.stride, qt, kQueries, false, s, kQueries, lanes_of, all(e.dim));
     f.hide(b, j0, n, count, query, s, tile);
-    softmax_step(s, n, lanes, max, sum, shrink);
+    const auto seen_by = [&](std::int64_t lane) {
+      return triangle ? std::clamp<std::int64_t>(diagonal + lane + Vector<C>::size - j0, 0, n) : n;
+    };
+    softmax_step(s, n, lanes, seen_by, max, sum, shrink);
     if (f.drops()) {
       f.kept(b, j0, n, count, query, tile);
       for (std::int64_t j = 0; j < n; ++j)
@@ -163,7 +178,7 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
     };
     product<C, false>(count, s, kQueries, v.data, v.stride, j0 > 0, acc, v_stride, all(e.value_dim), keys_of);
   }
-  for (std::int64_t r = 0; r < count; ++r) f.finish(b, query(r), max[r], sum[r], acc + r * v_stride);
+  for (std::int64_t r = 0; r < count; ++r) f.finish(b, queries[r], max[r], sum[r], acc + r * v_stride);
 }
 
 // ---- Few queries ----
@@ -223,14 +238,18 @@ void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int
   C max[kFew], sum[kFew] = {};
   std::fill_n(max, kFew, kMinusInf<C>);
   std::fill_n(acc, kFew * v_stride, C(0));
-  f.load_queries(b, kv, 0, count, static_cast<C>(f.attrs.scale), q, stride);
+  Query queries[kFew];
+  f.find_queries(kv, 0, count, queries);
+  f.load_queries(b, queries, count, static_cast<C>(f.attrs.scale), q, stride);
 
-  const std::int64_t end = f.last_end(kv, 0, count);
-  for (std::int64_t j0 = 0; j0 < end; j0 += kFewKeys) {
-    const std::int64_t n = std::min<std::int64_t>(kFewKeys, end - j0);
+  const std::int64_t end = f.last_end(queries, count);
+  // What is converted has to stay in the first-level cache.
+  const std::int64_t step = f.k.direct && f.v.direct ? kFewKeys : kKeys;
+  for (std::int64_t j0 = 0; j0 < end; j0 += step) {
+    const std::int64_t n = std::min<std::int64_t>(step, end - j0);
     dot_scores(q, stride, count, rows_of(f.k, b, kv, j0, n, k_buffer), n, e.dim, s);
     for (std::int64_t r = 0; r < count; ++r) {
-      const Query x = f.query(kv, r);
+      const Query& x = queries[r];
       C* const row = s + r * kFewKeys;
       if (f.mask.defined()) {
         f.mask.template load<C>(f.mask.at(b, x.head, x.i, j0), n, tile);
@@ -248,7 +267,7 @@ void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int
     const Matrix<C> v = rows_of(f.v, b, kv, j0, n, v_buffer);
     product<C, true>(count, s, kFewKeys, v.data, v.stride, true, acc, v_stride, all(e.value_dim), all(n));
   }
-  for (std::int64_t r = 0; r < count; ++r) f.finish(b, f.query(kv, r), max[r], sum[r], acc + r * v_stride);
+  for (std::int64_t r = 0; r < count; ++r) f.finish(b, queries[r], max[r], sum[r], acc + r * v_stride);
 }
 
 template <class C>

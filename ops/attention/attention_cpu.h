@@ -42,6 +42,11 @@ void load_elements(const void* data, std::int64_t at, std::int64_t step, std::in
   const T* from = static_cast<const T*>(data) + at;
   if constexpr (!std::is_same_v<T, float> && !std::is_same_v<T, double> && std::is_same_v<C, float>) {
     if (step == 1) return widen_run(from, n, to);
+  } else if constexpr (std::is_same_v<T, C>) {
+    if (step == 1) {
+      std::copy_n(from, n, to);
+      return;
+    }
   }
   for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i * step]);
 }
@@ -75,6 +80,27 @@ struct Operand {
   }
 };
 
+/// The scalar product of two rows.
+template <class C>
+C dot(const C* a, const C* b, std::int64_t n) {
+  using V = Vector<C>;
+  typename V::type sum = {}, other = {};
+  std::int64_t i = 0;
+  for (; i + 2 * V::size <= n; i += 2 * V::size) {
+    sum += V::load(a + i) * V::load(b + i);
+    other += V::load(a + i + V::size) * V::load(b + i + V::size);
+  }
+  for (; i < n; i += V::size) {
+    const int m = static_cast<int>(std::min<std::int64_t>(V::size, n - i));
+    if (m == V::size) {
+      sum += V::load(a + i) * V::load(b + i);
+    } else {
+      other += V::load_first(a + i, m, C(0)) * V::load_first(b + i, m, C(0));
+    }
+  }
+  return V::across(sum + other, [](const auto& x, const auto& y) { return x + y; });
+}
+
 /// Rows of an operand as C: where they lie, or copied.
 template <class C>
 struct Matrix {
@@ -86,7 +112,18 @@ Matrix<C> rows_of(const Operand<C>& x, std::int64_t b, std::int64_t h, std::int6
                   C* buffer) {
   if (x.direct) return {static_cast<const C*>(x.data) + x.at(b, h, first), x.row};
   const std::int64_t stride = padded(x.dim);
-  for (std::int64_t r = 0; r < count; ++r) x.load(x.at(b, h, first + r), buffer + r * stride);
+  // Long caches are read from memory: ask for rows well before they are converted, beyond this call's too.
+  const auto size = static_cast<std::int64_t>(size_of(x.dtype));
+  const std::int64_t bytes = x.col == 1 ? x.dim * size : 0,
+                     ahead = std::min<std::int64_t>(4096 / (bytes + 1), 32);
+  for (std::int64_t r = 0; r < count; ++r) {
+    const std::int64_t at = x.at(b, h, first + r);
+    const auto next =
+        reinterpret_cast<std::uintptr_t>(x.data) + static_cast<std::uintptr_t>((at + ahead * x.row) * size);
+    for (std::int64_t line = 0; line < bytes; line += 64)
+      __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<std::uintptr_t>(line)));
+    x.load(at, buffer + r * stride);
+  }
   return {buffer, stride};
 }
 
