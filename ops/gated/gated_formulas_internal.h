@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cotangent/ops/elementwise_formulas_internal.h>
+#include <cotangent/ops/gated/gated_kernels.h>
+
+// The gates and their slopes for any number type (see elementwise_formulas_internal.h). Backward wants both,
+// which have their one exponential in common.
+
+namespace ct::gated {
+
+template <class X>
+struct GateValue {
+  X value, slope;
+};
+
+template <Gate kGate, class X>
+CT_FORMULA GateValue<X> gate_of(X x) {
+  using namespace elementwise;
+  if constexpr (kGate == Gate::silu) {
+    const X s = sigmoid(x);
+    return {x * s, s * (1 + x * (1 - s))};
+  } else if constexpr (kGate == Gate::gelu) {
+    const X e = gauss(x), cdf = normal_cdf(x, e);
+    return {x * cdf, cdf + x * (kOneOverSqrtTwoPi * e)};
+  } else {
+    const X s = sigmoid(2 * kSqrtTwoOverPi * (x + 0.044715 * (x * x * x)));
+    return {x * s, s + x * (s * (1 - s)) * (2 * kSqrtTwoOverPi * (1 + 3 * 0.044715 * (x * x)))};
+  }
+}
+
+}  // namespace ct::gated

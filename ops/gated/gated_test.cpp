@@ -1,0 +1,113 @@
+#include <cotangent/ops/gated/gated.h>
+
+#include <cmath>
+#include <vector>
+
+#include <cotangent/ops/binary/binary.h>
+
+#include "tests/catch.h"
+
+namespace {
+
+using namespace ct;
+using V = std::vector<double>;
+
+Tensor values(const Shape& shape, const V& v, DType dtype = f64) {
+  Tensor t = Tensor::allocate(shape, f64, cpu);
+  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
+  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
+  return t.to(dtype);
+}
+Tensor waves(const Shape& shape, double phase) {
+  Tensor t = Tensor::allocate(shape, f64, cpu);
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    t.data<double>()[i] = 3 * std::sin(static_cast<double>(i) * 0.7 + phase);
+  return t;
+}
+void check(const Tensor& got, const V& want, double tolerance = 1e-14) {
+  const V v = got.to_vector<double>();
+  REQUIRE(v.size() == want.size());
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (!(std::abs(v[i] - want[i]) <= tolerance * (1 + std::abs(want[i]))))
+      FAIL("element " << i << " is " << v[i] << ", want " << want[i]);
+}
+Tensor leaf(const Tensor& t) {
+  Tensor copy = t.detach().clone();
+  copy.set_requires_grad();
+  return copy;
+}
+
+Tensor gated_by(int kind, const Tensor& gate, const Tensor& up) {
+  return kind == 0 ? swiglu(gate, up) : geglu(gate, up, kind == 1 ? Gelu::exact : Gelu::tanh);
+}
+
+}  // namespace
+
+TEST_CASE("gated activations of known values", "[gated]") {
+  // silu(ln 3) = ln 3 * 3/4; Phi(1) = 0.8413447460685429.
+  const double ln3 = std::log(3.0), phi = 0.84134474606854293;
+  check(swiglu(values({3}, {ln3, -ln3, 0}), values({3}, {4, 4, 7})), {3 * ln3, -ln3, 0});
+  check(geglu(values({2}, {1, -1}), values({2}, {2, 3})), {2 * phi, -3 * (1 - phi)});
+  check(geglu(values({1}, {1}), values({1}, {2}), Gelu::tanh), {1.6823839812165535}, 1e-9);
+}
+
+TEST_CASE("the gradients of swiglu", "[gated]") {
+  const double ln3 = std::log(3.0);
+  Tensor gate = values({2}, {ln3, 0}), up = values({2}, {4, 5});
+  gate.set_requires_grad();
+  up.set_requires_grad();
+  swiglu(gate, up).backward(values({2}, {2, 3}));
+  // With s = 3/4 the slope is s (1 + x (1 - s)); at 0 it is 1/2.
+  check(gate.grad(), {8 * 0.75 * (1 + ln3 / 4), 7.5});
+  check(up.grad(), {2 * 0.75 * ln3, 0});
+  REQUIRE(swiglu(gate, up).grad_fn_name() == "swiglu");
+}
+
+TEST_CASE("the halves of a projection are read where they lie", "[gated]") {
+  for (const int kind : {0, 1, 2})
+    for (const std::int64_t n : {5, 24, 700}) {
+      Tensor packed = leaf(waves({2, 3, 2 * n}, 1));
+      const Tensor g = waves({3, 2, n}, 2).transpose(0, 1);
+      gated_by(kind, packed.narrow(-1, 0, n), packed.narrow(-1, n, n)).backward(g);
+      Tensor a = leaf(packed.narrow(-1, 0, n).contiguous()), b = leaf(packed.narrow(-1, n, n).contiguous());
+      const Tensor y = kind == 0 ? silu(a) * b : gelu(a, kind == 1 ? Gelu::exact : Gelu::tanh) * b;
+      check(gated_by(kind, a, b), y.to_vector<double>());
+      y.backward(g.contiguous());
+      check(packed.grad().narrow(-1, 0, n), a.grad().to_vector<double>(), 1e-13);
+      check(packed.grad().narrow(-1, n, n), b.grad().to_vector<double>(), 1e-13);
+    }
+}
+
+TEST_CASE("gated activations refuse what does not fit", "[gated]") {
+  REQUIRE_THROWS_AS(swiglu(values({2}, {1, 2}), values({1}, {1})), ShapeError);
+  REQUIRE_THROWS_AS(geglu(values({1}, {1}), values({1}, {1}, f32)), DTypeError);
+}
+
+TEST_CASE("every path of the gated activations on CUDA agrees with the CPU", "[gated][cuda]") {
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    const double tolerance = dtype == f64 ? 1e-12 : dtype == f32 ? 2e-6 : dtype == f16 ? 2e-3 : 1.6e-2;
+    for (const int kind : {0, 1, 2})
+      for (const std::int64_t n : {1, 7, 24, 129, 1000, 4096})
+        for (const std::int64_t rows : {1, 3, 200}) {
+          const Tensor packed = waves({rows, 2 * n}, 1).to(dtype), g = waves({rows, n}, 2).to(dtype);
+          for (const bool halves : {false, true}) {
+            INFO(dtype << " kind " << kind << " n " << n << " rows " << rows << " halves " << halves);
+            const auto run = [&](const Device device, const DType type) {
+              Tensor p = leaf(packed.to(type).to(device));
+              Tensor gate = p.narrow(-1, 0, n), up = p.narrow(-1, n, n);
+              if (!halves) {
+                gate = gate.contiguous();
+                up = up.contiguous();
+              }
+              const Tensor y = gated_by(kind, gate, up);
+              y.backward(g.to(type).to(device));
+              return std::pair{y, p.grad()};
+            };
+            const auto [want, want_grad] = run(cpu, f64);
+            const auto [got, got_grad] = run(cuda(0), dtype);
+            check(got, want.to_vector<double>(), tolerance);
+            check(got_grad, want_grad.to_vector<double>(), 2 * tolerance);
+          }
+        }
+  }
+}

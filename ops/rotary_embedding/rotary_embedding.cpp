@@ -1,0 +1,228 @@
+#include <cotangent/ops/rotary_embedding/rotary_embedding.h>
+
+#include <cmath>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/rotary_embedding/rotary_embedding_kernels.h>
+
+namespace ct {
+namespace rotary {
+namespace {
+
+// Every step is rounded to C: in f32 the frequencies are those that models in f32 were trained with.
+template <class C>
+C frequency(const RotaryOptions& options, std::int64_t turned, std::int64_t pair) {
+  const C exponent = static_cast<C>(2 * pair) / static_cast<C>(turned);
+  const C power = static_cast<C>(
+      std::pow(static_cast<double>(static_cast<C>(options.base)), static_cast<double>(exponent)));
+  const C plain = C(1) / power;
+  const RotaryScaling& s = options.scaling;
+  const C factor = static_cast<C>(s.factor);
+  if (s.kind == RotaryScaling::Kind::none) return plain;
+  if (s.kind == RotaryScaling::Kind::linear) return plain / factor;
+  const C length = static_cast<C>(s.original_length), low = static_cast<C>(s.low_frequency_factor),
+          high = static_cast<C>(s.high_frequency_factor);
+  const C wave = static_cast<C>(2 * 3.14159265358979323846) / plain;
+  if (wave > length / low) return plain / factor;
+  if (wave < length / high) return plain;
+  const C smooth = (length / wave - low) / (high - low);
+  return (C(1) - smooth) * plain / factor + smooth * plain;
+}
+
+bool same(const RotaryOptions& a, const RotaryOptions& b) {
+  return a.base == b.base && a.scaling.kind == b.scaling.kind && a.scaling.factor == b.scaling.factor &&
+         a.scaling.low_frequency_factor == b.scaling.low_frequency_factor &&
+         a.scaling.high_frequency_factor == b.scaling.high_frequency_factor &&
+         a.scaling.original_length == b.scaling.original_length;
+}
+
+}  // namespace
+
+template <class C>
+const Frequencies<C>& frequencies(const RotaryOptions& options, std::int64_t turned) {
+  struct Remembered {
+    RotaryOptions options;
+    std::int64_t turned = -1;
+    Frequencies<C> values;
+  };
+  static thread_local Remembered last;
+  if (last.turned != turned || !same(last.options, options)) {
+    for (std::int64_t i = 0; i < turned / 2; ++i) last.values.of[i] = frequency<C>(options, turned, i);
+    last.options = options;
+    last.turned = turned;
+  }
+  return last.values;
+}
+template const Frequencies<float>& frequencies(const RotaryOptions&, std::int64_t);
+template const Frequencies<double>& frequencies(const RotaryOptions&, std::int64_t);
+
+Call::Call(const char* op, const Tensor& from, const Tensor& positions, const Tensor& y, const Attrs& attrs,
+           bool back)
+    : op(op), x(from), y(y), positions(positions.contiguous()), back(back), options(attrs.options) {
+  const int rank = x.dim();
+  columns = x.size(-1);
+  length = x.size(-2);
+  pairs = attrs.turned(columns) / 2;
+  position_stride = positions.dim() == 2 ? length : 0;
+  bool usable = columns <= 1 || x.stride(-1) == 1;
+  if (rank >= 3) batch = x.size(0);
+  // The axes between the batch and T are one to the kernels; from the innermost of them outwards, each must
+  // begin where the one before it ends.
+  for (int i = rank - 3; i >= 1; --i) {
+    if (x.size(i) == 1) continue;
+    if (heads == 1)
+      head_stride = x.stride(i);
+    else
+      usable = usable && x.stride(i) == head_stride * heads;
+    heads *= x.size(i);
+  }
+  if (!usable) {
+    x = x.contiguous();
+    head_stride = length * columns;
+  }
+  row_stride = x.stride(-2);
+  if (rank >= 3) batch_stride = x.stride(0);
+}
+
+}  // namespace rotary
+
+namespace {
+
+using rotary::Attrs;
+
+void infer(Infer& in) {
+  const Tensor &x = in.in(0), &positions = in.in(1);
+  const RotaryOptions& options = in.attrs<Attrs>().options;
+  CT_CHECK(x.dim() >= 2, ShapeError, in.op.name, "x is ", describe(x), "; it must be [..., T, D]");
+  CT_CHECK(positions.dtype() == DType::i64 || positions.dtype() == DType::i32, DTypeError, in.op.name,
+           "positions is ", describe(positions), "; positions must be i64 or i32: convert with .to(i64)");
+  const bool shared = positions.dim() == 1 && positions.size(0) == x.size(-2);
+  const bool own = positions.dim() == 2 && x.dim() >= 3 && positions.size(0) == x.size(0) &&
+                   positions.size(1) == x.size(-2);
+  CT_CHECK(shared || own, ShapeError, in.op.name, "positions is ", describe(positions), ", x is ",
+           describe(x), "; positions must be [", x.size(-2), "], one per row of x's last two axes",
+           x.dim() >= 3 ? ", or have x's first axis in front" : "");
+  const std::int64_t turned = in.attrs<Attrs>().turned(x.size(-1));
+  CT_CHECK(turned >= 0 && turned % 2 == 0 && turned <= x.size(-1) && turned <= 2 * rotary::kMaxPairs,
+           ValueError, in.op.name, "rotary_dim is ", turned, ", x is ", describe(x),
+           "; it must be even, at most x.size(-1) and at most ", 2 * rotary::kMaxPairs);
+  const RotaryScaling& s = options.scaling;
+  CT_CHECK(options.base > 0, ValueError, in.op.name, "base is ", options.base, "; it must be positive");
+  if (s.kind != RotaryScaling::Kind::none)
+    CT_CHECK(s.factor > 0, ValueError, in.op.name, "scaling.factor is ", s.factor, "; it must be positive");
+  if (s.kind == RotaryScaling::Kind::llama3)
+    CT_CHECK(s.low_frequency_factor > 0 && s.high_frequency_factor > s.low_frequency_factor &&
+                 s.original_length > 0,
+             ValueError, in.op.name, "scaling has low_frequency_factor ", s.low_frequency_factor,
+             ", high_frequency_factor ", s.high_frequency_factor, " and original_length ", s.original_length,
+             "; all must be positive, and the second larger than the first");
+  in.output(x.shape(), x.dtype());
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
+  const double n = static_cast<double>(numel(in[0].shape));
+  return {3 * n, 2 * n * static_cast<double>(size_of(in[0].dtype))};
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView view) {
+  const Attrs& attrs = *static_cast<const Attrs*>(view.data);
+  const Shape& shape = in[0].shape();
+  const std::vector<double> x = in[0].to_vector<double>();
+  const std::vector<std::int64_t> positions = in[1].to_vector<std::int64_t>();
+  const std::int64_t columns = shape.back(), length = shape[shape.size() - 2], turned = attrs.turned(columns);
+  const Tensor y = Tensor::allocate(shape, f64, cpu);
+  double* out = static_cast<double*>(y.raw_data());
+  const std::int64_t rows = columns ? static_cast<std::int64_t>(x.size()) / columns : 0;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t at = row % length;
+    if (in[1].dim() == 2) at += row / (rows / shape[0]) * length;
+    const auto position = static_cast<double>(positions[static_cast<std::size_t>(at)]);
+    for (std::int64_t c = 0; c < columns; ++c)
+      out[row * columns + c] = x[static_cast<std::size_t>(row * columns + c)];
+    for (std::int64_t i = 0; i < turned / 2; ++i) {
+      const bool pairs = attrs.options.interleaved;
+      const std::int64_t a = row * columns + (pairs ? 2 * i : i), b = a + (pairs ? 1 : turned / 2);
+      const double t = position * rotary::frequency<double>(attrs.options, turned, i);
+      const double u = x[static_cast<std::size_t>(a)], v = x[static_cast<std::size_t>(b)];
+      out[a] = u * std::cos(t) - v * std::sin(t);
+      out[b] = u * std::sin(t) + v * std::cos(t);
+    }
+  }
+  return {y};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  std::vector<Sample> all;
+  // Positions stay small: the angles of large ones are inexact in f32, and meant to be.
+  const auto add = [&](const Shape& x, const Shape& positions, const RotaryOptions& options,
+                       const char* label) {
+    all.push_back({{make.normal(x), make.index(positions, 12)}, Attrs{options}, label});
+  };
+  for (const bool interleaved : {false, true}) {
+    const RotaryOptions plain{.interleaved = interleaved};
+    add({2, 3, 5, 8}, {5}, plain, "heads");
+    add({2, 3, 5, 64}, {2, 5}, plain, "positions of their own");
+    add({3, 6}, {3}, plain, "a matrix, odd pairs");
+    add({2, 3, 2}, {2, 3}, plain, "one pair");
+    add({2, 3, 4, 16}, {4}, {.interleaved = interleaved, .rotary_dim = 6}, "a part is turned");
+    add({2, 2, 3, 40}, {3}, {.interleaved = interleaved, .rotary_dim = 16}, "a part of whole vectors");
+    add({2, 1, 3, 2, 4}, {2}, plain, "rank 5");
+    add({0, 4, 8}, {0, 4}, plain, "no batch");
+    add({2, 0, 8}, {0}, plain, "no rows");
+    add({2, 3, 0}, {3}, plain, "no columns");
+  }
+  add({2, 2, 3, 16}, {3}, {.base = 500}, "another base");
+  const RotaryScaling llama{.kind = RotaryScaling::Kind::llama3, .factor = 8, .original_length = 64};
+  add({1, 2, 3, 32}, {3}, {.scaling = llama}, "scaled as Llama 3.1");
+  add({1, 2, 3, 8}, {3}, {.scaling = {.kind = RotaryScaling::Kind::linear, .factor = 4}}, "scaled linearly");
+  all.push_back({{make.normal({2, 4}), make.index({2}, 12).to(i32)}, Attrs{}, "i32"});
+  return all;
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& x, const Shape& positions, const RotaryOptions& options,
+                          const char* message) {
+    return ErrorSample{{make.normal(x), make.index(positions, 9)}, Attrs{options}, message};
+  };
+  return {
+      sample({4}, {4}, {}, "it must be [..., T, D]"),
+      sample({2, 4, 8}, {5}, {}, "positions is i64[5], x is f64[2, 4, 8]"),
+      sample({2, 4, 8}, {3, 4}, {}, "positions must be [4]"),
+      sample({2, 4, 7}, {4}, {}, "rotary_dim is 7"),
+      sample({2, 4, 8}, {4}, {.rotary_dim = 10}, "rotary_dim is 10"),
+      sample({2, 4, 8}, {4}, {.base = 0}, "base is 0"),
+      sample({2, 4, 8}, {4}, {.scaling = {.kind = RotaryScaling::Kind::linear, .factor = 0}}, "factor is 0"),
+      {{make.normal({2, 4}), make.normal({2})}, Attrs{}, "positions must be i64 or i32"},
+      {{make.index({2, 4}, 3), make.index({2}, 3)}, Attrs{}, "supported dtypes are f32"}};
+}
+
+constexpr OpDef k_rotary_embedding = checked({
+    .name = "rotary_embedding",
+    .formula = "(a cos t - b sin t, a sin t + b cos t)",
+    .infer = infer,
+    .cpu = {rotary::forward_cpu, rotary::backward_cpu},
+    .cuda = CT_CUDA_KERNELS(rotary::forward_cuda, rotary::backward_cuda),
+    .saves = {{{.inputs = 0b10}}},
+    .differentiable_inputs = 0b01,
+    .free_dtype_inputs = 0b10,
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = error_samples,
+});
+
+}  // namespace
+
+Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOptions& options) {
+  return dispatch(k_rotary_embedding, {x, positions}, Attrs{options});
+}
+
+namespace rooms {
+namespace {
+constexpr const OpDef* rotary_embedding_ops[] = {&k_rotary_embedding};
+}
+extern const Room rotary_embedding;
+const Room rotary_embedding{"rotary_embedding", rotary_embedding_ops};
+}  // namespace rooms
+}  // namespace ct
