@@ -2,9 +2,10 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/nn/pending_internal.h>
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/creation.h>
+#include <cotangent/ops/gated/gated.h>
+#include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 
 namespace ct::nn::models {
 namespace {
@@ -66,13 +67,12 @@ Tensor LlamaAttention::forward(const Tensor& x, const Tensor& positions, KvCache
   const auto split = [&](const Tensor& t, std::int64_t n) {  // [B, n, T, D]
     return t.view({batch, length, n, head_dim}).transpose(1, 2);
   };
-  pending::RotaryOptions rope{.base = rope_theta};
+  RotaryOptions rope{.base = rope_theta};
   if (rope_scaling)
-    rope.scaling = {rope_scaling->factor, rope_scaling->low_freq_factor, rope_scaling->high_freq_factor,
-                    rope_scaling->original_max_position_embeddings};
-  const Tensor q = pending::rotary_embedding(split(q_proj(x), heads), positions, rope);
-  Tensor k = pending::rotary_embedding(split(k_proj(x), kv_heads), positions, rope),
-         v = split(v_proj(x), kv_heads);
+    rope.scaling = {RotaryScaling::Kind::llama3, rope_scaling->factor, rope_scaling->low_freq_factor,
+                    rope_scaling->high_freq_factor, rope_scaling->original_max_position_embeddings};
+  const Tensor q = rotary_embedding(split(q_proj(x), heads), positions, rope);
+  Tensor k = rotary_embedding(split(k_proj(x), kv_heads), positions, rope), v = split(v_proj(x), kv_heads);
   const std::int64_t past = cache ? cache->length() : 0;
   if (cache) {
     const auto all = cache->append(layer, k, v);
@@ -88,9 +88,7 @@ LlamaMlp::LlamaMlp(const LlamaConfig& c)
       up_proj(add("up_proj", linear_of(c.hidden_size, c.intermediate_size, c.mlp_bias, c))),
       down_proj(add("down_proj", linear_of(c.intermediate_size, c.hidden_size, c.mlp_bias, c))) {}
 
-Tensor LlamaMlp::forward(const Tensor& x) const {
-  return down_proj(pending::swiglu(gate_proj(x), up_proj(x)));
-}
+Tensor LlamaMlp::forward(const Tensor& x) const { return down_proj(swiglu(gate_proj(x), up_proj(x))); }
 
 LlamaBlock::LlamaBlock(const LlamaConfig& c)
     : self_attn(add("self_attn", LlamaAttention(c))),
