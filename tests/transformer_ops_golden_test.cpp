@@ -102,8 +102,8 @@ TEST_CASE("rotary_embedding as transformers' Llama has it", "[golden][rotary_emb
     const Tensor x = leaf({2, 2, 5, 64}, 10);
     const Tensor y = rotary_embedding(x, positions, options);
     y.backward(numbers({2, 2, 5, 64}, 11));
-    // Close only with PyTorch's own rounding of every step: a frequency that is one unit in the last place off
-    // turns by up to 5e-4 more or less at position 8191.
+    // Close only with PyTorch's own rounding of every step: a frequency that is one unit in the last place
+    // off turns by up to 5e-4 more or less at position 8191.
     check(name + ".y", y, 1e-5);
     check(name + ".dx", x.grad(), 1e-5);
   }
