@@ -285,10 +285,9 @@ void compare(const Tensor& got, const Tensor& want, double tolerance) {
   REQUIRE(got.shape() == want.shape());
   REQUIRE(got.dtype() == want.dtype());
   const V a = got.to_vector<double>(), b = want.to_vector<double>();
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    INFO("element " << i << " of " << describe(got) << ": " << a[i] << ", want " << b[i]);
-    REQUIRE(std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i])));
-  }
+  std::size_t i = 0;  // an assertion for each of millions of elements would take minutes
+  while (i < a.size() && std::abs(a[i] - b[i]) <= tolerance * (1 + std::abs(b[i]))) ++i;
+  if (i < a.size()) FAIL("element " << i << " of " << describe(got) << ": " << a[i] << ", want " << b[i]);
 }
 
 }  // namespace
