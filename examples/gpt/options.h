@@ -20,7 +20,7 @@ struct Options {
   int threads = 0, workers = 1;
   bool recompute = false;
   // training
-  std::int64_t batch = 16, accumulate = 1, iters = 1200, warmup = 50;
+  std::int64_t batch = 16, accumulate = 1, iters = 3000, warmup = 50;
   double lr = 2e-3, min_lr = -1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.99, clip = 1, ema = 0;
   std::string schedule = "cosine";
   std::uint64_t seed = 42;
