@@ -222,8 +222,12 @@ class Checker {
       const Tensors want = op_.reference(wide, sample.attrs.view());
       for (std::size_t k = 0; k < want.size() && k < first.size(); ++k) {
         if (!want[k].defined()) continue;
-        // Integer inputs of ops that compute in f32 (mean, exp) are judged as f32.
-        const double tol = tolerance(first[k].dtype()) * op_.tolerance_scale;
+        // Integer inputs of ops that compute in f32 (mean, exp) are judged as f32; a wider result of 16-bit
+        // inputs (a loss) as those, for what lies between may be rounded to them.
+        const double tol =
+            std::max(tolerance(first[k].dtype()),
+                     is_floating(dtype) && is_floating(first[k].dtype()) ? tolerance(dtype) : 0) *
+            op_.tolerance_scale;
         if (std::string d = difference(first[k], want[k], tol); !d.empty())
           return detail::cat("output ", k, ": ", d);
       }

@@ -84,7 +84,7 @@ class Walk {
           static_cast<const char*>(chunk.labels.data) + static_cast<std::size_t>(first) * label;
       chunk.log_sums = advance(chunk.log_sums, first, wide);
       chunk.losses = advance(chunk.losses, first, wide);
-      if (chunk.each) chunk.cotangent = advance(const_cast<void*>(chunk.cotangent), first, chunk.dtype);
+      if (chunk.each) chunk.cotangent = advance(const_cast<void*>(chunk.cotangent), first, wide);
       device_.rows(step, chunk);
       body(logits, x, first);
     }

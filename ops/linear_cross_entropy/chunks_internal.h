@@ -19,7 +19,8 @@ struct Chunk {
   void* losses = nullptr;
   std::int64_t ignore_index = 0;
   double smoothing = 0;
-  // The cotangent of the loss, one for each row or one for all, and what the loss was divided by. Null: 1.
+  // The cotangent of the loss, one for each row or one for all, and what the loss was divided by, both in the
+  // compute type. Null: 1.
   const void* cotangent = nullptr;
   bool each = false;
   const void* divisor = nullptr;

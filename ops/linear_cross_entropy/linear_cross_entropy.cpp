@@ -5,6 +5,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/autocast.h>
 #include <cotangent/ops/class_loss_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/linear_cross_entropy/linear_cross_entropy_kernels.h>
@@ -31,7 +32,8 @@ void infer_common(Infer& in) {
            attrs.label_smoothing, "; it must lie in [0, 1]");
   CT_CHECK(attrs.chunk_rows >= 0, ValueError, kName, "chunk_rows is ", attrs.chunk_rows,
            "; it must be at least 1, or 0 for a choice by size");
-  in.output(attrs.reduction == Reduction::none ? rows : Shape{}, x.dtype());
+  // Losses are few: those of 16-bit logits stay in f32.
+  in.output(attrs.reduction == Reduction::none ? rows : Shape{}, accumulate_type(x.dtype()));
   in.output({stats_size(numel(rows))}, accumulate_type(x.dtype()));
 }
 
@@ -145,6 +147,7 @@ constexpr OpDef k_linear_cross_entropy = checked({
     .saves = {{{.outputs = 0b0110}, {.outputs = 0b1010}}},
     .differentiable_inputs = 0b011,
     .accumulates = 0b011,
+    .autocast = AutocastPolicy::lower,
     .free_dtype_inputs = 0b100,
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::bf16),
     .cost = cost,
@@ -162,6 +165,7 @@ constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .saves = {{{.inputs = 0b111, .outputs = 0b10}, {.inputs = 0b111, .outputs = 0b10}}},
     .differentiable_inputs = 0b011,
     .accumulates = 0b011,
+    .autocast = AutocastPolicy::lower,
     .free_dtype_inputs = 0b100,
     .cost = cost,
     .reference = reference,
@@ -180,8 +184,10 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             const LinearCrossEntropyOptions& options) {
   const auto wanted = [](const Tensor& t) { return t.defined() && t.requires_grad() && grad_enabled(); };
   Attrs attrs{options.reduction, kNone, options.ignore_index, options.label_smoothing, options.chunk_rows};
-  const bool eager = (wanted(x) || wanted(weight)) && !options.recompute &&
-                     options.reduction != Reduction::none && x.defined() && x.dtype() != DType::f16;
+  const bool half =
+      x.defined() && (x.dtype() == DType::f16 || (autocast_enabled() && autocast_dtype() == DType::f16));
+  const bool eager =
+      (wanted(x) || wanted(weight)) && !options.recompute && options.reduction != Reduction::none && !half;
   if (!eager) return dispatch(k_linear_cross_entropy_recompute, {x, weight, target}, attrs);
   attrs.eager = static_cast<Eager>((wanted(x) ? kX : 0) | (wanted(weight) ? kWeight : 0));
   return dispatch(k_linear_cross_entropy, {x, weight, target}, attrs);

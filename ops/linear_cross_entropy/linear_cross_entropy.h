@@ -25,8 +25,9 @@ struct LinearCrossEntropyOptions {
 /// whose logits would be its largest tensor by far.
 ///
 /// x is [..., features], weight [classes, features], of one floating dtype; target holds i64 or i32 labels in
-/// [0, classes), of x's shape without its last axis, as the losses have it. The mean is over the labels that
-/// are not ignored (NaN if there are none).
+/// [0, classes), of x's shape without its last axis, as the losses have it. Losses are in f32 also for 16-bit
+/// x. The mean is over the labels that are not ignored (NaN if there are none). Under Autocast, f32 inputs
+/// are converted to its dtype, as linear's are.
 ///
 /// Where gradients are wanted, of a sum or a mean and not in f16, forward computes them, up to their scale,
 /// while it has the logits of a chunk; else backward makes the logits again (see LinearCrossEntropyOptions).

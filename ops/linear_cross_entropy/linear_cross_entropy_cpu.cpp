@@ -22,8 +22,7 @@ struct Rows {
   C& loss_of(std::int64_t r) const { return static_cast<C*>(k.losses)[r]; }
   C scale_of(std::int64_t r) const {
     if (!k.cotangent) return C(1);
-    return static_cast<C>(static_cast<const T*>(k.cotangent)[k.each ? r : 0]) /
-           *static_cast<const C*>(k.divisor);
+    return static_cast<const C*>(k.cotangent)[k.each ? r : 0] / *static_cast<const C*>(k.divisor);
   }
 
   void run() const {
@@ -113,16 +112,16 @@ void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& 
   visit_floating("linear_cross_entropy", all.dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     const C* losses = static_cast<const C*>(all.losses);
-    T* to = out.data<T>();
+    C* to = out.data<C>();
     double sum = 0, count = 0;
     for (std::int64_t r = 0; r < all.rows; ++r) {
       sum += losses[r];
       count += all.labels[r] != all.ignore_index;
-      if (reduction == Reduction::none) to[r] = T(losses[r]);
+      if (reduction == Reduction::none) to[r] = losses[r];
     }
     const double by = reduction == Reduction::mean ? count : 1;
     *static_cast<C*>(divisor) = static_cast<C>(by);
-    if (reduction != Reduction::none) *to = T(static_cast<C>(sum / by));
+    if (reduction != Reduction::none) *to = static_cast<C>(sum / by);
   });
 }
 
@@ -145,7 +144,7 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
     C factor = 1;
     if (cotangent) {
       const C by = *static_cast<const C*>(divisor);
-      factor = by == C(0) ? C(0) : static_cast<C>(*static_cast<const T*>(cotangent)) / by;
+      factor = by == C(0) ? C(0) : *static_cast<const C*>(cotangent) / by;
     }
     const auto run = [&]<class From, class To>(const From*, To*) {
       scale_elements(static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), from.numel(),

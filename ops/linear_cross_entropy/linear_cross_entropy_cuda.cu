@@ -105,8 +105,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 
   C scale = 1;
   if (k.cotangent)
-    scale = gpu::to_compute(static_cast<const T*>(k.cotangent)[k.each ? r : 0]) /
-            *static_cast<const C*>(k.divisor);
+    scale = static_cast<const C*>(k.cotangent)[k.each ? r : 0] / *static_cast<const C*>(k.divisor);
   const C share = smoothing / static_cast<C>(classes);
 #pragma unroll 4
   for (int c = threadIdx.x * Vec::size; c < classes; c += blockDim.x * Vec::size) {
@@ -142,37 +141,38 @@ void run_rows(Step step, const Chunk& chunk) {
 // One block: the losses of all rows are few numbers.
 template <class T>
 __global__ void __launch_bounds__(kMaxThreads)
-    reduce_kernel(Chunk all, bool mean, bool each, compute_t<T>* divisor, T* out) {
+    reduce_kernel(Chunk all, bool mean, bool each, compute_t<T>* divisor, compute_t<T>* out) {
   using C = compute_t<T>;
   const C* losses = static_cast<const C*>(all.losses);
   C total = 0, count = 0;
   for (long long r = threadIdx.x; r < all.rows; r += blockDim.x) {
     total += losses[r];
     count += counts(all, all.labels[r]) ? C(1) : C(0);
-    if (each) out[r] = gpu::from_compute<T>(losses[r]);
+    if (each) out[r] = losses[r];
   }
   total = gpu::block_sum(total);
   count = gpu::block_sum(count);
   if (threadIdx.x != 0) return;
   *divisor = mean ? count : C(1);
-  if (!each) *out = gpu::from_compute<T>(mean ? total / count : total);
+  if (!each) *out = mean ? total / count : total;
 }
 
 void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& out) {
   visit_floating(kName, all.dtype, [&]<class T>(TypeTag<T>) {
     gpu::launch(kName, reduce_kernel<T>, 1, kMaxThreads, 0, all, reduction == Reduction::mean,
-                reduction == Reduction::none, static_cast<compute_t<T>*>(divisor), out.data<T>());
+                reduction == Reduction::none, static_cast<compute_t<T>*>(divisor), out.data<compute_t<T>>());
   });
 }
 
 template <class T, class From, class To, bool kVectors>
-__global__ void __launch_bounds__(256) scale_kernel(const From* from, To* to, long long n, bool accumulate,
-                                                    const T* cotangent, const compute_t<T>* divisor) {
+__global__ void __launch_bounds__(256)
+    scale_kernel(const From* from, To* to, long long n, bool accumulate, const compute_t<T>* cotangent,
+                 const compute_t<T>* divisor) {
   using C = compute_t<T>;
   constexpr int kSize =
       kVectors ? 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To)) : 1;
   C factor = 1;
-  if (cotangent) factor = *divisor == C(0) ? C(0) : gpu::to_compute(*cotangent) / *divisor;
+  if (cotangent) factor = *divisor == C(0) ? C(0) : *cotangent / *divisor;
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x * kSize;
   for (long long i = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * kSize; i < n;
        i += step) {
@@ -197,7 +197,7 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
       const auto kernel = vectors ? scale_kernel<T, From, To, true> : scale_kernel<T, From, To, false>;
       gpu::launch(kName, kernel, gpu::grid_stride_blocks(n, 256 * (vectors ? kSize : 1)), 256, 0,
                   static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n, accumulate,
-                  static_cast<const T*>(cotangent), static_cast<const C*>(divisor));
+                  static_cast<const C*>(cotangent), static_cast<const C*>(divisor));
     };
     if (from.dtype() != dtype)
       run(TypeTag<C>{}, TypeTag<T>{});
