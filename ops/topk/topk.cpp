@@ -1,0 +1,113 @@
+#include <cotangent/ops/topk/topk.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/topk/topk_kernels.h>
+
+namespace ct {
+namespace {
+
+using topk_kernels::Attrs;
+using topk_kernels::Rows;
+
+void infer(Infer& in) {
+  const auto& attrs = in.attrs<Attrs>();
+  const Tensor& x = in.in(0);
+  CT_CHECK(x.dim() > 0, ShapeError, "topk", "x is ", describe(x),
+           ", which has no axis to choose along; x.flatten() makes one");
+  const int axis = wrap_axis("topk", attrs.axis, x.dim());
+  CT_CHECK(attrs.k >= 0 && attrs.k <= x.size(axis), ShapeError, "topk", "k is ", attrs.k, ", x is ",
+           describe(x), "; k must lie in [0, ", x.size(axis), "], the size along axis ", attrs.axis);
+  Shape out = x.shape();
+  out[axis] = attrs.k;
+  in.output(out, x.dtype());
+  in.output(out, DType::i64);
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  const double size = static_cast<double>(size_of(in[0].dtype));
+  return {0, static_cast<double>(numel(in[0].shape)) * size +
+                 static_cast<double>(numel(out[0].shape)) * (size + 8)};
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
+  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const int axis = wrap_axis("topk", attrs.axis, in[0].dim());
+  const Rows rows(in[0].shape(), axis);
+  const std::vector<double> x = in[0].to_vector<double>();
+  Shape shape = in[0].shape();
+  shape[axis] = attrs.k;
+  const Tensor values = Tensor::allocate(shape, f64, cpu), indices = Tensor::allocate(shape, i64, cpu);
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(rows.n));
+    std::iota(order.begin(), order.end(), 0);
+    const auto at = [&](std::int64_t i) {
+      return x[static_cast<std::size_t>(rows.start(r, rows.n) + i * rows.inner)];
+    };
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return at(a) > at(b); });
+    for (std::int64_t j = 0; j < attrs.k; ++j) {
+      const std::int64_t to = rows.start(r, attrs.k) + j * rows.inner,
+                         from = order[static_cast<std::size_t>(j)];
+      static_cast<double*>(values.raw_data())[to] = at(from);
+      indices.data<std::int64_t>()[to] = from;
+    }
+  }
+  return {values, indices};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& shape, std::int64_t k, std::int64_t axis, const char* label) {
+    return Sample{{make.normal(shape)}, Attrs{k, axis}, label};
+  };
+  return {sample({7}, 3, 0, "a vector"),
+          sample({5, 9}, 1, -1, "the largest"),
+          sample({5, 9}, 9, -1, "all of a row"),
+          sample({5, 9}, 0, -1, "none"),
+          sample({9, 5}, 4, 0, "along the first axis"),
+          sample({2, 11, 3}, 5, 1, "along an inner axis"),
+          sample({2, 1}, 1, -1, "rows of one"),
+          sample({0, 4}, 2, -1, "no rows"),
+          sample({3, 1500}, 40, -1, "long rows"),
+          sample({2, 5000}, 4097, -1, "many of long rows"),
+          {{make.values({2, 6}, {1, 3, 3, -2, 3, 1, 0, 0, 0, 0, 0, 0})}, Attrs{4, -1}, "equal ones", false}};
+}
+
+std::vector<ErrorSample> errors(SampleMaker& make) {
+  return {{{make.normal({3, 4})}, Attrs{5, -1}, "k is 5"},
+          {{make.normal({3, 4})}, Attrs{-1, -1}, "must lie in [0, 4]"},
+          {{make.normal({})}, Attrs{1, -1}, "no axis to choose along"},
+          {{make.normal({3, 4})}, Attrs{1, 2}, "axis 2"},
+          {{make.mask({3})}, Attrs{1, -1}, "supported dtypes"}};
+}
+
+}  // namespace
+
+constexpr OpDef k_topk = checked({
+    .name = "topk",
+    .formula = "y_j = the j-th largest x_i",
+    .infer = infer,
+    .cpu = {topk_kernels::forward_cpu, topk_kernels::backward_cpu},
+    .cuda = CT_CUDA_KERNELS(topk_kernels::forward_cuda, topk_kernels::backward_cuda),
+    .saves = {{{.outputs = 0b10}}},
+    .dtypes = kNumericTypes,
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = errors,
+});
+
+namespace rooms {
+constexpr const OpDef* topk_ops[] = {&k_topk};
+extern const Room topk;
+const Room topk{"topk", topk_ops};
+}  // namespace rooms
+
+ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis) {
+  auto [values, indices] = dispatch_n<2>(k_topk, {x}, Attrs{k, axis});
+  return {std::move(values), std::move(indices)};
+}
+
+}  // namespace ct

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/ops/reduce/reduce.h>
+
+namespace ct {
+
+/// The k largest elements along `axis`, the largest first, and where along the axis they are (i64). Of equal
+/// ones the first come first; a NaN counts as larger than everything. The results have x's shape with k in
+/// place of the axis. x may be of any dtype but bool.
+///
+/// Gradient: that of a value goes to the element it is.
+/// Throws ShapeError for a scalar, an axis outside of the rank or a k outside of [0, x.size(axis)].
+CT_API ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1);
+
+}  // namespace ct

@@ -1,0 +1,162 @@
+#include <cotangent/core/cuda/blas.h>
+#include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/memory.h>
+#include <cotangent/ops/matmul/product_internal.h>
+#include <cotangent/ops/select_cuda.h>
+#include <cotangent/ops/topk/topk_kernels.h>
+
+// A block per row: the key of the k-th largest element is found by its bits; what is larger, and the first of
+// what is equal, is collected and sorted.
+
+namespace ct::topk_kernels {
+namespace {
+
+constexpr int kThreads = 512;
+
+// Key and position, in an order without equals.
+template <class K>
+struct Item {
+  K key;
+  unsigned index;
+  __device__ bool before(const Item& other) const {
+    return key != other.key ? key > other.key : index < other.index;
+  }
+};
+
+// For each thread how many threads before it have `flag` set; `total` of the block.
+__device__ __forceinline__ int block_rank(bool flag, int& total) {
+  __shared__ int warps[kThreads / 32];
+  const unsigned set = __ballot_sync(~0u, flag);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  __syncthreads();
+  if (lane == 0) warps[warp] = __popc(set);
+  __syncthreads();
+  int before = 0;
+  total = 0;
+  for (int w = 0; w < kThreads / 32; ++w) {
+    if (w < warp) before += warps[w];
+    total += warps[w];
+  }
+  return before + __popc(set & ((1u << lane) - 1));
+}
+
+// Sorts `size` items, a power of two, by exchanging pairs.
+template <class K>
+__device__ void block_sort(Item<K>* items, int size) {
+  for (int length = 2; length <= size; length *= 2)
+    for (int distance = length / 2; distance > 0; distance /= 2) {
+      __syncthreads();
+      for (int i = threadIdx.x; i < size / 2; i += kThreads) {
+        const int a = i / distance * 2 * distance + i % distance, b = a + distance;
+        const bool forwards = (a & length) == 0;
+        const Item<K> x = items[a], y = items[b];
+        if (y.before(x) == forwards) {
+          items[a] = y;
+          items[b] = x;
+        }
+      }
+    }
+  __syncthreads();
+}
+
+// `workspace` has `capacity` items per row, or is null: then they are in shared memory.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    topk_kernel(const T* x, T* values, std::int64_t* indices, Rows rows, int k, int capacity,
+                Item<OrderKey<compute_t<T>>>* workspace) {
+  using C = compute_t<T>;
+  using K = OrderKey<C>;
+  extern __shared__ unsigned long long shared_items[];
+  __shared__ int taken;
+  Item<K>* items = workspace ? workspace + static_cast<long long>(blockIdx.x) * capacity
+                             : reinterpret_cast<Item<K>*>(shared_items);
+  const T* row = x + rows.start(blockIdx.x, rows.n);
+  const auto key_at = [&](long long i) {
+    return order_key(static_cast<C>(gpu::to_compute(row[i * rows.inner])));
+  };
+
+  const K last = gpu::block_threshold<K>(rows.n, static_cast<unsigned long long>(k), key_at,
+                                         [](long long) { return 1ull; });
+  for (int i = threadIdx.x; i < capacity; i += kThreads) items[i] = {0, ~0u};
+  if (threadIdx.x == 0) taken = 0;
+  __syncthreads();
+  // Larger ones in any order: they are sorted yet. Their number is below k.
+  for (long long i = threadIdx.x; i < rows.n; i += kThreads) {
+    const K key = key_at(i);
+    if (key > last) items[atomicAdd(&taken, 1)] = {key, static_cast<unsigned>(i)};
+  }
+  __syncthreads();
+  int filled = taken;
+  // Equal ones in the order of their positions, as many as there is room for.
+  for (long long first = 0; first < rows.n && filled < k; first += kThreads) {
+    const long long i = first + threadIdx.x;
+    const bool equal = i < rows.n && key_at(i) == last;
+    int total;
+    const int slot = filled + block_rank(equal, total);
+    if (equal && slot < k) items[slot] = {last, static_cast<unsigned>(i)};
+    filled += total;
+  }
+  block_sort(items, capacity);
+  const long long to = rows.start(blockIdx.x, k);
+  for (int j = threadIdx.x; j < k; j += kThreads) {
+    const long long from = items[j].index;
+    values[to + j * rows.inner] = row[from * rows.inner];
+    indices[to + j * rows.inner] = from;
+  }
+}
+
+template <class T>
+void forward(const T* x, T* values, std::int64_t* indices, const Rows& rows, std::int64_t k) {
+  using I = Item<OrderKey<compute_t<T>>>;
+  std::int64_t capacity = 1;
+  while (capacity < k) capacity *= 2;
+  const std::size_t bytes = static_cast<std::size_t>(capacity) * sizeof(I);
+  const bool shared = bytes <= 40 * 1024;
+  const gpu::Workspace workspace(shared ? 0 : bytes * static_cast<std::size_t>(rows.rows));
+  gpu::launch("topk", topk_kernel<T>, gpu::blocks_for("topk", rows.rows, 1), kThreads, shared ? bytes : 0, x,
+              values, indices, rows, k, capacity, shared ? nullptr : static_cast<I*>(workspace.data()));
+}
+
+template <class T>
+__global__ void __launch_bounds__(256)
+    gradient_kernel(const T* g, const std::int64_t* indices, T* dx, Rows rows, long long k) {
+  const long long count = rows.rows * k, step = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < count; e += step) {
+    // Element e is (outer, j, inner) of the results.
+    const long long outer = e / (k * rows.inner), inner = e % rows.inner;
+    dx[outer * rows.n * rows.inner + indices[e] * rows.inner + inner] = g[e];
+  }
+}
+
+}  // namespace
+
+void forward_cuda(const Forward& f) {
+  if (f.out().numel() == 0) return;
+  const Tensor x = product::packed(f.in(0));
+  const auto& attrs = f.attrs<Attrs>();
+  const Rows rows(x.shape(), wrap_axis("topk", attrs.axis, x.dim()));
+  CT_CHECK(rows.n <= UINT32_MAX && attrs.k <= (std::int64_t{1} << 30), ShapeError, "topk", "x is ",
+           describe(x), ", k is ", attrs.k,
+           "; on a GPU rows have at most 2^32 - 1 elements, and k is at most 2^30");
+  visit_numeric("topk", x.dtype(), [&]<class T>(TypeTag<T>) {
+    forward(static_cast<const T*>(x.data<T>()), f.out().data<T>(), f.out(1).data<std::int64_t>(), rows,
+            attrs.k);
+  });
+}
+
+void backward_cuda(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Tensor& dx = b.grad_in(0);
+  zero_bytes(dx.raw_data(), dx.device(), static_cast<std::size_t>(dx.nbytes()));
+  const Tensor g = product::packed(b.grad());
+  if (g.numel() == 0) return;
+  const auto& attrs = b.attrs<Attrs>();
+  const Rows rows(dx.shape(), wrap_axis("topk", attrs.axis, dx.dim()));
+  visit_floating("topk", dx.dtype(), [&]<class T>(TypeTag<T>) {
+    gpu::launch("topk", gradient_kernel<T>, gpu::grid_stride_blocks(g.numel(), 256), 256, 0, g.data<T>(),
+                b.out(1).data<std::int64_t>(), dx.data<T>(), rows, attrs.k);
+  });
+}
+
+}  // namespace ct::topk_kernels
