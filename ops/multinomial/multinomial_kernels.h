@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/philox.h>
+
+namespace ct::multinomial_kernels {
+
+struct Attrs {
+  std::int64_t count;
+  bool replacement;
+  GeneratorState draw;
+};
+
+void forward_cpu(const Forward& f);
+void forward_cuda(const Forward& f);
+
+}  // namespace ct::multinomial_kernels
