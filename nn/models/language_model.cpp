@@ -1,64 +1,17 @@
 #include <cotangent/nn/models/language_model.h>
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <span>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
 #include <cotangent/ops/autocast.h>
-#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/linear_cross_entropy/linear_cross_entropy.h>
-#include <cotangent/ops/reduce/reduce.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/sampling/sampling.h>
 
 namespace ct::nn::models {
-namespace {
-
-// Hides, in one row of logits, all but the k largest, and of those all but the most probable that together
-// have the probability p; what equals the last one stays.
-void keep_likely(std::span<float> row, std::int64_t k, double p) {
-  std::vector<float> sorted(row.begin(), row.end());
-  std::ranges::sort(sorted, std::greater<>());
-  if (k > 0 && k < std::ssize(sorted)) sorted.resize(static_cast<std::size_t>(k));
-  const auto weight = [&](float x) {
-    return std::exp(static_cast<double>(x) - static_cast<double>(sorted[0]));
-  };
-  double all = 0, some = 0;
-  for (const float x : sorted) all += weight(x);
-  float last = sorted[0];
-  for (const float x : sorted) {
-    if (some >= p * all && p < 1) break;
-    some += weight(last = x);
-  }
-  for (float& x : row)
-    if (x < last) x = -std::numeric_limits<float>::infinity();
-}
-
-// i64 [B] out of logits [B, V].
-Tensor pick(const Tensor& logits, const GenerateOptions& options, Generator& generator) {
-  if (options.temperature == 0) return argmax(logits, -1);
-  Tensor scores = logits.to(f32) / options.temperature;
-  if (scores.numel() > 0 && (options.top_k > 0 || options.top_p < 1)) {
-    scores = scores.to(cpu).clone();
-    const auto classes = static_cast<std::size_t>(scores.size(1));
-    for (std::int64_t b = 0; b < scores.size(0); ++b)
-      keep_likely({scores.data<float>() + static_cast<std::size_t>(b) * classes, classes}, options.top_k,
-                  options.top_p);
-    scores = scores.to(logits.device());
-  }
-  // Adding Gumbel noise and taking the largest draws from softmax.
-  const Tensor u = rand(logits.shape(), {.device = logits.device()}, generator);
-  return argmax(scores - log(-log(u)), -1);
-}
-
-}  // namespace
-
 KvCache::KvCache(const ModelSizes& model, std::int64_t batch, std::int64_t capacity, DType dtype,
                  Device device)
     : capacity_(capacity), batch_(batch) {
@@ -141,7 +94,9 @@ Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& opti
     }
     const Tensor states = hidden(next, &cache);
     const Tensor logits = linear(states.select(1, states.size(1) - 1), head());  // [B, V]
-    Tensor ids = pick(logits, options, generator);
+    Tensor ids = sample_logits(
+        logits, {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
+        generator);
     bool go_on = true;
     if (options.on_token || !options.stop_tokens.empty()) {
       Tensor host = ids.to(cpu);

@@ -1,0 +1,130 @@
+#include <cotangent/ops/sampling/sampling.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/sampling/sampling_kernels.h>
+
+namespace ct {
+namespace {
+
+using sampling_kernels::Attrs;
+constexpr const char* kName = "sample_logits";
+
+void infer(Infer& in) {
+  const auto& attrs = in.attrs<Attrs>();
+  const Tensor& x = in.in(0);
+  CT_CHECK(x.dim() > 0 && x.size(-1) > 0, ShapeError, kName, "logits is ", describe(x),
+           "; it must be [..., n] with something to draw");
+  CT_CHECK(attrs.temperature >= 0, ValueError, kName, "temperature is ", attrs.temperature,
+           "; it must be at least 0 (0: the largest logit)");
+  CT_CHECK(attrs.top_k >= 0, ValueError, kName, "top_k is ", attrs.top_k,
+           "; it must be at least 1, or 0 for all");
+  CT_CHECK(attrs.top_p > 0 && attrs.top_p <= 1, ValueError, kName, "top_p is ", attrs.top_p,
+           "; it must lie in (0, 1]");
+  in.output(Shape(x.shape().begin(), static_cast<std::size_t>(x.dim() - 1)), DType::i64);
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
+  const auto n = static_cast<double>(numel(in[0].shape));
+  return {20 * n, n * static_cast<double>(size_of(in[0].dtype))};
+}
+
+// By sorting, and with probabilities in f64.
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
+  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const std::int64_t n = in[0].size(-1), rows = in[0].numel() / n;
+  const std::vector<double> all = in[0].to_vector<double>();
+  const Tensor out =
+      Tensor::allocate(Shape(in[0].shape().begin(), static_cast<std::size_t>(in[0].dim() - 1)), i64, cpu);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const std::vector<double> x(all.begin() + r * n, all.begin() + (r + 1) * n);
+    std::int64_t& id = out.data<std::int64_t>()[r];
+    const auto largest = std::max_element(x.begin(), x.end());
+    if (attrs.temperature == 0) {
+      id = largest - x.begin();
+      continue;
+    }
+    std::vector<double> sorted = x;
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    if (attrs.top_k > 0 && attrs.top_k < n) {
+      const double last = sorted[static_cast<std::size_t>(attrs.top_k - 1)];
+      sorted.erase(std::find_if(sorted.begin(), sorted.end(), [&](double v) { return v < last; }),
+                   sorted.end());
+    }
+    const auto p = [&](double v) { return std::exp((v - *largest) / attrs.temperature); };
+    double total = 0, kept = 0;
+    for (const double v : sorted) total += p(v);
+    double last = sorted.back();
+    for (const double v : sorted) {
+      kept += p(v);
+      if (attrs.top_p < 1 && kept >= attrs.top_p * total) {
+        last = v;
+        break;
+      }
+    }
+    double sum = 0;
+    for (const double v : x) sum += v >= last ? p(v) : 0;
+    double rest =
+        static_cast<double>(philox_word64(attrs.draw, static_cast<std::uint64_t>(r))) * 0x1p-64 * sum;
+    for (id = 0; id + 1 < n; ++id) {
+      const double v = x[static_cast<std::size_t>(id)], mine = v >= last ? p(v) : 0;
+      if (rest < mine) break;
+      rest -= mine;
+    }
+  }
+  return {out};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& shape, double temperature, std::int64_t k, double p,
+                          const char* label) {
+    return Sample{{make.normal(shape)}, Attrs{temperature, k, p, {99, 2}}, label};
+  };
+  return {sample({11}, 1, 0, 1, "one row"),          sample({40, 9}, 0.7, 0, 1, "rows"),
+          sample({2, 3, 9}, 0, 0, 1, "the largest"), sample({40, 50}, 1.3, 5, 1, "top k"),
+          sample({40, 50}, 1, 0, 0.6, "top p"),      sample({40, 50}, 0.9, 20, 0.8, "top k and p"),
+          sample({3, 1}, 1, 3, 0.5, "one position"), sample({3, 4}, 1, 9, 1e-9, "k beyond the row, tiny p"),
+          sample({0, 4}, 1, 0, 1, "no rows"),        sample({4, 3001}, 1, 400, 0.9, "long rows")};
+}
+
+std::vector<ErrorSample> errors(SampleMaker& make) {
+  return {{{make.normal({})}, Attrs{1, 0, 1, {}}, "it must be [..., n]"},
+          {{make.normal({3, 0})}, Attrs{1, 0, 1, {}}, "something to draw"},
+          {{make.normal({3})}, Attrs{-1, 0, 1, {}}, "temperature is -1"},
+          {{make.normal({3})}, Attrs{1, -2, 1, {}}, "top_k is -2"},
+          {{make.normal({3})}, Attrs{1, 0, 0, {}}, "top_p is 0"},
+          {{make.normal({3})}, Attrs{1, 0, 1.5, {}}, "top_p is 1.5"}};
+}
+
+}  // namespace
+
+constexpr OpDef k_sample_logits = checked({
+    .name = kName,
+    .formula = "y ~ softmax(x / temperature), the top k and p of it",
+    .infer = infer,
+    .cpu = {sampling_kernels::forward_cpu, nullptr},
+    .cuda = CT_CUDA_KERNELS(sampling_kernels::forward_cuda, nullptr),
+    .differentiable_outputs = 0,
+    .differentiable = false,
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = errors,
+});
+
+namespace rooms {
+constexpr const OpDef* sampling_ops[] = {&k_sample_logits};
+extern const Room sampling;
+const Room sampling{"sampling", sampling_ops};
+}  // namespace rooms
+
+Tensor sample_logits(const Tensor& logits, const SampleOptions& options, Generator& generator) {
+  return dispatch(k_sample_logits, {logits},
+                  Attrs{options.temperature, options.top_k, options.top_p, generator.reserve()});
+}
+
+}  // namespace ct
