@@ -24,6 +24,7 @@ struct Slot {
   TensorImpl* leaf = nullptr;
   std::uint32_t first = 0;  // of its cotangents in Pass::grads_
   bool in_place = false;    // a kernel has added straight to leaf.grad
+  bool done = false;        // what arrives from now on would be lost
 };
 
 struct Pending {
@@ -100,11 +101,13 @@ class Pass {
            Capture* capture) {
     retain_graph_ = retain_graph;
     capture_ = capture;
+    start_ = detail::next_sequence();
     for (std::size_t r = 0; r < roots.size(); ++r)
       deposit(detail::gradient_edge(roots[r]),
               root_gradient(roots[r], r < gradients.size() ? gradients[r] : Tensor{}));
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
+      slots_[heap_.back().slot].done = true;
       const Slot slot = slots_[heap_.back().slot];
       heap_.pop_back();
       if (slot.node) {
@@ -120,6 +123,7 @@ class Pass {
     grads_.clear();
     heap_.clear();
     table_.clear();
+    expanded_.clear();
   }
 
  private:
@@ -145,7 +149,14 @@ class Pass {
 
   Slot& slot_of(const Edge& edge) {
     const void* key = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
-    if (const std::uint32_t* found = table_.find(key)) return slots_[*found];
+    if (const std::uint32_t* found = table_.find(key)) {
+      CT_CHECK(
+          !slots_[*found].done, AutogradError, "backward", "a gradient reached ",
+          edge.node ? edge.node->name() : "a leaf",
+          " after its turn: a function given to recompute() uses a tensor that was made after that call; "
+          "capture by value what it uses");
+      return slots_[*found];
+    }
     const auto index = static_cast<std::uint32_t>(slots_.size());
     Slot& slot = slots_.emplace_back();
     slot.first = static_cast<std::uint32_t>(grads_.size());
@@ -203,6 +214,8 @@ class Pass {
           capture_->results[c] = grads_out[capture_->edges[c].index];
     }
 
+    if (node.expands()) return expand(node, grads_out);
+
     InlineVector<Tensor, 4> grads_in;
     InlineVector<std::uint8_t, 16> flags;
     bool any = false;
@@ -222,9 +235,11 @@ class Pass {
       for (std::uint32_t k = 0; k < outputs; ++k)
         if (!grads_out[k].defined()) grads_out[k] = detail::engine_ops.zeros(node.output_meta(k));
 
-    NodeCall call{grads_out, grads_in, flags, !retain_graph_};
+    // What was recorded during this pass is nobody else's.
+    const bool last = !retain_graph_ || node.sequence() > start_;
+    NodeCall call{grads_out, grads_in, flags, last};
     node.backward(call);
-    if (!retain_graph_) node.release_saved();
+    if (last) node.release_saved();
 
     for (std::size_t i = 0; i < node.edges.size(); ++i) {
       if (!(flags[i] & kGradNeeded) || !grads_in[i].defined()) continue;
@@ -237,6 +252,19 @@ class Pass {
       } else {
         deposit(edge, std::move(grads_in[i]));
       }
+    }
+  }
+
+  // Lets a node record the piece of tape that it stands for, which is newer than all that is pending: it is
+  // walked next, and leads to where the node's own inputs came from.
+  void expand(Node& node, std::span<Tensor> grads) {
+    std::vector<Tensor> outputs = node.expand();
+    if (!retain_graph_ || node.sequence() > start_) node.release_saved();
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      if (!grads[k].defined() || !outputs[k].requires_grad()) continue;
+      const Edge& edge = expanded_.emplace_back(detail::gradient_edge(outputs[k]));
+      outputs[k] = {};  // the values may go, the tape may not
+      deposit(edge, std::move(grads[k]));
     }
   }
 
@@ -275,6 +303,8 @@ class Pass {
 
   bool retain_graph_ = false;
   Capture* capture_ = nullptr;
+  std::uint64_t start_ = 0;     // nodes with higher numbers were recorded during this pass
+  std::vector<Edge> expanded_;  // keep those alive
   std::vector<Slot> slots_;
   std::vector<Tensor> grads_;
   std::vector<Pending> heap_;

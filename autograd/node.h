@@ -85,6 +85,11 @@ class CT_API Node : public RefCounted {
   virtual bool takes_undefined_grads() const { return false; }
   /// Computes call.grads_in from call.grads_out. Throws AutogradError after release_saved().
   virtual void backward(NodeCall& call) = 0;
+  /// True for a node that stands for a piece of tape which is recorded only when backward comes to it. Its
+  /// backward() is not called.
+  virtual bool expands() const { return false; }
+  /// Records that piece, and returns the tensors that take the place of this node's outputs.
+  virtual std::vector<Tensor> expand() { return {}; }
   /// Frees what was saved; backward can't run again.
   virtual void release_saved() = 0;
   /// Bytes kept alive for backward.
