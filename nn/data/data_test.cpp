@@ -2,13 +2,17 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <set>
 
 #include <zlib.h>
 
 #include <cotangent/core/rng.h>
+#include <cotangent/core/stream.h>
 #include <cotangent/nn/data/idx.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"
@@ -203,6 +207,47 @@ TEST_CASE("DataLoader: batches arrive on the GPU whole", "[data][cuda]") {
       ++expected;
     }
   }
+}
+
+namespace {
+// Notes the stream that its batches are made on.
+struct Watched {
+  data::TensorDataset<2> inner;
+  std::shared_ptr<std::vector<Stream>> streams;
+  std::int64_t size() const { return inner.size(); }
+  auto get_batch(std::span<const std::int64_t> indices) const {
+    streams->push_back(current_stream(cuda(0)));
+    return inner.get_batch(indices);
+  }
+};
+}  // namespace
+
+TEST_CASE("DataLoader: batches travel on a stream of their own while the GPU computes", "[data][cuda]") {
+  if (cuda_device_count() == 0) return;
+  const auto streams = std::make_shared<std::vector<Stream>>();
+  data::DataLoader there(Watched{numbers(4096), streams},
+                         {.batch_size = 1024, .seed = 2, .prefetch = cuda(0), .prefetch_batches = 2});
+  const Tensor a = ones({8192, 8192}, {.device = cuda(0)});
+  Tensor busy = a.matmul(a);  // the library that multiplies is loaded now, not below
+  synchronize(cuda(0));
+  for (int i = 0; i < 8; ++i) busy = a.matmul(a);
+  Event computed;
+  computed.record(current_stream(cuda(0)));
+  std::vector<Tensor> got;
+  {
+    const SyncPolicyGuard strict(SyncPolicy::error);
+    for (auto [x, y] : there) got.push_back(x + 1.0);
+  }
+  // All batches have been handed out, and used, before the first product was waited for.
+  CHECK_FALSE(computed.query());
+  REQUIRE(streams->size() == 4);
+  for (const Stream& s : *streams) {
+    CHECK(s == streams->front());
+    CHECK_FALSE(s == current_stream(cuda(0)));
+  }
+  std::size_t at = 0;
+  data::DataLoader here(numbers(4096), {.batch_size = 1024, .seed = 2});
+  for (auto [x, y] : here) CHECK(got[at++].to_vector<float>() == (x + 1.0).to_vector<float>());
 }
 
 TEST_CASE("DataLoader: a dataset on the GPU", "[data][cuda]") {

@@ -1,10 +1,12 @@
 #pragma once
 
-// Optimizers, learning-rate schedules and gradient clipping.
+// Optimizers, learning-rate schedules, gradient clipping, loss scaling and averages of parameters.
 
 #include <cotangent/nn/optim/adam.h>
 #include <cotangent/nn/optim/clip_grad.h>
+#include <cotangent/nn/optim/ema.h>
 #include <cotangent/nn/optim/grad_scaler.h>
 #include <cotangent/nn/optim/optimizer.h>
+#include <cotangent/nn/optim/param_groups.h>
 #include <cotangent/nn/optim/scheduler.h>
 #include <cotangent/nn/optim/sgd.h>
