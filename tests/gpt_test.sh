@@ -72,6 +72,8 @@ for dtype in bf16 f16 pure-bf16 pure-f16; do
   expect 0 "--dtype $dtype" "${tiny[@]}" --dtype $dtype --out "$dtype"
   awk -F, 'END { exit !($3 < 1.8) }' "$dtype/metrics.csv" || fail "$dtype: $(tail -n 1 "$dtype/metrics.csv")"
 done
+expect 0 "--recompute" "${tiny[@]}" --recompute --out recomputed
+same recomputed/checkpoint-last.safetensors one/checkpoint-last.safetensors "recomputed blocks train alike"
 expect 0 "the project's own text" "$gpt" --preset tiny --device cpu --iters 5 --out own
 says "sources of this project"
 expect 0 "accumulated" "${tiny[@]}" --batch 4 --accumulate 2 --iters 50 --out accumulated
@@ -124,6 +126,13 @@ interrupt f16-broken 1 "${long[@]}" --dtype f16
 expect 0 "resumed in f16" "$gpt" --resume f16-broken
 expect 0 "an uninterrupted run in f16" "${long[@]}" --dtype f16 --out f16-whole
 same f16-broken/checkpoint-last.safetensors f16-whole/checkpoint-last.safetensors "and its scaler goes on too"
+
+interrupt ema-broken 1 "${long[@]}" --ema 0.99 --model llama
+expect 0 "resumed with averages" "$gpt" --resume ema-broken
+expect 0 "an uninterrupted run with averages" "${long[@]}" --ema 0.99 --model llama --out ema-whole
+same ema-broken/checkpoint-last.safetensors ema-whole/checkpoint-last.safetensors "and they go on too"
+expect 0 "writing with the averages" "$gpt" generate --checkpoint ema-whole --ema --prompt "one two" --temperature 0 --length 30
+says "^one two three four five"
 
 # --- writing ---
 write=("$gpt" generate --checkpoint one --length 60)

@@ -29,6 +29,7 @@ std::unique_ptr<LanguageModel> make_model(const Options& o, std::int64_t vocabul
     config.max_position_embeddings = o.block;
     config.attention_dropout = o.dropout;
     config.tie_word_embeddings = true;
+    config.recompute = o.recompute;
     return std::make_unique<models::Llama>(config);
   }
   models::Gpt2Config config;
@@ -37,6 +38,7 @@ std::unique_ptr<LanguageModel> make_model(const Options& o, std::int64_t vocabul
   config.n_embd = o.embd;
   config.n_layer = o.layers;
   config.n_head = o.heads;
+  config.recompute = o.recompute;
   config.embd_pdrop = config.attn_pdrop = config.resid_pdrop = o.dropout;
   return std::make_unique<models::Gpt2>(config);
 }
@@ -75,7 +77,12 @@ Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype
     const ct::nn::init::Skip no_values;
     trained.model = make_model(o, std::get<std::int64_t>(*vocabulary));
   }
-  trained.model->load_state_dict(weights);
+  const ct::nn::LoadReport report = trained.model->load_state_dict(weights, {.strict = !ema});
+  for (const std::string& missing :
+       report.missing)  // averages are of parameters; buffers come with the model
+    for (const auto& [name, parameter] : trained.model->named_parameters())
+      CT_CHECK(name != missing, ct::IoError, "gpt", file, " has no average of ", name,
+               "; it is of another model");
   trained.model->to(device, dtype);
   trained.model->eval();
   return trained;

@@ -30,18 +30,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Matrices decay, biases and norms do not.
-std::vector<ct::optim::ParamGroup<ct::optim::AdamWOptions>> weight_groups(const LanguageModel& model,
-                                                                          const Options& o) {
-  ct::optim::AdamWOptions options{
-      .lr = o.lr, .beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay};
-  std::vector<Tensor> matrices, others;
-  for (const Tensor& p : model.parameters()) (p.dim() >= 2 ? matrices : others).push_back(p);
-  ct::optim::AdamWOptions plain = options;
-  plain.weight_decay = 0;
-  return {{matrices, options}, {others, plain}};
-}
-
 double learning_rate(const Options& o, std::int64_t step) {
   const double at = static_cast<double>(step), warm = static_cast<double>(o.warmup);
   if (at < warm) return o.lr * (at + 1) / (warm + 1);
@@ -80,6 +68,15 @@ class Gradients {
   const std::int64_t& done_;
 };
 
+// The averaged weights, if there are any, as a part of a checkpoint.
+struct Averages {
+  std::optional<ct::optim::Ema> ema;
+  ct::StateDict state_dict() const { return ema ? ema->state_dict() : ct::StateDict(); }
+  void load_state_dict(const ct::StateDict& state) {
+    if (ema) ema->load_state_dict(state);
+  }
+};
+
 class Training {
  public:
   explicit Training(const Options& options)
@@ -102,7 +99,11 @@ class Training {
           TokenDataset(corpus_.val, {.block = o_.block, .random = false, .vocab_size = corpus_.vocabulary}));
     const bool pure = o_.dtype.starts_with("pure-");
     model_->to(device_, pure ? parse_dtype(o_.dtype) : ct::f32);
-    optimizer_ = std::make_unique<ct::optim::AdamW>(weight_groups(*model_, o_));
+    // Matrices decay, biases and norms do not.
+    optimizer_ = std::make_unique<ct::optim::AdamW>(ct::optim::decay_groups(
+        *model_, ct::optim::AdamWOptions{
+                     .lr = o_.lr, .beta1 = o_.beta1, .beta2 = o_.beta2, .weight_decay = o_.weight_decay}));
+    if (o_.ema > 0) averages_.ema.emplace(*model_, ct::optim::EmaOptions{.decay = o_.ema, .warmup = true});
     if (!o_.resume.empty()) resume();
     flops_ = flops_per_token(*model_, o_.block);
     introduce();
@@ -190,6 +191,7 @@ class Training {
     scaler_.step(*optimizer_);
     if (scaler_.enabled()) scaler_.update();
     optimizer_->zero_grad();
+    if (averages_.ema) averages_.ema->update();
     micro_ = 0;
     ++step_;
     return true;
@@ -254,6 +256,8 @@ class Training {
     if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
     const double train_loss = losses_ > 0 ? loss_sum_.item() / static_cast<double>(losses_) : NAN;
     model_->eval();
+    std::optional<ct::optim::EmaScope> averaged;  // what is evaluated, and writes the sample
+    if (averages_.ema) averaged.emplace(*averages_.ema);
     const std::optional<double> val = validation_loss();
     model_->train();
     if (interrupted()) return false;
@@ -274,8 +278,9 @@ class Training {
     evaluated_ = step_;
     losses_ = 0;
     loss_sum_.fill_(0);
+    if (step_ > 0) { write_sample(); }
+    averaged.reset();
     if (step_ > 0) {
-      write_sample();
       const bool better = val && *val < best_;
       if (better) best_ = *val;
       save(kLast);
@@ -329,7 +334,8 @@ class Training {
                              {"optimizer", *optimizer_},
                              {"loader", loader_},
                              {"gradients", gradients_},
-                             {"scaler", scaler_}},
+                             {"scaler", scaler_},
+                             {"ema", averages_}},
                             extras);
   }
 
@@ -339,7 +345,8 @@ class Training {
                                                                 {"optimizer", *optimizer_},
                                                                 {"loader", loader_},
                                                                 {"gradients", gradients_},
-                                                                {"scaler", scaler_}});
+                                                                {"scaler", scaler_},
+                                                                {"ema", averages_}});
     CT_CHECK(extras.value<std::int64_t>("vocabulary") == corpus_.vocabulary, ct::ValueError, "gpt", path,
              " was trained with a vocabulary of ", extras.value<std::int64_t>("vocabulary"),
              ", the text now has ", corpus_.vocabulary, "; give the same text and tokenizer");
@@ -365,6 +372,7 @@ class Training {
   std::optional<TokenDataset> val_;
   std::unique_ptr<ct::optim::AdamW> optimizer_;
   ct::optim::GradScaler scaler_;
+  Averages averages_;
   std::int64_t step_ = 0, micro_ = 0;  // updates made; batches of the next one
   Gradients gradients_;
   std::optional<Loader::Iterator> batches_;

@@ -4,6 +4,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
+#include <cotangent/nn/models/recompute_block_internal.h>
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/binary/binary.h>
 
@@ -113,7 +114,14 @@ Tensor Gpt2::hidden(const Tensor& tokens, KvCache* cache) const {
   const std::int64_t past = cache ? cache->length() : 0, length = tokens.size(1);
   Tensor x = drop_(wte_(tokens) + wpe_.weight()->narrow(0, past, length)), y;
   for (std::size_t i = 0; i < h_.size(); ++i) {
-    auto next = h_[i].forward(x, y, cache, static_cast<std::int64_t>(i));
+    const Gpt2Block& block = h_[i];
+    if (config_.recompute && !cache) {
+      const auto next = recompute_block(
+          [block](const Tensor& x, const Tensor& y) { return block.forward(x, y, nullptr, 0); }, x, y);
+      x = next[0], y = next[1];
+      continue;
+    }
+    auto next = block.forward(x, y, cache, static_cast<std::int64_t>(i));
     x = next[0], y = next[1];
   }
   if (cache) cache->advance(length);

@@ -34,7 +34,8 @@ struct Gpt2Config {
   std::optional<std::int64_t> bos_token_id = {};
   std::vector<std::int64_t> eos_token_ids = {};
   // Not in config.json:
-  bool bias = true;  ///< false: no biases in projections and norms
+  bool bias = true;        ///< false: no biases in projections and norms
+  bool recompute = false;  ///< keep nothing of a block for backward but its input, and compute it again there
   DType dtype = DType::f32;
   Device device = cpu;
 };

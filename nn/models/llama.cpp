@@ -2,6 +2,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
+#include <cotangent/nn/models/recompute_block_internal.h>
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/gated/gated.h>
@@ -138,7 +139,17 @@ Tensor Llama::hidden(const Tensor& tokens, KvCache* cache) const {
   const Tensor positions = positions_->narrow(0, past, length);
   Tensor x = embed_tokens_(tokens), y;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    auto next = layers_[i].forward(x, y, positions, cache, static_cast<std::int64_t>(i));
+    const LlamaBlock& block = layers_[i];
+    if (config_.recompute && !cache) {
+      const auto next = recompute_block(
+          [block, positions](const Tensor& x, const Tensor& y) {
+            return block.forward(x, y, positions, nullptr, 0);
+          },
+          x, y);
+      x = next[0], y = next[1];
+      continue;
+    }
+    auto next = block.forward(x, y, positions, cache, static_cast<std::int64_t>(i));
     x = next[0], y = next[1];
   }
   if (cache) cache->advance(length);
