@@ -8,6 +8,7 @@
 
 #include <cotangent/core/convert_run_internal.h>
 #include <cotangent/core/rng.h>
+#include <cotangent/ops/additive_mask_cpu.h>
 #include <cotangent/ops/attention/attention_kernels.h>
 #include <cotangent/ops/matmul/gemm_cpu_pack.h>
 #include <cotangent/ops/matmul/gemm_cpu_scratch.h>
@@ -36,20 +37,6 @@ inline std::int64_t round_up(std::int64_t x, std::int64_t step) { return (x + st
 inline std::int64_t padded(std::int64_t dim) { return round_up(std::max<std::int64_t>(dim, 1), 16); }
 
 // ---- Operands ----
-
-template <class T, class C>
-void load_elements(const void* data, std::int64_t at, std::int64_t step, std::int64_t n, C* to) {
-  const T* from = static_cast<const T*>(data) + at;
-  if constexpr (!std::is_same_v<T, float> && !std::is_same_v<T, double> && std::is_same_v<C, float>) {
-    if (step == 1) return widen_run(from, n, to);
-  } else if constexpr (std::is_same_v<T, C>) {
-    if (step == 1) {
-      std::copy_n(from, n, to);
-      return;
-    }
-  }
-  for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i * step]);
-}
 
 /// A tensor [batch, heads, rows, dim] of any strides and floating dtype.
 template <class C>
@@ -218,23 +205,13 @@ struct Mask {
     batch = s[0], head = s[1], row = s[2], col = s[3];
   }
   bool defined() const { return data != nullptr; }
-  bool additive() const { return dtype != DType::boolean; }
   std::int64_t at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     return b * batch + h * head + i * row + j * col;
   }
   /// n elements along the keys; of a bool mask, 0 where it is true and -inf elsewhere.
   template <class C>
   void load(std::int64_t from, std::int64_t n, C* to) const {
-    switch (dtype) {
-      case DType::f32: return load_elements<float>(data, from, col, n, to);
-      case DType::f64: return load_elements<double>(data, from, col, n, to);
-      case DType::f16: return load_elements<Half>(data, from, col, n, to);
-      case DType::bf16: return load_elements<BFloat16>(data, from, col, n, to);
-      default: {
-        const bool* b = static_cast<const bool*>(data) + from;
-        for (std::int64_t j = 0; j < n; ++j) to[j] = b[j * col] ? C(0) : kMinusInf<C>;
-      }
-    }
+    load_additive(data, dtype, from, col, n, to);
   }
 };
 

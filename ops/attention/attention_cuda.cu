@@ -3,6 +3,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/additive_mask_cuda.h>
 #include <cotangent/ops/attention/attention_kernels.h>
 #include <cotangent/ops/attention/attention_mma_internal.h>
 #include <cotangent/ops/block_reduce_cuda.h>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-enum class MaskKind : int { none, boolean, f32, f64, f16, bf16 };
+using gpu::MaskKind;
 
 // Where the elements of a tensor [batch, heads, length, dim] lie.
 struct Place {
@@ -42,19 +43,6 @@ struct Problem {
   void* delta;
   void *dq, *dk, *dv;  // null where not wanted
 };
-
-template <class C>
-__device__ __forceinline__ C mask_value(const Problem& p, std::int64_t at) {
-  switch (p.mask_kind) {
-    case MaskKind::boolean: return static_cast<const bool*>(p.mask.data)[at] ? C(0) : -C(INFINITY);
-    case MaskKind::f32: return static_cast<C>(static_cast<const float*>(p.mask.data)[at]);
-    case MaskKind::f64: return static_cast<C>(static_cast<const double*>(p.mask.data)[at]);
-    case MaskKind::f16: return static_cast<C>(gpu::to_compute(static_cast<const Half*>(p.mask.data)[at]));
-    case MaskKind::bf16:
-      return static_cast<C>(gpu::to_compute(static_cast<const BFloat16*>(p.mask.data)[at]));
-    default: return C(0);
-  }
-}
 
 // What the probability of (row, j) is multiplied by; row counts all queries of all heads and batches.
 template <class C>
@@ -139,7 +127,8 @@ __device__ __forceinline__ void finish_scores(const Problem& p, std::int64_t b, 
       }
       s[r][c] *= static_cast<C>(p.scale);
       if (p.mask_kind == MaskKind::none) continue;
-      const C m = mask_value<C>(p, b * p.mask.batch + h * p.mask.head + i * p.mask.row + j * p.mask.col);
+      const C m = gpu::mask_value<C>(p.mask_kind, p.mask.data,
+                                     b * p.mask.batch + h * p.mask.head + i * p.mask.row + j * p.mask.col);
       // What a bool mask hides counts for nothing, not even where it is NaN.
       s[r][c] = p.mask_kind == MaskKind::boolean && m != C(0) ? m : s[r][c] + m;
     }
@@ -509,17 +498,10 @@ Problem problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
   p.scale = attrs.scale, p.causal = attrs.causal, p.causal_offset = attrs.causal_offset;
   p.draw = rule.draw, p.drops = rule.threshold > 0, p.keep = rule.keep;
   p.drop_last = static_cast<std::uint32_t>(rule.threshold > 0 ? rule.threshold - 1 : 0);
-  p.mask_kind = MaskKind::none;
+  p.mask_kind = gpu::mask_kind(mask);
   if (mask.defined()) {
     const Strides s = broadcast_strides(mask.shape(), mask.strides(), {e.batch, e.heads, e.queries, e.keys});
     p.mask = {mask.raw_data(), s[0], s[1], s[2], s[3]};
-    switch (mask.dtype()) {
-      case DType::f32: p.mask_kind = MaskKind::f32; break;
-      case DType::f64: p.mask_kind = MaskKind::f64; break;
-      case DType::f16: p.mask_kind = MaskKind::f16; break;
-      case DType::bf16: p.mask_kind = MaskKind::bf16; break;
-      default: p.mask_kind = MaskKind::boolean; break;
-    }
   }
   return p;
 }

@@ -70,10 +70,20 @@ template <bool logarithm, class C>
 __device__ __forceinline__ C scale_of(C sum) {
   return logarithm ? log(sum) : C(1) / sum;
 }
+// `factor` is what the argument of softmax was multiplied by before.
 template <bool logarithm, class T, class C>
-__device__ __forceinline__ C gradient_of(C g, C y, C sum) {
-  return logarithm ? g - exp_for<T>(y) * sum : y * (g - sum);
+__device__ __forceinline__ C gradient_of(C g, C y, C sum, C factor) {
+  return logarithm ? g - exp_for<T>(y) * sum : y * (g - sum) * factor;
 }
+
+// What is done to elements as they are read, by those forward kernels that take it: nothing, or a scale and a
+// mask (ops/masked_softmax). Of an input that hides, a row that is hidden as a whole gives zeros and not NaN.
+struct Plain {
+  static constexpr bool hides = false;
+  __device__ __forceinline__ std::int64_t row_offset(std::int64_t) const { return 0; }
+  template <class C, int N>
+  __device__ __forceinline__ void operator()(std::int64_t, std::int64_t, C (&)[N]) const {}
+};
 
 // Combines one value per thread over the block by Op; all threads get the result. `memory` holds 32 values
 // and may be used again after the next __syncthreads.

@@ -19,27 +19,33 @@ __device__ Stats<compute_t<T>> block_join(Stats<compute_t<T>> s) {
   return {max, sum};
 }
 
-template <bool logarithm, class T>
-__global__ void __launch_bounds__(512)
-    loop_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t n) {
+template <bool logarithm, class T, class Input>
+__global__ void __launch_bounds__(512) loop_forward(const T* __restrict__ x, T* __restrict__ y,
+                                                    std::int64_t n, const __grid_constant__ Input input) {
   using C = compute_t<T>;
   const T* from = x + blockIdx.x * n;
+  const std::int64_t offset = input.row_offset(blockIdx.x);
+  const auto element = [&](std::int64_t i) {
+    C v[1] = {gpu::to_compute(from[i])};
+    input(offset, i, v);
+    return v[0];
+  };
   Stats<C> stats{kMinusInf<C>, 0};
 #pragma unroll 4
-  for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) {
-    stats = join<T>(stats, stats_of<C>(gpu::to_compute(from[i])));
-  }
+  for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x) stats = join<T>(stats, stats_of<C>(element(i)));
   stats = block_join<T>(stats);
+  const bool blind = Input::hides && stats.max == kMinusInf<C> && stats.sum == 0;
+  if (blind) stats.max = 0;
   // Without a finite maximum there is no softmax: every element of the row is NaN.
-  const C scale = isinf(stats.max) ? C(NAN) : scale_of<logarithm>(stats.sum);
+  const C scale = blind ? C(0) : isinf(stats.max) ? C(NAN) : scale_of<logarithm>(stats.sum);
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x)
-    y[blockIdx.x * n + i] = gpu::from_compute<T>(
-        result_of<logarithm, T>(static_cast<C>(gpu::to_compute(from[i])), stats.max, scale));
+    y[blockIdx.x * n + i] = gpu::from_compute<T>(result_of<logarithm, T>(element(i), stats.max, scale));
 }
 
 template <bool logarithm, class T>
 __global__ void __launch_bounds__(512)
-    loop_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t n) {
+    loop_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t n,
+                  compute_t<T> factor) {
   using C = compute_t<T>;
   __shared__ C memory[32];
   const std::int64_t offset = blockIdx.x * n;
@@ -50,8 +56,9 @@ __global__ void __launch_bounds__(512)
   sum = block_combine(sum, C(0), memory, [](C a, C b) { return a + b; });
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x)
-    dx[offset + i] = gpu::from_compute<T>(gradient_of<logarithm, T>(
-        static_cast<C>(gpu::to_compute(g[offset + i])), static_cast<C>(gpu::to_compute(y[offset + i])), sum));
+    dx[offset + i] = gpu::from_compute<T>(
+        gradient_of<logarithm, T>(static_cast<C>(gpu::to_compute(g[offset + i])),
+                                  static_cast<C>(gpu::to_compute(y[offset + i])), sum, factor));
 }
 
 // ---- another axis than the last ----
@@ -104,8 +111,8 @@ __global__ void __launch_bounds__(256)
   if (!inside) return;
   for (std::int64_t r = threadIdx.y; r < n; r += 8) {
     const std::int64_t at = offset + r * inner;
-    dx[at] = gpu::from_compute<T>(gradient_of<logarithm, T>(static_cast<C>(gpu::to_compute(g[at])),
-                                                            static_cast<C>(gpu::to_compute(y[at])), sum));
+    dx[at] = gpu::from_compute<T>(gradient_of<logarithm, T>(
+        static_cast<C>(gpu::to_compute(g[at])), static_cast<C>(gpu::to_compute(y[at])), sum, C(1)));
   }
 }
 

@@ -9,14 +9,16 @@ namespace {
 
 // ---- rows in the registers of up to 32 lanes ----
 
-template <bool logarithm, class T, int N, int Loads>
+template <bool logarithm, class T, int N, int Loads, class Input>
 __global__ void __launch_bounds__(128)
-    warp_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t rows, int n, int group) {
+    warp_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t rows, int n, int group,
+                 const __grid_constant__ Input input) {
   using C = compute_t<T>;
   using Pack = gpu::Packed<T, N>;
   const int lane = static_cast<int>(threadIdx.x) % group;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + threadIdx.x / group;
   const bool live = row < rows;  // all lanes take part in the shuffles
+  const std::int64_t offset = live ? input.row_offset(row) : 0;
   C v[Loads][N];
   C max = kMinusInf<C>;
 #pragma unroll
@@ -24,6 +26,7 @@ __global__ void __launch_bounds__(128)
     const int at = (lane + i * group) * N;
     if (live && at < n) {
       Pack::load_streaming(x + row * n + at).to_compute(v[i]);
+      input(offset, at, v[i]);
     } else {
 #pragma unroll
       for (int j = 0; j < N; ++j) v[i][j] = kMinusInf<C>;
@@ -32,6 +35,7 @@ __global__ void __launch_bounds__(128)
     for (int j = 0; j < N; ++j) max = larger(max, v[i][j]);
   }
   max = group_max(max, group);
+  if (Input::hides && max == kMinusInf<C>) max = 0;
   C sum = 0;
 #pragma unroll
   for (int i = 0; i < Loads; ++i) {
@@ -43,7 +47,8 @@ __global__ void __launch_bounds__(128)
       sum += e;
     }
   }
-  const C scale = scale_of<logarithm>(group_sum(sum, group));
+  sum = group_sum(sum, group);
+  const C scale = Input::hides && sum == 0 ? C(0) : scale_of<logarithm>(sum);
 #pragma unroll
   for (int i = 0; i < Loads; ++i) {
     const int at = (lane + i * group) * N;
@@ -57,7 +62,7 @@ __global__ void __launch_bounds__(128)
 template <bool logarithm, class T, int N, int Loads>
 __global__ void __launch_bounds__(128)
     warp_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t rows,
-                  int n, int group) {
+                  int n, int group, compute_t<T> factor) {
   using C = compute_t<T>;
   using Pack = gpu::Packed<T, N>;
   const int lane = static_cast<int>(threadIdx.x) % group;
@@ -88,7 +93,7 @@ __global__ void __launch_bounds__(128)
     C out[N];
 #pragma unroll
     for (int j = 0; j < N; ++j)
-      out[j] = gradient_of<logarithm, T>(gpu::to_compute(gs[i][j]), gpu::to_compute(ys[i][j]), sum);
+      out[j] = gradient_of<logarithm, T>(gpu::to_compute(gs[i][j]), gpu::to_compute(ys[i][j]), sum, factor);
     Pack::from_compute(out).store(dx + row * n + at);
   }
 }
@@ -227,7 +232,7 @@ __global__ void __launch_bounds__(512, Loads == 4 ? 3 : 2)
 template <bool logarithm, class T, int Loads>
 __global__ void __launch_bounds__(512, Loads == 4 ? 2 : 1)
     cluster_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, int packs,
-                     int cluster) {
+                     int cluster, float factor) {
   constexpr int n = Words<T>::size;
   __shared__ float memory[32], slot;
   const std::int64_t offset = static_cast<std::int64_t>(blockIdx.x / cluster) * packs * n;
@@ -261,7 +266,7 @@ __global__ void __launch_bounds__(512, Loads == 4 ? 2 : 1)
     gs[i].unpack(a);
     ys[i].unpack(b);
 #pragma unroll
-    for (int j = 0; j < n; ++j) a[j] = gradient_of<logarithm, T>(a[j], b[j], sum);
+    for (int j = 0; j < n; ++j) a[j] = gradient_of<logarithm, T>(a[j], b[j], sum, factor);
     gpu::Packed<T>::from_compute(a).store(dx + offset + static_cast<std::int64_t>(at) * n);
   }
   if (cluster > 1) cluster_barrier();

@@ -33,4 +33,17 @@ void with_backward(const Backward& b, const Run& run) {
   });
 }
 
+/// Calls run(g, y, dx, extents) with the last axis as the softmax's, unless there is nothing to do.
+template <class Run>
+void with_gradient(const char* op, const Tensor& grad, const Tensor& result, const Tensor& dx,
+                   const Run& run) {
+  if (dx.numel() == 0) return;
+  NoGrad guard;
+  const Tensor y = result.contiguous(), g = grad.contiguous();
+  const Extents e = extents(op, dx.shape(), -1);
+  visit_floating(op, dx.dtype(), [&]<class T>(TypeTag<T>) {
+    run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);
+  });
+}
+
 }  // namespace ct::softmax_kernels

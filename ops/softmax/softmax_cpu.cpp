@@ -1,10 +1,8 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/ops/reduce/cpu_engine_internal.h>
-#include <cotangent/ops/reduce/cpu_folds_internal.h>
+#include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
-#include <cotangent/ops/vector_internal.h>
 
 // softmax and log_softmax on the CPU.
 //
@@ -19,70 +17,10 @@ namespace ct::softmax_kernels {
 namespace {
 
 using reduction::fold_vectors;
-using reduction::kBlock;
 using reduction::kColumns;
-using reduction::kPlus;
 using reduction::kSame;
 using reduction::load_block;
 using reduction::store_block;
-
-constexpr std::int64_t kGrain = 16384;  // elements per chunk
-
-// Comparisons with NaN are false either way round, so the NaN itself is asked for: it must come through.
-constexpr auto kMax = [](const auto& a, const auto& b) { return ((b > a) | (b != b)) ? b : a; };
-
-// softmax or log_softmax of the n elements of x, written to y (which may be x). The last, short vector is
-// filled up with -inf, which adds nothing.
-template <bool logarithm, class C>
-void softmax_row(const C* x, C* y, std::int64_t n) {
-  using V = Vector<C>;
-  using Lanes = typename V::type;
-  constexpr int w = V::size;
-  constexpr C minus_inf = -std::numeric_limits<C>::infinity();
-  const std::int64_t whole = n / w * w;
-  const int rest = static_cast<int>(n - whole);
-  Lanes tail = rest > 0 ? V::load_first(x + whole, rest, minus_inf) : Lanes{} + minus_inf;
-
-  Lanes highest = tail;
-  for (std::int64_t i = 0; i < whole; i += kBlock) {
-    const std::int64_t stop = std::min(whole, i + kBlock);
-    Lanes other = highest;
-    std::int64_t k = i;
-    for (; k + 2 * w <= stop; k += 2 * w) {
-      highest = kMax(highest, V::load(x + k));
-      other = kMax(other, V::load(x + k + w));
-    }
-    if (k < stop) highest = kMax(highest, V::load(x + k));
-    highest = kMax(highest, other);
-  }
-  const C max = V::across(highest, kMax);
-
-  Lanes e_tail = exp_nonpositive<C>(tail - max);
-  double sum = 0;
-  for (std::int64_t i = 0; i < whole; i += kBlock) {
-    const std::int64_t stop = std::min(whole, i + kBlock);
-    Lanes block = {};
-    for (std::int64_t k = i; k < stop; k += w) {
-      const Lanes e = exp_nonpositive<C>(V::load(x + k) - max);
-      if constexpr (!logarithm) V::store(y + k, e);
-      block += e;
-    }
-    sum += V::across(block, kPlus);
-  }
-  sum += V::across(e_tail, kPlus);
-
-  if constexpr (logarithm) {
-    const C log_sum = static_cast<C>(std::log(sum));
-    // The two subtractions are kept apart: max may be far larger than the logarithm.
-    for (std::int64_t k = 0; k < whole; k += w) V::store(y + k, V::load(x + k) - max - log_sum);
-    e_tail = tail - max - log_sum;
-  } else {
-    const C scale = static_cast<C>(1 / sum);
-    for (std::int64_t k = 0; k < whole; k += w) V::store(y + k, V::load(y + k) * scale);
-    e_tail *= scale;
-  }
-  if (rest > 0) V::store_first(y + whole, e_tail, rest);
-}
 
 template <bool logarithm, class T>
 void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
@@ -167,12 +105,13 @@ C block_sum(const C* g, const C* y, int n) {
 }
 
 template <bool logarithm, class C>
-C gradient(C g, C y, C sum) {
-  return logarithm ? g - exp_nonpositive(y) * sum : y * (g - sum);
+C gradient(C g, C y, C sum, C factor) {
+  return logarithm ? g - exp_nonpositive(y) * sum : y * (g - sum) * factor;
 }
 
 template <bool logarithm, class T>
-void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n) {
+void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n,
+                   compute_t<T> factor = 1) {
   using C = compute_t<T>;
   parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
     C g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
@@ -187,7 +126,7 @@ void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_
       blocks([&](const C* gs, const C* ys, std::int64_t, int m) { sum += block_sum<logarithm>(gs, ys, m); });
       const C total = static_cast<C>(sum);
       blocks([&](const C* gs, const C* ys, std::int64_t i, int m) {
-        for (int j = 0; j < m; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], total);
+        for (int j = 0; j < m; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], total, factor);
         store_block<T, C>(dx + i, 0, out, m, false);
       });
     }
@@ -209,7 +148,8 @@ void backward_columns(const T* g, const T* y, T* dx, const Extents& e) {
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
       const C* gs = load_block<T, C>(g + at, 1, n, g_buffer);
       const C* ys = load_block<T, C>(y + at, 1, n, y_buffer);
-      for (int j = 0; j < n; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[first + j]));
+      for (int j = 0; j < n; ++j)
+        out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[first + j]), C(1));
       store_block<T, C>(dx + at, 0, out, n, false);
     });
   });
@@ -230,6 +170,12 @@ void backward_cpu(const Backward& b) {
   with_backward(b, []<class T>(const T* g, const T* y, T* dx, const Extents& e) {
     if (e.inner == 1) return backward_rows<logarithm>(g, y, dx, e.outer, e.n);
     backward_columns<logarithm>(g, y, dx, e);
+  });
+}
+
+void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
+  with_gradient(op, g, y, dx, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
+    backward_rows<false>(from, of, to, e.outer, e.n, static_cast<compute_t<T>>(factor));
   });
 }
 

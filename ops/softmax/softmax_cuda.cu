@@ -1,7 +1,6 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/softmax/rows_internal.h>
-#include <cotangent/ops/softmax/cuda_general_internal.cuh>
-#include <cotangent/ops/softmax/cuda_rows_internal.cuh>
+#include <cotangent/ops/softmax/cuda_choose_internal.cuh>
 
 // softmax and log_softmax on CUDA: each element is read once and written once.
 //
@@ -17,43 +16,6 @@
 
 namespace ct::softmax_kernels {
 namespace {
-
-// ---- choosing ----
-
-// What a kernel is chosen for. Both directions choose alike; `launch` has one member per kernel shape.
-template <class T, class Launch>
-void choose(const char* op, const Extents& e, bool aligned, const Launch& launch) {
-  constexpr int n = gpu::Packed<T>::size;
-  if (e.inner > 1) {
-    const std::int64_t tiles = gpu::ceil_div(e.inner, 32);
-    return launch.columns(dim3(gpu::blocks_for(op, e.outer * tiles, 1)), dim3(32, 8), tiles);
-  }
-  const bool packs = aligned && e.n % n == 0;
-  if (e.n <= 1024) {
-    // As few elements per lane as fill the vectors, then as many lanes as the row needs.
-    const std::int64_t units = packs && e.n > 32 ? e.n / n : e.n;
-    const bool vectors = packs && e.n > 32;
-    const int per_lane = units <= 32 ? 1 : static_cast<int>(gpu::ceil_div(units, 32));
-    int group = 1;
-    while (group < 32 && group < units) group *= 2;
-    const dim3 grid(gpu::blocks_for(op, e.outer, 128 / group));
-    if (vectors) return launch.template warps<n>(grid, per_lane, group);
-    return launch.template warps<1>(grid, per_lane, group);
-  }
-  if constexpr (!std::is_same_v<T, double>) {
-    const std::int64_t loads = e.n / n;
-    const int most = cuda_properties(current_cuda_device()).compute_major >= 9 ? 8 : 1;
-    if (packs && loads <= most * 512 * 8) {
-      int cluster = 1;
-      while (cluster < most && cluster * 512 * 4 < loads) cluster *= 2;
-      const int per_thread = cluster * 512 * 4 >= loads ? 4 : 8;
-      const std::int64_t threads = gpu::ceil_div(loads, cluster * per_thread);
-      return launch.clusters(e.outer, static_cast<unsigned>(gpu::ceil_div(threads, 32) * 32), cluster,
-                             per_thread, static_cast<int>(loads));
-    }
-  }
-  launch.loop(dim3(gpu::blocks_for(op, e.outer, 1)), dim3(512));
-}
 
 // Launches a kernel in clusters of blocks.
 template <class... Params, class... Args>
@@ -82,15 +44,15 @@ struct LaunchForward {
   template <int N>
   void warps(dim3 grid, int loads, int group) const {
     const auto go = [&](auto kernel) {
-      gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group);
+      gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, Plain{});
     };
-    if (loads == 1) return go(warp_forward<logarithm, T, N, 1>);
-    if (loads <= 4) return go(warp_forward<logarithm, T, N, 4>);
+    if (loads == 1) return go(warp_forward<logarithm, T, N, 1, Plain>);
+    if (loads <= 4) return go(warp_forward<logarithm, T, N, 4, Plain>);
     if constexpr (N == 1) {
-      if (loads <= 12) return go(warp_forward<logarithm, T, N, 12>);
-      return go(warp_forward<logarithm, T, N, 32>);
+      if (loads <= 12) return go(warp_forward<logarithm, T, N, 12, Plain>);
+      return go(warp_forward<logarithm, T, N, 32, Plain>);
     } else if constexpr (N <= 4) {
-      return go(warp_forward<logarithm, T, N, 32 / N>);
+      return go(warp_forward<logarithm, T, N, 32 / N, Plain>);
     }
   }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
@@ -100,7 +62,7 @@ struct LaunchForward {
                       rows, threads, cluster, x, y, packs, cluster);
   }
   void loop(dim3 grid, dim3 block) const {
-    gpu::launch(op, loop_forward<logarithm, T>, grid, block, 0, x, y, e.n);
+    gpu::launch(op, loop_forward<logarithm, T, Plain>, grid, block, 0, x, y, e.n, Plain{});
   }
   void columns(dim3 grid, dim3 block, std::int64_t tiles) const {
     gpu::launch(op, column_forward<logarithm, T>, grid, block, 0, x, y, e.n, e.inner, tiles);
@@ -113,11 +75,12 @@ struct LaunchBackward {
   const T *g, *y;
   T* dx;
   Extents e;
+  compute_t<T> factor;  // of rows only
 
   template <int N>
   void warps(dim3 grid, int loads, int group) const {
     const auto go = [&](auto kernel) {
-      gpu::launch(op, kernel, grid, dim3(128), 0, g, y, dx, e.outer, e.n, group);
+      gpu::launch(op, kernel, grid, dim3(128), 0, g, y, dx, e.outer, e.n, group, factor);
     };
     if (loads == 1) return go(warp_backward<logarithm, T, N, 1>);
     if (loads <= 4) return go(warp_backward<logarithm, T, N, 4>);
@@ -132,10 +95,10 @@ struct LaunchBackward {
     if constexpr (!std::is_same_v<T, double>)
       launch_clusters(op,
                       per_thread == 4 ? cluster_backward<logarithm, T, 4> : cluster_backward<logarithm, T, 8>,
-                      rows, threads, cluster, g, y, dx, packs, cluster);
+                      rows, threads, cluster, g, y, dx, packs, cluster, factor);
   }
   void loop(dim3 grid, dim3 block) const {
-    gpu::launch(op, loop_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n);
+    gpu::launch(op, loop_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n, factor);
   }
   void columns(dim3 grid, dim3 block, std::int64_t tiles) const {
     gpu::launch(op, column_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n, e.inner, tiles);
@@ -156,7 +119,15 @@ template <bool logarithm>
 void backward_cuda(const Backward& b) {
   with_backward(b, [&]<class T>(const T* g, const T* y, T* dx, const Extents& e) {
     const bool aligned = gpu::is_aligned(g, 16) && gpu::is_aligned(y, 16) && gpu::is_aligned(dx, 16);
-    choose<T>(b.op.name, e, aligned, LaunchBackward<logarithm, T>{b.op.name, g, y, dx, e});
+    choose<T>(b.op.name, e, aligned, LaunchBackward<logarithm, T>{b.op.name, g, y, dx, e, 1});
+  });
+}
+
+void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
+  with_gradient(op, g, y, dx, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
+    const bool aligned = gpu::is_aligned(from, 16) && gpu::is_aligned(of, 16) && gpu::is_aligned(to, 16);
+    choose<T>(op, e, aligned,
+              LaunchBackward<false, T>{op, from, of, to, e, static_cast<compute_t<T>>(factor)});
   });
 }
 

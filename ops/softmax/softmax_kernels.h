@@ -29,4 +29,9 @@ void forward_cuda(const Forward& f);
 template <bool logarithm>
 void backward_cuda(const Backward& b);
 
+/// dx = factor * y (g - sum(g y)) along the last axis: the gradient of y = softmax(factor * x + constant).
+/// All of one dtype, dx contiguous. For ops that contain a softmax.
+void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor);
+void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor);
+
 }  // namespace ct::softmax_kernels
