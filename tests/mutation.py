@@ -55,6 +55,8 @@ FAULTS = [
     ("softmax", "ops/softmax/softmax_cpu.cpp", None, "sum outside of the product", "y * (g - sum)", "y * g - sum"),
     ("log_softmax", "ops/softmax/softmax_cpu.cpp", None, "sum of the cotangent left out",
      "g - exp_nonpositive(y) * sum", "g - exp_nonpositive(y)"),
+    ("masked_softmax", "ops/masked_softmax/masked_softmax_cpu.cpp", None, "the scale is left out of dx",
+     "b.grad_in(0), b.attrs<Attrs>().scale);", "b.grad_in(0), 1);"),
     ("dropout", "ops/dropout/dropout_cpu.cpp", None, "the cotangent is not dropped",
      "apply_cpu(b.grad().contiguous(), b.grad_in(0), Rule(b.attrs<Attrs>()));", "b.set_grad_in(0, b.grad());"),
     ("scaled_dot_product_attention", "ops/attention/attention_backward_cpu.cpp", None,
