@@ -114,6 +114,11 @@ struct Words {
     const auto pack = gpu::Packed<T>::filled(gpu::from_compute<T>(value));
     words = *reinterpret_cast<const uint4*>(&pack);
   }
+  __device__ __forceinline__ void pack(const float (&in)[size]) {
+    static_assert(std::is_same_v<T, float>, "only floats are words");
+    words = make_uint4(__float_as_uint(in[0]), __float_as_uint(in[1]), __float_as_uint(in[2]),
+                       __float_as_uint(in[3]));
+  }
   __device__ __forceinline__ void unpack(float (&out)[size]) {
     asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
     const unsigned word[4] = {words.x, words.y, words.z, words.w};
@@ -207,12 +212,19 @@ __global__ void __launch_bounds__(512, Loads == 4 ? 3 : 2)
   }
   max = block_combine(max, kMinusInf<float>, memory[0], Max{});
   max = cluster_combine(max, &slot[0], cluster, Max{});
+  // In f32 the exponentials take the place of the elements, and are not computed a second time.
+  constexpr bool kept = std::is_same_v<T, float> && !logarithm;
   float sum = 0;
 #pragma unroll
   for (int i = 0; i < Loads; ++i) {
     v[i].unpack(element);
 #pragma unroll
-    for (int j = 0; j < n; ++j) sum += exp_for<T>(element[j] - max);
+    for (int j = 0; j < n; ++j) {
+      const float e = exp_for<T>(element[j] - max);
+      sum += e;
+      if constexpr (kept) element[j] = e;
+    }
+    if constexpr (kept) v[i].pack(element);
   }
   sum = block_combine(sum, 0.0f, memory[1], Plus{});
   sum = cluster_combine(sum, &slot[1], cluster, Plus{});
@@ -223,7 +235,8 @@ __global__ void __launch_bounds__(512, Loads == 4 ? 3 : 2)
     if (at >= packs) continue;
     v[i].unpack(element);
 #pragma unroll
-    for (int j = 0; j < n; ++j) element[j] = result_of<logarithm, T>(element[j], max, scale);
+    for (int j = 0; j < n; ++j)
+      element[j] = kept ? element[j] * scale : result_of<logarithm, T>(element[j], max, scale);
     gpu::Packed<T>::from_compute(element).store(to + static_cast<std::int64_t>(at) * n);
   }
   if (cluster > 1) cluster_barrier();
