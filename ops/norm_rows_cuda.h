@@ -1,0 +1,293 @@
+#pragma once
+
+#include <type_traits>
+
+#include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/block_reduce_cuda.h>
+
+// The kernels of norm_cuda.h for rows that fit into registers.
+
+namespace ct::norm {
+
+inline constexpr int kMaxLoads = 4;
+inline constexpr int kBackwardWarps = 16;
+
+template <class T>
+struct ForwardRows {
+  using C = compute_t<T>;
+  const T *x, *residual, *weight, *bias;  // all but x may be null
+  T *y, *sum;
+  C *mean, *rstd;
+  long long rows;
+  int columns;
+  C eps;
+};
+
+template <class T>
+struct BackwardRows {
+  using C = compute_t<T>;
+  const T *x, *g, *extra, *weight;  // the last two may be null
+  const C *mean, *rstd;
+  T* dx;               // may be null
+  C *dweight, *dbias;  // [blocks, columns], partial sums; may be null
+  long long rows;
+  int columns;
+};
+
+// One vector of a row as it was loaded. It stays packed from one use to the next: the compiler, which would
+// rather take it apart once and keep a register per element, is told that it may have changed.
+template <class T, int N>
+struct Held {
+  using Pack = gpu::Packed<T, N>;
+  typename Pack::Word word;
+
+  __device__ __forceinline__ void load(const T* from) {
+    word = __ldcs(reinterpret_cast<const typename Pack::Word*>(from));
+  }
+  __device__ __forceinline__ void set(const Pack& pack) {
+    word = *reinterpret_cast<const typename Pack::Word*>(&pack);
+  }
+  __device__ __forceinline__ void unpack(compute_t<T> (&out)[N]) {
+    if constexpr (sizeof(word) == 16)
+      asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+    reinterpret_cast<const Pack*>(&word)->to_compute(out);
+  }
+};
+
+// One vector of a parameter, or a constant.
+template <class T, int N>
+__device__ __forceinline__ void load_parameter(const T* p, int at, float otherwise, compute_t<T> (&out)[N]) {
+  if (p) {
+    gpu::Packed<T, N>::load_readonly(p + at).to_compute(out);
+  } else {
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = otherwise;
+  }
+}
+
+// The sum over the threads of a block of whole warps, in all of them; `slots` holds a value per warp and is
+// used once.
+template <class C>
+__device__ __forceinline__ C sum_in_all(C value, C* slots) {
+  value = gpu::warp_sum(value);
+  const int warps = blockDim.x / 32;
+  if (warps == 1) return value;
+  if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = value;
+  __syncthreads();
+  const int lane = threadIdx.x % 32;
+  return gpu::warp_sum(lane < warps ? slots[lane] : C(0));
+}
+
+// blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
+template <bool kCentered, class T, int N, int kLoads>
+__global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
+  using C = compute_t<T>;
+  using Pack = gpu::Packed<T, N>;
+  __shared__ C slots[2][32];
+  const long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (row >= a.rows) return;  // whole warps, and whole blocks where a row has several
+  const long long offset = row * a.columns;
+  const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
+
+  Held<T, N> v[kLoads];
+#pragma unroll
+  for (int k = 0; k < kLoads; ++k)
+    if (column(k) < a.columns) v[k].load(a.x + offset + column(k));
+  if (a.residual) {
+    Held<T, N> r[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k)
+      if (column(k) < a.columns) r[k].load(a.residual + offset + column(k));
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      if (column(k) >= a.columns) continue;
+      C p[N], q[N];
+      v[k].unpack(p);
+      r[k].unpack(q);
+#pragma unroll
+      for (int j = 0; j < N; ++j) p[j] += q[j];
+      const Pack rounded = Pack::from_compute(p);
+      rounded.store(a.sum + offset + column(k));
+      v[k].set(rounded);
+    }
+  }
+
+  C mean = 0;
+  if constexpr (kCentered) {
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      if (column(k) >= a.columns) continue;
+      C e[N];
+      v[k].unpack(e);
+#pragma unroll
+      for (int j = 0; j < N; ++j) mean += e[j];
+    }
+    mean = sum_in_all(mean, slots[0]) / static_cast<C>(a.columns);
+  }
+  C square = 0;
+#pragma unroll
+  for (int k = 0; k < kLoads; ++k) {
+    if (column(k) >= a.columns) continue;
+    C e[N];
+    v[k].unpack(e);
+#pragma unroll
+    for (int j = 0; j < N; ++j) square += (e[j] - mean) * (e[j] - mean);
+  }
+  const C rstd = C(1) / sqrt(sum_in_all(square, slots[1]) / static_cast<C>(a.columns) + a.eps);
+  if (threadIdx.x == 0) {
+    if constexpr (kCentered) a.mean[row] = mean;
+    a.rstd[row] = rstd;
+  }
+
+#pragma unroll
+  for (int k = 0; k < kLoads; ++k) {
+    if (column(k) >= a.columns) continue;
+    C e[N], w[N], b[N];
+    v[k].unpack(e);
+    load_parameter<T, N>(a.weight, column(k), 1, w);
+    load_parameter<T, N>(a.bias, column(k), 0, b);
+#pragma unroll
+    for (int j = 0; j < N; ++j) e[j] = (e[j] - mean) * rstd * w[j] + b[j];
+    Pack::from_compute(e).store(a.y + offset + column(k));
+  }
+}
+
+// The sums over the warps of a row: those with the same threadIdx.y. Two sets of slots take turns, so that
+// one barrier is enough: who writes a set again has passed the barrier that follows its readers.
+template <bool kBoth, class C>
+__device__ __forceinline__ void sum_over_row(C& first, C& second, C (*slots)[2]) {
+  if constexpr (kBoth) first = gpu::warp_sum(first);
+  second = gpu::warp_sum(second);
+  const int warps = blockDim.x / 32;
+  if (warps == 1) return;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  C(*mine)[2] = slots + threadIdx.y * warps;
+  if (lane == 0) {
+    mine[warp][0] = first;
+    mine[warp][1] = second;
+  }
+  // Barrier 0 belongs to __syncthreads; there are at most eight rows of several warps.
+  asm volatile("bar.sync %0, %1;" ::"r"(static_cast<int>(threadIdx.y) + 1), "r"(static_cast<int>(blockDim.x))
+               : "memory");
+  if constexpr (kBoth) first = gpu::warp_sum(lane < warps ? mine[lane][0] : C(0));
+  second = gpu::warp_sum(lane < warps ? mine[lane][1] : C(0));
+}
+
+// Adds the values of all rows of the block, thread by thread, and leaves the sums in row 0. `memory` holds
+// the values of half of the rows.
+template <int kCount, class C>
+__device__ __forceinline__ void sum_rows_of_block(C (&values)[kCount], C* memory) {
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    const unsigned slot = (threadIdx.y % half) * blockDim.x + threadIdx.x;
+    const unsigned size = half * blockDim.x;
+    if (threadIdx.y >= half && threadIdx.y < 2 * half) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) memory[i * size + slot] = values[i];
+    }
+    __syncthreads();
+    if (threadIdx.y < half) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) values[i] += memory[i * size + slot];
+    }
+  }
+}
+
+// blockDim = (threads of a row, rows), kBackwardWarps warps in all.
+template <bool kCentered, class T, int N, int kLoads>
+__global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T> a) {
+  using C = compute_t<T>;
+  using Pack = gpu::Packed<T, N>;
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ C slots[2][kBackwardWarps][2];
+  const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
+  C dw[kLoads * N], db[kCentered ? kLoads * N : 1];
+#pragma unroll
+  for (int i = 0; i < kLoads * N; ++i) {
+    dw[i] = 0;
+    if constexpr (kCentered) db[i] = 0;
+  }
+
+  const long long step = static_cast<long long>(gridDim.x) * blockDim.y;
+  int turn = 0;
+  for (long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y; row < a.rows;
+       row += step, turn ^= 1) {
+    const long long offset = row * a.columns;
+    const T* weight = a.weight;
+    asm volatile("" : "+l"(weight));  // or its vectors would be kept in registers, which are needed elsewhere
+    Held<T, N> x[kLoads], g[kLoads], more[kLoads];
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k)
+      if (column(k) < a.columns) {
+        x[k].load(a.x + offset + column(k));
+        g[k].load(a.g + offset + column(k));
+        if (a.extra) more[k].load(a.extra + offset + column(k));
+      }
+    const C mean = kCentered ? __ldg(a.mean + row) : C(0), rstd = __ldg(a.rstd + row);
+    C sum = 0, dot = 0;
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      if (column(k) >= a.columns) continue;
+      C xs[N], gs[N], w[N];
+      x[k].unpack(xs);
+      g[k].unpack(gs);
+      load_parameter<T, N>(weight, column(k), 1, w);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const C hat = (xs[j] - mean) * rstd, scaled = gs[j] * w[j];
+        if constexpr (kCentered) {
+          sum += scaled;
+          db[k * N + j] += gs[j];
+        }
+        dot += scaled * hat;
+        dw[k * N + j] += gs[j] * hat;
+      }
+    }
+    if (!a.dx) continue;
+    sum_over_row<kCentered>(sum, dot, slots[turn]);
+    const C average = sum / static_cast<C>(a.columns), slope = dot / static_cast<C>(a.columns);
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k) {
+      if (column(k) >= a.columns) continue;
+      C xs[N], gs[N], w[N];
+      x[k].unpack(xs);
+      g[k].unpack(gs);
+      load_parameter<T, N>(weight, column(k), 1, w);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        const C hat = (xs[j] - mean) * rstd;
+        xs[j] = (gs[j] * w[j] - average - hat * slope) * rstd;
+      }
+      if (a.extra) {
+        more[k].unpack(gs);
+#pragma unroll
+        for (int j = 0; j < N; ++j) xs[j] += gs[j];
+      }
+      Pack::from_compute(xs).store(a.dx + offset + column(k));
+    }
+  }
+
+  const auto write = [&](C* to, const auto& values) {
+    if (threadIdx.y != 0) return;
+    to += static_cast<long long>(blockIdx.x) * a.columns;
+#pragma unroll
+    for (int k = 0; k < kLoads; ++k)
+      if (column(k) < a.columns) {
+#pragma unroll
+        for (int j = 0; j < N; ++j) to[column(k) + j] = values[k * N + j];
+      }
+  };
+  if (a.dweight) {
+    sum_rows_of_block(dw, reinterpret_cast<C*>(memory));
+    write(a.dweight, dw);
+  }
+  if constexpr (kCentered) {
+    if (a.dbias) {
+      sum_rows_of_block(db, reinterpret_cast<C*>(memory));
+      write(a.dbias, db);
+    }
+  }
+}
+
+}  // namespace ct::norm
