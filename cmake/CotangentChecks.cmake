@@ -27,6 +27,18 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(check.rooms "${_checks}/rooms.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/checks/rooms")
 endif()
 
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE)
+  # The library inside of a shared object that a running program loads.
+  add_library(ct_plugin MODULE tests/consumers/plugin.cpp)
+  add_executable(ct_plugin_host tests/consumers/plugin_host.cpp)
+  foreach(_target ct_plugin ct_plugin_host)
+    cotangent_compile_options(${_target})
+  endforeach()
+  target_link_libraries(ct_plugin PRIVATE cotangent)
+  target_link_libraries(ct_plugin_host PRIVATE ${CMAKE_DL_LIBS})
+  cotangent_script_test(plugin ct_plugin_host $<TARGET_FILE:ct_plugin>)
+endif()
+
 if(COTANGENT_CONSUMER_TESTS)
   foreach(_case installed shared subdirectory fetchcontent)
     cotangent_script_test(consumer.${_case} "${PROJECT_SOURCE_DIR}/tests/consumers/run.sh" ${_case}
