@@ -62,7 +62,7 @@ void check_sizes(const char* op, const Shape& shape) {
   for (std::int64_t s : shape) {
     CT_CHECK(s >= 0, ShapeError, op, "shape ", shape, " has a negative size; sizes must be >= 0");
     CT_CHECK(!__builtin_mul_overflow(n, s, &n), ShapeError, op, "shape ", shape,
-             " has more than 2^63 elements");
+             " has more than 2^63 elements; make it smaller");
   }
 }
 

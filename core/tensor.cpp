@@ -6,13 +6,28 @@ namespace ct {
 
 TensorImpl::~TensorImpl() = default;
 
+// A size that does not fit into 63 bits must not become a small one.
+static std::size_t checked_nbytes(const Shape& shape, DType dtype) {
+  auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  bool overflows = false, empty = false;
+  for (const std::int64_t s : shape) {
+    overflows |= __builtin_mul_overflow(bytes, s, &bytes);
+    empty |= s == 0;
+  }
+  if (empty) return 0;
+  CT_CHECK(!overflows, OutOfMemoryError, "allocator", "requested ", name(dtype), shape,
+           ", more than 2^63 bytes; look for the size that is too large");
+  return static_cast<std::size_t>(bytes);
+}
+
 Tensor Tensor::allocate(const Shape& shape, DType dtype, Device device) {
+  const std::size_t bytes = checked_nbytes(shape, dtype);
   auto impl = make_ref<TensorImpl>();
   impl->numel = ct::numel(shape);
   impl->shape = shape;
   impl->strides = contiguous_strides(shape);
   impl->dtype = dtype;
-  impl->storage = Storage::allocate(static_cast<std::size_t>(impl->numel) * size_of(dtype), device);
+  impl->storage = Storage::allocate(bytes, device);
   return Tensor(std::move(impl));
 }
 

@@ -63,6 +63,7 @@ TEST_CASE("like-tensors take shape, dtype and device, not the gradient", "[creat
 TEST_CASE("creation refuses what makes no sense", "[creation]") {
   CHECK_THROWS_AS(ct::zeros({2, -1}), ct::ShapeError);
   CHECK_THROWS_AS(ct::empty({INT64_MAX, 4}), ct::ShapeError);
+  CHECK_THROWS_AS(ct::empty({INT64_MAX / 2 + 1}), ct::OutOfMemoryError);  // 2^64 bytes are not 0
   CHECK_THROWS_AS(ct::eye(-1), ct::ShapeError);
   CHECK_THROWS_AS(ct::ones({2}, {.dtype = ct::i64, .requires_grad = true}), ct::DTypeError);
   CHECK_THROWS_AS(ct::ones({2}, {.device = ct::cuda(15)}), ct::DeviceError);

@@ -65,6 +65,7 @@ TEST_CASE("multinomial refuses what can't be drawn", "[multinomial]") {
   CHECK_THROWS_AS(multinomial(tensor({NAN, 1.f}), 1), ValueError);
   CHECK_THROWS_AS(multinomial(tensor({INFINITY, 1.f}), 1), ValueError);
   CHECK_THROWS_AS(multinomial(tensor({1.f, 1.f}), 3), ValueError);
+  CHECK_THROWS_AS(multinomial(tensor({1.f, 1.f}), INT64_MAX / 2 + 1, true), OutOfMemoryError);
 }
 
 TEST_CASE("multinomial draws the same on the GPU", "[multinomial][cuda]") {

@@ -154,6 +154,7 @@ void expand_infer(Infer& i) {
              " can't be expanded to ", shape, ": axis ", k - added, " has size ", have,
              "; only axes of size 1 can be repeated");
   }
+  check_sizes("expand", shape);
   i.output_view(shape, broadcast_strides(x.shape(), x.strides(), shape), x.storage_offset());
 }
 

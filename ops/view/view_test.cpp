@@ -187,6 +187,7 @@ TEST_CASE("expand repeats without a copy", "[view]") {
   CHECK_THROWS_AS(x.expand({2, 4}), ct::ShapeError);
   CHECK_THROWS_AS(x.expand({-1, 3, 1}), ct::ShapeError);
   CHECK_THROWS_AS(x.expand({3, -2}), ct::ShapeError);
+  CHECK_THROWS_AS(ct::ones({1, 1}).expand({INT64_MAX / 2, 4}), ct::ShapeError);
 }
 
 TEST_CASE("squeeze and unsqueeze", "[view]") {
