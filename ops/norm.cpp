@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/norm_internal.h>
@@ -70,7 +71,8 @@ void infer(Infer& in, Kind kind) {
   const Attrs& attrs = in.attrs<Attrs>();
   const Tensor& x = in.in(0);
   CT_CHECK(x.dim() > 0, ShapeError, in.op.name, "x is ", describe(x), "; it needs an axis to normalize over");
-  CT_CHECK(attrs.eps >= 0, ValueError, in.op.name, "eps is ", attrs.eps, "; it must not be negative");
+  CT_CHECK(attrs.eps >= 0 && std::isfinite(attrs.eps), ValueError, in.op.name, "eps is ", attrs.eps,
+           "; it must be at least 0 and finite");
   if (kind.add)
     CT_CHECK(in.in(1).shape() == x.shape(), ShapeError, in.op.name, "residual is ", describe(in.in(1)),
              ", x is ", describe(x), "; they must have the same shape");
@@ -180,6 +182,7 @@ std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind) {
   add(make.normal({4, 6}), make.normal({2, 4, 6}), {}, {1e-5, 3}, "x's last axis");
   add(make.normal({}), {}, {}, {1e-5, 1}, "it needs an axis");
   add(make.normal({4, 6}), {}, {}, {-1, 1}, "eps is -1");
+  add(make.normal({4, 6}), {}, {}, {std::numeric_limits<double>::infinity(), 1}, "eps is inf");
   add(make.index({4, 6}, 3), {}, {}, {1e-5, 1}, "supported dtypes are f32");
   if (kind.centered)
     add(make.normal({4, 6}), make.normal({6}), make.normal({4}), {1e-5, 1}, "bias is f64[4]");

@@ -12,9 +12,9 @@ namespace ct {
 ///
 /// weight has the shape of those axes or is undefined, which stands for 1. All are of one floating dtype, and
 /// so is y. 16-bit types are computed in f32 and rounded once. Both gradients are added to existing ones by
-/// the kernel itself. Throws ShapeError for a scalar or where shapes do not fit, ValueError for a negative
-/// eps, DTypeError, DeviceError. Gradient: dx = (g w - xhat mean(g w xhat)) / sqrt(mean(x^2) + eps), with
-/// xhat the normalized row.
+/// the kernel itself. Throws ShapeError for a scalar or where shapes do not fit, ValueError for an eps
+/// that is negative or not finite, DTypeError, DeviceError. Gradient: dx = (g w - xhat mean(g w xhat)) /
+/// sqrt(mean(x^2) + eps), with xhat the normalized row.
 CT_API Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 
 /// {rms_norm(sum), sum} with sum = x + residual, in one pass. residual has x's shape. Gradients flow through

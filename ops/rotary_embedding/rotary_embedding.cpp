@@ -113,15 +113,17 @@ void infer(Infer& in) {
            ValueError, in.op.name, "rotary_dim is ", turned, ", x is ", describe(x),
            "; it must be even, at most x.size(-1) and at most ", 2 * rotary::kMaxPairs);
   const RotaryScaling& s = options.scaling;
-  CT_CHECK(options.base > 0, ValueError, in.op.name, "base is ", options.base, "; it must be positive");
+  CT_CHECK(options.base > 0 && std::isfinite(options.base), ValueError, in.op.name, "base is ", options.base,
+           "; it must be positive and finite");
   if (s.kind != RotaryScaling::Kind::none)
-    CT_CHECK(s.factor > 0, ValueError, in.op.name, "scaling.factor is ", s.factor, "; it must be positive");
+    CT_CHECK(s.factor > 0 && std::isfinite(s.factor), ValueError, in.op.name, "scaling.factor is ", s.factor,
+             "; it must be positive and finite");
   if (s.kind == RotaryScaling::Kind::llama3)
     CT_CHECK(s.low_frequency_factor > 0 && s.high_frequency_factor > s.low_frequency_factor &&
-                 s.original_length > 0,
+                 std::isfinite(s.high_frequency_factor) && s.original_length > 0,
              ValueError, in.op.name, "scaling has low_frequency_factor ", s.low_frequency_factor,
              ", high_frequency_factor ", s.high_frequency_factor, " and original_length ", s.original_length,
-             "; all must be positive, and the second larger than the first");
+             "; all must be positive and finite, and the second larger than the first");
   in.output(x.shape(), x.dtype());
 }
 

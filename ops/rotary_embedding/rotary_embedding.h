@@ -46,7 +46,7 @@ struct RotaryOptions {
 /// 16 bits. Positions get no gradient; that of x is the cotangent turned back.
 ///
 /// Throws ShapeError where shapes do not fit, ValueError for an odd rotary_dim, one larger than D or than
-/// 512, or a base, factor or length that is not positive, DTypeError, DeviceError.
+/// 512, or a base, factor or length that is not positive and finite, DTypeError, DeviceError.
 CT_API Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOptions& options = {});
 
 }  // namespace ct

@@ -131,6 +131,13 @@ TEST_CASE("rotary_embedding refuses what does not fit", "[rotary_embedding]") {
   REQUIRE_THROWS_AS(rotary_embedding(x, at.to(f64)), DTypeError);
   REQUIRE_THROWS_AS(rotary_embedding(x, at, {.rotary_dim = 3}), ValueError);
   REQUIRE_THROWS_AS(rotary_embedding(x, at, {.base = -1}), ValueError);
+  using Kind = RotaryScaling::Kind;
+  REQUIRE_THROWS_AS(rotary_embedding(x, at, {.base = INFINITY}), ValueError);
+  REQUIRE_THROWS_AS(rotary_embedding(x, at, {.scaling = {.kind = Kind::linear, .factor = INFINITY}}),
+                    ValueError);
+  REQUIRE_THROWS_AS(
+      rotary_embedding(x, at, {.scaling = {.kind = Kind::llama3, .high_frequency_factor = INFINITY}}),
+      ValueError);
   REQUIRE_THROWS_AS(rotary_embedding(waves({3, 514}, 0), at), ValueError);
 }
 
