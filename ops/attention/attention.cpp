@@ -1,5 +1,6 @@
 #include <cotangent/ops/attention/attention.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -216,6 +217,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   } else if (q.defined() && q.dim() == 4 && q.size(3) > 0) {
     attrs.scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
   }
+  // Offsets beyond all positions mean the same as the nearest of these, and can be added to.
+  if (q.defined() && k.defined() && q.dim() == 4 && k.dim() == 4)
+    attrs.causal_offset = std::clamp(options.causal_offset, -q.size(2), k.size(2));
   if (options.dropout_p > 0 && options.dropout_p <= 1) attrs.draw = options.generator.reserve();
   return dispatch(k_attention, {q, k, v, options.mask}, attrs);
 }

@@ -215,6 +215,18 @@ TEST_CASE("a NaN reaches the queries that see it, and no others", "[attention]")
   }
 }
 
+TEST_CASE("causal offsets beyond all positions are as the nearest that matters", "[attention]") {
+  for (const std::int64_t queries : {3, 70}) {
+    const Inputs in({1, 1, 1, queries, queries, 16}, f32);
+    const auto with = [&](std::int64_t offset) {
+      return scaled_dot_product_attention(in.q, in.k, in.v, {.causal = true, .causal_offset = offset})
+          .to_vector<double>();
+    };
+    CHECK(with(INT64_MAX) == scaled_dot_product_attention(in.q, in.k, in.v).to_vector<double>());
+    CHECK(with(INT64_MIN) == V(static_cast<std::size_t>(16 * queries), 0.0));
+  }
+}
+
 TEST_CASE("attention reads views of a packed projection where they lie", "[attention]") {
   for (const DType dtype : {f32, bf16}) {
     const std::int64_t batch = 2, length = 90, heads = 3, dim = 32;
