@@ -144,9 +144,11 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
         const int i = i0 + 8 * c + (e & 1), key = j0 + 8 * (e >> 1);
         float x = fmaf(s[c][e], to_log2, e & 1 ? -l.y : -l.x);
         if constexpr (Extra) {
-          if (p.mask.kind != MaskKind::none && i < p.queries && key < p.keys)
-            x += mask_term<T>(p.mask,
-                              b * p.mask.batch + h * p.mask.head + i * p.mask.query + key * p.mask.key);
+          if (p.mask.kind != MaskKind::none && i < p.queries && key < p.keys) {
+            const float m = mask_term<T>(
+                p.mask, b * p.mask.batch + h * p.mask.head + i * p.mask.query + key * p.mask.key);
+            x = m == -INFINITY ? m : x + m;  // also where the score is NaN
+          }
         }
         if (cut && (key >= p.keys || (p.causal && key > i + p.causal_offset))) x = -INFINITY;
         s[c][e] = exp2_fast(x);

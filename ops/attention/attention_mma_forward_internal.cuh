@@ -116,9 +116,11 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads, (Extra ? 1 : Forward
         for (int e = 0; e < 4; ++e) {
           const int i = i0 + 8 * (e >> 1), j = j0 + 8 * c + (e & 1);
           s[c][e] *= to_log2;
-          if (p.mask.kind != MaskKind::none && i < p.queries && j < p.keys)
-            s[c][e] +=
+          if (p.mask.kind != MaskKind::none && i < p.queries && j < p.keys) {
+            const float m =
                 mask_term<T>(p.mask, b * p.mask.batch + h * p.mask.head + i * p.mask.query + j * p.mask.key);
+            s[c][e] = m == -INFINITY ? m : s[c][e] + m;  // also where the score is NaN
+          }
         }
       }
     }

@@ -307,3 +307,22 @@ TEST_CASE("attention on CUDA agrees with the CPU", "[attention][cuda]") {
         }
       }
 }
+
+TEST_CASE("what a mask hides counts for nothing on CUDA, not even where it is NaN", "[attention][cuda]") {
+  for (const DType dtype : {f32, bf16, f16})
+    for (const std::int64_t queries : {3, 200}) {
+      const Inputs in({1, 2, 1, queries, queries, 16}, f32);
+      in.k.data<float>()[16 * 2] = std::numeric_limits<float>::quiet_NaN();  // of key 2
+      const Tensor seen = lower_triangle(queries, queries, 0);
+      const Tensor added = where(seen, zeros({}), full({}, -std::numeric_limits<float>::infinity()));
+      for (const Tensor& mask : {seen, added, added.to(dtype)}) {
+        const V y = scaled_dot_product_attention(in.q.to(dtype).to(cuda(0)), in.k.to(dtype).to(cuda(0)),
+                                                 in.v.to(dtype).to(cuda(0)), {.mask = mask.to(cuda(0))})
+                        .to_vector<double>();
+        for (std::int64_t i = 0; i < 2 * queries; ++i) {
+          CAPTURE(dtype, queries, i);
+          CHECK(std::isnan(y[static_cast<std::size_t>(16 * i)]) == (i % queries >= 2));
+        }
+      }
+    }
+}

@@ -125,8 +125,8 @@ __device__ __forceinline__ void finish_scores(const Problem& p, std::int64_t b, 
       if (p.mask_kind == MaskKind::none) continue;
       const C m = gpu::mask_value<C>(p.mask_kind, p.mask.data,
                                      b * p.mask.batch + h * p.mask.head + i * p.mask.row + j * p.mask.col);
-      // What a bool mask hides counts for nothing, not even where it is NaN.
-      s[r][c] = p.mask_kind == MaskKind::boolean && m != C(0) ? m : s[r][c] + m;
+      // What is hidden counts for nothing, not even where it is NaN.
+      s[r][c] = m == -C(INFINITY) ? m : s[r][c] + m;
     }
   }
 }
