@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Models of `transformers` go through this library and back.
 
-usage: tests/peers/transformers_peer.py build/cpu/ct_tests [FOLDER]
+usage: tests/peers/transformers_peer.py build/cpu/ct_tests [--gpt build/cpu/bin/gpt] [--folder FOLDER] [--random N]
+                                        [--seed N]
 
 Needs torch, transformers and numpy; not part of the test suite, which runs without Python. Makes freshly initialised
-GPT-2 and Llama models of odd sizes, lets `ct_tests "[interchange]"` compute their logits and save them again
-(nn/io/huggingface_test.cpp), and checks
+GPT-2 and Llama models of odd sizes, and N more of sizes drawn at random, lets `ct_tests "[interchange]"` compute their
+logits and save them again (nn/io/huggingface_test.cpp), and checks
 
     f32    logits equal transformers' within 1e-4 of the largest one
     bf16   they are no further from transformers' f32 logits of the same weights than transformers' own bf16
@@ -13,9 +14,14 @@ GPT-2 and Llama models of odd sizes, lets `ct_tests "[interchange]"` compute the
            different places)
     saved  `transformers` loads what was saved, without missing or unexpected keys, bit for bit, one file or several;
            the files' tensors are those of the original, and so are the settings that matter
+    f16    as bf16
+    --gpt  `gpt logits` writes the same bits for these models, and models that `gpt` has trained and exported are
+           loaded by `transformers`, which computes the logits that `gpt logits` does
 """
 
+import argparse
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -135,6 +141,44 @@ MODELS = {
 }
 
 
+# At least 16 wide: the norm of a few elements may divide by next to nothing, and then it is roundings that are compared.
+def random_gpt2(r):
+    heads = r.randint(1, 7)
+    return gpt2(
+        vocab_size=r.randint(2, 400),
+        n_positions=r.randint(3, 150),
+        n_embd=heads * r.randint(16 // heads + 1, 40),
+        n_layer=r.randint(1, 5),
+        n_head=heads,
+        n_inner=r.choice([None, r.randint(1, 300)]),
+        activation_function=r.choice(["gelu_new", "gelu", "gelu_pytorch_tanh"]),
+        layer_norm_epsilon=r.choice([1e-5, 1e-3]),
+        tie_word_embeddings=r.random() < 0.5,
+    )
+
+
+def random_llama(r):
+    groups, shared = r.randint(1, 4), r.randint(1, 3)
+    length = r.randint(3, 150)
+    theta = r.choice([10000.0, 500000.0, 37.0])
+    scaled = llama3(theta, r.uniform(1.5, 9), 1.0, r.uniform(2, 5), r.randint(2, length))
+    return llama(
+        vocab_size=r.randint(2, 400),
+        hidden_size=groups * shared * 2 * r.randint(8 // (groups * shared) + 1, 16),
+        intermediate_size=r.randint(1, 300),
+        num_hidden_layers=r.randint(1, 5),
+        num_attention_heads=groups * shared,
+        num_key_value_heads=groups,
+        head_dim=r.choice([None, 2 * r.randint(1, 33)]),
+        max_position_embeddings=length,
+        rms_norm_eps=r.choice([1e-6, 1e-3]),
+        attention_bias=r.random() < 0.3,
+        mlp_bias=r.random() < 0.3,
+        tie_word_embeddings=r.random() < 0.5,
+        rope_parameters=r.choice([{"rope_type": "default", "rope_theta": theta}, scaled]),
+    )
+
+
 def make(folder, model, dtype, batch, length, sharded):
     torch.manual_seed(len(folder))
     with torch.no_grad():  # attention that looks at something, and biases other than 0
@@ -174,9 +218,10 @@ def compare(folder, own, exact, dtype, sharded):
     scale = np.abs(exact).max()
     error = np.abs(logits - exact).max() / scale
     allowed = 1e-4
-    if dtype == torch.bfloat16:
+    if dtype != torch.float32:
         error = np.sqrt(np.mean((logits - exact) ** 2)) / scale
-        allowed = 1.25 * np.sqrt(np.mean((own - exact) ** 2)) / scale + 2.0**-10
+        rounding = torch.finfo(dtype).eps / 8
+        allowed = 1.25 * np.sqrt(np.mean((own - exact) ** 2)) / scale + rounding
     if logits.shape != exact.shape or not error <= allowed:
         problems.append(f"logits differ by {error:.1e}")
 
@@ -199,29 +244,99 @@ def compare(folder, own, exact, dtype, sharded):
     if a.keys() != b.keys() or any(not torch.equal(a[k], b[k]) or a[k].dtype != b[k].dtype for k in a):
         problems.append("transformers reads other weights")
     for key in " ".join(SETTINGS).split():
-        if getattr(old.config, key, None) != getattr(new.config, key, None):
-            problems.append(f"{key}: {getattr(old.config, key, None)} became {getattr(new.config, key, None)}")
+        before, after = getattr(old.config, key, None), getattr(new.config, key, None)
+        if before != after and (before, after) != ("gelu_pytorch_tanh", "gelu_new"):  # two names of one function
+            problems.append(f"{key}: {before} became {after}")
     return error, allowed, problems
 
 
+def same_from_program(program, folder, dtype):
+    """Whether `gpt logits` writes what the library computes."""
+    out = os.path.join(folder, "program.npy")
+    command = [program, "logits", "--model", folder, "--tokens", os.path.join(folder, "tokens.npy"), "--out", out]
+    subprocess.run([*command, "--dtype", NAMES[dtype]], check=True, stdout=subprocess.DEVNULL)
+    return np.array_equal(np.load(out), np.load(os.path.join(folder, "logits.npy")))
+
+
+def trained_here(program, root):
+    """Models that start here. Yields name, error, problems."""
+    text = os.path.join(root, "text")
+    with open(text, "w") as f:
+        f.write("to be, or not to be: that is the question\n" * 100)
+    for name, flags in {
+        "gpt2": ["--heads", "3", "--embd", "33"],
+        "llama": ["--model", "llama", "--heads", "6", "--kv-heads", "2", "--embd", "60"],
+    }.items():
+        run, model = (os.path.join(root, "trained", name + end) for end in ("", "-exported"))
+        train = [program, "--text", text, "--preset", "tiny", "--block", "29", "--layers", "3", "--iters", "20"]
+        export = [program, "export", "--checkpoint", run, "--out", model]
+        for command in [*train, *flags, "--out", run], export:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        loaded, info = transformers.AutoModelForCausalLM.from_pretrained(model, output_loading_info=True)
+        problems = [f"{kind}: {names}" for kind, names in info.items() if names]
+        tokens = torch.randint(0, loaded.config.vocab_size, (3, 23))
+        np.save(os.path.join(model, "tokens.npy"), tokens.numpy())
+        with torch.no_grad():
+            theirs = loaded.eval()(tokens).logits.numpy()
+        out = os.path.join(model, "logits.npy")
+        tokens_file = os.path.join(model, "tokens.npy")
+        command = [program, "logits", "--model", run, "--tokens", tokens_file, "--out", out]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        error = np.abs(np.load(out) - theirs).max() / np.abs(theirs).max()
+        if not error <= 1e-4:
+            problems.append(f"logits differ by {error:.1e}")
+        yield name, error, problems
+
+
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
 def main():
-    program = os.path.abspath(sys.argv[1])
-    root = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else tempfile.mkdtemp()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tests")
+    parser.add_argument("--gpt")
+    parser.add_argument("--folder")
+    parser.add_argument("--random", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    home = os.path.abspath(args.folder or tempfile.mkdtemp())
+    root = os.path.join(home, "models")
     wanted = {}
+
+    def add(name, model, dtype, batch, length, sharded):
+        folder = os.path.join(root, f"{name}-{NAMES[dtype]}")
+        os.makedirs(folder)
+        wanted[folder] = (*make(folder, model, dtype, batch, length, sharded), dtype, sharded)
+
     for name, (build, batch, length) in MODELS.items():
-        for dtype, suffix in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
+        for dtype in torch.float32, torch.bfloat16:
             torch.manual_seed(1)
-            folder = os.path.join(root, f"{name}-{suffix}")
-            os.makedirs(folder)
-            sharded = name in ("gpt2-untied", "llama-3")
-            wanted[folder] = (*make(folder, build(), dtype, batch, length, sharded), dtype, sharded)
-    subprocess.run([program, "[interchange]"], env={**os.environ, "COTANGENT_INTERCHANGE": root}, check=True)
+            add(name, build(), dtype, batch, length, name in ("gpt2-untied", "llama-3"))
+    r = random.Random(args.seed)
+    for n in range(args.random):
+        torch.manual_seed(n)
+        model = r.choice([random_gpt2, random_llama])(r)
+        dtype = r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16])
+        length = r.randint(1, model.config.max_position_embeddings)
+        add(f"{model.config.model_type}-random{n}", model, dtype, r.randint(1, 4), length, False)
+
+    subprocess.run([args.tests, "[interchange]"], env={**os.environ, "COTANGENT_INTERCHANGE": root}, check=True)
     failed = 0
+
+    def tell(name, error, allowed, problems):
+        nonlocal failed
+        failed += bool(problems)
+        print(f"{name:20} {error:.1e} of {allowed:.1e}  {'; '.join(problems) or 'ok'}")
+
     for folder, (own, exact, dtype, sharded) in wanted.items():
         error, allowed, problems = compare(folder, own, exact, dtype, sharded)
-        failed += bool(problems)
-        print(f"{os.path.basename(folder):20} {error:.1e} of {allowed:.1e}  {'; '.join(problems) or 'ok'}")
-    print(f"{len(wanted)} models, {failed} with problems")
+        if args.gpt and not same_from_program(args.gpt, folder, dtype):
+            problems.append("`gpt logits` writes other logits")
+        tell(os.path.basename(folder), error, allowed, problems)
+    trained = list(trained_here(args.gpt, home)) if args.gpt else []
+    for name, error, problems in trained:
+        tell(f"{name}, trained here", error, 1e-4, problems)
+    print(f"{len(wanted) + len(trained)} models, {failed} with problems")
     sys.exit(failed > 0)
 
 
