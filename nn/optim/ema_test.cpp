@@ -60,6 +60,22 @@ TEST_CASE("Ema: the same bits for any number of threads, large tensors too", "[o
   CHECK(all_bytes(one.averages()) == all_bytes(many.averages()));
 }
 
+TEST_CASE("Ema: every element of a large tensor, of any dtype", "[optim][ema]") {
+  const DType dtype = GENERATE(f32, f64, bf16, f16);
+  std::vector<Tensor> params{randn({2, 9001}).to(dtype), randn({3, 77}).to(dtype)};
+  for (Tensor& p : params) p.set_requires_grad();
+  const std::vector<double> before = flat_values(params);
+  Ema ema(params, {.decay = 0.75});
+  set_values(params, 1);
+  const std::vector<double> now = flat_values(params);
+  ema.update();
+  const std::vector<double> got = flat_values(ema.averages());
+  double most = 0;
+  for (std::size_t i = 0; i < got.size(); ++i)
+    most = std::max(most, std::abs(got[i] - (0.75 * before[i] + 0.25 * now[i])));
+  CHECK(most < 1e-6);
+}
+
 TEST_CASE("Ema: apply and restore give back every bit; masters keep their digits", "[optim][ema]") {
   const DType dtype = GENERATE(f32, bf16);
   std::vector<Tensor> params = optim_params(dtype), other = optim_params(dtype);

@@ -6,6 +6,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"
 
@@ -97,6 +98,16 @@ TEST_CASE("add_layer_norm is the sum, then layer_norm", "[layer_norm]") {
         check(a[i].grad(), V(static_cast<std::size_t>(a[i].numel()), 0.0));
     }
   }
+}
+
+TEST_CASE("all rows have a share in the gradients of layer_norm's parameters", "[layer_norm]") {
+  // More rows than one chunk of the CPU's has.
+  const Tensor x = waves({700, 130}, 0), g = waves({700, 130}, 3);
+  const Tensor w = leaf(waves({130}, 1)), b = leaf(waves({130}, 2));
+  const Tensor dw = sum(g * layer_norm(x), {0});
+  layer_norm(x, w, b).backward(g);
+  check(w.grad(), dw.to_vector<double>(), 1e-12);
+  check(b.grad(), sum(g, {0}).to_vector<double>(), 1e-12);
 }
 
 TEST_CASE("layer_norm has the same bits for any number of threads", "[layer_norm]") {

@@ -6,6 +6,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"
 
@@ -92,6 +93,15 @@ TEST_CASE("add_rms_norm is the sum, then rms_norm", "[rms_norm]") {
         check(a[i].grad(), V(static_cast<std::size_t>(a[i].numel()), 0.0));
     }
   }
+}
+
+TEST_CASE("all rows have a share in the gradients of rms_norm's parameters", "[rms_norm]") {
+  // More rows than one chunk of the CPU's has.
+  const Tensor x = waves({700, 130}, 0), g = waves({700, 130}, 3);
+  const Tensor w = leaf(waves({130}, 1));
+  const Tensor dw = sum(g * rms_norm(x), {0});
+  rms_norm(x, w).backward(g);
+  check(w.grad(), dw.to_vector<double>(), 1e-12);
 }
 
 TEST_CASE("rms_norm has the same bits for any number of threads", "[rms_norm]") {
