@@ -140,9 +140,10 @@ int main(int argc, char** argv) {
     for (const std::string& s : seeds)
       if (!run(target, s)) return std::cerr << target.name << ": a well-formed input was refused\n", 1;
     std::uint64_t accepted = 0;
-    for (std::uint64_t n = 0; n < rounds; ++n)
+    const std::uint64_t count = rounds / static_cast<std::uint64_t>(target.slower);
+    for (std::uint64_t n = 0; n < count; ++n)
       accepted +=
           run(target, mutator.change(seeds[n % seeds.size()], seeds[(n / seeds.size()) % seeds.size()]));
-    std::cout << target.name << ": " << rounds << " inputs, " << accepted << " accepted\n";
+    std::cout << target.name << ": " << count << " inputs, " << accepted << " accepted\n";
   }
 }

@@ -10,12 +10,21 @@
 #include <unistd.h>
 
 #include <cotangent/core/allocator.h>
+#include <cotangent/core/rng.h>
 #include <cotangent/nn/data/idx_internal.h>
 #include <cotangent/nn/data/tokens_internal.h>
+#include <cotangent/nn/io/checkpoint.h>
+#include <cotangent/nn/io/huggingface.h>
 #include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/npy_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
+#include <cotangent/nn/linear.h>
+#include <cotangent/nn/models/gpt2.h>
+#include <cotangent/nn/models/llama.h>
+#include <cotangent/nn/optim/optim.h>
 #include <cotangent/nn/text/bpe.h>
+#include <cotangent/nn/text/bpe_internal.h>
+#include <cotangent/nn/text/unicode_internal.h>
 
 #include "tests/nn_testing.h"
 
@@ -181,6 +190,151 @@ void read_tokenizer(const std::string& json) {
   } catch (const ValueError&) {}
 }
 
+// Several files in one input, with a line between them that none of them has.
+constexpr std::string_view kNextFile = "\n\x1e\n";
+std::vector<std::string> files_in(std::span<const std::byte> input) {
+  std::vector<std::string> files;
+  std::string_view rest(reinterpret_cast<const char*>(input.data()), input.size());
+  for (std::size_t at; (at = rest.find(kNextFile)) != rest.npos; rest.remove_prefix(at + kNextFile.size()))
+    files.emplace_back(rest.substr(0, at));
+  files.emplace_back(rest);
+  return files;
+}
+std::string joined(std::initializer_list<std::string> files) {
+  std::string all;
+  for (const std::string& file : files) all.append(all.empty() ? "" : kNextFile).append(file);
+  return all;
+}
+
+// vocab.json and merges.txt.
+std::vector<std::string> merges_seeds() {
+  return {joined({R"({"a": 0, "b": 1, "\u0120": 2, "ab": 3, "abab": 4, "<|endoftext|>": 5})",
+                  "#version: 0.2\na b\nab ab\n"}),
+          joined({R"({"a": 0, "'": 1, "'a": 2})", "' a"})};
+}
+void read_merges(std::span<const std::byte> input) {
+  const std::vector<std::string> files = files_in(input);
+  const auto t = text::BpeTokenizer::from_vocab_and_merges(files[0], files.size() > 1 ? files[1] : "");
+  try {
+    (void)t.decode(t.encode("abab's a 12 <|endoftext|>"));
+  } catch (const ValueError&) {}
+}
+
+// Any bytes come back from a tokenizer that has a token for each.
+std::vector<std::string> text_seeds() {
+  return {
+      "it's 1234 o'clock,\r\n  WE'LL see <|x|>!\t\xc2\xa0 \xe6\x9d\xb1\xe4\xba\xac e\xcc\x81 "
+      "\xf0\x9f\x98\x80",
+      std::string("\0\xff\xed\xa0\x80 \xc3  \n\n a", 14)};
+}
+std::vector<text::BpeTokenizer> make_tokenizers() {
+  std::string vocab;
+  for (int byte = 0; byte < 256; ++byte) {
+    std::string token;
+    text::detail::append_utf8(token, text::detail::stand_in_of(static_cast<unsigned char>(byte)));
+    if (token == "\"" || token == "\\") token.insert(0, 1, '\\');
+    vocab += (byte ? ", \"" : "\"") + token + "\": " + std::to_string(byte);
+  }
+  std::vector<text::BpeTokenizer> all;
+  for (const char* cut : {R"({"type": "ByteLevel", "add_prefix_space": false})",
+                          R"({"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex":
+"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+"behavior": "Isolated"}, {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})"})
+    all.push_back(text::BpeTokenizer::from_json(
+        R"({"added_tokens": [{"id": 259, "content": "<|x|>", "special": true}], "pre_tokenizer": )" +
+        std::string(cut) + R"(, "model": {"type": "BPE", "vocab": {)" + vocab +
+        R"(, "it": 256, "\u0120\u0120": 257, "\u00e6\u013f": 258}, "merges": ["i t", "\u0120 \u0120", "\u00e6 \u013f"]}})"));
+  return all;
+}
+bool encode_text(std::span<const std::byte> input) {
+  static const std::vector<text::BpeTokenizer> tokenizers = make_tokenizers();
+  const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+  for (const text::BpeTokenizer& t : tokenizers)
+    if (t.decode(t.encode(text)) != text) std::abort();
+  return true;
+}
+
+// A model's folder: config.json, the index, and the tensors in one file.
+constexpr const char* kFiles[] = {"config.json", "model.safetensors.index.json",
+                                  "model-00001-of-00001.safetensors"};
+std::vector<std::string> model_seeds() {
+  std::vector<std::string> all;
+  const auto add = [&](const nn::models::LanguageModel& model) {
+    const testing::TempFolder folder;
+    io::save_huggingface(folder / "m", model);
+    std::string index = R"({"metadata": {}, "weight_map": {)";
+    for (const auto& [name, t] : io::load(folder / "m/model.safetensors"))
+      index += (index.ends_with('{') ? "\"" : ",\"") + name + "\":\"" + kFiles[2] + '"';
+    all.push_back(joined({folder.read("m/config.json"), index + "}}", folder.read("m/model.safetensors")}));
+  };
+  add(nn::models::Gpt2({.vocab_size = 5, .n_positions = 4, .n_embd = 4, .n_layer = 1, .n_head = 2}));
+  add(nn::models::Llama({.vocab_size = 5,
+                         .hidden_size = 4,
+                         .intermediate_size = 3,
+                         .num_hidden_layers = 1,
+                         .num_attention_heads = 2,
+                         .num_key_value_heads = 1,
+                         .max_position_embeddings = 4}));
+  return all;
+}
+void read_model(std::span<const std::byte> input) {
+  static const testing::TempFolder folder;
+  const std::vector<std::string> files = files_in(input);
+  for (std::size_t i = 0; i < std::size(kFiles); ++i)
+    folder.write(kFiles[i], i < files.size() ? files[i] : "");
+  touch(io::load_huggingface(folder.path())->state_dict());
+}
+
+// A checkpoint of a model, its optimizer and its scheduler: what is refused has changed nothing.
+struct Run {
+  nn::Linear model{2, 3};
+  optim::AdamW adamw{model.parameters(), {}};
+  optim::StepLR schedule{adamw, {5}};
+
+  Run() {
+    model(tensor_of<float>({1, 2}, {1, 2})).sum().backward();
+    adamw.step();
+    schedule.step();
+  }
+  void save(const std::string& path) {
+    io::save_checkpoint(path, {{"model", model}, {"adamw", adamw}, {"schedule", schedule}});
+  }
+  void load(const std::string& path) {
+    io::load_checkpoint(path, {{"model", model}, {"adamw", adamw}, {"schedule", schedule}});
+  }
+  std::string state() const {
+    const GeneratorState draws = default_generator().state();
+    std::string all = std::to_string(draws.seed) + '/' + std::to_string(draws.offset);
+    const auto add = [&](const auto& value) {
+      if constexpr (std::is_same_v<decltype(value), const std::string&>)
+        all += value;
+      else
+        all.append(reinterpret_cast<const char*>(&value), sizeof value);
+    };
+    for (const StateDict& part : {model.state_dict(), adamw.state_dict(), schedule.state_dict()}) {
+      for (const auto& [name, t] : part) all += name + testing::bytes_of(t);
+      for (const auto& [name, value] : part.values()) add(name), std::visit(add, value);
+    }
+    return all;
+  }
+};
+std::vector<std::string> checkpoint_seeds() {
+  return {written([](const std::string& path) { Run().save(path); })};
+}
+void read_checkpoint(std::span<const std::byte> input) {
+  static const testing::TempFolder folder;
+  static Run run;
+  static const std::string before = (run.save(folder / "first"), run.state());
+  folder.write("input", {reinterpret_cast<const char*>(input.data()), input.size()});
+  try {
+    run.load(folder / "input");
+  } catch (const Error&) {
+    if (run.state() != before) std::abort();
+    throw;
+  }
+  run.load(folder / "first");
+}
+
 constexpr Target kTargets[] = {
     {"safetensors",
      [](std::span<const std::byte> input) {
@@ -227,6 +381,22 @@ constexpr Target kTargets[] = {
        });
      },
      huggingface_seeds},
+    {"merges",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource&) { read_merges(input); });
+     },
+     merges_seeds},
+    {"text", encode_text, text_seeds},
+    {"model",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource&) { read_model(input); });
+     },
+     model_seeds, 10},
+    {"checkpoint",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource&) { read_checkpoint(input); });
+     },
+     checkpoint_seeds, 10},
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ struct Target {
   bool (*run)(std::span<const std::byte> input);
   /// Well-formed inputs to start from.
   std::vector<std::string> (*seeds)();
+  /// How many times slower than others it is: it writes its input to files first.
+  int slower = 1;
 };
 
 std::span<const Target> targets();
