@@ -141,7 +141,7 @@ MODELS = {
 }
 
 
-# At least 16 wide: the norm of a few elements may divide by next to nothing, and then it is roundings that are compared.
+# At least 16 wide: the norm of a few elements may divide by next to nothing, and leave nothing but roundings.
 def random_gpt2(r):
     heads = r.randint(1, 7)
     return gpt2(
