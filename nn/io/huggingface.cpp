@@ -109,8 +109,8 @@ Files find_files(const Kind& kind, const std::string& folder) {
     if (!std::exchange(seen[file], true)) add_file(files, kind, at / file);
   for (const auto& [tensor, file] : map) {
     if (is_constant(kind, tensor)) continue;
-    const auto found =
-        std::ranges::find_if(files.places, [&](const auto& p) { return p.second.record.name == tensor; });
+    const auto found = std::ranges::find_if(
+        files.places, [&name = tensor](const auto& p) { return p.second.record.name == name; });
     CT_CHECK(found != files.places.end() && found->second.source->name() == (at / file).string(), IoError,
              kLoad, '\'', index, "': tensor '", tensor, "' is not in '", file,
              "' as the index says; the files do not belong together");
@@ -126,28 +126,40 @@ std::string list(const std::vector<std::string>& names) {
   return text;
 }
 
-// A settings file that promises more than the tensors hold must not make this program ask for memory.
+// A settings file that promises more than the tensors hold must not make this program ask for memory. Checks
+// what all other sizes follow from.
 void check_promises(const HuggingfaceConfig& config, const Kind& kind, const std::string& folder,
                     const Files& files) {
-  const auto [vocabulary, width, layers] = std::visit(
-      [](const auto& c) {
-        if constexpr (std::is_same_v<std::decay_t<decltype(c)>, Gpt2Config>) {
-          return std::array{c.vocab_size, c.n_embd, c.n_layer};
-        } else {
-          return std::array{c.vocab_size, c.hidden_size, c.num_hidden_layers};
-        }
-      },
-      config);
-  const auto embedding = files.places.find(kind.embedding);
-  CT_CHECK(embedding != files.places.end(), IoError, kLoad, '\'', folder, "': tensor '", kind.embedding,
-           "' is missing; the files are not those of the model that config.json describes");
-  const Place& place = embedding->second;
-  place.source->check((place.record.shape == Shape{vocabulary, width}), kLoad, "tensor '", place.record.name,
-                      "' has shape ", place.record.shape, "; config.json asks for ",
-                      Shape{vocabulary, width});
-  CT_CHECK(layers <= static_cast<std::int64_t>(files.places.size()), IoError, kLoad, '\'', folder,
-           "': config.json asks for ", layers, " layers, and there are ", files.places.size(),
-           " tensors; the files are not those of this model");
+  const auto check = [&](const std::string& name, const Shape& wanted) {
+    const auto found = files.places.find(name);
+    CT_CHECK(found != files.places.end(), IoError, kLoad, '\'', folder, "': tensor '", name,
+             "' is missing; the files are not those of the model that config.json describes");
+    const Place& place = found->second;
+    place.source->check(place.record.shape == wanted, kLoad, "tensor '", place.record.name, "' has shape ",
+                        place.record.shape, "; config.json asks for ", wanted);
+  };
+  const auto check_layers = [&](std::int64_t layers) {
+    CT_CHECK(layers <= static_cast<std::int64_t>(files.places.size()), IoError, kLoad, '\'', folder,
+             "': config.json asks for ", layers, " layers, and there are ", files.places.size(),
+             " tensors; the files are not those of this model");
+  };
+  if (const auto* c = std::get_if<Gpt2Config>(&config)) {
+    check(kind.embedding, {c->vocab_size, c->n_embd});
+    check("transformer.wpe.weight", {c->n_positions, c->n_embd});
+    check_layers(c->n_layer);
+    check("transformer.h.0.mlp.c_fc.weight", {c->n_embd, c->n_inner == 0 ? 4 * c->n_embd : c->n_inner});
+    return;
+  }
+  const auto& c = std::get<LlamaConfig>(config);
+  check(kind.embedding, {c.vocab_size, c.hidden_size});
+  check_layers(c.num_hidden_layers);
+  check("model.layers.0.mlp.gate_proj.weight", {c.intermediate_size, c.hidden_size});
+  const std::int64_t heads = c.num_attention_heads, shared = c.num_key_value_heads;
+  // The heads share hidden_size, or the model refuses the settings.
+  if (c.head_dim <= 0 || shared < 0 || (shared > 0 && heads % shared != 0)) return;
+  const std::string attention = "model.layers.0.self_attn.";
+  check(attention + "q_proj.weight", {heads * c.head_dim, c.hidden_size});
+  if (shared > 0) check(attention + "k_proj.weight", {shared * c.head_dim, c.hidden_size});
 }
 
 DType common_dtype(const Files& files) {

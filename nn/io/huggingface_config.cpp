@@ -51,10 +51,9 @@ class Reader {
       fail("has no '", key, "'; the model cannot be made without it");
     }
     const json& v = object_[key];
-    if (!v.is_number_integer() ||
-        (v.is_number_unsigned() && v.get<std::uint64_t>() > std::uint64_t{INT32_MAX}) ||
-        std::abs(v.get<std::int64_t>()) > INT32_MAX)
-      fail("'", key, "' is ", v.dump(), "; it must be an integer of 32 bits");
+    const bool fits = v.is_number_unsigned() ? v.get<std::uint64_t>() <= std::uint64_t{INT32_MAX}
+                                             : v.is_number_integer() && v.get<std::int64_t>() >= INT32_MIN;
+    if (!fits) fail("'", key, "' is ", v.dump(), "; it must be an integer of 32 bits");
     return v.get<std::int64_t>();
   }
   double number(const char* key, std::optional<double> otherwise = {}) const {

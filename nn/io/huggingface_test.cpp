@@ -185,6 +185,13 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
       Contains("tensor 'model.embed_tokens.weight' has shape [59, 24]; config.json asks for [60, 24]"));
   CHECK_THAT(changed("\"intermediate_size\": 42", "\"intermediate_size\": 44"),
              Contains("mlp.gate_proj.weight' has shape [42, 24]; config.json asks for [44, 24]"));
+  // No memory is asked for before the files are known to hold as much.
+  CHECK_THAT(changed("\"intermediate_size\": 42", "\"intermediate_size\": 2000000000"),
+             Contains("config.json asks for [2000000000, 24]"));
+  CHECK_THAT(changed("\"head_dim\": 6", "\"head_dim\": 2000000000"),
+             Contains("q_proj.weight' has shape [24, 24]; config.json asks for [8000000000, 24]"));
+  CHECK_THAT(changed("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4"),
+             Contains("k_proj.weight' has shape [12, 24]; config.json asks for [24, 24]"));
   CHECK_THAT(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"),
              Contains("tensors are missing: model.layers.2.self_attn.q_proj.weight, "));
   CHECK_THAT(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"),
@@ -204,6 +211,19 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
   }
   std::filesystem::remove(folder / "model.safetensors");
   CHECK_THAT(message_of(folder.path()), Contains("has neither model.safetensors nor"));
+
+  const std::string gpt2 = file_text(golden("gpt2") + "/config.json");
+  const auto changed_gpt2 = [&](const char* from, const char* to) {
+    folder.write("config.json", replaced(gpt2, from, to));
+    folder.write("model.safetensors", file_text(golden("gpt2") + "/model.safetensors"));
+    return message_of(folder.path());
+  };
+  CHECK_THAT(changed_gpt2("\"n_positions\": 19", "\"n_positions\": 2000000000"),
+             Contains("wpe.weight' has shape [19, 20]; config.json asks for [2000000000, 20]"));
+  CHECK_THAT(changed_gpt2("\"n_inner\": 44", "\"n_inner\": 2000000000"),
+             Contains("c_fc.weight' has shape [20, 44]; config.json asks for [20, 2000000000]"));
+  folder.write("config.json", config);
+  std::filesystem::remove(folder / "model.safetensors");
 
   // Several files.
   io::save_huggingface(folder.path(), *io::load_huggingface(golden("llama")), {.max_file_bytes = 20000});
