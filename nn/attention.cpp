@@ -10,6 +10,7 @@
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/dropout/dropout.h>
 #include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/masked_softmax/masked_softmax.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax.h>
@@ -24,6 +25,10 @@ constexpr char kOp[] = "MultiheadAttention";
 Tensor merge(const AttentionMasks& masks, const Tensor& q, const Tensor& k) {
   const std::int64_t batch = q.size(0), heads = q.size(1), tq = q.size(2), tk = k.size(2);
   Tensor padding = masks.key_padding_mask, mask = masks.attn_mask;
+  for (const Tensor& t : {padding, mask})
+    CT_CHECK(!t.defined() || t.dtype() == boolean || is_floating(t.dtype()), DTypeError, kOp, "a mask is ",
+             describe(t),
+             "; it must be bool (true: not seen) or floating (added): convert with .to(boolean)");
   if (padding.defined()) {
     if (padding.dim() == 1) padding = padding.unsqueeze(0);
     CT_CHECK((padding.shape() == Shape{batch, tk}), ShapeError, kOp, "key_padding_mask is ",
@@ -63,6 +68,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
       out_proj_(embed_dim, embed_dim, {options.bias, options.dtype, options.device}) {
   CT_CHECK(heads_ > 0 && embed_ > 0 && embed_ % heads_ == 0, ValueError, kOp, "embed_dim is ", embed_,
            ", num_heads ", heads_, "; embed_dim must be a multiple of num_heads");
+  CT_CHECK(options.kdim >= 0 && options.vdim >= 0, ValueError, kOp, "kdim is ", options.kdim, ", vdim ",
+           options.vdim, "; they must be positive, or 0 for embed_dim");
   CT_CHECK(dropout_ >= 0 && dropout_ <= 1, ValueError, kOp, "dropout is ", dropout_,
            "; a probability lies in [0, 1]");
   describe_as(kOp,
@@ -147,13 +154,18 @@ std::array<Tensor, 2> MultiheadAttention::attend(const Tensor& query, const Tens
   Tensor y, average;
   if (weights) {
     const double inf = std::numeric_limits<double>::infinity();
-    Tensor scores = matmul(q, k.transpose(2, 3)) * (1 / std::sqrt(static_cast<double>(embed_ / heads_)));
-    if (mask.defined()) scores = mask.dtype() == boolean ? where(mask, scores, -inf) : scores + mask;
+    const double scale = 1 / std::sqrt(static_cast<double>(embed_ / heads_));
+    Tensor all = mask;
     if (masks.is_causal) {
       const TensorOptions options{.dtype = i64, .device = q.device()};
-      scores = where(arange(k.size(2), options) <= arange(q.size(2), options).unsqueeze(1), scores, -inf);
+      const Tensor seen = arange(k.size(2), options) <= arange(q.size(2), options).unsqueeze(1);
+      all = !mask.defined()           ? seen
+            : mask.dtype() == boolean ? logical_and(seen, mask)
+                                      : where(seen, mask, -inf);
     }
-    const Tensor p = ct::dropout(softmax(scores, -1), dropout_p);
+    const Tensor scores = matmul(q, k.transpose(2, 3));
+    const Tensor p = ct::dropout(
+        all.defined() ? masked_softmax(scores, all, scale) : softmax(scores * scale, -1), dropout_p);
     y = matmul(p, v);
     average = mean(p, {1});
   } else {

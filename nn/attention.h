@@ -43,13 +43,14 @@ struct AttentionMasks {
 /// (zeros). bias_k, bias_v and add_zero_attn are not offered. A query that may see no key gives the bias of
 /// the output projection (PyTorch: NaN).
 ///
-/// Throws ValueError unless num_heads > 0 divides embed_dim, and for a dropout outside [0, 1].
+/// Throws ValueError unless num_heads > 0 divides embed_dim, for a dropout outside [0, 1] and for negative
+/// widths.
 class CT_API MultiheadAttention : public Module {
  public:
   MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, MultiheadAttentionOptions options = {});
 
   /// query [Tq, B, E], key [Tk, B, kdim], value [Tk, B, vdim] (batch_first: B in front; or no B at all) ->
-  /// shaped as query. Throws ShapeError if sizes do not fit.
+  /// shaped as query. Throws ShapeError if sizes do not fit, DTypeError for masks of integers.
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  const AttentionMasks& masks = {}) const;
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -110,6 +110,31 @@ TEST_CASE("a query that sees no key gives the output's bias", "[nn]") {
   CHECK(largest(y - layer.get("out_proj.bias")) == 0);
   y.sum().backward();
   CHECK(largest(x.grad()) == 0);
+  // With the weights, which are 0, it is no different.
+  const auto [z, weights] = layer.forward_with_weights(x, x, x, {.key_padding_mask = all});
+  CHECK(largest(z - layer.get("out_proj.bias")) == 0);
+  CHECK(largest(weights) == 0);
+}
+
+TEST_CASE("attention with and without weights is the same under every mask", "[nn]") {
+  const nn::MultiheadAttention layer(8, 2, {.batch_first = true});
+  const Tensor x = randn({2, 5, 8});
+  const Tensor late = arange(5) > tensor({3, 4}).unsqueeze(1);  // what is behind the end of a sequence
+  for (const Tensor& padding : {Tensor{}, late, late.to(f32) * -3.0})
+    for (const Tensor& mask : {Tensor{}, randn({5, 5}) > 1.0, randn({4, 5, 5})})
+      for (const bool causal : {false, true}) {
+        const nn::AttentionMasks masks{padding, mask, causal};
+        CAPTURE(padding.defined(), mask.defined(), causal);
+        CHECK(largest(layer(x, x, x, masks) - layer.forward_with_weights(x, x, x, masks)[0]) < 1e-5);
+      }
+}
+
+TEST_CASE("attention refuses masks of integers and negative widths", "[nn]") {
+  const nn::MultiheadAttention layer(8, 2, {.batch_first = true});
+  const Tensor x = randn({2, 3, 8});
+  CHECK_THROWS_AS(layer(x, x, x, {.key_padding_mask = zeros({2, 3}, {.dtype = i64})}), DTypeError);
+  CHECK_THROWS_AS(layer(x, x, x, {.attn_mask = zeros({3, 3}, {.dtype = u8})}), DTypeError);
+  CHECK_THROWS_AS(nn::MultiheadAttention(8, 2, {.kdim = -1}), ValueError);
 }
 
 TEST_CASE("dropout in attention and layers follows the mode", "[nn]") {
