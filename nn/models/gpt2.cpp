@@ -20,6 +20,8 @@ Gpt2Config checked(Gpt2Config c) {
            "; they must be positive");
   CT_CHECK(c.n_embd % c.n_head == 0, ShapeError, "gpt2", "n_embd is ", c.n_embd, ", n_head ", c.n_head,
            "; the heads divide the width among them: choose an n_head that divides n_embd");
+  CT_CHECK(c.attn_pdrop >= 0 && c.attn_pdrop <= 1, ValueError, "gpt2", "attn_pdrop is ", c.attn_pdrop,
+           "; a probability lies in [0, 1]");
   return c;
 }
 

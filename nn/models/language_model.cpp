@@ -52,7 +52,11 @@ KvCache::KeysValues KvCache::append(std::int64_t layer, const Tensor& keys, cons
   return {all.keys.narrow(2, 0, end), all.values.narrow(2, 0, end)};
 }
 
-void KvCache::advance(std::int64_t tokens) { length_ += tokens; }
+void KvCache::advance(std::int64_t tokens) {
+  CT_CHECK(0 <= tokens && tokens <= capacity_ - length_, ValueError, "kv_cache", "advance by ", tokens,
+           " tokens; the cache holds ", length_, " of at most ", capacity_);
+  length_ += tokens;
+}
 
 Tensor LanguageModel::forward(const Tensor& tokens) const { return linear(hidden(tokens), head()); }
 
@@ -79,7 +83,7 @@ Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& opti
            "; it must have at least one token");
   const NoGrad guard;
   const std::int64_t batch = prompt.size(0), most = sizes().max_length;
-  KvCache cache = make_cache(batch, std::min(most, prompt.size(1) + options.max_new_tokens));
+  KvCache cache = make_cache(batch, prompt.size(1) + std::min(most - prompt.size(1), options.max_new_tokens));
   std::vector<Tensor> text = {prompt.to(i64)};
   std::vector<bool> ended(static_cast<std::size_t>(batch), false);
   Tensor next = text[0];
@@ -121,7 +125,7 @@ Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& opti
 KvCache LanguageModel::make_cache(std::int64_t batch, std::int64_t capacity) const {
   const ModelSizes s = sizes();
   const DType dtype = autocast_enabled() ? autocast_dtype() : head()->dtype();
-  return {s, batch, capacity > 0 ? capacity : s.max_length, dtype, head()->device()};
+  return {s, batch, capacity != 0 ? capacity : s.max_length, dtype, head()->device()};
 }
 
 void LanguageModel::check_tokens(const char* op, const Tensor& tokens, const KvCache* cache) const {

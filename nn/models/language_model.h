@@ -51,7 +51,8 @@ class CT_API KvCache {
   /// of the tokens before, and gives views of all of them: [batch, kv_heads, length() + T, head_dim]. Throws
   /// ShapeError if there is no room or shapes do not fit, IndexError for a layer that does not exist.
   KeysValues append(std::int64_t layer, const Tensor& keys, const Tensor& values);
-  /// Counts T tokens, once all layers have appended theirs.
+  /// Counts T tokens, once all layers have appended theirs. Throws ValueError where there is no room for
+  /// them.
   void advance(std::int64_t tokens);
 
  private:

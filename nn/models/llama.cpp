@@ -33,6 +33,8 @@ LlamaConfig checked(LlamaConfig c) {
   }
   CT_CHECK(c.head_dim % 2 == 0, ShapeError, "llama", "head_dim is ", c.head_dim,
            "; rotary positions turn pairs of elements: it must be even");
+  CT_CHECK(c.attention_dropout >= 0 && c.attention_dropout <= 1, ValueError, "llama", "attention_dropout is ",
+           c.attention_dropout, "; a probability lies in [0, 1]");
   return c;
 }
 

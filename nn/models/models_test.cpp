@@ -307,13 +307,25 @@ TEST_CASE("models say what is wrong with their input", "[nn][models]") {
     CHECK_THROWS_AS(model->generate(zeros({1, 2}, {.dtype = i64}), {.max_new_tokens = -1}), ValueError);
     KvCache cache = model->make_cache(2);
     CHECK_THROWS_AS(model->forward(zeros({1, 5}, {.dtype = i64}), cache), ShapeError);
+    CHECK_THROWS_AS(model->make_cache(1, -5), ShapeError);
+    CHECK_THROWS_AS(cache.advance(-1), ValueError);
+    CHECK_THROWS_AS(cache.advance(17), ValueError);
+    CHECK(cache.length() == 0);
+    const auto once = [](const Tensor&) { return false; };
+    CHECK(model->generate(zeros({1, 2}, {.dtype = i64}), {.max_new_tokens = INT64_MAX, .on_token = once})
+              .size(1) == 3);
     CHECK(model->forward(zeros({1, 16}, {.dtype = i32})).shape() == Shape{1, 16, model->sizes().vocabulary});
     CHECK(model->forward(zeros({0, 4}, {.dtype = i64})).size(0) == 0);
   }
   Gpt2Config g = gpt2_config();
   g.n_head = 5;
   CHECK_THROWS_WITH(Gpt2(g), Catch::Contains("choose an n_head that divides n_embd"));
+  g.n_head = 2, g.attn_pdrop = 1.5;
+  CHECK_THROWS_AS(Gpt2(g), ValueError);
   LlamaConfig l = llama_config();
+  l.attention_dropout = -0.1;
+  CHECK_THROWS_AS(Llama(l), ValueError);
+  l.attention_dropout = 0;
   l.num_key_value_heads = 2;
   CHECK_THROWS_AS(Llama(l), ShapeError);
   l.num_key_value_heads = 1, l.num_attention_heads = 4, l.head_dim = 0;
