@@ -188,6 +188,8 @@ TEST_CASE("hooks see, replace and follow gradients", "[autograd]") {
   CHECK_THAT(
       message_of<ct::AutogradError>([&] { ct::ones({1}).register_hook([](const Tensor& g) { return g; }); }),
       Contains("does not require a gradient"));
+  CHECK_THROWS_AS(x.register_hook({}), ct::ValueError);
+  CHECK_THROWS_AS(x.register_post_accumulate_hook({}), ct::ValueError);
 }
 
 TEST_CASE("grad() returns gradients and leaves .grad alone", "[autograd]") {

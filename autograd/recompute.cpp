@@ -37,7 +37,8 @@ class RecomputeNode final : public Node {
   void set_outputs(std::vector<Tensor>& outputs, const Ref<Node>& self) {
     for (std::size_t k = 0; k < outputs.size(); ++k) {
       Tensor& out = outputs[k];
-      CT_CHECK(out.defined(), AutogradError, "recompute", "fn returned an undefined tensor as output ", k);
+      CT_CHECK(out.defined(), AutogradError, "recompute", "fn returned an undefined tensor as output ", k,
+               "; return only tensors that were computed");
       output_metas_.push_back(out.meta());
       if (!is_floating(out.dtype())) continue;
       // fn may return an input as it is, or one tensor twice.
@@ -109,6 +110,7 @@ class RecomputeNode final : public Node {
 }  // namespace
 
 std::vector<Tensor> recompute(Call fn, const std::vector<Tensor>& inputs) {
+  CT_CHECK(fn, ValueError, "recompute", "fn is empty; pass a function");
   if (!grad_enabled()) return fn(inputs);
   const GeneratorState draws = default_generator().state();
   std::vector<SavedTensor> saved;  // before fn can change them
@@ -124,6 +126,7 @@ std::vector<Tensor> recompute(Call fn, const std::vector<Tensor>& inputs) {
 }
 
 Tensor recompute(std::function<Tensor(const Tensor&)> fn, const Tensor& input) {
+  CT_CHECK(fn, ValueError, "recompute", "fn is empty; pass a function");
   return recompute([fn = std::move(fn)](
                        const std::vector<Tensor>& inputs) -> std::vector<Tensor> { return {fn(inputs[0])}; },
                    std::vector<Tensor>{input})[0];

@@ -22,8 +22,9 @@ namespace ct {
 /// it holds by value (modules and tensors are handles) what may be gone by then.
 ///
 /// Without recording (NoGrad) it is fn(inputs). With it the floating outputs require a gradient, whatever fn
-/// captures. Throws AutogradError in backward if an input has been changed in place, if fn returns other
-/// shapes or dtypes than the first time, or if fn uses a tensor that was made after the call of recompute().
+/// captures. Throws ValueError for an empty fn, and AutogradError in backward if an input has been changed in
+/// place, if fn returns other shapes or dtypes than the first time, or if fn uses a tensor that was made
+/// after the call of recompute().
 CT_API std::vector<Tensor> recompute(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn,
                                      const std::vector<Tensor>& inputs);
 CT_API Tensor recompute(std::function<Tensor(const Tensor&)> fn, const Tensor& input);

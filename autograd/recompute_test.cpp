@@ -214,6 +214,9 @@ TEST_CASE("recompute: hooks fire once, weight gradients accumulate in place", "[
 
 TEST_CASE("recompute: what can't be computed again is an error", "[recompute]") {
   Tensor x = ct::from_vector<double>({2}).set_requires_grad();
+  SECTION("no function") {
+    CHECK_THROWS_AS(ct::recompute(std::function<Tensor(const Tensor&)>(), x), ct::ValueError);
+  }
   SECTION("an input changed in place") {
     const Tensor h = x * 1.0;
     const Tensor y = ct::recompute([](const Tensor& t) { return t * t; }, h);

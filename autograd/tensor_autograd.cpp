@@ -78,6 +78,7 @@ void Tensor::retain_grad() const {
 
 std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
   check_hookable("register_hook", *this);
+  CT_CHECK(hook, ValueError, "register_hook", "the hook is empty; pass a function");
   const std::uint64_t id = next_hook_id();
   auto& hooks = is_leaf() ? detail::leaf_meta(get()).hooks : output_hooks(*this).hooks;
   hooks.emplace_back(id, std::move(hook));
@@ -86,6 +87,7 @@ std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) c
 
 std::uint64_t Tensor::register_post_accumulate_hook(std::function<void(const Tensor&)> hook) const {
   check_hookable("register_post_accumulate_hook", *this);
+  CT_CHECK(hook, ValueError, "register_post_accumulate_hook", "the hook is empty; pass a function");
   CT_CHECK(is_leaf(), AutogradError, "register_post_accumulate_hook", "tensor ", describe(*this),
            " was made by '", grad_fn_name(), "'; only leaves accumulate gradients: use register_hook()");
   const std::uint64_t id = next_hook_id();
