@@ -123,8 +123,8 @@ const Room sampling{"sampling", sampling_ops};
 }  // namespace rooms
 
 Tensor sample_logits(const Tensor& logits, const SampleOptions& options, Generator& generator) {
-  return dispatch(k_sample_logits, {logits},
-                  Attrs{options.temperature, options.top_k, options.top_p, generator.reserve()});
+  const GeneratorState draw = options.temperature == 0 ? GeneratorState{} : generator.reserve();
+  return dispatch(k_sample_logits, {logits}, Attrs{options.temperature, options.top_k, options.top_p, draw});
 }
 
 }  // namespace ct

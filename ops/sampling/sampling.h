@@ -21,8 +21,9 @@ struct SampleOptions {
 /// One position per row of `logits`, [..., n] -> i64 [...], drawn from the softmax of logits / temperature
 /// over what the options keep: how a language model picks the next token.
 ///
-/// Row r depends on element r of one draw of the generator and on the logits alone: the same on the CPU and
-/// on CUDA. Probabilities below 2^-46 of the largest are never drawn (for n up to 65,536). No gradient.
+/// Row r depends on element r of one draw of the generator (none is taken for temperature 0) and on the
+/// logits alone: the same on the CPU and on CUDA. Probabilities below 2^-46 of the largest are never drawn
+/// (for n up to 65,536). No gradient.
 ///
 /// Throws ShapeError, DTypeError, and ValueError for options outside of their range. A row with a NaN or
 /// +inf, or of -inf alone, throws ValueError on the CPU; on a GPU it gives -1.

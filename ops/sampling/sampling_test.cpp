@@ -60,6 +60,11 @@ TEST_CASE("sample_logits keeps the top k and the top p", "[sampling]") {
 TEST_CASE("sample_logits at temperature 0 takes the first of the largest", "[sampling]") {
   const Tensor x = tensor({{1.f, 3.f, 3.f}, {-1.f, -2.f, -3.f}});
   CHECK(ids(sample_logits(x, {.temperature = 0})) == I{1, 0});
+  Generator generator(1);
+  sample_logits(x, {.temperature = 0}, generator);
+  CHECK(generator.offset() == 0);  // nothing is drawn
+  sample_logits(x, {}, generator);
+  CHECK(generator.offset() == 1);
   CHECK(sample_logits(x).shape() == Shape{2});
   CHECK(sample_logits(x[0]).shape() == Shape{});
   CHECK_FALSE(sample_logits(x.clone().set_requires_grad()).requires_grad());
