@@ -101,12 +101,16 @@ void forward_rows(const ForwardCall& call) {
                      from = sums + row * n;
                    }
                    double total = 0, square = 0;
+                   // Summed around an element of the row: far from 0 the mean's rounding would count as
+                   // spread.
+                   const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
                    if constexpr (kCentered)
                      for_blocks(n, [&](std::int64_t i, int m) {
-                       total += reduction::fold_vectors(load_block<T, C>(from + i, 1, m, buffer), m, C(0),
-                                                        reduction::kSame, reduction::kPlus);
+                       total += reduction::fold_vectors(
+                           load_block<T, C>(from + i, 1, m, buffer), m, C(0),
+                           [pivot](const auto& v) { return v - pivot; }, reduction::kPlus, pivot);
                      });
-                   const C mean = static_cast<C>(total / static_cast<double>(n));
+                   const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
                    for_blocks(n, [&](std::int64_t i, int m) {
                      square += reduction::fold_vectors(
                          load_block<T, C>(from + i, 1, m, buffer), m, C(0),

@@ -58,9 +58,10 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
     x = a.sum + offset;  // every thread reads back what it wrote
   }
   if constexpr (kCentered) {
+    const C pivot = first_of_row(a, offset);
 #pragma unroll 4
-    for (int c = threadIdx.x; c < a.columns; c += kLongThreads) mean += gpu::to_compute(x[c]);
-    mean = block_sum_in_all(mean) / static_cast<C>(a.columns);
+    for (int c = threadIdx.x; c < a.columns; c += kLongThreads) mean += gpu::to_compute(x[c]) - pivot;
+    mean = pivot + block_sum_in_all(mean) / static_cast<C>(a.columns);
   }
 #pragma unroll 4
   for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {

@@ -79,6 +79,15 @@ __device__ __forceinline__ C sum_in_all(C value, C* slots) {
   return gpu::warp_sum(lane < warps ? slots[lane] : C(0));
 }
 
+// The first element of a row, residual and all, which the mean is summed around: far from 0 the mean's
+// rounding would count as spread.
+template <class T>
+__device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T>& a, long long offset) {
+  const compute_t<T> x = gpu::to_compute(a.x[offset]);
+  if (!a.residual) return x;
+  return gpu::to_compute(gpu::from_compute<T>(x + gpu::to_compute(a.residual[offset])));
+}
+
 // blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
 template <bool kCentered, class T, int N, int kLoads>
 __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
@@ -115,15 +124,16 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
 
   C mean = 0;
   if constexpr (kCentered) {
+    const C pivot = first_of_row(a, offset);
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C e[N];
       v[k].unpack(e);
 #pragma unroll
-      for (int j = 0; j < N; ++j) mean += e[j];
+      for (int j = 0; j < N; ++j) mean += e[j] - pivot;
     }
-    mean = sum_in_all(mean, slots[0]) / static_cast<C>(a.columns);
+    mean = pivot + sum_in_all(mean, slots[0]) / static_cast<C>(a.columns);
   }
   C square = 0;
 #pragma unroll

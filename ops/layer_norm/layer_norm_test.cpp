@@ -43,6 +43,24 @@ Tensor leaf(const Tensor& t) {
 // With eps = 1/3 the row (-1, 0, 1) has scale 1 and is its own normalized form.
 const double kEps = 1.0 / 3;
 
+// Rows of one value, short and long, far from 0: xhat is 0 and y the bias, not the mean's rounding made
+// large.
+void check_constant_rows(Device device) {
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const std::int64_t n : {3, 96, 777, 1024, 50000})
+      for (const double value : {10.1, 100000.1, -1e6 - 0.1}) {
+        if (dtype == f16 && std::abs(value) > 1000) continue;
+        INFO(dtype << " n " << n << " of " << value);
+        const Tensor x = values({2, n}, V(static_cast<std::size_t>(2 * n), value), dtype).to(device);
+        const Tensor bias = waves({n}, 1).to(dtype).to(device);
+        const V b = bias.to_vector<double>();
+        V want = b;
+        want.insert(want.end(), b.begin(), b.end());
+        REQUIRE(layer_norm(x, {}, bias).to_vector<double>() == want);
+        REQUIRE(add_layer_norm(x, x * 0.5, {}, bias)[0].to_vector<double>() == want);
+      }
+}
+
 }  // namespace
 
 TEST_CASE("layer_norm of known rows", "[layer_norm]") {
@@ -198,4 +216,10 @@ TEST_CASE("layer_norm on CUDA accumulates, and gives the same bits twice", "[lay
   for (std::size_t i = 0; i < once.size(); ++i)
     if (!(std::abs(twice[i] - 2 * once[i]) <= 0.02f * (1 + std::abs(once[i]))))
       FAIL("element " << i << ": " << twice[i] << " after two passes, " << once[i] << " after one");
+}
+
+TEST_CASE("layer_norm of a constant row is the bias", "[layer_norm]") { check_constant_rows(cpu); }
+
+TEST_CASE("layer_norm of a constant row is the bias, on CUDA", "[layer_norm][cuda]") {
+  check_constant_rows(cuda(0));
 }
