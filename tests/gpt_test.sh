@@ -50,18 +50,31 @@ says "generate"
 expect 0 "generate --help" "$gpt" generate --help
 says "--temperature.*=0.8"
 for wrong in "--iters 0" "--batch x" "--lr -1" "--model rnn" "--device tpu" "--seed -1" "--dropout 1" "--dtype f8" \
-  "--text a --tokens b" "--nonsense" "generate" "generate --checkpoint x --top-p 0" "nonsense" "logits --model x"; do
+  "--text a --tokens b" "--nonsense" "generate" "generate --checkpoint x --top-p 0" "nonsense" "logits --model x" \
+  "--minutes -1" "--fused-loss maybe"; do
   expect 2 "wrong command line: $wrong" "$gpt" $wrong
 done
+
+expect 2 "a number out of range" "$gpt" --lr -1
+says "^--lr: .*more than 0"
 
 # --- a run and its folder ---
 expect 0 "a run" "${tiny[@]}" --threads 1 --out one
 says "^data .*text: .* vocabulary 17"
 says "^step 200 .*validation loss [0-9.]+"
+[ "$(grep -c '^---$' log)" = 8 ] || fail "there is not a sample of text after each of four evaluations"
 for file in config.json tokenizer.json metrics.csv loss.svg checkpoint-last.safetensors checkpoint-best.safetensors; do
   [ -s "one/$file" ] || fail "the run folder lacks $file"
 done
 [ "$(wc -l <one/metrics.csv)" = 5 ] || fail "metrics.csv has not a line for each of four evaluations"
+[ "$(head -n 1 one/metrics.csv)" = step,train_loss,val_loss,lr,grad_norm,tokens_per_s,seconds ] ||
+  fail "metrics.csv has other columns: $(head -n 1 one/metrics.csv)"
+if command -v script >/dev/null; then  # on a terminal: a line of progress that is written again and again
+  expect 0 "progress on a terminal" script -qec "$gpt --preset tiny --text text --device cpu --iters 400 --out shown" /dev/null
+  tr '\r' '\n' <log >lines
+  mv lines log
+  says "^step [0-9]+/400 \[[#.]+\] +[0-9]+%  loss [0-9.]+  lr [0-9.e-]+  norm [0-9.]+  [0-9.]+k tok/s  [0-9]+ MiB  ETA [0-9]+:[0-9]+"
+fi
 awk -F, 'NR == 2 { first = $3 } END { exit !($3 < first && $3 < 1.7) }' one/metrics.csv ||
   fail "the loss does not fall: $(cut -d, -f3 one/metrics.csv | xargs)"
 expect 0 "the same with two threads" "${tiny[@]}" --threads 2 --out two
@@ -72,6 +85,9 @@ for dtype in bf16 f16 pure-bf16 pure-f16; do
   expect 0 "--dtype $dtype" "${tiny[@]}" --dtype $dtype --out "$dtype"
   awk -F, 'END { exit !($3 < 1.8) }' "$dtype/metrics.csv" || fail "$dtype: $(tail -n 1 "$dtype/metrics.csv")"
 done
+expect 0 "--fused-loss false" "${tiny[@]}" --fused-loss false --out unfused
+awk -F, -v a="$(tail -n 1 one/metrics.csv | cut -d, -f3)" 'END { d = $3 - a; exit !(d < 1e-3 && d > -1e-3) }' unfused/metrics.csv ||
+  fail "output layer and loss as two ops: $(tail -n 1 unfused/metrics.csv)"
 expect 0 "--recompute" "${tiny[@]}" --recompute --out recomputed
 same recomputed/checkpoint-last.safetensors one/checkpoint-last.safetensors "recomputed blocks train alike"
 expect 0 "the project's own text" "$gpt" --preset tiny --device cpu --iters 5 --out own
@@ -110,9 +126,13 @@ interrupt() {  # interrupt FOLDER SIGNALS COMMAND...: once there is a line of me
 long=("${tiny[@]}" --iters 1000 --eval-interval 100 --dropout 0.1 --accumulate 3 --threads 1 --sample 0)
 expect 0 "an uninterrupted run" "${long[@]}" --out whole
 # A background job of a shell without job control ignores SIGINT; the program installs its own handler.
-interrupt broken 1 "${long[@]}"
+for ((try = 0; try < 10; ++try)); do  # until it is between two batches of a step
+  rm -rf broken
+  interrupt broken 1 "${long[@]}"
+  grep -qaE "after [12] of the next one's 3 batches" log && break
+done
 [ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
-says "interrupted: saved; go on with --resume broken"
+says "interrupted at step [0-9]+ of 1000, after [12] of the next one's 3 batches: saved; go on with --resume broken"
 [ "$(wc -l <broken/metrics.csv)" -lt 11 ] || fail "the run was over before the signal"
 expect 0 "resumed, with the settings of its folder" "$gpt" --resume broken
 says "^resumed .*step"
@@ -122,6 +142,54 @@ same broken/config.json whole/config.json "and has its settings"
   fail "metrics of the resumed run differ: $(diff <(figures broken/metrics.csv) <(figures whole/metrics.csv))"
 interrupt twice 2 "${long[@]}"
 [ "$status" = 130 ] && echo "ok: two SIGINT end with 130" || fail "two SIGINT: exit code $status; 130 is wanted"
+# The clock, again and again: a part of the run at a time.
+expect 0 "a run of limited time" "${long[@]}" --minutes 0.005 --out parts
+says "^time is up at step [0-9]+ of 1000.*: saved; go on with --resume parts"
+for ((try = 0; try < 3; ++try)); do expect 0 "a part of the run" "$gpt" --resume parts --minutes 0.005; done
+expect 0 "and the rest, without a limit" "$gpt" --resume parts
+same parts/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a run in parts ends as the whole one"
+same parts/config.json whole/config.json "and has its settings"
+expect 1 "fewer steps than were made" "$gpt" --resume parts --iters 10
+one_line_error
+says "--iters 10"
+
+# SIGKILL at any moment, while checkpoints are written nearly all the time.
+often=("${tiny[@]}" --iters 60 --eval-interval 2 --eval-batches 1 --dropout 0.1 --accumulate 2 --sample 0 --ema 0.9)
+expect 0 "a run that saves often" "${often[@]}" --out often
+rm -rf killed
+kills=0
+for ((try = 0; try < 12; ++try)); do
+  resume=()
+  [ ! -e killed/checkpoint-last.safetensors ] || resume=(--resume killed)
+  "${often[@]}" --out killed "${resume[@]}" >log 2>&1 </dev/null &
+  sleep "0.0$((2 + try % 7))"
+  kill -KILL $! 2>/dev/null && kills=$((kills + 1))
+  wait $! 2>/dev/null
+done
+[ "$kills" -gt 3 ] || fail "only $kills runs were there to be killed"
+expect 0 "resumed after $kills kills" "$gpt" --resume killed
+same killed/checkpoint-last.safetensors often/checkpoint-last.safetensors "a run that was killed ends as one that was not"
+same killed/checkpoint-best.safetensors often/checkpoint-best.safetensors "and its best checkpoint is the same"
+
+# A disk that is full: what was saved before stays, and the run goes on from there.
+cp -r often full
+(
+  failures=0
+  ulimit -f 64
+  expect 1 "no room for a checkpoint" "$gpt" --resume full --iters 70
+  says "can't write 'full/checkpoint-.*; "
+  exit "$failures"
+) || failures=$((failures + 1))
+same full/checkpoint-last.safetensors often/checkpoint-last.safetensors "the last checkpoint is still there"
+# The best checkpoint can't be written once; it is made up for.
+cp -r often blocked
+expect 0 "two steps more" "$gpt" --resume often --iters 62
+rm blocked/checkpoint-best.safetensors
+mkdir -p blocked/checkpoint-best.safetensors/x
+expect 1 "no best checkpoint" "$gpt" --resume blocked --iters 62
+rm -r blocked/checkpoint-best.safetensors
+expect 0 "resumed once it can be written" "$gpt" --resume blocked --iters 62
+same blocked/checkpoint-best.safetensors often/checkpoint-best.safetensors "the best checkpoint is not forgotten"
 interrupt f16-broken 1 "${long[@]}" --dtype f16
 expect 0 "resumed in f16" "$gpt" --resume f16-broken
 expect 0 "an uninterrupted run in f16" "${long[@]}" --dtype f16 --out f16-whole
@@ -163,12 +231,25 @@ expect 0 "it writes text as well" "$gpt" generate --model exported --prompt "one
 expect 1 "the loss is no number" "${tiny[@]}" --lr 1e30 --clip 0 --iters 50 --out nan
 says "not a number; .*(\[[a-z_]+\]|NaN)"
 says "lower --lr"
+[ "$(grep -c '' <(grep -a '^gpt:\|^  /' log))" = 1 ] || fail "addresses of code in the message"
 [ ! -e nan/checkpoint-last.safetensors ] || fail "a checkpoint of broken weights was written"
 expect 1 "no such text" "${tiny[@]}" --text absent --out x
 one_line_error
 : >empty
 expect 1 "an empty text" "${tiny[@]}" --text empty --out x
 one_line_error
+printf 'a short text' >brief
+expect 1 "a text shorter than a window of the model" "${tiny[@]}" --text brief --out x
+one_line_error
+says "shorter block"
+(
+  failures=0
+  ulimit -v 1000000
+  expect 1 "out of memory" "${tiny[@]}" --batch 4000 --embd 256 --threads 1 --eval-batches 1 --out x
+  says "out of memory on cpu: requested [0-9.]+ [MG]iB"
+  says "^gpt: try a smaller --batch \(now 4000\) with a larger --accumulate \(now 1\), --recompute, a shorter --block \(now 32\), or --dtype bf16"
+  exit "$failures"
+) || failures=$((failures + 1))
 printf 'abc\xff' >latin
 expect 1 "a text that is not UTF-8" "${tiny[@]}" --text latin --out x
 one_line_error

@@ -43,14 +43,35 @@ const char* const kDTypes[] = {"f32", "bf16", "f16", "pure-bf16", "pure-f16"};
 
 CLI::Validator one_of(std::vector<std::string> names) { return CLI::IsMember(std::move(names)); }
 
-// Flags that say where a run lives rather than what it is.
-bool is_place(const std::string& flag) { return flag == "out" || flag == "resume" || flag == "help"; }
+// Flags that say where a run lives, or how much of it is done now, rather than what it is.
+bool is_place(const std::string& flag) {
+  return flag == "out" || flag == "resume" || flag == "minutes" || flag == "help";
+}
+
+// CLI11's ranges without an end would print all the digits of the largest number.
+CLI::Validator whole_number(std::int64_t least) {
+  const std::string wanted = std::to_string(least) + " or more";
+  return {[least, wanted](std::string& text) {
+            std::int64_t n = 0;
+            const bool good = CLI::detail::lexical_cast(text, n) && n >= least && n <= std::int64_t{1} << 40;
+            return good ? std::string() : "it is " + text + "; a whole number is wanted, " + wanted;
+          },
+          wanted};
+}
+CLI::Validator number(bool zero_too) {
+  const std::string wanted = zero_too ? "0 or more" : "more than 0";
+  return {[zero_too, wanted](std::string& text) {
+            double x = 0;
+            const bool good =
+                CLI::detail::lexical_cast(text, x) && x < 1e300 && (x > 0 || (zero_too && x == 0));
+            return good ? std::string() : "it is " + text + "; a number is wanted, " + wanted;
+          },
+          wanted};
+}
 
 void add_training(CLI::App& app, Options& o) {
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  // Ranges would print all their digits in --help.
-  const auto positive = CLI::Range(std::int64_t{1}, std::int64_t{1} << 40).description("1 or more");
-  const auto not_negative = CLI::Range(std::int64_t{0}, std::int64_t{1} << 40).description("0 or more");
+  const auto positive = whole_number(1), not_negative = whole_number(0);
   const auto share = CLI::Range(0.0, 0.95);
   auto* data = app.add_option_group("data");
   auto* text = data->add_option("--text", o.text, "UTF-8 text to learn; default: this project's sources");
@@ -91,32 +112,37 @@ void add_training(CLI::App& app, Options& o) {
       ->check(CLI::Range(0, 64));
   machine->add_flag("--recompute", o.recompute,
                     "compute each block again in backward: less memory, a third slower");
+  machine->add_option("--fused-loss", o.fused_loss,
+                      "output layer and loss as one op that never holds all logits; false: as two");
 
   auto* training = app.add_option_group("training");
   training->add_option("--batch", o.batch, "sequences at once")->check(positive);
   training->add_option("--accumulate", o.accumulate, "batches whose gradients make one step")
       ->check(positive);
   training->add_option("--iters", o.iters, "steps")->check(positive);
-  training->add_option("--lr", o.lr, "learning rate at its highest")->check(CLI::PositiveNumber);
+  training->add_option("--lr", o.lr, "learning rate at its highest")->check(number(false));
   training->add_option("--min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr");
   training->add_option("--warmup", o.warmup, "steps until --lr is reached")->check(not_negative);
   training->add_option("--schedule", o.schedule)->check(one_of({"cosine", "constant"}));
   training->add_option("--weight-decay", o.weight_decay, "of matrices; biases and norms have none")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number(true));
   training->add_option("--beta1", o.beta1)->check(CLI::Range(0.0, 0.9999));
   training->add_option("--beta2", o.beta2)->check(CLI::Range(0.0, 0.99999));
-  training->add_option("--clip", o.clip, "largest norm of the gradient; 0: not clipped")
-      ->check(CLI::NonNegativeNumber);
+  training->add_option("--clip", o.clip, "largest norm of the gradient; 0: not clipped")->check(number(true));
   training
       ->add_option("--ema", o.ema, "decay of averaged weights, which are evaluated and saved too; 0: none")
       ->check(CLI::Range(0.0, 0.99999));
-  training->add_option("--seed", o.seed, "of weights, order and dropout")->check(CLI::NonNegativeNumber);
+  training->add_option("--seed", o.seed, "of weights, order and dropout")->check(number(true));
 
   auto* telling = app.add_option_group("run");
   telling->add_option("--eval-interval", o.eval_interval, "steps between evaluations")->check(positive);
   telling->add_option("--eval-batches", o.eval_batches, "batches of an evaluation")->check(positive);
   telling->add_option("--sample", o.sample, "tokens that are written after an evaluation")
       ->check(not_negative);
+  telling
+      ->add_option("--minutes", o.minutes,
+                   "saves and ends after this time, for --resume to go on; 0: at the last step")
+      ->check(number(true));
   telling->add_option("--out", o.out, "run folder; default: runs/gpt-DATE-TIME");
   telling->add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with");
 }
@@ -232,17 +258,16 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
       ->required();
   generate->add_option("--prompt", g.prompt, "text to go on with");
   generate->add_option("--tokenizer", g.tokenizer, "default: the one in the folder");
-  generate->add_option("--length", g.length, "tokens to write")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40).description("1 or more"));
+  generate->add_option("--length", g.length, "tokens to write")->check(whole_number(1));
   generate->add_option("--samples", g.samples, "texts to write")->check(CLI::Range(1, 1 << 20));
   generate->add_option("--temperature", g.temperature, "0: always the most likely token")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number(true));
   generate->add_option("--top-k", g.top_k, "draw from the k most likely tokens; 0: from all")
-      ->check(CLI::NonNegativeNumber);
+      ->check(whole_number(0));
   generate
       ->add_option("--top-p", g.top_p, "draw from the most likely tokens that have this probability together")
       ->check(CLI::Range(1e-6, 1.0));
-  generate->add_option("--seed", g.seed)->check(CLI::NonNegativeNumber);
+  generate->add_option("--seed", g.seed)->check(number(true));
   generate->add_flag("--ema", g.ema, "with the averaged weights of a run with --ema");
   machine(*generate, g.device, g.dtype, g.threads);
 
@@ -308,6 +333,7 @@ std::string to_json(const Options& options) {
       if (is_place(flag)) continue;
       std::string value = option->get_default_str();  // captured from `o`
       if (flag == "recompute") value = o.recompute ? "true" : "false";
+      if (flag == "fused-loss") value = o.fused_loss ? "true" : "false";
       if (texts.count(flag)) value = json_text(value);
       if (const auto number = fractions.find(flag); number != fractions.end()) value = exact(number->second);
       out += (out.size() > 1 ? ",\n  " : "\n  ") + json_text(flag) + ": " + value;

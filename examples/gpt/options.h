@@ -18,7 +18,7 @@ struct Options {
   // machine
   std::string device = "auto", dtype = "f32";
   int threads = 0, workers = 1;
-  bool recompute = false;
+  bool recompute = false, fused_loss = true;
   // training
   std::int64_t batch = 16, accumulate = 1, iters = 3000, warmup = 50;
   double lr = 2e-3, min_lr = -1, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.99, clip = 1, ema = 0;
@@ -26,6 +26,7 @@ struct Options {
   std::uint64_t seed = 42;
   // what it tells
   std::int64_t eval_interval = 200, eval_batches = 20, sample = 300;
+  double minutes = 0;
   std::string out, resume;
 };
 

@@ -47,27 +47,6 @@ ct::data::Subset<TokenDataset> spread(const TokenDataset& windows, std::int64_t 
   return {windows, std::move(chosen)};
 }
 
-// The gradients between the batches of one step, as a part of a checkpoint.
-class Gradients {
- public:
-  Gradients(const LanguageModel& model, const std::int64_t& done) : model_(model), done_(done) {}
-  ct::StateDict state_dict() const {
-    ct::StateDict state;
-    if (done_ == 0) return state;
-    for (const auto& [name, parameter] : model_.named_parameters())
-      if (parameter.grad()) state.set(name, parameter.grad());
-    return state;
-  }
-  void load_state_dict(const ct::StateDict& state) {
-    for (const auto& [name, parameter] : model_.named_parameters())
-      if (const Tensor* grad = state.find(name)) Tensor(parameter).set_grad(grad->to(parameter.device()));
-  }
-
- private:
-  const LanguageModel& model_;
-  const std::int64_t& done_;
-};
-
 // The averaged weights, if there are any, as a part of a checkpoint.
 struct Averages {
   std::optional<ct::optim::Ema> ema;
@@ -92,7 +71,6 @@ class Training {
                  .seed = o_.seed,
                  .prefetch = device_}),
         scaler_({.enabled = o_.dtype == "f16" || o_.dtype == "pure-f16"}),
-        gradients_(*model_, micro_),
         loss_sum_(ct::zeros({}, {.device = device_})) {
     if (corpus_.val.size() > o_.block)
       val_.emplace(
@@ -103,6 +81,7 @@ class Training {
     optimizer_ = std::make_unique<ct::optim::AdamW>(ct::optim::decay_groups(
         *model_, ct::optim::AdamWOptions{
                      .lr = o_.lr, .beta1 = o_.beta1, .beta2 = o_.beta2, .weight_decay = o_.weight_decay}));
+    gradients_.emplace(*model_);
     if (o_.ema > 0) averages_.ema.emplace(*model_, ct::optim::EmaOptions{.decay = o_.ema, .warmup = true});
     if (!o_.resume.empty()) resume();
     flops_ = flops_per_token(*model_, o_.block);
@@ -154,12 +133,14 @@ class Training {
   Tensor loss_of(const Tensor& x, const Tensor& y) const {
     if (o_.dtype == "bf16" || o_.dtype == "f16") {
       const ct::Autocast guard(parse_dtype(o_.dtype));
-      return model_->loss(x, y);
+      return model_->loss(x, y, {.fused = o_.fused_loss});
     }
-    return model_->loss(x, y);
+    return model_->loss(x, y, {.fused = o_.fused_loss});
   }
 
-  // One update of the weights; false if the user interrupted it.
+  bool time_is_up() const { return o_.minutes > 0 && seconds_since(began_) >= 60 * o_.minutes; }
+
+  // One update of the weights; false if it was broken off by the user or the clock.
   bool one_step() {
     while (micro_ < o_.accumulate) {
       // The next batch is taken when it is needed, so that the loader's place is that of the training.
@@ -182,7 +163,7 @@ class Training {
         }
       }
       ++losses_, ++micro_;
-      if (interrupted()) return false;
+      if (interrupted() || time_is_up()) return false;
       show();
     }
     if (scaler_.enabled()) scaler_.unscale_(*optimizer_);
@@ -203,7 +184,10 @@ class Training {
     try {
       ct::AnomalyGuard guard;
       loss_of(x, y).backward();
-    } catch (const ct::AutogradError& e) { where = e.what(); }
+    } catch (const ct::AutogradError& e) {
+      where = e.what();
+      where.erase(std::min(where.find('\n'), where.size()));  // where in the code: for who works on it
+    }
     throw ct::ValueError("the loss of step " + std::to_string(step_) + " is not a number; " + where +
                          "\ntry a lower --lr" + (o_.dtype == "f32" ? "" : ", or --dtype f32") +
                          "; the checkpoints in " + folder_.path() + " are from before");
@@ -220,8 +204,13 @@ class Training {
     check_finite();
     // A step may have been broken off between two batches: their gradients are kept with the rest.
     save(kLast);
-    progress_.line("interrupted: saved; go on with --resume " + folder_.path());
-    return 130;
+    std::string where = "step " + std::to_string(step_) + " of " + std::to_string(o_.iters);
+    if (micro_ > 0)
+      where += ", after " + std::to_string(micro_) + " of the next one's " + std::to_string(o_.accumulate) +
+               (o_.accumulate == 1 ? " batch" : " batches");
+    progress_.line(std::string(interrupted() ? "interrupted" : "time is up") + " at " + where +
+                   ": saved; go on with --resume " + folder_.path());
+    return interrupted() ? 130 : 0;
   }
 
   void show() {
@@ -283,8 +272,9 @@ class Training {
     if (step_ > 0) {
       const bool better = val && *val < best_;
       if (better) best_ = *val;
-      save(kLast);
+      // The best one first: the last one says what the best loss was, so it must not be there without it.
       if (better || !val) save(kBest);
+      save(kLast);
     }
     mark_ = Clock::now();
     mark_batches_ = loader_.position();
@@ -333,7 +323,7 @@ class Training {
                             {{"model", *model_},
                              {"optimizer", *optimizer_},
                              {"loader", loader_},
-                             {"gradients", gradients_},
+                             {"gradients", *gradients_},
                              {"scaler", scaler_},
                              {"ema", averages_}},
                             extras);
@@ -344,13 +334,15 @@ class Training {
     const ct::StateDict extras = ct::io::load_checkpoint(path, {{"model", *model_},
                                                                 {"optimizer", *optimizer_},
                                                                 {"loader", loader_},
-                                                                {"gradients", gradients_},
+                                                                {"gradients", *gradients_},
                                                                 {"scaler", scaler_},
                                                                 {"ema", averages_}});
     CT_CHECK(extras.value<std::int64_t>("vocabulary") == corpus_.vocabulary, ct::ValueError, "gpt", path,
              " was trained with a vocabulary of ", extras.value<std::int64_t>("vocabulary"),
              ", the text now has ", corpus_.vocabulary, "; give the same text and tokenizer");
     step_ = extras.value<std::int64_t>("step");
+    CT_CHECK(step_ <= o_.iters, ct::ValueError, "gpt", path, " has made ", step_,
+             " steps, more than --iters ", o_.iters, "; choose more to go on");
     micro_ = extras.value<std::int64_t>("micro");
     evaluated_ = extras.value<std::int64_t>("evaluated");
     losses_ = extras.value<std::int64_t>("losses");
@@ -362,6 +354,7 @@ class Training {
     std::printf("resumed  %s, step %lld\n", path.c_str(), static_cast<long long>(step_));
   }
 
+  const Clock::time_point began_ = Clock::now();
   Options o_;
   ct::Device device_;
   Corpus corpus_;
@@ -374,7 +367,7 @@ class Training {
   ct::optim::GradScaler scaler_;
   Averages averages_;
   std::int64_t step_ = 0, micro_ = 0;  // updates made; batches of the next one
-  Gradients gradients_;
+  std::optional<ct::optim::GradientState> gradients_;
   std::optional<Loader::Iterator> batches_;
   Progress progress_;
   Tensor loss_sum_, norm_;  // on the device: adding to them waits for nothing

@@ -7,6 +7,7 @@
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation.h>
+#include <cotangent/ops/cross_entropy/cross_entropy.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/linear_cross_entropy/linear_cross_entropy.h>
 #include <cotangent/ops/sampling/sampling.h>
@@ -68,6 +69,9 @@ Tensor LanguageModel::forward(const Tensor& tokens, KvCache& cache) const {
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets, const LossOptions& options) const {
   CT_CHECK(tokens.shape() == targets.shape(), ShapeError, "loss", "tokens are ", describe(tokens),
            ", targets ", describe(targets), "; each token has one target");
+  if (!options.fused)
+    return cross_entropy(forward(tokens).flatten(0, 1), targets.flatten(),
+                         {.ignore_index = options.ignore_index});
   return linear_cross_entropy(hidden(tokens), head(), targets, {.ignore_index = options.ignore_index});
 }
 

@@ -63,6 +63,9 @@ class CT_API KvCache {
 struct LossOptions {
   /// Targets of this value do not count.
   std::int64_t ignore_index = -100;
+  /// Whether output layer and loss are one op (linear_cross_entropy), which never holds the logits of all
+  /// positions. Otherwise they are held, [B T, vocabulary] twice over with their gradient.
+  bool fused = true;
 };
 
 struct GenerateOptions {
@@ -112,7 +115,7 @@ class CT_API LanguageModel : public Module {
   /// The same for tokens that follow those in the cache; theirs are added to it. Nothing is recorded.
   Tensor forward(const Tensor& tokens, KvCache& cache) const;
   /// The mean cross-entropy of the targets i64 or i32 [B, T], of which target [b, i] is the token after
-  /// token [b, i]. The logits of all positions are never held at once.
+  /// token [b, i].
   Tensor loss(const Tensor& tokens, const Tensor& targets, const LossOptions& options = {}) const;
 
   /// Continues the prompt [B, T], T > 0, token by token with a cache; gives the prompt and the new tokens,

@@ -6,6 +6,7 @@
 #include <cotangent/nn/optim/clip_grad.h>
 #include <cotangent/nn/optim/ema.h>
 #include <cotangent/nn/optim/grad_scaler.h>
+#include <cotangent/nn/optim/gradient_state.h>
 #include <cotangent/nn/optim/optimizer.h>
 #include <cotangent/nn/optim/param_groups.h>
 #include <cotangent/nn/optim/scheduler.h>
