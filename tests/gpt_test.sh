@@ -108,9 +108,9 @@ same text text.back "decoded as it was"
 expect 0 "a file of one's own tokens" "$gpt" --preset tiny --device cpu --tokens text.bin --tokenizer one --iters 20 --out x
 
 # --- interrupt and resume ---
-interrupt() {  # interrupt FOLDER SIGNALS COMMAND...: once there is a line of metrics, and a little later
-  local folder=$1 signals=$2 pid i
-  shift 2
+interrupt() {  # interrupt FOLDER COMMAND...: once there is a line of metrics, and a little later
+  local folder=$1 pid i
+  shift
   "$@" --out "$folder" >log 2>&1 </dev/null &
   pid=$!
   for ((i = 0; i < 600; ++i)); do
@@ -119,7 +119,6 @@ interrupt() {  # interrupt FOLDER SIGNALS COMMAND...: once there is a line of me
   done
   sleep 0.1
   kill -INT "$pid"
-  [ "$signals" = 1 ] || kill -INT "$pid"
   status=0
   wait "$pid" || status=$?
 }
@@ -128,7 +127,7 @@ expect 0 "an uninterrupted run" "${long[@]}" --out whole
 # A background job of a shell without job control ignores SIGINT; the program installs its own handler.
 for ((try = 0; try < 10; ++try)); do  # until it is between two batches of a step
   rm -rf broken
-  interrupt broken 1 "${long[@]}"
+  interrupt broken "${long[@]}"
   grep -qaE "after [12] of the next one's 3 batches" log && break
 done
 [ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
@@ -140,8 +139,22 @@ same broken/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a res
 same broken/config.json whole/config.json "and has its settings"
 [ "$(figures broken/metrics.csv)" = "$(figures whole/metrics.csv)" ] && echo "ok: and its metrics" ||
   fail "metrics of the resumed run differ: $(diff <(figures broken/metrics.csv) <(figures whole/metrics.csv))"
-interrupt twice 2 "${long[@]}"
+# A step of seconds, and a signal in the middle of it: the first one waits for its end, the second one does not.
+signals() {  # signals SIGNAL...
+  local pid i signal
+  "${tiny[@]}" --batch 1024 --threads 1 --eval-batches 1 --out slow >log 2>&1 </dev/null &
+  pid=$!
+  for ((i = 0; i < 600; ++i)); do grep -qa '^step 0 ' log && break || sleep 0.02; done
+  for signal in "$@"; do sleep 0.05 && kill "-$signal" "$pid"; done
+  status=0
+  wait "$pid" || status=$?
+}
+signals HUP
+[ "$status" = 130 ] && echo "ok: SIGHUP ends with 130" || fail "SIGHUP: exit code $status; 130 is wanted"
+says "interrupted at step 0 of 200, after 1 of the next one's 1 batch: saved"
+signals INT INT
 [ "$status" = 130 ] && echo "ok: two SIGINT end with 130" || fail "two SIGINT: exit code $status; 130 is wanted"
+! grep -qa saved log || fail "the second SIGINT did not end the run at once"
 # The clock, again and again: a part of the run at a time.
 expect 0 "a run of limited time" "${long[@]}" --minutes 0.005 --out parts
 says "^time is up at step [0-9]+ of 1000.*: saved; go on with --resume parts"
@@ -190,12 +203,12 @@ expect 1 "no best checkpoint" "$gpt" --resume blocked --iters 62
 rm -r blocked/checkpoint-best.safetensors
 expect 0 "resumed once it can be written" "$gpt" --resume blocked --iters 62
 same blocked/checkpoint-best.safetensors often/checkpoint-best.safetensors "the best checkpoint is not forgotten"
-interrupt f16-broken 1 "${long[@]}" --dtype f16
+interrupt f16-broken "${long[@]}" --dtype f16
 expect 0 "resumed in f16" "$gpt" --resume f16-broken
 expect 0 "an uninterrupted run in f16" "${long[@]}" --dtype f16 --out f16-whole
 same f16-broken/checkpoint-last.safetensors f16-whole/checkpoint-last.safetensors "and its scaler goes on too"
 
-interrupt ema-broken 1 "${long[@]}" --ema 0.99 --model llama
+interrupt ema-broken "${long[@]}" --ema 0.99 --model llama
 expect 0 "resumed with averages" "$gpt" --resume ema-broken
 expect 0 "an uninterrupted run with averages" "${long[@]}" --ema 0.99 --model llama --out ema-whole
 same ema-broken/checkpoint-last.safetensors ema-whole/checkpoint-last.safetensors "and they go on too"

@@ -49,25 +49,37 @@ std::vector<TestInfo> all_tests() {
   return out;
 }
 
+// A name ends where its quotes do, and nowhere else.
+std::string quoted_name(const std::string& alternative) {
+  const auto first = alternative.find_first_not_of(' ');
+  if (first == std::string::npos || std::strchr("[~\"", alternative[first])) return alternative;
+  if (alternative.find('[') != std::string::npos) return alternative;  // a tag ends it as well
+  return '"' + alternative.substr(first) + '"';
+}
+
 // "a,b" means a or b, and what follows binds to one alternative: the exclusion goes into each of them.
 std::string without_cuda(const std::string& spec) {
-  std::string out;
+  std::string out, alternative;
   bool quoted = false;
   bool in_tag = false;
   for (std::size_t i = 0; i < spec.size(); ++i) {
     const char c = spec[i];
     if (c == '\\' && i + 1 < spec.size()) {
-      out += c;
-      out += spec[++i];
+      alternative += c;
+      alternative += spec[++i];
       continue;
     }
     if (c == '"') quoted = !quoted;
     if (!quoted && c == '[') in_tag = true;
     if (!quoted && c == ']') in_tag = false;
-    if (c == ',' && !quoted && !in_tag) out += "~[cuda]";
-    out += c;
+    if (c == ',' && !quoted && !in_tag) {
+      out += quoted_name(alternative) + "~[cuda],";
+      alternative.clear();
+      continue;
+    }
+    alternative += c;
   }
-  return out + "~[cuda]";
+  return out + quoted_name(alternative) + "~[cuda]";
 }
 
 int count_left_out(const std::vector<std::string>& specs) {
