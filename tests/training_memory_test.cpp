@@ -52,14 +52,16 @@ void check_takes_nothing(const Techniques& how, std::int64_t warm, std::int64_t 
   CHECK(training.micro == 0);  // both times: gradients have the same state
   CHECK(warm % how.accumulate == 0);
   CHECK(after.device.allocations == before.device.allocations);
-  CHECK(after.device.in_use == before.device.in_use);
-  CHECK(after.device.requests > before.device.requests + static_cast<std::uint64_t>(batches) * 20);
   CHECK(after.host.allocations == before.host.allocations);
-  CHECK(after.host.in_use == before.host.in_use);
   CHECK(after.pinned.allocations == before.pinned.allocations);
-  CHECK(after.pool == before.pool);
-  CHECK(after.malloc <= before.malloc + 4096);
-  CHECK(after.resident <= before.resident + (std::int64_t{1} << 20));
+  CHECK(after.device.requests > before.device.requests + static_cast<std::uint64_t>(batches) * 20);
+  // Workers may be a batch further or less; a GPU's driver has memory of its own.
+  const std::size_t ahead = how.workers > 0 ? 64 << 10 : 0;
+  CHECK(after.device.in_use <= before.device.in_use + ahead);
+  CHECK(after.host.in_use <= before.host.in_use + ahead);
+  CHECK(after.pool <= before.pool + ahead);
+  CHECK(after.malloc <= before.malloc + (how.device.is_cuda() ? 1 << 20 : 4 << 10));
+  CHECK(after.resident <= before.resident + (how.device.is_cuda() ? 16 << 20 : 1 << 20));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <zlib.h>
 
+#include <cotangent/core/allocator.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/core/stream.h>
 #include <cotangent/nn/data/idx.h>
@@ -248,6 +249,28 @@ TEST_CASE("DataLoader: batches travel on a stream of their own while the GPU com
   std::size_t at = 0;
   data::DataLoader here(numbers(4096), {.batch_size = 1024, .seed = 2});
   for (auto [x, y] : here) CHECK(got[at++].to_vector<float>() == (x + 1.0).to_vector<float>());
+}
+
+TEST_CASE("DataLoader: loops one after the other take one stream, loops at the same time take two",
+          "[data][cuda]") {
+  if (cuda_device_count() == 0) return;
+  const auto streams = std::make_shared<std::vector<Stream>>();
+  const data::LoaderOptions options{.batch_size = 16, .prefetch = cuda(0), .prefetch_batches = 2};
+  const auto loop = [&](auto& loader) {
+    streams->clear();
+    for (auto [x, y] : loader) {}
+    REQUIRE(streams->size() == 4);
+    for (const Stream& s : *streams) CHECK(s == streams->front());
+    return streams->front();
+  };
+  data::DataLoader first(Watched{numbers(64), streams}, options);
+  data::DataLoader second(Watched{numbers(64), streams}, options);
+  const Stream stream = loop(first);
+  const std::uint64_t segments = memory_stats(cuda(0)).allocations;
+  for (int epoch = 0; epoch < 40; ++epoch) CHECK(loop(epoch % 2 ? first : second) == stream);
+  CHECK(memory_stats(cuda(0)).allocations == segments);
+  auto running = first.begin();
+  CHECK_FALSE(loop(second) == stream);
 }
 
 TEST_CASE("DataLoader: a dataset on the GPU", "[data][cuda]") {

@@ -5,7 +5,9 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <thread>
+#include <vector>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
@@ -36,6 +38,42 @@ std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint
 
 }  // namespace
 
+namespace {
+
+/// The stream of one loop's copies. Those of loops that have ended are taken again: the memory that the
+/// allocator keeps belongs to a stream, and with a new stream each epoch and each evaluation would ask the
+/// system for its own.
+class UploadStream {
+ public:
+  explicit UploadStream(Device device) {
+    std::lock_guard lock(idle().mutex);
+    std::vector<Stream>& streams = idle().streams;
+    const auto found = std::ranges::find(streams, device, &Stream::device);
+    stream_ = found == streams.end() ? new_stream(device) : *found;
+    if (found != streams.end()) streams.erase(found);
+  }
+  ~UploadStream() {
+    std::lock_guard lock(idle().mutex);
+    idle().streams.push_back(stream_);
+  }
+  UploadStream(const UploadStream&) = delete;
+  UploadStream& operator=(const UploadStream&) = delete;
+  const Stream& operator*() const { return stream_; }
+
+ private:
+  struct Idle {
+    std::mutex mutex;
+    std::vector<Stream> streams;
+  };
+  static Idle& idle() {
+    static Idle* const idle = new Idle;  // loops may end in static destructors
+    return *idle;
+  }
+  Stream stream_;
+};
+
+}  // namespace
+
 /// One pass: batches [first, last) of an order, made ahead in a ring of slots by workers or, without any, by
 /// the thread that asks.
 class EpochRun {
@@ -52,10 +90,10 @@ class EpochRun {
     const bool ahead = options.workers > 0 || options.prefetch.is_cuda();
     slots_.resize(ahead ? static_cast<std::size_t>(std::max(options.prefetch_batches, options.workers)) : 1);
     if (options.prefetch.is_cuda()) {
-      upload_ = new_stream(options.prefetch);
+      upload_.emplace(options.prefetch);
       Event now;  // whatever the caller has queued for the dataset's tensors comes first
       now.record(current_stream(options.prefetch));
-      now.wait(upload_);
+      now.wait(**upload_);
     }
     try {
       for (int i = 0; i < options.workers && i < last - first; ++i) workers_.emplace_back([this] { work(); });
@@ -152,7 +190,7 @@ class EpochRun {
               ? std::span<const std::int64_t>(in_order)
               : std::span(order_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
       if (options_.prefetch.is_cuda()) {
-        const StreamGuard on(upload_);
+        const StreamGuard on(**upload_);
         slot.tensors = fetch_(indices);
         upload(slot);
       } else {
@@ -168,9 +206,9 @@ class EpochRun {
     for (Tensor& t : slot.tensors) {
       const Tensor host = t.is_cpu() && !t.is_pinned() ? t.pin_memory() : t;
       t = host.to(options_.prefetch);
-      if (host.is_cpu()) host.impl()->storage->record_stream(upload_);
+      if (host.is_cpu()) host.impl()->storage->record_stream(**upload_);
     }
-    slot.uploaded.record(upload_);
+    slot.uploaded.record(**upload_);
   }
 
   const LoaderCore::Fetch& fetch_;
@@ -178,7 +216,7 @@ class EpochRun {
   const std::vector<std::int64_t> order_;  // empty: 0, 1, 2, ...
   const std::int64_t examples_;
   std::vector<Slot> slots_;
-  Stream upload_;
+  std::optional<UploadStream> upload_;
   std::mutex mutex_;
   std::condition_variable work_, ready_;
   std::int64_t made_, taken_, last_;  // next to make, next to hand out, end
