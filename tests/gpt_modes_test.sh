@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Every way to train reaches the loss of f32: the same run in each precision and with each technique.
 #   usage: gpt_modes_test.sh GPT_PROGRAM [FLAGS]
-# FLAGS go to every run; without them a small model learns the project's own text for some seconds. Longer:
+# FLAGS go to every run; without them a small model learns the project's own text for some seconds. Longer (without
+# dropout: batches in parts drop other elements):
 #   tests/gpt_modes_test.sh build/cpu/bin/gpt --text shakespeare.txt --preset cpu --iters 1000
-#   tests/gpt_modes_test.sh build/cuda/bin/gpt --text shakespeare.txt --preset char --iters 2000
+#   tests/gpt_modes_test.sh build/cuda/bin/gpt --text shakespeare.txt --preset char --dropout 0 --iters 2000
 set -uo pipefail
 gpt=$(readlink -f "${1:?the program}")
 shift
