@@ -109,3 +109,7 @@ TEST_CASE("after some steps a training on CUDA takes nothing from the system", "
     check_takes_nothing({.autocast = f16, .device = cuda(0), .workers = 1, .width = 64}, warm, batches);
   }
 }
+
+TEST_CASE("ten thousand steps on CUDA take no more memory than the first", "[training][memory][cuda]") {
+  check_takes_nothing({.autocast = bf16, .accumulate = 1, .device = cuda(0)}, 100, 10000);
+}
