@@ -1,15 +1,15 @@
 #include <cotangent/cotangent.h>
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/nn_testing.h"
 
 // PyTorch's values, made by tests/golden/make_layers.py, in f64.
 
 using namespace ct;
+using ct::testing::worst;
 
 namespace {
 
@@ -43,18 +43,6 @@ std::vector<Tensor> inputs(std::initializer_list<Shape> shapes) {
     list.back().set_requires_grad();
   }
   return list;
-}
-
-// The largest difference, measured by the largest wanted value.
-double worst(const std::vector<double>& got, const std::vector<double>& want) {
-  REQUIRE(got.size() == want.size());
-  double most = 0, scale = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double error = std::abs(got[i] - want[i]);
-    most = error <= most ? most : error;  // NaN wins
-    scale = std::max(scale, std::abs(want[i]));
-  }
-  return most / scale;
 }
 
 void check(const std::string& name, const nn::Module& module, const std::vector<Tensor>& xs,

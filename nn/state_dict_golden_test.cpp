@@ -1,35 +1,21 @@
 #include <cotangent/cotangent.h>
 
-#include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/nn_testing.h"
 
 // state_dicts that PyTorch saved, and its values, made by tests/golden/make_state_dicts.py, in f32.
 
 using namespace ct;
+using ct::testing::worst;
 
 namespace {
 
 const StateDict& golden() {
   static const StateDict file = io::load(COTANGENT_SOURCE_DIR "/tests/golden/state_dicts.safetensors");
   return file;
-}
-
-// The largest difference, measured by the largest wanted value.
-double worst(const Tensor& got, const Tensor& want) {
-  REQUIRE(got.shape() == want.shape());
-  const std::vector<double> g = got.to_vector<double>(), w = want.to_vector<double>();
-  double most = 0, scale = 0;
-  for (std::size_t i = 0; i < g.size(); ++i) {
-    const double error = std::abs(g[i] - w[i]);
-    most = error <= most ? most : error;  // NaN wins
-    scale = std::max(scale, std::abs(w[i]));
-  }
-  // The gradient of what adds nothing to the result (the bias of the keys) is rounding.
-  return most / std::max(scale, 1e-2);
 }
 
 bool same(const Tensor& a, const Tensor& b) {
@@ -62,7 +48,8 @@ void check(const Case& c, M module, const Call& call) {
   REQUIRE(gradients.size() == module.named_parameters().size());
   for (const auto& [key, p] : module.named_parameters()) {
     INFO(key);
-    CHECK(worst(p.grad(), gradients[key]) < 2e-5);
+    // The gradient of what adds nothing to the result (the bias of the keys) is rounding.
+    CHECK(worst(p.grad(), gradients[key], 1e-2) < 2e-5);
   }
 }
 

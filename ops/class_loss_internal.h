@@ -4,6 +4,7 @@
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/integers_internal.h>
 
 // What the losses over classes (nll_loss, cross_entropy) share.
 
@@ -34,17 +35,7 @@ struct ClassLayout {
 /// The shape of scores without their class axis: that of the labels, and of the losses with Reduction::none.
 Shape without_classes(const Shape& scores);
 
-/// Contiguous labels of either integer type.
-struct Labels {
-  const void* data = nullptr;
-  bool wide = true;  // i64, else i32
-
-  Labels() = default;
-  explicit Labels(const Tensor& t) : data(t.raw_data()), wide(t.dtype() == DType::i64) {}
-  CT_HD std::int64_t operator[](std::int64_t row) const {
-    return wide ? static_cast<const std::int64_t*>(data)[row] : static_cast<const std::int32_t*>(data)[row];
-  }
-};
+using Labels = Integers;
 
 /// Throws unless scores are [classes], [n, classes] or [n, classes, ...] with at least one class, and the
 /// weight (if defined) is [classes]. `what` names the scores in messages.

@@ -74,11 +74,27 @@ std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs, Kind 
 std::vector<Sample> samples(SampleMaker& make, Kind kind);
 std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind);
 
-/// The op of a kind; the room adds its kernels. What is kept: the rows that were normalized, weight and
-/// statistics.
-constexpr OpDef base(Kind kind) {
+template <bool kCentered, bool kAdd>
+inline constexpr Kind kKind{kCentered, kAdd};
+
+/// The op of a kind. What is kept: the rows that were normalized, weight and statistics.
+template <bool kCentered, bool kAdd>
+constexpr OpDef define(const char* formula, Kernels cpu, Kernels cuda) {
+  constexpr const Kind& kind = kKind<kCentered, kAdd>;
   OpDef op{};
   op.name = kind.name();
+  op.formula = formula;
+  op.infer = [](Infer& in) { infer(in, kKind<kCentered, kAdd>); };
+  op.cpu = cpu;
+  op.cuda = cuda;
+  op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+    return cost(in, out, kKind<kCentered, kAdd>);
+  };
+  op.reference = [](std::span<const Tensor> in, AttrsView attrs) {
+    return reference(in, attrs, kKind<kCentered, kAdd>);
+  };
+  op.samples = [](SampleMaker& make) { return samples(make, kKind<kCentered, kAdd>); };
+  op.error_samples = [](SampleMaker& make) { return error_samples(make, kKind<kCentered, kAdd>); };
   const auto bit = [](int i) { return 1u << i; };
   const std::uint32_t statistics = bit(kind.rstd()) | (kind.centered ? bit(kind.mean()) : 0u);
   // The rows are input 0, or with a residual output 1, the sum.

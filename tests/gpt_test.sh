@@ -1,32 +1,9 @@
 #!/usr/bin/env bash
 # The GPT example from the outside: what it prints, leaves behind and returns.
 #   usage: gpt_test.sh GPT_PROGRAM
-set -uo pipefail
-gpt=$(readlink -f "${1:?the program}")
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
+source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
+gpt=$program
 
-fail() {
-  echo "FAIL: $*"
-  [ ! -s log ] || sed 's/^/  | /' log | tail -n 12
-  failures=$((failures + 1))
-}
-# expect STATUS WHAT COMMAND...: runs it with its output in ./log.
-expect() {
-  local want=$1 what=$2 got=0
-  shift 2
-  "$@" >log 2>&1 </dev/null || got=$?
-  [ "$got" = "$want" ] && echo "ok: $what" || fail "$what: exit code $got; $want is wanted"
-}
-says() { grep -qaE -- "$1" log || fail "the output lacks '$1'"; }
-# An error is one line of the form "gpt: [op] what is wrong; what to do".
-one_line_error() {
-  says "^gpt: \[[A-Za-z0-9_:]+\] .*; "
-  [ "$(wc -l <log)" = 1 ] || fail "more than one line of error"
-}
-same() { cmp -s "$1" "$2" && echo "ok: $3" || fail "$3: $1 and $2 differ"; }
 figures() { cut -d, -f1-5 "$1"; }  # of metrics.csv, without times
 bytes() { for byte in "$@"; do printf "\\x$(printf %02x "$byte")"; done; }
 word() { bytes $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24 & 255)); }

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -54,6 +56,23 @@ Tensor tensor_of(const Shape& shape, const std::vector<T>& values) {
 
 inline std::string bytes_of(const Tensor& t) {
   return {static_cast<const char*>(t.raw_data()), static_cast<std::size_t>(t.nbytes())};
+}
+
+/// The largest difference, measured by the largest wanted value, or by `least` if all are smaller. NaN if
+/// there is a NaN, infinity if the sizes differ.
+inline double worst(const std::vector<double>& got, const std::vector<double>& want, double least = 0) {
+  if (got.size() != want.size()) return std::numeric_limits<double>::infinity();
+  double most = 0, scale = least;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(got[i] - want[i]);
+    most = error <= most ? most : error;
+    scale = std::max(scale, std::abs(want[i]));
+  }
+  return most / scale;
+}
+inline double worst(const Tensor& got, const Tensor& want, double least = 0) {
+  if (got.shape() != want.shape()) return std::numeric_limits<double>::infinity();
+  return worst(got.to_vector<double>(), want.to_vector<double>(), least);
 }
 
 }  // namespace ct::testing

@@ -1,31 +1,18 @@
 #include <cotangent/cotangent.h>
 
-#include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/catch.h"
+#include "tests/nn_testing.h"
 
 // PyTorch's values, made by tests/golden/make_models.py.
 
 using namespace ct;
+using ct::testing::worst;
 
 namespace {
-
-// The largest difference, measured by the largest wanted value.
-double worst(const Tensor& got, const Tensor& want) {
-  REQUIRE(got.shape() == want.shape());
-  const std::vector<double> g = got.to_vector<double>(), w = want.to_vector<double>();
-  double most = 0, scale = 0;
-  for (std::size_t i = 0; i < g.size(); ++i) {
-    const double error = std::abs(g[i] - w[i]);
-    most = error <= most ? most : error;  // NaN wins
-    scale = std::max(scale, std::abs(w[i]));
-  }
-  return most / scale;
-}
 
 void compare(const std::string& name, Device device) {
   const std::string folder = COTANGENT_SOURCE_DIR "/tests/golden/" + name;

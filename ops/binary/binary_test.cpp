@@ -7,6 +7,7 @@
 #include <cotangent/ops/unary/unary.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
@@ -15,16 +16,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 void check_values(const Tensor& got, const std::vector<double>& want, double margin = 1e-6) {
-  const std::vector<double> values = got.to_vector<double>();
-  REQUIRE(values.size() == want.size());
-  for (std::size_t i = 0; i < want.size(); ++i) {
-    INFO("element " << i << " of " << ct::describe(got));
-    if (std::isnan(want[i])) {
-      CHECK(std::isnan(values[i]));
-    } else {
-      CHECK(values[i] == Approx(want[i]).epsilon(margin).margin(margin));
-    }
-  }
+  ct::testing::check(got, want, margin);
 }
 void check_bools(const Tensor& got, const std::vector<bool>& want) {
   CHECK(got.dtype() == ct::boolean);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/integers_internal.h>
 
 namespace ct::embedding_kernels {
 
@@ -16,16 +17,7 @@ struct Attrs {
   }
 };
 
-/// Contiguous indices of either integer type.
-struct Indices {
-  const void* data = nullptr;
-  bool wide = true;  // i64, else i32
-
-  explicit Indices(const Tensor& t) : data(t.raw_data()), wide(t.dtype() == DType::i64) {}
-  CT_HD std::int64_t operator[](std::int64_t i) const {
-    return wide ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
-  }
-};
+using Indices = Integers;
 
 void forward_cpu(const Forward& f);
 void backward_cpu(const Backward& b);

@@ -7,18 +7,14 @@
 #include <cotangent/ops/creation.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
 using namespace ct;
+using testing::values;
 using V = std::vector<double>;
 
-Tensor values(const Shape& shape, const V& v, DType dtype = f64) {
-  Tensor t = Tensor::allocate(shape, f64, cpu);
-  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
-  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
-  return t.to(dtype);
-}
 Tensor indices(const Shape& shape, const V& v, DType dtype = i64) { return values(shape, v).to(dtype); }
 
 // Whole numbers: sums of them are exact in every order.

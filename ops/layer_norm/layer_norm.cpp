@@ -9,24 +9,10 @@ namespace ct {
 namespace {
 
 template <bool kAdd>
-constexpr norm::Kind kind{.centered = true, .add = kAdd};
-
-template <bool kAdd>
 constexpr OpDef define(const char* formula) {
-  OpDef op = norm::base(kind<kAdd>);
-  op.formula = formula;
-  op.infer = [](Infer& in) { norm::infer(in, kind<kAdd>); };
-  op.cpu = {layer_norm_kernels::forward_cpu<kAdd>, layer_norm_kernels::backward_cpu<kAdd>};
-  op.cuda = CT_CUDA_KERNELS(layer_norm_kernels::forward_cuda<kAdd>, layer_norm_kernels::backward_cuda<kAdd>);
-  op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-    return norm::cost(in, out, kind<kAdd>);
-  };
-  op.reference = [](std::span<const Tensor> in, AttrsView attrs) {
-    return norm::reference(in, attrs, kind<kAdd>);
-  };
-  op.samples = [](SampleMaker& make) { return norm::samples(make, kind<kAdd>); };
-  op.error_samples = [](SampleMaker& make) { return norm::error_samples(make, kind<kAdd>); };
-  return op;
+  using namespace layer_norm_kernels;
+  return norm::define<true, kAdd>(formula, {forward_cpu<kAdd>, backward_cpu<kAdd>},
+                                  CT_CUDA_KERNELS(forward_cuda<kAdd>, backward_cuda<kAdd>));
 }
 
 constexpr OpDef k_layer_norm = checked(define<false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b"));

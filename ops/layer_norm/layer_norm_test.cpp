@@ -9,36 +9,16 @@
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
 using namespace ct;
+using testing::check;
+using testing::leaf;
+using testing::values;
+using testing::waves;
 using V = std::vector<double>;
-
-Tensor values(const Shape& shape, const V& v, DType dtype = f64) {
-  Tensor t = Tensor::allocate(shape, f64, cpu);
-  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
-  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
-  return t.to(dtype);
-}
-Tensor waves(const Shape& shape, double phase, double scale = 1, double shift = 0) {
-  Tensor t = Tensor::allocate(shape, f64, cpu);
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    t.data<double>()[i] = scale * std::sin(static_cast<double>(i) * 0.7 + phase) + shift;
-  return t;
-}
-void check(const Tensor& got, const V& want, double tolerance = 1e-14) {
-  const V v = got.to_vector<double>();
-  REQUIRE(v.size() == want.size());
-  for (std::size_t i = 0; i < v.size(); ++i)
-    if (!(std::abs(v[i] - want[i]) <= tolerance * (1 + std::abs(want[i]))))
-      FAIL("element " << i << " is " << v[i] << ", want " << want[i]);
-}
-Tensor leaf(const Tensor& t) {
-  Tensor copy = t.detach().clone();
-  copy.set_requires_grad();
-  return copy;
-}
 
 // With eps = 1/3 the row (-1, 0, 1) has scale 1 and is its own normalized form.
 const double kEps = 1.0 / 3;

@@ -9,22 +9,18 @@
 #include <cotangent/ops/creation.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
 using namespace ct;
+using testing::values;
 using V = std::vector<double>;
 using I = std::vector<std::int64_t>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 
-Tensor values(const Shape& shape, const V& v, DType dtype = f64) {
-  Tensor t = Tensor::allocate(shape, f64, Device{});
-  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
-  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
-  return t.to(dtype);
-}
 Tensor leaf(const Shape& shape, const V& v, DType dtype = f64) {
   Tensor t = values(shape, v, dtype);
   t.set_requires_grad();

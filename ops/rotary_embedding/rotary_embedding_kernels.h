@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/integers_internal.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 
 namespace ct::rotary {
@@ -42,16 +43,7 @@ struct Call {
        bool back);
 };
 
-/// Contiguous positions of either integer type.
-struct Positions {
-  const void* data = nullptr;
-  bool wide = true;  // i64, else i32
-
-  explicit Positions(const Tensor& t) : data(t.raw_data()), wide(t.dtype() == DType::i64) {}
-  CT_HD std::int64_t operator[](std::int64_t i) const {
-    return wide ? static_cast<const std::int64_t*>(data)[i] : static_cast<const std::int32_t*>(data)[i];
-  }
-};
+using Positions = Integers;
 
 void forward_cpu(const Forward& f);
 void backward_cpu(const Backward& b);

@@ -8,20 +8,16 @@
 #include <cotangent/core/parallel.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
 using namespace ct;
+using testing::values;
 using V = std::vector<double>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-Tensor values(const Shape& shape, const V& v, DType dtype = f64) {
-  Tensor t = Tensor::allocate(shape, f64, Device{});
-  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
-  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
-  return t.to(dtype);
-}
 void check(const Tensor& got, const V& want, double tolerance = 1e-15) {
   const V v = got.to_vector<double>();
   REQUIRE(v.size() == want.size());

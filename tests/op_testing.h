@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cmath>
+#include <vector>
+
+#include <cotangent/core/tensor.h>
+
+#include "tests/catch.h"
+
+// For the tests of ops.
+
+namespace ct::testing {
+
+/// A tensor of these values, in the order of its elements.
+inline Tensor values(const Shape& shape, const std::vector<double>& v, DType dtype = DType::f64) {
+  Tensor t = Tensor::allocate(shape, DType::f64, cpu);
+  REQUIRE(static_cast<std::size_t>(t.numel()) == v.size());
+  for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
+  return t.to(dtype);
+}
+
+/// Values that look random and do not repeat.
+inline Tensor waves(const Shape& shape, double phase, double scale = 1, double shift = 0) {
+  Tensor t = Tensor::allocate(shape, DType::f64, cpu);
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    t.data<double>()[i] = scale * std::sin(static_cast<double>(i) * 0.7 + phase) + shift;
+  return t;
+}
+
+/// Fails unless every element is within `tolerance` of the wanted one, of it or, where it is small, of 1. NaN
+/// equals NaN.
+inline void check(const Tensor& got, const std::vector<double>& want, double tolerance = 1e-14) {
+  const std::vector<double> v = got.to_vector<double>();
+  REQUIRE(v.size() == want.size());
+  for (std::size_t i = 0; i < v.size(); ++i)
+    if (std::isnan(want[i])
+            ? !std::isnan(v[i])
+            : !(v[i] == want[i] || std::abs(v[i] - want[i]) <= tolerance * (1 + std::abs(want[i]))))
+      FAIL("element " << i << " is " << v[i] << ", want " << want[i]);
+}
+
+/// A copy that wants a gradient.
+inline Tensor leaf(const Tensor& t) {
+  Tensor copy = t.detach().clone();
+  copy.set_requires_grad();
+  return copy;
+}
+
+}  // namespace ct::testing
