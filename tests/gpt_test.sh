@@ -152,6 +152,8 @@ for ((try = 0; try < 12; ++try)); do
   resume=()
   [ ! -e killed/checkpoint-last.safetensors ] || resume=(--resume killed)
   "${often[@]}" --out killed "${resume[@]}" >log 2>&1 </dev/null &
+  # A busy machine may take long to the first checkpoint, without which there is nothing to resume.
+  for ((i = 0; i < 3000; ++i)); do [ -e killed/checkpoint-last.safetensors ] && break || sleep 0.02; done
   sleep "0.0$((2 + try % 7))"
   kill -KILL $! 2>/dev/null && kills=$((kills + 1))
   wait $! 2>/dev/null
