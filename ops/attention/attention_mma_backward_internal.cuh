@@ -39,7 +39,7 @@ struct BackwardShape {
   static constexpr int smem = 2 * key_bytes + 2 * stage_bytes + ds_bytes;
 };
 
-template <class T, int D, bool Extra>
+template <class T, int D, Extras Extra>
 __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     backward_kernel(const __grid_constant__ BackwardProblem p, int key_blocks, int query_blocks) {
   using Shape = BackwardShape<D>;
@@ -135,23 +135,28 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
     const int j0 = first_key + row + (lane >> 2);  // keys j0 and j0 + 8
     const int i0 = first + 2 * (lane & 3);         // queries i0 + 8 c and the next
-    const bool cut = first_key + BN > p.keys || (p.causal && first_key + BN - 1 > first + p.causal_offset);
+    const bool cut = first_key + BN > p.keys || first + BM > p.queries ||
+                     (p.causal && first_key + BN - 1 > first + p.causal_offset);
 #pragma unroll
     for (int c = 0; c < columns; ++c) {
       const float2 l = *reinterpret_cast<const float2*>(lse + 8 * c + 2 * (lane & 3));
 #pragma unroll
+      for (int e = 0; e < 4; ++e) s[c][e] = fmaf(s[c][e], to_log2, e & 1 ? -l.y : -l.x);
+    }
+    if constexpr (Extra == Extras::all) {
+      visit_mask<T, columns>(
+          p, b, h, i0, j0, [](int c, int e) { return 8 * c + (e & 1); },
+          [](int, int e) { return 8 * (e >> 1); },
+          [&](int c, int e, float term) { s[c][e] = masked(s[c][e], term); });
+    }
+#pragma unroll
+    for (int c = 0; c < columns; ++c) {
+#pragma unroll
       for (int e = 0; e < 4; ++e) {
         const int i = i0 + 8 * c + (e & 1), key = j0 + 8 * (e >> 1);
-        float x = fmaf(s[c][e], to_log2, e & 1 ? -l.y : -l.x);
-        if constexpr (Extra) {
-          if (p.mask.kind != MaskKind::none && i < p.queries && key < p.keys) {
-            const float m = mask_term<T>(
-                p.mask, b * p.mask.batch + h * p.mask.head + i * p.mask.query + key * p.mask.key);
-            x = m == -INFINITY ? m : x + m;  // also where the score is NaN
-          }
-        }
-        if (cut && (key >= p.keys || (p.causal && key > i + p.causal_offset))) x = -INFINITY;
-        s[c][e] = exp2_fast(x);
+        if (cut && (key >= p.keys || i >= p.queries || (p.causal && key > i + p.causal_offset)))
+          s[c][e] = -INFINITY;
+        s[c][e] = exp2_fast(s[c][e]);
       }
     }
 
@@ -176,7 +181,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     for (int c = 0; c < columns; ++c) {
       const float2 d = *reinterpret_cast<const float2*>(delta + 8 * c + 2 * (lane & 3));
       float z[4] = {1, 1, 1, 1};
-      if constexpr (Extra) {
+      if constexpr (Extra != Extras::none) {
         if (p.dropout.active) {
           const std::uint64_t element = (static_cast<std::uint64_t>(bh) * p.queries + i0 + 8 * c) * p.keys;
           if (p.keys % 4 == 0) {
@@ -201,8 +206,8 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
       }
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        ds[c][e] = s[c][e] * ((Extra ? ds[c][e] * z[e] : ds[c][e]) - (e & 1 ? d.y : d.x));
-        if constexpr (Extra) s[c][e] *= z[e];
+        ds[c][e] = s[c][e] * ((Extra != Extras::none ? ds[c][e] * z[e] : ds[c][e]) - (e & 1 ? d.y : d.x));
+        if constexpr (Extra != Extras::none) s[c][e] *= z[e];
       }
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -328,10 +333,15 @@ void launch_backward(const BackwardProblem& p) {
   launch_row_terms<T>(p, p.queries);
   const dim3 grid(gpu::blocks_for("scaled_dot_product_attention",
                                   std::int64_t{p.batch} * p.kv_heads * Shape::slices * key_blocks, 1));
-  const bool extra = p.mask.kind != MaskKind::none || p.dropout.active;
-  gpu::launch("scaled_dot_product_attention",
-              extra ? backward_kernel<T, D, true> : backward_kernel<T, D, false>, grid, dim3(Shape::threads),
-              Shape::smem, p, key_blocks, query_blocks);
+  const auto kernel = [&] {
+    switch (extras(p)) {
+      case Extras::none: return backward_kernel<T, D, Extras::none>;
+      case Extras::dropout: return backward_kernel<T, D, Extras::dropout>;
+      default: return backward_kernel<T, D, Extras::all>;
+    }
+  }();
+  gpu::launch("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p, key_blocks,
+              query_blocks);
 }
 
 }  // namespace ct::attention::mma

@@ -9,7 +9,7 @@
 //
 // Each of the 8 warps owns 16 query rows throughout. The scores come out of the first product in the very
 // layout in which the second takes its left operand. Keys and values of the next step are on their way
-// (cp.async) while this one is computed. Extra compiles in the mask and dropout.
+// (cp.async) while this one is computed. Extra says whether masks and dropout are compiled in.
 
 namespace ct::attention::mma {
 
@@ -27,8 +27,9 @@ struct ForwardShape {
   static constexpr int smem = query_bytes + 4 * stage_bytes;
 };
 
-template <class T, int D, bool Extra>
-__global__ void __launch_bounds__(ForwardShape<D>::threads, (Extra ? 1 : ForwardShape<D>::blocks))
+template <class T, int D, Extras Extra>
+__global__ void __launch_bounds__(ForwardShape<D>::threads,
+                                  (Extra == Extras::all ? 1 : ForwardShape<D>::blocks))
     forward_kernel(const __grid_constant__ Problem p, int query_blocks) {
   using Shape = ForwardShape<D>;
   using DTile = Tile<D>;
@@ -107,22 +108,17 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads, (Extra ? 1 : Forward
     }
 
     const int j0 = n * BN + 2 * (lane & 3);  // the key of s[0][0]
-    float factor = to_log2;
-    if constexpr (Extra) {
-      factor = 1;
+    const float factor = Extra == Extras::all ? 1.0f : to_log2;
+    if constexpr (Extra == Extras::all) {
 #pragma unroll
       for (int c = 0; c < columns; ++c) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const int i = i0 + 8 * (e >> 1), j = j0 + 8 * c + (e & 1);
-          s[c][e] *= to_log2;
-          if (p.mask.kind != MaskKind::none && i < p.queries && j < p.keys) {
-            const float m =
-                mask_term<T>(p.mask, b * p.mask.batch + h * p.mask.head + i * p.mask.query + j * p.mask.key);
-            s[c][e] = m == -INFINITY ? m : s[c][e] + m;  // also where the score is NaN
-          }
-        }
+        for (int e = 0; e < 4; ++e) s[c][e] *= to_log2;
       }
+      visit_mask<T, columns>(
+          p, b, h, i0, j0, [](int, int e) { return 8 * (e >> 1); },
+          [](int c, int e) { return 8 * c + (e & 1); },
+          [&](int c, int e, float term) { s[c][e] = masked(s[c][e], term); });
     }
     // Only blocks at the end of the keys or on the diagonal have something to hide.
     if ((n + 1) * BN > p.keys || (p.causal && (n + 1) * BN - 1 > first + row + p.causal_offset)) {
@@ -164,7 +160,7 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads, (Extra ? 1 : Forward
       }
     }
 
-    if constexpr (Extra) {
+    if constexpr (Extra != Extras::none) {
       if (p.dropout.active) {
         const std::uint64_t row0 = (static_cast<std::uint64_t>(bh) * p.queries + i0) * p.keys;
         const std::uint64_t row8 = row0 + std::uint64_t{8} * p.keys;
@@ -222,7 +218,7 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads, (Extra ? 1 : Forward
     const float inverse = sum > 0 ? p.dropout.scale / sum : sum == 0 ? 0.0f : sum;
     const int i = i0 + 8 * r;
     if ((lane & 3) == 0 && i < p.queries) {
-      const float factor = Extra ? kLn2 : p.scale;
+      const float factor = Extra == Extras::all ? kLn2 : p.scale;
       p.lse[static_cast<std::int64_t>(bh) * p.queries + i] =
           sum == 0 ? -INFINITY : row_max[r] * factor + __logf(sum);
     }
@@ -251,10 +247,15 @@ void launch_forward(const Problem& p) {
   const int query_blocks = static_cast<int>(gpu::ceil_div(p.queries, Shape::query_block));
   const dim3 grid(
       gpu::blocks_for("scaled_dot_product_attention", std::int64_t{p.batch} * p.heads * query_blocks, 1));
-  const bool extra = p.mask.kind != MaskKind::none || p.dropout.active;
-  gpu::launch("scaled_dot_product_attention",
-              extra ? forward_kernel<T, D, true> : forward_kernel<T, D, false>, grid, dim3(Shape::threads),
-              Shape::smem, p, query_blocks);
+  const auto kernel = [&] {
+    switch (extras(p)) {
+      case Extras::none: return forward_kernel<T, D, Extras::none>;
+      case Extras::dropout: return forward_kernel<T, D, Extras::dropout>;
+      default: return forward_kernel<T, D, Extras::all>;
+    }
+  }();
+  gpu::launch("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p,
+              query_blocks);
 }
 
 }  // namespace ct::attention::mma

@@ -65,14 +65,48 @@ __device__ __forceinline__ std::uint16_t* row_pointer_mutable(const Rows& rows, 
          position * rows.position;
 }
 
-/// What the mask adds to a score, in units of log2.
-template <class T>
-__device__ __forceinline__ float mask_term(const Mask& mask, std::int64_t offset) {
+/// What a kernel is compiled for beside causality: nothing, dropout alone, or dropout and a mask.
+enum class Extras : int { none, dropout, all };
+
+inline Extras extras(const Problem& p) {
+  if (p.mask.kind != MaskKind::none) return Extras::all;
+  return p.dropout.active ? Extras::dropout : Extras::none;
+}
+
+/// Where a mask hides a score, the score becomes -inf, whatever it was (a NaN too).
+__device__ __forceinline__ float masked(float score, float term) {
+  return term == -INFINITY ? term : score + term;
+}
+
+/// Calls add(c, e, term) for the 4 Columns scores of a thread, tile c and element e: what the mask adds to
+/// that score, in units of log2. Its query is i0 + i_of(c, e), its key j0 + j_of(c, e). Positions past the
+/// end read the last row or column of the mask: the caller hides those scores.
+template <class T, int Columns, class I, class J, class Add>
+__device__ __forceinline__ void visit_mask(const Problem& p, int b, int h, int i0, int j0, const I& i_of,
+                                           const J& j_of, const Add& add) {
+  const Mask& mask = p.mask;
+  const std::int64_t head = b * mask.batch + h * mask.head;
+  const auto visit = [&](const auto& term) {
+#pragma unroll
+    for (int c = 0; c < Columns; ++c) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const int i = min(i0 + i_of(c, e), p.queries - 1), j = min(j0 + j_of(c, e), p.keys - 1);
+        add(c, e, term(head + i * mask.query + j * mask.key));
+      }
+    }
+  };
   switch (mask.kind) {
-    case MaskKind::boolean: return static_cast<const bool*>(mask.data)[offset] ? 0.0f : -INFINITY;
-    case MaskKind::f32: return static_cast<const float*>(mask.data)[offset] * kLog2E;
-    case MaskKind::same: return unpack<T>(static_cast<const std::uint16_t*>(mask.data)[offset]).x * kLog2E;
-    default: return 0.0f;
+    case MaskKind::boolean:
+      return visit(
+          [&](std::int64_t at) { return static_cast<const bool*>(mask.data)[at] ? 0.0f : -INFINITY; });
+    case MaskKind::f32:
+      return visit([&](std::int64_t at) { return static_cast<const float*>(mask.data)[at] * kLog2E; });
+    case MaskKind::same:
+      return visit([&](std::int64_t at) {
+        return unpack<T>(static_cast<const std::uint16_t*>(mask.data)[at]).x * kLog2E;
+      });
+    default: return;
   }
 }
 
