@@ -14,7 +14,7 @@ __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
 /// Finite, so that a logit of -inf is e^-inf = 0 and not NaN.
 template <class C>
-constexpr C kLowest = -FLT_MAX;
+constexpr C kLowest = sizeof(C) == 8 ? -DBL_MAX : -FLT_MAX;
 
 /// What has been seen of a row: max x, sum e^(x - max), and, with f factors of L - x[c] in a loss,
 /// sum f (x - ref) and sum f. ref is the row's first logit: without it, large logits would cancel.

@@ -286,6 +286,11 @@ TEST_CASE("cross_entropy on the GPU equals cross_entropy on the CPU", "[cross_en
   }
 }
 
+TEST_CASE("cross_entropy on the GPU: logits in f64 below all that f32 holds", "[cross_entropy][cuda]") {
+  const Tensor x = full({2, 10}, -1e300, {.dtype = f64, .device = cuda(0)});
+  CHECK(cross_entropy(x, labels({3, 1}).to(cuda(0))).item() == Approx(std::log(10.0)));
+}
+
 TEST_CASE("cross_entropy on the GPU reports labels out of range and goes on", "[cross_entropy][cuda]") {
   Tensor x = zeros({2, 10}, {.device = cuda(0)}).set_requires_grad();
   const Tensor loss = cross_entropy(x, labels({3, 11}).to(cuda(0)));
