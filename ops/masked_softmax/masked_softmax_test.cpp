@@ -94,7 +94,7 @@ TEST_CASE("masked_softmax on CUDA agrees with the CPU", "[masked_softmax][cuda]"
       const Tensor mask = randn({2, 1, 5, n}, {.dtype = f32}, generator),
                    g = randn({2, 3, 5, n}, {}, generator).to(dtype);
       const auto run = [&](Device device) {
-        Tensor a = x.to(device), m = mask.to(device);
+        Tensor a = x.to(device).detach(), m = mask.to(device).detach();
         a.set_requires_grad(), m.set_requires_grad();
         const Tensor y = masked_softmax(a, m, 0.7);
         y.backward(g.to(device));
