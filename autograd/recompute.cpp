@@ -114,6 +114,7 @@ std::vector<Tensor> recompute(Call fn, const std::vector<Tensor>& inputs) {
   if (!grad_enabled()) return fn(inputs);
   const GeneratorState draws = default_generator().state();
   std::vector<SavedTensor> saved;  // before fn can change them
+  saved.reserve(inputs.size());
   for (const Tensor& t : inputs) saved.push_back(t.defined() ? SavedTensor(t) : SavedTensor());
   std::vector<Tensor> outputs;
   {

@@ -154,7 +154,7 @@ std::array<Tensor, 2> MultiheadAttention::attend(const Tensor& query, const Tens
   Tensor y, average;
   if (weights) {
     const double inf = std::numeric_limits<double>::infinity();
-    const double scale = 1 / std::sqrt(static_cast<double>(embed_ / heads_));
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(-1)));
     Tensor all = mask;
     if (masks.is_causal) {
       const TensorOptions options{.dtype = i64, .device = q.device()};

@@ -158,9 +158,9 @@ class Checker {
 
   ConformanceReport run() {
     SampleMaker make(options_.seed);
-    if (op_.reference == nullptr) report_.failures.push_back("the OpDef has no reference");
+    if (op_.reference == nullptr) report_.failures.emplace_back("the OpDef has no reference");
     samples_ = op_.samples(make);
-    if (samples_.empty()) report_.failures.push_back("the OpDef has no samples");
+    if (samples_.empty()) report_.failures.emplace_back("the OpDef has no samples");
     std::vector<Device> devices = options_.devices;
     if (devices.empty()) {
       devices.push_back(cpu);

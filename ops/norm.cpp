@@ -53,7 +53,7 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
   if (kind.centered) mean = b.out(kind.mean());
   rstd = b.out(kind.rstd());
   if (!rows) return;
-  if (b.in_meta(w).shape.size() > 0) weight = b.in(w).contiguous();
+  if (!b.in_meta(w).shape.empty()) weight = b.in(w).contiguous();
   const int target = b.needs(0) ? 0 : 1;
   dx = b.grad_in(target);
   if (kind.add && target == 0 && b.needs(1)) b.set_grad_in(1, dx);  // both addends have the same gradient
@@ -145,8 +145,7 @@ std::vector<Sample> samples(SampleMaker& make, Kind kind) {
     if (kind.centered) s.inputs.push_back(bias ? make.normal(row) : Tensor{});
     s.attrs = Attrs{eps, axes};
     s.label = label;
-    s.smooth =
-        row.size() == 0 || numel(row) < 500;  // central differences of long sums drown in their rounding
+    s.smooth = row.empty() || numel(row) < 500;  // central differences of long sums drown in their rounding
     all.push_back(std::move(s));
   };
   add({4, 6}, 1, true, true, "short rows");
@@ -168,7 +167,7 @@ std::vector<Sample> samples(SampleMaker& make, Kind kind) {
 
 std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind) {
   std::vector<ErrorSample> all;
-  const auto add = [&](Tensor x, Tensor weight, Tensor bias, const Attrs& attrs, const char* message) {
+  const auto add = [&](const Tensor& x, Tensor weight, Tensor bias, const Attrs& attrs, const char* message) {
     ErrorSample s;
     s.inputs.push_back(x);
     if (kind.add) s.inputs.push_back(x);

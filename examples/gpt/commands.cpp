@@ -16,7 +16,7 @@ int generate(const GenerateOptionsLine& o) {
   const auto tokenizer = ct::text::load_tokenizer(o.tokenizer.empty() ? trained.folder : o.tokenizer);
   for (std::int64_t n = 0; n < o.samples && !interrupted(); ++n) {
     ct::Generator draws(o.seed + static_cast<std::uint64_t>(n));
-    if (o.samples > 1) std::printf("--- %lld ---\n", static_cast<long long>(n + 1));
+    if (o.samples > 1) std::printf("--- %lld ---\n", static_cast<long long>(n) + 1);
     write_text(*trained.model, *tokenizer, o.prompt,
                {.max_new_tokens = o.length,
                 .temperature = o.temperature,

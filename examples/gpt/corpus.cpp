@@ -35,7 +35,7 @@ OwnText own_text() {
     for (fs::recursive_directory_iterator at(root / folder, ignored), end; at != end; at.increment(ignored))
       if (at->is_regular_file(ignored)) files.push_back(fs::relative(at->path(), root).string());
   }
-  for (const char* file : {"README.md", "CONTRIBUTING.md"}) files.push_back(file);
+  for (const char* file : {"README.md", "CONTRIBUTING.md"}) files.emplace_back(file);
   std::sort(files.begin(), files.end());
   std::string parts[2];
   std::size_t count = 0;
@@ -43,7 +43,7 @@ OwnText own_text() {
     std::ifstream in(root / file, std::ios::binary);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     if (text.empty() || !is_own_text(file, text)) continue;
-    parts[count++ % 10 == 9] += "// " + file + "\n" + text + "\n";
+    parts[count++ % 10 == 9].append("// ").append(file).append("\n").append(text).append("\n");
   }
   CT_CHECK(count > 50, ct::IoError, "gpt",
            "the project's sources, which are learned without --text, are not in ", root.string(),

@@ -175,7 +175,8 @@ std::vector<std::string> config_flags(const std::string& folder) {
              " is not as this program wrote it; a \"flag\": value per line is wanted");
     at += 2;
     const std::string value = word();
-    if (!is_place(flag) && !value.empty()) flags.push_back("--" + flag + "=" + value);
+    if (!is_place(flag) && !value.empty())
+      flags.push_back(std::string("--").append(flag).append("=").append(value));
   }
   return flags;
 }

@@ -258,7 +258,7 @@ class Training {
     best_accuracy_ = extras.value<double>("best_accuracy");
     resumed_ = extras;
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
-                static_cast<long long>(loader_.epoch() + 1), static_cast<long long>(loader_.position()));
+                static_cast<long long>(loader_.epoch()) + 1, static_cast<long long>(loader_.position()));
   }
 
   int overfit() {

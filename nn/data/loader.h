@@ -173,6 +173,7 @@ class DataLoader {
           for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(std::move(example[c]));
         }
         std::vector<Tensor> batch;
+        batch.reserve(columns.size());
         for (const std::vector<Tensor>& column : columns) batch.push_back(stack_examples(column));
         return batch;
       }

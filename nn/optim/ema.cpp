@@ -14,6 +14,7 @@ DType average_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? 
 
 std::vector<nn::Named<Tensor>> numbered(std::vector<Tensor> params) {
   std::vector<nn::Named<Tensor>> named;
+  named.reserve(params.size());
   for (Tensor& p : params) named.push_back({std::to_string(named.size()), std::move(p)});
   return named;
 }

@@ -47,7 +47,7 @@ std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs) {
   const bool additive = is_floating(in[1].dtype());
   const Tensor y = Tensor::allocate(shape, DType::f64, cpu);
   double* out = static_cast<double*>(y.raw_data());
-  const std::size_t n = shape.size() == 0 ? 1 : static_cast<std::size_t>(shape.back());
+  const std::size_t n = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
   std::vector<double> s(n);
   for (std::size_t first = 0; first < x.size(); first += n) {
     double max = -kInf, sum = 0;

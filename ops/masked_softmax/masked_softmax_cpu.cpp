@@ -43,7 +43,7 @@ void forward(const Forward& f) {
   const Tensor x = packed(f.in(0));
   const Tensor& mask = f.in(1);
   const Shape& shape = x.shape();
-  const std::int64_t n = shape.size() == 0 ? 1 : shape.back(), count = x.numel() / n;
+  const std::int64_t n = shape.empty() ? 1 : shape.back(), count = x.numel() / n;
   const MaskRows rows(mask, shape);
   const auto scale = static_cast<C>(f.attrs<Attrs>().scale);
   const T* from = x.data<T>();
