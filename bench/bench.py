@@ -44,6 +44,11 @@ def environment():
     }
 
 
+def literal(name):
+    """A pattern for this name alone, in POSIX's syntax: re.escape() also escapes what has no meaning there."""
+    return re.sub(r"([.\[\](){}*+?^$|\\])", r"\\\1", name)
+
+
 def run_ours(binary, rows, threads):
     """{name: {"seconds", "bytes" per second, "flops" per second, "peak" bytes in use}} of one pass."""
     env = dict(os.environ, COTANGENT_NUM_THREADS=str(threads))
@@ -178,7 +183,7 @@ def main():
             wanted = [n for n in names_of(args.binary, rows) if threads == thread_counts[-1] or n[0] == "C"]
             if not wanted:
                 continue
-            pattern = "^(" + "|".join(map(re.escape, wanted)) + ")(/|@|$)"
+            pattern = "^(" + "|".join(map(literal, wanted)) + ")(/|@|$)"
             got = run_ours(args.binary, pattern, threads)
             collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
             say(f"ours: {len(got)} rows")

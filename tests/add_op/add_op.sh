@@ -10,7 +10,7 @@ scratch=$2
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 mkdir -p "$scratch/tree"
-for entry in CMakeLists.txt cmake core autograd ops nn tests/catch.h tests/main.cpp tests/fuzz; do
+for entry in CMakeLists.txt cmake core autograd ops nn tests/catch.h tests/main.cpp tests/fuzz tests/consumers; do
   mkdir -p "$scratch/tree/$(dirname "$entry")"
   cp -a -u "$source_dir/$entry" "$scratch/tree/$(dirname "$entry")/"
 done
