@@ -5,28 +5,20 @@
 # dropout: batches in parts drop other elements):
 #   tests/gpt_modes_test.sh build/cpu/bin/gpt --text shakespeare.txt --preset cpu --iters 1000
 #   tests/gpt_modes_test.sh build/cuda/bin/gpt --text shakespeare.txt --preset char --dropout 0 --iters 2000
-set -uo pipefail
-gpt=$(readlink -f "${1:?the program}")
-shift
 allowed=0.02
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-flags=("$@")
+flags=("${@:2}")
 for ((i = 0; i < ${#flags[@]}; ++i)); do  # a text is where the caller stands
   [ "${flags[i]}" != --text ] || flags[i + 1]=$(readlink -f "${flags[i + 1]}")
 done
 [ ${#flags[@]} -gt 0 ] || flags=(--preset tiny --device cpu --batch 8 --iters 400 --eval-interval 400 --eval-batches 40)
-cd "$work" || exit 1
-failures=0
+source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
 
 # mode NAME FLAGS...: trains, and holds the last validation loss against that of f32, the first mode.
 mode() {
   local name=$1 start=$SECONDS loss norm
   shift
-  if ! "$gpt" "${flags[@]}" --sample 0 --out "$name" "$@" >"$name.log" 2>&1; then
-    tail -n 5 "$name.log"
-    echo "FAIL: $name"
-    failures=$((failures + 1))
+  if ! "$program" "${flags[@]}" --sample 0 --out "$name" "$@" >log 2>&1; then
+    fail "$name"
     return
   fi
   loss=$(tail -n 1 "$name/metrics.csv" | cut -d, -f3)

@@ -267,7 +267,7 @@ class Training {
     evaluated_ = step_;
     losses_ = 0;
     loss_sum_.fill_(0);
-    if (step_ > 0) { write_sample(); }
+    if (step_ > 0) write_sample();
     averaged.reset();
     if (step_ > 0) {
       const bool better = val && *val < best_;

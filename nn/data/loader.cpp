@@ -36,10 +36,6 @@ std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint
   return order;
 }
 
-}  // namespace
-
-namespace {
-
 /// The stream of one loop's copies. Those of loops that have ended are taken again: the memory that the
 /// allocator keeps belongs to a stream, and with a new stream each epoch and each evaluation would ask the
 /// system for its own.
