@@ -202,6 +202,19 @@ class Pass {
     return direct ? meta.grad : Tensor{};
   }
 
+  // Where the gradient of input i of `node` goes. A kernel that can write f32 although its input has 16 bits
+  // serves an f32 leaf directly, past the conversion in between: nothing is rounded on the way, and the
+  // leaf's gradient is added to where it lies.
+  const Edge& destination(const Node& node, std::size_t i) const {
+    const Edge& edge = node.edges[i];
+    if (!edge.node || !node.can_widen(static_cast<std::uint32_t>(i))) return edge;
+    const Edge* beyond = edge.node->narrowed();
+    if (!beyond || !beyond->leaf) return edge;
+    const auto asked = [&](const Edge& e) { return e.node.get() == edge.node.get(); };
+    if (capture_ && std::any_of(capture_->edges.begin(), capture_->edges.end(), asked)) return edge;
+    return *beyond;
+  }
+
   void visit(const Slot& slot) {
     Node& node = *slot.node;
     const std::uint32_t outputs = node.output_count();
@@ -220,12 +233,13 @@ class Pass {
     InlineVector<std::uint8_t, 16> flags;
     bool any = false;
     for (std::size_t i = 0; i < node.edges.size(); ++i) {
-      const Edge& edge = node.edges[i];
+      const Edge& edge = destination(node, i);
       Tensor& target = grads_in.emplace_back();
       std::uint8_t& flag = flags.emplace_back(0);
       if (!edge || (capture_ && !capture_->wants(edge))) continue;
       any = true;
       flag = kGradNeeded;
+      if (&edge != &node.edges[i]) flag |= kGradWide;
       if (!node.can_accumulate(static_cast<std::uint32_t>(i))) continue;
       target = accumulation_target(edge);
       if (target.defined()) flag |= kGradAccumulate;
@@ -243,7 +257,7 @@ class Pass {
 
     for (std::size_t i = 0; i < node.edges.size(); ++i) {
       if (!(flags[i] & kGradNeeded) || !grads_in[i].defined()) continue;
-      const Edge& edge = node.edges[i];
+      const Edge& edge = flags[i] & kGradWide ? *node.edges[i].node->narrowed() : node.edges[i];
       if (anomaly_enabled()) detail::check_finite(node.name(), "backward", grads_in[i], node.call_site());
       if ((flags[i] & kGradAccumulate) && edge.leaf &&
           detail::leaf_meta(*edge.leaf).grad.is_same(grads_in[i])) {

@@ -163,6 +163,12 @@ void OpNode::backward(NodeCall& call) {
   kernel(b);
 }
 
+const Edge* OpNode::narrowed() const {
+  const bool narrows = op_.converts && input_metas_[0].dtype == DType::f32 &&
+                       is_low_precision(output_metas_[0].dtype) && output_hooks.empty();
+  return narrows ? &edges[0] : nullptr;
+}
+
 void OpNode::release_saved() {
   bool any = false;
   for (SavedTensor& s : saved_inputs_) any = any || s.defined(), s.reset();
@@ -188,15 +194,16 @@ Tensor& Backward::grad_in_over(int i, const Tensor& saved) const {
   Tensor& g = grad_inputs[static_cast<std::size_t>(i)];
   if (g.defined() || !last) return grad_in(i);
   const TensorMeta& meta = in_meta(i);
+  const DType dtype = grad_dtype(i);
   const Ref<Storage>& storage = saved.impl()->storage;
   // The one tensor that holds it is the saved one: the tape refers to nodes, and to leaves by their own.
   const bool unseen = storage.unique() && storage->is_owned();
-  if (!unseen || !saved.is_contiguous() || !(saved.shape() == meta.shape) || saved.dtype() != meta.dtype)
+  if (!unseen || !saved.is_contiguous() || !(saved.shape() == meta.shape) || saved.dtype() != dtype)
     return grad_in(i);
   // Should the kernel fail half-way, then a second walk must not read what is no longer there.
   storage->bump_version();
   g = Tensor::from_storage(storage, meta.shape, contiguous_strides(meta.shape), saved.storage_offset(),
-                           meta.dtype);
+                           dtype);
   return g;
 }
 

@@ -81,6 +81,11 @@ class CT_API Node : public RefCounted {
   virtual std::uint32_t output_count() const = 0;
   /// Whether gradient i can be added to an existing tensor by the kernel itself.
   virtual bool can_accumulate(std::uint32_t) const { return false; }
+  /// Whether gradient i can be had in f32 although the input has 16 bits (OpDef::wide_grads).
+  virtual bool can_widen(std::uint32_t) const { return false; }
+  /// For a node that does nothing but convert f32 to 16 bits, and that nobody listens to: where the gradient
+  /// of its input goes. Null for all others.
+  virtual const Edge* narrowed() const { return nullptr; }
   /// Whether a missing cotangent may stay undefined.
   virtual bool takes_undefined_grads() const { return false; }
   /// Computes call.grads_in from call.grads_out. Throws AutogradError after release_saved().
@@ -125,6 +130,10 @@ class CT_API OpNode final : public Node, public Pooled {
   const TensorMeta& output_meta(std::uint32_t k) const override { return output_metas_[k]; }
   std::uint32_t output_count() const override { return static_cast<std::uint32_t>(output_metas_.size()); }
   bool can_accumulate(std::uint32_t i) const override { return mask_bit(op_.accumulates, i); }
+  bool can_widen(std::uint32_t i) const override {
+    return mask_bit(op_.wide_grads, i) && is_low_precision(input_metas_[i].dtype);
+  }
+  const Edge* narrowed() const override;
   bool takes_undefined_grads() const override { return op_.undefined_grads; }
   void backward(NodeCall& call) override;
   void release_saved() override;

@@ -116,7 +116,11 @@ struct Forward {
 };
 
 /// What is asked of the gradient of one input.
-enum GradFlag : std::uint8_t { kGradNeeded = 1, kGradAccumulate = 2 };
+enum GradFlag : std::uint8_t {
+  kGradNeeded = 1,
+  kGradAccumulate = 2,
+  kGradWide = 4,  // in f32, although the input has 16 bits
+};
 
 /// Bit i of a mask over inputs or outputs. The last bit stands for all that follow, so that ops with any
 /// number of inputs (concat) fit.
@@ -154,10 +158,16 @@ struct Backward {
   /// Whether grad_in(i) already holds a gradient that the kernel must add to (only for ops that declare
   /// accumulates for input i).
   bool accumulate(int i) const { return flags[static_cast<std::size_t>(i)] & kGradAccumulate; }
-  /// The gradient of input i to write: contiguous, of the input's shape and dtype; allocated on first use.
+  /// The dtype of the gradient of input i: the input's, or f32 where that is asked of an op that declares
+  /// wide_grads for input i.
+  DType grad_dtype(int i) const {
+    return flags[static_cast<std::size_t>(i)] & kGradWide ? DType::f32 : in_meta(i).dtype;
+  }
+  /// The gradient of input i to write: contiguous, of the input's shape and of grad_dtype(i); allocated on
+  /// first use.
   Tensor& grad_in(int i) const {
     Tensor& g = grad_inputs[static_cast<std::size_t>(i)];
-    if (!g.defined()) g = Tensor::allocate(in_meta(i).shape, in_meta(i).dtype, in_meta(i).device);
+    if (!g.defined()) g = Tensor::allocate(in_meta(i).shape, grad_dtype(i), in_meta(i).device);
     return g;
   }
   /// The same, but written over a saved value, `saved` = in(j) or out(k), where nobody can tell: the tape is
@@ -267,10 +277,16 @@ struct OpDef {
   bool differentiable = true;
   /// Inputs whose gradient kernel can add to an existing gradient (see Backward::accumulate).
   std::uint32_t accumulates = 0;
+  /// Inputs whose gradient kernel can write f32, and add to f32, where the input has 16 bits. The gradient of
+  /// a parameter that was converted for the op then goes to the f32 parameter without being rounded on its
+  /// way (see Backward::grad_dtype).
+  std::uint32_t wide_grads = 0;
   /// The kernel copes with undefined cotangents of some outputs.
   bool undefined_grads = false;
   /// The output is a view of input 0: infer says which, there is no forward kernel.
   bool view = false;
+  /// The output is input 0, in a dtype of its own: the gradient is the cotangent, converted.
+  bool converts = false;
   /// Inputs of different dtypes are converted to their promoted dtype first.
   bool promotes = false;
   /// Integer and bool inputs are converted to f32 (exp, mean of a ratio): for ops that only floats have.
@@ -278,6 +294,8 @@ struct OpDef {
   AutocastPolicy autocast = AutocastPolicy::promote;
   /// Inputs that keep a dtype of their own (indices, masks): not promoted, not compared.
   std::uint32_t free_dtype_inputs = 0;
+  /// Inputs that may have 16 bits where input 0 is f32, and that Autocast leaves so.
+  std::uint32_t low_inputs = 0;
   /// Inputs that may be undefined.
   std::uint32_t optional_inputs = 0;
   /// Inputs that may live on another device than input 0.

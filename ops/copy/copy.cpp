@@ -75,6 +75,7 @@ constexpr OpDef k_copy = checked({
     .infer = copy_infer,
     .cpu = {copy_forward_cpu, copy_backward_cpu},
     .cuda = CT_CUDA_KERNELS(copy_forward_cuda, copy_backward_cuda),
+    .converts = true,
     .dtypes = kAllTypes,
     .cost = copy_cost,
     .reference = copy_reference,
