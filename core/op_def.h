@@ -294,7 +294,7 @@ struct OpDef {
   AutocastPolicy autocast = AutocastPolicy::promote;
   /// Inputs that keep a dtype of their own (indices, masks): not promoted, not compared.
   std::uint32_t free_dtype_inputs = 0;
-  /// Inputs that may have 16 bits where input 0 is f32, and that Autocast leaves so.
+  /// Inputs that may have 16 bits where input 0 is f32. Autocast leaves them so where they have its dtype.
   std::uint32_t low_inputs = 0;
   /// Inputs that may be undefined.
   std::uint32_t optional_inputs = 0;

@@ -64,6 +64,11 @@ struct Checked {
   bool convert = false;  // some inputs need another dtype first
 };
 
+// Whether input i has 16 bits next to an f32 input 0, and may.
+bool stays_low(const OpDef& op, std::size_t i, DType first, DType t) {
+  return mask_bit(op.low_inputs, i) && first == DType::f32 && is_low_precision(t);
+}
+
 // Checks what can be checked without knowing the op: presence, devices, dtypes.
 Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
   const Tensor* first = nullptr;            // the input that the others are held against
@@ -84,7 +89,7 @@ Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
     if (mask_bit(op.free_dtype_inputs, i)) continue;
     if (!first) {
       first = &t;
-    } else if (t.dtype() != first->dtype()) {
+    } else if (t.dtype() != first->dtype() && !stays_low(op, i, first->dtype(), t.dtype())) {
       CT_CHECK(op.promotes, DTypeError, op.name, "inputs have different dtypes: ", describe(*first), " and ",
                describe(t), "; convert one of them with .to(dtype)");
       result.convert = true;
@@ -203,13 +208,14 @@ std::optional<DType> autocast_target(const OpDef& op, std::span<const TensorRef>
                                          std::span<Tensor> outputs) {
   const std::optional<DType> target = autocast_target(op, inputs);
   if (!target || !(op.dtypes & dtype_bit(*target))) return false;
+  const DType lower = detail::autocast_mode().dtype;
   bool convert = false;
   InlineVector<Tensor, 4> converted;
   InlineVector<TensorRef, 4> refs;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
-    const bool change =
-        t.defined() && !mask_bit(op.free_dtype_inputs, i) && is_floating(t.dtype()) && t.dtype() != *target;
+    const bool change = t.defined() && !mask_bit(op.free_dtype_inputs, i) && is_floating(t.dtype()) &&
+                        t.dtype() != *target && !(stays_low(op, i, *target, t.dtype()) && t.dtype() == lower);
     convert = convert || change;
     converted.emplace_back(change ? detail::autocast_convert(t, *target) : t);
   }
