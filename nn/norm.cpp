@@ -40,9 +40,9 @@ Tensor LayerNorm::forward(const Tensor& x) const {
   return ct::layer_norm(x.flatten(-shape_.size()), {}, {}, eps_).reshape(x.shape());
 }
 
-std::array<Tensor, 2> LayerNorm::add_forward(const Tensor& x, const Tensor& residual) const {
+std::array<Tensor, 2> LayerNorm::add_forward(const Tensor& x, const Tensor& residual, NormUse use) const {
   check_tail("LayerNorm", x, shape_);
-  return ct::add_layer_norm(x, residual, weight_, bias_, eps_);
+  return ct::add_layer_norm(x, residual, weight_, bias_, eps_, use);
 }
 
 RMSNorm::RMSNorm(std::int64_t size, RMSNormOptions options) : size_(size), eps_(options.eps) {
@@ -69,9 +69,9 @@ Tensor RMSNorm::forward(const Tensor& x) const {
   return ct::rms_norm(x, weight_, eps_for(x));
 }
 
-std::array<Tensor, 2> RMSNorm::add_forward(const Tensor& x, const Tensor& residual) const {
+std::array<Tensor, 2> RMSNorm::add_forward(const Tensor& x, const Tensor& residual, NormUse use) const {
   check_tail("RMSNorm", x, {size_});
-  return ct::add_rms_norm(x, residual, weight_, eps_for(x));
+  return ct::add_rms_norm(x, residual, weight_, eps_for(x), use);
 }
 
 }  // namespace ct::nn

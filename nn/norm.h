@@ -7,6 +7,7 @@
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
+#include <cotangent/ops/norm_use.h>
 
 namespace ct::nn {
 
@@ -32,8 +33,10 @@ class CT_API LayerNorm : public Module {
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
   /// {forward(x + residual), x + residual} in one pass: what blocks with a residual path want. For a
-  /// normalized_shape of one axis.
-  std::array<Tensor, 2> add_forward(const Tensor& x, const Tensor& residual) const;
+  /// normalized_shape of one axis. Under Autocast the first has the dtype of products, unless `use` is
+  /// stream, and the sum is f32 (see add_layer_norm).
+  std::array<Tensor, 2> add_forward(const Tensor& x, const Tensor& residual,
+                                    NormUse use = NormUse::product) const;
 
   const Parameter& weight() const { return weight_; }
   const Parameter& bias() const { return bias_; }
@@ -63,8 +66,9 @@ class CT_API RMSNorm : public Module {
   /// Throws ShapeError unless x.size(-1) is the size.
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }
-  /// {forward(x + residual), x + residual} in one pass.
-  std::array<Tensor, 2> add_forward(const Tensor& x, const Tensor& residual) const;
+  /// {forward(x + residual), x + residual} in one pass. Under Autocast as LayerNorm's.
+  std::array<Tensor, 2> add_forward(const Tensor& x, const Tensor& residual,
+                                    NormUse use = NormUse::product) const;
 
   const Parameter& weight() const { return weight_; }
 

@@ -52,8 +52,8 @@ Tensor TransformerEncoderLayer::forward(const Tensor& src, const AttentionMasks&
     const auto [n, x] = norm2.add_forward(attend(norm1(src)), src);
     return x + feed(n);
   }
-  const Tensor x = norm1.add_forward(attend(src), src)[0];
-  return norm2.add_forward(feed(x), x)[0];
+  const Tensor x = norm1.add_forward(attend(src), src, NormUse::stream)[0];
+  return norm2.add_forward(feed(x), x, NormUse::stream)[0];
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
@@ -87,9 +87,9 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
     const auto [n3, x3] = norm3.add_forward(look(n2), x2);
     return x3 + feed(n3);
   }
-  Tensor x = norm1.add_forward(attend(tgt), tgt)[0];
-  x = norm2.add_forward(look(x), x)[0];
-  return norm3.add_forward(feed(x), x)[0];
+  Tensor x = norm1.add_forward(attend(tgt), tgt, NormUse::stream)[0];
+  x = norm2.add_forward(look(x), x, NormUse::stream)[0];
+  return norm3.add_forward(feed(x), x, NormUse::stream)[0];
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, std::int64_t num_layers,

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/catch.h"
@@ -135,6 +136,25 @@ TEST_CASE("attention refuses masks of integers and negative widths", "[nn]") {
   CHECK_THROWS_AS(layer(x, x, x, {.key_padding_mask = zeros({2, 3}, {.dtype = i64})}), DTypeError);
   CHECK_THROWS_AS(layer(x, x, x, {.attn_mask = zeros({3, 3}, {.dtype = u8})}), DTypeError);
   CHECK_THROWS_AS(nn::MultiheadAttention(8, 2, {.kdim = -1}), ValueError);
+}
+
+TEST_CASE("transformer layers keep their stream in f32 under Autocast", "[nn]") {
+  manual_seed(11);
+  const Tensor x = randn({2, 5, 32}), memory = randn({2, 3, 32});
+  for (const bool norm_first : {false, true}) {
+    CAPTURE(norm_first);
+    const nn::TransformerLayerOptions options{
+        .dim_feedforward = 64, .dropout = 0, .batch_first = true, .norm_first = norm_first};
+    const nn::TransformerEncoderLayer encoder(32, 4, options);
+    const nn::TransformerDecoderLayer decoder(32, 4, options);
+    const Tensor a = encoder(x), b = decoder(x, memory);
+    const Autocast guard(bf16);
+    for (const auto& [got, want] : {std::pair{encoder(x), a}, {decoder(x, memory), b}}) {
+      REQUIRE(got.dtype() == f32);
+      CHECK(largest(got - want) < 0.05);
+      CHECK(largest(got - got.to(bf16)) > 0);  // not a bf16 value made wide
+    }
+  }
 }
 
 TEST_CASE("dropout in attention and layers follows the mode", "[nn]") {

@@ -16,6 +16,8 @@ struct AutocastOptions {
 /// the dtype that suits it (docs/autocast.md lists them), on the CPU and on CUDA:
 ///   - products (matmul, linear, attention) convert f32 inputs to `dtype`, and their results have it;
 ///   - what loses digits (sums, exponentials, norms, softmax, losses) converts f16 and bf16 inputs to f32;
+///     add_layer_norm and add_rms_norm, which stand between f32 sums and products, take 16-bit addends as
+///     they are and give f32 sums and normalized rows of `dtype`;
 ///   - everything else converts inputs of different dtypes to the widest, and leaves one dtype alone.
 /// Parameters stay f32, and so do their gradients: the conversions are part of the tape. In-place ops and
 /// f64 and integer inputs are left alone.

@@ -304,7 +304,12 @@ TEST_CASE("docs/autocast.md lists the policies", "[autocast]") {
           "in 16\n"
           "bits: `mean`, `var` and `std` give f32 here. f64 and integer inputs, inputs with a dtype of their "
           "own\n"
-          "(indices, masks) and in-place ops are left alone.\n";
+          "(indices, masks) and in-place ops are left alone.\n\n"
+          "`add_layer_norm` and `add_rms_norm` stand between the f32 stream of a transformer and its "
+          "products. They take\n"
+          "an addend of the guard's dtype as it is (`OpDef::low_inputs`), and give an f32 sum and normalized "
+          "rows of the\n"
+          "guard's dtype; with `NormUse::stream` these are f32, too. Statistics and parameters are f32.\n";
   if (const char* path = std::getenv("COTANGENT_WRITE_AUTOCAST_MD")) {
     std::ofstream(path) << page.str();
     SUCCEED("written");

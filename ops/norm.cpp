@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/norm_internal.h>
 #include <cotangent/ops/sum_to.h>
@@ -13,7 +14,10 @@ ForwardCall::ForwardCall(const Forward& f, Kind kind)
     : op(f.op.name), layout(f.out().shape(), f.attrs<Attrs>().axes), eps(f.attrs<Attrs>().eps) {
   NoGrad guard;
   x = f.in(0).contiguous();
-  if (kind.add) residual = f.in(1).contiguous();
+  if (kind.add) {
+    const bool low = f.in(1).dtype() != x.dtype() && f.in(1).dtype() == f.out().dtype();
+    (low ? low_residual : residual) = low ? f.in(1).contiguous() : f.in(1).to(x.dtype()).contiguous();
+  }
   if (f.has(kind.weight())) weight = f.in(kind.weight()).contiguous();
   if (kind.centered && f.has(kind.bias())) bias = f.in(kind.bias()).contiguous();
   y = f.out();
@@ -35,7 +39,7 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
     for (int i = 0; i <= kind.add; ++i) {
       if (!b.needs(i)) continue;
       if (kind.add && b.grad(1).defined())
-        b.set_grad_in(i, b.grad(1));
+        b.set_grad_in(i, b.grad(1).to(b.in_meta(i).dtype));
       else if (!b.accumulate(i))
         b.grad_in(i).zero_();
     }
@@ -44,7 +48,7 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
     return;
   }
   if (!rows && !want_weight) {
-    if (want_bias) sum_to_into(dbias, b.grad(), accumulate_bias);
+    if (want_bias) sum_to_into(dbias, b.grad().to(dbias.dtype()), accumulate_bias);
     return;
   }
   work = true;
@@ -54,17 +58,51 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
   rstd = b.out(kind.rstd());
   if (!rows) return;
   if (!b.in_meta(w).shape.empty()) weight = b.in(w).contiguous();
-  const int target = b.needs(0) ? 0 : 1;
-  dx = b.grad_in(target);
-  if (kind.add && target == 0 && b.needs(1)) b.set_grad_in(1, dx);  // both addends have the same gradient
-  if (kind.add && b.grad(1).defined()) extra = b.grad(1).contiguous();
-  if (b.accumulate(target)) extra = dx;
+  if (!kind.add) {
+    dx = b.grad_in(0);
+    if (b.accumulate(0)) extra = dx;
+    return;
+  }
+  // Both addends have the same gradient, each in its dtype.
+  const DType dtype = b.in_meta(0).dtype, other = b.in_meta(1).dtype;
+  const bool low = other != dtype && other == g.dtype();
+  narrow_ = b.needs(1) && other != dtype && !low;
+  if (b.needs(0)) dx = b.grad_in(0);
+  if (b.needs(1)) {
+    if (low)
+      low_dx = b.grad_in(1);
+    else if (other == dtype && dx.defined())
+      b.set_grad_in(1, dx);
+    else if (!dx.defined())
+      dx = narrow_ ? Tensor::allocate(x.shape(), dtype, x.device()) : b.grad_in(1);
+  }
+  if (b.grad(1).defined()) extra = b.grad(1).contiguous();
+}
+
+void BackwardCall::finish(const Backward& b) const {
+  if (narrow_) b.set_grad_in(1, dx.to(b.in_meta(1).dtype));
 }
 
 // ---- rules -----------------------------------------------------------------------------------------------
 
 std::int64_t row_axes(const Tensor& weight, const Tensor& bias) {
   return weight.defined() ? weight.dim() : bias.defined() ? bias.dim() : 1;
+}
+
+Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse use) {
+  const auto full = [](const Tensor& t) { return t.defined() && t.dtype() == DType::f32; };
+  const auto low = [](const Tensor& t) { return t.defined() && is_low_precision(t.dtype()); };
+  const detail::AutocastMode& mode = detail::autocast_mode();
+  if (!mode.enabled) {
+    // The kernels could add 16 bits to f32, but outside of Autocast dtypes are the caller's affair.
+    CT_CHECK(!full(x) || !low(residual), DTypeError, op, "inputs have different dtypes: ", describe(x),
+             " and ", describe(residual), "; convert one of them with .to(dtype)");
+    return {x, residual, {}};
+  }
+  if (!(full(x) || low(x)) || !(full(residual) || low(residual))) return {x, residual, {}};
+  const bool swap = low(x) && full(residual) && x.shape() == residual.shape();
+  return {swap ? residual : x, swap ? x : residual,
+          use == NormUse::product ? std::optional(mode.dtype) : std::nullopt};
 }
 
 void infer(Infer& in, Kind kind) {
@@ -87,15 +125,26 @@ void infer(Infer& in, Kind kind) {
   };
   check(kind.weight(), "weight");
   if (kind.centered) check(kind.bias(), "bias");
-  in.output(x.shape(), x.dtype());
+  const DType y = attrs.y.value_or(x.dtype());
+  if (y != x.dtype())
+    CT_CHECK(kind.add && x.dtype() == DType::f32 && is_low_precision(y), DTypeError, in.op.name, "x is ",
+             describe(x), " and y is to be ", name(y),
+             "; y has x's dtype, or 16 bits where a residual is added to an f32 x");
+  if (kind.add && y != x.dtype())
+    CT_CHECK(in.in(1).dtype() == x.dtype() || in.in(1).dtype() == y, DTypeError, in.op.name, "residual is ",
+             describe(in.in(1)), ", x is ", describe(x), " and y is to be ", name(y),
+             "; residual must have the dtype of one of them");
+  in.output(x.shape(), y);
   if (kind.add) in.output(x.shape(), x.dtype());
   if (kind.centered) in.output(statistics, accumulate_type(x.dtype()));
   in.output(statistics, accumulate_type(x.dtype()));
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, Kind kind) {
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind) {
   const double n = static_cast<double>(numel(in[0].shape));
-  return {(kind.centered ? 7 : 4) * n, (kind.add ? 4 : 2) * n * static_cast<double>(size_of(in[0].dtype))};
+  std::size_t bytes = size_of(in[0].dtype) + size_of(out[0].dtype);
+  if (kind.add) bytes += size_of(in[1].dtype) + size_of(out[1].dtype);
+  return {(kind.centered ? 7 : 4) * n, n * static_cast<double>(bytes)};
 }
 
 std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView view, Kind kind) {

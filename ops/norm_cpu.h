@@ -71,35 +71,36 @@ T* results(const Tensor& t) {
   return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
 }
 
-template <class T>
-void add_row(const T* a, const T* b, T* sum, std::int64_t n) {
+template <class T, class R>
+void add_row(const T* a, const R* b, T* sum, std::int64_t n) {
   using C = compute_t<T>;
   C a_buffer[kBlock], b_buffer[kBlock], out[kBlock];
   for_blocks(n, [&](std::int64_t i, int m) {
-    const C *p = load_block<T, C>(a + i, 1, m, a_buffer), *q = load_block<T, C>(b + i, 1, m, b_buffer);
+    const C *p = load_block<T, C>(a + i, 1, m, a_buffer), *q = load_block<R, C>(b + i, 1, m, b_buffer);
     for (int j = 0; j < m; ++j) out[j] = p[j] + q[j];
     store_block<T, C>(sum + i, 0, out, m, false);
   });
 }
 
-template <bool kCentered, class T>
+template <bool kCentered, class T, class L>
 void forward_rows(const ForwardCall& call) {
   using C = compute_t<T>;
   static const Constants<C> constants;
   const std::int64_t n = call.layout.columns;
   const Parameter<T> weight(call.weight), bias(call.bias);
   const T *x = elements<T>(call.x), *residual = elements<T>(call.residual);
-  T *y = results<T>(call.y), *sums = results<T>(call.sum);
+  const L* low_residual = elements<L>(call.low_residual);
+  L* y = results<L>(call.y);
+  T* sums = results<T>(call.sum);
   C *means = results<C>(call.mean), *rstds = results<C>(call.rstd);
   parallel_for(call.layout.rows, std::max<std::int64_t>(1, kGrain / n),
                [&](std::int64_t begin, std::int64_t end) {
                  C buffer[kBlock], out[kBlock];
                  for (std::int64_t row = begin; row < end; ++row) {
                    const T* from = x + row * n;
-                   if (residual) {
-                     add_row(from, residual + row * n, sums + row * n, n);
-                     from = sums + row * n;
-                   }
+                   if (residual) add_row(from, residual + row * n, sums + row * n, n);
+                   if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
+                   if (sums) from = sums + row * n;
                    double total = 0, square = 0;
                    // Summed around an element of the row: far from 0 the mean's rounding would count as
                    // spread.
@@ -127,12 +128,12 @@ void forward_rows(const ForwardCall& call) {
                      const C* p = load_block<T, C>(from + i, 1, m, buffer);
                      const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
                      C* to = out;
-                     if constexpr (std::is_same_v<T, C>) to = y + row * n + i;
+                     if constexpr (std::is_same_v<L, C>) to = y + row * n + i;
 #pragma GCC ivdep
                      for (int j = 0; j < m; ++j)
                        to[j] = kCentered ? (p[j] - mean) * rstd * w[j] + b[j] : p[j] * rstd * w[j];
-                     if constexpr (!std::is_same_v<T, C>)
-                       store_block<T, C>(y + row * n + i, 0, out, m, false);
+                     if constexpr (!std::is_same_v<L, C>)
+                       store_block<L, C>(y + row * n + i, 0, out, m, false);
                    });
                  }
                });
@@ -184,15 +185,17 @@ void add_chunks(const compute_t<T>* partial, std::int64_t chunks, std::int64_t s
   });
 }
 
-template <bool kCentered, class T>
+template <bool kCentered, class T, class L>
 void backward_rows(const BackwardCall& call) {
   using C = compute_t<T>;
   static const Constants<C> constants;
   const std::int64_t n = call.layout.columns, rows = call.layout.rows;
   const Parameter<T> weight(call.weight);
-  const T *x = elements<T>(call.x), *g = elements<T>(call.g), *extra = elements<T>(call.extra);
+  const T *x = elements<T>(call.x), *extra = elements<T>(call.extra);
+  const L* g = elements<L>(call.g);
   const C *means = elements<C>(call.mean), *rstds = elements<C>(call.rstd);
   T* dx = results<T>(call.dx);
+  L* low_dx = results<L>(call.low_dx);
   const std::int64_t grain = std::max<std::int64_t>({1, kGrain / n, (rows + kChunks - 1) / kChunks});
   const bool sums = call.dweight.defined() || call.dbias.defined();
   const std::int64_t chunks = chunk_count(rows, grain), width = (n + 15) / 16 * 16;
@@ -208,19 +211,20 @@ void backward_rows(const BackwardCall& call) {
     }
     C g_buffer[kBlock], x_buffer[kBlock], extra_buffer[kBlock], out[kBlock];
     for (std::int64_t row = begin; row < end; ++row) {
-      const T *g_row = g + row * n, *x_row = x + row * n;
+      const L* g_row = g + row * n;
+      const T* x_row = x + row * n;
       const C mean = kCentered ? means[row] : C(0), rstd = rstds[row];
       double sum = 0, dot = 0;
       for_blocks(n, [&](std::int64_t i, int m) {
-        add_block<kCentered>(load_block<T, C>(g_row + i, 1, m, g_buffer),
+        add_block<kCentered>(load_block<L, C>(g_row + i, 1, m, g_buffer),
                              load_block<T, C>(x_row + i, 1, m, x_buffer), weight.from(i, constants.ones), m,
                              mean, rstd, sum, dot, dw ? dw + i : nullptr, db ? db + i : nullptr);
       });
-      if (!dx) continue;
+      if (!dx && !low_dx) continue;
       const C average = kCentered ? static_cast<C>(sum / static_cast<double>(n)) : C(0);
       const C slope = static_cast<C>(dot / static_cast<double>(n));
       for_blocks(n, [&](std::int64_t i, int m) {
-        const C *gs = load_block<T, C>(g_row + i, 1, m, g_buffer),
+        const C *gs = load_block<L, C>(g_row + i, 1, m, g_buffer),
                 *xs = load_block<T, C>(x_row + i, 1, m, x_buffer);
         const C* more = extra ? load_block<T, C>(extra + row * n + i, 1, m, extra_buffer) : constants.zeros;
         const C* w = weight.from(i, constants.ones);
@@ -228,7 +232,8 @@ void backward_rows(const BackwardCall& call) {
           const C hat = (xs[j] - mean) * rstd;
           out[j] = (gs[j] * w[j] - average - hat * slope) * rstd + more[j];
         }
-        store_block<T, C>(dx + row * n + i, 0, out, m, false);
+        if (dx) store_block<T, C>(dx + row * n + i, 0, out, m, false);
+        if (low_dx) store_block<L, C>(low_dx + row * n + i, 0, out, m, false);
       });
     }
   });
@@ -249,14 +254,17 @@ void forward_cpu(const Forward& f) {
   const NoGrad guard;
   const ForwardCall call(f, {kCentered, kAdd});
   if (call.y.numel() == 0) return clear_statistics(call);
-  visit_floating(call.op, call.y.dtype(), [&]<class T>(TypeTag<T>) { forward_rows<kCentered, T>(call); });
+  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
+                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { forward_rows<kCentered, T, L>(call); });
 }
 
 template <bool kCentered, bool kAdd>
 void backward_cpu(const Backward& b) {
   const BackwardCall call(b, {kCentered, kAdd});
   if (!call.work) return;
-  visit_floating(call.op, call.g.dtype(), [&]<class T>(TypeTag<T>) { backward_rows<kCentered, T>(call); });
+  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(),
+                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { backward_rows<kCentered, T, L>(call); });
+  call.finish(b);
 }
 
 }  // namespace ct::norm

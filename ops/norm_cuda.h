@@ -19,7 +19,8 @@
 // - finish_sums: adds up the blocks' partial sums in their order.
 // - long_*: rows that are too long for registers. They are read again out of L2.
 //
-// Rows that are no multiple of 16 bytes are read element by element.
+// Rows that are no multiple of 16 bytes are read element by element. Of two types T and L, T's vectors are
+// those of 16 bytes, and L's have as many elements.
 
 namespace ct::norm {
 
@@ -60,44 +61,55 @@ T* pointer(const Tensor& t) {
   return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
 }
 
-template <bool kCentered, class T>
+template <bool kCentered, class T, class L>
 void launch_forward(const ForwardCall& call) {
   using C = compute_t<T>;
   const long long rows = call.layout.rows, columns = call.layout.columns;
-  const ForwardRows<T> a{pointer<T>(call.x),        pointer<T>(call.residual), pointer<T>(call.weight),
-                         pointer<T>(call.bias),     pointer<T>(call.y),        pointer<T>(call.sum),
-                         pointer<C>(call.mean),     pointer<C>(call.rstd),     rows,
-                         static_cast<int>(columns), static_cast<C>(call.eps)};
+  const ForwardRows<T, L> a{pointer<T>(call.x),
+                            pointer<T>(call.residual),
+                            pointer<T>(call.weight),
+                            pointer<T>(call.bias),
+                            pointer<L>(call.low_residual),
+                            pointer<L>(call.y),
+                            pointer<T>(call.sum),
+                            pointer<C>(call.mean),
+                            pointer<C>(call.rstd),
+                            rows,
+                            static_cast<int>(columns),
+                            static_cast<C>(call.eps)};
   const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.residual) &&
-                     vectors(call.weight) && vectors(call.bias) && vectors(call.y) && vectors(call.sum);
+                     vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
+                     vectors(call.y) && vectors(call.sum);
   const Share share(packs ? columns / gpu::Packed<T>::size : columns, false);
   if (share.warps > 32)
-    return gpu::launch(call.op, long_forward<kCentered, T>, gpu::blocks_for(call.op, rows, 1), kLongThreads,
-                       0, a);
+    return gpu::launch(call.op, long_forward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1),
+                       kLongThreads, 0, a);
   const int together = share.warps == 1 ? 4 : 1;
   with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
-    gpu::launch(call.op, rows_forward<kCentered, T, n(), loads()>, gpu::blocks_for(call.op, rows, together),
+    gpu::launch(call.op, rows_forward<kCentered, T, L, n(), loads()>,
+                gpu::blocks_for(call.op, rows, together),
                 dim3(static_cast<unsigned>(32 * share.warps), static_cast<unsigned>(together)), 0, a);
   });
 }
 
-template <bool kCentered, class T>
+template <bool kCentered, class T, class L>
 void launch_backward(const BackwardCall& call) {
   using C = compute_t<T>;
   const long long rows = call.layout.rows, columns = call.layout.columns;
-  BackwardRows<T> a{pointer<T>(call.x),
-                    pointer<T>(call.g),
-                    pointer<T>(call.extra),
-                    pointer<T>(call.weight),
-                    pointer<C>(call.mean),
-                    pointer<C>(call.rstd),
-                    pointer<T>(call.dx),
-                    nullptr,
-                    nullptr,
-                    rows,
-                    static_cast<int>(columns)};
+  BackwardRows<T, L> a{pointer<T>(call.x),
+                       pointer<T>(call.extra),
+                       pointer<T>(call.weight),
+                       pointer<L>(call.g),
+                       pointer<C>(call.mean),
+                       pointer<C>(call.rstd),
+                       pointer<T>(call.dx),
+                       pointer<L>(call.low_dx),
+                       nullptr,
+                       nullptr,
+                       rows,
+                       static_cast<int>(columns)};
   const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.g) &&
-                     vectors(call.extra) && vectors(call.weight) && vectors(call.dx);
+                     vectors(call.extra) && vectors(call.weight) && vectors(call.dx) && vectors(call.low_dx);
   const Share share(packs ? columns / gpu::Packed<T>::size : columns, true);
   const bool longer = share.warps > kBackwardWarps;
   const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
@@ -112,11 +124,11 @@ void launch_backward(const BackwardCall& call) {
   if (want_bias) a.dbias = static_cast<C*>(workspace.data()) + (want_weight ? each : 0);
 
   if (longer) {
-    if (a.dx)
-      gpu::launch(call.op, long_backward<kCentered, T>, gpu::blocks_for(call.op, rows, 1), kLongThreads, 0,
+    if (a.wants_dx())
+      gpu::launch(call.op, long_backward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1), kLongThreads, 0,
                   a);
     if (want_weight || want_bias)
-      gpu::launch(call.op, long_sums<kCentered, T>,
+      gpu::launch(call.op, long_sums<kCentered, T, L>,
                   dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), blocks), dim3(32, kSumRows), 0, a);
   } else {
     with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
@@ -125,7 +137,7 @@ void launch_backward(const BackwardCall& call) {
                                            static_cast<std::size_t>(share.warps) *
                                            static_cast<std::size_t>(loads() * n()) * sizeof(C)
                                      : 0;
-      gpu::launch(call.op, rows_backward<kCentered, T, n(), loads()>, blocks,
+      gpu::launch(call.op, rows_backward<kCentered, T, L, n(), loads()>, blocks,
                   dim3(static_cast<unsigned>(32 * share.warps), together), memory, a);
     });
   }
@@ -147,14 +159,18 @@ void forward_cuda(const Forward& f) {
   }
   CT_CHECK(call.layout.columns <= 0x7fffffff, ShapeError, call.op, "a row has ", call.layout.columns,
            " elements; on CUDA at most 2147483647 are possible");
-  visit_floating(call.op, call.y.dtype(), [&]<class T>(TypeTag<T>) { launch_forward<kCentered, T>(call); });
+  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
+                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { launch_forward<kCentered, T, L>(call); });
 }
 
 template <bool kCentered, bool kAdd>
 void backward_cuda(const Backward& b) {
   const BackwardCall call(b, {kCentered, kAdd});
   if (!call.work) return;
-  visit_floating(call.op, call.g.dtype(), [&]<class T>(TypeTag<T>) { launch_backward<kCentered, T>(call); });
+  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
+    launch_backward<kCentered, T, L>(call);
+  });
+  call.finish(b);
 }
 
 }  // namespace ct::norm

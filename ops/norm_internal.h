@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/norm_use.h>
 
 // What layer_norm and rms_norm share: both bring every row of a tensor to a common scale, layer_norm around
 // its mean (`centered`), rms_norm around 0. Each comes plain and with a residual that is added first (`add`).
@@ -14,12 +16,17 @@
 //   add      x, residual, weight, bias             y, sum, mean, rstd
 //
 // rms_norm has neither bias nor mean.
+//
+// Mixed precision (add alone): where x, and so the sum, the parameters and the statistics are f32, y may have
+// 16 bits, and the residual too. Then it is the branch that products gave, y is what the next products take,
+// and x is the stream between them. Their dtype is called L below, where T is x's.
 
 namespace ct::norm {
 
 struct Attrs {
   double eps;
-  std::int64_t axes = 1;  // how many trailing axes make a row
+  std::int64_t axes = 1;        // how many trailing axes make a row
+  std::optional<DType> y = {};  // the dtype of y, if it is not x's
 };
 
 struct Kind {
@@ -43,30 +50,53 @@ struct Layout {
   }
 };
 
-/// What a forward kernel works on: everything contiguous, undefined where it does not exist.
+/// What a forward kernel works on: everything contiguous, undefined where it does not exist. What is added to
+/// x is `residual`, of x's dtype, or `low_residual`, of y's where that is another.
 struct ForwardCall {
   const char* op;
-  Tensor x, residual, weight, bias, y, sum, mean, rstd;
+  Tensor x, residual, low_residual, weight, bias, y, sum, mean, rstd;
   Layout layout;
   double eps;
 
   ForwardCall(const Forward& f, Kind kind);
 };
 
-/// The same for a backward kernel: dx = (gradient of the norm at g) + extra. Results are undefined where they
-/// are not wanted; `extra` may be dx itself, to be added to.
+/// The same for a backward kernel: dx = (gradient of the norm at g) + extra, low_dx the same rounded to g's
+/// dtype. Results are undefined where they are not wanted; `extra` may be dx itself, to be added to.
 struct BackwardCall {
   const char* op;
-  Tensor x, g, extra, weight, mean, rstd, dx, dweight, dbias;
+  Tensor x, g, extra, weight, mean, rstd, dx, low_dx, dweight, dbias;
   bool accumulate_weight = false, accumulate_bias = false;
   Layout layout;
   bool work = false;  // otherwise everything is done already
 
   BackwardCall(const Backward& b, Kind kind);
+  /// To be called when the kernel has run.
+  void finish(const Backward& b) const;
+
+ private:
+  bool narrow_ = false;  // the residual's gradient is dx in another dtype than the kernel writes
 };
+
+/// Calls go with the types T and L; a plain norm has but one.
+template <bool kAdd, class Go>
+void visit_types(const char* op, DType x, DType y, const Go& go) {
+  if constexpr (kAdd) {
+    if (x == DType::f32 && y == DType::bf16) return go(TypeTag<float>{}, TypeTag<BFloat16>{});
+    if (x == DType::f32 && y == DType::f16) return go(TypeTag<float>{}, TypeTag<Half>{});
+  }
+  visit_floating(op, x, [&](auto type) { go(type, type); });
+}
 
 /// How many trailing axes a weight or bias says that a row has.
 std::int64_t row_axes(const Tensor& weight, const Tensor& bias = {});
+
+/// What an add op is called with: x and residual, the 16-bit one second, and y's dtype as Attrs want it.
+struct Addends {
+  const Tensor &x, &residual;
+  std::optional<DType> y;
+};
+Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse use);
 
 void infer(Infer& in, Kind kind);
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind);
@@ -105,6 +135,7 @@ constexpr OpDef define(const char* formula, Kernels cpu, Kernels cuda) {
   if (kind.add) op.saves[1] = with_weight;
   op.saves[static_cast<std::size_t>(kind.weight())] = rows;
   op.autocast = AutocastPolicy::f32;
+  op.low_inputs = kind.add ? 0b10 : 0;
   op.accumulates = bit(kind.weight()) | (kind.centered ? bit(kind.bias()) : 0u) | (kind.add ? 0u : 1u);
   op.optional_inputs = bit(kind.weight()) | (kind.centered ? bit(kind.bias()) : 0u);
   op.differentiable_outputs = kind.add ? 0b11 : 0b01;

@@ -45,16 +45,15 @@ __device__ __forceinline__ C block_sum_in_all(C value) {
 }
 
 // One block per row; blockDim.y = 1.
-template <bool kCentered, class T>
-__global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T> a) {
+template <bool kCentered, class T, class L>
+__global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T, L> a) {
   using C = compute_t<T>;
   const long long row = blockIdx.x, offset = row * a.columns;
   const T* x = a.x + offset;
   C mean = 0, square = 0;
-  if (a.residual) {
+  if (a.adds()) {
     for (int c = threadIdx.x; c < a.columns; c += kLongThreads)
-      a.sum[offset + c] =
-          gpu::from_compute<T>(gpu::to_compute(x[c]) + gpu::to_compute(a.residual[offset + c]));
+      a.sum[offset + c] = gpu::from_compute<T>(gpu::to_compute(x[c]) + a.addend(offset + c));
     x = a.sum + offset;  // every thread reads back what it wrote
   }
   if constexpr (kCentered) {
@@ -78,12 +77,12 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
     C w[1], b[1];
     load_parameter<T, 1>(a.weight, c, 1, w);
     load_parameter<T, 1>(a.bias, c, 0, b);
-    a.y[offset + c] = gpu::from_compute<T>((gpu::to_compute(x[c]) - mean) * rstd * w[0] + b[0]);
+    a.y[offset + c] = gpu::from_compute<L>((gpu::to_compute(x[c]) - mean) * rstd * w[0] + b[0]);
   }
 }
 
-template <bool kCentered, class T>
-__global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows<T> a) {
+template <bool kCentered, class T, class L>
+__global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
   const long long row = blockIdx.x, offset = row * a.columns;
   const C mean = kCentered ? a.mean[row] : C(0), rstd = a.rstd[row];
@@ -102,13 +101,15 @@ __global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows
     const C hat = (gpu::to_compute(a.x[offset + c]) - mean) * rstd;
     const C more = a.extra ? gpu::to_compute(a.extra[offset + c]) : C(0);
     const C scaled = gpu::to_compute(a.g[offset + c]) * w[0];
-    a.dx[offset + c] = gpu::from_compute<T>((scaled - average - hat * slope) * rstd + more);
+    const C dx = (scaled - average - hat * slope) * rstd + more;
+    if (!a.kMixed || a.dx) a.dx[offset + c] = gpu::from_compute<T>(dx);
+    if (a.kMixed && a.low_dx) a.low_dx[offset + c] = gpu::from_compute<L>(dx);
   }
 }
 
 // The partial sums of 32 columns over the rows of slab blockIdx.y. blockDim = (32, kSumRows).
-template <bool kCentered, class T>
-__global__ void long_sums(const BackwardRows<T> a) {
+template <bool kCentered, class T, class L>
+__global__ void long_sums(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
   __shared__ C shared[2][kSumRows][33];
   const int column = static_cast<int>(blockIdx.x) * 32 + threadIdx.x;

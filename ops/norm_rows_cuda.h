@@ -13,26 +13,41 @@ namespace ct::norm {
 inline constexpr int kMaxLoads = 4;
 inline constexpr int kBackwardWarps = 16;
 
-template <class T>
+template <class T, class L>
 struct ForwardRows {
   using C = compute_t<T>;
+  static constexpr bool kMixed = !std::is_same_v<T, L>;
   const T *x, *residual, *weight, *bias;  // all but x may be null
-  T *y, *sum;
+  const L* low_residual;                  // null unless mixed, and where there is a residual
+  L* y;
+  T* sum;
   C *mean, *rstd;
   long long rows;
   int columns;
   C eps;
+
+  __device__ __forceinline__ bool adds() const { return residual || (kMixed && low_residual); }
+  __device__ __forceinline__ C addend(long long i) const {
+    if constexpr (kMixed)
+      if (low_residual) return gpu::to_compute(low_residual[i]);
+    return gpu::to_compute(residual[i]);
+  }
 };
 
-template <class T>
+template <class T, class L>
 struct BackwardRows {
   using C = compute_t<T>;
-  const T *x, *g, *extra, *weight;  // the last two may be null
+  static constexpr bool kMixed = !std::is_same_v<T, L>;
+  const T *x, *extra, *weight;  // the last two may be null
+  const L* g;
   const C *mean, *rstd;
   T* dx;               // may be null
+  L* low_dx;           // null unless mixed; may be null
   C *dweight, *dbias;  // [blocks, columns], partial sums; may be null
   long long rows;
   int columns;
+
+  __host__ __device__ __forceinline__ bool wants_dx() const { return dx || (kMixed && low_dx); }
 };
 
 // One vector of a row as it was loaded. It stays packed from one use to the next: the compiler, which would
@@ -51,6 +66,7 @@ struct Held {
   __device__ __forceinline__ void unpack(compute_t<T> (&out)[N]) {
     if constexpr (sizeof(word) == 16)
       asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+    if constexpr (sizeof(word) == 8 && N > 1) asm volatile("" : "+r"(word.x), "+r"(word.y));
     reinterpret_cast<const Pack*>(&word)->to_compute(out);
   }
 };
@@ -81,16 +97,16 @@ __device__ __forceinline__ C sum_in_all(C value, C* slots) {
 
 // The first element of a row, residual and all, which the mean is summed around: far from 0 the mean's
 // rounding would count as spread.
-template <class T>
-__device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T>& a, long long offset) {
+template <class T, class L>
+__device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a, long long offset) {
   const compute_t<T> x = gpu::to_compute(a.x[offset]);
-  if (!a.residual) return x;
-  return gpu::to_compute(gpu::from_compute<T>(x + gpu::to_compute(a.residual[offset])));
+  if (!a.adds()) return x;
+  return gpu::to_compute(gpu::from_compute<T>(x + a.addend(offset)));
 }
 
 // blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
-template <bool kCentered, class T, int N, int kLoads>
-__global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
+template <bool kCentered, class T, class L, int N, int kLoads>
+__global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
   using C = compute_t<T>;
   using Pack = gpu::Packed<T, N>;
   __shared__ C slots[2][32];
@@ -103,11 +119,11 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
 #pragma unroll
   for (int k = 0; k < kLoads; ++k)
     if (column(k) < a.columns) v[k].load(a.x + offset + column(k));
-  if (a.residual) {
-    Held<T, N> r[kLoads];
+  const auto add = [&]<class R>(const R* residual) {
+    Held<R, N> r[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) r[k].load(a.residual + offset + column(k));
+      if (column(k) < a.columns) r[k].load(residual + offset + column(k));
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
@@ -120,7 +136,10 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
       rounded.store(a.sum + offset + column(k));
       v[k].set(rounded);
     }
-  }
+  };
+  if (a.residual) add(a.residual);
+  if constexpr (a.kMixed)
+    if (a.low_residual) add(a.low_residual);
 
   C mean = 0;
   if constexpr (kCentered) {
@@ -159,7 +178,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T> a) {
     load_parameter<T, N>(a.bias, column(k), 0, b);
 #pragma unroll
     for (int j = 0; j < N; ++j) e[j] = (e[j] - mean) * rstd * w[j] + b[j];
-    Pack::from_compute(e).store(a.y + offset + column(k));
+    gpu::Packed<L, N>::from_compute(e).store(a.y + offset + column(k));
   }
 }
 
@@ -205,8 +224,8 @@ __device__ __forceinline__ void sum_rows_of_block(C (&values)[kCount], C* memory
 }
 
 // blockDim = (threads of a row, rows), kBackwardWarps warps in all.
-template <bool kCentered, class T, int N, int kLoads>
-__global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T> a) {
+template <bool kCentered, class T, class L, int N, int kLoads>
+__global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
   using Pack = gpu::Packed<T, N>;
   extern __shared__ __align__(16) unsigned char memory[];
@@ -226,7 +245,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     const long long offset = row * a.columns;
     const T* weight = a.weight;
     asm volatile("" : "+l"(weight));  // or its vectors would be kept in registers, which are needed elsewhere
-    Held<T, N> x[kLoads], g[kLoads], more[kLoads];
+    Held<T, N> x[kLoads], more[kLoads];
+    Held<L, N> g[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
       if (column(k) < a.columns) {
@@ -254,7 +274,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         dw[k * N + j] += gs[j] * hat;
       }
     }
-    if (!a.dx) continue;
+    if (!a.wants_dx()) continue;
     sum_over_row<kCentered>(sum, dot, slots[turn]);
     const C average = sum / static_cast<C>(a.columns), slope = dot / static_cast<C>(a.columns);
 #pragma unroll
@@ -274,7 +294,9 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
 #pragma unroll
         for (int j = 0; j < N; ++j) xs[j] += gs[j];
       }
-      Pack::from_compute(xs).store(a.dx + offset + column(k));
+      if (!a.kMixed || a.dx) Pack::from_compute(xs).store(a.dx + offset + column(k));
+      if constexpr (a.kMixed)
+        if (a.low_dx) gpu::Packed<L, N>::from_compute(xs).store(a.low_dx + offset + column(k));
     }
   }
 

@@ -26,9 +26,10 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 }
 
 std::array<Tensor, 2> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                                     const Tensor& bias, double eps) {
-  return dispatch_n<2>(k_add_layer_norm, {x, residual, weight, bias},
-                       norm::Attrs{eps, norm::row_axes(weight, bias)});
+                                     const Tensor& bias, double eps, NormUse use) {
+  const norm::Addends in = norm::addends(k_add_layer_norm.name, x, residual, use);
+  return dispatch_n<2>(k_add_layer_norm, {in.x, in.residual, weight, bias},
+                       norm::Attrs{eps, norm::row_axes(weight, bias), in.y});
 }
 
 namespace rooms {

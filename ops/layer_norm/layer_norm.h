@@ -4,6 +4,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/norm_use.h>
 
 namespace ct {
 
@@ -22,8 +23,14 @@ CT_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tenso
 
 /// {layer_norm(sum), sum} with sum = x + residual, in one pass: what stands between the blocks of a
 /// transformer. residual has x's shape. Gradients flow through both results. Otherwise as layer_norm.
+///
+/// Under Autocast the sum is f32, like the parameters and the statistics, and the normalized rows have
+/// Autocast's dtype, unless `use` is NormUse::stream: then they are f32, too. Of x and residual one may have
+/// Autocast's dtype while the other is f32, in either order, and is not converted beforehand: f32 holds it
+/// exactly. The bits are those of the addition and layer_norm in f32, rounded. A 16-bit addend's gradient has
+/// 16 bits.
 CT_API std::array<Tensor, 2> add_layer_norm(const Tensor& x, const Tensor& residual,
                                             const Tensor& weight = {}, const Tensor& bias = {},
-                                            double eps = 1e-5);
+                                            double eps = 1e-5, NormUse use = NormUse::product);
 
 }  // namespace ct

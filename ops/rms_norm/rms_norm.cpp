@@ -24,9 +24,11 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return dispatch(k_rms_norm, {x, weight}, norm::Attrs{eps, norm::row_axes(weight)});
 }
 
-std::array<Tensor, 2> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
-                                   double eps) {
-  return dispatch_n<2>(k_add_rms_norm, {x, residual, weight}, norm::Attrs{eps, norm::row_axes(weight)});
+std::array<Tensor, 2> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps,
+                                   NormUse use) {
+  const norm::Addends in = norm::addends(k_add_rms_norm.name, x, residual, use);
+  return dispatch_n<2>(k_add_rms_norm, {in.x, in.residual, weight},
+                       norm::Attrs{eps, norm::row_axes(weight), in.y});
 }
 
 namespace rooms {

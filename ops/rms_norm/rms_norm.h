@@ -4,6 +4,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/norm_use.h>
 
 namespace ct {
 
@@ -19,7 +20,10 @@ CT_API Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 
 
 /// {rms_norm(sum), sum} with sum = x + residual, in one pass. residual has x's shape. Gradients flow through
 /// both results. Otherwise as rms_norm.
+///
+/// Under Autocast as add_layer_norm: the sum stays f32, the normalized rows have Autocast's dtype unless
+/// `use` says otherwise, and one of x and residual may have 16 bits while the other is f32.
 CT_API std::array<Tensor, 2> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight = {},
-                                          double eps = 1e-6);
+                                          double eps = 1e-6, NormUse use = NormUse::product);
 
 }  // namespace ct
