@@ -76,7 +76,7 @@ class Infer {
   void output_on(const Shape& shape, DType dtype, Device device) {
     outputs_[count_++] = {shape, dtype, {}, 0, device, true};
   }
-  /// For view ops: declares the output as a view of input 0. `offset` is absolute, in elements.
+  /// For view ops: declares the next output as a view of input 0. `offset` is absolute, in elements.
   void output_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
     outputs_[count_++] = {shape, in(0).dtype(), strides, offset, {}, false};
   }
@@ -283,7 +283,7 @@ struct OpDef {
   std::uint32_t wide_grads = 0;
   /// The kernel copes with undefined cotangents of some outputs.
   bool undefined_grads = false;
-  /// The output is a view of input 0: infer says which, there is no forward kernel.
+  /// The outputs are views of input 0: infer says which, there is no forward kernel.
   bool view = false;
   /// The output is input 0, in a dtype of its own: the gradient is the cotangent, converted.
   bool converts = false;

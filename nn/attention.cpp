@@ -114,12 +114,15 @@ std::array<Tensor, 3> MultiheadAttention::project(const Tensor& query, const Ten
   const auto part = [&](const Tensor& x, std::int64_t first, std::int64_t parts) {
     return linear(x, in_proj_weight_->narrow(0, first * embed_, parts * embed_), bias(first, parts));
   };
+  const auto parts_of = [&](const Tensor& packed, std::int64_t n) {  // n times [.., .., embed]
+    return packed.view({packed.size(0), packed.size(1), n, embed_}).unbind(2);
+  };
   if (!key.is_same(value)) return {part(query, 0, 1), part(key, 1, 1), part(value, 2, 1)};
   if (!query.is_same(key)) {
-    const std::vector<Tensor> kv = part(key, 1, 2).chunk(2, -1);
+    const std::vector<Tensor> kv = parts_of(part(key, 1, 2), 2);
     return {part(query, 0, 1), kv[0], kv[1]};
   }
-  const std::vector<Tensor> qkv = linear(query, in_proj_weight_, in_proj_bias_).chunk(3, -1);
+  const std::vector<Tensor> qkv = parts_of(linear(query, in_proj_weight_, in_proj_bias_), 3);
   return {qkv[0], qkv[1], qkv[2]};
 }
 

@@ -1,6 +1,7 @@
 #include <cotangent/nn/models/gpt2.h>
 
 #include <cmath>
+#include <vector>
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
@@ -49,9 +50,9 @@ Gpt2Attention::Gpt2Attention(const Gpt2Config& c)
 
 Tensor Gpt2Attention::forward(const Tensor& x, KvCache* cache, std::int64_t layer) const {
   const std::int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
-  const Tensor qkv = c_attn(x).view({batch, length, 3, heads, width / heads});
-  const auto part = [&](std::int64_t i) { return qkv.select(2, i).transpose(1, 2); };  // [B, H, T, D]
-  Tensor q = part(0), k = part(1), v = part(2);
+  const std::vector<Tensor> qkv = c_attn(x).view({batch, length, 3, heads, width / heads}).unbind(2);
+  const Tensor q = qkv[0].transpose(1, 2);  // [B, H, T, D]
+  Tensor k = qkv[1].transpose(1, 2), v = qkv[2].transpose(1, 2);
   const std::int64_t past = cache ? cache->length() : 0;
   if (cache) {
     const auto all = cache->append(layer, k, v);

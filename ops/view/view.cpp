@@ -1,6 +1,8 @@
 #include <cotangent/ops/view/view.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/memory.h>
@@ -137,6 +139,21 @@ void select_infer(Infer& i) {
   i.output_view(shape, strides, x.storage_offset() + offset);
 }
 
+void unbind_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const std::int64_t given = i.attrs<UnbindAttrs>().axis;
+  CT_CHECK(x.dim() > 0, ShapeError, "unbind", "a scalar has no axis ", given, " to take apart");
+  const int axis = wrap_axis("unbind", given, x.dim());
+  const std::int64_t n = x.shape()[axis], step = x.strides()[axis];
+  CT_CHECK(n >= 1 && n <= kMaxOutputs, ShapeError, "unbind", "axis ", axis, " of ", describe(x), " has size ",
+           n, "; the op has 1 to ", kMaxOutputs, " outputs: Tensor::unbind() takes any axis apart");
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape.erase(axis);
+  strides.erase(axis);
+  for (std::int64_t k = 0; k < n; ++k) i.output_view(shape, strides, x.storage_offset() + k * step);
+}
+
 void expand_infer(Infer& i) {
   const Tensor& x = i.in(0);
   Shape shape = i.attrs<ShapeAttrs>().shape;
@@ -260,9 +277,19 @@ Tensor Tensor::unsqueeze(std::int64_t axis) const {
 std::vector<Tensor> Tensor::unbind(std::int64_t axis) const {
   CT_CHECK(dim() > 0, ShapeError, "unbind", "a scalar has no axis ", axis, " to take apart");
   const int wrapped = wrap_axis("unbind", axis, dim());
+  const auto n = static_cast<std::size_t>(shape()[wrapped]);
   std::vector<Tensor> parts;
-  parts.reserve(static_cast<std::size_t>(shape()[wrapped]));
-  for (std::int64_t i = 0; i < shape()[wrapped]; ++i) parts.push_back(select(wrapped, i));
+  if (n >= 1 && n <= kMaxOutputs) {
+    // One node for all parts, whose gradients are then written once each into one tensor.
+    std::array<Tensor, kMaxOutputs> outputs;
+    const TensorRef input = this;
+    dispatch(k_unbind, {&input, 1}, UnbindAttrs{wrapped}, outputs);
+    parts.assign(std::make_move_iterator(outputs.begin()),
+                 std::make_move_iterator(outputs.begin() + static_cast<std::ptrdiff_t>(n)));
+    return parts;
+  }
+  parts.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) parts.push_back(select(wrapped, static_cast<std::int64_t>(i)));
   return parts;
 }
 

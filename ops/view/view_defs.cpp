@@ -31,27 +31,62 @@ void permute_backward(const Backward& b) {
   b.set_grad_in(0, b.grad().permute(inverse));
 }
 
-// slice and select: the cotangent at its place, zeros elsewhere. Pieces of one tensor (split, unbind) are
-// added one after the other into the same gradient, so that n pieces cost one pass and not n.
+// slice, select and unbind: each cotangent at its place, zeros elsewhere. Pieces of one tensor that are ops
+// of their own (split) are added one after the other into the same gradient, so that n pieces cost one pass
+// and not n.
 void place_backward(const Backward& b, InferFn infer) {
   if (!b.needs(0)) return;
   Tensor& whole = b.grad_in(0);
   const Tensor* inputs[] = {&whole};
   Infer layout(b.op, inputs, b.attrs_view);
   infer(layout);
-  const Infer::Output& at = layout.out(0);
-  const Tensor part =
-      Tensor::from_storage(whole.impl()->storage, at.shape, at.strides, at.offset, whole.dtype());
-  if (b.accumulate(0)) {
-    detail::engine_ops.add(part, b.grad(), true);
-    return;
-  }
-  if (part.numel() != whole.numel())
+  std::int64_t covered = 0;
+  for (const Tensor& g : b.grads) covered += g.defined() ? g.numel() : 0;
+  if (!b.accumulate(0) && covered != whole.numel())
     zero_bytes(whole.raw_data(), whole.device(), static_cast<std::size_t>(whole.nbytes()));
-  copy_kernel(part, b.grad());
+  for (int k = 0; k < layout.output_count(); ++k) {
+    if (!b.grad(k).defined()) continue;
+    const Infer::Output& at = layout.out(k);
+    const Tensor part =
+        Tensor::from_storage(whole.impl()->storage, at.shape, at.strides, at.offset, whole.dtype());
+    if (b.accumulate(0)) {
+      detail::engine_ops.add(part, b.grad(k), true);
+    } else {
+      copy_kernel(part, b.grad(k));
+    }
+  }
 }
 void slice_backward(const Backward& b) { place_backward(b, slice_infer); }
 void select_backward(const Backward& b) { place_backward(b, select_infer); }
+
+// The tensor that all cotangents together are views of, as a kernel may have laid them out; undefined if they
+// are not the neighbouring parts of one.
+Tensor joined(const Backward& b) {
+  const Tensor& first = b.grad(0);
+  const auto n = static_cast<std::int64_t>(b.grads.size());
+  if (!first.defined()) return {};
+  std::int64_t step = 0;
+  for (int k = 1; k < n; ++k) {
+    const Tensor& g = b.grad(k);
+    if (!g.defined() || !(g.impl()->storage == first.impl()->storage) || !(g.strides() == first.strides()))
+      return {};
+    const std::int64_t distance = g.storage_offset() - first.storage_offset();
+    if (k == 1) step = distance;
+    if (step <= 0 || distance != k * step) return {};
+  }
+  Strides strides = first.strides();
+  const std::int64_t axis = b.attrs<UnbindAttrs>().axis;
+  strides.insert(static_cast<int>(axis < 0 ? axis + b.in_meta(0).shape.size() : axis), n == 1 ? 1 : step);
+  return Tensor::from_storage(first.impl()->storage, b.in_meta(0).shape, strides, first.storage_offset(),
+                              first.dtype());
+}
+void unbind_backward(const Backward& b) {
+  if (!b.needs(0)) return;
+  if (!b.accumulate(0)) {
+    if (Tensor whole = joined(b); whole.defined()) return b.set_grad_in(0, std::move(whole));
+  }
+  place_backward(b, unbind_infer);
+}
 
 void expand_backward(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, sum_to(b.grad(), b.in_meta(0).shape));
@@ -165,6 +200,15 @@ std::vector<Tensor> select_reference(std::span<const Tensor> in, AttrsView attrs
   });
 }
 
+std::vector<Tensor> unbind_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const std::int64_t axis = as<UnbindAttrs>(attrs).axis;
+  const std::int64_t n = in[0].shape()[static_cast<int>(axis < 0 ? axis + in[0].dim() : axis)];
+  std::vector<Tensor> parts;
+  for (std::int64_t k = 0; k < n; ++k)
+    parts.push_back(select_reference(in, AnyAttrs(SelectAttrs{axis, k}).view())[0]);
+  return parts;
+}
+
 std::vector<Tensor> expand_reference(std::span<const Tensor> in, AttrsView attrs) {
   const Tensor& x = in[0];
   Shape shape = as<ShapeAttrs>(attrs).shape;
@@ -249,6 +293,21 @@ std::vector<ErrorSample> select_errors(SampleMaker& make) {
           {{make.normal({})}, SelectAttrs{0, 0}, "a scalar has no axis"}};
 }
 
+std::vector<Sample> unbind_samples(SampleMaker& make) {
+  return {{{make.normal({4})}, UnbindAttrs{0}, "elements"},
+          {{make.normal({3, 5})}, UnbindAttrs{0}, "rows"},
+          {{make.normal({5, 2})}, UnbindAttrs{-1}, "columns"},
+          {{make.normal({2, 5, 3, 2, 4})}, UnbindAttrs{2}, "inner axis"},
+          {{make.normal({2, 1, 3})}, UnbindAttrs{1}, "single"},
+          {{make.normal({0, 3})}, UnbindAttrs{-1}, "empty"}};
+}
+std::vector<ErrorSample> unbind_errors(SampleMaker& make) {
+  return {{{make.normal({2, 5})}, UnbindAttrs{1}, "has size 5; the op has 1 to 4 outputs"},
+          {{make.normal({2, 0})}, UnbindAttrs{1}, "has size 0"},
+          {{make.normal({3})}, UnbindAttrs{1}, "axis 1 is out of range"},
+          {{make.normal({})}, UnbindAttrs{0}, "a scalar has no axis"}};
+}
+
 std::vector<Sample> expand_samples(SampleMaker& make) {
   return {{{make.normal({})}, ShapeAttrs{{2, 3}}, "scalar"},
           {{make.normal({1})}, ShapeAttrs{{5}}, "single"},
@@ -288,13 +347,15 @@ Cost no_cost(std::span<const TensorMeta>, std::span<const TensorMeta>, AttrsView
 
 consteval OpDef view_op(const char* name, const char* formula, InferFn infer, BackwardFn backward,
                         ReferenceFn reference, SamplesFn samples, ErrorSamplesFn errors,
-                        std::uint32_t accumulates = 0) {
+                        std::uint32_t accumulates = 0, bool several = false) {
   return checked({.name = name,
                   .formula = formula,
                   .infer = infer,
                   .cpu = {nullptr, backward},
                   .cuda = CT_CUDA_KERNELS(nullptr, backward),
+                  .differentiable_outputs = several ? 0xffffffffu : 1u,
                   .accumulates = accumulates,
+                  .undefined_grads = several,
                   .view = true,
                   .dtypes = kAllTypes,
                   .cost = no_cost,
@@ -313,6 +374,8 @@ constexpr OpDef k_slice = view_op("slice", "y = x[start:stop:step] along an axis
                                   slice_backward, slice_reference, slice_samples, slice_errors, 1);
 constexpr OpDef k_select = view_op("select", "y = x[index] along an axis", select_infer, select_backward,
                                    select_reference, select_samples, select_errors, 1);
+constexpr OpDef k_unbind = view_op("unbind", "y0, y1, ... = x[0], x[1], ... along an axis", unbind_infer,
+                                   unbind_backward, unbind_reference, unbind_samples, unbind_errors, 1, true);
 constexpr OpDef k_expand = view_op("expand", "y = x repeated along axes of size 1", expand_infer,
                                    expand_backward, expand_reference, expand_samples, expand_errors);
 constexpr OpDef k_squeeze = view_op("squeeze", "y = x without axes of size 1", squeeze_infer,
@@ -325,8 +388,8 @@ constexpr OpDef k_unsqueeze =
 
 namespace ct::rooms {
 namespace {
-constexpr const OpDef* ops[] = {&views::k_view,   &views::k_permute, &views::k_slice,    &views::k_select,
-                                &views::k_expand, &views::k_squeeze, &views::k_unsqueeze};
+constexpr const OpDef* ops[] = {&views::k_view,   &views::k_permute, &views::k_slice,   &views::k_select,
+                                &views::k_unbind, &views::k_expand,  &views::k_squeeze, &views::k_unsqueeze};
 }
 extern const Room view;
 const Room view{"view", ops};

@@ -18,6 +18,9 @@ struct SliceAttrs {
 struct SelectAttrs {
   std::int64_t axis, index;
 };
+struct UnbindAttrs {
+  std::int64_t axis;
+};
 struct SqueezeAttrs {
   unsigned mask;  // bit i: drop axis i if its size is 1
 };
@@ -29,6 +32,7 @@ void reshape_infer(Infer&);
 void permute_infer(Infer&);
 void slice_infer(Infer&);
 void select_infer(Infer&);
+void unbind_infer(Infer&);
 void expand_infer(Infer&);
 void squeeze_infer(Infer&);
 void unsqueeze_infer(Infer&);
@@ -37,6 +41,7 @@ extern const OpDef k_view;
 extern const OpDef k_permute;
 extern const OpDef k_slice;
 extern const OpDef k_select;
+extern const OpDef k_unbind;
 extern const OpDef k_expand;
 extern const OpDef k_squeeze;
 extern const OpDef k_unsqueeze;

@@ -1,7 +1,13 @@
 #include <cotangent/ops/view/view.h>
 
+#include <array>
+#include <initializer_list>
+
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/allocator.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation.h>
 
 #include "tests/catch.h"
@@ -292,6 +298,125 @@ TEST_CASE("pieces of a tensor add up in one gradient", "[view]") {
   x.split(2)[1].backward(ct::tensor({5, 6}, {.dtype = ct::f64}));
   CHECK(grad_of(x) == std::vector<double>{1, 2, 5, 6, 13, 124});
   CHECK(x.grad().raw_data() == memory);
+}
+
+TEST_CASE("the parts of an axis are one op, and their gradients one tensor", "[view]") {
+  const Tensor x = leaf({2, 3, 2});
+  const std::vector<Tensor> parts = x.unbind(1);
+  REQUIRE(parts.size() == 3);
+  for (std::size_t k = 0; k < 3; ++k) {
+    CHECK(parts[k].grad_fn_name() == "unbind");
+    CHECK(parts[k].shape() == Shape{2, 2});
+    CHECK(parts[k].strides() == Strides{6, 1});
+    CHECK(parts[k].storage_offset() == 2 * static_cast<std::int64_t>(k));
+    CHECK(parts[k].impl()->storage == x.impl()->storage);
+  }
+  CHECK(leaf({5}).unbind()[4].grad_fn_name() == "select");  // more parts than an op has outputs
+
+  SECTION("all are used") {
+    const Tensor gradients[] = {counting({2, 2}), counting({2, 2}).t(), counting({1, 2}).expand({2, 2})};
+    const std::size_t before = ct::memory_stats(ct::cpu).requests;
+    ct::backward(parts, gradients);
+    CHECK(ct::memory_stats(ct::cpu).requests - before == 1);  // the gradient
+    CHECK(grad_of(x) == std::vector<double>{1, 2, 1, 3, 1, 2, 3, 4, 2, 4, 1, 2});
+    CHECK(x.grad().is_contiguous());
+    // A second pass adds in place.
+    const void* memory = x.grad().raw_data();
+    ct::backward(std::array{x.unbind(-2)[1]}, std::array{counting({2, 2})});
+    CHECK(grad_of(x) == std::vector<double>{1, 2, 2, 5, 1, 2, 3, 4, 5, 8, 1, 2});
+    CHECK(x.grad().raw_data() == memory);
+  }
+  SECTION("one is missing, one is used twice") {
+    ct::backward(std::array{parts[2], parts[0], parts[2]},
+                 std::array{counting({2, 2}), counting({2, 2}), counting({2, 2})});
+    CHECK(grad_of(x) == std::vector<double>{1, 2, 0, 0, 2, 4, 3, 4, 0, 0, 6, 8});
+  }
+  SECTION("the last one alone") {
+    parts[2].backward(counting({2, 2}));
+    CHECK(grad_of(x) == std::vector<double>{0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 3, 4});
+  }
+  SECTION("x has another use") {
+    ct::backward(std::array{x * 2.0, parts[1]}, std::array{counting({2, 3, 2}), counting({2, 2})});
+    CHECK(grad_of(x) == std::vector<double>{2, 4, 7, 10, 10, 12, 14, 16, 21, 24, 22, 24});
+  }
+}
+
+TEST_CASE("parts that were one tensor come back as one, without a copy", "[view]") {
+  const Tensor whole = counting({2, 3, 2});
+  const auto gradient = [&](std::initializer_list<Tensor> gradients) {
+    const Tensor x = leaf({2, 3, 2});
+    const std::vector<Tensor> parts = (x * 1.0).unbind(1);
+    std::vector<Tensor> roots(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(gradients.size()));
+    const std::vector<Tensor> g(gradients);
+    ct::backward(roots, g);
+    return grad_of(x);
+  };
+  const auto part = [&](std::int64_t k) { return whole.select(1, k); };
+  const std::vector<double> in_order = whole.to_vector<double>();
+  CHECK(gradient({part(0), part(1), part(2)}) == in_order);
+  // What looks like it, and is not.
+  CHECK(gradient({part(2), part(1), part(0)}) == std::vector<double>{5, 6, 3, 4, 1, 2, 11, 12, 9, 10, 7, 8});
+  CHECK(gradient({part(0), part(2), part(1)}) == std::vector<double>{1, 2, 5, 6, 3, 4, 7, 8, 11, 12, 9, 10});
+  CHECK(gradient({part(1), part(1), part(1)}) == std::vector<double>{3, 4, 3, 4, 3, 4, 9, 10, 9, 10, 9, 10});
+  CHECK(gradient({part(0), part(1)}) == std::vector<double>{1, 2, 3, 4, 0, 0, 7, 8, 9, 10, 0, 0});
+  CHECK(gradient({part(0), part(1).clone(), part(2)}) == in_order);
+  CHECK(gradient({part(0).clone(), part(1), part(2)}) == in_order);
+  CHECK(gradient({part(0), part(1), part(2).t()}) ==
+        std::vector<double>{1, 2, 3, 4, 5, 11, 7, 8, 9, 10, 6, 12});
+  CHECK(gradient({part(0), (whole * 10.0).select(1, 1), part(2)}) ==
+        std::vector<double>{1, 2, 30, 40, 5, 6, 7, 8, 90, 100, 11, 12});
+
+  // stack's gradient hands out the parts of its cotangent, which becomes the gradient as it is.
+  const Tensor x = leaf({2, 3, 2});
+  const Tensor y = ct::stack(x.unbind(1), 1);
+  const Tensor g = ct::grad(std::array{y}, std::array{x}, std::array{whole}, {.retain_graph = true})[0];
+  CHECK(g.impl()->storage == whole.impl()->storage);
+  CHECK(g.is_contiguous());
+  CHECK(g.to_vector<double>() == in_order);
+  // A leaf gets a tensor of its own, and adds to it in place.
+  y.backward(whole, true);
+  y.backward(whole);
+  CHECK(grad_of(x) == (whole * 2.0).to_vector<double>());
+  CHECK(whole.to_vector<double>() == in_order);
+  // What has arrived from elsewhere is not lost.
+  const Tensor z = leaf({2, 3, 2}), h = z * 1.0;
+  const std::vector<Tensor> parts = h.unbind(1);
+  ct::backward(std::array{h * 2.0, parts[0], parts[1], parts[2]},
+               std::array{whole, part(0), part(1), part(2)});
+  CHECK(grad_of(z) == (whole * 3.0).to_vector<double>());
+}
+
+TEST_CASE("a part can't be changed in place on the tape; off it, all parts know", "[view]") {
+  const Tensor x = leaf({3, 2});
+  std::vector<Tensor> parts = (x * 1.0).unbind();
+  CHECK_THROWS_AS(parts[1].mul_(2.0), ct::AutogradError);
+  const Tensor y = parts[0] * parts[0];  // saves part 0
+  {
+    const ct::NoGrad guard;
+    parts[1].mul_(2.0);
+  }
+  CHECK_THROWS_WITH(y.backward(counting({2})), Catch::Contains("in place"));
+  // A recorded change of the whole makes its parts out of date.
+  Tensor z = x * 1.0;
+  parts = z.unbind();
+  z.mul_(3.0);
+  CHECK_THROWS_AS(parts[2] * 1.0, ct::AutogradError);
+  z.unbind()[2].backward(counting({2}));
+  CHECK(grad_of(x) == std::vector<double>{0, 0, 0, 0, 3, 6});
+}
+
+TEST_CASE("parts of other dtypes and layouts", "[view]") {
+  for (const ct::DType dtype : {ct::i64, ct::i32, ct::u8, ct::f16, ct::bf16, ct::f32}) {
+    const Tensor x = ct::arange(24).to(dtype).view({2, 3, 4});
+    const std::vector<Tensor> parts = x.transpose(0, 2).unbind(-2);
+    REQUIRE(parts.size() == 3);
+    for (const Tensor& part : parts) CHECK(part.dtype() == dtype);
+    CHECK(numbers(parts[1]) == Numbers{4, 16, 5, 17, 6, 18, 7, 19});
+    CHECK(!parts[1].requires_grad());
+  }
+  CHECK(ct::zeros({3, 0}).unbind()[2].shape() == Shape{0});
+  CHECK(ct::zeros({1, 2}).unbind().size() == 1);
+  CHECK_THROWS_AS(ct::zeros({3}).unbind(1), ct::ShapeError);
 }
 
 TEST_CASE("views are not recorded under NoGrad, and integers never", "[view]") {
