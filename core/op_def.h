@@ -76,7 +76,7 @@ class Infer {
   void output_on(const Shape& shape, DType dtype, Device device) {
     outputs_[count_++] = {shape, dtype, {}, 0, device, true};
   }
-  /// For view ops: declares the next output as a view of input 0. `offset` is absolute, in elements.
+  /// The next output by its strides: of view ops a view of input 0 (offset absolute), else fresh and gapless.
   void output_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
     outputs_[count_++] = {shape, in(0).dtype(), strides, offset, {}, false};
   }
@@ -84,7 +84,7 @@ class Infer {
   struct Output {
     Shape shape;
     DType dtype;
-    Strides strides;      // views only
+    Strides strides;      // empty: contiguous
     std::int64_t offset;  // views only
     Device device;        // only if placed
     bool placed;          // declared by output_on
@@ -107,7 +107,7 @@ struct Forward {
 
   const Tensor& in(int i) const { return *inputs[static_cast<std::size_t>(i)]; }
   bool has(int i) const { return static_cast<std::size_t>(i) < inputs.size() && in(i).defined(); }
-  /// Output k: contiguous, except when an elementwise op runs in place on a strided tensor.
+  /// Output k: laid out as declared, except when an elementwise op runs in place on a strided tensor.
   Tensor& out(int k = 0) const { return outputs[static_cast<std::size_t>(k)]; }
   template <class A>
   const A& attrs() const {

@@ -175,7 +175,9 @@ std::array<Tensor, 2> MultiheadAttention::attend(const Tensor& query, const Tens
     y = scaled_dot_product_attention(q, k, v,
                                      {.mask = mask, .causal = masks.is_causal, .dropout_p = dropout_p});
   }
-  y = batch_first_ ? y.transpose(1, 2) : y.permute({2, 0, 1, 3});
+  // [B, T, H, D] is how attention leaves its result. [T, B, H, D] is copied once, here, and not by each of
+  // the products in which out_proj takes it.
+  y = batch_first_ ? y.transpose(1, 2) : y.permute({2, 0, 1, 3}).contiguous();
   return {out_proj_(y.flatten(2)), average};
 }
 

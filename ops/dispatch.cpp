@@ -171,6 +171,10 @@ void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsVie
       results[k].impl()->is_view = true;
     } else {
       results[k] = Tensor::allocate(out.shape, out.dtype, out.placed ? out.device : checked.device);
+      if (out.strides.size() > 0) {
+        results[k].impl()->strides = out.strides;
+        results[k].impl()->contiguous = is_contiguous(out.shape, out.strides);
+      }
     }
   }
   if (!op.view) run_kernel(op, checked.device, Forward{op, inputs, results, attrs});

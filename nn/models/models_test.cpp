@@ -82,6 +82,29 @@ TEST_CASE("the models are causal, and their parameters have Hugging Face's names
   CHECK(llama.end_tokens() == std::vector<std::int64_t>{7});
 }
 
+TEST_CASE("nothing is copied around attention", "[nn][models]") {
+  struct Copies final : OpObserver {
+    OpObserver* const previous = set_op_observer(this);
+    int count = 0;
+    ~Copies() override { set_op_observer(previous); }
+    void begin(const OpDef& op, bool) override { count += std::string(op.name) == "copy"; }
+    void end(const OpDef&, bool) override {}
+  };
+  const Tensor tokens = randint(0, 29, {2, 5}), x = randn({2, 5, 12});
+  const nn::MultiheadAttention layer(12, 3, {.batch_first = true});
+  Copies copies;
+  for (const auto& model : both()) {
+    const Tensor loss = model->loss(tokens, tokens);
+    CHECK(copies.count == 0);
+    if (dynamic_cast<const Gpt2*>(model.get()) != nullptr) loss.backward();
+    CHECK(copies.count == 0);
+  }
+  layer(x, x, x);
+  CHECK(copies.count == 0);
+  x.transpose(0, 1).contiguous();
+  CHECK(copies.count == 1);
+}
+
 TEST_CASE("a shared table gets the gradients of both its uses", "[nn][models]") {
   Gpt2Config config = gpt2_config();
   manual_seed(2);

@@ -46,7 +46,9 @@ void infer(Infer& in) {
   CT_CHECK(attrs.dropout_p >= 0 && attrs.dropout_p <= 1, ValueError, kName, "dropout_p is ", attrs.dropout_p,
            "; it must lie in [0, 1]");
   CT_CHECK(std::isfinite(attrs.scale), ValueError, kName, "scale is ", attrs.scale, "; it must be finite");
-  in.output({q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
+  // In the order in which the next projection takes the heads side by side: [batch, queries, heads, dim].
+  const std::int64_t row = v.size(3), position = q.size(1) * row;
+  in.output_view({q.size(0), q.size(1), q.size(2), row}, {q.size(2) * position, row, position, 1}, 0);
   in.output({q.size(0), q.size(1), q.size(2)}, accumulate_type(q.dtype()));
 }
 

@@ -32,7 +32,8 @@ struct AttentionOptions {
 /// q is [B, H, Tq, D], k is [B, Hkv, Tk, D], v is [B, Hkv, Tk, Dv]; the result is [B, H, Tq, Dv] of q's
 /// dtype. H must be a multiple of Hkv: each key and value head then serves H / Hkv neighbouring query heads
 /// (grouped-query attention). Any strides: views into a packed projection are read where they lie.
-/// A query that sees no key gives 0, and gradients of 0. 16-bit types are computed in f32.
+/// The result lies in memory as [B, Tq, H, Dv]: transpose(1, 2).flatten(2) of it, the heads side by side, is
+/// a view. A query that sees no key gives 0, and gradients of 0. 16-bit types are computed in f32.
 ///
 /// Dropout decides about the probability (b, h, i, j) by element ((b H + h) Tq + i) Tk + j of its draw, like
 /// dropout() of the whole matrix would. Gradients flow to q, k, v and a floating mask.

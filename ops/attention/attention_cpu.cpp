@@ -24,8 +24,7 @@ constexpr double kTaskMacs = 1 << 19;   // multiply-adds that are worth a task
 // The queries that share a key head, as rows of one matrix: heads one after the other.
 template <class C>
 struct Forwards : Scores<C> {
-  Operand<C> q, k, v;
-  DType dtype;
+  Operand<C> q, k, v, place;  // the last one of the result
   void* out;
   C* lse;
   using Scores<C>::e;
@@ -35,7 +34,7 @@ struct Forwards : Scores<C> {
         q(f.in(0)),
         k(f.in(1)),
         v(f.in(2)),
-        dtype(f.out(0).dtype()),
+        place(f.out(0)),
         out(f.out(0).raw_data()),
         lse(f.out(1).data<C>()) {}
 
@@ -70,7 +69,7 @@ struct Forwards : Scores<C> {
     const bool blind = sum == 0;  // what was seen has added at least 1, or NaN
     const C factor = blind ? C(0) : 1 / sum;
     for (std::int64_t d = 0; d < e.value_dim; ++d) acc[d] = blind ? C(0) : acc[d] * factor;
-    store_row(acc, e.value_dim, dtype, out, row * e.value_dim);
+    store_row(acc, e.value_dim, place.dtype, out, place.at(b, x.head, x.i));
     lse[row] = blind ? kMinusInf<C> : max + std::log(sum);
   }
 };

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
     if (i >= p.queries) continue;
     const bool blind = max[r] == -C(INFINITY);
     const C factor = blind ? C(0) : C(1) / sum[r];
-    T* to = static_cast<T*>(p.out.data) + (head * p.queries + i) * p.value_dim;
+    T* to = static_cast<T*>(p.out.data) + b * p.out.batch + h * p.out.head + i * p.out.row;
 #pragma unroll
     for (int c = 0; c < Cols; ++c)
       if (tx + 16 * c < p.value_dim) to[tx + 16 * c] = gpu::from_compute<T>(acc[r][c] * factor);

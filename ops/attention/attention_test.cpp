@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/allocator.h>
 #include <cotangent/core/parallel.h>
@@ -101,6 +102,64 @@ void compare_with_composite(const Sizes& sizes, DType dtype, const AttentionOpti
     CAPTURE(i);
     CHECK(largest_difference(got[i], want[i]) < tolerance);
   }
+}
+
+// ---- the layouts of results and cotangents ----
+
+// `g` as it may come: packed by heads, packed by positions (as a projection of all heads leaves it), and in
+// ways that no fast kernel reads where it lies.
+std::vector<Tensor> laid_out(const Tensor& g) {
+  const NoGrad guard;
+  Shape wide = g.shape();
+  wide[3] = 2 * wide[3] + 1;
+  const Tensor base = zeros(wide, {.dtype = g.dtype(), .device = g.device()});
+  Tensor apart = base.slice(3, 1, INT64_MAX, 2), shifted = base.clone().narrow(3, 1, g.size(3));
+  apart.copy_(g);
+  shifted.copy_(g);
+  return {g.contiguous(), g.transpose(1, 2).contiguous().transpose(1, 2), apart, shifted,
+          g.permute({3, 0, 2, 1}).contiguous().permute({1, 3, 2, 0})};
+}
+
+// Result and gradients on `device`; the gradients must have the same bits however the cotangent lies.
+std::vector<Tensor> run_layouts(const Inputs& in, const AttentionOptions& o, Device device) {
+  std::vector<Tensor> leaves{in.q.to(device).detach(), in.k.to(device).detach(), in.v.to(device).detach()};
+  const Tensor mask = o.mask.defined() ? o.mask.to(device).detach() : Tensor{};
+  if (mask.defined() && is_floating(mask.dtype())) leaves.push_back(mask);
+  for (Tensor& t : leaves) t.set_requires_grad();
+  o.generator.set_state({21, 0});
+  const AttentionOptions options{mask, o.causal, o.causal_offset, o.dropout_p, o.scale, o.generator};
+  const Tensor y = scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], options);
+  const Shape s = y.shape();
+  CHECK(y.strides() == Strides{s[2] * s[1] * s[3], s[3], s[1] * s[3], 1});
+  Generator generator(17);
+  const Tensor g = randn(s, {.dtype = f64}, generator).to(device, y.dtype());
+  std::vector<Tensor> first;
+  for (const Tensor& cotangent : laid_out(g)) {
+    CAPTURE(cotangent.strides());
+    const Tensor outputs[] = {y}, cotangents[] = {cotangent};
+    const std::vector<Tensor> grads = grad(outputs, leaves, cotangents, {.retain_graph = true});
+    if (first.empty()) first = grads;
+    for (std::size_t i = 0; i < grads.size(); ++i) {
+      CAPTURE(i);
+      CHECK(grads[i].to_vector<double>() == first[i].to_vector<double>());
+    }
+  }
+  first.insert(first.begin(), y);
+  return first;
+}
+
+// Nothing hidden, causal, dropout, bool mask, additive mask with a gradient: on CUDA, each with the kernels
+// that take it.
+constexpr int kVariants = 5;
+AttentionOptions variant_of(int variant, const Sizes& s, Generator& generator) {
+  Generator mask_of(4);
+  AttentionOptions o{.generator = generator};
+  o.causal = variant == 1 || variant == 2;
+  o.causal_offset = s.keys - s.queries;
+  if (variant == 2) o.dropout_p = 0.2;
+  if (variant == 3) o.mask = lower_triangle(s.queries, s.keys, 9);
+  if (variant == 4) o.mask = randn({s.heads, s.queries, s.keys}, {.dtype = f32}, mask_of);
+  return o;
 }
 
 }  // namespace
@@ -243,6 +302,26 @@ TEST_CASE("attention reads views of a packed projection where they lie", "[atten
   }
 }
 
+TEST_CASE("attention writes rows of all heads side by side, and reads cotangents as they come",
+          "[attention]") {
+  Generator generator(21);
+  for (const DType dtype : {f32, f64, bf16, f16})
+    for (const Sizes& s : {Sizes{2, 4, 2, 67, 70, 24}, Sizes{2, 2, 2, 1, 9, 8}, Sizes{1, 1, 1, 33, 33, 16}})
+      for (int variant = 0; variant < kVariants; ++variant) {
+        CAPTURE(dtype, s.queries, variant);
+        run_layouts(Inputs(s, dtype), variant_of(variant, s, generator), cpu);
+      }
+  // What models do next costs nothing.
+  const Inputs in({2, 3, 3, 5, 5, 8}, f32);
+  const Tensor y = scaled_dot_product_attention(in.q, in.k, in.v);
+  const std::size_t before = memory_stats(cpu).requests;
+  const Tensor joined = y.transpose(1, 2).reshape({2, 5, 24});
+  CHECK(memory_stats(cpu).requests == before);
+  CHECK(joined.is_contiguous());
+  CHECK(joined.impl()->storage == y.impl()->storage);
+  CHECK(scaled_dot_product_attention(in.q.narrow(2, 0, 1), in.k, in.v).is_contiguous());
+}
+
 TEST_CASE("one step of generation gives the last row of the whole", "[attention]") {
   const Sizes s{2, 8, 2, 40, 40, 64};
   const Inputs in(s, f32);
@@ -306,6 +385,27 @@ TEST_CASE("attention on CUDA agrees with the CPU", "[attention][cuda]") {
           CHECK(largest_difference(got[i].to(f64).to(cpu), want[i].to(f64)) < tolerance * (i == 4 ? 4 : 1));
         }
       }
+}
+
+// Every kernel there is: by dtype, head dimension (17: not for tensor cores) and variant.
+TEST_CASE("attention on CUDA writes and reads any layout as the CPU does", "[attention][cuda]") {
+  const std::pair<DType, double> dtypes[] = {{f64, 1e-12}, {f32, 2e-5}, {f16, 6e-3}, {bf16, 5e-2}};
+  Generator generator(21);
+  for (const auto& [dtype, tolerance] : dtypes)
+    for (const std::int64_t dim : {16, 17, 32, 64, 80, 96, 128, 200, 256})
+      for (const Sizes& s : {Sizes{2, 4, 2, 135, 141, dim}, Sizes{1, 3, 3, 1, 65, dim}})
+        for (int variant = 0; variant < kVariants; ++variant) {
+          CAPTURE(dtype, dim, s.queries, variant);
+          const Inputs in(s, dtype);
+          const AttentionOptions options = variant_of(variant, s, generator);
+          const std::vector<Tensor> want = run_layouts(in, options, cpu),
+                                    got = run_layouts(in, options, cuda(0));
+          REQUIRE(got.size() == want.size());
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            CAPTURE(i);
+            CHECK(largest_difference(got[i].to(f64).to(cpu), want[i].to(f64)) < tolerance * (i == 4 ? 4 : 1));
+          }
+        }
 }
 
 TEST_CASE("what a mask hides counts for nothing on CUDA, not even where it is NaN", "[attention][cuda]") {
