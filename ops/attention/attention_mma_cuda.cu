@@ -72,6 +72,26 @@ bool describe_call(mma::Problem& p, const Tensor& q, const Tensor& k, const Tens
   return true;
 }
 
+// Where q, k and v are the parts of one packed projection [B, T, 3, H, D], whose gradients are all wanted:
+// sets those up as the parts of one tensor in the same order, which unbind's gradient then is without a copy.
+void pack_gradients(const Backward& b) {
+  const Tensor &q = b.in(0), &k = b.in(1), &v = b.in(2);
+  const std::int64_t batch = q.size(0), heads = q.size(1), length = q.size(2), dim = q.size(3);
+  const std::int64_t part = heads * dim, position = 3 * part;
+  const Strides strides{length * position, dim, position, 1};
+  const Tensor* parts[3] = {&q, &k, &v};
+  for (int i = 0; i < 3; ++i) {
+    const Tensor& x = *parts[i];
+    if (!b.needs(i) || !(x.shape() == q.shape()) || !(x.strides() == strides) ||
+        !(x.impl()->storage == q.impl()->storage) || x.storage_offset() != q.storage_offset() + i * part)
+      return;
+  }
+  const Tensor whole = Tensor::allocate({batch, length, 3, heads, dim}, q.dtype(), q.device());
+  for (int i = 0; i < 3; ++i)
+    b.set_grad_in(i,
+                  Tensor::from_storage(whole.impl()->storage, q.shape(), strides, i * part, whole.dtype()));
+}
+
 }  // namespace
 
 bool mma_forward(const Forward& f) {
@@ -97,6 +117,7 @@ bool mma_backward(const Backward& b) {
   p.q = rows(q), p.k = rows(k), p.v = rows(v), p.out = rows(b.out(0)), p.grad_out = rows(g);
   p.lse = b.out(1).data<float>();
 
+  pack_gradients(b);
   // The three gradients come out of one kernel; one that nobody wants goes to memory of its own.
   std::array<Tensor, 3> unwanted;
   const auto gradient = [&](int i) {

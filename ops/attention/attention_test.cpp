@@ -387,6 +387,44 @@ TEST_CASE("attention on CUDA agrees with the CPU", "[attention][cuda]") {
       }
 }
 
+TEST_CASE("gradients of a packed projection are written where they belong", "[attention][cuda]") {
+  for (const DType dtype : {f16, bf16, f32})
+    for (const std::int64_t dim : {16, 32, 64, 80, 96, 128, 200, 256})
+      for (int variant = 0; variant < 4; ++variant)
+        for (const int parts : {3, 2}) {  // two: v is a tensor of its own, as it is for other packings
+          const Sizes s{2, 3, 3, 133, 133, dim};
+          CAPTURE(dtype, dim, variant, parts);
+          Generator generator(21), values(5);
+          AttentionOptions o = variant_of(variant, s, generator);
+          if (o.mask.defined()) o.mask = o.mask.to(cuda(0));
+          const Tensor packed = randn({s.batch, s.queries, 3, s.heads, dim}, {.dtype = f32}, values)
+                                    .to(cuda(0), dtype)
+                                    .set_requires_grad();
+          const Tensor g =
+              randn({s.batch, s.heads, s.queries, dim}, {.dtype = f32}, values).to(cuda(0), dtype);
+          const auto gradients = [&](bool apart) {
+            std::vector<Tensor> x = packed.unbind(2);
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              x[i] = x[i].transpose(1, 2);
+              if (apart || static_cast<int>(i) >= parts) x[i] = x[i].contiguous();
+            }
+            generator.set_state({21, 0});
+            const Tensor outputs[] = {scaled_dot_product_attention(x[0], x[1], x[2], o)}, cotangents[] = {g};
+            const Tensor inputs[] = {packed, x[0], x[1], x[2]};
+            return grad(outputs, inputs, cotangents);
+          };
+          const std::vector<Tensor> want = gradients(true), got = gradients(false);
+          for (std::size_t i = 0; i < got.size(); ++i) {
+            CAPTURE(i);
+            CHECK(got[i].to_vector<double>() == want[i].to_vector<double>());
+          }
+          CHECK(got[0].is_contiguous());
+          const bool as_one = parts == 3 && dtype != f32;
+          for (std::size_t i = 1; i < 4; ++i)
+            CHECK((got[i].impl()->storage == got[0].impl()->storage) == as_one);
+        }
+}
+
 // Every kernel there is: by dtype, head dimension (17: not for tensor cores) and variant.
 TEST_CASE("attention on CUDA writes and reads any layout as the CPU does", "[attention][cuda]") {
   const std::pair<DType, double> dtypes[] = {{f64, 1e-12}, {f32, 2e-5}, {f16, 6e-3}, {bf16, 5e-2}};
