@@ -19,8 +19,9 @@ struct AutocastOptions {
 ///     add_layer_norm and add_rms_norm, which stand between f32 sums and products, take 16-bit addends as
 ///     they are and give f32 sums and normalized rows of `dtype`;
 ///   - everything else converts inputs of different dtypes to the widest, and leaves one dtype alone.
-/// Parameters stay f32, and so do their gradients: the conversions are part of the tape. In-place ops and
-/// f64 and integer inputs are left alone.
+/// Parameters stay f32, and so do their gradients, which products write, and add up, in f32: nothing is
+/// rounded to 16 bits on the way. The conversions are part of the tape. In-place ops and f64 and integer
+/// inputs are left alone.
 ///
 /// A parameter is converted once for the lifetime of the outermost guard, and again after it has changed in
 /// place (by an optimizer's step). Guards nest; the innermost one counts. Wrap the forward pass and the

@@ -309,7 +309,11 @@ TEST_CASE("docs/autocast.md lists the policies", "[autocast]") {
           "products. They take\n"
           "an addend of the guard's dtype as it is (`OpDef::low_inputs`), and give an f32 sum and normalized "
           "rows of the\n"
-          "guard's dtype; with `NormUse::stream` these are f32, too. Statistics and parameters are f32.\n";
+          "guard's dtype; with `NormUse::stream` these are f32, too. Statistics and parameters are f32.\n\n"
+          "The gradient of an f32 parameter that a product takes in 16 bits is computed in f32, and added to "
+          "the\n"
+          "parameter's gradient by the product itself (`OpDef::wide_grads`); PyTorch rounds it to 16 bits in "
+          "between.\n";
   if (const char* path = std::getenv("COTANGENT_WRITE_AUTOCAST_MD")) {
     std::ofstream(path) << page.str();
     SUCCEED("written");

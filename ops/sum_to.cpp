@@ -16,9 +16,11 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
   const Shape& from = grad.shape();
   const Shape& to = out.shape();
   const int lead = from.size() - to.size();
-  CT_CHECK(lead >= 0 && out.dtype() == grad.dtype() && out.is_contiguous(), ShapeError, "sum_to",
-           "can't sum ", describe(grad), " into ", describe(out),
-           "; the result must be contiguous, of the same dtype, and broadcast to the input's shape");
+  const bool fits = out.dtype() == grad.dtype() || (out.dtype() == f32 && is_low_precision(grad.dtype()));
+  CT_CHECK(lead >= 0 && fits && out.is_contiguous(), ShapeError, "sum_to", "can't sum ", describe(grad),
+           " into ", describe(out),
+           "; the result must be contiguous, of the same dtype (or f32 for one of 16 bits), and broadcast to "
+           "the input's shape");
   reduction::AxisMask mask = (1u << lead) - 1;
   for (int i = lead; i < from.size(); ++i) {
     const std::int64_t size = to[i - lead];

@@ -12,7 +12,8 @@ namespace ct {
 /// `shape` must broadcast to grad.shape(). 16-bit types are summed in f32.
 CT_API Tensor sum_to(const Tensor& grad, const Shape& shape);
 
-/// The same, written to `out` (contiguous, grad's dtype), or added to it.
+/// The same, written to `out`, or added to it. `out` is contiguous, of grad's dtype, or f32 where that has 16
+/// bits.
 CT_API void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate);
 
 }  // namespace ct

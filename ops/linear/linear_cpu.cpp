@@ -47,7 +47,7 @@ void linear_backward_cpu(const Backward& b) {
     product::fold_rows(x, x_holder);
     product::multiply(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1), product::cpu_backend);
   }
-  if (b.needs(2)) b.set_grad_in(2, sum_to(b.grad(), b.in_meta(2).shape));
+  if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
 }
 
 }  // namespace ct

@@ -51,8 +51,8 @@ void linear_forward_cuda(const Forward& f) {
   gpu::gemm("linear", p);
 }
 
-// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g. The product for W reads g along the rows that the
-// bias sums over, so cuBLASLt returns both from one launch.
+// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g. cuBLASLt would return the last along with the second,
+// but reads g a second time for it, and slower than sum_to does.
 void linear_backward_cuda(const Backward& b) {
   const Missing missing = rows_of(b.in_meta(0).shape.size());
   Tensor g_holder, plain_g;
@@ -64,20 +64,13 @@ void linear_backward_cuda(const Backward& b) {
     dx.fold();
     product::multiply(g, Stack(b.in(1), Missing::none), dx, b.accumulate(0), product::cuda_backend);
   }
-  bool bias_done = !b.needs(2);
   if (b.needs(1)) {
-    const Tensor& dw = b.grad_in(1);
-    if (dw.numel() > 0) {
-      Tensor x_holder, plain_x;
-      Stack x(b.in(0), missing);
-      product::fold_rows(x, x_holder);
-      product::make_plain(x, plain_x);
-      const Product p = product::product_of(g.t(), x, Stack(dw, Missing::none), b.accumulate(1));
-      bias_done = bias_done || gpu::gemm("linear", p, gpu::Epilogue::row_sums, b.grad_in(2).raw_data());
-      if (!b.needs(2) || !bias_done) gpu::gemm("linear", p);
-    }
+    Tensor x_holder;
+    Stack x(b.in(0), missing);
+    product::fold_rows(x, x_holder);
+    product::multiply(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1), product::cuda_backend);
   }
-  if (!bias_done) b.set_grad_in(2, sum_to(b.grad(), b.in_meta(2).shape));
+  if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
 }
 
 }  // namespace ct

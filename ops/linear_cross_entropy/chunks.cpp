@@ -98,20 +98,14 @@ class Walk {
   std::int64_t step_ = 0;
 };
 
-// The gradient of the weight: the products g' x of all chunks, added up in `sum`. If that is wider than they
-// are, each product is rounded once and the sum is not.
+// The gradient of the weight: the products g' x of all chunks, added up in `sum`, which may be wider than
+// they are.
 class WeightSum {
  public:
   WeightSum(const DeviceSteps& device, const Tensor& sum, bool started)
       : device_(device), sum_(sum), started_(started) {}
   void add(const Tensor& g, const Tensor& x) {
-    if (sum_.dtype() == g.dtype()) {
-      multiply(stack(g).t(), stack(x), sum_, started_, device_);
-    } else {
-      if (!part_.defined()) part_ = Tensor::allocate(sum_.shape(), g.dtype(), g.device());
-      multiply(stack(g).t(), stack(x), part_, false, device_);
-      device_.scale(part_, sum_, started_, g.dtype(), nullptr, nullptr);
-    }
+    multiply(stack(g).t(), stack(x), sum_, started_, device_);
     started_ = true;
   }
   /// What no chunk has written is 0.
@@ -121,7 +115,7 @@ class WeightSum {
 
  private:
   const DeviceSteps& device_;
-  Tensor sum_, part_;
+  Tensor sum_;
   bool started_;
 };
 
@@ -168,7 +162,7 @@ void recompute(const Backward& b, const DeviceSteps& device) {
   const DType dtype = walk.all().dtype;
   const bool x_wanted = b.needs(0), weight_wanted = b.needs(1);
   // One chunk, or a dtype that sums are kept in anyway, goes straight to where the gradient belongs.
-  const bool direct = walk.one_chunk() || accumulate_type(dtype) == dtype;
+  const bool direct = walk.one_chunk() || b.grad_dtype(1) == accumulate_type(dtype);
   Tensor weights;
   if (weight_wanted)
     weights = direct ? b.grad_in(1)

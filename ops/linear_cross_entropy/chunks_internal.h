@@ -42,7 +42,8 @@ struct DeviceSteps {
   /// Over all rows: writes the divisor, and the loss (or the losses) into `out`.
   void (*reduce)(const Chunk& all, Reduction reduction, void* divisor, const Tensor& out);
   /// to = from * cotangent / divisor (+ to). Null cotangent: 1. Nothing counted (divisor 0): 0. `from` and
-  /// `to` are contiguous, each of the dtype or its accumulating type, and may be the same memory.
+  /// `to` are contiguous, of the dtype or, `from` alone or both, its accumulating type, and may be the same
+  /// memory.
   void (*scale)(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, const void* cotangent,
                 const void* divisor);
 };

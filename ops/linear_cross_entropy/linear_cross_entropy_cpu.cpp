@@ -146,17 +146,18 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
       const C by = *static_cast<const C*>(divisor);
       factor = by == C(0) ? C(0) : *static_cast<const C*>(cotangent) / by;
     }
-    const auto run = [&]<class From, class To>(const From*, To*) {
+    const auto run = [&]<class From, class To>(const From*, const To*) {
       scale_elements(static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), from.numel(),
                      accumulate, factor);
     };
-    const bool from_wide = from.dtype() != dtype, to_wide = to.dtype() != dtype;
-    if (from_wide)
-      run(static_cast<const C*>(nullptr), static_cast<T*>(nullptr));
-    else if (to_wide)
-      run(static_cast<const T*>(nullptr), static_cast<C*>(nullptr));
+    const T* narrow = nullptr;
+    const C* wide = nullptr;
+    if (from.dtype() == dtype)
+      run(narrow, narrow);
+    else if (to.dtype() == dtype)
+      run(wide, narrow);
     else
-      run(static_cast<const T*>(nullptr), static_cast<T*>(nullptr));
+      run(wide, wide);
   });
 }
 

@@ -199,12 +199,12 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
                   static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n, accumulate,
                   static_cast<const C*>(cotangent), static_cast<const C*>(divisor));
     };
-    if (from.dtype() != dtype)
-      run(TypeTag<C>{}, TypeTag<T>{});
-    else if (to.dtype() != dtype)
-      run(TypeTag<T>{}, TypeTag<C>{});
-    else
+    if (from.dtype() == dtype)
       run(TypeTag<T>{}, TypeTag<T>{});
+    else if (to.dtype() == dtype)
+      run(TypeTag<C>{}, TypeTag<T>{});
+    else
+      run(TypeTag<C>{}, TypeTag<C>{});
   });
 }
 

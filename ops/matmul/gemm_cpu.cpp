@@ -44,20 +44,20 @@ using gemm::Simd;
 using gemm::TileArgs;
 using std::int64_t;
 
-template <class In, class T>
+template <class In, class T, class Out>
 struct Operands {
   const In* r;
   const In* v;
   const In* bias;  // along the columns of C, null for none
-  In* c;
+  Out* c;
   T alpha, beta;
 };
 
 // --- one task ----------------------------------------------------------------------------------------
 
 // What the sums of a task begin with, where they are kept outside of C: bias, beta * C or 0.
-template <class In, class T>
-void begin_sums(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64_t rows, int64_t col0,
+template <class In, class T, class Out>
+void begin_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, int64_t rows, int64_t col0,
                 int64_t cols, T* sums, int64_t ld) {
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
@@ -72,36 +72,37 @@ void begin_sums(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64
 }
 
 // Brings such sums to C.
-template <class In, class T>
-void end_sums(const Plan& plan, const Operands<In, T>& op, int64_t row0, int64_t rows, int64_t col0,
+template <class In, class T, class Out>
+void end_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, int64_t rows, int64_t col0,
               int64_t cols, const T* sums, int64_t ld) {
   if (plan.swapped) {
-    In* c = op.c + col0 * plan.c_row + row0;
-    if constexpr (std::is_same_v<In, T>) {
+    Out* c = op.c + col0 * plan.c_row + row0;
+    if constexpr (std::is_same_v<Out, T>) {
       gemm::pack_transposed(sums, ld, cols, rows, c, plan.c_row);
     } else {
       for (int64_t j = 0; j < cols; ++j)
-        for (int64_t i = 0; i < rows; ++i) c[j * plan.c_row + i] = static_cast<In>(sums[i * ld + j]);
+        for (int64_t i = 0; i < rows; ++i) c[j * plan.c_row + i] = static_cast<Out>(sums[i * ld + j]);
     }
   } else {
-    In* c = op.c + row0 * plan.c_row + col0;
+    Out* c = op.c + row0 * plan.c_row + col0;
     for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) c[i * plan.c_row + j] = static_cast<In>(sums[i * ld + j]);
+      for (int64_t j = 0; j < cols; ++j) c[i * plan.c_row + j] = static_cast<Out>(sums[i * ld + j]);
   }
 }
 
 // Computes rows [row0, row0 + rows) and columns [col0, col0 + cols) of C, over all of k. Per block of k the
 // rows of R are packed, if need be, into the second-level cache; each sliver of V, two vectors wide, then
 // meets all.
-template <class In, class T>
-void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, int64_t row0, int64_t rows,
+template <class In, class T, class Out>
+void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packed, int64_t row0, int64_t rows,
               int64_t col0, int64_t cols) {
   using S = Simd<T>;
   constexpr int64_t w = S::kWidth, sliver = 2 * w;
   constexpr bool kConvert = !std::is_same_v<In, T>;
 
   // Sums live in C itself where they fit there. They begin with what is in `start`, or with 0.
-  const bool apart = kConvert || plan.swapped;
+  constexpr bool kRound = !std::is_same_v<Out, T>;
+  const bool apart = kRound || plan.swapped;
   T* sums;
   int64_t sums_ld;
   const T* start = nullptr;
@@ -113,7 +114,7 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
       begin_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
       start = sums, start_row = sums_ld;
     }
-  } else if constexpr (!kConvert) {
+  } else if constexpr (!kRound) {
     sums_ld = plan.c_row;
     sums = op.c + row0 * plan.c_row + col0;
     if (op.beta != 0) {
@@ -121,8 +122,8 @@ void run_task(const Plan& plan, const Operands<In, T>& op, const T* v_packed, in
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t j = 0; j < cols; ++j) sums[i * sums_ld + j] *= op.beta;
       start = sums, start_row = sums_ld;
-    } else if (op.bias != nullptr) {
-      start = op.bias + col0;
+    } else if constexpr (!kConvert) {
+      if (op.bias != nullptr) start = op.bias + col0;
     }
   }
 
@@ -240,9 +241,9 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
 // The most elements of V that are packed at a time.
 constexpr int64_t kMostPacked = int64_t{1} << 24;
 
-template <class In, class T>
+template <class In, class T, class Out>
 void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
-         const In* a, const In* b, T beta, const In* bias, In* c) {
+         const In* a, const In* b, T beta, const In* bias, Out* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
   const Plan plan = make_plan<In, T>(g, alpha != 1);
   if constexpr (std::is_same_v<In, T>) {
@@ -265,7 +266,7 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
   const int64_t tasks = plan.tasks();
   const int64_t v_batch = plan.swapped ? a_batch : b_batch;
   const auto operands = [&](int64_t item) {
-    Operands<In, T> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
+    Operands<In, T, Out> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
     if (plan.swapped) std::swap(op.r, op.v);
     return op;
   };
@@ -276,24 +277,24 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
       Gemm part = g;
       (plan.swapped ? part.m : part.n) = std::min(panel, plan.cols - j);
       if (plan.swapped) {
-        run<In, T>(part, batch, a_batch, b_batch, c_batch, alpha, a + j * g.a_row, b, beta, bias,
-                   c + j * g.c_row);
+        run<In, T, Out>(part, batch, a_batch, b_batch, c_batch, alpha, a + j * g.a_row, b, beta, bias,
+                        c + j * g.c_row);
       } else {
-        run<In, T>(part, batch, a_batch, b_batch, c_batch, alpha, a, b + j * g.b_col, beta,
-                   bias == nullptr ? nullptr : bias + j, c + j);
+        run<In, T, Out>(part, batch, a_batch, b_batch, c_batch, alpha, a, b + j * g.b_col, beta,
+                        bias == nullptr ? nullptr : bias + j, c + j);
       }
     }
     return;
   }
-  const auto one_task = [&](const Operands<In, T>& op, const T* v_packed, int64_t t) {
+  const auto one_task = [&](const Operands<In, T, Out>& op, const T* v_packed, int64_t t) {
     const int64_t row0 = t / plan.col_tasks * plan.rows_task, col0 = t % plan.col_tasks * plan.cols_task;
-    run_task<In, T>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
-                    std::min(plan.cols_task, plan.cols - col0));
+    run_task<In, T, Out>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
+                         std::min(plan.cols_task, plan.cols - col0));
   };
   // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short.
   constexpr int64_t group = 16 * sliver;
   const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
-  const auto pack = [&](const Operands<In, T>& op, T* out, int64_t begin, int64_t end) {
+  const auto pack = [&](const Operands<In, T, Out>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
       const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
@@ -303,10 +304,10 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
   };
 
   if (batch == 1 && tasks == 1) {
-    const Operands<In, T> op = operands(0);
+    const Operands<In, T, Out> op = operands(0);
     T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
     if (plan.copy_v) pack(op, v_packed, 0, blocks);
-    return run_task<In, T>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
+    return run_task<In, T, Out>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
   }
 
   const double task_macs = plan.macs / static_cast<double>(tasks);
@@ -314,7 +315,7 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
   if (!plan.copy_v || (tasks == 1 && v_batch != 0)) {
     parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        const Operands<In, T> op = operands(t / tasks);
+        const Operands<In, T, Out> op = operands(t / tasks);
         T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
         if (plan.copy_v) pack(op, v_packed, 0, blocks);
         one_task(op, v_packed, t % tasks);
@@ -364,46 +365,53 @@ void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
   });
 }
 
-template <class T>
+template <class T, class Out>
 void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, compute_t<T> alpha,
-         const T* a, const T* b, compute_t<T> beta, const T* bias, T* c) {
+         const T* a, const T* b, compute_t<T> beta, const T* bias, Out* c) {
   if constexpr (std::is_integral_v<T>) {
     run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   } else {
-    run<T, compute_t<T>>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+    run<T, compute_t<T>, Out>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   }
 }
 
 }  // namespace
 
-template <class T>
-void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta, T* c) {
-  any<T>(shape, 1, 0, 0, 0, alpha, a, b, beta, nullptr, c);
+template <class T, class Out>
+void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta,
+              std::type_identity_t<Out>* c) {
+  any<T, Out>(shape, 1, 0, 0, 0, alpha, a, b, beta, nullptr, c);
 }
 
 template <class T>
 void gemm_bias_cpu(const Gemm& shape, const T* a, const T* b, const T* bias, T* c) {
-  any<T>(shape, 1, 0, 0, 0, compute_t<T>(1), a, b, compute_t<T>(0), bias, c);
+  any<T, T>(shape, 1, 0, 0, 0, compute_t<T>(1), a, b, compute_t<T>(0), bias, c);
 }
 
-template <class T>
+template <class T, class Out>
 void gemm_batched_cpu(const Gemm& shape, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch,
-                      compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta, T* c) {
-  any<T>(shape, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, nullptr, c);
+                      compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta,
+                      std::type_identity_t<Out>* c) {
+  any<T, Out>(shape, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, nullptr, c);
 }
 
-#define CT_GEMM(T)                                                                                           \
-  template void gemm_cpu<T>(const Gemm&, compute_t<T>, const T*, const T*, compute_t<T>, T*);                \
-  template void gemm_bias_cpu<T>(const Gemm&, const T*, const T*, const T*, T*);                             \
-  template void gemm_batched_cpu<T>(const Gemm&, int64_t, int64_t, int64_t, int64_t, compute_t<T>, const T*, \
-                                    const T*, compute_t<T>, T*)
-CT_GEMM(float);
-CT_GEMM(double);
-CT_GEMM(Half);
-CT_GEMM(BFloat16);
-CT_GEMM(std::int64_t);
-CT_GEMM(std::int32_t);
-CT_GEMM(std::uint8_t);
+#define CT_GEMM(T, Out)                                                                                 \
+  template void gemm_cpu<T, Out>(const Gemm&, compute_t<T>, const T*, const T*, compute_t<T>, Out*);    \
+  template void gemm_batched_cpu<T, Out>(const Gemm&, int64_t, int64_t, int64_t, int64_t, compute_t<T>, \
+                                         const T*, const T*, compute_t<T>, Out*)
+#define CT_GEMM_BIAS(T) \
+  CT_GEMM(T, T);        \
+  template void gemm_bias_cpu<T>(const Gemm&, const T*, const T*, const T*, T*)
+CT_GEMM_BIAS(float);
+CT_GEMM_BIAS(double);
+CT_GEMM_BIAS(Half);
+CT_GEMM_BIAS(BFloat16);
+CT_GEMM_BIAS(std::int64_t);
+CT_GEMM_BIAS(std::int32_t);
+CT_GEMM_BIAS(std::uint8_t);
+CT_GEMM(Half, float);
+CT_GEMM(BFloat16, float);
+#undef CT_GEMM_BIAS
 #undef CT_GEMM
 
 }  // namespace ct

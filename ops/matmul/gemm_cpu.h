@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
@@ -8,8 +9,9 @@
 // Matrix products on the CPU, on plain pointers: shapes and dtypes were checked by whoever calls.
 //
 // T is float, double, Half, BFloat16, std::int64_t, std::int32_t or std::uint8_t. 16-bit elements are
-// converted to float as they are packed, summed in float over the whole of k and rounded once. Integers wrap
-// around.
+// converted to float as they are packed, summed in float over the whole of k and rounded once, or not at all
+// where C is float. Integers wrap around.
+// Out, the type of C, is T, or float where T has 16 bits.
 //
 // The bits of a result depend on the operands and on Gemm alone, not on the number of threads.
 
@@ -25,8 +27,9 @@ struct Gemm {
 
 /// C = alpha * A * B + beta * C. With beta == 0, C is not read: it may hold NaN. alpha is multiplied into the
 /// elements of A.
-template <class T>
-CT_API void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta, T* c);
+template <class T, class Out = T>
+CT_API void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta,
+                     std::type_identity_t<Out>* c);
 
 /// C[i, j] = (A * B)[i, j] + bias[j]; bias may be null.
 template <class T>
@@ -34,9 +37,9 @@ CT_API void gemm_bias_cpu(const Gemm& shape, const T* a, const T* b, const T* bi
 
 /// `batch` products of the same shape: the pointers advance by the given strides (0 repeats an operand;
 /// c_batch must keep the results apart).
-template <class T>
+template <class T, class Out = T>
 CT_API void gemm_batched_cpu(const Gemm& shape, std::int64_t batch, std::int64_t a_batch,
                              std::int64_t b_batch, std::int64_t c_batch, compute_t<T> alpha, const T* a,
-                             const T* b, compute_t<T> beta, T* c);
+                             const T* b, compute_t<T> beta, std::type_identity_t<Out>* c);
 
 }  // namespace ct

@@ -88,7 +88,7 @@ Key key_of(const Call& call) {
   const auto log = [](const void* q) { return static_cast<std::uint64_t>(std::countr_zero(alignment(q))); };
   std::uint64_t flags = static_cast<std::uint64_t>(p.dtype);
   const auto add = [&](std::uint64_t value, int bits) { flags = flags << bits | value; };
-  add(static_cast<std::uint64_t>(call.epilogue), 4);
+  add(static_cast<std::uint64_t>(p.c_dtype), 4), add(static_cast<std::uint64_t>(call.epilogue), 4);
   add(call.a.transposed, 1), add(call.b.transposed, 1), add(call.tf32, 1), add(p.accumulate, 1);
   add(log(p.a), 4), add(log(p.b), 4), add(log(p.c), 4), add(call.vector ? log(call.vector) : 0, 4);
   add(static_cast<std::uint64_t>(current_cuda_device()), 8);
@@ -108,7 +108,6 @@ cublasLtEpilogue_t native(Epilogue epilogue) {
     case Epilogue::bias: return CUBLASLT_EPILOGUE_BIAS;
     case Epilogue::relu_bias: return CUBLASLT_EPILOGUE_RELU_BIAS;
     case Epilogue::gelu_bias: return CUBLASLT_EPILOGUE_GELU_BIAS;
-    case Epilogue::row_sums: return CUBLASLT_EPILOGUE_BGRADB;  // cuBLASLt's B is our A
     case Epilogue::none: break;
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
@@ -155,7 +154,8 @@ Plan make_plan(const Call& call) {
   };
   layout(&plan.a, call.b, p.k, p.n, p.b_batch);
   layout(&plan.b, call.a, p.m, p.k, p.a_batch);
-  make_layout(&plan.c, type, p.n, p.m, p.m == 1 ? p.n : p.c_row, p.batch, p.c_batch);
+  make_layout(&plan.c, cuda_type("matmul", p.c_dtype), p.n, p.m, p.m == 1 ? p.n : p.c_row, p.batch,
+              p.c_batch);
 
   cublasLtMatmulPreferenceOpaque_t pref;
   CT_CUBLAS_OP("matmul", cublasLtMatmulPreferenceInit(&pref));
@@ -215,7 +215,7 @@ void find_plan(const Call& call, Plan& plan) {
 // With k = 0 there is nothing to multiply: C is zero, or stays what it is.
 void clear(const char* op, const Product& p) {
   if (p.accumulate) return;
-  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * size_of(p.dtype); };
+  const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n) * size_of(p.c_dtype); };
   for (std::int64_t s = 0; s < p.batch; ++s)
     CT_CUDA_OP(
         op, cudaMemset2DAsync(static_cast<char*>(p.c) + static_cast<std::ptrdiff_t>(bytes(s * p.c_batch)),

@@ -21,7 +21,6 @@ enum class Epilogue : std::uint8_t {
   bias,       ///< C[i, j] += vector[j]
   relu_bias,  ///< C = relu(C + vector)
   gelu_bias,  ///< C = gelu_tanh(C + vector)
-  row_sums,   ///< also writes vector[i] = sum_p A[i, p]: the gradient of a bias, in the product of its weight
 };
 
 /// Queues a product on the current stream. False, and nothing is queued, if the epilogue is not to be had for

@@ -118,6 +118,7 @@ constexpr OpDef k_matmul = checked({
     .cuda = CT_CUDA_KERNELS(matmul_forward_cuda, matmul_backward_cuda),
     .saves = {{{.inputs = 0b10}, {.inputs = 0b01}}},
     .accumulates = 0b11,
+    .wide_grads = 0b11,
     .autocast = AutocastPolicy::lower,
     .dtypes = kNumericTypes,
     .cost = matmul_cost,

@@ -12,11 +12,14 @@ void run_cpu(const Product& p) {
     const T* a = static_cast<const T*>(p.a);
     const T* b = static_cast<const T*>(p.b);
     const compute_t<T> one(1), beta(p.accumulate ? 1 : 0);
-    if (p.batch == 1)
-      gemm_cpu<T>(shape, one, a, b, beta, static_cast<T*>(p.c));
-    else
-      gemm_batched_cpu<T>(shape, p.batch, p.a_batch, p.b_batch, p.c_batch, one, a, b, beta,
-                          static_cast<T*>(p.c));
+    const auto run = [&]<class Out>(Out* c) {
+      if (p.batch == 1)
+        gemm_cpu<T, Out>(shape, one, a, b, beta, c);
+      else
+        gemm_batched_cpu<T, Out>(shape, p.batch, p.a_batch, p.b_batch, p.c_batch, one, a, b, beta, c);
+    };
+    if (p.c_dtype == p.dtype) return run(static_cast<T*>(p.c));
+    if constexpr (is_low_precision(dtype_of<T>)) run(static_cast<float*>(p.c));
   });
 }
 

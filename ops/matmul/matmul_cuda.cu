@@ -19,7 +19,7 @@ constexpr int kTile = 16;
 
 // A block computes a kTile x kTile tile of C, a thread one element, walking k in steps of kTile. Tiles are
 // numbered along n, then m, then the batch.
-template <class T>
+template <class T, class Out>
 __global__ void __launch_bounds__(kTile* kTile) tiled_kernel(Product p, long long tiles) {
   using Acc = accumulate_t<T>;
   __shared__ Acc a_tile[kTile][kTile + 1];
@@ -46,9 +46,9 @@ __global__ void __launch_bounds__(kTile* kTile) tiled_kernel(Product p, long lon
       __syncthreads();
     }
     if (i < p.m && j < p.n) {
-      T& c = static_cast<T*>(p.c)[s * p.c_batch + i * p.c_row + j];
+      Out& c = static_cast<Out*>(p.c)[s * p.c_batch + i * p.c_row + j];
       if (p.accumulate) sum += static_cast<Acc>(to_compute(c));
-      c = from_compute<T>(sum);
+      c = from_compute<Out>(sum);
     }
   }
 }
@@ -74,7 +74,7 @@ __device__ Acc block_sum(Acc value) {
 }
 
 // Every block sums its share of a . b into partial[block], or, if it is the only one, into c.
-template <class T, bool Vectors>
+template <class T, class Out, bool Vectors>
 __global__ void __launch_bounds__(kDotThreads) dot_kernel(Product p, accumulate_t<T>* partial) {
   using Acc = accumulate_t<T>;
   const T* a = static_cast<const T*>(p.a);
@@ -102,24 +102,23 @@ __global__ void __launch_bounds__(kDotThreads) dot_kernel(Product p, accumulate_
   if (partial) {
     partial[blockIdx.x] = sum;
   } else {
-    T& c = *static_cast<T*>(p.c);
-    c = from_compute<T>(p.accumulate ? sum + static_cast<Acc>(to_compute(c)) : sum);
+    Out& c = *static_cast<Out*>(p.c);
+    c = from_compute<Out>(p.accumulate ? sum + static_cast<Acc>(to_compute(c)) : sum);
   }
 }
 
-template <class T>
-__global__ void dot_finish_kernel(const accumulate_t<T>* partial, int count, T* c, bool accumulate) {
-  using Acc = accumulate_t<T>;
+template <class Acc, class Out>
+__global__ void dot_finish_kernel(const Acc* partial, int count, Out* c, bool accumulate) {
   Acc sum = 0;
   for (int i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
   sum = block_sum(sum);
-  if (threadIdx.x == 0) *c = from_compute<T>(accumulate ? sum + static_cast<Acc>(to_compute(*c)) : sum);
+  if (threadIdx.x == 0) *c = from_compute<Out>(accumulate ? sum + static_cast<Acc>(to_compute(*c)) : sum);
 }
 
-template <class T>
+template <class T, class Out>
 void dot(const char* op, const Product& p) {
   const bool vectors = p.a_col == 1 && p.b_row == 1 && is_aligned(p.a, 16) && is_aligned(p.b, 16);
-  const auto kernel = vectors ? dot_kernel<T, true> : dot_kernel<T, false>;
+  const auto kernel = vectors ? dot_kernel<T, Out, true> : dot_kernel<T, Out, false>;
   const long long wanted = ceil_div(p.k, kDotPerBlock);
   const unsigned blocks = static_cast<unsigned>(wanted < kDotBlocks ? wanted : kDotBlocks);
   using Acc = accumulate_t<T>;
@@ -127,20 +126,30 @@ void dot(const char* op, const Product& p) {
   Acc* partial = static_cast<Acc*>(workspace.data());
   launch(op, kernel, blocks, kDotThreads, 0, p, partial);
   if (blocks > 1)
-    launch(op, dot_finish_kernel<T>, 1, kDotThreads, 0, partial, blocks, static_cast<T*>(p.c), p.accumulate);
+    launch(op, dot_finish_kernel<Acc, Out>, 1, kDotThreads, 0, partial, blocks, static_cast<Out*>(p.c),
+           p.accumulate);
+}
+
+// Calls f with the types of the operands and of the result.
+template <class F>
+void visit_types(const char* op, const Product& p, const F& f) {
+  visit_numeric(op, p.dtype, [&]<class T>(TypeTag<T> in) {
+    if (p.c_dtype == p.dtype) return f(in, in);
+    if constexpr (is_low_precision(dtype_of<T>)) f(in, TypeTag<float>{});
+  });
 }
 
 }  // namespace
 
 void gemm_tiled(const char* op, const Product& p) {
   const long long tiles = ceil_div(p.n, kTile) * ceil_div(p.m, kTile) * p.batch;
-  visit_numeric(op, p.dtype, [&]<class T>(TypeTag<T>) {
-    launch(op, tiled_kernel<T>, grid_stride_blocks(tiles, 1, 32), dim3(kTile, kTile), 0, p, tiles);
+  visit_types(op, p, [&]<class T, class Out>(TypeTag<T>, TypeTag<Out>) {
+    launch(op, tiled_kernel<T, Out>, grid_stride_blocks(tiles, 1, 32), dim3(kTile, kTile), 0, p, tiles);
   });
 }
 
 void gemm_dot(const char* op, const Product& p) {
-  visit_numeric(op, p.dtype, [&]<class T>(TypeTag<T>) { dot<T>(op, p); });
+  visit_types(op, p, [&]<class T, class Out>(TypeTag<T>, TypeTag<Out>) { dot<T, Out>(op, p); });
 }
 
 }  // namespace gpu

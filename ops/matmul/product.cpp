@@ -102,7 +102,7 @@ void run(const Plan& plan, const Backend& backend) {
     }
     Product p = plan.call;
     p.a = advance(p.a, a, p.dtype), p.b = advance(p.b, b, p.dtype);
-    p.c = const_cast<void*>(advance(p.c, c, p.dtype));
+    p.c = const_cast<void*>(advance(p.c, c, p.c_dtype));
     backend.run(p);
   }
 }
@@ -131,13 +131,9 @@ void gradient(const Backward& b, int i, const Stack& g, const Stack& x, const St
 
   Shape full = g.batch;
   for (int axis = own.size(); axis < meta.shape.size(); ++axis) full.push_back(meta.shape[axis]);
-  const Tensor each = Tensor::allocate(full, meta.dtype, meta.device);
+  const Tensor each = Tensor::allocate(full, b.grad_dtype(i), meta.device);
   multiply(x, y, Stack(each, missing), false, backend);
-  Tensor sum = sum_to(each, meta.shape);
-  if (b.accumulate(i))
-    detail::engine_ops.add(b.grad_in(i), sum, true);
-  else
-    b.set_grad_in(i, std::move(sum));
+  sum_to_into(b.grad_in(i), each, b.accumulate(i));
 }
 
 }  // namespace
@@ -209,7 +205,7 @@ void make_plain(Stack& s, Tensor& holder) {
 
 Product product_of(const Stack& a, const Stack& b, const Stack& c, bool accumulate) {
   Product p;
-  p.dtype = c.tensor->dtype();
+  p.dtype = a.tensor->dtype(), p.c_dtype = c.tensor->dtype();
   p.m = c.rows, p.n = c.cols, p.k = a.cols;
   p.a_row = a.row, p.a_col = a.col;
   p.b_row = b.row, p.b_col = b.col;

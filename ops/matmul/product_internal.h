@@ -10,11 +10,12 @@
 
 namespace ct::product {
 
-/// One call of a GEMM: `batch` products C = A B (+ C if `accumulate`), all of one dtype. Strides are in
-/// elements: (i, p) of A is a[i * a_row + p * a_col], (p, j) of B is b[p * b_row + j * b_col], (i, j) of C is
-/// c[i * c_row + j]. k may be 0; m, n and batch are at least 1.
+/// One call of a GEMM: `batch` products C = A B (+ C if `accumulate`). A and B are of one dtype, and so is C,
+/// except that the product of 16-bit matrices may be f32. Strides are in elements: (i, p) of A is a[i * a_row
+/// + p * a_col], (p, j) of B is b[p * b_row + j * b_col], (i, j) of C is c[i * c_row + j]. k may be 0; m, n
+/// and batch are at least 1.
 struct Product {
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, c_dtype = DType::f32;
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t a_row = 0, a_col = 0, b_row = 0, b_col = 0, c_row = 0;
   std::int64_t batch = 1;

@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(256)
     columns_kernel(F fold, const T* __restrict__ x, Plan plan, std::int64_t tiles, std::int64_t step,
                    typename F::Acc* partials, Out out) {
   using Pack = gpu::Packed<T, N>;
-  constexpr int unroll = N == 1 ? 4 : 2;
+  constexpr int unroll = 4;
   const std::int64_t outer = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   const std::int64_t column = (tile * blockDim.x + threadIdx.x) * N;
   const std::int64_t begin = blockIdx.y * step, end = min(begin + step, plan.count);
