@@ -113,7 +113,7 @@ constexpr unsigned mask_inputs() {
 template <class F, class T, std::size_t... I>
 __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequence<I...>) {
   using C = compute_t<T>;
-  using X = Lane<C>;
+  using X = Lane<C, sizeof(T) == 2>;
   constexpr int N = F::kInputs;
   constexpr int V = 16 / static_cast<int>(sizeof(T));
   constexpr int U = vector_unroll(N);

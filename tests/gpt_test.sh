@@ -79,10 +79,10 @@ for file in raw llmc; do
   expect 0 "token file $file.bin" "$gpt" --preset tiny --device cpu --tokens $file.bin --vocab 64 --iters 20 --out "tokens-$file"
 done
 same tokens-raw/checkpoint-last.safetensors tokens-llmc/checkpoint-last.safetensors "with and without llm.c's header"
-expect 0 "a validation file" "$gpt" --preset tiny --device cpu --tokens raw.bin --val-tokens llmc.bin --vocab 64 --iters 10 --out x
+expect 0 "a validation file" "$gpt" --preset tiny --device cpu --tokens raw.bin --val-tokens llmc.bin --vocab 64 --iters 10 --out validated
 expect 0 "tokenize" "$gpt" tokenize --tokenizer one --text text --out text.bin --decoded text.back
 same text text.back "decoded as it was"
-expect 0 "a file of one's own tokens" "$gpt" --preset tiny --device cpu --tokens text.bin --tokenizer one --iters 20 --out x
+expect 0 "a file of one's own tokens" "$gpt" --preset tiny --device cpu --tokens text.bin --tokenizer one --iters 20 --out retold
 
 # --- interrupt and resume ---
 interrupt() {  # interrupt FOLDER COMMAND...: once there is a line of metrics, and a little later
@@ -119,7 +119,7 @@ same broken/config.json whole/config.json "and has its settings"
 # A step of seconds, and a signal in the middle of it: the first one waits for its end, the second one does not.
 signals() {  # signals SIGNAL...
   local pid i signal
-  "${tiny[@]}" --embd 256 --batch 512 --threads 1 --eval-batches 1 --out slow >log 2>&1 </dev/null &
+  "${tiny[@]}" --embd 256 --batch 512 --threads 1 --eval-batches 1 --out "slow-$#" >log 2>&1 </dev/null &
   pid=$!
   for ((i = 0; i < 600; ++i)); do grep -qa '^step 0 ' log && break || sleep 0.02; done
   for signal in "$@"; do sleep 0.05 && kill "-$signal" "$pid"; done
@@ -266,6 +266,13 @@ expect 1 "odd heads of llama" "${tiny[@]}" --model llama --heads 2 --embd 30 --o
 one_line_error
 expect 1 "a run folder below a file" "${tiny[@]}" --out text/run
 one_line_error
+cp -r one kept
+expect 1 "a run in the place of another" "${tiny[@]}" --out kept
+one_line_error
+says "kept holds a run already"
+expect 1 "a resumed run in the place of another" "$gpt" --resume one --out kept
+says "kept holds a run already"
+diff -r one kept || fail "a run was written over"
 expect 1 "nothing to resume" "$gpt" --resume absent
 one_line_error
 expect 1 "a checkpoint of another shape" "$gpt" --resume one --layers 3 --out x

@@ -99,7 +99,8 @@ start "${long[@]}" --out killed
 until_true 60 epochs_done killed 2 || fail "no two epochs in a minute, or the program ended"
 writing() { compgen -G "killed/.checkpoint*.tmp" >/dev/null; }
 kills=0 during=0
-for delay in 0 0.002 0.005 0.01 0.02 0; do
+for delay in 0 0.002 0.005 0.01 0.02 0 0 0 0 0 0 0; do
+  [ "$kills" -lt 6 ] || [ "$during" = 0 ] || break  # on a busy machine it takes more to hit one
   until_true 60 writing || break
   sleep "$delay"
   kill -KILL "$pid"

@@ -17,12 +17,19 @@
 class RunFolder {
  public:
   /// Makes the folder: `out`, else the one of the checkpoint to `resume`, else runs/PROGRAM-DATE-TIME. Throws
-  /// ct::IoError.
+  /// ct::IoError; also if `out` holds the checkpoint of another run, which this one would write over.
   RunFolder(const std::string& program, const std::string& out, const std::string& resume) {
     path_ = !out.empty()     ? out
             : resume.empty() ? default_folder(program)
                              : folder_of(checkpoint_in(program, resume));
     std::error_code error;
+    const std::string last = path_ + "/checkpoint-last.safetensors";
+    const bool continues = !resume.empty() && std::filesystem::equivalent(
+                                                  folder_of(checkpoint_in(program, resume)), path_, error);
+    CT_CHECK(continues || !std::filesystem::exists(last, error), ct::IoError, program.c_str(), path_,
+             " holds a run already, which would be lost; go on with it (--resume ", path_,
+             ") or choose another --out");
+    error.clear();
     std::filesystem::create_directories(path_, error);
     CT_CHECK(!error, ct::IoError, program.c_str(), "can't make the run folder ", path_, ": ", error.message(),
              "; choose another with --out");

@@ -234,11 +234,13 @@ class Training {
     folder_.write("loss.svg", svg::chart("Loss by epoch", "epoch", "cross-entropy",
                                          {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
                                           metrics_.curve("test_loss", "test loss", "#d9541e")}));
-    save("checkpoint-last.safetensors");
+    // The best one first: whoever is killed between the two does this epoch again and finds the same. The
+    // other way round, "last" would not know of the best one, and a worse one would take its place.
     if (test.accuracy > best_accuracy_) {
       best_accuracy_ = test.accuracy;
       save("checkpoint-best.safetensors");
     }
+    save("checkpoint-last.safetensors");
   }
 
   // Everything a resumed run needs to go on as if it had never stopped.

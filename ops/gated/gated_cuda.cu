@@ -47,7 +47,7 @@ __device__ __forceinline__ void forward_vector(const Args<T>& a, const gpu::Pack
   gate.to_compute(x);
   up.to_compute(u);
 #pragma unroll
-  for (int j = 0; j < N; ++j) x[j] = gate_of<kGate>(elementwise::Lane<C>(x[j])).value.v * u[j];
+  for (int j = 0; j < N; ++j) x[j] = gate_of<kGate>(elementwise::Lane<C, sizeof(T) == 2>(x[j])).value.v * u[j];
   gpu::Packed<T, N>::from_compute(x).store(a.out[0] + to);
 }
 
@@ -89,7 +89,7 @@ __device__ __forceinline__ void backward_vector(const Args<T>& a, const gpu::Pac
   g.to_compute(c);
 #pragma unroll
   for (int j = 0; j < N; ++j) {
-    const auto v = gate_of<kGate>(elementwise::Lane<C>(x[j]));
+    const auto v = gate_of<kGate>(elementwise::Lane<C, sizeof(T) == 2>(x[j]));
     x[j] = c[j] * u[j] * v.slope.v;
     u[j] = c[j] * v.value.v;
   }
