@@ -122,7 +122,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 
   const std::int64_t first =
       static_cast<std::int64_t>(blockIdx.x) * (kBlockThreads * a.per_thread) + threadIdx.x;
-  gpu::Packed<T, V> raw[U][N];
+  gpu::Held<T, V> raw[U][N];
   gpu::Packed<bool, V> mask[U][kMasks ? N : 1];
   std::int64_t offset[U][N + 1];
 #pragma unroll
@@ -145,7 +145,10 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
             same ? gpu::Packed<bool, V>::filled(*from) : gpu::Packed<bool, V>::load(from);
       } else {
         const T* from = static_cast<const T*>(a.in[k]) + at;
-        raw[u][k] = same ? gpu::Packed<T, V>::filled(*from) : gpu::Packed<T, V>::load(from);
+        if (same)
+          raw[u][k].set(gpu::Packed<T, V>::filled(*from));
+        else
+          raw[u][k].load(from);
       }
     }
   }

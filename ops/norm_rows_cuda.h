@@ -50,27 +50,6 @@ struct BackwardRows {
   __host__ __device__ __forceinline__ bool wants_dx() const { return dx || (kMixed && low_dx); }
 };
 
-// One vector of a row as it was loaded. It stays packed from one use to the next: the compiler, which would
-// rather take it apart once and keep a register per element, is told that it may have changed.
-template <class T, int N>
-struct Held {
-  using Pack = gpu::Packed<T, N>;
-  typename Pack::Word word;
-
-  __device__ __forceinline__ void load(const T* from) {
-    word = __ldcs(reinterpret_cast<const typename Pack::Word*>(from));
-  }
-  __device__ __forceinline__ void set(const Pack& pack) {
-    word = *reinterpret_cast<const typename Pack::Word*>(&pack);
-  }
-  __device__ __forceinline__ void unpack(compute_t<T> (&out)[N]) {
-    if constexpr (sizeof(word) == 16)
-      asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
-    if constexpr (sizeof(word) == 8 && N > 1) asm volatile("" : "+r"(word.x), "+r"(word.y));
-    reinterpret_cast<const Pack*>(&word)->to_compute(out);
-  }
-};
-
 // One vector of a parameter, or a constant.
 template <class T, int N>
 __device__ __forceinline__ void load_parameter(const T* p, int at, float otherwise, compute_t<T> (&out)[N]) {
@@ -115,21 +94,21 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   const long long offset = row * a.columns;
   const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
 
-  Held<T, N> v[kLoads];
+  gpu::Held<T, N> v[kLoads];
 #pragma unroll
   for (int k = 0; k < kLoads; ++k)
-    if (column(k) < a.columns) v[k].load(a.x + offset + column(k));
+    if (column(k) < a.columns) v[k].load_streaming(a.x + offset + column(k));
   const auto add = [&]<class R>(const R* residual) {
-    Held<R, N> r[kLoads];
+    gpu::Held<R, N> r[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) r[k].load(residual + offset + column(k));
+      if (column(k) < a.columns) r[k].load_streaming(residual + offset + column(k));
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C p[N], q[N];
-      v[k].unpack(p);
-      r[k].unpack(q);
+      v[k].to_compute(p);
+      r[k].to_compute(q);
 #pragma unroll
       for (int j = 0; j < N; ++j) p[j] += q[j];
       const Pack rounded = Pack::from_compute(p);
@@ -148,7 +127,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C e[N];
-      v[k].unpack(e);
+      v[k].to_compute(e);
 #pragma unroll
       for (int j = 0; j < N; ++j) mean += e[j] - pivot;
     }
@@ -159,7 +138,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   for (int k = 0; k < kLoads; ++k) {
     if (column(k) >= a.columns) continue;
     C e[N];
-    v[k].unpack(e);
+    v[k].to_compute(e);
 #pragma unroll
     for (int j = 0; j < N; ++j) square += (e[j] - mean) * (e[j] - mean);
   }
@@ -173,7 +152,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   for (int k = 0; k < kLoads; ++k) {
     if (column(k) >= a.columns) continue;
     C e[N], w[N], b[N];
-    v[k].unpack(e);
+    v[k].to_compute(e);
     load_parameter<T, N>(a.weight, column(k), 1, w);
     load_parameter<T, N>(a.bias, column(k), 0, b);
 #pragma unroll
@@ -245,14 +224,14 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     const long long offset = row * a.columns;
     const T* weight = a.weight;
     asm volatile("" : "+l"(weight));  // or its vectors would be kept in registers, which are needed elsewhere
-    Held<T, N> x[kLoads], more[kLoads];
-    Held<L, N> g[kLoads];
+    gpu::Held<T, N> x[kLoads], more[kLoads];
+    gpu::Held<L, N> g[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
       if (column(k) < a.columns) {
-        x[k].load(a.x + offset + column(k));
-        g[k].load(a.g + offset + column(k));
-        if (a.extra) more[k].load(a.extra + offset + column(k));
+        x[k].load_streaming(a.x + offset + column(k));
+        g[k].load_streaming(a.g + offset + column(k));
+        if (a.extra) more[k].load_streaming(a.extra + offset + column(k));
       }
     const C mean = kCentered ? __ldg(a.mean + row) : C(0), rstd = __ldg(a.rstd + row);
     C sum = 0, dot = 0;
@@ -260,8 +239,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C xs[N], gs[N], w[N];
-      x[k].unpack(xs);
-      g[k].unpack(gs);
+      x[k].to_compute(xs);
+      g[k].to_compute(gs);
       load_parameter<T, N>(weight, column(k), 1, w);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -281,8 +260,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C xs[N], gs[N], w[N];
-      x[k].unpack(xs);
-      g[k].unpack(gs);
+      x[k].to_compute(xs);
+      g[k].to_compute(gs);
       load_parameter<T, N>(weight, column(k), 1, w);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -290,7 +269,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         xs[j] = (gs[j] * w[j] - average - hat * slope) * rstd;
       }
       if (a.extra) {
-        more[k].unpack(gs);
+        more[k].to_compute(gs);
 #pragma unroll
         for (int j = 0; j < N; ++j) xs[j] += gs[j];
       }

@@ -150,4 +150,28 @@ struct alignas(sizeof(T) * N) Packed {
   __device__ __forceinline__ Word wrap() const { return *reinterpret_cast<const Word*>(this); }
 };
 
+/// A vector as it was loaded. It stays packed from one use to the next: the compiler, which would rather take
+/// it apart once and keep a register per element, is told that it may have changed.
+template <class T, int N = 16 / static_cast<int>(sizeof(T))>
+struct Held {
+  using Pack = Packed<T, N>;
+  typename Pack::Word word;
+
+  __device__ __forceinline__ void load(const T* from) {
+    word = *reinterpret_cast<const typename Pack::Word*>(from);
+  }
+  __device__ __forceinline__ void load_streaming(const T* from) {
+    word = __ldcs(reinterpret_cast<const typename Pack::Word*>(from));
+  }
+  __device__ __forceinline__ void set(const Pack& pack) {
+    word = *reinterpret_cast<const typename Pack::Word*>(&pack);
+  }
+  __device__ __forceinline__ void to_compute(compute_t<T> (&out)[N]) {
+    if constexpr (sizeof(word) == 16)
+      asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+    if constexpr (sizeof(word) == 8 && N > 1) asm volatile("" : "+r"(word.x), "+r"(word.y));
+    reinterpret_cast<const Pack*>(&word)->to_compute(out);
+  }
+};
+
 }  // namespace ct::gpu

@@ -307,9 +307,22 @@ __global__ void __launch_bounds__(256)
   cudaGridDependencySynchronize();  // launched early: see launch_after
 #endif
   const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  typename F::Acc acc[1] = {fold.identity()};
-  if (k < outputs)
-    for (int p = threadIdx.y; p < pieces; p += blockDim.y) fold.merge(acc[0], partials[p * outputs + k]);
+  using Acc = typename F::Acc;
+  Acc acc[1] = {fold.identity()};
+  if (k < outputs) {
+    // In order, but with several loads on their way.
+    constexpr int batch = sizeof(Acc) <= 8 ? 8 : 4;
+    const int height = blockDim.y;
+    int p = threadIdx.y;
+    for (; p + (batch - 1) * height < pieces; p += batch * height) {
+      Acc parts[batch];
+#pragma unroll
+      for (int u = 0; u < batch; ++u) parts[u] = partials[(p + u * height) * outputs + k];
+#pragma unroll
+      for (int u = 0; u < batch; ++u) fold.merge(acc[0], parts[u]);
+    }
+    for (; p < pieces; p += height) fold.merge(acc[0], partials[p * outputs + k]);
+  }
   merge_rows_of_block(fold, acc);
   if (k < outputs && threadIdx.y == 0) write_result(fold, acc[0], k, out);
 }
@@ -404,8 +417,9 @@ void run_columns(const char* op, const F& fold, const T* x, const Plan& plan, co
   const std::int64_t tiles = gpu::ceil_div(units, bx), blocks = plan.kept[1].size * tiles;
   std::int64_t pieces = 1, step = plan.count;
   if (blocks < kFewBlocks && plan.count > by * 32) {
-    pieces = std::min(
-        {gpu::ceil_div(plan.count, by * 16), gpu::ceil_div(kFewBlocks * 2, blocks), std::int64_t{1024}});
+    // All blocks at once, or in two goes where one would leave much of the GPU idle.
+    const std::int64_t goes = blocks <= kFewBlocks / 4 ? 1 : 2;
+    pieces = std::min(gpu::ceil_div(plan.count, by * 16), goes * kFewBlocks / blocks);
     step = gpu::ceil_div(plan.count, pieces);
     pieces = gpu::ceil_div(plan.count, step);
   }
