@@ -1,5 +1,6 @@
 #include <cotangent/core/allocator.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <cotangent/core/memory.h>
 #include <cotangent/core/memory_text_internal.h>
 #include <cotangent/core/pool.h>
+#include <cotangent/core/tensor.h>
 #include <cotangent/core/testing.h>
 
 #include "tests/catch.h"
@@ -260,6 +262,21 @@ TEST_CASE("allocator: replaced allocators get their blocks back") {
   raw->deallocate(block, 1000, host);
   CHECK(watch.lock()->live_blocks() == 0);
   CHECK_THROWS_AS(set_allocator(cpu, nullptr), ValueError);
+}
+
+TEST_CASE("allocator: the poisoning allocator leaves nothing to read") {
+  const AllocatorGuard guard(cpu, std::make_shared<testing::PoisoningAllocator>(allocator(cpu)));
+  for (const std::size_t bytes : {std::size_t{1}, std::size_t{24}, std::size_t{4096}, std::size_t{3} << 20}) {
+    for (int again = 0; again < 2; ++again) {
+      auto* block = static_cast<unsigned char*>(current_allocator(cpu).allocate(bytes, host));
+      CHECK(std::count(block, block + bytes, 255) == static_cast<std::ptrdiff_t>(bytes));
+      std::memset(block, 0, bytes);
+      current_allocator(cpu).deallocate(block, bytes, host);
+    }
+    const Tensor t = Tensor::allocate({static_cast<std::int64_t>(bytes)}, u8, cpu);
+    CHECK(std::count(t.data<std::uint8_t>(), t.data<std::uint8_t>() + bytes, 255) ==
+          static_cast<std::ptrdiff_t>(bytes));
+  }
 }
 
 TEST_CASE("allocator: the failing allocator fails exactly the chosen calls") {

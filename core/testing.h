@@ -11,19 +11,10 @@
 
 namespace ct::testing {
 
-/// Passes everything on to another allocator, but fails chosen calls with OutOfMemoryError. A program
-/// that survives each n in turn leaves no half-done state behind:
-///     for (int n = 1; ; ++n) {
-///       auto failing = std::make_shared<FailingAllocator>(ct::allocator(ct::cpu), n);
-///       ct::AllocatorGuard guard(ct::cpu, failing);
-///       try { step(); } catch (const ct::OutOfMemoryError&) { check_invariants(); continue; }
-///       break;
-///     }
-class CT_API FailingAllocator : public Allocator {
+/// Passes everything on to another allocator: what the allocators below have in common.
+class CT_API WrappedAllocator : public Allocator {
  public:
-  /// Fails call number `fail_at` (the first is 1), and the `times` - 1 calls after it. 0: never.
-  explicit FailingAllocator(std::shared_ptr<Allocator> inner, std::int64_t fail_at = 0,
-                            std::int64_t times = 1);
+  explicit WrappedAllocator(std::shared_ptr<Allocator> inner) : inner_(std::move(inner)) {}
 
   void* allocate(std::size_t bytes, const Stream& stream) override;
   void deallocate(void* block, std::size_t bytes, const Stream& stream) noexcept override;
@@ -33,6 +24,35 @@ class CT_API FailingAllocator : public Allocator {
   void reset_peak() override;
   void set_limit(std::size_t bytes) override;
 
+ private:
+  std::shared_ptr<Allocator> inner_;
+};
+
+/// Fills every block with bytes of 255 before it is handed out: NaN in all floating dtypes, -1 in integers.
+/// What reads memory that it has not written then gives itself away.
+class CT_API PoisoningAllocator final : public WrappedAllocator {
+ public:
+  using WrappedAllocator::WrappedAllocator;
+  void* allocate(std::size_t bytes, const Stream& stream) override;
+};
+
+/// Fails chosen calls with OutOfMemoryError. A program that survives each n in turn leaves no half-done state
+/// behind:
+///     for (int n = 1; ; ++n) {
+///       auto failing = std::make_shared<FailingAllocator>(ct::allocator(ct::cpu), n);
+///       ct::AllocatorGuard guard(ct::cpu, failing);
+///       try { step(); } catch (const ct::OutOfMemoryError&) { check_invariants(); continue; }
+///       break;
+///     }
+class CT_API FailingAllocator : public WrappedAllocator {
+ public:
+  /// Fails call number `fail_at` (the first is 1), and the `times` - 1 calls after it. 0: never.
+  explicit FailingAllocator(std::shared_ptr<Allocator> inner, std::int64_t fail_at = 0,
+                            std::int64_t times = 1);
+
+  void* allocate(std::size_t bytes, const Stream& stream) override;
+  void deallocate(void* block, std::size_t bytes, const Stream& stream) noexcept override;
+
   /// allocate() calls so far, failed ones included.
   std::int64_t calls() const { return calls_.load(); }
   /// Blocks handed out and not given back: 0 after a balanced test.
@@ -41,7 +61,6 @@ class CT_API FailingAllocator : public Allocator {
   void fail_at(std::int64_t fail_at, std::int64_t times = 1);
 
  private:
-  std::shared_ptr<Allocator> inner_;
   std::atomic<std::int64_t> fail_at_, times_, calls_{0}, live_{0};
 };
 
