@@ -215,13 +215,13 @@ class Training {
 
   void show() {
     if (!progress_.due()) return;
-    const double now_seconds = seconds_since(mark_);
     const std::int64_t batches = loader_.position() - mark_batches_;
     if (batches <= 0) return;
+    const double loss = loss_sum_.item() / static_cast<double>(losses_);  // waits for a GPU: before the clock
+    const double now_seconds = seconds_since(mark_);
     rate_ = static_cast<double>(batches * o_.batch * o_.block) / now_seconds;
     const std::int64_t left = (o_.iters - step_) * o_.accumulate - micro_;
-    std::string text = "loss " + fixed(loss_sum_.item() / static_cast<double>(losses_), 4) + "  lr " +
-                       short_number(learning_rate(o_, step_));
+    std::string text = "loss " + fixed(loss, 4) + "  lr " + short_number(learning_rate(o_, step_));
     if (norm_) text += "  norm " + fixed(norm_.item(), 2);
     text += "  " + short_count(rate_) + " tok/s";
     if (const double peak = peak_flops(device_, o_.dtype); peak > 0)

@@ -207,8 +207,8 @@ class Training {
     const Clock::time_point now = Clock::now();
     if (std::chrono::duration<double>(now - last_shown_).count() < 0.1) return;
     last_shown_ = now;
-    const Score score = tally.score();
-    const double seconds = std::chrono::duration<double>(now - start).count();
+    const Score score = tally.score();  // waits for a GPU: before the clock
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const double rate = static_cast<double>(seen) / seconds;
     const double left =
         static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally.count()) / rate;

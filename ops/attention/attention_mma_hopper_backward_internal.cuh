@@ -300,6 +300,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
         products_wait<1>();
         pin(dq);
         pin(dv);
+        __syncwarp();  // all lanes have read their terms of the rows
         if (lane == 0) barrier_arrive(g_free + 8 * s_);
 
         barrier_wait(dq_free, (step & 1) ^ 1);
@@ -315,6 +316,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
 
         products_wait<0>();
         pin(dk);
+        __syncwarp();
         if (lane == 0) barrier_arrive(q_free + 8 * s_);
       }
       if (lane == 0) barrier_arrive(kv_free);
