@@ -36,7 +36,7 @@ def environment():
     cpu = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo").read()) if os.path.exists("/proc/cpuinfo") else None
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "commit": sh("git", "-C", HERE, "rev-parse", "--short", "HEAD") or os.environ.get("COTANGENT_COMMIT", "unknown"),
+        "commit": os.environ.get("COTANGENT_COMMIT") or sh("git", "-C", HERE, "rev-parse", "--short", "HEAD") or "unknown",
         "cpu": cpu.group(1) if cpu else platform.processor(),
         "cores": os.cpu_count(),
         "gpu": gpu[0] if gpu else "none",

@@ -26,12 +26,12 @@ namespace ct::norm {
 
 inline bool vectors(const Tensor& t) { return !t.defined() || gpu::is_aligned(t.raw_data(), 16); }
 
-/// How `units` vectors are shared out: over as few warps as hold them with kMaxLoads each.
+/// How `units` vectors are shared out: over as few warps as hold them with `most` each.
 struct Share {
   int warps = 1, loads = 1;
 
-  Share(long long units, bool power_of_two) {
-    warps = static_cast<int>(gpu::ceil_div(units, 32 * kMaxLoads));
+  Share(long long units, bool power_of_two, int most = kMaxLoads) {
+    warps = static_cast<int>(gpu::ceil_div(units, 32 * most));
     if (power_of_two)
       for (int w = 1;; w *= 2)
         if (w >= warps) {
@@ -110,7 +110,11 @@ void launch_backward(const BackwardCall& call) {
                        static_cast<int>(columns)};
   const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.g) &&
                      vectors(call.extra) && vectors(call.weight) && vectors(call.dx) && vectors(call.low_dx);
-  const Share share(packs ? columns / gpu::Packed<T>::size : columns, true);
+  const long long units = packs ? columns / gpu::Packed<T>::size : columns;
+  // A thread keeps two sums per element: where warps suffice it has at most 16 of them, and registers to load
+  // ahead with.
+  Share share(units, true, packs ? std::min(kMaxLoads, 16 / gpu::Packed<T>::size) : kMaxLoads);
+  if (share.warps > kBackwardWarps) share = Share(units, true);
   const bool longer = share.warps > kBackwardWarps;
   const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
   // One block per multiprocessor; slabs of at least 64 rows for the sums over long rows.

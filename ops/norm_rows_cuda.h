@@ -217,23 +217,40 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     if constexpr (kCentered) db[i] = 0;
   }
 
-  const long long step = static_cast<long long>(gridDim.x) * blockDim.y;
-  int turn = 0;
-  for (long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y; row < a.rows;
-       row += step, turn ^= 1) {
-    const long long offset = row * a.columns;
-    const T* weight = a.weight;
-    asm volatile("" : "+l"(weight));  // or its vectors would be kept in registers, which are needed elsewhere
+  // What a thread has of a row. Where registers suffice the next one is on its way while this one is worked
+  // on.
+  struct Part {
     gpu::Held<T, N> x[kLoads], more[kLoads];
     gpu::Held<L, N> g[kLoads];
+    C mean, rstd;
+  };
+  constexpr bool kAhead = sizeof(Part) + 2 * N * kLoads * sizeof(C) < 256;
+  const auto fetch = [&](Part& part, long long row) {
+    const long long offset = row * a.columns;
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
       if (column(k) < a.columns) {
-        x[k].load_streaming(a.x + offset + column(k));
-        g[k].load_streaming(a.g + offset + column(k));
-        if (a.extra) more[k].load_streaming(a.extra + offset + column(k));
+        part.x[k].load_streaming(a.x + offset + column(k));
+        part.g[k].load_streaming(a.g + offset + column(k));
+        if (a.extra) part.more[k].load_streaming(a.extra + offset + column(k));
       }
-    const C mean = kCentered ? __ldg(a.mean + row) : C(0), rstd = __ldg(a.rstd + row);
+    part.mean = kCentered ? __ldg(a.mean + row) : C(0);
+    part.rstd = __ldg(a.rstd + row);
+  };
+
+  const long long step = static_cast<long long>(gridDim.x) * blockDim.y;
+  int turn = 0;
+  Part next;
+  long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
+  if (kAhead && row < a.rows) fetch(next, row);
+  for (; row < a.rows; row += step, turn ^= 1) {
+    if constexpr (!kAhead) fetch(next, row);
+    Part part = next;
+    if (kAhead && row + step < a.rows) fetch(next, row + step);
+    auto& [x, more, g, mean, rstd] = part;
+    const long long offset = row * a.columns;
+    const T* weight = a.weight;
+    asm volatile("" : "+l"(weight));  // or its vectors would be kept in registers, which are needed elsewhere
     C sum = 0, dot = 0;
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
