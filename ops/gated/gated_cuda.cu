@@ -47,7 +47,8 @@ __device__ __forceinline__ void forward_vector(const Args<T>& a, const gpu::Pack
   gate.to_compute(x);
   up.to_compute(u);
 #pragma unroll
-  for (int j = 0; j < N; ++j) x[j] = gate_of<kGate>(elementwise::Lane<C, sizeof(T) == 2>(x[j])).value.v * u[j];
+  for (int j = 0; j < N; ++j)
+    x[j] = gate_of<kGate>(elementwise::Lane<C, sizeof(T) == 2>(x[j])).value.v * u[j];
   gpu::Packed<T, N>::from_compute(x).store(a.out[0] + to);
 }
 

@@ -51,8 +51,8 @@ void linear_forward_cuda(const Forward& f) {
   gpu::gemm("linear", p);
 }
 
-// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g. cuBLASLt would return the last along with the second,
-// but reads g a second time for it, and slower than sum_to does.
+// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g. cuBLASLt would return the last along with the
+// second, but reads g a second time for it, and slower than sum_to does.
 void linear_backward_cuda(const Backward& b) {
   const Missing missing = rows_of(b.in_meta(0).shape.size());
   Tensor g_holder, plain_g;
