@@ -211,6 +211,15 @@ FAULTS = [
     (EMA_TEST, EMA, None, "restore() gives the averages", "params_[i].copy_(kept_[i]);",
      "params_[i].copy_(averages_[i]);"),
     (EMA_TEST, MULTI, None, "every block of 16-bit values goes into the first", "average += n;", ""),
+    ("tests/wide_grads_test.cpp", "autograd/engine.cpp", None, "weights converted for an op get 16-bit gradients",
+     "return *beyond;", "return edge;"),
+    ("tests/wide_grads_test.cpp", CHUNKS, None, "the chunks' products take each other's place",
+     "multiply(stack(g).t(), stack(x), sum_, started_, device_);",
+     "multiply(stack(g).t(), stack(x), sum_, false, device_);"),
+    ("unbind", "ops/view/view_defs.cpp", None, "the last part has no gradient",
+     "k < layout.output_count(); ++k", "k + 1 < layout.output_count(); ++k"),
+    ("ops/view/view_test.cpp", "ops/view/view_defs.cpp", None, "parts of one tensor are joined in any order",
+     "if (step <= 0 || distance != k * step) return {};", "if (step == 0) return {};"),
 ]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
