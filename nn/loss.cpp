@@ -41,9 +41,9 @@ Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) con
 }
 
 NLLLoss::NLLLoss(NllLossOptions options)
-    : options_(options),
+    : options_(std::move(options)),
       weight_(buffer("weight", std::exchange(options_.weight, {}), {.persistent = false})) {
-  describe_as("NLLLoss", text(options.reduction));
+  describe_as("NLLLoss", text(options_.reduction));
 }
 
 Tensor NLLLoss::forward(const Tensor& log_probs, const Tensor& target) const {
@@ -51,10 +51,10 @@ Tensor NLLLoss::forward(const Tensor& log_probs, const Tensor& target) const {
 }
 
 CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options)
-    : options_(options),
+    : options_(std::move(options)),
       weight_(buffer("weight", std::exchange(options_.weight, {}), {.persistent = false})) {
   describe_as("CrossEntropyLoss",
-              ct::detail::cat(text(options.reduction), ", label_smoothing=", options.label_smoothing));
+              ct::detail::cat(text(options_.reduction), ", label_smoothing=", options_.label_smoothing));
 }
 
 Tensor CrossEntropyLoss::forward(const Tensor& logits, const Tensor& target) const {

@@ -62,8 +62,9 @@ void StateDict::throw_wrong_type(std::string_view name) const {
 }
 
 void StateDict::merge(const std::string& prefix, const StateDict& part) {
-  for (const auto& [name, tensor] : part.entries_) set(prefix + '.' + name, tensor);
-  for (const auto& [name, value] : part.values_) set_value(prefix + '.' + name, value);
+  const std::string dotted = prefix + '.';
+  for (const auto& [name, tensor] : part.entries_) set(dotted + name, tensor);
+  for (const auto& [name, value] : part.values_) set_value(dotted + name, value);
 }
 
 StateDict StateDict::part(std::string_view prefix) const {

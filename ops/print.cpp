@@ -157,9 +157,9 @@ void append_facts(std::string& out, const Tensor& t, int indent) {
   }
   if (!usual) facts.push_back("dtype=" + std::string(name(t.dtype())));
   if (!t.is_leaf()) {
-    facts.push_back("grad_fn=<" + std::string(t.grad_fn_name()) + ">");
+    facts.emplace_back("grad_fn=<" + std::string(t.grad_fn_name()) + ">");
   } else if (t.requires_grad()) {
-    facts.push_back("requires_grad=True");
+    facts.emplace_back("requires_grad=True");
   }
   const std::size_t newline = out.rfind('\n');
   std::size_t column = (newline == std::string::npos ? out.size() + 1 : out.size() - newline) + 1;

@@ -45,7 +45,7 @@ Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> rows) {
   Shape shape = dense.shape();
   const std::int64_t count = shape[0];
   shape[0] = static_cast<std::int64_t>(rows.size());
-  const Tensor batch = allocate_like(dense, shape);
+  Tensor batch = allocate_like(dense, shape);
   const std::size_t bytes = count > 0 ? static_cast<std::size_t>(dense.nbytes() / count) : 0;
   for (std::size_t k = 0; k < rows.size(); ++k) {
     CT_CHECK(rows[k] >= 0 && rows[k] < count, IndexError, "gather_rows", "row ", rows[k],
@@ -61,7 +61,7 @@ Tensor stack_examples(std::span<const Tensor> examples) {
   const Tensor& first = examples[0];
   Shape shape = first.shape();
   shape.insert(0, static_cast<std::int64_t>(examples.size()));
-  const Tensor batch = allocate_like(first, shape);
+  Tensor batch = allocate_like(first, shape);
   for (std::size_t k = 0; k < examples.size(); ++k) {
     const Tensor& e = examples[k];
     CT_CHECK(e.shape() == first.shape(), ShapeError, "stack_examples", "example ", k, " of a batch is ",

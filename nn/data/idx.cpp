@@ -90,7 +90,7 @@ Tensor read_idx(const io::ByteSource& source) {
                "announces elements of shape ", shape, ", more than the file can hold: it is truncated",
                kHelp);
 
-  const Tensor result = Tensor::allocate(shape, element->dtype, cpu);
+  Tensor result = Tensor::allocate(shape, element->dtype, cpu);
   const std::size_t count = static_cast<std::size_t>(result.numel());
   if (element->bytes == size_of(element->dtype)) {
     reader.expect(result.raw_data(), count * element->bytes);
@@ -174,7 +174,8 @@ std::string find_file(const std::string& folder, const std::string& name) {
   std::string dotted = name;
   dotted[name.find("-idx")] = '.';
   for (const std::string& candidate : {name, name + ".gz", dotted, dotted + ".gz"}) {
-    const std::string path = folder + '/' + candidate;
+    std::string path = folder;
+    path.append(1, '/').append(candidate);
     if (access(path.c_str(), F_OK) == 0) return path;
   }
   ct::detail::fail<IoError>("idx", "there is neither '", name, "' nor '", name, ".gz' in '", folder,

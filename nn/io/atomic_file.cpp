@@ -53,7 +53,8 @@ void remove_leftovers(const std::string& folder, const std::string& name) {
     const std::string found = entry->d_name;
     if (found.size() != prefix.size() + 10 || !found.starts_with(prefix) || !found.ends_with(".tmp"))
       continue;
-    const std::string path = folder + '/' + found;
+    std::string path = folder;
+    path.append(1, '/').append(found);
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) continue;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());

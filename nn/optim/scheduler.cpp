@@ -92,7 +92,8 @@ StepLR::StepLR(Optimizer& optimizer, StepLROptions options)
   start();
 }
 double StepLR::rate(std::int64_t time, int, double base) const {
-  return base * std::pow(options_.gamma, static_cast<double>(time / options_.step_size));
+  const std::int64_t steps = time / options_.step_size;  // whole ones
+  return base * std::pow(options_.gamma, static_cast<double>(steps));
 }
 
 MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)

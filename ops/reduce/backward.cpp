@@ -42,7 +42,7 @@ void spread_sum(const Backward& b, double divisor,
 Tensor in_fold_type(const Tensor& t, void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool)) {
   const DType dtype = accumulate_type(t.dtype());
   if (t.dtype() == dtype && t.is_contiguous()) return t;
-  const Tensor out = Tensor::allocate(t.shape(), dtype, t.device());
+  Tensor out = Tensor::allocate(t.shape(), dtype, t.device());
   sum(t, 0, out, 1, false);
   return out;
 }
