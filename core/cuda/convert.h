@@ -170,7 +170,17 @@ struct Held {
     if constexpr (sizeof(word) == 16)
       asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
     if constexpr (sizeof(word) == 8 && N > 1) asm volatile("" : "+r"(word.x), "+r"(word.y));
-    reinterpret_cast<const Pack*>(&word)->to_compute(out);
+    if constexpr (std::is_same_v<T, BFloat16> && N % 2 == 0) {
+      // A pair is a shift and a mask; by way of 16-bit registers it would be half as much again.
+      const unsigned* pairs = reinterpret_cast<const unsigned*>(&word);
+#pragma unroll
+      for (int i = 0; i < N; i += 2) {
+        out[i] = __uint_as_float(pairs[i / 2] << 16);
+        out[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
+      }
+    } else {
+      reinterpret_cast<const Pack*>(&word)->to_compute(out);
+    }
   }
 };
 
