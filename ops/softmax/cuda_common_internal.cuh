@@ -14,7 +14,8 @@ namespace {
 template <class C>
 constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
 
-// exp of the result's accuracy: for 16-bit results two instructions.
+// exp of the result's accuracy: for 16-bit results two instructions, which flush what is below 2^-126 to 0
+// (if they did not, they were six).
 template <class T>
 __device__ __forceinline__ compute_t<T> exp_for(compute_t<T> x) {
   if constexpr (std::is_same_v<T, double>) {
@@ -22,7 +23,9 @@ __device__ __forceinline__ compute_t<T> exp_for(compute_t<T> x) {
   } else if constexpr (std::is_same_v<T, float>) {
     return expf(x);
   } else {
-    return __expf(x);
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
   }
 }
 
