@@ -115,9 +115,12 @@ struct Words {
     words = *reinterpret_cast<const uint4*>(&pack);
   }
   __device__ __forceinline__ void pack(const float (&in)[size]) {
-    static_assert(std::is_same_v<T, float>, "only floats are words");
-    words = make_uint4(__float_as_uint(in[0]), __float_as_uint(in[1]), __float_as_uint(in[2]),
-                       __float_as_uint(in[3]));
+    if constexpr (std::is_same_v<T, float>) {
+      words = make_uint4(__float_as_uint(in[0]), __float_as_uint(in[1]), __float_as_uint(in[2]),
+                         __float_as_uint(in[3]));
+    } else {
+      words = make_uint4(pair(in[0], in[1]), pair(in[2], in[3]), pair(in[4], in[5]), pair(in[6], in[7]));
+    }
   }
   __device__ __forceinline__ void unpack(float (&out)[size]) {
     asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
@@ -134,6 +137,23 @@ struct Words {
         out[2 * i] = pair.x;
         out[2 * i + 1] = pair.y;
       }
+    }
+  }
+  // In PTX: left to the compiler, the four words are stored one by one.
+  __device__ __forceinline__ void store(T* to) const {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y),
+                 "r"(words.z), "r"(words.w)
+                 : "memory");
+  }
+
+ private:
+  static __device__ __forceinline__ unsigned pair(float a, float b) {
+    if constexpr (std::is_same_v<T, BFloat16>) {
+      const __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
+      return *reinterpret_cast<const unsigned*>(&two);
+    } else {
+      const __half2 two = __floats2half2_rn(a, b);
+      return *reinterpret_cast<const unsigned*>(&two);
     }
   }
 };
@@ -237,7 +257,8 @@ __global__ void __launch_bounds__(512, Loads == 4 ? 3 : 2)
 #pragma unroll
     for (int j = 0; j < n; ++j)
       element[j] = kept ? element[j] * scale : result_of<logarithm, T>(element[j], max, scale);
-    gpu::Packed<T>::from_compute(element).store(to + static_cast<std::int64_t>(at) * n);
+    v[i].pack(element);
+    v[i].store(to + static_cast<std::int64_t>(at) * n);
   }
   if (cluster > 1) cluster_barrier();
 }
@@ -280,7 +301,8 @@ __global__ void __launch_bounds__(512, Loads == 4 ? 2 : 1)
     ys[i].unpack(b);
 #pragma unroll
     for (int j = 0; j < n; ++j) a[j] = gradient_of<logarithm, T>(a[j], b[j], sum, factor);
-    gpu::Packed<T>::from_compute(a).store(dx + offset + static_cast<std::int64_t>(at) * n);
+    gs[i].pack(a);
+    gs[i].store(dx + offset + static_cast<std::int64_t>(at) * n);
   }
   if (cluster > 1) cluster_barrier();
 }
