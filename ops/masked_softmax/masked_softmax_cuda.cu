@@ -80,8 +80,8 @@ void forward_cuda(const Forward& f) {
   const bool aligned = gpu::is_aligned(x.raw_data(), 16) && gpu::is_aligned(y.raw_data(), 16);
   visit_floating(f.op.name, y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    softmax_kernels::choose<T>(f.op.name, e, aligned,
-                               Launch<T>{f.op.name, x.data<T>(), y.data<T>(), e, input});
+    softmax_kernels::choose<T, 8>(f.op.name, e, aligned,
+                                  Launch<T>{f.op.name, x.data<T>(), y.data<T>(), e, input});
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/softmax/cuda_clusters_internal.cuh>
 #include <cotangent/ops/softmax/cuda_general_internal.cuh>
 #include <cotangent/ops/softmax/cuda_rows_internal.cuh>
 
@@ -9,8 +10,9 @@
 namespace ct::softmax_kernels {
 namespace {
 
-// What a kernel is chosen for. Both directions choose alike; `launch` has one member per kernel shape.
-template <class T, class Launch>
+// What a kernel is chosen for. `launch` has one member per kernel shape. Of a long row a thread takes
+// kPerThread vectors, 4 or 8, unless the row is short or too long for it.
+template <class T, int kPerThread, class Launch>
 void choose(const char* op, const Extents& e, bool aligned, const Launch& launch) {
   constexpr int n = gpu::Packed<T>::size;
   if (e.inner > 1) {
@@ -31,13 +33,16 @@ void choose(const char* op, const Extents& e, bool aligned, const Launch& launch
   }
   if constexpr (!std::is_same_v<T, double>) {
     const std::int64_t loads = e.n / n;
-    const int most = cuda_properties(current_cuda_device()).compute_major >= 9 ? 8 : 1;
-    if (packs && loads <= most * 512 * 8) {
-      int cluster = 1;
-      while (cluster < most && cluster * 512 * 4 < loads) cluster *= 2;
-      const int per_thread = cluster * 512 * 4 >= loads ? 4 : 8;
-      const std::int64_t threads = gpu::ceil_div(loads, cluster * per_thread);
-      return launch.clusters(e.outer, static_cast<unsigned>(gpu::ceil_div(threads, 32) * 32), cluster,
+    // Before clusters, blocks may also have less shared memory than the most that a thread can hold.
+    const bool clusters = cuda_properties(current_cuda_device()).compute_major >= 9;
+    const int largest = clusters ? kLargestCluster : 1, most = clusters ? 8 : kPerThread;
+    constexpr int threads = kClusterWarps * 32;
+    if (packs && loads <= largest * threads * most) {
+      int per_thread = loads <= 1024 ? 4 : kPerThread, cluster = 1;
+      while (cluster < largest && cluster * threads * per_thread < loads) cluster *= 2;
+      if (cluster * threads * per_thread < loads) per_thread = 8;
+      const std::int64_t used = gpu::ceil_div(loads, cluster * per_thread);
+      return launch.clusters(e.outer, static_cast<unsigned>(gpu::ceil_div(used, 32) * 32), cluster,
                              per_thread, static_cast<int>(loads));
     }
   }

@@ -1,3 +1,8 @@
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <type_traits>
+
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 #include <cotangent/ops/softmax/cuda_choose_internal.cuh>
@@ -6,8 +11,8 @@
 //
 // - warp_*: rows of up to 1024 elements. A group of 1 to 32 lanes holds a row in registers.
 // - cluster_*: longer rows of whole 16-byte vectors. The row lies in the registers of a block, or of a
-//   cluster of 2 to 8 blocks that exchange their maxima and sums through distributed shared memory. Small
-//   blocks with 4 loads per thread, several to a multiprocessor: one row's stores overlap another's loads.
+//   cluster of 2 to 8 blocks that exchange their maxima and sums through distributed shared memory, while
+//   the next one is on its way to shared memory.
 // - loop_*: what is left (odd or huge rows). The statistics in one pass, the result in a second, out of L2.
 // - column_*: another axis than the last; 32 neighbouring columns per block.
 //
@@ -17,20 +22,41 @@
 namespace ct::softmax_kernels {
 namespace {
 
-// Launches a kernel in clusters of blocks.
-template <class... Params, class... Args>
-void launch_clusters(const char* op, void (*kernel)(Params...), std::int64_t rows, unsigned threads,
-                     int cluster, Args... args) {
+// How many clusters of this shape can be resident; asked once per kernel, device and shape.
+template <auto kernel>
+int resident_clusters(const char* op, const cudaLaunchConfig_t& config, int cluster) {
+  const int threads = static_cast<int>(config.blockDim.x);
+  // The kernels are compiled for 1024 threads on a multiprocessor.
+  if (cluster == 1) return gpu::multiprocessors() * (1024 / threads);
+  static std::atomic<int> known[kMaxCudaDevices][kLargestCluster + 1][kClusterWarps + 1];
+  std::atomic<int>& entry = known[current_cuda_device()][cluster][threads / 32];
+  int clusters = entry.load(std::memory_order_relaxed);
+  if (clusters == 0) {
+    CT_CUDA_OP(op, cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    clusters = std::max(clusters, 1);
+    entry.store(clusters, std::memory_order_relaxed);
+  }
+  return clusters;
+}
+
+// Launches a kernel in clusters of blocks that walk over the rows, with the same number of rows for each.
+template <auto kernel, class... Args>
+void launch_clusters(const char* op, std::int64_t rows, unsigned threads, int cluster, std::size_t smem,
+                     Args... args) {
+  if (smem > 48 * 1024) gpu::detail::allow_dynamic_smem(op, reinterpret_cast<const void*>(kernel), smem);
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(gpu::blocks_for(op, rows * cluster, 1));
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
   config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = smem;
   config.stream = gpu::native_stream();
   config.attrs = &attribute;
   config.numAttrs = cluster > 1 ? 1 : 0;
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  const std::int64_t each = gpu::ceil_div(rows, resident_clusters<kernel>(op, config, cluster));
+  config.gridDim = dim3(static_cast<unsigned>(gpu::ceil_div(rows, each) * cluster));
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, args...);
   if (status != cudaSuccess) gpu::throw_cuda_error(op, "the kernel launch", status);
 }
 
@@ -56,10 +82,14 @@ struct LaunchForward {
     }
   }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
-    if constexpr (!std::is_same_v<T, double>)
-      launch_clusters(op,
-                      per_thread == 4 ? cluster_forward<logarithm, T, 4> : cluster_forward<logarithm, T, 8>,
-                      rows, threads, cluster, x, y, packs, cluster);
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
+        launch_clusters<cluster_forward<logarithm, T, Loads>>(
+            op, rows, threads, cluster, threads * Loads * 16, x, y, rows, packs, cluster);
+      };
+      if (per_thread == 4) return go(std::integral_constant<int, 4>{});
+      go(std::integral_constant<int, 8>{});
+    }
   }
   void loop(dim3 grid, dim3 block) const {
     gpu::launch(op, loop_forward<logarithm, T, Plain>, grid, block, 0, x, y, e.n, Plain{});
@@ -92,10 +122,14 @@ struct LaunchBackward {
     }
   }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
-    if constexpr (!std::is_same_v<T, double>)
-      launch_clusters(op,
-                      per_thread == 4 ? cluster_backward<logarithm, T, 4> : cluster_backward<logarithm, T, 8>,
-                      rows, threads, cluster, g, y, dx, packs, cluster, factor);
+    if constexpr (!std::is_same_v<T, double>) {
+      const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
+        launch_clusters<cluster_backward<logarithm, T, Loads>>(
+            op, rows, threads, cluster, 2 * threads * Loads * 16, g, y, dx, rows, packs, cluster, factor);
+      };
+      if (per_thread == 4) return go(std::integral_constant<int, 4>{});
+      go(std::integral_constant<int, 8>{});
+    }
   }
   void loop(dim3 grid, dim3 block) const {
     gpu::launch(op, loop_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n, factor);
@@ -111,7 +145,7 @@ template <bool logarithm>
 void forward_cuda(const Forward& f) {
   with_forward(f, [&]<class T>(const T* x, T* y, const Extents& e) {
     const bool aligned = gpu::is_aligned(x, 16) && gpu::is_aligned(y, 16);
-    choose<T>(f.op.name, e, aligned, LaunchForward<logarithm, T>{f.op.name, x, y, e});
+    choose<T, 8>(f.op.name, e, aligned, LaunchForward<logarithm, T>{f.op.name, x, y, e});
   });
 }
 
@@ -119,15 +153,15 @@ template <bool logarithm>
 void backward_cuda(const Backward& b) {
   with_backward(b, [&]<class T>(const T* g, const T* y, T* dx, const Extents& e) {
     const bool aligned = gpu::is_aligned(g, 16) && gpu::is_aligned(y, 16) && gpu::is_aligned(dx, 16);
-    choose<T>(b.op.name, e, aligned, LaunchBackward<logarithm, T>{b.op.name, g, y, dx, e, 1});
+    choose<T, 4>(b.op.name, e, aligned, LaunchBackward<logarithm, T>{b.op.name, g, y, dx, e, 1});
   });
 }
 
 void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
   with_gradient(op, g, y, dx, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
     const bool aligned = gpu::is_aligned(from, 16) && gpu::is_aligned(of, 16) && gpu::is_aligned(to, 16);
-    choose<T>(op, e, aligned,
-              LaunchBackward<false, T>{op, from, of, to, e, static_cast<compute_t<T>>(factor)});
+    choose<T, 4>(op, e, aligned,
+                 LaunchBackward<false, T>{op, from, of, to, e, static_cast<compute_t<T>>(factor)});
   });
 }
 

@@ -160,6 +160,56 @@ TEST_CASE("every path of softmax on CUDA agrees with the CPU", "[cuda]") {
   }
 }
 
+TEST_CASE("a long row of softmax has the same bits however many there are on CUDA", "[cuda]") {
+  // Few rows have a block or a cluster each; of many, each of those works on several, one after the other.
+  struct Size {
+    std::int64_t n, copies;
+  };
+  constexpr std::int64_t kRows = 7, kNan = 3;
+  for (const DType dtype : {f32, f16, bf16})
+    for (const auto [n, copies] : {Size{2048, 700}, {4104, 300}, {16384, 100}, {50304, 40}, {131072, 12}}) {
+      Tensor rows = Tensor::allocate({kRows, n}, f32, Device{}),
+             grads = Tensor::allocate({kRows, n}, f32, Device{});
+      for (std::int64_t i = 0; i < rows.numel(); ++i) {
+        rows.data<float>()[i] = static_cast<float>((i * 7919) % 10007) / 1000;
+        grads.data<float>()[i] = static_cast<float>((i * 104729) % 10009) / 10009;
+      }
+      rows.data<float>()[kNan * n + n / 2] = std::nanf("");
+      for (const bool logarithm : {false, true}) {
+        const auto run = [&](std::int64_t count, V& y, V& dx) {
+          const auto repeated = [&](const Tensor& t) {
+            return t.to(dtype)
+                .to(cuda(0))
+                .reshape({1, kRows, n})
+                .expand({count, kRows, n})
+                .contiguous()
+                .reshape({count * kRows, n});
+          };
+          Tensor x = repeated(rows).detach();
+          x.set_requires_grad();
+          const Tensor result = logarithm ? log_softmax(x, 1) : softmax(x, 1);
+          result.backward(repeated(grads));
+          y = result.to_vector<double>();
+          dx = x.grad().to_vector<double>();
+        };
+        V y, dx, all_y, all_dx;
+        run(1, y, dx);
+        run(copies, all_y, all_dx);
+        INFO(dtype << " n = " << n << (logarithm ? " log" : ""));
+        const auto compare = [&](const V& some, const V& all) {
+          for (std::size_t i = 0; i < all.size(); ++i) {
+            const std::size_t at = i % some.size();
+            const bool nan = static_cast<std::int64_t>(at) / n == kNan;
+            if (nan ? !std::isnan(all[i]) : all[i] != some[at])
+              FAIL("element " << i << " is " << all[i] << ", want " << some[at]);
+          }
+        };
+        compare(y, all_y);
+        compare(dx, all_dx);
+      }
+    }
+}
+
 TEST_CASE("rows without a finite maximum are NaN on CUDA, too", "[cuda]") {
   for (const DType dtype : {f64, f32, bf16})
     for (const std::int64_t n : {3, 40, 700, 2048, 2049, 65536}) {
