@@ -231,9 +231,10 @@ class Pass {
 
     InlineVector<Tensor, 4> grads_in;
     InlineVector<std::uint8_t, 16> flags;
+    InlineVector<const Edge*, 4> destinations;
     bool any = false;
     for (std::size_t i = 0; i < node.edges.size(); ++i) {
-      const Edge& edge = destination(node, i);
+      const Edge& edge = *destinations.emplace_back(&destination(node, i));
       Tensor& target = grads_in.emplace_back();
       std::uint8_t& flag = flags.emplace_back(0);
       if (!edge || (capture_ && !capture_->wants(edge))) continue;
@@ -257,7 +258,7 @@ class Pass {
 
     for (std::size_t i = 0; i < node.edges.size(); ++i) {
       if (!(flags[i] & kGradNeeded) || !grads_in[i].defined()) continue;
-      const Edge& edge = flags[i] & kGradWide ? *node.edges[i].node->narrowed() : node.edges[i];
+      const Edge& edge = *destinations[i];
       if (anomaly_enabled()) detail::check_finite(node.name(), "backward", grads_in[i], node.call_site());
       if ((flags[i] & kGradAccumulate) && edge.leaf &&
           detail::leaf_meta(*edge.leaf).grad.is_same(grads_in[i])) {

@@ -48,7 +48,7 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
     return;
   }
   if (!rows && !want_weight) {
-    if (want_bias) sum_to_into(dbias, b.grad().to(dbias.dtype()), accumulate_bias);
+    if (want_bias) sum_to_into(dbias, b.grad(), accumulate_bias);
     return;
   }
   work = true;

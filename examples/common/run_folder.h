@@ -19,13 +19,11 @@ class RunFolder {
   /// Makes the folder: `out`, else the one of the checkpoint to `resume`, else runs/PROGRAM-DATE-TIME. Throws
   /// ct::IoError; also if `out` holds the checkpoint of another run, which this one would write over.
   RunFolder(const std::string& program, const std::string& out, const std::string& resume) {
-    path_ = !out.empty()     ? out
-            : resume.empty() ? default_folder(program)
-                             : folder_of(checkpoint_in(program, resume));
+    const std::string resumed = resume.empty() ? "" : folder_of(checkpoint_in(program, resume));
+    path_ = !out.empty() ? out : resume.empty() ? default_folder(program) : resumed;
     std::error_code error;
     const std::string last = path_ + "/checkpoint-last.safetensors";
-    const bool continues = !resume.empty() && std::filesystem::equivalent(
-                                                  folder_of(checkpoint_in(program, resume)), path_, error);
+    const bool continues = !resume.empty() && std::filesystem::equivalent(resumed, path_, error);
     CT_CHECK(continues || !std::filesystem::exists(last, error), ct::IoError, program.c_str(), path_,
              " holds a run already, which would be lost; go on with it (--resume ", path_,
              ") or choose another --out");

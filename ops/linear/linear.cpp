@@ -2,6 +2,7 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/linear/linear_kernels.h>
+#include <cotangent/ops/sum_to.h>
 
 namespace ct {
 namespace {
@@ -73,6 +74,29 @@ std::vector<ErrorSample> linear_errors(SampleMaker& make) {
 }
 
 }  // namespace
+
+// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g, with all leading axes taken as rows.
+void linear_backward(const Backward& b, const product::Backend& backend) {
+  using product::Missing;
+  using product::Stack;
+  const Missing missing = linear_rows(b.in_meta(0).shape.size());
+  Tensor g_holder, plain_g;
+  Stack g(b.grad(), missing);
+  product::fold_rows(g, g_holder);
+  if (!backend.any_strides) product::make_plain(g, plain_g);  // once, not in each product
+  if (b.needs(0)) {
+    Stack dx(b.grad_in(0), missing);
+    dx.fold();
+    product::multiply(g, Stack(b.in(1), Missing::none), dx, b.accumulate(0), backend);
+  }
+  if (b.needs(1)) {
+    Tensor x_holder;
+    Stack x(b.in(0), missing);
+    product::fold_rows(x, x_holder);
+    product::multiply(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1), backend);
+  }
+  if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
+}
 
 constexpr OpDef k_linear = checked({
     .name = "linear",

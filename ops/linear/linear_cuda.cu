@@ -1,7 +1,6 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/linear/linear_kernels.h>
 #include <cotangent/ops/matmul/gemm_cuda.h>
-#include <cotangent/ops/sum_to.h>
 
 namespace ct {
 
@@ -10,8 +9,6 @@ using product::Product;
 using product::Stack;
 
 namespace {
-
-Missing rows_of(int rank) { return rank == 1 ? Missing::rows : Missing::none; }
 
 // Writes the bias into every row of y, so that the product can be added to it.
 template <class T>
@@ -33,7 +30,7 @@ void write_bias(const Tensor& bias, const Tensor& y) {
 
 void linear_forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Missing missing = rows_of(f.in(0).dim());
+  const Missing missing = linear_rows(f.in(0).dim());
   Tensor x_holder, plain_x, plain_w;
   Stack x(f.in(0), missing), w = Stack(f.in(1), Missing::none).t(), y(f.out(), missing);
   product::fold_rows(x, x_holder);
@@ -51,26 +48,8 @@ void linear_forward_cuda(const Forward& f) {
   gpu::gemm("linear", p);
 }
 
-// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g. cuBLASLt would return the last along with the
-// second, but reads g a second time for it, and slower than sum_to does.
-void linear_backward_cuda(const Backward& b) {
-  const Missing missing = rows_of(b.in_meta(0).shape.size());
-  Tensor g_holder, plain_g;
-  Stack g(b.grad(), missing);
-  product::fold_rows(g, g_holder);
-  product::make_plain(g, plain_g);
-  if (b.needs(0)) {
-    Stack dx(b.grad_in(0), missing);
-    dx.fold();
-    product::multiply(g, Stack(b.in(1), Missing::none), dx, b.accumulate(0), product::cuda_backend);
-  }
-  if (b.needs(1)) {
-    Tensor x_holder;
-    Stack x(b.in(0), missing);
-    product::fold_rows(x, x_holder);
-    product::multiply(g.t(), x, Stack(b.grad_in(1), Missing::none), b.accumulate(1), product::cuda_backend);
-  }
-  if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
-}
+// cuBLASLt would return the bias's gradient along with the weight's, but reads g a second time for it, and
+// slower than sum_to does.
+void linear_backward_cuda(const Backward& b) { linear_backward(b, product::cuda_backend); }
 
 }  // namespace ct

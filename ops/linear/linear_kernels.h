@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/matmul/product_internal.h>
 
 namespace ct {
 
@@ -8,5 +9,12 @@ void linear_forward_cpu(const Forward& f);
 void linear_backward_cpu(const Backward& b);
 void linear_forward_cuda(const Forward& f);
 void linear_backward_cuda(const Backward& b);
+
+/// How x and y are read as matrices: a vector is one row.
+inline product::Missing linear_rows(int rank) {
+  return rank == 1 ? product::Missing::rows : product::Missing::none;
+}
+/// The backward of both devices, with the GEMM of one.
+void linear_backward(const Backward& b, const product::Backend& backend);
 
 }  // namespace ct

@@ -1,6 +1,5 @@
 #include <array>
 
-#include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/matmul/product_internal.h>
 #include <cotangent/ops/sum_to.h>
