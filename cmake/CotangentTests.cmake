@@ -26,8 +26,8 @@ if(COTANGENT_WITH_CUDA)
   target_compile_definitions(ct_tests PRIVATE COTANGENT_CUDA=1)
   target_link_libraries(ct_tests PRIVATE CUDA::cudart_static)
 endif()
-# Tests are many and run once: compile them for the shorter build.
-target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-O1>")
+# Tests are many and run once: compile them for the shorter build. With sanitizers -O1 takes three times as long as -O0.
+target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-O1>" "$<$<CONFIG:Debug>:-O0>")
 if(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")  # ccache serves plain compilations better
   target_precompile_headers(ct_tests PRIVATE tests/catch.h)
 endif()
