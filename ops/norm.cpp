@@ -6,7 +6,7 @@
 #include <cotangent/ops/norm_internal.h>
 #include <cotangent/ops/sum_to.h>
 
-namespace ct::norm {
+namespace ct::norms {
 
 // ---- calls -----------------------------------------------------------------------------------------------
 
@@ -242,4 +242,4 @@ std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind) {
   return all;
 }
 
-}  // namespace ct::norm
+}  // namespace ct::norms

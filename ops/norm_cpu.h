@@ -19,7 +19,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
 
-namespace ct::norm {
+namespace ct::norms {
 
 inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
 inline constexpr std::int64_t kChunks = 64;
@@ -267,6 +267,6 @@ void backward_cpu(const Backward& b) {
   call.finish(b);
 }
 
-}  // namespace ct::norm
+}  // namespace ct::norms
 
 #pragma GCC diagnostic pop

@@ -22,7 +22,7 @@
 // Rows that are no multiple of 16 bytes are read element by element. Of two types T and L, T's vectors are
 // those of 16 bytes, and L's have as many elements.
 
-namespace ct::norm {
+namespace ct::norms {
 
 inline bool vectors(const Tensor& t) { return !t.defined() || gpu::is_aligned(t.raw_data(), 16); }
 
@@ -177,4 +177,4 @@ void backward_cuda(const Backward& b) {
   call.finish(b);
 }
 
-}  // namespace ct::norm
+}  // namespace ct::norms

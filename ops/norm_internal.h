@@ -21,7 +21,7 @@
 // 16 bits, and the residual too. Then it is the branch that products gave, y is what the next products take,
 // and x is the stream between them. Their dtype is called L below, where T is x's.
 
-namespace ct::norm {
+namespace ct::norms {
 
 struct Attrs {
   double eps;
@@ -143,4 +143,4 @@ constexpr OpDef define(const char* formula, Kernels cpu, Kernels cuda) {
   return op;
 }
 
-}  // namespace ct::norm
+}  // namespace ct::norms

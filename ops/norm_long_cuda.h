@@ -4,7 +4,7 @@
 
 // The kernels of norm_cuda.h for rows that are too long for registers, and the last pass of both kinds.
 
-namespace ct::norm {
+namespace ct::norms {
 
 inline constexpr int kLongThreads = 512;
 inline constexpr int kSumRows = 16;  // threads that share a column in the sums over rows
@@ -134,4 +134,4 @@ __global__ void long_sums(const BackwardRows<T, L> a) {
   to[static_cast<long long>(blockIdx.y) * a.columns + column] = sum;
 }
 
-}  // namespace ct::norm
+}  // namespace ct::norms

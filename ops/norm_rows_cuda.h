@@ -8,7 +8,7 @@
 
 // The kernels of norm_cuda.h for rows that fit into registers.
 
-namespace ct::norm {
+namespace ct::norms {
 
 inline constexpr int kMaxLoads = 4;
 inline constexpr int kBackwardWarps = 16;
@@ -317,4 +317,4 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
   }
 }
 
-}  // namespace ct::norm
+}  // namespace ct::norms

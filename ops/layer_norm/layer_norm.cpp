@@ -11,8 +11,8 @@ namespace {
 template <bool kAdd>
 constexpr OpDef define(const char* formula) {
   using namespace layer_norm_kernels;
-  return norm::define<true, kAdd>(formula, {forward_cpu<kAdd>, backward_cpu<kAdd>},
-                                  CT_CUDA_KERNELS(forward_cuda<kAdd>, backward_cuda<kAdd>));
+  return norms::define<true, kAdd>(formula, {forward_cpu<kAdd>, backward_cpu<kAdd>},
+                                   CT_CUDA_KERNELS(forward_cuda<kAdd>, backward_cuda<kAdd>));
 }
 
 constexpr OpDef k_layer_norm = checked(define<false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b"));
@@ -22,14 +22,14 @@ constexpr OpDef k_add_layer_norm =
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  return dispatch(k_layer_norm, {x, weight, bias}, norm::Attrs{eps, norm::row_axes(weight, bias)});
+  return dispatch(k_layer_norm, {x, weight, bias}, norms::Attrs{eps, norms::row_axes(weight, bias)});
 }
 
 std::array<Tensor, 2> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
                                      const Tensor& bias, double eps, NormUse use) {
-  const norm::Addends in = norm::addends(k_add_layer_norm.name, x, residual, use);
+  const norms::Addends in = norms::addends(k_add_layer_norm.name, x, residual, use);
   return dispatch_n<2>(k_add_layer_norm, {in.x, in.residual, weight, bias},
-                       norm::Attrs{eps, norm::row_axes(weight, bias), in.y});
+                       norms::Attrs{eps, norms::row_axes(weight, bias), in.y});
 }
 
 namespace rooms {

@@ -5,11 +5,11 @@ namespace ct::layer_norm_kernels {
 
 template <bool kAdd>
 void forward_cpu(const Forward& f) {
-  norm::forward_cpu<true, kAdd>(f);
+  norms::forward_cpu<true, kAdd>(f);
 }
 template <bool kAdd>
 void backward_cpu(const Backward& b) {
-  norm::backward_cpu<true, kAdd>(b);
+  norms::backward_cpu<true, kAdd>(b);
 }
 
 template void forward_cpu<false>(const Forward&);

@@ -5,11 +5,11 @@ namespace ct::layer_norm_kernels {
 
 template <bool kAdd>
 void forward_cuda(const Forward& f) {
-  norm::forward_cuda<true, kAdd>(f);
+  norms::forward_cuda<true, kAdd>(f);
 }
 template <bool kAdd>
 void backward_cuda(const Backward& b) {
-  norm::backward_cuda<true, kAdd>(b);
+  norms::backward_cuda<true, kAdd>(b);
 }
 
 template void forward_cuda<false>(const Forward&);

@@ -11,8 +11,8 @@ namespace {
 template <bool kAdd>
 constexpr OpDef define(const char* formula) {
   using namespace rms_norm_kernels;
-  return norm::define<false, kAdd>(formula, {forward_cpu<kAdd>, backward_cpu<kAdd>},
-                                   CT_CUDA_KERNELS(forward_cuda<kAdd>, backward_cuda<kAdd>));
+  return norms::define<false, kAdd>(formula, {forward_cpu<kAdd>, backward_cpu<kAdd>},
+                                    CT_CUDA_KERNELS(forward_cuda<kAdd>, backward_cuda<kAdd>));
 }
 
 constexpr OpDef k_rms_norm = checked(define<false>("y = x / sqrt(mean(x^2) + eps) w"));
@@ -21,14 +21,14 @@ constexpr OpDef k_add_rms_norm = checked(define<true>("s = x + r; y = s / sqrt(m
 }  // namespace
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return dispatch(k_rms_norm, {x, weight}, norm::Attrs{eps, norm::row_axes(weight)});
+  return dispatch(k_rms_norm, {x, weight}, norms::Attrs{eps, norms::row_axes(weight)});
 }
 
 std::array<Tensor, 2> add_rms_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, double eps,
                                    NormUse use) {
-  const norm::Addends in = norm::addends(k_add_rms_norm.name, x, residual, use);
+  const norms::Addends in = norms::addends(k_add_rms_norm.name, x, residual, use);
   return dispatch_n<2>(k_add_rms_norm, {in.x, in.residual, weight},
-                       norm::Attrs{eps, norm::row_axes(weight), in.y});
+                       norms::Attrs{eps, norms::row_axes(weight), in.y});
 }
 
 namespace rooms {

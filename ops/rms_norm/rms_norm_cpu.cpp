@@ -5,11 +5,11 @@ namespace ct::rms_norm_kernels {
 
 template <bool kAdd>
 void forward_cpu(const Forward& f) {
-  norm::forward_cpu<false, kAdd>(f);
+  norms::forward_cpu<false, kAdd>(f);
 }
 template <bool kAdd>
 void backward_cpu(const Backward& b) {
-  norm::backward_cpu<false, kAdd>(b);
+  norms::backward_cpu<false, kAdd>(b);
 }
 
 template void forward_cpu<false>(const Forward&);

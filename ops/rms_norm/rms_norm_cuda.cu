@@ -5,11 +5,11 @@ namespace ct::rms_norm_kernels {
 
 template <bool kAdd>
 void forward_cuda(const Forward& f) {
-  norm::forward_cuda<false, kAdd>(f);
+  norms::forward_cuda<false, kAdd>(f);
 }
 template <bool kAdd>
 void backward_cuda(const Backward& b) {
-  norm::backward_cuda<false, kAdd>(b);
+  norms::backward_cuda<false, kAdd>(b);
 }
 
 template void forward_cuda<false>(const Forward&);
