@@ -4,20 +4,27 @@
 #include <cotangent/nn/io/huggingface.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "examples/common/interrupts.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/model.h"
 #include "examples/gpt/writing.h"
 
+namespace fs = std::filesystem;
+
 int generate(const GenerateOptionsLine& o) {
   if (o.threads > 0) ct::set_num_threads(o.threads);
   const Trained trained = load_trained(o.checkpoint, ct::parse_device(o.device), parse_dtype(o.dtype), o.ema);
   const auto tokenizer = ct::text::load_tokenizer(o.tokenizer.empty() ? trained.folder : o.tokenizer);
+  // A text that this program has trained on begins with nothing else; models from elsewhere know a token.
+  const std::vector<std::int64_t> begin =
+      trained.is_run ? std::vector<std::int64_t>() : tokenizer->beginning();
+  watch_interrupts();
   for (std::int64_t n = 0; n < o.samples && !interrupted(); ++n) {
     ct::Generator draws(o.seed + static_cast<std::uint64_t>(n));
     if (o.samples > 1) std::printf("--- %lld ---\n", static_cast<long long>(n) + 1);
-    write_text(*trained.model, *tokenizer, o.prompt,
+    write_text(*trained.model, *tokenizer, begin, o.prompt,
                {.max_new_tokens = o.length,
                 .temperature = o.temperature,
                 .top_k = o.top_k,
@@ -42,17 +49,36 @@ int logits(const LogitsOptions& o) {
     CT_CHECK(id >= 0 && id < vocabulary, ct::IndexError, "gpt", o.tokens, " holds the token ", id,
              "; the model knows those in [0, ", vocabulary, ")");
   const ct::NoGrad guard;
-  const ct::Tensor result = trained.model->forward(tokens.to(device)).to(ct::f32).to(ct::cpu);
-  ct::io::save_npy(o.out, read.dim() == 1 ? result.squeeze(0) : result);
+  const ct::Tensor all = trained.model->forward(tokens.to(device)).to(ct::f32).to(ct::cpu);
+  const ct::Tensor result = read.dim() == 1 ? all.squeeze(0) : all;
+  ct::io::save_npy(o.out, result);
   std::printf("%s: %s\n", o.out.c_str(), ct::describe(result).c_str());
   return 0;
 }
 
 int export_model(const ExportOptions& o) {
+  // A run's config.json has the name of a model's: written over, the run could not be used any more.
+  CT_CHECK(!is_run(o.out), ct::IoError, "gpt", "--out ", o.out,
+           " holds a run, whose config.json would be lost; choose another folder");
   const Trained trained = load_trained(o.checkpoint, ct::cpu, ct::f32, o.ema);
+  std::error_code ignored;
+  std::shared_ptr<const ct::text::Tokenizer> tokenizer;  // read before anything is written
+  if (fs::exists(trained.folder + "/tokenizer.json", ignored) ||
+      fs::exists(trained.folder + "/vocab.json", ignored))
+    tokenizer = ct::text::load_tokenizer(trained.folder);
   ct::io::save_huggingface(o.out, *trained.model);
-  ct::text::load_tokenizer(trained.folder)->save(o.out + "/tokenizer.json");
-  std::printf("%s: config.json, model.safetensors, tokenizer.json\n", o.out.c_str());
+  if (tokenizer) {
+    tokenizer->save(o.out + "/tokenizer.json");
+    // Without this file `transformers` takes GPT-2's own tokenizer for every model of that kind.
+    const std::string settings = "/tokenizer_config.json";
+    ct::io::write_file(o.out + settings, fs::exists(trained.folder + settings, ignored)
+                                             ? read_text(trained.folder + settings)
+                                             : "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", "
+                                               "\"clean_up_tokenization_spaces\": false}\n");
+  }
+  std::printf(
+      "%s: config.json, model.safetensors%s\n", o.out.c_str(),
+      tokenizer ? ", tokenizer.json, tokenizer_config.json" : "; no tokenizer, as the model has none");
   return 0;
 }
 

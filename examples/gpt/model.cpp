@@ -9,6 +9,7 @@
 #include "examples/common/run_folder.h"
 
 namespace models = ct::nn::models;
+namespace fs = std::filesystem;
 
 std::unique_ptr<LanguageModel> make_model(const Options& o, std::int64_t vocabulary) {
   CT_CHECK(o.embd % o.heads == 0, ct::ShapeError, "gpt", "--heads ", o.heads, " does not divide --embd ",
@@ -48,12 +49,16 @@ ct::DType parse_dtype(const std::string& name) {
   return name.ends_with("f16") ? ct::f16 : ct::f32;
 }
 
+bool is_run(const std::string& folder) {
+  std::error_code ignored;
+  return fs::exists(folder + "/checkpoint-last.safetensors", ignored) ||
+         fs::exists(folder + "/checkpoint-best.safetensors", ignored);
+}
+
 Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype, bool ema) {
-  namespace fs = std::filesystem;
   std::error_code ignored;
   Trained trained;
-  if (fs::is_directory(path, ignored) && !fs::exists(path + "/checkpoint-last.safetensors", ignored) &&
-      !fs::exists(path + "/checkpoint-best.safetensors", ignored)) {
+  if (fs::is_directory(path, ignored) && !is_run(path)) {
     CT_CHECK(!ema, ct::ValueError, "gpt", path,
              " is no run of this program and has no averaged weights; leave --ema out");
     trained.folder = path;
@@ -64,6 +69,7 @@ Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype
   const std::string best = path + "/checkpoint-best.safetensors";
   const std::string file = RunFolder::checkpoint_in("gpt", fs::exists(best, ignored) ? best : path);
   trained.folder = RunFolder::folder_of(file);
+  trained.is_run = true;
   const Options o = read_config(trained.folder);
   const ct::StateDict saved = ct::io::load(file);
   const ct::StateDict weights = saved.part(ema ? "ema" : "model");

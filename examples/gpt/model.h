@@ -17,7 +17,11 @@ std::unique_ptr<LanguageModel> make_model(const Options& options, std::int64_t v
 struct Trained {
   std::unique_ptr<LanguageModel> model;
   std::string folder;
+  bool is_run = false;
 };
+
+/// Whether the folder is that of a run: it has a checkpoint of this program.
+bool is_run(const std::string& folder);
 
 /// From a run folder, a checkpoint in one, or the folder of a Hugging Face model. `ema`: a run's averaged
 /// weights. Throws ct::IoError, or ct::ValueError if it does not fit.

@@ -99,8 +99,9 @@ class Training {
     if (evaluated_ != step_ && !evaluate()) return stop();
     progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds_since(started_)) +
                    (val_ ? ", best validation loss " + fixed(best_, 4) : std::string()) + "; " +
-                   folder_.path() + " holds curve and checkpoints; ./ct gpt generate --checkpoint " +
-                   folder_.path() + " writes text");
+                   folder_.path() + " holds curve and checkpoints" +
+                   (corpus_.tokenizer ? "; ./ct gpt generate --checkpoint " + folder_.path() + " writes text"
+                                      : std::string()));
     return 0;
   }
 
@@ -302,7 +303,7 @@ class Training {
     // Draws of its own: a sample changes nothing in the training.
     ct::Generator draws(o_.seed + static_cast<std::uint64_t>(step_));
     std::printf("---\n");
-    write_text(*model_, *corpus_.tokenizer, "", {.max_new_tokens = o_.sample, .temperature = 0.8}, draws);
+    write_text(*model_, *corpus_.tokenizer, {}, "", {.max_new_tokens = o_.sample, .temperature = 0.8}, draws);
     std::printf("\n---\n");
     std::fflush(stdout);
     model_->train();
@@ -381,5 +382,7 @@ class Training {
 
 int train(const Options& options) {
   if (options.threads > 0) ct::set_num_threads(options.threads);
-  return Training(options).run();
+  Training training(options);
+  watch_interrupts();  // from here on there is something to save
+  return training.run();
 }

@@ -17,9 +17,10 @@ std::size_t unfinished(const std::string& bytes) {
   return 0;
 }
 
-// What a text without a prompt begins with.
-std::vector<std::int64_t> beginning(const ct::nn::models::LanguageModel& model,
-                                    const ct::text::Tokenizer& tokenizer) {
+// What a new text begins with.
+std::vector<std::int64_t> new_text(const ct::nn::models::LanguageModel& model,
+                                   const ct::text::Tokenizer& tokenizer) {
+  if (const auto begin = model.begin_token()) return {*begin};
   if (const auto ends = model.end_tokens(); !ends.empty()) return {ends[0]};
   try {
     return tokenizer.encode("\n");
@@ -29,9 +30,12 @@ std::vector<std::int64_t> beginning(const ct::nn::models::LanguageModel& model,
 }  // namespace
 
 void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Tokenizer& tokenizer,
-                const std::string& prompt, ct::nn::models::GenerateOptions options,
-                ct::Generator& generator) {
-  std::vector<std::int64_t> ids = prompt.empty() ? beginning(model, tokenizer) : tokenizer.encode(prompt);
+                std::vector<std::int64_t> begin, const std::string& prompt,
+                ct::nn::models::GenerateOptions options, ct::Generator& generator) {
+  std::vector<std::int64_t> ids = std::move(begin);
+  const std::vector<std::int64_t> said = tokenizer.encode(prompt);
+  ids.insert(ids.end(), said.begin(), said.end());
+  if (ids.empty()) ids = new_text(model, tokenizer);
   const std::int64_t vocabulary = model.sizes().vocabulary;
   for (const std::int64_t id : ids)
     CT_CHECK(id < vocabulary, ct::IndexError, "gpt", "the tokenizer gives the token ", id,

@@ -103,6 +103,7 @@ TEST_CASE("settings are read and written", "[io]") {
   CHECK(m.mlp_bias);
   CHECK(m.tie_word_embeddings);
   CHECK(m.bos_token_id == 3);
+  CHECK(llama->begin_token() == 3);
   CHECK(llama->end_tokens() == std::vector<std::int64_t>{4, 5});
   // As transformers 4 wrote it.
   std::string text = folder.read("l/config.json");

@@ -86,6 +86,7 @@ class CT_API Gpt2 : public LanguageModel {
   Tensor hidden(const Tensor& tokens, KvCache* cache = nullptr) const override;
   const Parameter& head() const override { return lm_head_ ? lm_head_->weight() : wte_.weight(); }
   ModelSizes sizes() const override;
+  std::optional<std::int64_t> begin_token() const override { return config_.bos_token_id; }
   std::vector<std::int64_t> end_tokens() const override { return config_.eos_token_ids; }
   /// dtype and device are those at construction.
   const Gpt2Config& config() const { return config_; }

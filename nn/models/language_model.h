@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <cotangent/core/export.h>
@@ -105,6 +106,8 @@ class CT_API LanguageModel : public Module {
   /// The weight [vocabulary, width] that turns hidden states into logits; it may be shared with the token
   /// embedding.
   virtual const Parameter& head() const = 0;
+  /// The token that a text begins with, if the model knows one.
+  virtual std::optional<std::int64_t> begin_token() const { return {}; }
   /// The tokens that end a text; none if the model does not know.
   virtual std::vector<std::int64_t> end_tokens() const { return {}; }
 

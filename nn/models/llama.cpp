@@ -113,10 +113,7 @@ Llama::Llama(const LlamaConfig& config)
       model_(add("model", Module())),
       embed_tokens_(model_.add("embed_tokens", embedding_of(config_))),
       layers_(model_.add("layers", ModuleList<LlamaBlock>())),
-      norm_(model_.add("norm", norm_of(config_))),
-      positions_(buffer("positions",
-                        arange(config_.max_position_embeddings, {.dtype = i64, .device = config_.device}),
-                        {.persistent = false})) {
+      norm_(model_.add("norm", norm_of(config_))) {
   for (std::int64_t i = 0; i < config_.num_hidden_layers; ++i) layers_.append(LlamaBlock(config_));
   if (!config_.tie_word_embeddings)
     lm_head_ = add("lm_head", linear_of(config_.hidden_size, config_.vocab_size, false, config_));
@@ -138,7 +135,8 @@ void Llama::reset_parameters() {
 Tensor Llama::hidden(const Tensor& tokens, KvCache* cache) const {
   check_tokens("llama", tokens, cache);
   const std::int64_t past = cache ? cache->length() : 0, length = tokens.size(1);
-  const Tensor positions = positions_->narrow(0, past, length);
+  // Made anew: max_position_embeddings may be far more than any text has.
+  const Tensor positions = arange(past, past + length, 1, {.dtype = i64, .device = tokens.device()});
   Tensor x = embed_tokens_(tokens), y;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LlamaBlock& block = layers_[i];

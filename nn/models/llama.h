@@ -95,6 +95,7 @@ class CT_API Llama : public LanguageModel {
   Tensor hidden(const Tensor& tokens, KvCache* cache = nullptr) const override;
   const Parameter& head() const override { return lm_head_ ? lm_head_->weight() : embed_tokens_.weight(); }
   ModelSizes sizes() const override;
+  std::optional<std::int64_t> begin_token() const override { return config_.bos_token_id; }
   std::vector<std::int64_t> end_tokens() const override { return config_.eos_token_ids; }
   /// dtype and device are those at construction.
   const LlamaConfig& config() const { return config_; }
@@ -107,7 +108,6 @@ class CT_API Llama : public LanguageModel {
   Embedding embed_tokens_;
   ModuleList<LlamaBlock> layers_;
   RMSNorm norm_;
-  Buffer positions_;
   std::optional<Linear> lm_head_;
 };
 

@@ -79,7 +79,14 @@ TEST_CASE("the models are causal, and their parameters have Hugging Face's names
   CHECK(l.size() == 1 + 2 * 9 + 2);
   CHECK(l["model.layers.1.self_attn.k_proj.weight"].shape() == Shape{4, 12});
   CHECK(l["lm_head.weight"].shape() == Shape{29, 12});
+  CHECK_FALSE(llama.begin_token().has_value());
   CHECK(llama.end_tokens() == std::vector<std::int64_t>{7});
+}
+
+TEST_CASE("a length that no text has costs no memory", "[nn][models]") {
+  LlamaConfig config = llama_config();
+  config.max_position_embeddings = INT32_MAX;
+  CHECK(Llama(config).generate(zeros({1, 3}, {.dtype = i64}), {.max_new_tokens = 2}).size(1) == 5);
 }
 
 TEST_CASE("nothing is copied around attention", "[nn][models]") {

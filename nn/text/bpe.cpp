@@ -373,6 +373,8 @@ std::vector<std::int64_t> BpeTokenizer::encode(std::string_view text, EncodeOpti
   return ids;
 }
 
+std::vector<std::int64_t> BpeTokenizer::beginning() const { return model_->before; }
+
 std::string BpeTokenizer::token_bytes(std::int64_t id) const {
   CT_CHECK(id >= 0 && id < vocab_size(), IndexError, detail::kBpe, "token ", id,
            " is out of range; ids lie in [0, ", vocab_size(), ")");

@@ -47,6 +47,7 @@ class CT_API BpeTokenizer final : public Tokenizer {
   std::vector<std::int64_t> encode(std::string_view text) const override { return encode(text, {}); }
   /// Throws ValueError for a character without a token, if there is no unknown token either.
   std::vector<std::int64_t> encode(std::string_view text, EncodeOptions options) const;
+  std::vector<std::int64_t> beginning() const override;
   std::string token_bytes(std::int64_t id) const override;
   /// Of metaspace tokenizers, the space that encode() put before the text is taken away again.
   std::string decode(std::span<const std::int64_t> ids) const override;

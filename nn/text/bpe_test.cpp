@@ -50,6 +50,7 @@ TEST_CASE("bpe: the ids and texts of Hugging Face's tokenizers", "[text][golden]
   REQUIRE(cases.size() == 3);
   for (const json& c : cases) {
     const auto tokenizer = BpeTokenizer::from_json(c["tokenizer"].dump());
+    CHECK(tokenizer.beginning() == (c["name"] == "llama2" ? Ids{} : Ids{0}));
     for (const json& t : c["texts"]) {
       const std::string text = t["text"];
       CAPTURE(c["name"].get<std::string>(), text);

@@ -15,6 +15,17 @@ namespace ct::text {
 namespace {
 
 constexpr char kOp[] = "CharTokenizer";
+constexpr char kAnyCharacter[] = R"([\s\S])";
+
+// What save() writes, or wrote in older versions: {"type": "Characters", "vocab": ["a", ...]}.
+bool is_character_model(const nlohmann::json& file) {
+  if (!file.is_object() || !file.contains("model") || !file["model"].is_object()) return false;
+  const nlohmann::json type = file["model"].value("type", nlohmann::json());
+  if (type == "Characters") return true;
+  const nlohmann::json cut = file.value("pre_tokenizer", nlohmann::json());
+  return type == "WordLevel" && cut.is_object() && cut.value("type", nlohmann::json()) == "Split" &&
+         cut.value("pattern", nlohmann::json()) == nlohmann::json{{"Regex", kAnyCharacter}};
+}
 
 }  // namespace
 
@@ -73,9 +84,23 @@ std::string CharTokenizer::token_bytes(std::int64_t id) const {
 }
 
 void CharTokenizer::save(const std::string& path) const {
-  nlohmann::json vocab = nlohmann::json::array();
-  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab.push_back(token_bytes(id));
-  const nlohmann::json file = {{"version", "1.0"}, {"model", {{"type", "Characters"}, {"vocab", vocab}}}};
+  nlohmann::json vocab = nlohmann::json::object();
+  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab[token_bytes(id)] = id;
+  // For `tokenizers`: words of one character each, put together again without spaces between them. The
+  // unknown token is not in the vocabulary: as here, a character that is not in it is an error.
+  const nlohmann::json file = {{"version", "1.0"},
+                               {"truncation", nullptr},
+                               {"padding", nullptr},
+                               {"added_tokens", nlohmann::json::array()},
+                               {"normalizer", nullptr},
+                               {"pre_tokenizer",
+                                {{"type", "Split"},
+                                 {"pattern", {{"Regex", kAnyCharacter}}},
+                                 {"behavior", "Isolated"},
+                                 {"invert", false}}},
+                               {"post_processor", nullptr},
+                               {"decoder", {{"type", "Fuse"}}},
+                               {"model", {{"type", "WordLevel"}, {"vocab", vocab}, {"unk_token", "<unk>"}}}};
   io::write_file(path, file.dump(1) + "\n");
 }
 
@@ -88,16 +113,22 @@ CharTokenizer CharTokenizer::from_json(std::string_view json, const std::string&
   const auto check = [&](bool ok, const auto&... what) {
     CT_CHECK(ok, IoError, kOp, '\'', name, "': ", what...);
   };
-  check(file.is_object() && file.contains("model") && file["model"].is_object() &&
-            file["model"].value("type", nlohmann::json()) == "Characters" &&
-            file["model"].contains("vocab") && file["model"]["vocab"].is_array(),
-        "is no character vocabulary; {\"model\": {\"type\": \"Characters\", \"vocab\": [...]}} is wanted");
+  check(is_character_model(file) && file["model"].contains("vocab"),
+        "is no character vocabulary; a file that this class has saved is wanted");
+  const nlohmann::json& vocab = file["model"]["vocab"];
+  check(vocab.is_array() || vocab.is_object(), "the vocabulary is of type ", vocab.type_name(),
+        "; characters with their ids are wanted");
   std::vector<char32_t> characters;
-  for (const nlohmann::json& item : file["model"]["vocab"]) {
-    check(item.is_string(), "the vocabulary holds a value of type ", item.type_name(),
-          "; characters are wanted");
-    const auto& text = item.get_ref<const std::string&>();
-    const std::vector<char32_t> codes = detail::decode_utf8(text);
+  // An object's members are sorted by their bytes here, which is the order of code points.
+  for (const auto& [key, value] : vocab.items()) {
+    if (vocab.is_object())
+      check(value == characters.size(), "'", key, "' has the id ", value.dump(),
+            "; ids follow the order of characters: ", characters.size(), " is wanted");
+    else
+      check(value.is_string(), "the vocabulary holds a value of type ", value.type_name(),
+            "; characters are wanted");
+    const std::vector<char32_t> codes =
+        detail::decode_utf8(vocab.is_object() ? key : value.get<std::string>());
     check(codes.size() == 1 && codes[0] < detail::kBadByte, "entry ", characters.size(),
           " of the vocabulary is no single character");
     check(characters.empty() || characters.back() < codes[0], "entry ", characters.size(),
@@ -116,8 +147,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   if (fs::is_regular_file(file, ignored)) {
     const std::string text = detail::read_text_file("load_tokenizer", file);
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    if (json.is_object() && json.contains("model") && json["model"].is_object() &&
-        json["model"].value("type", nlohmann::json()) == "Characters")
+    if (is_character_model(json))
       return std::make_shared<CharTokenizer>(CharTokenizer::from_json(text, file));
   }
   return std::make_shared<BpeTokenizer>(BpeTokenizer::load(file));

@@ -152,13 +152,21 @@ TEST_CASE("characters: what has no token is named, with its place", "[text]") {
   CHECK(CharTokenizer::from_text("").vocab_size() == 0);
 }
 
-TEST_CASE("characters: files that are refused", "[text]") {
+TEST_CASE("characters: files of older versions, and files that are refused", "[text]") {
   const auto file = [](const std::string& vocab) {
     return "{\"model\": {\"type\": \"Characters\", \"vocab\": " + vocab + "}}";
   };
   CHECK(CharTokenizer::from_json(file("[\"a\", \"b\"]")).vocab_size() == 2);
   for (const char* vocab : {"3", "[1]", "[\"\"]", "[\"ab\"]", "[\"b\", \"a\"]", "[\"a\", \"a\"]", "[[[[]]]]"})
     CHECK_THROWS_AS(CharTokenizer::from_json(file(vocab)), IoError);
+  const auto words = [](const std::string& vocab) {
+    return R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[\\s\\S]"}}, "model": {"type": "WordLevel", "vocab": )" +
+           vocab + "}}";
+  };
+  CHECK(CharTokenizer::from_json(words(R"({"b": 1, "a": 0})")).encode("ab") == Ids{0, 1});
+  for (const char* vocab :
+       {R"({"b": 0, "a": 1})", R"({"a": 1})", R"({"a": "0"})", R"({"ab": 0})", R"({"": 0})", "3"})
+    CHECK_THROWS_AS(CharTokenizer::from_json(words(vocab)), IoError);
   for (const char* json :
        {"", "[]", "{}", "{\"model\": 3}", "{\"model\": {\"type\": \"BPE\", \"vocab\": []}}", "{\"model\""})
     CHECK_THROWS_AS(CharTokenizer::from_json(json), IoError);

@@ -20,6 +20,9 @@ class CT_API Tokenizer {
   virtual std::int64_t vocab_size() const = 0;
   /// Throws ValueError, naming the character and its byte, for text that has no tokens.
   virtual std::vector<std::int64_t> encode(std::string_view text) const = 0;
+  /// The tokens that the file puts in front of a text (Llama's begin-of-text token); encode() leaves them
+  /// out.
+  virtual std::vector<std::int64_t> beginning() const { return {}; }
   /// The bytes that this token stands for: text grows by them while tokens arrive, and may end within a
   /// character until the next ones come. Empty for an id that is not used. Throws IndexError out of range.
   virtual std::string token_bytes(std::int64_t id) const = 0;

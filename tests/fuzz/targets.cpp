@@ -156,7 +156,9 @@ std::vector<std::string> tokenizer_seeds() {
 "Replace", "pattern": {"String": " "}, "content": "_"}]}, "pre_tokenizer": {"type": "Metaspace", "replacement":
 "\u2581", "prepend_scheme": "first"}, "model": {"byte_fallback": true, "vocab": {"<0x41>": 0, "\u2581": 1, "a": 2,
 "\u2581a": 3}, "merges": ["\u2581 a"], "unk_token": "a"}})",
-      R"({"model": {"type": "Characters", "vocab": ["\n", "a", "\u00e9"]}})"};
+      R"({"model": {"type": "Characters", "vocab": ["\n", "a", "\u00e9"]}})",
+      R"({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[\\s\\S]"}}, "model": {"type": "WordLevel", "vocab":
+{"\n": 0, "a": 1}}})"};
 }
 
 std::vector<std::string> huggingface_seeds() {
@@ -178,7 +180,7 @@ void read_huggingface(const std::string& json) {
 // Reads a tokenizer, and lets it work if it was accepted. A text without tokens is an answer too.
 void read_tokenizer(const std::string& json) {
   constexpr char text[] = "abab's A\u00e9\n 12 <e> \xff";
-  if (json.find("Characters") != std::string::npos) {
+  if (json.find("Characters") != std::string::npos || json.find("WordLevel") != std::string::npos) {
     const auto t = text::CharTokenizer::from_json(json);
     try {
       (void)t.decode(t.encode(text));

@@ -16,7 +16,7 @@ logits and save them again (nn/io/huggingface_test.cpp), and checks
            the files' tensors are those of the original, and so are the settings that matter
     f16    as bf16
     --gpt  `gpt logits` writes the same bits for these models, and models that `gpt` has trained and exported are
-           loaded by `transformers`, which computes the logits that `gpt logits` does
+           loaded by `transformers`, which computes the logits that `gpt logits` does and reads their characters
 """
 
 import argparse
@@ -261,8 +261,9 @@ def same_from_program(program, folder, dtype):
 def trained_here(program, root):
     """Models that start here. Yields name, error, problems."""
     text = os.path.join(root, "text")
+    letters = "to be, or not to be: that is the question\n"
     with open(text, "w") as f:
-        f.write("to be, or not to be: that is the question\n" * 100)
+        f.write(letters * 100)
     for name, flags in {
         "gpt2": ["--heads", "3", "--embd", "33"],
         "llama": ["--model", "llama", "--heads", "6", "--kv-heads", "2", "--embd", "60"],
@@ -285,6 +286,11 @@ def trained_here(program, root):
         error = np.abs(np.load(out) - theirs).max() / np.abs(theirs).max()
         if not error <= 1e-4:
             problems.append(f"logits differ by {error:.1e}")
+        line = "to be, or not\n to be"
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+        ids = tokenizer(line).input_ids
+        if ids != [sorted(set(letters)).index(c) for c in line] or tokenizer.decode(ids) != line:
+            problems.append("transformers reads another tokenizer")
         yield name, error, problems
 
 
