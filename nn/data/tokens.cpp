@@ -174,8 +174,9 @@ std::array<Tensor, 2> TokenDataset::get_batch(std::span<const std::int64_t> wind
     if (options_.vocab_size > 0) {
       const auto worst = std::max_element(window.begin(), window.end());
       CT_CHECK(*worst < options_.vocab_size, IndexError, "TokenDataset", '\'', tokens_.name(),
-               "' holds the token ", *worst, " at position ", start + (worst - window.begin()),
-               "; the vocabulary ends at ", options_.vocab_size - 1,
+               "' holds the token ", *worst, " at position ",
+               tokens_.begin() + start + (worst - window.begin()), "; the vocabulary ends at ",
+               options_.vocab_size - 1,
                ": the model needs a larger one, or the file is of another tokenizer");
     }
     std::copy_n(window.begin(), block, x.data<std::int64_t>() + r * block);

@@ -35,6 +35,8 @@ class CT_API Tokens {
   std::int64_t size() const { return end_ - begin_; }
   /// For messages: the path.
   const std::string& name() const;
+  /// Where in the whole file or text its first token stands.
+  std::int64_t begin() const { return begin_; }
   /// Tokens [start, start + to.size()). Throws IndexError out of range, IoError if the file has shrunk.
   void read(std::int64_t start, std::span<std::int64_t> to) const;
   /// The tokens [start, start + count) as a row of their own. Throws IndexError out of range.
