@@ -35,6 +35,17 @@ done
 expect 2 "a number out of range" "$gpt" --lr -1
 says "^--lr: .*more than 0"
 
+if [ -e /dev/full ]; then
+  "$gpt" --help >/dev/full 2>log
+  [ $? = 1 ] && echo "ok: stdout is full" || fail "a full stdout: not exit code 1"
+  one_line_error
+fi
+"$gpt" --help >&- 2>log
+[ $? = 1 ] && echo "ok: stdout is closed" || fail "a closed stdout: not exit code 1"
+one_line_error
+(set +o pipefail; "$gpt" --help 2>log | head -n 1 >first) && [ ! -s log ] && echo "ok: a reader that has gone" ||
+  fail "a reader that has gone"
+
 # --- a run and its folder ---
 expect 0 "a run" "${tiny[@]}" --threads 1 --out one
 says "^data .*text: .* vocabulary 17"
@@ -132,6 +143,15 @@ says "interrupted at step [0-9]+ of 200, after 1 of the next one's 1 batch: save
 signals INT INT
 [ "$status" = 130 ] && echo "ok: two SIGINT end with 130" || fail "two SIGINT: exit code $status; 130 is wanted"
 ! grep -qa saved log || fail "the second SIGINT did not end the run at once"
+# Where there is nothing to save, the first signal ends the program. A pipe without a writer keeps it waiting.
+mkfifo pipe
+"$gpt" tokenize --tokenizer one --text pipe --out x.bin &
+sleep 0.1
+kill -TERM $!
+sleep 0.1
+kill -KILL $! 2>/dev/null
+wait $! 2>/dev/null
+[ $? = 143 ] && echo "ok: SIGTERM ends tokenize" || fail "SIGTERM does not end tokenize"
 # The clock, again and again: a part of the run at a time.
 expect 0 "a run of limited time" "${long[@]}" --minutes 0.005 --out parts
 says "^time is up at step [0-9]+ of 1000.*: saved; go on with --resume parts"
@@ -211,13 +231,38 @@ expect 0 "longer than the model" "${write[@]}" --length 100 --prompt "$(head -c 
 
 # --- logits, and a model for others ---
 expect 0 "export" "$gpt" export --checkpoint one --out exported
-for file in config.json model.safetensors tokenizer.json; do [ -s "exported/$file" ] || fail "the folder lacks $file"; done
+for file in config.json model.safetensors tokenizer.json tokenizer_config.json; do
+  [ -s "exported/$file" ] || fail "the folder lacks $file"
+done
+cp one/config.json config.before
+expect 1 "export into a run's folder" "$gpt" export --checkpoint llama --out one
+one_line_error
+same one/config.json config.before "and it is as it was"
+expect 0 "export of a run without a tokenizer" "$gpt" export --checkpoint tokens-raw --out untold
+says "no tokenizer"
+[ -s untold/model.safetensors ] || fail "no model was exported"
 { npy '<i8' '2, 3' && numbers 1 2 3 4 5 6; } >ids.npy
 expect 0 "logits of a run" "$gpt" logits --model one --tokens ids.npy --out run.npy
 expect 0 "logits of the exported model" "$gpt" logits --model exported --tokens ids.npy --out exported.npy
 says "f32\[2, 3, 17\]"
 [ -s run.npy ] || fail "no logits"
+{ npy '<i8' '3,' && numbers 1 2 3; } >row.npy
+expect 0 "logits of one sequence" "$gpt" logits --model one --tokens row.npy --out row.out.npy
+says "f32\[3, 17\]"
 expect 0 "it writes text as well" "$gpt" generate --model exported --prompt "one" --length 10
+# A model from elsewhere whose tokenizer puts token 4, g, before each text, and one whose config.json alone knows it.
+characters='{"\n":0," ":1,"e":2,"f":3,"g":4,"h":5,"i":6,"n":7,"o":8,"r":9,"s":10,"t":11,"u":12,"v":13,"w":14,"x":15,"z":16}'
+tokenizer_of() { echo "{\"post_processor\": $1, \"model\": {\"type\": \"BPE\", \"vocab\": $characters, \"merges\": []}}"; }
+cp -r exported begun
+tokenizer_of null >exported/tokenizer.json
+tokenizer_of '{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "g"}}, {"Sequence": {"id": "A"}}],
+  "special_tokens": {"g": {"ids": [4]}}}' >begun/tokenizer.json
+written() { "$gpt" generate --model "$1" --prompt "$2" --length 40 --temperature 2 2>&1; }
+[ "g$(written begun one)" = "$(written exported gone)" ] && echo "ok: a text begins with the tokenizer's token" ||
+  fail "g and $(written begun one) is not $(written exported gone)"
+sed -i 's/"bos_token_id": *[a-z0-9]*/"bos_token_id": 4/' exported/config.json
+[ "g$(written exported '')" = "$(written exported g)" ] && echo "ok: an empty text begins with the model's token" ||
+  fail "g and $(written exported '') is not $(written exported g)"
 
 # --- what goes wrong ---
 expect 1 "the loss is no number" "${tiny[@]}" --lr 1e30 --clip 0 --iters 50 --out nan
@@ -227,6 +272,9 @@ says "lower --lr"
 [ ! -e nan/checkpoint-last.safetensors ] || fail "a checkpoint of broken weights was written"
 expect 1 "no such text" "${tiny[@]}" --text absent --out x
 one_line_error
+expect 1 "a folder for a text" "${tiny[@]}" --text one --out x
+one_line_error
+says "one is a folder"
 : >empty
 expect 1 "an empty text" "${tiny[@]}" --text empty --out x
 one_line_error

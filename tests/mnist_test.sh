@@ -29,6 +29,12 @@ for wrong in "--epochs 0" "--batch x" "--lr -1" "--optimizer lion" "--schedule n
   expect 2 "wrong command line: $wrong" "$mnist" $wrong
 done
 
+if [ -e /dev/full ]; then
+  "$mnist" --help >/dev/full 2>log
+  [ $? = 1 ] && echo "ok: stdout is full" || fail "a full stdout: not exit code 1"
+  one_line_error
+fi
+
 # --- a run and its folder ---
 expect 0 "a run" "${tiny[@]}" --epochs 2 --threads 1 --out one --json one.json
 says "test accuracy"

@@ -16,12 +16,10 @@ inline void on_interrupt(int) {
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP (a terminal that is closed) is only remembered; the second
 /// ends the program at once, with 130. Under nohup SIGHUP stays ignored.
-/// A file that grows over the limit is a failed write, which has a message, instead of a signal.
 inline void watch_interrupts() {
   std::signal(SIGINT, detail::on_interrupt);
   std::signal(SIGTERM, detail::on_interrupt);
   if (std::signal(SIGHUP, detail::on_interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 /// Whether the user has asked to stop.

@@ -2,7 +2,7 @@
 #include <exception>
 #include <new>
 
-#include "examples/common/interrupts.h"
+#include "examples/common/standard_streams.h"
 #include "examples/gpt/commands.h"
 #include "examples/gpt/options.h"
 #include "examples/gpt/training.h"
@@ -39,17 +39,18 @@ int run(const CommandLine& line) {
   return 1;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_program(int argc, char** argv) {
   CommandLine line;
   int exit_code = 0;
   try {
     if (!parse_command_line(argc, argv, line, exit_code)) return exit_code;
-    watch_interrupts();
     return run(line);
   } catch (const ct::OutOfMemoryError& e) { out_of_memory(e.what(), line); } catch (const std::bad_alloc&) {
     out_of_memory("[gpt] out of memory; free some", line);
   } catch (const std::exception& e) { std::fprintf(stderr, "gpt: %s\n", e.what()); }
   return 1;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return with_standard_streams("gpt", run_program, argc, argv); }

@@ -2,7 +2,7 @@
 #include <exception>
 #include <new>
 
-#include "examples/common/interrupts.h"
+#include "examples/common/standard_streams.h"
 #include "examples/mnist/options.h"
 #include "examples/mnist/training.h"
 
@@ -16,13 +16,10 @@ void out_of_memory(const char* what, const Options& options) {
                what, static_cast<long long>(options.batch));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   Options options;
   int exit_code = 0;
   if (!parse_options(argc, argv, options, exit_code)) return exit_code;
-  watch_interrupts();
   try {
     return train(options);
   } catch (const ct::OutOfMemoryError& e) {
@@ -32,3 +29,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) { std::fprintf(stderr, "mnist: %s\n", e.what()); }
   return 1;
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return with_standard_streams("mnist", run, argc, argv); }

@@ -333,5 +333,7 @@ class Training {
 
 int train(const Options& options) {
   if (options.threads > 0) ct::set_num_threads(options.threads);
-  return Training(options).run();
+  Training training(options);
+  watch_interrupts();  // from here on there is something to save
+  return training.run();
 }
