@@ -28,13 +28,17 @@ expect 0 "generate --help" "$gpt" generate --help
 says "--temperature.*=0.8"
 for wrong in "--iters 0" "--batch x" "--lr -1" "--model rnn" "--device tpu" "--seed -1" "--dropout 1" "--dtype f8" \
   "--text a --tokens b" "--nonsense" "generate" "generate --checkpoint x --top-p 0" "nonsense" "logits --model x" \
-  "--minutes -1" "--fused-loss maybe"; do
+  "--minutes -1" "--fused-loss maybe" "--ema nan" "--min-lr nan" "--min-lr inf" "--val-fraction nan" "--beta2 nan" \
+  "--seed 18446744073709551616" "generate --checkpoint x --top-p nan" "--val-tokens a" "--vocab 3" "--kv-heads 3"; do
   expect 2 "wrong command line: $wrong" "$gpt" $wrong
 done
 
 expect 2 "a number out of range" "$gpt" --lr -1
 says "^--lr: .*more than 0"
 
+for flag in "" --text --tokens --out --resume "generate --checkpoint"; do  # a variable that was not set
+  expect 2 "an empty argument: $flag ''" "$gpt" $flag ""
+done
 if [ -e /dev/full ]; then
   "$gpt" --help >/dev/full 2>log
   [ $? = 1 ] && echo "ok: stdout is full" || fail "a full stdout: not exit code 1"
@@ -78,8 +82,8 @@ awk -F, -v a="$(tail -n 1 one/metrics.csv | cut -d, -f3)" 'END { d = $3 - a; exi
   fail "output layer and loss as two ops: $(tail -n 1 unfused/metrics.csv)"
 expect 0 "--recompute" "${tiny[@]}" --recompute --out recomputed
 same recomputed/checkpoint-last.safetensors one/checkpoint-last.safetensors "recomputed blocks train alike"
-expect 0 "the project's own text" "$gpt" --preset tiny --device cpu --iters 5 --out own
-says "sources of this project"
+expect 0 "the project's own text" "$gpt" --preset tiny --device cpu --iters 5 --val-fraction 0 --out own
+says "sources of this project.* 0 to evaluate on"
 expect 0 "accumulated" "${tiny[@]}" --batch 4 --accumulate 2 --iters 50 --out accumulated
 
 # --- token files ---
@@ -323,9 +327,26 @@ says "kept holds a run already"
 diff -r one kept || fail "a run was written over"
 expect 1 "nothing to resume" "$gpt" --resume absent
 one_line_error
-expect 1 "a checkpoint of another shape" "$gpt" --resume one --layers 3 --out x
-says "^gpt: \[load_state_dict\]|^gpt: \[[a-z_]+\] .*transformer"
-expect 1 "a checkpoint of another width" "$gpt" --resume one --embd 16 --out x
+for flag in "--layers 3" "--embd 16" "--heads 4" "--ema 0.9" "--dtype pure-bf16" "--preset char"; do
+  expect 1 "a checkpoint of another kind: $flag" "$gpt" --resume one $flag --out x
+  one_line_error
+  says "${flag% *} is ${flag#* }, the run one has [a-z0-9]+; "
+done
+expect 1 "tokens in the place of a text" "$gpt" --resume one --tokens raw.bin
+one_line_error
+cp -r one damaged
+sed '/"block"/q' one/config.json >damaged/config.json
+expect 1 "a config.json that was cut off" "$gpt" --resume damaged
+one_line_error
+says "damaged/config.json"
+sed 's/"model"/"mkdel"/' one/config.json >damaged/config.json
+expect 1 "a config.json with an unknown setting" "$gpt" --resume damaged
+one_line_error
+says "damaged/config.json"
+sed 's/"lr": [^,]*/"lr": /' one/config.json >damaged/config.json
+expect 1 "a config.json that lacks a value" "$gpt" --resume damaged
+one_line_error
+says "damaged/config.json has no value for lr"
 cp -r one cut
 head -c 5000 one/checkpoint-last.safetensors >cut/checkpoint-last.safetensors
 expect 1 "a truncated checkpoint" "$gpt" --resume cut

@@ -25,10 +25,12 @@ says "--epochs.*20"
 says "--hidden.*512"
 says "--device.*auto"
 for wrong in "--epochs 0" "--batch x" "--lr -1" "--optimizer lion" "--schedule never" "--device tpu" "--seed -1" \
-  "--hidden 0" "--dropout 1" "--drawn --data data" "--nonsense"; do
+  "--hidden 0" "--dropout 1" "--drawn --data data" "--nonsense" "--lr nan" "--lr inf" \
+  "--weight-decay nan" "--dropout nan" "--momentum nan" "--seed 18446744073709551616"; do
   expect 2 "wrong command line: $wrong" "$mnist" $wrong
 done
 
+for flag in --data --out --resume --json; do expect 2 "an empty argument: $flag ''" "$mnist" $flag ""; done
 if [ -e /dev/full ]; then
   "$mnist" --help >/dev/full 2>log
   [ $? = 1 ] && echo "ok: stdout is full" || fail "a full stdout: not exit code 1"

@@ -80,7 +80,8 @@ Corpus load_corpus(const Options& o) {
   if (o.text.empty()) {
     OwnText own = own_text();
     name = "the sources of this project";
-    text = std::move(own.text), val_fraction = own.val_fraction;
+    text = std::move(own.text);
+    if (val_fraction > 0) val_fraction = own.val_fraction;  // whole files
   } else {
     text = read_text(o.text);
     CT_CHECK(!text.empty(), ct::IoError, "gpt", "the text ", o.text,

@@ -4,11 +4,14 @@
 #include <cotangent/core/error.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "examples/common/flags.h"
 #include "examples/common/run_folder.h"
 
 namespace {
@@ -17,13 +20,6 @@ const char* const kAbout =
     "Trains a small language model. Without arguments it learns the source code and documents of this "
     "project, "
     "character by character.";
-
-std::string is_device(const std::string& text) {
-  try {
-    ct::parse_device(text);
-    return std::string();
-  } catch (const ct::Error& e) { return std::string(e.what()); }
-}
 
 void apply_preset(const std::string& name, Options& o) {
   o.preset = name;
@@ -48,41 +44,22 @@ bool is_place(const std::string& flag) {
   return flag == "out" || flag == "resume" || flag == "minutes" || flag == "help";
 }
 
-// CLI11's ranges without an end would print all the digits of the largest number.
-CLI::Validator whole_number(std::int64_t least) {
-  const std::string wanted = std::to_string(least) + " or more";
-  return {[least, wanted](std::string& text) {
-            std::int64_t n = 0;
-            const bool good = CLI::detail::lexical_cast(text, n) && n >= least && n <= std::int64_t{1} << 40;
-            return good ? std::string() : "it is " + text + "; a whole number is wanted, " + wanted;
-          },
-          wanted};
-}
-CLI::Validator number(bool zero_too) {
-  const std::string wanted = zero_too ? "0 or more" : "more than 0";
-  return {[zero_too, wanted](std::string& text) {
-            double x = 0;
-            const bool good =
-                CLI::detail::lexical_cast(text, x) && x < 1e300 && (x > 0 || (zero_too && x == 0));
-            return good ? std::string() : "it is " + text + "; a number is wanted, " + wanted;
-          },
-          wanted};
-}
-
 void add_training(CLI::App& app, Options& o) {
   app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  const auto positive = whole_number(1), not_negative = whole_number(0);
-  const auto share = CLI::Range(0.0, 0.95);
+  const auto positive = flags::whole_number(1), not_negative = flags::whole_number(0);
   auto* data = app.add_option_group("data");
-  auto* text = data->add_option("--text", o.text, "UTF-8 text to learn; default: this project's sources");
-  auto* tokens = data->add_option("--tokens", o.tokens, "token file as nanoGPT or llm.c write them");
+  auto* text = data->add_option("--text", o.text, "UTF-8 text to learn; default: this project's sources")
+                   ->check(flags::path());
+  auto* tokens = data->add_option("--tokens", o.tokens, "token file as nanoGPT or llm.c write them")
+                     ->check(flags::path());
   text->excludes(tokens);
-  data->add_option("--val-tokens", o.val_tokens, "token file to evaluate on; default: the end of --tokens");
+  data->add_option("--val-tokens", o.val_tokens, "token file to evaluate on; default: the end of --tokens")
+      ->check(flags::path());
   data->add_option("--val-fraction", o.val_fraction, "share of the text to evaluate on")
-      ->check(CLI::Range(0.0, 0.9));
-  data->add_option(
-      "--tokenizer", o.tokenizer,
-      "tokenizer.json, vocab.json or their folder; without one, characters of --text are tokens");
+      ->check(flags::between(0, 0.9));
+  data->add_option("--tokenizer", o.tokenizer,
+                   "tokenizer.json, vocab.json or their folder; without one, characters of --text are tokens")
+      ->check(flags::path());
   data->add_option("--vocab", o.vocab, "vocabulary of --tokens without --tokenizer")->check(positive);
 
   auto* model = app.add_option_group("model");
@@ -98,10 +75,10 @@ void add_training(CLI::App& app, Options& o) {
   model->add_option("--kv-heads", o.kv_heads, "of llama; 0: as many as heads")->check(not_negative);
   model->add_option("--embd", o.embd, "width of the hidden states")->check(positive);
   model->add_option("--block", o.block, "tokens of a sequence")->check(positive);
-  model->add_option("--dropout", o.dropout)->check(share);
+  model->add_option("--dropout", o.dropout)->check(flags::between(0, 0.95));
 
   auto* machine = app.add_option_group("machine");
-  machine->add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check(is_device);
+  machine->add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
   machine
       ->add_option(
           "--dtype", o.dtype,
@@ -120,19 +97,21 @@ void add_training(CLI::App& app, Options& o) {
   training->add_option("--accumulate", o.accumulate, "batches whose gradients make one step")
       ->check(positive);
   training->add_option("--iters", o.iters, "steps")->check(positive);
-  training->add_option("--lr", o.lr, "learning rate at its highest")->check(number(false));
-  training->add_option("--min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr");
+  training->add_option("--lr", o.lr, "learning rate at its highest")->check(flags::positive());
+  training->add_option("--min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr")
+      ->check(flags::finite());
   training->add_option("--warmup", o.warmup, "steps until --lr is reached")->check(not_negative);
   training->add_option("--schedule", o.schedule)->check(one_of({"cosine", "constant"}));
   training->add_option("--weight-decay", o.weight_decay, "of matrices; biases and norms have none")
-      ->check(number(true));
-  training->add_option("--beta1", o.beta1)->check(CLI::Range(0.0, 0.9999));
-  training->add_option("--beta2", o.beta2)->check(CLI::Range(0.0, 0.99999));
-  training->add_option("--clip", o.clip, "largest norm of the gradient; 0: not clipped")->check(number(true));
+      ->check(flags::not_negative());
+  training->add_option("--beta1", o.beta1)->check(flags::between(0, 0.9999));
+  training->add_option("--beta2", o.beta2)->check(flags::between(0, 0.99999));
+  training->add_option("--clip", o.clip, "largest norm of the gradient; 0: not clipped")
+      ->check(flags::not_negative());
   training
       ->add_option("--ema", o.ema, "decay of averaged weights, which are evaluated and saved too; 0: none")
-      ->check(CLI::Range(0.0, 0.99999));
-  training->add_option("--seed", o.seed, "of weights, order and dropout")->check(number(true));
+      ->check(flags::between(0, 0.99999));
+  training->add_option("--seed", o.seed, "of weights, order and dropout")->check(flags::seed());
 
   auto* telling = app.add_option_group("run");
   telling->add_option("--eval-interval", o.eval_interval, "steps between evaluations")->check(positive);
@@ -142,9 +121,10 @@ void add_training(CLI::App& app, Options& o) {
   telling
       ->add_option("--minutes", o.minutes,
                    "saves and ends after this time, for --resume to go on; 0: at the last step")
-      ->check(number(true));
-  telling->add_option("--out", o.out, "run folder; default: runs/gpt-DATE-TIME");
-  telling->add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with");
+      ->check(flags::not_negative());
+  telling->add_option("--out", o.out, "run folder; default: runs/gpt-DATE-TIME")->check(flags::path());
+  telling->add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with")
+      ->check(flags::path());
 }
 
 // config.json is a flat object that to_json() wrote: its members as "--flag=value".
@@ -154,6 +134,10 @@ std::vector<std::string> config_flags(const std::string& folder) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   CT_CHECK(file.good() || !text.empty(), ct::IoError, "gpt", "can't read ", path,
            "; a run folder has the settings of its run there");
+  // A file that was cut off would give the defaults for the rest.
+  const std::size_t last = text.find_last_not_of(" \n\r\t");
+  CT_CHECK(last != std::string::npos && text[last] == '}', ct::IoError, "gpt", path,
+           " does not end with a }; it is damaged: put back what this program wrote");
   std::vector<std::string> flags;
   std::size_t at = 0;
   const auto word = [&] {  // a text in quotes, or a number
@@ -175,6 +159,8 @@ std::vector<std::string> config_flags(const std::string& folder) {
              " is not as this program wrote it; a \"flag\": value per line is wanted");
     at += 2;
     const std::string value = word();
+    CT_CHECK(!value.empty() || text[at - 1] == '"', ct::IoError, "gpt", path, " has no value for ", flag,
+             "; it is damaged: put back what this program wrote");
     if (!is_place(flag) && !value.empty())
       flags.push_back(std::string("--").append(flag).append("=").append(value));
   }
@@ -228,24 +214,61 @@ void parse(CLI::App& app, std::vector<std::string> args) {
   app.parse(std::move(args));
 }
 
+// Flags that would have no effect, given with others or without them.
+void check_together(const CLI::App& app, const Options& o) {
+  const auto refuse = [&](const char* flag, bool refused, const char* why) {
+    if (refused && app.count(flag) > 0) throw CLI::ValidationError(flag, why);
+  };
+  refuse("--val-tokens", o.tokens.empty(),
+         "it goes with --tokens; of a text, --val-fraction is evaluated on");
+  refuse("--vocab", o.tokens.empty() || !o.tokenizer.empty(),
+         "it goes with --tokens; a text or a --tokenizer has a vocabulary of its own");
+  refuse("--kv-heads", o.model == "gpt2" && o.kv_heads > 0,
+         "it goes with --model llama; gpt2 has none to share");
+}
+
+// What makes a checkpoint of another kind must stay as it was; said before anything is loaded.
+void check_resumed(const Options& saved, const Options& now) {
+  const auto same = [&](const char* flag, const auto& before, const auto& after) {
+    CT_CHECK(before == after, ct::ValueError, "gpt", flag, " is ", after, ", the run ", now.resume, " has ",
+             before, "; it can't change: leave it out, or train anew without --resume");
+  };
+  same("--preset", saved.preset, now.preset);
+  same("--model", saved.model, now.model);
+  same("--layers", saved.layers, now.layers);
+  same("--heads", saved.heads, now.heads);
+  same("--kv-heads", saved.kv_heads, now.kv_heads);
+  same("--embd", saved.embd, now.embd);
+  same("--block", saved.block, now.block);
+  same("--vocab", saved.vocab, now.vocab);
+  if (now.dtype.starts_with("pure-") || saved.dtype.starts_with("pure-"))
+    same("--dtype", saved.dtype, now.dtype);
+  if ((now.ema > 0) != (saved.ema > 0)) same("--ema", saved.ema, now.ema);
+  CT_CHECK(saved.tokens.empty() == now.tokens.empty() && (now.text.empty() || now.tokens.empty()),
+           ct::ValueError, "gpt", "the run ", now.resume, " learns ",
+           saved.tokens.empty() ? "a text" : "a token file", ", and would get ",
+           saved.tokens.empty() ? "--tokens" : "--text", "; leave that out, or train anew without --resume");
+}
+
 }  // namespace
 
 bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code) {
-  std::vector<std::string> args(argv + 1, argv + argc);
-  const std::string resume = early(args, "--resume");
+  const std::vector<std::string> args(argv + 1, argv + argc);
   const bool subcommand = !args.empty() && !args[0].empty() && args[0][0] != '-';
-  if (!resume.empty() && !subcommand) {
-    const std::vector<std::string> flags =
-        config_flags(RunFolder::folder_of(RunFolder::checkpoint_in("gpt", resume)));
-    args.insert(args.begin(), flags.begin(), flags.end());
+  const std::string resume = subcommand ? "" : early(args, "--resume");
+  std::optional<Options> saved;  // of the run to go on with
+  if (resume.empty()) {
+    choose_preset(args, line.train);
+  } else {
+    saved = read_config(RunFolder::folder_of(RunFolder::checkpoint_in("gpt", resume)));
+    line.train = *saved;
   }
-  choose_preset(args, line.train);
 
   CLI::App app{kAbout};
   app.require_subcommand(0, 1);
   add_training(app, line.train);
   const auto machine = [](CLI::App& sub, std::string& device, std::string& dtype, int& threads) {
-    sub.add_option("--device", device, "auto, cpu, cuda or cuda:N")->check(is_device);
+    sub.add_option("--device", device, "auto, cpu, cuda or cuda:N")->check(flags::device());
     sub.add_option("--dtype", dtype, "of the weights: f32, bf16 or f16")
         ->check(one_of({"f32", "bf16", "f16"}));
     sub.add_option("--threads", threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
@@ -256,19 +279,20 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
   generate
       ->add_option("--checkpoint,--model", g.checkpoint,
                    "run folder, checkpoint in one, or folder of a Hugging Face model")
-      ->required();
+      ->required()
+      ->check(flags::path());
   generate->add_option("--prompt", g.prompt, "text to go on with");
-  generate->add_option("--tokenizer", g.tokenizer, "default: the one in the folder");
-  generate->add_option("--length", g.length, "tokens to write")->check(whole_number(1));
+  generate->add_option("--tokenizer", g.tokenizer, "default: the one in the folder")->check(flags::path());
+  generate->add_option("--length", g.length, "tokens to write")->check(flags::whole_number(1));
   generate->add_option("--samples", g.samples, "texts to write")->check(CLI::Range(1, 1 << 20));
   generate->add_option("--temperature", g.temperature, "0: always the most likely token")
-      ->check(number(true));
+      ->check(flags::not_negative());
   generate->add_option("--top-k", g.top_k, "draw from the k most likely tokens; 0: from all")
-      ->check(whole_number(0));
+      ->check(flags::whole_number(0));
   generate
       ->add_option("--top-p", g.top_p, "draw from the most likely tokens that have this probability together")
-      ->check(CLI::Range(1e-6, 1.0));
-  generate->add_option("--seed", g.seed)->check(number(true));
+      ->check(flags::between(1e-6, 1));
+  generate->add_option("--seed", g.seed)->check(flags::seed());
   generate->add_flag("--ema", g.ema, "with the averaged weights of a run with --ema");
   machine(*generate, g.device, g.dtype, g.threads);
 
@@ -277,32 +301,43 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
   logits
       ->add_option("--model,--checkpoint", l.model,
                    "folder of a Hugging Face model, run folder, or checkpoint")
-      ->required();
-  logits->add_option("--tokens", l.tokens, ".npy file of integers [T] or [B, T]")->required();
-  logits->add_option("--out", l.out, ".npy file to write")->required();
+      ->required()
+      ->check(flags::path());
+  logits->add_option("--tokens", l.tokens, ".npy file of integers [T] or [B, T]")
+      ->required()
+      ->check(flags::path());
+  logits->add_option("--out", l.out, ".npy file to write")->required()->check(flags::path());
   machine(*logits, l.device, l.dtype, l.threads);
 
   ExportOptions& e = line.export_model;
   auto* export_model = app.add_subcommand("export", "writes a trained model as a Hugging Face folder");
-  export_model->add_option("--checkpoint", e.checkpoint, "run folder, or checkpoint in one")->required();
-  export_model->add_option("--out", e.out, "folder to write")->required();
+  export_model->add_option("--checkpoint", e.checkpoint, "run folder, or checkpoint in one")
+      ->required()
+      ->check(flags::path());
+  export_model->add_option("--out", e.out, "folder to write")->required()->check(flags::path());
   export_model->add_flag("--ema", e.ema, "the averaged weights of a run with --ema");
 
   TokenizeOptions& t = line.tokenize;
   auto* tokenize = app.add_subcommand("tokenize", "turns a text into a token file for --tokens");
-  tokenize->add_option("--tokenizer", t.tokenizer, "tokenizer.json, vocab.json or their folder")->required();
-  tokenize->add_option("--text", t.text, "UTF-8 text")->required();
-  tokenize->add_option("--out", t.out, "token file to write")->required();
+  tokenize->add_option("--tokenizer", t.tokenizer, "tokenizer.json, vocab.json or their folder")
+      ->required()
+      ->check(flags::path());
+  tokenize->add_option("--text", t.text, "UTF-8 text")->required()->check(flags::path());
+  tokenize->add_option("--out", t.out, "token file to write")->required()->check(flags::path());
   tokenize->add_option("--format", t.format, "raw (nanoGPT), llmc or llmc32 (llm.c)")
       ->check(one_of({"raw", "llmc", "llmc32"}));
-  tokenize->add_option("--decoded", t.decoded, "also decode the tokens into this file");
+  tokenize->add_option("--decoded", t.decoded, "also decode the tokens into this file")->check(flags::path());
 
   try {
     parse(app, args);
+    if (std::count(args.begin(), args.end(), "") > 0 && app.get_subcommands().empty())
+      throw CLI::ExtrasError({"an argument that is empty"});
+    if (app.get_subcommands().empty()) check_together(app, line.train);
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? 0 : 2;
     return false;
   }
+  if (saved) check_resumed(*saved, line.train);
   using Command = CommandLine::Command;
   line.command = generate->parsed()       ? Command::generate
                  : logits->parsed()       ? Command::logits
@@ -344,7 +379,8 @@ std::string to_json(const Options& options) {
 
 Options read_config(const std::string& folder) {
   Options o;
-  std::vector<std::string> flags = config_flags(folder);
+  const std::vector<std::string> flags = config_flags(folder);
+  choose_preset(flags, o);
   CLI::App app;
   add_training(app, o);
   try {
@@ -352,7 +388,7 @@ Options read_config(const std::string& folder) {
   } catch (const CLI::ParseError& error) {
     CT_CHECK(false, ct::IoError, "gpt", folder,
              "/config.json has a setting that this program does not know: ", error.what(),
-             "; it is of another version");
+             "; it is damaged or of another version");
   }
   return o;
 }

@@ -1,44 +1,41 @@
 #include "examples/mnist/options.h"
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/error.h>
-
 #include <CLI/CLI.hpp>
 #include <sstream>
+
+#include "examples/common/flags.h"
 
 bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
   CLI::App app{
       "Trains a multi-layer perceptron on 28 x 28 images: MNIST, Fashion-MNIST, or digits it draws itself."};
   app.option_defaults()->always_capture_default();
-  auto* data = app.add_option(
-      "--data", o.data,
-      "folder with IDX files (.gz or raw); without it Fashion-MNIST if installed, else drawn digits");
+  auto* data =
+      app.add_option(
+             "--data", o.data,
+             "folder with IDX files (.gz or raw); without it Fashion-MNIST if installed, else drawn digits")
+          ->check(flags::path());
   app.add_flag("--drawn", o.drawn, "digits drawn by the program, whatever is installed")->excludes(data);
-  app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check([](const std::string& text) {
-    try {
-      ct::parse_device(text);
-      return std::string();
-    } catch (const ct::Error& e) { return std::string(e.what()); }
-  });
+  app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
   app.add_option("--epochs", o.epochs, "passes over the training images")->check(CLI::Range(1, 100000));
   app.add_option("--batch", o.batch, "images per step")->check(CLI::Range(1, 1 << 20));
-  app.add_option("--lr", o.lr, "learning rate at its highest")->check(CLI::PositiveNumber);
+  app.add_option("--lr", o.lr, "learning rate at its highest")->check(flags::positive());
   app.add_option("--optimizer", o.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--schedule", o.schedule, "of the learning rate")
       ->check(CLI::IsMember({"constant", "cosine", "step", "warmup-cosine"}));
-  app.add_option("--weight-decay", o.weight_decay)->check(CLI::NonNegativeNumber);
-  app.add_option("--momentum", o.momentum, "for sgd")->check(CLI::Range(0.0, 1.0));
-  app.add_option("--dropout", o.dropout, "probability to drop a hidden unit")->check(CLI::Range(0.0, 0.95));
+  app.add_option("--weight-decay", o.weight_decay)->check(flags::not_negative());
+  app.add_option("--momentum", o.momentum, "for sgd")->check(flags::between(0, 1));
+  app.add_option("--dropout", o.dropout, "probability to drop a hidden unit")->check(flags::between(0, 0.95));
   app.add_option("--hidden", o.hidden, "sizes of the hidden layers, separated by commas")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--seed", o.seed, "of weights, order and dropout")->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", o.seed, "of weights, order and dropout")->check(flags::seed());
   app.add_option("--threads", o.threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
-  app.add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with");
-  app.add_option("--out", o.out, "run folder; default: runs/mnist-DATE-TIME");
+  app.add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with")
+      ->check(flags::path());
+  app.add_option("--out", o.out, "run folder; default: runs/mnist-DATE-TIME")->check(flags::path());
   app.add_flag("--overfit-batch", o.overfit_batch,
                "train on the first batch alone: its loss must go to 0, or something is broken");
-  app.add_option("--json", o.json, "write the result to this file");
+  app.add_option("--json", o.json, "write the result to this file")->check(flags::path());
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
