@@ -1,7 +1,9 @@
 #pragma once
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
@@ -18,23 +20,21 @@ class Progress {
   /// `done` of `total` units; `text` holds the figures. Draws at most ten times a second on a terminal, and
   /// every few seconds elsewhere.
   void update(const std::string& label, double done, double total, const std::string& text) {
-    const Clock::time_point now = Clock::now();
-    const double since = std::chrono::duration<double>(now - last_).count();
-    if (since < (terminal_ ? 0.1 : kQuietSeconds) && shown_) return;
-    last_ = now;
-    if (!terminal_ && !shown_) {
-      shown_ = true;
-      return;  // elsewhere the first line comes after the first interval
-    }
-    shown_ = true;
-    const double fraction = total > 0 ? done / total : 0;
+    if (!due()) return;
+    last_ = Clock::now();
+    const double fraction = total > 0 ? std::clamp(done / total, 0.0, 1.0) : 0;
+    char percent[16];
+    std::snprintf(percent, sizeof percent, " %3.0f%%  ", 100 * fraction);
+    std::string line = label + percent + text;
     if (terminal_) {
-      std::string bar(static_cast<std::size_t>(kWidth), '.');
-      for (int i = 0; i < static_cast<int>(fraction * kWidth); ++i) bar[static_cast<std::size_t>(i)] = '#';
-      std::printf("\r%s [%s] %3.0f%%  %s\033[K", label.c_str(), bar.c_str(), 100 * fraction, text.c_str());
-    } else {
-      std::printf("%s %3.0f%%  %s\n", label.c_str(), 100 * fraction, text.c_str());
+      const auto filled = static_cast<std::size_t>(fraction * kWidth);
+      const std::string bar = " [" + std::string(filled, '#') + std::string(kWidth - filled, '.') + "]";
+      // Only one row can be written again: without room for all, the bar goes first, then the end.
+      const std::size_t room = columns();
+      if (line.size() + bar.size() <= room) line.insert(label.size(), bar);
+      line.resize(std::min(line.size(), room));
     }
+    std::printf(terminal_ ? "\r%s\033[K" : "%s\n", line.c_str());
     std::fflush(stdout);
   }
   /// A line that stays.
@@ -45,10 +45,15 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr int kWidth = 24;
+  static constexpr std::size_t kWidth = 24;  // of the bar
   static constexpr double kQuietSeconds = 5;
+  // What fits in a row of the terminal, whose last column is left free: it would make some wrap.
+  static std::size_t columns() {
+    winsize size{};
+    const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+    return known ? size.ws_col - 1u : std::string::npos;
+  }
   bool terminal_;
-  bool shown_ = false;
   Clock::time_point last_;
 };
 
