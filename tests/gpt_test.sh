@@ -67,6 +67,13 @@ if command -v script >/dev/null; then  # on a terminal: a line of progress that 
   mv lines log
   says "^step [0-9]+/400 \[[#.]+\] +[0-9]+%  loss [0-9.]+  lr [0-9.e-]+  norm [0-9.]+  [0-9.]+k tok/s  [0-9]+ MiB  ETA [0-9]+:[0-9]+"
 fi
+if command -v script >/dev/null && command -v stty >/dev/null; then
+  expect 0 "a narrow terminal" script -qec "stty cols 80; $gpt --preset tiny --text text --device cpu --out narrow" /dev/null
+  tr '\r' '\n' <log | grep -a "/200 .*%" >lines
+  cp lines log
+  says "^step [0-9]+/200 +[0-9]+%  loss"
+  awk '{ gsub(/\033\[K/, "") } length > 79 { exit 1 }' lines || fail "lines of progress wrap"
+fi
 awk -F, 'NR == 2 { first = $3 } END { exit !($3 < first && $3 < 1.7) }' one/metrics.csv ||
   fail "the loss does not fall: $(cut -d, -f3 one/metrics.csv | xargs)"
 expect 0 "the same with two threads" "${tiny[@]}" --threads 2 --out two
@@ -125,6 +132,7 @@ done
 [ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
 says "interrupted at step [0-9]+ of 1000, after [12] of the next one's 3 batches: saved; go on with --resume broken"
 [ "$(wc -l <broken/metrics.csv)" -lt 11 ] || fail "the run was over before the signal"
+cp -r broken mid
 expect 0 "resumed, with the settings of its folder" "$gpt" --resume broken
 says "^resumed .*step"
 same broken/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a resumed run ends as the uninterrupted one"
@@ -218,6 +226,110 @@ same ema-broken/checkpoint-last.safetensors ema-whole/checkpoint-last.safetensor
 expect 0 "writing with the averages" "$gpt" generate --checkpoint ema-whole --ema --prompt "one two" --temperature 0 --length 30
 says "^one two three four five"
 
+# --- the folder of a run ---
+# One that goes on for a while beside the next tests.
+"${tiny[@]}" --iters 10000000 --threads 1 --sample 0 --minutes 0.11 --out busy >busy.log 2>&1 </dev/null &
+busy=$!
+for ((i = 0; i < 600; ++i)); do [ -e busy/checkpoint-last.safetensors ] && break || sleep 0.02; done
+for flag in --resume --out; do
+  expect 1 "$flag with the folder of a run that is going on" "${tiny[@]}" --iters 10000000 $flag busy
+  one_line_error
+  says "another process is training in busy"
+done
+mkdir at-once && pids=()
+for ((i = 0; i < 3; ++i)); do
+  (cd at-once && exec "$gpt" --preset tiny --text ../text --device cpu --iters 1 --sample 0) >/dev/null 2>&1 &
+  pids+=($!)
+done
+wait "${pids[@]}"
+[ "$(ls -d at-once/runs/*/checkpoint-last.safetensors | wc -l)" = 3 ] &&
+  echo "ok: runs that start at once have folders of their own" || fail "three runs left $(ls at-once/runs)"
+mkdir hf weights && echo '{"model_type": "gpt2"}' >hf/config.json && echo >weights/model.safetensors
+for folder in hf weights; do
+  cp -r $folder saved
+  expect 1 "a run in the folder of a model" "${tiny[@]}" --iters 1 --out $folder
+  one_line_error
+  diff -r $folder saved && rm -r saved || fail "the folder of a model was changed"
+done
+expect 1 "a model that can't be" "${tiny[@]}" --heads 3 --out never
+[ ! -e never ] || fail "it leaves a folder"
+
+# The text that is learned changes.
+cp text data.txt && mkdir sub
+expect 0 "a text of its own" "$gpt" --preset tiny --text data.txt --device cpu --iters 10 --out learned
+cp learned/tokenizer.json tokenizer.saved
+expect 0 "resumed from another folder" env -C sub "$gpt" --resume ../learned --iters 12
+! grep -qa "^note" log || fail "the text has not changed"
+rev text >data.txt
+expect 0 "resumed with another text of the same characters" "$gpt" --resume learned --iters 14
+says "^note .*data.txt is not what this run has learned from"
+tr 'a-z' 'b-za' <text >data.txt
+expect 1 "resumed with other characters" "$gpt" --resume learned --iters 16
+one_line_error
+says "the token [0-9]+ is '.*', in .*data.txt it is now '.*'; "
+same learned/tokenizer.json tokenizer.saved "the tokenizer of a run stays"
+
+# A run that breaks leaves its checkpoints as they were.
+breaking=(--eval-interval 1 --lr 1e38 --clip 0 --schedule constant --sample 0)
+cp -r one breaks && cp -r noval breaks-noval
+expect 1 "weights break at the last step" "$gpt" --resume breaks --iters 201 "${breaking[@]}"
+says "the checkpoints in breaks are from before"
+same breaks/checkpoint-last.safetensors one/checkpoint-last.safetensors "the last checkpoint is the good one"
+expect 1 "the same without validation" "$gpt" --resume breaks-noval --iters 11 "${breaking[@]}"
+same breaks-noval/checkpoint-last.safetensors noval/checkpoint-last.safetensors "the last checkpoint is the good one"
+expect 1 "weights break at the first step" "${tiny[@]}" "${breaking[@]}" --out breaks-first
+says "there is no checkpoint yet"
+
+# Elsewhere, and from the best checkpoint.
+expect 0 "resumed into another folder" "$gpt" --resume one --out moved --iters 210 --eval-interval 5 --clip 0
+[ "$(cut -d, -f1 moved/metrics.csv | xargs)" = "step 50 100 150 200 205 210" ] || fail "metrics: $(cat moved/metrics.csv)"
+[ -s moved/checkpoint-best.safetensors ] || fail "the best checkpoint was left behind"
+norms=$(tail -n 2 moved/metrics.csv | cut -d, -f5 | uniq | wc -l)
+[ "$norms" = 2 ] || fail "without --clip the norm of the gradient stays as it was"
+expect 0 "no limit to the gradient" "${tiny[@]}" --clip 0 --iters 5 --out unclipped
+awk -F, 'END { exit !($5 + 0 > 0) }' unclipped/metrics.csv || fail "no norm: $(cat unclipped/metrics.csv)"
+cp -r one best-only && rm best-only/checkpoint-last.safetensors
+expect 1 "only the best checkpoint is there" "$gpt" --resume best-only
+one_line_error
+says "best-only/checkpoint-best.safetensors$"
+expect 1 "a run in its place" "${tiny[@]}" --out best-only
+says "best-only holds a run already"
+expect 0 "resumed from the best checkpoint" "$gpt" --resume best-only/checkpoint-best.safetensors
+
+# What a checkpoint says of itself.
+alter() {  # alter CHECKPOINT SCRIPT: sed on its header, whose length stands in front
+  local length
+  length=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+  tail -c +9 "$1" | head -c "$length" | sed "$2" >header
+  { word "$(wc -c <header)" && word 0 && cat header && tail -c +$((length + 9)) "$1"; } >altered
+  mv altered "$1"
+}
+cp -r one old && rm old/seconds.txt
+alter old/checkpoint-last.safetensors 's/,\\"extra.\(accumulate\|data\)\\":[^,]*//g'
+expect 0 "a checkpoint of an earlier version" "$gpt" --resume old --iters 210
+cp -r one late && echo 1000 >late/seconds.txt
+alter late/checkpoint-last.safetensors 's/extra.step\\":200/extra.step\\":1234560/'
+expect 0 "many steps" "$gpt" --resume late --iters 1234569 --eval-interval 4
+[ "$(cut -d, -f1 late/metrics.csv | tail -n 3 | xargs)" = "1234564 1234568 1234569" ] || fail "$(cat late/metrics.csv)"
+says "^done: .* in 16:4"
+awk -F, 'END { exit !($7 >= 1000) }' late/metrics.csv || fail "the seconds begin anew: $(tail -n 1 late/metrics.csv)"
+expect 1 "another number of batches in the middle of a step" "$gpt" --resume mid --accumulate 4
+one_line_error
+says "[123] of the 3 batches of a step"
+for micro in -3 4 1000000000000000000; do
+  cp -r mid damaged
+  alter damaged/checkpoint-last.safetensors "s/extra.micro\\\\\":[123]/extra.micro\\\\\":$micro/"
+  expect 1 "a checkpoint after $micro batches of 3" "$gpt" --resume damaged
+  one_line_error
+  says "steps and $micro of 3 batches"
+  rm -r damaged
+done
+
+wait $busy && echo "ok: a run beside others" || fail "the run beside others"
+cp busy.log log
+says "^step [0-9]+/10000000 +[0-9]+%  loss"  # off a terminal every five seconds
+[ ! -e busy/.lock ] || fail "the lock is left"
+
 # --- writing ---
 write=("$gpt" generate --checkpoint one --length 60)
 expect 0 "generate" "${write[@]}" --prompt "one two" --seed 3
@@ -303,6 +415,9 @@ expect 1 "a text shorter than a window" "$gpt" --preset tiny --device cpu --toke
 one_line_error
 expect 1 "tokens out of range" "$gpt" --preset tiny --device cpu --tokens raw.bin --vocab 40 --out x
 says "token 4[0-9] at position"
+expect 1 "a validation file shorter than a window" "$gpt" --preset tiny --device cpu --tokens raw.bin --val-tokens short.bin --vocab 64 --out x
+one_line_error
+says "--val-tokens short.bin has 3 tokens"
 head -c 999 raw.bin >odd.bin
 expect 1 "half a token" "$gpt" --preset tiny --tokens odd.bin --out x
 one_line_error

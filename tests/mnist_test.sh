@@ -58,6 +58,26 @@ grep -qE '"test_accuracy": (0\.[89]|1)' drawn.json || fail "drawn digits: $(cat 
 expect 0 "one batch is learned by heart" "${tiny[@]}" --hidden 128 --dropout 0 --overfit-batch --out overfit
 says "loss 0.00(0|100)"
 
+# --- the folder of a run ---
+expect 0 "resumed into another folder" "${tiny[@]}" --epochs 3 --resume one --out moved
+[ "$(cut -d, -f1 moved/metrics.csv | xargs)" = "epoch 1 2 3" ] || fail "metrics: $(cat moved/metrics.csv)"
+[ -s moved/checkpoint-best.safetensors ] || fail "the best checkpoint was left behind"
+echo 1000 >moved/seconds.txt
+expect 0 "resumed later" "${tiny[@]}" --epochs 4 --resume moved
+says "after 4 epochs in 100[0-9.]+ s"
+rm moved/checkpoint-last.safetensors
+expect 1 "only the best checkpoint is there" "${tiny[@]}" --resume moved
+one_line_error
+says "moved/checkpoint-best.safetensors$"
+expect 1 "a run in its place" "${tiny[@]}" --out moved
+says "moved holds a run already"
+mkdir other && echo '{"model_type": "gpt2"}' >other/config.json
+expect 1 "a run in a folder of something else" "${tiny[@]}" --out other
+one_line_error
+expect 1 "weights break at the last step of an epoch" "$mnist" --data data --device cpu --hidden 32 --batch 1280 --optimizer sgd --lr 1e30 --epochs 1 --out breaks
+says "test loss after epoch 1 is not a number.*--lr"
+[ ! -e breaks/checkpoint-last.safetensors ] || fail "a checkpoint of broken weights was written"
+
 # --- interrupt and resume ---
 long=("${tiny[@]}" --hidden 512,512 --epochs 30 --threads 1)
 expect 0 "an uninterrupted run" "${long[@]}" --out whole

@@ -3,9 +3,17 @@
 #include <cotangent/core/error.h>
 #include <cotangent/nn/io/atomic_file.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -13,38 +21,131 @@
 
 #include "examples/common/svg.h"
 
+/// A folder that one process writes to: made where there is none, and locked until the end of the process.
+class ClaimedFolder {
+ public:
+  /// `path`, or, if it is empty, a new folder runs/PROGRAM-DATE-TIME. Throws ct::IoError, also if a process
+  /// that is still running has it.
+  ClaimedFolder(const std::string& program, const std::string& path) : path_(path) {
+    std::error_code error;
+    if (path.empty()) {
+      make_default(program, error);
+    } else {
+      made_ = std::filesystem::create_directories(path, error);
+    }
+    CT_CHECK(!error, ct::IoError, program.c_str(), "can't make the run folder ", path_, ": ", error.message(),
+             "; choose another with --out");
+    lock(program);
+  }
+  /// A folder that it made and nothing was written to goes again: that run never began.
+  ~ClaimedFolder() {
+    unlink(lock_name().c_str());
+    close(lock_);
+    if (made_) rmdir(path_.c_str());
+  }
+  ClaimedFolder(const ClaimedFolder&) = delete;
+  ClaimedFolder& operator=(const ClaimedFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string lock_name() const { return path_ + "/.lock"; }
+
+  void make_default(const std::string& program, std::error_code& error) {
+    const std::time_t now = std::time(nullptr);
+    char text[64];
+    std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
+    const std::string first = "runs/" + program + text;
+    std::filesystem::create_directories("runs", error);
+    path_ = first;
+    // Runs that start in the same second get folders of their own: a name belongs to the one that makes it.
+    for (int i = 2; !error && !(made_ = std::filesystem::create_directory(path_, error)); ++i)
+      path_ = first + "-" + std::to_string(i);
+  }
+
+  // The system drops the lock when the process ends, however it ends.
+  void lock(const std::string& program) {
+    while (true) {
+      lock_ = open(lock_name().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+      CT_CHECK(lock_ >= 0, ct::IoError, program.c_str(), "can't write to the run folder ", path_, ": ",
+               std::strerror(errno), "; choose another with --out");
+      // Any other failure is that of a file system without locks.
+      const bool taken = flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+      if (taken) close(lock_);
+      CT_CHECK(!taken, ct::IoError, program.c_str(), "another process is training in ", path_,
+               "; wait for its end, or choose another --out");
+      // Whoever had the lock before may have removed the file between the two calls.
+      struct stat own;
+      if (fstat(lock_, &own) != 0 || own.st_nlink > 0) return;
+      close(lock_);
+    }
+  }
+
+  std::string path_;
+  bool made_ = false;
+  int lock_ = -1;
+};
+
 /// Where a run leaves its files. Every file appears as a whole or not at all.
 class RunFolder {
  public:
-  /// Makes the folder: `out`, else the one of the checkpoint to `resume`, else runs/PROGRAM-DATE-TIME. Throws
-  /// ct::IoError; also if `out` holds the checkpoint of another run, which this one would write over.
-  RunFolder(const std::string& program, const std::string& out, const std::string& resume) {
-    const std::string resumed = resume.empty() ? "" : folder_of(checkpoint_in(program, resume));
-    path_ = !out.empty() ? out : resume.empty() ? default_folder(program) : resumed;
-    std::error_code error;
-    const std::string last = path_ + "/checkpoint-last.safetensors";
-    const bool continues = !resume.empty() && std::filesystem::equivalent(resumed, path_, error);
-    CT_CHECK(continues || !std::filesystem::exists(last, error), ct::IoError, program.c_str(), path_,
-             " holds a run already, which would be lost; go on with it (--resume ", path_,
-             ") or choose another --out");
-    error.clear();
-    std::filesystem::create_directories(path_, error);
-    CT_CHECK(!error, ct::IoError, program.c_str(), "can't make the run folder ", path_, ": ", error.message(),
-             "; choose another with --out");
+  /// Claims the folder: `out`, else the one of the checkpoint to `resume`, else runs/PROGRAM-DATE-TIME.
+  /// `mark` is in every config.json of this program and in no other's. Throws ct::IoError; also if `out`
+  /// holds what this run would write over: another run, or files that are not this program's.
+  RunFolder(const std::string& program, const std::string& mark, const std::string& out,
+            const std::string& resume)
+      : resumed_(resume.empty() ? "" : checkpoint_in(program, resume)),
+        claim_(program, !out.empty() || resume.empty() ? out : folder_of(resumed_)) {
+    if (!resume.empty() && same_place(folder_of(resumed_), path())) return;
+    for (const char* name : {kLast, kBest})
+      CT_CHECK(!holds(name), ct::IoError, program.c_str(), path(), " holds a run already (", name,
+               "), which would be lost; go on with it (--resume ", path(), ") or choose another --out");
+    std::ifstream config(path() + "/config.json");
+    const std::string settings{std::istreambuf_iterator<char>(config), {}};
+    const bool own = settings.find(mark) != std::string::npos;
+    for (const char* name : {"config.json", "tokenizer.json"})
+      CT_CHECK(own || !holds(name), ct::IoError, program.c_str(), path(), " holds a ", name,
+               " that no run of this program wrote; choose another --out");
+    for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+      CT_CHECK(!holds(name), ct::IoError, program.c_str(), path(), " holds a model (", name,
+               "); choose another --out");
   }
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return claim_.path(); }
+  std::string operator/(const std::string& name) const { return path() + "/" + name; }
+  bool holds(const std::string& name) const {
+    std::error_code ignored;
+    return std::filesystem::exists(path() + "/" + name, ignored);
+  }
   void write(const std::string& name, const std::string& text) const {
-    ct::io::write_file(path_ + "/" + name, text);
+    ct::io::write_file(*this / name, text);
+  }
+
+  /// Once the checkpoint to resume is loaded: a run that goes on in another folder has all it had with it.
+  void take_over() const {
+    if (same_place(folder_of(resumed_), path())) return;
+    for (const char* name : {"metrics.csv", "loss.svg", kSeconds, kBest})
+      copy(folder_of(resumed_) + "/" + name, name);
+    copy(resumed_, kLast);  // makes it a run, so it comes last
+  }
+
+  /// The seconds that a run took, for its next part. Not in the checkpoints: equal runs have equal ones.
+  void save_seconds(double seconds) const { write(kSeconds, std::to_string(seconds) + "\n"); }
+  double load_seconds() const {
+    double seconds = 0;
+    std::ifstream(*this / kSeconds) >> seconds;
+    return seconds;
   }
 
   /// The checkpoint that a path names: itself, or the last one in a run folder. Throws ct::IoError.
   static std::string checkpoint_in(const std::string& program, const std::string& path) {
     std::error_code ignored;
-    const std::string file =
-        std::filesystem::is_directory(path, ignored) ? path + "/checkpoint-last.safetensors" : path;
-    CT_CHECK(std::filesystem::exists(file, ignored), ct::IoError, program.c_str(), "there is no checkpoint ",
-             file, "; a run folder or a checkpoint file is wanted");
+    const std::string file = std::filesystem::is_directory(path, ignored) ? path + "/" + kLast : path;
+    const std::string best = path + "/" + kBest;
+    const bool found = std::filesystem::exists(file, ignored);
+    CT_CHECK(found || !std::filesystem::exists(best, ignored), ct::IoError, program.c_str(),
+             "there is no checkpoint ", file,
+             ", but the best one is there; to go on from it, name it: ", best);
+    CT_CHECK(found, ct::IoError, program.c_str(), "there is no checkpoint ", file,
+             "; a run folder or a checkpoint file is wanted");
     return file;
   }
   static std::string folder_of(const std::string& checkpoint) {
@@ -52,18 +153,29 @@ class RunFolder {
     return folder.empty() ? std::string(".") : folder;
   }
 
+  static constexpr char kLast[] = "checkpoint-last.safetensors";
+  static constexpr char kBest[] = "checkpoint-best.safetensors";
+
  private:
-  static std::string default_folder(const std::string& program) {
-    const std::time_t now = std::time(nullptr);
-    char text[64];
-    std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
-    const std::string first = "runs/" + program + text;
-    std::string folder = first;
-    // Two runs in one second get folders of their own.
-    for (int i = 2; std::filesystem::exists(folder); ++i) folder = first + "-" + std::to_string(i);
-    return folder;
+  static constexpr char kSeconds[] = "seconds.txt";
+
+  static bool same_place(const std::string& a, const std::string& b) {
+    std::error_code ignored;
+    return std::filesystem::equivalent(a, b, ignored);
   }
-  std::string path_;
+  void copy(const std::string& from, const std::string& name) const {
+    std::ifstream in(from, std::ios::binary);
+    if (!in) return;
+    ct::io::AtomicFile to(*this / name);
+    std::vector<char> bytes(1 << 20);
+    while (in.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), in.gcount() > 0)
+      to.write(bytes.data(), static_cast<std::size_t>(in.gcount()));
+    CT_CHECK(in.eof(), ct::IoError, "copy", "can't read ", from, "; check the disk it is on");
+    to.commit();
+  }
+
+  std::string resumed_;  // the checkpoint
+  ClaimedFolder claim_;
 };
 
 /// metrics.csv: named columns of numbers, of which the first counts epochs or steps.
@@ -90,11 +202,14 @@ class MetricsTable {
   }
   std::string csv() const {
     std::ostringstream out;
+    out.precision(9);
     for (std::size_t i = 0; i < columns_.size(); ++i) out << (i ? "," : "") << columns_[i];
     out << '\n';
-    for (const std::vector<double>& row : rows_)
-      for (std::size_t i = 0; i < row.size(); ++i)
-        out << (i ? "," : "") << row[i] << (i + 1 < row.size() ? "" : "\n");
+    for (const std::vector<double>& row : rows_) {
+      out << static_cast<std::int64_t>(row[0]);  // it counts: no digit of many steps may be rounded away
+      for (std::size_t i = 1; i < row.size(); ++i) out << ',' << row[i];
+      out << '\n';
+    }
     return out.str();
   }
   /// A column over the first one.

@@ -96,3 +96,21 @@ Corpus load_corpus(const Options& o) {
   const auto [train, val] = Tokens::from_vector(tokenizer->encode(text), name).split(val_fraction);
   return {name, train, val, tokenizer, tokenizer->vocab_size()};
 }
+
+std::string fingerprint(const Corpus& corpus) {
+  constexpr std::int64_t kPiece = 1 << 14, kPieces = 1 << 10;
+  std::string text;
+  std::vector<std::int64_t> piece;
+  for (const Tokens* part : {&corpus.train, &corpus.val}) {
+    const std::int64_t size = part->size(), stride = std::max(kPiece, size / kPieces);
+    std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a, over whole tokens
+    for (std::int64_t at = 0; at < size; at += stride) {
+      piece.resize(static_cast<std::size_t>(std::min(kPiece, size - at)));
+      part->read(at, piece);
+      for (const std::int64_t token : piece)
+        hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ull;
+    }
+    text += std::to_string(size) + ':' + std::to_string(hash) + ' ';
+  }
+  return text;
+}

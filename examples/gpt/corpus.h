@@ -19,5 +19,8 @@ struct Corpus {
 /// and what the tokenizers throw.
 Corpus load_corpus(const Options& options);
 
+/// Tells two corpora apart by their tokens. Of a file with more than 16 million, those of a thousand places.
+std::string fingerprint(const Corpus& corpus);
+
 /// A whole file. Throws ct::IoError.
 std::string read_text(const std::string& path);

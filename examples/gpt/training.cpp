@@ -4,7 +4,9 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -22,9 +24,6 @@ using Clock = std::chrono::steady_clock;
 using Loader = ct::data::DataLoader<TokenDataset>;
 
 namespace {
-
-constexpr char kLast[] = "checkpoint-last.safetensors";
-constexpr char kBest[] = "checkpoint-best.safetensors";
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -47,6 +46,13 @@ ct::data::Subset<TokenDataset> spread(const TokenDataset& windows, std::int64_t 
   return {windows, std::move(chosen)};
 }
 
+// A run may be resumed from anywhere, so its settings say where its data is from anywhere.
+Options with_absolute_paths(Options o) {
+  for (std::string* path : {&o.text, &o.tokens, &o.val_tokens, &o.tokenizer})
+    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
+  return o;
+}
+
 // The averaged weights, if there are any, as a part of a checkpoint.
 struct Averages {
   std::optional<ct::optim::Ema> ema;
@@ -59,10 +65,10 @@ struct Averages {
 class Training {
  public:
   explicit Training(const Options& options)
-      : o_(options),
+      : o_(with_absolute_paths(options)),
         device_(ct::parse_device(options.device)),
         corpus_(load_corpus(options)),
-        folder_("gpt", options.out, options.resume),
+        folder_("gpt", "\"eval-interval\": ", options.out, options.resume),
         model_((ct::manual_seed(options.seed), make_model(options, corpus_.vocabulary))),
         loader_(TokenDataset(corpus_.train,
                              {.block = o_.block, .seed = o_.seed, .vocab_size = corpus_.vocabulary}),
@@ -72,6 +78,9 @@ class Training {
                  .prefetch = device_}),
         scaler_({.enabled = o_.dtype == "f16" || o_.dtype == "pure-f16"}),
         loss_sum_(ct::zeros({}, {.device = device_})) {
+    CT_CHECK(o_.val_tokens.empty() || corpus_.val.size() > o_.block, ct::ValueError, "gpt", "--val-tokens ",
+             options.val_tokens, " has ", corpus_.val.size(), " tokens, fewer than one block of ", o_.block,
+             " and the one that follows; give more, or choose a shorter --block");
     if (corpus_.val.size() > o_.block)
       val_.emplace(
           TokenDataset(corpus_.val, {.block = o_.block, .random = false, .vocab_size = corpus_.vocabulary}));
@@ -90,14 +99,15 @@ class Training {
 
   int run() {
     folder_.write("config.json", to_json(o_));
-    if (corpus_.tokenizer) corpus_.tokenizer->save(folder_ / "tokenizer.json");
+    if (corpus_.tokenizer && (o_.resume.empty() || !folder_.holds("tokenizer.json")))
+      corpus_.tokenizer->save(folder_ / "tokenizer.json");
     mark_ = started_ = Clock::now();
     while (step_ < o_.iters) {
       if (step_ % o_.eval_interval == 0 && evaluated_ != step_ && !evaluate()) return stop();
       if (!one_step()) return stop();
     }
     if (evaluated_ != step_ && !evaluate()) return stop();
-    progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds_since(started_)) +
+    progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds()) +
                    (val_ ? ", best validation loss " + fixed(best_, 4) : std::string()) + "; " +
                    folder_.path() + " holds curve and checkpoints" +
                    (corpus_.tokenizer ? "; ./ct gpt generate --checkpoint " + folder_.path() + " writes text"
@@ -114,9 +124,10 @@ class Training {
 
   void introduce() {
     const ct::nn::models::ModelSizes s = model_->sizes();
-    std::printf("data     %s: %s tokens to train on, %s to evaluate on, vocabulary %lld\n",
+    std::printf("data     %s: %s tokens to train on, %s to evaluate on%s, vocabulary %lld\n",
                 corpus_.name.c_str(), short_count(static_cast<double>(corpus_.train.size())).c_str(),
                 short_count(static_cast<double>(corpus_.val.size())).c_str(),
+                corpus_.val.size() > 0 && !val_ ? " (less than a block: not done)" : "",
                 static_cast<long long>(corpus_.vocabulary));
     std::printf("model    %s, %lld layers, %lld heads, width %lld, block %lld: %s parameters, %s on %s\n",
                 o_.model.c_str(), static_cast<long long>(s.layers), static_cast<long long>(s.heads),
@@ -139,6 +150,8 @@ class Training {
     return model_->loss(x, y, {.fused = o_.fused_loss});
   }
 
+  // The time that the run took, its earlier parts too.
+  double seconds() const { return earlier_seconds_ + seconds_since(started_); }
   bool time_is_up() const { return o_.minutes > 0 && seconds_since(began_) >= 60 * o_.minutes; }
 
   // One update of the weights; false if it was broken off by the user or the clock.
@@ -151,7 +164,7 @@ class Training {
         batches_.emplace(loader_.begin());
       }
       {
-        const auto [x, y] = **batches_;
+        const auto& [x, y] = **batches_;
         const Tensor loss = loss_of(x, y);
         // Each batch counts for its share of the step.
         scaler_.scale(loss / static_cast<double>(o_.accumulate)).backward();
@@ -168,7 +181,9 @@ class Training {
       show();
     }
     if (scaler_.enabled()) scaler_.unscale_(*optimizer_);
-    if (o_.clip > 0) norm_ = ct::optim::clip_grad_norm_(model_->parameters(), o_.clip);
+    // Without a limit the norm is measured all the same.
+    norm_ = ct::optim::clip_grad_norm_(model_->parameters(),
+                                       o_.clip > 0 ? o_.clip : std::numeric_limits<double>::infinity());
     optimizer_->set_lr(learning_rate(o_, step_));
     scaler_.step(*optimizer_);
     if (scaler_.enabled()) scaler_.update();
@@ -189,22 +204,31 @@ class Training {
       where = e.what();
       where.erase(std::min(where.find('\n'), where.size()));  // where in the code: for who works on it
     }
+    const bool saved = folder_.holds(RunFolder::kLast) || folder_.holds(RunFolder::kBest);
     throw ct::ValueError("the loss of step " + std::to_string(step_) + " is not a number; " + where +
                          "\ntry a lower --lr" + (o_.dtype == "f32" ? "" : ", or --dtype f32") +
-                         "; the checkpoints in " + folder_.path() + " are from before");
+                         (saved ? "; the checkpoints in " + folder_.path() + " are from before"
+                                : "; there is no checkpoint yet"));
   }
 
-  // The same for broken weights that turn up between batches.
-  void check_finite() {
-    if (losses_ == 0 || std::isfinite(loss_sum_.item())) return;
+  // No checkpoint of broken weights replaces a good one. The losses of the steps tell of all updates but the
+  // last, for which there must be a loss of now: `val`, or that of a window.
+  void check_finite(std::optional<double> val) {
     const auto [x, y] = loader_.dataset().get_batch(std::vector<std::int64_t>{0});
+    if (!val) {
+      const ct::NoGrad guard;
+      model_->eval();  // dropout would draw
+      val = loss_of(x.to(device_), y.to(device_)).item();
+      model_->train();
+    }
+    if (std::isfinite(*val) && (losses_ == 0 || std::isfinite(loss_sum_.item()))) return;
     report_nan(x.to(device_), y.to(device_));
   }
 
   int stop() {
-    check_finite();
+    check_finite(std::nullopt);
     // A step may have been broken off between two batches: their gradients are kept with the rest.
-    save(kLast);
+    save(RunFolder::kLast);
     std::string where = "step " + std::to_string(step_) + " of " + std::to_string(o_.iters);
     if (micro_ > 0)
       where += ", after " + std::to_string(micro_) + " of the next one's " + std::to_string(o_.accumulate) +
@@ -240,7 +264,6 @@ class Training {
 
   // Loss on the validation text, a line of metrics, a sample, checkpoints. False if interrupted.
   bool evaluate() {
-    check_finite();  // no checkpoint of broken weights replaces a good one
     const double trained = seconds_since(mark_);
     const std::int64_t batches = loader_.position() - mark_batches_;
     if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
@@ -251,6 +274,7 @@ class Training {
     const std::optional<double> val = validation_loss();
     model_->train();
     if (interrupted()) return false;
+    check_finite(val);
     const double norm = norm_ ? norm_.item() : NAN;
     const double lr = learning_rate(o_, std::max<std::int64_t>(0, step_ - 1));
     progress_.line("step " + std::to_string(step_) +
@@ -258,8 +282,7 @@ class Training {
                    (val ? "  validation loss " + fixed(*val, 4) : std::string()) + "  lr " +
                    short_number(lr) + (step_ > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
     if (step_ > 0) {
-      metrics_.add({static_cast<double>(step_), train_loss, val.value_or(NAN), lr, norm, rate_,
-                    seconds_since(started_)});
+      metrics_.add({static_cast<double>(step_), train_loss, val.value_or(NAN), lr, norm, rate_, seconds()});
       folder_.write("metrics.csv", metrics_.csv());
       folder_.write("loss.svg", svg::chart("Loss by step", "step", "cross-entropy",
                                            {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
@@ -274,8 +297,8 @@ class Training {
       const bool better = val && *val < best_;
       if (better) best_ = *val;
       // The best one first: the last one says what the best loss was, so it must not be there without it.
-      if (better || !val) save(kBest);
-      save(kLast);
+      if (better || !val) save(RunFolder::kBest);
+      save(RunFolder::kLast);
     }
     mark_ = Clock::now();
     mark_batches_ = loader_.position();
@@ -315,6 +338,8 @@ class Training {
     extras.set_value("vocabulary", corpus_.vocabulary);
     extras.set_value("step", step_);
     extras.set_value("micro", micro_);
+    extras.set_value("accumulate", o_.accumulate);
+    extras.set_value("data", data_);
     extras.set_value("evaluated", evaluated_);
     extras.set_value("losses", losses_);
     extras.set("loss_sum", loss_sum_);
@@ -328,29 +353,59 @@ class Training {
                              {"scaler", scaler_},
                              {"ema", averages_}},
                             extras);
+    folder_.save_seconds(seconds());
+  }
+
+  // The tokens must mean what they meant: other ones would be learned as if they were the old ones.
+  void check_tokenizer(const std::string& path) const {
+    if (!corpus_.tokenizer || !std::filesystem::exists(path)) return;
+    const auto saved = ct::text::load_tokenizer(path);
+    CT_CHECK(saved->vocab_size() == corpus_.vocabulary, ct::ValueError, "gpt", path, " has ",
+             saved->vocab_size(), " tokens, ", corpus_.name, " now has ", corpus_.vocabulary,
+             "; give the text and tokenizer that the run began with");
+    for (std::int64_t id = 0; id < corpus_.vocabulary; ++id)
+      CT_CHECK(saved->token_bytes(id) == corpus_.tokenizer->token_bytes(id), ct::ValueError, "gpt", "in ",
+               path, " the token ", id, " is '", saved->token_bytes(id), "', in ", corpus_.name,
+               " it is now '", corpus_.tokenizer->token_bytes(id),
+               "'; give the text and tokenizer that the run began with");
   }
 
   void resume() {
     const std::string path = RunFolder::checkpoint_in("gpt", o_.resume);
+    check_tokenizer(RunFolder::folder_of(path) + "/tokenizer.json");
     const ct::StateDict extras = ct::io::load_checkpoint(path, {{"model", *model_},
                                                                 {"optimizer", *optimizer_},
                                                                 {"loader", loader_},
                                                                 {"gradients", *gradients_},
                                                                 {"scaler", scaler_},
                                                                 {"ema", averages_}});
-    CT_CHECK(extras.value<std::int64_t>("vocabulary") == corpus_.vocabulary, ct::ValueError, "gpt", path,
-             " was trained with a vocabulary of ", extras.value<std::int64_t>("vocabulary"),
-             ", the text now has ", corpus_.vocabulary, "; give the same text and tokenizer");
     step_ = extras.value<std::int64_t>("step");
+    micro_ = extras.value<std::int64_t>("micro");
+    // Checkpoints of earlier versions do not tell all of it.
+    const bool tells = extras.contains_value("data");
+    const std::int64_t accumulate = tells ? extras.value<std::int64_t>("accumulate") : o_.accumulate;
+    // All batches of a step may be done, and its update not.
+    CT_CHECK(step_ >= 0 && micro_ >= 0 && micro_ <= accumulate, ct::IoError, "gpt", path, " has made ", step_,
+             " steps and ", micro_, " of ", accumulate,
+             " batches, which no run does; it is damaged, or was made with a larger --accumulate");
     CT_CHECK(step_ <= o_.iters, ct::ValueError, "gpt", path, " has made ", step_,
              " steps, more than --iters ", o_.iters, "; choose more to go on");
-    micro_ = extras.value<std::int64_t>("micro");
+    CT_CHECK(micro_ == 0 || accumulate == o_.accumulate, ct::ValueError, "gpt", path, " has ", micro_,
+             " of the ", accumulate, " batches of a step, which can't become one of ", o_.accumulate,
+             "; go on with --accumulate ", accumulate, ", or from a checkpoint between two steps");
+    if (tells && extras.value<std::string>("data") != data_)
+      std::printf(
+          "note     %s is not what this run has learned from: it has changed, or it is another part\n",
+          corpus_.name.c_str());
     evaluated_ = extras.value<std::int64_t>("evaluated");
     losses_ = extras.value<std::int64_t>("losses");
     loss_sum_.copy_(extras.at("loss_sum"));
     best_ = extras.value<double>("best");
     if (const Tensor* norm = extras.find("norm")) norm_ = norm->to(device_);
+    folder_.take_over();
+    if (!folder_.holds(RunFolder::kBest)) best_ = kNone;  // the next one is the best there is
     metrics_.load(folder_ / "metrics.csv");
+    earlier_seconds_ = folder_.load_seconds();
     mark_batches_ = loader_.position();
     std::printf("resumed  %s, step %lld\n", path.c_str(), static_cast<long long>(step_));
   }
@@ -359,6 +414,7 @@ class Training {
   Options o_;
   ct::Device device_;
   Corpus corpus_;
+  const std::string data_ = fingerprint(corpus_);
   RunFolder folder_;
   MetricsTable metrics_{{"step", "train_loss", "val_loss", "lr", "grad_norm", "tokens_per_s", "seconds"}};
   std::unique_ptr<LanguageModel> model_;
@@ -373,7 +429,8 @@ class Training {
   Progress progress_;
   Tensor loss_sum_, norm_;  // on the device: adding to them waits for nothing
   std::int64_t losses_ = 0, evaluated_ = -1;
-  double best_ = 1e30, rate_ = 0, flops_ = 0;
+  static constexpr double kNone = 1e30;
+  double best_ = kNone, rate_ = 0, flops_ = 0, earlier_seconds_ = 0;
   Clock::time_point started_, mark_;
   std::int64_t mark_batches_ = 0;
 };

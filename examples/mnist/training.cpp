@@ -112,7 +112,7 @@ class Training {
       : o_(options),
         device_(ct::parse_device(options.device)),
         images_(load_images(options.data, options.drawn, options.seed)),
-        folder_("mnist", options.out, options.resume),
+        folder_("mnist", "\"overfit_batch\": ", options.out, options.resume),
         model_((ct::manual_seed(options.seed), make_model(options))),
         loader_(dataset(images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
@@ -136,25 +136,29 @@ class Training {
   int run() {
     folder_.write("config.json", to_json(o_));
     const Clock::time_point start = Clock::now();
+    const auto seconds = [&] {  // its earlier parts too
+      return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start).count();
+    };
     if (o_.overfit_batch) return overfit();
     while (loader_.epoch() < o_.epochs) {
       if (!train_epoch()) {
+        folder_.save_seconds(seconds());
         progress_.line("interrupted: saved; go on with --resume " + folder_.path());
         return 130;
       }
       model_.eval();
       const Score test = evaluate(model_, test_loader_, device_);
       model_.train();
-      finish_epoch(test, std::chrono::duration<double>(Clock::now() - start).count());
+      finish_epoch(test, seconds());
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double took = seconds();
     model_.eval();
     const Score test = evaluate(model_, test_loader_, device_);
     folder_.write("misclassified.svg", misclassified_sheet());
     std::printf(
         "\ntest accuracy %.2f%% after %lld epochs in %.1f s; loss curve and misclassified images in %s\n",
-        100 * test.accuracy, static_cast<long long>(o_.epochs), seconds, folder_.path().c_str());
-    if (!o_.json.empty()) write_result(test, seconds);
+        100 * test.accuracy, static_cast<long long>(o_.epochs), took, folder_.path().c_str());
+    if (!o_.json.empty()) write_result(test, took);
     return 0;
   }
 
@@ -190,8 +194,9 @@ class Training {
       optimizer_->step();
       tally.add(loss, logits, y);
       if (interrupted()) {
+        check_finite(x, y);
         // Inside the loop, so that the loader's state is that of the middle of the epoch.
-        save("checkpoint-last.safetensors", &tally);
+        save(RunFolder::kLast, &tally);
         return false;
       }
       show(label, start, tally, tally.count() - earlier, epoch);
@@ -204,9 +209,7 @@ class Training {
 
   void show(const std::string& label, Clock::time_point start, const Tally& tally, std::int64_t seen,
             std::int64_t epoch) {
-    const Clock::time_point now = Clock::now();
-    if (std::chrono::duration<double>(now - last_shown_).count() < 0.1) return;
-    last_shown_ = now;
+    if (!progress_.due()) return;
     const Score score = tally.score();  // waits for a GPU: before the clock
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     const double rate = static_cast<double>(seen) / seconds;
@@ -219,8 +222,21 @@ class Training {
                      text);
   }
 
+  // The losses of the steps do not tell of the last update, and no checkpoint of weights that it broke
+  // replaces a good one.
+  void check_finite(const Tensor& x, const Tensor& y) {
+    model_.eval();  // dropout would draw
+    {
+      const ct::NoGrad guard;
+      if (std::isfinite(ct::cross_entropy(model_.forward(x), y).item())) return model_.train();
+    }
+    report_nan(model_, x, y);
+  }
+
   void finish_epoch(const Score& test, double seconds) {
     const std::int64_t epoch = loader_.epoch();  // the next one
+    CT_CHECK(std::isfinite(test.loss), ct::ValueError, "mnist", "the test loss after epoch ", epoch,
+             " is not a number; try a lower --lr");
     char text[200];
     std::snprintf(
         text, sizeof text,
@@ -238,9 +254,10 @@ class Training {
     // other way round, "last" would not know of the best one, and a worse one would take its place.
     if (test.accuracy > best_accuracy_) {
       best_accuracy_ = test.accuracy;
-      save("checkpoint-best.safetensors");
+      save(RunFolder::kBest);
     }
-    save("checkpoint-last.safetensors");
+    save(RunFolder::kLast);
+    folder_.save_seconds(seconds);
   }
 
   // Everything a resumed run needs to go on as if it had never stopped.
@@ -256,8 +273,11 @@ class Training {
     const std::string path = RunFolder::checkpoint_in("mnist", o_.resume);
     const ct::StateDict extras =
         ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
+    folder_.take_over();
     metrics_.load(folder_ / "metrics.csv");
-    best_accuracy_ = extras.value<double>("best_accuracy");
+    earlier_seconds_ = folder_.load_seconds();
+    // Without the best one the next one is the best there is.
+    if (folder_.holds(RunFolder::kBest)) best_accuracy_ = extras.value<double>("best_accuracy");
     resumed_ = extras;
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
                 static_cast<long long>(loader_.epoch()) + 1, static_cast<long long>(loader_.position()));
@@ -322,11 +342,10 @@ class Training {
   Loader loader_, test_loader_;
   std::unique_ptr<ct::optim::Optimizer> optimizer_;
   Progress progress_;
-  Clock::time_point last_shown_;
   std::int64_t total_steps_ = 0;
   ct::StateDict resumed_;  // the extras of the checkpoint, until the first epoch has taken its figures
   Score train_;
-  double samples_per_s_ = 0, best_accuracy_ = 0;
+  double samples_per_s_ = 0, best_accuracy_ = 0, earlier_seconds_ = 0;
 };
 
 }  // namespace
