@@ -8,6 +8,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/attention/attention_kernels.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
 namespace {
@@ -222,8 +223,11 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   // Offsets beyond all positions mean the same as the nearest of these, and can be added to.
   if (q.defined() && k.defined() && q.dim() == 4 && k.dim() == 4)
     attrs.causal_offset = std::clamp(options.causal_offset, -q.size(2), k.size(2));
-  if (options.dropout_p > 0 && options.dropout_p <= 1) attrs.draw = options.generator.reserve();
-  return dispatch(k_attention, {q, k, v, options.mask}, attrs);
+  const auto run = [&](const GeneratorState& draw) {
+    attrs.draw = draw;
+    return dispatch(k_attention, {q, k, v, options.mask}, attrs);
+  };
+  return options.dropout_p > 0 ? with_draw(options.generator, run) : run({});
 }
 
 namespace rooms {

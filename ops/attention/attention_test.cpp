@@ -353,6 +353,15 @@ TEST_CASE("attention refuses what does not fit", "[attention]") {
   CHECK_THROWS_AS(scaled_dot_product_attention(q, q.select(0, 0), q), ShapeError);
 }
 
+TEST_CASE("attention that fails draws nothing", "[attention]") {
+  Generator generator(1);
+  const Tensor q = ones({1, 2, 3, 4});
+  CHECK_THROWS_AS(
+      scaled_dot_product_attention(q, q, q, {.mask = ones({2, 3}), .dropout_p = 0.5, .generator = generator}),
+      ShapeError);
+  CHECK(generator.offset() == 0);
+}
+
 TEST_CASE("attention on CUDA agrees with the CPU", "[attention][cuda]") {
   const std::pair<DType, double> dtypes[] = {{f64, 1e-12}, {f32, 2e-5}, {f16, 6e-3}, {bf16, 5e-2}};
   const Sizes sizes[] = {{2, 4, 2, 100, 130, 40}, {1, 2, 2, 257, 257, 64}, {1, 2, 1, 64, 300, 128},

@@ -5,6 +5,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/dropout/dropout_kernels.h>
+#include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
 namespace {
@@ -69,8 +70,12 @@ constexpr OpDef k_dropout = checked({
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
   check_probability(k_dropout.name, p);
+  CT_CHECK(is_floating(x.dtype()), DTypeError, k_dropout.name, "x is ", describe(x),
+           "; it must be floating: convert with .to(f32)");
   if (!training || p == 0) return x;
-  return dispatch(k_dropout, {x}, Attrs{p, generator.reserve()});
+  return with_draw(generator, [&](const GeneratorState& draw) {
+    return dispatch(k_dropout, {x}, Attrs{p, draw});
+  });
 }
 
 namespace rooms {

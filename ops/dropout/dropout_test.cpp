@@ -90,6 +90,15 @@ TEST_CASE("dropout refuses what is not a probability") {
   REQUIRE_THROWS_AS(dropout(ones({2}).to(i64), 0.5), DTypeError);
 }
 
+TEST_CASE("dropout that fails draws nothing") {
+  Generator generator(1);
+  const Tensor integers = ones({3}, i64);
+  REQUIRE_THROWS_AS(dropout(integers, 0.5, true, generator), DTypeError);
+  REQUIRE_THROWS_AS(dropout(integers, 0, true, generator), DTypeError);
+  REQUIRE_THROWS_AS(dropout(integers, 0.5, false, generator), DTypeError);
+  REQUIRE(generator.offset() == 0);
+}
+
 TEST_CASE("dropout drops the same elements on CUDA", "[cuda]") {
   for (const DType dtype : {f32, f64, f16, bf16})
     for (const std::int64_t n : {1, 3, 4, 8, 1000, 4097, 100000}) {

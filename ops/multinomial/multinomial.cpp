@@ -5,6 +5,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/multinomial/multinomial_kernels.h>
+#include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
 namespace {
@@ -102,7 +103,9 @@ const Room multinomial{"multinomial", multinomial_ops};
 }  // namespace rooms
 
 Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement, Generator& generator) {
-  return dispatch(k_multinomial, {weights}, Attrs{count, replacement, generator.reserve()});
+  return with_draw(generator, [&](const GeneratorState& draw) {
+    return dispatch(k_multinomial, {weights}, Attrs{count, replacement, draw});
+  });
 }
 
 }  // namespace ct

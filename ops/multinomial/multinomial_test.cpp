@@ -68,6 +68,15 @@ TEST_CASE("multinomial refuses what can't be drawn", "[multinomial]") {
   CHECK_THROWS_AS(multinomial(tensor({1.f, 1.f}), INT64_MAX / 2 + 1, true), OutOfMemoryError);
 }
 
+TEST_CASE("multinomial that fails draws nothing", "[multinomial]") {
+  Generator generator(1);
+  CHECK_THROWS_AS(multinomial(ones({2, 3, 4}), 1, false, generator), ShapeError);
+  CHECK_THROWS_AS(multinomial(tensor({1.f, -1.f}), 1, false, generator), ValueError);
+  CHECK(generator.offset() == 0);
+  multinomial(tensor({1.f, 1.f}), 1, false, generator);
+  CHECK(generator.offset() == 1);
+}
+
 TEST_CASE("multinomial draws the same on the GPU", "[multinomial][cuda]") {
   for (const DType dtype : {f32, f64, f16, bf16})
     for (const std::int64_t n : {1, 7, 513, 50257}) {

@@ -7,6 +7,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/sampling/sampling_kernels.h>
+#include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
 namespace {
@@ -123,8 +124,11 @@ const Room sampling{"sampling", sampling_ops};
 }  // namespace rooms
 
 Tensor sample_logits(const Tensor& logits, const SampleOptions& options, Generator& generator) {
-  const GeneratorState draw = options.temperature == 0 ? GeneratorState{} : generator.reserve();
-  return dispatch(k_sample_logits, {logits}, Attrs{options.temperature, options.top_k, options.top_p, draw});
+  const auto run = [&](const GeneratorState& draw) {
+    return dispatch(k_sample_logits, {logits},
+                    Attrs{options.temperature, options.top_k, options.top_p, draw});
+  };
+  return options.temperature == 0 ? run({}) : with_draw(generator, run);
 }
 
 }  // namespace ct

@@ -85,6 +85,15 @@ TEST_CASE("sample_logits refuses what can't be drawn", "[sampling]") {
   CHECK_THROWS_AS(sample_logits(zeros({})), ShapeError);
 }
 
+TEST_CASE("sample_logits that fails draws nothing", "[sampling]") {
+  Generator generator(1);
+  CHECK_THROWS_AS(sample_logits(zeros({}), {}, generator), ShapeError);
+  CHECK_THROWS_AS(sample_logits(tensor({1.f, NAN}), {}, generator), ValueError);
+  CHECK(generator.offset() == 0);
+  sample_logits(zeros({2}), {}, generator);
+  CHECK(generator.offset() == 1);
+}
+
 TEST_CASE("sample_logits draws the same on the GPU", "[sampling][cuda]") {
   for (const DType dtype : {f32, f64, f16, bf16})
     for (const std::int64_t n : {1, 7, 513, 50257}) {

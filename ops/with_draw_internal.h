@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cotangent/core/rng.h>
+
+namespace ct {
+
+/// call(draw) with one draw of the generator. If it throws the draw is given back, as a failed call changes
+/// nothing; unless another thread has drawn since: what others hold must not be drawn again.
+template <class Call>
+auto with_draw(Generator& generator, Call&& call) {
+  const GeneratorState draw = generator.reserve();
+  try {
+    return call(draw);
+  } catch (...) {
+    const GeneratorState now = generator.state();
+    if (now.seed == draw.seed && now.offset == draw.offset + 1) generator.set_state(draw);
+    throw;
+  }
+}
+
+}  // namespace ct
