@@ -1,14 +1,18 @@
 #include <cotangent/ops/creation.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <span>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/ops/copy/copy.h>
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/creation_kernels.h>
+#include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
 namespace {
@@ -51,13 +55,14 @@ void write_random(const Tensor& t, const detail::Draw& draw) {
   detail::random_cpu(t, draw);
 }
 
-Tensor& overwrite_random(const char* op, Tensor& t, const detail::Draw& draw) {
+Tensor& overwrite_random(const char* op, Tensor& t, detail::Draw draw, Generator& generator) {
   CT_CHECK(is_floating(t.dtype()), DTypeError, op, "got ", describe(t),
            "; a floating dtype (f32, f64, f16, bf16) is needed");
   CT_CHECK(
       !(grad_enabled() && t.requires_grad()), AutogradError, op, describe(t),
       " requires a gradient and can't be overwritten while recording; wrap the change in a NoGrad guard");
   detail::check_writable(op, t);
+  draw.state = generator.reserve();
   const bool direct = t.is_contiguous() && reinterpret_cast<std::uintptr_t>(t.raw_data()) % 16 == 0;
   if (direct) {
     write_random(t, draw);
@@ -81,6 +86,28 @@ Tensor random_floating(const char* op, detail::Draw::Kind kind, const Shape& sha
   check_floating_draw(op, t);
   write_random(t, {.kind = kind, .state = generator.reserve()});
   return finish(std::move(t), options);
+}
+
+// The numbers of a dtype: floating ones only as far as no integer is left out, as a draw that is rounded no
+// longer has the probabilities asked for, and a permutation is none.
+void check_holds(const char* op, DType dtype, std::int64_t first, std::int64_t last) {
+  const auto [low, high] = [dtype]() -> std::array<std::int64_t, 2> {
+    const auto digits = [](int n) { return std::array{-(std::int64_t{1} << n), std::int64_t{1} << n}; };
+    switch (dtype) {
+      case DType::boolean: return {0, 1};
+      case DType::u8: return {0, 255};
+      case DType::i32: return {INT32_MIN, INT32_MAX};
+      case DType::i64: return {INT64_MIN, INT64_MAX};
+      case DType::bf16: return digits(8);
+      case DType::f16: return digits(11);
+      case DType::f32: return digits(24);
+      case DType::f64: return digits(53);
+    }
+    return {};
+  }();
+  CT_CHECK(low <= first && last <= high, ValueError, op, "numbers from ", first, " to ", last,
+           " were asked for as ", dtype, ", which holds those from ", low, " to ", high,
+           "; choose a wider dtype");
 }
 
 TensorOptions options_of(const Tensor& like) { return {.dtype = like.dtype(), .device = like.device()}; }
@@ -220,6 +247,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Te
                Generator& generator) {
   CT_CHECK(high > low, ValueError, "randint", "the range [", low, ", ", high,
            ") is empty; high must be > low");
+  check_holds("randint", options.dtype.value_or(DType::i64), low, high - 1);
   Tensor t = make("randint", shape, options, DType::i64);
   write_random(t,
                {.kind = detail::Draw::Kind::integer, .low = low, .high = high, .state = generator.reserve()});
@@ -228,7 +256,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Te
 
 Tensor randperm(std::int64_t n, const TensorOptions& options, Generator& generator) {
   CT_CHECK(n >= 0, ValueError, "randperm", "n is ", n, "; it must be >= 0");
-  const GeneratorState draw = generator.reserve();
+  check_holds("randperm", options.dtype.value_or(DType::i64), 0, n - 1);
   struct Entry {
     std::uint64_t key;
     std::int64_t value;
@@ -236,27 +264,31 @@ Tensor randperm(std::int64_t n, const TensorOptions& options, Generator& generat
       return key < other.key || (key == other.key && value < other.value);
     }
   };
-  std::vector<Entry> entries(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i)
-    entries[static_cast<std::size_t>(i)] = {philox_word64(draw, static_cast<std::uint64_t>(i)), i};
-  std::sort(entries.begin(), entries.end());
-  std::vector<std::int64_t> values(entries.size());
-  std::transform(entries.begin(), entries.end(), values.begin(), [](const Entry& e) { return e.value; });
-  return detail::from_memory("randperm", values.data(), DType::i64, n, {n}, options);
+  // Memory of tensors: where there is not enough, they say so by an OutOfMemoryError.
+  const Tensor values = Tensor::allocate({n}, DType::i64, cpu);
+  const Tensor sorting = Tensor::allocate({n, sizeof(Entry)}, DType::u8, cpu);
+  const std::span entries(static_cast<Entry*>(sorting.raw_data()), static_cast<std::size_t>(n));
+  return with_draw(generator, [&](const GeneratorState& draw) {
+    for (std::size_t i = 0; i < entries.size(); ++i)
+      entries[i] = {philox_word64(draw, i), static_cast<std::int64_t>(i)};
+    std::sort(entries.begin(), entries.end());
+    std::ranges::transform(entries, values.data<std::int64_t>(), &Entry::value);
+    return detail::from_memory("randperm", values.raw_data(), DType::i64, n, {n}, options);
+  });
 }
 
 Tensor& uniform_(Tensor& t, double low, double high, Generator& generator) {
   CT_CHECK(high >= low, ValueError, "uniform_", "the range [", low, ", ", high, ") is empty");
-  detail::Draw draw{.kind = detail::Draw::Kind::uniform, .offset = low, .scale = high - low, .state = {}};
-  draw.state = generator.reserve();
-  return overwrite_random("uniform_", t, draw);
+  return overwrite_random(
+      "uniform_", t, {.kind = detail::Draw::Kind::uniform, .offset = low, .scale = high - low, .state = {}},
+      generator);
 }
 
 Tensor& normal_(Tensor& t, double mean, double std, Generator& generator) {
   CT_CHECK(std >= 0, ValueError, "normal_", "the standard deviation is ", std, "; it must be >= 0");
-  detail::Draw draw{.kind = detail::Draw::Kind::normal, .offset = mean, .scale = std, .state = {}};
-  draw.state = generator.reserve();
-  return overwrite_random("normal_", t, draw);
+  return overwrite_random("normal_", t,
+                          {.kind = detail::Draw::Kind::normal, .offset = mean, .scale = std, .state = {}},
+                          generator);
 }
 
 // ---- values from elsewhere

@@ -80,11 +80,11 @@ CT_API Tensor randn(const Shape& shape, const TensorOptions& options = {},
 CT_API Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
 CT_API Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
 /// Integers from [low, high), each with the same probability; i64 unless another dtype is given. Throws
-/// ValueError if high <= low.
+/// ValueError if high <= low, or if the dtype does not hold all of them exactly (f16: beyond 2048).
 CT_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
                       const TensorOptions& options = {}, Generator& generator = default_generator());
 /// The numbers 0 ... n - 1 in random order; i64 unless another dtype is given. Sorted on the CPU, whatever
-/// the device. Throws ValueError if n < 0.
+/// the device. Throws ValueError if n < 0 or the dtype does not hold n - 1 exactly, OutOfMemoryError.
 CT_API Tensor randperm(std::int64_t n, const TensorOptions& options = {},
                        Generator& generator = default_generator());
 

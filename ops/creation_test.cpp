@@ -181,6 +181,49 @@ TEST_CASE("randint and randperm", "[creation]") {
   CHECK_THROWS_AS(ct::randperm(-1), ct::ValueError);
 }
 
+TEST_CASE("randint and randperm refuse numbers that the dtype does not hold", "[creation]") {
+  struct Limit {
+    ct::DType dtype;
+    std::int64_t low, high;
+  };
+  constexpr std::int64_t one = 1;
+  for (const auto& [dtype, low, high] :
+       {Limit{ct::u8, 0, 255}, Limit{ct::boolean, 0, 1}, Limit{ct::i32, INT32_MIN, INT32_MAX},
+        Limit{ct::bf16, -256, 256}, Limit{ct::f16, -2048, 2048}, Limit{ct::f32, -one << 24, one << 24},
+        Limit{ct::f64, -one << 53, one << 53}}) {
+    CAPTURE(name(dtype));
+    ct::Generator g(3);
+    const ct::TensorOptions options{.dtype = dtype};
+    CHECK_NOTHROW(ct::randint(low, high + 1, {4}, options, g));
+    CHECK_THROWS_AS(ct::randint(low, high + 2, {4}, options, g), ct::ValueError);
+    CHECK_THROWS_AS(ct::randint(low - 1, high, {4}, options, g), ct::ValueError);
+    CHECK_THROWS_AS(ct::randperm(high + 2, options, g), ct::ValueError);
+    CHECK(g.offset() == 1);
+  }
+  CHECK_NOTHROW(ct::randint(INT64_MIN, INT64_MAX, {4}));
+  CHECK_THROWS_WITH(ct::randperm(300, {.dtype = ct::u8}),
+                    "[randperm] numbers from 0 to 299 were asked for as u8, which holds those from 0 to 255; "
+                    "choose a wider dtype");
+  std::vector<std::int64_t> all = integers(ct::randperm(256, {.dtype = ct::u8}).to(ct::i64));
+  std::sort(all.begin(), all.end());
+  for (std::size_t i = 0; i < all.size(); ++i) REQUIRE(all[i] == static_cast<std::int64_t>(i));
+}
+
+TEST_CASE("random tensors that can't be made take no random numbers", "[creation]") {
+  ct::Generator g(3);
+  CHECK_THROWS_AS(ct::randperm(INT64_MAX, {}, g), ct::OutOfMemoryError);
+  CHECK_THROWS_AS(ct::randperm(INT64_MAX / 16, {}, g), ct::OutOfMemoryError);
+  CHECK_THROWS_AS(ct::randperm(4, {.requires_grad = true}, g), ct::DTypeError);
+  CHECK_THROWS_AS(ct::rand({2}, {.dtype = ct::i64}, g), ct::DTypeError);
+  Tensor ints = ct::zeros({2}, {.dtype = ct::i64}), leaf = ct::zeros({2}, {.requires_grad = true}),
+         wide = ct::zeros({1}).expand({3});
+  CHECK_THROWS_AS(ct::normal_(ints, 0, 1, g), ct::DTypeError);
+  CHECK_THROWS_AS(ct::normal_(leaf, 0, 1, g), ct::AutogradError);
+  CHECK_THROWS_AS(ct::normal_(wide, 0, 1, g), ct::ShapeError);
+  CHECK_THROWS_AS(ct::uniform_(wide, 0, 1, g), ct::ShapeError);
+  CHECK(g.offset() == 0);
+}
+
 TEST_CASE("literals", "[creation]") {
   const Tensor m = ct::tensor({{1.f, 2.f}, {3.f, 4.f}, {5.f, 6.f}});
   CHECK(m.shape() == Shape{3, 2});
