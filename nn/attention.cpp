@@ -55,23 +55,30 @@ Tensor merge(const AttentionMasks& masks, const Tensor& q, const Tensor& k) {
   return !padding.defined() ? added(mask) : !mask.defined() ? added(padding) : added(padding) + added(mask);
 }
 
+// For the head of the constructor, as making out_proj_ takes random numbers.
+std::int64_t checked_width(std::int64_t embed, std::int64_t heads, const MultiheadAttentionOptions& options) {
+  CT_CHECK(embed > 0 && heads > 0, ValueError, kOp, "embed_dim is ", embed, ", num_heads ", heads,
+           "; they must be positive");
+  CT_CHECK(embed % heads == 0, ValueError, kOp, "embed_dim is ", embed, ", num_heads ", heads,
+           "; embed_dim must be a multiple of num_heads");
+  CT_CHECK(options.kdim >= 0 && options.vdim >= 0, ValueError, kOp, "kdim is ", options.kdim, ", vdim ",
+           options.vdim, "; they must be positive, or 0 for embed_dim");
+  CT_CHECK(options.dropout >= 0 && options.dropout <= 1, ValueError, kOp, "dropout is ", options.dropout,
+           "; a probability lies in [0, 1]");
+  return embed;
+}
+
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads,
                                        MultiheadAttentionOptions options)
-    : embed_(embed_dim),
+    : embed_(checked_width(embed_dim, num_heads, options)),
       heads_(num_heads),
       kdim_(options.kdim > 0 ? options.kdim : embed_dim),
       vdim_(options.vdim > 0 ? options.vdim : embed_dim),
       dropout_(options.dropout),
       batch_first_(options.batch_first),
       out_proj_(embed_dim, embed_dim, {options.bias, options.dtype, options.device}) {
-  CT_CHECK(heads_ > 0 && embed_ > 0 && embed_ % heads_ == 0, ValueError, kOp, "embed_dim is ", embed_,
-           ", num_heads ", heads_, "; embed_dim must be a multiple of num_heads");
-  CT_CHECK(options.kdim >= 0 && options.vdim >= 0, ValueError, kOp, "kdim is ", options.kdim, ", vdim ",
-           options.vdim, "; they must be positive, or 0 for embed_dim");
-  CT_CHECK(dropout_ >= 0 && dropout_ <= 1, ValueError, kOp, "dropout is ", dropout_,
-           "; a probability lies in [0, 1]");
   describe_as(kOp,
               ct::detail::cat(embed_, ", heads=", heads_, ", dropout=", dropout_,
                               options.bias ? "" : ", bias=false", batch_first_ ? ", batch_first=true" : ""));

@@ -138,6 +138,16 @@ TEST_CASE("attention refuses masks of integers and negative widths", "[nn]") {
   CHECK_THROWS_AS(nn::MultiheadAttention(8, 2, {.kdim = -1}), ValueError);
 }
 
+TEST_CASE("attention checks its sizes before it draws values", "[nn]") {
+  const std::uint64_t before = default_generator().offset();
+  CHECK_THROWS_AS(nn::MultiheadAttention(8, 3), ValueError);
+  CHECK_THROWS_AS(nn::MultiheadAttention(-8, 2), ValueError);
+  CHECK_THROWS_AS(nn::MultiheadAttention(8, 2, {.dropout = 1.5}), ValueError);
+  CHECK_THROWS_WITH(nn::MultiheadAttention(0, 1),
+                    "[MultiheadAttention] embed_dim is 0, num_heads 1; they must be positive");
+  CHECK(default_generator().offset() == before);
+}
+
 TEST_CASE("transformer layers keep their stream in f32 under Autocast", "[nn]") {
   manual_seed(11);
   const Tensor x = randn({2, 5, 32}), memory = randn({2, 3, 32});
