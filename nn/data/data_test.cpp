@@ -66,6 +66,10 @@ TEST_CASE("DataLoader: batches in order, the last one shorter or left out", "[da
   CHECK(loader.epoch() == 1);
   data::DataLoader full(numbers(5), {.batch_size = 2, .drop_last = true});
   CHECK(labels_of(full) == std::vector<std::int64_t>{0, 1, -1, 2, 3, -1});
+  data::DataLoader one(numbers(5), {.batch_size = INT64_MAX});
+  CHECK(one.size() == 1);
+  CHECK(labels_of(one) == std::vector<std::int64_t>{0, 1, 2, 3, 4, -1});
+  CHECK(data::DataLoader(numbers(5), {.batch_size = INT64_MAX, .drop_last = true}).size() == 0);
   data::DataLoader none(numbers(0), {.batch_size = 2, .shuffle = true});
   CHECK(labels_of(none).empty());
 }

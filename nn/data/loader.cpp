@@ -236,8 +236,8 @@ LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& 
 LoaderCore::~LoaderCore() = default;
 
 std::int64_t LoaderCore::batch_count() const {
-  return options_.drop_last ? examples_ / options_.batch_size
-                            : (examples_ + options_.batch_size - 1) / options_.batch_size;
+  const bool shorter = !options_.drop_last && examples_ % options_.batch_size != 0;
+  return examples_ / options_.batch_size + (shorter ? 1 : 0);
 }
 
 void LoaderCore::begin() {
