@@ -93,6 +93,14 @@ void Ema::restore() {
   kept_.clear();
 }
 
+EmaScope::~EmaScope() {
+  if (!ema_.applied()) return;
+  try {
+    ema_.restore();
+  } catch (...) {  // NOLINT: a destructor that throws ends the process
+  }
+}
+
 StateDict Ema::state_dict() const {
   StateDict state;
   for (std::size_t i = 0; i < averages_.size(); ++i) state.set(names_[i], averages_[i]);

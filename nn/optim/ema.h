@@ -64,11 +64,12 @@ class CT_API Ema {
   std::int64_t updates_ = 0;
 };
 
-/// apply() now, restore() at the end of the scope.
+/// apply() now, restore() at the end of the scope, unless that has been done. The end throws nothing: if
+/// restore() fails there, for a parameter that has changed its shape, say, ema.applied() stays true.
 class CT_API EmaScope {
  public:
   explicit EmaScope(Ema& ema) : ema_(ema) { ema.apply(); }
-  ~EmaScope() { ema_.restore(); }
+  ~EmaScope();
   EmaScope(const EmaScope&) = delete;
   EmaScope& operator=(const EmaScope&) = delete;
 

@@ -102,6 +102,32 @@ TEST_CASE("Ema: apply and restore give back every bit; masters keep their digits
   CHECK_THROWS_AS(ema.restore(), ValueError);
 }
 
+TEST_CASE("EmaScope: its end throws nothing", "[optim][ema]") {
+  std::vector<Tensor> params = optim_params(f32);
+  Ema ema(params);
+  {
+    const NoGrad no_grad;
+    params[0].zero_();
+  }
+  const std::vector<std::string> before = all_bytes(params);
+  {
+    const EmaScope averaged(ema);
+    ema.restore();
+    CHECK(all_bytes(params) == before);
+  }
+  CHECK(all_bytes(params) == before);
+  TensorImpl& last = *params.back().impl();
+  const Shape shape = last.shape;
+  {
+    const EmaScope averaged(ema);
+    last.shape = Shape{last.numel + 1};  // what was kept does not fit any more
+  }
+  CHECK(ema.applied());
+  last.shape = shape;
+  ema.restore();
+  CHECK(all_bytes(params) == before);
+}
+
 TEST_CASE("Ema of a module: its state has the parameters' names and resumes", "[optim][ema]") {
   nn::Linear layer(3, 2), resumed(3, 2);
   Ema ema(layer, {.decay = 0.5});
