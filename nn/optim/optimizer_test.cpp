@@ -256,6 +256,7 @@ TEST_CASE("options out of range", "[optim]") {
   CHECK_THROWS_AS(SGD({p}, {.lr = nan}), ValueError);
   CHECK_THROWS_AS(SGD({p}, {.momentum = -0.1}), ValueError);
   CHECK_THROWS_AS(SGD({p}, {.weight_decay = -0.1}), ValueError);
+  CHECK_THROWS_AS(SGD({p}, {.momentum = 0.9, .dampening = nan}), ValueError);
   CHECK_THROWS_AS(SGD({p}, {.nesterov = true}), ValueError);
   CHECK_THROWS_AS(SGD({p}, {.momentum = 0.5, .dampening = 0.1, .nesterov = true}), ValueError);
   CHECK_THROWS_AS(Adam({p}, {.lr = -1}), ValueError);

@@ -1,5 +1,7 @@
 #include <cotangent/nn/optim/sgd.h>
 
+#include <cmath>
+
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
@@ -14,6 +16,8 @@ SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups) : Optimizer("SGD") {
 void SGD::add_param_group(ParamGroup<SGDOptions> group) {
   const SGDOptions& o = group.options;
   CT_CHECK(o.momentum >= 0, ValueError, name(), "momentum is ", o.momentum, "; it must be >= 0");
+  CT_CHECK(std::isfinite(o.dampening), ValueError, name(), "dampening is ", o.dampening,
+           "; it must be finite");
   CT_CHECK(o.weight_decay >= 0, ValueError, name(), "weight_decay is ", o.weight_decay, "; it must be >= 0");
   CT_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), ValueError, name(), "nesterov with momentum ",
            o.momentum, " and dampening ", o.dampening, "; it needs momentum > 0 and dampening 0");

@@ -24,7 +24,7 @@ struct SGDOptions {
 class CT_API SGD final : public Optimizer {
  public:
   /// Throws ValueError for options out of range: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0
-  /// and no dampening.
+  /// and no dampening, which is finite.
   explicit SGD(std::vector<Tensor> params, SGDOptions options = {});
   explicit SGD(std::vector<ParamGroup<SGDOptions>> groups);
   void add_param_group(ParamGroup<SGDOptions> group);
