@@ -37,6 +37,11 @@ Tensor clone_tensor(const Tensor& tensor) {
   return copy;
 }
 
+void check_leaf(const char* op, const std::string& name, const Tensor& tensor) {
+  CT_CHECK(tensor.is_leaf(), AutogradError, op, '\'', name, "' is the result of '", tensor.grad_fn_name(),
+           "'; a parameter is a leaf: call detach() first");
+}
+
 }  // namespace
 
 CloneScope::CloneScope() : previous_(t_memo) { t_memo = new CloneMemo; }
@@ -83,11 +88,22 @@ std::string readable_type_name(const std::type_info& type) {
 void SlotHandle::replace(const Tensor& tensor) const {
   CT_CHECK(slot_ && slot_->tensor.defined(), ValueError, "replace",
            "the handle names no tensor; only one that a module has registered can be replaced");
-  CT_CHECK(
-      tensor.defined() && tensor.shape() == slot_->tensor.shape() && tensor.dtype() == slot_->tensor.dtype(),
-      ShapeError, "replace", '\'', slot_->name, "' is ", describe(slot_->tensor), ", the new tensor ",
-      describe(tensor), "; shape and dtype must be the same");
-  slot_->tensor = tensor;
+  CT_CHECK(tensor.defined(), ValueError, "replace", "got an undefined tensor for '", slot_->name,
+           "'; pass one like ", describe(slot_->tensor));
+  const std::string both = ct::detail::cat('\'', slot_->name, "' is ", describe(slot_->tensor),
+                                           ", the new tensor ", describe(tensor));
+  CT_CHECK(tensor.shape() == slot_->tensor.shape(), ShapeError, "replace", both,
+           "; their shapes must be the same");
+  CT_CHECK(tensor.dtype() == slot_->tensor.dtype(), DTypeError, "replace", both,
+           "; their dtypes must be the same: convert with .to(", slot_->tensor.dtype(), ')');
+  CT_CHECK(tensor.device() == slot_->tensor.device(), DeviceError, "replace", both,
+           "; their devices must be the same: move it with .to()");
+  Tensor taken = tensor;
+  if (!slot_->is_buffer) {
+    check_leaf("replace", slot_->name, tensor);
+    if (slot_->tensor.requires_grad() && !taken.requires_grad()) taken.set_requires_grad();
+  }
+  slot_->tensor = taken;
 }
 
 }  // namespace detail
@@ -169,8 +185,7 @@ Parameter Module::parameter(std::string name, Tensor tensor) {
   if (tensor.defined()) {
     CT_CHECK(is_floating(tensor.dtype()), DTypeError, "parameter", '\'', name, "' is ", describe(tensor),
              "; a parameter has a floating dtype: use buffer() for other state");
-    CT_CHECK(tensor.is_leaf(), AutogradError, "parameter", '\'', name, "' is the result of '",
-             tensor.grad_fn_name(), "'; a parameter is a leaf: call detach() first");
+    detail::check_leaf("parameter", name, tensor);
     if (!tensor.requires_grad()) tensor.set_requires_grad();
   }
   auto slot = std::make_shared<TensorSlot>(TensorSlot{std::move(name), std::move(tensor)});
@@ -278,9 +293,23 @@ LoadReport Module::check_state_dict(const StateDict& dict, LoadOptions options) 
 LoadReport Module::load_state_dict(const StateDict& dict, LoadOptions options) {
   LoadReport report = check_state_dict(dict, options);
   const NoGrad guard;
-  visit_slots(*this, false, [&](const std::string& path, TensorSlot& slot) {
-    if (const Tensor* given = slot.persistent ? dict.find(path) : nullptr) slot.tensor.copy_(*given);
+  struct Copy {
+    Tensor to, from;
+  };
+  std::vector<Copy> copies;
+  std::unordered_set<const Storage*> overwritten;
+  visit_slots(*this, false, [&](const std::string& path, const TensorSlot& slot) {
+    const Tensor* given = slot.persistent ? dict.find(path) : nullptr;
+    if (!given) return;
+    copies.push_back({slot.tensor, *given});
+    overwritten.insert(slot.tensor.impl()->storage.get());
   });
+  // The dict may hold this module's own tensors under other names: they are read before one is written.
+  for (Copy& c : copies) {
+    const bool in_place = c.from.raw_data() == c.to.raw_data() && c.from.strides() == c.to.strides();
+    if (!in_place && overwritten.contains(c.from.impl()->storage.get())) c.from = c.from.clone();
+  }
+  for (Copy& c : copies) c.to.copy_(c.from);
   return report;
 }
 

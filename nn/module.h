@@ -79,7 +79,10 @@ class CT_API SlotHandle {
   const Tensor* operator->() const { return &tensor(); }
   const Tensor& operator*() const { return tensor(); }
   /// Puts another tensor in this place, for every handle to it: to share one tensor between two layers.
-  /// Shape and dtype must be the same. Optimizers made before go on with the old tensor.
+  /// Optimizers made before go on with the old tensor. In place of a parameter that requires a gradient the
+  /// new tensor is made to require one. Throws ShapeError, DTypeError or DeviceError unless shape, dtype and
+  /// device are the same, AutogradError for a parameter that is no leaf, ValueError for a tensor or a place
+  /// that is undefined.
   void replace(const Tensor& tensor) const;
 
  private:

@@ -150,6 +150,51 @@ TEST_CASE("Module: shared tensors and modules stay shared", "[nn]") {
   CHECK_THROWS_AS(nn::Linear(2, 2, {.bias = false}).bias().replace(ct::zeros({2})), ValueError);
 }
 
+TEST_CASE("Module: what replaces a parameter is one", "[nn]") {
+  const nn::Linear layer(3, 2);
+  const Tensor before = layer.weight(), leaf = ct::zeros({2, 3}, {.requires_grad = true});
+  CHECK_THROWS_AS(layer.weight().replace(ct::zeros({2, 3}, {.dtype = f64})), DTypeError);
+  CHECK_THROWS_AS(layer.weight().replace(leaf * 2), AutogradError);
+  CHECK_THROWS_AS(layer.weight().replace(Tensor()), ValueError);
+  CHECK(layer.weight()->is_same(before));
+  layer.weight().replace(ct::zeros({2, 3}));
+  CHECK(layer.weight()->requires_grad());
+  layer.weight().replace(leaf);
+  CHECK(layer.weight()->is_same(leaf));
+  // What is frozen stays so.
+  nn::Linear frozen(3, 2);
+  frozen.requires_grad(false);
+  frozen.weight().replace(ct::zeros({2, 3}));
+  CHECK_FALSE(frozen.weight()->requires_grad());
+  // A buffer is any tensor.
+  struct Counted : nn::Module {
+    nn::Buffer calls = buffer("calls", ct::zeros({1}));
+  };
+  const Counted counted;
+  counted.calls.replace(ct::ones({1}));
+  CHECK_FALSE(counted.calls->requires_grad());
+}
+
+TEST_CASE("Module: a parameter on the GPU is replaced by one there", "[nn][cuda]") {
+  const nn::Linear layer(3, 2, {.device = cuda(0)});
+  CHECK_THROWS_AS(layer.weight().replace(ct::zeros({2, 3})), DeviceError);
+  layer.weight().replace(ct::zeros({2, 3}, {.device = cuda(0)}));
+  CHECK(layer.weight()->requires_grad());
+}
+
+TEST_CASE("Module: a state may hold the module's own tensors, exchanged", "[nn]") {
+  struct Two : nn::Module {
+    nn::Buffer a = buffer("a", tensor_of<float>({2}, {1, 2}));
+    nn::Buffer b = buffer("b", tensor_of<float>({2}, {3, 4}));
+  };
+  Two model;
+  model.load_state_dict({{"a", model.b}, {"b", model.a}});
+  CHECK(model.a->to_vector<float>() == std::vector<float>{3, 4});
+  CHECK(model.b->to_vector<float>() == std::vector<float>{1, 2});
+  model.load_state_dict(model.state_dict());
+  CHECK(model.a->to_vector<float>() == std::vector<float>{3, 4});
+}
+
 TEST_CASE("Module: names are checked", "[nn]") {
   Mlp model;
   CHECK_THROWS_AS(model.add("in", nn::Linear(1, 1)), ValueError);
