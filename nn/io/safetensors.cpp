@@ -59,7 +59,11 @@ void save(const std::string& path, const StateDict& dict, const Metadata& metada
 
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   nlohmann::ordered_json& text = header["__metadata__"] = nlohmann::ordered_json::object();
-  for (const auto& [key, value] : metadata) text[key] = value;
+  for (const auto& [key, value] : metadata) {
+    CT_CHECK(key != kValuesKey, IoError, "save", "the metadata has the key '", kValuesKey,
+             "', under which load() looks for the values of the dict; choose another key");
+    text[key] = value;
+  }
   if (!dict.values().empty()) text[kValuesKey] = values_to_json(dict);
   if (text.empty()) header.erase("__metadata__");
   for (std::size_t i = 0; i < dict.size(); ++i) {

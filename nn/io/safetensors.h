@@ -24,7 +24,8 @@ struct SafetensorsFile {
 
 /// Writes the tensors of `dict` (from any device, any strides) to `path`. The file appears as a whole or not
 /// at all, see AtomicFile. The values of `dict`, if it has any, go into the metadata under
-/// "cotangent.values". The order of the tensors is kept by load(). Throws IoError.
+/// "cotangent.values", a key that `metadata` must not have. The order of the tensors is kept by load().
+/// Throws IoError.
 CT_API void save(const std::string& path, const StateDict& dict, const Metadata& metadata = {});
 
 /// Reads what save() or another program wrote. Tensors come as CPU tensors in the file's dtypes and order.

@@ -193,6 +193,9 @@ TEST_CASE("io: errors name the path and what to do", "[io]") {
           io::save(folder / "x", StateDict{{"__metadata__", tensor_of<float>({1}, {1})}});
         }).find("another name") != std::string::npos);
   CHECK(message([&] {
+          io::save(folder / "x", dict, {{"cotangent.values", "oops"}});
+        }).find("another key") != std::string::npos);
+  CHECK(message([&] {
           io::save(folder / "x", StateDict{{"\xff", tensor_of<float>({1}, {1})}});
         }).find("UTF-8") != std::string::npos);
   mkfifo((folder / "pipe").c_str(), 0600);
