@@ -1,6 +1,7 @@
 #include <cotangent/nn/models/gpt2.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <cotangent/core/error.h>
@@ -14,15 +15,16 @@ namespace {
 
 Gpt2Config checked(Gpt2Config c) {
   if (c.n_inner == 0) c.n_inner = 4 * c.n_embd;
-  CT_CHECK(c.vocab_size > 0 && c.n_positions > 0 && c.n_embd > 0 && c.n_layer >= 0 && c.n_head > 0 &&
-               c.n_inner > 0,
-           ShapeError, "gpt2", "vocab_size is ", c.vocab_size, ", n_positions ", c.n_positions, ", n_embd ",
-           c.n_embd, ", n_layer ", c.n_layer, ", n_head ", c.n_head, ", n_inner ", c.n_inner,
-           "; they must be positive");
+  CT_CHECK(
+      c.vocab_size > 0 && c.n_positions > 0 && c.n_embd > 0 && c.n_layer > 0 && c.n_head > 0 && c.n_inner > 0,
+      ShapeError, "gpt2", "vocab_size is ", c.vocab_size, ", n_positions ", c.n_positions, ", n_embd ",
+      c.n_embd, ", n_layer ", c.n_layer, ", n_head ", c.n_head, ", n_inner ", c.n_inner,
+      "; they must be positive");
   CT_CHECK(c.n_embd % c.n_head == 0, ShapeError, "gpt2", "n_embd is ", c.n_embd, ", n_head ", c.n_head,
            "; the heads divide the width among them: choose an n_head that divides n_embd");
-  CT_CHECK(c.attn_pdrop >= 0 && c.attn_pdrop <= 1, ValueError, "gpt2", "attn_pdrop is ", c.attn_pdrop,
-           "; a probability lies in [0, 1]");
+  for (const auto& [name, p] : {std::pair{"embd_pdrop", c.embd_pdrop}, std::pair{"attn_pdrop", c.attn_pdrop},
+                                std::pair{"resid_pdrop", c.resid_pdrop}})
+    CT_CHECK(p >= 0 && p <= 1, ValueError, "gpt2", name, " is ", p, "; a probability lies in [0, 1]");
   return c;
 }
 

@@ -47,6 +47,9 @@ KvCache::KeysValues KvCache::append(std::int64_t layer, const Tensor& keys, cons
   const std::int64_t tokens = wanted[2], end = length_ + tokens;
   CT_CHECK(end <= capacity_, ShapeError, "kv_cache", "there are ", length_, " tokens and ", tokens,
            " more, but room for ", capacity_, "; make a larger cache or truncate() it");
+  CT_CHECK(!(grad_enabled() && (keys.requires_grad() || values.requires_grad())), AutogradError, "kv_cache",
+           "keys and values require a gradient, and the cache keeps none; use a NoGrad guard, or leave the "
+           "cache out");
   const NoGrad guard;
   all.keys.narrow(2, length_, tokens).copy_(keys);
   all.values.narrow(2, length_, tokens).copy_(values);
@@ -82,6 +85,10 @@ Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& opti
   CT_CHECK(options.temperature >= 0 && options.top_k >= 0 && options.top_p > 0 && options.top_p <= 1,
            ValueError, "generate", "temperature is ", options.temperature, ", top_k ", options.top_k,
            ", top_p ", options.top_p, "; temperature and top_k must be >= 0, top_p in (0, 1]");
+  // Out of the vocabulary they would be found later: where a sequence has ended, the model reads them.
+  for (const std::int64_t id : options.stop_tokens)
+    CT_CHECK(0 <= id && id < sizes().vocabulary, ValueError, "generate", "stop token ", id,
+             " is none of the model's; token ids are in [0, ", sizes().vocabulary, "): leave it out");
   check_tokens("generate", prompt, nullptr);
   CT_CHECK(prompt.size(1) > 0, ShapeError, "generate", "the prompt is ", describe(prompt),
            "; it must have at least one token");

@@ -50,7 +50,8 @@ class CT_API KvCache {
   };
   /// Writes the keys and values [batch, kv_heads, T, head_dim] of the next T tokens of one layer behind those
   /// of the tokens before, and gives views of all of them: [batch, kv_heads, length() + T, head_dim]. Throws
-  /// ShapeError if there is no room or shapes do not fit, IndexError for a layer that does not exist.
+  /// ShapeError if there is no room or shapes do not fit, IndexError for a layer that does not exist, and
+  /// AutogradError while recording if they require a gradient, which would be lost on the way.
   KeysValues append(std::int64_t layer, const Tensor& keys, const Tensor& values);
   /// Counts T tokens, once all layers have appended theirs. Throws ValueError where there is no room for
   /// them.
@@ -77,8 +78,8 @@ struct GenerateOptions {
   std::int64_t top_k = 0;
   /// Draw only from the most likely tokens that together have this probability.
   double top_p = 1;
-  /// A sequence ends behind one of these. It is filled up with the first of them while others of the batch go
-  /// on.
+  /// A sequence ends behind one of these, which are in [0, vocabulary). It is filled up with the first of
+  /// them while others of the batch go on.
   std::vector<std::int64_t> stop_tokens = {};
   /// Called with the new ids, i64 [B] on the CPU, after each step; false ends the generation.
   std::function<bool(const Tensor& ids)> on_token = {};
@@ -101,7 +102,8 @@ class CT_API LanguageModel : public Module {
   // ---- What a model defines -----------------------------------------------------------------------------
   virtual ModelSizes sizes() const = 0;
   /// The states after the last norm, [B, T, width]: position i depends on tokens 0 ... i. With a cache the
-  /// tokens follow those that it has seen.
+  /// tokens follow those that it has seen; it takes part in no gradient, so the call is made under NoGrad
+  /// (else AutogradError, unless all that leads to keys and values is frozen).
   virtual Tensor hidden(const Tensor& tokens, KvCache* cache = nullptr) const = 0;
   /// The weight [vocabulary, width] that turns hidden states into logits; it may be shared with the token
   /// embedding.

@@ -172,6 +172,23 @@ TEST_CASE("with a cache the logits are the same, whatever the steps", "[nn][mode
   }
 }
 
+TEST_CASE("a cache takes no keys and values that require a gradient", "[nn][models]") {
+  const Tensor tokens = tensor_of<std::int64_t>({1, 3}, {1, 2, 3});
+  for (const auto& model : both()) {
+    KvCache cache = model->make_cache(1);
+    CHECK_THROWS_AS(model->hidden(tokens, &cache), AutogradError);
+    CHECK_THROWS_WITH(model->hidden(tokens, &cache), Catch::Contains("leave the cache out"));
+    CHECK(cache.length() == 0);
+    {
+      const NoGrad guard;
+      model->hidden(tokens, &cache);
+    }
+    CHECK(cache.length() == 3);
+    model->requires_grad(false);
+    CHECK_FALSE(model->hidden(tokens, &cache).requires_grad());
+  }
+}
+
 TEST_CASE("generation continues a prompt", "[nn][models]") {
   for (const auto& model : both()) {
     const Tensor prompt = tensor_of<std::int64_t>({2, 3}, {1, 2, 3, 4, 5, 6});
@@ -226,6 +243,13 @@ TEST_CASE("generation continues a prompt", "[nn][models]") {
       ended = ended || ids[i] == stop;
     }
     CHECK(ended);
+    for (const std::int64_t outside : {std::int64_t{-1}, model->sizes().vocabulary}) {
+      Generator unused(5);
+      CHECK_THROWS_AS(model->generate(prompt, {.stop_tokens = {stop, outside}}, unused), ValueError);
+      CHECK_THROWS_WITH(model->generate(prompt, {.stop_tokens = {outside, stop}}, unused),
+                        Catch::StartsWith("[generate] stop token " + std::to_string(outside)));
+      CHECK(unused.offset() == 0);
+    }
     CHECK(model->generate(prompt, {.max_new_tokens = 0}).shape() == Shape{2, 3});
     CHECK(model->generate(randint(0, 29, {1, 16}), {.max_new_tokens = 2}).shape() == Shape{1, 18});
   }
@@ -370,7 +394,20 @@ TEST_CASE("models say what is wrong with their input", "[nn][models]") {
   CHECK_THROWS_WITH(Gpt2(g), Catch::Contains("choose an n_head that divides n_embd"));
   g.n_head = 2, g.attn_pdrop = 1.5;
   CHECK_THROWS_AS(Gpt2(g), ValueError);
+  g.attn_pdrop = 0, g.n_layer = 0;
+  CHECK_THROWS_WITH(Gpt2(g), Catch::Contains("n_layer 0") && Catch::Contains("must be positive"));
   LlamaConfig l = llama_config();
+  l.num_hidden_layers = 0;
+  CHECK_THROWS_WITH(Llama(l), Catch::Contains("num_hidden_layers 0") && Catch::Contains("must be positive"));
+  l.num_hidden_layers = 2;
+  for (const double theta : {-1.0, 0.0, std::nan(""), HUGE_VAL}) {
+    l.rope_theta = theta;
+    CHECK_THROWS_AS(Llama(l), ValueError);
+    CHECK_THROWS_WITH(Llama(l), Catch::StartsWith("[llama] rope_theta is "));
+  }
+  l.rope_theta = 10000, l.head_dim = 1024;
+  CHECK_THROWS_WITH(Llama(l), Catch::StartsWith("[llama] head_dim is 1024"));
+  l.head_dim = 0;
   l.attention_dropout = -0.1;
   CHECK_THROWS_AS(Llama(l), ValueError);
   l.attention_dropout = 0;
@@ -380,6 +417,17 @@ TEST_CASE("models say what is wrong with their input", "[nn][models]") {
   CHECK_THROWS_WITH(Llama(l), Catch::Contains("it must be even"));  // 12 / 4 = 3
   l.head_dim = 6;
   CHECK(Llama(l).forward(zeros({1, 2}, {.dtype = i64})).shape() == Shape{1, 2, 29});
+}
+
+TEST_CASE("a model that can't be made takes no random numbers", "[nn][models]") {
+  const std::uint64_t before = default_generator().offset();
+  for (double Gpt2Config::*p : {&Gpt2Config::embd_pdrop, &Gpt2Config::attn_pdrop, &Gpt2Config::resid_pdrop}) {
+    Gpt2Config config = gpt2_config();
+    config.*p = 1.5;
+    CHECK_THROWS_AS(Gpt2(config), ValueError);
+    CHECK_THROWS_WITH(Gpt2(config), Catch::StartsWith("[gpt2]"));
+  }
+  CHECK(default_generator().offset() == before);
 }
 
 TEST_CASE("the models learn a text by heart", "[nn][models]") {
