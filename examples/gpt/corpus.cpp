@@ -97,6 +97,24 @@ Corpus load_corpus(const Options& o) {
   return {name, train, val, tokenizer, tokenizer->vocab_size()};
 }
 
+Options with_absolute_paths(Options o) {
+  for (std::string* path : {&o.text, &o.tokens, &o.val_tokens, &o.tokenizer})
+    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
+  return o;
+}
+
+void check_tokenizer(const Corpus& corpus, const std::string& path) {
+  if (!corpus.tokenizer || !std::filesystem::exists(path)) return;
+  const auto saved = ct::text::load_tokenizer(path);
+  CT_CHECK(saved->vocab_size() == corpus.vocabulary, ct::ValueError, "gpt", path, " has ",
+           saved->vocab_size(), " tokens, ", corpus.name, " now has ", corpus.vocabulary,
+           "; give the text and tokenizer that the run began with");
+  for (std::int64_t id = 0; id < corpus.vocabulary; ++id)
+    CT_CHECK(saved->token_bytes(id) == corpus.tokenizer->token_bytes(id), ct::ValueError, "gpt", "in ", path,
+             " the token ", id, " is '", saved->token_bytes(id), "', in ", corpus.name, " it is now '",
+             corpus.tokenizer->token_bytes(id), "'; give the text and tokenizer that the run began with");
+}
+
 std::string fingerprint(const Corpus& corpus) {
   constexpr std::int64_t kPiece = 1 << 14, kPieces = 1 << 10;
   std::string text;

@@ -19,6 +19,13 @@ struct Corpus {
 /// and what the tokenizers throw.
 Corpus load_corpus(const Options& options);
 
+/// A run may be resumed from anywhere, so its settings say where its data is from anywhere.
+Options with_absolute_paths(Options options);
+
+/// Of a run that is resumed, with the tokenizer.json that it began with: the tokens must mean what they
+/// meant, or others would be learned in their place. Throws ct::ValueError.
+void check_tokenizer(const Corpus& corpus, const std::string& path);
+
 /// Tells two corpora apart by their tokens. Of a file with more than 16 million, those of a thousand places.
 std::string fingerprint(const Corpus& corpus);
 

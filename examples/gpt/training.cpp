@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -44,13 +43,6 @@ ct::data::Subset<TokenDataset> spread(const TokenDataset& windows, std::int64_t 
   count = std::min(count, windows.size());
   for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i * windows.size() / count);
   return {windows, std::move(chosen)};
-}
-
-// A run may be resumed from anywhere, so its settings say where its data is from anywhere.
-Options with_absolute_paths(Options o) {
-  for (std::string* path : {&o.text, &o.tokens, &o.val_tokens, &o.tokenizer})
-    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
-  return o;
 }
 
 // The averaged weights, if there are any, as a part of a checkpoint.
@@ -356,23 +348,9 @@ class Training {
     folder_.save_seconds(seconds());
   }
 
-  // The tokens must mean what they meant: other ones would be learned as if they were the old ones.
-  void check_tokenizer(const std::string& path) const {
-    if (!corpus_.tokenizer || !std::filesystem::exists(path)) return;
-    const auto saved = ct::text::load_tokenizer(path);
-    CT_CHECK(saved->vocab_size() == corpus_.vocabulary, ct::ValueError, "gpt", path, " has ",
-             saved->vocab_size(), " tokens, ", corpus_.name, " now has ", corpus_.vocabulary,
-             "; give the text and tokenizer that the run began with");
-    for (std::int64_t id = 0; id < corpus_.vocabulary; ++id)
-      CT_CHECK(saved->token_bytes(id) == corpus_.tokenizer->token_bytes(id), ct::ValueError, "gpt", "in ",
-               path, " the token ", id, " is '", saved->token_bytes(id), "', in ", corpus_.name,
-               " it is now '", corpus_.tokenizer->token_bytes(id),
-               "'; give the text and tokenizer that the run began with");
-  }
-
   void resume() {
     const std::string path = RunFolder::checkpoint_in("gpt", o_.resume);
-    check_tokenizer(RunFolder::folder_of(path) + "/tokenizer.json");
+    check_tokenizer(corpus_, RunFolder::folder_of(path) + "/tokenizer.json");
     const ct::StateDict extras = ct::io::load_checkpoint(path, {{"model", *model_},
                                                                 {"optimizer", *optimizer_},
                                                                 {"loader", loader_},
