@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <cotangent/nn/module.h>
@@ -22,18 +23,16 @@ struct ModuleState {
   /// Calls f(path, state) for `root` and every module below it, each once, parents first.
   template <class F>
   static void visit(const Module& root, F&& f) {
-    std::vector<const ModuleState*> seen;
+    std::unordered_set<const ModuleState*> seen;
     visit(root, std::string(), f, seen);
   }
 
  private:
   template <class F>
   static void visit(const Module& module, const std::string& path, F& f,
-                    std::vector<const ModuleState*>& seen) {
+                    std::unordered_set<const ModuleState*>& seen) {
     ModuleState& state = of(module);
-    for (const ModuleState* s : seen)
-      if (s == &state) return;
-    seen.push_back(&state);
+    if (!seen.insert(&state).second) return;
     f(path, module);
     for (const Named<Module>& child : state.children)
       visit(child.value, path.empty() ? child.name : path + '.' + child.name, f, seen);

@@ -66,14 +66,18 @@ void save(const std::string& path, const StateDict& dict, const Metadata& metada
   }
   if (!dict.values().empty()) text[kValuesKey] = values_to_json(dict);
   if (text.empty()) header.erase("__metadata__");
+  // Names differ: to look for each among those before would take time with the square of their number.
+  auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();
   for (std::size_t i = 0; i < dict.size(); ++i) {
     const auto& [name, tensor] = entry(i);
     CT_CHECK(name != "__metadata__", IoError, "save",
              "a tensor is named '__metadata__', which the format keeps for "
              "itself; choose another name");
-    header[name] = {{"dtype", format_name(tensor.dtype())},
-                    {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                    {"data_offsets", {begins[i], begins[i] + static_cast<std::uint64_t>(tensor.nbytes())}}};
+    members.emplace_back(
+        name, nlohmann::ordered_json{
+                  {"dtype", format_name(tensor.dtype())},
+                  {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
+                  {"data_offsets", {begins[i], begins[i] + static_cast<std::uint64_t>(tensor.nbytes())}}});
   }
   std::string json;
   try {

@@ -214,12 +214,13 @@ SafetensorsHeader parse_safetensors_header(const ByteSource& source, std::string
 
 std::string values_to_json(const StateDict& dict) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  auto& members = out.get_ref<nlohmann::ordered_json::object_t&>();  // names differ: none is looked for
   for (const auto& [name, value] : dict.values()) {
     if (const double* number = std::get_if<double>(&value); number && !std::isfinite(*number)) {
       // JSON has no infinities: the bits, in an object.
-      out[name] = {{"bits", std::bit_cast<std::uint64_t>(*number)}};
+      members.emplace_back(name, nlohmann::ordered_json{{"bits", std::bit_cast<std::uint64_t>(*number)}});
     } else {
-      std::visit([&out, &key = name](const auto& v) { out[key] = v; }, value);
+      std::visit([&members, &key = name](const auto& v) { members.emplace_back(key, v); }, value);
     }
   }
   return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
