@@ -247,7 +247,7 @@ TEST_CASE("generation continues a prompt", "[nn][models]") {
       Generator unused(5);
       CHECK_THROWS_AS(model->generate(prompt, {.stop_tokens = {stop, outside}}, unused), ValueError);
       CHECK_THROWS_WITH(model->generate(prompt, {.stop_tokens = {outside, stop}}, unused),
-                        Catch::StartsWith("[generate] stop token " + std::to_string(outside)));
+                        Catch::Contains("[generate] stop token " + std::to_string(outside)));
       CHECK(unused.offset() == 0);
     }
     CHECK(model->generate(prompt, {.max_new_tokens = 0}).shape() == Shape{2, 3});
@@ -403,10 +403,10 @@ TEST_CASE("models say what is wrong with their input", "[nn][models]") {
   for (const double theta : {-1.0, 0.0, std::nan(""), HUGE_VAL}) {
     l.rope_theta = theta;
     CHECK_THROWS_AS(Llama(l), ValueError);
-    CHECK_THROWS_WITH(Llama(l), Catch::StartsWith("[llama] rope_theta is "));
+    CHECK_THROWS_WITH(Llama(l), Catch::Contains("[llama] rope_theta is "));
   }
   l.rope_theta = 10000, l.head_dim = 1024;
-  CHECK_THROWS_WITH(Llama(l), Catch::StartsWith("[llama] head_dim is 1024"));
+  CHECK_THROWS_WITH(Llama(l), Catch::Contains("[llama] head_dim is 1024"));
   l.head_dim = 0;
   l.attention_dropout = -0.1;
   CHECK_THROWS_AS(Llama(l), ValueError);
@@ -425,7 +425,7 @@ TEST_CASE("a model that can't be made takes no random numbers", "[nn][models]") 
     Gpt2Config config = gpt2_config();
     config.*p = 1.5;
     CHECK_THROWS_AS(Gpt2(config), ValueError);
-    CHECK_THROWS_WITH(Gpt2(config), Catch::StartsWith("[gpt2]"));
+    CHECK_THROWS_WITH(Gpt2(config), Catch::Contains("[gpt2]"));
   }
   CHECK(default_generator().offset() == before);
 }
