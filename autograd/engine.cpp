@@ -91,6 +91,12 @@ struct Capture {
 };
 
 // True when nobody else can see the values, so that they may be changed or taken over.
+bool is_expanded(const Tensor& t) {
+  for (int i = 0; i < t.dim(); ++i)
+    if (t.strides()[i] == 0 && t.shape()[i] > 1) return true;
+  return false;
+}
+
 bool is_exclusive(const Tensor& t) {
   return t.ref().unique() && t.impl()->storage.unique() && t.is_contiguous();
 }
@@ -283,13 +289,30 @@ class Pass {
     }
   }
 
+  // What a hook returns takes the place of the gradient.
+  static void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) {
+    hooks.each([&](const TensorHook& hook) {
+      Tensor replaced = hook(grad);
+      if (!replaced.defined()) return;
+      const auto check = [&](bool same, auto error, const char* what) {
+        CT_CHECK(same, typename decltype(error)::type, "register_hook", "a hook returned ",
+                 describe(replaced), " in place of the gradient ", describe(grad), "; it must have the same ",
+                 what);
+      };
+      check(replaced.shape() == grad.shape(), std::type_identity<ShapeError>{}, "shape");
+      check(replaced.dtype() == grad.dtype(), std::type_identity<DTypeError>{},
+            "dtype: convert it with .to()");
+      check(replaced.device() == grad.device(), std::type_identity<DeviceError>{},
+            "device: copy it with .to()");
+      grad = std::move(replaced);
+    });
+  }
   static void run_output_hooks(Node& node, std::span<Tensor> grads) {
-    for (OutputHooks& h : node.output_hooks) {
-      Tensor& grad = grads[h.output];
+    for (std::size_t i = 0; i < node.output_hooks.size(); ++i) {  // a hook may register one on another output
+      Tensor& grad = grads[node.output_hooks[i].output];
       if (!grad.defined()) continue;
-      for (auto& [id, hook] : h.hooks)
-        if (Tensor replaced = hook(grad); replaced.defined()) grad = std::move(replaced);
-      if (h.retained) *h.retained = grad;
+      run_hooks(node.output_hooks[i].hooks, grad);
+      if (const auto& retained = node.output_hooks[i].retained) *retained = grad;
     }
   }
 
@@ -298,22 +321,22 @@ class Pass {
     detail::LeafMeta& meta = detail::leaf_meta(*slot.leaf);
     Tensor grad = std::move(grads_[slot.first]);
     if (grad.defined()) {
-      for (auto& [id, hook] : meta.hooks)
-        if (Tensor replaced = hook(grad); replaced.defined()) grad = std::move(replaced);
+      run_hooks(meta.hooks, grad);
       if (capture_) {
         for (std::size_t c = 0; c < capture_->edges.size(); ++c)
           if (capture_->edges[c].leaf.get() == slot.leaf) capture_->results[c] = grad;
         return;
       }
       if (meta.grad.defined()) {
-        meta.grad = detail::engine_ops.add(meta.grad, grad, true);
+        // In place, but for a gradient that was set to an expanded tensor.
+        meta.grad = detail::engine_ops.add(meta.grad, grad, !is_expanded(meta.grad));
       } else {
         meta.grad = is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
       }
     }
     if (meta.post_hooks.empty()) return;
     const Tensor leaf{Ref<TensorImpl>::share(slot.leaf)};
-    for (auto& [id, hook] : meta.post_hooks) hook(leaf);
+    meta.post_hooks.each([&](const PostAccumulateHook& hook) { hook(leaf); });
   }
 
   bool retain_graph_ = false;

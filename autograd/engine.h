@@ -17,8 +17,9 @@ struct BackwardOptions {
 /// `gradients` holds one cotangent per root (undefined = 1 for roots with one element) or is empty.
 /// Throws AutogradError if a root does not require a gradient, if the tape has been walked already without
 /// retain_graph, or if a saved tensor was changed in place; ShapeError/DTypeError for a cotangent that does
-/// not fit. Walks the tape in a loop, without recursion and without locks: other threads may go back
-/// through their own tapes meanwhile.
+/// not fit, and what hooks throw; some leaves' gradients may then have been added to: clear them before the
+/// step is tried again. Walks the tape in a loop, without recursion and without locks: other threads may go
+/// back through their own tapes meanwhile.
 CT_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                      BackwardOptions options = {});
 

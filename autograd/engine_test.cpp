@@ -192,6 +192,76 @@ TEST_CASE("hooks see, replace and follow gradients", "[autograd]") {
   CHECK_THROWS_AS(x.register_post_accumulate_hook({}), ct::ValueError);
 }
 
+TEST_CASE("what a hook returns must be like the gradient", "[autograd]") {
+  const auto run = [](const Tensor& result, bool of_leaf) {
+    const Tensor x = leaf({1, 2, 3});
+    const Tensor y = x * 2.0;
+    (of_leaf ? x : y).register_hook([&](const Tensor&) { return result; });
+    y.sum().backward();
+    return grad_of(x);
+  };
+  for (const bool of_leaf : {false, true}) {
+    CHECK_THROWS_AS(run(ct::ones({1}), of_leaf), ct::ShapeError);
+    CHECK_THROWS_AS(run(ct::ones({3, 1}), of_leaf), ct::ShapeError);
+    CHECK_THROWS_AS(run(ct::ones({3}, {.dtype = ct::f64}), of_leaf), ct::DTypeError);
+    CHECK_THROWS_AS(run(ct::ones({3}, {.dtype = ct::i64}), of_leaf), ct::DTypeError);
+    CHECK(run(ct::full({}, 4.f).expand({3}), of_leaf) == (of_leaf ? Values{4, 4, 4} : Values{8, 8, 8}));
+  }
+  CHECK_THAT(message_of<ct::ShapeError>([&] { run(ct::ones({4}), true); }),
+             Contains("[register_hook] a hook returned f32[4] in place of the gradient f32[3]"));
+}
+
+TEST_CASE("a hook may remove itself and others, and add some", "[autograd]") {
+  const Tensor x = leaf({1, 2});
+  // What the first hook holds is used after it is gone from the list.
+  const auto held = std::make_shared<Values>(100, 2.0);
+  std::uint64_t once = 0, later = 0;
+  int calls = 0, added = 0, after = 0;
+  once = x.register_hook([&, held](const Tensor& g) {
+    x.remove_hook(once);
+    ++calls;
+    for (int i = 0; i < 20; ++i)
+      x.register_hook([&](const Tensor&) {
+        ++added;
+        return Tensor{};
+      });
+    return g * held->back();
+  });
+  later = x.register_hook([&](const Tensor&) {
+    ++after;
+    return Tensor{};
+  });
+  std::uint64_t post = 0;
+  int posts = 0;
+  post = x.register_post_accumulate_hook([&, held](const Tensor&) {
+    x.remove_hook(post);
+    posts += static_cast<int>(held->size());
+  });
+  x.register_post_accumulate_hook([&](const Tensor&) { ++posts; });
+  (x * 3.0).sum().backward();
+  CHECK(grad_of(x) == Values{6, 6});
+  CHECK(calls == 1);
+  CHECK(added == 0);  // from the next time on
+  CHECK(after == 1);
+  CHECK(posts == 101);
+  x.remove_hook(later);
+  (x * 3.0).sum().backward();
+  CHECK(grad_of(x) == Values{9, 9});
+  CHECK(calls == 1);
+  CHECK(added == 20);
+  CHECK(after == 1);
+  CHECK(posts == 102);
+}
+
+TEST_CASE("gradients are added to one that was set to an expanded tensor", "[autograd]") {
+  Tensor x = leaf({1, 2});
+  x.set_grad(ct::full({}, 5.f).expand({2}));
+  (x * 2.0).sum().backward();
+  CHECK(grad_of(x) == Values{7, 7});
+  (x * 2.0).sum().backward();
+  CHECK(grad_of(x) == Values{9, 9});
+}
+
 TEST_CASE("grad() returns gradients and leaves .grad alone", "[autograd]") {
   const Tensor x = leaf({2, 3}), w = leaf({5, 7}), unused = leaf({1});
   const Tensor h = x * w;

@@ -54,10 +54,34 @@ class CT_API SavedTensor {
 using TensorHook = std::function<Tensor(const Tensor&)>;
 using PostAccumulateHook = std::function<void(const Tensor&)>;
 
+/// Functions that are called in the order in which they came.
+template <class Function>
+class HookList {
+ public:
+  bool empty() const { return list_.empty(); }
+  void add(std::uint64_t id, Function f) {
+    list_.emplace_back(id, std::make_shared<const Function>(std::move(f)));
+  }
+  void remove(std::uint64_t id) {
+    std::erase_if(list_, [id](const auto& entry) { return entry.first == id; });
+  }
+  /// Calls call(hook) for the hooks that are there now. A hook may add and remove some, itself too, and
+  /// outlives its own call; that counts from the next time.
+  template <class Call>
+  void each(const Call& call) const {
+    if (list_.empty()) return;
+    const auto now = list_;
+    for (const auto& [id, hook] : now) call(*hook);
+  }
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::shared_ptr<const Function>>> list_;
+};
+
 /// Hooks on one output of a node, and the place retain_grad() wants its gradient in.
 struct OutputHooks {
   std::uint32_t output = 0;
-  std::vector<std::pair<std::uint64_t, TensorHook>> hooks;
+  HookList<TensorHook> hooks;
   std::shared_ptr<Tensor> retained;
 };
 
@@ -155,8 +179,8 @@ namespace detail {
 struct LeafMeta final : AutogradMeta {
   Tensor grad;
   std::uint64_t sequence = 0;
-  std::vector<std::pair<std::uint64_t, TensorHook>> hooks;
-  std::vector<std::pair<std::uint64_t, PostAccumulateHook>> post_hooks;
+  HookList<TensorHook> hooks;
+  HookList<PostAccumulateHook> post_hooks;
   std::shared_ptr<Tensor> retained;  // for non-leaves
 };
 CT_API LeafMeta& leaf_meta(TensorImpl& impl);

@@ -81,7 +81,7 @@ std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) c
   CT_CHECK(hook, ValueError, "register_hook", "the hook is empty; pass a function");
   const std::uint64_t id = next_hook_id();
   auto& hooks = is_leaf() ? detail::leaf_meta(get()).hooks : output_hooks(*this).hooks;
-  hooks.emplace_back(id, std::move(hook));
+  hooks.add(id, std::move(hook));
   return id;
 }
 
@@ -91,18 +91,15 @@ std::uint64_t Tensor::register_post_accumulate_hook(std::function<void(const Ten
   CT_CHECK(is_leaf(), AutogradError, "register_post_accumulate_hook", "tensor ", describe(*this),
            " was made by '", grad_fn_name(), "'; only leaves accumulate gradients: use register_hook()");
   const std::uint64_t id = next_hook_id();
-  detail::leaf_meta(get()).post_hooks.emplace_back(id, std::move(hook));
+  detail::leaf_meta(get()).post_hooks.add(id, std::move(hook));
   return id;
 }
 
 void Tensor::remove_hook(std::uint64_t id) const {
-  const auto remove = [id](auto& hooks) {
-    std::erase_if(hooks, [id](const auto& h) { return h.first == id; });
-  };
-  if (!is_leaf()) return remove(output_hooks(*this).hooks);
+  if (!is_leaf()) return output_hooks(*this).hooks.remove(id);
   if (!get().autograd) return;
-  remove(detail::leaf_meta(get()).hooks);
-  remove(detail::leaf_meta(get()).post_hooks);
+  detail::leaf_meta(get()).hooks.remove(id);
+  detail::leaf_meta(get()).post_hooks.remove(id);
 }
 
 std::string_view Tensor::grad_fn_name() const {

@@ -12,7 +12,8 @@
 // for example
 //     [matmul] inner dimensions differ: a is f32[64, 784], b is f32[783, 10]; a.size(-1) must equal
 //     b.size(-2)
-// A failed call changes nothing, and the next correct call works.
+// A failed call changes nothing, and the next correct call works. (Of a failed backward() some gradients may
+// remain: see autograd/engine.h.)
 
 namespace ct {
 
