@@ -212,6 +212,21 @@ TEST_CASE("Module: names are checked", "[nn]") {
   CHECK_THROWS_AS(nn::Linear(-1, 2), ShapeError);
 }
 
+template <class Dict>
+concept Findable = requires(Dict dict) {
+  std::forward<Dict>(dict).find("weight");
+};
+
+TEST_CASE("StateDict: what is taken out of a temporary one lives on", "[nn]") {
+  static_assert(Findable<const StateDict&> && !Findable<StateDict&&>);
+  const auto made = [] { return StateDict{{"weight", ct::full({2}, 3.f)}}; };
+  const Tensor& weight = made().at("weight");
+  const Tensor& same = made()["weight"];
+  const StateDict other = made();  // takes the memory, were it free
+  CHECK(weight.to_vector<float>() == std::vector<float>{3, 3});
+  CHECK(same.to_vector<float>() == std::vector<float>{3, 3});
+}
+
 TEST_CASE("Module: state_dict and load_state_dict", "[nn]") {
   Mlp a, b;
   const StateDict state = a.state_dict();

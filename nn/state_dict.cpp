@@ -33,19 +33,19 @@ void StateDict::set(std::string name, Tensor tensor) {
   }
 }
 
-const Tensor* StateDict::find(std::string_view name) const {
+const Tensor* StateDict::find(std::string_view name) const& {
   const auto found = index_.find(name);
   return found == index_.end() ? nullptr : &entries_[found->second].second;
 }
 
-const Tensor& StateDict::at(std::string_view name) const {
+const Tensor& StateDict::at(std::string_view name) const& {
   const Tensor* found = find(name);
   CT_CHECK(found, ValueError, "state_dict", "there is no tensor '", name, "'; there are ",
            list_names(entries_));
   return *found;
 }
 
-const StateValue* StateDict::find_value(std::string_view name) const {
+const StateValue* StateDict::find_value(std::string_view name) const& {
   const auto found = values_.find(name);
   return found == values_.end() ? nullptr : &found->second;
 }

@@ -38,17 +38,25 @@ class CT_API StateDict {
   /// Adds a tensor, or replaces the one of this name in its place. Throws ValueError for an empty name or
   /// an undefined tensor.
   void set(std::string name, Tensor tensor);
+  // What refers to the dict's own memory can't be had of a temporary one: `model.state_dict().at("weight")`
+  // is a tensor by value.
+
   /// The tensor of this name, or null.
-  const Tensor* find(std::string_view name) const;
+  const Tensor* find(std::string_view name) const&;
+  const Tensor* find(std::string_view name) && = delete;
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   /// The tensor of this name. Throws ValueError if there is none; the message lists what there is.
-  const Tensor& at(std::string_view name) const;
-  const Tensor& operator[](std::string_view name) const { return at(name); }
+  const Tensor& at(std::string_view name) const&;
+  Tensor at(std::string_view name) && { return std::as_const(*this).at(name); }
+  const Tensor& operator[](std::string_view name) const& { return at(name); }
+  Tensor operator[](std::string_view name) && { return std::as_const(*this).at(name); }
   /// The number of tensors.
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty() && values_.empty(); }
-  std::vector<Entry>::const_iterator begin() const { return entries_.begin(); }
-  std::vector<Entry>::const_iterator end() const { return entries_.end(); }
+  std::vector<Entry>::const_iterator begin() const& { return entries_.begin(); }
+  std::vector<Entry>::const_iterator begin() && = delete;
+  std::vector<Entry>::const_iterator end() const& { return entries_.end(); }
+  std::vector<Entry>::const_iterator end() && = delete;
 
   // ---- Values -------------------------------------------------------------------------------------------
   void set_value(std::string name, StateValue value) { values_[std::move(name)] = std::move(value); }
@@ -60,7 +68,8 @@ class CT_API StateDict {
   void set_value(std::string name, const char* value) {
     set_value(std::move(name), StateValue(std::string(value)));
   }
-  const StateValue* find_value(std::string_view name) const;
+  const StateValue* find_value(std::string_view name) const&;
+  const StateValue* find_value(std::string_view name) && = delete;
   bool contains_value(std::string_view name) const { return find_value(name) != nullptr; }
   /// The value of this name as T: bool, std::int64_t, double (which an integer converts to) or std::string.
   /// Throws ValueError if there is none or it has another type.
@@ -73,7 +82,8 @@ class CT_API StateDict {
       if (const auto* integer = std::get_if<std::int64_t>(found)) return static_cast<double>(*integer);
     throw_wrong_type(name);
   }
-  const std::map<std::string, StateValue, std::less<>>& values() const { return values_; }
+  const std::map<std::string, StateValue, std::less<>>& values() const& { return values_; }
+  std::map<std::string, StateValue, std::less<>> values() && { return std::move(values_); }
 
   // ---- Parts --------------------------------------------------------------------------------------------
   /// Adds everything of `part` under "prefix.name".
