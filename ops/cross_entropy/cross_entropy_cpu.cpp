@@ -27,7 +27,8 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   using P = loss::Pack<T>;
   using C = compute_t<T>;
   using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
-      Rows::log_sum, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::y;
+      Rows::log_sum, Rows::rest, Rows::set_log_sum, Rows::share, Rows::smoothing, Rows::weight, Rows::x,
+      Rows::y;
 
   std::int64_t grain() const { return std::max<std::int64_t>(1, 8192 / layout.classes); }
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
@@ -49,7 +50,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   };
   loss::WeightedSum finish(std::int64_t r, const Sums& s, T* each) const {
     const C log_exps = std::log(s.exps);
-    log_sum(r) = s.max + log_exps;
+    set_log_sum(r, s.max, log_exps);
     C value = 0, w = 1;
     if constexpr (kLabels) {
       w = 0;
@@ -165,11 +166,12 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   }
 
   // With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-  // label, where b[c] is the factor of L - x[c] and A the sum of all such factors.
+  // label, where b[c] is the factor of L - x[c] and A the sum of all such factors. Here is A e^(-rest).
   C total_factor(std::int64_t r) const {
-    if (kTarget == Target::soft) return extra(r);
-    if (kTarget == Target::label) return weight_of(labels[r]);
-    return (C(1) - smoothing) * weight_of(labels[r]) + share() * extra(0);
+    C total = extra(kLabels ? 0 : r);
+    if (kTarget == Target::label) total = weight_of(labels[r]);
+    if (kTarget == Target::smoothed) total = (C(1) - smoothing) * weight_of(labels[r]) + share() * total;
+    return total * std::exp(-rest(r));
   }
 
   void backward(Reduction reduction, const T* g, T* dx, T* dy) const {
@@ -177,7 +179,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end;) {
         const int count = lanes(r, end);
-        P scale(0), total(0), log_sums(0), hits(0);
+        P scale(0), total(0), log_sums(0), rests(0), hits(0);
         for (int i = 0; i < count; ++i) {
           if (!counts(r + i)) continue;
           if constexpr (kLabels)
@@ -185,12 +187,14 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
           scale.v[i] = static_cast<C>(g[each ? r + i : 0]) / divisor();
           total.v[i] = total_factor(r + i);
           log_sums.v[i] = log_sum(r + i);
+          rests.v[i] = rest(r + i);
         }
         if (layout.inner == 1) {
-          row_gradient(r, scale.v[0], total.v[0], log_sums.v[0], dx, dy);
+          row_gradient(r, scale.v[0], total.v[0], log_sums.v[0], rests.v[0], dx, dy);
         } else {
           for (std::int64_t c = 0; c < layout.classes; ++c)
-            elements(c, layout.start(r) + c * layout.inner, count, false, scale, total, log_sums, dx, dy);
+            elements(c, layout.start(r) + c * layout.inner, count, false, scale, total, log_sums, rests, dx,
+                     dy);
         }
         for (int i = 0; i < count; ++i) finish_row(r + i, scale.v[i], total.v[i], hits.v[i], dx);
         r += count;
@@ -198,15 +202,15 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     });
   }
 
-  void row_gradient(std::int64_t r, C scale, C total, C log_sum, T* dx, T* dy) const {
+  void row_gradient(std::int64_t r, C scale, C total, C log_sum, C rest, T* dx, T* dy) const {
     for (std::int64_t c = 0; c < layout.classes; c += P::kSize) {
       const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, layout.classes - c));
-      elements(c, r * layout.classes + c, count, true, P(scale), P(total), P(log_sum), dx, dy);
+      elements(c, r * layout.classes + c, count, true, P(scale), P(total), P(log_sum), P(rest), dx, dy);
     }
   }
 
   CT_INLINE void elements(std::int64_t c, std::int64_t at, int count, bool lanes_are_classes, P scale,
-                          P total, P log_sums, T* dx, T* dy) const {
+                          P total, P log_sums, P rests, T* dx, T* dy) const {
     const P v = loss::load(x + at, count) - log_sums;
     if (dx) {
       P d = total * exp(v);
@@ -217,7 +221,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     if (kTarget == Target::soft && dy) {
       P w(1);
       if (weight) w = lanes_are_classes ? loss::load(weight + c, count) : P(static_cast<C>(weight[c]));
-      loss::store<T>(dy + at, -(scale * P(C(1) - smoothing) * w * v), count);
+      loss::store<T>(dy + at, -(scale * P(C(1) - smoothing) * w * (v - rests)), count);
     }
   }
 

@@ -303,3 +303,27 @@ TEST_CASE("cross_entropy on the GPU reports labels out of range and goes on", "[
   CHECK(values(x.grad())[10] == 0);  // the bad row counts as ignored
   CHECK(cross_entropy(x, labels({3, 1}).to(cuda(0))).item() == Approx(std::log(10.0)));
 }
+
+TEST_CASE("cross_entropy's gradient does not depend on where the logits lie", "[cross_entropy]") {
+  // Integers, so that moving them far from 0 rounds nothing.
+  const Tensor x = (randn({4, 50}) * 2.0).to(i64).to(f32), t = randint(0, 50, {4}, {.dtype = i64});
+  const Tensor p = softmax(randn({4, 50}), -1);
+  const auto gradient = [&](const Tensor& logits, double smoothing, bool soft) {
+    Tensor leaf = logits.clone().set_requires_grad(), q = p.clone().set_requires_grad();
+    cross_entropy(leaf, soft ? q : t, {.label_smoothing = smoothing}).backward();
+    return values(leaf.grad());
+  };
+  for (const double smoothing : {0.0, 0.1})
+    for (const double shift : {1e3, 1e5, 1e6})
+      for (const bool soft : {false, true}) {
+        const V want = gradient(x, smoothing, soft), got = gradient(x + shift, smoothing, soft);
+        double worst = 0;
+        for (std::size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
+        INFO("shift " << shift << ", smoothing " << smoothing << ", soft " << soft);
+        CHECK(worst < 1e-7);
+      }
+  // Four equal logits, nearly as large as they can be.
+  const Tensor even = full({1, 4}, 3e38f).set_requires_grad();
+  cross_entropy(even, zeros({1}, {.dtype = i64})).backward();
+  check_near(even.grad(), {-0.75, 0.25, 0.25, 0.25});
+}

@@ -43,7 +43,8 @@ class Walk {
     all_.pitch = (all_.classes + line - 1) / line * line;
     all_.labels = loss::Labels(target_);
     all_.log_sums = stats.raw_data();
-    all_.losses = advance(all_.log_sums, all_.rows, wide);
+    all_.rests = advance(all_.log_sums, all_.rows, wide);
+    all_.losses = advance(all_.rests, all_.rows, wide);
     all_.ignore_index = attrs.ignore_index;
     all_.smoothing = attrs.label_smoothing;
     divisor_ = advance(all_.losses, all_.rows, wide);
@@ -83,6 +84,7 @@ class Walk {
       chunk.labels.data =
           static_cast<const char*>(chunk.labels.data) + static_cast<std::size_t>(first) * label;
       chunk.log_sums = advance(chunk.log_sums, first, wide);
+      chunk.rests = advance(chunk.rests, first, wide);
       chunk.losses = advance(chunk.losses, first, wide);
       if (chunk.each) chunk.cotangent = advance(const_cast<void*>(chunk.cotangent), first, wide);
       device_.rows(step, chunk);

@@ -15,7 +15,8 @@ struct Chunk {
   std::int64_t pitch = 0;  // from row to row; rows start at multiples of 16 bytes
   void* logits = nullptr;
   loss::Labels labels;       // of these rows, as are:
-  void* log_sums = nullptr;  // L
+  void* log_sums = nullptr;  // L is log_sum + rest, as in cross_entropy; on CUDA log_sum alone
+  void* rests = nullptr;
   void* losses = nullptr;
   std::int64_t ignore_index = 0;
   double smoothing = 0;
@@ -27,9 +28,9 @@ struct Chunk {
 };
 
 enum class Step : std::uint8_t {
-  losses,    ///< writes log_sums and losses
+  losses,    ///< writes log_sums, rests and losses
   both,      ///< the same, then the logits' gradient over the logits
-  gradient,  ///< the logits' gradient over the logits; reads log_sums
+  gradient,  ///< the logits' gradient over the logits; reads log_sums and rests
 };
 
 struct DeviceSteps {

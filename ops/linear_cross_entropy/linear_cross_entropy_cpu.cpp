@@ -19,6 +19,7 @@ struct Rows {
   const Chunk& k;
 
   C& log_sum(std::int64_t r) const { return static_cast<C*>(k.log_sums)[r]; }
+  C& rest(std::int64_t r) const { return static_cast<C*>(k.rests)[r]; }
   C& loss_of(std::int64_t r) const { return static_cast<C*>(k.losses)[r]; }
   C scale_of(std::int64_t r) const {
     if (!k.cotangent) return C(1);
@@ -36,7 +37,7 @@ struct Rows {
     T* x = static_cast<T*>(k.logits) + r * k.pitch;
     const std::int64_t n = k.classes, label = k.labels[r];
     if (label == k.ignore_index) {
-      if (step != Step::gradient) log_sum(r) = loss_of(r) = C(0);
+      if (step != Step::gradient) log_sum(r) = rest(r) = loss_of(r) = C(0);
       if (step != Step::losses) std::fill_n(x, n, T(C(0)));
       return;
     }
@@ -45,10 +46,13 @@ struct Rows {
     // p = e^(x - shift) factor. Where nothing is rounded, the exponentials of forward are kept in the row.
     const bool kept = std::is_same_v<T, C> && step == Step::both;
     C shift = log_sum(r), factor = 1;
-    if (step != Step::gradient) {
+    if (step == Step::gradient) {
+      factor = std::exp(-rest(r));
+    } else {
       const Sums sums = sums_of(x, kept);
       const C log_exps = std::log(sums.exps);
       log_sum(r) = sums.max + log_exps;
+      rest(r) = (sums.max - log_sum(r)) + log_exps;
       loss_of(r) = (C(1) - s) * (log_exps - (hit - sums.max));
       if (s > 0) loss_of(r) += s * (log_exps - sums.all / static_cast<C>(n));
       shift = sums.max, factor = C(1) / sums.exps;

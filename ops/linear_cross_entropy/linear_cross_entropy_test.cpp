@@ -178,3 +178,21 @@ TEST_CASE("linear_cross_entropy on the GPU reports labels out of range", "[linea
       "[linear_cross_entropy] class label 11 is out of range for 10 classes; labels must lie in "
       "[0, 10) or equal ignore_index");
 }
+
+TEST_CASE("linear_cross_entropy's gradient does not depend on where the logits lie",
+          "[linear_cross_entropy]") {
+  // Integers, so that nothing is rounded; the last feature moves all logits far from 0.
+  const auto integers = [](const Shape& shape) { return (randn(shape) * 1.5).to(i64).to(f32); };
+  const Tensor x = concat({integers({6, 8}), ones({6, 1})}, 1), w = integers({50, 8});
+  const Tensor t = randint(0, 50, {6}, {.dtype = i64});
+  for (const double smoothing : {0.0, 0.1})
+    for (const bool recompute : {false, true}) {
+      const LinearCrossEntropyOptions options{.label_smoothing = smoothing, .recompute = recompute};
+      const auto gradient = [&](float shift) {
+        const Tensor moved = concat({w, full({50, 1}, shift)}, 1);
+        return run(x, moved, t, true, options).dw.narrow(1, 0, 8);
+      };
+      INFO("smoothing " << smoothing << ", recompute " << recompute);
+      CHECK(worst(gradient(1e6f), gradient(0)) < 1e-6);
+    }
+}
