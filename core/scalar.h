@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iosfwd>
 
+#include <cotangent/core/convert_element.h>
 #include <cotangent/core/dtype.h>
 
 namespace ct {
@@ -25,16 +26,10 @@ class Scalar {
   constexpr Kind kind() const { return kind_; }
   constexpr bool is_floating() const { return kind_ == Kind::floating; }
 
-  /// The value converted to an element type.
+  /// The value converted to an element type, as Tensor::to() converts elements: see convert_element().
   template <class T>
   constexpr T to() const {
-    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-      return T(is_floating() ? static_cast<float>(floating_) : static_cast<float>(integer_));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      return is_floating() ? floating_ != 0 : integer_ != 0;
-    } else {
-      return is_floating() ? static_cast<T>(floating_) : static_cast<T>(integer_);
-    }
+    return is_floating() ? convert_element<T>(floating_) : convert_element<T>(integer_);
   }
 
  private:

@@ -169,6 +169,7 @@ class CT_API Tensor {
   std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t axis = 0) const;
 
   // ---- In-place changes ---------------------------------------------------------------------------------
+  /// Throws ValueError for NaN or a value out of range where the dtype is one of integers.
   Tensor& fill_(const Scalar& value);
   Tensor& zero_();
   /// Copies `source` (broadcast, converted, from any device) into this tensor.
@@ -205,7 +206,8 @@ class CT_API Tensor {
   /// Keeps the gradient of this non-leaf tensor in grad() during backward.
   void retain_grad() const;
   /// Called with the gradient of this tensor when it is complete, before it flows on; a defined result
-  /// replaces it. Returns an id for remove_hook.
+  /// replaces it, and backward() throws ShapeError, DTypeError or DeviceError unless it is like it. Returns
+  /// an id for remove_hook, which may be called from the hook itself.
   std::uint64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
   /// For leaves: called after the gradient was added to grad().
   std::uint64_t register_post_accumulate_hook(std::function<void(const Tensor&)> hook) const;

@@ -137,6 +137,7 @@ Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& option
   const DType natural = value.kind() == Scalar::Kind::floating  ? DType::f32
                         : value.kind() == Scalar::Kind::integer ? DType::i64
                                                                 : DType::boolean;
+  check_fits("full", value, options.dtype.value_or(natural));
   Tensor t = make("full", shape, options, natural);
   fill_kernel(t, value);
   return finish(std::move(t), options);

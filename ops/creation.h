@@ -34,7 +34,8 @@ struct TensorOptions {
 CT_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
 CT_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
 CT_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
-/// Filled with `value`; its dtype is f32, i64 or bool as the value is, unless given.
+/// Filled with `value`; its dtype is f32, i64 or bool as the value is, unless given. Throws ValueError for
+/// NaN or a value out of range where the dtype is one of integers.
 CT_API Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& options = {});
 /// A tensor of rank 0.
 inline Tensor scalar(const Scalar& value, const TensorOptions& options = {}) {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include <cotangent/core/convert_element.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
-#include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/creation_kernels.h>
 
 namespace ct::detail {

@@ -1,6 +1,6 @@
+#include <cotangent/core/convert_element.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/creation_kernels.h>
 
 namespace ct::detail {

@@ -70,6 +70,31 @@ TEST_CASE("creation refuses what makes no sense", "[creation]") {
   CHECK_THROWS_WITH(ct::zeros({2, -1}), Catch::Contains("[zeros] shape [2, -1] has a negative size"));
 }
 
+TEST_CASE("what an integer dtype can't hold is refused, or saturates where it is converted", "[creation]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THROWS_AS(ct::full({2}, nan, {.dtype = ct::i32}), ct::ValueError);
+  CHECK_THROWS_AS(ct::full({2}, 300, {.dtype = ct::u8}), ct::ValueError);
+  CHECK_THROWS_AS(ct::full({2}, -1, {.dtype = ct::u8}), ct::ValueError);
+  CHECK_THROWS_AS(ct::full({2}, std::int64_t{1} << 40, {.dtype = ct::i32}), ct::ValueError);
+  CHECK_THROWS_AS(ct::zeros({2}, {.dtype = ct::i64}).fill_(1e19), ct::ValueError);
+  CHECK_THROWS_WITH(ct::zeros({2}, {.dtype = ct::u8}).fill_(256),
+                    "[fill_] the value 256 does not fit into u8, which holds 0 to 255");
+  CHECK(ct::full({1}, 255.9, {.dtype = ct::u8}).item<int>() == 255);
+  CHECK(ct::full({1}, INT64_MIN, {.dtype = ct::i64}).item<std::int64_t>() == INT64_MIN);
+  CHECK(ct::full({1}, 2147483647, {.dtype = ct::i32}).item<int>() == 2147483647);
+
+  const auto both = [](double value, auto zero) {
+    using T = decltype(zero);
+    const ct::Tensor t = ct::full({}, value, {.dtype = ct::f64});  // converted by the host, and by the op
+    CHECK(t.template item<T>() == t.to(ct::dtype_of<T>).template item<T>());
+    return t.template item<T>();
+  };
+  CHECK(both(1e30, std::int32_t{}) == INT32_MAX);
+  CHECK(both(-1e30, std::int64_t{}) == INT64_MIN);
+  CHECK(both(nan, std::int64_t{}) == 0);
+  CHECK(both(-2.9, std::int32_t{}) == -2);
+}
+
 TEST_CASE("arange counts like Python's range", "[creation]") {
   CHECK(integers(ct::arange(4)) == list<std::int64_t>({0, 1, 2, 3}));
   CHECK(ct::arange(4).dtype() == ct::i64);

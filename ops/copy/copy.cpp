@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
@@ -254,6 +255,23 @@ Tensor moved(const Tensor& t, Device device) {
   return out;
 }
 
+void check_fits(const char* op, const Scalar& value, DType dtype) {
+  const auto check = [&]<class T>(T) {
+    using Limits = std::numeric_limits<T>;
+    // A floating value loses its fraction; both limits of an i64 are floating values, its end is not.
+    const double v = value.to<double>();
+    const bool inside =
+        value.is_floating()
+            ? v > static_cast<double>(Limits::min()) - 1 && v < static_cast<double>(Limits::max() / 2 + 1) * 2
+            : value.to<std::int64_t>() >= Limits::min() && value.to<std::int64_t>() <= Limits::max();
+    CT_CHECK(inside, ValueError, op, "the value ", value, " does not fit into ", dtype, ", which holds ",
+             std::int64_t{Limits::min()}, " to ", std::int64_t{Limits::max()});
+  };
+  if (dtype == DType::u8) check(std::uint8_t{});
+  if (dtype == DType::i32) check(std::int32_t{});
+  if (dtype == DType::i64) check(std::int64_t{});
+}
+
 void detail::check_writable(const char* op, const Tensor& t) {
   if (t.numel() == 0) return;
   for (int i = 0; i < t.dim(); ++i)
@@ -322,6 +340,7 @@ template CT_API std::vector<std::uint8_t> Tensor::to_vector() const;
 template CT_API std::vector<bool> Tensor::to_vector() const;
 
 Tensor& Tensor::fill_(const Scalar& value) {
+  check_fits("fill_", value, dtype());
   if (grad_enabled() && requires_grad()) return dispatch_inplace(k_fill, *this, {}, FillAttrs{value});
   fill_kernel(*this, value);
   get().storage->bump_version();

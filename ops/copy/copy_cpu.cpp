@@ -7,8 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include <cotangent/core/convert_element.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/copy/copy_plan_internal.h>
 #include <cotangent/ops/copy/transpose_cpu.h>

@@ -3,10 +3,10 @@
 #include <tuple>
 #include <utility>
 
+#include <cotangent/core/convert_element.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/copy/convert_element_internal.h>
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/copy/copy_plan_internal.h>
 #include <cotangent/ops/copy/strided_cuda.h>

@@ -14,9 +14,13 @@
 namespace ct {
 
 /// Writes the elements of `src` into the memory of `dst`: same shape, same device, any strides on both
-/// sides, any dtypes (converted as convert_element_internal.h says). The two must not overlap, except that
+/// sides, any dtypes (converted as core/convert_element.h says). The two must not overlap, except that
 /// they may be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
 void copy_kernel(const Tensor& dst, const Tensor& src);
+
+/// Throws ValueError unless `dtype`, if it is one of integers, can hold `value`: NaN and what lies outside
+/// its range can't be told from other numbers afterwards.
+void check_fits(const char* op, const Scalar& value, DType dtype);
 
 /// Writes `value` into every element of `dst`, which may have any strides.
 void fill_kernel(const Tensor& dst, const Scalar& value);

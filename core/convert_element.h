@@ -5,7 +5,7 @@
 
 #include <cotangent/core/dtype.h>
 
-// What it means to convert one element. Written once for both devices.
+// What it means to convert one element or number. Written once for both devices.
 
 namespace ct {
 
@@ -13,7 +13,7 @@ namespace detail {
 /// Truncates towards zero. A value outside T's range becomes its nearest end and NaN becomes 0: C++ leaves
 /// that undefined, and the two devices would differ.
 template <class T, class F>
-CT_HD inline T truncate_to(F value) {
+CT_HD constexpr T truncate_to(F value) {
   constexpr F above = static_cast<F>(sizeof(T) == 8 ? 9223372036854775808.0 : 2147483648.0);
   if (value >= above) return static_cast<T>(sizeof(T) == 8 ? INT64_MAX : INT32_MAX);
   if (value <= -above) return static_cast<T>(sizeof(T) == 8 ? INT64_MIN : INT32_MIN);
@@ -25,7 +25,7 @@ CT_HD inline T truncate_to(F value) {
 /// the truncated number, as integers do among themselves); to a narrower floating type rounds to nearest
 /// even.
 template <class To, class From>
-CT_HD inline To convert_element(From value) {
+CT_HD constexpr To convert_element(From value) {
   if constexpr (std::is_same_v<To, From>) {
     return value;
   } else if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>) {
