@@ -235,7 +235,7 @@ TEST_CASE("DataLoader: batches travel on a stream of their own while the GPU com
   const Tensor a = ones({8192, 8192}, {.device = cuda(0)});
   Tensor busy = a.matmul(a);  // the library that multiplies is loaded now, not below
   synchronize(cuda(0));
-  for (int i = 0; i < 8; ++i) busy = a.matmul(a);
+  for (int i = 0; i < 40; ++i) busy = a.matmul(a);  // most of a second
   Event computed;
   computed.record(current_stream(cuda(0)));
   std::vector<Tensor> got;
