@@ -16,7 +16,6 @@ struct Chunk {
   void* logits = nullptr;
   loss::Labels labels;       // of these rows, as are:
   void* log_sums = nullptr;  // L is log_sum + rest, as in cross_entropy; on CUDA log_sum alone
-  void* rests = nullptr;
   void* losses = nullptr;
   std::int64_t ignore_index = 0;
   double smoothing = 0;
@@ -25,6 +24,7 @@ struct Chunk {
   const void* cotangent = nullptr;
   bool each = false;
   const void* divisor = nullptr;
+  void* rests = nullptr;  // with log_sums
 };
 
 enum class Step : std::uint8_t {
