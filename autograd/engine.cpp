@@ -7,6 +7,7 @@
 #include <memory>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/layout_copy_internal.h>
 #include <cotangent/autograd/node.h>
 
 // Going back. Three facts make the engine small:
@@ -91,12 +92,6 @@ struct Capture {
 };
 
 // True when nobody else can see the values, so that they may be changed or taken over.
-bool is_expanded(const Tensor& t) {
-  for (int i = 0; i < t.dim(); ++i)
-    if (t.strides()[i] == 0 && t.shape()[i] > 1) return true;
-  return false;
-}
-
 bool is_exclusive(const Tensor& t) {
   return t.ref().unique() && t.impl()->storage.unique() && t.is_contiguous();
 }
@@ -329,7 +324,7 @@ class Pass {
       }
       if (meta.grad.defined()) {
         // In place, but for a gradient that was set to an expanded tensor.
-        meta.grad = detail::engine_ops.add(meta.grad, grad, !is_expanded(meta.grad));
+        meta.grad = detail::engine_ops.add(meta.grad, grad, !detail::is_expanded(meta.grad));
       } else {
         meta.grad = is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
       }

@@ -1,7 +1,6 @@
 #include <cotangent/ops/creation.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -91,20 +90,7 @@ Tensor random_floating(const char* op, detail::Draw::Kind kind, const Shape& sha
 // The numbers of a dtype: floating ones only as far as no integer is left out, as a draw that is rounded no
 // longer has the probabilities asked for, and a permutation is none.
 void check_holds(const char* op, DType dtype, std::int64_t first, std::int64_t last) {
-  const auto [low, high] = [dtype]() -> std::array<std::int64_t, 2> {
-    const auto digits = [](int n) { return std::array{-(std::int64_t{1} << n), std::int64_t{1} << n}; };
-    switch (dtype) {
-      case DType::boolean: return {0, 1};
-      case DType::u8: return {0, 255};
-      case DType::i32: return {INT32_MIN, INT32_MAX};
-      case DType::i64: return {INT64_MIN, INT64_MAX};
-      case DType::bf16: return digits(8);
-      case DType::f16: return digits(11);
-      case DType::f32: return digits(24);
-      case DType::f64: return digits(53);
-    }
-    return {};
-  }();
+  const auto [low, high] = integer_range(dtype);
   CT_CHECK(low <= first && last <= high, ValueError, op, "numbers from ", first, " to ", last,
            " were asked for as ", dtype, ", which holds those from ", low, " to ", high,
            "; choose a wider dtype");

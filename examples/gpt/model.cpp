@@ -51,8 +51,8 @@ ct::DType parse_dtype(const std::string& name) {
 
 bool is_run(const std::string& folder) {
   std::error_code ignored;
-  return fs::exists(folder + "/checkpoint-last.safetensors", ignored) ||
-         fs::exists(folder + "/checkpoint-best.safetensors", ignored);
+  return fs::exists(folder + "/" + RunFolder::kLast, ignored) ||
+         fs::exists(folder + "/" + RunFolder::kBest, ignored);
 }
 
 Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype, bool ema) {
@@ -66,7 +66,7 @@ Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype
     return trained;
   }
   // Of a run, the best weights.
-  const std::string best = path + "/checkpoint-best.safetensors";
+  const std::string best = path + "/" + RunFolder::kBest;
   const std::string file = RunFolder::checkpoint_in("gpt", fs::exists(best, ignored) ? best : path);
   trained.folder = RunFolder::folder_of(file);
   trained.is_run = true;

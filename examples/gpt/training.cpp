@@ -206,15 +206,18 @@ class Training {
   // No checkpoint of broken weights replaces a good one. The losses of the steps tell of all updates but the
   // last, for which there must be a loss of now: `val`, or that of a window.
   void check_finite(std::optional<double> val) {
-    const auto [x, y] = loader_.dataset().get_batch(std::vector<std::int64_t>{0});
-    if (!val) {
+    const bool steps = losses_ == 0 || std::isfinite(loss_sum_.item());
+    if (steps && val && std::isfinite(*val)) return;
+    const auto window = loader_.dataset().get_batch(std::vector<std::int64_t>{0});
+    const Tensor x = std::get<0>(window).to(device_), y = std::get<1>(window).to(device_);
+    if (steps && !val) {
       const ct::NoGrad guard;
       model_->eval();  // dropout would draw
-      val = loss_of(x.to(device_), y.to(device_)).item();
+      const bool well = std::isfinite(loss_of(x, y).item());
       model_->train();
+      if (well) return;
     }
-    if (std::isfinite(*val) && (losses_ == 0 || std::isfinite(loss_sum_.item()))) return;
-    report_nan(x.to(device_), y.to(device_));
+    report_nan(x, y);
   }
 
   int stop() {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
@@ -255,21 +254,32 @@ Tensor moved(const Tensor& t, Device device) {
   return out;
 }
 
+std::pair<std::int64_t, std::int64_t> integer_range(DType dtype) {
+  const auto digits = [](int n) { return std::pair(-(std::int64_t{1} << n), std::int64_t{1} << n); };
+  switch (dtype) {
+    case DType::boolean: return {0, 1};
+    case DType::u8: return {0, 255};
+    case DType::i32: return {INT32_MIN, INT32_MAX};
+    case DType::i64: return {INT64_MIN, INT64_MAX};
+    case DType::bf16: return digits(8);
+    case DType::f16: return digits(11);
+    case DType::f32: return digits(24);
+    case DType::f64: return digits(53);
+  }
+  return {};
+}
+
 void check_fits(const char* op, const Scalar& value, DType dtype) {
-  const auto check = [&]<class T>(T) {
-    using Limits = std::numeric_limits<T>;
-    // A floating value loses its fraction; both limits of an i64 are floating values, its end is not.
-    const double v = value.to<double>();
-    const bool inside =
-        value.is_floating()
-            ? v > static_cast<double>(Limits::min()) - 1 && v < static_cast<double>(Limits::max() / 2 + 1) * 2
-            : value.to<std::int64_t>() >= Limits::min() && value.to<std::int64_t>() <= Limits::max();
-    CT_CHECK(inside, ValueError, op, "the value ", value, " does not fit into ", dtype, ", which holds ",
-             std::int64_t{Limits::min()}, " to ", std::int64_t{Limits::max()});
-  };
-  if (dtype == DType::u8) check(std::uint8_t{});
-  if (dtype == DType::i32) check(std::int32_t{});
-  if (dtype == DType::i64) check(std::int64_t{});
+  if (is_floating(dtype) || dtype == DType::boolean) return;
+  const auto [low, high] = integer_range(dtype);
+  // A floating value loses its fraction, so it may lie up to 1 outside.
+  const double v = value.to<double>();
+  const auto n = value.to<std::int64_t>();
+  const bool inside = value.is_floating()
+                          ? v > static_cast<double>(low) - 1 && v < static_cast<double>(high) + 1
+                          : low <= n && n <= high;
+  CT_CHECK(inside, ValueError, op, "the value ", value, " does not fit into ", dtype, ", which holds ", low,
+           " to ", high);
 }
 
 void detail::check_writable(const char* op, const Tensor& t) {

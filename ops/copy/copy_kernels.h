@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include <cotangent/core/device.h>
 #include <cotangent/core/dtype.h>
@@ -17,6 +18,9 @@ namespace ct {
 /// sides, any dtypes (converted as core/convert_element.h says). The two must not overlap, except that
 /// they may be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
 void copy_kernel(const Tensor& dst, const Tensor& src);
+
+/// The least and the largest integer up to which `dtype` holds them all.
+std::pair<std::int64_t, std::int64_t> integer_range(DType dtype);
 
 /// Throws ValueError unless `dtype`, if it is one of integers, can hold `value`: NaN and what lies outside
 /// its range can't be told from other numbers afterwards.

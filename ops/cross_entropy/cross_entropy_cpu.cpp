@@ -27,8 +27,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   using P = loss::Pack<T>;
   using C = compute_t<T>;
   using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
-      Rows::log_sum, Rows::rest, Rows::set_log_sum, Rows::share, Rows::smoothing, Rows::weight, Rows::x,
-      Rows::y;
+      Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::y;
 
   std::int64_t grain() const { return std::max<std::int64_t>(1, 8192 / layout.classes); }
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
@@ -50,7 +49,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   };
   loss::WeightedSum finish(std::int64_t r, const Sums& s, T* each) const {
     const C log_exps = std::log(s.exps);
-    set_log_sum(r, s.max, log_exps);
+    loss::exact_sum(s.max, log_exps, log_sum(r), rest(r));
     C value = 0, w = 1;
     if constexpr (kLabels) {
       w = 0;

@@ -29,10 +29,6 @@ struct CrossEntropyRows {
   CT_HD C& divisor() const { return stats[layout.rows()]; }
   CT_HD C& extra(std::int64_t r) const { return stats[layout.rows() + 1 + (kLabels ? 0 : r)]; }
   CT_HD C& rest(std::int64_t r) const { return stats[layout.rows() + 1 + (kLabels ? 1 : layout.rows()) + r]; }
-  CT_HD void set_log_sum(std::int64_t r, C max, C log_exps) const {
-    const C sum = log_sum(r) = max + log_exps;
-    rest(r) = (max - sum) + log_exps;
-  }
 };
 
 namespace cross_entropy_kernels {

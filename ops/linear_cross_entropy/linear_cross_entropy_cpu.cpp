@@ -51,8 +51,7 @@ struct Rows {
     } else {
       const Sums sums = sums_of(x, kept);
       const C log_exps = std::log(sums.exps);
-      log_sum(r) = sums.max + log_exps;
-      rest(r) = (sums.max - log_sum(r)) + log_exps;
+      loss::exact_sum(sums.max, log_exps, log_sum(r), rest(r));
       loss_of(r) = (C(1) - s) * (log_exps - (hit - sums.max));
       if (s > 0) loss_of(r) += s * (log_exps - sums.all / static_cast<C>(n));
       shift = sums.max, factor = C(1) / sums.exps;
