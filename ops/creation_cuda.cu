@@ -35,12 +35,12 @@ __global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, 
     for (int i = 0; i < N; ++i) {
       if constexpr (sizeof(T) == 2) values[i] = cut_uniform < std::is_same_v<T, Half> ? 11 : 8 > (values[i]);
       const T value = gpu::from_compute<T>(fma_exact(values[i], scale, offset));
-      result[i] = gpu::to_compute(value) < high ? value : gpu::from_compute<T>(offset);
+      result.set(i, gpu::to_compute(value) < high ? value : gpu::from_compute<T>(offset));
     }
   } else {
     normal_block(draw.state, static_cast<std::uint64_t>(block), values);
 #pragma unroll
-    for (int i = 0; i < N; ++i) result[i] = gpu::from_compute<T>(fma_exact(values[i], scale, offset));
+    for (int i = 0; i < N; ++i) result.set(i, gpu::from_compute<T>(fma_exact(values[i], scale, offset)));
   }
   if (first + N <= n) {
     result.store(out + first);

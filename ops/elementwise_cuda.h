@@ -122,7 +122,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 
   const std::int64_t first =
       static_cast<std::int64_t>(blockIdx.x) * (kBlockThreads * a.per_thread) + threadIdx.x;
-  gpu::Held<T, V> raw[U][N];
+  gpu::Packed<T, V> raw[U][N];
   gpu::Packed<bool, V> mask[U][kMasks ? N : 1];
   std::int64_t offset[U][N + 1];
 #pragma unroll
@@ -146,9 +146,9 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
       } else {
         const T* from = static_cast<const T*>(a.in[k]) + at;
         if (same)
-          raw[u][k].set(gpu::Packed<T, V>::filled(*from));
+          raw[u][k] = gpu::Packed<T, V>::filled(*from);
         else
-          raw[u][k].load(from);
+          raw[u][k] = gpu::Packed<T, V>::load(from);
       }
     }
   }
@@ -162,7 +162,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 #pragma unroll
         for (int j = 0; j < V; ++j) x[k][j] = mask[u][kMasks ? k : 0][j] ? C(1) : C(0);
       } else {
-        raw[u][k].to_compute(x[k]);
+        raw[u][k].unpack(x[k]);
       }
     }
     C y[V];

@@ -94,26 +94,25 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   const long long offset = row * a.columns;
   const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
 
-  gpu::Held<T, N> v[kLoads];
+  gpu::Packed<T, N> v[kLoads];
 #pragma unroll
   for (int k = 0; k < kLoads; ++k)
-    if (column(k) < a.columns) v[k].load_streaming(a.x + offset + column(k));
+    if (column(k) < a.columns) v[k] = Pack::load_streaming(a.x + offset + column(k));
   const auto add = [&]<class R>(const R* residual) {
-    gpu::Held<R, N> r[kLoads];
+    gpu::Packed<R, N> r[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) r[k].load_streaming(residual + offset + column(k));
+      if (column(k) < a.columns) r[k] = gpu::Packed<R, N>::load_streaming(residual + offset + column(k));
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C p[N], q[N];
-      v[k].to_compute(p);
-      r[k].to_compute(q);
+      v[k].unpack(p);
+      r[k].unpack(q);
 #pragma unroll
       for (int j = 0; j < N; ++j) p[j] += q[j];
-      const Pack rounded = Pack::from_compute(p);
-      rounded.store(a.sum + offset + column(k));
-      v[k].set(rounded);
+      v[k] = Pack::from_compute(p);
+      v[k].store(a.sum + offset + column(k));
     }
   };
   if (a.residual) add(a.residual);
@@ -127,7 +126,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C e[N];
-      v[k].to_compute(e);
+      v[k].unpack(e);
 #pragma unroll
       for (int j = 0; j < N; ++j) mean += e[j] - pivot;
     }
@@ -138,7 +137,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   for (int k = 0; k < kLoads; ++k) {
     if (column(k) >= a.columns) continue;
     C e[N];
-    v[k].to_compute(e);
+    v[k].unpack(e);
 #pragma unroll
     for (int j = 0; j < N; ++j) square += (e[j] - mean) * (e[j] - mean);
   }
@@ -152,7 +151,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   for (int k = 0; k < kLoads; ++k) {
     if (column(k) >= a.columns) continue;
     C e[N], w[N], b[N];
-    v[k].to_compute(e);
+    v[k].unpack(e);
     load_parameter<T, N>(a.weight, column(k), 1, w);
     load_parameter<T, N>(a.bias, column(k), 0, b);
 #pragma unroll
@@ -220,8 +219,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
   // What a thread has of a row. Where registers suffice the next one is on its way while this one is worked
   // on.
   struct Part {
-    gpu::Held<T, N> x[kLoads], more[kLoads];
-    gpu::Held<L, N> g[kLoads];
+    gpu::Packed<T, N> x[kLoads], more[kLoads];
+    gpu::Packed<L, N> g[kLoads];
     C mean, rstd;
   };
   constexpr bool kAhead = sizeof(Part) + 2 * N * kLoads * sizeof(C) < 256;
@@ -230,9 +229,9 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
       if (column(k) < a.columns) {
-        part.x[k].load_streaming(a.x + offset + column(k));
-        part.g[k].load_streaming(a.g + offset + column(k));
-        if (a.extra) part.more[k].load_streaming(a.extra + offset + column(k));
+        part.x[k] = Pack::load_streaming(a.x + offset + column(k));
+        part.g[k] = gpu::Packed<L, N>::load_streaming(a.g + offset + column(k));
+        if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + column(k));
       }
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
     part.rstd = __ldg(a.rstd + row);
@@ -256,8 +255,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C xs[N], gs[N], w[N];
-      x[k].to_compute(xs);
-      g[k].to_compute(gs);
+      x[k].unpack(xs);
+      g[k].unpack(gs);
       load_parameter<T, N>(weight, column(k), 1, w);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -277,8 +276,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
       C xs[N], gs[N], w[N];
-      x[k].to_compute(xs);
-      g[k].to_compute(gs);
+      x[k].unpack(xs);
+      g[k].unpack(gs);
       load_parameter<T, N>(weight, column(k), 1, w);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -286,7 +285,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         xs[j] = (gs[j] * w[j] - average - hat * slope) * rstd;
       }
       if (a.extra) {
-        more[k].to_compute(gs);
+        more[k].unpack(gs);
 #pragma unroll
         for (int j = 0; j < N; ++j) xs[j] += gs[j];
       }

@@ -71,117 +71,91 @@ struct Word<1> {
 /// N elements that are loaded and stored by one instruction of up to 16 bytes; addresses must be aligned
 /// to sizeof(Packed). "streaming" says that the line will not be read again soon.
 template <class T, int N = 16 / static_cast<int>(sizeof(T))>
-struct alignas(sizeof(T) * N) Packed {
+struct Packed {
   static constexpr int size = N;
   using Word = typename detail::Word<sizeof(T) * N>::type;
   using Compute = compute_t<T>;
 
-  T values[N];
+  Word word;
 
-  __device__ __forceinline__ T& operator[](int i) { return values[i]; }
-  __device__ __forceinline__ const T& operator[](int i) const { return values[i]; }
+  __device__ __forceinline__ T operator[](int i) const { return reinterpret_cast<const T*>(&word)[i]; }
+  __device__ __forceinline__ void set(int i, T value) { reinterpret_cast<T*>(&word)[i] = value; }
 
   static __device__ __forceinline__ Packed load(const T* from) {
-    return unwrap(*reinterpret_cast<const Word*>(from));
+    return {*reinterpret_cast<const Word*>(from)};
   }
   /// Through the read-only path: nobody writes the memory while the kernel runs.
   static __device__ __forceinline__ Packed load_readonly(const T* from) {
-    return unwrap(__ldg(reinterpret_cast<const Word*>(from)));
+    return {__ldg(reinterpret_cast<const Word*>(from))};
   }
   static __device__ __forceinline__ Packed load_streaming(const T* from) {
-    return unwrap(__ldcs(reinterpret_cast<const Word*>(from)));
+    return {__ldcs(reinterpret_cast<const Word*>(from))};
   }
-  __device__ __forceinline__ void store(T* to) const { *reinterpret_cast<Word*>(to) = wrap(); }
-  __device__ __forceinline__ void store_streaming(T* to) const {
-    __stcs(reinterpret_cast<Word*>(to), wrap());
-  }
+  /// To global memory. (The compiler may take an assignment apart and store 4 bytes at a time.)
+  __device__ __forceinline__ void store(T* to) const { __stwb(reinterpret_cast<Word*>(to), word); }
+  __device__ __forceinline__ void store_streaming(T* to) const { __stcs(reinterpret_cast<Word*>(to), word); }
   static __device__ __forceinline__ Packed filled(T value) {
     Packed p;
 #pragma unroll
-    for (int i = 0; i < N; ++i) p.values[i] = value;
+    for (int i = 0; i < N; ++i) p.set(i, value);
     return p;
   }
 
   /// All elements in the type that arithmetic is done in.
   __device__ __forceinline__ void to_compute(Compute (&out)[N]) const {
-    if constexpr (std::is_same_v<T, Half> && N % 2 == 0) {
+    if constexpr (kPairs) {
+      const unsigned* pairs = reinterpret_cast<const unsigned*>(&word);
 #pragma unroll
       for (int i = 0; i < N; i += 2) {
-        const float2 pair = __half22float2(
-            __halves2half2(__ushort_as_half(values[i].bits), __ushort_as_half(values[i + 1].bits)));
-        out[i] = pair.x;
-        out[i + 1] = pair.y;
+        if constexpr (std::is_same_v<T, BFloat16>) {
+          // A shift and a mask; by way of 16-bit registers it would be half as much again.
+          out[i] = __uint_as_float(pairs[i / 2] << 16);
+          out[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
+        } else {
+          const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&pairs[i / 2]));
+          out[i] = two.x;
+          out[i + 1] = two.y;
+        }
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < N; ++i) out[i] = gpu::to_compute(values[i]);
+      for (int i = 0; i < N; ++i) out[i] = gpu::to_compute((*this)[i]);
     }
+  }
+  /// As to_compute(), and the vector stays packed until its next use: the compiler, which would rather have
+  /// taken it apart once and kept a register per element, is told that it may have changed.
+  __device__ __forceinline__ void unpack(Compute (&out)[N]) {
+    if constexpr (sizeof(word) == 16)
+      asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
+    if constexpr (sizeof(word) == 8 && N > 1) asm volatile("" : "+r"(word.x), "+r"(word.y));
+    to_compute(out);
   }
   /// Rounds all elements to T; the 16-bit types two per instruction.
   template <class C>
   static __device__ __forceinline__ Packed from_compute(const C (&in)[N]) {
     Packed p;
-    if constexpr (std::is_same_v<T, BFloat16> && N % 2 == 0) {
+    if constexpr (kPairs) {
+      unsigned* pairs = reinterpret_cast<unsigned*>(&p.word);
 #pragma unroll
       for (int i = 0; i < N; i += 2) {
-        const __nv_bfloat162 pair =
-            __floats2bfloat162_rn(static_cast<float>(in[i]), static_cast<float>(in[i + 1]));
-        p.values[i].bits = __bfloat16_as_ushort(pair.x);
-        p.values[i + 1].bits = __bfloat16_as_ushort(pair.y);
-      }
-    } else if constexpr (std::is_same_v<T, Half> && N % 2 == 0) {
-#pragma unroll
-      for (int i = 0; i < N; i += 2) {
-        const __half2 pair = __floats2half2_rn(static_cast<float>(in[i]), static_cast<float>(in[i + 1]));
-        p.values[i].bits = __half_as_ushort(__low2half(pair));
-        p.values[i + 1].bits = __half_as_ushort(__high2half(pair));
+        const float a = static_cast<float>(in[i]), b = static_cast<float>(in[i + 1]);
+        if constexpr (std::is_same_v<T, BFloat16>) {
+          const __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
+          pairs[i / 2] = *reinterpret_cast<const unsigned*>(&two);
+        } else {
+          const __half2 two = __floats2half2_rn(a, b);
+          pairs[i / 2] = *reinterpret_cast<const unsigned*>(&two);
+        }
       }
     } else {
 #pragma unroll
-      for (int i = 0; i < N; ++i) p.values[i] = gpu::from_compute<T>(in[i]);
+      for (int i = 0; i < N; ++i) p.set(i, gpu::from_compute<T>(in[i]));
     }
     return p;
   }
 
  private:
-  static __device__ __forceinline__ Packed unwrap(Word word) {
-    return *reinterpret_cast<const Packed*>(&word);
-  }
-  __device__ __forceinline__ Word wrap() const { return *reinterpret_cast<const Word*>(this); }
-};
-
-/// A vector as it was loaded. It stays packed from one use to the next: the compiler, which would rather take
-/// it apart once and keep a register per element, is told that it may have changed.
-template <class T, int N = 16 / static_cast<int>(sizeof(T))>
-struct Held {
-  using Pack = Packed<T, N>;
-  typename Pack::Word word;
-
-  __device__ __forceinline__ void load(const T* from) {
-    word = *reinterpret_cast<const typename Pack::Word*>(from);
-  }
-  __device__ __forceinline__ void load_streaming(const T* from) {
-    word = __ldcs(reinterpret_cast<const typename Pack::Word*>(from));
-  }
-  __device__ __forceinline__ void set(const Pack& pack) {
-    word = *reinterpret_cast<const typename Pack::Word*>(&pack);
-  }
-  __device__ __forceinline__ void to_compute(compute_t<T> (&out)[N]) {
-    if constexpr (sizeof(word) == 16)
-      asm volatile("" : "+r"(word.x), "+r"(word.y), "+r"(word.z), "+r"(word.w));
-    if constexpr (sizeof(word) == 8 && N > 1) asm volatile("" : "+r"(word.x), "+r"(word.y));
-    if constexpr (std::is_same_v<T, BFloat16> && N % 2 == 0) {
-      // A pair is a shift and a mask; by way of 16-bit registers it would be half as much again.
-      const unsigned* pairs = reinterpret_cast<const unsigned*>(&word);
-#pragma unroll
-      for (int i = 0; i < N; i += 2) {
-        out[i] = __uint_as_float(pairs[i / 2] << 16);
-        out[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
-      }
-    } else {
-      reinterpret_cast<const Pack*>(&word)->to_compute(out);
-    }
-  }
+  static constexpr bool kPairs = (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)&&N % 2 == 0;
 };
 
 }  // namespace ct::gpu

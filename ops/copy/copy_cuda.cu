@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
     if (at + V <= n) {
       Out out;
 #pragma unroll
-      for (int i = 0; i < V; ++i) out[i] = convert_on_device<To, From>(in[u][i]);
+      for (int i = 0; i < V; ++i) out.set(i, convert_on_device<To, From>(in[u][i]));
       out.store(dst + at);
     } else {
       for (std::int64_t i = at; i < n; ++i) dst[i] = convert_on_device<To, From>(src[i]);

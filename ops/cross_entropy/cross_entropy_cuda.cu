@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
       const long long vectors = layout.classes / Vec::size;
       for (long long v = lane; v < vectors; v += size) {
         C values[Vec::size];
-        Vec::load(x + v * Vec::size).to_compute(values);
+        Vec::load(x + v * Vec::size).unpack(values);
         seen.add(values);
         if constexpr (kTarget != Target::label) {
 #pragma unroll

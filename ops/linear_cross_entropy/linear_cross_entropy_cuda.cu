@@ -1,5 +1,6 @@
 #include <type_traits>
 
+#include <cotangent/core/cuda/async_copy.h>
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
@@ -8,8 +9,9 @@
 #include <cotangent/ops/linear_cross_entropy/chunks_internal.h>
 #include <cotangent/ops/online_softmax_cuda.h>
 
-// A block per row of logits: one pass for the maximum and the sum of exponentials, a second one, over what
-// the first has left in L2, to write the gradient over the logits.
+// A block per row of logits: one pass for the maximum and the sum of exponentials, a second one to write the
+// gradient over the logits. Between them the row stays in shared memory, if two rows fit into a
+// multiprocessor's, so that one is read while the other is written; else in L2.
 
 namespace ct::linear_cross_entropy_kernels {
 namespace {
@@ -23,46 +25,76 @@ __device__ __forceinline__ bool counts(const Chunk& k, std::int64_t label) {
   return label != k.ignore_index && label >= 0 && label < k.classes;
 }
 
-// What a thread sees of a row, `kUnroll` vectors at a time so that as many loads are in flight. Behind the
-// row's end, as far as the last vector reaches, there is -inf.
-template <class T, bool kSmooth>
-__device__ __forceinline__ gpu::Online<compute_t<T>, kSmooth> look(const T* x, int classes,
+// The vectors of a row, dealt out to the threads of its block. If the row is kept, each thread has its
+// vectors in slots of shared memory that no other thread touches, blockDim.x from one to the next.
+template <class T, bool kKept>
+struct Row {
+  using Vec = gpu::Packed<T>;
+  const T* x;
+  int classes;
+  uint4* slots;
+
+  // Before each(), if the row is kept.
+  __device__ __forceinline__ void keep() const {
+    uint4* slot = slots;
+    for (int at = begin(); at < classes; at += step(), slot += blockDim.x) gpu::copy_async(slot, x + at);
+    gpu::copy_async_wait();
+  }
+  // Calls f(vector, place of its first element) for the thread's vectors.
+  template <class F>
+  __device__ __forceinline__ void each(const F& f) const {
+    if constexpr (kKept) {
+      const uint4* slot = slots;
+      for (int at = begin(); at < classes; at += step(), slot += blockDim.x) f(Vec{*slot}, at);
+    } else {
+      constexpr int kUnroll = 4;  // so many reads are under way at once
+      for (int first = begin(); first < classes; first += kUnroll * step()) {
+        Vec vectors[kUnroll];
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u)
+          if (first + u * step() < classes) vectors[u] = Vec::load(x + first + u * step());
+#pragma unroll
+        for (int u = 0; u < kUnroll; ++u)
+          if (first + u * step() < classes) f(vectors[u], first + u * step());
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int begin() { return static_cast<int>(threadIdx.x) * Vec::size; }
+  static __device__ __forceinline__ int step() { return static_cast<int>(blockDim.x) * Vec::size; }
+};
+
+// What a thread sees of a row. Behind the row's end, as far as the last vector reaches, there is -inf.
+template <bool kSmooth, class T, bool kKept>
+__device__ __forceinline__ gpu::Online<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
                                                                    compute_t<T> ref) {
   using C = compute_t<T>;
   using Vec = gpu::Packed<T>;
-  constexpr int kUnroll = 4;
   gpu::Online<C, kSmooth> seen;
-  const int step = static_cast<int>(blockDim.x) * Vec::size;
-  for (int first = static_cast<int>(threadIdx.x) * Vec::size; first < classes; first += kUnroll * step) {
-    Vec vectors[kUnroll];
+  row.each([&](const Vec& v, int at) {
+    C values[Vec::size];
+    v.to_compute(values);
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-      if (first + u * step < classes) vectors[u] = Vec::load(x + first + u * step);
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int at = first + u * step;
-      if (at >= classes) break;
-      C values[Vec::size];
-      vectors[u].to_compute(values);
-#pragma unroll
-      for (int q = 0; q < Vec::size; ++q) {
-        const bool inside = at + q < classes;
-        if (!inside) values[q] = -INFINITY;
-        if constexpr (kSmooth) {
-          if (inside) seen.add_factor(C(1), values[q] - ref);
-        }
+    for (int q = 0; q < Vec::size; ++q) {
+      const bool inside = at + q < row.classes;
+      if (!inside) values[q] = -INFINITY;
+      if constexpr (kSmooth) {
+        if (inside) seen.add_factor(C(1), values[q] - ref);
       }
-      seen.add(values);
     }
-  }
+    seen.add(values);
+  });
   return seen;
 }
 
-template <class T, bool kSmooth>
+// Dynamic shared memory, if the rows are kept: a slot for each of a thread's vectors.
+template <class T, bool kSmooth, bool kKept>
 __global__ void __launch_bounds__(kMaxThreads)
     rows_kernel(Chunk k, Step step, ct::detail::DeviceErrors* errors, IndexSite site) {
   using C = compute_t<T>;
   using Vec = gpu::Packed<T>;
+  extern __shared__ uint4 kept[];
   __shared__ C shared_log_sum;
   const long long r = blockIdx.x;
   const int classes = static_cast<int>(k.classes);
@@ -81,13 +113,15 @@ __global__ void __launch_bounds__(kMaxThreads)
     return;
   }
 
+  const Row<T, kKept> row{x, classes, kept + threadIdx.x};
+  if constexpr (kKept) row.keep();
   const C smoothing = static_cast<C>(k.smoothing);
   C log_sum;
   if (step == Step::gradient) {
     log_sum = log_sums[r];
   } else {
     const C ref = gpu::to_compute(x[0]), hit = gpu::to_compute(x[label]);
-    gpu::Online<C, kSmooth> seen = look<T, kSmooth>(x, classes, ref);
+    gpu::Online<C, kSmooth> seen = look<kSmooth>(row, ref);
     seen.merge_block();
     if (threadIdx.x == 0) {
       const C log_exps = log(seen.exps);
@@ -107,18 +141,19 @@ __global__ void __launch_bounds__(kMaxThreads)
   if (k.cotangent)
     scale = static_cast<const C*>(k.cotangent)[k.each ? r : 0] / *static_cast<const C*>(k.divisor);
   const C share = smoothing / static_cast<C>(classes);
-#pragma unroll 4
-  for (int c = threadIdx.x * Vec::size; c < classes; c += blockDim.x * Vec::size) {
+  const int hot = static_cast<int>(label);
+  row.each([&](const Vec& v, int at) {
     C d[Vec::size];
-    Vec::load(x + c).to_compute(d);
+    v.to_compute(d);
 #pragma unroll
     for (int q = 0; q < Vec::size; ++q) {
-      d[q] = gpu::exponential(d[q] - log_sum) - share;
-      if (c + q == label) d[q] -= C(1) - smoothing;
+      d[q] = gpu::exponential(d[q] - log_sum);
+      if constexpr (kSmooth) d[q] -= share;
+      if (at + q == hot) d[q] -= C(1) - smoothing;
       d[q] *= scale;
     }
-    Vec::from_compute(d).store(x + c);
-  }
+    Vec::from_compute(d).store(x + at);
+  });
 }
 
 template <class T>
@@ -127,9 +162,20 @@ void launch_rows(Step step, const Chunk& chunk) {
   const std::int64_t vectors = gpu::ceil_div(chunk.classes, gpu::Packed<T>::size);
   int threads = 32;
   while (threads < kMaxThreads && threads * 4 < vectors) threads *= 2;
-  const auto kernel = chunk.smoothing > 0 ? rows_kernel<T, true> : rows_kernel<T, false>;
-  gpu::launch(kName, kernel, gpu::blocks_for(kName, chunk.rows, 1), threads, 0, chunk, step,
-              gpu::index_errors(), kSite);
+  const auto go = [&](auto kernel, std::int64_t bytes) {
+    gpu::launch(kName, kernel, gpu::blocks_for(kName, chunk.rows, 1), threads,
+                static_cast<std::size_t>(bytes), chunk, step, gpu::index_errors(), kSite);
+  };
+  const std::int64_t bytes = gpu::ceil_div(vectors, threads) * threads * 16;
+  const DeviceProperties& device = cuda_properties(current_cuda_device());
+  const auto beside =
+      static_cast<std::int64_t>(device.shared_bytes_per_sm / 2) - 4096;  // what else a block has
+  const bool kept = step == Step::both && bytes <= beside &&
+                    bytes <= static_cast<std::int64_t>(device.shared_bytes_per_block) - 4096;
+  if (kept)
+    chunk.smoothing > 0 ? go(rows_kernel<T, true, true>, bytes) : go(rows_kernel<T, false, true>, bytes);
+  else
+    chunk.smoothing > 0 ? go(rows_kernel<T, true, false>, 0) : go(rows_kernel<T, false, false>, 0);
 }
 
 void run_rows(Step step, const Chunk& chunk) {

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include <cotangent/core/cuda/async_copy.h>
 #include <cotangent/ops/softmax/cuda_common_internal.cuh>
 
 // The kernels that hold a row in the registers of a block or a cluster. For softmax_cuda.cu only.
@@ -13,106 +14,38 @@
 namespace ct::softmax_kernels {
 namespace {
 
-__device__ __forceinline__ void copy_async(uint4* to, const void* from) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile(
-      "cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-      "l"(from)
-      : "memory");
-#else
-  *to = __ldcs(static_cast<const uint4*>(from));
-#endif
-}
-__device__ __forceinline__ void copy_async_wait() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
-
-// 16 bytes of a row as they were loaded. Kept as words, and opaque from one use to the next: otherwise the
-// compiler takes them apart once and keeps a register per element, twice or four times as many.
 template <class T>
-struct Words {
-  static constexpr int size = gpu::Packed<T>::size;
-  uint4 words;
+using Vector = gpu::Packed<T>;
 
-  __device__ __forceinline__ void fill(float value) {
-    const auto pack = gpu::Packed<T>::filled(gpu::from_compute<T>(value));
-    words = *reinterpret_cast<const uint4*>(&pack);
-  }
-  __device__ __forceinline__ void pack(const float (&in)[size]) {
-    if constexpr (std::is_same_v<T, float>) {
-      words = make_uint4(__float_as_uint(in[0]), __float_as_uint(in[1]), __float_as_uint(in[2]),
-                         __float_as_uint(in[3]));
-    } else {
-      words = make_uint4(pair(in[0], in[1]), pair(in[2], in[3]), pair(in[4], in[5]), pair(in[6], in[7]));
-    }
-  }
-  __device__ __forceinline__ void unpack(float (&out)[size]) {
-    asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
-    const unsigned word[4] = {words.x, words.y, words.z, words.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (std::is_same_v<T, float>) {
-        out[i] = __uint_as_float(word[i]);
-      } else {
-        const float2 two = apart(word[i]);
-        out[2 * i] = two.x;
-        out[2 * i + 1] = two.y;
-      }
-    }
-  }
-  // The largest of the elements and of `max`, a number or, for 16 bits, a pair of them. Not NaN, unless all
-  // are.
-  __device__ __forceinline__ unsigned largest(unsigned max) const {
-    return larger_word(larger_word(larger_word(larger_word(max, words.x), words.y), words.z), words.w);
-  }
-  static __device__ __forceinline__ float as_float(unsigned max) {
-    if constexpr (std::is_same_v<T, float>) {
-      return __uint_as_float(max);
-    } else {
-      const float2 two = apart(max);
-      return fmaxf(two.x, two.y);
-    }
-  }
-  // In PTX: left to the compiler, the four words are stored one by one.
-  __device__ __forceinline__ void store(T* to) const {
-    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words.x), "r"(words.y),
-                 "r"(words.z), "r"(words.w)
-                 : "memory");
-  }
+// ---- The largest element, as a word: a number or, for 16 bits, a pair of them. Not NaN, unless all are.
+// ----
 
- private:
-  static __device__ __forceinline__ unsigned pair(float a, float b) {
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      const __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
-      return *reinterpret_cast<const unsigned*>(&two);
-    } else {
-      const __half2 two = __floats2half2_rn(a, b);
-      return *reinterpret_cast<const unsigned*>(&two);
-    }
+template <class T>
+__device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b) {
+  if constexpr (std::is_same_v<T, float>) {
+    return __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
+  } else {
+    using Pair = std::conditional_t<std::is_same_v<T, BFloat16>, __nv_bfloat162, __half2>;
+    const Pair two = __hmax2(*reinterpret_cast<const Pair*>(&a), *reinterpret_cast<const Pair*>(&b));
+    return *reinterpret_cast<const unsigned*>(&two);
   }
-  static __device__ __forceinline__ float2 apart(unsigned word) {
-    if constexpr (std::is_same_v<T, BFloat16>) {
-      return make_float2(__uint_as_float(word << 16), __uint_as_float(word & 0xffff0000u));
-    } else {
-      return __half22float2(*reinterpret_cast<const __half2*>(&word));
-    }
+}
+// Of the elements of v and of `max`.
+template <class T>
+__device__ __forceinline__ unsigned largest(const Vector<T>& v, unsigned max) {
+  const uint4 w = v.word;
+  return larger_word<T>(larger_word<T>(larger_word<T>(larger_word<T>(max, w.x), w.y), w.z), w.w);
+}
+template <class T>
+__device__ __forceinline__ float largest_of(unsigned max) {
+  if constexpr (std::is_same_v<T, float>) {
+    return __uint_as_float(max);
+  } else {
+    float two[2];
+    gpu::Packed<T, 2>{max}.to_compute(two);
+    return fmaxf(two[0], two[1]);
   }
-  static __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b) {
-    if constexpr (std::is_same_v<T, float>) {
-      return __float_as_uint(fmaxf(__uint_as_float(a), __uint_as_float(b)));
-    } else if constexpr (std::is_same_v<T, BFloat16>) {
-      const __nv_bfloat162 two =
-          __hmax2(*reinterpret_cast<const __nv_bfloat162*>(&a), *reinterpret_cast<const __nv_bfloat162*>(&b));
-      return *reinterpret_cast<const unsigned*>(&two);
-    } else {
-      const __half2 two =
-          __hmax2(*reinterpret_cast<const __half2*>(&a), *reinterpret_cast<const __half2*>(&b));
-      return *reinterpret_cast<const unsigned*>(&two);
-    }
-  }
-};
+}
 
 // Which vectors of a row are a thread's: first, first + blockDim.x, ... those of them below `packs`.
 template <class T, int Loads>
@@ -133,13 +66,13 @@ struct Share {
   }
   __device__ __forceinline__ void request(uint4* slots, const T* row) const {
     each([&](int, unsigned at, unsigned slot) {
-      copy_async(slots + slot, reinterpret_cast<const char*>(row) + at);
+      gpu::copy_async(slots + slot, reinterpret_cast<const char*>(row) + at);
     });
   }
-  __device__ __forceinline__ void receive(Words<T> (&v)[Loads], const uint4* slots, float otherwise) const {
+  __device__ __forceinline__ void receive(Vector<T> (&v)[Loads], const uint4* slots, float otherwise) const {
 #pragma unroll
-    for (int i = 0; i < Loads; ++i) v[i].fill(otherwise);
-    each([&](int i, unsigned, unsigned slot) { v[i].words = slots[slot]; });
+    for (int i = 0; i < Loads; ++i) v[i] = Vector<T>::filled(gpu::from_compute<T>(otherwise));
+    each([&](int i, unsigned, unsigned slot) { v[i].word = slots[slot]; });
   }
 };
 
@@ -247,7 +180,7 @@ struct Exchange {
 template <bool logarithm, class T, int Loads>
 __global__ void __launch_bounds__(kClusterWarps * 32, 2)
     cluster_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t rows, int packs, int cluster) {
-  constexpr int n = Words<T>::size;
+  constexpr int n = Vector<T>::size;
   extern __shared__ uint4 ahead[];
   __shared__ Exchange exchange;
   const Share<T, Loads> share{
@@ -259,17 +192,15 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
   share.request(slots, x + row * length);
   exchange.ready(cluster);
   for (int turn = 0; row < rows; row += step, ++turn) {
-    Words<T> v[Loads];
-    copy_async_wait();
+    Vector<T> v[Loads];
+    gpu::copy_async_wait();
     share.receive(v, slots, kMinusInf<float>);
     if (row + step < rows) share.request(slots, x + (row + step) * length);
 
-    Words<T> lowest;
-    lowest.fill(kMinusInf<float>);
-    unsigned most = lowest.words.x;
+    unsigned most = Vector<T>::filled(gpu::from_compute<T>(kMinusInf<float>)).word.x;
 #pragma unroll
-    for (int i = 0; i < Loads; ++i) most = v[i].largest(most);
-    float max = Words<T>::as_float(most), element[n];
+    for (int i = 0; i < Loads; ++i) most = largest(v[i], most);
+    float max = largest_of<T>(most), element[n];
     max = exchange.combine(max, kMinusInf<float>, 0, turn & 1, cluster, Max{});
     // In f32 the exponentials take the place of the elements, and are not computed a second time.
     constexpr bool kept = std::is_same_v<T, float> && !logarithm;
@@ -283,7 +214,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
         sum += e;
         if constexpr (kept) element[j] = e;
       }
-      if constexpr (kept) v[i].pack(element);
+      if constexpr (kept) v[i] = Vector<T>::from_compute(element);
     }
     sum = exchange.combine(sum, 0.0f, 1, turn & 1, cluster, Plus{});
     const float scale = scale_of<logarithm>(sum);
@@ -293,7 +224,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
 #pragma unroll
       for (int j = 0; j < n; ++j)
         element[j] = kept ? element[j] * scale : result_of<logarithm, T>(element[j], max, scale);
-      v[i].pack(element);
+      v[i] = Vector<T>::from_compute(element);
       v[i].store(reinterpret_cast<T*>(reinterpret_cast<char*>(to) + at));
     });
   }
@@ -304,7 +235,7 @@ template <bool logarithm, class T, int Loads>
 __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
     cluster_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t rows,
                      int packs, int cluster, float factor) {
-  constexpr int n = Words<T>::size;
+  constexpr int n = Vector<T>::size;
   extern __shared__ uint4 ahead[];
   __shared__ Exchange exchange;
   const Share<T, Loads> share{
@@ -317,8 +248,8 @@ __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
   share.request(more, y + row * length);
   exchange.ready(cluster);
   for (int turn = 0; row < rows; row += step, ++turn) {
-    Words<T> gs[Loads], ys[Loads];
-    copy_async_wait();
+    Vector<T> gs[Loads], ys[Loads];
+    gpu::copy_async_wait();
     share.receive(gs, slots, 0);
     share.receive(ys, more, 0);
     if (row + step < rows) {
@@ -341,7 +272,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
       ys[i].unpack(b);
 #pragma unroll
       for (int j = 0; j < n; ++j) a[j] = gradient_of<logarithm, T>(a[j], b[j], sum, factor);
-      gs[i].pack(a);
+      gs[i] = Vector<T>::from_compute(a);
       gs[i].store(reinterpret_cast<T*>(reinterpret_cast<char*>(to) + at));
     });
   }
