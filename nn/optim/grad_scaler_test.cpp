@@ -122,6 +122,24 @@ TEST_CASE("GradScaler: the scale stops before infinity", "[optim][scaler]") {
   CHECK(scaler.get_scale() == static_cast<double>(3e38f));
 }
 
+TEST_CASE("GradScaler: the scale stops before its inverse is infinite", "[optim][scaler]") {
+  Tensor p = parameter({1});
+  SGD sgd({p}, {.lr = 1});
+  GradScaler scaler;
+  for (int i = 0; i < 200; ++i) {
+    with_grad(p, {std::numeric_limits<float>::infinity()});
+    scaler.step(sgd);
+    scaler.update();
+  }
+  CHECK(scaler.get_scale() == 0x1p-126);
+  with_grad(p, {0x1p-126f});
+  scaler.step(sgd);
+  CHECK(p.item() == 0);  // 1 - 2^-126 / 2^-126
+  GradScaler again;
+  again.load_state_dict(scaler.state_dict());
+  CHECK(again.get_scale() == 0x1p-126);
+}
+
 TEST_CASE("GradScaler: calls out of order are errors that change nothing", "[optim][scaler]") {
   Tensor p = parameter({1});
   SGD sgd({p}, {.lr = 1});

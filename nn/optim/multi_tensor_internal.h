@@ -171,7 +171,9 @@ struct ScaleRule {
   /// The scale after a step: smaller if an infinity was found, larger after `interval` steps without one.
   CT_OPTIM_HD void update(float* numbers, bool found_inf) const {
     if (found_inf) {
-      numbers[kScale] *= backoff;
+      // Not below the smallest normal number, whose inverse is finite.
+      const float reduced = numbers[kScale] * backoff;
+      numbers[kScale] = reduced > 1.17549435e-38f ? reduced : 1.17549435e-38f;
       numbers[kGoodSteps] = 0;
     } else if (numbers[kGoodSteps] + 1 >= interval) {
       const float grown = numbers[kScale] * growth;
