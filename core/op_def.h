@@ -76,8 +76,9 @@ class Infer {
   void output_on(const Shape& shape, DType dtype, Device device) {
     outputs_[count_++] = {shape, dtype, {}, 0, device, true};
   }
-  /// The next output by its strides: of view ops a view of input 0 (offset absolute), else fresh and gapless.
-  void output_view(const Shape& shape, const Strides& strides, std::int64_t offset) {
+  /// The next output by its strides, of input 0's dtype: of a view op a view of input 0 (the offset counted
+  /// from the start of its storage), else a fresh one without gaps.
+  void output_strided(const Shape& shape, const Strides& strides, std::int64_t offset = 0) {
     outputs_[count_++] = {shape, in(0).dtype(), strides, offset, {}, false};
   }
 

@@ -49,7 +49,7 @@ void infer(Infer& in) {
   CT_CHECK(std::isfinite(attrs.scale), ValueError, kName, "scale is ", attrs.scale, "; it must be finite");
   // In the order in which the next projection takes the heads side by side: [batch, queries, heads, dim].
   const std::int64_t row = v.size(3), position = q.size(1) * row;
-  in.output_view({q.size(0), q.size(1), q.size(2), row}, {q.size(2) * position, row, position, 1}, 0);
+  in.output_strided({q.size(0), q.size(1), q.size(2), row}, {q.size(2) * position, row, position, 1});
   in.output({q.size(0), q.size(1), q.size(2)}, accumulate_type(q.dtype()));
 }
 

@@ -85,7 +85,7 @@ void reshape_infer(Infer& i) {
              describe(x), " with strides ", x.strides(), " allows no view of shape ", shape,
              "; use reshape(), which copies where it must");
   }
-  i.output_view(shape, strides, x.storage_offset());
+  i.output_strided(shape, strides, x.storage_offset());
 }
 
 void permute_infer(Infer& i) {
@@ -104,7 +104,7 @@ void permute_infer(Infer& i) {
     shape[k] = x.shape()[axis];
     strides[k] = x.strides()[axis];
   }
-  i.output_view(shape, strides, x.storage_offset());
+  i.output_strided(shape, strides, x.storage_offset());
 }
 
 void slice_infer(Infer& i) {
@@ -120,7 +120,7 @@ void slice_infer(Infer& i) {
   Strides strides = x.strides();
   shape[axis] = stop > start ? (stop - start - 1) / a.step + 1 : 0;
   if (shape[axis] > 1) strides[axis] *= a.step;
-  i.output_view(shape, strides, x.storage_offset() + start * x.strides()[axis]);
+  i.output_strided(shape, strides, x.storage_offset() + start * x.strides()[axis]);
 }
 
 void select_infer(Infer& i) {
@@ -136,7 +136,7 @@ void select_infer(Infer& i) {
   const std::int64_t offset = (a.index < 0 ? a.index + n : a.index) * strides[axis];
   shape.erase(axis);
   strides.erase(axis);
-  i.output_view(shape, strides, x.storage_offset() + offset);
+  i.output_strided(shape, strides, x.storage_offset() + offset);
 }
 
 void unbind_infer(Infer& i) {
@@ -151,7 +151,7 @@ void unbind_infer(Infer& i) {
   Strides strides = x.strides();
   shape.erase(axis);
   strides.erase(axis);
-  for (std::int64_t k = 0; k < n; ++k) i.output_view(shape, strides, x.storage_offset() + k * step);
+  for (std::int64_t k = 0; k < n; ++k) i.output_strided(shape, strides, x.storage_offset() + k * step);
 }
 
 void expand_infer(Infer& i) {
@@ -172,7 +172,7 @@ void expand_infer(Infer& i) {
              "; only axes of size 1 can be repeated");
   }
   check_sizes("expand", shape);
-  i.output_view(shape, broadcast_strides(x.shape(), x.strides(), shape), x.storage_offset());
+  i.output_strided(shape, broadcast_strides(x.shape(), x.strides(), shape), x.storage_offset());
 }
 
 void squeeze_infer(Infer& i) {
@@ -185,7 +185,7 @@ void squeeze_infer(Infer& i) {
     shape.push_back(x.shape()[k]);
     strides.push_back(x.strides()[k]);
   }
-  i.output_view(shape, strides, x.storage_offset());
+  i.output_strided(shape, strides, x.storage_offset());
 }
 
 void unsqueeze_infer(Infer& i) {
@@ -196,7 +196,7 @@ void unsqueeze_infer(Infer& i) {
   const std::int64_t stride = axis < x.dim() ? shape[axis] * strides[axis] : 1;
   shape.insert(axis, 1);
   strides.insert(axis, stride);
-  i.output_view(shape, strides, x.storage_offset());
+  i.output_strided(shape, strides, x.storage_offset());
 }
 
 }  // namespace views
