@@ -17,9 +17,7 @@ namespace {
 template <class T>
 using Vector = gpu::Packed<T>;
 
-// ---- The largest element, as a word: a number or, for 16 bits, a pair of them. Not NaN, unless all are.
-// ----
-
+// The larger of two words, each a number or, for 16 bits, a pair of them. Not NaN, unless both are.
 template <class T>
 __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b) {
   if constexpr (std::is_same_v<T, float>) {
@@ -30,12 +28,13 @@ __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b) {
     return *reinterpret_cast<const unsigned*>(&two);
   }
 }
-// Of the elements of v and of `max`.
+// The largest of the elements of v and of `max`.
 template <class T>
 __device__ __forceinline__ unsigned largest(const Vector<T>& v, unsigned max) {
   const uint4 w = v.word;
   return larger_word<T>(larger_word<T>(larger_word<T>(larger_word<T>(max, w.x), w.y), w.z), w.w);
 }
+// The larger number of a word.
 template <class T>
 __device__ __forceinline__ float largest_of(unsigned max) {
   if constexpr (std::is_same_v<T, float>) {
