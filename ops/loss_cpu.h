@@ -52,13 +52,6 @@ CT_INLINE void store(T* to, Pack<T> p, int count) {
   }
 }
 
-/// a + b: what it is rounded to, and what that has lost, for |a| >= |b| exactly (Dekker's fast two-sum).
-template <class C>
-CT_INLINE void exact_sum(C a, C b, C& sum, C& rest) {
-  sum = a + b;
-  rest = (a - sum) + b;
-}
-
 /// The sum of the first `count` lanes, in f64.
 template <class C>
 CT_INLINE double lane_sum(elementwise::Pack<C> p, int count) {

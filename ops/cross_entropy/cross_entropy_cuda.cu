@@ -51,7 +51,7 @@ __device__ __forceinline__ compute_t<T> finish_row(
     const Online<compute_t<T>, kTarget != Target::label>& seen) {
   using C = compute_t<T>;
   const C log_exps = log(seen.exps);
-  rows.log_sum(r) = seen.max + log_exps;
+  loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
   C spread = 0;  // sum of factors times L - x
   if constexpr (kTarget != Target::label) spread = seen.mass * ((seen.max - ref) + log_exps) - seen.dot;
   if constexpr (kTarget == Target::soft) {
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
       if (lane == 0) {
         if (label != rows.ignore_index)
           gpu::report_index_error(rows.errors, rows.site, label, layout.classes);
-        rows.log_sum(r) = C(0);
+        rows.log_sum(r) = rows.rest(r) = C(0);
         if (!reduce) each[r] = gpu::from_compute<T>(C(0));
       }
       continue;
@@ -150,13 +150,14 @@ struct RowGradient {
   const Rows<T, kTarget>& rows;
   std::int64_t label;
   bool counts;
-  C scale = 0, total = 0, hit = 0, log_sum = 0;
+  C scale = 0, total = 0, hit = 0, log_sum = 0, rest = 0;  // total: A e^(-rest)
 
   __device__ __forceinline__ RowGradient(const Rows<T, kTarget>& rows, long long r, const T* g, bool each)
       : rows(rows), label(rows.label(r)), counts(rows.counts(label)) {
     if (!counts) return;
     scale = gpu::to_compute(g[each ? r : 0]) / rows.divisor();
     log_sum = rows.log_sum(r);
+    rest = rows.rest(r);
     if constexpr (kTarget == Target::soft) {
       total = rows.extra(r);
     } else {
@@ -165,6 +166,7 @@ struct RowGradient {
       total = hit;
       if constexpr (kTarget == Target::smoothed) total += rows.share() * rows.extra(0);
     }
+    total *= exponential(-rest);
   }
   __device__ __forceinline__ C dx(long long c, C x, C y) const {
     if (!counts) return C(0);  // not 0 times something that may be infinite
@@ -175,7 +177,7 @@ struct RowGradient {
     return scale * d;
   }
   __device__ __forceinline__ C dy(long long c, C x) const {
-    return scale * (C(1) - rows.smoothing) * rows.weight_of(c) * (log_sum - x);
+    return scale * (C(1) - rows.smoothing) * rows.weight_of(c) * ((log_sum - x) + rest);
   }
 };
 
@@ -253,7 +255,7 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
   blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
   loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
-                       mean ? rows.stats + count : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
+                       mean ? &rows.divisor() : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
                          gpu::launch("cross_entropy", kernel, grid, loss::kReduceThreads, 0, rows, reduce,
                                      reduce ? nullptr : out, sums);
                        });

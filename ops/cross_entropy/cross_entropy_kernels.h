@@ -15,9 +15,9 @@ struct CrossEntropyAttrs {
 };
 
 // Output 1 holds, in the compute type, what backward needs besides the logits: L = logsumexp of each row;
-// then one number that the mean is divided by; then, with labels, the sum of all class weights (if smoothing
-// needs it), or with distributions M = sum_c w[c] y[c] of each row; then what rounding each L to one number
-// has lost.
+// what rounding it to one number has lost; then one number that the mean is divided by; then, with labels,
+// the sum of all class weights (if smoothing needs it), or with distributions M = sum_c w[c] y[c] of each
+// row.
 inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool soft) {
   return 2 * layout.rows() + 1 + (soft ? layout.rows() : 1);
 }

@@ -16,12 +16,49 @@ void check_near(const Tensor& t, const V& want, double margin = 1e-6) {
   REQUIRE(got.size() == want.size());
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want[i]).margin(margin));
 }
+double worst(const Tensor& got, const Tensor& want) {
+  const V a = values(got), b = values(want);
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
+  return most;
+}
 Tensor labels(std::initializer_list<std::int64_t> list) { return tensor(list); }
 
 // For logits 1, 2, 3: logsumexp is 3.4076060, the losses of the three labels and their probabilities are
 constexpr double kLoss[3] = {2.4076060, 1.4076060, 0.4076060};
 constexpr double kP[3] = {0.0900306, 0.2447285, 0.6652410};
 Tensor two_rows() { return tensor({{1.f, 2.f, 3.f}, {1.f, 2.f, 3.f}}); }
+
+// The gradient of logits x + shift is that of x.
+void check_moved_logits(Device device, const Shape& shape, double margin) {
+  Shape rows = shape;
+  rows.erase(1);
+  // Integers, so that moving them far from 0 rounds nothing.
+  const Tensor x = (randn(shape) * 2.0).to(i64).to(f32).to(device);
+  const Tensor t = randint(0, shape[1], rows, {.dtype = i64}).to(device);
+  const Tensor p = softmax(randn(shape), 1).to(device);
+  struct Gradients {
+    Tensor logits, target;
+  };
+  const auto run = [&](const Tensor& logits, double smoothing, bool soft) -> Gradients {
+    const Tensor leaf = logits.clone().set_requires_grad(), q = p.clone().set_requires_grad();
+    cross_entropy(leaf, soft ? q : t, {.reduction = Reduction::sum, .label_smoothing = smoothing}).backward();
+    return {leaf.grad(), soft ? q.grad() : Tensor{}};
+  };
+  for (const double smoothing : {0.0, 0.1})
+    for (const double shift : {1e3, 1e5, 1e6})
+      for (const bool soft : {false, true}) {
+        const Gradients want = run(x, smoothing, soft), got = run(x + shift, smoothing, soft);
+        INFO(shape << ", shift " << shift << ", smoothing " << smoothing << ", soft " << soft);
+        CHECK(worst(got.logits, want.logits) < margin);
+        if (soft) CHECK(worst(got.target, want.target) < 10 * margin);
+      }
+  // Four equal logits, nearly as large as they can be.
+  const Tensor even = full({1, 4}, 3e38f, {.device = device}).set_requires_grad();
+  cross_entropy(even, zeros({1}, {.dtype = i64, .device = device})).backward();
+  check_near(even.grad(), {-0.75, 0.25, 0.25, 0.25});
+}
 
 }  // namespace
 
@@ -305,25 +342,12 @@ TEST_CASE("cross_entropy on the GPU reports labels out of range and goes on", "[
 }
 
 TEST_CASE("cross_entropy's gradient does not depend on where the logits lie", "[cross_entropy]") {
-  // Integers, so that moving them far from 0 rounds nothing.
-  const Tensor x = (randn({4, 50}) * 2.0).to(i64).to(f32), t = randint(0, 50, {4}, {.dtype = i64});
-  const Tensor p = softmax(randn({4, 50}), -1);
-  const auto gradient = [&](const Tensor& logits, double smoothing, bool soft) {
-    Tensor leaf = logits.clone().set_requires_grad(), q = p.clone().set_requires_grad();
-    cross_entropy(leaf, soft ? q : t, {.label_smoothing = smoothing}).backward();
-    return values(leaf.grad());
-  };
-  for (const double smoothing : {0.0, 0.1})
-    for (const double shift : {1e3, 1e5, 1e6})
-      for (const bool soft : {false, true}) {
-        const V want = gradient(x, smoothing, soft), got = gradient(x + shift, smoothing, soft);
-        double worst = 0;
-        for (std::size_t i = 0; i < want.size(); ++i) worst = std::max(worst, std::abs(got[i] - want[i]));
-        INFO("shift " << shift << ", smoothing " << smoothing << ", soft " << soft);
-        CHECK(worst < 1e-7);
-      }
-  // Four equal logits, nearly as large as they can be.
-  const Tensor even = full({1, 4}, 3e38f).set_requires_grad();
-  cross_entropy(even, zeros({1}, {.dtype = i64})).backward();
-  check_near(even.grad(), {-0.75, 0.25, 0.25, 0.25});
+  for (const Shape& shape : {Shape{4, 50}, Shape{2, 50, 5}}) check_moved_logits(cpu, shape, 4e-7);
+}
+
+TEST_CASE("cross_entropy on the GPU: the gradient does not depend on where the logits lie",
+          "[cross_entropy][cuda]") {
+  // A thread, a warp and a block for a row; rows along an inner axis; rows of whole vectors.
+  for (const Shape& shape : {Shape{4, 20}, Shape{4, 50}, Shape{4, 2049}, Shape{2, 50, 5}, Shape{4, 2048}})
+    check_moved_logits(cuda(0), shape, 4e-6);
 }

@@ -23,12 +23,11 @@ struct CrossEntropyRows {
   C* stats;  // see cross_entropy_stats()
 
   CT_HD C share() const { return smoothing / static_cast<C>(layout.classes); }
-  // L is log_sum + rest: what rounding it to one number loses counts where logits are large. On the CPU; the
-  // CUDA kernels have log_sum alone.
+  // L is log_sum + rest: what rounding it to one number loses counts where logits are large.
   CT_HD C& log_sum(std::int64_t r) const { return stats[r]; }
-  CT_HD C& divisor() const { return stats[layout.rows()]; }
-  CT_HD C& extra(std::int64_t r) const { return stats[layout.rows() + 1 + (kLabels ? 0 : r)]; }
-  CT_HD C& rest(std::int64_t r) const { return stats[layout.rows() + 1 + (kLabels ? 1 : layout.rows()) + r]; }
+  CT_HD C& rest(std::int64_t r) const { return stats[layout.rows() + r]; }
+  CT_HD C& divisor() const { return stats[2 * layout.rows()]; }
+  CT_HD C& extra(std::int64_t r) const { return stats[2 * layout.rows() + 1 + (kLabels ? 0 : r)]; }
 };
 
 namespace cross_entropy_kernels {

@@ -15,7 +15,8 @@ struct Chunk {
   std::int64_t pitch = 0;  // from row to row; rows start at multiples of 16 bytes
   void* logits = nullptr;
   loss::Labels labels;       // of these rows, as are:
-  void* log_sums = nullptr;  // L is log_sum + rest, as in cross_entropy; on CUDA log_sum alone
+  void* log_sums = nullptr;  // L is log_sum + rest, as in cross_entropy
+  void* rests = nullptr;
   void* losses = nullptr;
   std::int64_t ignore_index = 0;
   double smoothing = 0;
@@ -24,7 +25,6 @@ struct Chunk {
   const void* cotangent = nullptr;
   bool each = false;
   const void* divisor = nullptr;
-  void* rests = nullptr;  // with log_sums
 };
 
 enum class Step : std::uint8_t {

@@ -95,17 +95,18 @@ __global__ void __launch_bounds__(kMaxThreads)
   using C = compute_t<T>;
   using Vec = gpu::Packed<T>;
   extern __shared__ uint4 kept[];
-  __shared__ C shared_log_sum;
+  __shared__ C shared_log_sum, shared_rest;
   const long long r = blockIdx.x;
   const int classes = static_cast<int>(k.classes);
   T* x = static_cast<T*>(k.logits) + r * k.pitch;
   C* log_sums = static_cast<C*>(k.log_sums);
+  C* rests = static_cast<C*>(k.rests);
   C* losses = static_cast<C*>(k.losses);
   const std::int64_t label = k.labels[r];
   if (!counts(k, label)) {
     if (step != Step::gradient && threadIdx.x == 0) {
       if (label != k.ignore_index) gpu::report_index_error(errors, site, label, k.classes);
-      log_sums[r] = losses[r] = C(0);
+      log_sums[r] = rests[r] = losses[r] = C(0);
     }
     if (step == Step::losses) return;
     const Vec zeros = Vec::filled(gpu::from_compute<T>(C(0)));
@@ -116,9 +117,9 @@ __global__ void __launch_bounds__(kMaxThreads)
   const Row<T, kKept> row{x, classes, kept + threadIdx.x};
   if constexpr (kKept) row.keep();
   const C smoothing = static_cast<C>(k.smoothing);
-  C log_sum;
+  C log_sum, rest;
   if (step == Step::gradient) {
-    log_sum = log_sums[r];
+    log_sum = log_sums[r], rest = rests[r];
   } else {
     const C ref = gpu::to_compute(x[0]), hit = gpu::to_compute(x[label]);
     gpu::Online<C, kSmooth> seen = look<kSmooth>(row, ref);
@@ -130,24 +131,25 @@ __global__ void __launch_bounds__(kMaxThreads)
         loss = (C(1) - smoothing) * loss +
                smoothing * (((seen.max - ref) + log_exps) - seen.dot / static_cast<C>(classes));
       losses[r] = loss;
-      log_sums[r] = shared_log_sum = seen.max + log_exps;
+      loss::exact_sum(seen.max, log_exps, shared_log_sum, shared_rest);
+      log_sums[r] = shared_log_sum, rests[r] = shared_rest;
     }
     if (step == Step::losses) return;
     __syncthreads();
-    log_sum = shared_log_sum;
+    log_sum = shared_log_sum, rest = shared_rest;
   }
 
   C scale = 1;
   if (k.cotangent)
     scale = static_cast<const C*>(k.cotangent)[k.each ? r : 0] / *static_cast<const C*>(k.divisor);
-  const C share = smoothing / static_cast<C>(classes);
+  const C share = smoothing / static_cast<C>(classes), factor = gpu::exponential(-rest);
   const int hot = static_cast<int>(label);
   row.each([&](const Vec& v, int at) {
     C d[Vec::size];
     v.to_compute(d);
 #pragma unroll
     for (int q = 0; q < Vec::size; ++q) {
-      d[q] = gpu::exponential(d[q] - log_sum);
+      d[q] = factor * gpu::exponential(d[q] - log_sum);
       if constexpr (kSmooth) d[q] -= share;
       if (at + q == hot) d[q] -= C(1) - smoothing;
       d[q] *= scale;
