@@ -65,6 +65,10 @@ expect 0 "resumed into another folder" "${tiny[@]}" --epochs 3 --resume one --ou
 echo 1000 >moved/seconds.txt
 expect 0 "resumed later" "${tiny[@]}" --epochs 4 --resume moved
 says "after 4 epochs in 100[0-9.]+ s"
+! grep -q "not what this run" log || fail "the images have not changed"
+mkdir data2 && cp data/* data2 && idx_images 1280 9000 | gzip >data2/train-images-idx3-ubyte.gz
+expect 0 "resumed with other images" "$mnist" --data data2 --device cpu --hidden 32,16 --batch 64 --epochs 5 --resume moved
+says "^note .*data2.* is not what this run has learned from"
 rm moved/checkpoint-last.safetensors
 expect 1 "only the best checkpoint is there" "${tiny[@]}" --resume moved
 one_line_error

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <vector>
 
+#include "examples/common/fnv.h"
+
 namespace fs = std::filesystem;
 using ct::data::Tokens;
 
@@ -121,14 +123,13 @@ std::string fingerprint(const Corpus& corpus) {
   std::vector<std::int64_t> piece;
   for (const Tokens* part : {&corpus.train, &corpus.val}) {
     const std::int64_t size = part->size(), stride = std::max(kPiece, size / kPieces);
-    std::uint64_t hash = 0xcbf29ce484222325ull;  // FNV-1a, over whole tokens
+    Fnv fnv;
     for (std::int64_t at = 0; at < size; at += stride) {
       piece.resize(static_cast<std::size_t>(std::min(kPiece, size - at)));
       part->read(at, piece);
-      for (const std::int64_t token : piece)
-        hash = (hash ^ static_cast<std::uint64_t>(token)) * 0x100000001b3ull;
+      for (const std::int64_t token : piece) fnv.add(static_cast<std::uint64_t>(token));
     }
-    text += std::to_string(size) + ':' + std::to_string(hash) + ' ';
+    text += std::to_string(size) + ':' + std::to_string(fnv.hash) + ' ';
   }
   return text;
 }

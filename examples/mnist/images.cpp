@@ -1,7 +1,10 @@
 #include "examples/mnist/images.h"
 
+#include <cstdint>
+#include <cstring>
 #include <filesystem>
 
+#include "examples/common/fnv.h"
 #include "examples/mnist/drawn_digits.h"
 
 namespace fs = std::filesystem;
@@ -82,4 +85,21 @@ ImageSet load_images(const std::string& directory, bool drawn, std::uint64_t see
   set.train = draw_digits(10000, seed);
   set.test = draw_digits(2000, seed + 1);
   return set;
+}
+
+std::string fingerprint(const ImageSet& images) {
+  std::string text;
+  for (const Images* part : {&images.train, &images.test}) {
+    Fnv fnv;
+    const std::uint8_t* pixels = part->pixels.data<std::uint8_t>();
+    for (std::int64_t i = 0; i + 8 <= part->pixels.numel(); i += 8) {  // an image is 98 words
+      std::uint64_t word = 0;
+      std::memcpy(&word, pixels + i, sizeof word);
+      fnv.add(word);
+    }
+    for (const std::int64_t label : part->labels.to_vector<std::int64_t>())
+      fnv.add(static_cast<std::uint64_t>(label));
+    text += std::to_string(part->labels.size(0)) + ':' + std::to_string(fnv.hash) + ' ';
+  }
+  return text;
 }

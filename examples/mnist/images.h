@@ -23,3 +23,6 @@ struct ImageSet {
 /// split: the first four fifths train, the rest test. Throws ct::IoError for missing, truncated or malformed
 /// files.
 ImageSet load_images(const std::string& directory, bool drawn, std::uint64_t seed);
+
+/// Tells two image sets apart by their pixels and labels.
+std::string fingerprint(const ImageSet& images);

@@ -265,6 +265,7 @@ class Training {
     ct::StateDict extras;
     if (tally) tally->save(extras);
     extras.set_value("best_accuracy", best_accuracy_);
+    extras.set_value("data", data_);
     ct::io::save_checkpoint(folder_.path() + "/" + name,
                             {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}}, extras);
   }
@@ -273,6 +274,8 @@ class Training {
     const std::string path = RunFolder::checkpoint_in("mnist", o_.resume);
     const ct::StateDict extras =
         ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
+    if (extras.contains_value("data") && extras.value<std::string>("data") != data_)
+      std::printf("note     %s is not what this run has learned from\n", images_.name.c_str());
     folder_.take_over();
     metrics_.load(folder_ / "metrics.csv");
     earlier_seconds_ = folder_.load_seconds();
@@ -335,6 +338,7 @@ class Training {
   Options o_;
   ct::Device device_;
   ImageSet images_;
+  const std::string data_ = fingerprint(images_);
   RunFolder folder_;
   MetricsTable metrics_{{"epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "lr",
                          "seconds", "samples_per_s"}};
