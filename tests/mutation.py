@@ -15,6 +15,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -320,6 +321,7 @@ def try_fault(tree, number, fault):
         if text.count(old) != 1:
             raise Broken(f"{file}: the text to change stands there {text.count(old)} times, not once: {old}")
         folder = os.path.join(tree.work, str(number))
+        shutil.rmtree(folder, ignore_errors=True)  # the fault of this number may have been in another file
         changed = os.path.join(folder, "cotangent", file)
         os.makedirs(os.path.dirname(changed), exist_ok=True)
         with open(changed, "w", encoding="utf-8") as f:
