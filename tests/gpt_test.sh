@@ -379,6 +379,13 @@ written() { "$gpt" generate --model "$1" --prompt "$2" --length 40 --temperature
 sed -i 's/"bos_token_id": *[a-z0-9]*/"bos_token_id": 4/' exported/config.json
 [ "g$(written exported '')" = "$(written exported g)" ] && echo "ok: an empty text begins with the model's token" ||
   fail "g and $(written exported '') is not $(written exported g)"
+# `transformers` gives a GPT-2 of any vocabulary the tokens 50256 to begin and to end with.
+cp -r exported beyond
+sed -i -E 's/"(bos|eos)_token_id": *(\[\]|[a-z0-9]+)/"\1_token_id": 50256/' beyond/config.json
+[ "$(grep -c 50256 beyond/config.json)" = 2 ] || fail "config.json: $(cat beyond/config.json)"
+expect 0 "an end token out of the vocabulary" "$gpt" generate --model beyond --prompt one --length 10
+says "^one"
+expect 0 "a begin token out of the vocabulary" "$gpt" generate --model beyond --length 10
 
 # --- what goes wrong ---
 expect 1 "the loss is no number" "${tiny[@]}" --lr 1e30 --clip 0 --iters 50 --out nan

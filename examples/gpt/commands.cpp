@@ -29,7 +29,7 @@ int generate(const GenerateOptionsLine& o) {
                 .temperature = o.temperature,
                 .top_k = o.top_k,
                 .top_p = o.top_p,
-                .stop_tokens = trained.model->end_tokens()},
+                .stop_tokens = readable_end_tokens(*trained.model)},
                draws);
     std::printf("\n");
   }

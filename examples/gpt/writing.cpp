@@ -17,17 +17,27 @@ std::size_t unfinished(const std::string& bytes) {
   return 0;
 }
 
+bool can_read(const ct::nn::models::LanguageModel& model, std::int64_t token) {
+  return 0 <= token && token < model.sizes().vocabulary;
+}
+
 // What a new text begins with.
 std::vector<std::int64_t> new_text(const ct::nn::models::LanguageModel& model,
                                    const ct::text::Tokenizer& tokenizer) {
-  if (const auto begin = model.begin_token()) return {*begin};
-  if (const auto ends = model.end_tokens(); !ends.empty()) return {ends[0]};
+  if (const auto begin = model.begin_token(); begin && can_read(model, *begin)) return {*begin};
+  if (const auto ends = readable_end_tokens(model); !ends.empty()) return {ends[0]};
   try {
     return tokenizer.encode("\n");
   } catch (const ct::ValueError&) { return {0}; }
 }
 
 }  // namespace
+
+std::vector<std::int64_t> readable_end_tokens(const ct::nn::models::LanguageModel& model) {
+  std::vector<std::int64_t> tokens = model.end_tokens();
+  std::erase_if(tokens, [&](std::int64_t token) { return !can_read(model, token); });
+  return tokens;
+}
 
 void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Tokenizer& tokenizer,
                 std::vector<std::int64_t> begin, const std::string& prompt,
