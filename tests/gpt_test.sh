@@ -284,6 +284,23 @@ says "there is no checkpoint yet"
 expect 0 "resumed into another folder" "$gpt" --resume one --out moved --iters 210 --eval-interval 5 --clip 0
 [ "$(cut -d, -f1 moved/metrics.csv | xargs)" = "step 50 100 150 200 205 210" ] || fail "metrics: $(cat moved/metrics.csv)"
 [ -s moved/checkpoint-best.safetensors ] || fail "the best checkpoint was left behind"
+(  # room for the best checkpoint, and not for the last one, which has gradients too
+  failures=0
+  ulimit -f $(($(stat -c %s mid/checkpoint-best.safetensors) / 1024 + 1))
+  expect 1 "no room for what is taken over" "$gpt" --resume mid --out roomless
+  says "can't write 'roomless/checkpoint-last.*; "
+  exit "$failures"
+) || failures=$((failures + 1))
+[ ! -e roomless ] || fail "a part of it stays: $(ls -A roomless)"
+# Killed while it takes over. A pipe without a writer keeps it there.
+cp -r one piped && rm piped/checkpoint-best.safetensors && mkfifo piped/checkpoint-best.safetensors
+"$gpt" --resume piped --out half >log 2>&1 </dev/null &
+for ((i = 0; i < 600; ++i)); do [ -e half/metrics.csv ] && break || sleep 0.02; done
+sleep 0.1
+kill -KILL $!
+wait $! 2>/dev/null
+[ -s half/config.json ] && [ -s half/tokenizer.json ] || fail "the settings do not come first: $(ls -A half)"
+expect 0 "and taken over again" "$gpt" --resume one --out half --iters 201
 norms=$(tail -n 2 moved/metrics.csv | cut -d, -f5 | uniq | wc -l)
 [ "$norms" = 2 ] || fail "without --clip the norm of the gradient stays as it was"
 expect 0 "no limit to the gradient" "${tiny[@]}" --clip 0 --iters 5 --out unclipped

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -119,12 +120,36 @@ class RunFolder {
     ct::io::write_file(*this / name, text);
   }
 
-  /// Once the checkpoint to resume is loaded: a run that goes on in another folder has all it had with it.
-  void take_over() const {
-    if (same_place(folder_of(resumed_), path())) return;
-    for (const char* name : {"metrics.csv", "loss.svg", kSeconds, kBest})
-      copy(folder_of(resumed_) + "/" + name, name);
-    copy(resumed_, kLast);  // makes it a run, so it comes last
+  /// Whether the checkpoint to resume is in this folder.
+  bool goes_on() const { return !resumed_.empty() && same_place(folder_of(resumed_), path()); }
+
+  /// The first that is written, once all is loaded: what `write_settings` writes, without which a run can't
+  /// be resumed. One that goes on in another folder then has all that it had with it. If that fails nothing
+  /// of it stays, and if the process is killed the folder can be resumed, or given to --out again.
+  template <class WriteSettings>
+  void begin(WriteSettings&& write_settings) const {
+    if (resumed_.empty() || goes_on()) return write_settings();
+    std::vector<std::string> added;
+    for (const char* name :
+         {"config.json", "tokenizer.json", "metrics.csv", "loss.svg", kSeconds, kBest, kLast})
+      if (!holds(name)) added.emplace_back(name);
+    try {
+      write_settings();
+      for (const char* name : {"metrics.csv", "loss.svg", kSeconds}) {
+        if (const auto file = copy(folder_of(resumed_) + "/" + name, name)) {
+          file->commit();
+        } else {  // what a run without a checkpoint has left here is not this one's
+          unlink((*this / name).c_str());
+        }
+      }
+      // Both are there as a whole before either has its name, which makes the folder a run.
+      const auto best = copy(folder_of(resumed_) + "/" + kBest, kBest), last = copy(resumed_, kLast);
+      if (best) best->commit();
+      if (last) last->commit();
+    } catch (...) {
+      for (const std::string& name : added) unlink((*this / name).c_str());
+      throw;
+    }
   }
 
   /// The seconds that a run took, for its next part. Not in the checkpoints: equal runs have equal ones.
@@ -163,15 +188,17 @@ class RunFolder {
     std::error_code ignored;
     return std::filesystem::equivalent(a, b, ignored);
   }
-  void copy(const std::string& from, const std::string& name) const {
+  // A copy that has to be committed; null if there is nothing to copy.
+  std::unique_ptr<ct::io::AtomicFile> copy(const std::string& from, const std::string& name) const {
+    std::error_code ignored;
+    if (!std::filesystem::exists(from, ignored)) return nullptr;
     std::ifstream in(from, std::ios::binary);
-    if (!in) return;
-    ct::io::AtomicFile to(*this / name);
+    auto to = std::make_unique<ct::io::AtomicFile>(*this / name);
     std::vector<char> bytes(1 << 20);
     while (in.read(bytes.data(), static_cast<std::streamsize>(bytes.size())), in.gcount() > 0)
-      to.write(bytes.data(), static_cast<std::size_t>(in.gcount()));
+      to->write(bytes.data(), static_cast<std::size_t>(in.gcount()));
     CT_CHECK(in.eof(), ct::IoError, "copy", "can't read ", from, "; check the disk it is on");
-    to.commit();
+    return to;
   }
 
   std::string resumed_;  // the checkpoint

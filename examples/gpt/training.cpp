@@ -90,9 +90,7 @@ class Training {
   }
 
   int run() {
-    folder_.write("config.json", to_json(o_));
-    if (corpus_.tokenizer && (o_.resume.empty() || !folder_.holds("tokenizer.json")))
-      corpus_.tokenizer->save(folder_ / "tokenizer.json");
+    begin();
     mark_ = started_ = Clock::now();
     while (step_ < o_.iters) {
       if (step_ % o_.eval_interval == 0 && evaluated_ != step_ && !evaluate()) return stop();
@@ -112,6 +110,18 @@ class Training {
     char text[40];
     std::snprintf(text, sizeof text, "%.*f", digits, value);
     return text;
+  }
+
+  void begin() {
+    folder_.begin([&] {
+      folder_.write("config.json", to_json(o_));
+      if (corpus_.tokenizer && !(folder_.goes_on() && folder_.holds("tokenizer.json")))
+        corpus_.tokenizer->save(folder_ / "tokenizer.json");
+    });
+    if (o_.resume.empty()) return;
+    if (!folder_.holds(RunFolder::kBest)) best_ = kNone;  // the next one is the best there is
+    metrics_.load(folder_ / "metrics.csv");
+    earlier_seconds_ = folder_.load_seconds();
   }
 
   void introduce() {
@@ -383,10 +393,6 @@ class Training {
     loss_sum_.copy_(extras.at("loss_sum"));
     best_ = extras.value<double>("best");
     if (const Tensor* norm = extras.find("norm")) norm_ = norm->to(device_);
-    folder_.take_over();
-    if (!folder_.holds(RunFolder::kBest)) best_ = kNone;  // the next one is the best there is
-    metrics_.load(folder_ / "metrics.csv");
-    earlier_seconds_ = folder_.load_seconds();
     mark_batches_ = loader_.position();
     std::printf("resumed  %s, step %lld\n", path.c_str(), static_cast<long long>(step_));
   }

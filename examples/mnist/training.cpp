@@ -134,7 +134,7 @@ class Training {
   }
 
   int run() {
-    folder_.write("config.json", to_json(o_));
+    begin();
     const Clock::time_point start = Clock::now();
     const auto seconds = [&] {  // its earlier parts too
       return earlier_seconds_ + std::chrono::duration<double>(Clock::now() - start).count();
@@ -163,6 +163,15 @@ class Training {
   }
 
  private:
+  void begin() {
+    folder_.begin([&] { folder_.write("config.json", to_json(o_)); });
+    if (o_.resume.empty()) return;
+    metrics_.load(folder_ / "metrics.csv");
+    earlier_seconds_ = folder_.load_seconds();
+    // Without the best one the next one is the best there is.
+    if (folder_.holds(RunFolder::kBest)) best_accuracy_ = resumed_.value<double>("best_accuracy");
+  }
+
   ct::data::ImageDataset dataset(const Images& images) const {
     // Centred by what the training pixels look like.
     const Tensor pixels = images_.train.pixels.to(ct::f32);
@@ -276,11 +285,6 @@ class Training {
         ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
     if (extras.contains_value("data") && extras.value<std::string>("data") != data_)
       std::printf("note     %s is not what this run has learned from\n", images_.name.c_str());
-    folder_.take_over();
-    metrics_.load(folder_ / "metrics.csv");
-    earlier_seconds_ = folder_.load_seconds();
-    // Without the best one the next one is the best there is.
-    if (folder_.holds(RunFolder::kBest)) best_accuracy_ = extras.value<double>("best_accuracy");
     resumed_ = extras;
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
                 static_cast<long long>(loader_.epoch()) + 1, static_cast<long long>(loader_.position()));
