@@ -269,6 +269,12 @@ one_line_error
 says "the token [0-9]+ is '.*', in .*data.txt it is now '.*'; "
 same learned/tokenizer.json tokenizer.saved "the tokenizer of a run stays"
 
+# A link to a folder, and the one above that.
+mkdir -p far/away && ln -s far/away link && cp text far/beyond.txt && rev text >beyond.txt
+expect 0 "a text above a linked folder" "$gpt" --preset tiny --text link/../beyond.txt --device cpu --iters 5 --out linked
+expect 0 "resumed with the same one" "$gpt" --resume linked --iters 6
+! grep -qa "^note" log || fail "another text: $(grep '"text"' linked/config.json)"
+
 # A run that breaks leaves its checkpoints as they were.
 breaking=(--eval-interval 1 --lr 1e38 --clip 0 --schedule constant --sample 0)
 cp -r one breaks && cp -r noval breaks-noval

@@ -101,7 +101,8 @@ Corpus load_corpus(const Options& o) {
 
 Options with_absolute_paths(Options o) {
   for (std::string* path : {&o.text, &o.tokens, &o.val_tokens, &o.tokenizer})
-    if (!path->empty()) *path = std::filesystem::absolute(*path).lexically_normal().string();
+    // Not simplified: behind a symbolic link, `..` is the folder above what it points to.
+    if (!path->empty()) *path = fs::absolute(*path).string();
   return o;
 }
 
