@@ -69,6 +69,12 @@ says "after 4 epochs in 100[0-9.]+ s"
 mkdir data2 && cp data/* data2 && idx_images 1280 9000 | gzip >data2/train-images-idx3-ubyte.gz
 expect 0 "resumed with other images" "$mnist" --data data2 --device cpu --hidden 32,16 --batch 64 --epochs 5 --resume moved
 says "^note .*data2.* is not what this run has learned from"
+cp -r moved moved.before
+expect 1 "fewer epochs than were made" "${tiny[@]}" --epochs 4 --resume moved
+one_line_error
+says "moved/checkpoint-last.safetensors has made 5 epochs .*--epochs 4; "
+expect 2 "one batch of a run to resume" "${tiny[@]}" --overfit-batch --resume moved
+diff -r moved moved.before && echo "ok: and both change nothing" || fail "the run was changed"
 rm moved/checkpoint-last.safetensors
 expect 1 "only the best checkpoint is there" "${tiny[@]}" --resume moved
 one_line_error
@@ -121,6 +127,8 @@ finish
 says "interrupted: saved; go on with --resume broken"
 [ "$(wc -l <broken/metrics.csv)" -lt 31 ] || fail "the run was over before the signal"
 cp -r broken half
+expect 1 "no more epochs, in the middle of the next one" "${long[@]/%30/$(($(wc -l <half/metrics.csv) - 1))}" --resume half
+one_line_error
 expect 0 "resumed" "${long[@]}" --resume broken
 says "^resumed .*epoch"
 ends_as_whole broken "SIGINT and resumed"

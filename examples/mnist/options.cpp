@@ -30,11 +30,12 @@ bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
       ->check(CLI::Range(1, 1 << 20));
   app.add_option("--seed", o.seed, "of weights, order and dropout")->check(flags::seed());
   app.add_option("--threads", o.threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
-  app.add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with")
-      ->check(flags::path());
+  auto* resume = app.add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with")
+                     ->check(flags::path());
   app.add_option("--out", o.out, "run folder; default: runs/mnist-DATE-TIME")->check(flags::path());
   app.add_flag("--overfit-batch", o.overfit_batch,
-               "train on the first batch alone: its loss must go to 0, or something is broken");
+               "train on the first batch alone: its loss must go to 0, or something is broken")
+      ->excludes(resume);  // it makes nothing that could go on
   app.add_option("--json", o.json, "write the result to this file")->check(flags::path());
   try {
     app.parse(argc, argv);

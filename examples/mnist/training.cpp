@@ -283,11 +283,15 @@ class Training {
     const std::string path = RunFolder::checkpoint_in("mnist", o_.resume);
     const ct::StateDict extras =
         ct::io::load_checkpoint(path, {{"model", model_}, {"optimizer", *optimizer_}, {"loader", loader_}});
+    const std::int64_t epochs = loader_.epoch(), batches = loader_.position();
+    CT_CHECK(epochs < o_.epochs || (epochs == o_.epochs && batches == 0), ct::ValueError, "mnist", path,
+             " has made ", epochs, " epochs and ", batches, " batches of the next, more than --epochs ",
+             o_.epochs, "; choose more to go on");
     if (extras.contains_value("data") && extras.value<std::string>("data") != data_)
       std::printf("note     %s is not what this run has learned from\n", images_.name.c_str());
     resumed_ = extras;
-    std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(),
-                static_cast<long long>(loader_.epoch()) + 1, static_cast<long long>(loader_.position()));
+    std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(), static_cast<long long>(epochs) + 1,
+                static_cast<long long>(batches));
   }
 
   int overfit() {
