@@ -472,11 +472,15 @@ says "kept holds a run already"
 diff -r one kept || fail "a run was written over"
 expect 1 "nothing to resume" "$gpt" --resume absent
 one_line_error
-for flag in "--layers 3" "--embd 16" "--heads 4" "--ema 0.9" "--dtype pure-bf16" "--preset char"; do
+for flag in "--layers 3" "--embd 16" "--heads 4" "--ema 0.9" "--dtype pure-bf16" "--preset char" "--batch 4"; do
   expect 1 "a checkpoint of another kind: $flag" "$gpt" --resume one $flag --out x
   one_line_error
   says "${flag% *} is ${flag#* }, the run one has [a-z0-9]+; "
 done
+small=(--layers 1 --embd 16 --block 16 --batch 4 --eval-interval 1 --eval-batches 1 --sample 0 --text text --device cpu)
+expect 0 "a preset of its own accord" "$gpt" "${small[@]}" --preset auto --iters 1 --out auto
+expect 0 "resumed with the same" "$gpt" --resume auto --preset auto --iters 2
+expect 0 "resumed with its name" "$gpt" --resume auto --preset cpu --iters 3
 expect 1 "tokens in the place of a text" "$gpt" --resume one --tokens raw.bin
 one_line_error
 cp -r one damaged

@@ -177,17 +177,18 @@ std::string early(const std::vector<std::string>& args, const std::string& flag)
   return value;
 }
 
+// What `preset` stands for on a device.
+std::string named_preset(const std::string& preset, const std::string& device) {
+  if (!preset.empty() && preset != "auto") return preset;
+  bool gpu = false;
+  try {
+    gpu = ct::parse_device(device.empty() ? "auto" : device).is_cuda();
+  } catch (const ct::Error&) {}  // the parser will say so
+  return gpu ? "char" : "cpu";
+}
+
 void choose_preset(const std::vector<std::string>& args, Options& o) {
-  std::string preset = early(args, "--preset");
-  if (preset.empty() || preset == "auto") {
-    const std::string device = early(args, "--device");
-    bool gpu = false;
-    try {
-      gpu = ct::parse_device(device.empty() ? "auto" : device).is_cuda();
-    } catch (const ct::Error&) {}  // the parser will say so
-    preset = gpu ? "char" : "cpu";
-  }
-  apply_preset(preset, o);
+  apply_preset(named_preset(early(args, "--preset"), early(args, "--device")), o);
 }
 
 std::string json_text(const std::string& text) {
@@ -241,6 +242,7 @@ void check_resumed(const Options& saved, const Options& now) {
   same("--embd", saved.embd, now.embd);
   same("--block", saved.block, now.block);
   same("--vocab", saved.vocab, now.vocab);
+  same("--batch", saved.batch, now.batch);  // the place in the data is counted in batches
   if (now.dtype.starts_with("pure-") || saved.dtype.starts_with("pure-"))
     same("--dtype", saved.dtype, now.dtype);
   if ((now.ema > 0) != (saved.ema > 0)) same("--ema", saved.ema, now.ema);
@@ -333,6 +335,7 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
     if (std::count(args.begin(), args.end(), "") > 0 && app.get_subcommands().empty())
       throw CLI::ExtrasError({"an argument that is empty"});
     if (app.get_subcommands().empty()) check_together(app, line.train);
+    line.train.preset = named_preset(line.train.preset, line.train.device);
   } catch (const CLI::ParseError& error) {
     exit_code = app.exit(error) == 0 ? 0 : 2;
     return false;
@@ -385,6 +388,7 @@ Options read_config(const std::string& folder) {
   add_training(app, o);
   try {
     parse(app, flags);
+    o.preset = named_preset(o.preset, o.device);
   } catch (const CLI::ParseError& error) {
     CT_CHECK(false, ct::IoError, "gpt", folder,
              "/config.json has a setting that this program does not know: ", error.what(),
