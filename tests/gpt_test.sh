@@ -35,6 +35,8 @@ done
 
 expect 2 "a number out of range" "$gpt" --lr -1
 says "^--lr: .*more than 0"
+expect 2 "a number too large" "$gpt" --layers 2199023255552
+says "^--layers: .*1 to 2\^40"
 
 for flag in "" --text --tokens --out --resume "generate --checkpoint"; do  # a variable that was not set
   expect 2 "an empty argument: $flag ''" "$gpt" $flag ""
@@ -78,6 +80,8 @@ awk -F, 'NR == 2 { first = $3 } END { exit !($3 < first && $3 < 1.7) }' one/metr
   fail "the loss does not fall: $(cut -d, -f3 one/metrics.csv | xargs)"
 expect 0 "the same with two threads" "${tiny[@]}" --threads 2 --out two
 same one/checkpoint-last.safetensors two/checkpoint-last.safetensors "one and two threads train alike"
+expect 0 "zeros in front of numbers" "${tiny[@]}" --seed 010 --batch 08 --iters 02 --sample 0 --out zeros
+[ "$(grep -cE '"(seed": 10|batch": 8|iters": 2),' zeros/config.json)" = 3 ] || fail "settings: $(cat zeros/config.json)"
 expect 0 "llama" "${tiny[@]}" --model llama --heads 4 --kv-heads 2 --iters 50 --out llama
 expect 0 "without validation text" "${tiny[@]}" --val-fraction 0 --iters 10 --out noval
 for dtype in bf16 f16 pure-bf16 pure-f16; do

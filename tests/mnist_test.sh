@@ -48,6 +48,8 @@ for key in dataset test_accuracy seconds samples_per_s device params; do
 done
 grep -q '"params": 25818[,}]' one.json || fail "--json: $(cat one.json); 25818 parameters are wanted"
 [ "$(wc -l <one/metrics.csv)" = 3 ] || fail "metrics.csv has not a line for each of two epochs"
+expect 0 "zeros in front of numbers" "$mnist" --data data --device cpu --hidden 032,016 --epochs 01 --seed 08 --out zeros
+[ "$(grep -cE '"(seed": 8,|epochs": 1,|hidden": \[32, 16\])' zeros/config.json)" = 3 ] || fail "settings: $(cat zeros/config.json)"
 expect 0 "the same with two threads" "${tiny[@]}" --epochs 2 --threads 2 --out two
 same one/checkpoint-last.safetensors two/checkpoint-last.safetensors "one and two threads train alike"
 expect 0 "only the t10k files" bash -c "mkdir test && cp data/t10k* test && '$mnist' --data test --epochs 1 --hidden 8 --out t10k"

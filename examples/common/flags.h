@@ -33,26 +33,32 @@ inline CLI::Validator path() {
           ""};
 }
 
-inline CLI::Validator whole_number(std::int64_t least) {
-  const std::string wanted = std::to_string(least) + " or more";
-  return {[least, wanted](const std::string& text) {
-            std::int64_t n = 0;
-            const bool good = CLI::detail::lexical_cast(text, n) && n >= least && n <= std::int64_t{1} << 40;
-            return good ? std::string() : "it is " + text + "; a whole number is wanted, " + wanted;
+/// A number in base 10, for Option::transform(): zeros in front of it go, which would mean base 8 to CLI11.
+template <class Int>
+CLI::Validator base_10(Int least, Int most, const std::string& range, const std::string& wanted) {
+  return {[=](std::string& text) {
+            Int n = 0;
+            const char* const all = text.data() + text.size();
+            const auto [end, error] = std::from_chars(text.data(), all, n);
+            if (error != std::errc() || end != all || n < least || n > most)
+              return "it is " + text + "; a whole number is wanted, " + wanted;
+            text = std::to_string(n);
+            return std::string();
           },
-          wanted};
+          range};
 }
-
+inline CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
+  const std::string range = std::to_string(least) + " to " + std::to_string(most);
+  return base_10(least, most, range, range);
+}
+/// Without an end that anybody would meet.
+inline CLI::Validator whole_number(std::int64_t least) {
+  const std::string from = std::to_string(least);
+  return base_10(least, std::int64_t{1} << 40, from + " or more", from + " to 2^40");
+}
 /// Any number of 64 bits.
 inline CLI::Validator seed() {
-  return {[](const std::string& text) {
-            std::uint64_t n = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
-            const bool good = error == std::errc() && end == text.data() + text.size();
-            return good ? std::string()
-                        : "it is " + text + "; a whole number below 2^64 is wanted, 0 or more";
-          },
-          "0 or more"};
+  return base_10(std::uint64_t{0}, ~std::uint64_t{0}, "0 or more", "0 or more and below 2^64");
 }
 
 /// A number that `good` holds for; it gets no NaN and no infinity.

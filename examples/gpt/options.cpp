@@ -60,7 +60,7 @@ void add_training(CLI::App& app, Options& o) {
   data->add_option("--tokenizer", o.tokenizer,
                    "tokenizer.json, vocab.json or their folder; without one, characters of --text are tokens")
       ->check(flags::path());
-  data->add_option("--vocab", o.vocab, "vocabulary of --tokens without --tokenizer")->check(positive);
+  data->add_option("--vocab", o.vocab, "vocabulary of --tokens without --tokenizer")->transform(positive);
 
   auto* model = app.add_option_group("model");
   model
@@ -70,11 +70,11 @@ void add_training(CLI::App& app, Options& o) {
           "on a GPU, else cpu")
       ->check(one_of({"auto", "tiny", "cpu", "char", "gpt2"}));
   model->add_option("--model", o.model, "gpt2 or llama")->check(one_of({"gpt2", "llama"}));
-  model->add_option("--layers", o.layers)->check(positive);
-  model->add_option("--heads", o.heads, "must divide --embd")->check(positive);
-  model->add_option("--kv-heads", o.kv_heads, "of llama; 0: as many as heads")->check(not_negative);
-  model->add_option("--embd", o.embd, "width of the hidden states")->check(positive);
-  model->add_option("--block", o.block, "tokens of a sequence")->check(positive);
+  model->add_option("--layers", o.layers)->transform(positive);
+  model->add_option("--heads", o.heads, "must divide --embd")->transform(positive);
+  model->add_option("--kv-heads", o.kv_heads, "of llama; 0: as many as heads")->transform(not_negative);
+  model->add_option("--embd", o.embd, "width of the hidden states")->transform(positive);
+  model->add_option("--block", o.block, "tokens of a sequence")->transform(positive);
   model->add_option("--dropout", o.dropout)->check(flags::between(0, 0.95));
 
   auto* machine = app.add_option_group("machine");
@@ -84,23 +84,24 @@ void add_training(CLI::App& app, Options& o) {
           "--dtype", o.dtype,
           "f32; bf16 or f16 with f32 weights (autocast); pure-bf16 or pure-f16 with f32 master weights")
       ->check(one_of({std::begin(kDTypes), std::end(kDTypes)}));
-  machine->add_option("--threads", o.threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
+  machine->add_option("--threads", o.threads, "on the CPU; 0: all processors")
+      ->transform(flags::whole_number(0, 1024));
   machine->add_option("--workers", o.workers, "threads that make batches for a GPU")
-      ->check(CLI::Range(0, 64));
+      ->transform(flags::whole_number(0, 64));
   machine->add_flag("--recompute", o.recompute,
                     "compute each block again in backward: less memory, a third slower");
   machine->add_option("--fused-loss", o.fused_loss,
                       "output layer and loss as one op that never holds all logits; false: as two");
 
   auto* training = app.add_option_group("training");
-  training->add_option("--batch", o.batch, "sequences at once")->check(positive);
+  training->add_option("--batch", o.batch, "sequences at once")->transform(positive);
   training->add_option("--accumulate", o.accumulate, "batches whose gradients make one step")
-      ->check(positive);
-  training->add_option("--iters", o.iters, "steps")->check(positive);
+      ->transform(positive);
+  training->add_option("--iters", o.iters, "steps")->transform(positive);
   training->add_option("--lr", o.lr, "learning rate at its highest")->check(flags::positive());
   training->add_option("--min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr")
       ->check(flags::finite());
-  training->add_option("--warmup", o.warmup, "steps until --lr is reached")->check(not_negative);
+  training->add_option("--warmup", o.warmup, "steps until --lr is reached")->transform(not_negative);
   training->add_option("--schedule", o.schedule)->check(one_of({"cosine", "constant"}));
   training->add_option("--weight-decay", o.weight_decay, "of matrices; biases and norms have none")
       ->check(flags::not_negative());
@@ -111,13 +112,13 @@ void add_training(CLI::App& app, Options& o) {
   training
       ->add_option("--ema", o.ema, "decay of averaged weights, which are evaluated and saved too; 0: none")
       ->check(flags::between(0, 0.99999));
-  training->add_option("--seed", o.seed, "of weights, order and dropout")->check(flags::seed());
+  training->add_option("--seed", o.seed, "of weights, order and dropout")->transform(flags::seed());
 
   auto* telling = app.add_option_group("run");
-  telling->add_option("--eval-interval", o.eval_interval, "steps between evaluations")->check(positive);
-  telling->add_option("--eval-batches", o.eval_batches, "batches of an evaluation")->check(positive);
+  telling->add_option("--eval-interval", o.eval_interval, "steps between evaluations")->transform(positive);
+  telling->add_option("--eval-batches", o.eval_batches, "batches of an evaluation")->transform(positive);
   telling->add_option("--sample", o.sample, "tokens that are written after an evaluation")
-      ->check(not_negative);
+      ->transform(not_negative);
   telling
       ->add_option("--minutes", o.minutes,
                    "saves and ends after this time, for --resume to go on; 0: at the last step")
@@ -273,7 +274,8 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
     sub.add_option("--device", device, "auto, cpu, cuda or cuda:N")->check(flags::device());
     sub.add_option("--dtype", dtype, "of the weights: f32, bf16 or f16")
         ->check(one_of({"f32", "bf16", "f16"}));
-    sub.add_option("--threads", threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
+    sub.add_option("--threads", threads, "on the CPU; 0: all processors")
+        ->transform(flags::whole_number(0, 1024));
   };
 
   GenerateOptionsLine& g = line.generate;
@@ -285,16 +287,16 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
       ->check(flags::path());
   generate->add_option("--prompt", g.prompt, "text to go on with");
   generate->add_option("--tokenizer", g.tokenizer, "default: the one in the folder")->check(flags::path());
-  generate->add_option("--length", g.length, "tokens to write")->check(flags::whole_number(1));
-  generate->add_option("--samples", g.samples, "texts to write")->check(CLI::Range(1, 1 << 20));
+  generate->add_option("--length", g.length, "tokens to write")->transform(flags::whole_number(1));
+  generate->add_option("--samples", g.samples, "texts to write")->transform(flags::whole_number(1, 1 << 20));
   generate->add_option("--temperature", g.temperature, "0: always the most likely token")
       ->check(flags::not_negative());
   generate->add_option("--top-k", g.top_k, "draw from the k most likely tokens; 0: from all")
-      ->check(flags::whole_number(0));
+      ->transform(flags::whole_number(0));
   generate
       ->add_option("--top-p", g.top_p, "draw from the most likely tokens that have this probability together")
       ->check(flags::between(1e-6, 1));
-  generate->add_option("--seed", g.seed)->check(flags::seed());
+  generate->add_option("--seed", g.seed)->transform(flags::seed());
   generate->add_flag("--ema", g.ema, "with the averaged weights of a run with --ema");
   machine(*generate, g.device, g.dtype, g.threads);
 

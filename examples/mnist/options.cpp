@@ -16,8 +16,9 @@ bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
           ->check(flags::path());
   app.add_flag("--drawn", o.drawn, "digits drawn by the program, whatever is installed")->excludes(data);
   app.add_option("--device", o.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-  app.add_option("--epochs", o.epochs, "passes over the training images")->check(CLI::Range(1, 100000));
-  app.add_option("--batch", o.batch, "images per step")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--epochs", o.epochs, "passes over the training images")
+      ->transform(flags::whole_number(1, 100000));
+  app.add_option("--batch", o.batch, "images per step")->transform(flags::whole_number(1, 1 << 20));
   app.add_option("--lr", o.lr, "learning rate at its highest")->check(flags::positive());
   app.add_option("--optimizer", o.optimizer)->check(CLI::IsMember({"sgd", "adam", "adamw"}));
   app.add_option("--schedule", o.schedule, "of the learning rate")
@@ -27,9 +28,10 @@ bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
   app.add_option("--dropout", o.dropout, "probability to drop a hidden unit")->check(flags::between(0, 0.95));
   app.add_option("--hidden", o.hidden, "sizes of the hidden layers, separated by commas")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 20));
-  app.add_option("--seed", o.seed, "of weights, order and dropout")->check(flags::seed());
-  app.add_option("--threads", o.threads, "on the CPU; 0: all processors")->check(CLI::Range(0, 1024));
+      ->transform(flags::whole_number(1, 1 << 20));
+  app.add_option("--seed", o.seed, "of weights, order and dropout")->transform(flags::seed());
+  app.add_option("--threads", o.threads, "on the CPU; 0: all processors")
+      ->transform(flags::whole_number(0, 1024));
   auto* resume = app.add_option("--resume", o.resume, "a run folder, or a checkpoint in one, to go on with")
                      ->check(flags::path());
   app.add_option("--out", o.out, "run folder; default: runs/mnist-DATE-TIME")->check(flags::path());
