@@ -7,7 +7,6 @@
 #include <memory>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/autograd/layout_copy_internal.h>
 #include <cotangent/autograd/node.h>
 
 // Going back. Three facts make the engine small:
@@ -289,17 +288,14 @@ class Pass {
     hooks.each([&](const TensorHook& hook) {
       Tensor replaced = hook(grad);
       if (!replaced.defined()) return;
-      const auto check = [&](bool same, auto error, const char* what) {
-        CT_CHECK(same, typename decltype(error)::type, "register_hook", "a hook returned ",
-                 describe(replaced), " in place of the gradient ", describe(grad), "; it must have the same ",
-                 what);
-      };
-      check(replaced.shape() == grad.shape(), std::type_identity<ShapeError>{}, "shape");
-      check(replaced.dtype() == grad.dtype(), std::type_identity<DTypeError>{},
-            "dtype: convert it with .to()");
-      check(replaced.device() == grad.device(), std::type_identity<DeviceError>{},
-            "device: copy it with .to()");
-      grad = std::move(replaced);
+      constexpr const char* op = "register_hook";
+      CT_CHECK(replaced.shape() == grad.shape(), ShapeError, op, "a hook returned ", describe(replaced),
+               " in place of the gradient ", describe(grad), "; it must have the same shape");
+      CT_CHECK(replaced.dtype() == grad.dtype(), DTypeError, op, "a hook returned ", describe(replaced),
+               " in place of the gradient ", describe(grad), "; convert it with .to()");
+      CT_CHECK(replaced.device() == grad.device(), DeviceError, op, "a hook returned ", describe(replaced),
+               " in place of the gradient ", describe(grad), "; copy it with .to()");
+      grad = replaced.requires_grad() ? replaced.detach() : std::move(replaced);
     });
   }
   static void run_output_hooks(Node& node, std::span<Tensor> grads) {
@@ -324,7 +320,8 @@ class Pass {
       }
       if (meta.grad.defined()) {
         // In place, but for a gradient that was set to an expanded tensor.
-        meta.grad = detail::engine_ops.add(meta.grad, grad, !detail::is_expanded(meta.grad));
+        meta.grad = detail::engine_ops.add(meta.grad, grad,
+                                           expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0);
       } else {
         meta.grad = is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
       }

@@ -253,6 +253,39 @@ TEST_CASE("a hook may remove itself and others, and add some", "[autograd]") {
   CHECK(posts == 102);
 }
 
+TEST_CASE("what a hook returns is a gradient, whatever it was", "[autograd]") {
+  const Tensor x = leaf({1, 2}), w = leaf({3, 4});
+  x.register_hook([&](const Tensor&) { return w; });
+  (x * 2.0).sum().backward();
+  CHECK(grad_of(x) == Values{3, 4});
+  CHECK_FALSE(x.grad().requires_grad());
+  CHECK_FALSE(ct::grad(std::vector{(x * 2.0).sum()}, std::vector{x})[0].requires_grad());
+  const Tensor y = x * 2.0;
+  y.retain_grad();
+  y.register_hook([&](const Tensor&) { return w; });
+  y.sum().backward();
+  CHECK_FALSE(y.grad().requires_grad());
+}
+
+TEST_CASE("a hook may register one on another output of its node", "[autograd]") {
+  const Tensor x = leaf({1, 2, 3, 4});  // so few parts are one op
+  const std::vector<Tensor> parts = x.unbind(0);
+  int calls = 0;
+  parts[0].register_hook([&](const Tensor&) {
+    for (const Tensor& part : parts)
+      part.register_hook([&](const Tensor& g) {
+        ++calls;
+        return g * 10.0;
+      });
+    return Tensor{};
+  });
+  Tensor sum = parts[0];
+  for (std::size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
+  sum.backward();
+  CHECK(calls == 3);  // what was registered on an output in its turn counts from the next time on
+  CHECK(grad_of(x) == Values{1, 10, 10, 10});
+}
+
 TEST_CASE("gradients are added to one that was set to an expanded tensor", "[autograd]") {
   Tensor x = leaf({1, 2});
   x.set_grad(ct::full({}, 5.f).expand({2}));

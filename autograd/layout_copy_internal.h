@@ -6,18 +6,11 @@
 
 namespace ct::detail {
 
-/// Whether several elements share one place in memory.
-inline bool is_expanded(const Tensor& t) {
-  for (int i = 0; i < t.dim(); ++i)
-    if (t.strides()[i] == 0 && t.shape()[i] > 1) return true;
-  return false;
-}
-
 /// A copy on `device` with the same strides and storage of its own: for tests, where the layout is what is
 /// tested. An expanded tensor becomes contiguous, since its elements can't be changed one at a time.
 inline Tensor copy_with_layout(const Tensor& t, Device device) {
   NoGrad guard;
-  if (is_expanded(t)) return t.detach().clone().to(device);
+  if (expanded_axis(t.shape(), t.strides()) >= 0) return t.detach().clone().to(device);
   std::int64_t extent = t.numel() > 0 ? 1 : 0;  // elements of the storage that the layout reaches
   for (int i = 0; i < t.dim(); ++i)
     if (extent > 0) extent += (t.shape()[i] - 1) * t.strides()[i];

@@ -58,24 +58,30 @@ using PostAccumulateHook = std::function<void(const Tensor&)>;
 template <class Function>
 class HookList {
  public:
-  bool empty() const { return list_.empty(); }
+  bool empty() const { return !list_ || list_->empty(); }
   void add(std::uint64_t id, Function f) {
-    list_.emplace_back(id, std::make_shared<const Function>(std::move(f)));
+    List next = list_ ? *list_ : List{};
+    next.emplace_back(id, std::make_shared<const Function>(std::move(f)));
+    list_ = std::make_shared<const List>(std::move(next));
   }
   void remove(std::uint64_t id) {
-    std::erase_if(list_, [id](const auto& entry) { return entry.first == id; });
+    if (!list_) return;
+    List next = *list_;
+    std::erase_if(next, [id](const auto& entry) { return entry.first == id; });
+    list_ = std::make_shared<const List>(std::move(next));
   }
   /// Calls call(hook) for the hooks that are there now. A hook may add and remove some, itself too, and
   /// outlives its own call; that counts from the next time.
   template <class Call>
   void each(const Call& call) const {
-    if (list_.empty()) return;
-    const auto now = list_;
-    for (const auto& [id, hook] : now) call(*hook);
+    const std::shared_ptr<const List> now = list_;
+    if (!now) return;
+    for (const auto& [id, hook] : *now) call(*hook);
   }
 
  private:
-  std::vector<std::pair<std::uint64_t, std::shared_ptr<const Function>>> list_;
+  using List = std::vector<std::pair<std::uint64_t, std::shared_ptr<const Function>>>;
+  std::shared_ptr<const List> list_;  // another one after each change, as the old may be in use
 };
 
 /// Hooks on one output of a node, and the place retain_grad() wants its gradient in.

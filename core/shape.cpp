@@ -15,6 +15,12 @@ void Dims::erase(int at) {
   --size_;
 }
 
+int expanded_axis(const Shape& shape, const Strides& strides) {
+  for (int i = 0; i < shape.size(); ++i)
+    if (strides[i] == 0 && shape[i] > 1) return i;
+  return -1;
+}
+
 bool is_contiguous(const Shape& shape, const Strides& strides) {
   std::int64_t step = 1;
   bool contiguous = true;

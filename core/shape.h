@@ -98,6 +98,9 @@ CT_API Shape broadcast_shapes(const char* op, const Shape& a, const Shape& b);
 /// `shape` must broadcast to `target`.
 CT_API Strides broadcast_strides(const Shape& shape, const Strides& strides, const Shape& target);
 
+/// The first axis along which elements share one place in memory (stride 0, size above 1), or -1.
+CT_API int expanded_axis(const Shape& shape, const Strides& strides);
+
 /// Turns an axis counted from the end (-1 is the last) into one counted from the front.
 /// Throws ShapeError naming `op` when it lies outside [-rank, rank). A scalar accepts 0 and -1.
 CT_API int wrap_axis(const char* op, std::int64_t axis, int rank);
