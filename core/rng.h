@@ -48,6 +48,15 @@ class CT_API Generator {
     return first;
   }
 
+  /// Undoes reserve(1), which returned `draw`, unless somebody has drawn or set the state since: then false,
+  /// and nothing changes.
+  bool give_back(const GeneratorState& draw) {
+    const std::lock_guard lock(mutex_);
+    if (state_.seed != draw.seed || state_.offset != draw.offset + 1) return false;
+    state_ = draw;
+    return true;
+  }
+
   static constexpr std::uint64_t kDefaultSeed = 0x5EED;
 
  private:

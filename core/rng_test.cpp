@@ -261,7 +261,15 @@ TEST_CASE("a generator hands out each draw once and can be saved", "[rng]") {
   generator.reserve();
   generator.set_state(saved);
   CHECK(generator.reserve() == GeneratorState{7, 4});
+  const GeneratorState mine = generator.reserve();
+  CHECK(generator.give_back(mine));
+  CHECK(generator.state() == mine);
+  generator.reserve();
+  generator.reserve();  // somebody else's
+  CHECK_FALSE(generator.give_back(mine));
+  CHECK(generator.offset() == mine.offset + 2);
   generator.seed(8);
+  CHECK_FALSE(generator.give_back(mine));
   CHECK(generator.state() == GeneratorState{8, 0});
   CHECK(generator.seed() == 8);
 

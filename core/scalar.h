@@ -17,9 +17,17 @@ class Scalar {
 
   constexpr Scalar() : Scalar(0) {}
   constexpr Scalar(bool value) : integer_(value), kind_(Kind::boolean) {}
+  /// Unsigned values beyond 2^63 - 1 count as floating ones.
   template <std::integral T>
   requires(!std::same_as<T, bool>) constexpr Scalar(T value)
-      : integer_(static_cast<std::int64_t>(value)), kind_(Kind::integer) {}
+      : integer_(static_cast<std::int64_t>(value)), kind_(Kind::integer) {
+    if constexpr (std::unsigned_integral<T> && sizeof(T) >= sizeof integer_) {
+      if (value > static_cast<T>(INT64_MAX)) {
+        floating_ = static_cast<double>(value);
+        kind_ = Kind::floating;
+      }
+    }
+  }
   template <std::floating_point T>
   constexpr Scalar(T value) : floating_(static_cast<double>(value)), kind_(Kind::floating) {}
 

@@ -54,6 +54,13 @@ void write_random(const Tensor& t, const detail::Draw& draw) {
   detail::random_cpu(t, draw);
 }
 
+void draw_into(const Tensor& t, detail::Draw draw, Generator& generator) {
+  with_draw(generator, [&](const GeneratorState& state) {
+    draw.state = state;
+    write_random(t, draw);
+  });
+}
+
 Tensor& overwrite_random(const char* op, Tensor& t, detail::Draw draw, Generator& generator) {
   CT_CHECK(is_floating(t.dtype()), DTypeError, op, "got ", describe(t),
            "; a floating dtype (f32, f64, f16, bf16) is needed");
@@ -61,15 +68,10 @@ Tensor& overwrite_random(const char* op, Tensor& t, detail::Draw draw, Generator
       !(grad_enabled() && t.requires_grad()), AutogradError, op, describe(t),
       " requires a gradient and can't be overwritten while recording; wrap the change in a NoGrad guard");
   detail::check_writable(op, t);
-  draw.state = generator.reserve();
   const bool direct = t.is_contiguous() && reinterpret_cast<std::uintptr_t>(t.raw_data()) % 16 == 0;
-  if (direct) {
-    write_random(t, draw);
-  } else {
-    const Tensor values = Tensor::allocate(t.shape(), t.dtype(), t.device());
-    write_random(values, draw);
-    copy_kernel(t, values);
-  }
+  const Tensor values = direct ? t : Tensor::allocate(t.shape(), t.dtype(), t.device());
+  draw_into(values, draw, generator);
+  if (!direct) copy_kernel(t, values);
   t.impl()->storage->bump_version();
   return t;
 }
@@ -83,7 +85,7 @@ Tensor random_floating(const char* op, detail::Draw::Kind kind, const Shape& sha
                        const TensorOptions& options, Generator& generator) {
   Tensor t = make(op, shape, options);
   check_floating_draw(op, t);
-  write_random(t, {.kind = kind, .state = generator.reserve()});
+  draw_into(t, {.kind = kind, .state = {}}, generator);
   return finish(std::move(t), options);
 }
 
@@ -140,6 +142,7 @@ Tensor zeros_like(const Tensor& like) {
 Tensor ones_like(const Tensor& like) { return full_like(like, 1); }
 
 Tensor full_like(const Tensor& like, const Scalar& value) {
+  check_fits("full_like", value, like.dtype());
   Tensor t = empty_like(like);
   fill_kernel(t, value);
   return t;
@@ -179,7 +182,10 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
     const std::uint64_t stride = s.integer_step > 0
                                      ? static_cast<std::uint64_t>(s.integer_step)
                                      : std::uint64_t{0} - static_cast<std::uint64_t>(s.integer_step);
-    count = static_cast<std::int64_t>(distance / stride + (distance % stride != 0));
+    const std::uint64_t exact = distance / stride + (distance % stride != 0);
+    CT_CHECK(exact < std::uint64_t{1} << 62, ValueError, "arange", "start ", start, ", end ", end,
+             " and step ", step, " give ", exact, " elements; that is too many");
+    count = static_cast<std::int64_t>(exact);
   } else {
     const double exact = std::ceil((stop - s.start) / s.step);
     CT_CHECK(exact < 0x1p62, ValueError, "arange", "start ", start, ", end ", end, " and step ", step,
@@ -236,8 +242,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Te
            ") is empty; high must be > low");
   check_holds("randint", options.dtype.value_or(DType::i64), low, high - 1);
   Tensor t = make("randint", shape, options, DType::i64);
-  write_random(t,
-               {.kind = detail::Draw::Kind::integer, .low = low, .high = high, .state = generator.reserve()});
+  draw_into(t, {.kind = detail::Draw::Kind::integer, .low = low, .high = high, .state = {}}, generator);
   return finish(std::move(t), options);
 }
 

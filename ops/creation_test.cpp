@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <cotangent/core/testing.h>
 #include <cotangent/ops/view/view.h>
 
 #include "tests/catch.h"
@@ -63,6 +64,7 @@ TEST_CASE("like-tensors take shape, dtype and device, not the gradient", "[creat
 TEST_CASE("creation refuses what makes no sense", "[creation]") {
   CHECK_THROWS_AS(ct::zeros({2, -1}), ct::ShapeError);
   CHECK_THROWS_AS(ct::empty({INT64_MAX, 4}), ct::ShapeError);
+  CHECK_THROWS_WITH(ct::arange(INT64_MIN, INT64_MAX, 1), Catch::Contains("that is too many"));
   CHECK_THROWS_AS(ct::empty({INT64_MAX / 2 + 1}), ct::OutOfMemoryError);  // 2^64 bytes are not 0
   CHECK_THROWS_AS(ct::eye(-1), ct::ShapeError);
   CHECK_THROWS_AS(ct::ones({2}, {.dtype = ct::i64, .requires_grad = true}), ct::DTypeError);
@@ -82,6 +84,15 @@ TEST_CASE("what an integer dtype can't hold is refused, or saturates where it is
   CHECK(ct::full({1}, 255.9, {.dtype = ct::u8}).item<int>() == 255);
   CHECK(ct::full({1}, INT64_MIN, {.dtype = ct::i64}).item<std::int64_t>() == INT64_MIN);
   CHECK(ct::full({1}, 2147483647, {.dtype = ct::i32}).item<int>() == 2147483647);
+  CHECK(ct::full({1}, -0x1p63, {.dtype = ct::i64}).item<std::int64_t>() == INT64_MIN);
+  CHECK_THROWS_AS(ct::full({1}, 0x1p63, {.dtype = ct::i64}), ct::ValueError);
+  CHECK_THROWS_AS(ct::full({1}, -2147483649.0, {.dtype = ct::i32}), ct::ValueError);
+  CHECK_THROWS_AS(ct::full({1}, ~std::uint64_t{0}, {.dtype = ct::i64}), ct::ValueError);
+  CHECK(ct::full({1}, std::uint64_t{1} << 63).item() == 0x1p63);
+  CHECK_THROWS_WITH(ct::full_like(ct::zeros({2}, {.dtype = ct::u8}), 300),
+                    "[full_like] the value 300 does not fit into u8, which holds 0 to 255");
+  CHECK_THROWS_WITH(ct::full({2}, 2147483647.5 + 1, {.dtype = ct::i32}),
+                    Catch::Contains("the value 2147483648.5 does not fit"));
 
   const auto both = [](double value, auto zero) {
     using T = decltype(zero);
@@ -246,6 +257,12 @@ TEST_CASE("random tensors that can't be made take no random numbers", "[creation
   CHECK_THROWS_AS(ct::normal_(leaf, 0, 1, g), ct::AutogradError);
   CHECK_THROWS_AS(ct::normal_(wide, 0, 1, g), ct::ShapeError);
   CHECK_THROWS_AS(ct::uniform_(wide, 0, 1, g), ct::ShapeError);
+  Tensor turned = ct::zeros({3, 4}).t();
+  {
+    const ct::AllocatorGuard guard(
+        ct::cpu, std::make_shared<ct::testing::FailingAllocator>(ct::allocator(ct::cpu), 1, 1000));
+    CHECK_THROWS_AS(ct::uniform_(turned, 0, 1, g), ct::OutOfMemoryError);
+  }
   CHECK(g.offset() == 0);
 }
 

@@ -12,8 +12,7 @@ auto with_draw(Generator& generator, Call&& call) {
   try {
     return call(draw);
   } catch (...) {
-    const GeneratorState now = generator.state();
-    if (now.seed == draw.seed && now.offset == draw.offset + 1) generator.set_state(draw);
+    generator.give_back(draw);
     throw;
   }
 }

@@ -272,11 +272,12 @@ std::pair<std::int64_t, std::int64_t> integer_range(DType dtype) {
 void check_fits(const char* op, const Scalar& value, DType dtype) {
   if (is_floating(dtype) || dtype == DType::boolean) return;
   const auto [low, high] = integer_range(dtype);
-  // A floating value loses its fraction, so it may lie up to 1 outside.
+  // A floating value loses its fraction, so it may lie up to 1 outside. Beside -2^63 there is no such value.
   const double v = value.to<double>();
   const auto n = value.to<std::int64_t>();
   const bool inside = value.is_floating()
-                          ? v > static_cast<double>(low) - 1 && v < static_cast<double>(high) + 1
+                          ? (v >= static_cast<double>(low) || v > static_cast<double>(low) - 1) &&
+                                v < static_cast<double>(high) + 1
                           : low <= n && n <= high;
   CT_CHECK(inside, ValueError, op, "the value ", value, " does not fit into ", dtype, ", which holds ", low,
            " to ", high);
@@ -284,9 +285,9 @@ void check_fits(const char* op, const Scalar& value, DType dtype) {
 
 void detail::check_writable(const char* op, const Tensor& t) {
   if (t.numel() == 0) return;
-  for (int i = 0; i < t.dim(); ++i)
-    CT_CHECK(t.strides()[i] != 0 || t.shape()[i] <= 1, ShapeError, op, "axis ", i, " of ", describe(t),
-             " is expanded: its elements share one place in memory; clone() the tensor before writing to it");
+  const int axis = expanded_axis(t.shape(), t.strides());
+  CT_CHECK(axis < 0, ShapeError, op, "axis ", axis, " of ", describe(t),
+           " is expanded: its elements share one place in memory; clone() the tensor before writing to it");
 }
 
 // ---- members of Tensor ------------------------------------------------------------------------------------

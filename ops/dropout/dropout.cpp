@@ -70,6 +70,8 @@ constexpr OpDef k_dropout = checked({
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
   check_probability(k_dropout.name, p);
+  CT_CHECK(x.defined(), Error, k_dropout.name,
+           "x is undefined; create it with ct::zeros, ct::randn, ... first");
   CT_CHECK(is_floating(x.dtype()), DTypeError, k_dropout.name, "x is ", describe(x),
            "; it must be floating: convert with .to(f32)");
   if (!training || p == 0) return x;

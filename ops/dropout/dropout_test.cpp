@@ -88,6 +88,7 @@ TEST_CASE("dropout refuses what is not a probability") {
   REQUIRE_THROWS_AS(dropout(ones({2}), 1.01, false), ValueError);
   REQUIRE_THROWS_AS(dropout(ones({2}), std::nan("")), ValueError);
   REQUIRE_THROWS_AS(dropout(ones({2}).to(i64), 0.5), DTypeError);
+  REQUIRE_THROWS_WITH(dropout(Tensor{}, 0.5), Catch::Contains("[dropout] x is undefined"));
 }
 
 TEST_CASE("dropout that fails draws nothing") {
