@@ -71,11 +71,19 @@ class CT_API CudaError : public Error {
 
 namespace detail {
 
-/// Concatenates its arguments through operator<<.
+/// Prints numbers with as many digits as tell them from their neighbours, other things through operator<<.
+CT_API void show(std::ostream& out, double value);
+CT_API void show(std::ostream& out, float value);
+template <class T>
+void show(std::ostream& out, const T& value) {
+  out << value;
+}
+
+/// Prints its arguments one after the other.
 template <class... Args>
 std::string cat(const Args&... args) {
   std::ostringstream out;
-  (out << ... << args);
+  (show(out, args), ...);
   return std::move(out).str();
 }
 

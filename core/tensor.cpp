@@ -77,7 +77,7 @@ std::ostream& operator<<(std::ostream& out, const Scalar& scalar) {
   switch (scalar.kind()) {
     case Scalar::Kind::boolean: return out << (scalar.to<bool>() ? "true" : "false");
     case Scalar::Kind::integer: return out << scalar.to<std::int64_t>();
-    default: return out << scalar.to<double>();
+    default: detail::show(out, scalar.to<double>()); return out;
   }
 }
 
