@@ -1,6 +1,7 @@
 #include <cotangent/nn/optim/grad_scaler.h>
 
 #include <cmath>
+#include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
@@ -13,9 +14,15 @@ namespace {
 
 constexpr const char* kName = "GradScaler";
 
+// As an f32, with a finite inverse.
+void check_scale(const char* what, double scale) {
+  const auto f = static_cast<float>(scale);
+  CT_CHECK(f >= std::numeric_limits<float>::min() && std::isfinite(f), ValueError, kName, what, " is ", scale,
+           "; it must lie between 2^-126 and what f32 holds");
+}
+
 void check_options(const GradScalerOptions& o) {
-  CT_CHECK(o.init_scale > 0 && std::isfinite(o.init_scale), ValueError, kName, "init_scale is ", o.init_scale,
-           "; it must be positive and finite");
+  check_scale("init_scale", o.init_scale);
   CT_CHECK(o.growth_factor > 1, ValueError, kName, "growth_factor is ", o.growth_factor, "; it must be > 1");
   CT_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, kName, "backoff_factor is ",
            o.backoff_factor, "; it must lie between 0 and 1");
@@ -168,8 +175,7 @@ void GradScaler::update() {
 
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
-  CT_CHECK(new_scale > 0 && std::isfinite(new_scale), ValueError, kName, "the new scale is ", new_scale,
-           "; it must be positive and finite");
+  check_scale("the new scale", new_scale);
   set_numbers(new_scale, numbers_.to_vector<double>()[internal::kGoodSteps]);
   seen_.clear();
 }

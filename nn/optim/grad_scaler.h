@@ -37,8 +37,8 @@ struct GradScalerOptions {
 /// reads them, in f32, so that small gradients of f16 parameters are not lost.
 class CT_API GradScaler {
  public:
-  /// Throws ValueError unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and
-  /// growth_interval > 0.
+  /// Throws ValueError unless init_scale lies in [2^-126, what f32 holds], growth_factor > 1, 0 <
+  /// backoff_factor < 1 and growth_interval > 0.
   explicit GradScaler(GradScalerOptions options = {});
 
   /// loss * scale, on the tape.
@@ -54,7 +54,7 @@ class CT_API GradScaler {
   /// Lowers the scale if a step was left out, raises it after growth_interval steps in a row. Throws
   /// ValueError if no step() or unscale_() came before.
   void update();
-  /// Sets the scale instead. Throws ValueError unless it is positive and finite.
+  /// Sets the scale instead. Throws ValueError unless it lies in [2^-126, what f32 holds].
   void update(double new_scale);
 
   bool enabled() const { return options_.enabled; }

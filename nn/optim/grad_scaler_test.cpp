@@ -156,6 +156,9 @@ TEST_CASE("GradScaler: calls out of order are errors that change nothing", "[opt
   CHECK_THROWS_AS(scaler.unscale_(sgd), ValueError);
   scaler.update();
   CHECK_THROWS_AS(GradScaler({.init_scale = 0}), ValueError);
+  CHECK_THROWS_AS(GradScaler({.init_scale = 1e-40}), ValueError);  // its inverse is infinite
+  CHECK_THROWS_AS(GradScaler({.init_scale = 1e39}), ValueError);
+  CHECK_THROWS_AS(scaler.update(1e-50), ValueError);
   CHECK_THROWS_AS(GradScaler({.growth_factor = 1}), ValueError);
   CHECK_THROWS_AS(GradScaler({.backoff_factor = 1}), ValueError);
   CHECK_THROWS_AS(GradScaler({.growth_interval = 0}), ValueError);
