@@ -46,11 +46,12 @@ void check_label_tensor(const char* op, const char* what, const Tensor& scores, 
 void check_label_values(const char* op, const Labels& labels, const ClassLayout& layout,
                         std::int64_t ignore_index);
 
-/// a + b: what it is rounded to, and what that has lost, for |a| >= |b| exactly (Dekker's fast two-sum).
+/// a + b exactly: what it is rounded to, and what that has lost (Knuth's two-sum).
 template <class C>
 CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {
   sum = a + b;
-  rest = (a - sum) + b;
+  const C b_part = sum - a;
+  rest = (a - (sum - b_part)) + (b - b_part);
 }
 
 /// A sum of losses and of their weights.

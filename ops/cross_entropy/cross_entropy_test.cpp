@@ -1,4 +1,5 @@
 #include <cotangent/cotangent.h>
+#include <cotangent/ops/class_loss_internal.h>
 
 #include <cmath>
 #include <limits>
@@ -183,10 +184,10 @@ TEST_CASE("cross_entropy never makes a second copy of the logits", "[cross_entro
     loss.backward();
     return memory_stats(cpu).peak_in_use - before;
   };
-  CHECK(peak(false) >= logits);
+  CHECK(peak(false) > logits * 3 / 4);  // stats are exact to 64 KiB per thread
   CHECK(peak(false) < logits * 5 / 4);
   const V dx = values(x.grad()), dw = values(w.grad());
-  CHECK(peak(true) >= 2 * logits);
+  CHECK(peak(true) > logits * 7 / 4);
   CHECK(values(x.grad()) == dx);
   CHECK(values(w.grad()) == dw);
 }
@@ -339,6 +340,16 @@ TEST_CASE("cross_entropy on the GPU reports labels out of range and goes on", "[
   CHECK(values(x.grad())[3] == Approx(-0.9));
   CHECK(values(x.grad())[10] == 0);  // the bad row counts as ignored
   CHECK(cross_entropy(x, labels({3, 1}).to(cuda(0))).item() == Approx(std::log(10.0)));
+}
+
+TEST_CASE("a sum of two numbers and what rounding it loses are exact", "[cross_entropy]") {
+  for (const auto& [a, b] :
+       {std::pair{1e6f, 0.1f}, {0.1f, 1e6f}, {-4.3f, 10.825f}, {1e8f, 1.386f}, {3.f, 0.f}}) {
+    float sum = 0, rest = 0;
+    loss::exact_sum(a, b, sum, rest);
+    CHECK(sum == a + b);
+    CHECK(static_cast<double>(sum) + rest == static_cast<double>(a) + b);
+  }
 }
 
 TEST_CASE("cross_entropy's gradient does not depend on where the logits lie", "[cross_entropy]") {
