@@ -5,6 +5,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/binary/binary_kernels.h>
 #include <cotangent/ops/binary/binary_samples_internal.h>
+#include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise_binary_internal.h>
 
@@ -186,6 +187,11 @@ Tensor with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
 Tensor compare_with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
   return with_number(op, x, elementwise::rounded(p, promote(x.dtype(), p)));
 }
+// The larger or smaller one must be a number that the dtype has.
+Tensor extreme_with_number(const OpDef& op, const char* name, const Tensor& x, const Scalar& p) {
+  check_fits(name, p, promote(x.dtype(), p));
+  return compare_with_number(op, x, p);
+}
 Tensor& with_number_in_place(const OpDef& op, Tensor& x, const Scalar& p) {
   const DType dtype = promote(x.dtype(), p);
   CT_CHECK(dtype == x.dtype(), DTypeError, op.name, "a result of dtype ", dtype,
@@ -205,6 +211,11 @@ Scalar product(const Scalar& a, const Scalar& b) {
                                    static_cast<std::uint64_t>(b.to<std::int64_t>()));
 }
 
+// Arithmetic on bool alone: dispatch is to refuse it, so the number must not become an integer on its way.
+bool only_bool(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return a.dtype() == DType::boolean && b.kind() == Scalar::Kind::boolean && !alpha.is_floating();
+}
+
 Tensor add_scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
   CT_CHECK(!alpha.is_floating() || is_floating(a.dtype()) || is_floating(b.dtype()), DTypeError, op,
            "alpha is a floating number, ", alpha, ", and the tensors are ", describe(a), " and ", describe(b),
@@ -220,7 +231,7 @@ Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return add_scaled("add", a, b, alpha);
 }
 Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) {
-  return with_number(binary::k_add_scalar, a, product(alpha, b));
+  return with_number(binary::k_add_scalar, a, only_bool(a, b, alpha) ? b : product(alpha, b));
 }
 Tensor add(const Scalar& a, const Tensor& b) { return with_number(binary::k_add_scalar, b, a); }
 
@@ -230,7 +241,7 @@ Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   return add_scaled("sub", a, b, negative(alpha));
 }
 Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) {
-  return with_number(binary::k_add_scalar, a, negative(product(alpha, b)));
+  return with_number(binary::k_add_scalar, a, only_bool(a, b, alpha) ? b : negative(product(alpha, b)));
 }
 Tensor sub(const Scalar& a, const Tensor& b) { return with_number(binary::k_rsub_scalar, b, a); }
 
@@ -248,12 +259,16 @@ extern const OpDef k_square, k_cube, k_sqrt, k_rsqrt, k_reciprocal;
 
 Tensor pow(const Tensor& a, const Tensor& b) { return dispatch(binary::k_pow, {a, b}); }
 Tensor pow(const Tensor& a, const Scalar& b) {
+  const DType dtype = promote(a.dtype(), b);
+  CT_CHECK(dtype != DType::u8 && dtype != DType::boolean, DTypeError, "pow", "the base is ", describe(a),
+           " and the exponent ", b,
+           "; powers of u8 and bool are not there: convert with .to(i64) or .to(f32)");
   const double p = b.to<double>();
   // Powers with an operation of their own: faster, and exact to the last place.
-  if (p == 2) return dispatch(unary::k_square, {a.to(promote(a.dtype(), b))});
-  if (p == 3) return dispatch(unary::k_cube, {a.to(promote(a.dtype(), b))});
+  if (p == 2) return dispatch(unary::k_square, {a.to(dtype)});
+  if (p == 3) return dispatch(unary::k_cube, {a.to(dtype)});
   if (p == 1) return with_number(binary::k_mul_scalar, a, b);
-  if (is_floating(promote(a.dtype(), b))) {
+  if (is_floating(dtype)) {
     if (p == 0.5) return dispatch(unary::k_sqrt, {a});
     if (p == -0.5) return dispatch(unary::k_rsqrt, {a});
     if (p == -1) return dispatch(unary::k_reciprocal, {a});
@@ -268,7 +283,7 @@ Tensor pow(const Scalar& a, const Tensor& b) { return with_number(binary::k_rpow
 #define CT_EXTREME(name)                                                                       \
   Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
   Tensor name(const Tensor& a, const Scalar& b) {                                              \
-    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
+    return extreme_with_number(binary::k_##name##_scalar, #name, a, b);                        \
   }                                                                                            \
   Tensor name(const Scalar& a, const Tensor& b) { return name(b, a); }
 CT_EXTREME(maximum)

@@ -39,11 +39,12 @@ CT_API Tensor div(const Scalar& a, const Tensor& b);
 CT_API Tensor pow(const Tensor& a, const Tensor& b);
 CT_API Tensor pow(const Tensor& a, const Scalar& b);
 CT_API Tensor pow(const Scalar& a, const Tensor& b);
-/// The larger of the two; NaN if either is. At a tie each gets half of the gradient.
+/// The larger of the two; NaN if either is. At a tie each gets half of the gradient. Throws ValueError for a
+/// number that an integer tensor's dtype can't hold.
 CT_API Tensor maximum(const Tensor& a, const Tensor& b);
 CT_API Tensor maximum(const Tensor& a, const Scalar& b);
 CT_API Tensor maximum(const Scalar& a, const Tensor& b);
-/// The smaller of the two; NaN if either is. At a tie each gets half of the gradient.
+/// The smaller of the two; NaN if either is. At a tie each gets half of the gradient. Throws as maximum().
 CT_API Tensor minimum(const Tensor& a, const Tensor& b);
 CT_API Tensor minimum(const Tensor& a, const Scalar& b);
 CT_API Tensor minimum(const Scalar& a, const Tensor& b);

@@ -148,6 +148,19 @@ TEST_CASE("dtypes of results follow PyTorch's promotion", "[binary]") {
   check_values(f * m, {1.5, 0});
   CHECK((m + 1).dtype() == ct::i64);
   CHECK_THROWS_AS(m + m, ct::DTypeError);
+  CHECK_THROWS_AS(ct::add(m, true), ct::DTypeError);
+  CHECK_THROWS_AS(ct::sub(m, true), ct::DTypeError);
+  CHECK_THROWS_AS(ct::add(true, m), ct::DTypeError);
+  CHECK(ct::add(m, 1).dtype() == ct::i64);
+  const Tensor bytes = ct::full({2}, 200, {.dtype = ct::u8});
+  for (const int exponent : {0, 1, 2, 3, 4})
+    CHECK_THROWS_WITH(ct::pow(bytes, exponent), Catch::Contains("[pow] the base is u8[2]"));
+  CHECK_THROWS_AS(ct::pow(m, true), ct::DTypeError);
+  CHECK_THROWS_WITH(ct::maximum(bytes, 300),
+                    "[maximum] the value 300 does not fit into u8, which holds 0 to 255");
+  CHECK_THROWS_AS(ct::minimum(-1, bytes), ct::ValueError);
+  CHECK(ct::maximum(bytes, 255).to_vector<int>() == std::vector<int>{255, 255});
+  CHECK(ct::maximum(bytes, 300.0).dtype() == ct::f32);
   CHECK_THROWS_AS(ct::add(i, i, 0.5), ct::DTypeError);
   check_values(ct::pow(i, 2), {1, 4});
   CHECK(ct::pow(i, 2).dtype() == ct::i64);

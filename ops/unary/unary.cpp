@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise_op_internal.h>
 #include <cotangent/ops/unary/unary_kernels.h>
@@ -178,6 +179,12 @@ namespace {
 // and an element that equals the rounded bound counts as inside.
 Parameters clamp_bounds(DType dtype, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
   CT_CHECK(low || high, ValueError, "clamp", "got neither a lower nor an upper bound; pass one of them");
+  for (const auto& bound : {low, high})
+    if (bound) {
+      CT_CHECK(!std::isnan(bound->to<double>()), ValueError, "clamp",
+               "a bound is NaN; leave it out, or pass a number");
+      check_fits("clamp", *bound, dtype);
+    }
   if (!is_floating(dtype))
     return {low ? *low : Scalar(std::numeric_limits<std::int64_t>::min()),
             high ? *high : Scalar(std::numeric_limits<std::int64_t>::max())};

@@ -57,7 +57,8 @@ CT_API Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
 /// The error function, 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x. Floats.
 CT_API Tensor erf(const Tensor& x);
 /// min(max(x, low), high); either bound may be left out, not both (ValueError). Its gradient is 1 from bound
-/// to bound, both included, and 0 outside. A floating bound makes an integer tensor f32. Numbers.
+/// to bound, both included, and 0 outside. A floating bound makes an integer tensor f32. Throws ValueError
+/// for a bound that is NaN, or that an integer dtype can't hold. Numbers.
 CT_API Tensor clamp(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high = std::nullopt);
 
 // The same in place. x is changed and returned. Throws DTypeError where the result's dtype is not x's, and

@@ -164,6 +164,12 @@ TEST_CASE("unary errors say what to do", "[unary]") {
   const Tensor x = ct::tensor({1.0});
   CHECK_THROWS_WITH(ct::clamp(x, std::nullopt), Catch::Matchers::Contains("[clamp]"));
   CHECK_THROWS_AS(ct::clamp(x, std::nullopt), ct::ValueError);
+  CHECK_THROWS_WITH(ct::clamp(x, NAN, 1), Catch::Matchers::Contains("[clamp] a bound is NaN"));
+  const Tensor bytes = ct::full({2}, 200, {.dtype = ct::u8});
+  CHECK_THROWS_WITH(ct::clamp(bytes, 300, 400),
+                    "[clamp] the value 300 does not fit into u8, which holds 0 to 255");
+  CHECK_THROWS_AS(ct::clamp(bytes, std::nullopt, -1), ct::ValueError);
+  check_values(ct::clamp(bytes, 0, 100), {100, 100});
   CHECK_THROWS_AS(ct::softplus(x, 0), ct::ValueError);
   CHECK_THROWS_AS(ct::exp(Tensor()), ct::Error);
 }

@@ -311,7 +311,7 @@ std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, std::i
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
     CT_CHECK(size >= 0, ValueError, "split", "the size of a piece is ", size, "; it must be >= 0");
-    sum += size;
+    sum = size > INT64_MAX - sum ? INT64_MAX : sum + size;  // more than any axis has, without overflow
   }
   CT_CHECK(sum == shape()[wrapped], ShapeError, "split", "the pieces have ", sum, " elements along axis ",
            axis, " of ", describe(*this), "; their sizes must add up to ", shape()[wrapped]);
@@ -329,7 +329,7 @@ std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t axis) const 
   CT_CHECK(dim() > 0, ShapeError, "chunk", "a scalar has no axis ", axis, " to divide");
   CT_CHECK(chunks > 0, ValueError, "chunk", "got ", chunks, " chunks; there must be at least 1");
   const std::int64_t n = size(axis);
-  return split(std::max<std::int64_t>(1, (n + chunks - 1) / chunks), axis);
+  return split(std::max<std::int64_t>(1, n / chunks + (n % chunks != 0)), axis);
 }
 
 }  // namespace ct

@@ -233,12 +233,14 @@ TEST_CASE("unbind, split and chunk", "[view]") {
   CHECK_THROWS_AS(x.split(0), ct::ValueError);
   CHECK_THROWS_AS(x.split(std::vector<std::int64_t>{1, 3}), ct::ShapeError);
   CHECK_THROWS_AS(x.split(std::vector<std::int64_t>{6, -1}), ct::ValueError);
+  CHECK_THROWS_AS(x.split(std::vector<std::int64_t>{INT64_MAX, INT64_MAX, x.size(0) + 2}), ct::ShapeError);
 
   CHECK(x.chunk(2)[0].shape() == Shape{3, 2});
   CHECK(x.chunk(2)[1].shape() == Shape{2, 2});
   CHECK(x.chunk(4).size() == 3);  // 2 + 2 + 1, as in PyTorch
   CHECK(x.chunk(2, 1).size() == 2);
   CHECK_THROWS_AS(x.chunk(0), ct::ValueError);
+  CHECK(x.chunk(INT64_MAX).size() == static_cast<std::size_t>(x.size(0)));
   CHECK_THROWS_AS(ct::tensor(1).chunk(2), ct::ShapeError);
 }
 

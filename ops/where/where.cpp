@@ -1,6 +1,8 @@
 #include <cotangent/ops/where/where.h>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise_op_internal.h>
 #include <cotangent/ops/where/where_kernels.h>
@@ -128,6 +130,12 @@ constexpr const OpDef* ops[] = {&k_where, &k_where_scalar};
 
 Tensor select(const Tensor& condition, const Tensor& tensor, const Scalar& number, bool selects_number) {
   const DType dtype = promote(tensor.dtype(), number);
+  check_fits("where", number, dtype);
+  if (dtype == DType::boolean) {
+    const Tensor other = full({}, number, {.dtype = dtype, .device = tensor.device()});
+    return selects_number ? dispatch(k_where, {condition, other, tensor})
+                          : dispatch(k_where, {condition, tensor, other});
+  }
   const Parameters parameters{number, selects_number};
   if (dtype != tensor.dtype()) return dispatch(k_where_scalar, {condition, tensor.to(dtype)}, parameters);
   return dispatch(k_where_scalar, {condition, tensor}, parameters);

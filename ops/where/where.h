@@ -11,7 +11,7 @@ namespace ct {
 /// it is false; the other one gets 0 there, also where its value is NaN or infinite. Throws DTypeError for a
 /// condition that is not bool, ShapeError for shapes that do not broadcast.
 CT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
-/// The same with a number on one side.
+/// The same with a number on one side. Throws ValueError for one that an integer tensor's dtype can't hold.
 CT_API Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
 CT_API Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
 

@@ -41,5 +41,11 @@ TEST_CASE("where sends the cotangent to the chosen side only, whatever the other
 TEST_CASE("where refuses a condition that is not bool", "[where]") {
   const Tensor x = ct::tensor({1.0});
   CHECK_THROWS_AS(ct::where(x, x, x), ct::DTypeError);
+  const Tensor c = ct::tensor({true, false}), bytes = ct::full({2}, 200, {.dtype = ct::u8});
+  CHECK_THROWS_WITH(ct::where(c, bytes, 300),
+                    "[where] the value 300 does not fit into u8, which holds 0 to 255");
+  CHECK(ct::where(c, c, true).to_vector<bool>() == std::vector<bool>{true, true});
+  CHECK(ct::where(c, false, c).to_vector<bool>() == std::vector<bool>{false, false});
+  CHECK(ct::where(c, c, 3).to_vector<int>() == std::vector<int>{1, 3});
   CHECK_THROWS_AS(ct::where(ct::tensor({true, false}), ct::zeros({3}), ct::zeros({3})), ct::ShapeError);
 }
