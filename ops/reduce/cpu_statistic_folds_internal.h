@@ -33,7 +33,16 @@ struct VarFold {
     const auto squared = [guess](const auto& v) { return (v - guess) * (v - guess); };
     const double d = fold_vectors(x, n, C(0), from_guess, kPlus, guess);
     const double squares = fold_vectors(x, n, C(0), squared, kPlus, guess);
+    // The root may lie in the range of C where the squares do not.
+    if (std::is_same_v<C, float> && root && !(squares > 1e-30 * n && squares < 1e30))
+      return block_in_f64(acc, x, n);
     merge(acc, {static_cast<double>(n), guess + d / n, squares - d * d / n});
+  }
+  void block_in_f64(Acc& acc, const C* x, int n) const {
+    double sum = 0, squares = 0;
+    for (int i = 0; i < n; ++i) sum += x[i];
+    for (int i = 0; i < n; ++i) squares += (x[i] - sum / n) * (x[i] - sum / n);
+    merge(acc, {static_cast<double>(n), sum / n, squares});
   }
   void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
     const double inverse = 1 / (acc[0].n + 1);  // all lanes have seen the same number

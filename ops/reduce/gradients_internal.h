@@ -46,7 +46,8 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
     return x == y || (x != x && y != y) ? g / aux : C(0);
   } else if constexpr (kind == Gradient::product) {
     if (aux == 0) return g * y / x;
-    return aux == 1 && x == 0 ? g * y : C(0);
+    if (aux == 1 && x == 0) return g * y;
+    return y != y && x == x ? y : C(0);  // 0 times a NaN that is another factor
   } else if constexpr (kind == Gradient::variance) {
     return g * scale * (x - aux);
   } else if constexpr (kind == Gradient::deviation) {

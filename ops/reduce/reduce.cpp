@@ -194,10 +194,17 @@ Tensor any(const Tensor& x, const Dims& axes, bool keepdim) {
 Tensor all(const Tensor& x, const Dims& axes, bool keepdim) {
   return dispatch(k_all, {x}, over(axes, keepdim));
 }
+namespace {
+void check_correction(const char* op, double correction) {
+  CT_CHECK(!std::isnan(correction), ValueError, op, "correction is NaN; it must be a number (1 is usual)");
+}
+}  // namespace
 Tensor var(const Tensor& x, const Dims& axes, double correction, bool keepdim) {
+  check_correction("var", correction);
   return dispatch(k_var, {x}, over(axes, keepdim, correction));
 }
 Tensor stddev(const Tensor& x, const Dims& axes, double correction, bool keepdim) {
+  check_correction("std", correction);
   return dispatch(k_std, {x}, over(axes, keepdim, correction));
 }
 Tensor norm(const Tensor& x, double p, const Dims& axes, bool keepdim) {

@@ -150,6 +150,14 @@ TEST_CASE("a NaN is larger and smaller than everything") {
   REQUIRE(argmin(x, 1).to_vector<std::int64_t>() == I{1, 0});
   check(sum(x, {1}), {2}, {kNan, kNan});
   check(prod(values({2}, {0, kInf})), {}, {kNan});
+  // The squares of the deviations are beyond f32, their root is not; along either axis.
+  for (const float size : {1e20f, 1e-23f, 3e38f}) {
+    const Tensor x = values({2, 2}, {size, -size, size, -size});
+    for (const Tensor& s : {stddev(x, {1}, 0), stddev(x.t().contiguous(), {0}, 0)})
+      for (const double value : s.to_vector<double>()) CHECK(value == Approx(size));
+  }
+  CHECK_THROWS_AS(var(values({2}, {0, 1}), {}, kNan), ValueError);
+  CHECK_THROWS_AS(stddev(values({2}, {0, 1}), {}, kNan), ValueError);
   check(norm(values({2}, {kNan, 1}), kInf), {}, {kNan});
   check(logsumexp(x, {0}), {3}, {kNan, kNan, kInf});
   REQUIRE(any(values({1}, {kNan})).item<bool>());
@@ -217,6 +225,9 @@ TEST_CASE("extrema share their gradient between equal elements, or give it to th
 TEST_CASE("the gradient of a product with zeros") {
   const Tensor x = leaf({3, 3}, {2, 3, 4, 2, 0, 4, 0, 5, 0});
   REQUIRE(gradient(x, prod(x, {1}), {1, 2, 3}) == V{12, 8, 6, 0, 16, 0, 0, 0, 0});
+  const Tensor bad = values({3}, {0, 2, kNan}).set_requires_grad();
+  const V d = gradient(bad, prod(bad), {1});
+  REQUIRE((std::isnan(d[0]) && std::isnan(d[1]) && d[2] == 0));
 }
 
 TEST_CASE("the gradients of norms at zero are zero") {
