@@ -56,7 +56,8 @@ GradcheckFunction unpacked(F f) {
 }  // namespace detail
 
 /// The same for a function of one to four tensors: `gradcheck(swish, {x})`, `gradcheck([](auto& a, auto& b)
-/// {...}, {a, b})`.
+/// {...}, {a, b})`. A lambda of one tensor names its type, `[](const Tensor& x) {...}`: one of `auto` would
+/// also be tried with a vector of tensors.
 template <class F>
 requires(!std::convertible_to<F, GradcheckFunction>) GradcheckResult
     gradcheck(F f, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {

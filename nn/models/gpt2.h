@@ -35,7 +35,7 @@ struct Gpt2Config {
   std::vector<std::int64_t> eos_token_ids = {};
   // Not in config.json:
   bool bias = true;        ///< false: no biases in projections and norms
-  bool recompute = false;  ///< keep nothing of a block for backward but its input, and compute it again there
+  bool recompute = false;  ///< keep of a block only its inputs for backward, and compute it again there
   DType dtype = DType::f32;
   Device device = cpu;
 };

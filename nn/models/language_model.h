@@ -66,7 +66,8 @@ struct LossOptions {
   /// Targets of this value do not count.
   std::int64_t ignore_index = -100;
   /// Whether output layer and loss are one op (linear_cross_entropy), which never holds the logits of all
-  /// positions. Otherwise they are held, [B T, vocabulary] twice over with their gradient.
+  /// positions, and whose loss is f32. Otherwise they are held, [B T, vocabulary], their gradient is written
+  /// over them (under Autocast they are there in its dtype and in f32), and the loss has their dtype.
   bool fused = true;
 };
 
@@ -79,7 +80,7 @@ struct GenerateOptions {
   /// Draw only from the most likely tokens that together have this probability.
   double top_p = 1;
   /// A sequence ends behind one of these, which are in [0, vocabulary). It is filled up with the first of
-  /// them while others of the batch go on.
+  /// them while others of the batch go on. Empty: nothing ends it, not even the model's end_tokens().
   std::vector<std::int64_t> stop_tokens = {};
   /// Called with the new ids, i64 [B] on the CPU, after each step; false ends the generation.
   std::function<bool(const Tensor& ids)> on_token = {};

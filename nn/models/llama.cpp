@@ -13,8 +13,6 @@
 namespace ct::nn::models {
 namespace {
 
-constexpr std::int64_t kMaxHeadDim = 512;  // rotary_embedding's limit
-
 LlamaConfig checked(LlamaConfig c) {
   if (c.num_key_value_heads == 0) c.num_key_value_heads = c.num_attention_heads;
   CT_CHECK(c.vocab_size > 0 && c.hidden_size > 0 && c.intermediate_size > 0 && c.num_hidden_layers > 0 &&
@@ -35,8 +33,9 @@ LlamaConfig checked(LlamaConfig c) {
              "; choose a number of heads that divides the width, or set head_dim");
     c.head_dim = c.hidden_size / c.num_attention_heads;
   }
-  CT_CHECK(c.head_dim % 2 == 0 && c.head_dim <= kMaxHeadDim, ShapeError, "llama", "head_dim is ", c.head_dim,
-           "; rotary positions turn pairs of elements: it must be even, and at most ", kMaxHeadDim);
+  CT_CHECK(c.head_dim % 2 == 0 && c.head_dim <= kMaxRotaryDim, ShapeError, "llama", "head_dim is ",
+           c.head_dim, "; rotary positions turn pairs of elements: it must be even, and at most ",
+           kMaxRotaryDim);
   CT_CHECK(c.rope_theta > 0 && std::isfinite(c.rope_theta), ValueError, "llama", "rope_theta is ",
            c.rope_theta, "; it must be positive and finite");
   CT_CHECK(c.attention_dropout >= 0 && c.attention_dropout <= 1, ValueError, "llama", "attention_dropout is ",

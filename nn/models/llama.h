@@ -47,7 +47,7 @@ struct LlamaConfig {
   std::optional<std::int64_t> bos_token_id = {};
   std::vector<std::int64_t> eos_token_ids = {};
   // Not in config.json:
-  bool recompute = false;  ///< keep nothing of a block for backward but its input, and compute it again there
+  bool recompute = false;  ///< keep of a block only its inputs for backward, and compute it again there
   DType dtype = DType::f32;
   Device device = cpu;
 };

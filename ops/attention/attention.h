@@ -33,7 +33,8 @@ struct AttentionOptions {
 /// dtype. H must be a multiple of Hkv: each key and value head then serves H / Hkv neighbouring query heads
 /// (grouped-query attention). Any strides: views into a packed projection are read where they lie.
 /// The result lies in memory as [B, Tq, H, Dv]: transpose(1, 2).flatten(2) of it, the heads side by side, is
-/// a view. A query that sees no key gives 0, and gradients of 0. 16-bit types are computed in f32.
+/// a view. A query that sees no key gives 0, and gradients of 0. Hidden keys and values must be finite all
+/// the same: 0 times NaN is NaN in the gradients. 16-bit types are computed in f32.
 ///
 /// Dropout decides about the probability (b, h, i, j) by element ((b H + h) Tq + i) Tk + j of its draw, like
 /// dropout() of the whole matrix would. Gradients flow to q, k, v and a floating mask.

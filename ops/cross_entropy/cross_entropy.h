@@ -30,8 +30,8 @@ struct CrossEntropyOptions {
 /// logits' shape and dtype. The mean divides by the sum of w[t] over the rows that count (NaN if there are
 /// none), for distributions by the number of rows.
 ///
-/// One pass over the logits each way: what is kept for backward is the logits themselves and one number per
-/// row. Distributions get a gradient too.
+/// One pass over the logits each way: what is kept for backward is the logits themselves and two numbers per
+/// row (three with distributions). Losses have the logits' dtype. Distributions get a gradient too.
 /// Throws ShapeError, DTypeError, ValueError for a smoothing outside [0, 1], and IndexError for labels out of
 /// range (for tensors on a GPU at the next call that waits for it).
 CT_API Tensor cross_entropy(const Tensor& logits, const Tensor& target,

@@ -9,8 +9,8 @@
 namespace ct {
 
 /// Layer normalization (Ba, Kiros, Hinton 2016) over the last axis, or over as many trailing axes as the
-/// weight has: y = (x - mean) / sqrt(variance + eps) * weight + bias, with mean and (biased) variance of each
-/// row.
+/// weight has (or the bias, where there is no weight): y = (x - mean) / sqrt(variance + eps) * weight + bias,
+/// with mean and (biased) variance of each row.
 ///
 /// weight and bias have the shape of those axes; either may be undefined and is then 1 or 0. All are of one
 /// floating dtype, and so is y. 16-bit types are computed in f32 and rounded once. The gradients of all three

@@ -12,7 +12,7 @@ namespace ct::linear_cross_entropy_kernels {
 struct Chunk {
   DType dtype = DType::f32;
   std::int64_t rows = 0, classes = 0;
-  std::int64_t pitch = 0;  // from row to row; rows start at multiples of 16 bytes
+  std::int64_t pitch = 0;  // from row to row; rows start at multiples of 64 bytes
   void* logits = nullptr;
   loss::Labels labels;       // of these rows, as are:
   void* log_sums = nullptr;  // L is log_sum + rest, as in cross_entropy

@@ -156,7 +156,7 @@ constexpr OpDef k_linear_cross_entropy = checked({
     .samples = eager_samples,
 });
 
-// Keeps logsumexp alone; backward makes the logits again.
+// Keeps the inputs, logsumexp and the losses; backward makes the logits again.
 constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .name = "linear_cross_entropy_recompute",
     .formula = "y = reduce(logsumexp(w x) - (w x)[t])",

@@ -17,7 +17,7 @@ struct LinearCrossEntropyOptions {
   /// How many rows of logits there are at a time. 0: chosen by the size of a row and the device.
   std::int64_t chunk_rows = 0;
   /// Makes the logits again in backward instead of the gradients in forward: a fourth matrix product, for
-  /// which nothing but one number per row is kept in between.
+  /// which only the inputs and three numbers per row are kept in between.
   bool recompute = false;
 };
 

@@ -9,9 +9,9 @@ namespace ct {
 
 /// softmax(scale * x + mask) along `axis`, in one pass. The mask broadcasts to x's shape; it is bool (true:
 /// seen; false: hidden, probability 0) or of any floating dtype (added; -inf hides). Where everything along
-/// the axis is hidden the result is 0, and so are the gradients; otherwise special values are as in
-/// softmax(). Shape and dtype are x's; 16-bit types are computed in f32. Along the last axis nothing is
-/// copied; along another one a copy of x with that axis last is made.
+/// the axis is hidden, or -inf itself, the result is 0, and so are the gradients; otherwise special values
+/// are as in softmax(). Shape and dtype are x's; 16-bit types are computed in f32. Along the last axis
+/// nothing is copied; along another one a copy of x with that axis last is made.
 ///
 /// Gradients: dx = scale y (g - sum(g y)); of a floating mask y (g - sum(g y)), summed over what it was
 /// broadcast along. Throws ShapeError for an axis outside of the rank or a mask that does not broadcast to x,

@@ -16,6 +16,7 @@ namespace ct {
 /// the kernel itself. Throws ShapeError for a scalar or where shapes do not fit, ValueError for an eps
 /// that is negative or not finite, DTypeError, DeviceError. Gradient: dx = (g w - xhat mean(g w xhat)) /
 /// sqrt(mean(x^2) + eps), with xhat the normalized row.
+/// (nn::RMSNorm has another default of eps: the dtype's epsilon, as PyTorch's.)
 CT_API Tensor rms_norm(const Tensor& x, const Tensor& weight = {}, double eps = 1e-6);
 
 /// {rms_norm(sum), sum} with sum = x + residual, in one pass. residual has x's shape. Gradients flow through

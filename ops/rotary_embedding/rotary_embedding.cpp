@@ -109,9 +109,9 @@ void infer(Infer& in) {
            describe(x), "; positions must be [", x.size(-2), "], one per row of x's last two axes",
            x.dim() >= 3 ? ", or have x's first axis in front" : "");
   const std::int64_t turned = in.attrs<Attrs>().turned(x.size(-1));
-  CT_CHECK(turned >= 0 && turned % 2 == 0 && turned <= x.size(-1) && turned <= 2 * rotary::kMaxPairs,
-           ValueError, in.op.name, "rotary_dim is ", turned, ", x is ", describe(x),
-           "; it must be even, at most x.size(-1) and at most ", 2 * rotary::kMaxPairs);
+  CT_CHECK(turned >= 0 && turned % 2 == 0 && turned <= x.size(-1) && turned <= kMaxRotaryDim, ValueError,
+           in.op.name, "rotary_dim is ", turned, ", x is ", describe(x),
+           "; it must be even, at most x.size(-1) and at most ", kMaxRotaryDim);
   const RotaryScaling& s = options.scaling;
   CT_CHECK(options.base > 0 && std::isfinite(options.base), ValueError, in.op.name, "base is ", options.base,
            "; it must be positive and finite");

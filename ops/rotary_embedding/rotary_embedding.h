@@ -24,6 +24,9 @@ struct RotaryScaling {
   std::int64_t original_length = 8192;
 };
 
+/// So many elements of a row are turned at most.
+inline constexpr std::int64_t kMaxRotaryDim = 512;
+
 struct RotaryOptions {
   /// Pair i of D/2 turns by position * base^(-2 i / D).
   double base = 10000;

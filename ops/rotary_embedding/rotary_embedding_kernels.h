@@ -8,7 +8,7 @@
 
 namespace ct::rotary {
 
-inline constexpr int kMaxPairs = 256;
+inline constexpr int kMaxPairs = kMaxRotaryDim / 2;
 
 struct Attrs {
   RotaryOptions options;
