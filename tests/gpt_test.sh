@@ -257,6 +257,24 @@ for folder in hf weights; do
 done
 expect 1 "a model that can't be" "${tiny[@]}" --heads 3 --out never
 [ ! -e never ] || fail "it leaves a folder"
+expect 1 "a model that can't be, folders below each other" "${tiny[@]}" --heads 3 --out never/a/b
+[ ! -e never ] || fail "it leaves a folder"
+expect 1 "a folder whose name is too long" "${tiny[@]}" --out "never/$(printf 'x%.0s' {1..300})"
+one_line_error
+[ ! -e never ] || fail "it leaves a folder"
+# A signal before anything is written. A full pipe for what it prints keeps the program there.
+mkfifo printed && exec 3<>printed
+dd if=/dev/zero of=printed bs=4096 count=1024 oflag=nonblock 2>/dev/null
+"${tiny[@]}" --out never/a >printed 2>log </dev/null &
+for ((i = 0; i < 600; ++i)); do [ -e never/a/.lock ] && break || sleep 0.02; done
+pid=$!
+kill -TERM $pid
+cat printed >/dev/null 3>&- &
+exec 3>&-
+status=0
+wait $pid 2>/dev/null || status=$?
+[ "$status" = 130 ] && [ ! -e never ] && echo "ok: SIGTERM before anything is written" ||
+  fail "SIGTERM before anything is written: exit code $status, left: $(find never)"
 
 # The text that is learned changes.
 cp text data.txt && mkdir sub

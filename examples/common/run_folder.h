@@ -20,29 +20,59 @@
 #include <utility>
 #include <vector>
 
+#include "examples/common/interrupts.h"
 #include "examples/common/svg.h"
+
+/// Folders that this process makes; those that are empty in the end go again.
+class MadeFolders {
+ public:
+  MadeFolders() = default;
+  MadeFolders(const MadeFolders&) = delete;
+  MadeFolders& operator=(const MadeFolders&) = delete;
+  ~MadeFolders() {
+    for (const std::string& folder : folders_) rmdir(folder.c_str());
+  }
+  /// Makes `path`, and those above it, where they are missing.
+  void make(const std::filesystem::path& path, std::error_code& error) {
+    std::vector<std::string> missing;
+    std::error_code ignored;
+    for (auto at = path; !at.empty() && !std::filesystem::exists(at, ignored); at = at.parent_path())
+      missing.push_back(at.string());
+    folders_.insert(folders_.begin(), missing.begin(), missing.end());
+    std::filesystem::create_directories(path, error);
+  }
+  /// False if somebody else has made `path`.
+  bool make_new(const std::string& path, std::error_code& error) {
+    if (!std::filesystem::create_directory(path, error)) return false;
+    folders_.insert(folders_.begin(), path);
+    return true;
+  }
+
+ private:
+  std::vector<std::string> folders_;  // the innermost first
+};
 
 /// A folder that one process writes to: made where there is none, and locked until the end of the process.
 class ClaimedFolder {
  public:
-  /// `path`, or, if it is empty, a new folder runs/PROGRAM-DATE-TIME. Throws ct::IoError, also if a process
-  /// that is still running has it.
+  /// `path`, or, if it is empty, a new folder runs/PROGRAM-DATE-TIME. Watches for interrupts from here on:
+  /// there is something to put away. Throws ct::IoError, also if a process that is still running has it.
   ClaimedFolder(const std::string& program, const std::string& path) : path_(path) {
+    watch_interrupts();
     std::error_code error;
     if (path.empty()) {
       make_default(program, error);
     } else {
-      made_ = std::filesystem::create_directories(path, error);
+      made_.make(path, error);
     }
     CT_CHECK(!error, ct::IoError, program.c_str(), "can't make the run folder ", path_, ": ", error.message(),
              "; choose another with --out");
     lock(program);
   }
-  /// A folder that it made and nothing was written to goes again: that run never began.
+  /// Folders that it made and nothing was written to go again: that run never began.
   ~ClaimedFolder() {
     unlink(lock_name().c_str());
     close(lock_);
-    if (made_) rmdir(path_.c_str());
   }
   ClaimedFolder(const ClaimedFolder&) = delete;
   ClaimedFolder& operator=(const ClaimedFolder&) = delete;
@@ -56,11 +86,10 @@ class ClaimedFolder {
     char text[64];
     std::strftime(text, sizeof text, "-%Y%m%d-%H%M%S", std::localtime(&now));
     const std::string first = "runs/" + program + text;
-    std::filesystem::create_directories("runs", error);
+    made_.make("runs", error);
     path_ = first;
     // Runs that start in the same second get folders of their own: a name belongs to the one that makes it.
-    for (int i = 2; !error && !(made_ = std::filesystem::create_directory(path_, error)); ++i)
-      path_ = first + "-" + std::to_string(i);
+    for (int i = 2; !error && !made_.make_new(path_, error); ++i) path_ = first + "-" + std::to_string(i);
   }
 
   // The system drops the lock when the process ends, however it ends.
@@ -82,16 +111,17 @@ class ClaimedFolder {
   }
 
   std::string path_;
-  bool made_ = false;
+  MadeFolders made_;
   int lock_ = -1;
 };
 
 /// Where a run leaves its files. Every file appears as a whole or not at all.
 class RunFolder {
  public:
-  /// Claims the folder: `out`, else the one of the checkpoint to `resume`, else runs/PROGRAM-DATE-TIME.
-  /// `mark` is in every config.json of this program and in no other's. Throws ct::IoError; also if `out`
-  /// holds what this run would write over: another run, or files that are not this program's.
+  /// Claims the folder (ClaimedFolder): `out`, else the one of the checkpoint to `resume`, else
+  /// runs/PROGRAM-DATE-TIME. `mark` is in every config.json of this program and in no other's. Throws
+  /// ct::IoError; also if `out` holds what this run would write over: another run, or files that are not this
+  /// program's.
   RunFolder(const std::string& program, const std::string& mark, const std::string& out,
             const std::string& resume)
       : resumed_(resume.empty() ? "" : checkpoint_in(program, resume)),

@@ -90,6 +90,10 @@ class Training {
   }
 
   int run() {
+    if (interrupted()) {
+      progress_.line("interrupted before it began");
+      return 130;
+    }
     begin();
     mark_ = started_ = Clock::now();
     while (step_ < o_.iters) {
@@ -426,7 +430,5 @@ class Training {
 
 int train(const Options& options) {
   if (options.threads > 0) ct::set_num_threads(options.threads);
-  Training training(options);
-  watch_interrupts();  // from here on there is something to save
-  return training.run();
+  return Training(options).run();
 }

@@ -134,6 +134,10 @@ class Training {
   }
 
   int run() {
+    if (interrupted()) {
+      progress_.line("interrupted before it began");
+      return 130;
+    }
     begin();
     const Clock::time_point start = Clock::now();
     const auto seconds = [&] {  // its earlier parts too
@@ -364,7 +368,5 @@ class Training {
 
 int train(const Options& options) {
   if (options.threads > 0) ct::set_num_threads(options.threads);
-  Training training(options);
-  watch_interrupts();  // from here on there is something to save
-  return training.run();
+  return Training(options).run();
 }
