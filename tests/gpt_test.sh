@@ -358,6 +358,10 @@ expect 0 "many steps" "$gpt" --resume late --iters 1234569 --eval-interval 4
 [ "$(cut -d, -f1 late/metrics.csv | tail -n 3 | xargs)" = "1234564 1234568 1234569" ] || fail "$(cat late/metrics.csv)"
 says "^done: .* in 16:4"
 awk -F, 'END { exit !($7 >= 1000) }' late/metrics.csv || fail "the seconds begin anew: $(tail -n 1 late/metrics.csv)"
+cp -r one marred
+sed -i '3s/^[0-9]*/nan/; 4s/^[0-9]*/1e300/' marred/metrics.csv
+expect 0 "lines of metrics that are damaged" "$gpt" --resume marred --iters 201
+[ "$(cut -d, -f1 marred/metrics.csv | xargs)" = "step 50 200 201" ] || fail "metrics: $(cat marred/metrics.csv)"
 expect 1 "another number of batches in the middle of a step" "$gpt" --resume mid --accumulate 4
 one_line_error
 says "[123] of the 3 batches of a step"

@@ -249,7 +249,8 @@ class MetricsTable {
       std::vector<double> row;
       std::istringstream in(line);
       for (std::string cell; std::getline(in, cell, ',');) row.push_back(std::strtod(cell.c_str(), nullptr));
-      if (row.size() == columns_.size()) rows_.push_back(std::move(row));
+      // A damaged line may begin with what is no count.
+      if (row.size() == columns_.size() && row[0] >= 0 && row[0] < 0x1p53) rows_.push_back(std::move(row));
     }
   }
   /// Adds a line; it takes the place of those that are as far or further.
