@@ -425,6 +425,10 @@ tokenizer_of '{"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": 
 written() { "$gpt" generate --model "$1" --prompt "$2" --length 40 --temperature 2 2>&1; }
 [ "g$(written begun one)" = "$(written exported gone)" ] && echo "ok: a text begins with the tokenizer's token" ||
   fail "g and $(written begun one) is not $(written exported gone)"
+prompt=$(head -c 99 text | tr '\n' ' ') && end=${prompt: -31}  # the model has 32 positions
+next() { "$gpt" generate --model "$1" --prompt "$2" --length 1 --samples 200 --temperature 9 2>&1 | sed "s/^$2//"; }
+[ "$(next begun "$prompt")" = "$(next exported "g$end")" ] && echo "ok: so does one longer than the model" ||
+  fail "$(next begun "$prompt" | xargs) is not $(next exported "g$end" | xargs)"
 sed -i 's/"bos_token_id": *[a-z0-9]*/"bos_token_id": 4/' exported/config.json
 [ "g$(written exported '')" = "$(written exported g)" ] && echo "ok: an empty text begins with the model's token" ||
   fail "g and $(written exported '') is not $(written exported g)"

@@ -43,6 +43,7 @@ void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Toke
                 std::vector<std::int64_t> begin, const std::string& prompt,
                 ct::nn::models::GenerateOptions options, ct::Generator& generator) {
   std::vector<std::int64_t> ids = std::move(begin);
+  const auto opening = std::ssize(ids);
   const std::vector<std::int64_t> said = tokenizer.encode(prompt);
   ids.insert(ids.end(), said.begin(), said.end());
   if (ids.empty()) ids = new_text(model, tokenizer);
@@ -50,10 +51,14 @@ void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Toke
   for (const std::int64_t id : ids)
     CT_CHECK(id < vocabulary, ct::IndexError, "gpt", "the tokenizer gives the token ", id,
              ", the model knows ", vocabulary, "; it is not this model's tokenizer");
-  const auto longest = static_cast<std::size_t>(model.sizes().max_length);
+  const auto longest = static_cast<std::ptrdiff_t>(model.sizes().max_length);
   std::fwrite(prompt.data(), 1, prompt.size(), stdout);
   std::fflush(stdout);
-  if (ids.size() > longest) ids.erase(ids.begin(), ids.end() - static_cast<std::ptrdiff_t>(longest));
+  if (const auto over = std::ssize(ids) - longest; over > 0) {
+    // What a text begins with stays, unless there is no room for anything else.
+    const auto first = ids.begin() + (opening < longest ? opening : 0);
+    ids.erase(first, first + over);
+  }
   std::string waiting;
   options.on_token = [&](const ct::Tensor& next) {
     const std::int64_t id = next.to_vector<std::int64_t>()[0];
