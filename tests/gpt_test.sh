@@ -340,6 +340,13 @@ says "best-only/checkpoint-best.safetensors$"
 expect 1 "a run in its place" "${tiny[@]}" --out best-only
 says "best-only holds a run already"
 expect 0 "resumed from the best checkpoint" "$gpt" --resume best-only/checkpoint-best.safetensors
+# An older one, beside a best one that it can't know of.
+expect 0 "a run that stops early" "${tiny[@]}" --iters 50 --out older
+cp older/checkpoint-last.safetensors older/early.safetensors
+expect 0 "and goes on" "$gpt" --resume older --iters 200
+cp older/checkpoint-best.safetensors best.saved
+expect 0 "resumed from its older checkpoint" "$gpt" --resume older/early.safetensors --iters 60 --eval-interval 5
+same older/checkpoint-best.safetensors best.saved "a better checkpoint stays"
 
 # What a checkpoint says of itself.
 alter() {  # alter CHECKPOINT SCRIPT: sed on its header, whose length stands in front

@@ -71,6 +71,13 @@ says "after 4 epochs in 100[0-9.]+ s"
 mkdir data2 && cp data/* data2 && idx_images 1280 9000 | gzip >data2/train-images-idx3-ubyte.gz
 expect 0 "resumed with other images" "$mnist" --data data2 --device cpu --hidden 32,16 --batch 64 --epochs 5 --resume moved
 says "^note .*data2.* is not what this run has learned from"
+kept=("$mnist" --drawn --device cpu --hidden 32 --schedule constant --out older)
+expect 0 "an epoch" "${kept[@]}" --epochs 1
+cp older/checkpoint-last.safetensors older/early.safetensors
+expect 0 "and more of them" "${kept[@]}" --epochs 4 --resume older
+cp older/checkpoint-best.safetensors best.saved
+expect 0 "resumed from an older checkpoint" "${kept[@]}" --epochs 2 --lr 1e-4 --resume older/early.safetensors
+same older/checkpoint-best.safetensors best.saved "a better checkpoint stays"
 cp -r moved moved.before
 expect 1 "fewer epochs than were made" "${tiny[@]}" --epochs 4 --resume moved
 one_line_error

@@ -2,6 +2,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/safetensors.h>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,6 +16,7 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -148,6 +150,16 @@ class RunFolder {
   }
   void write(const std::string& name, const std::string& text) const {
     ct::io::write_file(*this / name, text);
+  }
+
+  /// What the best checkpoint beside the one to resume says of itself. None if there is none, and beside the
+  /// last one, which says the same: the best one is read as a whole.
+  std::optional<double> best(const std::string& extra) const {
+    std::error_code ignored;
+    const std::string file = folder_of(resumed_) + "/" + kBest;
+    if (std::filesystem::path(resumed_).filename() == kLast || !std::filesystem::exists(file, ignored))
+      return {};
+    return ct::io::load(file).value<double>("extra." + extra);
   }
 
   /// Whether the checkpoint to resume is in this folder.

@@ -395,7 +395,8 @@ class Training {
     evaluated_ = extras.value<std::int64_t>("evaluated");
     losses_ = extras.value<std::int64_t>("losses");
     loss_sum_.copy_(extras.at("loss_sum"));
-    best_ = extras.value<double>("best");
+    // An older checkpoint does not know of the best one that has been written since.
+    best_ = folder_.best("best").value_or(extras.value<double>("best"));
     if (const Tensor* norm = extras.find("norm")) norm_ = norm->to(device_);
     mark_batches_ = loader_.position();
     std::printf("resumed  %s, step %lld\n", path.c_str(), static_cast<long long>(step_));

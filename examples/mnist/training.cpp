@@ -173,7 +173,7 @@ class Training {
     metrics_.load(folder_ / "metrics.csv");
     earlier_seconds_ = folder_.load_seconds();
     // Without the best one the next one is the best there is.
-    if (folder_.holds(RunFolder::kBest)) best_accuracy_ = resumed_.value<double>("best_accuracy");
+    if (!folder_.holds(RunFolder::kBest)) best_accuracy_ = 0;
   }
 
   ct::data::ImageDataset dataset(const Images& images) const {
@@ -293,6 +293,8 @@ class Training {
              o_.epochs, "; choose more to go on");
     if (extras.contains_value("data") && extras.value<std::string>("data") != data_)
       std::printf("note     %s is not what this run has learned from\n", images_.name.c_str());
+    // An older checkpoint does not know of the best one that has been written since.
+    best_accuracy_ = folder_.best("best_accuracy").value_or(extras.value<double>("best_accuracy"));
     resumed_ = extras;
     std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(), static_cast<long long>(epochs) + 1,
                 static_cast<long long>(batches));
