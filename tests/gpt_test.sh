@@ -284,7 +284,7 @@ expect 0 "resumed from another folder" env -C sub "$gpt" --resume ../learned --i
 ! grep -qa "^note" log || fail "the text has not changed"
 rev text >data.txt
 expect 0 "resumed with another text of the same characters" "$gpt" --resume learned --iters 14
-says "^note .*data.txt is not what this run has learned from"
+says "^note +not what this run has learned from, .*data.txt"
 tr 'a-z' 'b-za' <text >data.txt
 expect 1 "resumed with other characters" "$gpt" --resume learned --iters 16
 one_line_error
@@ -410,6 +410,10 @@ cp one/config.json config.before
 expect 1 "export into a run's folder" "$gpt" export --checkpoint llama --out one
 one_line_error
 same one/config.json config.before "and it is as it was"
+cp -r exported unread && rm unread/tokenizer_config.json && mkdir unread/tokenizer_config.json
+expect 1 "export with settings of a tokenizer that can't be read" "$gpt" export --checkpoint unread --out unread-model
+one_line_error
+[ ! -e unread-model ] || fail "a part of the model was exported"
 expect 0 "export of a run without a tokenizer" "$gpt" export --checkpoint tokens-raw --out untold
 says "no tokenizer"
 [ -s untold/model.safetensors ] || fail "no model was exported"
@@ -529,6 +533,10 @@ sed 's/"model"/"mkdel"/' one/config.json >damaged/config.json
 expect 1 "a config.json with an unknown setting" "$gpt" --resume damaged
 one_line_error
 says "damaged/config.json"
+sed 's/"layers": [0-9]*/"layers": 0/' one/config.json >damaged/config.json
+expect 1 "a config.json with a value out of range" "$gpt" --resume damaged
+one_line_error
+says "damaged/config.json has a value that can't be: --layers"
 sed 's/"lr": [^,]*/"lr": /' one/config.json >damaged/config.json
 expect 1 "a config.json that lacks a value" "$gpt" --resume damaged
 one_line_error

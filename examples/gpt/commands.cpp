@@ -62,19 +62,21 @@ int export_model(const ExportOptions& o) {
            " holds a run, whose config.json would be lost; choose another folder");
   const Trained trained = load_trained(o.checkpoint, ct::cpu, ct::f32, o.ema);
   std::error_code ignored;
-  std::shared_ptr<const ct::text::Tokenizer> tokenizer;  // read before anything is written
+  // All is read before anything is written.
+  std::shared_ptr<const ct::text::Tokenizer> tokenizer;
   if (fs::exists(trained.folder + "/tokenizer.json", ignored) ||
       fs::exists(trained.folder + "/vocab.json", ignored))
     tokenizer = ct::text::load_tokenizer(trained.folder);
+  // Without this file `transformers` takes GPT-2's own tokenizer for every model of that kind.
+  const char* const settings_name = "/tokenizer_config.json";
+  std::string settings =
+      "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"clean_up_tokenization_spaces\": false}\n";
+  if (tokenizer && fs::exists(trained.folder + settings_name, ignored))
+    settings = read_text(trained.folder + settings_name);
   ct::io::save_huggingface(o.out, *trained.model);
   if (tokenizer) {
     tokenizer->save(o.out + "/tokenizer.json");
-    // Without this file `transformers` takes GPT-2's own tokenizer for every model of that kind.
-    const std::string settings = "/tokenizer_config.json";
-    ct::io::write_file(o.out + settings, fs::exists(trained.folder + settings, ignored)
-                                             ? read_text(trained.folder + settings)
-                                             : "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", "
-                                               "\"clean_up_tokenization_spaces\": false}\n");
+    ct::io::write_file(o.out + settings_name, settings);
   }
   std::printf(
       "%s: config.json, model.safetensors%s\n", o.out.c_str(),

@@ -63,7 +63,7 @@ std::string read_text(const std::string& path) {
            " is a folder; give a text file that you may read");
   std::ifstream in(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(in), {}};
-  CT_CHECK(in.good(), ct::IoError, "gpt", "can't read the text ", path, "; give a file that you may read");
+  CT_CHECK(in.good(), ct::IoError, "gpt", "can't read ", path, "; give a file that you may read");
   return text;
 }
 

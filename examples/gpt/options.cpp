@@ -392,8 +392,9 @@ Options read_config(const std::string& folder) {
     parse(app, flags);
     o.preset = named_preset(o.preset, o.device);
   } catch (const CLI::ParseError& error) {
-    CT_CHECK(false, ct::IoError, "gpt", folder,
-             "/config.json has a setting that this program does not know: ", error.what(),
+    const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    CT_CHECK(false, ct::IoError, "gpt", folder, "/config.json has a ",
+             unknown ? "setting that this program does not know: " : "value that can't be: ", error.what(),
              "; it is damaged or of another version");
   }
   return o;

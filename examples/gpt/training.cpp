@@ -2,9 +2,9 @@
 
 #include <cotangent/ops/autocast.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -389,9 +389,8 @@ class Training {
              " of the ", accumulate, " batches of a step, which can't become one of ", o_.accumulate,
              "; go on with --accumulate ", accumulate, ", or from a checkpoint between two steps");
     if (tells && extras.value<std::string>("data") != data_)
-      std::printf(
-          "note     %s is not what this run has learned from: it has changed, or it is another part\n",
-          corpus_.name.c_str());
+      std::printf("note     not what this run has learned from, or another part of it: %s\n",
+                  corpus_.name.c_str());
     evaluated_ = extras.value<std::int64_t>("evaluated");
     losses_ = extras.value<std::int64_t>("losses");
     loss_sum_.copy_(extras.at("loss_sum"));

@@ -292,7 +292,7 @@ class Training {
              " has made ", epochs, " epochs and ", batches, " batches of the next, more than --epochs ",
              o_.epochs, "; choose more to go on");
     if (extras.contains_value("data") && extras.value<std::string>("data") != data_)
-      std::printf("note     %s is not what this run has learned from\n", images_.name.c_str());
+      std::printf("note     not what this run has learned from: %s\n", images_.name.c_str());
     // An older checkpoint does not know of the best one that has been written since.
     best_accuracy_ = folder_.best("best_accuracy").value_or(extras.value<double>("best_accuracy"));
     resumed_ = extras;
