@@ -118,6 +118,13 @@ void check_tokenizer(const Corpus& corpus, const std::string& path) {
              corpus.tokenizer->token_bytes(id), "'; give the text and tokenizer that the run began with");
 }
 
+ct::data::Subset<ct::data::TokenDataset> spread(const ct::data::TokenDataset& windows, std::int64_t count) {
+  std::vector<std::int64_t> chosen;
+  count = std::min(count, windows.size());
+  for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i * windows.size() / count);
+  return {windows, std::move(chosen)};
+}
+
 std::string fingerprint(const Corpus& corpus) {
   constexpr std::int64_t kPiece = 1 << 14, kPieces = 1 << 10;
   std::string text;

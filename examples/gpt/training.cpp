@@ -14,6 +14,7 @@
 #include "examples/common/run_folder.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/model.h"
+#include "examples/gpt/schedule.h"
 #include "examples/gpt/throughput.h"
 #include "examples/gpt/writing.h"
 
@@ -26,23 +27,6 @@ namespace {
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double learning_rate(const Options& o, std::int64_t step) {
-  const double at = static_cast<double>(step), warm = static_cast<double>(o.warmup);
-  if (at < warm) return o.lr * (at + 1) / (warm + 1);
-  if (o.schedule == "constant") return o.lr;
-  const double low = o.min_lr < 0 ? o.lr / 10 : o.min_lr;
-  const double all = std::max(1.0, static_cast<double>(o.iters) - warm);
-  return low + 0.5 * (o.lr - low) * (1 + std::cos(M_PI * std::min(1.0, (at - warm) / all)));
-}
-
-// Windows for an evaluation: the same ones each time, spread evenly over the text.
-ct::data::Subset<TokenDataset> spread(const TokenDataset& windows, std::int64_t count) {
-  std::vector<std::int64_t> chosen;
-  count = std::min(count, windows.size());
-  for (std::int64_t i = 0; i < count; ++i) chosen.push_back(i * windows.size() / count);
-  return {windows, std::move(chosen)};
 }
 
 // The averaged weights, if there are any, as a part of a checkpoint.
