@@ -65,7 +65,8 @@ inline double worst(const std::vector<double>& got, const std::vector<double>& w
   double most = 0, scale = least;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = std::abs(got[i] - want[i]);
-    most = error <= most ? most : error;
+    if (std::isnan(error)) return error;
+    most = std::max(most, error);
     scale = std::max(scale, std::abs(want[i]));
   }
   return most / scale;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -37,6 +38,19 @@ inline void check(const Tensor& got, const std::vector<double>& want, double tol
             ? !std::isnan(v[i])
             : !(v[i] == want[i] || std::abs(v[i] - want[i]) <= tolerance * (1 + std::abs(want[i]))))
       FAIL("element " << i << " is " << v[i] << ", want " << want[i]);
+}
+
+/// The largest difference between elements; NaN if there is one. Fails if the sizes differ.
+inline double largest_difference(const Tensor& got, const Tensor& want) {
+  const std::vector<double> a = got.detach().to_vector<double>(), b = want.detach().to_vector<double>();
+  REQUIRE(a.size() == b.size());
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    if (std::isnan(difference)) return difference;
+    most = std::max(most, difference);
+  }
+  return most;
 }
 
 /// A copy that wants a gradient.

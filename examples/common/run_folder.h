@@ -128,7 +128,7 @@ class RunFolder {
             const std::string& resume)
       : resumed_(resume.empty() ? "" : checkpoint_in(program, resume)),
         claim_(program, !out.empty() || resume.empty() ? out : folder_of(resumed_)) {
-    if (!resume.empty() && same_place(folder_of(resumed_), path())) return;
+    if (goes_on()) return;
     for (const char* name : {kLast, kBest})
       CT_CHECK(!holds(name), ct::IoError, program.c_str(), path(), " holds a run already (", name,
                "), which would be lost; go on with it (--resume ", path(), ") or choose another --out");

@@ -34,7 +34,8 @@ double worst(const Tensor& got, const Tensor& want) {
   double most = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
     const double error = std::abs(a[i] - b[i]) / std::max(std::abs(b[i]), 1.0);
-    most = error <= most ? most : error;  // NaN wins
+    if (std::isnan(error)) return error;
+    most = std::max(most, error);
   }
   return most;
 }

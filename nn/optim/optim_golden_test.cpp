@@ -35,7 +35,8 @@ double worst(const std::vector<double>& got, const std::vector<double>& want, do
   double most = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double error = std::abs(got[i] - want[i]) / std::max(std::abs(want[i]), scale);
-    most = error <= most ? most : error;  // NaN wins
+    if (std::isnan(error)) return error;
+    most = std::max(most, error);
   }
   return most;
 }

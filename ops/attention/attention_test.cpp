@@ -18,10 +18,12 @@
 #include <cotangent/ops/where/where.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
 using namespace ct;
+using testing::largest_difference;
 using V = std::vector<double>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -61,17 +63,6 @@ Tensor composite(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
     scores = o.mask.dtype() == boolean ? where(o.mask, scores, Scalar(-kInf)) : scores + o.mask;
   if (o.causal) scores = where(lower_triangle(q.size(2), k.size(2), o.causal_offset), scores, Scalar(-kInf));
   return matmul(dropout(softmax(scores, -1), o.dropout_p, true, o.generator), spread(v));
-}
-
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const V x = a.to_vector<double>(), y = b.to_vector<double>();
-  REQUIRE(x.size() == y.size());
-  double most = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    REQUIRE(std::isfinite(x[i]));
-    most = std::max(most, std::abs(x[i] - y[i]));
-  }
-  return most;
 }
 
 // Result and gradients of q, k, v and, if it wants one, the mask.

@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
+using ct::testing::largest_difference;
 
 namespace {
 
@@ -16,13 +18,6 @@ void check_near(const Tensor& t, const V& want, double margin = 1e-6) {
   const V got = values(t);
   REQUIRE(got.size() == want.size());
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want[i]).margin(margin));
-}
-double worst(const Tensor& got, const Tensor& want) {
-  const V a = values(got), b = values(want);
-  REQUIRE(a.size() == b.size());
-  double most = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::abs(a[i] - b[i]));
-  return most;
 }
 Tensor labels(std::initializer_list<std::int64_t> list) { return tensor(list); }
 
@@ -52,8 +47,8 @@ void check_moved_logits(Device device, const Shape& shape, double margin) {
       for (const bool soft : {false, true}) {
         const Gradients want = run(x, smoothing, soft), got = run(x + shift, smoothing, soft);
         INFO(shape << ", shift " << shift << ", smoothing " << smoothing << ", soft " << soft);
-        CHECK(worst(got.logits, want.logits) < margin);
-        if (soft) CHECK(worst(got.target, want.target) < 10 * margin);
+        CHECK(largest_difference(got.logits, want.logits) < margin);
+        if (soft) CHECK(largest_difference(got.target, want.target) < 10 * margin);
       }
   // Four equal logits, nearly as large as they can be.
   const Tensor even = full({1, 4}, 3e38f, {.device = device}).set_requires_grad();
@@ -312,14 +307,12 @@ TEST_CASE("cross_entropy on the GPU equals cross_entropy on the CPU", "[cross_en
         const Tensor loss =
             cross_entropy(xd, t.to(d), {.weight = w.to(d), .ignore_index = 1, .label_smoothing = smoothing});
         loss.backward();
-        return std::pair{loss.item(), values(xd.grad())};
+        return std::pair{loss.item(), xd.grad()};
       };
       const auto [loss, grad] = run(cuda(0));
       const auto [want_loss, want_grad] = run(cpu);
       CHECK(loss == Approx(want_loss).epsilon(1e-5));
-      double worst = 0;
-      for (std::size_t i = 0; i < grad.size(); ++i) worst = std::max(worst, std::abs(grad[i] - want_grad[i]));
-      CHECK(worst * static_cast<double>(numel(rows)) < 1e-4);
+      CHECK(largest_difference(grad, want_grad) * static_cast<double>(numel(rows)) < 1e-4);
     }
   }
 }

@@ -3,21 +3,15 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
+using ct::testing::largest_difference;
 
 namespace {
 
 using V = std::vector<double>;
 V values(const Tensor& t) { return t.detach().to_vector<double>(); }
-
-double worst(const Tensor& a, const Tensor& b) {
-  const V x = values(a), y = values(b);
-  REQUIRE(x.size() == y.size());
-  double most = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
-  return most;
-}
 
 struct Result {
   Tensor loss, dx, dw;
@@ -50,7 +44,7 @@ void check_moved_logits(Device device, std::int64_t classes, double margin) {
         return run(x, moved, t, true, options).dw.narrow(1, 0, 8);
       };
       INFO(classes << " classes, smoothing " << smoothing << ", recompute " << recompute);
-      CHECK(worst(gradient(1e6f), gradient(0)) < margin);
+      CHECK(largest_difference(gradient(1e6f), gradient(0)) < margin);
     }
 }
 
@@ -85,9 +79,9 @@ TEST_CASE("linear_cross_entropy equals linear and cross_entropy", "[linear_cross
                                                 .chunk_rows = chunk,
                                                 .recompute = recompute};
         const Result got = run(x, w, t, true, options), want = run(x, w, t, false, options);
-        CHECK(worst(got.loss, want.loss) < 2e-5);
-        CHECK(worst(got.dx, want.dx) < 1e-5);
-        CHECK(worst(got.dw, want.dw) < 1e-5);
+        CHECK(largest_difference(got.loss, want.loss) < 2e-5);
+        CHECK(largest_difference(got.dx, want.dx) < 1e-5);
+        CHECK(largest_difference(got.dw, want.dw) < 1e-5);
       }
   // Leading axes are rows.
   const Tensor cube = x.narrow(0, 0, 20).reshape({4, 5, 11}), labels = t.narrow(0, 0, 20).reshape({4, 5});
@@ -104,8 +98,8 @@ TEST_CASE("linear_cross_entropy in 16 bits adds the weight's gradient up in f32"
     const Result got = run(x, w, t, true, options), want = run(x.to(f64), w.to(f64), t, false, options);
     CHECK(got.dw.dtype() == dtype);
     // 24 chunks, each rounded to 8 bits: added up in bf16 the error would be some 0.1.
-    CHECK(worst(got.dw, want.dw) < (dtype == bf16 ? 0.04 : 0.005));
-    CHECK(worst(got.dx, want.dx) < (dtype == bf16 ? 0.04 : 0.005));
+    CHECK(largest_difference(got.dw, want.dw) < (dtype == bf16 ? 0.04 : 0.005));
+    CHECK(largest_difference(got.dx, want.dx) < (dtype == bf16 ? 0.04 : 0.005));
   }
 }
 
@@ -181,8 +175,8 @@ TEST_CASE("linear_cross_entropy on the GPU equals the CPU's", "[linear_cross_ent
         const Result got = run(x.to(cuda(0)), w.to(cuda(0)), t.to(cuda(0)), true, options);
         const double tolerance = dtype == f32 ? 1e-4 : dtype == f16 ? 5e-3 : 4e-2;
         CHECK(got.loss.item() == Approx(want.loss.item()).epsilon(tolerance));
-        CHECK(worst(got.dx, want.dx) < tolerance);
-        CHECK(worst(got.dw, want.dw) < tolerance);
+        CHECK(largest_difference(got.dx, want.dx) < tolerance);
+        CHECK(largest_difference(got.dw, want.dw) < tolerance);
       }
     }
 }
