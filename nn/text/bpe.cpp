@@ -32,10 +32,28 @@ int byte_of_stand_in(char32_t code) {
 }
 
 void AddedTokens::add(AddedToken token) {
-  std::vector<std::size_t>& list = by_first_[static_cast<unsigned char>(token.content[0])];
-  const auto longer = [&](std::size_t i) { return tokens_[i].content.size() >= token.content.size(); };
-  list.insert(std::partition_point(list.begin(), list.end(), longer), tokens_.size());
+  begins_[static_cast<unsigned char>(token.content[0])] = true;
+  std::uint32_t node = 0;
+  for (const char c : token.content) {
+    const auto next = static_cast<std::uint32_t>(token_of_.size());
+    const auto [edge, added] = edges_.emplace(std::uint64_t{node} << 8 | static_cast<unsigned char>(c), next);
+    if (added) token_of_.push_back(-1);
+    node = edge->second;
+  }
+  if (token_of_[node] < 0) token_of_[node] = static_cast<std::int32_t>(tokens_.size());
   tokens_.push_back(std::move(token));
+}
+
+const AddedToken* AddedTokens::longest_at(std::string_view text, std::size_t at) const {
+  const AddedToken* longest = nullptr;
+  if (!begins_[static_cast<unsigned char>(text[at])]) return longest;
+  for (std::uint32_t node = 0; at < text.size(); ++at) {
+    const auto edge = edges_.find(std::uint64_t{node} << 8 | static_cast<unsigned char>(text[at]));
+    if (edge == edges_.end()) break;
+    node = edge->second;
+    if (token_of_[node] >= 0) longest = &tokens_[static_cast<std::size_t>(token_of_[node])];
+  }
+  return longest;
 }
 
 namespace {
@@ -56,48 +74,52 @@ char32_t character_before(std::string_view text, std::size_t at) {
 }  // namespace
 
 AddedTokens::Found AddedTokens::find(std::string_view text, std::size_t from) const {
-  if (!empty())
-    for (std::size_t at = from; at < text.size(); ++at) {
-      for (const std::size_t i : by_first_[static_cast<unsigned char>(text[at])]) {
-        const AddedToken& token = tokens_[i];
-        if (text.compare(at, token.content.size(), token.content) != 0) continue;
-        Found found{&token, at, at + token.content.size()};
-        std::size_t length = 0;
-        if (token.single_word &&
-            ((at > 0 && is_word_character(character_before(text, at))) ||
-             (found.end < text.size() && is_word_character(decode_utf8(text, found.end, length))))) {
-          at = found.end - 1;
-          break;
-        }
-        if (token.strip_left)
-          while (found.begin > from && is_space(character_before(text, found.begin))) do
-              --found.begin;
-            while (found.begin > from && (static_cast<unsigned char>(text[found.begin]) & 0xC0) == 0x80);
-        if (token.strip_right)
-          while (found.end < text.size() && is_space(decode_utf8(text, found.end, length)))
-            found.end += length;
-        return found;
-      }
+  for (std::size_t at = empty() ? text.size() : from; at < text.size(); ++at) {
+    const AddedToken* token = longest_at(text, at);
+    if (!token) continue;
+    Found found{token, at, at + token->content.size()};
+    std::size_t length = 0;
+    if (token->single_word &&
+        ((at > 0 && is_word_character(character_before(text, at))) ||
+         (found.end < text.size() && is_word_character(decode_utf8(text, found.end, length))))) {
+      at = found.end - 1;
+      continue;
     }
+    if (token->strip_left)
+      while (found.begin > from && is_space(character_before(text, found.begin))) do
+          --found.begin;
+        while (found.begin > from && (static_cast<unsigned char>(text[found.begin]) & 0xC0) == 0x80);
+    if (token->strip_right)
+      while (found.end < text.size() && is_space(decode_utf8(text, found.end, length))) found.end += length;
+    return found;
+  }
   return {nullptr, text.size(), text.size()};
 }
 
-std::string BpeModel::normalize(std::string_view text) const {
+bool replace_all(std::string& text, std::string_view from, std::string_view to, std::size_t room) {
+  std::string replaced;
+  for (std::size_t at = 0;;) {
+    const std::size_t found = std::min(text.find(from, at), text.size());
+    const bool last = found == text.size();
+    if (replaced.size() + (found - at) + (last ? 0 : to.size()) > room) return false;
+    replaced.append(text, at, found - at);
+    if (last) break;
+    replaced += to;
+    at = found + from.size();
+  }
+  text = std::move(replaced);
+  return true;
+}
+
+std::optional<std::string> BpeModel::normalize(std::string_view text, std::size_t room) const {
   std::string out(text);
   for (const Normalizer& n : normalizers) {
-    if (n.prepend) {
-      if (!out.empty()) out.insert(0, n.to);
-      continue;
+    if (!n.prepend) {
+      if (!replace_all(out, n.from, n.to, room)) return std::nullopt;
+    } else if (!out.empty()) {
+      if (out.size() + n.to.size() > room) return std::nullopt;
+      out.insert(0, n.to);
     }
-    std::string replaced;
-    for (std::size_t at = 0;;) {
-      const std::size_t found = out.find(n.from, at);
-      replaced.append(out, at, found - at);
-      if (found == std::string::npos) break;
-      replaced += n.to;
-      at = found + n.from.size();
-    }
-    out = std::move(replaced);
   }
   return out;
 }
@@ -112,12 +134,16 @@ class Encoder {
   Encoder(const BpeModel& model, std::vector<std::int64_t>& ids) : m_(model), ids_(ids) {}
 
   void encode(std::string_view text) {
+    bytes_ = text.size();
+    room_to_normalize_ = room_to_cut_ = room_for(bytes_);
     between(m_.added, text, [&](std::string_view piece, bool first) {
       if (m_.normalizers.empty()) {
         normalized(piece, first);
       } else {
-        const std::string changed = m_.normalize(piece);
-        normalized(changed, first);
+        const std::optional<std::string> changed = m_.normalize(piece, room_to_normalize_);
+        check_growth(changed.has_value(), "normalizers");
+        room_to_normalize_ -= changed->size();
+        normalized(*changed, first);
       }
     });
   }
@@ -138,6 +164,7 @@ class Encoder {
   void normalized(std::string_view text, bool first) {
     between(m_.added_normalized, text, [&](std::string_view piece, bool inner_first) {
       kept_.clear();
+      budget_.allow(piece.size());
       Words words = {piece};
       for (const Cut& cut : m_.cuts) {
         Words next;
@@ -149,7 +176,16 @@ class Encoder {
     });
   }
 
-  std::string_view keep(std::string text) { return kept_.emplace_back(std::move(text)); }
+  void check_growth(bool ok, const char* parts) const {
+    CT_CHECK(ok, ValueError, kBpe, "the ", parts, " make more than ", kGrowth, " times as long a text of ",
+             bytes_, " bytes (and more than ", room_for(bytes_),
+             " bytes); they lengthen what others have lengthened: correct them in the tokenizer's file");
+  }
+  std::string_view keep(std::string text) {
+    check_growth(text.size() <= room_to_cut_, "pre-tokenizers");
+    room_to_cut_ -= text.size();
+    return kept_.emplace_back(std::move(text));
+  }
 
   void apply(const Cut& cut, std::string_view word, bool first, Words& out) {
     switch (cut.kind) {
@@ -177,7 +213,7 @@ class Encoder {
 
   void split(const Cut& cut, std::string_view word, Words& out) {
     read_codes(word);
-    cut.pattern->find_all(codes_, matches_);
+    cut.pattern->find_all(codes_, matches_, budget_);
     std::size_t at = 0;
     const auto rest = [&](std::size_t end) {
       if (cut.keep_rest && end > at) out.push_back(part(word, at, end));
@@ -319,6 +355,9 @@ class Encoder {
 
   const BpeModel& m_;
   std::vector<std::int64_t>& ids_;
+  // What the whole text allows; its pieces and words share it.
+  std::size_t bytes_ = 0, room_to_normalize_ = 0, room_to_cut_ = 0;
+  Pattern::Budget budget_;
   std::deque<std::string> kept_;  // texts that words are parts of
   std::vector<char32_t> codes_;
   std::vector<std::size_t> offsets_;
@@ -359,43 +398,51 @@ BpeTokenizer BpeTokenizer::load(const std::string& path) {
   return from_vocab_and_merges(text, detail::read_text_file(detail::kBpe, merges), file);
 }
 
-std::int64_t BpeTokenizer::vocab_size() const { return static_cast<std::int64_t>(model_->bytes.size()); }
+const detail::BpeModel& BpeTokenizer::model() const {
+  CT_CHECK(model_, Error, detail::kBpe,
+           "the tokenizer is empty because it was moved from; use the one it was moved to");
+  return *model_;
+}
+
+std::int64_t BpeTokenizer::vocab_size() const { return static_cast<std::int64_t>(model().bytes.size()); }
 
 std::vector<std::int64_t> BpeTokenizer::encode(std::string_view text, EncodeOptions options) const {
+  const detail::BpeModel& m = model();
   std::vector<std::int64_t> ids;
   if (options.add_special) {
-    CT_CHECK(model_->after_problem.empty(), ValueError, detail::kBpe, model_->after_problem,
+    CT_CHECK(m.after_problem.empty(), ValueError, detail::kBpe, m.after_problem,
              "; encode without add_special and add the tokens by hand");
-    ids = model_->before;
+    ids = m.before;
   }
-  detail::Encoder(*model_, ids).encode(text);
-  if (options.add_special) ids.insert(ids.end(), model_->after.begin(), model_->after.end());
+  detail::Encoder(m, ids).encode(text);
+  if (options.add_special) ids.insert(ids.end(), m.after.begin(), m.after.end());
   return ids;
 }
 
-std::vector<std::int64_t> BpeTokenizer::beginning() const { return model_->before; }
+std::vector<std::int64_t> BpeTokenizer::beginning() const { return model().before; }
 
 std::string BpeTokenizer::token_bytes(std::int64_t id) const {
   CT_CHECK(id >= 0 && id < vocab_size(), IndexError, detail::kBpe, "token ", id,
            " is out of range; ids lie in [0, ", vocab_size(), ")");
-  return model_->bytes[static_cast<std::size_t>(id)];
+  return model().bytes[static_cast<std::size_t>(id)];
 }
 
 std::string BpeTokenizer::decode(std::span<const std::int64_t> ids) const {
+  const bool drop_first_space = model().drop_first_space;
   std::string text = Tokenizer::decode(ids);
-  if (model_->drop_first_space && text.starts_with(' ')) text.erase(0, 1);
+  if (drop_first_space && text.starts_with(' ')) text.erase(0, 1);
   return text;
 }
 
-void BpeTokenizer::save(const std::string& path) const { io::write_file(path, model_->json); }
+void BpeTokenizer::save(const std::string& path) const { io::write_file(path, model().json); }
 
 std::int64_t BpeTokenizer::find_token(std::string_view text) const {
-  const auto found = model_->ids.find(text);
-  return found == model_->ids.end() ? -1 : found->second;
+  const auto found = model().ids.find(text);
+  return found == model().ids.end() ? -1 : found->second;
 }
 
 bool BpeTokenizer::is_special(std::int64_t id) const {
-  return id >= 0 && id < vocab_size() && model_->special[static_cast<std::size_t>(id)];
+  return id >= 0 && id < vocab_size() && model().special[static_cast<std::size_t>(id)];
 }
 
 }  // namespace ct::text

@@ -27,7 +27,8 @@ struct EncodeOptions {
 ///   - metaspace (Llama 2): spaces become U+2581; characters that have no token fall back to the tokens
 ///   <0x00>
 ///     ... <0xFF>, or to the unknown token.
-/// Added tokens are found in the text before anything else. Not known, and refused when a file is read:
+/// Added tokens are found in the text before anything else. A tokenizer that was moved from is empty; using
+/// it throws Error. Not known, and refused when a file is read:
 /// normalizers other than Prepend and Replace of a text, models other than BPE, dropout, prefixes and
 /// suffixes of words.
 class CT_API BpeTokenizer final : public Tokenizer {
@@ -45,7 +46,9 @@ class CT_API BpeTokenizer final : public Tokenizer {
 
   std::int64_t vocab_size() const override;
   std::vector<std::int64_t> encode(std::string_view text) const override { return encode(text, {}); }
-  /// Throws ValueError for a character without a token, if there is no unknown token either.
+  /// Throws ValueError for a character without a token, if there is no unknown token either; and for a file
+  /// whose normalizers or pre-tokenizers make the text more than 16 times as long, or whose patterns take more
+  /// steps or memory than a text of this length is worth.
   std::vector<std::int64_t> encode(std::string_view text, EncodeOptions options) const;
   std::vector<std::int64_t> beginning() const override;
   std::string token_bytes(std::int64_t id) const override;
@@ -60,6 +63,7 @@ class CT_API BpeTokenizer final : public Tokenizer {
 
  private:
   explicit BpeTokenizer(std::unique_ptr<const detail::BpeModel> model);
+  const detail::BpeModel& model() const;
   std::unique_ptr<const detail::BpeModel> model_;
 };
 

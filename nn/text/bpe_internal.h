@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -21,6 +22,28 @@ struct StringHash {
 };
 template <class T>
 using ByText = std::unordered_map<std::string, T, StringHash, std::equal_to<>>;
+/// Of two numbers in one. Numbers that follow each other are spread over the table.
+struct PairHash {
+  std::size_t operator()(std::uint64_t pair) const {
+    pair = (pair ^ pair >> 33) * 0x9E3779B97F4A7C15u;
+    return pair ^ pair >> 29;
+  }
+};
+/// Whether so many keys share the place of this one that finding them takes long. That does not happen by
+/// chance: it takes a file that was made for it.
+template <class Table>
+bool crowded(const Table& table, const typename Table::key_type& key) {
+  return table.bucket_size(table.bucket(key)) > 64;
+}
+
+/// How long a text in a file may be that is looked for, or stands for another one; and a token, which is what
+/// one id may become.
+inline constexpr std::size_t kMaxText = 1024, kMaxToken = 8192;
+/// How many normalizers, pre-tokenizers, and ids around a text there may be.
+inline constexpr std::size_t kMaxParts = 128, kMaxTemplate = 1024;
+/// What normalizers, and after them pre-tokenizers, may make of a text: kGrowth times as many bytes, and a few.
+inline constexpr std::size_t kGrowth = 16;
+inline std::size_t room_for(std::size_t bytes) { return 1024 + kGrowth * bytes; }
 
 /// A token that is looked for in the text itself.
 struct AddedToken {
@@ -29,7 +52,7 @@ struct AddedToken {
   bool special = false, single_word = false, strip_left = false, strip_right = false, normalized = false;
 };
 
-/// Finds the leftmost of several texts, of those that begin there the longest.
+/// Finds the leftmost of several texts, of those that begin there the longest (of equal ones the first).
 class AddedTokens {
  public:
   void add(AddedToken token);
@@ -42,9 +65,18 @@ class AddedTokens {
   Found find(std::string_view text, std::size_t at) const;
 
  private:
+  const AddedToken* longest_at(std::string_view text, std::size_t at) const;
+
   std::vector<AddedToken> tokens_;
-  std::array<std::vector<std::size_t>, 256> by_first_;
+  // A tree of bytes. A node is known by its number, 0 is the root; the edges go from node << 8 | byte.
+  std::unordered_map<std::uint64_t, std::uint32_t, PairHash> edges_;
+  std::vector<std::int32_t> token_of_ = {-1};  // of each node: a place in tokens_, or -1
+  std::array<bool, 256> begins_{};             // whether an edge with this byte leaves the root
 };
+
+/// Puts `to` wherever `text` has `from`. False, with the text as it was, if it would be longer than `room`.
+bool replace_all(std::string& text, std::string_view from, std::string_view to,
+                 std::size_t room = std::string::npos);
 
 /// Prepend, or the replacement of a text.
 struct Normalizer {
@@ -77,8 +109,8 @@ struct BpeModel {
   std::vector<bool> special;
   ByText<std::int64_t> ids;    // by the text in the file
   ByText<std::int32_t> words;  // by the bytes they stand for; what ignore_merges looks at
-  std::unordered_map<std::uint64_t, Merge> merges;  // by the pair of ids
-  std::array<std::int32_t, 256> byte_ids{};         // or -1
+  std::unordered_map<std::uint64_t, Merge, PairHash> merges;  // by the pair of ids
+  std::array<std::int32_t, 256> byte_ids{};                   // or -1
   std::unordered_map<char32_t, std::int32_t> char_ids;
   std::int32_t unknown = -1;
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
@@ -90,7 +122,8 @@ struct BpeModel {
   std::string after_problem;                // why it can't be used
   bool drop_first_space = false;            // by decode()
 
-  std::string normalize(std::string_view text) const;
+  /// The text as the normalizers make it; nothing if that is longer than `room`, at any of them.
+  std::optional<std::string> normalize(std::string_view text, std::size_t room) const;
   static std::uint64_t pair(std::int32_t left, std::int32_t right) {
     return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
   }

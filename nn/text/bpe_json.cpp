@@ -78,6 +78,16 @@ class Reader {
     return value.get<std::int64_t>();
   }
 
+  const std::string& short_text(const std::string& text, std::size_t longest = kMaxText) const {
+    check(text.size() <= longest, "a token, or a text to replace, is ", text.size(), " bytes long; at most ",
+          longest, " are known");
+    return text;
+  }
+  template <class Table, class Key>
+  void check_crowd(const Table& table, const Key& key, const char* what) const {
+    check(!crowded(table, key), what, " share one place in a table, which would be as slow as a list");
+  }
+
   // --- parts of the file ---
   void normalizer(const Json& n, int depth) {
     if (n.is_null()) return;
@@ -88,14 +98,15 @@ class Reader {
       check(list.is_array(), "a Sequence of normalizers is a list");
       for (const Json& part : list) normalizer(part, depth + 1);
     } else if (type == "Prepend") {
-      m_->normalizers.push_back({true, {}, text_of(n, "prepend", "")});
+      m_->normalizers.push_back({true, {}, short_text(text_of(n, "prepend", ""))});
     } else if (type == "Replace") {
       const std::string from = text_of(member(n, "pattern"), "String", "");
       check(!from.empty(), "the normalizer Replace is known for a pattern that is a String");
-      m_->normalizers.push_back({false, from, text_of(n, "content", "")});
+      m_->normalizers.push_back({false, short_text(from), short_text(text_of(n, "content", ""))});
     } else {
       check(false, "the normalizer '", type, "' is not known; Sequence, Prepend and Replace are");
     }
+    check(m_->normalizers.size() <= kMaxParts, "there are more than ", kMaxParts, " normalizers");
   }
 
   void pre_tokenizer(const Json& p, int depth) {
@@ -147,6 +158,7 @@ class Reader {
             "' is not known; Sequence, ByteLevel, Split, Metaspace and Digits are");
     }
     m_->cuts.push_back(std::move(cut));
+    check(m_->cuts.size() <= kMaxParts, "there are more than ", kMaxParts, " pre-tokenizers");
   }
   std::shared_ptr<const Pattern> pattern(const std::string& text, bool literal) const {
     try {
@@ -156,9 +168,11 @@ class Reader {
 
   void vocabulary(const Json& vocab) {
     check(vocab.is_object(), "the vocabulary is no object of tokens and ids");
+    m_->ids.reserve(vocab.size());
     for (const auto& [token, value] : vocab.items()) {
-      const std::int64_t id = id_of(value, token);
+      const std::int64_t id = id_of(value, short_text(token, kMaxToken));
       check(m_->ids.emplace(token, id).second, "the token '", token, "' is there twice");
+      check_crowd(m_->ids, token, "tokens");
       highest_ = std::max(highest_, id);
     }
     // Ids may have gaps, but memory is asked for by the highest.
@@ -186,7 +200,7 @@ class Reader {
     for (const Json& item : list) {
       check(item.is_object(), "'added_tokens' holds something other than objects");
       AddedToken token;
-      token.content = text_of(item, "content", "");
+      token.content = short_text(text_of(item, "content", ""));
       check(!token.content.empty(), "an added token is empty");
       token.id = id_of(optional(item, "id"), token.content);
       check(token.id <= highest_ + 65536, "the added token '", token.content, "' has the id ", token.id,
@@ -198,8 +212,14 @@ class Reader {
       token.normalized = flag_of(item, "normalized", !token.special);
       added_.push_back(token);
       m_->ids[token.content] = token.id;
+      check_crowd(m_->ids, token.content, "tokens");
       AddedToken in_text = token;
-      if (token.normalized) in_text.content = m_->normalize(token.content);
+      if (token.normalized) {
+        const auto normalized = m_->normalize(token.content, room_for(token.content.size()));
+        check(normalized.has_value(), "the normalizers make an added token more than ", kGrowth,
+              " times as long");
+        in_text.content = *normalized;
+      }
       if (!in_text.content.empty())
         (token.normalized ? m_->added_normalized : m_->added).add(std::move(in_text));
     }
@@ -218,6 +238,7 @@ class Reader {
     }
     m_->bytes.resize(static_cast<std::size_t>(highest_ + 1));
     m_->special.resize(m_->bytes.size());
+    if (m_->ignore_merges) m_->words.reserve(m_->ids.size());
     for (const auto& [text, id] : m_->ids) {
       std::string& bytes = m_->bytes[static_cast<std::size_t>(id)];
       unsigned byte = 0;
@@ -234,7 +255,11 @@ class Reader {
         if (const char32_t c = decode_utf8(text, 0, length); !text.empty() && length == text.size())
           m_->char_ids[c] = static_cast<std::int32_t>(id);
       }
-      if (m_->ignore_merges) m_->words[m_->byte_level ? bytes : text] = static_cast<std::int32_t>(id);
+      if (m_->ignore_merges) {
+        const std::string& word = m_->byte_level ? bytes : text;
+        m_->words[word] = static_cast<std::int32_t>(id);
+        check_crowd(m_->words, word, "tokens");
+      }
     }
     for (const AddedToken& token : added_) {
       m_->bytes[static_cast<std::size_t>(token.id)] = token.content;
@@ -254,13 +279,13 @@ class Reader {
     return bytes;
   }
   static std::string with_spaces(std::string text) {
-    for (std::size_t at = 0; (at = text.find(kSpaceMark, at)) != std::string::npos; ++at)
-      text.replace(at, sizeof kSpaceMark - 1, " ");
+    replace_all(text, kSpaceMark, " ");
     return text;
   }
 
   void merges(const Json& list) {
     check(list.is_array(), "the merges are no list");
+    m_->merges.reserve(list.size());
     for (const Json& item : list) {
       std::string left, right;
       if (item.is_string()) {
@@ -284,7 +309,9 @@ class Reader {
       return static_cast<std::int32_t>(found->second);
     };
     // The first of two equal merges has the lower rank, but the last one counts, as in the original.
-    m_->merges[BpeModel::pair(id(left), id(right))] = {rank_, id(left + right)};
+    const std::uint64_t pair = BpeModel::pair(id(left), id(right));
+    m_->merges[pair] = {rank_, id(left + right)};
+    check_crowd(m_->merges, pair, "merges");
     ++rank_;
   }
 
@@ -321,6 +348,8 @@ class Reader {
         check(number <= highest_, "the special token '", key, "' has the id ", number, "; the highest is ",
               highest_);
         (behind ? m_->after : m_->before).push_back(number);
+        check(m_->before.size() + m_->after.size() <= kMaxTemplate, "the post-processor puts more than ",
+              kMaxTemplate, " tokens around a text");
       }
     }
   }

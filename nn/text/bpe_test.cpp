@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cotangent/core/error.h>
+#include <cotangent/nn/text/bpe_internal.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"
@@ -186,4 +187,138 @@ TEST_CASE("bpe: files that are refused", "[text]") {
   const auto t = BpeTokenizer::from_json(file.dump());
   CHECK(t.encode("ab") == Ids{3});
   CHECK_THROWS_AS(t.encode("ab", {.add_special = true}), ValueError);
+}
+
+TEST_CASE("bpe: a tokenizer that was moved from says so", "[text]") {
+  auto t = BpeTokenizer::from_json(small().dump());
+  const BpeTokenizer other = std::move(t);
+  CHECK(other.encode("ab") == Ids{3});
+  const TempFolder folder;  // NOLINTBEGIN(bugprone-use-after-move)
+  CHECK_THROWS_WITH(t.encode("a"), Contains("[BpeTokenizer]") && Contains("moved from"));
+  CHECK_THROWS_AS(t.encode("a"), Error);
+  CHECK_THROWS_WITH(t.vocab_size(), Contains("moved from"));
+  CHECK_THROWS_WITH(t.token_bytes(0), Contains("moved from"));
+  CHECK_THROWS_WITH(t.decode(Ids{0}), Contains("moved from"));
+  CHECK_THROWS_WITH(t.decode(Ids{}), Contains("moved from"));
+  CHECK_THROWS_WITH(t.beginning(), Contains("moved from"));
+  CHECK_THROWS_WITH(t.find_token("a"), Contains("moved from"));
+  CHECK_THROWS_WITH(t.is_special(0), Contains("moved from"));
+  CHECK_THROWS_WITH(t.save(folder / "t.json"), Contains("moved from"));  // NOLINTEND(bugprone-use-after-move)
+}
+
+namespace {
+
+json replacement(const std::string& from, const std::string& to) {
+  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+json sequence(const char* key, std::size_t count, const json& part) {
+  return {{"type", "Sequence"}, {key, std::vector<json>(count, part)}};
+}
+
+}  // namespace
+
+TEST_CASE("bpe: a normalizer can't make a text much longer", "[text]") {
+  json file = small();
+  file["normalizer"] = sequence("normalizers", 8, replacement("a", std::string(100, 'a')));
+  const auto bomb = BpeTokenizer::from_json(file.dump());
+  CHECK_THROWS_WITH(bomb.encode("aaaaaaaa"),
+                    Contains("normalizers") && Contains("16 times") && Contains("8 bytes"));
+  CHECK_THROWS_AS(bomb.encode("a"), ValueError);
+  CHECK(bomb.encode("b<end>") == Ids{1, 5});
+  // An added token that is normalized, when the file is read.
+  file["added_tokens"][0]["content"] = "aa";
+  file["added_tokens"][0]["normalized"] = true;
+  CHECK_THAT(refused(file), Contains("normalizers") && Contains("t.json"));
+  // Each piece between added tokens is normalized by itself; all of them share what the text allows.
+  file = small();
+  file["normalizer"] = {{"type", "Prepend"}, {"prepend", std::string(500, 'b')}};
+  const auto prepends = BpeTokenizer::from_json(file.dump());
+  CHECK(prepends.encode("a").size() == 501);
+  std::string text;
+  for (int i = 0; i < 1000; ++i) text += "a<end>";
+  CHECK_THROWS_WITH(prepends.encode(text), Contains("normalizers"));
+  // Growth that real files ask for.
+  file["normalizer"] = sequence("normalizers", 1, replacement("\t", std::string(8, ' ')));
+  CHECK(BpeTokenizer::from_json(file.dump()).encode(std::string(10000, '\t')).size() == 80000);
+}
+
+TEST_CASE("bpe: pre-tokenizers can't make a text much longer", "[text]") {
+  json file = small();
+  const json split = {{"type", "Split"}, {"behavior", "Isolated"}, {"pattern", {{"Regex", "\u2581|a"}}}};
+  json parts = json::array();
+  for (int i = 0; i < 60; ++i)
+    parts.push_back(split),
+        parts.push_back({{"type", "Metaspace"}, {"prepend_scheme", "always"}, {"split", false}});
+  file["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", parts}};
+  file["model"]["unk_token"] = "b";
+  const auto t = BpeTokenizer::from_json(file.dump());
+  CHECK_THROWS_WITH(t.encode(std::string(10000, 'a')), Contains("pre-tokenizers") && Contains("16 times"));
+}
+
+TEST_CASE("bpe: lists and texts that a file can't have without end", "[text]") {
+  const auto with = [](const char* pointer, json value) {
+    json file = small();
+    file[json::json_pointer(pointer)] = std::move(value);
+    return refused(file);
+  };
+  const json digits = {{"type", "Digits"}};
+  CHECK_THAT(with("/pre_tokenizer", sequence("pretokenizers", 1000, digits)),
+             Contains("more than 128 pre-tokenizers"));
+  CHECK_THAT(with("/normalizer", sequence("normalizers", 1000, replacement("a", "b"))),
+             Contains("more than 128 normalizers"));
+  const std::string long_text(10000, 'a');
+  CHECK_THAT(with("/normalizer", replacement(long_text, "b")), Contains("10000 bytes"));
+  CHECK_THAT(with("/normalizer", replacement("b", long_text)), Contains("10000 bytes"));
+  CHECK_THAT(with("/normalizer", {{"type", "Prepend"}, {"prepend", long_text}}), Contains("10000 bytes"));
+  CHECK_THAT(with("/added_tokens/0/content", long_text), Contains("10000 bytes"));
+  CHECK_THAT(with("/model/vocab", {{long_text, 0}}), Contains("10000 bytes"));
+  // A template that names one list of ids again and again.
+  json ids = std::vector<int>(1000, 1), single = std::vector<json>(1000, {{"SpecialToken", {{"id", "x"}}}});
+  CHECK_THAT(
+      with("/post_processor",
+           {{"type", "TemplateProcessing"}, {"single", single}, {"special_tokens", {{"x", {{"ids", ids}}}}}}),
+      Contains("post-processor") && Contains("1024"));
+}
+
+TEST_CASE("bpe: a table can't be filled at one place", "[text]") {
+  json file = small();
+  json& vocab = file["model"]["vocab"];
+  // Tokens "a", "aa", ..., of which each two may merge; those merges whose places in the table are one.
+  constexpr std::size_t count = 200;
+  const auto token = [](std::size_t id) { return std::string(id + 1, 'a'); };
+  vocab = json::object();
+  for (std::size_t id = 0; id < 2 * count; ++id) vocab[token(id)] = id;
+  file["added_tokens"] = json::array();
+  std::unordered_map<std::uint64_t, int, text::detail::PairHash> places;
+  places.reserve(100);
+  json& merges = file["model"]["merges"] = json::array();
+  for (std::size_t left = 0; left < count && merges.size() < 100; ++left)
+    for (std::size_t right = 0; right < count && merges.size() < 100; ++right)
+      if (places.bucket(text::detail::BpeModel::pair(static_cast<int>(left), static_cast<int>(right))) == 7)
+        merges.push_back({token(left), token(right)});
+  REQUIRE(merges.size() == 100);
+  CHECK_THAT(refused(file), Contains("merges share one place"));
+  text::detail::ByText<int> texts;
+  texts.reserve(100);
+  json many = json::object();
+  for (std::size_t n = 0; many.size() < 100; ++n)
+    if (texts.bucket(std::to_string(n)) == 7) many[std::to_string(n)] = many.size();
+  vocab = many;
+  CHECK_THAT(refused(file), Contains("tokens share one place"));
+}
+
+TEST_CASE("bpe: added tokens are found in time that grows with the text", "[text]") {
+  json file = small();
+  json& added = file["added_tokens"];
+  // Thousands that begin alike, some of which are parts of others.
+  for (int i = 1; i < 900; ++i)
+    added.push_back({{"id", 5 + i},
+                     {"content", std::string(static_cast<std::size_t>(i), 'a') + 'x'},
+                     {"normalized", false}});
+  for (int i = 0; i < 20000; ++i)
+    added.push_back({{"id", 1000 + i}, {"content", "aab" + std::to_string(i)}, {"normalized", false}});
+  const auto t = BpeTokenizer::from_json(file.dump());
+  CHECK(t.encode("baaaax") == Ids{1, 9});      // the leftmost, though "aax" is a token too
+  CHECK(t.encode("aab123b") == Ids{1123, 1});  // of those that begin there, the longest
+  CHECK(t.encode(std::string(4000, 'a')) == Ids(4000, 0));
 }

@@ -55,7 +55,14 @@ CharTokenizer CharTokenizer::from_text(std::string_view text) {
   return CharTokenizer(std::move(characters));
 }
 
+const std::vector<char32_t>& CharTokenizer::characters() const {
+  CT_CHECK(!latin_.empty(), Error, kOp,
+           "the tokenizer is empty because it was moved from; use the one it was moved to");
+  return characters_;
+}
+
 std::vector<std::int64_t> CharTokenizer::encode(std::string_view text) const {
+  const std::vector<char32_t>& known = characters();
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
   for (std::size_t at = 0, length = 0; at < text.size(); at += length) {
@@ -63,12 +70,11 @@ std::vector<std::int64_t> CharTokenizer::encode(std::string_view text) const {
     std::int64_t id = -1;
     if (c < 256) {
       id = latin_[c];
-    } else if (const auto found = std::lower_bound(characters_.begin(), characters_.end(), c);
-               found != characters_.end() && *found == c) {
-      id = found - characters_.begin();
+    } else if (const auto found = std::lower_bound(known.begin(), known.end(), c);
+               found != known.end() && *found == c) {
+      id = found - known.begin();
     }
-    CT_CHECK(id >= 0, ValueError, kOp, detail::show(c), " at byte ", at, " is not among the ",
-             characters_.size(),
+    CT_CHECK(id >= 0, ValueError, kOp, detail::show(c), " at byte ", at, " is not among the ", known.size(),
              " characters of the vocabulary; leave it out, or train on a text that has it");
     ids.push_back(id);
   }

@@ -27,6 +27,7 @@ struct CharSet {
   bool negated = false;
   std::array<std::uint64_t, 2> ascii{};  // the answers for ASCII, filled by finish()
 
+  /// Once all is in it, and before contains().
   void finish();
   bool contains(char32_t c) const {
     return c < 128 ? (ascii[c >> 6] >> (c & 63) & 1) != 0 : slow_contains(c);
@@ -41,7 +42,8 @@ struct CharSet {
 /// text. What is captured is not remembered. Safe for use from several threads.
 class CT_API Pattern {
  public:
-  /// Throws ValueError, naming `op` and the place, for anything else.
+  /// Throws ValueError, naming `op` and the place, for anything else, and for what is too long once counted
+  /// repetitions are written out.
   Pattern(const char* op, std::string_view text);
   /// A pattern that matches this text and nothing else.
   static Pattern literal(const char* op, std::string_view text);
@@ -49,20 +51,33 @@ class CT_API Pattern {
   struct Match {
     std::size_t begin, end;
   };
-  /// All matches from left to right, none empty. Throws ValueError for a pattern that keeps trying (nested
-  /// repetitions can take exponential time).
+  /// What looking for matches may take, so that both time and memory are linear in the text: nested
+  /// repetitions would go through exponentially many ways. One budget serves all parts of a text.
+  struct Budget {
+    /// For so many characters more.
+    CT_API void allow(std::size_t characters);
+
+    std::size_t steps = 100000, places = 1000;
+    struct Entry {  // go on at `pc` with any place from `high` down to `low`, the highest first
+      std::size_t pc, low, high;
+    };
+    std::vector<Entry> stack;
+    std::vector<std::size_t> marks;  // where the iterations of loops began
+  };
+  /// All matches from left to right, none empty. Throws ValueError for a pattern that exceeds the budget.
+  void find_all(std::span<const char32_t> text, std::vector<Match>& matches, Budget& budget) const;
+  /// With a budget for this text.
   void find_all(std::span<const char32_t> text, std::vector<Match>& matches) const;
 
  private:
   friend class PatternCompiler;
-  enum class Kind : std::uint8_t { set, run, split, jump, look, atomic, begin, end, match };
+  enum class Kind : std::uint8_t { set, run, split, jump, mark, again, look, atomic, begin, end, match };
   struct Step {
     Kind kind;
     bool flag = false;    // look: negative. run: possessive
-    std::uint32_t a = 0;  // set, run: the set. split: tried first. jump, look, atomic: where to go on
-    std::uint32_t b = 0;  // split: tried second. run: at least so many
+    std::uint32_t a = 0;  // set, run: the set. split: tried first. mark: which. others: where to go on
+    std::uint32_t b = 0;  // split: tried second. run: at least so many. again: the mark that `at` has passed
   };
-  struct Budget;
   Pattern() = default;
   std::size_t run(std::span<const char32_t> text, std::size_t pc, std::size_t at, Budget& budget) const;
 
@@ -70,6 +85,7 @@ class CT_API Pattern {
   const char* op_ = "";
   std::vector<CharSet> sets_;
   std::vector<Step> steps_;
+  std::uint32_t marks_ = 0;
 };
 
 }  // namespace ct::text::detail

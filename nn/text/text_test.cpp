@@ -116,9 +116,73 @@ TEST_CASE("patterns: what they refuse", "[text]") {
   for (int i = 0; i < 100000; ++i) deep += '(';
   CHECK_THROWS_AS(Pattern("test", deep), ValueError);
   CHECK_THROWS_AS(Pattern("test", "(?:(?:a{1000}){1000}){1000}"), ValueError);
-  // Exponential time, and a loop that takes nothing.
+  // Exponential time.
   CHECK_THROWS_WITH(matches("(?:a+)+b", std::string(60, 'a')), Contains("too many ways"));
-  CHECK_THROWS_WITH(matches("(?:a*)*b", "aaa"), Contains("too many ways"));
+}
+
+TEST_CASE("patterns: an iteration that takes nothing ends its loop", "[text]") {
+  // As Oniguruma has it: what follows the loop comes next, not another alternative of the iteration.
+  CHECK(matches("(a?)*!", "aaa!") == "aaa!");
+  CHECK(matches("(?:a*)*b", "aaab") == "aaab");
+  CHECK(matches("(?:a*)*b", "aaa") == "");
+  CHECK(matches("(?:|b)*", "bb") == "");
+  CHECK(matches("(?:|b)+", "bb") == "");
+  CHECK(matches("(?:a?)*?b", "aab") == "aab");
+  CHECK(matches("(?:a|)+b", "aab") == "aab");
+  CHECK(matches("(?:a?){2,}b", "aab") == "aab");
+  CHECK(matches("(?:a?)*+b", "aab") == "aab");
+  CHECK(matches("(?:a??b?)*c", "abac") == "abac");
+  CHECK(matches("(?:a*?)*b", "aab") == "aab");
+  CHECK(matches("(?:|a|b)*c", "abc") == "abc");
+  CHECK(matches("(?:(a?)*)*b", "aab") == "aab");
+  CHECK(matches("(?:(?:|a)+)+b", "aab") == "aab");
+  CHECK(matches("(?:(?=a))*a", "aa") == "a|a");
+  CHECK(matches("(?:(?:b?)*a(?>(?:b?)*))*c", "bbababac") == "bbababac");
+  CHECK(matches("(?:(?!(?:b?)*c)[ab]|)*", "aabc") == "aa");
+}
+
+TEST_CASE("patterns: the work of compiling has an end", "[text]") {
+  for (const char* bomb :
+       {"(){1000}{1000}{1000}{1000}a", "a{0}{1000}{1000}{1000}", "(?:(?:){1000}){1000}",
+        "(?:(?:(?:|){1000}){1000}){1000}", "(?:(?>){1000}){1000}", "(?:(?=)){0}{1000}{1000}{1000}"})
+    CHECK_THROWS_WITH(Pattern("test", bomb), Contains("written out"));
+  CHECK_THROWS_WITH(Pattern("test", std::string(100000, 'a')), Contains("long"));
+  CHECK_THROWS_WITH(Pattern::literal("test", std::string(100000, 'a')), Contains("long"));
+  CHECK_THROWS_WITH(Pattern("test", '[' + std::string(100000, 'a') + ']'), Contains("long"));
+  CHECK(matches("(){1000}a", "aa") == "a|a");
+  CHECK(matches("a{0}b", "ab") == "b");
+}
+
+TEST_CASE("patterns: memory and time grow with the text", "[text]") {
+  std::string text(100000, 'a');
+  CHECK(matches("(?:a|b)+", text) == text);
+  CHECK(matches("(?:a?)*", text) == text);
+  text.assign(20000, 'x');
+  CHECK_THROWS_WITH(matches("(?:a??b??c??d??e??f??g??h??i??x)*", text), Contains("remembers too many"));
+  CHECK_THROWS_WITH(matches("(?:x|y)(?:a??b??c??d??e??f??g??h??i??x)*", text),
+                    Contains("[test]") && Contains("rewrite"));
+  // The characters that a repetition reads count as well, wherever it begins.
+  text.assign(20000, 'a');
+  CHECK_THROWS_WITH(matches("a++b", text), Contains("too many ways"));
+  // What one part of a text leaves of its budget is there for the next, but none is given anew.
+  const Pattern p("test", "(?:a+)+b");
+  const auto word = text::detail::decode_utf8("aaaaaaaa");
+  std::vector<Pattern::Match> found;
+  Pattern::Budget budget;
+  std::size_t words = 0;
+  CHECK_THROWS_AS(
+      [&] {
+        for (; words < 1000; ++words) p.find_all(word, found, budget);
+      }(),
+      ValueError);
+  CHECK(words > 1);
+  CHECK(words < 100);
+  // Many ranges in one set are as quick as one.
+  std::string ranges = "[";
+  for (char32_t c = 0x10000; c < 0x10000 + 8000; c += 2) text::detail::append_utf8(ranges, c);
+  text.clear();
+  for (int i = 0; i < 20000; ++i) text += "\U00010001\U00010002";
+  CHECK(matches(ranges + "]{2}", text) == "");
 }
 
 TEST_CASE("characters: encode, decode, save, load", "[text]") {
@@ -150,6 +214,20 @@ TEST_CASE("characters: what has no token is named, with its place", "[text]") {
   CHECK_THROWS_WITH(CharTokenizer::from_text("ab\xe9"),
                     Contains("byte 2") && Contains("0xE9") && Contains("UTF-8"));
   CHECK(CharTokenizer::from_text("").vocab_size() == 0);
+}
+
+TEST_CASE("characters: a tokenizer that was moved from says so", "[text]") {
+  CharTokenizer t = CharTokenizer::from_text("ab");
+  const CharTokenizer other = std::move(t);
+  CHECK(other.encode("ab") == Ids{0, 1});
+  const TempFolder folder;  // NOLINTBEGIN(bugprone-use-after-move)
+  CHECK_THROWS_WITH(t.encode("a"), Contains("[CharTokenizer]") && Contains("moved from"));
+  CHECK_THROWS_WITH(t.vocab_size(), Contains("moved from"));
+  CHECK_THROWS_WITH(t.token_bytes(0), Contains("moved from"));
+  CHECK_THROWS_WITH(t.decode(Ids{0}), Contains("moved from"));
+  CHECK_THROWS_WITH(t.save(folder / "t.json"), Contains("moved from"));
+  t = CharTokenizer::from_text("c");  // NOLINTEND(bugprone-use-after-move)
+  CHECK(t.encode("c") == Ids{0});
 }
 
 TEST_CASE("characters: files of older versions, and files that are refused", "[text]") {

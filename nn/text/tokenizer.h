@@ -32,7 +32,8 @@ class CT_API Tokenizer {
   virtual void save(const std::string& path) const = 0;
 };
 
-/// Every character of a text is a token; ids follow the order of code points.
+/// Every character of a text is a token; ids follow the order of code points. A tokenizer that was moved from
+/// is empty; using it throws Error.
 class CT_API CharTokenizer final : public Tokenizer {
  public:
   /// The vocabulary is that of `text`. Throws ValueError, naming the byte, for text that is not UTF-8.
@@ -41,13 +42,14 @@ class CT_API CharTokenizer final : public Tokenizer {
   static CharTokenizer load(const std::string& path);
   static CharTokenizer from_json(std::string_view json, const std::string& name = "JSON");
 
-  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(characters_.size()); }
+  std::int64_t vocab_size() const override { return static_cast<std::int64_t>(characters().size()); }
   std::vector<std::int64_t> encode(std::string_view text) const override;
   std::string token_bytes(std::int64_t id) const override;
   void save(const std::string& path) const override;
 
  private:
   explicit CharTokenizer(std::vector<char32_t> characters);
+  const std::vector<char32_t>& characters() const;
   std::vector<char32_t> characters_;  // sorted
   std::vector<std::int32_t> latin_;   // ids of the characters below 256, or -1
 };
