@@ -27,6 +27,7 @@
 #include <cotangent/nn/text/unicode_internal.h>
 #include <cotangent/ops/creation.h>
 
+#include "tests/fuzz/text_targets.h"
 #include "tests/nn_testing.h"
 
 namespace ct::fuzz {
@@ -390,6 +391,8 @@ constexpr Target kTargets[] = {
      },
      merges_seeds},
     {"text", encode_text, text_seeds},
+    {"pattern", match_pattern, pattern_seeds, 4},
+    {"normalizers", run_normalizers, normalizer_seeds, 4},
     {"model",
      [](std::span<const std::byte> input) {
        return guarded(input, [&](const io::ByteSource&) { read_model(input); });
