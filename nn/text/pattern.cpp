@@ -95,8 +95,8 @@ std::size_t Pattern::run(std::span<const char32_t> text, std::size_t pc, std::si
         pc = step.a;
         break;
       }
-      case Kind::begin: ok = at == 0, ++pc; break;
-      case Kind::end: ok = at == text.size(), ++pc; break;
+      case Kind::begin: ok = at == 0 || (at < text.size() && text[at - 1] == '\n'), ++pc; break;
+      case Kind::end: ok = at == text.size() || text[at] == '\n', ++pc; break;
     }
     if (ok) continue;
     while (budget.stack.size() > floor && budget.stack.back().pc == kRestore) {

@@ -12,7 +12,7 @@
 #include <cotangent/core/export.h>
 
 // The part of regular expressions that tokenizers are written in, over characters (not bytes), with the
-// meaning that Oniguruma and Rust's regex give it for Unicode text: the first alternative that matches wins.
+// meaning that Oniguruma gives it for Unicode text: the first alternative that matches wins.
 
 namespace ct::text::detail {
 
@@ -38,8 +38,9 @@ struct CharSet {
 };
 
 /// A compiled pattern: alternatives, (?:...) and (?i:...), sets, \s \d \w \r \n \t \p{...} and their
-/// complements, ? * + {m,n} greedy, lazy and possessive, (?=...) and (?!...), ^ and $ for the ends of the
-/// text. What is captured is not remembered. Safe for use from several threads.
+/// complements, ? * + {m,n} greedy, lazy and possessive, (?=...) and (?!...), ^ and $ for the ends of
+/// lines (Oniguruma's meaning, which `tokenizers` has). What is captured is not remembered. Safe for use from
+/// several threads.
 class CT_API Pattern {
  public:
   /// Throws ValueError, naming `op` and the place, for anything else, and for what is too long once counted

@@ -103,6 +103,10 @@ TEST_CASE("patterns: what they match", "[text]") {
   CHECK(matches(".", "a\nb") == "a|b");
   CHECK(matches("^a", "aa") == "a");
   CHECK(matches("a$", "aa") == "a");
+  CHECK(matches("^[ab]", "ab\nba\n") == "a|b");  // ^ and $ are about lines
+  CHECK(matches("[ab]$", "ab\nba\n") == "b|a");
+  CHECK(matches("\\s(?:^)", "a\n\nb\n") == "\n|\n");  // the end of the text begins no line
+  CHECK(matches("\\s+$", "a  \n b ") == "  | ");
   CHECK(matches("\\.\\|", "..|") == ".|");
 }
 
