@@ -2,6 +2,7 @@
 
 #include <cotangent/core/device.h>
 #include <cotangent/core/gpu_code_internal.h>
+#include <cotangent/core/runtime_internal.h>
 #include <cotangent/core/version.h>
 
 #include "tests/catch.h"
@@ -49,6 +50,20 @@ TEST_CASE("a build without code for a GPU says what to build", "[device]") {
   CHECK(missing_code("80-real", 9, 0).ends_with("ARCHITECTURES=90a-real"));
   CHECK(missing_code("80-real", 7, 5) ==
         "the library was built for 80-real; this GPU is 7.5, older than the oldest that is supported, 8.0");
+}
+
+TEST_CASE("a GPU that the build has no code for is refused by name", "[device]") {
+  if (detail::runtime::device_count() == 0 || cuda_is_available())
+    return;  // gpu_suite.sh 86-real, on another GPU
+  CHECK(cuda_device_count() == 0);
+  CHECK(best_device() == cpu);
+  try {
+    cuda_properties(0);
+    FAIL("no exception");
+  } catch (const DeviceError& error) {
+    CHECK_THAT(error.what(), Catch::Matchers::Contains("can't be used: the library was built for"));
+    CHECK_THAT(error.what(), Catch::Matchers::Contains("-DCOTANGENT_CUDA_ARCHITECTURES="));
+  }
 }
 
 TEST_CASE("an available GPU is one that there is code for", "[device][cuda]") {
