@@ -69,6 +69,9 @@ endif()
 cotangent_row("nlohmann-json" "${nlohmann_json_VERSION}")
 
 # --- CUDA ----------------------------------------------------------------------------------------------
+# The oldest that the kernels are written for: cp.async and products of bf16. As in core/gpu_code_internal.h.
+set(COTANGENT_OLDEST_GPU 80)
+
 # The GPU's own architecture where there is one. On Hopper and Blackwell that is the "a" variant, which has
 # the instructions that the plain one lacks; CMake's "native" would pick the plain one.
 function(cotangent_native_cuda_archs out)
@@ -83,9 +86,13 @@ function(cotangent_native_cuda_archs out)
       foreach(cap IN LISTS caps)
         string(REPLACE "." "" arch "${cap}")
         if(arch GREATER_EQUAL 90)
-          string(APPEND arch "a")
+          string(APPEND arch "a-real")
+        elseif(arch GREATER_EQUAL COTANGENT_OLDEST_GPU)
+          string(APPEND arch "-real")
+        else()
+          continue()  # no kernels for it
         endif()
-        list(APPEND archs "${arch}-real")
+        list(APPEND archs "${arch}")
       endforeach()
       list(REMOVE_DUPLICATES archs)
     endif()
@@ -138,6 +145,16 @@ if(NOT COTANGENT_CUDA STREQUAL "OFF" AND NOT COTANGENT_CUDA STREQUAL "0")
       list(APPEND COTANGENT_CUDA_ARCHS ${_native})
       list(REMOVE_DUPLICATES COTANGENT_CUDA_ARCHS)
     endif()
+    foreach(_arch IN LISTS COTANGENT_CUDA_ARCHS)
+      if(NOT _arch MATCHES "^([0-9]+)[af]?(-real|-virtual)?$")
+        message(FATAL_ERROR "COTANGENT_CUDA_ARCHITECTURES has \"${_arch}\"; wanted are numbers of compute capabilities, "
+                            "such as 80-real (machine code), 90-virtual (PTX) or 90a-real, and native")
+      endif()
+      if(CMAKE_MATCH_1 LESS COTANGENT_OLDEST_GPU)
+        message(FATAL_ERROR "COTANGENT_CUDA_ARCHITECTURES has \"${_arch}\", older than the oldest that the kernels are "
+                            "written for, ${COTANGENT_OLDEST_GPU} (Ampere). Build for the CPU with -DCOTANGENT_CUDA=OFF")
+      endif()
+    endforeach()
     set(CMAKE_CUDA_ARCHITECTURES "${COTANGENT_CUDA_ARCHS}")
     file(WRITE "${PROJECT_BINARY_DIR}/cuda-architectures.txt" "${COTANGENT_CUDA_ARCHS}")  # for ./ct doctor
     if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER)

@@ -31,6 +31,7 @@ function(cotangent_compile_options target)
   endif()
   if(COTANGENT_WERROR)
     list(APPEND warnings -Werror)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
   endif()
   list(JOIN warnings "," host_warnings)
   target_compile_options(${target} PRIVATE

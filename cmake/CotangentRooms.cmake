@@ -126,7 +126,7 @@ endif()
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.
-set(COTANGENT_PRIVATE_HEADER_REGEX "_(kernels|cpu|cuda|internal)\\.(h|cuh)$")
+set(COTANGENT_PRIVATE_HEADER_REGEX "_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\\.(h|cuh)$")
 set(_umbrella "#pragma once\n\n// Everything. Generated from the source tree.\n\n")
 foreach(_dir core autograd ops nn)
   if(_dir STREQUAL "ops")

@@ -11,7 +11,7 @@
 
 #include <cotangent/core/memory.h>
 #include <cotangent/core/memory_text_internal.h>
-#include <cotangent/core/pool.h>
+#include <cotangent/core/pool_store_internal.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/core/testing.h>
 

@@ -85,11 +85,11 @@ void* CpuAllocator::allocate(std::size_t bytes, const Stream&) {
   const int index = pool_class(bytes);
   void* block;
   try {
-    block = pool_take(index);
+    block = pool_take(index, bytes);
   } catch (const std::bad_alloc&) {
     empty_cache();
     try {
-      block = pool_take(index);
+      block = pool_take(index, bytes);
     } catch (const std::bad_alloc&) { fail_out_of_memory(bytes); }
   }
   count_small(static_cast<std::int64_t>(pool_class_bytes(index)));

@@ -1,11 +1,15 @@
 #include <cotangent/core/device.h>
 
 #include <array>
+#include <bit>
 #include <charconv>
+#include <cstdint>
 #include <mutex>
 #include <ostream>
 
+#include <cotangent/core/gpu_code_internal.h>
 #include <cotangent/core/runtime_internal.h>
+#include <cotangent/core/version.h>
 
 namespace ct {
 
@@ -32,18 +36,36 @@ std::string to_string(Device device) {
 
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 
-int cuda_device_count() {
-  static const int count = runtime::device_count();
-  return count;
+namespace {
+
+struct Devices {
+  int count = runtime::device_count();
+  std::uint32_t usable = 0;  // a bit for each GPU that there is code for
+
+  Devices() noexcept {
+    for (int i = 0; i < count; ++i) {
+      const auto [major, minor] = runtime::compute_capability(i);
+      if (detail::has_code_for(build_info().cuda_architectures, major, minor)) usable |= 1u << i;
+    }
+  }
+};
+
+const Devices& devices() {
+  static const Devices found;
+  return found;
 }
 
-bool cuda_is_available() { return cuda_device_count() > 0; }
+}  // namespace
 
-Device best_device() { return cuda_is_available() ? cuda(0) : cpu; }
+int cuda_device_count() { return std::bit_width(devices().usable); }
+
+bool cuda_is_available() { return devices().usable != 0; }
+
+Device best_device() { return cuda_is_available() ? cuda(std::countr_zero(devices().usable)) : cpu; }
 
 int current_cuda_device() {
   // With one GPU (or none) there is nothing to ask.
-  return cuda_device_count() > 1 ? runtime::get_device() : 0;
+  return devices().count > 1 ? runtime::get_device() : 0;
 }
 
 void DeviceGuard::enter(Device device) {
@@ -77,9 +99,14 @@ const DeviceProperties& cuda_properties(int index) {
 
 void check_device(const char* op, Device device) {
   if (device.is_cpu()) return;
-  const int count = cuda_device_count();
-  if (device.index >= 0 && device.index < count) [[likely]]
-    return;
+  const auto& [count, usable] = devices();
+  if (device.index >= 0 && device.index < count) {
+    if (usable >> device.index & 1) [[likely]]
+      return;
+    const auto [major, minor] = runtime::compute_capability(device.index);
+    detail::fail<DeviceError>(op, "device ", device, " can't be used: ",
+                              detail::missing_code(build_info().cuda_architectures, major, minor));
+  }
   CT_CHECK(count > 0, DeviceError, op, "device ", device, " is not there: ", runtime::no_device_reason(),
            "; use cpu, or best_device() to choose");
   detail::fail<DeviceError>(

@@ -45,11 +45,12 @@ CT_API std::ostream& operator<<(std::ostream& out, Device device);
 
 /// True when this library contains its CUDA half.
 CT_API bool built_with_cuda();
-/// The number of usable GPUs: 0 without CUDA, without a driver, or without a GPU.
+/// The number of GPUs up to the last usable one: 0 without CUDA, without a driver, or without a GPU that this
+/// build has code for. (One before it that there is no code for has a number too; check_device() refuses it.)
 CT_API int cuda_device_count();
 /// cuda_device_count() > 0.
 CT_API bool cuda_is_available();
-/// cuda:0 if there is a usable GPU, else the CPU.
+/// The first usable GPU, else the CPU.
 CT_API Device best_device();
 
 /// The GPU that the calling thread works on by default (0 at first; see DeviceGuard). 0 without a GPU.
@@ -91,7 +92,7 @@ struct DeviceProperties {
 CT_API const DeviceProperties& cuda_properties(int index = 0);
 
 /// Throws DeviceError, naming `op`, unless `device` can be used: it says whether the library was built
-/// without CUDA, the machine has no GPU, or there are fewer of them.
+/// without CUDA or without code for this GPU, the machine has no GPU, or there are fewer of them.
 CT_API void check_device(const char* op, Device device);
 
 }  // namespace ct

@@ -30,7 +30,7 @@ struct AttrsView {
   std::size_t size = 0;
 
   AttrsView() = default;
-  AttrsView(const void* data, std::size_t size) : data(data), size(size) {}
+  AttrsView(const void* from, std::size_t bytes) : data(from), size(bytes) {}
   template <class A>
   requires std::is_trivially_copyable_v<A> &&(!std::is_pointer_v<A>)AttrsView(const A& attrs)
       : data(&attrs), size(sizeof(A)) {
@@ -57,8 +57,8 @@ inline constexpr int kMaxOutputs = 4;
 /// Given to OpDef::infer: reads the inputs' shapes and declares the outputs in order.
 class Infer {
  public:
-  Infer(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs)
-      : op(op), inputs(inputs), attrs_(attrs) {}
+  Infer(const OpDef& the_op, std::span<const Tensor* const> its_inputs, AttrsView attrs)
+      : op(the_op), inputs(its_inputs), attrs_(attrs) {}
 
   const OpDef& op;
   std::span<const Tensor* const> inputs;
@@ -71,15 +71,17 @@ class Infer {
     return *static_cast<const A*>(attrs_.data);
   }
   /// Declares the next output: a fresh contiguous tensor.
-  void output(const Shape& shape, DType dtype) { outputs_[count_++] = {shape, dtype, {}, 0, {}, false}; }
+  void output(const Shape& shape, DType dtype) {
+    outputs_[static_cast<std::size_t>(count_++)] = {shape, dtype, {}, 0, {}, false};
+  }
   /// The same on a device of its own instead of the inputs' device.
   void output_on(const Shape& shape, DType dtype, Device device) {
-    outputs_[count_++] = {shape, dtype, {}, 0, device, true};
+    outputs_[static_cast<std::size_t>(count_++)] = {shape, dtype, {}, 0, device, true};
   }
   /// The next output by its strides, of input 0's dtype: of a view op a view of input 0 (the offset counted
   /// from the start of its storage), else a fresh one without gaps.
   void output_strided(const Shape& shape, const Strides& strides, std::int64_t offset = 0) {
-    outputs_[count_++] = {shape, in(0).dtype(), strides, offset, {}, false};
+    outputs_[static_cast<std::size_t>(count_++)] = {shape, in(0).dtype(), strides, offset, {}, false};
   }
 
   struct Output {
@@ -248,11 +250,15 @@ class CT_API SampleMaker {
 
 /// What becomes of an op's floating inputs under ct::Autocast (ops/autocast.h). f64, integers and inputs with
 /// a dtype of their own stay as they are.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored \
+    "-Wshadow"  // g++ before 13 takes a scoped enumerator for one that hides ct::f32
 enum class AutocastPolicy : std::uint8_t {
   promote,  // inputs of different dtypes are converted to the widest, else left alone
   lower,    // f32 becomes the guard's dtype: products, which tensor cores speed up
   f32,      // f16 and bf16 become f32: sums, exponentials, statistics, losses
 };
+#pragma GCC diagnostic pop
 
 using CostFn = Cost (*)(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                         AttrsView attrs);
@@ -335,7 +341,8 @@ consteval OpDef checked(OpDef op) {
 
 }  // namespace ct
 
-/// The CUDA kernels of a room; empty in a build without CUDA, so that the room links without them.
+/// The CUDA kernels of one of the library's own rooms; empty in a build without CUDA, so that the room links without
+/// them. An op of a program's own names its Kernels directly.
 #ifdef COTANGENT_CUDA
 #define CT_CUDA_KERNELS(...) \
   ::ct::Kernels { __VA_ARGS__ }

@@ -142,7 +142,8 @@ PoolUsage PoolStore::usage() noexcept {
   return usage;
 }
 
-void* pool_refill(int index) {
+void* pool_refill(int index, std::size_t bytes) {
+  if (CT_POOL_BYPASS) return ::operator new (bytes, std::align_val_t{kPoolAlign});
   std::uint32_t count = 0;
   PoolBlock* block = PoolStore::get().take(index, &count);
   PoolBlock* rest = block->next;
@@ -160,6 +161,7 @@ void* pool_refill(int index) {
 }
 
 void pool_spill(void* memory, int index) noexcept {
+  if (CT_POOL_BYPASS) return ::operator delete (memory, std::align_val_t{kPoolAlign});
   PoolBlock* block = static_cast<PoolBlock*>(memory);
   PoolCache* cache = start_cache();
   if (!cache) {

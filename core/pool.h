@@ -17,18 +17,9 @@
 // block may be given back on any thread. When a thread ends its lists go to the central store. The store
 // is never destroyed, so static and thread-local objects may outlive everything else.
 //
-// Under AddressSanitizer each block comes from operator new, so that misuse is found.
-
-#if defined(__SANITIZE_ADDRESS__)
-#define CT_POOL_BYPASS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CT_POOL_BYPASS 1
-#endif
-#endif
-#ifndef CT_POOL_BYPASS
-#define CT_POOL_BYPASS 0
-#endif
+// In a library built with AddressSanitizer each block comes from operator new, so that misuse is found: no thread has
+// lists there. The library alone decides; what is inline here is the same in every program, with whatever flags it is
+// compiled, and blocks pass freely between them.
 
 namespace ct::detail {
 
@@ -39,7 +30,8 @@ inline constexpr std::size_t kPoolAlign = 64;
 /// The class of a block of `bytes` in [1, kPoolMaxBytes].
 constexpr int pool_class(std::size_t bytes) {
   if (bytes <= 512) return static_cast<int>((bytes - 1) >> 6);
-  const int log = std::bit_width(bytes - 1) - 1;  // 2^log < bytes <= 2^(log+1), log in [9, 14]
+  const int log =
+      static_cast<int>(std::bit_width(bytes - 1)) - 1;  // 2^log < bytes <= 2^(log+1), log in [9, 14]
   const int quarter = static_cast<int>((bytes - 1) >> (log - 2)) & 3;
   return 8 + (log - 9) * 4 + quarter;
 }
@@ -75,10 +67,11 @@ struct PoolCache {
 // initial-exec model makes the access one load, also inside a shared library.
 CT_API extern __thread PoolCache* t_pool_cache __attribute__((tls_model("initial-exec")));
 
-CT_API void* pool_refill(int index);  // throws std::bad_alloc
+CT_API void* pool_refill(int index, std::size_t bytes);  // throws std::bad_alloc
 CT_API void pool_spill(void* block, int index) noexcept;
 
-inline void* pool_take(int index) {
+/// A block of class `index`, of which `bytes` will be used.
+inline void* pool_take(int index, std::size_t bytes) {
   if (PoolCache* cache = t_pool_cache) [[likely]] {
     PoolCache::List& list = cache->lists[index];
     if (PoolBlock* block = list.head) [[likely]] {
@@ -87,7 +80,7 @@ inline void* pool_take(int index) {
       return block;
     }
   }
-  return pool_refill(index);
+  return pool_refill(index, bytes);
 }
 
 inline void pool_give(void* memory, int index) noexcept {
@@ -112,21 +105,17 @@ namespace ct {
 /// A block of `bytes`, aligned to 64 bytes, from the calling thread's free list. Throws std::bad_alloc.
 /// When `bytes` is a constant, the size class is computed by the compiler.
 inline void* pool_allocate(std::size_t bytes) {
-#if !CT_POOL_BYPASS
   if (bytes - 1 < detail::kPoolMaxBytes) [[likely]]
-    return detail::pool_take(detail::pool_class(bytes));
-#endif
+    return detail::pool_take(detail::pool_class(bytes), bytes);
   return ::operator new (bytes, std::align_val_t{detail::kPoolAlign});
 }
 
 /// Gives back a block of pool_allocate(bytes), on any thread.
-inline void pool_deallocate(void* block, [[maybe_unused]] std::size_t bytes) noexcept {
-#if !CT_POOL_BYPASS
+inline void pool_deallocate(void* block, std::size_t bytes) noexcept {
   if (bytes - 1 < detail::kPoolMaxBytes) [[likely]] {
     detail::pool_give(block, detail::pool_class(bytes));
     return;
   }
-#endif
   ::operator delete (block, std::align_val_t{detail::kPoolAlign});
 }
 

@@ -8,6 +8,18 @@
 
 // The central store behind the per-thread lists of core/pool.h. Internal.
 
+// Whether this build gives every block out of operator new; known to the library and its tests.
+#if defined(__SANITIZE_ADDRESS__)
+#define CT_POOL_BYPASS 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CT_POOL_BYPASS 1
+#endif
+#endif
+#ifndef CT_POOL_BYPASS
+#define CT_POOL_BYPASS 0
+#endif
+
 namespace ct::detail {
 
 struct PoolUsage {

@@ -1,4 +1,4 @@
-#include <cotangent/core/pool.h>
+#include <cotangent/core/pool_store_internal.h>
 
 #include <cstring>
 #include <set>
@@ -105,7 +105,8 @@ TEST_CASE("ref: objects live as long as their handles") {
     a.reset();
     CHECK(c.unique());
     CHECK(alive == 1);
-    c = c;
+    const Ref<Counted>& itself = c;
+    c = itself;
     CHECK(alive == 1);
     Counted* raw = c.detach();
     CHECK(alive == 1);

@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <cotangent/core/cuda/check.h>
+#include <cotangent/core/gpu_code_internal.h>
+#include <cotangent/core/version.h>
 
 namespace ct {
 
@@ -11,14 +13,21 @@ bool built_with_cuda() { return true; }
 namespace gpu {
 namespace {
 
-const char* hint(cudaError_t status) {
+std::string hint(cudaError_t status) {
   switch (status) {
     case cudaErrorInsufficientDriver:
       return "the driver is older than the CUDA version of this build: update the driver";
     case cudaErrorNoDevice: return "the machine has no usable GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES";
-    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorNoKernelImageForDevice: {
+      const auto [major, minor] = ct::detail::runtime::compute_capability(current_cuda_device());
+      return ct::detail::missing_code(build_info().cuda_architectures, major, minor);
+    }
     case cudaErrorUnsupportedPtxVersion:
-      return "this build has no code for this GPU: add its architecture to CMAKE_CUDA_ARCHITECTURES";
+    case cudaErrorJitCompilationDisabled:
+      return ct::detail::cat(
+          "the library was built for ", build_info().cuda_architectures,
+          ", and the driver can't compile that for this GPU: update the driver, or name the "
+          "GPU in COTANGENT_CUDA_ARCHITECTURES (90a-real)");
     case cudaErrorInvalidConfiguration:
     case cudaErrorLaunchOutOfResources:
       return "the grid, block or shared memory exceeds what this GPU offers";
@@ -92,6 +101,16 @@ const char* no_device_reason() noexcept {
     case cudaErrorInsufficientDriver: return "no CUDA driver is installed, or it is too old for this build";
     default: return "the CUDA driver did not start";
   }
+}
+
+std::pair<int, int> compute_capability(int device) noexcept {
+  int major = 0, minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    cudaGetLastError();
+    return {0, 0};
+  }
+  return {major, minor};
 }
 
 DeviceProperties properties(int device) {

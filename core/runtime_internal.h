@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 #include <cotangent/core/device.h>
 
@@ -17,6 +18,8 @@ namespace ct::detail::runtime {
 int device_count() noexcept;
 /// Why device_count() is 0, as the middle of a sentence.
 const char* no_device_reason() noexcept;
+/// Major and minor number; {0, 0} when the driver does not tell. Does not start the GPU.
+std::pair<int, int> compute_capability(int device) noexcept;
 DeviceProperties properties(int device);
 int get_device();
 void set_device(int device);

@@ -11,6 +11,7 @@ namespace {
 
 int device_count() noexcept { return 0; }
 const char* no_device_reason() noexcept { return "this library was built without CUDA"; }
+std::pair<int, int> compute_capability(int) noexcept { return {0, 0}; }
 DeviceProperties properties(int) { missing(); }
 int get_device() { return 0; }
 void set_device(int) { missing(); }

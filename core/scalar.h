@@ -13,7 +13,11 @@ namespace ct {
 /// `tensor * 2` keeps an integer tensor's dtype and `tensor * 0.5` does not.
 class Scalar {
  public:
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored \
+    "-Wshadow"  // g++ before 13 takes a scoped enumerator for one that hides ct::boolean
   enum class Kind : std::uint8_t { boolean, integer, floating };
+#pragma GCC diagnostic pop
 
   constexpr Scalar() : Scalar(0) {}
   constexpr Scalar(bool value) : integer_(value), kind_(Kind::boolean) {}

@@ -36,18 +36,18 @@ class CT_API Dims {
 
   int size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  std::int64_t operator[](int i) const { return data_[i]; }
-  std::int64_t& operator[](int i) { return data_[i]; }
+  std::int64_t operator[](int i) const { return data_[static_cast<std::size_t>(i)]; }
+  std::int64_t& operator[](int i) { return data_[static_cast<std::size_t>(i)]; }
   const std::int64_t* begin() const { return data_.data(); }
   const std::int64_t* end() const { return data_.data() + size_; }
   std::int64_t* begin() { return data_.data(); }
   std::int64_t* end() { return data_.data() + size_; }
-  std::int64_t back() const { return data_[size_ - 1]; }
-  std::int64_t& back() { return data_[size_ - 1]; }
+  std::int64_t back() const { return (*this)[size_ - 1]; }
+  std::int64_t& back() { return (*this)[size_ - 1]; }
 
   void push_back(std::int64_t value) {
     CT_CHECK(size_ < kMaxRank, ShapeError, "shape", "more than 8 dimensions; at most 8 are supported");
-    data_[size_++] = value;
+    (*this)[size_++] = value;
   }
   void pop_back() { --size_; }
   void insert(int at, std::int64_t value);
@@ -56,7 +56,7 @@ class CT_API Dims {
   friend bool operator==(const Dims& a, const Dims& b) {
     if (a.size_ != b.size_) return false;
     for (int i = 0; i < a.size_; ++i)
-      if (a.data_[i] != b.data_[i]) return false;
+      if (a[i] != b[i]) return false;
     return true;
   }
 

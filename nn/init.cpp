@@ -5,7 +5,9 @@
 #include <numbers>
 #include <span>
 
+#ifndef __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // about _mm512_undefined_pd(), GCC bug 105593
+#endif
 #include <Eigen/QR>
 
 #include <cotangent/autograd/grad_mode.h>

@@ -129,7 +129,11 @@ void forward_rows(const ForwardCall& call) {
                      const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
                      C* to = out;
                      if constexpr (std::is_same_v<L, C>) to = y + row * n + i;
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
 #pragma GCC ivdep
+#endif
                      for (int j = 0; j < m; ++j)
                        to[j] = kCentered ? (p[j] - mean) * rstd * w[j] + b[j] : p[j] * rstd * w[j];
                      if constexpr (!std::is_same_v<L, C>)

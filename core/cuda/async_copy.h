@@ -7,23 +7,15 @@
 namespace ct::gpu {
 
 /// Requests 16 bytes; both addresses are multiples of 16. They pass by the registers and the first-level
-/// cache, and are there, for this thread alone, after copy_async_wait(). GPUs before sm_80 copy at once.
+/// cache, and are there, for this thread alone, after copy_async_wait().
 __device__ __forceinline__ void copy_async(uint4* to_shared, const void* from) {
-#if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(to_shared))),
                "l"(from)
                : "memory");
-#else
-  *to_shared = __ldcs(static_cast<const uint4*>(from));
-#endif
 }
 
 /// Waits for all that the thread has requested.
-__device__ __forceinline__ void copy_async_wait() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" ::: "memory");
-#endif
-}
+__device__ __forceinline__ void copy_async_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 }  // namespace ct::gpu

@@ -19,4 +19,15 @@ void allow_dynamic_smem(const char* op, const void* kernel, std::size_t bytes) {
   allowed = bytes;
 }
 
+int find_compiled_arch(const char* op, const void* kernel) {
+  cudaFuncAttributes attributes = {};
+  const cudaError_t status = cudaFuncGetAttributes(&attributes, kernel);
+  if (status == cudaErrorNoKernelImageForDevice || status == cudaErrorInvalidDeviceFunction) {
+    cudaGetLastError();
+    return 0;
+  }
+  CT_CUDA_OP(op, status);
+  return attributes.ptxVersion * 10;  // of machine code too: that of the PTX it was made from
+}
+
 }  // namespace ct::gpu::detail

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,7 +22,24 @@ namespace detail {
 /// Lets `kernel` use `bytes` of dynamic shared memory on the current device; asks the driver once per
 /// kernel, device and new maximum. Throws CudaError when the device has less.
 CT_API void allow_dynamic_smem(const char* op, const void* kernel, std::size_t bytes);
+/// As compiled_arch(), asked of the runtime.
+CT_API int find_compiled_arch(const char* op, const void* kernel);
 }  // namespace detail
+
+/// What __CUDA_ARCH__ was in the code of `kernel` that runs on the current device (900 for Hopper), or 0 where there
+/// is no code for it. A launch that relies on something in the kernel that stands inside of an #if __CUDA_ARCH__
+/// asks here: the GPU may be newer than the code. Asked once per kernel and device.
+template <auto kernel>
+int compiled_arch(const char* op) {
+  static std::atomic<int> known[kMaxCudaDevices];  // 1 more than the answer
+  std::atomic<int>& entry = known[current_cuda_device()];
+  int value = entry.load(std::memory_order_relaxed);
+  if (value == 0) [[unlikely]] {
+    value = 1 + detail::find_compiled_arch(op, reinterpret_cast<const void*>(kernel));
+    entry.store(value, std::memory_order_relaxed);
+  }
+  return value - 1;
+}
 
 /// Queues `kernel` on the current stream of the current device; never waits. An empty grid, which is what
 /// an empty tensor asks for, launches nothing. More than 48 KiB of dynamic shared memory is opted in to.

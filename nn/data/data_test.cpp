@@ -262,7 +262,7 @@ TEST_CASE("DataLoader: loops one after the other take one stream, loops at the s
   const data::LoaderOptions options{.batch_size = 16, .prefetch = cuda(0), .prefetch_batches = 2};
   const auto loop = [&](auto& loader) {
     streams->clear();
-    for (auto [x, y] : loader) {}
+    for ([[maybe_unused]] const auto& batch : loader) {}
     REQUIRE(streams->size() == 4);
     for (const Stream& s : *streams) CHECK(s == streams->front());
     return streams->front();

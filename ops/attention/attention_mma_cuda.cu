@@ -31,9 +31,8 @@ bool describe_call(mma::Problem& p, const Tensor& q, const Tensor& k, const Tens
   if (q.dtype() != DType::bf16 && q.dtype() != DType::f16) return false;
   const Extents e(q.shape(), k.shape(), v.shape());
   // Tiles of wide heads are made for the shared memory of the large GPUs, more than 100 KiB.
-  const DeviceProperties& properties = cuda_properties(q.device().index);
   const std::size_t needed = (std::max(e.dim, e.value_dim) <= 64 ? 96 : 160) * 1024;
-  if (properties.compute_major < 8 || properties.shared_bytes_per_block < needed) return false;
+  if (cuda_properties(q.device().index).shared_bytes_per_block < needed) return false;
   const std::array<std::int64_t, 5> sizes{e.batch, e.heads, e.queries, e.keys, e.kv_heads};
   constexpr std::int64_t most = 1 << 28;  // so that positions and offsets add up within an int
   for (const std::int64_t n : sizes)

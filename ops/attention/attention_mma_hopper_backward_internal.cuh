@@ -39,7 +39,6 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
                            const __grid_constant__ CUtensorMap v_map,
                            const __grid_constant__ CUtensorMap g_map, int key_blocks, int query_blocks,
                            int tickets) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Shape = HopperBackward<D>;
   using KeyTile = typename Shape::KeyTile;
   using QueryTile = typename Shape::QueryTile;
@@ -349,7 +348,6 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
       send(dk, p.scale, p.grad_k, p.head_dim);
     }
   }
-#endif
 }
 
 /// Rounds the sums of dq, which lie in memory as the fragments of the kernel above: a block takes the 64x64

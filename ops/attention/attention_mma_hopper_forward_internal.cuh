@@ -58,7 +58,6 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
     hopper_forward_kernel(const __grid_constant__ Problem p, const __grid_constant__ CUtensorMap q_map,
                           const __grid_constant__ CUtensorMap k_map,
                           const __grid_constant__ CUtensorMap v_map, const HopperSchedule schedule) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Shape = HopperForward<D, Consumers>;
   using QueryTile = typename Shape::QueryTile;
   using KeyTile = typename Shape::KeyTile;
@@ -285,7 +284,6 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
       }
     }
   }
-#endif
 }
 
 template <class T, int D, int Consumers>

@@ -10,6 +10,10 @@
 // with its barriers, and registers moved between warps (PTX ISA, "Asynchronous warpgroup level matrix
 // instructions", "Data movement and conversion", "mbarrier").
 
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "attention_mma_hopper_* is compiled for sm_90a alone"
+#endif
+
 namespace ct::attention::mma {
 
 // ---- barriers in shared memory: copies and warps arrive, warps wait for a phase to complete ----

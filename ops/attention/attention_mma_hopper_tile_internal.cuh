@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/attention/attention_mma_hopper_internal.h>
 #include <cotangent/ops/attention/attention_mma_hopper_ptx_internal.cuh>
 #include <cotangent/ops/attention/attention_mma_tile_internal.cuh>
 
@@ -58,17 +59,5 @@ struct Ring {
 /// A tensor of `width` channels as the copy engine sees it, to be read in boxes of `box_rows` rows of one
 /// panel.
 CUtensorMap tensor_map(const Problem& p, const Rows& rows, int heads, int positions, int width, int box_rows);
-
-/// Whether this device has the instructions, the build has the kernels, and these tensors can be described.
-bool hopper_takes(const Problem& p);
-bool hopper_takes_backward(const BackwardProblem& p);
-
-/// Scratch memory of hopper_backward.
-Workspace hopper_workspace(const BackwardProblem& p);
-
-void hopper_forward_bf16(const Problem& p);
-void hopper_forward_f16(const Problem& p);
-void hopper_backward_bf16(const BackwardProblem& p);
-void hopper_backward_f16(const BackwardProblem& p);
 
 }  // namespace ct::attention::mma

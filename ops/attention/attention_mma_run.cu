@@ -1,11 +1,13 @@
+#include <cotangent/ops/attention/attention_mma_hopper_internal.h>
 #include <cotangent/ops/attention/attention_mma_launch_internal.h>
 #include <cotangent/ops/attention/attention_mma_backward_internal.cuh>
-#include <cotangent/ops/attention/attention_mma_hopper_tile_internal.cuh>
 
 namespace ct::attention::mma {
 
 Workspace workspace(const BackwardProblem& p) {
+#ifdef COTANGENT_SM90A
   if (hopper_takes_backward(p)) return hopper_workspace(p);
+#endif
   Workspace w;
   const std::int64_t heads = std::int64_t{p.batch} * p.heads;
   w.row_terms = 2 * heads * p.queries * static_cast<std::int64_t>(sizeof(float));
@@ -20,13 +22,17 @@ Workspace workspace(const BackwardProblem& p) {
 
 void run_forward(const Problem& p) {
   const bool brain = p.dtype == bf16;
+#ifdef COTANGENT_SM90A
   if (hopper_takes(p)) return brain ? hopper_forward_bf16(p) : hopper_forward_f16(p);
+#endif
   brain ? forward_bf16(p) : forward_f16(p);
 }
 
 void run_backward(const BackwardProblem& p) {
   const bool brain = p.dtype == bf16;
+#ifdef COTANGENT_SM90A
   if (hopper_takes_backward(p)) return brain ? hopper_backward_bf16(p) : hopper_backward_f16(p);
+#endif
   brain ? backward_bf16(p) : backward_f16(p);
 }
 

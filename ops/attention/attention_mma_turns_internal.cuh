@@ -49,9 +49,10 @@ __device__ void zero_queries(const BackwardProblem& p, int batch, int head, int 
 
 /// Per query row: its logsumexp in units of log2, +inf for a row that sees nothing (so that 2^(s - it) is 0),
 /// and delta, the product of cotangent and result. Two arrays, each with `padded` rows per head; rows past
-/// the last query see nothing. `lanes` lanes, a power of 2, share a row.
+/// the last query see nothing. `lanes` lanes, a power of 2, share a row. One per file (static): files that are not
+/// compiled for the same architectures must not share a kernel.
 template <class T>
-__global__ void __launch_bounds__(256)
+static __global__ void __launch_bounds__(256)
     row_terms_kernel(const __grid_constant__ BackwardProblem p, int padded, int lanes) {
   const std::int64_t thread = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const std::int64_t row = thread / lanes, rows = std::int64_t{p.batch} * p.heads * padded;
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(256)
 }
 
 template <class T>
-void launch_row_terms(const BackwardProblem& p, int padded) {
+static void launch_row_terms(const BackwardProblem& p, int padded) {
   int lanes = 1;
   while (lanes * 8 < p.value_dim) lanes *= 2;
   const std::int64_t rows = std::int64_t{p.batch} * p.heads * padded;

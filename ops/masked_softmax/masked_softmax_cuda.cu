@@ -57,6 +57,7 @@ struct Launch {
       return go(warp_forward<false, T, N, 32 / N, Masked>);
     }
   }
+  int largest_cluster() const { return 1; }
   void clusters(std::int64_t rows, unsigned, int, int, int) const {
     loop(dim3(gpu::blocks_for(op, rows, 1)), dim3(512));
   }

@@ -300,10 +300,13 @@ __global__ void __launch_bounds__(256)
   }
 }
 
+// Code for older architectures has no such wait, and must not be launched early.
+#define CT_EARLY_LAUNCH_ARCH 900
+
 template <class F>
 __global__ void __launch_bounds__(256)
     merge_kernel(F fold, const typename F::Acc* partials, std::int64_t outputs, int pieces, Out out) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= CT_EARLY_LAUNCH_ARCH
   cudaGridDependencySynchronize();  // launched early: see launch_after
 #endif
   const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -329,11 +332,11 @@ __global__ void __launch_bounds__(256)
 
 // ---- launching ----
 
-/// Like gpu::launch, but on GPUs that can, the blocks are brought up while the kernel before still runs; the
-/// kernel waits for that one's results with cudaGridDependencySynchronize. It hides most of a launch.
-template <class... Params, class... Args>
-void launch_after(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, std::size_t smem,
-                  Args&&... args) {
+/// Like gpu::launch, but where the kernel has the code for it, the blocks are brought up while the kernel before
+/// still runs; the kernel waits for that one's results with cudaGridDependencySynchronize. It hides most of a
+/// launch. The arguments have the types of the kernel's parameters.
+template <auto kernel, class... Args>
+void launch_after(const char* op, dim3 grid, dim3 block, std::size_t smem, const Args&... args) {
   cudaLaunchAttribute early = {};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -343,8 +346,8 @@ void launch_after(const char* op, void (*kernel)(Params...), dim3 grid, dim3 blo
   config.dynamicSmemBytes = smem;
   config.stream = gpu::native_stream();
   config.attrs = &early;
-  config.numAttrs = cuda_properties(current_cuda_device()).compute_major >= 9 ? 1 : 0;
-  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...);
+  config.numAttrs = gpu::compiled_arch<kernel>(op) >= CT_EARLY_LAUNCH_ARCH ? 1 : 0;
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, args...);
   if (status != cudaSuccess) gpu::throw_cuda_error(op, "the kernel launch", status);
 }
 
@@ -362,9 +365,9 @@ void merge_pieces(const char* op, const F& fold, const Tensor& partials, std::in
   unsigned x = 1;
   while (x < 32 && x < outputs) x *= 2;
   const dim3 block(x, 256 / x);
-  launch_after(op, merge_kernel<F>, dim3(gpu::blocks_for(op, outputs, x)), block,
-               block.x * block.y / 2 * sizeof(Acc), fold, static_cast<const Acc*>(partials.raw_data()),
-               outputs, pieces, out);
+  launch_after<merge_kernel<F>>(op, dim3(gpu::blocks_for(op, outputs, x)), block,
+                                block.x * block.y / 2 * sizeof(Acc), fold,
+                                static_cast<const Acc*>(partials.raw_data()), outputs, pieces, out);
 }
 
 /// Elements of one output that a block takes at least, and blocks that keep a GPU busy. Constants rather than

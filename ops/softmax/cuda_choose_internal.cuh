@@ -10,8 +10,9 @@
 namespace ct::softmax_kernels {
 namespace {
 
-// What a kernel is chosen for. `launch` has one member per kernel shape. Of a long row a thread takes
-// kPerThread vectors, 4 or 8, unless the row is short or too long for it.
+// What a kernel is chosen for. `launch` has one member per kernel shape, and says how many blocks of the kernel for
+// long rows may form a cluster. Of a long row a thread takes kPerThread vectors, 4 or 8, unless the row is short or
+// too long for it.
 template <class T, int kPerThread, class Launch>
 void choose(const char* op, const Extents& e, bool aligned, const Launch& launch) {
   constexpr int n = gpu::Packed<T>::size;
@@ -33,14 +34,15 @@ void choose(const char* op, const Extents& e, bool aligned, const Launch& launch
   }
   if constexpr (!std::is_same_v<T, double>) {
     const std::int64_t loads = e.n / n;
-    // Before clusters, blocks may also have less shared memory than the most that a thread can hold.
-    const bool clusters = cuda_properties(current_cuda_device()).compute_major >= 9;
-    const int largest = clusters ? kLargestCluster : 1, most = clusters ? 8 : kPerThread;
     constexpr int threads = kClusterWarps * 32;
+    const int largest = launch.largest_cluster();
+    // Two rows of the most that a thread can hold are 128 KiB of shared memory, which not every GPU has.
+    const bool roomy = cuda_properties(current_cuda_device()).shared_bytes_per_block >= 2 * threads * 8 * 16;
+    const int most = largest > 1 && roomy ? 8 : kPerThread;
     if (packs && loads <= largest * threads * most) {
       int per_thread = loads <= 1024 ? 4 : kPerThread, cluster = 1;
       while (cluster < largest && cluster * threads * per_thread < loads) cluster *= 2;
-      if (cluster * threads * per_thread < loads) per_thread = 8;
+      if (cluster * threads * per_thread < loads) per_thread = most;
       const std::int64_t used = gpu::ceil_div(loads, cluster * per_thread);
       return launch.clusters(e.outer, static_cast<unsigned>(gpu::ceil_div(used, 32) * 32), cluster,
                              per_thread, static_cast<int>(loads));

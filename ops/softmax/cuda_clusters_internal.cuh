@@ -84,6 +84,10 @@ struct Plus {
 
 constexpr int kLargestCluster = 8, kClusterWarps = 16;
 
+// Code for older architectures leaves the exchange between blocks out: the host must not launch it in clusters.
+#define CT_CLUSTER_ARCH 900
+constexpr int kClusterArch = CT_CLUSTER_ARCH;
+
 // Combines values over a cluster. Every warp sends its value to all blocks, and a block waits until all have
 // reached it. That is counted by an mbarrier rather than found out by a barrier of the cluster, whose release
 // waits for everything that the thread wrote and requested before: the stores of the last row, the next row.
@@ -93,7 +97,7 @@ struct Exchange {
 
   // All blocks call both at the start, the requests of the first row between them.
   __device__ __forceinline__ void begin(int cluster) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= CT_CLUSTER_ARCH
     if (cluster == 1) return;
     if (threadIdx.x == 0) {
       for (int k = 0; k < 2; ++k)
@@ -105,7 +109,7 @@ struct Exchange {
 #endif
   }
   __device__ __forceinline__ void ready(int cluster) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= CT_CLUSTER_ARCH
     if (cluster > 1) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
   }
@@ -133,7 +137,7 @@ struct Exchange {
 
   // The block's number in its cluster.
   static __device__ __forceinline__ int rank() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= CT_CLUSTER_ARCH
     unsigned rank;
     asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return static_cast<int>(rank);
@@ -148,7 +152,7 @@ struct Exchange {
   }
   __device__ __forceinline__ void exchange(float v, int k, int parity, int cluster, int lane, int slot,
                                            int bytes) {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= CT_CLUSTER_ARCH
     const unsigned barrier = address(&arrived[k]);
     if (threadIdx.x == 0)
       asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)

@@ -22,6 +22,12 @@
 namespace ct::softmax_kernels {
 namespace {
 
+// The most blocks that may share a row: the exchange between them is compiled for sm_90 and later.
+template <auto kernel>
+int largest_cluster_of(const char* op) {
+  return gpu::compiled_arch<kernel>(op) >= kClusterArch ? kLargestCluster : 1;
+}
+
 // How many clusters of this shape can be resident; asked once per kernel, device and shape.
 template <auto kernel>
 int resident_clusters(const char* op, const cudaLaunchConfig_t& config, int cluster) {
@@ -81,6 +87,7 @@ struct LaunchForward {
       return go(warp_forward<logarithm, T, N, 32 / N, Plain>);
     }
   }
+  int largest_cluster() const { return largest_cluster_of<cluster_forward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
     if constexpr (!std::is_same_v<T, double>) {
       const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
@@ -121,6 +128,7 @@ struct LaunchBackward {
       return go(warp_backward<logarithm, T, N, 32 / N>);
     }
   }
+  int largest_cluster() const { return largest_cluster_of<cluster_backward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
     if constexpr (!std::is_same_v<T, double>) {
       const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {

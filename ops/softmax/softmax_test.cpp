@@ -167,7 +167,8 @@ TEST_CASE("a long row of softmax has the same bits however many there are on CUD
   };
   constexpr std::int64_t kRows = 7, kNan = 3;
   for (const DType dtype : {f32, f16, bf16})
-    for (const auto [n, copies] : {Size{2048, 700}, {4104, 300}, {16384, 100}, {50304, 40}, {131072, 12}}) {
+    for (const Size size : {Size{2048, 700}, {4104, 300}, {16384, 100}, {50304, 40}, {131072, 12}}) {
+      const std::int64_t n = size.n, copies = size.copies;
       Tensor rows = Tensor::allocate({kRows, n}, f32, Device{}),
              grads = Tensor::allocate({kRows, n}, f32, Device{});
       for (std::int64_t i = 0; i < rows.numel(); ++i) {

@@ -1,22 +1,45 @@
 #!/usr/bin/env bash
-# Every public header compiles alone, as a consumer would compile it: with the include folder and C++20, and
-# nothing else.
-#   usage: headers.sh SOURCE_DIR BUILD_DIR COMPILER
+# Every installed header compiles alone, as a consumer would compile it: out of the installed prefix, with more warnings
+# than this project asks for itself and all of them errors. With NVCC, the headers for CUDA code (core/cuda/) instead.
+#   usage: headers.sh BUILD_DIR COMPILER [NVCC]
 set -euo pipefail
-cd "${1:?source folder}"
-include=${2:?build folder}/include
-compiler=${3:?compiler}
+build=$(cd "${1:?build folder}" && pwd)
+compiler=${2:?compiler}
+nvcc=${3:-}
+prefix=$build/checks/headers
+rm -rf "$prefix"
+cmake --install "$build" --prefix "$prefix" --component headers >/dev/null
+cd "$prefix/include"
 
-mapfile -t headers < <({
-  find core autograd ops nn -name '*.h' ! -path 'core/cuda/*' 2>/dev/null |
-    grep -Ev '_(kernels|cpu|cuda|internal)\.h$' | sort
-  echo ops.h
-  echo cotangent.h
-} || true)
-printf '%s\n' "${headers[@]}" | xargs -P "$(nproc)" -I {} sh -c "
-  printf '#include <cotangent/%s>\n' {} |
-    '$compiler' -std=c++20 -Wall -Wextra -Wno-unused-parameter -Werror -fsyntax-only -I '$include' -x c++ - || {
-      echo 'not self-contained: {}'
-      exit 1
-    }"
-echo "${#headers[@]} headers compile alone"
+strict=(-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror)
+one() {  # one HEADER COMMAND...: compiles a file that includes nothing else
+  local header=$1
+  shift
+  printf '#include <%s>\n' "$header" >"$prefix/${header//\//.}.${suffix:-cpp}"
+  "$@" "$prefix/${header//\//.}.${suffix:-cpp}" || {
+    echo "not for consumers: $header"
+    return 1
+  }
+}
+export -f one
+export prefix
+
+if [ -n "$nvcc" ]; then
+  mapfile -t headers < <(find cotangent/core/cuda -name '*.h' -o -name '*.cuh' | sort)
+  export suffix=cu
+  command=("$nvcc" -std=c++20 -arch=sm_90 -ccbin "$compiler" -Xcompiler=-Wall,-Wextra,-Werror -I . -o /dev/null --ptx)
+else
+  mapfile -t headers < <(find cotangent -name '*.h' ! -path 'cotangent/core/cuda/*' | sort)
+  command=("$compiler" -std=c++20 "${strict[@]}" -fsyntax-only -I .)
+fi
+printf '%s\n' "${headers[@]}" | xargs -P "$(nproc)" -I {} bash -c 'one "$@"' one {} "${command[@]}"
+
+if [ -z "$nvcc" ]; then
+  # All together: optimised, as the next standard, and through the other compiler.
+  one cotangent/cotangent.h "$compiler" -std=c++20 -O3 "${strict[@]}" -I . -c -o /dev/null
+  one cotangent/cotangent.h "$compiler" -std=c++23 -O1 "${strict[@]}" -I . -c -o /dev/null
+  other=$(command -v clang++ clang++-14 | head -n 1 || true)
+  [ -z "$other" ] || one cotangent/cotangent.h "$other" -std=c++20 -O2 "${strict[@]}" -I . -c -o /dev/null
+fi
+rm -rf "$prefix"
+echo "${#headers[@]} installed headers compile alone"

@@ -31,7 +31,7 @@ for word in "$@"; do
 done
 
 if [ -n "$source" ] && [ -n "$object" ]; then
-  built=$REUSE_TREE/CMakeFiles/cotangent.dir/${source#"$REUSE_SOURCE"/}.o
+  built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_SOURCE"/}".o)
   if [ -e "$built" ] && [ ! "$source" -nt "$built" ]; then
     line=$(grep -F -e "-c $source\"" -e "-c $source -o" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1 || true)
     line=${line#*\"command\": \"}

@@ -48,8 +48,23 @@ installed_consumer() {  # installed_consumer LIBRARY_BUILD
     -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
 }
 
+# Through pkg-config, and with AddressSanitizer in the program alone: what is inline in the headers must be the same
+# there as in the library.
+without_cmake() {
+  command -v pkg-config >/dev/null || return 0
+  local flags pc
+  pc=$(dirname "$(find "$work/moved" -name cotangent.pc)")
+  read -r -a flags <<<"$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs cotangent)"
+  step "$(cached CMAKE_CXX_COMPILER)" -O1 -fsanitize=address "$source/tests/consumers/main.cpp" "${flags[@]}" \
+    -o "$work/sanitized"
+  ASAN_OPTIONS=protect_shadow_gap=0 step "$work/sanitized"  # which CUDA needs
+}
+
 case $case in
-  installed) installed_consumer "$build" ;;
+  installed)
+    installed_consumer "$build"
+    without_cmake
+    ;;
   shared)
     step cmake -S "$source" -B "$work/library" "${settings[@]}" "${library_settings[@]}" -DBUILD_SHARED_LIBS=ON \
       -DCOTANGENT_BUILD_TESTS=OFF -DCOTANGENT_BUILD_EXAMPLES=OFF -DCOTANGENT_BUILD_BENCH=OFF
