@@ -4,7 +4,7 @@
 #                       CXX=clang++ cmake -B build-fuzz -DCOTANGENT_LIBFUZZER=ON -DCOTANGENT_SANITIZE=address,undefined
 
 function(cotangent_fuzz_target name)
-  add_executable(${name} ${ARGN} tests/fuzz/targets.cpp)
+  add_executable(${name} ${ARGN} tests/fuzz/targets.cpp tests/fuzz/json_mutator.cpp)
   cotangent_executable(${name})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:-O1>")
