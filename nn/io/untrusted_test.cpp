@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cotangent/core/error.h>
@@ -36,7 +35,6 @@ std::string refused(const std::function<void()>& read) {
 }
 
 void read_header(const std::string& json) {
-  const std::string none;
   io::parse_safetensors_header(*io::open_memory({}, "memory"), json, 0);
 }
 void read_values(const std::string& json) {
@@ -88,7 +86,6 @@ std::string with(std::string around, const std::string& value) {
 }  // namespace
 
 TEST_CASE("io: JSON nested as deeply as one likes is refused by every reader", "[io]") {
-  // A small stack, so that little depth would be too much for whatever goes down along the nesting.
   const auto deep = [](std::size_t n, const char* open, const char* close) {
     std::string text;
     for (std::size_t i = 0; i < n; ++i) text += open;
