@@ -5,7 +5,8 @@
 #                       build-fuzz/ct_libfuzzer_NAME -max_len=1048576 -timeout=120 -rss_limit_mb=3000 FOLDER
 
 function(cotangent_fuzz_target name)
-  add_executable(${name} ${ARGN} tests/fuzz/targets.cpp tests/fuzz/text_targets.cpp tests/fuzz/pattern_generator.cpp)
+  add_executable(${name} ${ARGN} tests/fuzz/targets.cpp tests/fuzz/json_mutator.cpp tests/fuzz/text_targets.cpp
+    tests/fuzz/pattern_generator.cpp)
   cotangent_executable(${name})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_options(${name} PRIVATE "$<$<CONFIG:Release>:-O1>")

@@ -19,7 +19,7 @@ foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
   target_include_directories(ct_tests SYSTEM PRIVATE
     $<TARGET_PROPERTY:${_target},INTERFACE_INCLUDE_DIRECTORIES>)
 endforeach()
-target_link_libraries(ct_tests PRIVATE ZLIB::ZLIB Threads::Threads)
+target_link_libraries(ct_tests PRIVATE ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
 target_compile_definitions(ct_tests PRIVATE
   COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" COTANGENT_BINARY_DIR="${PROJECT_BINARY_DIR}")
 if(COTANGENT_WITH_CUDA)

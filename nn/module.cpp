@@ -8,6 +8,7 @@
 #include <cotangent/autograd/function.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/nn/module_internal.h>
 
 namespace ct::nn {
@@ -264,25 +265,20 @@ LoadReport Module::check_state_dict(const StateDict& dict, LoadOptions options) 
     if (!given) {
       report.missing.push_back(path);
     } else if (given->shape() != slot.tensor.shape()) {
-      misfits += (misfits.empty() ? "" : ", ") + path + " is " + ct::to_string(given->shape()) +
-                 " instead of " + ct::to_string(slot.tensor.shape());
+      misfits += (misfits.empty() ? "" : ", ") + printable(path).str() + " is " +
+                 ct::to_string(given->shape()) + " instead of " + ct::to_string(slot.tensor.shape());
     }
   });
   for (const auto& [name, tensor] : dict)
     if (!known.contains(name)) report.unexpected.push_back(name);
 
-  const auto list = [](const std::vector<std::string>& names) {
-    std::string text;
-    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-    return text;
-  };
   std::string problems;
   const auto add = [&problems](const char* title, const std::string& text) {
     if (!text.empty()) problems += (problems.empty() ? "" : "; ") + std::string(title) + text;
   };
   if (options.strict) {
-    add("missing keys: ", list(report.missing));
-    add("unexpected keys: ", list(report.unexpected));
+    add("missing keys: ", printable_list(report.missing));
+    add("unexpected keys: ", printable_list(report.unexpected));
   }
   add("shapes that differ: ", misfits);
   CT_CHECK(problems.empty(), ValueError, "load_state_dict", problems, "; load the state of the same model",

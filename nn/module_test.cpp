@@ -249,9 +249,8 @@ TEST_CASE("Module: state_dict and load_state_dict", "[nn]") {
   wrong.set("scale", ct::zeros({2}));
   wrong.set("in.wieght", ct::zeros({1}));
   CHECK(message_of([&] { b.load_state_dict(wrong); }) ==
-        "[load_state_dict] missing keys: calls, in.bias, out.weight; unexpected keys: in.wieght; shapes that "
-        "differ: "
-        "in.weight is [4, 3] instead of [3, 4]; load the state of the same model");
+        "[load_state_dict] missing keys: 'calls', 'in.bias', 'out.weight'; unexpected keys: 'in.wieght'; "
+        "shapes that differ: 'in.weight' is [4, 3] instead of [3, 4]; load the state of the same model");
   CHECK(message_of([&] { b.load_state_dict(wrong, {.strict = false}); }).find("missing") ==
         std::string::npos);
   CHECK(bytes_of(b.scale) == bytes_of(a.scale));  // nothing has changed

@@ -1,17 +1,15 @@
 #include <cotangent/nn/state_dict.h>
 
 #include <cotangent/core/memory.h>
+#include <cotangent/core/printable.h>
 
 namespace ct {
 namespace {
 
 std::string list_names(const std::vector<StateDict::Entry>& entries) {
-  constexpr std::size_t kShown = 20;
-  std::string text;
-  for (std::size_t i = 0; i < entries.size() && i < kShown; ++i)
-    text += (i ? ", '" : "'") + entries[i].first + "'";
-  if (entries.size() > kShown) text += ", and " + std::to_string(entries.size() - kShown) + " more";
-  return text.empty() ? "no tensors" : text;
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : entries) names.push_back(name);
+  return names.empty() ? "no tensors" : printable_list(names);
 }
 
 }  // namespace
@@ -23,8 +21,8 @@ StateDict::StateDict(std::initializer_list<Entry> entries) {
 void StateDict::set(std::string name, Tensor tensor) {
   CT_CHECK(!name.empty(), ValueError, "state_dict",
            "a tensor was given without a name; every entry needs one");
-  CT_CHECK(tensor.defined(), ValueError, "state_dict", "the tensor '", name,
-           "' is undefined; leave it out instead");
+  CT_CHECK(tensor.defined(), ValueError, "state_dict", "the tensor ", printable(name),
+           " is undefined; leave it out instead");
   const auto [place, added] = index_.try_emplace(name, entries_.size());
   if (added) {
     entries_.emplace_back(std::move(name), std::move(tensor));
@@ -40,7 +38,7 @@ const Tensor* StateDict::find(std::string_view name) const& {
 
 const Tensor& StateDict::at(std::string_view name) const& {
   const Tensor* found = find(name);
-  CT_CHECK(found, ValueError, "state_dict", "there is no tensor '", name, "'; there are ",
+  CT_CHECK(found, ValueError, "state_dict", "there is no tensor ", printable(name), "; there are ",
            list_names(entries_));
   return *found;
 }
@@ -51,14 +49,14 @@ const StateValue* StateDict::find_value(std::string_view name) const& {
 }
 
 void StateDict::throw_no_value(std::string_view name) const {
-  detail::fail<ValueError>("state_dict", "there is no value '", name,
-                           "'; the state belongs to another kind of object or was cut");
+  detail::fail<ValueError>("state_dict", "there is no value ", printable(name),
+                           "; the state belongs to another kind of object or was cut");
 }
 
 void StateDict::throw_wrong_type(std::string_view name) const {
   constexpr const char* kinds[] = {"a bool", "an integer", "a floating number", "a text"};
-  detail::fail<ValueError>("state_dict", "the value '", name, "' is ", kinds[find_value(name)->index()],
-                           "; another type was asked for");
+  detail::fail<ValueError>("state_dict", "the value ", printable(name), " is ",
+                           kinds[find_value(name)->index()], "; another type was asked for");
 }
 
 void StateDict::merge(const std::string& prefix, const StateDict& part) {

@@ -540,7 +540,7 @@ says "damaged/config.json has a value that can't be: --layers"
 sed 's/"lr": [^,]*/"lr": /' one/config.json >damaged/config.json
 expect 1 "a config.json that lacks a value" "$gpt" --resume damaged
 one_line_error
-says "damaged/config.json has no value for lr"
+says "damaged/config.json.: the text is not valid JSON near byte"
 cp -r one cut
 head -c 5000 one/checkpoint-last.safetensors >cut/checkpoint-last.safetensors
 expect 1 "a truncated checkpoint" "$gpt" --resume cut

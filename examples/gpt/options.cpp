@@ -2,6 +2,8 @@
 
 #include <cotangent/core/device.h>
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
+#include <cotangent/nn/io/json.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -135,35 +137,16 @@ std::vector<std::string> config_flags(const std::string& folder) {
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   CT_CHECK(file.good() || !text.empty(), ct::IoError, "gpt", "can't read ", path,
            "; a run folder has the settings of its run there");
-  // A file that was cut off would give the defaults for the rest.
-  const std::size_t last = text.find_last_not_of(" \n\r\t");
-  CT_CHECK(last != std::string::npos && text[last] == '}', ct::IoError, "gpt", path,
-           " does not end with a }; it is damaged: put back what this program wrote");
+  const char* const help = "it is damaged: put back what this program wrote";
+  const ct::io::Json settings = ct::io::parse_json({"gpt", path, "the text is", help}, text);
+  CT_CHECK(settings.is_object(), ct::IoError, "gpt", path, " is no JSON object; ", help);
   std::vector<std::string> flags;
-  std::size_t at = 0;
-  const auto word = [&] {  // a text in quotes, or a number
-    std::string out;
-    if (at < text.size() && text[at] == '"') {
-      for (++at; at < text.size() && text[at] != '"'; ++at) {
-        if (text[at] == '\\') ++at;
-        if (at < text.size()) out += text[at];
-      }
-      ++at;
-    } else {
-      while (at < text.size() && text[at] != ',' && text[at] != '\n' && text[at] != '}') out += text[at++];
-    }
-    return out;
-  };
-  while ((at = text.find('"', at)) != std::string::npos) {
-    const std::string flag = word();
-    CT_CHECK(text.compare(at, 2, ": ") == 0, ct::IoError, "gpt", path,
-             " is not as this program wrote it; a \"flag\": value per line is wanted");
-    at += 2;
-    const std::string value = word();
-    CT_CHECK(!value.empty() || text[at - 1] == '"', ct::IoError, "gpt", path, " has no value for ", flag,
-             "; it is damaged: put back what this program wrote");
-    if (!is_place(flag) && !value.empty())
-      flags.push_back(std::string("--").append(flag).append("=").append(value));
+  for (const auto& [flag, value] : *settings.members()) {
+    CT_CHECK(!value.list() && !value.is_object() && !value.is_null(), ct::IoError, "gpt", path, " has ",
+             value.kind(), " as the value of ", ct::printable(flag), "; ", help);
+    const std::string word = value.text() ? *value.text() : value.dump("gpt");
+    if (!is_place(flag) && !word.empty())
+      flags.push_back(std::string("--").append(flag).append("=").append(word));
   }
   return flags;
 }
@@ -192,14 +175,7 @@ void choose_preset(const std::vector<std::string>& args, Options& o) {
   apply_preset(named_preset(early(args, "--preset"), early(args, "--device")), o);
 }
 
-std::string json_text(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
+std::string json_text(const std::string& text) { return ct::io::Json(text).dump("gpt"); }
 
 // As short as it can be to be read back as the same number.
 std::string exact(double value) {

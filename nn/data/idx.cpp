@@ -99,8 +99,10 @@ Tensor read_idx(const io::ByteSource& source) {
       for (std::size_t i = 0; i < count; ++i, data += element->bytes)
         std::reverse(data, data + element->bytes);
   } else {
-    std::vector<std::uint8_t> raw(count * element->bytes);
-    reader.expect(raw.data(), raw.size());
+    const std::size_t raw_bytes = count * element->bytes;
+    const Tensor room = Tensor::allocate({static_cast<std::int64_t>(raw_bytes)}, DType::u8, cpu);
+    const auto* raw = room.data<std::uint8_t>();
+    reader.expect(room.raw_data(), raw_bytes);
     auto* out = result.data<std::int32_t>();
     for (std::size_t i = 0; i < count; ++i)
       out[i] = element->bytes == 1 ? static_cast<std::int8_t>(raw[i])
@@ -178,8 +180,9 @@ std::string find_file(const std::string& folder, const std::string& name) {
     path.append(1, '/').append(candidate);
     if (access(path.c_str(), F_OK) == 0) return path;
   }
-  ct::detail::fail<IoError>("idx", "there is neither '", name, "' nor '", name, ".gz' in '", folder,
-                            "'; give the folder that holds the four files of the data set");
+  ct::detail::fail<IoError>("idx", "there is neither '", name, "' nor '", name, ".gz' in ",
+                            printable_path(folder),
+                            "; give the folder that holds the four files of the data set");
 }
 
 }  // namespace
@@ -189,12 +192,13 @@ ImageDataset idx(const std::string& folder, Split split, IdxOptions options) {
   const std::string image_path = find_file(folder, part + "-images-idx3-ubyte");
   const std::string label_path = find_file(folder, part + "-labels-idx1-ubyte");
   const Tensor images = read_idx(image_path), bytes = read_idx(label_path);
-  CT_CHECK(images.dtype() == DType::u8 && images.dim() == 3, IoError, "idx", '\'', image_path, "' holds ",
-           describe(images), "; images are u8[n, height, width]", kHelp);
-  CT_CHECK(bytes.dtype() == DType::u8 && bytes.dim() == 1, IoError, "idx", '\'', label_path, "' holds ",
-           describe(bytes), "; labels are u8[n]", kHelp);
-  CT_CHECK(images.shape()[0] == bytes.shape()[0], IoError, "idx", '\'', image_path, "' holds ",
-           images.shape()[0], " images and '", label_path, "' ", bytes.shape()[0], " labels", kHelp);
+  CT_CHECK(images.dtype() == DType::u8 && images.dim() == 3, IoError, "idx", printable_path(image_path),
+           " holds ", describe(images), "; images are u8[n, height, width]", kHelp);
+  CT_CHECK(bytes.dtype() == DType::u8 && bytes.dim() == 1, IoError, "idx", printable_path(label_path),
+           " holds ", describe(bytes), "; labels are u8[n]", kHelp);
+  CT_CHECK(images.shape()[0] == bytes.shape()[0], IoError, "idx", printable_path(image_path), " holds ",
+           images.shape()[0], " images and ", printable_path(label_path), " ", bytes.shape()[0], " labels",
+           kHelp);
   const Tensor labels = Tensor::allocate(bytes.shape(), DType::i64, cpu);
   std::copy_n(bytes.data<std::uint8_t>(), bytes.numel(), labels.data<std::int64_t>());
   return ImageDataset(images, labels, options);

@@ -91,7 +91,7 @@ const std::string& Tokens::name() const { return source_->name; }
 void Tokens::read(std::int64_t start, std::span<std::int64_t> to) const {
   const std::int64_t count = static_cast<std::int64_t>(to.size());
   CT_CHECK(start >= 0 && start <= size() && count <= size() - start, IndexError, "Tokens::read", "tokens [",
-           start, ", ", start + count, ") of '", name(), "' were asked for; it has ", size());
+           start, ", ", start + count, ") of ", printable_path(name()), " were asked for; it has ", size());
   if (count == 0) return;
   const std::int64_t first = begin_ + start;
   if (!source_->bytes) {
@@ -147,8 +147,8 @@ void save_tokens(const std::string& path, std::span<const std::int64_t> tokens, 
 TokenDataset::TokenDataset(Tokens tokens, TokenDatasetOptions options)
     : tokens_(std::move(tokens)), options_(options) {
   CT_CHECK(options.block > 0, ValueError, "TokenDataset", "block is ", options.block, "; it must be > 0");
-  CT_CHECK(tokens_.size() > options.block, ValueError, "TokenDataset", '\'', tokens_.name(), "' gives ",
-           tokens_.size(), " tokens, a window takes ", options.block,
+  CT_CHECK(tokens_.size() > options.block, ValueError, "TokenDataset", printable_path(tokens_.name()),
+           " gives ", tokens_.size(), " tokens, a window takes ", options.block,
            " and the one that follows; use a longer text or a shorter block");
 }
 
@@ -173,8 +173,8 @@ std::array<Tensor, 2> TokenDataset::get_batch(std::span<const std::int64_t> wind
     tokens_.read(start, window);
     if (options_.vocab_size > 0) {
       const auto worst = std::max_element(window.begin(), window.end());
-      CT_CHECK(*worst < options_.vocab_size, IndexError, "TokenDataset", '\'', tokens_.name(),
-               "' holds the token ", *worst, " at position ",
+      CT_CHECK(*worst < options_.vocab_size, IndexError, "TokenDataset", printable_path(tokens_.name()),
+               " holds the token ", *worst, " at position ",
                tokens_.begin() + start + (worst - window.begin()), "; the vocabulary ends at ",
                options_.vocab_size - 1,
                ": the model needs a larger one, or the file is of another tokenizer");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/nn/io/safetensors.h>
 
@@ -21,8 +22,8 @@ void check_names(const char* op, std::initializer_list<CheckpointPart> parts) {
   for (const CheckpointPart& part : parts)
     CT_CHECK(!part.name().empty() && part.name().find('.') == std::string::npos &&
                  names.insert(part.name()).second,
-             ValueError, op, "got a part named '", part.name(),
-             "'; names are not empty, have no '.', differ, and are not 'rng', 'extra' or 'checkpoint'");
+             ValueError, op, "got a part named ", printable(part.name()),
+             "; names are not empty, have no '.', differ, and are not 'rng', 'extra' or 'checkpoint'");
 }
 
 // The names before the first '.' of everything in a file.
@@ -33,7 +34,7 @@ std::string list_parts(const StateDict& file) {
   std::string text;
   for (const std::string& name : names)
     if (name != kRng && name != kExtra && name != "checkpoint")
-      text += (text.empty() ? "'" : ", '") + name + "'";
+      text += (text.empty() ? "" : ", ") + printable(name).str();
   return text.empty() ? "none" : text;
 }
 
@@ -59,10 +60,10 @@ StateDict load_checkpoint(const std::string& path, std::initializer_list<Checkpo
   constexpr char op[] = "load_checkpoint";
   check_names(op, parts);
   const StateDict file = load(path);
-  CT_CHECK(file.contains_value(kVersion), IoError, op, '\'', path,
-           "' is not a checkpoint; ct::io::load() reads other safetensors files");
+  CT_CHECK(file.contains_value(kVersion), IoError, op, printable_path(path),
+           " is not a checkpoint; ct::io::load() reads other safetensors files");
   const auto version = file.value<std::int64_t>(kVersion);
-  CT_CHECK(version == kCurrentVersion, IoError, op, '\'', path, "' has version ", version,
+  CT_CHECK(version == kCurrentVersion, IoError, op, printable_path(path), " has version ", version,
            "; this program reads version ", kCurrentVersion);
   const GeneratorState rng{static_cast<std::uint64_t>(file.value<std::int64_t>("rng.seed")),
                            static_cast<std::uint64_t>(file.value<std::int64_t>("rng.offset"))};
@@ -73,8 +74,8 @@ StateDict load_checkpoint(const std::string& path, std::initializer_list<Checkpo
   };
   std::vector<Work> work;
   for (const CheckpointPart& part : parts) {
-    CT_CHECK(file.contains_value("checkpoint.part." + part.name()), ValueError, op, '\'', path,
-             "' has no part '", part.name(), "'; it has ", list_parts(file));
+    CT_CHECK(file.contains_value("checkpoint.part." + part.name()), ValueError, op, printable_path(path),
+             " has no part ", printable(part.name()), "; it has ", list_parts(file));
     work.push_back({&part, file.part(part.name()), {}});
   }
   for (const Work& w : work)

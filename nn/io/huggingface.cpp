@@ -7,13 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/huggingface_internal.h>
+#include <cotangent/nn/io/json.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 #include <cotangent/ops/creation.h>
 
@@ -32,13 +31,9 @@ constexpr char kSingle[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr char kHead[] = "lm_head.weight";
 
+// Of files of settings.
 std::string read_text(const std::string& path) {
-  const auto source = open_file(kLoad, path);
-  source->check(source->size() <= std::uint64_t{64} << 20, kLoad, "has ", source->size(),
-                " bytes; it is not a file of settings");
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  source->read(0, text.data(), text.size());
-  return text;
+  return read_text_file(kLoad, path, std::uint64_t{64} << 20);
 }
 
 // ---- what differs between the kinds of models
@@ -88,21 +83,23 @@ void add_file(Files& files, const Kind& kind, const std::string& path) {
     // A file of the bare model lacks the prefix.
     const std::string name =
         r.name == kHead || r.name.starts_with(kind.prefix) ? r.name : kind.prefix + r.name;
-    source.check(files.places.emplace(name, Place{&source, data, r}).second, kLoad, "tensor '", r.name,
-                 "' is there twice");
+    source.check(files.places.emplace(name, Place{&source, data, r}).second, kLoad, "tensor ",
+                 printable(r.name), " is there twice");
   }
 }
 
 Files find_files(const Kind& kind, const std::string& folder) {
   Files files;
   const std::filesystem::path at(folder);
-  if (std::filesystem::exists(at / kSingle)) {
+  std::error_code ignored;  // whatever can't be looked at is not there
+  if (std::filesystem::exists(at / kSingle, ignored)) {
     add_file(files, kind, at / kSingle);
     return files;
   }
   const std::string index = at / kIndex;
-  CT_CHECK(std::filesystem::exists(index), IoError, kLoad, '\'', folder, "' has neither ", kSingle, " nor ",
-           kIndex, "; other formats (pytorch_model.bin) are not read: save the model as safetensors");
+  CT_CHECK(std::filesystem::exists(index, ignored), IoError, kLoad, printable_path(folder), " has neither ",
+           kSingle, " nor ", kIndex,
+           "; other formats (pytorch_model.bin) are not read: save the model as safetensors");
   const auto map = parse_huggingface_index(index, read_text(index));
   std::map<std::string, bool> seen;
   for (const auto& [tensor, file] : map)
@@ -112,18 +109,10 @@ Files find_files(const Kind& kind, const std::string& folder) {
     const auto found = std::ranges::find_if(
         files.places, [&name = tensor](const auto& p) { return p.second.record.name == name; });
     CT_CHECK(found != files.places.end() && found->second.source->name() == (at / file).string(), IoError,
-             kLoad, '\'', index, "': tensor '", tensor, "' is not in '", file,
-             "' as the index says; the files do not belong together");
+             kLoad, printable_path(index), ": tensor ", printable(tensor), " is not in ", printable(file),
+             " as the index says; the files do not belong together");
   }
   return files;
-}
-
-std::string list(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min<std::size_t>(names.size(), 10); ++i)
-    text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > 10) text += ct::detail::cat(" and ", names.size() - 10, " more");
-  return text;
 }
 
 // A settings file that promises more than the tensors hold must not make this program ask for memory. Checks
@@ -132,15 +121,15 @@ void check_promises(const HuggingfaceConfig& config, const Kind& kind, const std
                     const Files& files) {
   const auto check = [&](const std::string& name, const Shape& wanted) {
     const auto found = files.places.find(name);
-    CT_CHECK(found != files.places.end(), IoError, kLoad, '\'', folder, "': tensor '", name,
-             "' is missing; the files are not those of the model that config.json describes");
+    CT_CHECK(found != files.places.end(), IoError, kLoad, printable_path(folder), ": tensor ",
+             printable(name), " is missing; the files are not those of the model that config.json describes");
     const Place& place = found->second;
-    place.source->check(place.record.shape == wanted, kLoad, "tensor '", place.record.name, "' has shape ",
-                        place.record.shape, "; config.json asks for ", wanted);
+    place.source->check(place.record.shape == wanted, kLoad, "tensor ", printable(place.record.name),
+                        " has shape ", place.record.shape, "; config.json asks for ", wanted);
   };
   const auto check_layers = [&](std::int64_t layers) {
-    CT_CHECK(layers <= static_cast<std::int64_t>(files.places.size()), IoError, kLoad, '\'', folder,
-             "': config.json asks for ", layers, " layers, and there are ", files.places.size(),
+    CT_CHECK(layers <= static_cast<std::int64_t>(files.places.size()), IoError, kLoad, printable_path(folder),
+             ": config.json asks for ", layers, " layers, and there are ", files.places.size(),
              " tensors; the files are not those of this model");
   };
   if (const auto* c = std::get_if<Gpt2Config>(&config)) {
@@ -165,8 +154,8 @@ void check_promises(const HuggingfaceConfig& config, const Kind& kind, const std
 DType common_dtype(const Files& files) {
   std::optional<DType> dtype;
   for (const auto& [name, place] : files.places) {
-    place.source->check(is_floating(place.record.dtype), kLoad, "tensor '", name, "' is ", place.record.dtype,
-                        "; parameters are floating");
+    place.source->check(is_floating(place.record.dtype), kLoad, "tensor ", printable(name), " is ",
+                        place.record.dtype, "; parameters are floating");
     dtype = dtype ? promote(*dtype, place.record.dtype) : place.record.dtype;
   }
   return dtype.value_or(DType::f32);
@@ -184,23 +173,23 @@ void check_parameters(const StateDict& parameters, const Kind& kind, const std::
     Shape wanted = p.shape();
     if (is_transposed(kind, name)) std::swap(wanted[0], wanted[1]);
     const Place& place = found->second;
-    place.source->check(place.record.shape == wanted, kLoad, "tensor '", place.record.name, "' has shape ",
-                        place.record.shape, "; config.json asks for ", wanted);
+    place.source->check(place.record.shape == wanted, kLoad, "tensor ", printable(place.record.name),
+                        " has shape ", place.record.shape, "; config.json asks for ", wanted);
   }
   for (const auto& [name, place] : files.places)
     if (!parameters.contains(name)) unknown.push_back(place.record.name);
-  CT_CHECK(missing.empty(), IoError, kLoad, '\'', folder, "': tensors are missing: ", list(missing),
+  CT_CHECK(missing.empty(), IoError, kLoad, printable_path(folder),
+           ": tensors are missing: ", printable_list(missing),
            "; the files are not those of the model that config.json describes");
-  CT_CHECK(unknown.empty(), IoError, kLoad, '\'', folder,
-           "': tensors that the model has not: ", list(unknown),
+  CT_CHECK(unknown.empty(), IoError, kLoad, printable_path(folder),
+           ": tensors that the model has not: ", printable_list(unknown),
            "; the files are not those of the model that config.json describes");
 }
 
 void read_parameter(Tensor p, const Place& place, bool transposed) {
-  const std::size_t bytes = static_cast<std::size_t>(place.record.end - place.record.begin);
   const bool direct = !transposed && p.is_cpu() && p.dtype() == place.record.dtype && p.is_contiguous();
   Tensor t = direct ? p : Tensor::allocate(place.record.shape, place.record.dtype, cpu);
-  place.source->read(place.data + place.record.begin, t.raw_data(), bytes);
+  read_tensor(*place.source, place.data, place.record, t.raw_data());
   if (!direct) p.copy_(transposed ? t.t() : t);
 }
 
@@ -231,8 +220,9 @@ StateDict file_tensors(const LanguageModel& model, const HuggingfaceConfig& conf
 
 std::unique_ptr<LanguageModel> load_huggingface(const std::string& folder,
                                                 const HuggingfaceLoadOptions& options) {
-  CT_CHECK(std::filesystem::is_directory(folder), IoError, kLoad, '\'', folder,
-           "' is not a folder; it must be one with config.json and model.safetensors");
+  std::error_code ignored;
+  CT_CHECK(std::filesystem::is_directory(folder, ignored), IoError, kLoad, printable_path(folder),
+           " is not a folder; it must be one with config.json and model.safetensors");
   const std::string config_path = std::filesystem::path(folder) / "config.json";
   HuggingfaceConfig config = parse_huggingface_config(config_path, read_text(config_path));
   const Kind& kind = kind_of(config);
@@ -277,7 +267,7 @@ void save_huggingface(const std::string& folder, const LanguageModel& model,
   const HuggingfaceConfig config = config_of(model);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  CT_CHECK(!error, IoError, kSave, "cannot make the folder '", folder, "': ", error.message());
+  CT_CHECK(!error, IoError, kSave, "cannot make the folder ", printable_path(folder), ": ", error.message());
   const std::filesystem::path at(folder);
   const NoGrad guard;
 
@@ -296,15 +286,16 @@ void save_huggingface(const std::string& folder, const LanguageModel& model,
   if (parts.size() == 1) {
     save(at / kSingle, parts[0], metadata);
   } else {
-    nlohmann::ordered_json index = {{"metadata", {{"total_size", total}}},
-                                    {"weight_map", nlohmann::ordered_json::object()}};
+    std::vector<Json::Member> files;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       char name[64];
       std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", i + 1, parts.size());
       save(at / name, parts[i], metadata);
-      for (const auto& [tensor, unused] : parts[i]) index["weight_map"][tensor] = name;
+      for (const auto& [tensor, unused] : parts[i]) files.emplace_back(tensor, name);
     }
-    write_file(at / kIndex, index.dump(2) + '\n');
+    const Json index = Json::object({{"metadata", Json::object({{"total_size", total}})},
+                                     {"weight_map", Json::object(std::move(files))}});
+    write_file(at / kIndex, index.dump(kSave, 2) + '\n');
     std::filesystem::remove(at / kSingle, error);  // readers would prefer an old one to the index
   }
   write_file(at / "config.json", huggingface_config_text(config, model.head()->dtype()));

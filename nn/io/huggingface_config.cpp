@@ -3,66 +3,47 @@
 #include <limits>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/nn/io/huggingface_internal.h>
+#include <cotangent/nn/io/json.h>
 
 namespace ct::io {
 namespace {
 
-using nlohmann::json;
 using nn::models::Gpt2Config;
 using nn::models::LlamaConfig;
 using nn::models::RopeScaling;
 
 constexpr char kOp[] = "load_huggingface";
 
-// Nothing in these files is nested deeply; a parser without a limit would follow a hostile file down the
-// stack.
-constexpr int kMaxDepth = 32;
-
-json parse_object(const std::string& path, const std::string& text) {
-  const auto limit = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) throw std::length_error("depth");
-    return true;
-  };
-  json value;
-  try {
-    value = json::parse(text, limit);
-  } catch (const json::exception&) { value = json::value_t::discarded; } catch (const std::length_error&) {
-    value = json::value_t::discarded;
-  }
-  CT_CHECK(value.is_object(), IoError, kOp, '\'', path,
-           "' is not a JSON object; it is truncated or another kind of file");
+Json parse_object(const std::string& path, const std::string& text) {
+  Json value = parse_json({kOp, path, "the text is", "it is truncated or another kind of file"}, text);
+  CT_CHECK(value.is_object(), IoError, kOp, printable_path(path),
+           " is not a JSON object; it is truncated or another kind of file");
   return value;
 }
 
 // Settings by name, with messages that name the file.
 class Reader {
  public:
-  Reader(const std::string& path, const json& object) : path_(path), object_(object) {}
+  Reader(const std::string& path, const Json& object) : path_(path), object_(object) {}
 
-  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+  bool has(const char* key) const { return find(key) != nullptr; }
 
   std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise = {}) const {
-    if (!has(key)) {
-      if (otherwise) return *otherwise;
-      fail("has no '", key, "'; the model cannot be made without it");
-    }
-    const json& v = object_[key];
-    const bool fits = v.is_number_unsigned() ? v.get<std::uint64_t>() <= std::uint64_t{INT32_MAX}
-                                             : v.is_number_integer() && v.get<std::int64_t>() >= INT32_MIN;
-    if (!fits) fail("'", key, "' is ", v.dump(), "; it must be an integer of 32 bits");
-    return v.get<std::int64_t>();
+    if (!has(key) && otherwise) return *otherwise;
+    const Json& v = at(key);
+    const auto n = v.integer();
+    if (!n || *n < INT32_MIN || *n > INT32_MAX)
+      fail("'", key, "' is ", v, "; it must be an integer of 32 bits");
+    return *n;
   }
   double number(const char* key, std::optional<double> otherwise = {}) const {
-    if (!has(key)) {
-      if (otherwise) return *otherwise;
-      fail("has no '", key, "'; the model cannot be made without it");
-    }
-    if (!object_[key].is_number()) fail("'", key, "' is ", object_[key].dump(), "; it must be a number");
-    return object_[key].get<double>();
+    if (!has(key) && otherwise) return *otherwise;
+    const Json& v = at(key);
+    if (!v.number()) fail("'", key, "' is ", v, "; it must be a number");
+    return *v.number();
   }
   double probability(const char* key, double otherwise) const {
     const double p = number(key, otherwise);
@@ -71,29 +52,31 @@ class Reader {
   }
   bool flag(const char* key, bool otherwise) const {
     if (!has(key)) return otherwise;
-    if (!object_[key].is_boolean())
-      fail("'", key, "' is ", object_[key].dump(), "; it must be true or false");
-    return object_[key].get<bool>();
+    if (!at(key).boolean()) fail("'", key, "' is ", at(key), "; it must be true or false");
+    return *at(key).boolean();
   }
   std::string text(const char* key, const char* otherwise) const {
     if (!has(key)) return otherwise;
-    if (!object_[key].is_string()) fail("'", key, "' is ", object_[key].dump(), "; it must be a text");
-    return object_[key].get<std::string>();
+    if (!at(key).text()) fail("'", key, "' is ", at(key), "; it must be a text");
+    return *at(key).text();
   }
   /// One id or a list of them.
   std::vector<std::int64_t> ids(const char* key) const {
-    if (!has(key)) return {};
-    const json& v = object_[key];
     std::vector<std::int64_t> list;
-    for (const json& id : v.is_array() ? v : json::array({v})) {
-      if (!id.is_number_integer()) fail("'", key, "' is ", v.dump(), "; it must be a token id or a list");
-      list.push_back(id.get<std::int64_t>());
-    }
+    const auto add = [&](const Json& id) {
+      if (!id.integer()) fail("'", key, "' is ", at(key), "; it must be a token id or a list");
+      list.push_back(*id.integer());
+    };
+    if (!has(key)) return list;
+    if (const Json::List* all = at(key).list())
+      for (const Json& id : *all) add(id);
+    else
+      add(at(key));
     return list;
   }
   Reader object(const char* key) const {
-    if (!object_[key].is_object()) fail("'", key, "' is ", object_[key].dump(), "; it must be an object");
-    return {path_, object_[key]};
+    if (!at(key).is_object()) fail("'", key, "' is ", at(key), "; it must be an object");
+    return {path_, at(key)};
   }
   /// A setting that has to have this value.
   void require(const char* key, bool value) const {
@@ -103,12 +86,23 @@ class Reader {
   }
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {
-    ct::detail::fail<IoError>(kOp, '\'', path_, "': ", args...);
+    ct::detail::fail<IoError>(kOp, printable_path(path_), ": ", args...);
   }
 
  private:
+  // What null stands for is as if it were not there.
+  const Json* find(const char* key) const {
+    const Json* found = object_.find(key);
+    return found && !found->is_null() ? found : nullptr;
+  }
+  const Json& at(const char* key) const {
+    const Json* found = find(key);
+    if (!found) fail("has no '", key, "'; the model cannot be made without it");
+    return *found;
+  }
+
   const std::string& path_;
-  const json& object_;
+  const Json& object_;
 };
 
 Gpt2Config read_gpt2(const Reader& r) {
@@ -129,8 +123,8 @@ Gpt2Config read_gpt2(const Reader& r) {
   if (activation == "gelu") {
     c.activation = Gelu::exact;
   } else if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
-    r.fail("'activation_function' is '", activation,
-           "'; this library implements gelu_new, gelu_pytorch_tanh and gelu");
+    r.fail("'activation_function' is ", printable(activation),
+           "; this library implements gelu_new, gelu_pytorch_tanh and gelu");
   }
   r.require("scale_attn_weights", true);
   r.require("scale_attn_by_inverse_layer_idx", false);
@@ -149,7 +143,7 @@ void read_rope(const Reader& r, LlamaConfig& c) {
   const std::string type = rope.text("rope_type", rope.text("type", "default").c_str());
   if (type == "default") return;
   if (type != "llama3")
-    r.fail("'", key, "' has the type '", type, "'; this library implements 'default' and 'llama3'");
+    r.fail("'", key, "' has the type ", printable(type), "; this library implements 'default' and 'llama3'");
   c.rope_scaling =
       RopeScaling{rope.number("factor"), rope.number("low_freq_factor"), rope.number("high_freq_factor"),
                   rope.integer("original_max_position_embeddings")};
@@ -178,7 +172,7 @@ LlamaConfig read_llama(const Reader& r) {
   c.tie_word_embeddings = r.flag("tie_word_embeddings", false);
   read_rope(r, c);
   if (const std::string act = r.text("hidden_act", "silu"); act != "silu" && act != "swish")
-    r.fail("'hidden_act' is '", act, "'; this library implements silu");
+    r.fail("'hidden_act' is ", printable(act), "; this library implements silu");
   return c;
 }
 
@@ -187,15 +181,15 @@ void check_positive(const Reader& r, std::initializer_list<const char*> keys) {
     if (const std::int64_t n = r.integer(key); n <= 0) r.fail("'", key, "' is ", n, "; it must be positive");
 }
 
-json ids_to_json(const std::vector<std::int64_t>& ids) {
+Json ids_to_json(const std::vector<std::int64_t>& ids) {
   if (ids.empty()) return nullptr;
-  return ids.size() == 1 ? json(ids[0]) : json(ids);
+  return ids.size() == 1 ? Json(ids[0]) : Json(Json::List(ids.begin(), ids.end()));
 }
 
 }  // namespace
 
 HuggingfaceConfig parse_huggingface_config(const std::string& path, const std::string& text) {
-  const json object = parse_object(path, text);
+  const Json object = parse_object(path, text);
   const Reader r(path, object);
   if (!r.has("model_type"))
     r.fail("has no 'model_type'; a config.json of transformers has one: 'gpt2' or 'llama'");
@@ -217,14 +211,14 @@ HuggingfaceConfig parse_huggingface_config(const std::string& path, const std::s
         r, {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"});
     return finish(read_llama(r));
   }
-  r.fail("'model_type' is '", type, "'; this library reads 'gpt2' and 'llama'");
+  r.fail("'model_type' is ", printable(type), "; this library reads 'gpt2' and 'llama'");
 }
 
 std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype) {
   constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16"};
-  nlohmann::ordered_json out;
+  std::vector<Json::Member> out;
   if (const auto* g = std::get_if<Gpt2Config>(&config)) {
-    out = {{"architectures", {"GPT2LMHeadModel"}},
+    out = {{"architectures", Json::List{"GPT2LMHeadModel"}},
            {"model_type", "gpt2"},
            {"vocab_size", g->vocab_size},
            {"n_positions", g->n_positions},
@@ -242,7 +236,7 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
            {"tie_word_embeddings", g->tie_word_embeddings}};
   } else {
     const LlamaConfig& l = std::get<LlamaConfig>(config);
-    out = {{"architectures", {"LlamaForCausalLM"}},
+    out = {{"architectures", Json::List{"LlamaForCausalLM"}},
            {"model_type", "llama"},
            {"vocab_size", l.vocab_size},
            {"hidden_size", l.hidden_size},
@@ -260,43 +254,43 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
            {"mlp_bias", l.mlp_bias},
            {"tie_word_embeddings", l.tie_word_embeddings}};
     // In the manner of transformers 4 and of transformers 5.
-    nlohmann::ordered_json scaling = nullptr, joined = {{"rope_type", "default"}};
-    if (const auto& s = l.rope_scaling) {
-      scaling = {{"rope_type", "llama3"},
-                 {"factor", s->factor},
-                 {"low_freq_factor", s->low_freq_factor},
-                 {"high_freq_factor", s->high_freq_factor},
-                 {"original_max_position_embeddings", s->original_max_position_embeddings}};
-      joined = scaling;
-    }
-    joined["rope_theta"] = l.rope_theta;
-    if (!scaling.is_null()) scaling["rope_theta"] = l.rope_theta;
-    out["rope_theta"] = l.rope_theta;
-    out["rope_scaling"] = scaling;
-    out["rope_parameters"] = joined;
+    std::vector<Json::Member> joined = {{"rope_type", "default"}};
+    if (const auto& s = l.rope_scaling)
+      joined = {{"rope_type", "llama3"},
+                {"factor", s->factor},
+                {"low_freq_factor", s->low_freq_factor},
+                {"high_freq_factor", s->high_freq_factor},
+                {"original_max_position_embeddings", s->original_max_position_embeddings}};
+    joined.emplace_back("rope_theta", l.rope_theta);
+    out.emplace_back("rope_theta", l.rope_theta);
+    out.emplace_back("rope_scaling", l.rope_scaling ? Json::object(joined) : Json());
+    out.emplace_back("rope_parameters", Json::object(joined));
   }
   std::visit(
       [&](const auto& c) {
-        out["bos_token_id"] = c.bos_token_id ? json(*c.bos_token_id) : json(nullptr);
-        out["eos_token_id"] = ids_to_json(c.eos_token_ids);
+        out.emplace_back("bos_token_id", c.bos_token_id ? Json(*c.bos_token_id) : Json());
+        out.emplace_back("eos_token_id", ids_to_json(c.eos_token_ids));
       },
       config);
-  out["torch_dtype"] = out["dtype"] = names[static_cast<int>(dtype)];
-  return out.dump(2) + '\n';
+  for (const char* key : {"dtype", "torch_dtype"}) out.emplace_back(key, names[static_cast<int>(dtype)]);
+  return Json::object(std::move(out)).dump("save_huggingface", 2) + '\n';
 }
 
 std::map<std::string, std::string> parse_huggingface_index(const std::string& path, const std::string& text) {
-  const json object = parse_object(path, text);
+  const Json object = parse_object(path, text);
   const Reader r(path, object);
-  if (!r.has("weight_map") || !object["weight_map"].is_object())
+  const Json* map = object.find("weight_map");
+  if (!map || !map->is_object())
     r.fail("has no object 'weight_map' from tensors to files; it is not an index of safetensors files");
   std::map<std::string, std::string> files;
-  for (const auto& [tensor, file] : object["weight_map"].items()) {
-    if (!file.is_string()) r.fail("the file of '", tensor, "' is ", file.dump(), "; it must be a name");
-    const std::string name = file.get<std::string>();
-    if (name.empty() || name.find('/') != std::string::npos || name.find('\0') != std::string::npos)
-      r.fail("the file of '", tensor, "' is '", name, "'; files lie in the folder of the index");
-    files[tensor] = name;
+  for (const auto& [tensor, file] : *map->members()) {
+    const std::string* name = file.text();
+    if (!name) r.fail("the file of ", printable(tensor), " is ", file, "; it must be a name");
+    if (name->empty() || *name == "." || *name == ".." || name->find('/') != std::string::npos ||
+        name->find('\0') != std::string::npos)
+      r.fail("the file of ", printable(tensor), " is ", printable(*name),
+             "; files lie in the folder of the index");
+    files[tensor] = *name;
   }
   return files;
 }

@@ -171,8 +171,9 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
   };
   using Catch::Contains;
   CHECK_THAT(message_of(folder / "none"), Contains("is not a folder"));
-  CHECK_THAT(with_config(config.substr(0, 200)), Contains("config.json' is not a JSON object"));
-  CHECK_THAT(with_config(std::string(100000, '[')), Contains("is not a JSON object"));
+  CHECK_THAT(with_config(config.substr(0, 200)),
+             Contains("config.json': the text is not valid JSON near byte 201"));
+  CHECK_THAT(with_config(std::string(100000, '[')), Contains("nested"));
   CHECK_THAT(changed("\"llama\"", "\"mamba\""),
              Contains("'model_type' is 'mamba'; this library reads 'gpt2' and 'llama'"));
   CHECK_THAT(changed("\"silu\"", "\"relu\""), Contains("'hidden_act' is 'relu'"));
@@ -194,9 +195,9 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
   CHECK_THAT(changed("\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4"),
              Contains("k_proj.weight' has shape [12, 24]; config.json asks for [24, 24]"));
   CHECK_THAT(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"),
-             Contains("tensors are missing: model.layers.2.self_attn.q_proj.weight, "));
+             Contains("tensors are missing: 'model.layers.2.self_attn.q_proj.weight', "));
   CHECK_THAT(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1"),
-             Contains("tensors that the model has not: model.layers.1."));
+             Contains("tensors that the model has not: 'model.layers.1."));
   CHECK_THAT(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 2000000000"),
              Contains("config.json asks for 2000000000 layers"));
   CHECK_THAT(changed("\"num_hidden_layers\": 2", "\"num_hidden_layers\": -2"), Contains("must be positive"));

@@ -95,8 +95,8 @@ class HeaderParser {
         return;
       }
     }
-    source_.fail(kOp, "has elements of type '", descr,
-                 "'; f2 f4 f8 i4 i8 u1 b1 can be read: convert it with astype()");
+    source_.fail(kOp, "has elements of type ", printable(descr),
+                 "; f2 f4 f8 i4 i8 u1 b1 can be read: convert it with astype()");
   }
   void shape() {
     take('(');

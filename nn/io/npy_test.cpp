@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <cotangent/core/allocator.h>
 #include <cotangent/nn/io/npy_internal.h>
 
 #include "tests/catch.h"
@@ -131,6 +132,113 @@ TEST_CASE("npz: NumPy's own archive", "[io]") {
   CHECK(npz_of(kNpz + "?").size() == 2);  // a byte of comment too many does no harm
 }
 
+namespace {
+
+void put(std::string& out, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+}
+
+// An archive of stored members, each an entry of the directory and, unless it is `shared`, bytes of its own.
+struct Zip {
+  std::string bytes, directory;
+  int members = 0;
+
+  void add(const std::string& name, const std::string& array, const std::string& local_name, int flags = 0,
+           bool shared = false) {
+    const std::uint32_t crc = io::crc32_continue(0, array.data(), array.size());
+    const std::size_t at = shared ? 0 : bytes.size();
+    const auto common = [&](std::string& to, const std::string& named, bool late) {
+      put(to, 20, 2), put(to, static_cast<std::uint64_t>(flags), 2), put(to, 0, 2), put(to, 0, 4);
+      for (const std::uint64_t field : {std::uint64_t{crc}, array.size(), array.size()})
+        put(to, late ? 0 : field, 4);
+      put(to, named.size(), 2), put(to, 0, 2);
+    };
+    if (!shared) {
+      put(bytes, 0x04034b50, 4), common(bytes, local_name, (flags & 8) != 0);
+      bytes += local_name + array;
+      if (flags & 8) put(bytes, crc, 4), put(bytes, array.size(), 4), put(bytes, array.size(), 4);
+    }
+    put(directory, 0x02014b50, 4), put(directory, 20, 2), common(directory, name, false);
+    put(directory, 0, 2), put(directory, 0, 2), put(directory, 0, 2), put(directory, 0, 4),
+        put(directory, at, 4);
+    directory += name;
+    ++members;
+  }
+  std::string whole() const {
+    std::string file = bytes + directory;
+    put(file, 0x06054b50, 4), put(file, 0, 4);
+    for (int i = 0; i < 2; ++i) put(file, static_cast<std::uint64_t>(members), 2);
+    put(file, directory.size(), 4), put(file, bytes.size(), 4), put(file, 0, 2);
+    return file;
+  }
+};
+
+std::string refused_npz(const std::string& bytes) {
+  try {
+    npz_of(bytes);
+  } catch (const IoError& error) { return error.what(); }
+  return "was accepted";
+}
+
+}  // namespace
+
+TEST_CASE("npz: members of the directory that share their bytes are refused", "[io]") {
+  const std::string array =
+      npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }", std::string(4000, 'x'));
+  using Catch::Matchers::Contains;
+  Zip good;
+  good.add("a.npy", array, "a.npy");
+  good.add("b.npy", array, "b.npy", 8);  // its header was written before the sizes were known
+  good.add("c.npy", array, "c.npy");
+  CHECK(npz_of(good.whole()).size() == 3);
+
+  Zip shared;
+  shared.add("a.npy", array, "a.npy");
+  for (int i = 0; i < 1000; ++i) shared.add("a" + std::to_string(i) + ".npy", array, "", 0, true);
+  const auto before = memory_stats(cpu).peak_in_use;
+  CHECK_THAT(refused_npz(shared.whole()), Contains("otherwise"));
+  CHECK(memory_stats(cpu).peak_in_use == before);  // before any array is read
+  Zip twice;
+  twice.add("a.npy", array, "a.npy");
+  twice.add("a.npy", array, "", 0, true);
+  CHECK_THAT(refused_npz(twice.whole()), Contains("overlaps"));
+
+  // A member inside another: its header lies in the other's data.
+  Zip inner;
+  inner.add("in.npy", array, "in.npy");
+  Zip outer;
+  outer.add("out.npy", inner.bytes, "out.npy");
+  Zip nested = outer;
+  nested.directory.clear(), nested.members = 0;
+  nested.directory = outer.directory + inner.directory, nested.members = 2;
+  const std::size_t offset = nested.directory.size() - 6 - 4;
+  std::string where;
+  put(where, 30 + 7, 4);
+  nested.directory.replace(offset, 4, where);
+  CHECK_THAT(refused_npz(nested.whole()), Contains("overlaps"));
+}
+
+TEST_CASE("npz: a member's own header says what the directory says", "[io]") {
+  using Catch::Matchers::Contains;
+  const std::string array = npy_bytes("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }", "xxxx");
+  Zip other_name;
+  other_name.add("a.npy", array, "b.npy");
+  CHECK_THAT(refused_npz(other_name.whole()), Contains("member 'a.npy' is described otherwise"));
+  Zip plain;
+  plain.add("a.npy", array, "a.npy");
+  // flags, method, checksum, both sizes
+  for (const std::size_t at : {6u, 8u, 14u, 18u, 22u}) {
+    std::string file = plain.whole();
+    file[at] = static_cast<char>(file[at] ^ 2);
+    INFO(at);
+    CHECK_THAT(refused_npz(file), Contains("described otherwise"));
+  }
+  // Names are shown as text, whatever they are.
+  Zip escape;
+  escape.add("\x1b[31m.npy", array, "b.npy");
+  CHECK_THAT(refused_npz(escape.whole()), Contains("'\\x1B[31m.npy'"));
+}
+
 TEST_CASE("npz: damaged archives are refused", "[io]") {
   for (std::size_t n = 0; n < kNpz.size(); ++n) CHECK_THROWS_AS(npz_of(kNpz.substr(0, n)), IoError);
   // One changed byte anywhere: an error, or (in fields without meaning here) the same arrays.
@@ -145,9 +253,9 @@ TEST_CASE("npz: damaged archives are refused", "[io]") {
   wrong_data[0x50] = static_cast<char>(wrong_data[0x50] ^ 1);
   CHECK_THROWS_AS(npz_of(wrong_data), IoError);
   CHECK_THROWS_AS(io::load_npz("/nowhere.npz"), IoError);
-  std::string wrong_sum = kNpz;  // the checksum in the directory
-  const std::size_t at = wrong_sum.find("PK\x01\x02") + 16;
-  wrong_sum[at] = static_cast<char>(wrong_sum[at] ^ 1);
+  std::string wrong_sum = kNpz;  // the checksum in both places
+  for (const std::size_t at : {wrong_sum.find("PK\x03\x04") + 14, wrong_sum.find("PK\x01\x02") + 16})
+    wrong_sum[at] = static_cast<char>(wrong_sum[at] ^ 1);
   try {
     npz_of(wrong_sum);
     FAIL_CHECK("was accepted");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <vector>
 
@@ -12,15 +13,17 @@ namespace ct::io {
 namespace {
 
 constexpr char kOp[] = "load_npz";
-constexpr std::uint64_t kMaxMembers = 65536;
+constexpr std::uint64_t kMaxMembers = 65536, kMaxDirectory = std::uint64_t{64} << 20;
 // Deflate makes data at most 1032 times smaller: a greater promise is a lie or a bomb.
 constexpr std::uint64_t kMaxRatio = 1040;
 
 struct Member {
   std::string name;
+  int flags = 0;
   int method = 0;  // 0 stored, 8 deflated
   std::uint32_t crc = 0;
   std::uint64_t packed = 0, unpacked = 0, header_at = 0;
+  std::uint64_t begin = 0;  // of the data
 };
 
 // Little-endian fields of a record.
@@ -71,14 +74,36 @@ Directory find_directory(const ByteSource& source) {
     source.check(wide.u32(0) == 0x06064b50, kOp, "has a broken 64-bit end record; it is damaged");
     found = {wide.u64(48), wide.u64(40), wide.u64(32)};
   }
-  source.check(
-      found.at <= source.size() && found.bytes <= source.size() - found.at && found.members <= kMaxMembers,
-      kOp, "has a directory that lies outside of it; it is truncated or damaged");
+  source.check(found.at <= source.size() && found.bytes <= source.size() - found.at, kOp,
+               "has a directory that lies outside of it; it is truncated or damaged");
+  source.check(found.members <= kMaxMembers && found.bytes <= kMaxDirectory, kOp, "has a directory of ",
+               found.members, " members in ", found.bytes, " bytes; up to ", kMaxMembers, " in ",
+               kMaxDirectory, " are read");
   return found;
 }
 
-std::vector<Member> read_directory(const ByteSource& source) {
-  const Directory directory = find_directory(source);
+// Fields of all ones have their 64-bit values in the extra field of id 1, in this order.
+void widen(const ByteSource& source, const Record& r, std::size_t at, std::size_t bytes,
+           std::initializer_list<std::uint64_t*> fields) {
+  const std::size_t end = at + bytes;
+  while (at + 4 <= end) {
+    const std::uint64_t id = r.u16(at), length = r.u16(at + 2);
+    at += 4;
+    source.check(length <= end - at, kOp, "has a broken record; it is damaged");
+    if (id == 1) {
+      std::size_t field = at;
+      for (std::uint64_t* value : fields) {
+        if (*value != 0xffffffff) continue;
+        source.check(field + 8 <= at + length, kOp, "has a broken 64-bit field; it is damaged");
+        *value = r.u64(field);
+        field += 8;
+      }
+    }
+    at += length;
+  }
+}
+
+std::vector<Member> read_directory(const ByteSource& source, const Directory& directory) {
   const Record d(source, directory.at, static_cast<std::size_t>(directory.bytes));
   std::vector<Member> members;
   std::size_t at = 0;
@@ -91,47 +116,65 @@ std::vector<Member> read_directory(const ByteSource& source) {
     const std::size_t name = d.u16(at + 28), extra = d.u16(at + 30), comment = d.u16(at + 32);
     need(46 + name + extra + comment);
     Member m{d.text(at + 46, name),
+             static_cast<int>(d.u16(at + 8)),
              static_cast<int>(d.u16(at + 10)),
              static_cast<std::uint32_t>(d.u32(at + 16)),
              d.u32(at + 20),
              d.u32(at + 24),
              d.u32(at + 42)};
-    source.check((d.u16(at + 8) & 1) == 0, kOp, "member '", m.name,
-                 "' is encrypted; save it without a password");
-    // Fields that are all ones have their 64-bit values in extra field 1, in this order.
-    std::size_t e = at + 46 + name;
-    const std::size_t e_end = e + extra;
-    while (e + 4 <= e_end) {
-      const std::uint64_t id = d.u16(e), length = d.u16(e + 2);
-      e += 4;
-      source.check(length <= e_end - e, kOp, "has a broken directory; it is damaged");
-      if (id == 1) {
-        std::size_t field = e;
-        for (std::uint64_t* value : {&m.unpacked, &m.packed, &m.header_at}) {
-          if (*value != 0xffffffff) continue;
-          source.check(field + 8 <= e + length, kOp, "has a broken 64-bit field; it is damaged");
-          *value = d.u64(field);
-          field += 8;
-        }
-      }
-      e += length;
-    }
+    source.check((m.flags & 1) == 0, kOp, "member ", printable(m.name),
+                 " is encrypted; save it without a password");
+    widen(source, d, at + 46 + name, extra, {&m.unpacked, &m.packed, &m.header_at});
     at += 46 + name + extra + comment;
     members.push_back(std::move(m));
   }
   return members;
 }
 
+// Finds the member's bytes. Its own header says the same as the directory, or it is another's.
+void read_local_header(const ByteSource& source, Member& m) {
+  const Record start(source, m.header_at, 30);
+  source.check(start.u32(0) == 0x04034b50, kOp, "member ", printable(m.name),
+               " has no header; the file is damaged");
+  const std::size_t name = start.u16(26), extra = start.u16(28);
+  const Record local(source, m.header_at, 30 + name + extra);
+  m.begin = m.header_at + local.size();
+  std::uint64_t packed = local.u32(18), unpacked = local.u32(22);
+  widen(source, local, 30 + name, extra, {&unpacked, &packed});
+  // Of what was not known yet when the header was written (flag 3) it has zeros.
+  const auto same = [late = (m.flags & 8) != 0](std::uint64_t here, std::uint64_t there) {
+    return here == there || (late && here == 0);
+  };
+  source.check(local.text(30, name) == m.name && static_cast<int>(local.u16(6)) == m.flags &&
+                   static_cast<int>(local.u16(8)) == m.method && same(local.u32(14), m.crc) &&
+                   same(packed, m.packed) && same(unpacked, m.unpacked),
+               kOp, "member ", printable(m.name),
+               " is described otherwise by its header than by the directory; the file is damaged");
+  source.check(m.begin <= source.size() && m.packed <= source.size() - m.begin, kOp, "member ",
+               printable(m.name), " reaches past the end; the file is truncated");
+}
+
+// No byte is a part of two members: together they take no more memory than a file of this size can hold.
+void check_overlaps(const ByteSource& source, const Directory& directory,
+                    const std::vector<Member>& members) {
+  std::vector<const Member*> order;
+  for (const Member& m : members) order.push_back(&m);
+  std::ranges::sort(order, {}, &Member::header_at);
+  std::uint64_t end = 0;
+  for (const Member* m : order) {
+    source.check(m->header_at >= end && m->begin + m->packed <= directory.at, kOp, "member ",
+                 printable(m->name), " overlaps another or the directory; the file is damaged");
+    end = m->begin + m->packed;
+  }
+}
+
 Tensor read_member(const ByteSource& source, const Member& m) {
-  const Record local(source, m.header_at, 30);
-  source.check(local.u32(0) == 0x04034b50, kOp, "member '", m.name, "' has no header; the file is damaged");
-  const std::uint64_t begin = m.header_at + 30 + local.u16(26) + local.u16(28);
-  source.check(begin <= source.size() && m.packed <= source.size() - begin, kOp, "member '", m.name,
-               "' reaches past the end; the file is truncated");
-  source.check(m.method == 0 || m.method == 8, kOp, "member '", m.name, "' is packed by method ", m.method,
-               "; only stored and deflated ones can be read");
-  source.check(m.method == 8 ? m.unpacked / kMaxRatio <= m.packed : m.unpacked == m.packed, kOp, "member '",
-               m.name, "' has ", m.packed, " bytes and claims to hold ", m.unpacked, "; the file is damaged");
+  source.check(m.method == 0 || m.method == 8, kOp, "member ", printable(m.name), " is packed by method ",
+               m.method, "; only stored and deflated ones can be read");
+  source.check(m.method == 8 ? m.unpacked / kMaxRatio <= m.packed : m.unpacked == m.packed, kOp, "member ",
+               printable(m.name), " has ", m.packed, " bytes and claims to hold ", m.unpacked,
+               "; the file is damaged");
+  const std::uint64_t begin = m.begin;
 
   std::uint64_t left = m.unpacked, at = begin;
   std::uint32_t crc = 0;
@@ -149,22 +192,26 @@ Tensor read_member(const ByteSource& source, const Member& m) {
     return step;
   };
   Tensor tensor = read_npy(source, next, m.unpacked);
-  source.check(left == 0, kOp, "member '", m.name, "' has ", left,
+  source.check(left == 0, kOp, "member ", printable(m.name), " has ", left,
                " bytes after the array; the file is damaged");
-  source.check(crc == m.crc, kOp, "member '", m.name,
-               "' has the wrong checksum; the file is damaged: fetch it again");
+  source.check(crc == m.crc, kOp, "member ", printable(m.name),
+               " has the wrong checksum; the file is damaged: fetch it again");
   return tensor;
 }
 
 }  // namespace
 
 StateDict load_npz(const ByteSource& source) {
+  const Directory directory = find_directory(source);
+  std::vector<Member> members = read_directory(source, directory);
+  for (Member& m : members) read_local_header(source, m);
+  check_overlaps(source, directory, members);
   StateDict arrays;
-  for (const Member& m : read_directory(source)) {
+  for (const Member& m : members) {
     std::string name = m.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    source.check(!name.empty() && !arrays.contains(name), kOp, "has array '", name,
-                 "' twice or without a name; the file is damaged");
+    source.check(!name.empty() && !arrays.contains(name), kOp, "has array ", printable(name),
+                 " twice or without a name; the file is damaged");
     arrays.set(name, read_member(source, m));
   }
   return arrays;

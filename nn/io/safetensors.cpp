@@ -5,10 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/memory.h>
 #include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/json.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 
 namespace ct::io {
@@ -18,24 +17,32 @@ static_assert(std::endian::native == std::endian::little, "files hold little-end
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the limit of the format's reference implementation
 constexpr char kValuesKey[] = "cotangent.values";
+constexpr std::string_view kOwnKeys = "cotangent.";
 
 const char* format_name(DType t) {
   constexpr const char* names[kDTypeCount] = {"F32", "F64", "F16", "BF16", "I64", "I32", "U8", "BOOL"};
   return names[static_cast<int>(t)];
 }
 
-// The bytes of a tensor in row-major order on the host, a piece at a time.
-void write_tensor(AtomicFile& file, const Tensor& tensor) {
+// The bytes of a tensor in row-major order on the host, a piece at a time. Returns their checksum.
+std::uint32_t write_tensor(AtomicFile& file, const Tensor& tensor) {
   const Tensor dense = tensor.contiguous();
   const std::size_t bytes = static_cast<std::size_t>(dense.nbytes());
-  if (dense.is_cpu()) return file.write(dense.raw_data(), bytes);
-  constexpr std::size_t kPiece = std::size_t{64} << 20;
-  std::vector<char> piece(std::min(bytes, kPiece));
-  for (std::size_t at = 0; at < bytes; at += piece.size()) {
-    const std::size_t step = std::min(piece.size(), bytes - at);
-    copy_bytes(piece.data(), cpu, static_cast<const char*>(dense.raw_data()) + at, dense.device(), step);
-    file.write(piece.data(), step);
+  std::uint32_t sum = 0;
+  // Small enough to stay in the caches between the checksum and the copy to the system.
+  constexpr std::size_t kPiece = std::size_t{16} << 20;
+  std::vector<char> piece(dense.is_cpu() ? 0 : std::min(bytes, kPiece));
+  for (std::size_t at = 0; at < bytes; at += kPiece) {
+    const std::size_t step = std::min(kPiece, bytes - at);
+    const char* from = static_cast<const char*>(dense.raw_data()) + at;
+    if (!dense.is_cpu()) {
+      copy_bytes(piece.data(), cpu, from, dense.device(), step);
+      from = piece.data();
+    }
+    sum = crc32_parallel(sum, from, step);
+    file.write(from, step);
   }
+  return sum;
 }
 
 }  // namespace
@@ -57,45 +64,56 @@ void save(const std::string& path, const StateDict& dict, const Metadata& metada
     at += static_cast<std::uint64_t>(entry(i).second.nbytes());
   }
 
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  nlohmann::ordered_json& text = header["__metadata__"] = nlohmann::ordered_json::object();
+  std::string sums;
+  for (std::size_t i = 0; i < dict.size(); ++i) sums.append(i ? " " : "").append(checksum_text(0));
+  std::vector<Json::Member> text = {{kHeaderSum, checksum_text(0)}, {kTensorSums, sums}};
   for (const auto& [key, value] : metadata) {
-    CT_CHECK(key != kValuesKey, IoError, "save", "the metadata has the key '", kValuesKey,
-             "', under which load() looks for the values of the dict; choose another key");
-    text[key] = value;
+    CT_CHECK(!key.starts_with(kOwnKeys), IoError, "save", "the metadata has the key ", printable(key), "; '",
+             kOwnKeys, "' begins those that this library writes itself: choose another key");
+    text.emplace_back(key, value);
   }
-  if (!dict.values().empty()) text[kValuesKey] = values_to_json(dict);
-  if (text.empty()) header.erase("__metadata__");
-  // Names differ: to look for each among those before would take time with the square of their number.
-  auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();
+  if (!dict.values().empty()) text.emplace_back(kValuesKey, values_to_json(dict));
+  std::vector<Json::Member> members;
+  members.emplace_back("__metadata__", Json::object(std::move(text)));
   for (std::size_t i = 0; i < dict.size(); ++i) {
     const auto& [name, tensor] = entry(i);
     CT_CHECK(name != "__metadata__", IoError, "save",
              "a tensor is named '__metadata__', which the format keeps for "
              "itself; choose another name");
     members.emplace_back(
-        name, nlohmann::ordered_json{
-                  {"dtype", format_name(tensor.dtype())},
-                  {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                  {"data_offsets", {begins[i], begins[i] + static_cast<std::uint64_t>(tensor.nbytes())}}});
+        name,
+        Json::object({{"dtype", format_name(tensor.dtype())},
+                      {"shape", Json::List(tensor.shape().begin(), tensor.shape().end())},
+                      {"data_offsets",
+                       Json::List{begins[i], begins[i] + static_cast<std::uint64_t>(tensor.nbytes())}}}));
   }
-  std::string json;
-  try {
-    json = header.dump();
-  } catch (const nlohmann::json::exception&) {
-    ct::detail::fail<IoError>("save", "a name or a metadata text for '", path,
-                              "' is not valid UTF-8; the format allows nothing else");
-  }
+  std::string json = Json::object(std::move(members)).dump("save");
   while (json.size() % 8 != 0) json += ' ';
-  CT_CHECK(json.size() <= kMaxHeader, IoError, "save", "the header of '", path, "' would have ", json.size(),
-           " bytes; readers accept up to ", kMaxHeader);
+  CT_CHECK(json.size() <= kMaxHeader, IoError, "save", "the header of ", printable_path(path), " would have ",
+           json.size(), " bytes; readers accept up to ", kMaxHeader);
 
   AtomicFile file(path);
   const std::uint64_t length = json.size();
   file.write(&length, sizeof(length));
   file.write(json);
-  for (const auto& [i, unused] : layout) write_tensor(file, entry(i).second);
+  // The checksums of tensors are known once these are written: behind the header's, which covers them.
+  const std::size_t first_sum = json.find(kTensorSums) + sizeof kTensorSums + 2;
+  for (const auto& [i, unused] : layout)
+    json.replace(first_sum + i * (kSumDigits + 1), kSumDigits,
+                 checksum_text(write_tensor(file, entry(i).second)));
+  json.replace(kSumStart.size(), kSumDigits, checksum_text(header_checksum(json)));
+  file.rewrite(sizeof(length), json.data(), json.size());
   file.commit();
+}
+
+void read_tensor(const ByteSource& source, std::uint64_t data, const TensorRecord& r, void* to) {
+  const auto bytes = static_cast<std::size_t>(r.end - r.begin);
+  source.read(data + r.begin, to, bytes);
+  if (!r.crc) return;
+  const std::uint32_t sum = crc32_parallel(0, to, bytes);
+  source.check(sum == *r.crc, "load", "tensor ", printable(r.name), " has the checksum ", checksum_text(sum),
+               ", and ", checksum_text(*r.crc),
+               " was saved; its data is damaged: fetch or save the file again");
 }
 
 SafetensorsStart read_safetensors_header(const ByteSource& source) {
@@ -115,12 +133,12 @@ SafetensorsFile load_safetensors(const ByteSource& source) {
   SafetensorsFile file;
   for (const TensorRecord& r : header.records) {
     Tensor tensor = Tensor::allocate(r.shape, r.dtype, cpu);
-    source.read(data + r.begin, tensor.raw_data(), static_cast<std::size_t>(r.end - r.begin));
+    read_tensor(source, data, r, tensor.raw_data());
     if (r.dtype == DType::boolean) {
       // Any other bit pattern in a bool would be undefined behaviour wherever it is read.
       auto* bytes = static_cast<std::uint8_t*>(tensor.raw_data());
       for (std::int64_t i = 0; i < tensor.numel(); ++i)
-        source.check(bytes[i] <= 1, "load", "tensor '", r.name, "' of dtype BOOL has the value ",
+        source.check(bytes[i] <= 1, "load", "tensor ", printable(r.name), " of dtype BOOL has the value ",
                      int{bytes[i]}, "; only 0 and 1 are allowed");
     }
     file.tensors.set(r.name, std::move(tensor));

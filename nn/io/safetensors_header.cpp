@@ -1,11 +1,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
+#include <cotangent/nn/io/json_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 
 namespace ct::io {
@@ -28,58 +29,51 @@ constexpr std::array<DTypeName, kDTypeCount> kDTypes = {{{"F32", DType::f32},
 
 // Reads the header as a stream of events, so that no depth of nesting and no repeated key can hurt: the
 // format allows three levels and nothing else.
-class HeaderReader {
+class HeaderReader final : public JsonEvents {
  public:
   explicit HeaderReader(const ByteSource& source) : source_(source) {}
   SafetensorsHeader header;
 
-  // ---- what nlohmann's SAX interface asks for ----
-  using Json = nlohmann::json;
-  bool null() { return reject("null"); }
-  bool boolean(bool) { return reject("a boolean"); }
-  bool number_integer(Json::number_integer_t) { return reject("a negative number"); }
-  bool number_float(Json::number_float_t, const std::string&) { return reject("a fraction"); }
-  bool binary(Json::binary_t&) { return reject("binary data"); }
+  void null() override { reject("null"); }
+  void boolean(bool) override { reject("a boolean"); }
+  void negative(std::int64_t) override { reject("a negative number"); }
+  void number(double) override { reject("a fraction"); }
 
-  bool number_unsigned(Json::number_unsigned_t value) {
+  void unsigned_integer(std::uint64_t value) override {
     if (where_ == Where::shape) {
       expect(record().shape.size() < kMaxRank,
              "has a tensor of more than 8 dimensions; this library has up to 8");
       expect(value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()),
              "has a size that does not fit into 63 bits");
       record().shape.push_back(static_cast<std::int64_t>(value));
-      return true;
-    }
-    if (where_ == Where::offsets && offsets_ < 2) {
+    } else if (where_ == Where::offsets && offsets_ < 2) {
       (offsets_++ == 0 ? record().begin : record().end) = value;
-      return true;
+    } else {
+      reject("a number");
     }
-    return reject("a number");
   }
 
-  bool string(std::string& value) {
-    if (where_ == Where::metadata) {
-      expect(header.metadata.emplace(key_, std::move(value)).second, "has a metadata key twice");
-      return true;
-    }
-    if (where_ != Where::tensor || key_ != "dtype") return reject("a text");
+  void text(std::string value) override {
+    if (where_ == Where::metadata)
+      return expect(header.metadata.emplace(key_, std::move(value)).second, "has a metadata key twice");
+    if (where_ != Where::tensor || key_ != "dtype") reject("a text");
     for (const DTypeName& d : kDTypes) {
       if (value == d.text) {
         record().dtype = d.dtype;
-        return true;
+        return;
       }
     }
-    source_.fail(kOp, "tensor '", record().name, "' has dtype '", value,
-                 "'; this library reads F64, F32, F16, BF16, I64, I32, U8 and BOOL: convert it first");
+    source_.fail(kOp, "tensor ", printable(record().name), " has dtype ", printable(value),
+                 "; this library reads F64, F32, F16, BF16, I64, I32, U8 and BOOL: convert it first");
   }
 
-  bool start_object(std::size_t) {
+  void begin_object() override {
     if (where_ == Where::outside && !seen_) {
       seen_ = true;
       where_ = Where::top;
-      return true;
+      return;
     }
-    if (where_ != Where::top) return reject("an object");
+    if (where_ != Where::top) reject("an object");
     if (key_ == "__metadata__") {
       expect(!metadata_seen_, "has '__metadata__' twice");
       metadata_seen_ = true;
@@ -89,35 +83,31 @@ class HeaderReader {
       fields_ = 0;
       where_ = Where::tensor;
     }
-    return true;
   }
 
-  bool end_object() {
+  void end_object() override {
     if (where_ == Where::tensor)
       expect(fields_ == 7, "is incomplete; a tensor needs dtype, shape and data_offsets");
     where_ = where_ == Where::top ? Where::outside : Where::top;
-    return true;
   }
 
-  bool start_array(std::size_t) {
+  void begin_list() override {
     if (where_ == Where::tensor && key_ == "shape") {
       where_ = Where::shape;
     } else if (where_ == Where::tensor && key_ == "data_offsets") {
       where_ = Where::offsets;
       offsets_ = 0;
     } else {
-      return reject("a list");
+      reject("a list");
     }
-    return true;
   }
 
-  bool end_array() {
+  void end_list() override {
     expect(where_ == Where::shape || offsets_ == 2, "does not have two data_offsets");
     where_ = Where::tensor;
-    return true;
   }
 
-  bool key(std::string& value) {
+  void key(std::string value) override {
     key_ = std::move(value);
     if (where_ == Where::top) expect(!key_.empty(), "has a tensor without a name");
     if (where_ == Where::tensor) {
@@ -126,13 +116,6 @@ class HeaderReader {
       expect((fields_ & field) == 0, "has a field twice");
       fields_ |= field;
     }
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
-    source_.fail(kOp, "the header is not valid JSON near byte ", position,
-                 "; this is not a safetensors file, "
-                 "or it is damaged");
   }
 
  private:
@@ -141,10 +124,11 @@ class HeaderReader {
   TensorRecord& record() { return header.records.back(); }
 
   void expect(bool ok, const char* problem) {
-    if (!ok) source_.fail(kOp, "the header's entry '", entry(), "' ", problem, "; the file is malformed");
+    if (!ok)
+      source_.fail(kOp, "the header's entry ", printable(entry()), " ", problem, "; the file is malformed");
   }
-  bool reject(const char* what) {
-    source_.fail(kOp, "the header's entry '", entry(), "' has ", what,
+  [[noreturn]] void reject(const char* what) {
+    source_.fail(kOp, "the header's entry ", printable(entry()), " has ", what,
                  " where the format has none; the file is malformed");
   }
   std::string entry() const {
@@ -170,13 +154,14 @@ void check_layout(const ByteSource& source, const std::vector<TensorRecord>& rec
     for (std::int64_t size : r.shape)
       fits = fits && !__builtin_mul_overflow(
                          bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)), &bytes);
-    source.check(fits && bytes <= std::uint64_t{INT64_MAX}, kOp, "tensor '", r.name, "' has shape ", r.shape,
-                 ", more than 2^63 bytes; the file is malformed");
+    source.check(fits && bytes <= std::uint64_t{INT64_MAX}, kOp, "tensor ", printable(r.name), " has shape ",
+                 r.shape, ", more than 2^63 bytes; the file is malformed");
     if (std::ranges::count(r.shape, 0) > 0) bytes = 0;
-    source.check(r.begin <= r.end && r.end <= data_bytes, kOp, "tensor '", r.name, "' lies at bytes [",
-                 r.begin, ", ", r.end, ") of ", data_bytes, "; the file is truncated or malformed");
-    source.check(r.end - r.begin == bytes, kOp, "tensor '", r.name, "' of ", r.dtype, r.shape, " has ",
-                 r.end - r.begin, " bytes; its shape needs ", bytes);
+    source.check(r.begin <= r.end && r.end <= data_bytes, kOp, "tensor ", printable(r.name),
+                 " lies at bytes [", r.begin, ", ", r.end, ") of ", data_bytes,
+                 "; the file is truncated or malformed");
+    source.check(r.end - r.begin == bytes, kOp, "tensor ", printable(r.name), " of ", r.dtype, r.shape,
+                 " has ", r.end - r.begin, " bytes; its shape needs ", bytes);
     order.push_back(&r);
   }
   std::ranges::stable_sort(order, [](const TensorRecord* a, const TensorRecord* b) {
@@ -184,7 +169,7 @@ void check_layout(const ByteSource& source, const std::vector<TensorRecord>& rec
   });
   std::uint64_t at = 0;
   for (const TensorRecord* r : order) {
-    source.check(r->begin == at, kOp, "tensor '", r->name, "' begins at byte ", r->begin,
+    source.check(r->begin == at, kOp, "tensor ", printable(r->name), " begins at byte ", r->begin,
                  " and the one before ends at ", at, "; tensors may neither overlap nor leave gaps");
     at = r->end;
   }
@@ -192,70 +177,99 @@ void check_layout(const ByteSource& source, const std::vector<TensorRecord>& rec
                " bytes after the last tensor; nothing may follow it");
 }
 
+// Moves the checksums from the metadata to where they belong. Neither entry is there without the other, so
+// that no single damage makes a file one without checksums.
+void take_checksums(const ByteSource& source, std::string_view json, SafetensorsHeader& header) {
+  const auto own = header.metadata.extract(kHeaderSum), sums = header.metadata.extract(kTensorSums);
+  if (own.empty() && sums.empty()) return;
+  source.check(
+      !own.empty() && !sums.empty() && json.starts_with(kSumStart) &&
+          own.mapped() == checksum_text(header_checksum(json)) &&
+          sums.mapped().size() + 1 == std::max<std::size_t>(header.records.size() * (kSumDigits + 1), 1),
+      kOp,
+      "the header does not fit its checksum; the file is damaged, or another program has changed "
+      "it and kept the entries 'cotangent.*.crc32' of its metadata: take them out");
+  const char* at = sums.mapped().data();
+  for (TensorRecord& r : header.records) {
+    std::uint32_t sum = 0;
+    const char* end = std::from_chars(at, at + kSumDigits, sum, 16).ptr;
+    source.check(end == at + kSumDigits, kOp, "the checksum of tensor ", printable(r.name),
+                 " is no number; the file is damaged");
+    r.crc = sum;
+    at += kSumDigits + 1;
+  }
+}
+
 }  // namespace
+
+std::string checksum_text(std::uint32_t sum) {
+  char text[kSumDigits + 1];
+  std::snprintf(text, sizeof text, "%08x", sum);
+  return text;
+}
+
+std::uint32_t header_checksum(std::string_view json) {
+  const std::string zeros(kSumDigits, '0');
+  const std::string_view rest = json.substr(std::min(json.size(), kSumStart.size() + kSumDigits));
+  std::uint32_t sum = crc32_continue(0, kSumStart.data(), kSumStart.size());
+  sum = crc32_continue(sum, zeros.data(), zeros.size());
+  return crc32_continue(sum, rest.data(), rest.size());
+}
 
 SafetensorsHeader parse_safetensors_header(const ByteSource& source, std::string_view json,
                                            std::uint64_t data_bytes) {
   source.check(!json.empty() && json.front() == '{', kOp,
                "the header does not begin with '{'; this is not a safetensors file, or it is damaged");
   HeaderReader reader(source);
-  nlohmann::json::sax_parse(json, &reader);
+  read_json({kOp, source.name(), "the header is", "this is not a safetensors file, or it is damaged"}, json,
+            reader);
   SafetensorsHeader header = std::move(reader.header);
   std::vector<std::string_view> names;
   for (const TensorRecord& r : header.records) names.push_back(r.name);
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
-  if (twice != names.end()) source.fail(kOp, "has tensor '", *twice, "' twice; the file is malformed");
+  if (twice != names.end())
+    source.fail(kOp, "has tensor ", printable(*twice), " twice; the file is malformed");
   check_layout(source, header.records, data_bytes);
+  take_checksums(source, json, header);
   return header;
 }
 
 // ---- values -------------------------------------------------------------------------------------------
 
 std::string values_to_json(const StateDict& dict) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::object();
-  auto& members = out.get_ref<nlohmann::ordered_json::object_t&>();  // names differ: none is looked for
+  std::vector<Json::Member> members;
   for (const auto& [name, value] : dict.values()) {
     if (const double* number = std::get_if<double>(&value); number && !std::isfinite(*number)) {
       // JSON has no infinities: the bits, in an object.
-      members.emplace_back(name, nlohmann::ordered_json{{"bits", std::bit_cast<std::uint64_t>(*number)}});
+      members.emplace_back(name, Json::object({{"bits", std::bit_cast<std::uint64_t>(*number)}}));
     } else {
       std::visit([&members, &key = name](const auto& v) { members.emplace_back(key, v); }, value);
     }
   }
-  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return Json::object(std::move(members)).dump("save");
 }
 
 void values_from_json(const ByteSource& source, std::string_view json, StateDict& dict) {
-  // At most two levels, counted before anything is built.
-  const auto limit = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > 2) throw std::length_error("nesting");
-    return true;
-  };
-  nlohmann::json values;
-  try {
-    values = nlohmann::json::parse(json, limit);
-  } catch (const nlohmann::json::exception&) {
-    source.fail(kOp, "its values are not valid JSON; the file is damaged");
-  } catch (const std::length_error&) { source.fail(kOp, "its values are nested; the file is damaged"); }
+  const Json values = parse_json({kOp, source.name(), "its values are", "the file is damaged"}, json, 2);
   source.check(values.is_object(), kOp, "its values are not a JSON object; the file is damaged");
-  for (const auto& [name, value] : values.items()) {
-    using Kind = nlohmann::json::value_t;
-    switch (value.type()) {
-      case Kind::boolean: dict.set_value(name, value.get<bool>()); break;
-      case Kind::number_integer: dict.set_value(name, value.get<std::int64_t>()); break;
-      case Kind::number_unsigned:
-        source.check(value.get<std::uint64_t>() <= std::uint64_t{INT64_MAX}, kOp, "value '", name,
-                     "' does not fit into 63 bits; the file is damaged");
-        dict.set_value(name, value.get<std::int64_t>());
-        break;
-      case Kind::number_float: dict.set_value(name, value.get<double>()); break;
-      case Kind::string: dict.set_value(name, value.get<std::string>()); break;
-      default:
-        source.check(value.is_object() && value.size() == 1 && value.contains("bits") &&
-                         value["bits"].is_number_unsigned(),
-                     kOp, "value '", name, "' is neither number, switch nor text; the file is damaged");
-        dict.set_value(name, std::bit_cast<double>(value["bits"].get<std::uint64_t>()));
+  for (const auto& [name, value] : *values.members()) {
+    if (const bool* flag = value.boolean()) {
+      dict.set_value(name, *flag);
+    } else if (const auto integer = value.integer()) {
+      dict.set_value(name, *integer);
+    } else if (const std::string* text = value.text()) {
+      dict.set_value(name, *text);
+    } else if (const Json* bits = value.find("bits")) {
+      source.check(value.members()->size() == 1 && bits->unsigned_integer(), kOp, "value ", printable(name),
+                   " is neither number, switch nor text; the file is damaged");
+      dict.set_value(name, std::bit_cast<double>(*bits->unsigned_integer()));
+    } else {
+      source.check(!value.unsigned_integer(), kOp, "value ", printable(name),
+                   " does not fit into 63 bits; the file is damaged");
+      source.check(value.number().has_value(), kOp, "value ", printable(name),
+                   " is neither number, switch nor text; the file is damaged");
+      dict.set_value(name, *value.number());
     }
   }
 }

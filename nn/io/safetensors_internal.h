@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,12 +18,24 @@ struct TensorRecord {
   DType dtype = DType::f32;
   Shape shape;
   std::uint64_t begin = 0, end = 0;  // in bytes, from the end of the header
+  std::optional<std::uint32_t> crc;  // of these bytes, if the file tells it
 };
 
 struct SafetensorsHeader {
   std::vector<TensorRecord> records;  // in the header's order
   Metadata metadata;
 };
+
+/// The entries of the metadata with the checksums, which this library writes first of all. They hold 8
+/// hexadecimal digits: of the header, with zeros in their place, and of each tensor in the header's order,
+/// with a space between them.
+inline constexpr char kHeaderSum[] = "cotangent.header.crc32";
+inline constexpr char kTensorSums[] = "cotangent.tensors.crc32";
+inline constexpr std::string_view kSumStart = R"({"__metadata__":{"cotangent.header.crc32":")";
+inline constexpr std::size_t kSumDigits = 8;
+std::string checksum_text(std::uint32_t sum);
+/// The checksum of a header that begins with kSumStart.
+std::uint32_t header_checksum(std::string_view json);
 
 /// Reads and checks a header; `data_bytes` is what follows it. `source` is for messages.
 CT_API SafetensorsHeader parse_safetensors_header(const ByteSource& source, std::string_view json,
@@ -33,6 +46,8 @@ struct SafetensorsStart {
   SafetensorsHeader header;
 };
 CT_API SafetensorsStart read_safetensors_header(const ByteSource& source);
+/// Reads the bytes of one tensor and compares them with their checksum, if there is one.
+void read_tensor(const ByteSource& source, std::uint64_t data, const TensorRecord& record, void* to);
 CT_API SafetensorsFile load_safetensors(const ByteSource& source);
 
 /// The values of a StateDict as JSON and back; doubles keep every bit. Throws IoError.

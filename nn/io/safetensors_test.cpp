@@ -172,6 +172,41 @@ TEST_CASE("safetensors: every truncation of a file is refused", "[io]") {
   CHECK_THROWS_AS(load_text(whole + "x"), IoError);
 }
 
+TEST_CASE("safetensors: no bit of a file changes without being noticed", "[io]") {
+  const TempFolder folder;
+  StateDict dict{{"w.first", tensor_of<float>({3}, {1, 2, 3})},
+                 {"b", tensor_of<double>({2, 1}, {4, 5})},
+                 {"empty", tensor_of<float>({0}, {})},
+                 {"t", tensor_of<std::uint8_t>({5}, {1, 2, 3, 4, 5})}};
+  dict.set_value("steps", 7);
+  dict.set_value("lr", 1e-3);
+  io::save(folder / "a", dict, {{"format", "pt"}});
+  std::string file = folder.read("a");
+  CHECK(load_text(file).size() == 4);
+  for (std::size_t bit = 0; bit < 8 * file.size(); ++bit) {
+    const auto flip = [&] { file[bit / 8] = static_cast<char>(file[bit / 8] ^ 1 << bit % 8); };
+    INFO("bit " << bit);
+    flip();
+    CHECK_THROWS_AS(load_text(file), IoError);
+    flip();
+  }
+  file.back() = 0;
+  CHECK_THROWS_WITH(load_text(file), Catch::Matchers::Contains("tensor 't' has the checksum"));
+
+  // A large tensor is summed up in pieces, by several threads.
+  const Tensor big = Tensor::allocate({5 << 20}, u8, cpu);
+  for (std::int64_t i = 0; i < big.numel(); ++i)
+    big.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7);
+  io::save(folder / "big", StateDict{{"big", big}});
+  file = folder.read("big");
+  CHECK(same_bits(load_text(file)["big"], big));
+  for (const std::size_t at : {file.size() - big.numel(), file.size() - 2500000, file.size() - 1}) {
+    std::string damaged = file;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    CHECK_THROWS_AS(load_text(damaged), IoError);
+  }
+}
+
 TEST_CASE("io: errors name the path and what to do", "[io]") {
   const TempFolder folder;
   const StateDict dict{{"x", tensor_of<float>({1}, {1})}};

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <cotangent/core/parallel.h>
 #include <cotangent/nn/io/source_internal.h>
 
 namespace ct::io {
@@ -56,22 +57,33 @@ void ByteSource::read(std::uint64_t offset, void* to, std::size_t bytes) const {
 }
 
 std::unique_ptr<ByteSource> open_file(const char* op, const std::string& path) {
+  CT_CHECK(path.find('\0') == std::string::npos, IoError, op, "the path ", printable_path(path),
+           " has a NUL byte; check the path");
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not block here
   if (fd < 0) {
     const int error = errno;
-    ct::detail::fail<IoError>(op, "can't open '", path, "': ", std::strerror(error), "; ",
+    ct::detail::fail<IoError>(op, "can't open ", printable_path(path), ": ", std::strerror(error), "; ",
                               error == EACCES ? "ask for the right to read it" : "check the path");
   }
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     close(fd);
-    ct::detail::fail<IoError>(op, "'", path, "' is not a regular file; give the path of a file");
+    ct::detail::fail<IoError>(op, printable_path(path), " is not a regular file; give the path of a file");
   }
   return std::make_unique<FileSource>(path, fd, static_cast<std::uint64_t>(info.st_size));
 }
 
 std::unique_ptr<ByteSource> open_memory(std::span<const std::byte> bytes, std::string name) {
   return std::make_unique<MemorySource>(bytes, std::move(name));
+}
+
+std::string read_text_file(const char* op, const std::string& path, std::uint64_t limit) {
+  const auto source = open_file(op, path);
+  source->check(source->size() <= limit, op, "has ", source->size(), " bytes; a text of up to ", limit,
+                " is wanted here: it is another kind of file");
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  source->read(0, text.data(), text.size());
+  return text;
 }
 
 struct Inflater::State {
@@ -141,6 +153,22 @@ std::uint32_t crc32_continue(std::uint32_t start, const void* data, std::size_t 
     from += step;
     bytes -= step;
   }
+  return static_cast<std::uint32_t>(crc);
+}
+
+std::uint32_t crc32_parallel(std::uint32_t start, const void* data, std::size_t bytes) {
+  constexpr std::int64_t kPiece = std::int64_t{1} << 19;
+  const auto n = static_cast<std::int64_t>(bytes);
+  if (n <= kPiece) return crc32_continue(start, data, bytes);
+  std::vector<std::uint32_t> parts(static_cast<std::size_t>(chunk_count(n, kPiece)));
+  parallel_chunks(n, kPiece, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
+    parts[static_cast<std::size_t>(chunk)] =
+        crc32_continue(0, static_cast<const char*>(data) + begin, static_cast<std::size_t>(end - begin));
+  });
+  uLong crc = start;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    crc = crc32_combine(crc, parts[i],
+                        static_cast<z_off_t>(std::min(kPiece, n - static_cast<std::int64_t>(i) * kPiece)));
   return static_cast<std::uint32_t>(crc);
 }
 

@@ -9,6 +9,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/printable.h>
 
 // Where the readers of this folder get their bytes: a file, or memory (tests, fuzzers).
 
@@ -28,11 +29,11 @@ class CT_API ByteSource {
   template <class... Args>
   void check(bool ok, const char* op, const Args&... args) const {
     if (!ok) [[unlikely]]
-      ct::detail::fail<IoError>(op, '\'', name_, "': ", args...);
+      fail(op, args...);
   }
   template <class... Args>
   [[noreturn]] void fail(const char* op, const Args&... args) const {
-    ct::detail::fail<IoError>(op, '\'', name_, "': ", args...);
+    ct::detail::fail<IoError>(op, printable_path(name_), ": ", args...);
   }
 
  protected:
@@ -46,6 +47,9 @@ class CT_API ByteSource {
 
 /// Opens a regular file. Throws IoError, naming `op`, with the path, the reason and what to do.
 CT_API std::unique_ptr<ByteSource> open_file(const char* op, const std::string& path);
+/// A whole file of at most `limit` bytes. Throws IoError, naming `op`.
+CT_API std::string read_text_file(const char* op, const std::string& path,
+                                  std::uint64_t limit = std::uint64_t{1} << 30);
 /// Bytes in memory, which must outlive the source.
 CT_API std::unique_ptr<ByteSource> open_memory(std::span<const std::byte> bytes, std::string name);
 
@@ -69,5 +73,7 @@ class CT_API Inflater {
 
 /// CRC-32 as of zip and gzip: of what `crc` (0 at first) is the checksum of, followed by these bytes.
 CT_API std::uint32_t crc32_continue(std::uint32_t crc, const void* data, std::size_t bytes);
+/// The same, computed by all threads.
+CT_API std::uint32_t crc32_parallel(std::uint32_t crc, const void* data, std::size_t bytes);
 
 }  // namespace ct::io

@@ -4,6 +4,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/ops/copy/copy.h>
 
 namespace ct::optim {
@@ -20,10 +21,10 @@ StateDict GradientState::state_dict() const {
 void GradientState::check_state_dict(const StateDict& state) const {
   for (const auto& [name, grad] : state) {
     const auto found = std::ranges::find(params_, name, &nn::Named<Tensor>::name);
-    CT_CHECK(found != params_.end(), ValueError, "GradientState", "there is a gradient of '", name,
-             "', which the module does not have; the state is that of another model");
-    CT_CHECK(grad.shape() == found->value.shape(), ValueError, "GradientState", "the gradient of '", name,
-             "' is ", describe(grad), ", the parameter ", describe(found->value),
+    CT_CHECK(found != params_.end(), ValueError, "GradientState", "there is a gradient of ", printable(name),
+             ", which the module does not have; the state is that of another model");
+    CT_CHECK(grad.shape() == found->value.shape(), ValueError, "GradientState", "the gradient of ",
+             printable(name), " is ", describe(grad), ", the parameter ", describe(found->value),
              "; their shapes must be equal");
   }
 }

@@ -6,6 +6,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/core/stream.h>
 #include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/creation.h>
@@ -260,7 +261,7 @@ StateDict Optimizer::state_dict() const {
 
 void Optimizer::load_state_dict(const StateDict& dict) {
   const auto kind = dict.value<std::string>("optimizer");
-  CT_CHECK(kind == name_, ValueError, name_, "the state is one of ", kind,
+  CT_CHECK(kind == name_, ValueError, name_, "the state is one of ", escaped(kind),
            "; load it into the same kind of optimizer");
   CT_CHECK(dict.value<std::int64_t>("groups") == group_count(), ValueError, name_, "the state has ",
            dict.value<std::int64_t>("groups"), " parameter groups, this optimizer ", group_count(),

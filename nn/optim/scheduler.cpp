@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include <cotangent/core/printable.h>
+
 namespace ct::optim {
 namespace {
 
@@ -67,7 +69,7 @@ StateDict LRScheduler::state_dict() const {
 
 void LRScheduler::load_state_dict(const StateDict& dict) {
   const auto kind = dict.value<std::string>("scheduler");
-  CT_CHECK(kind == name_, ValueError, name_, "the state is one of ", kind,
+  CT_CHECK(kind == name_, ValueError, name_, "the state is one of ", escaped(kind),
            "; load it into the same kind of scheduler");
   const auto groups = dict.value<std::int64_t>("groups");
   CT_CHECK(groups == optimizer_.group_count(), ValueError, name_, "the state has ", groups,

@@ -5,9 +5,10 @@
 #include <queue>
 
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/source_internal.h>
 #include <cotangent/nn/text/bpe_internal.h>
-#include <cotangent/nn/text/text_file_internal.h>
 #include <cotangent/nn/text/unicode_internal.h>
 
 namespace ct::text {
@@ -324,13 +325,13 @@ BpeTokenizer BpeTokenizer::load(const std::string& path) {
   if (fs::is_directory(path, ignored)) {
     file = path + "/tokenizer.json";
     if (!fs::exists(file, ignored)) file = path + "/vocab.json";
-    CT_CHECK(fs::exists(file, ignored), IoError, detail::kBpe, '\'', path,
-             "' has neither tokenizer.json nor vocab.json; give the folder or file of a tokenizer");
+    CT_CHECK(fs::exists(file, ignored), IoError, detail::kBpe, printable_path(path),
+             " has neither tokenizer.json nor vocab.json; give the folder or file of a tokenizer");
   }
-  const std::string text = detail::read_text_file(detail::kBpe, file);
+  const std::string text = io::read_text_file(detail::kBpe, file);
   if (fs::path(file).filename() != "vocab.json") return from_json(text, file);
   const std::string merges = (fs::path(file).parent_path() / "merges.txt").string();
-  return from_vocab_and_merges(text, detail::read_text_file(detail::kBpe, merges), file);
+  return from_vocab_and_merges(text, io::read_text_file(detail::kBpe, merges), file);
 }
 
 const detail::BpeModel& BpeTokenizer::model() const {

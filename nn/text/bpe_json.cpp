@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
+#include <cotangent/nn/io/json.h>
 #include <cotangent/nn/text/bpe_internal.h>
 #include <cotangent/nn/text/unicode_internal.h>
 
@@ -14,7 +14,7 @@
 namespace ct::text::detail {
 namespace {
 
-using Json = nlohmann::json;
+using io::Json;
 
 constexpr char kSpaceMark[] = "\xE2\x96\x81";  // U+2581, SentencePiece's space
 constexpr int kMaxNesting = 8;
@@ -28,8 +28,8 @@ class Reader {
   std::unique_ptr<const BpeModel> read(const Json& file) {
     check(file.is_object(), "is no JSON object; a tokenizer.json is wanted");
     const Json& model = member(file, "model");
-    check(text_of(model, "type", "BPE") == "BPE", "the model is of type '", text_of(model, "type", ""),
-          "'; BPE is known");
+    const std::string type = text_of(model, "type", "BPE");
+    check(type == "BPE", "the model is of type ", printable(type), "; BPE is known");
     normalizer(optional(file, "normalizer"), 0);
     pre_tokenizer(optional(file, "pre_tokenizer"), 0);
     vocabulary(member(model, "vocab"));
@@ -44,38 +44,43 @@ class Reader {
 
   template <class... Args>
   void check(bool ok, const Args&... args) const {
-    CT_CHECK(ok, IoError, kBpe, '\'', name_, "': ", args...);
+    CT_CHECK(ok, IoError, kBpe, printable_path(name_), ": ", args...);
   }
 
  private:
   // --- JSON with types ---
-  const Json& member(const Json& object, const char* key) const {
-    check(object.is_object() && object.contains(key), "has no '", key, "' where one is wanted");
-    return object.at(key);
+  const Json& member(const Json& object, std::string_view key) const {
+    const Json* found = object.find(key);
+    check(found, "has no ", printable(key), " where one is wanted");
+    return *found;
   }
   static const Json& optional(const Json& object, const char* key) {
     static const Json none;
-    const auto found = object.find(key);
-    return found == object.end() ? none : *found;
+    const Json* found = object.find(key);
+    return found ? *found : none;
   }
   std::string text_of(const Json& object, const char* key, const char* fallback) const {
-    check(object.is_object(), "an object with '", key, "' is wanted where there is a value of type ",
-          object.type_name());
+    check(object.is_object(), "an object with '", key, "' is wanted where there is ", object.kind());
     const Json& value = optional(object, key);
     if (value.is_null()) return fallback;
-    check(value.is_string(), "'", key, "' is no text");
-    return value.get<std::string>();
+    check(value.text(), "'", key, "' is no text");
+    return *value.text();
   }
   bool flag_of(const Json& object, const char* key, bool fallback) const {
     const Json& value = optional(object, key);
     if (value.is_null()) return fallback;
-    check(value.is_boolean(), "'", key, "' is neither true nor false");
-    return value.get<bool>();
+    check(value.boolean(), "'", key, "' is neither true nor false");
+    return *value.boolean();
+  }
+  template <class... Args>
+  const Json::List& list_of(const Json& value, const Args&... otherwise) const {
+    check(value.list(), otherwise...);
+    return *value.list();
   }
   std::int64_t id_of(const Json& value, std::string_view token) const {
-    check(value.is_number_unsigned() && value.get<std::uint64_t>() < (1u << 30), "the token '", token,
-          "' has no id in [0, 2^30)");
-    return value.get<std::int64_t>();
+    const auto id = value.unsigned_integer();
+    check(id && *id < (1u << 30), "the token ", printable(token), " has no id in [0, 2^30)");
+    return static_cast<std::int64_t>(*id);
   }
 
   const std::string& short_text(const std::string& text, std::size_t longest = kMaxText) const {
@@ -94,9 +99,8 @@ class Reader {
     check(depth < kMaxNesting, "normalizers are nested too deeply");
     const std::string type = text_of(n, "type", "");
     if (type == "Sequence") {
-      const Json& list = member(n, "normalizers");
-      check(list.is_array(), "a Sequence of normalizers is a list");
-      for (const Json& part : list) normalizer(part, depth + 1);
+      for (const Json& part : list_of(member(n, "normalizers"), "a Sequence of normalizers is a list"))
+        normalizer(part, depth + 1);
     } else if (type == "Prepend") {
       m_->normalizers.push_back({true, {}, short_text(text_of(n, "prepend", ""))});
     } else if (type == "Replace") {
@@ -104,7 +108,7 @@ class Reader {
       check(!from.empty(), "the normalizer Replace is known for a pattern that is a String");
       m_->normalizers.push_back({false, short_text(from), short_text(text_of(n, "content", ""))});
     } else {
-      check(false, "the normalizer '", type, "' is not known; Sequence, Prepend and Replace are");
+      check(false, "the normalizer ", printable(type), " is not known; Sequence, Prepend and Replace are");
     }
     check(m_->normalizers.size() <= kMaxParts, "there are more than ", kMaxParts, " normalizers");
   }
@@ -117,9 +121,8 @@ class Reader {
     const std::string type = text_of(p, "type", "");
     Cut cut;
     if (type == "Sequence") {
-      const Json& list = member(p, "pretokenizers");
-      check(list.is_array(), "a Sequence of pre-tokenizers is a list");
-      for (const Json& part : list) pre_tokenizer(part, depth + 1);
+      for (const Json& part : list_of(member(p, "pretokenizers"), "a Sequence of pre-tokenizers is a list"))
+        pre_tokenizer(part, depth + 1);
       return;
     }
     if (type == "ByteLevel") {
@@ -129,13 +132,13 @@ class Reader {
       if (flag_of(p, "use_regex", true)) cut.pattern = pattern(kGpt2Pattern, false);
     } else if (type == "Split") {
       const Json& pattern_of = member(p, "pattern");
-      const bool literal = pattern_of.is_object() && pattern_of.contains("String");
+      const bool literal = pattern_of.find("String");
       const std::string text = text_of(pattern_of, literal ? "String" : "Regex", "");
       check(!text.empty(), "a Split has no pattern; a Regex or a String is wanted");
       cut.pattern = pattern(text, literal);
       const std::string behavior = text_of(p, "behavior", "");
-      check(behavior == "Isolated" || behavior == "Removed", "the behaviour '", behavior,
-            "' of a Split is not known; Isolated and Removed are");
+      check(behavior == "Isolated" || behavior == "Removed", "the behaviour ", printable(behavior),
+            " of a Split is not known; Isolated and Removed are");
       const bool invert = flag_of(p, "invert", false);
       (invert ? cut.keep_rest : cut.keep_matches) = behavior == "Isolated";
     } else if (type == "Metaspace") {
@@ -144,8 +147,8 @@ class Reader {
       check(cut.replacement == kSpaceMark, "Metaspace replaces spaces by something other than U+2581");
       const std::string scheme =
           text_of(p, "prepend_scheme", flag_of(p, "add_prefix_space", true) ? "always" : "never");
-      check(scheme == "always" || scheme == "first" || scheme == "never",
-            "Metaspace has the prepend_scheme '", scheme, "'; always, first and never are known");
+      check(scheme == "always" || scheme == "first" || scheme == "never", "Metaspace has the prepend_scheme ",
+            printable(scheme), "; always, first and never are known");
       cut.prepend = scheme == "always"  ? Cut::Prepend::always
                     : scheme == "first" ? Cut::Prepend::first
                                         : Cut::Prepend::never;
@@ -154,8 +157,8 @@ class Reader {
       cut.kind = Cut::Kind::digits;
       cut.individually = flag_of(p, "individual_digits", false);
     } else {
-      check(false, "the pre-tokenizer '", type,
-            "' is not known; Sequence, ByteLevel, Split, Metaspace and Digits are");
+      check(false, "the pre-tokenizer ", printable(type),
+            " is not known; Sequence, ByteLevel, Split, Metaspace and Digits are");
     }
     m_->cuts.push_back(std::move(cut));
     check(m_->cuts.size() <= kMaxParts, "there are more than ", kMaxParts, " pre-tokenizers");
@@ -163,26 +166,29 @@ class Reader {
   std::shared_ptr<const Pattern> pattern(const std::string& text, bool literal) const {
     try {
       return std::make_shared<const Pattern>(literal ? Pattern::literal(kBpe, text) : Pattern(kBpe, text));
-    } catch (const ValueError& e) { throw IoError(std::string(e.what()) + "; read from '" + name_ + "'"); }
+    } catch (const ValueError& e) {
+      throw IoError(std::string(e.what()) + "; read from " + printable_path(name_).str());
+    }
   }
 
   void vocabulary(const Json& vocab) {
     check(vocab.is_object(), "the vocabulary is no object of tokens and ids");
-    m_->ids.reserve(vocab.size());
-    for (const auto& [token, value] : vocab.items()) {
+    m_->ids.reserve(vocab.members()->size());
+    for (const auto& [token, value] : *vocab.members()) {
       const std::int64_t id = id_of(value, short_text(token, kMaxToken));
-      check(m_->ids.emplace(token, id).second, "the token '", token, "' is there twice");
+      m_->ids.emplace(token, id);
       check_crowd(m_->ids, token, "tokens");
       highest_ = std::max(highest_, id);
     }
     // Ids may have gaps, but memory is asked for by the highest.
-    check(highest_ < 65536 + 16 * static_cast<std::int64_t>(vocab.size()), "the highest id is ", highest_,
-          " for ", vocab.size(), " tokens");
+    check(highest_ < 65536 + 16 * static_cast<std::int64_t>(m_->ids.size()), "the highest id is ", highest_,
+          " for ", m_->ids.size(), " tokens");
   }
 
   void model_options(const Json& model) {
     const Json& dropout = optional(model, "dropout");
-    check(dropout.is_null() || dropout == 0, "dropout of merges is not known; encoding would be random");
+    check(dropout.is_null() || dropout.number() == 0.0,
+          "dropout of merges is not known; encoding would be random");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"})
       check(text_of(model, key, "").empty(), "'", key, "' is not known");
     m_->fuse_unknown = flag_of(model, "fuse_unk", false);
@@ -196,15 +202,14 @@ class Reader {
 
   void added_tokens(const Json& list) {
     if (list.is_null()) return;
-    check(list.is_array(), "'added_tokens' is no list");
-    for (const Json& item : list) {
+    for (const Json& item : list_of(list, "'added_tokens' is no list")) {
       check(item.is_object(), "'added_tokens' holds something other than objects");
       AddedToken token;
       token.content = short_text(text_of(item, "content", ""));
       check(!token.content.empty(), "an added token is empty");
       token.id = id_of(optional(item, "id"), token.content);
-      check(token.id <= highest_ + 65536, "the added token '", token.content, "' has the id ", token.id,
-            ", far beyond the others");
+      check(token.id <= highest_ + 65536, "the added token ", printable(token.content), " has the id ",
+            token.id, ", far beyond the others");
       token.special = flag_of(item, "special", false);
       token.single_word = flag_of(item, "single_word", false);
       token.strip_left = flag_of(item, "lstrip", false);
@@ -284,28 +289,25 @@ class Reader {
   }
 
   void merges(const Json& list) {
-    check(list.is_array(), "the merges are no list");
-    m_->merges.reserve(list.size());
-    for (const Json& item : list) {
-      std::string left, right;
-      if (item.is_string()) {
-        const auto& text = item.get_ref<const std::string&>();
-        const std::size_t space = text.find(' ');
-        check(space != std::string::npos, "merge ", rank_, " ('", text, "') is no pair of tokens");
-        left = text.substr(0, space), right = text.substr(space + 1);
+    const Json::List& items = list_of(list, "the merges are no list");
+    m_->merges.reserve(items.size());
+    for (const Json& item : items) {
+      if (const std::string* text = item.text()) {
+        const std::size_t space = text->find(' ');
+        check(space != std::string::npos, "merge ", rank_, " (", printable(*text), ") is no pair of tokens");
+        merge(text->substr(0, space), text->substr(space + 1));
       } else {
-        check(item.is_array() && item.size() == 2 && item[0].is_string() && item[1].is_string(), "merge ",
-              rank_, " is no pair of tokens");
-        left = item[0].get<std::string>(), right = item[1].get<std::string>();
+        const Json::List& pair = list_of(item, "merge ", rank_, " is no pair of tokens");
+        check(pair.size() == 2 && pair[0].text() && pair[1].text(), "merge ", rank_, " is no pair of tokens");
+        merge(*pair[0].text(), *pair[1].text());
       }
-      merge(left, right);
     }
   }
   void merge(const std::string& left, const std::string& right) {
     const auto id = [&](const std::string& token) {
       const auto found = m_->ids.find(token);
-      check(found != m_->ids.end(), "merge ", rank_, " ('", left, "' with '", right, "') needs the token '",
-            token, "', which is not in the vocabulary");
+      check(found != m_->ids.end(), "merge ", rank_, " (", printable(left), " with ", printable(right),
+            ") needs the token ", printable(token), ", which is not in the vocabulary");
       return static_cast<std::int32_t>(found->second);
     };
     // The first of two equal merges has the lower rank, but the last one counts, as in the original.
@@ -320,33 +322,30 @@ class Reader {
     check(depth < kMaxNesting, "post-processors are nested too deeply");
     const std::string type = text_of(p, "type", "");
     if (type == "Sequence") {
-      const Json& list = member(p, "processors");
-      check(list.is_array(), "a Sequence of post-processors is a list");
-      for (const Json& part : list) post_processor(part, depth + 1);
+      for (const Json& part : list_of(member(p, "processors"), "a Sequence of post-processors is a list"))
+        post_processor(part, depth + 1);
       return;
     }
     if (type == "ByteLevel") return;  // about offsets alone
     if (type != "TemplateProcessing") {
-      m_->after_problem = "the post-processor '" + type + "' of '" + name_ + "' is not known";
+      m_->after_problem = "the post-processor " + printable(type).str() + " of " +
+                          printable_path(name_).str() + " is not known";
       return;
     }
     bool behind = false;
-    const Json& single = member(p, "single");
-    check(single.is_array(), "the template of a single text is no list");
-    for (const Json& item : single) {
+    for (const Json& item : list_of(member(p, "single"), "the template of a single text is no list")) {
       check(item.is_object(), "the template of a single text holds something other than objects");
-      if (item.contains("Sequence")) {
+      if (item.find("Sequence")) {
         behind = true;
         continue;
       }
       const std::string key = text_of(member(item, "SpecialToken"), "id", "");
-      const Json& token = member(member(p, "special_tokens"), key.c_str());
-      const Json& ids = member(token, "ids");
-      check(ids.is_array(), "the special token '", key, "' has no list of ids");
-      for (const Json& id : ids) {
+      const Json& token = member(member(p, "special_tokens"), key);
+      for (const Json& id :
+           list_of(member(token, "ids"), "the special token ", printable(key), " has no list of ids")) {
         const std::int64_t number = id_of(id, key);
-        check(number <= highest_, "the special token '", key, "' has the id ", number, "; the highest is ",
-              highest_);
+        check(number <= highest_, "the special token ", printable(key), " has the id ", number,
+              "; the highest is ", highest_);
         (behind ? m_->after : m_->before).push_back(number);
         check(m_->before.size() + m_->after.size() <= kMaxTemplate, "the post-processor puts more than ",
               kMaxTemplate, " tokens around a text");
@@ -364,43 +363,47 @@ class Reader {
 }  // namespace
 
 std::unique_ptr<const BpeModel> read_bpe(std::string_view text, const std::string& name) {
+  const Json file =
+      io::parse_json({kBpe, name, "the text is", "it is truncated, or no tokenizer.json"}, text);
   Reader reader(name);
-  const Json file = Json::parse(text, nullptr, false);
-  reader.check(!file.is_discarded(), "is no well-formed JSON; it is truncated, or no tokenizer.json");
   reader.model().json = text;
   return reader.read(file);
 }
 
 std::unique_ptr<const BpeModel> read_bpe(std::string_view vocab, std::string_view merges,
                                          const std::string& name) {
-  Json file = {{"version", "1.0"},
-               {"added_tokens", Json::array()},
-               {"normalizer", nullptr},
-               {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-               {"post_processor", nullptr},
-               {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}}},
-               {"model", {{"type", "BPE"}, {"merges", Json::array()}}}};
-  Json& model = file["model"];
-  model["vocab"] = Json::parse(vocab, nullptr, false);
-  Reader(name).check(model["vocab"].is_object(),
+  Json tokens = io::parse_json({kBpe, name, "the vocabulary is", "it is truncated, or no vocab.json"}, vocab);
+  Reader(name).check(tokens.is_object(),
                      "is no JSON object of tokens and ids; it is truncated, or no vocab.json");
+  Json::List added, pairs;
+  constexpr char kEnd[] = "<|endoftext|>";
+  if (const Json* id = tokens.find(kEnd))
+    added.push_back(Json::object({{"id", *id}, {"content", kEnd}, {"special", true}}));
   for (std::size_t at = 0; at < merges.size();) {
     std::size_t end = std::min(merges.find('\n', at), merges.size());
     const std::size_t next = end + 1;
     if (end > at && merges[end - 1] == '\r') --end;
     const std::string_view line = merges.substr(at, end - at);
-    if (!line.empty() && !(at == 0 && line.starts_with("#version")))
-      model["merges"].push_back(std::string(line));
+    Reader(name).check(ct::detail::is_utf8(line), "its merges hold ", printable(line),
+                       ", which is not UTF-8");
+    if (!line.empty() && !(at == 0 && line.starts_with("#version"))) pairs.emplace_back(std::string(line));
     at = next;
   }
-  constexpr char kEnd[] = "<|endoftext|>";
-  if (model["vocab"].contains(kEnd))
-    file["added_tokens"].push_back({{"id", model["vocab"][kEnd]}, {"content", kEnd}, {"special", true}});
-  std::string text;
-  try {
-    text = file.dump();
-  } catch (const Json::exception&) { Reader(name).check(false, "or its merges hold text that is not UTF-8"); }
-  return read_bpe(text, name);
+  const auto byte_level = [](bool add_space) {
+    const char* key = add_space ? "decoder" : "pre_tokenizer";
+    const char* option = "add_prefix_space";
+    return Json::Member(key, Json::object({{"type", "ByteLevel"}, {option, add_space}, {"use_regex", true}}));
+  };
+  std::vector<Json::Member> model = {{"type", "BPE"}, {"vocab", {}}, {"merges", std::move(pairs)}};
+  model[1].second = std::move(tokens);
+  const Json file = Json::object({{"version", "1.0"},
+                                  {"added_tokens", std::move(added)},
+                                  {"normalizer", {}},
+                                  byte_level(false),
+                                  {"post_processor", {}},
+                                  byte_level(true),
+                                  {"model", Json::object(std::move(model))}});
+  return read_bpe(file.dump(kBpe), name);
 }
 
 }  // namespace ct::text::detail

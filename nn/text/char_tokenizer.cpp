@@ -2,29 +2,39 @@
 #include <filesystem>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/json.h>
+#include <cotangent/nn/io/source_internal.h>
 #include <cotangent/nn/text/bpe.h>
-#include <cotangent/nn/text/text_file_internal.h>
 #include <cotangent/nn/text/tokenizer.h>
 #include <cotangent/nn/text/unicode_internal.h>
 
 namespace ct::text {
 namespace {
 
+using io::Json;
+
 constexpr char kOp[] = "CharTokenizer";
 constexpr char kAnyCharacter[] = R"([\s\S])";
 
+Json parse(const char* op, std::string_view text, const std::string& name) {
+  return io::parse_json({op, name, "the text is", "it is truncated, or no tokenizer.json"}, text);
+}
+
+bool has_text(const Json* object, const char* key, std::string_view value) {
+  const Json* found = object ? object->find(key) : nullptr;
+  return found && found->text() && *found->text() == value;
+}
+
 // What save() writes, or wrote in older versions: {"type": "Characters", "vocab": ["a", ...]}.
-bool is_character_model(const nlohmann::json& file) {
-  if (!file.is_object() || !file.contains("model") || !file["model"].is_object()) return false;
-  const nlohmann::json type = file["model"].value("type", nlohmann::json());
-  if (type == "Characters") return true;
-  const nlohmann::json cut = file.value("pre_tokenizer", nlohmann::json());
-  return type == "WordLevel" && cut.is_object() && cut.value("type", nlohmann::json()) == "Split" &&
-         cut.value("pattern", nlohmann::json()) == nlohmann::json{{"Regex", kAnyCharacter}};
+bool is_character_model(const Json& file) {
+  const Json* model = file.find("model");
+  const Json* cut = file.find("pre_tokenizer");
+  return has_text(model, "type", "Characters") ||
+         (has_text(model, "type", "WordLevel") && has_text(cut, "type", "Split") &&
+          has_text(cut->find("pattern"), "Regex", kAnyCharacter));
 }
 
 }  // namespace
@@ -90,56 +100,62 @@ std::string CharTokenizer::token_bytes(std::int64_t id) const {
 }
 
 void CharTokenizer::save(const std::string& path) const {
-  nlohmann::json vocab = nlohmann::json::object();
-  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab[token_bytes(id)] = id;
+  std::vector<Json::Member> vocab;
+  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab.emplace_back(token_bytes(id), id);
   // For `tokenizers`: words of one character each, put together again without spaces between them. The
   // unknown token is not in the vocabulary: as here, a character that is not in it is an error.
-  const nlohmann::json file = {{"version", "1.0"},
-                               {"truncation", nullptr},
-                               {"padding", nullptr},
-                               {"added_tokens", nlohmann::json::array()},
-                               {"normalizer", nullptr},
-                               {"pre_tokenizer",
-                                {{"type", "Split"},
-                                 {"pattern", {{"Regex", kAnyCharacter}}},
-                                 {"behavior", "Isolated"},
-                                 {"invert", false}}},
-                               {"post_processor", nullptr},
-                               {"decoder", {{"type", "Fuse"}}},
-                               {"model", {{"type", "WordLevel"}, {"vocab", vocab}, {"unk_token", "<unk>"}}}};
-  io::write_file(path, file.dump(1) + "\n");
+  const Json file =
+      Json::object({{"version", "1.0"},
+                    {"truncation", {}},
+                    {"padding", {}},
+                    {"added_tokens", Json::List()},
+                    {"normalizer", {}},
+                    {"pre_tokenizer", Json::object({{"type", "Split"},
+                                                    {"pattern", Json::object({{"Regex", kAnyCharacter}})},
+                                                    {"behavior", "Isolated"},
+                                                    {"invert", false}})},
+                    {"post_processor", {}},
+                    {"decoder", Json::object({{"type", "Fuse"}})},
+                    {"model", Json::object({{"type", "WordLevel"},
+                                            {"vocab", Json::object(std::move(vocab))},
+                                            {"unk_token", "<unk>"}})}});
+  io::write_file(path, file.dump(kOp, 1) + "\n");
 }
 
 CharTokenizer CharTokenizer::load(const std::string& path) {
-  return from_json(detail::read_text_file(kOp, path), path);
+  return from_json(io::read_text_file(kOp, path), path);
 }
 
 CharTokenizer CharTokenizer::from_json(std::string_view json, const std::string& name) {
-  const nlohmann::json file = nlohmann::json::parse(json, nullptr, false);
+  const Json file = parse(kOp, json, name);
   const auto check = [&](bool ok, const auto&... what) {
-    CT_CHECK(ok, IoError, kOp, '\'', name, "': ", what...);
+    CT_CHECK(ok, IoError, kOp, printable_path(name), ": ", what...);
   };
-  check(is_character_model(file) && file["model"].contains("vocab"),
-        "is no character vocabulary; a file that this class has saved is wanted");
-  const nlohmann::json& vocab = file["model"]["vocab"];
-  check(vocab.is_array() || vocab.is_object(), "the vocabulary is of type ", vocab.type_name(),
+  const Json* vocab = is_character_model(file) ? file.find("model")->find("vocab") : nullptr;
+  check(vocab, "is no character vocabulary; a file that this class has saved is wanted");
+  check(vocab->list() || vocab->is_object(), "the vocabulary is ", vocab->kind(),
         "; characters with their ids are wanted");
   std::vector<char32_t> characters;
-  // An object's members are sorted by their bytes here, which is the order of code points.
-  for (const auto& [key, value] : vocab.items()) {
-    if (vocab.is_object())
-      check(value == characters.size(), "'", key, "' has the id ", value.dump(),
-            "; ids follow the order of characters: ", characters.size(), " is wanted");
-    else
-      check(value.is_string(), "the vocabulary holds a value of type ", value.type_name(),
-            "; characters are wanted");
-    const std::vector<char32_t> codes =
-        detail::decode_utf8(vocab.is_object() ? key : value.get<std::string>());
+  const auto add = [&](const std::string& text) {
+    const std::vector<char32_t> codes = detail::decode_utf8(text);
     check(codes.size() == 1 && codes[0] < detail::kBadByte, "entry ", characters.size(),
           " of the vocabulary is no single character");
     check(characters.empty() || characters.back() < codes[0], "entry ", characters.size(),
           " of the vocabulary is out of order; characters are sorted and differ");
     characters.push_back(codes[0]);
+  };
+  if (const Json::List* list = vocab->list()) {
+    for (const Json& value : *list) {
+      check(value.text(), "the vocabulary holds ", value.kind(), "; characters are wanted");
+      add(*value.text());
+    }
+  } else {
+    // An object's members are sorted by their bytes here, which is the order of code points.
+    for (const auto& [key, value] : *vocab->members()) {
+      check(value.unsigned_integer() == characters.size(), printable(key), " has the id ", value,
+            "; ids follow the order of characters: ", characters.size(), " is wanted");
+      add(key);
+    }
   }
   return CharTokenizer(std::move(characters));
 }
@@ -151,9 +167,8 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   if (fs::is_directory(path, ignored) && fs::exists(path + "/tokenizer.json", ignored))
     file = path + "/tokenizer.json";
   if (fs::is_regular_file(file, ignored)) {
-    const std::string text = detail::read_text_file("load_tokenizer", file);
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    if (is_character_model(json))
+    const std::string text = io::read_text_file("load_tokenizer", file);
+    if (is_character_model(parse("load_tokenizer", text, file)))
       return std::make_shared<CharTokenizer>(CharTokenizer::from_json(text, file));
   }
   return std::make_shared<BpeTokenizer>(BpeTokenizer::load(file));

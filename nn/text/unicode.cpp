@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <cotangent/core/printable.h>
 #include <cotangent/nn/text/unicode_internal.h>
 
 namespace ct::text::detail {
@@ -41,21 +42,13 @@ bool is_space(char32_t c) {
 }
 
 char32_t decode_utf8(std::string_view text, std::size_t at, std::size_t& length) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
-  const unsigned char first = byte(0);
+  const auto first = static_cast<unsigned char>(text[at]);
   length = 1;
   if (first < 0x80) return first;
-  const std::size_t wanted = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
-  static constexpr char32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (first < 0xC2 || first > 0xF4 || text.size() - at < wanted) return kBadByte + first;
-  char32_t code = first & (0x7Fu >> wanted);
-  for (std::size_t i = 1; i < wanted; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return kBadByte + first;
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  if (code < lowest[wanted] || code > kLastCodePoint || (code >= 0xD800 && code < 0xE000))
-    return kBadByte + first;
-  length = wanted;
+  char32_t code = 0;
+  const std::size_t found = ct::detail::utf8_at(text, at, code);
+  if (found == 0) return kBadByte + first;
+  length = found;
   return code;
 }
 

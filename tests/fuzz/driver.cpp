@@ -17,6 +17,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "tests/fuzz/json_mutator.h"
 #include "tests/fuzz/targets.h"
 
 namespace {
@@ -37,6 +38,10 @@ class Mutator {
   explicit Mutator(std::uint64_t seed) : random_(seed) {}
 
   std::string change(std::string bytes, const std::string& other) {
+    if (below(16) == 0) {
+      ct::fuzz::change_json(bytes, random_);
+      if (below(2)) return bytes;
+    }
     for (std::uint64_t n = 1 + below(4); n > 0; --n) step(bytes, other);
     return bytes;
   }
