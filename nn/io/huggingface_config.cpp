@@ -3,7 +3,7 @@
 #include <limits>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
+#include <cotangent/nn/io/json_internal.h>
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/io/huggingface_internal.h>
@@ -22,20 +22,11 @@ constexpr char kOp[] = "load_huggingface";
 // stack.
 constexpr int kMaxDepth = 32;
 
-json parse_object(const std::string& path, const std::string& text) {
-  const auto limit = [](int depth, json::parse_event_t, json&) {
-    if (depth > kMaxDepth) throw std::length_error("depth");
-    return true;
-  };
-  json value;
-  try {
-    value = json::parse(text, limit);
-  } catch (const json::exception&) { value = json::value_t::discarded; } catch (const std::length_error&) {
-    value = json::value_t::discarded;
-  }
-  CT_CHECK(value.is_object(), IoError, kOp, '\'', path,
+JsonTree parse_object(const std::string& path, const std::string& text) {
+  JsonTree tree(text, kMaxDepth);
+  CT_CHECK(tree->is_object(), IoError, kOp, '\'', path,
            "' is not a JSON object; it is truncated or another kind of file");
-  return value;
+  return tree;
 }
 
 // Settings by name, with messages that name the file.
@@ -85,10 +76,12 @@ class Reader {
     if (!has(key)) return {};
     const json& v = object_[key];
     std::vector<std::int64_t> list;
-    for (const json& id : v.is_array() ? v : json::array({v})) {
+    const auto add = [&](const json& id) {
       if (!id.is_number_integer()) fail("'", key, "' is ", v.dump(), "; it must be a token id or a list");
       list.push_back(id.get<std::int64_t>());
-    }
+    };
+    if (!v.is_array()) add(v);
+    if (v.is_array()) std::for_each(v.begin(), v.end(), add);
     return list;
   }
   Reader object(const char* key) const {
@@ -195,7 +188,8 @@ json ids_to_json(const std::vector<std::int64_t>& ids) {
 }  // namespace
 
 HuggingfaceConfig parse_huggingface_config(const std::string& path, const std::string& text) {
-  const json object = parse_object(path, text);
+  const JsonTree tree = parse_object(path, text);
+  const json& object = *tree;
   const Reader r(path, object);
   if (!r.has("model_type"))
     r.fail("has no 'model_type'; a config.json of transformers has one: 'gpt2' or 'llama'");
@@ -286,7 +280,8 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
 }
 
 std::map<std::string, std::string> parse_huggingface_index(const std::string& path, const std::string& text) {
-  const json object = parse_object(path, text);
+  const JsonTree tree = parse_object(path, text);
+  const json& object = *tree;
   const Reader r(path, object);
   if (!r.has("weight_map") || !object["weight_map"].is_object())
     r.fail("has no object 'weight_map' from tensors to files; it is not an index of safetensors files");

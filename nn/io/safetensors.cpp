@@ -5,10 +5,9 @@
 #include <cstring>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/memory.h>
 #include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/json_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 
 namespace ct::io {
@@ -57,31 +56,33 @@ void save(const std::string& path, const StateDict& dict, const Metadata& metada
     at += static_cast<std::uint64_t>(entry(i).second.nbytes());
   }
 
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  nlohmann::ordered_json& text = header["__metadata__"] = nlohmann::ordered_json::object();
-  for (const auto& [key, value] : metadata) {
-    CT_CHECK(key != kValuesKey, IoError, "save", "the metadata has the key '", kValuesKey,
-             "', under which load() looks for the values of the dict; choose another key");
-    text[key] = value;
-  }
-  if (!dict.values().empty()) text[kValuesKey] = values_to_json(dict);
-  if (text.empty()) header.erase("__metadata__");
-  // Names differ: to look for each among those before would take time with the square of their number.
-  auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();
-  for (std::size_t i = 0; i < dict.size(); ++i) {
-    const auto& [name, tensor] = entry(i);
-    CT_CHECK(name != "__metadata__", IoError, "save",
-             "a tensor is named '__metadata__', which the format keeps for "
-             "itself; choose another name");
-    members.emplace_back(
-        name, nlohmann::ordered_json{
-                  {"dtype", format_name(tensor.dtype())},
-                  {"shape", std::vector<std::int64_t>(tensor.shape().begin(), tensor.shape().end())},
-                  {"data_offsets", {begins[i], begins[i] + static_cast<std::uint64_t>(tensor.nbytes())}}});
-  }
-  std::string json;
+  std::string json = "{";
   try {
-    json = header.dump();
+    std::string texts;
+    const auto add = [&](const std::string& key, const std::string& value) {
+      texts.append(texts.empty() ? "" : ",").append(json_text(key)).append(":").append(json_text(value));
+    };
+    for (const auto& [key, value] : metadata) {
+      CT_CHECK(key != kValuesKey, IoError, "save", "the metadata has the key '", kValuesKey,
+               "', under which load() looks for the values of the dict; choose another key");
+      add(key, value);
+    }
+    if (!dict.values().empty()) add(kValuesKey, values_to_json(dict));
+    if (!texts.empty()) json.append(R"("__metadata__":{)").append(texts).append("}");
+    for (std::size_t i = 0; i < dict.size(); ++i) {
+      const auto& [name, tensor] = entry(i);
+      CT_CHECK(name != "__metadata__", IoError, "save",
+               "a tensor is named '__metadata__', which the format keeps for "
+               "itself; choose another name");
+      json.append(json.size() > 1 ? "," : "").append(json_text(name));
+      json.append(R"(:{"dtype":")").append(format_name(tensor.dtype())).append(R"(","shape":[)");
+      for (int d = 0; d < tensor.dim(); ++d)
+        json.append(d > 0 ? "," : "").append(std::to_string(tensor.size(d)));
+      const std::uint64_t end = begins[i] + static_cast<std::uint64_t>(tensor.nbytes());
+      json.append(R"(],"data_offsets":[)").append(std::to_string(begins[i])).append(",");
+      json.append(std::to_string(end)).append("]}");
+    }
+    json += '}';
   } catch (const nlohmann::json::exception&) {
     ct::detail::fail<IoError>("save", "a name or a metadata text for '", path,
                               "' is not valid UTF-8; the format allows nothing else");

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <nlohmann/json.hpp>
-
+#include <cotangent/nn/io/json_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 
 namespace ct::io {
@@ -213,31 +212,24 @@ SafetensorsHeader parse_safetensors_header(const ByteSource& source, std::string
 // ---- values -------------------------------------------------------------------------------------------
 
 std::string values_to_json(const StateDict& dict) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::object();
-  auto& members = out.get_ref<nlohmann::ordered_json::object_t&>();  // names differ: none is looked for
+  std::string out = "{";
   for (const auto& [name, value] : dict.values()) {
+    out.append(out.size() > 1 ? "," : "").append(json_text(name, true)).append(":");
     if (const double* number = std::get_if<double>(&value); number && !std::isfinite(*number)) {
       // JSON has no infinities: the bits, in an object.
-      members.emplace_back(name, nlohmann::ordered_json{{"bits", std::bit_cast<std::uint64_t>(*number)}});
+      out.append(R"({"bits":)").append(std::to_string(std::bit_cast<std::uint64_t>(*number))).append("}");
     } else {
-      std::visit([&members, &key = name](const auto& v) { members.emplace_back(key, v); }, value);
+      out += std::visit([](const auto& v) { return json_text(v, true); }, value);
     }
   }
-  return out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return out + '}';
 }
 
 void values_from_json(const ByteSource& source, std::string_view json, StateDict& dict) {
-  // At most two levels, counted before anything is built.
-  const auto limit = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    if (depth > 2) throw std::length_error("nesting");
-    return true;
-  };
-  nlohmann::json values;
-  try {
-    values = nlohmann::json::parse(json, limit);
-  } catch (const nlohmann::json::exception&) {
-    source.fail(kOp, "its values are not valid JSON; the file is damaged");
-  } catch (const std::length_error&) { source.fail(kOp, "its values are nested; the file is damaged"); }
+  const JsonTree tree(json, 2);
+  source.check(!tree.too_deep(), kOp, "its values are nested; the file is damaged");
+  source.check(!tree.is_discarded(), kOp, "its values are not valid JSON; the file is damaged");
+  const nlohmann::json& values = *tree;
   source.check(values.is_object(), kOp, "its values are not a JSON object; the file is damaged");
   for (const auto& [name, value] : values.items()) {
     using Kind = nlohmann::json::value_t;

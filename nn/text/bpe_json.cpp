@@ -2,9 +2,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/error.h>
+#include <cotangent/nn/io/json_internal.h>
 #include <cotangent/nn/text/bpe_internal.h>
 #include <cotangent/nn/text/unicode_internal.h>
 
@@ -336,23 +335,25 @@ class Reader {
 
 std::unique_ptr<const BpeModel> read_bpe(std::string_view text, const std::string& name) {
   Reader reader(name);
-  const Json file = Json::parse(text, nullptr, false);
+  const io::JsonTree file(text);
   reader.check(!file.is_discarded(), "is no well-formed JSON; it is truncated, or no tokenizer.json");
   reader.model().json = text;
-  return reader.read(file);
+  return reader.read(*file);
 }
 
 std::unique_ptr<const BpeModel> read_bpe(std::string_view vocab, std::string_view merges,
                                          const std::string& name) {
-  Json file = {{"version", "1.0"},
-               {"added_tokens", Json::array()},
-               {"normalizer", nullptr},
-               {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
-               {"post_processor", nullptr},
-               {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", true}}},
-               {"model", {{"type", "BPE"}, {"merges", Json::array()}}}};
+  io::JsonTree tree(R"({
+    "version": "1.0",
+    "added_tokens": [],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+    "post_processor": null,
+    "decoder": {"type": "ByteLevel", "add_prefix_space": true, "use_regex": true},
+    "model": {"type": "BPE", "merges": []}})");
+  Json& file = tree.value();
   Json& model = file["model"];
-  model["vocab"] = Json::parse(vocab, nullptr, false);
+  model["vocab"] = std::move(io::JsonTree(vocab).value());
   Reader(name).check(model["vocab"].is_object(),
                      "is no JSON object of tokens and ids; it is truncated, or no vocab.json");
   for (std::size_t at = 0; at < merges.size();) {
@@ -365,8 +366,14 @@ std::unique_ptr<const BpeModel> read_bpe(std::string_view vocab, std::string_vie
     at = next;
   }
   constexpr char kEnd[] = "<|endoftext|>";
-  if (model["vocab"].contains(kEnd))
-    file["added_tokens"].push_back({{"id", model["vocab"][kEnd]}, {"content", kEnd}, {"special", true}});
+  if (model["vocab"].contains(kEnd)) {
+    Json& token = file["added_tokens"].emplace_back(Json::value_t::object);
+    const Json& id = model["vocab"][kEnd];
+    Reader(name).check(id.is_number(), "the token '", kEnd, "' has no number");
+    token["id"] = id;
+    token["content"] = kEnd;
+    token["special"] = true;
+  }
   std::string text;
   try {
     text = file.dump();

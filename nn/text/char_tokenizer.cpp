@@ -2,10 +2,9 @@
 #include <filesystem>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include <cotangent/core/error.h>
 #include <cotangent/nn/io/atomic_file.h>
+#include <cotangent/nn/io/json_internal.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/text_file_internal.h>
 #include <cotangent/nn/text/tokenizer.h>
@@ -19,12 +18,18 @@ constexpr char kAnyCharacter[] = R"([\s\S])";
 
 // What save() writes, or wrote in older versions: {"type": "Characters", "vocab": ["a", ...]}.
 bool is_character_model(const nlohmann::json& file) {
-  if (!file.is_object() || !file.contains("model") || !file["model"].is_object()) return false;
-  const nlohmann::json type = file["model"].value("type", nlohmann::json());
-  if (type == "Characters") return true;
-  const nlohmann::json cut = file.value("pre_tokenizer", nlohmann::json());
-  return type == "WordLevel" && cut.is_object() && cut.value("type", nlohmann::json()) == "Split" &&
-         cut.value("pattern", nlohmann::json()) == nlohmann::json{{"Regex", kAnyCharacter}};
+  const auto is = [](const nlohmann::json& object, const char* key, const char* text) {
+    // Not by ==, which makes a JSON value of the text and ends the process where there is no memory for it.
+    const std::string* found = nullptr;
+    if (object.is_object() && object.contains(key)) found = object[key].get_ptr<const std::string*>();
+    return found && *found == text;
+  };
+  if (!file.is_object() || !file.contains("model")) return false;
+  if (is(file["model"], "type", "Characters")) return true;
+  if (!is(file["model"], "type", "WordLevel") || !file.contains("pre_tokenizer")) return false;
+  const nlohmann::json& cut = file["pre_tokenizer"];
+  return is(cut, "type", "Split") && cut.contains("pattern") && cut["pattern"].size() == 1 &&
+         is(cut["pattern"], "Regex", kAnyCharacter);
 }
 
 }  // namespace
@@ -84,23 +89,22 @@ std::string CharTokenizer::token_bytes(std::int64_t id) const {
 }
 
 void CharTokenizer::save(const std::string& path) const {
-  nlohmann::json vocab = nlohmann::json::object();
-  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab[token_bytes(id)] = id;
   // For `tokenizers`: words of one character each, put together again without spaces between them. The
   // unknown token is not in the vocabulary: as here, a character that is not in it is an error.
-  const nlohmann::json file = {{"version", "1.0"},
-                               {"truncation", nullptr},
-                               {"padding", nullptr},
-                               {"added_tokens", nlohmann::json::array()},
-                               {"normalizer", nullptr},
-                               {"pre_tokenizer",
-                                {{"type", "Split"},
-                                 {"pattern", {{"Regex", kAnyCharacter}}},
-                                 {"behavior", "Isolated"},
-                                 {"invert", false}}},
-                               {"post_processor", nullptr},
-                               {"decoder", {{"type", "Fuse"}}},
-                               {"model", {{"type", "WordLevel"}, {"vocab", vocab}, {"unk_token", "<unk>"}}}};
+  io::JsonTree tree(R"({
+    "version": "1.0",
+    "truncation": null,
+    "padding": null,
+    "added_tokens": [],
+    "normalizer": null,
+    "pre_tokenizer": {"type": "Split", "pattern": {}, "behavior": "Isolated", "invert": false},
+    "post_processor": null,
+    "decoder": {"type": "Fuse"},
+    "model": {"type": "WordLevel", "vocab": {}, "unk_token": "<unk>"}})");
+  nlohmann::json& file = tree.value();
+  file["pre_tokenizer"]["pattern"]["Regex"] = kAnyCharacter;
+  nlohmann::json& vocab = file["model"]["vocab"];
+  for (std::int64_t id = 0; id < vocab_size(); ++id) vocab[token_bytes(id)] = id;
   io::write_file(path, file.dump(1) + "\n");
 }
 
@@ -109,7 +113,8 @@ CharTokenizer CharTokenizer::load(const std::string& path) {
 }
 
 CharTokenizer CharTokenizer::from_json(std::string_view json, const std::string& name) {
-  const nlohmann::json file = nlohmann::json::parse(json, nullptr, false);
+  const io::JsonTree tree(json);
+  const nlohmann::json& file = *tree;
   const auto check = [&](bool ok, const auto&... what) {
     CT_CHECK(ok, IoError, kOp, '\'', name, "': ", what...);
   };
@@ -146,8 +151,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
     file = path + "/tokenizer.json";
   if (fs::is_regular_file(file, ignored)) {
     const std::string text = detail::read_text_file("load_tokenizer", file);
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    if (is_character_model(json))
+    if (is_character_model(*io::JsonTree(text)))
       return std::make_shared<CharTokenizer>(CharTokenizer::from_json(text, file));
   }
   return std::make_shared<BpeTokenizer>(BpeTokenizer::load(file));
