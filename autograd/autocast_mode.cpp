@@ -11,15 +11,15 @@ namespace {
 
 struct CachedWeight {
   Ref<TensorImpl> source;  // keeps its address from being given to another tensor
-  const Storage* storage = nullptr;
+  Ref<Storage> storage;    // the same of its memory
   std::uint32_t version = 0;
   Stream stream;
   Tensor converted;
 
   bool serves(const Tensor& t, DType dtype) const {
-    const Storage& now = *t.impl()->storage;
+    const Ref<Storage>& now = t.impl()->storage;
     // What was converted without the tape can't carry a gradient.
-    return converted.dtype() == dtype && storage == &now && version == now.version() &&
+    return converted.dtype() == dtype && storage == now && version == now->version() &&
            stream == current_stream(t.device()) && (converted.requires_grad() || !grad_enabled());
   }
 };
@@ -51,8 +51,8 @@ Tensor autocast_convert(const Tensor& t, DType dtype) {
   if (!entry.source || !entry.serves(t, dtype)) {
     entry = {};  // the old copy's memory is free for the new one
     const Tensor converted = t.to(dtype);
-    Storage& storage = *t.impl()->storage;
-    entry = {t.ref(), &storage, storage.version(), current_stream(t.device()), converted};
+    const Ref<Storage>& storage = t.impl()->storage;
+    entry = {t.ref(), storage, storage->version(), current_stream(t.device()), converted};
   }
   return entry.converted;
 }

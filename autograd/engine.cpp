@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a
-//   heap
-//     that always yields the youngest pending node visits each one exactly once, after all its users;
+//     heap that always yields the youngest pending node visits each one exactly once, after all its users;
 //   - every pending node and leaf has a slot that collects the cotangents of its outputs;
-//   - the state belongs to one call: nothing is shared between threads, nothing is locked, nothing recurses.
+//   - the state belongs to one call and nothing recurses: all that threads share is the leaves, and each has
+//     a lock that is held while something is added to its gradient.
 
 namespace ct {
 namespace {
@@ -23,7 +24,6 @@ struct Slot {
   Node* node = nullptr;  // one of the two is set; the tape keeps it alive
   TensorImpl* leaf = nullptr;
   std::uint32_t first = 0;  // of its cotangents in Pass::grads_
-  bool in_place = false;    // a kernel has added straight to leaf.grad
   bool done = false;        // what arrives from now on would be lost
 };
 
@@ -33,19 +33,19 @@ struct Pending {
   bool operator<(const Pending& other) const { return sequence < other.sequence; }
 };
 
-// From an address to its slot: open addressing, emptied by a walk over what was inserted.
-class SlotTable {
+// From an address to a number: open addressing.
+class AddressTable {
  public:
   std::uint32_t* find(const void* key) {
     for (std::size_t i = hash(key);; ++i) {
       Entry& e = entries_[i & mask_];
-      if (e.key == key) return &e.slot;
+      if (e.key == key) return &e.value;
       if (!e.key) return nullptr;
     }
   }
-  void insert(const void* key, std::uint32_t slot) {
+  void insert(const void* key, std::uint32_t value) {
     if (2 * ++count_ > entries_.size()) grow();
-    place({key, slot});
+    place({key, value});
   }
   void clear() {
     if (count_) std::fill(entries_.begin(), entries_.end(), Entry{});
@@ -55,7 +55,7 @@ class SlotTable {
  private:
   struct Entry {
     const void* key = nullptr;
-    std::uint32_t slot = 0;
+    std::uint32_t value = 0;
   };
   static std::size_t hash(const void* key) {
     return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(key) * 0x9e3779b97f4a7c15u >> 32);
@@ -78,16 +78,75 @@ class SlotTable {
   std::size_t count_ = 0;
 };
 
-// What grad() wants instead of accumulation into leaves.
-struct Capture {
-  std::vector<Edge> edges;
-  std::vector<Tensor> results;
-  std::uint64_t oldest = ~std::uint64_t{0};  // nothing older leads to a captured input
+const void* key_of(const Edge& edge) {
+  return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+}
 
-  bool wants(const Edge& e) const {
-    if (e.node) return e.node->sequence() >= oldest;
-    return std::any_of(edges.begin(), edges.end(), [&](const Edge& c) { return c.leaf && c.leaf == e.leaf; });
+// What grad() wants instead of accumulation into leaves, and which nodes lead there: no other is visited.
+class Capture {
+ public:
+  explicit Capture(std::size_t inputs) : results(inputs) { edges_.reserve(inputs); }
+
+  std::vector<Tensor> results;
+
+  // The next input.
+  void ask(Edge edge) {
+    oldest_ = std::min(oldest_, edge.node ? edge.node->sequence() : detail::leaf_meta(*edge.leaf).sequence);
+    if (!known_.find(key_of(edge))) known_.insert(key_of(edge), kAsked);
+    edges_.push_back(std::move(edge));
   }
+
+  // Looks at all that lies behind `from`. A node is older than those that use it, so that going through the
+  // nodes found from the oldest on, each finds its inputs decided.
+  void explore(const Edge& from) {
+    found_.clear();
+    find(from);
+    for (std::size_t i = 0; i < found_.size(); ++i)
+      for (const Edge& edge : found_[i]->edges) find(edge);
+    std::sort(found_.begin(), found_.end(),
+              [](const Node* a, const Node* b) { return a->sequence() < b->sequence(); });
+    for (const Node* node : found_)
+      if (std::any_of(node->edges.begin(), node->edges.end(), [&](const Edge& e) { return wants(e); }))
+        *known_.find(node) |= kLeads;
+  }
+
+  bool wants(const Edge& edge) { return (state(key_of(edge)) & (kAsked | kLeads)) != 0; }
+  bool asked(const void* key) { return (state(key) & kAsked) != 0; }
+  // Whether something that is wanted may lie behind this node of explored tape.
+  bool leads(const Node& node) { return (state(&node) & kLeads) != 0; }
+
+  // Hands in the gradients of a node's outputs, or of a leaf.
+  void take(const void* key, std::span<Tensor> grads) {
+    if (!asked(key)) return;
+    for (std::size_t c = 0; c < edges_.size(); ++c)
+      if (key_of(edges_[c]) == key) results[c] = grads[edges_[c].index];
+  }
+
+ private:
+  static constexpr std::uint32_t kAsked = 1, kLeads = 2, kFound = 4;
+
+  std::uint32_t state(const void* key) {
+    const std::uint32_t* found = key ? known_.find(key) : nullptr;
+    return found ? *found : 0;
+  }
+  void find(const Edge& edge) {
+    Node* const node = edge.node.get();
+    if (!node || node->sequence() < oldest_) return;
+    // Where a piece of tape that is not recorded yet leads to is known once it is.
+    const std::uint32_t fresh = node->expands() && node->sequence() > oldest_ ? kFound | kLeads : kFound;
+    if (std::uint32_t* known = known_.find(node)) {
+      if (*known & kFound) return;
+      *known |= fresh;
+    } else {
+      known_.insert(node, fresh);
+    }
+    found_.push_back(node);
+  }
+
+  std::vector<Edge> edges_;
+  std::uint64_t oldest_ = ~std::uint64_t{0};  // nothing older leads to an input
+  AddressTable known_;                        // nodes and leaves
+  std::vector<Node*> found_;
 };
 
 // True when nobody else can see the values, so that they may be changed or taken over.
@@ -102,9 +161,11 @@ class Pass {
     retain_graph_ = retain_graph;
     capture_ = capture;
     start_ = detail::next_sequence();
-    for (std::size_t r = 0; r < roots.size(); ++r)
-      deposit(detail::gradient_edge(roots[r]),
-              root_gradient(roots[r], r < gradients.size() ? gradients[r] : Tensor{}));
+    for (std::size_t r = 0; r < roots.size(); ++r) {
+      const Edge edge = detail::gradient_edge(roots[r]);
+      Tensor gradient = root_gradient(roots[r], r < gradients.size() ? gradients[r] : Tensor{});
+      if (wanted(edge)) deposit(edge, std::move(gradient));
+    }
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
       slots_[heap_.back().slot].done = true;
@@ -147,8 +208,14 @@ class Pass {
     return gradient.requires_grad() ? gradient.detach() : gradient;
   }
 
+  // Whether to follow the edge of a root, or of the result of a piece of tape.
+  bool wanted(const Edge& edge) {
+    if (capture_) capture_->explore(edge);
+    return !capture_ || capture_->wants(edge);
+  }
+
   Slot& slot_of(const Edge& edge) {
-    const void* key = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
+    const void* key = key_of(edge);
     if (const std::uint32_t* found = table_.find(key)) {
       CT_CHECK(
           !slots_[*found].done, AutogradError, "backward", "a gradient reached ",
@@ -189,17 +256,27 @@ class Pass {
     }
   }
 
-  // The tensor that a kernel may add the gradient of `edge` to instead of making one of its own, if any.
-  Tensor accumulation_target(const Edge& edge) {
-    const void* key = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
-    if (const std::uint32_t* found = table_.find(key)) {
+  // Leaves whose gradients a kernel adds to; nobody else does meanwhile.
+  struct Claim {
+    detail::LeafMeta* leaf;
+    std::unique_lock<detail::SpinLock> lock;
+  };
+  using Claims = InlineVector<Claim, 4>;
+
+  // The tensor that a kernel may add the gradient of `edge` to instead of making one of its own, if any. Not
+  // where another thread is adding to the leaf: to wait with one leaf claimed for another would be a deadlock.
+  Tensor accumulation_target(const Edge& edge, Claims& claims) {
+    if (const std::uint32_t* found = table_.find(key_of(edge))) {
       Tensor& sum = grads_[slots_[*found].first + edge.index];
       if (sum.defined()) return is_exclusive(sum) ? std::move(sum) : Tensor{};
     }
     if (!edge.leaf || capture_ || !edge.leaf->autograd) return {};
-    const detail::LeafMeta& meta = detail::leaf_meta(*edge.leaf);
-    const bool direct = meta.grad.defined() && meta.hooks.empty() && meta.grad.is_contiguous();
-    return direct ? meta.grad : Tensor{};
+    detail::LeafMeta& meta = detail::leaf_meta(*edge.leaf);
+    if (!meta.hooks.empty()) return {};
+    std::unique_lock lock(meta.lock, std::try_to_lock);
+    if (!lock || !meta.grad.defined() || !meta.grad.is_contiguous()) return {};
+    claims.emplace_back(&meta, std::move(lock));
+    return meta.grad;
   }
 
   // Where the gradient of input i of `node` goes. A kernel that can write f32 although its input has 16 bits
@@ -210,9 +287,7 @@ class Pass {
     if (!edge.node || !node.can_widen(static_cast<std::uint32_t>(i))) return edge;
     const Edge* beyond = edge.node->narrowed();
     if (!beyond || !beyond->leaf) return edge;
-    const auto asked = [&](const Edge& e) { return e.node.get() == edge.node.get(); };
-    if (capture_ && std::any_of(capture_->edges.begin(), capture_->edges.end(), asked)) return edge;
-    return *beyond;
+    return capture_ && capture_->asked(edge.node.get()) ? edge : *beyond;
   }
 
   void visit(const Slot& slot) {
@@ -220,18 +295,13 @@ class Pass {
     const std::uint32_t outputs = node.output_count();
     InlineVector<Tensor, 4> grads_out;
     for (std::uint32_t k = 0; k < outputs; ++k) grads_out.emplace_back(std::move(grads_[slot.first + k]));
-    run_output_hooks(node, grads_out);
-    if (capture_) {
-      for (std::size_t c = 0; c < capture_->edges.size(); ++c)
-        if (capture_->edges[c].node.get() == &node)
-          capture_->results[c] = grads_out[capture_->edges[c].index];
-    }
-
     if (node.expands()) return expand(node, grads_out);
+    hand_out(node, grads_out);
 
     InlineVector<Tensor, 4> grads_in;
     InlineVector<std::uint8_t, 16> flags;
     InlineVector<const Edge*, 4> destinations;
+    Claims claims;
     bool any = false;
     for (std::size_t i = 0; i < node.edges.size(); ++i) {
       const Edge& edge = *destinations.emplace_back(&destination(node, i));
@@ -242,7 +312,7 @@ class Pass {
       flag = kGradNeeded;
       if (&edge != &node.edges[i]) flag |= kGradWide;
       if (!node.can_accumulate(static_cast<std::uint32_t>(i))) continue;
-      target = accumulation_target(edge);
+      target = accumulation_target(edge, claims);
       if (target.defined()) flag |= kGradAccumulate;
     }
     if (!any) return;
@@ -260,9 +330,9 @@ class Pass {
       if (!(flags[i] & kGradNeeded) || !grads_in[i].defined()) continue;
       const Edge& edge = *destinations[i];
       if (anomaly_enabled()) detail::check_finite(node.name(), "backward", grads_in[i], node.call_site());
-      if ((flags[i] & kGradAccumulate) && edge.leaf &&
-          detail::leaf_meta(*edge.leaf).grad.is_same(grads_in[i])) {
-        slot_of(edge).in_place = true;
+      const auto in_place = [&](const Claim& claim) { return claim.leaf->grad.is_same(grads_in[i]); };
+      if (std::any_of(claims.begin(), claims.end(), in_place)) {
+        slot_of(edge);  // its turn comes, for those who wait for it
         grads_in[i].impl()->storage->bump_version();
       } else {
         deposit(edge, std::move(grads_in[i]));
@@ -273,19 +343,37 @@ class Pass {
   // Lets a node record the piece of tape that it stands for, which is newer than all that is pending: it is
   // walked next, and leads to where the node's own inputs came from.
   void expand(Node& node, std::span<Tensor> grads) {
+    if (capture_ && !capture_->leads(node)) return hand_out(node, grads);
     std::vector<Tensor> outputs = node.expand();
-    if (!retain_graph_ || node.sequence() > start_) node.release_saved();
+    const std::size_t first = expanded_.size();
+    bool any = false;
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      if (!grads[k].defined() || !outputs[k].requires_grad()) continue;
-      const Edge& edge = expanded_.emplace_back(detail::gradient_edge(outputs[k]));
+      Edge& edge = expanded_.emplace_back();
+      if (grads[k].defined() && outputs[k].requires_grad()) edge = detail::gradient_edge(outputs[k]);
+      if (!wanted(edge)) edge = {};
+      any = any || edge;
       outputs[k] = {};  // the values may go, the tape may not
-      deposit(edge, std::move(grads[k]));
     }
+    if (capture_ && !any) {  // it stays as it was
+      if (capture_->asked(&node)) hand_out(node, grads);
+      return;
+    }
+    hand_out(node, grads);
+    if (!retain_graph_ || node.sequence() > start_) node.release_saved();
+    for (std::size_t k = 0; k < outputs.size(); ++k) deposit(expanded_[first + k], std::move(grads[k]));
+  }
+
+  // The gradients of a node's outputs are complete.
+  void hand_out(Node& node, std::span<Tensor> grads) {
+    run_output_hooks(node, grads);
+    if (capture_) capture_->take(&node, grads);
   }
 
   // What a hook returns takes the place of the gradient.
   static void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) {
     hooks.each([&](const TensorHook& hook) {
+      // A hook may change its argument: nobody else must see that.
+      if (!is_exclusive(grad)) grad = detail::engine_ops.clone(grad);
       Tensor replaced = hook(grad);
       if (!replaced.defined()) return;
       constexpr const char* op = "register_hook";
@@ -303,7 +391,10 @@ class Pass {
       Tensor& grad = grads[node.output_hooks[i].output];
       if (!grad.defined()) continue;
       run_hooks(node.output_hooks[i].hooks, grad);
-      if (const auto& retained = node.output_hooks[i].retained) *retained = grad;
+      // It is added to like a leaf's gradient, and shared with nobody.
+      if (const auto& sum = node.output_hooks[i].retained)
+        *sum = sum->defined() ? detail::engine_ops.add(*sum, grad, is_exclusive(*sum))
+                              : detail::engine_ops.clone(grad);
     }
   }
 
@@ -313,11 +404,8 @@ class Pass {
     Tensor grad = std::move(grads_[slot.first]);
     if (grad.defined()) {
       run_hooks(meta.hooks, grad);
-      if (capture_) {
-        for (std::size_t c = 0; c < capture_->edges.size(); ++c)
-          if (capture_->edges[c].leaf.get() == slot.leaf) capture_->results[c] = grad;
-        return;
-      }
+      if (capture_) return capture_->take(slot.leaf, std::span(&grad, 1));
+      const std::lock_guard lock(meta.lock);
       if (meta.grad.defined()) {
         // In place, but for a gradient that was set to an expanded tensor.
         meta.grad = detail::engine_ops.add(meta.grad, grad,
@@ -338,7 +426,7 @@ class Pass {
   std::vector<Slot> slots_;
   std::vector<Tensor> grads_;
   std::vector<Pending> heap_;
-  SlotTable table_;
+  AddressTable table_;  // of slots
 };
 
 // One Pass is kept per thread, so that a training step allocates nothing here; a backward inside a hook gets
@@ -376,14 +464,11 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, 
 std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                          std::span<const Tensor> gradients, GradOptions options) {
   check_gradient_count(outputs.size(), gradients.size());
-  Capture capture;
-  capture.results.resize(inputs.size());
+  Capture capture(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CT_CHECK(inputs[i].requires_grad(), AutogradError, "grad", "input ", i, ", ", describe(inputs[i]),
              ", does not require a gradient; call set_requires_grad() on it before the forward pass");
-    const Edge& edge = capture.edges.emplace_back(detail::gradient_edge(inputs[i]));
-    const std::uint64_t sequence = edge.node ? edge.node->sequence() : detail::leaf_meta(*edge.leaf).sequence;
-    capture.oldest = std::min(capture.oldest, sequence);
+    capture.ask(detail::gradient_edge(inputs[i]));
   }
   {
     NoGrad guard;

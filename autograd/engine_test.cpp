@@ -192,6 +192,71 @@ TEST_CASE("hooks see, replace and follow gradients", "[autograd]") {
   CHECK_THROWS_AS(x.register_post_accumulate_hook({}), ct::ValueError);
 }
 
+TEST_CASE("retain_grad() accumulates, and shares its sum with nobody", "[autograd]") {
+  const Tensor x = leaf({1, 2});
+  const Tensor y = x * 2.0;
+  y.retain_grad();
+  const Tensor cotangent = ct::from_vector<float>({10, 20}, {2});
+  y.backward(cotangent, /*retain_graph=*/true);
+  CHECK(grad_of(y) == Values{10, 20});
+  (y * 3.0).sum().backward({}, true);
+  CHECK(grad_of(y) == Values{13, 23});
+  CHECK(cotangent.to_vector<double>() == Values{10, 20});
+  y.grad().zero_();
+  CHECK(cotangent.to_vector<double>() == Values{10, 20});
+  Tensor(y).set_grad({});
+  y.backward(cotangent, true);
+  y.backward(cotangent);
+  CHECK(grad_of(y) == Values{20, 40});
+
+  // Two of them that get one gradient.
+  const Tensor a = x * 1.0, b = x * 1.0;
+  a.retain_grad();
+  b.retain_grad();
+  (a + b).sum().backward();
+  a.grad().add_(5.0);
+  CHECK(grad_of(a) == Values{6, 6});
+  CHECK(grad_of(b) == Values{1, 1});
+}
+
+TEST_CASE("what a hook does to its argument stays in its branch", "[autograd]") {
+  const auto ruin = [](const Tensor& g) {
+    Tensor(g).mul_(100.0);
+    return Tensor();
+  };
+  const Tensor a = leaf({1, 2}), b = leaf({3, 4});
+  const Tensor x = a * 1.0, y = b * 1.0;
+  x.register_hook(ruin);
+  const Tensor cotangent = ct::from_vector<float>({1, 2}, {2});
+  (x + y).backward(cotangent);
+  CHECK(cotangent.to_vector<double>() == Values{1, 2});
+  CHECK(grad_of(b) == Values{1, 2});
+  CHECK(grad_of(a) == Values{100, 200});
+
+  const Tensor c = leaf({1, 2}), d = leaf({3, 4});
+  c.register_hook(ruin);
+  (c + d).backward(cotangent);
+  CHECK(cotangent.to_vector<double>() == Values{1, 2});
+  CHECK(grad_of(d) == Values{1, 2});
+  CHECK(grad_of(c) == Values{100, 200});
+
+  // What one hook returned, and the next one changes, and an expanded gradient.
+  const Tensor e = leaf({1, 2}), kept = ct::ones({2});
+  e.register_hook([&](const Tensor&) { return kept; });
+  e.register_hook(ruin);
+  e.sum().backward();
+  CHECK(kept.to_vector<double>() == Values{1, 1});
+  CHECK(grad_of(e) == Values{100, 100});
+
+  // What grad() has handed out.
+  const Tensor f = leaf({1, 2});
+  const Tensor h = f * 1.0;
+  f.register_hook(ruin);
+  const auto g = ct::grad(std::vector{h.sum()}, std::vector{h, f});
+  CHECK(g[0].to_vector<double>() == Values{1, 1});
+  CHECK(g[1].to_vector<double>() == Values{100, 100});
+}
+
 TEST_CASE("what a hook returns must be like the gradient", "[autograd]") {
   const auto run = [](const Tensor& result, bool of_leaf) {
     const Tensor x = leaf({1, 2, 3});

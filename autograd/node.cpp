@@ -1,9 +1,12 @@
 #include <cotangent/autograd/node.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include <cotangent/autograd/engine.h>
+#include <cotangent/core/op_observer.h>
 
 namespace ct {
 
@@ -56,6 +59,16 @@ LeafMeta& leaf_meta(TensorImpl& impl) {
   return static_cast<LeafMeta&>(*impl.autograd);
 }
 
+void SpinLock::wait() const noexcept {
+  for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
+    if (i < 1000) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+}
+
 Edge gradient_edge(const Tensor& t) {
   Edge edge;
   if (!t.defined() || !t.requires_grad()) return edge;
@@ -84,22 +97,14 @@ const std::string& Node::call_site() const {
 }
 
 void Node::release_zero() noexcept {
-  // `pending` lists this thread's dead nodes; only the outermost call empties it.
-  static constinit thread_local std::vector<Node*>* pending = nullptr;
-  if (pending) {
-    pending->push_back(this);
-    return;
-  }
-  std::vector<Node*> dead;
-  pending = &dead;
-  Node* node = this;
-  while (true) {
-    delete node;  // may push further nodes
-    if (dead.empty()) break;
-    node = dead.back();
-    dead.pop_back();
-  }
-  pending = nullptr;
+  // `dead` lists this thread's dead nodes; only the outermost call empties it.
+  static constinit thread_local Node* dead = nullptr;
+  static constinit thread_local bool emptying = false;
+  next_dead_ = std::exchange(dead, this);
+  if (emptying) return;
+  emptying = true;
+  while (dead) delete std::exchange(dead, dead->next_dead_);  // may list further nodes
+  emptying = false;
 }
 
 // ---- OpNode -----------------------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ void OpNode::backward(NodeCall& call) {
   const Device device = output_metas_[0].device;
   const BackwardFn kernel = device.is_cuda() ? op_.cuda.backward : op_.cpu.backward;
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device));
-  kernel(b);
+  detail::observed(op_, true, [&] { kernel(b); });
 }
 
 const Edge* OpNode::narrowed() const {
@@ -200,10 +205,10 @@ Tensor& Backward::grad_in_over(int i, const Tensor& saved) const {
   const bool unseen = storage.unique() && storage->is_owned();
   if (!unseen || !saved.is_contiguous() || !(saved.shape() == meta.shape) || saved.dtype() != dtype)
     return grad_in(i);
-  // Should the kernel fail half-way, then a second walk must not read what is no longer there.
-  storage->bump_version();
   g = Tensor::from_storage(storage, meta.shape, contiguous_strides(meta.shape), saved.storage_offset(),
                            dtype);
+  // Should the kernel fail half-way, then a second walk must not read what is no longer there.
+  storage->bump_version();
   return g;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -84,7 +85,7 @@ class HookList {
   std::shared_ptr<const List> list_;  // another one after each change, as the old may be in use
 };
 
-/// Hooks on one output of a node, and the place retain_grad() wants its gradient in.
+/// Hooks on one output of a node, and the place retain_grad() wants its gradient added to.
 struct OutputHooks {
   std::uint32_t output = 0;
   HookList<TensorHook> hooks;
@@ -144,7 +145,10 @@ class CT_API Node : public RefCounted {
   void release_zero() noexcept override;
 
  private:
-  std::uint64_t sequence_;
+  union {
+    std::uint64_t sequence_;
+    Node* next_dead_;  // on that list: it needs no memory, so that nothing can fail
+  };
 };
 
 /// The node of a registered op.
@@ -181,9 +185,24 @@ class CT_API OpNode final : public Node, public Pooled {
 };
 
 namespace detail {
+/// A lock for what is short and hardly ever contended: taking it is one atomic exchange.
+class CT_API SpinLock {
+ public:
+  bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
+  void lock() noexcept {
+    while (!try_lock()) wait();
+  }
+  void unlock() noexcept { held_.store(false, std::memory_order_release); }
+
+ private:
+  void wait() const noexcept;
+  std::atomic<bool> held_{false};
+};
+
 /// What a leaf carries: its gradient, its place in the order, its hooks.
 struct LeafMeta final : AutogradMeta {
   Tensor grad;
+  mutable SpinLock lock;  // of `grad`, the handle, and, while backward adds to them, of its values
   std::uint64_t sequence = 0;
   HookList<TensorHook> hooks;
   HookList<PostAccumulateHook> post_hooks;

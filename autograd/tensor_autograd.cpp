@@ -1,3 +1,5 @@
+#include <mutex>
+
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/tensor.h>
@@ -32,7 +34,9 @@ Tensor& Tensor::set_requires_grad(bool value) {
            grad_fn_name(), "'; only leaves can be changed: use detach() to get a tensor without history");
   CT_CHECK(!value || is_floating(dtype()), DTypeError, "set_requires_grad", "tensor ", describe(*this),
            " can't have a gradient; only floating dtypes (f32, f64, f16, bf16) can");
-  if (value && !impl.requires_grad) detail::leaf_meta(impl).sequence = detail::next_sequence();
+  // Once: a leaf stays older than the nodes that use it, also if it wants no gradient for a while.
+  if (value && detail::leaf_meta(impl).sequence == 0)
+    detail::leaf_meta(impl).sequence = detail::next_sequence();
   impl.requires_grad = value;
   return *this;
 }
@@ -41,7 +45,9 @@ Tensor Tensor::grad() const {
   const TensorImpl& impl = get();
   if (!impl.autograd) return {};
   const auto& meta = static_cast<const detail::LeafMeta&>(*impl.autograd);
-  return meta.retained ? *meta.retained : meta.grad;
+  if (meta.retained) return *meta.retained;
+  const std::lock_guard lock(meta.lock);
+  return meta.grad;
 }
 
 void Tensor::set_grad(const Tensor& grad) {
@@ -57,7 +63,9 @@ void Tensor::set_grad(const Tensor& grad) {
     return;
   }
   detail::LeafMeta& meta = detail::leaf_meta(impl);
-  (meta.retained ? *meta.retained : meta.grad) = grad;
+  Tensor before = grad;  // what goes is destroyed without the lock
+  const std::lock_guard lock(meta.lock);
+  std::swap(meta.retained ? *meta.retained : meta.grad, before);
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph) const {

@@ -145,7 +145,11 @@ Allocator& install_default_allocator(Device device) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
   std::shared_ptr<Allocator>& slot = r.current[slot_of(device)];
-  if (!slot) slot = std::shared_ptr<Allocator>(&default_allocator(device), [](Allocator*) {});
+  if (!slot) {
+    r.kept.reserve(r.kept.size() + 1);
+    slot = std::shared_ptr<Allocator>(&default_allocator(device), [](Allocator*) {});
+    r.kept.push_back(slot);  // so that going back to it can't fail
+  }
   g_current_allocators[slot_of(device)].store(slot.get(), std::memory_order_release);
   return *slot;
 }

@@ -7,11 +7,13 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -128,12 +130,13 @@ class Pool {
     if (!workers_.empty()) [[likely]]
       return true;
     const int wanted = threads() - 1;
-    workers_.reserve(static_cast<std::size_t>(wanted));
     try {
+      workers_.reserve(static_cast<std::size_t>(wanted));
       const std::uint32_t seen = state_.load() / kSerial;
       while (static_cast<int>(workers_.size()) < wanted) workers_.emplace_back([this, seen] { serve(seen); });
     } catch (const std::system_error&) {
       // The system gives no more threads: go on with those there are. Results do not depend on it.
+    } catch (const std::bad_alloc&) {  // nor on memory for them
     }
     return !workers_.empty();
   }
@@ -249,7 +252,10 @@ Pool& make_pool() {
     pool = new Pool(default_threads());
     the_pool.store(pool, std::memory_order_release);
     pthread_atfork(nullptr, nullptr, [] {
-      if (const Pool* parents = the_pool.load()) the_pool.store(new Pool(parents->threads()));
+      // Must not fail, so its memory is there already. A pool of the parent's that lies there is dead here.
+      alignas(Pool) static std::byte place[sizeof(Pool)];
+      const int threads = the_pool.load()->threads();
+      the_pool.store(new (place) Pool(threads));
     });
   }
   return *pool;

@@ -210,6 +210,19 @@ constexpr OpDef k_first = ct::checked({.name = "first",
                                        .samples = first_samples});
 }  // namespace
 
+TEST_CASE("Autocast: a weight whose memory has been replaced is converted anew", "[autocast]") {
+  const Tensor w = ct::ones({4, 4}).set_requires_grad(), x = ct::ones({1, 4});
+  const ct::Autocast guard(ct::bf16);
+  CHECK(ct::matmul(x, w).to_vector<double>() == std::vector<double>(4, 4));
+  // The new memory's record may lie where the old one's lay, and may have been changed as often.
+  const std::uint32_t version = w.impl()->storage->version();
+  w.impl()->storage.reset();
+  const Tensor other = ct::full({4, 4}, 3.0);
+  while (other.impl()->storage->version() < version) other.impl()->storage->bump_version();
+  w.impl()->storage = other.impl()->storage;
+  CHECK(ct::matmul(x, w).to_vector<double>() == std::vector<double>(4, 12));
+}
+
 TEST_CASE("Autocast: inputs of different dtypes meet in the widest", "[autocast]") {
   const Tensor x = ct::randn({4, 4}), y = x.to(ct::bf16);
   CHECK_THROWS_AS(ct::dispatch(k_first, {y, x}), ct::DTypeError);

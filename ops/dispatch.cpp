@@ -1,6 +1,5 @@
 #include <cotangent/ops/dispatch.h>
 
-#include <atomic>
 #include <optional>
 
 #include <cotangent/autograd/autocast_mode.h>
@@ -11,25 +10,6 @@
 
 namespace ct {
 namespace {
-
-std::atomic<OpObserver*> g_observer{nullptr};
-
-// Tells the observer, if there is one, that a kernel runs while this lives.
-class Observation {
- public:
-  Observation(const OpDef& op, bool backward)
-      : observer_(g_observer.load(std::memory_order_acquire)), op_(op), backward_(backward) {
-    if (observer_) observer_->begin(op_, backward_);
-  }
-  ~Observation() {
-    if (observer_) observer_->end(op_, backward_);
-  }
-
- private:
-  OpObserver* observer_;
-  const OpDef& op_;
-  bool backward_;
-};
 
 std::string list_dtypes(DTypeSet set) {
   std::string text;
@@ -131,8 +111,7 @@ void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
 void run_kernel(const OpDef& op, Device device, const Forward& call) {
   const ForwardFn kernel = device.is_cuda() ? op.cuda.forward : op.cpu.forward;
   CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device));
-  const Observation observation(op, false);
-  kernel(call);
+  detail::observed(op, false, [&] { kernel(call); });
 }
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
@@ -300,24 +279,21 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
     if (saves_self) inputs[0] = self.clone();
   }
 
-  // The node is made first: it takes self's place on the tape as it was before the change.
+  // All that may fail comes first. The node takes self's place on the tape as it was before the change. The
+  // storage counts as changed before the kernel runs, as one that fails may leave half of it changed.
   Ref<OpNode> node = recorded ? make_ref<OpNode>(op, ref_span, attrs) : Ref<OpNode>();
   const DeviceGuard guard(checked.device);
   Tensor out = self;
-  run_kernel(op, checked.device, Forward{op, ref_span, std::span<Tensor>(&out, 1), attrs});
   Storage& storage = *self.impl()->storage;
   storage.bump_version();
+  if (recorded) node->set_outputs(std::span<const Tensor>(&self, 1));
+  run_kernel(op, checked.device, Forward{op, ref_span, std::span<Tensor>(&out, 1), attrs});
   if (recorded) {
     storage.bump_history_version();
     self.impl()->history_version = storage.history_version();
-    node->set_outputs(std::span<const Tensor>(&self, 1));
     detail::set_history(self, std::move(node), 0);
   }
   return self;
-}
-
-OpObserver* set_op_observer(OpObserver* observer) {
-  return g_observer.exchange(observer, std::memory_order_acq_rel);
 }
 
 }  // namespace ct

@@ -6,6 +6,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/op_def.h>
+#include <cotangent/core/op_observer.h>
 #include <cotangent/core/tensor.h>
 
 // One way in for every op. dispatch() checks devices and dtypes, asks the op for its result shapes,
@@ -50,15 +51,5 @@ std::array<Tensor, N> dispatch_n(const OpDef& op, std::initializer_list<detail::
 /// Throws AutogradError for a leaf that requires a gradient, or a view, while recording.
 CT_API Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
                                 AttrsView attrs = {});
-
-/// Called around every kernel, for profilers. Null (the default) costs one load.
-class OpObserver {
- public:
-  virtual ~OpObserver() = default;
-  virtual void begin(const OpDef& op, bool backward) = 0;
-  virtual void end(const OpDef& op, bool backward) = 0;
-};
-/// Installs an observer for the whole process and returns the previous one. It must outlive its use.
-CT_API OpObserver* set_op_observer(OpObserver* observer);
 
 }  // namespace ct

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -45,8 +46,14 @@ class UploadStream {
     std::lock_guard lock(idle().mutex);
     std::vector<Stream>& streams = idle().streams;
     const auto found = std::ranges::find(streams, device, &Stream::device);
-    stream_ = found == streams.end() ? new_stream(device) : *found;
-    if (found != streams.end()) streams.erase(found);
+    if (found == streams.end()) {
+      streams.reserve(idle().made + 1);  // for all to come back: a destructor must not fail
+      stream_ = new_stream(device);
+      ++idle().made;
+    } else {
+      stream_ = *found;
+      streams.erase(found);
+    }
   }
   ~UploadStream() {
     std::lock_guard lock(idle().mutex);
@@ -60,6 +67,7 @@ class UploadStream {
   struct Idle {
     std::mutex mutex;
     std::vector<Stream> streams;
+    std::size_t made = 0;
   };
   static Idle& idle() {
     static Idle* const idle = new Idle;  // loops may end in static destructors
@@ -91,8 +99,11 @@ class EpochRun {
       now.record(current_stream(options.prefetch));
       now.wait(**upload_);
     }
+    workers_.reserve(static_cast<std::size_t>(options.workers));
     try {
       for (int i = 0; i < options.workers && i < last - first; ++i) workers_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {
+      // The system gives no more threads: those there are do it, or the loop itself.
     } catch (...) {
       stop();
       throw;
@@ -243,13 +254,12 @@ std::int64_t LoaderCore::batch_count() const {
 void LoaderCore::begin() {
   CT_CHECK(!run_, Error, "DataLoader",
            "is being looped over already; give the inner loop a loader of its own");
-  if (!resumed_) {
-    if (left_) ++epoch_;
-    position_ = 0;
-  }
+  const std::int64_t epoch = this->epoch(), position = resumed_ ? position_ : 0;
+  run_ = std::make_unique<EpochRun>(fetch_, options_, make_order(examples_, options_.shuffle, seed_, epoch),
+                                    examples_, std::min(position, batch_count()), batch_count());
+  epoch_ = epoch;
+  position_ = position;
   resumed_ = left_ = false;
-  run_ = std::make_unique<EpochRun>(fetch_, options_, make_order(examples_, options_.shuffle, seed_, epoch_),
-                                    examples_, std::min(position_, batch_count()), batch_count());
 }
 
 bool LoaderCore::next(std::vector<Tensor>& batch) {

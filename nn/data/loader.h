@@ -21,7 +21,8 @@ struct LoaderOptions {
   bool shuffle = false;
   /// Leaves out a last batch that is not full.
   bool drop_last = false;
-  /// Threads that make batches ahead. 0: batches are made by the loop's own thread.
+  /// Threads that make batches ahead, or as many of them as the system gives. 0: batches are made by the
+  /// loop's own thread.
   int workers = 0;
   /// Of the order; without one it is drawn from the default generator.
   std::optional<std::uint64_t> seed = std::nullopt;

@@ -29,6 +29,7 @@ void Adam::add_param_group(ParamGroup<AdamOptions> group) {
   CT_CHECK(o.beta2 >= 0 && o.beta2 < 1, ValueError, name(), "beta2 is ", o.beta2, "; it must lie in [0, 1)");
   CT_CHECK(o.eps >= 0, ValueError, name(), "eps is ", o.eps, "; it must be >= 0");
   CT_CHECK(o.weight_decay >= 0, ValueError, name(), "weight_decay is ", o.weight_decay, "; it must be >= 0");
+  options_.reserve(options_.size() + 1);  // both or neither
   add_group(std::move(group.params), o.lr);
   options_.push_back(o);
 }

@@ -82,6 +82,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   Gradients& grads = *lease;
   grads.collect(op, params);
   if (grads.tensors.empty()) return zeros({});
+  internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
   Tensor norm;
 #ifdef COTANGENT_CUDA
@@ -112,6 +113,7 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   Gradients& grads = *lease;
   grads.collect(op, params);
   if (grads.tensors.empty()) return;
+  internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
   for (const internal::Batch& batch : grads.batches) {
 #ifdef COTANGENT_CUDA

@@ -52,9 +52,10 @@ void Ema::update() {
     CT_CHECK(p.is_contiguous(), ValueError, kName, "parameter '", names_[i], "', ", describe(p),
              ", is no longer contiguous");
   }
+  std::vector<bool> done(params_.size());
+  internal::reserve_scratch(params_.size());
   const auto t = static_cast<double>(++updates_);
   const double decay = options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
-  std::vector<bool> done(params_.size());
   for (std::size_t first = 0; first < params_.size(); ++first) {
     if (done[first]) continue;
     const DType dtype = params_[first].dtype();

@@ -64,9 +64,9 @@ Tensor GradScaler::scale(const Tensor& loss) {
 
 GradScaler::Seen& GradScaler::seen(const Optimizer& optimizer) {
   for (Seen& s : seen_)
-    if (s.optimizer == &optimizer) return s;
+    if (s.optimizer == optimizer.id_) return s;
   Seen& fresh = seen_.emplace_back();
-  fresh.optimizer = &optimizer;
+  fresh.optimizer = optimizer.id_;
   return fresh;
 }
 
@@ -98,6 +98,7 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   }
   CT_CHECK(!grads.empty(), ValueError, kName, "no parameter of ", optimizer.name(),
            " has a gradient; call scale(loss).backward() first");
+  internal::reserve_scratch(grads.size());
   const Device device = grads[0].device();
   if (numbers_.device() != device) {
     CT_CHECK(seen_.size() == 1, DeviceError, kName, "gradients are on ", to_string(numbers_.device()),
@@ -157,6 +158,7 @@ void GradScaler::update() {
   std::erase_if(seen_, [](const Seen& s) { return !s.found_inf.defined(); });  // their inspection failed
   CT_CHECK(!seen_.empty(), ValueError, kName, "update() without a step(); call step(optimizer) before it");
   const NoGrad no_grad;
+  spare_.reserve(spare_.size() + seen_.size());
   const Device device = numbers_.device();
   const DeviceGuard guard(device);
   Tensor& found = seen_[0].found_inf;

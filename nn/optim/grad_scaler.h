@@ -67,8 +67,8 @@ class CT_API GradScaler {
   void load_state_dict(const StateDict& state);
 
  private:
-  struct Seen {  // an optimizer between two updates
-    const Optimizer* optimizer = nullptr;
+  struct Seen {                   // an optimizer between two updates
+    std::uint64_t optimizer = 0;  // its id: addresses are given to new ones
     Tensor found_inf;
     bool unscaled = false;
     bool stepped = false;

@@ -314,3 +314,24 @@ TEST_CASE("GradScaler on CUDA: the same as on the CPU, and the host waits for no
       CHECK(got[k] == Approx(want[k]).epsilon(dtype == f32 ? 1e-5 : 1e-2).margin(1e-6));
   }
 }
+
+TEST_CASE("GradScaler: an optimizer is not taken for one that lay at its address", "[optim][scaler]") {
+  const Tensor p = parameter({1, 2});
+  Tensor q = parameter({1, 2});
+  GradScaler scaler({.init_scale = 1024});
+  std::optional<SGD> sgd;
+  sgd.emplace(std::vector{p}, SGDOptions{.lr = 0.5});
+  scaler.scale((p * p).sum()).backward();
+  scaler.unscale_(*sgd);
+  sgd.emplace(std::vector{q}, SGDOptions{.lr = 0.5});
+  scaler.scale((q * q).sum()).backward();
+  scaler.step(*sgd);
+  CHECK(q.to_vector<double>() == std::vector<double>{0, 0});
+  scaler.update();
+
+  q.set_grad({});
+  scaler.scale((q * q + q).sum()).backward();
+  scaler.step(*sgd);
+  sgd.emplace(std::vector{p}, SGDOptions{.lr = 0.5});
+  CHECK_NOTHROW(scaler.step(*sgd));  // its first one
+}

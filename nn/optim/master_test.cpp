@@ -145,3 +145,22 @@ TEST_CASE("masters on CUDA are those of the CPU", "[optim][master][cuda]") {
     }
   }
 }
+
+TEST_CASE("a master follows a parameter whose memory has been replaced", "[optim][master]") {
+  Tensor p = full({8}, 1.0, {.dtype = bf16, .requires_grad = true});
+  SGD sgd({p}, {.lr = 0.25});
+  const auto step = [&] {
+    p.set_grad(ones({8}, {.dtype = bf16}));
+    sgd.step();
+  };
+  step();
+  CHECK(p.to_vector<double>() == std::vector<double>(8, 0.75));
+  // The new memory's record may lie where the old one's lay, and may have been changed as often.
+  const std::uint32_t version = p.impl()->storage->version();
+  p.impl()->storage.reset();
+  Tensor other = full({8}, 5.0, {.dtype = bf16});
+  while (other.impl()->storage->version() < version) other.impl()->storage->bump_version();
+  p.impl()->storage = other.impl()->storage;
+  step();
+  CHECK(p.to_vector<double>() == std::vector<double>(8, 4.75));
+}

@@ -2,10 +2,22 @@
 
 namespace ct::optim::internal {
 
+namespace {
+thread_local std::vector<Entry> t_entries;
+thread_local std::vector<std::int64_t> t_starts;
+}  // namespace
+
 std::vector<Entry>& scratch_entries() {
-  thread_local std::vector<Entry> entries;
-  entries.clear();
-  return entries;
+  t_entries.clear();
+  return t_entries;
+}
+std::vector<std::int64_t>& scratch_starts() {
+  t_starts.clear();
+  return t_starts;
+}
+void reserve_scratch(std::size_t entries) {
+  t_entries.reserve(entries);
+  t_starts.reserve(entries + 1);
 }
 
 template <class Rule>

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -19,8 +20,7 @@ constexpr std::int64_t kAlign = 64;  // tensors start on multiples of it, so tha
 
 // Where each entry starts on the line; the last element is its length.
 std::span<const std::int64_t> lay_out(std::span<const Entry> entries) {
-  thread_local std::vector<std::int64_t> starts;
-  starts.clear();
+  std::vector<std::int64_t>& starts = scratch_starts();
   std::int64_t at = 0;
   for (const Entry& e : entries) {
     starts.push_back(at);
@@ -266,23 +266,21 @@ void clamp_cpu(const Batch& batch, double limit) {
 
 void unscale_cpu(const Batch& batch, const float* factor, float* found_inf) {
   const auto starts = lay_out(batch.entries);
-  thread_local std::vector<char> found;
-  found.assign(static_cast<std::size_t>(chunk_count(starts.back(), kChunk)), 0);
-  char* const flags = found.data();  // the pool's threads have a `found` of their own
+  std::atomic<bool> found{false};
   visit_floating("GradScaler", batch.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_pieces(batch.entries, starts,
-               [&](std::int64_t chunk, const Entry& e, std::int64_t begin, std::int64_t end) {
+               [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
                  for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const auto* g, std::int64_t n) {
                    using C = std::remove_cvref_t<decltype(*g)>;
                    int bad = 0;
                    for (std::int64_t i = 0; i < n; ++i)
                      bad |= !(std::abs(g[i]) <= std::numeric_limits<C>::max());
-                   if (bad) flags[chunk] = 1;
+                   if (bad) found.store(true, std::memory_order_relaxed);
                  });
                });
   });
-  if (std::any_of(found.begin(), found.end(), [](char c) { return c != 0; })) *found_inf = 1;
+  if (found) *found_inf = 1;
   if (factor && *factor != 1)
     change_grads("GradScaler", batch, [f = *factor](auto x) { return x * static_cast<decltype(x)>(f); });
 }

@@ -40,6 +40,11 @@ using moment_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// A thread's table, empty: it keeps its memory from one step to the next.
 std::vector<Entry>& scratch_entries();
+/// The calling thread's memory for tables of so many entries. A step asks for it before its first change: it
+/// is made as a whole or not at all, also when memory runs out.
+void reserve_scratch(std::size_t entries);
+/// Where entries start on the line that the CPU cuts into chunks; empty.
+std::vector<std::int64_t>& scratch_starts();
 
 // ---- The rules ------------------------------------------------------------------------------------------
 // A rule holds an optimizer's numbers as they were given. constants<C>() turns them into the type that

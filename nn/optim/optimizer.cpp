@@ -1,6 +1,7 @@
 #include <cotangent/nn/optim/optimizer.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <unordered_set>
 
@@ -8,6 +9,7 @@
 #include <cotangent/core/memory.h>
 #include <cotangent/core/printable.h>
 #include <cotangent/core/stream.h>
+#include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/where/where.h>
@@ -50,7 +52,11 @@ struct Optimizer::Doubt {
   std::vector<std::int64_t*> counts;
 };
 
-Optimizer::Optimizer(const char* name) : name_(name) {}
+Optimizer::Optimizer(const char* name)
+    : name_(name), id_([] {
+        static std::atomic<std::uint64_t> next{1};
+        return next.fetch_add(1, std::memory_order_relaxed);
+      }()) {}
 Optimizer::~Optimizer() = default;
 
 void Optimizer::settle() const {
@@ -87,11 +93,12 @@ void Optimizer::add_group(std::vector<Tensor> params, double lr) {
     CT_CHECK(known.insert(p.impl()).second, ValueError, name_, "parameter ", i, ", ", describe(p),
              ", is there twice; list every parameter once");
   }
-  Group& group = groups_.emplace_back();
+  Group group;
   group.states.resize(params.size());
   group.grads.resize(params.size());
   group.params = std::move(params);
   group.lr = lr;
+  groups_.push_back(std::move(group));
 }
 
 void Optimizer::set_lr(double lr, int group) {
@@ -152,8 +159,8 @@ void Optimizer::prepare_masters(int g) {
     } else if (!state.master.defined()) {
       state.master = p.to(f32);
     } else {
-      const Storage& storage = *p.impl()->storage;
-      if (state.rounded == &storage && state.rounded_version == storage.version()) continue;
+      const Ref<Storage>& storage = p.impl()->storage;
+      if (state.rounded == storage && state.rounded_version == storage->version()) continue;
       const Tensor master = state.master.to(p.device());
       state.master = where(eq(master.to(p.dtype()), p), master, p.to(f32));
     }
@@ -174,9 +181,22 @@ void Optimizer::step_if(const StepGate& gate) {
   } release{*this};
   settle();
   collect_gradients();
+  std::size_t most = 0, all = 0;
+  bool on_gpu = false;
   for (int g = 0; g < group_count(); ++g) {
     prepare_moments(g);
     prepare_masters(g);
+    const Group& group = groups_[static_cast<std::size_t>(g)];
+    most = std::max(most, group.params.size());
+    all += group.params.size();
+    for (const Tensor& grad : group.grads) on_gpu = on_gpu || (grad.defined() && grad.is_cuda());
+  }
+  members_.reserve(most);
+  internal::reserve_scratch(most);
+  if (gate.found_inf && on_gpu) {
+    if (!doubt_) doubt_ = std::make_unique<Doubt>();
+    doubt_->counts.reserve(all);
+    if (!doubt_->flag.defined()) doubt_->flag = zeros({}).pin_memory();
   }
   gate_ = gate;
   Device device;
@@ -198,26 +218,28 @@ void Optimizer::step_if(const StepGate& gate) {
         if (!group.grads[i].defined() || !together(i)) continue;
         members_.push_back(static_cast<int>(i));
         ++group.states[i].step;
-        if (gate.found_inf && device.is_cuda()) {
-          if (!doubt_) doubt_ = std::make_unique<Doubt>();
-          doubt_->counts.push_back(&group.states[i].step);
-        }
+        if (gate.found_inf && device.is_cuda()) doubt_->counts.push_back(&group.states[i].step);
       }
       const DeviceGuard guard(device);
-      update(g, members_);
+      try {
+        update(g, members_);
+      } catch (...) {  // a step that was not made does not count
+        for (const int i : members_) --group.states[static_cast<std::size_t>(i)].step;
+        if (doubt_) doubt_->counts.clear();
+        throw;
+      }
       for (const int i : members_) {
         const auto at = static_cast<std::size_t>(i);
-        Storage& storage = *group.params[at].impl()->storage;
-        storage.bump_version();
+        const Ref<Storage>& storage = group.params[at].impl()->storage;
+        storage->bump_version();
         ParamState& state = group.states[at];
-        state.rounded = &storage;
-        state.rounded_version = storage.version();
+        if (state.master.defined()) state.rounded = storage;
+        state.rounded_version = storage->version();
         group.grads[at] = {};
       }
     }
   }
   if (!doubt_ || doubt_->counts.empty()) return;
-  if (!doubt_->flag.defined()) doubt_->flag = zeros({}).pin_memory();
   copy_bytes(doubt_->flag.raw_data(), cpu, gate.found_inf, device, sizeof(float), true);
   doubt_->arrived.record(current_stream(device));
 }

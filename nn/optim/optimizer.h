@@ -75,8 +75,8 @@ class CT_API Optimizer {
   struct ParamState {
     std::int64_t step = 0;
     Tensor moments[kMaxMoments];
-    Tensor master;                     // f32; undefined where there is none
-    const Storage* rounded = nullptr;  // the parameter that was rounded from it, and when
+    Tensor master;         // f32; undefined where there is none
+    Ref<Storage> rounded;  // the parameter that was rounded from it, and when; kept, as addresses come again
     std::uint32_t rounded_version = 0;
   };
   struct Group {
@@ -122,6 +122,7 @@ class CT_API Optimizer {
   void prepare_masters(int group);
 
   const char* name_;
+  const std::uint64_t id_;  // no other optimizer of the process has it, also after this one's end
   std::vector<Group> groups_;
   std::vector<int> members_;  // scratch of step()
   StepGate gate_;

@@ -21,6 +21,7 @@ void SGD::add_param_group(ParamGroup<SGDOptions> group) {
   CT_CHECK(o.weight_decay >= 0, ValueError, name(), "weight_decay is ", o.weight_decay, "; it must be >= 0");
   CT_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), ValueError, name(), "nesterov with momentum ",
            o.momentum, " and dampening ", o.dampening, "; it needs momentum > 0 and dampening 0");
+  options_.reserve(options_.size() + 1);  // both or neither
   add_group(std::move(group.params), o.lr);
   options_.push_back(o);
 }

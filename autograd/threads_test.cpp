@@ -1,0 +1,106 @@
+#include <cotangent/cotangent.h>
+
+#include <atomic>
+#include <barrier>
+#include <thread>
+
+#include "tests/catch.h"
+
+// Threads that go back into shared leaves.
+
+using namespace ct;
+
+namespace {
+
+constexpr int kThreads = 4;
+
+// Runs body(thread) in all threads at once, `rounds` times, with `between` after each.
+template <class Body, class Between>
+void at_once(int rounds, Body body, Between between) {
+  std::barrier<> gate(kThreads + 1);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < rounds; ++round) {
+        gate.arrive_and_wait();
+        body(t);
+        gate.arrive_and_wait();
+      }
+    });
+  for (int round = 0; round < rounds; ++round) {
+    gate.arrive_and_wait();
+    gate.arrive_and_wait();
+    between();  // the others wait at the gate
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+}  // namespace
+
+TEST_CASE("threads add to one leaf, and nothing is lost", "[autograd][threads]") {
+  // Numbers whose sums are exact, in whatever order they are added.
+  constexpr std::int64_t kSize = 4096;
+  constexpr int kPasses = 10, kRounds = 40;
+  const bool first = GENERATE(true, false);  // the first gradient is taken over, or there is one
+  Tensor w = ones({kSize}).set_requires_grad();
+  int wrong = 0, posts = 0;
+  std::atomic<int> seen{0};
+  w.register_post_accumulate_hook([&](const Tensor&) { ++seen; });
+  const auto reset = [&] { w.set_grad(first ? Tensor() : zeros({kSize})); };
+  reset();
+  at_once(
+      kRounds,
+      [&](int t) {
+        for (int i = 0; i < kPasses; ++i) (w * static_cast<double>(t + 1)).sum().backward();
+      },
+      [&] {
+        wrong += w.grad().to_vector<double>() != std::vector<double>(kSize, 10 * kPasses);
+        posts += seen.exchange(0);
+        reset();
+      });
+  CHECK(wrong == 0);
+  CHECK(posts == kRounds * kPasses * kThreads);
+}
+
+TEST_CASE("threads whose kernels add to one leaf's gradient lose nothing", "[autograd][threads]") {
+  // Each kernel adds to several leaves where their gradients lie.
+  std::vector<Tensor> leaves = {ones({16, 16}), ones({16}), ones({16, 16})};
+  for (Tensor& t : leaves) t.set_requires_grad().set_grad(zeros(t.shape()));
+  const Tensor &w = leaves[0], &b = leaves[1], &table = leaves[2];
+  const Tensor x = ones({4, 16}), index = from_vector<std::int64_t>({1, 2, 3, 3}, {4});
+  const auto body = [&](int t) {
+    const Tensor y = linear(t % 2 ? x : embedding(index, table), w, b);
+    (linear(y, w, b).sum() + matmul(x, w).sum()).backward();
+  };
+  const auto take = [&] {
+    std::vector<double> all;
+    for (const Tensor& t : leaves) {
+      for (const double g : t.grad().to_vector<double>()) all.push_back(g);
+      t.grad().zero_();
+    }
+    return all;
+  };
+  for (int t = 0; t < kThreads; ++t) body(t);
+  const std::vector<double> want = take();
+  int wrong = 0;
+  at_once(200, body, [&] { wrong += take() != want; });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("one thread may use a leaf twice in an op that adds to its gradient", "[autograd][threads]") {
+  Tensor w = ones({3, 3}).set_requires_grad();
+  for (int pass = 1; pass <= 3; ++pass) {
+    matmul(w, w).sum().backward();
+    CHECK(w.grad().to_vector<double>() == std::vector<double>(9, 6.0 * pass));
+  }
+}
+
+TEST_CASE("a backward that fails lets go of its leaves", "[autograd][threads]") {
+  Tensor w = ones({3, 3}).set_requires_grad(), x = ones({3, 3});
+  w.set_grad(zeros({3, 3}));
+  const Tensor y = matmul(x, w).sum();
+  x.add_(1.0);
+  CHECK_THROWS_AS(y.backward(), AutogradError);
+  matmul(x, w).sum().backward();
+  CHECK(w.grad().to_vector<double>() == std::vector<double>(9, 6));
+}
