@@ -2,6 +2,7 @@
 # the test ends.
 set -uo pipefail
 program=$(readlink -f "${1:?the program}")
+here=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -20,9 +21,26 @@ expect() {
   [ "$got" = "$want" ] && echo "ok: $what" || fail "$what: exit code $got; $want is wanted"
 }
 says() { grep -qaE -- "$1" log || fail "the output lacks '$1'"; }
-# An error is one line of the form "mnist: [op] what is wrong; what to do".
+# An error is one line of the form "mnist: [op] what is wrong; what to do", without [op] where it is the program's own.
 one_line_error() {
-  says "^$(basename "$program"): \[[A-Za-z0-9_:]+\] .*; "
+  local name
+  name=$(basename "$program")
+  says "^$name: (\[[A-Za-z0-9_:]+\] )?[^[].*; "
+  ! grep -qa "^$name: \[$name\]" log || fail "the program names itself twice"
   [ "$(wc -l <log)" = 1 ] || fail "more than one line of error"
 }
 same() { cmp -s "$1" "$2" && echo "ok: $3" || fail "$3: $1 and $2 differ"; }
+# The text that ./ct shows without building anything is what the program says, of a subcommand too.
+help_is_kept() {  # help_is_kept [SUBCOMMAND]
+  local name source
+  name=$(basename "$program")
+  source=$(readlink -f "$here/..")
+  "$program" "$@" --help >help.out
+  same help.out "$source/examples/$name/help${1:+-$1}.txt" "the help that is kept: ${1:-$name}"
+  rm -rf clone && mkdir clone && cp "$source/ct" clone && cp -r "$source/examples" clone
+  expect 0 "./ct $name $* --help" clone/ct "$name" "$@" --help
+  same log help.out "and it is this help"
+  [ ! -e clone/build ] || fail "something was built or installed for it"
+}
+# The settings in a config.json: without what differs from call to call.
+settings_of() { grep -vE '"(started|command|threads)": ' "$1/config.json"; }

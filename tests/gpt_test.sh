@@ -22,10 +22,20 @@ tiny=("$gpt" --preset tiny --text text --device cpu)
 
 # --- command line ---
 expect 0 "--help" "$gpt" --help
-says "--layers.*=4"
+says "--layers.*default 4"
 says "generate"
+says "--preset.*"
+says "default auto"
 expect 0 "generate --help" "$gpt" generate --help
-says "--temperature.*=0.8"
+says "--temperature.*default 0.8"
+help_is_kept
+for command in generate logits export tokenize; do help_is_kept $command; done
+expect 2 "an unknown flag" "$gpt" --text x --iter 5
+says "^unknown flag --iter; did you mean --iters\?$"
+expect 2 "an unknown flag of a subcommand" "$gpt" generate --checkpoint x --temprature=1
+says "^unknown flag --temprature; did you mean --temperature\?$"
+expect 2 "an unknown command" "$gpt" generat
+says "^unknown command generat; did you mean generate\?$"
 for wrong in "--iters 0" "--batch x" "--lr -1" "--model rnn" "--device tpu" "--seed -1" "--dropout 1" "--dtype f8" \
   "--text a --tokens b" "--nonsense" "generate" "generate --checkpoint x --top-p 0" "nonsense" "logits --model x" \
   "--minutes -1" "--fused-loss maybe" "--ema nan" "--min-lr nan" "--min-lr inf" "--val-fraction nan" "--beta2 nan" \
@@ -56,11 +66,14 @@ one_line_error
 expect 0 "a run" "${tiny[@]}" --threads 1 --out one
 says "^data .*text: .* vocabulary 17"
 says "^step 200 .*validation loss [0-9.]+"
+says "^step 0 .*\(a guess would be ln 17 = 2\.83\)"
+[ "$(grep -c '^--- step .* bytes ---$' one/samples.txt)" = 4 ] || fail "samples: $(cat one/samples.txt)"
 [ "$(grep -c '^---$' log)" = 8 ] || fail "there is not a sample of text after each of four evaluations"
 for file in config.json tokenizer.json metrics.csv loss.svg checkpoint-last.safetensors checkpoint-best.safetensors; do
   [ -s "one/$file" ] || fail "the run folder lacks $file"
 done
-[ "$(wc -l <one/metrics.csv)" = 5 ] || fail "metrics.csv has not a line for each of four evaluations"
+[ "$(wc -l <one/metrics.csv)" = 6 ] || fail "metrics.csv has not a line for each of five evaluations"
+grep -q '^0,nan,2.[0-9]*,' one/metrics.csv || fail "no loss before the first step: $(cat one/metrics.csv)"
 [ "$(head -n 1 one/metrics.csv)" = step,train_loss,val_loss,lr,grad_norm,tokens_per_s,seconds ] ||
   fail "metrics.csv has other columns: $(head -n 1 one/metrics.csv)"
 if command -v script >/dev/null; then  # on a terminal: a line of progress that is written again and again
@@ -117,7 +130,7 @@ interrupt() {  # interrupt FOLDER COMMAND...: once there is a line of metrics, a
   "$@" --out "$folder" >log 2>&1 </dev/null &
   pid=$!
   for ((i = 0; i < 600; ++i)); do
-    [ "$(cat "$folder/metrics.csv" 2>/dev/null | wc -l)" -gt 1 ] && break
+    [ "$(cat "$folder/metrics.csv" 2>/dev/null | wc -l)" -gt 2 ] && break
     sleep 0.02
   done
   sleep 0.1
@@ -135,12 +148,12 @@ for ((try = 0; try < 10; ++try)); do  # until it is between two batches of a ste
 done
 [ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
 says "interrupted at step [0-9]+ of 1000, after [12] of the next one's 3 batches: saved; go on with --resume broken"
-[ "$(wc -l <broken/metrics.csv)" -lt 11 ] || fail "the run was over before the signal"
+[ "$(wc -l <broken/metrics.csv)" -lt 12 ] || fail "the run was over before the signal"
 cp -r broken mid
 expect 0 "resumed, with the settings of its folder" "$gpt" --resume broken
 says "^resumed .*step"
 same broken/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a resumed run ends as the uninterrupted one"
-same broken/config.json whole/config.json "and has its settings"
+same <(settings_of broken) <(settings_of whole) "and has its settings"
 [ "$(figures broken/metrics.csv)" = "$(figures whole/metrics.csv)" ] && echo "ok: and its metrics" ||
   fail "metrics of the resumed run differ: $(diff <(figures broken/metrics.csv) <(figures whole/metrics.csv))"
 # A step of seconds, and a signal in the middle of it: the first one waits for its end, the second one does not.
@@ -174,7 +187,7 @@ says "^time is up at step [0-9]+ of 1000.*: saved; go on with --resume parts"
 for ((try = 0; try < 3; ++try)); do expect 0 "a part of the run" "$gpt" --resume parts --minutes 0.005; done
 expect 0 "and the rest, without a limit" "$gpt" --resume parts
 same parts/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a run in parts ends as the whole one"
-same parts/config.json whole/config.json "and has its settings"
+same <(settings_of parts) <(settings_of whole) "and has its settings"
 expect 1 "fewer steps than were made" "$gpt" --resume parts --iters 10
 one_line_error
 says "--iters 10"
@@ -310,7 +323,7 @@ says "there is no checkpoint yet"
 
 # Elsewhere, and from the best checkpoint.
 expect 0 "resumed into another folder" "$gpt" --resume one --out moved --iters 210 --eval-interval 5 --clip 0
-[ "$(cut -d, -f1 moved/metrics.csv | xargs)" = "step 50 100 150 200 205 210" ] || fail "metrics: $(cat moved/metrics.csv)"
+[ "$(cut -d, -f1 moved/metrics.csv | xargs)" = "step 0 50 100 150 200 205 210" ] || fail "metrics: $(cat moved/metrics.csv)"
 [ -s moved/checkpoint-best.safetensors ] || fail "the best checkpoint was left behind"
 (  # room for the best checkpoint, and not for the last one, which has gradients too
   failures=0
@@ -334,11 +347,10 @@ norms=$(tail -n 2 moved/metrics.csv | cut -d, -f5 | uniq | wc -l)
 expect 0 "no limit to the gradient" "${tiny[@]}" --clip 0 --iters 5 --out unclipped
 awk -F, 'END { exit !($5 + 0 > 0) }' unclipped/metrics.csv || fail "no norm: $(cat unclipped/metrics.csv)"
 cp -r one best-only && rm best-only/checkpoint-last.safetensors
-expect 1 "only the best checkpoint is there" "$gpt" --resume best-only
-one_line_error
-says "best-only/checkpoint-best.safetensors$"
 expect 1 "a run in its place" "${tiny[@]}" --out best-only
-says "best-only holds a run already"
+says "best-only holds a run already.*; go on with it \(--resume best-only\)"
+expect 0 "only the best checkpoint is there" "$gpt" --resume best-only
+says "^resumed +best-only/checkpoint-best.safetensors"
 expect 0 "resumed from the best checkpoint" "$gpt" --resume best-only/checkpoint-best.safetensors
 # An older one, beside a best one that it can't know of.
 expect 0 "a run that stops early" "${tiny[@]}" --iters 50 --out older
@@ -368,7 +380,7 @@ awk -F, 'END { exit !($7 >= 1000) }' late/metrics.csv || fail "the seconds begin
 cp -r one marred
 sed -i '3s/^[0-9]*/nan/; 4s/^[0-9]*/1e300/' marred/metrics.csv
 expect 0 "lines of metrics that are damaged" "$gpt" --resume marred --iters 201
-[ "$(cut -d, -f1 marred/metrics.csv | xargs)" = "step 50 200 201" ] || fail "metrics: $(cat marred/metrics.csv)"
+[ "$(cut -d, -f1 marred/metrics.csv | xargs)" = "step 0 150 200 201" ] || fail "metrics: $(cat marred/metrics.csv)"
 expect 1 "another number of batches in the middle of a step" "$gpt" --resume mid --accumulate 4
 one_line_error
 says "[123] of the 3 batches of a step"
@@ -524,6 +536,30 @@ expect 0 "resumed with the same" "$gpt" --resume auto --preset auto --iters 2
 expect 0 "resumed with its name" "$gpt" --resume auto --preset cpu --iters 3
 expect 1 "tokens in the place of a text" "$gpt" --resume one --tokens raw.bin
 one_line_error
+mkdir digits && echo '{"overfit_batch": false}' >digits/config.json && cp one/checkpoint-last.safetensors digits
+for use in "--resume" "generate --checkpoint" "export --out x --checkpoint"; do
+  expect 1 "a run of mnist: $use" "$gpt" $use digits
+  one_line_error
+  says "digits is a run of mnist; "
+done
+expect 0 "another learning rate" "$gpt" --resume one --lr 0.01 --iters 201 --out other-rate
+says "^changed +--lr: was 0.002, now 0.01"
+[ "$(wc -l <other-rate/history.jsonl)" = 2 ] && grep -q '"lr": {"from": 0.002, "to": 0.01}' other-rate/history.jsonl ||
+  fail "history: $(cat other-rate/history.jsonl)"
+[ "$(grep -c '^--- step .* bytes ---$' other-rate/samples.txt)" = 5 ] || fail "samples: $(cat other-rate/samples.txt)"
+for setting in '"program": "gpt"' '"commit": "[0-9a-z-]+"' '"device": "cpu"' "\"data\": \"$PWD/text\"" \
+  '"data-hash": "[0-9]+:[0-9]+ [0-9]+:[0-9]+"' '"weight-decay": 0.1' '"command": "gpt --resume one '; do
+  grep -qE "^  $setting" other-rate/config.json || fail "config.json lacks $setting: $(cat other-rate/config.json)"
+done
+mkdir early && cp one/config.json early
+expect 1 "killed before its first checkpoint" "$gpt" --resume early
+one_line_error
+says "begin it again with --out early$"
+# Evaluations, wherever they end, leave the draws of the training alone.
+drawn=("${tiny[@]}" --iters 3 --eval-interval 3 --dropout 0.5 --sample 0)
+expect 0 "one evaluation" "${drawn[@]}" --out drawn-one
+expect 0 "an evaluation after each step" "${drawn[@]}" --eval-interval 1 --out drawn-three
+same <(tail -n 1 drawn-one/metrics.csv | cut -d, -f3) <(tail -n 1 drawn-three/metrics.csv | cut -d, -f3) "evaluations change nothing"
 cp -r one damaged
 sed '/"block"/q' one/config.json >damaged/config.json
 expect 1 "a config.json that was cut off" "$gpt" --resume damaged
@@ -568,9 +604,15 @@ expect 1 "no such model" "$gpt" generate --checkpoint absent --prompt a
 one_line_error
 expect 1 "no averaged weights" "${write[@]}" --ema
 one_line_error
+ln -s loop loop
+for flag in --text --tokens --tokenizer --resume --out "generate --checkpoint"; do
+  expect 1 "a link to itself: $flag" "$gpt" $flag loop
+  one_line_error
+done
 if [ ! -e /dev/nvidiactl ]; then
   expect 1 "no GPU" "$gpt" --device cuda --out x
   one_line_error
+  says "built without CUDA; build it with: ./ct gpt --cuda|no GPU that can be used"
 fi
 
 [ "$failures" = 0 ] && echo "all is well" || { echo "$failures failures"; exit 1; }

@@ -22,13 +22,19 @@ tiny=("$mnist" --data data --device cpu --hidden 32,16 --batch 64)
 # --- command line ---
 expect 0 "--help" "$mnist" --help
 says "--epochs.*20"
-says "--hidden.*512"
+says "512,512"
 says "--device.*auto"
 for wrong in "--epochs 0" "--batch x" "--lr -1" "--optimizer lion" "--schedule never" "--device tpu" "--seed -1" \
   "--hidden 0" "--dropout 1" "--drawn --data data" "--nonsense" "--lr nan" "--lr inf" \
   "--weight-decay nan" "--dropout nan" "--momentum nan" "--seed 18446744073709551616"; do
   expect 2 "wrong command line: $wrong" "$mnist" $wrong
 done
+
+help_is_kept
+expect 2 "an unknown flag" "$mnist" --epoch 1
+says "^unknown flag --epoch; did you mean --epochs\?$"
+expect 2 "an argument that is no flag" "$mnist" five
+says "^unexpected argument five; "
 
 for flag in --data --out --resume --json; do expect 2 "an empty argument: $flag ''" "$mnist" $flag ""; done
 if [ -e /dev/full ]; then
@@ -59,8 +65,66 @@ says "drawn, not handwritten"
 grep -qE '"test_accuracy": (0\.[89]|1)' drawn.json || fail "drawn digits: $(cat drawn.json); 0.8 is wanted"
 expect 0 "one batch is learned by heart" "${tiny[@]}" --hidden 128 --dropout 0 --overfit-batch --out overfit
 says "loss 0.00(0|100)"
+says "^learned by heart in [0-9]+ steps: forward, backward and optimizer work$"
+says "^model .* on cpu \([0-9]+ threads?\)"
 
 # --- the folder of a run ---
+# config.json says what was used, and --resume takes it from there.
+for setting in '"program": "mnist"' '"version": "[0-9.]+"' '"commit": "[0-9a-z-]+"' '"compiler": ".*Release' '"threads": 1' \
+  '"device": "cpu"' "\"data\": \"$PWD/data\"" '"data-hash": "1280:[0-9]+ 300:[0-9]+"' '"weight-decay": 0' \
+  '"command": "mnist --data data .*--out one' '"started": "20[0-9-]+T[0-9:]+Z"'; do
+  grep -qE "^  $setting" one/config.json || fail "config.json lacks $setting: $(cat one/config.json)"
+done
+cp -r one again
+expect 0 "resumed with the settings of its folder" "$mnist" --resume again --epochs 3
+says "^changed +--epochs: was 2, now 3"
+expect 0 "and with others" "$mnist" --resume again --lr 0.05 --batch 64 --epochs 4
+says "^changed +--lr: was 0.001, now 0.05"
+! grep -q "changed.*batch" log || fail "the batch has not changed"
+grep -q '"lr": 0.05,' again/config.json && grep -q '"hidden": \[32, 16\],' again/config.json || fail "settings: $(cat again/config.json)"
+[ "$(wc -l <again/history.jsonl)" = 3 ] && tail -n 1 again/history.jsonl | grep -q '"lr": {"from": 0.001, "to": 0.05}' ||
+  fail "history: $(cat again/history.jsonl)"
+for flag in "--optimizer sgd" "--hidden 8" "--batch 32" "--dropout 0"; do
+  expect 1 "a checkpoint of another kind: $flag" "$mnist" --resume one $flag
+  one_line_error
+  says "${flag% *} is .*${flag#* }.*, the run one has "
+done
+# As earlier versions wrote it.
+cat >again/config.json <<OLD
+{
+  "data": "data",
+  "drawn": false,
+  "device": "auto",
+  "epochs": 4,
+  "batch": 64,
+  "lr": 0.001,
+  "optimizer": "adam",
+  "schedule": "cosine",
+  "weight_decay": 0.25,
+  "momentum": 0.9,
+  "dropout": 0.3,
+  "hidden": [32, 16],
+  "seed": 42,
+  "threads": 1,
+  "overfit_batch": false
+}
+OLD
+expect 0 "a run of an earlier version" "$mnist" --resume again --epochs 5
+grep -q '"weight-decay": 0.25' again/config.json || fail "settings: $(cat again/config.json)"
+# Killed before the first checkpoint, or between the first two: one of --out and --resume goes on, and is named.
+mkdir early && cp one/config.json early
+expect 1 "killed before its first checkpoint" "$mnist" --resume early
+one_line_error
+says "begin it again with --out early$"
+expect 0 "and begun again" "${tiny[@]}" --epochs 2 --out early
+same early/checkpoint-last.safetensors one/checkpoint-last.safetensors "it ends as the whole one"
+sed 's/"mnist"/"gpt"/' one/config.json >early/config.json
+expect 1 "a run of gpt to resume" "$mnist" --resume early
+one_line_error
+says "early is a run of gpt; "
+expect 1 "a run of gpt in the place of --out" "${tiny[@]}" --out early
+one_line_error
+says "early is a run of gpt; choose another --out"
 expect 0 "resumed into another folder" "${tiny[@]}" --epochs 3 --resume one --out moved
 [ "$(cut -d, -f1 moved/metrics.csv | xargs)" = "epoch 1 2 3" ] || fail "metrics: $(cat moved/metrics.csv)"
 [ -s moved/checkpoint-best.safetensors ] || fail "the best checkpoint was left behind"
@@ -85,17 +149,19 @@ says "moved/checkpoint-last.safetensors has made 5 epochs .*--epochs 4; "
 expect 2 "one batch of a run to resume" "${tiny[@]}" --overfit-batch --resume moved
 diff -r moved moved.before && echo "ok: and both change nothing" || fail "the run was changed"
 rm moved/checkpoint-last.safetensors
-expect 1 "only the best checkpoint is there" "${tiny[@]}" --resume moved
-one_line_error
-says "moved/checkpoint-best.safetensors$"
 expect 1 "a run in its place" "${tiny[@]}" --out moved
-says "moved holds a run already"
+says "moved holds a run already.*; go on with it \(--resume moved\)"
+expect 0 "only the best checkpoint is there" "${tiny[@]}" --resume moved
+says "^resumed +moved/checkpoint-best.safetensors"
 mkdir other && echo '{"model_type": "gpt2"}' >other/config.json
 expect 1 "a run in a folder of something else" "${tiny[@]}" --out other
 one_line_error
 expect 1 "weights break at the last step of an epoch" "$mnist" --data data --device cpu --hidden 32 --batch 1280 --optimizer sgd --lr 1e30 --epochs 1 --out breaks
 says "test loss after epoch 1 is not a number.*--lr"
 [ ! -e breaks/checkpoint-last.safetensors ] || fail "a checkpoint of broken weights was written"
+
+expect 1 "losses that are large" "$mnist" --drawn --device cpu --lr 1e10 --epochs 1 --out large
+says "test loss after epoch 1 is not a number; .*('[a-z_]+'|\(add_\)).*; try a lower --lr"
 
 # --- interrupt and resume ---
 long=("${tiny[@]}" --hidden 512,512 --epochs 30 --threads 1)
@@ -254,7 +320,8 @@ expect 1 "a file of another kind" "$mnist" --data cut --out x
 one_line_error
 [ ! -e x ] || fail "a run folder was made for data that can't be read"
 expect 1 "an unwritable folder" "${tiny[@]}" --out /proc/self/fdinfo
-says "^mnist: \[[a-z]+\] .*/proc/self/fdinfo.*; "
+one_line_error
+says "/proc/self/fdinfo"
 expect 1 "a result that can't be written" "${tiny[@]}" --epochs 100000 --out x --json absent/result.json
 one_line_error
 expect 1 "a result in the place of a folder" "${tiny[@]}" --epochs 100000 --out x --json data
@@ -262,13 +329,19 @@ expect 1 "a run folder below a file" "${tiny[@]}" --out one.json/run
 one_line_error
 expect 1 "nothing to resume" "${tiny[@]}" --resume absent
 one_line_error
-head -c 5000 one/checkpoint-last.safetensors >cut.safetensors
-expect 1 "a truncated checkpoint" "${tiny[@]}" --resume cut.safetensors --out x
+head -c 5000 one/checkpoint-last.safetensors >one/cut.safetensors
+expect 1 "a truncated checkpoint" "${tiny[@]}" --resume one/cut.safetensors --out x
 one_line_error
 expect 1 "a checkpoint of another model" "${tiny[@]}" --hidden 8 --resume one --out x
+ln -s loop loop
+for flags in "--data loop" "--resume loop" "--drawn --out loop"; do
+  expect 1 "a link to itself: $flags" "$mnist" $flags
+  one_line_error
+done
 if [ ! -e /dev/nvidiactl ]; then
   expect 1 "no GPU" "$mnist" --data data --device cuda --out x
   one_line_error
+  says "built without CUDA; build it with: ./ct mnist --cuda|no GPU that can be used"
 fi
 
 [ "$failures" = 0 ] && echo "all is well, in $((SECONDS - started)) s" || { echo "$failures failures"; exit 1; }

@@ -30,7 +30,7 @@ inline CLI::Validator path() {
   return {[](const std::string& text) {
             return text.empty() ? std::string("it is empty; a file or folder is wanted") : std::string();
           },
-          ""};
+          "PATH"};
 }
 
 /// A number in base 10, for Option::transform(): zeros in front of it go, which would mean base 8 to CLI11.

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "examples/common/interrupts.h"
-#include "examples/common/svg.h"
+#include "examples/common/run_record.h"
 
 /// Folders that this process makes; those that are empty in the end go again.
 class MadeFolders {
@@ -121,22 +121,20 @@ class ClaimedFolder {
 class RunFolder {
  public:
   /// Claims the folder (ClaimedFolder): `out`, else the one of the checkpoint to `resume`, else
-  /// runs/PROGRAM-DATE-TIME. `mark` is in every config.json of this program and in no other's. Throws
-  /// ct::IoError; also if `out` holds what this run would write over: another run, or files that are not this
-  /// program's.
-  RunFolder(const std::string& program, const std::string& mark, const std::string& out,
-            const std::string& resume)
+  /// runs/PROGRAM-DATE-TIME. Throws ct::IoError; also if `out` holds what this run would write over: another
+  /// run, or files that are not this program's.
+  RunFolder(const std::string& program, const std::string& out, const std::string& resume)
       : resumed_(resume.empty() ? "" : checkpoint_in(program, resume)),
         claim_(program, !out.empty() || resume.empty() ? out : folder_of(resumed_)) {
     if (goes_on()) return;
+    const std::string owner = program_of(path());
+    CT_CHECK(owner.empty() || owner == program, ct::IoError, program.c_str(), path(), " is a run of ", owner,
+             "; choose another --out");
     for (const char* name : {kLast, kBest})
       CT_CHECK(!holds(name), ct::IoError, program.c_str(), path(), " holds a run already (", name,
                "), which would be lost; go on with it (--resume ", path(), ") or choose another --out");
-    std::ifstream config(path() + "/config.json");
-    const std::string settings{std::istreambuf_iterator<char>(config), {}};
-    const bool own = settings.find(mark) != std::string::npos;
     for (const char* name : {"config.json", "tokenizer.json"})
-      CT_CHECK(own || !holds(name), ct::IoError, program.c_str(), path(), " holds a ", name,
+      CT_CHECK(owner == program || !holds(name), ct::IoError, program.c_str(), path(), " holds a ", name,
                " that no run of this program wrote; choose another --out");
     for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
       CT_CHECK(!holds(name), ct::IoError, program.c_str(), path(), " holds a model (", name,
@@ -165,26 +163,35 @@ class RunFolder {
   /// Whether the checkpoint to resume is in this folder.
   bool goes_on() const { return !resumed_.empty() && same_place(folder_of(resumed_), path()); }
 
-  /// The first that is written, once all is loaded: what `write_settings` writes, without which a run can't
-  /// be resumed. One that goes on in another folder then has all that it had with it. If that fails nothing
-  /// of it stays, and if the process is killed the folder can be resumed, or given to --out again.
-  template <class WriteSettings>
-  void begin(WriteSettings&& write_settings) const {
-    if (resumed_.empty() || goes_on()) return write_settings();
+  /// The first that is written, once all is loaded: config.json, a line of history.jsonl, and what
+  /// `write_more` writes, without which a run can't be resumed. One that goes on in another folder then has
+  /// all that it had with it. If that fails nothing of it stays, and if the process is killed the folder can
+  /// be resumed, or given to --out again.
+  template <class WriteMore>
+  void begin(const RunRecord& record, WriteMore&& write_more) const {
+    const std::string earlier = resumed_.empty() ? "" : text_of(folder_of(resumed_) + "/" + kHistory);
+    const auto write_settings = [&] {
+      write("config.json", record.config());
+      write(kHistory, earlier + record.history_line());
+      write_more();
+    };
+    if (goes_on()) return write_settings();
     std::vector<std::string> added;
-    for (const char* name :
-         {"config.json", "tokenizer.json", "metrics.csv", "loss.svg", kSeconds, kBest, kLast})
+    for (const char* name : {"config.json", kHistory, "tokenizer.json", "metrics.csv", "loss.svg",
+                             "samples.txt", kSeconds, kBest, kLast})
       if (!holds(name)) added.emplace_back(name);
     try {
       write_settings();
-      for (const char* name : {"metrics.csv", "loss.svg", kSeconds}) {
-        if (const auto file = copy(folder_of(resumed_) + "/" + name, name)) {
+      for (const char* name : {"metrics.csv", "loss.svg", "samples.txt", kSeconds}) {
+        if (const auto file = resumed_.empty() ? nullptr : copy(folder_of(resumed_) + "/" + name, name)) {
           file->commit();
         } else {  // what a run without a checkpoint has left here is not this one's
           unlink((*this / name).c_str());
         }
       }
-      // Both are there as a whole before either has its name, which makes the folder a run.
+      if (resumed_.empty()) return;
+      // Both are there as a whole before either has its name, which makes the folder a run. The best one
+      // first: without the last one it can be resumed, and the other way round it would be forgotten.
       const auto best = copy(folder_of(resumed_) + "/" + kBest, kBest), last = copy(resumed_, kLast);
       if (best) best->commit();
       if (last) last->commit();
@@ -202,18 +209,17 @@ class RunFolder {
     return seconds;
   }
 
-  /// The checkpoint that a path names: itself, or the last one in a run folder. Throws ct::IoError.
+  /// The checkpoint that a path names: itself, or the last one in a run folder; the best one where a run was
+  /// killed before the last one was written. Throws ct::IoError.
   static std::string checkpoint_in(const std::string& program, const std::string& path) {
     std::error_code ignored;
-    const std::string file = std::filesystem::is_directory(path, ignored) ? path + "/" + kLast : path;
-    const std::string best = path + "/" + kBest;
-    const bool found = std::filesystem::exists(file, ignored);
-    CT_CHECK(found || !std::filesystem::exists(best, ignored), ct::IoError, program.c_str(),
-             "there is no checkpoint ", file,
-             ", but the best one is there; to go on from it, name it: ", best);
-    CT_CHECK(found, ct::IoError, program.c_str(), "there is no checkpoint ", file,
-             "; a run folder or a checkpoint file is wanted");
-    return file;
+    const bool folder = std::filesystem::is_directory(path, ignored);
+    for (const std::string& file : {folder ? path + "/" + kLast : path, path + "/" + kBest})
+      if (std::filesystem::exists(file, ignored)) return file;
+    CT_CHECK(!folder || program_of(path).empty(), ct::IoError, program.c_str(), path,
+             " holds a run that was ended before its first checkpoint; begin it again with --out ", path);
+    ct::detail::fail<ct::IoError>(program.c_str(), "there is no checkpoint ", path, folder ? "/" : "",
+                                  folder ? kLast : "", "; a run folder or a checkpoint file is wanted");
   }
   static std::string folder_of(const std::string& checkpoint) {
     const std::string folder = std::filesystem::path(checkpoint).parent_path().string();
@@ -224,7 +230,7 @@ class RunFolder {
   static constexpr char kBest[] = "checkpoint-best.safetensors";
 
  private:
-  static constexpr char kSeconds[] = "seconds.txt";
+  static constexpr char kSeconds[] = "seconds.txt", kHistory[] = "history.jsonl";
 
   static bool same_place(const std::string& a, const std::string& b) {
     std::error_code ignored;
@@ -245,53 +251,4 @@ class RunFolder {
 
   std::string resumed_;  // the checkpoint
   ClaimedFolder claim_;
-};
-
-/// metrics.csv: named columns of numbers, of which the first counts epochs or steps.
-class MetricsTable {
- public:
-  explicit MetricsTable(std::vector<std::string> columns) : columns_(std::move(columns)) {}
-
-  /// The lines of an earlier part of a resumed run; none if there is no such file.
-  void load(const std::string& path) {
-    std::ifstream file(path);
-    std::string line;
-    std::getline(file, line);
-    while (std::getline(file, line)) {
-      std::vector<double> row;
-      std::istringstream in(line);
-      for (std::string cell; std::getline(in, cell, ',');) row.push_back(std::strtod(cell.c_str(), nullptr));
-      // A damaged line may begin with what is no count.
-      if (row.size() == columns_.size() && row[0] >= 0 && row[0] < 0x1p53) rows_.push_back(std::move(row));
-    }
-  }
-  /// Adds a line; it takes the place of those that are as far or further.
-  void add(std::vector<double> row) {
-    std::erase_if(rows_, [&](const std::vector<double>& other) { return other[0] >= row[0]; });
-    rows_.push_back(std::move(row));
-  }
-  std::string csv() const {
-    std::ostringstream out;
-    out.precision(9);
-    for (std::size_t i = 0; i < columns_.size(); ++i) out << (i ? "," : "") << columns_[i];
-    out << '\n';
-    for (const std::vector<double>& row : rows_) {
-      out << static_cast<std::int64_t>(row[0]);  // it counts: no digit of many steps may be rounded away
-      for (std::size_t i = 1; i < row.size(); ++i) out << ',' << row[i];
-      out << '\n';
-    }
-    return out.str();
-  }
-  /// A column over the first one.
-  svg::Curve curve(const std::string& column, const std::string& name, const std::string& color) const {
-    svg::Curve curve{name, color, {}, {}};
-    for (std::size_t i = 0; i < columns_.size(); ++i)
-      for (const std::vector<double>& row : rows_)
-        if (columns_[i] == column) curve.x.push_back(row[0]), curve.y.push_back(row[i]);
-    return curve;
-  }
-
- private:
-  std::vector<std::string> columns_;
-  std::vector<std::vector<double>> rows_;
 };

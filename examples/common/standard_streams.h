@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cotangent/core/error.h>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -7,19 +9,53 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <filesystem>
+#include <new>
+#include <stdexcept>
+#include <string>
 
-/// What `main` returns: the exit code of run(argc, argv), or 1 if that is 0 and what it printed could not be
-/// written (a full disk, a closed stdout). A reader that has gone (`| head -1`) ends the program by its
-/// signal, silently.
-template <class Run>
-int with_standard_streams(const char* program, Run&& run, int argc, char** argv) {
+/// What an exception means to the user: a line "PROGRAM: what was found; what to do".
+inline std::string explained(const std::string& program, const std::exception& error) {
+  std::string text = error.what();
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
+    text = file->path1().string() + ": " + file->code().message() +
+           "; name a file or folder that can be reached";
+  } else if (dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::length_error*>(&error)) {
+    text = "out of memory (" + text + "); free some, or ask for less";
+  } else if (!dynamic_cast<const ct::Error*>(&error)) {
+    text = "something that this program does not expect: " + text + "; check what it was given";
+  }
+  // Its own name once.
+  const std::string own = "[" + program + "] ";
+  return program + ": " + (text.starts_with(own) ? text.substr(own.size()) : text) + "\n";
+}
+
+/// What `main` returns: the exit code of run(argc, argv), 1 if it throws, or if that is 0 and what it printed
+/// could not be written (a full disk, a closed stdout). `advice`, which may be empty, is what to do when there
+/// is no memory, called after run(). A reader that has gone (`| head -1`) ends the program by its signal,
+/// silently.
+template <class Run, class Advice>
+int with_standard_streams(const char* program, Run&& run, Advice&& advice) {
   // A file of ours must not get the number of a stream that the caller has closed, or prints would go into
   // it. Opened for reading: to print there fails.
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream)
     if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDONLY);
   // A file that grows over the limit is a failed write, which has a message, instead of a signal.
   std::signal(SIGXFSZ, SIG_IGN);
-  const int code = run(argc, argv);
+  int code = 1;
+  try {
+    code = run();
+  } catch (const std::exception& e) {
+    std::fputs(explained(program, e).c_str(), stderr);
+    const bool memory = dynamic_cast<const ct::OutOfMemoryError*>(&e) ||
+                        dynamic_cast<const std::bad_alloc*>(&e) || dynamic_cast<const std::length_error*>(&e);
+    const std::string text = memory ? advice() : std::string();
+    if (!text.empty()) std::fprintf(stderr, "%s: %s\n", program, text.c_str());
+  } catch (...) {
+    std::fprintf(stderr, "%s: something that this program does not expect; check what it was given\n",
+                 program);
+  }
   errno = 0;
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   std::fprintf(stderr,

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "examples/common/device.h"
 #include "examples/common/interrupts.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/model.h"
@@ -15,7 +16,8 @@ namespace fs = std::filesystem;
 
 int generate(const GenerateOptionsLine& o) {
   if (o.threads > 0) ct::set_num_threads(o.threads);
-  const Trained trained = load_trained(o.checkpoint, ct::parse_device(o.device), parse_dtype(o.dtype), o.ema);
+  const Trained trained =
+      load_trained(o.checkpoint, usable_device("gpt", o.device), parse_dtype(o.dtype), o.ema);
   const auto tokenizer = ct::text::load_tokenizer(o.tokenizer.empty() ? trained.folder : o.tokenizer);
   // A text that this program has trained on begins with nothing else; models from elsewhere know a token.
   const std::vector<std::int64_t> begin =
@@ -38,7 +40,7 @@ int generate(const GenerateOptionsLine& o) {
 
 int logits(const LogitsOptions& o) {
   if (o.threads > 0) ct::set_num_threads(o.threads);
-  const ct::Device device = ct::parse_device(o.device);
+  const ct::Device device = usable_device("gpt", o.device);
   const Trained trained = load_trained(o.model, device, parse_dtype(o.dtype), false);
   const ct::Tensor read = ct::io::load_npy(o.tokens);
   CT_CHECK((read.dim() == 1 || read.dim() == 2) && !ct::is_floating(read.dtype()), ct::IoError, "gpt",

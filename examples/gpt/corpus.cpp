@@ -68,14 +68,17 @@ std::string read_text(const std::string& path) {
 }
 
 Corpus load_corpus(const Options& o) {
+  const std::string& file = o.tokens.empty() ? o.text : o.tokens;
+  const std::string place = file.empty() ? std::string(COTANGENT_SOURCE_DIR) : fs::absolute(file).string();
   if (!o.tokens.empty()) {
     const Tokens all = Tokens::open(o.tokens);
     std::shared_ptr<const ct::text::Tokenizer> tokenizer;
     if (!o.tokenizer.empty()) tokenizer = ct::text::load_tokenizer(o.tokenizer);
     const std::int64_t vocabulary = tokenizer ? tokenizer->vocab_size() : o.vocab;
-    if (!o.val_tokens.empty()) return {o.tokens, all, Tokens::open(o.val_tokens), tokenizer, vocabulary};
+    if (!o.val_tokens.empty())
+      return {o.tokens, place, all, Tokens::open(o.val_tokens), tokenizer, vocabulary};
     const auto [train, val] = all.split(o.val_fraction);
-    return {o.tokens, train, val, tokenizer, vocabulary};
+    return {o.tokens, place, train, val, tokenizer, vocabulary};
   }
   std::string name = o.text, text;
   double val_fraction = o.val_fraction;
@@ -96,7 +99,7 @@ Corpus load_corpus(const Options& o) {
     tokenizer = ct::text::load_tokenizer(o.tokenizer);
   }
   const auto [train, val] = Tokens::from_vector(tokenizer->encode(text), name).split(val_fraction);
-  return {name, train, val, tokenizer, tokenizer->vocab_size()};
+  return {name, place, train, val, tokenizer, tokenizer->vocab_size()};
 }
 
 Options with_absolute_paths(Options o) {

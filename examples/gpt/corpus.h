@@ -9,7 +9,8 @@
 
 /// What is learned.
 struct Corpus {
-  std::string name;
+  std::string name;   // for people
+  std::string place;  // the absolute path of the file, or of the sources
   ct::data::Tokens train, val;
   std::shared_ptr<const ct::text::Tokenizer> tokenizer;  // null: token files without one
   std::int64_t vocabulary = 0;

@@ -1,6 +1,4 @@
-#include <cstdio>
-#include <exception>
-#include <new>
+#include <string>
 
 #include "examples/common/standard_streams.h"
 #include "examples/gpt/commands.h"
@@ -14,17 +12,12 @@
 
 namespace {
 
-void out_of_memory(const char* what, const CommandLine& line) {
-  std::fprintf(stderr, "gpt: %s\n", what);
-  if (line.command != CommandLine::Command::train) return;
+std::string advice(const CommandLine& line) {
+  if (line.command != CommandLine::Command::train) return {};
   const Options& o = line.train;
-  std::fprintf(
-      stderr,
-      "gpt: try a smaller --batch (now %lld) with a larger --accumulate (now %lld)%s, a shorter --block "
-      "(now %lld)%s\n",
-      static_cast<long long>(o.batch), static_cast<long long>(o.accumulate),
-      o.recompute ? "" : ", --recompute", static_cast<long long>(o.block),
-      o.dtype == "f32" ? ", or --dtype bf16" : "");
+  return ct::detail::cat("try a smaller --batch (now ", o.batch, ") with a larger --accumulate (now ",
+                         o.accumulate, ")", o.recompute ? "" : ", --recompute", ", a shorter --block (now ",
+                         o.block, ")", o.dtype == "f32" ? ", or --dtype bf16" : "");
 }
 
 int run(const CommandLine& line) {
@@ -39,18 +32,13 @@ int run(const CommandLine& line) {
   return 1;
 }
 
-int run_program(int argc, char** argv) {
-  CommandLine line;
-  int exit_code = 0;
-  try {
-    if (!parse_command_line(argc, argv, line, exit_code)) return exit_code;
-    return run(line);
-  } catch (const ct::OutOfMemoryError& e) { out_of_memory(e.what(), line); } catch (const std::bad_alloc&) {
-    out_of_memory("[gpt] out of memory; free some", line);
-  } catch (const std::exception& e) { std::fprintf(stderr, "gpt: %s\n", e.what()); }
-  return 1;
-}
-
 }  // namespace
 
-int main(int argc, char** argv) { return with_standard_streams("gpt", run_program, argc, argv); }
+int main(int argc, char** argv) {
+  CommandLine line;
+  const auto run_program = [&] {
+    int exit_code = 0;
+    return parse_command_line(argc, argv, line, exit_code) ? run(line) : exit_code;
+  };
+  return with_standard_streams("gpt", run_program, [&] { return advice(line); });
+}

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/common/run_record.h"
+
 /// What the command line says.
 struct Options {
   // data
@@ -28,6 +30,7 @@ struct Options {
   std::int64_t eval_interval = 200, eval_batches = 20, sample = 300;
   double minutes = 0;
   std::string out, resume;
+  Call call;
 };
 
 struct GenerateOptionsLine {
@@ -68,8 +71,8 @@ struct CommandLine {
 /// been printed). Throws ct::IoError for a run that can't be resumed.
 bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code);
 
-/// The settings as JSON with a member for each flag, for the run folder.
-std::string to_json(const Options& options);
+/// The settings, a member for each flag that makes the run what it is.
+flags::Members settings(const Options& options);
 
 /// The settings in a run folder's config.json. Throws ct::IoError.
 Options read_config(const std::string& folder);

@@ -5,14 +5,14 @@
 #include <cstdio>
 #include <string>
 
+#include "examples/gpt/corpus.h"
 #include "examples/gpt/options.h"
 
-// What a step costs and what the machine could do.
+// What a step costs and what the machine could do, and the lines and numbers that tell of it.
 
 /// Floating-point operations of forward and backward for one token: six for each weight that a token is
 /// multiplied with, and the products of attention with itself (Chowdhery et al., PaLM, 2022, appendix B).
-/// What
-/// --recompute does twice counts once.
+/// What --recompute does twice counts once.
 inline double flops_per_token(const ct::nn::models::LanguageModel& model, std::int64_t block) {
   const ct::nn::models::ModelSizes s = model.sizes();
   double weights = 0;
@@ -58,4 +58,36 @@ inline std::string bytes_text(std::size_t bytes) {
   const double mib = static_cast<double>(bytes) / (1 << 20);
   std::snprintf(text, sizeof text, mib < 1024 ? "%.0f MiB" : "%.1f GiB", mib < 1024 ? mib : mib / 1024);
   return text;
+}
+
+/// "1.2346" with four digits.
+inline std::string fixed(double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+/// "0.002", with two digits that count.
+inline std::string short_number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.2g", value);
+  return text;
+}
+
+/// What is learned, by which model and in how many steps: the lines that a run begins with.
+inline std::string introduction(const Options& o, const Corpus& corpus,
+                                const ct::nn::models::LanguageModel& model, bool evaluates) {
+  const ct::nn::models::ModelSizes s = model.sizes();
+  const auto count = [](std::int64_t n) { return short_count(static_cast<double>(n)); };
+  return ct::detail::cat("data     ", corpus.name, ": ", count(corpus.train.size()), " tokens to train on, ",
+                         count(corpus.val.size()), " to evaluate on",
+                         corpus.val.size() > 0 && !evaluates ? " (less than a block: not done)" : "",
+                         ", vocabulary ", corpus.vocabulary, "\nmodel    ", o.model, ", ", s.layers,
+                         " layers, ", s.heads, " heads, width ", s.width, ", block ", o.block, ": ",
+                         count(model.num_parameters()), " parameters, ", o.dtype, " on ", o.device, " (",
+                         ct::num_threads(), " threads)\nsteps    ", o.iters, " of ", o.accumulate, " x ",
+                         o.batch, " sequences, ",
+                         short_count(static_cast<double>(o.accumulate) * static_cast<double>(o.batch) *
+                                     static_cast<double>(o.block)),
+                         " tokens each\n");
 }

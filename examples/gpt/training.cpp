@@ -9,11 +9,15 @@
 #include <memory>
 #include <optional>
 
+#include "examples/common/device.h"
+#include "examples/common/evaluation.h"
 #include "examples/common/interrupts.h"
+#include "examples/common/metrics_table.h"
 #include "examples/common/progress.h"
 #include "examples/common/run_folder.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/model.h"
+#include "examples/gpt/samples.h"
 #include "examples/gpt/schedule.h"
 #include "examples/gpt/throughput.h"
 #include "examples/gpt/writing.h"
@@ -42,9 +46,9 @@ class Training {
  public:
   explicit Training(const Options& options)
       : o_(with_absolute_paths(options)),
-        device_(ct::parse_device(options.device)),
+        device_(usable_device("gpt", options.device)),
         corpus_(load_corpus(options)),
-        folder_("gpt", "\"eval-interval\": ", options.out, options.resume),
+        folder_("gpt", options.out, options.resume),
         model_((ct::manual_seed(options.seed), make_model(options, corpus_.vocabulary))),
         loader_(TokenDataset(corpus_.train,
                              {.block = o_.block, .seed = o_.seed, .vocab_size = corpus_.vocabulary}),
@@ -68,6 +72,9 @@ class Training {
                      .lr = o_.lr, .beta1 = o_.beta1, .beta2 = o_.beta2, .weight_decay = o_.weight_decay}));
     gradients_.emplace(*model_);
     if (o_.ema > 0) averages_.ema.emplace(*model_, ct::optim::EmaOptions{.decay = o_.ema, .warmup = true});
+    o_.device = ct::to_string(device_);  // what is used, rather than what was asked for
+    record_ = {.program = "gpt", .call = o_.call, .settings = settings(o_), .data_hash = data_};
+    record_.facts = {{"data", flags::json(corpus_.place)}};
     if (!o_.resume.empty()) resume();
     flops_ = flops_per_token(*model_, o_.block);
     introduce();
@@ -94,41 +101,21 @@ class Training {
   }
 
  private:
-  static std::string fixed(double value, int digits) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.*f", digits, value);
-    return text;
-  }
-
   void begin() {
-    folder_.begin([&] {
-      folder_.write("config.json", to_json(o_));
+    folder_.begin(record_, [&] {
       if (corpus_.tokenizer && !(folder_.goes_on() && folder_.holds("tokenizer.json")))
         corpus_.tokenizer->save(folder_ / "tokenizer.json");
     });
     if (o_.resume.empty()) return;
     if (!folder_.holds(RunFolder::kBest)) best_ = kNone;  // the next one is the best there is
     metrics_.load(folder_ / "metrics.csv");
+    samples_.load(folder_ / "samples.txt");
     earlier_seconds_ = folder_.load_seconds();
   }
 
-  void introduce() {
-    const ct::nn::models::ModelSizes s = model_->sizes();
-    std::printf("data     %s: %s tokens to train on, %s to evaluate on%s, vocabulary %lld\n",
-                corpus_.name.c_str(), short_count(static_cast<double>(corpus_.train.size())).c_str(),
-                short_count(static_cast<double>(corpus_.val.size())).c_str(),
-                corpus_.val.size() > 0 && !val_ ? " (less than a block: not done)" : "",
-                static_cast<long long>(corpus_.vocabulary));
-    std::printf("model    %s, %lld layers, %lld heads, width %lld, block %lld: %s parameters, %s on %s\n",
-                o_.model.c_str(), static_cast<long long>(s.layers), static_cast<long long>(s.heads),
-                static_cast<long long>(s.width), static_cast<long long>(o_.block),
-                short_count(static_cast<double>(model_->num_parameters())).c_str(), o_.dtype.c_str(),
-                ct::to_string(device_).c_str());
-    std::printf("steps    %lld of %lld x %lld sequences, %s tokens each\nrun      %s\n\n",
-                static_cast<long long>(o_.iters), static_cast<long long>(o_.accumulate),
-                static_cast<long long>(o_.batch),
-                short_count(static_cast<double>(o_.accumulate * o_.batch * o_.block)).c_str(),
-                folder_.path().c_str());
+  void introduce() const {
+    std::printf("%s", introduction(o_, corpus_, *model_, val_.has_value()).c_str());
+    std::printf("run      %s\n\n", folder_.path().c_str());
     std::fflush(stdout);
   }
 
@@ -160,7 +147,7 @@ class Training {
         scaler_.scale(loss / static_cast<double>(o_.accumulate)).backward();
         // On a GPU the host runs ahead; looking at every loss would make it wait.
         if (device_.is_cpu() || step_ % 16 == 0)
-          if (!std::isfinite(loss.item())) report_nan(x, y);
+          if (!std::isfinite(loss.item())) report(loss_of_step(), x, y);
         {
           const ct::NoGrad guard;
           loss_sum_.add_(loss.detach().to(ct::f32));
@@ -184,38 +171,39 @@ class Training {
     return true;
   }
 
-  // The loss is no number: run the batch again, watched, to learn which op made the first bad value.
-  [[noreturn]] void report_nan(const Tensor& x, const Tensor& y) {
-    std::string where = "the weights hold NaN already";
-    try {
-      ct::AnomalyGuard guard;
-      loss_of(x, y).backward();
-    } catch (const ct::AutogradError& e) {
-      where = e.what();
-      where.erase(std::min(where.find('\n'), where.size()));  // where in the code: for who works on it
-    }
+  // The loss is no number: which op made the first bad value, and what to do.
+  [[noreturn]] void report(const std::string& what, const std::string& why) const {
     const bool saved = folder_.holds(RunFolder::kLast) || folder_.holds(RunFolder::kBest);
-    throw ct::ValueError("the loss of step " + std::to_string(step_) + " is not a number; " + where +
-                         "\ntry a lower --lr" + (o_.dtype == "f32" ? "" : ", or --dtype f32") +
-                         (saved ? "; the checkpoints in " + folder_.path() + " are from before"
-                                : "; there is no checkpoint yet"));
+    ct::detail::fail<ct::ValueError>("gpt", what, " is not a number; ", why, "; try a lower --lr",
+                                     o_.dtype == "f32" ? "" : ", or --dtype f32",
+                                     saved ? "; the checkpoints in " + folder_.path() + " are from before"
+                                           : "; there is no checkpoint yet");
+  }
+  [[noreturn]] void report(const std::string& what, const Tensor& x, const Tensor& y) const {
+    report(what, first_bad_op([&] { return loss_of(x, y); }));
+  }
+  std::string loss_of_step() const { return "the loss of step " + std::to_string(step_); }
+  bool is_finite(const Tensor& x, const Tensor& y) const {
+    const ct::NoGrad guard;
+    return std::isfinite(loss_of(x, y).item());
   }
 
   // No checkpoint of broken weights replaces a good one. The losses of the steps tell of all updates but the
   // last, for which there must be a loss of now: `val`, or that of a window.
   void check_finite(std::optional<double> val) {
+    const Evaluation scope(*model_);
+    if (val && !std::isfinite(*val)) {
+      const std::string what = "the validation loss after step " + std::to_string(step_);
+      auto windows = validation_windows();
+      for (const auto& [x, y] : windows)
+        if (!is_finite(x, y)) report(what, x, y);
+      report(what, "its losses are finite, their sum (add_) is not");
+    }
     const bool steps = losses_ == 0 || std::isfinite(loss_sum_.item());
-    if (steps && val && std::isfinite(*val)) return;
+    if (steps && val) return;
     const auto window = loader_.dataset().get_batch(std::vector<std::int64_t>{0});
     const Tensor x = std::get<0>(window).to(device_), y = std::get<1>(window).to(device_);
-    if (steps && !val) {
-      const ct::NoGrad guard;
-      model_->eval();  // dropout would draw
-      const bool well = std::isfinite(loss_of(x, y).item());
-      model_->train();
-      if (well) return;
-    }
-    report_nan(x, y);
+    if (!steps || !is_finite(x, y)) report(loss_of_step(), x, y);
   }
 
   int stop() {
@@ -249,43 +237,45 @@ class Training {
     progress_.update("step " + std::to_string(step_) + "/" + std::to_string(o_.iters),
                      static_cast<double>(step_), static_cast<double>(o_.iters), text);
   }
-  static std::string short_number(double value) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%.2g", value);
-    return text;
-  }
-
   // Loss on the validation text, a line of metrics, a sample, checkpoints. False if interrupted.
   bool evaluate() {
     const double trained = seconds_since(mark_);
     const std::int64_t batches = loader_.position() - mark_batches_;
     if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
     const double train_loss = losses_ > 0 ? loss_sum_.item() / static_cast<double>(losses_) : NAN;
-    model_->eval();
-    std::optional<ct::optim::EmaScope> averaged;  // what is evaluated, and writes the sample
-    if (averages_.ema) averaged.emplace(*averages_.ema);
-    const std::optional<double> val = validation_loss();
-    model_->train();
-    if (interrupted()) return false;
-    check_finite(val);
     const double norm = norm_ ? norm_.item() : NAN;
     const double lr = learning_rate(o_, std::max<std::int64_t>(0, step_ - 1));
-    progress_.line("step " + std::to_string(step_) +
-                   (losses_ > 0 ? "  loss " + fixed(train_loss, 4) : std::string()) +
-                   (val ? "  validation loss " + fixed(*val, 4) : std::string()) + "  lr " +
-                   short_number(lr) + (step_ > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
-    if (step_ > 0) {
-      metrics_.add({static_cast<double>(step_), train_loss, val.value_or(NAN), lr, norm, rate_, seconds()});
-      folder_.write("metrics.csv", metrics_.csv());
-      folder_.write("loss.svg", svg::chart("Loss by step", "step", "cross-entropy",
-                                           {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
-                                            metrics_.curve("val_loss", "validation loss", "#d9541e")}));
+    std::optional<double> val;
+    std::string sample;
+    {
+      const Evaluation scope(*model_);
+      std::optional<ct::optim::EmaScope> averaged;  // what is evaluated, and writes the sample
+      if (averages_.ema) averaged.emplace(*averages_.ema);
+      val = validation_loss();
+      if (interrupted()) return false;
+      check_finite(val);
+      progress_.line(
+          "step " + std::to_string(step_) + (losses_ > 0 ? "  loss " + fixed(train_loss, 4) : std::string()) +
+          (val ? "  validation loss " + fixed(*val, 4) : std::string()) +
+          (step_ == 0 ? "  (a guess would be ln " + std::to_string(corpus_.vocabulary) + " = " +
+                            fixed(std::log(static_cast<double>(corpus_.vocabulary)), 2) + ")"
+                      : std::string()) +
+          "  lr " + short_number(lr) + (step_ > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
+      if (step_ > 0) sample = write_sample();
+    }
+    if (interrupted()) return false;  // the sample may be cut short: all of it is done again
+    metrics_.add({static_cast<double>(step_), train_loss, val.value_or(NAN), lr, norm, rate_, seconds()});
+    folder_.write("metrics.csv", metrics_.csv());
+    folder_.write("loss.svg", svg::chart("Loss by step", "step", "cross-entropy",
+                                         {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
+                                          metrics_.curve("val_loss", "validation loss", "#d9541e")}));
+    if (!sample.empty()) {
+      samples_.add(step_, sample);
+      folder_.write("samples.txt", samples_.text());
     }
     evaluated_ = step_;
     losses_ = 0;
     loss_sum_.fill_(0);
-    if (step_ > 0) write_sample();
-    averaged.reset();
     if (step_ > 0) {
       const bool better = val && *val < best_;
       if (better) best_ = *val;
@@ -298,11 +288,17 @@ class Training {
     return true;
   }
 
-  std::optional<double> validation_loss() {
+  ct::data::DataLoader<ct::data::Subset<TokenDataset>> validation_windows() const {
+    const std::int64_t batches =
+        std::min(o_.eval_batches, val_->size() / o_.batch + 1);  // no product overflows
+    return ct::data::DataLoader(spread(*val_, batches * o_.batch),
+                                {.batch_size = o_.batch, .prefetch = device_});
+  }
+
+  std::optional<double> validation_loss() const {
     if (!val_) return std::nullopt;
     const ct::NoGrad guard;
-    ct::data::DataLoader windows(spread(*val_, o_.eval_batches * o_.batch),
-                                 {.batch_size = o_.batch, .prefetch = device_});
+    auto windows = validation_windows();
     Tensor sum = ct::zeros({}, {.device = device_});
     std::int64_t count = 0;
     for (const auto& [x, y] : windows) {
@@ -313,16 +309,16 @@ class Training {
     return sum.item() / static_cast<double>(count);
   }
 
-  void write_sample() {
-    if (o_.sample == 0 || !corpus_.tokenizer) return;
-    model_->eval();
+  std::string write_sample() const {
+    if (o_.sample == 0 || !corpus_.tokenizer) return {};
     // Draws of its own: a sample changes nothing in the training.
     ct::Generator draws(o_.seed + static_cast<std::uint64_t>(step_));
     std::printf("---\n");
-    write_text(*model_, *corpus_.tokenizer, {}, "", {.max_new_tokens = o_.sample, .temperature = 0.8}, draws);
+    const std::string text = write_text(*model_, *corpus_.tokenizer, {}, "",
+                                        {.max_new_tokens = o_.sample, .temperature = 0.8}, draws);
     std::printf("\n---\n");
     std::fflush(stdout);
-    model_->train();
+    return text;
   }
 
   // Everything a resumed run needs to go on as if it had never stopped.
@@ -382,7 +378,9 @@ class Training {
     best_ = folder_.best("best").value_or(extras.value<double>("best"));
     if (const Tensor* norm = extras.find("norm")) norm_ = norm->to(device_);
     mark_batches_ = loader_.position();
-    std::printf("resumed  %s, step %lld\n", path.c_str(), static_cast<long long>(step_));
+    record_.at = "step " + std::to_string(step_);
+    std::printf("resumed  %s, %s\n", path.c_str(), record_.at.c_str());
+    for (const std::string& change : record_.changes()) std::printf("changed  %s\n", change.c_str());
   }
 
   const Clock::time_point began_ = Clock::now();
@@ -392,6 +390,8 @@ class Training {
   const std::string data_ = fingerprint(corpus_);
   RunFolder folder_;
   MetricsTable metrics_{{"step", "train_loss", "val_loss", "lr", "grad_norm", "tokens_per_s", "seconds"}};
+  Samples samples_;
+  RunRecord record_;
   std::unique_ptr<LanguageModel> model_;
   Loader loader_;
   std::optional<TokenDataset> val_;

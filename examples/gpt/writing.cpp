@@ -39,9 +39,9 @@ std::vector<std::int64_t> readable_end_tokens(const ct::nn::models::LanguageMode
   return tokens;
 }
 
-void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Tokenizer& tokenizer,
-                std::vector<std::int64_t> begin, const std::string& prompt,
-                ct::nn::models::GenerateOptions options, ct::Generator& generator) {
+std::string write_text(const ct::nn::models::LanguageModel& model, const ct::text::Tokenizer& tokenizer,
+                       std::vector<std::int64_t> begin, const std::string& prompt,
+                       ct::nn::models::GenerateOptions options, ct::Generator& generator) {
   std::vector<std::int64_t> ids = std::move(begin);
   const auto opening = std::ssize(ids);
   const std::vector<std::int64_t> said = tokenizer.encode(prompt);
@@ -59,18 +59,22 @@ void write_text(const ct::nn::models::LanguageModel& model, const ct::text::Toke
     const auto first = ids.begin() + (opening < longest ? opening : 0);
     ids.erase(first, first + over);
   }
-  std::string waiting;
+  std::string waiting, written;
+  const auto write = [&](std::size_t bytes) {
+    std::fwrite(waiting.data(), 1, bytes, stdout);
+    std::fflush(stdout);
+    written.append(waiting, 0, bytes);
+    waiting.erase(0, bytes);
+  };
   options.on_token = [&](const ct::Tensor& next) {
     const std::int64_t id = next.to_vector<std::int64_t>()[0];
     if (id < tokenizer.vocab_size()) waiting += tokenizer.token_bytes(id);
-    const std::size_t whole = waiting.size() - unfinished(waiting);
-    std::fwrite(waiting.data(), 1, whole, stdout);
-    std::fflush(stdout);
-    waiting.erase(0, whole);
+    write(waiting.size() - unfinished(waiting));
     return !interrupted();
   };
   const ct::Device device = model.head()->device();
   const auto count = static_cast<std::int64_t>(ids.size());
   model.generate(ct::from_vector(ids, {1, count}).to(device), options, generator);
-  std::fwrite(waiting.data(), 1, waiting.size(), stdout);
+  write(waiting.size());
+  return written;
 }

@@ -54,6 +54,8 @@ ImageSet read_folder(const fs::path& folder) {
            "examples/mnist/fetch_mnist.sh, or leave --data out");
   ImageSet set;
   set.name = (mentions_fashion(folder) ? "Fashion-MNIST (" : "MNIST (") + folder.string() + ")";
+  // Not simplified: behind a symbolic link, `..` is the folder above what it points to.
+  set.folder = fs::absolute(folder).string();
   set.classes = mentions_fashion(folder) ? kClothes : kDigits;
   const Images test = read_images(test_pixels, test_labels);
   if (train_pixels.empty() || train_labels.empty()) {

@@ -12,8 +12,9 @@ struct Images {
 };
 
 struct ImageSet {
-  std::string name;  ///< for people: "Fashion-MNIST (/usr/share/...)"
-  std::string note;  ///< what is unusual about it; empty otherwise
+  std::string name;    ///< for people: "Fashion-MNIST (/usr/share/...)"
+  std::string folder;  ///< where they are from; empty for drawn ones
+  std::string note;    ///< what is unusual about it; empty otherwise
   Images train, test;
   std::vector<std::string> classes;  ///< the ten names
 };

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/common/run_record.h"
+
 /// What the command line says. The defaults are the settings of the README's run.
 struct Options {
   std::string data;
@@ -24,11 +26,14 @@ struct Options {
   std::string out;
   bool overfit_batch = false;
   std::string json;
+  Call call;
 };
 
-/// Parses the command line. Returns false when the program should end at once with `exit_code` (--help, or an
-/// error that has been printed).
+/// Parses the command line. --resume takes the settings of the run's config.json, and other flags change
+/// them. Returns false when the program should end at once with `exit_code` (--help, or an error that has
+/// been printed). Throws ct::IoError for a run that can't be resumed, ct::ValueError for a flag that can't
+/// change.
 bool parse_options(int argc, char** argv, Options& options, int& exit_code);
 
-/// The options as JSON, for the run folder.
-std::string to_json(const Options& options);
+/// The settings, a member for each flag that makes the run what it is.
+flags::Members settings(const Options& options);

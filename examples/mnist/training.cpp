@@ -4,11 +4,16 @@
 #include <cmath>
 #include <memory>
 
+#include "examples/common/device.h"
+#include "examples/common/evaluation.h"
 #include "examples/common/interrupts.h"
+#include "examples/common/metrics_table.h"
 #include "examples/common/progress.h"
 #include "examples/common/run_folder.h"
 #include "examples/mnist/images.h"
 #include "examples/mnist/misclassified.h"
+#include "examples/mnist/model.h"
+#include "examples/mnist/score.h"
 
 namespace nn = ct::nn;
 using ct::Tensor;
@@ -16,119 +21,36 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-nn::Sequential make_model(const Options& o) {
-  nn::Sequential model(nn::Flatten{});
-  std::int64_t in = 784;
-  for (const std::int64_t hidden : o.hidden) {
-    model.append(nn::Linear(in, hidden)).append(nn::ReLU());
-    if (o.dropout > 0) model.append(nn::Dropout(o.dropout));
-    in = hidden;
-  }
-  model.append(nn::Linear(in, 10));
-  return model;
-}
-
-std::unique_ptr<ct::optim::Optimizer> make_optimizer(const Options& o, const std::vector<Tensor>& params) {
-  using namespace ct::optim;
-  if (o.optimizer == "sgd")
-    return std::make_unique<SGD>(
-        params, SGDOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
-  if (o.optimizer == "adamw")
-    return std::make_unique<AdamW>(params, AdamWOptions{.lr = o.lr, .weight_decay = o.weight_decay});
-  return std::make_unique<Adam>(params, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
-}
-
-// The learning rate as a share of its highest value, at a step of `total`.
-double schedule(const std::string& kind, double step, double total) {
-  const double warm = 0.05 * total;
-  if (kind == "warmup-cosine" && step < warm) return (step + 1) / (warm + 1);
-  if (kind == "cosine" || kind == "warmup-cosine") return 0.5 * (1 + std::cos(M_PI * step / total));
-  if (kind == "step") return step < 0.5 * total ? 1 : step < 0.75 * total ? 0.1 : 0.01;
-  return 1;
-}
-
-struct Score {
-  double loss = 0, accuracy = 0;
-};
-
-// Sums of losses and hits, kept on the device: reading them waits for it, adding to them does not.
-class Tally {
- public:
-  explicit Tally(ct::Device device)
-      : loss_(ct::zeros({}, {.device = device})), hits_(ct::zeros({}, {.device = device})) {}
-  void add(const Tensor& loss, const Tensor& logits, const Tensor& labels) {
-    ct::NoGrad guard;
-    const std::int64_t n = labels.numel();
-    loss_.add_(loss.detach() * static_cast<double>(n));
-    hits_.add_(ct::eq(ct::argmax(logits.detach(), -1), labels).to(ct::f32).sum());
-    count_ += n;
-  }
-  std::int64_t count() const { return count_; }
-  // What a checkpoint in the middle of an epoch keeps, so that the epoch's figures stay whole.
-  void save(ct::StateDict& to) const {
-    to.set_value("tally.loss", loss_.item());
-    to.set_value("tally.hits", hits_.item());
-    to.set_value("tally.count", count_);
-  }
-  void load(const ct::StateDict& from) {
-    loss_.fill_(from.value<double>("tally.loss"));
-    hits_.fill_(from.value<double>("tally.hits"));
-    count_ = from.value<std::int64_t>("tally.count");
-  }
-  Score score() const {
-    return {loss_.item() / static_cast<double>(count_), hits_.item() / static_cast<double>(count_)};
-  }
-
- private:
-  Tensor loss_, hits_;
-  std::int64_t count_ = 0;
-};
-
 using Loader = ct::data::DataLoader<ct::data::ImageDataset>;
-
-Score evaluate(const nn::Sequential& model, Loader& loader, ct::Device device) {
-  ct::NoGrad guard;
-  Tally tally(device);
-  for (auto [x, y] : loader) {
-    const Tensor logits = model.forward(x);
-    tally.add(ct::cross_entropy(logits, y), logits, y);
-  }
-  return tally.score();
-}
-
-// The loss is no number: run the step again, watched, to learn which op made the first bad value.
-[[noreturn]] void report_nan(const nn::Sequential& model, const Tensor& x, const Tensor& y) {
-  std::string where = "the weights hold NaN already";
-  try {
-    ct::AnomalyGuard guard;
-    ct::cross_entropy(model.forward(x), y).backward();
-  } catch (const ct::AutogradError& e) { where = e.what(); }
-  throw ct::ValueError("the loss is not a number; " + where + "\ntry a lower --lr");
-}
 
 class Training {
  public:
   explicit Training(const Options& options)
       : o_(options),
-        device_(ct::parse_device(options.device)),
+        device_(usable_device("mnist", options.device)),
         images_(load_images(options.data, options.drawn, options.seed)),
-        folder_("mnist", "\"overfit_batch\": ", options.out, options.resume),
+        folder_("mnist", options.out, options.resume),
         model_((ct::manual_seed(options.seed), make_model(options))),
         loader_(dataset(images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
         test_loader_(dataset(images_.test), {.batch_size = 1000, .prefetch = device_}) {
     // What can't be written at the end is said at the start.
     if (!o_.json.empty()) ct::io::AtomicFile writable(o_.json);
+    // What is used, rather than what was asked for.
+    o_.device = ct::to_string(device_);
+    o_.data = images_.folder;
+    o_.drawn = o_.data.empty();
     model_.to(device_);
     optimizer_ = make_optimizer(o_, model_.parameters());
     total_steps_ = o_.epochs * loader_.size();
+    record_ = {.program = "mnist", .call = o_.call, .settings = settings(o_), .data_hash = data_};
     if (!o_.resume.empty()) resume();
     std::printf("data     %s: %lld to train on, %lld to test\n", images_.name.c_str(),
                 static_cast<long long>(images_.train.labels.size(0)),
                 static_cast<long long>(images_.test.labels.size(0)));
     if (!images_.note.empty()) std::printf("note     %s\n", images_.note.c_str());
-    std::printf("model    %lld parameters on %s, %s\nrun      %s\n\n",
-                static_cast<long long>(model_.num_parameters()), ct::to_string(device_).c_str(),
+    std::printf("model    %lld parameters on %s (%d threads), %s\nrun      %s\n\n",
+                static_cast<long long>(model_.num_parameters()), o_.device.c_str(), ct::num_threads(),
                 o_.optimizer.c_str(), folder_.path().c_str());
     std::fflush(stdout);
   }
@@ -150,25 +72,21 @@ class Training {
         progress_.line("interrupted: saved; go on with --resume " + folder_.path());
         return 130;
       }
-      model_.eval();
-      const Score test = evaluate(model_, test_loader_, device_);
-      model_.train();
-      finish_epoch(test, seconds());
+      finish_epoch(evaluated(), seconds());
     }
     const double took = seconds();
-    model_.eval();
-    const Score test = evaluate(model_, test_loader_, device_);
+    const Score test = evaluated();
     folder_.write("misclassified.svg", misclassified_sheet());
-    std::printf(
-        "\ntest accuracy %.2f%% after %lld epochs in %.1f s; loss curve and misclassified images in %s\n",
-        100 * test.accuracy, static_cast<long long>(o_.epochs), took, folder_.path().c_str());
+    std::printf("\ntest accuracy %.2f%% after %lld %s in %.1f s; loss curve and misclassified images in %s\n",
+                100 * test.accuracy, static_cast<long long>(o_.epochs), o_.epochs == 1 ? "epoch" : "epochs",
+                took, folder_.path().c_str());
     if (!o_.json.empty()) write_result(test, took);
     return 0;
   }
 
  private:
   void begin() {
-    folder_.begin([&] { folder_.write("config.json", to_json(o_)); });
+    folder_.begin(record_, [] {});
     if (o_.resume.empty()) return;
     metrics_.load(folder_ / "metrics.csv");
     earlier_seconds_ = folder_.load_seconds();
@@ -203,7 +121,7 @@ class Training {
       // On a GPU the host runs ahead; looking at every loss would make it wait. The last one of an epoch is
       // always looked at: no checkpoint of broken weights replaces a good one.
       if (device_.is_cpu() || step % 64 == 0 || loader_.position() == loader_.size() || interrupted())
-        if (!std::isfinite(loss.item())) report_nan(model_, x, y);
+        if (!std::isfinite(loss.item())) report("the loss", x, y);
       optimizer_->step();
       tally.add(loss, logits, y);
       if (interrupted()) {
@@ -235,21 +153,40 @@ class Training {
                      text);
   }
 
+  // A loss is no number: which op made the first bad value, and what to do.
+  [[noreturn]] void report(const std::string& what, const Tensor& x, const Tensor& y) {
+    const std::string op = first_bad_op([&] { return ct::cross_entropy(model_.forward(x), y); });
+    ct::detail::fail<ct::ValueError>("mnist", what, " is not a number; ", op, "; try a lower --lr");
+  }
+
+  Score evaluated() {
+    const Evaluation scope(model_);
+    return evaluate(model_, test_loader_, device_);
+  }
+
   // The losses of the steps do not tell of the last update, and no checkpoint of weights that it broke
   // replaces a good one.
   void check_finite(const Tensor& x, const Tensor& y) {
-    model_.eval();  // dropout would draw
-    {
-      const ct::NoGrad guard;
-      if (std::isfinite(ct::cross_entropy(model_.forward(x), y).item())) return model_.train();
-    }
-    report_nan(model_, x, y);
+    const Evaluation scope(model_);
+    if (!std::isfinite(loss_of(x, y))) report("the loss", x, y);
+  }
+  double loss_of(const Tensor& x, const Tensor& y) {
+    const ct::NoGrad guard;
+    return ct::cross_entropy(model_.forward(x), y).item();
+  }
+  void check_test(const Score& test) {
+    if (std::isfinite(test.loss)) return;
+    const std::string what = "the test loss after epoch " + std::to_string(loader_.epoch());
+    const Evaluation scope(model_);
+    for (auto [x, y] : test_loader_)
+      if (!std::isfinite(loss_of(x, y))) report(what, x, y);
+    ct::detail::fail<ct::ValueError>(
+        "mnist", what, " is not a number; its losses are finite, their sum (add_) is not; try a lower --lr");
   }
 
   void finish_epoch(const Score& test, double seconds) {
+    check_test(test);
     const std::int64_t epoch = loader_.epoch();  // the next one
-    CT_CHECK(std::isfinite(test.loss), ct::ValueError, "mnist", "the test loss after epoch ", epoch,
-             " is not a number; try a lower --lr");
     char text[200];
     std::snprintf(
         text, sizeof text,
@@ -296,8 +233,9 @@ class Training {
     // An older checkpoint does not know of the best one that has been written since.
     best_accuracy_ = folder_.best("best_accuracy").value_or(extras.value<double>("best_accuracy"));
     resumed_ = extras;
-    std::printf("resumed  %s, epoch %lld, batch %lld\n", path.c_str(), static_cast<long long>(epochs) + 1,
-                static_cast<long long>(batches));
+    record_.at = ct::detail::cat("epoch ", epochs + 1, ", batch ", batches);
+    std::printf("resumed  %s, %s\n", path.c_str(), record_.at.c_str());
+    for (const std::string& change : record_.changes()) std::printf("changed  %s\n", change.c_str());
   }
 
   int overfit() {
@@ -308,9 +246,11 @@ class Training {
         loss.backward();
         optimizer_->step();
         const double value = loss.item();
-        if (!std::isfinite(value)) report_nan(model_, x, y);
+        if (!std::isfinite(value)) report("the loss", x, y);
         if (step % 50 == 0 || value < 1e-3) std::printf("step %d  loss %.5f\n", step, value);
-        if (value < 1e-3) return 0;
+        if (value >= 1e-3) continue;
+        std::printf("learned by heart in %d steps: forward, backward and optimizer work\n", step);
+        return 0;
       }
       break;
     }
@@ -321,7 +261,8 @@ class Training {
   }
 
   std::string misclassified_sheet() {
-    ct::NoGrad guard;
+    const Evaluation scope(model_);
+    const ct::NoGrad guard;
     std::vector<WrongImage> wrong;
     std::int64_t first = 0, total = 0;
     for (auto [x, y] : test_loader_) {
@@ -356,6 +297,7 @@ class Training {
   RunFolder folder_;
   MetricsTable metrics_{{"epoch", "train_loss", "train_accuracy", "test_loss", "test_accuracy", "lr",
                          "seconds", "samples_per_s"}};
+  RunRecord record_;
   nn::Sequential model_;
   Loader loader_, test_loader_;
   std::unique_ptr<ct::optim::Optimizer> optimizer_;

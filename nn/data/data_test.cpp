@@ -111,6 +111,13 @@ TEST_CASE("DataLoader: the order depends on seed and epoch alone", "[data]") {
   CHECK(from_a == labels_of(c));
 }
 
+TEST_CASE("DataLoader: one that does not shuffle leaves the generator as it was", "[data]") {
+  manual_seed(7);
+  data::DataLoader loader(numbers(20), {.batch_size = 6});
+  labels_of(loader);
+  CHECK(default_generator().state().offset == 0);
+}
+
 TEST_CASE("DataLoader: a shuffle is uniform", "[data]") {
   // Where example 0 comes to lie in 6000 shuffles of 6: chi-squared with 5 degrees of freedom stays
   // under 20.5 with a probability of 99.9 %.

@@ -241,7 +241,9 @@ LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& 
            options.prefetch_batches, "; it must be > 0");
   CT_CHECK(examples >= 0, ValueError, "DataLoader", "the dataset's size is ", examples, "; it must be >= 0");
   if (options.prefetch.is_cuda()) check_device("DataLoader", options.prefetch);
-  seed_ = options.seed ? *options.seed : philox_word64(default_generator().reserve(), 0);
+  // An order that needs no seed draws none: a loop that only evaluates leaves the generator as it was.
+  if (options.seed || options.shuffle)
+    seed_ = options.seed ? *options.seed : philox_word64(default_generator().reserve(), 0);
 }
 
 LoaderCore::~LoaderCore() = default;

@@ -24,7 +24,7 @@ struct LoaderOptions {
   /// Threads that make batches ahead, or as many of them as the system gives. 0: batches are made by the
   /// loop's own thread.
   int workers = 0;
-  /// Of the order; without one it is drawn from the default generator.
+  /// Of the order; without one it is drawn from the default generator, if there is something to shuffle.
   std::optional<std::uint64_t> seed = std::nullopt;
   /// Where the batches are wanted. For a GPU they are assembled in pinned memory and copied on a stream of
   /// their own, while earlier batches are computed on. A dataset whose tensors are on a GPU is loaded with
@@ -62,7 +62,7 @@ class CT_API LoaderCore {
   std::int64_t examples_;
   Fetch fetch_;
   LoaderOptions options_;
-  std::uint64_t seed_;
+  std::uint64_t seed_ = 0;
   std::int64_t epoch_ = 0, position_ = 0;
   bool left_ = false;     // the last loop ended before its epoch
   bool resumed_ = false;  // epoch_ and position_ were loaded and wait for the next loop

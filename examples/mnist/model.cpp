@@ -1,0 +1,36 @@
+#include "examples/mnist/model.h"
+
+#include <cmath>
+
+namespace nn = ct::nn;
+using ct::Tensor;
+
+nn::Sequential make_model(const Options& o) {
+  nn::Sequential model(nn::Flatten{});
+  std::int64_t in = 784;
+  for (const std::int64_t hidden : o.hidden) {
+    model.append(nn::Linear(in, hidden)).append(nn::ReLU());
+    if (o.dropout > 0) model.append(nn::Dropout(o.dropout));
+    in = hidden;
+  }
+  model.append(nn::Linear(in, 10));
+  return model;
+}
+
+std::unique_ptr<ct::optim::Optimizer> make_optimizer(const Options& o, const std::vector<Tensor>& params) {
+  using namespace ct::optim;
+  if (o.optimizer == "sgd")
+    return std::make_unique<SGD>(
+        params, SGDOptions{.lr = o.lr, .momentum = o.momentum, .weight_decay = o.weight_decay});
+  if (o.optimizer == "adamw")
+    return std::make_unique<AdamW>(params, AdamWOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+  return std::make_unique<Adam>(params, AdamOptions{.lr = o.lr, .weight_decay = o.weight_decay});
+}
+
+double schedule(const std::string& kind, double step, double total) {
+  const double warm = 0.05 * total;
+  if (kind == "warmup-cosine" && step < warm) return (step + 1) / (warm + 1);
+  if (kind == "cosine" || kind == "warmup-cosine") return 0.5 * (1 + std::cos(M_PI * step / total));
+  if (kind == "step") return step < 0.5 * total ? 1 : step < 0.75 * total ? 0.1 : 0.01;
+  return 1;
+}

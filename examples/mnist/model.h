@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cotangent/cotangent.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "examples/mnist/options.h"
+
+/// A new perceptron with the sizes that the options give, on the CPU. Draws from the default generator.
+ct::nn::Sequential make_model(const Options& options);
+
+std::unique_ptr<ct::optim::Optimizer> make_optimizer(const Options& options,
+                                                     const std::vector<ct::Tensor>& parameters);
+
+/// The learning rate as a share of its highest value, at a step (from 0) of `total`. `kind`: --schedule.
+double schedule(const std::string& kind, double step, double total);
