@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include <cotangent/core/op_def.h>
@@ -52,6 +53,12 @@ CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {
   sum = a + b;
   const C b_part = sum - a;
   rest = (a - (sum - b_part)) + (b - b_part);
+}
+
+/// What a mean divides by: rows whose weights sum to 0 have no mean, smoothed or not.
+template <class C>
+CT_HD inline C mean_divisor(C weights) {
+  return weights == 0 ? static_cast<C>(NAN) : weights;
 }
 
 /// A sum of losses and of their weights.

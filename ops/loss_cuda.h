@@ -143,8 +143,9 @@ struct RowSums {
     }
   }
   __device__ __forceinline__ void write(C total, C weights) const {
-    *out = gpu::from_compute<T>(mean ? total / weights : total);
-    if (weight_out) *weight_out = weights;
+    const C by = mean ? mean_divisor(weights) : C(1);
+    *out = gpu::from_compute<T>(total / by);
+    if (weight_out) *weight_out = by;
   }
 };
 

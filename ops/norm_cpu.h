@@ -93,54 +93,63 @@ void forward_rows(const ForwardCall& call) {
   L* y = results<L>(call.y);
   T* sums = results<T>(call.sum);
   C *means = results<C>(call.mean), *rstds = results<C>(call.rstd);
-  parallel_for(call.layout.rows, std::max<std::int64_t>(1, kGrain / n),
-               [&](std::int64_t begin, std::int64_t end) {
-                 C buffer[kBlock], out[kBlock];
-                 for (std::int64_t row = begin; row < end; ++row) {
-                   const T* from = x + row * n;
-                   if (residual) add_row(from, residual + row * n, sums + row * n, n);
-                   if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
-                   if (sums) from = sums + row * n;
-                   double total = 0, square = 0;
-                   // Summed around an element of the row: far from 0 the mean's rounding would count as
-                   // spread.
-                   const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
-                   if constexpr (kCentered)
-                     for_blocks(n, [&](std::int64_t i, int m) {
-                       total += reduction::fold_vectors(
-                           load_block<T, C>(from + i, 1, m, buffer), m, C(0),
-                           [pivot](const auto& v) { return v - pivot; }, reduction::kPlus, pivot);
-                     });
-                   const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
-                   for_blocks(n, [&](std::int64_t i, int m) {
-                     square += reduction::fold_vectors(
-                         load_block<T, C>(from + i, 1, m, buffer), m, C(0),
-                         [mean](const auto& v) {
-                           const auto d = v - mean;
-                           return d * d;
-                         },
-                         reduction::kPlus, mean);
-                   });
-                   const C rstd = static_cast<C>(1 / std::sqrt(square / static_cast<double>(n) + call.eps));
-                   if constexpr (kCentered) means[row] = mean;
-                   rstds[row] = rstd;
-                   for_blocks(n, [&](std::int64_t i, int m) {
-                     const C* p = load_block<T, C>(from + i, 1, m, buffer);
-                     const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
-                     C* to = out;
-                     if constexpr (std::is_same_v<L, C>) to = y + row * n + i;
+  parallel_for(
+      call.layout.rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
+        C buffer[kBlock], out[kBlock];
+        for (std::int64_t row = begin; row < end; ++row) {
+          const T* from = x + row * n;
+          if (residual) add_row(from, residual + row * n, sums + row * n, n);
+          if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
+          if (sums) from = sums + row * n;
+          double total = 0, square = 0;
+          // Summed around an element of the row: far from 0 the mean's rounding would count as
+          // spread.
+          const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
+          if constexpr (kCentered)
+            for_blocks(n, [&](std::int64_t i, int m) {
+              total += reduction::fold_vectors(
+                  load_block<T, C>(from + i, 1, m, buffer), m, C(0),
+                  [pivot](const auto& v) { return v - pivot; }, reduction::kPlus, pivot);
+            });
+          const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
+          const auto add = [&](const auto& squared) {
+            for_blocks(n, [&](std::int64_t i, int m) {
+              square += reduction::fold_vectors(load_block<T, C>(from + i, 1, m, buffer), m, C(0), squared,
+                                                reduction::kPlus, mean);
+            });
+          };
+          add([mean](const auto& v) {
+            const auto d = v - mean;
+            return d * d;
+          });
+          const double columns = static_cast<double>(n);
+          const C scale = rescue_scale(static_cast<C>(square), static_cast<C>(n), static_cast<C>(call.eps));
+          if (scale != 1) [[unlikely]] {
+            square = 0;
+            add([mean, scale](const auto& v) {
+              const auto d = (v - mean) * scale;
+              return d * d;
+            });
+          }
+          const C rstd = static_cast<C>(scale / std::sqrt(square / columns + call.eps * scale * scale));
+          if constexpr (kCentered) means[row] = mean;
+          rstds[row] = rstd;
+          for_blocks(n, [&](std::int64_t i, int m) {
+            const C* p = load_block<T, C>(from + i, 1, m, buffer);
+            const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
+            C* to = out;
+            if constexpr (std::is_same_v<L, C>) to = y + row * n + i;
 #ifdef __clang__
 #pragma clang loop vectorize(assume_safety)
 #else
 #pragma GCC ivdep
 #endif
-                     for (int j = 0; j < m; ++j)
-                       to[j] = kCentered ? (p[j] - mean) * rstd * w[j] + b[j] : p[j] * rstd * w[j];
-                     if constexpr (!std::is_same_v<L, C>)
-                       store_block<L, C>(y + row * n + i, 0, out, m, false);
-                   });
-                 }
-               });
+            for (int j = 0; j < m; ++j)
+              to[j] = kCentered ? (p[j] - mean) * rstd * w[j] + b[j] : p[j] * rstd * w[j];
+            if constexpr (!std::is_same_v<L, C>) store_block<L, C>(y + row * n + i, 0, out, m, false);
+          });
+        }
+      });
 }
 
 // Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g.
@@ -217,7 +226,8 @@ void backward_rows(const BackwardCall& call) {
     for (std::int64_t row = begin; row < end; ++row) {
       const L* g_row = g + row * n;
       const T* x_row = x + row * n;
-      const C mean = kCentered ? means[row] : C(0), rstd = rstds[row];
+      const C mean = kCentered ? means[row] : C(0);
+      const C rstd = kCentered && n == 1 ? C(0) : rstds[row];  // a row of one element has no slope
       double sum = 0, dot = 0;
       for_blocks(n, [&](std::int64_t i, int m) {
         add_block<kCentered>(load_block<L, C>(g_row + i, 1, m, g_buffer),

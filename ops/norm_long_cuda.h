@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
   using C = compute_t<T>;
   const long long row = blockIdx.x, offset = row * a.columns;
   const T* x = a.x + offset;
-  C mean = 0, square = 0;
+  C mean = 0;
   if (a.adds()) {
     for (int c = threadIdx.x; c < a.columns; c += kLongThreads)
       a.sum[offset + c] = gpu::from_compute<T>(gpu::to_compute(x[c]) + a.addend(offset + c));
@@ -62,12 +62,19 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
     for (int c = threadIdx.x; c < a.columns; c += kLongThreads) mean += gpu::to_compute(x[c]) - pivot;
     mean = pivot + block_sum_in_all(mean) / static_cast<C>(a.columns);
   }
+  const auto squares = [&](C scale) {
+    C square = 0;
 #pragma unroll 4
-  for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
-    const C d = gpu::to_compute(x[c]) - mean;
-    square += d * d;
-  }
-  const C rstd = C(1) / sqrt(block_sum_in_all(square) / static_cast<C>(a.columns) + a.eps);
+    for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
+      const C d = (gpu::to_compute(x[c]) - mean) * scale;
+      square += d * d;
+    }
+    return block_sum_in_all(square);
+  };
+  C square = squares(1);
+  const C scale = rescue_scale(square, static_cast<C>(a.columns), a.eps);
+  if (scale != 1) square = squares(scale);
+  const C rstd = scale / sqrt(square / static_cast<C>(a.columns) + a.eps * scale * scale);
   if (threadIdx.x == 0) {
     if constexpr (kCentered) a.mean[row] = mean;
     a.rstd[row] = rstd;

@@ -5,6 +5,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/block_reduce_cuda.h>
+#include <cotangent/ops/norm_internal.h>
 
 // The kernels of norm_cuda.h for rows that fit into registers.
 
@@ -88,7 +89,7 @@ template <bool kCentered, class T, class L, int N, int kLoads>
 __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
   using C = compute_t<T>;
   using Pack = gpu::Packed<T, N>;
-  __shared__ C slots[2][32];
+  __shared__ C slots[3][32];
   const long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= a.rows) return;  // whole warps, and whole blocks where a row has several
   const long long offset = row * a.columns;
@@ -132,16 +133,25 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     }
     mean = pivot + sum_in_all(mean, slots[0]) / static_cast<C>(a.columns);
   }
-  C square = 0;
+  const auto squares = [&](C scale) {
+    C square = 0;
 #pragma unroll
-  for (int k = 0; k < kLoads; ++k) {
-    if (column(k) >= a.columns) continue;
-    C e[N];
-    v[k].unpack(e);
+    for (int k = 0; k < kLoads; ++k) {
+      if (column(k) >= a.columns) continue;
+      C e[N];
+      v[k].unpack(e);
 #pragma unroll
-    for (int j = 0; j < N; ++j) square += (e[j] - mean) * (e[j] - mean);
-  }
-  const C rstd = C(1) / sqrt(sum_in_all(square, slots[1]) / static_cast<C>(a.columns) + a.eps);
+      for (int j = 0; j < N; ++j) {
+        const C d = (e[j] - mean) * scale;
+        square += d * d;
+      }
+    }
+    return square;
+  };
+  C square = sum_in_all(squares(1), slots[1]);
+  const C scale = rescue_scale(square, static_cast<C>(a.columns), a.eps);  // the same in all threads
+  if (scale != 1) square = sum_in_all(squares(scale), slots[2]);
+  const C rstd = scale / sqrt(square / static_cast<C>(a.columns) + a.eps * scale * scale);
   if (threadIdx.x == 0) {
     if constexpr (kCentered) a.mean[row] = mean;
     a.rstd[row] = rstd;
@@ -234,7 +244,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + column(k));
       }
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
-    part.rstd = __ldg(a.rstd + row);
+    part.rstd = kCentered && a.columns == 1 ? C(0) : __ldg(a.rstd + row);  // one element has no slope
   };
 
   const long long step = static_cast<long long>(gridDim.x) * blockDim.y;

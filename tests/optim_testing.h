@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cotangent/core/tensor.h>
+#include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation.h>
 
 #include "tests/catch.h"
@@ -91,6 +92,30 @@ inline std::vector<std::string> all_bytes(const std::vector<Tensor>& tensors) {
   std::vector<std::string> bytes;
   for (const Tensor& t : tensors) bytes.push_back(bytes_of(t));
   return bytes;
+}
+
+/// Running averages that forget at once hold the last value, whatever came before it.
+inline void check_small_after_large(Device device) {
+  for (const DType dtype : {f32, f64, bf16}) {
+    Tensor p = from_vector(std::vector<double>{0, 0}, {.dtype = f64}).to(dtype).to(device);
+    p.set_requires_grad();
+    // With a memory of nothing each step is lr long, in the direction of its gradient.
+    optim::Adam adam({p}, {.lr = 0.125, .beta1 = 0, .beta2 = 0, .eps = 0});
+    optim::Ema ema({p}, {.decay = 0});
+    double want = 0;
+    for (const double size : {1000.0, 1e-4, -3.0, 1e-6, 1e-3}) {
+      p.set_grad(from_vector(std::vector<double>{size, -size}, {.dtype = f64}).to(dtype).to(device));
+      adam.step();
+      want -= size > 0 ? 0.125 : -0.125;
+      CHECK(p.to_vector<double>()[0] == Approx(want).epsilon(1e-6));
+      CHECK(p.to_vector<double>()[1] == Approx(-want).epsilon(1e-6));
+    }
+    for (const double value : {1e30, 1e-4, 7.0}) {
+      p.detach().fill_(value);
+      ema.update();
+      CHECK(ema.averages()[0].to_vector<double>() == p.to_vector<double>());
+    }
+  }
 }
 
 }  // namespace ct::testing

@@ -290,11 +290,11 @@ void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, doubl
   visit_floating(op, dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = compute_t<T>;
-    const C w = static_cast<C>(weight);
+    const Lerp<C> lerp(weight);
     for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
       C* average = static_cast<C*>(e.param) + begin;
       for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const C* values, std::int64_t n) {
-        for (std::int64_t i = 0; i < n; ++i) average[i] += w * (values[i] - average[i]);
+        for (std::int64_t i = 0; i < n; ++i) average[i] = lerp(average[i], values[i]);
         average += n;
       });
     });

@@ -122,7 +122,7 @@ namespace {
 
 template <class T, int kWide>
 __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, std::int64_t end,
-                                           compute_t<T> weight) {
+                                           Lerp<compute_t<T>> lerp) {
   using C = compute_t<T>;
   C* const averages = static_cast<C*>(e.param);
   const T* const values = static_cast<const T*>(e.grad);
@@ -132,22 +132,22 @@ __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, s
     gpu::Packed<C, kWide>::load(averages + i).to_compute(average);
     gpu::Packed<T, kWide>::load(values + i).to_compute(value);
 #pragma unroll
-    for (int j = 0; j < kWide; ++j) average[j] = multiply_add(weight, value[j] - average[j], average[j]);
+    for (int j = 0; j < kWide; ++j) average[j] = lerp(average[j], value[j]);
     gpu::Packed<C, kWide>::from_compute(average).store(averages + i);
   }
 }
 
 template <class T, class TableT>
 __global__ void __launch_bounds__(kThreads)
-    lerp_kernel(const __grid_constant__ TableT table, compute_t<T> weight) {
+    lerp_kernel(const __grid_constant__ TableT table, Lerp<compute_t<T>> lerp) {
   const Piece piece = piece_of(table, blockIdx.x);
   const Entry& e = table.rows[piece.row];
   constexpr int kWide = kWidth<T>;
   const bool wide =
       aligned_to(e.param, sizeof(compute_t<T>) * kWide) && aligned_to(e.grad, sizeof(T) * kWide);
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  lerp_range<T, kWide>(e, piece.begin, middle, weight);
-  lerp_range<T, 1>(e, middle, piece.end, weight);
+  lerp_range<T, kWide>(e, piece.begin, middle, lerp);
+  lerp_range<T, 1>(e, middle, piece.end, lerp);
 }
 
 }  // namespace
@@ -159,7 +159,7 @@ void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, doub
         entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
         [&](const SmallTable& table, int blocks) {
           gpu::launch(op, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
-                      table, static_cast<compute_t<T>>(weight));
+                      table, Lerp<compute_t<T>>(weight));
         });
   });
 }

@@ -62,6 +62,19 @@ CT_OPTIM_HD C multiply_add(C a, C b, C c) {
 #endif
 }
 
+/// Running averages: average + weight (value - average), in the form whose rounding is that of the one of the two
+/// which has more weight. After a large average the other form would leave nothing of a small value.
+template <class C>
+struct Lerp {
+  bool near;  // the average has more weight
+  C step;
+
+  explicit Lerp(double weight) : near(weight < 0.5), step(static_cast<C>(near ? weight : weight - 1)) {}
+  CT_OPTIM_HD C operator()(C average, C value) const {
+    return multiply_add(step, value - average, near ? average : value);
+  }
+};
+
 template <class C>
 struct SgdConstants {
   C lr, momentum, undamped, weight_decay;
@@ -92,13 +105,14 @@ struct SgdRule {
 
 template <class C>
 struct AdamConstants {
-  C rate1, beta2, rate2, eps, weight_decay, keep;
+  Lerp<C> first;
+  C beta2, rate2, eps, weight_decay, keep;
   // a: lr / (1 - beta1^t);  b: 1 / sqrt(1 - beta2^t)
   template <int kMoments>
   CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C b) const {
     p = p * keep;
     g = weight_decay != C(0) ? g + weight_decay * p : g;
-    m[0] = m[0] + (g - m[0]) * rate1;
+    m[0] = first(m[0], g);
     m[1] = m[1] * beta2 + rate2 * g * g;
     C v = m[1];
     if constexpr (kMoments > 2) v = m[2] = m[2] > v ? m[2] : v;
@@ -114,7 +128,7 @@ struct AdamRule {
   bool decoupled, amsgrad;
   template <class C>
   AdamConstants<C> constants() const {
-    return {static_cast<C>(1 - beta1),
+    return {Lerp<C>(1 - beta1),
             static_cast<C>(beta2),
             static_cast<C>(1 - beta2),
             static_cast<C>(eps),

@@ -94,6 +94,10 @@ TEST_CASE("a step on a GPU is the step of the CPU", "[optim][cuda]") {
   }
 }
 
+TEST_CASE("small gradients after large ones on a GPU", "[optim][cuda]") {
+  ct::testing::check_small_after_large(cuda(0));
+}
+
 TEST_CASE("tables of any number of tensors", "[optim][cuda]") {
   for (const std::int64_t count : {40, 41, 320, 321, 700}) {
     std::vector<std::int64_t> sizes;

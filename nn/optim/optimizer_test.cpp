@@ -80,6 +80,8 @@ struct Reference {
 
 }  // namespace
 
+TEST_CASE("small gradients after large ones", "[optim]") { ct::testing::check_small_after_large(cpu); }
+
 TEST_CASE("tensors of all sizes take the same steps", "[optim]") {
   // Vector widths, chunks (16384 elements) that end within a tensor and tensors that share a chunk.
   const std::vector<std::int64_t> sizes = {1,  2,     3,   15, 16, 17, 31,    33, 63, 64,

@@ -177,6 +177,11 @@ namespace {
 
 using elementwise::Parameters;
 
+// Integers wrap around, numbers that they are calculated with do not. Where integers become f32, any will do.
+void check_number(const OpDef& op, const char* name, const Scalar& p, DType dtype) {
+  if (!op.int_to_float) check_fits(name, p, dtype);
+}
+
 // A tensor and a number: the tensor is converted if the number is of a higher category.
 Tensor with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
   const DType dtype = promote(x.dtype(), p);
@@ -187,10 +192,9 @@ Tensor with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
 Tensor compare_with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
   return with_number(op, x, elementwise::rounded(p, promote(x.dtype(), p)));
 }
-// The larger or smaller one must be a number that the dtype has.
-Tensor extreme_with_number(const OpDef& op, const char* name, const Tensor& x, const Scalar& p) {
-  check_fits(name, p, promote(x.dtype(), p));
-  return compare_with_number(op, x, p);
+Tensor calculate(const OpDef& op, const char* name, const Tensor& x, const Scalar& p) {
+  check_number(op, name, p, promote(x.dtype(), p));
+  return with_number(op, x, p);
 }
 Tensor& with_number_in_place(const OpDef& op, Tensor& x, const Scalar& p) {
   const DType dtype = promote(x.dtype(), p);
@@ -198,6 +202,10 @@ Tensor& with_number_in_place(const OpDef& op, Tensor& x, const Scalar& p) {
            " can't be written in place into ", describe(x),
            "; use the out-of-place form or an integer operand");
   return dispatch_inplace(op, x, {}, Parameters{p, 0});
+}
+Tensor& calculate_in_place(const OpDef& op, const char* name, Tensor& x, const Scalar& p) {
+  check_number(op, name, p, promote(x.dtype(), p));
+  return with_number_in_place(op, x, p);
 }
 
 bool is_one(const Scalar& s) { return s.to<double>() == 1; }
@@ -216,11 +224,21 @@ bool only_bool(const Tensor& a, const Scalar& b, const Scalar& alpha) {
   return a.dtype() == DType::boolean && b.kind() == Scalar::Kind::boolean && !alpha.is_floating();
 }
 
-Tensor add_scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+// a + alpha * b, or a - alpha * b.
+Tensor add_scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha, bool subtracts) {
   CT_CHECK(!alpha.is_floating() || is_floating(a.dtype()) || is_floating(b.dtype()), DTypeError, op,
            "alpha is a floating number, ", alpha, ", and the tensors are ", describe(a), " and ", describe(b),
            "; integers need an integer alpha");
-  return dispatch(binary::k_add_scaled, {a, b}, Parameters{alpha, 0});
+  if (a.defined() && b.defined()) check_fits(op, alpha, promote(a.dtype(), b.dtype()));
+  return dispatch(binary::k_add_scaled, {a, b}, Parameters{subtracts ? negative(alpha) : alpha, 0});
+}
+// The same with a number. The product may wrap around, as one of tensors does.
+Tensor add_number(const char* op, const Tensor& a, const Scalar& b, const Scalar& alpha, bool subtracts) {
+  if (only_bool(a, b, alpha)) return with_number(binary::k_add_scalar, a, b);
+  const DType dtype = promote(promote(a.dtype(), b), alpha);
+  for (const Scalar& number : {b, alpha}) check_fits(op, number, dtype);
+  const Scalar term = is_one(alpha) ? b : product(alpha, b);
+  return with_number(binary::k_add_scalar, a, subtracts ? negative(term) : term);
 }
 
 }  // namespace
@@ -228,26 +246,26 @@ Tensor add_scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar
 Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (is_one(alpha)) [[likely]]
     return dispatch(binary::k_add, {a, b});
-  return add_scaled("add", a, b, alpha);
+  return add_scaled("add", a, b, alpha, false);
 }
 Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) {
-  return with_number(binary::k_add_scalar, a, only_bool(a, b, alpha) ? b : product(alpha, b));
+  return add_number("add", a, b, alpha, false);
 }
-Tensor add(const Scalar& a, const Tensor& b) { return with_number(binary::k_add_scalar, b, a); }
+Tensor add(const Scalar& a, const Tensor& b) { return calculate(binary::k_add_scalar, "add", b, a); }
 
 Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
   if (is_one(alpha)) [[likely]]
     return dispatch(binary::k_sub, {a, b});
-  return add_scaled("sub", a, b, negative(alpha));
+  return add_scaled("sub", a, b, alpha, true);
 }
 Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) {
-  return with_number(binary::k_add_scalar, a, only_bool(a, b, alpha) ? b : negative(product(alpha, b)));
+  return add_number("sub", a, b, alpha, true);
 }
-Tensor sub(const Scalar& a, const Tensor& b) { return with_number(binary::k_rsub_scalar, b, a); }
+Tensor sub(const Scalar& a, const Tensor& b) { return calculate(binary::k_rsub_scalar, "sub", b, a); }
 
 Tensor mul(const Tensor& a, const Tensor& b) { return dispatch(binary::k_mul, {a, b}); }
-Tensor mul(const Tensor& a, const Scalar& b) { return with_number(binary::k_mul_scalar, a, b); }
-Tensor mul(const Scalar& a, const Tensor& b) { return with_number(binary::k_mul_scalar, b, a); }
+Tensor mul(const Tensor& a, const Scalar& b) { return calculate(binary::k_mul_scalar, "mul", a, b); }
+Tensor mul(const Scalar& a, const Tensor& b) { return calculate(binary::k_mul_scalar, "mul", b, a); }
 
 Tensor div(const Tensor& a, const Tensor& b) { return dispatch(binary::k_div, {a, b}); }
 Tensor div(const Tensor& a, const Scalar& b) { return with_number(binary::k_div_scalar, a, b); }
@@ -268,22 +286,24 @@ Tensor pow(const Tensor& a, const Scalar& b) {
   if (p == 2) return dispatch(unary::k_square, {a.to(dtype)});
   if (p == 3) return dispatch(unary::k_cube, {a.to(dtype)});
   if (p == 1) return with_number(binary::k_mul_scalar, a, b);
-  if (is_floating(dtype)) {
+  // In 16 bits not: their gradients start from the rounded result.
+  if (is_floating(dtype) && !is_low_precision(dtype)) {
     if (p == 0.5) return dispatch(unary::k_sqrt, {a});
     if (p == -0.5) return dispatch(unary::k_rsqrt, {a});
     if (p == -1) return dispatch(unary::k_reciprocal, {a});
-  } else {
+  } else if (!is_floating(dtype)) {
     CT_CHECK(p >= 0, ValueError, "pow", "the exponent ", b, " of an integer tensor, ", describe(a),
              ", is negative; convert the tensor with .to(f32)");
   }
-  return with_number(binary::k_pow_scalar, a, b);
+  return calculate(binary::k_pow_scalar, "pow", a, b);
 }
-Tensor pow(const Scalar& a, const Tensor& b) { return with_number(binary::k_rpow_scalar, b, a); }
+Tensor pow(const Scalar& a, const Tensor& b) { return calculate(binary::k_rpow_scalar, "pow", b, a); }
 
 #define CT_EXTREME(name)                                                                       \
   Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
   Tensor name(const Tensor& a, const Scalar& b) {                                              \
-    return extreme_with_number(binary::k_##name##_scalar, #name, a, b);                        \
+    check_fits(#name, b, promote(a.dtype(), b));                                               \
+    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
   }                                                                                            \
   Tensor name(const Scalar& a, const Tensor& b) { return name(b, a); }
 CT_EXTREME(maximum)
@@ -309,14 +329,21 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) { return dispatch(binary::k
 Tensor logical_not(const Tensor& x) { return dispatch(binary::k_logical_not, {x}); }
 
 Tensor& Tensor::add_(const Tensor& other) { return dispatch_inplace(binary::k_add, *this, {other}); }
-Tensor& Tensor::add_(const Scalar& other) { return with_number_in_place(binary::k_add_scalar, *this, other); }
+Tensor& Tensor::add_(const Scalar& other) {
+  return calculate_in_place(binary::k_add_scalar, "add_", *this, other);
+}
 Tensor& Tensor::sub_(const Tensor& other) { return dispatch_inplace(binary::k_sub, *this, {other}); }
 Tensor& Tensor::sub_(const Scalar& other) {
+  check_number(binary::k_add_scalar, "sub_", other, promote(dtype(), other));
   return with_number_in_place(binary::k_add_scalar, *this, negative(other));
 }
 Tensor& Tensor::mul_(const Tensor& other) { return dispatch_inplace(binary::k_mul, *this, {other}); }
-Tensor& Tensor::mul_(const Scalar& other) { return with_number_in_place(binary::k_mul_scalar, *this, other); }
+Tensor& Tensor::mul_(const Scalar& other) {
+  return calculate_in_place(binary::k_mul_scalar, "mul_", *this, other);
+}
 Tensor& Tensor::div_(const Tensor& other) { return dispatch_inplace(binary::k_div, *this, {other}); }
-Tensor& Tensor::div_(const Scalar& other) { return with_number_in_place(binary::k_div_scalar, *this, other); }
+Tensor& Tensor::div_(const Scalar& other) {
+  return calculate_in_place(binary::k_div_scalar, "div_", *this, other);
+}
 
 }  // namespace ct

@@ -10,7 +10,9 @@
 // different dtypes are converted to their promoted dtype, where a tensor of rank 0, like a plain number, only
 // counts if it is of a higher category (bool < integers < floats): f32 tensor + 0.5 is f32, i64 tensor + 0.5
 // is f32, f16 tensor + f32 scalar tensor is f16. Results are contiguous. The gradient of a broadcast operand
-// is summed over the axes that it was repeated along. Arithmetic on bool alone throws DTypeError.
+// is summed over the axes that it was repeated along. Arithmetic on bool alone throws DTypeError. Integers wrap
+// around; but arithmetic with a number that the result's integer dtype can't hold (u8 tensor + 300, i32 tensor *
+// 3000000000, also in place) throws ValueError. Comparisons with such a number are answered.
 
 namespace ct {
 
@@ -39,12 +41,11 @@ CT_API Tensor div(const Scalar& a, const Tensor& b);
 CT_API Tensor pow(const Tensor& a, const Tensor& b);
 CT_API Tensor pow(const Tensor& a, const Scalar& b);
 CT_API Tensor pow(const Scalar& a, const Tensor& b);
-/// The larger of the two; NaN if either is. At a tie each gets half of the gradient. Throws ValueError for a
-/// number that an integer tensor's dtype can't hold.
+/// The larger of the two; NaN if either is. At a tie each gets half of the gradient.
 CT_API Tensor maximum(const Tensor& a, const Tensor& b);
 CT_API Tensor maximum(const Tensor& a, const Scalar& b);
 CT_API Tensor maximum(const Scalar& a, const Tensor& b);
-/// The smaller of the two; NaN if either is. At a tie each gets half of the gradient. Throws as maximum().
+/// The smaller of the two; NaN if either is. At a tie each gets half of the gradient.
 CT_API Tensor minimum(const Tensor& a, const Tensor& b);
 CT_API Tensor minimum(const Tensor& a, const Scalar& b);
 CT_API Tensor minimum(const Scalar& a, const Tensor& b);

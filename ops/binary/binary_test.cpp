@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <cotangent/ops/binary/binary.h>
@@ -37,7 +38,90 @@ Pair gradients(F&& f, Tensor a, Tensor b) {
   return {a.grad(), b.grad()};
 }
 
+// Numbers that an integer dtype can't hold: arithmetic refuses them, comparisons answer.
+void check_numbers_out_of_range(ct::Device device) {
+  using namespace ct;
+  using Op = Tensor (*)(const Tensor& x, const Scalar& p);
+  const auto says = [](const auto& f, const std::string& text) {
+    CHECK_THROWS_WITH(f(), Catch::Contains(text));
+    CHECK_THROWS_AS(f(), ValueError);
+  };
+  struct Named {
+    const char* name;
+    Op run;
+  };
+  const Named ops[] = {{"add", [](const Tensor& x, const Scalar& p) { return x + p; }},
+                       {"add", [](const Tensor& x, const Scalar& p) { return p + x; }},
+                       {"sub", [](const Tensor& x, const Scalar& p) { return x - p; }},
+                       {"sub", [](const Tensor& x, const Scalar& p) { return p - x; }},
+                       {"mul", [](const Tensor& x, const Scalar& p) { return x * p; }},
+                       {"mul", [](const Tensor& x, const Scalar& p) { return p * x; }},
+                       {"add", [](const Tensor& x, const Scalar& p) { return add(x, 1, p); }},
+                       {"sub", [](const Tensor& x, const Scalar& p) { return sub(x, x, p); }},
+                       {"maximum", [](const Tensor& x, const Scalar& p) { return maximum(x, p); }},
+                       {"add_", [](const Tensor& x, const Scalar& p) { return Tensor(x).add_(p); }},
+                       {"sub_", [](const Tensor& x, const Scalar& p) { return Tensor(x).sub_(p); }},
+                       {"mul_", [](const Tensor& x, const Scalar& p) { return Tensor(x).mul_(p); }}};
+  const Tensor words = tensor({7, -1}).to(i32).to(device), bytes = tensor({7, 1}).to(u8).to(device);
+  for (const Named& op : ops) {
+    INFO(op.name);
+    const std::string start = "[" + std::string(op.name) + "] the value ";
+    says([&] { op.run(words, 3'000'000'000); }, start + "3000000000 does not fit into i32");
+    says([&] { op.run(bytes, 256); }, start + "256 does not fit into u8, which holds 0 to 255");
+    says([&] { op.run(bytes, -1); }, start + "-1 does not fit into u8");
+  }
+  says([&] { pow(words, 3'000'000'000); }, "[pow] the value 3000000000");
+  says([&] { pow(Scalar(3'000'000'000), words); }, "[pow] the value 3000000000");
+  // Nothing was changed; what fits wraps around as before.
+  CHECK(words.to_vector<std::int64_t>() == std::vector<std::int64_t>{7, -1});
+  CHECK((words + 2'147'483'647).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{-2147483642, 2147483646});
+  CHECK((words - (-2'147'483'647 - 1)).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{-2147483641, 2147483647});
+  CHECK((bytes - 2).to_vector<std::int64_t>() == std::vector<std::int64_t>{5, 255});
+  CHECK((tensor({true, false}).to(device) + 300).to_vector<std::int64_t>() ==
+        std::vector<std::int64_t>{301, 300});
+  // Quotients are f32, and so is the number.
+  check_values(words / 3'500'000'000, {7 / 3.5e9, -1 / 3.5e9}, 1e-16);
+  check_values(3'500'000'000 / words, {5e8, -3.5e9}, 1);
+  check_bools(lt(words, 3'000'000'000), {true, true});
+  check_bools(eq(words, 4'294'967'295), {false, false});
+  check_bools(ge(bytes, -1), {true, true});
+  check_bools(ne(bytes, 263), {true, true});
+}
+
+// The gradients of powers that have an operation of their own start from x, not from a rounded y.
+void check_16_bit_powers(ct::Device device) {
+  for (const ct::DType dtype : {ct::f16, ct::bf16})
+    for (const double p : {0.5, -0.5, -1.0}) {
+      std::vector<double> x;
+      for (int i = 1; i < 200; ++i) x.push_back(0.05 * i);
+      const Tensor t =
+          ct::testing::leaf(ct::testing::values({static_cast<std::int64_t>(x.size())}, x, dtype).to(device));
+      const Tensor y = ct::pow(t, p);
+      y.backward(ct::ones_like(y));
+      x = t.to_vector<double>();
+      const std::vector<double> dx = t.grad().to_vector<double>();
+      const double half_ulp =
+          dtype == ct::f16 ? 0x1p-11 : 0x1p-8;  // relative, where a number's unit is least
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double want = p * std::pow(x[i], p - 1);
+        if (!(std::abs(dx[i] / want - 1) <= 1.01 * half_ulp))
+          FAIL("x " << x[i] << " ^ " << p << " in " << dtype << ": " << dx[i] << ", want " << want);
+      }
+    }
+}
+
 }  // namespace
+
+TEST_CASE("numbers that an integer tensor can't hold", "[binary]") { check_numbers_out_of_range(ct::cpu); }
+TEST_CASE("numbers that an integer tensor can't hold, on CUDA", "[binary][cuda]") {
+  check_numbers_out_of_range(ct::cuda(0));
+}
+TEST_CASE("the gradients of powers in 16 bits are rounded once", "[binary]") { check_16_bit_powers(ct::cpu); }
+TEST_CASE("the gradients of powers in 16 bits are rounded once, on CUDA", "[binary][cuda]") {
+  check_16_bit_powers(ct::cuda(0));
+}
 
 TEST_CASE("arithmetic at values computed by hand", "[binary]") {
   const Tensor a = ct::tensor({1.0, -2.0, 3.0}), b = ct::tensor({4.0, 0.5, -1.0});

@@ -27,8 +27,8 @@ struct CrossEntropyOptions {
 ///
 /// logits is [classes], [n, classes] or [n, classes, d...]. target holds either i64 or i32 labels in [0,
 /// classes), shaped like the logits without their class axis, as the losses are; or probabilities of the
-/// logits' shape and dtype. The mean divides by the sum of w[t] over the rows that count (NaN if there are
-/// none), for distributions by the number of rows.
+/// logits' shape and dtype. The mean divides by the sum of w[t] over the rows that count (NaN if that is
+/// 0), for distributions by the number of rows.
 ///
 /// One pass over the logits each way: what is kept for backward is the logits themselves and two numbers per
 /// row (three with distributions). Losses have the logits' dtype. Distributions get a gradient too.

@@ -153,9 +153,9 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
           }
           return part;
         });
-    divisor() = reduction == Reduction::mean ? static_cast<C>(sum.weight) : C(1);
-    if (reduction == Reduction::sum) *out = T(static_cast<C>(sum.loss));
-    if (reduction == Reduction::mean) *out = T(static_cast<C>(sum.loss / sum.weight));
+    const double by = reduction == Reduction::mean ? loss::mean_divisor(sum.weight) : 1;
+    divisor() = static_cast<C>(by);
+    if (reduction != Reduction::none) *out = T(static_cast<C>(sum.loss / by));
   }
 
   // How many rows from r on are done together.

@@ -56,7 +56,28 @@ void check_moved_logits(Device device, const Shape& shape, double margin) {
   check_near(even.grad(), {-0.75, 0.25, 0.25, 0.25});
 }
 
+// A mean over rows that weigh nothing is NaN, also where smoothing gives them a loss.
+void check_weightless_rows(Device device) {
+  const Tensor w = tensor({0.f, 2.f, 3.f}).to(device), t = labels({0, 0}).to(device);
+  for (const double smoothing : {0.0, 0.3, 1.0}) {
+    const Tensor x = ct::testing::leaf(two_rows().to(device));
+    const Tensor loss = cross_entropy(x, t, {.weight = w, .label_smoothing = smoothing});
+    CHECK(std::isnan(loss.item()));
+    loss.backward();
+    for (const double d : values(x.grad())) CHECK(std::isnan(d));
+    const Tensor sum = cross_entropy(
+        two_rows().to(device), t, {.weight = w, .reduction = Reduction::sum, .label_smoothing = smoothing});
+    // Twice s / 3 (2 L[1] + 3 L[2]).
+    CHECK(sum.item() == Approx(2 * smoothing / 3 * (2 * kLoss[1] + 3 * kLoss[2])).margin(1e-6));
+  }
+}
+
 }  // namespace
+
+TEST_CASE("the mean of rows without weight is NaN", "[cross_entropy]") { check_weightless_rows(cpu); }
+TEST_CASE("the mean of rows without weight is NaN, on CUDA", "[cross_entropy][cuda]") {
+  check_weightless_rows(cuda(0));
+}
 
 TEST_CASE("cross_entropy of labels", "[cross_entropy]") {
   Tensor x = two_rows().set_requires_grad();

@@ -7,6 +7,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rms_norm/rms_norm.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"
@@ -41,7 +42,57 @@ void check_constant_rows(Device device) {
       }
 }
 
+// Rows whose squares leave the range, of every kernel: layer_norm and rms_norm don't care for a row's size.
+void check_far_rows(Device device) {
+  struct Size {
+    DType dtype;
+    double size, eps;
+  };
+  for (const std::int64_t n : {4, 96, 777, 50000})
+    for (const Size& s : {Size{f32, 1e25, 1e-5},
+                          {f32, 1e30, 0},
+                          {f32, 1e-25, 0},
+                          {bf16, 1e25, 1e-5},
+                          {f64, 1e200, 1e-5},
+                          {f64, 1e-200, 0}}) {
+      INFO(s.dtype << " n " << n << " of " << s.size);
+      const Tensor x = waves({2, n}, 1), g = waves({2, n}, 2).to(s.dtype).to(device);
+      const double tolerance = s.dtype == f64 ? 1e-12 : s.dtype == f32 ? 1e-5 : 0.05;
+      for (const bool centered : {true, false}) {
+        const Tensor near = leaf(x.to(s.dtype).to(device)), far = leaf((x * s.size).to(s.dtype).to(device));
+        const auto norm = [&](const Tensor& t, double eps) {
+          return centered ? layer_norm(t, {}, {}, eps) : rms_norm(t, {}, eps);
+        };
+        const Tensor y = norm(far, s.eps), want = norm(near, 0);
+        REQUIRE(testing::largest_difference(y, want) <= tolerance);
+        y.backward(g);
+        want.backward(g);
+        if (s.dtype != bf16)
+          REQUIRE(testing::largest_difference(far.grad().to(f64) * s.size, near.grad()) <= 100 * tolerance);
+      }
+    }
+}
+
+// The one element of a row is its mean: x does not move y.
+void check_rows_of_one(Device device) {
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    const Tensor x = leaf(waves({40, 1}, 1, 3).to(dtype).to(device));
+    const Tensor w = values({1}, {0.7}, dtype).to(device);
+    layer_norm(x, w, {}).backward(waves({40, 1}, 2).to(dtype).to(device));
+    for (const double d : x.grad().to_vector<double>()) REQUIRE(d == 0);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("layer_norm of rows near the ends of the range", "[layer_norm]") { check_far_rows(cpu); }
+TEST_CASE("layer_norm of rows near the ends of the range, on CUDA", "[layer_norm][cuda]") {
+  check_far_rows(cuda(0));
+}
+TEST_CASE("layer_norm of rows of one element has no slope", "[layer_norm]") { check_rows_of_one(cpu); }
+TEST_CASE("layer_norm of rows of one element has no slope, on CUDA", "[layer_norm][cuda]") {
+  check_rows_of_one(cuda(0));
+}
 
 TEST_CASE("layer_norm of known rows", "[layer_norm]") {
   const Tensor w = values({3}, {2, 3, 4}), b = values({3}, {10, 20, 30});

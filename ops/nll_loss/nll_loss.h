@@ -21,7 +21,7 @@ struct NllLossOptions {
 /// log_probs is [classes], [n, classes] or [n, classes, d...] and holds logarithms of probabilities (see
 /// log_softmax; cross_entropy does both at once); target holds i64 or i32 labels in [0, classes) and has the
 /// same shape without the class axis, as the losses do. The mean is weighted: sum of losses / sum of
-/// weight[label]; it is NaN if every row is ignored. Throws ShapeError, DTypeError, and IndexError for labels
+/// weight[label]; it is NaN if that sum is 0. Throws ShapeError, DTypeError, and IndexError for labels
 /// out of range (for tensors on a GPU at the next call that waits for it).
 CT_API Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options = {});
 

@@ -55,8 +55,9 @@ void nll_loss_forward_cpu(const Forward& f) {
     using C = compute_t<T>;
     if (attrs.reduction == Reduction::sum) *f.out().data<T>() = T(static_cast<C>(sum.loss));
     if (attrs.reduction == Reduction::mean) {
-      *f.out().data<T>() = T(static_cast<C>(sum.loss / sum.weight));
-      *f.out(1).data<C>() = static_cast<C>(sum.weight);
+      const double by = loss::mean_divisor(sum.weight);
+      *f.out().data<T>() = T(static_cast<C>(sum.loss / by));
+      *f.out(1).data<C>() = static_cast<C>(by);
     }
   });
 }

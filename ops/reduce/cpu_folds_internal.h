@@ -6,6 +6,7 @@
 #include <limits>
 #include <type_traits>
 
+#include <cotangent/ops/reduce/scaled_internal.h>
 #include <cotangent/ops/vector_internal.h>
 
 // The arithmetic of the reductions on the CPU; see cpu_engine_internal.h for what a fold is.
@@ -49,11 +50,8 @@ inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
 inline constexpr auto kSame = [](const auto& x) { return x; };
 inline constexpr auto kPlus = [](const auto& a, const auto& b) { return a + b; };
 
-/// Sums of x, |x|, x^2, |x|^p, or of x != 0.
-enum class SumMode : std::uint8_t { plain, absolute, square, power, nonzero };
-
-/// What becomes of a sum: value = root(sum * scale) (mean, norm).
-enum class SumEnd : std::uint8_t { scale, square_root, root };
+/// Sums of x, |x|, or of x != 0.
+enum class SumMode : std::uint8_t { plain, absolute, nonzero };
 
 template <class Element>
 struct SumFold {
@@ -63,8 +61,6 @@ struct SumFold {
   static constexpr bool kPositions = false;
 
   SumMode mode = SumMode::plain;
-  SumEnd end = SumEnd::scale;
-  double p = 2;
   double divisor = 1;        // for means
   std::int64_t repeats = 1;  // see Plan::repeats
 
@@ -80,12 +76,8 @@ struct SumFold {
           acc += fold_vectors(
               x, n, C(0), [](const auto& v) { return v < 0 ? -v : v; }, kPlus);
           break;
-        case SumMode::square:
-          acc += fold_vectors(
-              x, n, C(0), [](const auto& v) { return v * v; }, kPlus);
-          break;
-        default:
-          for (int i = 0; i < n; ++i) acc += mapped(x[i]);
+        case SumMode::nonzero:
+          for (int i = 0; i < n; ++i) acc += x[i] != 0;
       }
     }
   }
@@ -94,12 +86,10 @@ struct SumFold {
       for (int j = 0; j < n; ++j) acc[j] += static_cast<Acc>(x[j]);
     } else if (mode == SumMode::plain) {
       for (int j = 0; j < n; ++j) acc[j] += x[j];
-    } else if (mode == SumMode::square) {
-      for (int j = 0; j < n; ++j) acc[j] += x[j] * x[j];
     } else if (mode == SumMode::absolute) {
       for (int j = 0; j < n; ++j) acc[j] += std::abs(x[j]);
     } else {
-      for (int j = 0; j < n; ++j) acc[j] += mapped(x[j]);
+      for (int j = 0; j < n; ++j) acc[j] += x[j] != 0;
     }
   }
   /// Four rows at a time: an accumulator is then read and written once for four elements.
@@ -119,72 +109,67 @@ struct SumFold {
     if constexpr (std::is_integral_v<C>) {
       value = static_cast<C>(acc * static_cast<Acc>(repeats));
     } else {
-      const double sum = acc * static_cast<double>(repeats) / divisor;
-      value = static_cast<C>(end == SumEnd::square_root ? std::sqrt(sum)
-                             : end == SumEnd::root      ? std::pow(sum, 1 / p)
-                                                        : sum);
+      value = static_cast<C>(acc * static_cast<double>(repeats) / divisor);
+    }
+  }
+};
+
+/// The product; see Product. The second result, and with `side` the first, are those of OtherFactors.
+template <class Element>
+struct ProdFold {
+  using C = Element;
+  static constexpr bool kInteger = std::is_integral_v<C>;
+  using Acc = std::conditional_t<kInteger, std::uint64_t, Product<double>>;
+  using Second = C;
+  static constexpr bool kPositions = false;
+
+  bool side = false;
+
+  static Acc identity() {
+    if constexpr (kInteger) return 1;
+    return Acc{};
+  }
+  void block(Acc& acc, const C* x, int n, std::int64_t) const {
+    Acc lane[8];
+    for (Acc& l : lane) l = identity();
+    int i = 0;
+    for (; i + 8 <= n; i += 8)
+      for (int j = 0; j < 8; ++j) take(lane[j], x[i + j]);
+    for (; i < n; ++i) take(lane[0], x[i]);
+    for (int half = 4; half > 0; half /= 2)
+      for (int j = 0; j < half; ++j) merge(lane[j], lane[j + half]);
+    merge(acc, lane[0]);
+  }
+  void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
+    for (int j = 0; j < n; ++j) {
+      take(acc[j], x[j]);
+      if constexpr (!kInteger) acc[j].normalize();
+    }
+  }
+  void merge(Acc& acc, const Acc& later) const {
+    if constexpr (kInteger) {
+      acc *= later;
+    } else {
+      acc.merge(later);
+    }
+  }
+  void finish(const Acc& acc, C& value, Second& aux) const {
+    if constexpr (kInteger) {
+      value = static_cast<C>(acc);
+    } else {
+      const auto others = OtherFactors<C>::of(acc);
+      value = side ? others.y : static_cast<C>(acc.value());
+      aux = others.aux;
     }
   }
 
  private:
-  double mapped(C x) const {
-    return mode == SumMode::nonzero ? static_cast<double>(x != 0)
-                                    : std::pow(std::abs(static_cast<double>(x)), p);
-  }
-};
-
-/// The product. Zeros are counted rather than multiplied in, because the gradient needs the product of the
-/// other factors; the second result is their number.
-template <class Element>
-struct ProdFold {
-  using C = Element;
-  using Product = std::conditional_t<std::is_integral_v<C>, std::uint64_t, double>;
-  struct Acc {
-    Product product;
-    std::int64_t zeros;
-  };
-  using Second = C;
-  static constexpr bool kPositions = false;
-
-  bool skip_zeros = false;  // value is the product of the other factors
-
-  static Acc identity() { return {1, 0}; }
-  void block(Acc& acc, const C* x, int n, std::int64_t) const {
-    Product lane[8] = {1, 1, 1, 1, 1, 1, 1, 1};
-    std::int64_t zeros = 0;
-    int i = 0;
-    for (; i + 8 <= n; i += 8)
-      for (int j = 0; j < 8; ++j) {
-        const bool zero = x[i + j] == 0;
-        lane[j] *= zero ? Product{1} : static_cast<Product>(x[i + j]);
-        zeros += zero;
-      }
-    for (; i < n; ++i) {
-      const bool zero = x[i] == 0;
-      lane[0] *= zero ? Product{1} : static_cast<Product>(x[i]);
-      zeros += zero;
+  static void take(Acc& acc, C x) {
+    if constexpr (kInteger) {
+      acc *= static_cast<Acc>(x);
+    } else {
+      acc.take(x);
     }
-    for (int half = 4; half > 0; half /= 2)
-      for (int j = 0; j < half; ++j) lane[j] *= lane[j + half];
-    acc.product *= lane[0];
-    acc.zeros += zeros;
-  }
-  void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
-    for (int j = 0; j < n; ++j) {
-      const bool zero = x[j] == 0;
-      acc[j].product *= zero ? Product{1} : static_cast<Product>(x[j]);
-      acc[j].zeros += zero;
-    }
-  }
-  void merge(Acc& acc, const Acc& later) const {
-    acc.product *= later.product;
-    acc.zeros += later.zeros;
-  }
-  void finish(const Acc& acc, C& value, Second& zeros) const {
-    // Times zero rather than zero: a NaN or an infinity among the factors must show.
-    const Product whole = acc.zeros > 0 && !skip_zeros ? acc.product * 0 : acc.product;
-    value = static_cast<C>(whole);
-    zeros = static_cast<C>(acc.zeros);
   }
 };
 

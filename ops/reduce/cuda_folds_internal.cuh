@@ -54,64 +54,73 @@ struct SumFold {
   }
 };
 
-/// Sums of |x|^p, and their p-th root.
+/// The p-norm for finite p; see PowerSum.
 template <class Element>
 struct NormFold {
   using C = Element;
-  using Acc = C;
+  using Acc = PowerSum<C>;
   using Second = char;
 
-  C p = 2;
+  Powers<C> powers;
 
-  __device__ Acc identity() const { return 0; }
+  __device__ Acc identity() const { return {}; }
   template <int N>
   __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
-    C t[N];
+    C t[N];  // p is the same for all threads: no divergence
 #pragma unroll
-    for (int i = 0; i < N; ++i) t[i] = mapped(x[i]);
-    acc += tree(t, Plus{});
+    for (int i = 0; i < N; ++i) t[i] = powers.power(x[i] < 0 ? -x[i] : x[i]);
+    const C sum = tree(t, Plus{});
+    const bool fits = powers.p == 1 || powers.p == 0 || Powers<C>::in_range(sum);
+    powers.merge(acc, fits ? Acc{sum, 1} : powers.scaled(x, N));
   }
-  __device__ void merge(Acc& acc, const Acc& other) const { acc += other; }
-  __device__ void finish(const Acc& acc, C& value, Second&) const {
-    value = p == 2 ? sqrt(acc) : p == 1 || p == 0 ? acc : power_of(acc, 1 / p);
-  }
-
- private:
-  __device__ C mapped(C x) const {  // p is the same for all threads: no divergence
-    if (p == 2) return x * x;
-    const C size = x < 0 ? -x : x;
-    if (p == 1) return size;
-    return p == 0 ? C(x != 0) : power_of(size, p);
-  }
+  __device__ void merge(Acc& acc, const Acc& other) const { powers.merge(acc, other); }
+  __device__ void finish(const Acc& acc, C& value, Second&) const { value = powers.root(acc); }
 };
 
+/// The product; see Product. The second result, and with `side` the first, are those of OtherFactors.
 template <class Element>
 struct ProdFold {
   using C = Element;
-  struct Acc {
-    C product;
-    C zeros;
-  };
+  static constexpr bool kInteger = std::is_integral_v<C>;
+  using Acc = std::conditional_t<kInteger, C, Product<C>>;
   using Second = C;
 
-  bool skip_zeros = false;
+  bool side = false;
 
-  __device__ Acc identity() const { return {1, 0}; }
+  __device__ Acc identity() const {
+    if constexpr (kInteger) {
+      return 1;
+    } else {
+      return {};
+    }
+  }
   template <int N>
   __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      acc.product *= x[i] == 0 ? C(1) : x[i];
-      acc.zeros += x[i] == 0 ? C(1) : C(0);
+      if constexpr (kInteger) {
+        acc *= x[i];
+      } else {
+        acc.take(x[i]);
+      }
     }
+    if constexpr (!kInteger) acc.normalize();
   }
   __device__ void merge(Acc& acc, const Acc& other) const {
-    acc.product *= other.product;
-    acc.zeros += other.zeros;
+    if constexpr (kInteger) {
+      acc *= other;
+    } else {
+      acc.merge(other);
+    }
   }
-  __device__ void finish(const Acc& acc, C& value, Second& zeros) const {
-    value = acc.zeros > 0 && !skip_zeros ? acc.product * 0 : acc.product;
-    zeros = acc.zeros;
+  __device__ void finish(const Acc& acc, C& value, Second& aux) const {
+    if constexpr (kInteger) {
+      value = acc;
+    } else {
+      const auto others = OtherFactors<C>::of(acc);
+      value = side ? others.y : acc.value();
+      aux = others.aux;
+    }
   }
 };
 
@@ -240,37 +249,30 @@ struct PositionFold {
 
 // ---- folds that carry two numbers ----
 
+/// Variance, standard deviation; see Deviations.
 template <class Element>
 struct VarFold {
   using C = Element;
-  struct Acc {
-    C n, mean, m2;
-  };
+  using Acc = Moments<C>;
   using Second = C;
 
-  C correction = 1;
-  bool root = false;
+  Deviations<C> deviations;
 
-  __device__ Acc identity() const { return {0, 0, 0}; }
+  __device__ Acc identity() const { return {}; }
   template <int N>
   __device__ void add(Acc& acc, const C (&x)[N], std::int64_t) const {
     const C mean = tree(x, Plus{}) * (C(1) / N);
-    C squares[N];
+    C from_mean[N], squares[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) squares[i] = (x[i] - mean) * (x[i] - mean);
-    merge(acc, {C(N), mean, N > 1 ? tree(squares, Plus{}) : squares[0]});
+    for (int i = 0; i < N; ++i) {
+      from_mean[i] = x[i] - mean;
+      squares[i] = from_mean[i] * from_mean[i];
+    }
+    merge(acc, {C(N), mean, deviations.squares(N > 1 ? tree(squares, Plus{}) : squares[0], from_mean, N)});
   }
-  __device__ void merge(Acc& acc, const Acc& other) const {
-    if (other.n == 0) return;
-    const C n = acc.n + other.n, d = other.mean - acc.mean, share = other.n / n;
-    acc.m2 += other.m2 + d * d * (acc.n * share);
-    acc.mean += d * share;
-    acc.n = n;
-  }
+  __device__ void merge(Acc& acc, const Acc& other) const { deviations.merge(acc, other); }
   __device__ void finish(const Acc& acc, C& value, Second& mean) const {
-    const C freedom = acc.n > correction ? acc.n - correction : C(0);
-    const C var = acc.m2 / freedom;
-    value = root ? sqrt(var) : var;
+    value = deviations.result(acc);
     mean = acc.n > 0 ? acc.mean : C(NAN);
   }
 };

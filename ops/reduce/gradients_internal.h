@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <cotangent/core/export.h>
+#include <cotangent/ops/reduce/scaled_internal.h>
 
 // The gradients of the reductions whose cotangent does not simply spread out: one formula per kind, for one
 // element x, written once for both devices. g is the cotangent, y the result, aux what was computed on the
@@ -15,7 +16,7 @@ namespace ct::reduction {
 enum class Gradient : std::uint8_t {
   extremum,       // amax, amin: y the value, aux the number of ties
   position,       // max, min along an axis: aux is the position that won, index the element's own
-  product,        // y the product of the factors other than 0, aux the number of zeros
+  product,        // y and aux: see OtherFactors
   variance,       // aux the mean; scale = 2 / (n - correction)
   deviation,      // y the standard deviation, aux the mean; scale = 1 / (n - correction)
   norm1,          // scale 0 serves the norm of order 0, whose gradient is 0
@@ -32,8 +33,6 @@ struct GradientSettings {
 
 CT_HD inline float exp_of(float x) { return expf(x); }
 CT_HD inline double exp_of(double x) { return exp(x); }
-CT_HD inline float power_of(float x, float p) { return powf(x, p); }
-CT_HD inline double power_of(double x, double p) { return pow(x, p); }
 
 template <class C>
 CT_HD inline C sign_of(C x) {
@@ -45,17 +44,15 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
   if constexpr (kind == Gradient::extremum) {
     return x == y || (x != x && y != y) ? g / aux : C(0);
   } else if constexpr (kind == Gradient::product) {
-    if (aux == 0) return g * y / x;
-    if (aux == 1 && x == 0) return g * y;
-    return y != y && x == x ? y : C(0);  // 0 times a NaN that is another factor
+    return OtherFactors<C>{y, aux}.gradient(g, x);
   } else if constexpr (kind == Gradient::variance) {
     return g * scale * (x - aux);
   } else if constexpr (kind == Gradient::deviation) {
-    return y == 0 ? C(0) : g * scale / y * (x - aux);
+    return y == 0 ? C(0) : g * scale * ((x - aux) / y);
   } else if constexpr (kind == Gradient::norm1) {
     return g * scale * sign_of(x);
   } else if constexpr (kind == Gradient::norm2) {
-    return y == 0 ? C(0) : g / y * x;
+    return y == 0 ? C(0) : g * (x / y);  // a quotient of at most 1
   } else if constexpr (kind == Gradient::norm_extremum) {
     const C size = x < 0 ? -x : x;
     return size == y || size != size ? g / aux * sign_of(x) : C(0);

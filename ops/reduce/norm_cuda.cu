@@ -15,7 +15,7 @@ void forward_cuda(const Forward& f) {
     if (std::isinf(number)) {
       run_forward<T>(f, ExtremumFold<C>{{Compare::absolute, number < 0}}, Order::any, &f.out(), nullptr);
     } else {
-      run_forward<T>(f, NormFold<C>{static_cast<C>(number)}, Order::any, &f.out(), nullptr);
+      run_forward<T>(f, NormFold<C>{{static_cast<C>(number)}}, Order::any, &f.out(), nullptr);
     }
   });
 }

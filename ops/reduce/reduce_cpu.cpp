@@ -25,13 +25,9 @@ void run_norm(const Forward& f) {
   if (std::isinf(p)) {
     return run_forward(f, ExtremumFold<C>{{Compare::absolute, p < 0}}, &f.out(), nullptr);
   }
+  if (p != 0 && p != 1) return run_forward(f, NormFold<C>{{p}}, &f.out(), nullptr);
   SumFold<C> fold;
-  fold.p = p;
-  fold.mode = p == 2   ? SumMode::square
-              : p == 1 ? SumMode::absolute
-              : p == 0 ? SumMode::nonzero
-                       : SumMode::power;
-  fold.end = p == 2 ? SumEnd::square_root : p == 1 || p == 0 ? SumEnd::scale : SumEnd::root;
+  fold.mode = p == 1 ? SumMode::absolute : SumMode::nonzero;
   run_forward(f, fold, &f.out(), nullptr);
 }
 
@@ -180,7 +176,7 @@ void forward_cpu(const Forward& f) {
         run_forward(f, PositionFold<C>{{Compare::value, smallest}}, nullptr, &f.out(0));
       } else if constexpr (!std::is_integral_v<C>) {
         if constexpr (kind == Kind::var || kind == Kind::std) {
-          run_forward(f, VarFold<C>{attrs.number, kind == Kind::std}, &f.out(0), &f.out(1));
+          run_forward(f, VarFold<C>{{attrs.number, kind == Kind::std}}, &f.out(0), &f.out(1));
         } else if constexpr (kind == Kind::norm) {
           run_norm<C>(f);
         } else {

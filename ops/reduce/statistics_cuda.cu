@@ -11,7 +11,7 @@ void forward_cuda(const Forward& f) {
     using T = typename decltype(tag)::type;
     using C = fold_t<T>;
     if constexpr (kind == Kind::var || kind == Kind::std) {
-      const VarFold<C> fold{static_cast<C>(number), kind == Kind::std};
+      const VarFold<C> fold{{static_cast<C>(number), kind == Kind::std}};
       run_forward<T>(f, fold, Order::any, &f.out(0), &f.out(1));
     } else {
       run_forward<T>(f, LogSumExpFold<C>{}, Order::any, &f.out(0), &f.out(1));
