@@ -263,8 +263,8 @@ class Pass {
   };
   using Claims = InlineVector<Claim, 4>;
 
-  // The tensor that a kernel may add the gradient of `edge` to instead of making one of its own, if any. Not
-  // where another thread is adding to the leaf: to wait with one leaf claimed for another would be a deadlock.
+  // The tensor that a kernel may add the gradient of `edge` to instead of making one of its own, if any. None
+  // where another thread is adding to the leaf: waiting for one leaf with another claimed could be a deadlock.
   Tensor accumulation_target(const Edge& edge, Claims& claims) {
     if (const std::uint32_t* found = table_.find(key_of(edge))) {
       Tensor& sum = grads_[slots_[*found].first + edge.index];

@@ -20,11 +20,11 @@ struct BackwardOptions {
 /// not fit, and what hooks throw; some leaves' gradients may then have been added to: clear them before the
 /// step is tried again. Walks the tape in a loop, without recursion.
 ///
-/// Threads go back through tapes of their own at the same time, also into leaves that they share: what is added
-/// to a leaf's gradient is added by one thread after the other, so that none is lost. In which order is left to
-/// chance, and so are the last bits of the sum. That is all that is ordered: whoever reads, scales or clears
-/// gradients meanwhile (an optimizer's step) sees some of the sum, and on a GPU the threads must use one stream.
-/// A tape, or a part that two tapes have in common, belongs to one thread at a time.
+/// Threads go back through tapes of their own at the same time, also into leaves that they share: what is
+/// added to a leaf's gradient is added by one thread after the other, so that none is lost. In which order is
+/// left to chance, and so are the last bits of the sum. That is all that is ordered: whoever reads, scales or
+/// clears gradients meanwhile (an optimizer's step) sees some of the sum, and on a GPU the threads must use
+/// one stream. A tape, or a part that two tapes have in common, belongs to one thread at a time.
 CT_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                      BackwardOptions options = {});
 
@@ -35,9 +35,10 @@ struct GradOptions {
 };
 
 /// The gradients of `outputs` (weighted by `gradients`) with respect to `inputs`, leaves or not, returned
-/// instead of being added to grad(). Walks the nodes that lead from the outputs to an input and no others: what
-/// else the outputs were made from keeps its saved tensors, and its hooks are not called. (What a function given
-/// to recompute() captures is known only when it runs: it is called again if an input is older than its result.)
+/// instead of being added to grad(). Walks the nodes that lead from the outputs to an input and no others:
+/// what else the outputs were made from keeps its saved tensors, and its hooks are not called. (What a function
+/// given to recompute() captures is known only when it runs: it is called again if an input is older than its
+/// result.)
 CT_API std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
                                 std::span<const Tensor> gradients = {}, GradOptions options = {});
 
