@@ -38,7 +38,7 @@ void FunctionNode::set_outputs(std::vector<Tensor>& outputs, const std::vector<T
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     Tensor& out = outputs[k];
     CT_CHECK(out.defined(), AutogradError, name().data(), "forward returned an undefined tensor as output ",
-             k);
+             k, "; return only tensors that were computed");
     output_metas_.push_back(out.meta());
     if (!is_floating(out.dtype())) continue;
     // forward may return an input as it is: its history stays the input's own.

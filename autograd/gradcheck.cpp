@@ -7,6 +7,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/layout_copy_internal.h>
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/op_def.h>
 
@@ -92,6 +93,12 @@ GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& 
 
 GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
                           const GradcheckOptions& options) {
+  CT_CHECK(f, ValueError, "gradcheck", "the function is empty; pass one that computes with the inputs");
+  detail::check_positive("gradcheck", "eps", options.eps);
+  detail::check_not_negative("gradcheck", "atol", options.atol);
+  detail::check_not_negative("gradcheck", "rtol", options.rtol);
+  CT_CHECK(options.max_elements > 0, ValueError, "gradcheck", "max_elements is ", options.max_elements,
+           "; it must be > 0");
   CT_CHECK(std::any_of(inputs.begin(), inputs.end(), is_checked), DTypeError, "gradcheck",
            "no input is f64; convert the inputs to check with .to(ct::f64)");
   GradcheckResult result = check_on(f, inputs, options);

@@ -164,7 +164,8 @@ void OpNode::backward(NodeCall& call) {
                    call.last};
   const Device device = output_metas_[0].device;
   const BackwardFn kernel = device.is_cuda() ? op_.cuda.backward : op_.cpu.backward;
-  CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device));
+  CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
+           "; compute it on the other kind of device");
   detail::observed(op_, true, [&] { kernel(b); });
 }
 

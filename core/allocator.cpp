@@ -1,7 +1,6 @@
 #include <cotangent/core/allocator.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <iomanip>
 #include <mutex>
 #include <sstream>
@@ -28,9 +27,7 @@ std::string format_bytes(std::size_t bytes) {
     value /= 1024;
     ++unit;
   }
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %s", value, units[unit]);
-  return text;
+  return fixed(value, 2) + ' ' + units[unit];
 }
 
 MemoryPoolId& thread_memory_pool(int slot) noexcept {
@@ -161,7 +158,8 @@ void Allocator::empty_cache() {}
 MemoryStats Allocator::stats() const { return {}; }
 void Allocator::reset_peak() {}
 void Allocator::set_limit(std::size_t) {
-  detail::fail<ValueError>("allocator", "this allocator has no limit to set");
+  detail::fail<ValueError>(
+      "allocator", "this allocator has no limit to set; use one that has, such as the caching allocator");
 }
 
 std::shared_ptr<Allocator> allocator(Device device) {
@@ -194,7 +192,7 @@ MemoryStats memory_stats(Device device) {
 
 std::string memory_summary(Device device) {
   const MemoryStats stats = memory_stats(device);
-  std::ostringstream out;
+  std::ostringstream out = detail::text_stream();
   out << "memory of " << device << '\n';
   const auto bytes = [&](const char* label, std::size_t value) {
     out << "  " << std::left << std::setw(22) << label << std::right << std::setw(14)

@@ -109,9 +109,9 @@ void check_device(const char* op, Device device) {
   }
   CT_CHECK(count > 0, DeviceError, op, "device ", device, " is not there: ", runtime::no_device_reason(),
            "; use cpu, or best_device() to choose");
-  detail::fail<DeviceError>(
-      op, "device ", device, " is not there: this machine has ", count,
-      count == 1 ? " GPU, cuda:0" : " GPUs, cuda:0 to cuda:", count == 1 ? "" : std::to_string(count - 1));
+  detail::fail<DeviceError>(op, "device ", device, " is not there: this machine has ", count,
+                            count == 1 ? " GPU, cuda:0" : " GPUs, cuda:0 to cuda:",
+                            count == 1 ? "" : std::to_string(count - 1), "; use one of them, or cpu");
 }
 
 }  // namespace ct

@@ -1,4 +1,5 @@
 #include <charconv>
+#include <locale>
 #include <ostream>
 #include <string_view>
 
@@ -14,7 +15,26 @@ void show_number(std::ostream& out, F value) {
   out << std::string_view(text, static_cast<std::size_t>(end.ptr - text));
 }
 
+std::string with_decimals(double value, std::chars_format format, int decimals) {
+  char text[400];  // the largest double has 309 digits before the point
+  const std::to_chars_result end = std::to_chars(text, text + sizeof text, value, format, decimals);
+  return {text, end.ptr};
+}
+
 }  // namespace
+
+std::ostringstream text_stream() {
+  std::ostringstream out;
+  out.imbue(std::locale::classic());
+  return out;
+}
+
+std::string fixed(double value, int decimals) {
+  return with_decimals(value, std::chars_format::fixed, decimals);
+}
+std::string scientific(double value, int decimals) {
+  return with_decimals(value, std::chars_format::scientific, decimals);
+}
 
 void show(std::ostream& out, double value) { show_number(out, value); }
 void show(std::ostream& out, float value) { show_number(out, value); }

@@ -71,6 +71,12 @@ class CT_API CudaError : public Error {
 
 namespace detail {
 
+/// A stream for texts: what it writes is the same under every locale of the program.
+CT_API std::ostringstream text_stream();
+/// 1.5 with 2 decimals: "1.50", and "1.50e+00". Under every locale.
+CT_API std::string fixed(double value, int decimals);
+CT_API std::string scientific(double value, int decimals);
+
 /// Prints numbers with as many digits as tell them from their neighbours, other things through operator<<.
 CT_API void show(std::ostream& out, double value);
 CT_API void show(std::ostream& out, float value);
@@ -82,7 +88,7 @@ void show(std::ostream& out, const T& value) {
 /// Prints its arguments one after the other.
 template <class... Args>
 std::string cat(const Args&... args) {
-  std::ostringstream out;
+  std::ostringstream out = text_stream();
   (show(out, args), ...);
   return std::move(out).str();
 }

@@ -43,7 +43,8 @@ DeviceErrors* device_errors(Device device) {
   if (record) return record;
   DeviceGuard guard(device);
   void* memory = runtime::host_malloc(sizeof(DeviceErrors));
-  CT_CHECK(memory, OutOfMemoryError, "allocator", "no page-locked host memory for ", device);
+  CT_CHECK(memory, OutOfMemoryError, "allocator", "no page-locked host memory for ", device,
+           "; free some, or raise the limit of locked memory (ulimit -l)");
   record = new (memory) DeviceErrors{};
   slot.store(record, std::memory_order_release);
   return record;

@@ -6,7 +6,9 @@ bool built_with_cuda() { return false; }
 
 namespace detail::runtime {
 namespace {
-[[noreturn]] void missing() { fail<DeviceError>("cuda", "this library was built without CUDA"); }
+[[noreturn]] void missing() {
+  fail<DeviceError>("cuda", "this library was built without CUDA; use the CPU, or build it with CUDA");
+}
 }  // namespace
 
 int device_count() noexcept { return 0; }

@@ -72,12 +72,12 @@ void check_sizes(const char* op, const Shape& shape) {
   }
 }
 
-std::string to_string(const Dims& dims) { return detail::cat(dims); }
-
-std::ostream& operator<<(std::ostream& out, const Dims& dims) {
-  out << '[';
-  for (int i = 0; i < dims.size(); ++i) out << (i ? ", " : "") << dims[i];
-  return out << ']';
+std::string to_string(const Dims& dims) {
+  std::string text = "[";
+  for (int i = 0; i < dims.size(); ++i) text.append(i ? ", " : "").append(std::to_string(dims[i]));
+  return text + ']';
 }
+
+std::ostream& operator<<(std::ostream& out, const Dims& dims) { return out << to_string(dims); }
 
 }  // namespace ct

@@ -51,7 +51,7 @@ std::int64_t Tensor::size(std::int64_t axis) const {
 }
 
 std::int64_t Tensor::stride(std::int64_t axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "stride", "a scalar has no axis ", axis);
+  CT_CHECK(dim() > 0, ShapeError, "stride", "a scalar has no axis ", axis, "; strides() is empty");
   return strides()[wrap_axis("stride", axis, dim())];
 }
 
@@ -76,7 +76,7 @@ std::ostream& operator<<(std::ostream& out, const Described& d) { return out << 
 std::ostream& operator<<(std::ostream& out, const Scalar& scalar) {
   switch (scalar.kind()) {
     case Scalar::Kind::boolean: return out << (scalar.to<bool>() ? "true" : "false");
-    case Scalar::Kind::integer: return out << scalar.to<std::int64_t>();
+    case Scalar::Kind::integer: return out << std::to_string(scalar.to<std::int64_t>());
     default: detail::show(out, scalar.to<double>()); return out;
   }
 }

@@ -1,5 +1,8 @@
 #include <cotangent/nn/activation.h>
 
+#include <cmath>
+
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/ops/softmax/softmax.h>
 
@@ -7,14 +10,20 @@ namespace ct::nn {
 
 using ct::detail::cat;
 
-LeakyReLU::LeakyReLU(double slope) : slope_(slope) { describe_as("LeakyReLU", cat("slope=", slope)); }
+LeakyReLU::LeakyReLU(double slope) : slope_(slope) {
+  ct::detail::check_finite("LeakyReLU", "slope", slope);
+  describe_as("LeakyReLU", cat("slope=", slope));
+}
 
 GELU::GELU(Gelu approximate) : approximate_(approximate) {
   describe_as("GELU", approximate == Gelu::tanh ? "approximate=tanh" : "");
 }
 
 Softplus::Softplus(double beta, double threshold) : beta_(beta), threshold_(threshold) {
-  CT_CHECK(beta != 0, ValueError, "Softplus", "beta is 0; it divides the result");
+  CT_CHECK(std::isfinite(beta) && beta != 0, ValueError, "Softplus", "beta is ", beta,
+           "; it must be finite and not 0 (1 is usual)");
+  CT_CHECK(!std::isnan(threshold), ValueError, "Softplus", "threshold is ", threshold,
+           "; it must be a number (20 is usual)");
   describe_as("Softplus", cat("beta=", beta, ", threshold=", threshold));
 }
 

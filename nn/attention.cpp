@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/attention/attention.h>
@@ -63,8 +64,7 @@ std::int64_t checked_width(std::int64_t embed, std::int64_t heads, const Multihe
            "; embed_dim must be a multiple of num_heads");
   CT_CHECK(options.kdim >= 0 && options.vdim >= 0, ValueError, kOp, "kdim is ", options.kdim, ", vdim ",
            options.vdim, "; they must be positive, or 0 for embed_dim");
-  CT_CHECK(options.dropout >= 0 && options.dropout <= 1, ValueError, kOp, "dropout is ", options.dropout,
-           "; a probability lies in [0, 1]");
+  ct::detail::check_probability(kOp, "dropout", options.dropout);
   return embed;
 }
 
@@ -78,7 +78,8 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
       vdim_(options.vdim > 0 ? options.vdim : embed_dim),
       dropout_(options.dropout),
       batch_first_(options.batch_first),
-      out_proj_(embed_dim, embed_dim, {options.bias, options.dtype, options.device}) {
+      out_proj_(
+          add("out_proj", Linear(embed_dim, embed_dim, {options.bias, options.dtype, options.device}))) {
   describe_as(kOp,
               ct::detail::cat(embed_, ", heads=", heads_, ", dropout=", dropout_,
                               options.bias ? "" : ", bias=false", batch_first_ ? ", batch_first=true" : ""));
@@ -95,7 +96,6 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   in_proj_bias_ =
       parameter("in_proj_bias",
                 options.bias ? Tensor::allocate({3 * embed_}, options.dtype, options.device) : Tensor());
-  add("out_proj", out_proj_);
   reset_parameters();
 }
 

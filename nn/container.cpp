@@ -1,6 +1,44 @@
 #include <cotangent/nn/container.h>
 
+#include <cotangent/nn/module_internal.h>
+
 namespace ct::nn {
+
+AnyModule::AnyModule(const AnyModule& other)
+    : seat_(other.seat_), held_(detail::cloning() && other.held_ ? other.held_->clone() : other.held_) {}
+
+bool AnyModule::rewrite(const AnyModule& other) {
+  detail::Entry* const entry = seat_.to_rewrite(other.seat_);
+  if (!entry) return false;
+  detail::ModuleState& state = detail::ModuleState::of(other.held().as_module());
+  if (state.kind.empty()) state.kind = detail::readable_type_name(other.held_->type());
+  detail::replace_child(*entry, detail::ModuleState::shared(other.held_->as_module()));
+  return true;
+}
+
+AnyModule& AnyModule::operator=(const AnyModule& other) {
+  if (this == &other) return *this;
+  if (!rewrite(other)) seat_.follow(other.seat_);
+  held_ = other.held_;
+  return *this;
+}
+
+AnyModule& AnyModule::operator=(AnyModule&& other) {
+  if (this == &other) return *this;
+  if (!rewrite(other)) seat_.follow(std::move(other.seat_));
+  held_ = std::move(other.held_);
+  return *this;
+}
+
+const AnyModule::Base& AnyModule::held() const {
+  CT_CHECK(held_, Error, "AnyModule",
+           "the module is empty because it was moved from; use the one it was moved to");
+  return *held_;
+}
+
+void AnyModule::add_to(Module& parent, std::string name) {
+  seat_.settle(parent.add_child(std::move(name), held().as_module(), held().type()));
+}
 
 Sequential::Sequential() {
   describe_as("Sequential");
@@ -12,6 +50,13 @@ Sequential& Sequential::append(AnyModule module) { return append(std::to_string(
 Sequential& Sequential::append(std::string name, AnyModule module) {
   module.add_to(*this, std::move(name));
   layers().items.push_back(std::move(module));
+  return *this;
+}
+
+Sequential& Sequential::replace(std::size_t i, AnyModule module) {
+  CT_CHECK(i < size(), IndexError, "Sequential", "index ", i, " is out of range; there are ", size(),
+           " modules: pass one in [0, ", size(), ')');
+  layers().items[i] = std::move(module);
   return *this;
 }
 

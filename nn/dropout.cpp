@@ -1,12 +1,13 @@
 #include <cotangent/nn/dropout.h>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/ops/dropout/dropout.h>
 
 namespace ct::nn {
 
 Dropout::Dropout(double p) : p_(p) {
-  CT_CHECK(p >= 0 && p <= 1, ValueError, "Dropout", "p is ", p, "; a probability lies in [0, 1]");
+  ct::detail::check_probability("Dropout", "p", p);
   describe_as("Dropout", ct::detail::cat("p=", p));
 }
 

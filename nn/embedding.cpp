@@ -13,7 +13,7 @@ Embedding::Embedding(std::int64_t count, std::int64_t dim, EmbeddingOptions opti
            "; sizes must be >= 0");
   if (padding_idx_) {
     CT_CHECK(-count <= *padding_idx_ && *padding_idx_ < count, IndexError, "Embedding", "padding_idx is ",
-             *padding_idx_, "; there are ", count, " rows");
+             *padding_idx_, "; for ", count, " rows it must lie in [", -count, ", ", count, ')');
     if (*padding_idx_ < 0) *padding_idx_ += count;
   }
   describe_as("Embedding",

@@ -11,6 +11,7 @@
 #include <Eigen/QR>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
 
@@ -86,8 +87,8 @@ double erf_inverse(double y) {
 }
 
 const Tensor& uniform_as(const char* op, const Tensor& t, double low, double high) {
-  CT_CHECK(low <= high, ValueError, op, "got the bounds ", low, " and ", high,
-           "; the first must not be above the second");
+  CT_CHECK(low <= high && std::isfinite(high - low), ValueError, op, "got the bounds ", low, " and ", high,
+           "; they must be finite, and the first not above the second");
   const GeneratorState state = draw();
   return fill_with(op, t, [=]<class T>(std::int64_t first, std::span<T> out) {
     fill_uniform(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
@@ -97,7 +98,8 @@ const Tensor& uniform_as(const char* op, const Tensor& t, double low, double hig
 }
 
 const Tensor& normal_as(const char* op, const Tensor& t, double mean, double std) {
-  CT_CHECK(std >= 0, ValueError, op, "got the standard deviation ", std, "; it must be >= 0");
+  ct::detail::check_finite(op, "mean", mean);
+  ct::detail::check_not_negative(op, "std", std);
   const GeneratorState state = draw();
   return fill_with(op, t, [=]<class T>(std::int64_t first, std::span<T> out) {
     fill_normal(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
@@ -107,12 +109,14 @@ const Tensor& normal_as(const char* op, const Tensor& t, double mean, double std
 }
 
 double kaiming_scale(const char* op, const Tensor& t, const KaimingOptions& options) {
+  ct::detail::check_finite(op, "a", options.a);
   const Fans f = fans(op, t);
   const double fan = options.mode == FanMode::fan_in ? f.in : f.out;
   return fan > 0 ? gain(options.nonlinearity, options.a) / std::sqrt(fan) : 0;
 }
 
 double xavier_scale(const char* op, const Tensor& t, double gain) {
+  ct::detail::check_not_negative(op, "gain", gain);
   const Fans f = fans(op, t);
   return f.in + f.out > 0 ? gain * std::sqrt(2 / (f.in + f.out)) : 0;
 }
@@ -144,8 +148,10 @@ const Tensor& uniform_(const Tensor& t, double low, double high) {
 const Tensor& normal_(const Tensor& t, double mean, double std) { return normal_as("normal_", t, mean, std); }
 
 const Tensor& trunc_normal_(const Tensor& t, double mean, double std, double low, double high) {
-  CT_CHECK(std > 0 && low < high, ValueError, "trunc_normal_", "got std ", std, " and the bounds ", low, ", ",
-           high, "; std must be > 0 and the first bound below the second");
+  ct::detail::check_finite("trunc_normal_", "mean", mean);
+  CT_CHECK(std > 0 && std::isfinite(std) && low < high, ValueError, "trunc_normal_", "got std ", std,
+           " and the bounds ", low, ", ", high,
+           "; std must be finite and > 0, and the first bound below the second");
   const double from = 2 * normal_cdf((low - mean) / std) - 1, to = 2 * normal_cdf((high - mean) / std) - 1;
   const GeneratorState state = draw();
   return fill_with("trunc_normal_", t, [=]<class T>(std::int64_t first, std::span<T> out) {
@@ -180,6 +186,7 @@ const Tensor& orthogonal_(const Tensor& t, double gain) {
   CT_CHECK(t.dim() >= 2, ShapeError, "orthogonal_", "got ", describe(t), "; at least 2 axes are needed");
   CT_CHECK(is_floating(t.dtype()), DTypeError, "orthogonal_", "got ", describe(t),
            "; a floating dtype is needed");
+  ct::detail::check_finite("orthogonal_", "gain", gain);
   if (t.numel() == 0 || t_skip) return t;
   using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const std::int64_t rows = t.shape()[0], columns = t.numel() / rows;

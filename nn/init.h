@@ -36,9 +36,9 @@ CT_API double gain(Nonlinearity nonlinearity, double a = 0.01);
 CT_API const Tensor& constant_(const Tensor& t, double value);
 inline const Tensor& zeros_(const Tensor& t) { return constant_(t, 0); }
 inline const Tensor& ones_(const Tensor& t) { return constant_(t, 1); }
-/// U(low, high). Throws ValueError if low > high.
+/// U(low, high). Throws ValueError if low > high or one is not finite.
 CT_API const Tensor& uniform_(const Tensor& t, double low = 0, double high = 1);
-/// N(mean, std^2). Throws ValueError if std < 0.
+/// N(mean, std^2). Throws ValueError if std < 0 or one is not finite.
 CT_API const Tensor& normal_(const Tensor& t, double mean = 0, double std = 1);
 /// N(mean, std^2) within [low, high], by inversion of the distribution function.
 CT_API const Tensor& trunc_normal_(const Tensor& t, double mean = 0, double std = 1, double low = -2,

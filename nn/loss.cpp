@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 
 namespace ct::nn {
@@ -53,6 +54,7 @@ Tensor NLLLoss::forward(const Tensor& log_probs, const Tensor& target) const {
 CrossEntropyLoss::CrossEntropyLoss(CrossEntropyOptions options)
     : options_(std::move(options)),
       weight_(buffer("weight", std::exchange(options_.weight, {}), {.persistent = false})) {
+  ct::detail::check_probability("CrossEntropyLoss", "label_smoothing", options_.label_smoothing);
   describe_as("CrossEntropyLoss",
               ct::detail::cat(text(options_.reduction), ", label_smoothing=", options_.label_smoothing));
 }

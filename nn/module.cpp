@@ -5,7 +5,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include <cotangent/autograd/function.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
 #include <cotangent/core/printable.h>
@@ -13,101 +12,9 @@
 
 namespace ct::nn {
 
+using detail::Entry;
 using detail::ModuleState;
 using detail::TensorSlot;
-
-namespace detail {
-namespace {
-
-// What has been cloned in this scope, so that what was shared stays shared.
-struct CloneMemo {
-  std::unordered_map<const ModuleState*, std::shared_ptr<ModuleState>> modules;
-  std::unordered_map<const TensorSlot*, std::shared_ptr<TensorSlot>> slots;
-  std::unordered_map<const TensorImpl*, Tensor> tensors;
-};
-thread_local CloneMemo* t_memo = nullptr;
-
-Tensor clone_tensor(const Tensor& tensor) {
-  if (!tensor.defined()) return {};
-  Tensor& copy = t_memo->tensors[tensor.impl()];
-  if (!copy.defined()) {
-    const NoGrad guard;
-    copy = tensor.detach().clone();
-    if (tensor.requires_grad()) copy.set_requires_grad();
-  }
-  return copy;
-}
-
-void check_leaf(const char* op, const std::string& name, const Tensor& tensor) {
-  CT_CHECK(tensor.is_leaf(), AutogradError, op, '\'', name, "' is the result of '", tensor.grad_fn_name(),
-           "'; a parameter is a leaf: call detach() first");
-}
-
-}  // namespace
-
-CloneScope::CloneScope() : previous_(t_memo) { t_memo = new CloneMemo; }
-CloneScope::~CloneScope() {
-  delete t_memo;
-  t_memo = static_cast<CloneMemo*>(previous_);
-}
-
-bool cloning() { return t_memo != nullptr; }
-
-std::shared_ptr<TensorSlot> copy_or_clone(const std::shared_ptr<TensorSlot>& slot) {
-  if (!slot || !t_memo) return slot;
-  std::shared_ptr<TensorSlot>& copy = t_memo->slots[slot.get()];
-  if (!copy) {
-    copy = std::make_shared<TensorSlot>(*slot);
-    copy->tensor = clone_tensor(slot->tensor);
-  }
-  return copy;
-}
-
-std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& state) {
-  if (!state || !t_memo) return state;
-  if (const auto known = t_memo->modules.find(state.get()); known != t_memo->modules.end())
-    return known->second;
-  auto copy = std::make_shared<ModuleState>();
-  t_memo->modules.emplace(state.get(), copy);
-  copy->kind = state->kind;
-  copy->settings = state->settings;
-  copy->training = state->training;
-  for (const auto& slot : state->slots) copy->slots.push_back(copy_or_clone(slot));
-  copy->children = state->children;
-  if (state->extra) copy->extra = state->extra->clone();
-  return copy;
-}
-
-std::string readable_type_name(const std::type_info& type) {
-  std::string name = ct::detail::type_name(type);
-  if (const std::size_t space = name.rfind("::");
-      space != std::string::npos && name.find('<') == std::string::npos)
-    name.erase(0, space + 2);
-  return name;
-}
-
-void SlotHandle::replace(const Tensor& tensor) const {
-  CT_CHECK(slot_ && slot_->tensor.defined(), ValueError, "replace",
-           "the handle names no tensor; only one that a module has registered can be replaced");
-  CT_CHECK(tensor.defined(), ValueError, "replace", "got an undefined tensor for '", slot_->name,
-           "'; pass one like ", describe(slot_->tensor));
-  const std::string both = ct::detail::cat('\'', slot_->name, "' is ", describe(slot_->tensor),
-                                           ", the new tensor ", describe(tensor));
-  CT_CHECK(tensor.shape() == slot_->tensor.shape(), ShapeError, "replace", both,
-           "; their shapes must be the same");
-  CT_CHECK(tensor.dtype() == slot_->tensor.dtype(), DTypeError, "replace", both,
-           "; their dtypes must be the same: convert with .to(", slot_->tensor.dtype(), ')');
-  CT_CHECK(tensor.device() == slot_->tensor.device(), DeviceError, "replace", both,
-           "; their devices must be the same: move it with .to()");
-  Tensor taken = tensor;
-  if (!slot_->is_buffer) {
-    check_leaf("replace", slot_->name, tensor);
-    if (slot_->tensor.requires_grad() && !taken.requires_grad()) taken.set_requires_grad();
-  }
-  slot_->tensor = taken;
-}
-
-}  // namespace detail
 
 namespace {
 
@@ -115,7 +22,7 @@ void check_name(const ModuleState& state, const char* op, const std::string& nam
   CT_CHECK(!name.empty() && name.find('.') == std::string::npos, ValueError, op, "got the name '", name,
            "'; a name is not empty and contains no '.', which separates the names of a path");
   const bool used = std::ranges::any_of(state.slots, [&](const auto& s) { return s->name == name; }) ||
-                    std::ranges::any_of(state.children, [&](const auto& c) { return c.name == name; });
+                    std::ranges::any_of(state.children, [&](const auto& c) { return c->name == name; });
   CT_CHECK(!used, ValueError, op, "the name '", name, "' is taken in this module; choose another one");
 }
 
@@ -123,29 +30,32 @@ std::string join(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + '.' + name;
 }
 
-// f(path, slot) for every parameter and buffer that is there; `once` passes over a tensor seen before.
+// f(path, entry) for every parameter and buffer that is there; `once` passes over a tensor seen before.
 template <class F>
 void visit_slots(const Module& root, bool once, F&& f) {
   std::unordered_set<const TensorImpl*> seen;
   const auto visit_module = [&](const std::string& path, const Module& module) {
-    for (const auto& slot : ModuleState::of(module).slots)
-      if (slot->tensor.defined() && (!once || seen.insert(slot->tensor.impl()).second))
-        f(join(path, slot->name), *slot);
+    for (const auto& entry : ModuleState::of(module).slots) {
+      const Tensor& tensor = entry->slot->tensor;
+      if (tensor.defined() && (!once || seen.insert(tensor.impl()).second))
+        f(join(path, entry->name), *entry);
+    }
   };
   if (once) return ModuleState::visit(root, visit_module);
   // Every path, also those of a module that is registered twice.
   const std::function<void(const std::string&, const Module&)> walk = [&](const std::string& path,
                                                                           const Module& m) {
     visit_module(path, m);
-    for (const Named<Module>& child : ModuleState::of(m).children) walk(join(path, child.name), child.value);
+    for (const auto& child : ModuleState::of(m).children)
+      walk(join(path, child->name), ModuleState::handle(child->child));
   };
   walk({}, root);
 }
 
 std::vector<Named<Tensor>> list_tensors(const Module& root, bool buffers) {
   std::vector<Named<Tensor>> list;
-  visit_slots(root, true, [&](const std::string& path, const TensorSlot& slot) {
-    if (slot.is_buffer == buffers) list.push_back({path, slot.tensor});
+  visit_slots(root, true, [&](const std::string& path, const Entry& entry) {
+    if (entry.slot->is_buffer == buffers) list.push_back({path, entry.slot->tensor});
   });
   return list;
 }
@@ -159,8 +69,6 @@ std::vector<Tensor> values_of(std::vector<Named<Tensor>> list) {
 
 }  // namespace
 
-Module::Module() : state_(std::make_shared<ModuleState>()) {}
-
 ModuleState& Module::state() const {
   CT_CHECK(state_, Error, "module",
            "the module is empty because it was moved from; use the one it was moved to");
@@ -170,7 +78,7 @@ ModuleState& Module::state() const {
 detail::ModuleExtra* Module::extra() const { return state().extra.get(); }
 void Module::set_extra(std::unique_ptr<detail::ModuleExtra> extra) { state().extra = std::move(extra); }
 
-void Module::add_child(std::string name, const Module& child, const std::type_info& type) {
+std::shared_ptr<Entry> Module::add_child(std::string name, const Module& child, const std::type_info& type) {
   ModuleState& own = state();
   check_name(own, "add", name);
   ModuleState::visit(child, [&](const std::string&, const Module& m) {
@@ -178,7 +86,8 @@ void Module::add_child(std::string name, const Module& child, const std::type_in
              "' contains the one it is added to; modules form a tree");
   });
   if (child.state().kind.empty()) child.state().kind = detail::readable_type_name(type);
-  own.children.push_back({std::move(name), child});
+  return own.children.emplace_back(
+      std::make_shared<Entry>(std::move(name), child.state_, nullptr, true, &own));
 }
 
 Parameter Module::parameter(std::string name, Tensor tensor) {
@@ -189,24 +98,30 @@ Parameter Module::parameter(std::string name, Tensor tensor) {
     detail::check_leaf("parameter", name, tensor);
     if (!tensor.requires_grad()) tensor.set_requires_grad();
   }
-  auto slot = std::make_shared<TensorSlot>(TensorSlot{std::move(name), std::move(tensor)});
-  state().slots.push_back(slot);
-  return Parameter(std::move(slot));
+  return Parameter(add_slot({std::move(name), std::move(tensor)}, true));
+}
+
+std::shared_ptr<Entry> Module::add_slot(TensorSlot slot, bool persistent) {
+  auto shared = std::make_shared<TensorSlot>(std::move(slot));
+  return state().slots.emplace_back(
+      std::make_shared<Entry>(shared->name, nullptr, shared, persistent, &state()));
 }
 
 Buffer Module::buffer(std::string name, Tensor tensor, BufferOptions options) {
   check_name(state(), "buffer", name);
-  auto slot = std::make_shared<TensorSlot>(
-      TensorSlot{std::move(name), std::move(tensor), /*is_buffer=*/true, options.persistent});
-  state().slots.push_back(slot);
-  return Buffer(std::move(slot));
+  return Buffer(add_slot({std::move(name), std::move(tensor), /*is_buffer=*/true}, options.persistent));
 }
 
 std::vector<Named<Tensor>> Module::named_parameters() const { return list_tensors(*this, false); }
 std::vector<Named<Tensor>> Module::named_buffers() const { return list_tensors(*this, true); }
 std::vector<Tensor> Module::parameters() const { return values_of(named_parameters()); }
 std::vector<Tensor> Module::buffers() const { return values_of(named_buffers()); }
-std::vector<Named<Module>> Module::children() const { return state().children; }
+
+std::vector<Named<Module>> Module::children() const {
+  std::vector<Named<Module>> list;
+  for (const auto& child : state().children) list.push_back({child->name, Module(child->child)});
+  return list;
+}
 
 std::vector<Named<Module>> Module::named_modules() const {
   std::vector<Named<Module>> list;
@@ -220,10 +135,10 @@ Module Module::child(std::string_view path) const {
     const std::string_view name = rest.substr(0, rest.find('.'));
     rest.remove_prefix(std::min(rest.size(), name.size() + 1));
     const auto& children = at.state().children;
-    const auto found = std::ranges::find_if(children, [&](const auto& c) { return c.name == name; });
+    const auto found = std::ranges::find_if(children, [&](const auto& c) { return c->name == name; });
     CT_CHECK(found != children.end(), ValueError, "child", "there is no module '", name, "' on the path '",
              path, "'; print the model to see its tree");
-    at = Module(found->value);
+    at = Module((*found)->child);
   }
   return at;
 }
@@ -233,8 +148,8 @@ Tensor Module::get(std::string_view path) const {
   const bool nested = dot != std::string_view::npos;
   const Module owner = nested ? child(path.substr(0, dot)) : *this;
   const std::string_view name = nested ? path.substr(dot + 1) : path;
-  for (const auto& slot : owner.state().slots)
-    if (slot->name == name && slot->tensor.defined()) return slot->tensor;
+  for (const auto& entry : owner.state().slots)
+    if (entry->name == name && entry->slot->tensor.defined()) return entry->slot->tensor;
   ct::detail::fail<ValueError>("get", "there is no parameter or buffer '", path,
                                "'; named_parameters() and named_buffers() list what there is");
 }
@@ -248,8 +163,8 @@ std::int64_t Module::num_parameters(bool trainable_only) const {
 
 StateDict Module::state_dict() const {
   StateDict dict;
-  visit_slots(*this, false, [&](const std::string& path, const TensorSlot& slot) {
-    if (slot.persistent) dict.set(path, slot.tensor.detach());
+  visit_slots(*this, false, [&](const std::string& path, const Entry& entry) {
+    if (entry.persistent) dict.set(path, entry.slot->tensor.detach());
   });
   return dict;
 }
@@ -258,15 +173,16 @@ LoadReport Module::check_state_dict(const StateDict& dict, LoadOptions options) 
   LoadReport report;
   std::string misfits;
   std::unordered_set<std::string> known;
-  visit_slots(*this, false, [&](const std::string& path, const TensorSlot& slot) {
-    if (!slot.persistent) return;
+  visit_slots(*this, false, [&](const std::string& path, const Entry& entry) {
+    if (!entry.persistent) return;
+    const Tensor& own = entry.slot->tensor;
     known.insert(path);
     const Tensor* given = dict.find(path);
     if (!given) {
       report.missing.push_back(path);
-    } else if (given->shape() != slot.tensor.shape()) {
+    } else if (given->shape() != own.shape()) {
       misfits += (misfits.empty() ? "" : ", ") + printable(path).str() + " is " +
-                 ct::to_string(given->shape()) + " instead of " + ct::to_string(slot.tensor.shape());
+                 ct::to_string(given->shape()) + " instead of " + ct::to_string(own.shape());
     }
   });
   for (const auto& [name, tensor] : dict)
@@ -294,11 +210,11 @@ LoadReport Module::load_state_dict(const StateDict& dict, LoadOptions options) {
   };
   std::vector<Copy> copies;
   std::unordered_set<const Storage*> overwritten;
-  visit_slots(*this, false, [&](const std::string& path, const TensorSlot& slot) {
-    const Tensor* given = slot.persistent ? dict.find(path) : nullptr;
+  visit_slots(*this, false, [&](const std::string& path, const Entry& entry) {
+    const Tensor* given = entry.persistent ? dict.find(path) : nullptr;
     if (!given) return;
-    copies.push_back({slot.tensor, *given});
-    overwritten.insert(slot.tensor.impl()->storage.get());
+    copies.push_back({entry.slot->tensor, *given});
+    overwritten.insert(entry.slot->tensor.impl()->storage.get());
   });
   // The dict may hold this module's own tensors under other names: they are read before one is written.
   for (Copy& c : copies) {
@@ -333,6 +249,7 @@ void Module::requires_grad(bool value) {
 }
 
 void Module::apply(const std::function<void(Module&)>& f) {
+  CT_CHECK(f, ValueError, "apply", "got an empty function; pass one that takes a Module&");
   std::vector<Named<Module>> list = named_modules();
   for (auto m = list.rbegin(); m != list.rend(); ++m) f(m->value);
 }
@@ -350,9 +267,9 @@ void print_tree(std::string& out, const Module& module, std::string_view kind, c
   const ModuleState& state = ModuleState::of(module);
   out += state.kind.empty() ? (kind.empty() ? "Module" : kind) : std::string_view(state.kind);
   out += '(' + state.settings;
-  for (const Named<Module>& child : state.children) {
-    out += "\n" + indent + "  (" + child.name + "): ";
-    print_tree(out, child.value, {}, indent + "  ");
+  for (const auto& child : state.children) {
+    out += "\n" + indent + "  (" + child->name + "): ";
+    print_tree(out, ModuleState::handle(child->child), {}, indent + "  ");
   }
   out += state.children.empty() ? ")" : "\n" + indent + ")";
 }

@@ -23,12 +23,41 @@ class Module;
 namespace detail {
 struct ModuleState;
 
-/// A named tensor of a module: what Parameter and Buffer handles point to.
+/// A tensor of a module, with the name it was made under: what Parameter and Buffer handles point to.
 struct TensorSlot {
   std::string name;
   Tensor tensor;
   bool is_buffer = false;
-  bool persistent = true;
+};
+
+struct Entry;  // a name in a module and what it stands for
+
+/// Whether a handle is the one that its module goes by: what add(), parameter() and buffer() gave, wherever it
+/// has been moved to since. What is assigned to such a handle takes the place of what was registered. The
+/// members of a struct that is copied, moved or assigned as a whole are what they were in the other struct;
+/// any other copy of a handle is just that.
+class CT_API Seat {
+ public:
+  Seat() = default;
+  Seat(const Seat& from);
+  Seat(Seat&& from) noexcept;
+  Seat& operator=(const Seat&) = delete;
+  ~Seat() { release(); }
+
+  /// Takes the seat of this name.
+  void settle(std::shared_ptr<Entry> entry);
+  /// At an assignment: the entry that is to be rewritten, or null where handles are just bound anew, which
+  /// follow() is for. Throws Error if there are other handles that would go on with the old.
+  Entry* to_rewrite(const Seat& from);
+  void follow(const Seat& from);
+  void follow(Seat&& from) noexcept;
+
+ private:
+  bool is_part_of_struct(const Seat& from) const;
+  void release() noexcept;
+
+  std::shared_ptr<Entry> entry_;
+  bool holds_ = false;  // false with an entry: moved out on its own, and takes it back when assigned to
 };
 
 /// What a container needs beyond its children; lives with the module, not with a handle to it.
@@ -59,15 +88,20 @@ CT_API std::string readable_type_name(const std::type_info& type);
 class CT_API SlotHandle {
  public:
   SlotHandle() = default;
-  explicit SlotHandle(std::shared_ptr<TensorSlot> slot) : slot_(std::move(slot)) {}
-  SlotHandle(const SlotHandle& other) : slot_(cloning() ? copy_or_clone(other.slot_) : other.slot_) {}
-  SlotHandle(SlotHandle&&) noexcept = default;
-  SlotHandle& operator=(const SlotHandle&) = default;
-  SlotHandle& operator=(SlotHandle&&) noexcept = default;
+  explicit SlotHandle(std::shared_ptr<Entry> entry);
+  SlotHandle(const SlotHandle& other);
+  SlotHandle(SlotHandle&& other) noexcept;
+  /// Assigning to a member that names a parameter or buffer replaces it in the module as well, by what the
+  /// other handle names (by none, if that is nothing): the two share it from then on. Throws as assigning to a
+  /// Module does.
+  SlotHandle& operator=(const SlotHandle& other);
+  SlotHandle& operator=(SlotHandle&& other);
 
-  /// The tensor of now; undefined if there is none.
+  /// The tensor of now; undefined if there is none. Throws Error for a handle that was moved from.
   const Tensor& tensor() const {
     static const Tensor none;
+    if (moved_from_) [[unlikely]]
+      throw_moved_from();
     return slot_ ? slot_->tensor : none;
   }
   bool defined() const { return tensor().defined(); }
@@ -86,7 +120,12 @@ class CT_API SlotHandle {
   void replace(const Tensor& tensor) const;
 
  private:
+  [[noreturn]] static void throw_moved_from();
+  bool rewrite(const SlotHandle& other);
+
+  Seat seat_;
   std::shared_ptr<TensorSlot> slot_;
+  bool moved_from_ = false;
 };
 }  // namespace detail
 
@@ -136,25 +175,35 @@ struct Named {
 /// and do not stay in step: keep what changes during training in a buffer. A module that was moved from is
 /// empty; using it throws Error.
 ///
+/// Assigning to a member that add() made replaces the child, as in PyTorch: after `net.out = nn::Linear(256,
+/// 5)`, forward(), parameters() and state_dict() know the new layer, which keeps its own mode and device.
+/// Optimizers made before go on with the old parameters; make a new one. Other handles are bound anew by an
+/// assignment and change nothing else: local variables, and structs as a whole (`a = b` makes a another
+/// handle to b). While there are several handles to a struct, assigning to a member of one throws Error: the
+/// others would go on with the old layer. What is assigned must not contain the module (else ValueError).
+///
 /// Handles of one module may be used from several threads as long as nobody changes it (add, to, train,
 /// load_state_dict) meanwhile.
 class CT_API Module {
  public:
   Module();
-  Module(const Module& other)
-      : state_(detail::cloning() ? detail::copy_or_clone(other.state_) : other.state_) {}
-  Module(Module&&) noexcept = default;
-  Module& operator=(const Module&) = default;
-  Module& operator=(Module&&) noexcept = default;
+  Module(const Module& other);
+  Module(Module&& other) noexcept;
+  Module& operator=(const Module& other);
+  Module& operator=(Module&& other);
+  ~Module();
 
   // ---- Building -----------------------------------------------------------------------------------------
   // A name is not empty, contains no '.', and is used once among parameters, buffers and children; else
   // ValueError.
 
-  /// Makes `child` a part of this module and gives it back. Throws ValueError if `child` contains this.
+  /// Makes `child` a part of this module and gives back the handle to keep: what is assigned to that one
+  /// later replaces the child. Throws ValueError if `child` contains this.
   template <std::derived_from<Module> T>
-  T add(std::string name, T child) {
-    add_child(std::move(name), child, typeid(T));
+  [[nodiscard("keep the handle that add() gives: what is assigned to it replaces the child")]] T add(
+      std::string name, T child) {
+    Module& handle = child;
+    handle.seat_.settle(add_child(std::move(name), child, typeid(T)));
     return child;
   }
   /// Makes `tensor` a parameter; it requires a gradient from then on. An undefined tensor stands for "none"
@@ -207,7 +256,8 @@ class CT_API Module {
   void zero_grad(bool set_to_none = true);
   /// Sets requires_grad of all parameters.
   void requires_grad(bool value = true);
-  /// Calls f on every module below this one, children first, and on this one.
+  /// Calls f on every module below this one, children first, and on this one. Throws ValueError for an empty
+  /// function.
   void apply(const std::function<void(Module&)>& f);
 
   /// The kind of this module and its settings, for printing: ("Linear", "in=784, out=256, bias=true").
@@ -220,11 +270,14 @@ class CT_API Module {
 
  private:
   friend struct detail::ModuleState;
+  friend class AnyModule;
   friend CT_API std::string to_string(const Module& module, std::string_view kind);
   explicit Module(std::shared_ptr<detail::ModuleState> state) : state_(std::move(state)) {}
   detail::ModuleState& state() const;
-  void add_child(std::string name, const Module& child, const std::type_info& type);
+  std::shared_ptr<detail::Entry> add_child(std::string name, const Module& child, const std::type_info& type);
+  std::shared_ptr<detail::Entry> add_slot(detail::TensorSlot slot, bool persistent);
 
+  detail::Seat seat_;
   std::shared_ptr<detail::ModuleState> state_;
 };
 

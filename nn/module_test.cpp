@@ -197,17 +197,17 @@ TEST_CASE("Module: a state may hold the module's own tensors, exchanged", "[nn]"
 
 TEST_CASE("Module: names are checked", "[nn]") {
   Mlp model;
-  CHECK_THROWS_AS(model.add("in", nn::Linear(1, 1)), ValueError);
-  CHECK_THROWS_AS(model.add("scale", nn::Linear(1, 1)), ValueError);
-  CHECK_THROWS_AS(model.add("", nn::Linear(1, 1)), ValueError);
-  CHECK_THROWS_AS(model.add("a.b", nn::Linear(1, 1)), ValueError);
+  CHECK_THROWS_AS((void)model.add("in", nn::Linear(1, 1)), ValueError);
+  CHECK_THROWS_AS((void)model.add("scale", nn::Linear(1, 1)), ValueError);
+  CHECK_THROWS_AS((void)model.add("", nn::Linear(1, 1)), ValueError);
+  CHECK_THROWS_AS((void)model.add("a.b", nn::Linear(1, 1)), ValueError);
   CHECK_THROWS_AS(model.parameter("calls", ct::zeros({1})), ValueError);
   CHECK_THROWS_AS(model.parameter("x", ct::zeros({1}, {.dtype = i64})), DTypeError);
   CHECK_THROWS_AS(model.parameter("x", model.scale.tensor() * model.scale.tensor()), AutogradError);
-  CHECK_THROWS_AS(model.add("self", nn::Module(model)), ValueError);
+  CHECK_THROWS_AS((void)model.add("self", nn::Module(model)), ValueError);
   nn::Module outer;
-  outer.add("inner", model);
-  CHECK_THROWS_AS(model.add("outer", outer), ValueError);
+  const Mlp inner = outer.add("inner", model);
+  CHECK_THROWS_AS((void)model.add("outer", outer), ValueError);
   CHECK(model.parameters().size() == 4);
   CHECK_THROWS_AS(nn::Linear(-1, 2), ShapeError);
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/layer_norm/layer_norm.h>
@@ -23,6 +24,7 @@ LayerNorm::LayerNorm(const Shape& normalized_shape, LayerNormOptions options)
     : shape_(normalized_shape), eps_(options.eps) {
   CT_CHECK(!shape_.empty(), ShapeError, "LayerNorm", "normalized_shape is empty; name at least one size");
   check_sizes("LayerNorm", shape_);
+  ct::detail::check_not_negative("LayerNorm", "eps", eps_);
   describe_as("LayerNorm", ct::detail::cat(shape_, ", eps=", eps_, options.affine ? "" : ", affine=false",
                                            options.bias ? "" : ", bias=false"));
   const auto make = [&](bool there) {
@@ -47,6 +49,7 @@ std::array<Tensor, 2> LayerNorm::add_forward(const Tensor& x, const Tensor& resi
 
 RMSNorm::RMSNorm(std::int64_t size, RMSNormOptions options) : size_(size), eps_(options.eps) {
   CT_CHECK(size >= 0, ShapeError, "RMSNorm", "got the size ", size, "; it must be >= 0");
+  if (eps_) ct::detail::check_not_negative("RMSNorm", "eps", *eps_);
   describe_as("RMSNorm", ct::detail::cat(size, eps_ ? ct::detail::cat(", eps=", *eps_) : "",
                                          options.affine ? "" : ", affine=false"));
   weight_ = parameter("weight",

@@ -93,11 +93,11 @@ Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory,
 }
 
 TransformerEncoder::TransformerEncoder(const TransformerEncoderLayer& layer, std::int64_t num_layers,
-                                       std::optional<LayerNorm> final_norm) {
+                                       std::optional<LayerNorm> final_norm)
+    : layers(add("layers", ModuleList<TransformerEncoderLayer>())) {
   CT_CHECK(num_layers >= 0, ValueError, "TransformerEncoder", "num_layers is ", num_layers,
            "; it must be >= 0");
   for (std::int64_t i = 0; i < num_layers; ++i) layers.append(clone(layer));
-  add("layers", layers);
   if (final_norm) norm = add("norm", *final_norm);
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/ops/copy/copy.h>
 #include <cotangent/ops/copy/copy_kernels.h>
@@ -168,10 +169,11 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
   s.step = step.to<double>();
   const double stop = end.to<double>();
   CT_CHECK(std::isfinite(s.start) && std::isfinite(stop) && std::isfinite(s.step), ValueError, "arange",
-           "start ", start, ", end ", end, ", step ", step, " are not all finite");
+           "start ", start, ", end ", end, ", step ", step, " are not all finite; they must be");
   CT_CHECK(s.step != 0, ValueError, "arange", "step is 0; it must lead from start to end");
   CT_CHECK((stop >= s.start) == (s.step > 0) || stop == s.start, ValueError, "arange", "step ", step,
-           " leads away from end: start is ", start, ", end ", end);
+           " leads away from end: start is ", start, ", end ", end,
+           "; change its sign or exchange start and end");
   std::int64_t count;
   if (s.integer) {
     s.integer_start = start.to<std::int64_t>();
@@ -184,12 +186,12 @@ Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const 
                                      : std::uint64_t{0} - static_cast<std::uint64_t>(s.integer_step);
     const std::uint64_t exact = distance / stride + (distance % stride != 0);
     CT_CHECK(exact < std::uint64_t{1} << 62, ValueError, "arange", "start ", start, ", end ", end,
-             " and step ", step, " give ", exact, " elements; that is too many");
+             " and step ", step, " give ", exact, " elements; that is too many: choose a larger step");
     count = static_cast<std::int64_t>(exact);
   } else {
     const double exact = std::ceil((stop - s.start) / s.step);
     CT_CHECK(exact < 0x1p62, ValueError, "arange", "start ", start, ", end ", end, " and step ", step,
-             " give ", exact, " elements; that is too many");
+             " give ", exact, " elements; that is too many: choose a larger step");
     count = static_cast<std::int64_t>(exact);
   }
   Tensor t = make("arange", {count}, options, s.integer ? DType::i64 : DType::f32);
@@ -206,6 +208,8 @@ Tensor arange(const Scalar& end, const TensorOptions& options) { return arange(0
 
 Tensor linspace(double start, double end, std::int64_t count, const TensorOptions& options) {
   CT_CHECK(count >= 0, ValueError, "linspace", "count is ", count, "; it must be >= 0");
+  detail::check_finite("linspace", "start", start);
+  detail::check_finite("linspace", "end", end);
   Tensor t = make("linspace", {count}, options);
   CT_CHECK(t.dtype() != DType::boolean, DTypeError, "linspace", "dtype bool can't count; use another dtype");
   detail::Sequence s;
@@ -270,14 +274,16 @@ Tensor randperm(std::int64_t n, const TensorOptions& options, Generator& generat
 }
 
 Tensor& uniform_(Tensor& t, double low, double high, Generator& generator) {
-  CT_CHECK(high >= low, ValueError, "uniform_", "the range [", low, ", ", high, ") is empty");
+  CT_CHECK(high >= low && std::isfinite(high - low), ValueError, "uniform_", "low is ", low, ", high ", high,
+           "; they must be finite, and low not above high");
   return overwrite_random(
       "uniform_", t, {.kind = detail::Draw::Kind::uniform, .offset = low, .scale = high - low, .state = {}},
       generator);
 }
 
 Tensor& normal_(Tensor& t, double mean, double std, Generator& generator) {
-  CT_CHECK(std >= 0, ValueError, "normal_", "the standard deviation is ", std, "; it must be >= 0");
+  detail::check_finite("normal_", "mean", mean);
+  detail::check_not_negative("normal_", "std", std);
   return overwrite_random("normal_", t,
                           {.kind = detail::Draw::Kind::normal, .offset = mean, .scale = std, .state = {}},
                           generator);
@@ -324,13 +330,14 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides, const T
            shape, "; there must be one per axis");
   const bool any = numel(shape) > 0;
   CT_CHECK(data != nullptr || !any, ValueError, "from_blob", "the pointer is null, shape ", shape,
-           " is not empty");
+           " is not empty; pass the memory of its elements");
   const DType dtype = options.dtype.value_or(DType::f32);
   CT_CHECK(!options.requires_grad || is_floating(dtype), DTypeError, "from_blob", "a tensor of dtype ", dtype,
            " can't require a gradient; only floating dtypes (f32, f64, f16, bf16) can");
   std::int64_t last = 0;
   for (int i = 0; i < shape.size(); ++i) {
-    CT_CHECK(strides[i] >= 0, ShapeError, "from_blob", "strides ", strides, " hold a negative one");
+    CT_CHECK(strides[i] >= 0, ShapeError, "from_blob", "strides ", strides,
+             " hold a negative one; strides must be >= 0");
     last += any ? (shape[i] - 1) * strides[i] : 0;
   }
   const std::size_t bytes = any ? static_cast<std::size_t>(last + 1) * size_of(dtype) : 0;

@@ -80,7 +80,8 @@ TEST_CASE("what an integer dtype can't hold is refused, or saturates where it is
   CHECK_THROWS_AS(ct::full({2}, std::int64_t{1} << 40, {.dtype = ct::i32}), ct::ValueError);
   CHECK_THROWS_AS(ct::zeros({2}, {.dtype = ct::i64}).fill_(1e19), ct::ValueError);
   CHECK_THROWS_WITH(ct::zeros({2}, {.dtype = ct::u8}).fill_(256),
-                    "[fill_] the value 256 does not fit into u8, which holds 0 to 255");
+                    "[fill_] the value 256 does not fit into u8, which holds 0 to 255; pass one of "
+                    "those, or use another dtype");
   CHECK(ct::full({1}, 255.9, {.dtype = ct::u8}).item<int>() == 255);
   CHECK(ct::full({1}, INT64_MIN, {.dtype = ct::i64}).item<std::int64_t>() == INT64_MIN);
   CHECK(ct::full({1}, 2147483647, {.dtype = ct::i32}).item<int>() == 2147483647);
@@ -90,7 +91,8 @@ TEST_CASE("what an integer dtype can't hold is refused, or saturates where it is
   CHECK_THROWS_AS(ct::full({1}, ~std::uint64_t{0}, {.dtype = ct::i64}), ct::ValueError);
   CHECK(ct::full({1}, std::uint64_t{1} << 63).item() == 0x1p63);
   CHECK_THROWS_WITH(ct::full_like(ct::zeros({2}, {.dtype = ct::u8}), 300),
-                    "[full_like] the value 300 does not fit into u8, which holds 0 to 255");
+                    "[full_like] the value 300 does not fit into u8, which holds 0 to 255; pass one of "
+                    "those, or use another dtype");
   CHECK_THROWS_WITH(ct::full({2}, 2147483647.5 + 1, {.dtype = ct::i32}),
                     Catch::Contains("the value 2147483648.5 does not fit"));
 

@@ -110,7 +110,8 @@ void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
 
 void run_kernel(const OpDef& op, Device device, const Forward& call) {
   const ForwardFn kernel = device.is_cuda() ? op.cuda.forward : op.cpu.forward;
-  CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device));
+  CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
+           "; move the inputs with .to(device) to a device that it has one for");
   detail::observed(op, false, [&] { kernel(call); });
 }
 

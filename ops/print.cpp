@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 
 #include <cotangent/autograd/grad_mode.h>
@@ -28,12 +27,6 @@ Tensor shown_part(const Tensor& t) {
     part = concat({part.narrow(axis, 0, kEdge), part.narrow(axis, n - kEdge, kEdge)}, axis);
   }
   return part.is_cpu() ? part : moved(part, cpu);
-}
-
-std::string number(const char* format, double value) {
-  char text[400];  // the largest double has 309 digits before the point
-  std::snprintf(text, sizeof text, format, value);
-  return text;
 }
 
 // How one value is written; found by looking at all of them.
@@ -68,8 +61,8 @@ class Format {
   std::string plain(double v) const {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    if (scientific_) return number("%.4e", v);
-    return whole_ ? number("%.0f", v) + '.' : number("%.4f", v);
+    if (scientific_) return detail::scientific(v, 4);
+    return whole_ ? detail::fixed(v, 0) + '.' : detail::fixed(v, 4);
   }
   std::string plain(std::int64_t v) const {
     if (dtype_ == DType::boolean) return v ? "True" : "False";

@@ -133,7 +133,7 @@ class Subset {
       : dataset_(std::move(dataset)), indices_(std::move(indices)) {
     for (std::int64_t i : indices_)
       CT_CHECK(i >= 0 && i < dataset_.size(), IndexError, "Subset", "index ", i,
-               " is out of range; the dataset has ", dataset_.size(), " examples");
+               " is out of range; it must lie in [0, ", dataset_.size(), ')');
   }
   std::int64_t size() const { return static_cast<std::int64_t>(indices_.size()); }
   auto get(std::int64_t i) const requires ExampleDataset<D> {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -127,7 +128,9 @@ ImageDataset::ImageDataset(Tensor images, Tensor labels, IdxOptions options)
                labels_.numel() == images_.shape()[0],
            ShapeError, op, "got images ", describe(images_), " and labels ", describe(labels_),
            "; images are [n, height, width] or [n, channels, height, width], labels [n]");
-  CT_CHECK(options.std > 0, ValueError, op, "std is ", options.std, "; it must be > 0");
+  CT_CHECK(std::isfinite(options.mean), ValueError, op, "mean is ", options.mean, "; it must be finite");
+  CT_CHECK(options.std > 0 && std::isfinite(options.std), ValueError, op, "std is ", options.std,
+           "; it must be finite and > 0");
   images_ = images_.contiguous();
   labels_ = labels_.contiguous();
   if (images_.dim() == 3) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/core/stream.h>
@@ -22,12 +23,16 @@ namespace {
 // Keeps the order of a loader apart from the draws of a default generator with the same seed.
 constexpr std::uint64_t kOrderStream = 0x0DE2C0DE5A17ull;
 
+constexpr int kMostAhead = 1 << 16;  // batches
+
 // The order of an epoch: the shuffle of Fisher and Yates with draws by position. Empty without a shuffle: a
 // dataset in its own order may have more examples than memory has room for their numbers.
 std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint64_t seed,
                                      std::int64_t epoch) {
   if (!shuffle) return {};
-  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> order;
+  ct::detail::reserve("DataLoader", order, count);
+  order.resize(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   const GeneratorState draw{seed ^ kOrderStream, static_cast<std::uint64_t>(epoch)};
   for (std::int64_t i = count - 1; i > 0; --i) {
@@ -189,6 +194,7 @@ class EpochRun {
       } const pinned(options_.prefetch.is_cuda());
       std::vector<std::int64_t> in_order;
       if (order_.empty()) {
+        ct::detail::reserve("DataLoader", in_order, count);
         in_order.resize(static_cast<std::size_t>(count));
         std::iota(in_order.begin(), in_order.end(), begin);
       }
@@ -237,8 +243,8 @@ LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& 
            "; it must be > 0");
   CT_CHECK(options.workers >= 0 && options.workers <= 1024, ValueError, "DataLoader", "workers is ",
            options.workers, "; it must lie in [0, 1024]");
-  CT_CHECK(options.prefetch_batches > 0, ValueError, "DataLoader", "prefetch_batches is ",
-           options.prefetch_batches, "; it must be > 0");
+  CT_CHECK(options.prefetch_batches > 0 && options.prefetch_batches <= kMostAhead, ValueError, "DataLoader",
+           "prefetch_batches is ", options.prefetch_batches, "; it must lie in [1, ", kMostAhead, ']');
   CT_CHECK(examples >= 0, ValueError, "DataLoader", "the dataset's size is ", examples, "; it must be >= 0");
   if (options.prefetch.is_cuda()) check_device("DataLoader", options.prefetch);
   // An order that needs no seed draws none: a loop that only evaluates leaves the generator as it was.
@@ -308,7 +314,7 @@ void LoaderCore::check_state_dict(const StateDict& state) const {
   state.value<std::int64_t>("seed");
   CT_CHECK(epoch >= 0 && position >= 0 && position <= batch_count(), ValueError, "load_state_dict",
            "the saved loader stands at batch ", position, " of epoch ", epoch, "; an epoch has ",
-           batch_count(), " batches");
+           batch_count(), " batches: use the same data and options");
 }
 
 void LoaderCore::load_state_dict(const StateDict& state) {

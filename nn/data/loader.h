@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <cotangent/core/error.h>
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/nn/data/dataset.h>
@@ -88,24 +89,29 @@ class CT_API LoaderCore {
 template <Dataset D>
 class DataLoader {
  public:
-  /// Throws ValueError for a batch size or a number of prefetched batches below 1, or negative workers.
+  /// Throws ValueError for a batch size below 1, a number of prefetched batches outside [1, 65536], or of
+  /// workers outside [0, 1024]. The loop throws Error if a worker can't be started, OutOfMemoryError if there is
+  /// no room for the order or for the numbers of a batch. Using a loader that was moved from throws Error.
   explicit DataLoader(D dataset, LoaderOptions options = {})
       : dataset_(std::make_shared<const D>(std::move(dataset))),
         core_(std::make_shared<detail::LoaderCore>(dataset_->size(), fetcher(dataset_), options)) {}
 
   /// Batches of an epoch.
-  std::int64_t size() const { return core_->batch_count(); }
-  const D& dataset() const { return *dataset_; }
-  const LoaderOptions& options() const { return core_->options(); }
+  std::int64_t size() const { return core().batch_count(); }
+  const D& dataset() const {
+    core();
+    return *dataset_;
+  }
+  const LoaderOptions& options() const { return core().options(); }
   /// The number of the epoch that is running, or comes next; 0 at first.
-  std::int64_t epoch() const { return core_->epoch(); }
+  std::int64_t epoch() const { return core().epoch(); }
   /// Batches of it handed out so far.
-  std::int64_t position() const { return core_->position(); }
+  std::int64_t position() const { return core().position(); }
 
-  StateDict state_dict() const { return core_->state_dict(); }
+  StateDict state_dict() const { return core().state_dict(); }
   /// Throws ValueError if the state is that of another number of examples, batch size or kind of order.
-  void load_state_dict(const StateDict& state) { core_->load_state_dict(state); }
-  void check_state_dict(const StateDict& state) const { core_->check_state_dict(state); }
+  void load_state_dict(const StateDict& state) { core().load_state_dict(state); }
+  void check_state_dict(const StateDict& state) const { core().check_state_dict(state); }
 
   using Fetched = decltype([](const D& d) {
     if constexpr (BatchDataset<D>) {
@@ -147,6 +153,7 @@ class DataLoader {
       }
     }
     void advance() {
+      check_there(core_ != nullptr);
       batch_.reset();  // its memory is free for the next one
       std::vector<Tensor> list;
       if (core_->next(list)) batch_ = detail::TensorsOf<Batch>::batch(std::move(list));
@@ -155,10 +162,21 @@ class DataLoader {
     mutable std::optional<Batch> batch_;
   };
 
-  Iterator begin() { return Iterator(core_); }
+  Iterator begin() {
+    core();
+    return Iterator(core_);
+  }
   std::default_sentinel_t end() { return {}; }
 
  private:
+  static void check_there(bool there) {
+    CT_CHECK(there, Error, "DataLoader",
+             "the loader is empty because it was moved from; use the one it was moved to");
+  }
+  detail::LoaderCore& core() const {
+    check_there(core_ != nullptr);
+    return *core_;
+  }
   static detail::LoaderCore::Fetch fetcher(std::shared_ptr<const D> dataset) {
     return [dataset](std::span<const std::int64_t> indices) {
       if constexpr (BatchDataset<D>) {

@@ -86,22 +86,29 @@ Tokens::Tokens(std::shared_ptr<const Source> source) : source_(std::move(source)
 Tokens::Tokens(std::shared_ptr<const Source> source, std::int64_t begin, std::int64_t end)
     : source_(std::move(source)), begin_(begin), end_(end) {}
 
-const std::string& Tokens::name() const { return source_->name; }
+const std::string& Tokens::name() const { return source().name; }
+
+const Tokens::Source& Tokens::source() const {
+  CT_CHECK(source_, Error, "Tokens", "the tokens were moved from; use what they were moved to");
+  return *source_;
+}
 
 void Tokens::read(std::int64_t start, std::span<std::int64_t> to) const {
   const std::int64_t count = static_cast<std::int64_t>(to.size());
   CT_CHECK(start >= 0 && start <= size() && count <= size() - start, IndexError, "Tokens::read", "tokens [",
-           start, ", ", start + count, ") of ", printable_path(name()), " were asked for; it has ", size());
+           start, ", ", start + count, ") of ", printable_path(name()), " were asked for; it has ", size(),
+           ": ask for a part of those");
   if (count == 0) return;
   const std::int64_t first = begin_ + start;
-  if (!source_->bytes) {
-    std::copy_n(source_->memory.begin() + first, count, to.begin());
+  const Source& from = source();
+  if (!from.bytes) {
+    std::copy_n(from.memory.begin() + first, count, to.begin());
     return;
   }
   // Read to the end of the room and spread from the front: a token never overtakes one that is still packed.
-  const std::size_t width = static_cast<std::size_t>(source_->width), packed = to.size() * width;
+  const std::size_t width = static_cast<std::size_t>(from.width), packed = to.size() * width;
   char* room = reinterpret_cast<char*>(to.data()) + to.size_bytes() - packed;
-  source_->bytes->read(source_->first_byte + static_cast<std::uint64_t>(first) * width, room, packed);
+  from.bytes->read(from.first_byte + static_cast<std::uint64_t>(first) * width, room, packed);
   for (std::size_t i = 0; i < to.size(); ++i) {
     std::uint32_t token = 0;
     std::memcpy(&token, room + i * width, width);
@@ -111,7 +118,9 @@ void Tokens::read(std::int64_t start, std::span<std::int64_t> to) const {
 
 Tokens Tokens::part(std::int64_t start, std::int64_t count) const {
   CT_CHECK(start >= 0 && count >= 0 && start <= size() && count <= size() - start, IndexError, "Tokens::part",
-           "the part of ", count, " tokens from ", start, " on was asked for; '", name(), "' has ", size());
+           "the part of ", count, " tokens from ", start, " on was asked for; '", name(), "' has ", size(),
+           ": ask for fewer");
+  source();
   return Tokens(source_, begin_ + start, begin_ + start + count);
 }
 
@@ -147,6 +156,8 @@ void save_tokens(const std::string& path, std::span<const std::int64_t> tokens, 
 TokenDataset::TokenDataset(Tokens tokens, TokenDatasetOptions options)
     : tokens_(std::move(tokens)), options_(options) {
   CT_CHECK(options.block > 0, ValueError, "TokenDataset", "block is ", options.block, "; it must be > 0");
+  CT_CHECK(options.vocab_size >= 0, ValueError, "TokenDataset", "vocab_size is ", options.vocab_size,
+           "; it must be > 0, or 0 for no check");
   CT_CHECK(tokens_.size() > options.block, ValueError, "TokenDataset", printable_path(tokens_.name()),
            " gives ", tokens_.size(), " tokens, a window takes ", options.block,
            " and the one that follows; use a longer text or a shorter block");
@@ -157,8 +168,8 @@ std::int64_t TokenDataset::size() const {
 }
 
 std::int64_t TokenDataset::start_of(std::int64_t i) const {
-  CT_CHECK(i >= 0 && i < size(), IndexError, "TokenDataset", "window ", i, " is out of range; there are ",
-           size());
+  CT_CHECK(i >= 0 && i < size(), IndexError, "TokenDataset", "window ", i,
+           " is out of range; it must lie in [0, ", size(), ')');
   if (!options_.random) return i * options_.block;
   const GeneratorState draw{options_.seed ^ kWindowStream, 0};
   return philox_integer(draw, static_cast<std::uint64_t>(i), 0, tokens_.size() - options_.block);

@@ -50,6 +50,7 @@ class CT_API Tokens {
   explicit Tokens(std::shared_ptr<const Source> source);
 
  private:
+  const Source& source() const;
   Tokens(std::shared_ptr<const Source> source, std::int64_t begin, std::int64_t end);
 
   std::shared_ptr<const Source> source_;

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/models/recompute_block_internal.h>
@@ -24,7 +25,9 @@ Gpt2Config checked(Gpt2Config c) {
            "; the heads divide the width among them: choose an n_head that divides n_embd");
   for (const auto& [name, p] : {std::pair{"embd_pdrop", c.embd_pdrop}, std::pair{"attn_pdrop", c.attn_pdrop},
                                 std::pair{"resid_pdrop", c.resid_pdrop}})
-    CT_CHECK(p >= 0 && p <= 1, ValueError, "gpt2", name, " is ", p, "; a probability lies in [0, 1]");
+    ct::detail::check_probability("gpt2", name, p);
+  ct::detail::check_not_negative("gpt2", "layer_norm_epsilon", c.layer_norm_epsilon);
+  ct::detail::check_not_negative("gpt2", "initializer_range", c.initializer_range);
   return c;
 }
 

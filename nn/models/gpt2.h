@@ -79,7 +79,8 @@ struct CT_API Gpt2Block : Module {
 ///
 /// Initial values: weights from N(0, initializer_range^2), those of the projections that write to the
 /// residual stream (c_proj) divided by sqrt(2 n_layer); biases 0, norms 1. Throws ShapeError unless sizes are
-/// positive and n_head divides n_embd, ValueError for a dropout outside [0, 1].
+/// positive and n_head divides n_embd, ValueError for a dropout outside [0, 1], and for a layer_norm_epsilon or
+/// initializer_range that is negative or not finite.
 class CT_API Gpt2 : public LanguageModel {
  public:
   explicit Gpt2(const Gpt2Config& config = {});

@@ -1,6 +1,7 @@
 #include <cotangent/nn/models/language_model.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
@@ -31,13 +32,14 @@ std::int64_t KvCache::nbytes() const {
 
 void KvCache::truncate(std::int64_t length) {
   CT_CHECK(0 <= length && length <= length_, ValueError, "kv_cache", "truncate to ", length,
-           " tokens; the cache holds ", length_);
+           " tokens; the cache holds ", length_, ": pass at most so many, and at least 0");
   length_ = length;
 }
 
 KvCache::KeysValues KvCache::append(std::int64_t layer, const Tensor& keys, const Tensor& values) {
   CT_CHECK(0 <= layer && layer < static_cast<std::int64_t>(layers_.size()), IndexError, "kv_cache",
-           "there is no layer ", layer, "; the cache was made for ", layers_.size());
+           "there is no layer ", layer, "; the cache was made for ", layers_.size(),
+           " layers: make one for this model");
   KeysValues& all = layers_[static_cast<std::size_t>(layer)];
   Shape wanted = all.keys.shape();
   wanted[2] = keys.dim() == 4 ? keys.size(2) : 0;
@@ -58,7 +60,8 @@ KvCache::KeysValues KvCache::append(std::int64_t layer, const Tensor& keys, cons
 
 void KvCache::advance(std::int64_t tokens) {
   CT_CHECK(0 <= tokens && tokens <= capacity_ - length_, ValueError, "kv_cache", "advance by ", tokens,
-           " tokens; the cache holds ", length_, " of at most ", capacity_);
+           " tokens; the cache holds ", length_, " of at most ", capacity_,
+           ": make a larger one or truncate() it");
   length_ += tokens;
 }
 
@@ -71,7 +74,7 @@ Tensor LanguageModel::forward(const Tensor& tokens, KvCache& cache) const {
 
 Tensor LanguageModel::loss(const Tensor& tokens, const Tensor& targets, const LossOptions& options) const {
   CT_CHECK(tokens.shape() == targets.shape(), ShapeError, "loss", "tokens are ", describe(tokens),
-           ", targets ", describe(targets), "; each token has one target");
+           ", targets ", describe(targets), "; each token has one target: pass tensors of one shape");
   if (!options.fused)
     return cross_entropy(forward(tokens).flatten(0, 1), targets.flatten(),
                          {.ignore_index = options.ignore_index});
@@ -82,9 +85,10 @@ Tensor LanguageModel::generate(const Tensor& prompt, const GenerateOptions& opti
                                Generator& generator) const {
   CT_CHECK(options.max_new_tokens >= 0, ValueError, "generate", "max_new_tokens is ", options.max_new_tokens,
            "; it must be >= 0");
-  CT_CHECK(options.temperature >= 0 && options.top_k >= 0 && options.top_p > 0 && options.top_p <= 1,
+  CT_CHECK(options.temperature >= 0 && std::isfinite(options.temperature) && options.top_k >= 0 &&
+               options.top_p > 0 && options.top_p <= 1,
            ValueError, "generate", "temperature is ", options.temperature, ", top_k ", options.top_k,
-           ", top_p ", options.top_p, "; temperature and top_k must be >= 0, top_p in (0, 1]");
+           ", top_p ", options.top_p, "; temperature must be finite and >= 0, top_k >= 0, top_p in (0, 1]");
   // Out of the vocabulary they would be found later: where a sequence has ended, the model reads them.
   for (const std::int64_t id : options.stop_tokens)
     CT_CHECK(0 <= id && id < sizes().vocabulary, ValueError, "generate", "stop token ", id,
@@ -143,7 +147,7 @@ void LanguageModel::check_tokens(const char* op, const Tensor& tokens, const KvC
   CT_CHECK(tokens.dim() == 2, ShapeError, op, "tokens are ", describe(tokens),
            "; they must be [batch, length]: unsqueeze(0) makes a batch of one");
   CT_CHECK(tokens.dtype() == i64 || tokens.dtype() == i32, DTypeError, op, "tokens are ", describe(tokens),
-           "; token ids are i64 or i32");
+           "; token ids are i64 or i32: convert with .to(i64)");
   const std::int64_t past = cache ? cache->length() : 0, most = sizes().max_length;
   CT_CHECK(past + tokens.size(1) <= most, ShapeError, op, "got ", past + tokens.size(1),
            " tokens of one sequence", past > 0 ? " (with those in the cache)" : "", "; the model has ", most,

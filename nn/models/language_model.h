@@ -97,7 +97,7 @@ class CT_API LanguageModel : public Module {
   LanguageModel(const LanguageModel&) = default;
   LanguageModel(LanguageModel&&) noexcept = default;
   LanguageModel& operator=(const LanguageModel&) = default;
-  LanguageModel& operator=(LanguageModel&&) noexcept = default;
+  LanguageModel& operator=(LanguageModel&&) = default;
   virtual ~LanguageModel() = default;
 
   // ---- What a model defines -----------------------------------------------------------------------------

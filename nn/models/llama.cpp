@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/models/recompute_block_internal.h>
@@ -36,10 +37,20 @@ LlamaConfig checked(LlamaConfig c) {
   CT_CHECK(c.head_dim % 2 == 0 && c.head_dim <= kMaxRotaryDim, ShapeError, "llama", "head_dim is ",
            c.head_dim, "; rotary positions turn pairs of elements: it must be even, and at most ",
            kMaxRotaryDim);
-  CT_CHECK(c.rope_theta > 0 && std::isfinite(c.rope_theta), ValueError, "llama", "rope_theta is ",
-           c.rope_theta, "; it must be positive and finite");
-  CT_CHECK(c.attention_dropout >= 0 && c.attention_dropout <= 1, ValueError, "llama", "attention_dropout is ",
-           c.attention_dropout, "; a probability lies in [0, 1]");
+  ct::detail::check_positive("llama", "rope_theta", c.rope_theta);
+  ct::detail::check_not_negative("llama", "rms_norm_eps", c.rms_norm_eps);
+  ct::detail::check_not_negative("llama", "initializer_range", c.initializer_range);
+  ct::detail::check_probability("llama", "attention_dropout", c.attention_dropout);
+  if (const auto& s = c.rope_scaling) {
+    ct::detail::check_positive("llama", "rope_scaling.factor", s->factor);
+    ct::detail::check_positive("llama", "rope_scaling.low_freq_factor", s->low_freq_factor);
+    CT_CHECK(std::isfinite(s->high_freq_factor) && s->high_freq_factor > s->low_freq_factor, ValueError,
+             "llama", "rope_scaling.high_freq_factor is ", s->high_freq_factor,
+             "; it must be finite and above low_freq_factor, ", s->low_freq_factor);
+    CT_CHECK(s->original_max_position_embeddings > 0, ValueError, "llama",
+             "rope_scaling.original_max_position_embeddings is ", s->original_max_position_embeddings,
+             "; it must be > 0");
+  }
   return c;
 }
 

@@ -88,8 +88,8 @@ struct CT_API LlamaBlock : Module {
 ///
 /// Initial values: weights from N(0, initializer_range^2), biases 0, norms 1.
 /// Throws ShapeError unless sizes are positive, num_attention_heads is a multiple of num_key_value_heads, and
-/// head_dim is even and at most 512, ValueError for a dropout outside [0, 1] or a rope_theta that is not
-/// positive and finite.
+/// head_dim is even and at most 512, ValueError for a dropout outside [0, 1] or other numbers that are not
+/// finite or not positive (rms_norm_eps and initializer_range may be 0).
 class CT_API Llama : public LanguageModel {
  public:
   explicit Llama(const LlamaConfig& config = {});

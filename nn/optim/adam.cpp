@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
@@ -10,6 +11,7 @@ Adam::Adam(std::vector<Tensor> params, AdamOptions options) : Adam("Adam", false
   add_param_group({std::move(params), options});
 }
 Adam::Adam(std::vector<ParamGroup<AdamOptions>> groups) : Adam("Adam", false) {
+  check_has_groups(groups.size());
   for (auto& group : groups) add_param_group(std::move(group));
 }
 
@@ -17,6 +19,7 @@ AdamW::AdamW(std::vector<Tensor> params, AdamWOptions options) : Adam("AdamW", t
   Adam::add_param_group({std::move(params), options});
 }
 AdamW::AdamW(std::vector<ParamGroup<AdamWOptions>> groups) : Adam("AdamW", true) {
+  check_has_groups(groups.size());
   for (auto& group : groups) add_param_group(std::move(group));
 }
 void AdamW::add_param_group(ParamGroup<AdamWOptions> group) {
@@ -27,8 +30,8 @@ void Adam::add_param_group(ParamGroup<AdamOptions> group) {
   const AdamOptions& o = group.options;
   CT_CHECK(o.beta1 >= 0 && o.beta1 < 1, ValueError, name(), "beta1 is ", o.beta1, "; it must lie in [0, 1)");
   CT_CHECK(o.beta2 >= 0 && o.beta2 < 1, ValueError, name(), "beta2 is ", o.beta2, "; it must lie in [0, 1)");
-  CT_CHECK(o.eps >= 0, ValueError, name(), "eps is ", o.eps, "; it must be >= 0");
-  CT_CHECK(o.weight_decay >= 0, ValueError, name(), "weight_decay is ", o.weight_decay, "; it must be >= 0");
+  detail::check_not_negative(name(), "eps", o.eps);
+  detail::check_not_negative(name(), "weight_decay", o.weight_decay);
   options_.reserve(options_.size() + 1);  // both or neither
   add_group(std::move(group.params), o.lr);
   options_.push_back(o);

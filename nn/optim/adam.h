@@ -24,7 +24,8 @@ struct AdamOptions {
 /// With amsgrad the largest v so far takes v's place in the last line.
 class CT_API Adam : public Optimizer {
  public:
-  /// Throws ValueError for options out of range: lr, eps, weight_decay >= 0; 0 <= beta < 1.
+  /// Throws ValueError for options out of range (lr, eps, weight_decay finite and >= 0; 0 <= beta < 1) and
+  /// without parameters.
   explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
   explicit Adam(std::vector<ParamGroup<AdamOptions>> groups);
   void add_param_group(ParamGroup<AdamOptions> group);

@@ -50,7 +50,7 @@ void Ema::update() {
     if (average.device() != p.device()) average = average.to(p.device());
     if (average.dtype() != average_dtype(p)) average = average.to(average_dtype(p));
     CT_CHECK(p.is_contiguous(), ValueError, kName, "parameter '", names_[i], "', ", describe(p),
-             ", is no longer contiguous");
+             ", is no longer contiguous; it must stay as it was when the averages were begun");
   }
   std::vector<bool> done(params_.size());
   internal::reserve_scratch(params_.size());
@@ -88,7 +88,7 @@ void Ema::apply() {
 }
 
 void Ema::restore() {
-  CT_CHECK(applied(), ValueError, kName, "restore() without apply()");
+  CT_CHECK(applied(), ValueError, kName, "restore() without apply(); call apply() first");
   const NoGrad no_grad;
   for (std::size_t i = 0; i < params_.size(); ++i) params_[i].copy_(kept_[i]);
   kept_.clear();

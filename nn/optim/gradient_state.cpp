@@ -22,7 +22,7 @@ void GradientState::check_state_dict(const StateDict& state) const {
   for (const auto& [name, grad] : state) {
     const auto found = std::ranges::find(params_, name, &nn::Named<Tensor>::name);
     CT_CHECK(found != params_.end(), ValueError, "GradientState", "there is a gradient of ", printable(name),
-             ", which the module does not have; the state is that of another model");
+             ", which the module does not have; load the state of the same model");
     CT_CHECK(grad.shape() == found->value.shape(), ValueError, "GradientState", "the gradient of ",
              printable(name), " is ", describe(grad), ", the parameter ", describe(found->value),
              "; their shapes must be equal");

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/printable.h>
 #include <cotangent/core/stream.h>
@@ -24,13 +25,11 @@ std::string key(int group, std::size_t param, const char* what) {
 // The dtype that a parameter's moments are kept in.
 DType moment_dtype(const Tensor& param) { return param.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
-void check_lr(const char* op, double lr) {
-  CT_CHECK(std::isfinite(lr) && lr >= 0, ValueError, op, "lr is ", lr, "; it must be finite and >= 0");
-}
+void check_lr(const char* op, double lr) { detail::check_not_negative(op, "lr", lr); }
 
 void check_gradient(const char* op, const Tensor& p, const Tensor& g, int group, std::size_t index) {
   CT_CHECK(p.is_contiguous(), ValueError, op, "parameter ", index, " of group ", group, ", ", describe(p),
-           ", is no longer contiguous; it was when the optimizer was made");
+           ", is no longer contiguous; it must stay as it was when the optimizer was made");
   CT_CHECK(g.shape() == p.shape(), ShapeError, op, "the gradient of parameter ", index, " of group ", group,
            " is ", describe(g), ", the parameter ", describe(p), "; their shapes must be equal");
   CT_CHECK(g.dtype() == p.dtype(), DTypeError, op, "the gradient of parameter ", index, " of group ", group,
@@ -69,11 +68,16 @@ void Optimizer::settle() const {
 
 Optimizer::Group& Optimizer::group_at(int group) {
   CT_CHECK(group >= 0 && group < group_count(), IndexError, name_, "group ", group,
-           " does not exist; there are ", group_count());
+           " does not exist; the number must lie in [0, ", group_count(), ')');
   return groups_[static_cast<std::size_t>(group)];
 }
 const Optimizer::Group& Optimizer::group_at(int group) const {
   return const_cast<Optimizer*>(this)->group_at(group);
+}
+
+void Optimizer::check_has_groups(std::size_t count) const {
+  CT_CHECK(count > 0, ValueError, name_,
+           "got no groups of parameters; pass at least one (decay_groups() gives none if all are frozen)");
 }
 
 void Optimizer::add_group(std::vector<Tensor> params, double lr) {
@@ -84,10 +88,11 @@ void Optimizer::add_group(std::vector<Tensor> params, double lr) {
     for (const Tensor& p : g.params) known.insert(p.impl());
   for (std::size_t i = 0; i < params.size(); ++i) {
     const Tensor& p = params[i];
-    CT_CHECK(p.defined(), ValueError, name_, "parameter ", i, " is undefined");
-    CT_CHECK(p.is_leaf() && p.requires_grad(), AutogradError, name_, "parameter ", i, ", ", describe(p),
-             p.is_leaf() ? ", does not require a gradient; call set_requires_grad() on it"
-                         : ", is the result of an op; optimize the leaf it was made from");
+    CT_CHECK(p.defined(), ValueError, name_, "parameter ", i, " is undefined; leave it out");
+    CT_CHECK(is_floating(p.dtype()), DTypeError, name_, "parameter ", i, " is ", describe(p),
+             "; parameters are floating: leave it out");
+    CT_CHECK(p.is_leaf(), AutogradError, name_, "parameter ", i, ", ", describe(p),
+             ", is the result of an op; optimize the leaf it was made from");
     CT_CHECK(p.is_contiguous(), ValueError, name_, "parameter ", i, ", ", describe(p),
              ", is not contiguous; make it with .contiguous() before it becomes a parameter");
     CT_CHECK(known.insert(p.impl()).second, ValueError, name_, "parameter ", i, ", ", describe(p),
@@ -295,7 +300,8 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     const Group& group = group_at(g);
     const auto count = dict.value<std::int64_t>(detail::cat(g, ".params"));
     CT_CHECK(count == static_cast<std::int64_t>(group.params.size()), ValueError, name_, "group ", g,
-             " of the state has ", count, " parameters, this optimizer's ", group.params.size());
+             " of the state has ", count, " parameters, this optimizer's ", group.params.size(),
+             "; build the optimizer as it was when the state was saved");
     rates.push_back(dict.value<double>(detail::cat(g, ".lr")));
     check_lr(name_, rates.back());
     auto& states = loaded.emplace_back(group.params.size());
@@ -307,7 +313,8 @@ void Optimizer::load_state_dict(const StateDict& dict) {
       for (int m = 0; m < moment_count(g); ++m) {
         const Tensor* moment = dict.find(key(g, i, moment_name(m)));
         CT_CHECK(moment || states[i].step == 0, ValueError, name_, "the state has no '",
-                 key(g, i, moment_name(m)), "'");
+                 key(g, i, moment_name(m)),
+                 "'; it is damaged, or was saved with other options: build the optimizer as it was then");
         if (!moment) continue;
         CT_CHECK(moment->shape() == p.shape(), ValueError, name_, "'", key(g, i, moment_name(m)), "' is ",
                  describe(*moment), ", the parameter is ", describe(p), "; their shapes must be equal");

@@ -23,7 +23,10 @@ struct ParamGroup {
 
 /// What all optimizers have: groups of parameters, each with options and per-parameter state, and a step that
 /// updates every parameter that has a gradient. A parameter without one is passed over, and its step count
-/// stays.
+/// stays: frozen ones (requires_grad false) are, and move once they are thawed and get gradients.
+///
+/// An optimizer knows the tensors that it was given. A layer that is assigned to a member of the module later
+/// has others: make a new optimizer, or add a group.
 ///
 /// Parameters of f16 and bf16 have moments in f32 and, unless the option master_weights is off, a master: a
 /// copy in f32 that collects what a step changes, and that the parameter is rounded from in the same pass.
@@ -88,8 +91,10 @@ class CT_API Optimizer {
   };
 
   explicit Optimizer(const char* name);
-  /// Checks the parameters (leaves that require gradients, contiguous, none twice) and adds them. Throws
-  /// ValueError or AutogradError.
+  /// Throws ValueError for no groups, which is what constructors that take groups check first.
+  void check_has_groups(std::size_t count) const;
+  /// Checks the parameters (floating leaves, contiguous, none twice) and adds them. Throws ValueError,
+  /// DTypeError or AutogradError.
   void add_group(std::vector<Tensor> params, double lr);
   Group& group_at(int group);
   const Group& group_at(int group) const;

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/printable.h>
 
 namespace ct::optim {
@@ -13,10 +14,7 @@ namespace {
 
 std::string key(const char* what, std::size_t group) { return detail::cat(what, '.', group); }
 
-void check_gamma(const char* op, double gamma) {
-  CT_CHECK(std::isfinite(gamma) && gamma >= 0, ValueError, op, "gamma is ", gamma,
-           "; it must be finite and >= 0");
-}
+void check_gamma(const char* op, double gamma) { detail::check_not_negative(op, "gamma", gamma); }
 
 void check_steps(const char* op, const char* what, std::int64_t steps) {
   CT_CHECK(steps >= 1, ValueError, op, what, " is ", steps, "; it must be >= 1");
@@ -51,7 +49,7 @@ void LRScheduler::set(std::int64_t time) {
 double LRScheduler::lr_at(std::int64_t time, int group) const {
   CT_CHECK(time >= 0, ValueError, name_, "time ", time, " was asked for; it begins at 0");
   CT_CHECK(group >= 0 && group < static_cast<int>(base_.size()), IndexError, name_, "group ", group,
-           " does not exist; there are ", base_.size());
+           " does not exist; the number must lie in [0, ", base_.size(), ')');
   return rate(time, group, base_[static_cast<std::size_t>(group)]);
 }
 
@@ -103,11 +101,12 @@ MultiStepLR::MultiStepLR(Optimizer& optimizer, MultiStepLROptions options)
   check_gamma(name(), options_.gamma);
   for (const std::int64_t m : options_.milestones)
     CT_CHECK(m >= 0, ValueError, name(), "a milestone is ", m, "; milestones must be >= 0");
+  std::ranges::sort(options_.milestones);
   start();
 }
 double MultiStepLR::rate(std::int64_t time, int, double base) const {
   const auto& m = options_.milestones;
-  const auto passed = std::count_if(m.begin(), m.end(), [&](std::int64_t at) { return at <= time; });
+  const auto passed = std::ranges::upper_bound(m, time) - m.begin();
   return base * std::pow(options_.gamma, static_cast<double>(passed));
 }
 
@@ -123,8 +122,7 @@ double ExponentialLR::rate(std::int64_t time, int, double base) const {
 CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, CosineAnnealingLROptions options)
     : LRScheduler("CosineAnnealingLR", optimizer), options_(options) {
   check_steps(name(), "steps", options.steps);
-  CT_CHECK(std::isfinite(options.min_lr) && options.min_lr >= 0, ValueError, name(), "min_lr is ",
-           options.min_lr, "; it must be finite and >= 0");
+  detail::check_not_negative(name(), "min_lr", options.min_lr);
   start();
 }
 double CosineAnnealingLR::rate(std::int64_t time, int, double base) const {
@@ -164,7 +162,7 @@ double LambdaLR::rate(std::int64_t time, int group, double base) const {
   if (factors_.size() == 1) return base * factors_[0](time);
   const auto g = static_cast<std::size_t>(group);
   CT_CHECK(g < factors_.size(), ValueError, name(), "group ", group, " has no function; there are ",
-           factors_.size(), ", one per group at the time the scheduler was made");
+           factors_.size(), ", one per group at the time the scheduler was made: make a new scheduler");
   return base * factors_[g](time);
 }
 

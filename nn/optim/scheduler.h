@@ -82,8 +82,8 @@ struct MultiStepLROptions {
   std::vector<std::int64_t> milestones;
   double gamma = 0.1;
 };
-/// base * gamma^(number of milestones <= t), as torch's MultiStepLR. A milestone listed twice counts twice.
-/// ValueError: a milestone < 0, gamma < 0.
+/// base * gamma^(number of milestones <= t), as torch's MultiStepLR. Milestones may come in any order, and one
+/// listed twice counts twice. ValueError: a milestone < 0, gamma < 0.
 class CT_API MultiStepLR final : public LRScheduler {
  public:
   MultiStepLR(Optimizer& optimizer, MultiStepLROptions options);

@@ -1,7 +1,6 @@
 #include <cotangent/nn/optim/sgd.h>
 
-#include <cmath>
-
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
@@ -10,15 +9,15 @@ SGD::SGD(std::vector<Tensor> params, SGDOptions options) : Optimizer("SGD") {
   add_param_group({std::move(params), options});
 }
 SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups) : Optimizer("SGD") {
+  check_has_groups(groups.size());
   for (auto& group : groups) add_param_group(std::move(group));
 }
 
 void SGD::add_param_group(ParamGroup<SGDOptions> group) {
   const SGDOptions& o = group.options;
-  CT_CHECK(o.momentum >= 0, ValueError, name(), "momentum is ", o.momentum, "; it must be >= 0");
-  CT_CHECK(std::isfinite(o.dampening), ValueError, name(), "dampening is ", o.dampening,
-           "; it must be finite");
-  CT_CHECK(o.weight_decay >= 0, ValueError, name(), "weight_decay is ", o.weight_decay, "; it must be >= 0");
+  detail::check_not_negative(name(), "momentum", o.momentum);
+  detail::check_finite(name(), "dampening", o.dampening);
+  detail::check_not_negative(name(), "weight_decay", o.weight_decay);
   CT_CHECK(!o.nesterov || (o.momentum > 0 && o.dampening == 0), ValueError, name(), "nesterov with momentum ",
            o.momentum, " and dampening ", o.dampening, "; it needs momentum > 0 and dampening 0");
   options_.reserve(options_.size() + 1);  // both or neither

@@ -23,8 +23,8 @@ struct SGDOptions {
 ///     p <- p - lr g
 class CT_API SGD final : public Optimizer {
  public:
-  /// Throws ValueError for options out of range: lr, momentum, weight_decay >= 0; nesterov needs momentum > 0
-  /// and no dampening, which is finite.
+  /// Throws ValueError for options out of range (lr, momentum, weight_decay finite and >= 0; nesterov needs
+  /// momentum > 0 and no dampening, which is finite) and without parameters.
   explicit SGD(std::vector<Tensor> params, SGDOptions options = {});
   explicit SGD(std::vector<ParamGroup<SGDOptions>> groups);
   void add_param_group(ParamGroup<SGDOptions> group);

@@ -240,7 +240,8 @@ TEST_CASE("dtypes of results follow PyTorch's promotion", "[binary]") {
     CHECK_THROWS_WITH(ct::pow(bytes, exponent), Catch::Contains("[pow] the base is u8[2]"));
   CHECK_THROWS_AS(ct::pow(m, true), ct::DTypeError);
   CHECK_THROWS_WITH(ct::maximum(bytes, 300),
-                    "[maximum] the value 300 does not fit into u8, which holds 0 to 255");
+                    "[maximum] the value 300 does not fit into u8, which holds 0 to 255; pass one of "
+                    "those, or use another dtype");
   CHECK_THROWS_AS(ct::minimum(-1, bytes), ct::ValueError);
   CHECK(ct::maximum(bytes, 255).to_vector<int>() == std::vector<int>{255, 255});
   CHECK(ct::maximum(bytes, 300.0).dtype() == ct::f32);

@@ -280,7 +280,7 @@ void check_fits(const char* op, const Scalar& value, DType dtype) {
                                 v < static_cast<double>(high) + 1
                           : low <= n && n <= high;
   CT_CHECK(inside, ValueError, op, "the value ", value, " does not fit into ", dtype, ", which holds ", low,
-           " to ", high);
+           " to ", high, "; pass one of those, or use another dtype");
 }
 
 void detail::check_writable(const char* op, const Tensor& t) {

@@ -48,7 +48,8 @@ void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, c
         for (std::size_t i = 1; i < weights.size(); ++i) weights[i] += weights[i - 1];
       for (std::int64_t j = 0; j < attrs.count; ++j) {
         CT_CHECK(total > 0, ValueError, "multinomial", "row ", r, " has ", j, " positive weights; ",
-                 attrs.count, " are to be drawn without replacement");
+                 attrs.count,
+                 " are to be drawn without replacement: ask for fewer, or draw with replacement");
         const std::uint64_t at =
             draw::target(attrs.draw, static_cast<std::uint64_t>(r * attrs.count + j), total);
         std::int64_t& id = out[r * attrs.count + j];

@@ -60,8 +60,10 @@ TEST_CASE("multinomial refuses what can't be drawn", "[multinomial]") {
                     "[multinomial] weight 1 of row 0 is -1; weights must be finite and not negative");
   CHECK_THROWS_WITH(multinomial(tensor({0.f, 0.f}), 1),
                     "[multinomial] all weights of row 0 are 0; at least one must be positive");
-  CHECK_THROWS_WITH(multinomial(tensor({0.f, 1.f}), 2),
-                    "[multinomial] row 0 has 1 positive weights; 2 are to be drawn without replacement");
+  CHECK_THROWS_WITH(
+      multinomial(tensor({0.f, 1.f}), 2),
+      "[multinomial] row 0 has 1 positive weights; 2 are to be drawn without replacement: ask for "
+      "fewer, or draw with replacement");
   CHECK_THROWS_AS(multinomial(tensor({NAN, 1.f}), 1), ValueError);
   CHECK_THROWS_AS(multinomial(tensor({INFINITY, 1.f}), 1), ValueError);
   CHECK_THROWS_AS(multinomial(tensor({1.f, 1.f}), 3), ValueError);

@@ -37,7 +37,8 @@ void infer(Infer& infer) {
     if (!reduced) shape.push_back(x.shape()[i]);
   }
   if constexpr (kind == Kind::norm)
-    CT_CHECK(!std::isnan(attrs.number), ValueError, infer.op.name, "the order p is NaN; it must be a number");
+    CT_CHECK(!std::isnan(attrs.number), ValueError, infer.op.name,
+             "p is nan; the order of a norm must be a number (2 is usual)");
   if (is_extremum(kind) || (kind == Kind::norm && std::isinf(attrs.number)))
     CT_CHECK(count > 0, ShapeError, infer.op.name, "got ", describe(x),
              ": a reduction over no elements, which has no largest or smallest one; reduce over axes whose "
@@ -196,7 +197,8 @@ Tensor all(const Tensor& x, const Dims& axes, bool keepdim) {
 }
 namespace {
 void check_correction(const char* op, double correction) {
-  CT_CHECK(!std::isnan(correction), ValueError, op, "correction is NaN; it must be a number (1 is usual)");
+  CT_CHECK(std::isfinite(correction), ValueError, op, "correction is ", correction,
+           "; it must be finite (1 is usual)");
 }
 }  // namespace
 Tensor var(const Tensor& x, const Dims& axes, double correction, bool keepdim) {

@@ -197,7 +197,7 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
   }
   if (has_axis_only(kind)) out.push_back({{make.normal({2, 3})}, over({0, 1}, false, 0), "one is wanted"});
   if (kind == Kind::norm) {
-    out.push_back({{make.normal({2, 3})}, over({}, false, kNan), "NaN"});
+    out.push_back({{make.normal({2, 3})}, over({}, false, kNan), "p is nan"});
     out.push_back(
         {{make.normal({0})}, over({}, false, std::numeric_limits<double>::infinity()), "no elements"});
   }

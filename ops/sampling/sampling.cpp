@@ -20,8 +20,8 @@ void infer(Infer& in) {
   const Tensor& x = in.in(0);
   CT_CHECK(x.dim() > 0 && x.size(-1) > 0, ShapeError, kName, "logits is ", describe(x),
            "; it must be [..., n] with something to draw");
-  CT_CHECK(attrs.temperature >= 0, ValueError, kName, "temperature is ", attrs.temperature,
-           "; it must be at least 0 (0: the largest logit)");
+  CT_CHECK(attrs.temperature >= 0 && std::isfinite(attrs.temperature), ValueError, kName, "temperature is ",
+           attrs.temperature, "; it must be finite and at least 0 (0: the largest logit)");
   CT_CHECK(attrs.top_k >= 0, ValueError, kName, "top_k is ", attrs.top_k,
            "; it must be at least 1, or 0 for all");
   CT_CHECK(attrs.top_p > 0 && attrs.top_p <= 1, ValueError, kName, "top_p is ", attrs.top_p,

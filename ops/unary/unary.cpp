@@ -1,7 +1,9 @@
 #include <cotangent/ops/unary/unary.h>
 
+#include <cmath>
 #include <string_view>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
@@ -162,6 +164,7 @@ CT_IN_PLACE(relu)
 #undef CT_IN_PLACE
 
 Tensor leaky_relu(const Tensor& x, double slope) {
+  detail::check_finite("leaky_relu", "slope", slope);
   return dispatch(unary::k_leaky_relu, {x}, Parameters{slope, 0});
 }
 
@@ -170,7 +173,10 @@ Tensor gelu(const Tensor& x, Gelu approximate) {
 }
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
-  CT_CHECK(beta != 0, ValueError, "softplus", "beta is 0; it must be another number (1 is usual)");
+  CT_CHECK(std::isfinite(beta) && beta != 0, ValueError, "softplus", "beta is ", beta,
+           "; it must be finite and not 0 (1 is usual)");
+  CT_CHECK(!std::isnan(threshold), ValueError, "softplus", "threshold is ", threshold,
+           "; it must be a number (20 is usual)");
   return dispatch(unary::k_softplus, {x}, Parameters{beta, threshold});
 }
 

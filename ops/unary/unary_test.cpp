@@ -167,7 +167,8 @@ TEST_CASE("unary errors say what to do", "[unary]") {
   CHECK_THROWS_WITH(ct::clamp(x, NAN, 1), Catch::Matchers::Contains("[clamp] a bound is NaN"));
   const Tensor bytes = ct::full({2}, 200, {.dtype = ct::u8});
   CHECK_THROWS_WITH(ct::clamp(bytes, 300, 400),
-                    "[clamp] the value 300 does not fit into u8, which holds 0 to 255");
+                    "[clamp] the value 300 does not fit into u8, which holds 0 to 255; pass one of "
+                    "those, or use another dtype");
   CHECK_THROWS_AS(ct::clamp(bytes, std::nullopt, -1), ct::ValueError);
   check_values(ct::clamp(bytes, 0, 100), {100, 100});
   CHECK_THROWS_AS(ct::softplus(x, 0), ct::ValueError);

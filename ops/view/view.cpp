@@ -4,6 +4,7 @@
 #include <array>
 #include <iterator>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
@@ -30,14 +31,14 @@ Shape resolve_shape(const char* op, const Shape& shape, std::int64_t numel) {
     CT_CHECK(shape[i] >= 0, ShapeError, op, "shape ", shape,
              " has a negative size; sizes must be >= 0, or -1");
     CT_CHECK(!__builtin_mul_overflow(known, shape[i], &known), ShapeError, op, "shape ", shape,
-             " has more than 2^63 elements");
+             " has more than 2^63 elements; make it smaller");
   }
   Shape resolved = shape;
   if (unknown >= 0) {
     CT_CHECK(known > 0, ShapeError, op, "the -1 in shape ", shape,
              " could be any size, since another size is 0; name it");
     CT_CHECK(numel % known == 0, ShapeError, op, "shape ", shape, " does not divide the ", numel,
-             " elements of the tensor");
+             " elements of the tensor; the other sizes must");
     resolved[unknown] = numel / known;
   } else {
     CT_CHECK(known == numel, ShapeError, op, "shape ", shape, " has ", known, " elements, the tensor ", numel,
@@ -110,7 +111,8 @@ void permute_infer(Infer& i) {
 void slice_infer(Infer& i) {
   const Tensor& x = i.in(0);
   const SliceAttrs& a = i.attrs<SliceAttrs>();
-  CT_CHECK(x.dim() > 0, ShapeError, "slice", "a scalar has no axis ", a.axis, " to take a slice of");
+  CT_CHECK(x.dim() > 0, ShapeError, "slice", "a scalar has no axis ", a.axis,
+           " to take a slice of; unsqueeze(0) makes one");
   CT_CHECK(a.step > 0, ValueError, "slice", "step is ", a.step, "; it must be > 0");
   const int axis = wrap_axis("slice", a.axis, x.dim());
   const std::int64_t n = x.shape()[axis];
@@ -142,7 +144,8 @@ void select_infer(Infer& i) {
 void unbind_infer(Infer& i) {
   const Tensor& x = i.in(0);
   const std::int64_t given = i.attrs<UnbindAttrs>().axis;
-  CT_CHECK(x.dim() > 0, ShapeError, "unbind", "a scalar has no axis ", given, " to take apart");
+  CT_CHECK(x.dim() > 0, ShapeError, "unbind", "a scalar has no axis ", given,
+           " to take apart; unsqueeze(0) makes one");
   const int axis = wrap_axis("unbind", given, x.dim());
   const std::int64_t n = x.shape()[axis], step = x.strides()[axis];
   CT_CHECK(n >= 1 && n <= kMaxOutputs, ShapeError, "unbind", "axis ", axis, " of ", describe(x), " has size ",
@@ -158,7 +161,8 @@ void expand_infer(Infer& i) {
   const Tensor& x = i.in(0);
   Shape shape = i.attrs<ShapeAttrs>().shape;
   const int added = shape.size() - x.dim();
-  CT_CHECK(added >= 0, ShapeError, "expand", describe(x), " can't be expanded to the lower rank of ", shape);
+  CT_CHECK(added >= 0, ShapeError, "expand", describe(x), " can't be expanded to the lower rank of ", shape,
+           "; name at least as many axes as it has");
   for (int k = 0; k < shape.size(); ++k) {
     if (k < added) {
       CT_CHECK(shape[k] >= 0, ShapeError, "expand", "the new axis ", k, " of ", shape,
@@ -244,13 +248,14 @@ Tensor Tensor::t() const {
 Tensor Tensor::permute(const Dims& axes) const { return dispatch(k_permute, {*this}, PermuteAttrs{axes}); }
 
 Tensor Tensor::narrow(std::int64_t axis, std::int64_t start, std::int64_t length) const {
-  CT_CHECK(dim() > 0, ShapeError, "narrow", "a scalar has no axis ", axis, " to narrow");
+  CT_CHECK(dim() > 0, ShapeError, "narrow", "a scalar has no axis ", axis,
+           " to narrow; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("narrow", axis, dim());
   const std::int64_t n = shape()[wrapped];
   const std::int64_t from = start < 0 ? start + n : start;
   CT_CHECK(from >= 0 && length >= 0 && from <= n && length <= n - from, IndexError, "narrow", "start ", start,
            " and length ", length, " reach outside axis ", axis, " of ", describe(*this), ", which has size ",
-           n);
+           n, "; the part must lie within it");
   return dispatch(k_slice, {*this}, SliceAttrs{wrapped, from, from + length, 1});
 }
 
@@ -275,7 +280,8 @@ Tensor Tensor::unsqueeze(std::int64_t axis) const {
 }
 
 std::vector<Tensor> Tensor::unbind(std::int64_t axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "unbind", "a scalar has no axis ", axis, " to take apart");
+  CT_CHECK(dim() > 0, ShapeError, "unbind", "a scalar has no axis ", axis,
+           " to take apart; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("unbind", axis, dim());
   const auto n = static_cast<std::size_t>(shape()[wrapped]);
   std::vector<Tensor> parts;
@@ -288,25 +294,28 @@ std::vector<Tensor> Tensor::unbind(std::int64_t axis) const {
                  std::make_move_iterator(outputs.begin() + static_cast<std::ptrdiff_t>(n)));
     return parts;
   }
-  parts.reserve(n);
+  detail::reserve("unbind", parts, static_cast<std::int64_t>(n));
   for (std::size_t i = 0; i < n; ++i) parts.push_back(select(wrapped, static_cast<std::int64_t>(i)));
   return parts;
 }
 
 std::vector<Tensor> Tensor::split(std::int64_t size, std::int64_t axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis, " to split");
+  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis,
+           " to split; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("split", axis, dim());
   const std::int64_t n = shape()[wrapped];
   CT_CHECK(size > 0 || (size == 0 && n == 0), ValueError, "split", "the size of a piece is ", size,
            "; it must be > 0");
   std::vector<Tensor> parts;
+  detail::reserve("split", parts, n == 0 ? 1 : (n - 1) / size + 1);
   for (std::int64_t at = 0; at < n; at += size) parts.push_back(narrow(wrapped, at, std::min(size, n - at)));
   if (n == 0) parts.push_back(narrow(wrapped, 0, 0));
   return parts;
 }
 
 std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, std::int64_t axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis, " to split");
+  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis,
+           " to split; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("split", axis, dim());
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
@@ -326,7 +335,8 @@ std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, std::i
 }
 
 std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "chunk", "a scalar has no axis ", axis, " to divide");
+  CT_CHECK(dim() > 0, ShapeError, "chunk", "a scalar has no axis ", axis,
+           " to divide; unsqueeze(0) makes one");
   CT_CHECK(chunks > 0, ValueError, "chunk", "got ", chunks, " chunks; there must be at least 1");
   const std::int64_t n = size(axis);
   return split(std::max<std::int64_t>(1, n / chunks + (n % chunks != 0)), axis);

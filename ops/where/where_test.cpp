@@ -43,7 +43,8 @@ TEST_CASE("where refuses a condition that is not bool", "[where]") {
   CHECK_THROWS_AS(ct::where(x, x, x), ct::DTypeError);
   const Tensor c = ct::tensor({true, false}), bytes = ct::full({2}, 200, {.dtype = ct::u8});
   CHECK_THROWS_WITH(ct::where(c, bytes, 300),
-                    "[where] the value 300 does not fit into u8, which holds 0 to 255");
+                    "[where] the value 300 does not fit into u8, which holds 0 to 255; pass one of "
+                    "those, or use another dtype");
   CHECK(ct::where(c, c, true).to_vector<bool>() == std::vector<bool>{true, true});
   CHECK(ct::where(c, false, c).to_vector<bool>() == std::vector<bool>{false, false});
   CHECK(ct::where(c, c, 3).to_vector<int>() == std::vector<int>{1, 3});
