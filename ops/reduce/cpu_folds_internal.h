@@ -50,8 +50,8 @@ inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
 inline constexpr auto kSame = [](const auto& x) { return x; };
 inline constexpr auto kPlus = [](const auto& a, const auto& b) { return a + b; };
 
-/// Sums of x, |x|, or of x != 0.
-enum class SumMode : std::uint8_t { plain, absolute, nonzero };
+/// Sums of x, |x|, x != 0, or the root of the sum of x^2: of f32, whose squares f64 holds.
+enum class SumMode : std::uint8_t { plain, absolute, nonzero, root_of_squares };
 
 template <class Element>
 struct SumFold {
@@ -78,6 +78,16 @@ struct SumFold {
           break;
         case SumMode::nonzero:
           for (int i = 0; i < n; ++i) acc += x[i] != 0;
+          break;
+        case SumMode::root_of_squares: {
+          double sum = fold_vectors(
+              x, n, C(0), [](const auto& v) { return v * v; }, kPlus);
+          if (!Powers<C>::in_range(static_cast<C>(sum))) {
+            sum = 0;
+            for (int i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+          }
+          acc += sum;
+        }
       }
     }
   }
@@ -86,6 +96,8 @@ struct SumFold {
       for (int j = 0; j < n; ++j) acc[j] += static_cast<Acc>(x[j]);
     } else if (mode == SumMode::plain) {
       for (int j = 0; j < n; ++j) acc[j] += x[j];
+    } else if (mode == SumMode::root_of_squares) {
+      for (int j = 0; j < n; ++j) acc[j] += static_cast<double>(x[j]) * static_cast<double>(x[j]);
     } else if (mode == SumMode::absolute) {
       for (int j = 0; j < n; ++j) acc[j] += std::abs(x[j]);
     } else {
@@ -109,7 +121,8 @@ struct SumFold {
     if constexpr (std::is_integral_v<C>) {
       value = static_cast<C>(acc * static_cast<Acc>(repeats));
     } else {
-      value = static_cast<C>(acc * static_cast<double>(repeats) / divisor);
+      const double sum = acc * static_cast<double>(repeats) / divisor;
+      value = static_cast<C>(mode == SumMode::root_of_squares ? std::sqrt(sum) : sum);
     }
   }
 };
@@ -130,18 +143,30 @@ struct ProdFold {
     return Acc{};
   }
   void block(Acc& acc, const C* x, int n, std::int64_t) const {
-    Acc lane[8];
-    for (Acc& l : lane) l = identity();
     int i = 0;
-    for (; i + 8 <= n; i += 8)
-      for (int j = 0; j < 8; ++j) take(lane[j], x[i + j]);
-    for (; i < n; ++i) take(lane[0], x[i]);
-    for (int half = 4; half > 0; half /= 2)
-      for (int j = 0; j < half; ++j) merge(lane[j], lane[j + half]);
-    merge(acc, lane[0]);
+    if constexpr (kInteger) {
+      Acc lane[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+      for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) lane[j] *= static_cast<Acc>(x[i + j]);
+      for (const Acc& l : lane) acc *= l;
+    } else {
+      i = take_vectors(acc, x, n);
+    }
+    for (; i < n; ++i) {
+      take(acc, x[i]);
+      if constexpr (!kInteger) acc.normalize();
+    }
   }
   void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
     for (int j = 0; j < n; ++j) {
+      if constexpr (!kInteger) {  // as long as nothing leaves the range there is nothing to take out
+        const auto near = [](double v) { return (std::abs(v) > 0x1p-400) & (std::abs(v) < 0x1p400); };
+        const double factor = static_cast<double>(x[j]), unit = acc[j].unit * factor;
+        if (near(factor) & near(unit)) {
+          acc[j].unit = unit;
+          continue;
+        }
+      }
       take(acc[j], x[j]);
       if constexpr (!kInteger) acc[j].normalize();
     }
@@ -164,6 +189,39 @@ struct ProdFold {
   }
 
  private:
+  /// Product::take for eight lanes; how many elements it took.
+  static int take_vectors(Acc& acc, const C* x, int n) {
+    using V = Vector<double>::type;
+    using I = Vector<std::int64_t>::type;
+    constexpr std::int64_t fields = 2047ll << 52, bias = 1023;
+    typedef C Part __attribute__((vector_size(8 * sizeof(C))));
+    V unit = V{} + 1;
+    I exponent{}, zeros{};
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+      Part part;
+      std::memcpy(&part, x + i, sizeof part);
+      V v = __builtin_convertvector(part, V);
+      const I zero = v == 0;
+      v = zero ? V{} + 1 : v;
+      I lifted{};
+      if constexpr (sizeof(C) == 8) {  // subnormal numbers; f64 has none of f32
+        lifted = ((I)v & fields) == 0;
+        v = lifted ? v * 0x1p54 : v;
+      }
+      const I bits = (I)v, field = bits & fields, splits = field != fields;
+      unit *= (V)(splits ? (bits & ~fields) | bias << 52 : bits);
+      exponent += splits & ((field >> 52) - bias);
+      exponent += lifted * 54;
+      zeros -= zero;
+    }
+    for (int j = 0; j < 8; ++j) {
+      Acc lane{unit[j], exponent[j], zeros[j]};
+      lane.normalize();
+      acc.merge(lane);
+    }
+    return i;
+  }
   static void take(Acc& acc, C x) {
     if constexpr (kInteger) {
       acc *= static_cast<Acc>(x);

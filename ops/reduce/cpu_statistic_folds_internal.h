@@ -11,10 +11,66 @@
 
 namespace ct::reduction {
 
-/// Variance, standard deviation; see Deviations. A block: two passes, with the rounding of the mean taken back.
+/// Mean and sum of squared deviations. A block: two passes, with the rounding of the mean taken back. Merging
+/// is the formula of Chan, Golub and LeVeque (1979): with d the difference of the means,
+///     m2 = m2_a + m2_b + d^2 n_a n_b / n,   mean = mean_a + d n_b / n
 template <class Element>
 struct VarFold {
   using C = Element;
+  struct Acc {
+    double n, mean, m2;
+  };
+  using Second = C;
+  static constexpr bool kPositions = false;
+
+  double correction = 1;
+  bool root = false;
+
+  static Acc identity() { return {0, 0, 0}; }
+  void block(Acc& acc, const C* x, int n, std::int64_t) const {
+    const C guess = static_cast<C>(fold_vectors(x, n, C(0), kSame, kPlus) / static_cast<double>(n));
+    const auto from_guess = [guess](const auto& v) { return v - guess; };
+    const auto squared = [guess](const auto& v) { return (v - guess) * (v - guess); };
+    const double d = fold_vectors(x, n, C(0), from_guess, kPlus, guess);
+    const double squares = fold_vectors(x, n, C(0), squared, kPlus, guess);
+    // The root may lie in the range of C where the squares do not.
+    if (std::is_same_v<C, float> && root && !(squares > 1e-30 * n && squares < 1e30))
+      return block_in_f64(acc, x, n);
+    merge(acc, {static_cast<double>(n), guess + d / n, squares - d * d / n});
+  }
+  void block_in_f64(Acc& acc, const C* x, int n) const {
+    double sum = 0, squares = 0;
+    for (int i = 0; i < n; ++i) sum += x[i];
+    for (int i = 0; i < n; ++i) squares += (x[i] - sum / n) * (x[i] - sum / n);
+    merge(acc, {static_cast<double>(n), sum / n, squares});
+  }
+  void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
+    const double inverse = 1 / (acc[0].n + 1);  // all lanes have seen the same number
+    for (int j = 0; j < n; ++j) {
+      const double d = x[j] - acc[j].mean;
+      acc[j].n += 1;
+      acc[j].mean += d * inverse;
+      acc[j].m2 += d * (x[j] - acc[j].mean);
+    }
+  }
+  void merge(Acc& acc, const Acc& later) const {
+    if (later.n == 0) return;
+    const double n = acc.n + later.n, d = later.mean - acc.mean;
+    acc.m2 += later.m2 + d * d * (acc.n * later.n / n);
+    acc.mean += d * (later.n / n);
+    acc.n = n;
+  }
+  void finish(const Acc& acc, C& value, Second& mean) const {
+    const double freedom = acc.n > correction ? acc.n - correction : 0;
+    const double var = (acc.m2 < 0 ? 0 : acc.m2) / freedom;
+    value = static_cast<C>(root ? std::sqrt(var) : var);
+    mean = static_cast<C>(acc.n > 0 ? acc.mean : std::numeric_limits<double>::quiet_NaN());
+  }
+};
+
+/// The standard deviation in f64, whose squares nothing wider holds; see Deviations.
+struct DeviationFold {
+  using C = double;
   using Acc = Moments<double>;
   using Second = C;
   static constexpr bool kPositions = false;
@@ -23,26 +79,30 @@ struct VarFold {
 
   static Acc identity() { return {}; }
   void block(Acc& acc, const C* x, int n, std::int64_t) const {
-    const C guess = static_cast<C>(fold_vectors(x, n, C(0), kSame, kPlus) / static_cast<double>(n));
+    const C guess = fold_vectors(x, n, C(0), kSame, kPlus) / n;
     const auto from_guess = [guess](const auto& v) { return v - guess; };
     const auto squared = [guess](const auto& v) { return (v - guess) * (v - guess); };
     const double d = fold_vectors(x, n, C(0), from_guess, kPlus, guess);
     const C squares = fold_vectors(x, n, C(0), squared, kPlus, guess);
-    if (deviations.root && !Powers<C>::in_range(squares)) return scaled_block(acc, x, n);
-    merge(acc, {static_cast<double>(n), guess + d / n, {static_cast<double>(squares) - d * d / n, 1}});
+    if (!Powers<C>::in_range(squares)) return scaled_block(acc, x, n);
+    merge(acc, {static_cast<double>(n), guess + d / n, {squares - d * d / n, 1}});
   }
   void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
-    const bool careful = std::is_same_v<C, double> && deviations.root;  // f64 holds the square of any float
-    const double inverse = 1 / (acc[0].n + 1);                          // all lanes have seen the same number
+    const double inverse = 1 / (acc[0].n + 1);  // all lanes have seen the same number
+    std::int64_t odd = 0;                       // as wide as the elements: the loop becomes vectors
     for (int j = 0; j < n; ++j) {
-      const double d = x[j] - acc[j].mean, mean = acc[j].mean + d * inverse, square = d * (x[j] - mean);
-      if (careful && !(acc[j].squares.scale == 1 && (Powers<double>::in_range(square) || d == 0))) {
-        merge(acc[j], {1, x[j], {}});
-        continue;
-      }
+      const double d = x[j] - acc[j].mean, square = d * (d - d * inverse);
+      odd |= (acc[j].squares.scale != 1) | (!Powers<double>::in_range(square) & (d != 0));
+    }
+    if (odd) {
+      for (int j = 0; j < n; ++j) merge(acc[j], {1, x[j], {}});
+      return;
+    }
+    for (int j = 0; j < n; ++j) {
+      const double d = x[j] - acc[j].mean;
       acc[j].n += 1;
-      acc[j].mean = mean;
-      acc[j].squares.sum += square;
+      acc[j].mean += d * inverse;
+      acc[j].squares.sum += d * (x[j] - acc[j].mean);
     }
   }
   void merge(Acc& acc, const Acc& later) const { deviations.merge(acc, later); }
@@ -64,7 +124,7 @@ struct VarFold {
   }
 };
 
-/// The p-norm, for p other than 0, 1 and the infinities; see PowerSum.
+/// The p-norm, for p other than 0, 1 and the infinities; see PowerSum. (p = 2 in f32: see SumFold.)
 template <class Element>
 struct NormFold {
   using C = Element;
@@ -89,10 +149,15 @@ struct NormFold {
     }
     powers.merge(acc, fits ? Acc{sum, 1} : powers.scaled(x, n));
   }
-  void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
-    if (std::is_same_v<C, float> && powers.p == 2) {  // f64 holds the square of any float
-      for (int j = 0; j < n; ++j) acc[j].sum += static_cast<double>(x[j]) * static_cast<double>(x[j]);
-      return;
+  void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
+    if (powers.p == 2) {
+      std::int64_t odd = 0;  // as wide as the elements: the loop becomes vectors
+      for (int j = 0; j < n; ++j) odd |= !Powers<C>::in_range(x[j] * x[j]) & (x[j] != 0);
+      for (int j = 0; j < n; ++j) odd |= acc[j].scale != 1;
+      if (!odd) {
+        for (int j = 0; j < n; ++j) acc[j].sum += x[j] * x[j];
+        return;
+      }
     }
     for (int j = 0; j < n; ++j) {
       const double power = powers.power(std::abs(static_cast<double>(x[j])));

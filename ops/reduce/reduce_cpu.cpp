@@ -25,9 +25,14 @@ void run_norm(const Forward& f) {
   if (std::isinf(p)) {
     return run_forward(f, ExtremumFold<C>{{Compare::absolute, p < 0}}, &f.out(), nullptr);
   }
-  if (p != 0 && p != 1) return run_forward(f, NormFold<C>{{p}}, &f.out(), nullptr);
   SumFold<C> fold;
-  fold.mode = p == 1 ? SumMode::absolute : SumMode::nonzero;
+  if (p == 2 && std::is_same_v<C, float>) {
+    fold.mode = SumMode::root_of_squares;
+  } else if (p == 0 || p == 1) {
+    fold.mode = p == 1 ? SumMode::absolute : SumMode::nonzero;
+  } else {
+    return run_forward(f, NormFold<C>{{p}}, &f.out(), nullptr);
+  }
   run_forward(f, fold, &f.out(), nullptr);
 }
 
@@ -175,8 +180,10 @@ void forward_cpu(const Forward& f) {
       } else if constexpr (kind == Kind::argmax || kind == Kind::argmin) {
         run_forward(f, PositionFold<C>{{Compare::value, smallest}}, nullptr, &f.out(0));
       } else if constexpr (!std::is_integral_v<C>) {
-        if constexpr (kind == Kind::var || kind == Kind::std) {
-          run_forward(f, VarFold<C>{{attrs.number, kind == Kind::std}}, &f.out(0), &f.out(1));
+        if constexpr (kind == Kind::std && std::is_same_v<C, double>) {
+          run_forward(f, DeviationFold{{attrs.number, true}}, &f.out(0), &f.out(1));
+        } else if constexpr (kind == Kind::var || kind == Kind::std) {
+          run_forward(f, VarFold<C>{attrs.number, kind == Kind::std}, &f.out(0), &f.out(1));
         } else if constexpr (kind == Kind::norm) {
           run_norm<C>(f);
         } else {

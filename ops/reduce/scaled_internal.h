@@ -24,22 +24,30 @@ CT_HD inline bool is_finite(C x) {
 
 // ---- products --------------------------------------------------------------------------------------------
 
-/// x = unit * 2^exponent with 1 <= |unit| < 2. Of 0, an infinity or a NaN: x itself and 0. No calls, so that
-/// loops over it become vectors.
+template <class To, class From>
+CT_HD inline To same_bits(From from) {
+#if defined(__CUDACC__)
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+#else
+  return __builtin_bit_cast(To, from);
+#endif
+}
+
+/// x = unit * 2^exponent with 1 <= |unit| < 2. Of 0, an infinity or a NaN: x itself and 0.
 template <class C>
 CT_HD inline int split(C x, C& unit) {
   using Bits = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
   constexpr int digits = sizeof(C) == 4 ? 23 : 52, bias = sizeof(C) == 4 ? 127 : 1023;
   constexpr Bits ones = 2 * bias + 1, fields = ones << digits;
   constexpr C least = sizeof(C) == 4 ? C(0x1p-126) : C(0x1p-1022), lift = static_cast<C>(Bits{2} << digits);
-  const bool subnormal = (x < 0 ? -x : x) < least && x != 0;
+  const bool subnormal = ((x < 0 ? -x : x) < least) & (x != 0);
   const C normal = subnormal ? x * lift : x;
-  Bits bits;
-  memcpy(&bits, &normal, sizeof bits);
+  const Bits bits = same_bits<Bits>(normal);
   const Bits field = bits >> digits & ones;
-  const bool splits = field != ones && field != 0;
-  bits = splits ? (bits & ~fields) | (static_cast<Bits>(bias) << digits) : bits;
-  memcpy(&unit, &bits, sizeof bits);
+  const bool splits = (field != ones) & (field != 0);
+  unit = same_bits<C>(splits ? (bits & ~fields) | (static_cast<Bits>(bias) << digits) : bits);
   return splits ? static_cast<int>(field) - bias - (subnormal ? digits + 1 : 0) : 0;
 }
 
@@ -81,7 +89,8 @@ struct OtherFactors {
   C y, aux;
 
   template <class P>
-  CT_HD static OtherFactors of(const Product<P>& product) {
+  CT_HD static OtherFactors of(Product<P> product) {
+    product.normalize();
     constexpr std::int64_t near = sizeof(C) == 4 ? 60 : 500;  // within, g y / x stays in range
     constexpr std::int64_t limit = 1 << 20;                   // 4 times that is an integer in f32
     const C zeros = static_cast<C>(product.zeros > 2 ? 2 : product.zeros);
@@ -125,7 +134,7 @@ struct Powers {
   /// Whether sums of some hundred such powers are as exact as they should be, and a million times as large
   /// ones too.
   CT_HD static bool in_range(C sum) {
-    return sum > (sizeof(C) == 4 ? C(1e-30) : C(1e-200)) && sum < (sizeof(C) == 4 ? C(1e30) : C(1e200));
+    return (sum > (sizeof(C) == 4 ? C(1e-30) : C(1e-200))) & (sum < (sizeof(C) == 4 ? C(1e30) : C(1e200)));
   }
   /// The sum for x[0] to x[n - 1], relative to the one that counts most.
   template <class X>
