@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <new>
@@ -246,8 +247,9 @@ MemoryStats CpuAllocator::stats() const {
   stats.in_use = in_use > 0 ? static_cast<std::size_t>(in_use) : 0;
   stats.cached = cached_ + pool.free;
   stats.reserved = reserved_ + pool.reserved;
-  const auto peak = static_cast<std::size_t>(peak_in_use_.load(std::memory_order_relaxed));
-  stats.peak_in_use = peak > stats.in_use ? peak : stats.in_use;
+  // Threads publish their part now and then: what is known may be less than nothing for a while.
+  const std::int64_t peak = peak_in_use_.load(std::memory_order_relaxed);
+  stats.peak_in_use = std::max(stats.in_use, peak > 0 ? static_cast<std::size_t>(peak) : 0);
   stats.peak_reserved = peak_reserved_ + pool.reserved;
   stats.requests = requests_ + pool.requests;
   stats.releases = releases_ + pool.releases;

@@ -329,7 +329,7 @@ TEST_CASE("threads that the system does not give are done without", "[core][data
   pthread_attr_t usual, huge;
   REQUIRE(pthread_getattr_default_np(&usual) == 0);
   REQUIRE(pthread_getattr_default_np(&huge) == 0);
-  REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 46) == 0);
+  REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 47) == 0);
   const int threads = num_threads();
   set_num_threads(threads % 8 + 2);  // another number: its threads are started at the next job
   REQUIRE(pthread_setattr_default_np(&huge) == 0);

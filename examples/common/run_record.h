@@ -2,6 +2,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/printable.h>
 #include <cotangent/core/version.h>
 #include <cotangent/nn/io/json.h>
 

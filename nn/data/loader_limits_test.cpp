@@ -1,5 +1,3 @@
-#include <pthread.h>
-
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -24,25 +22,6 @@ struct Endless {
   std::int64_t count;
   std::int64_t size() const { return count; }
   Tensor get(std::int64_t i) const { return full({1}, static_cast<double>(i)); }
-};
-
-// While one lives, threads can't be started: their stacks are larger than any memory.
-class NoThreads {
- public:
-  NoThreads() {
-    pthread_getattr_default_np(&before_);
-    pthread_attr_t huge;
-    pthread_attr_init(&huge);
-    pthread_attr_setstacksize(&huge, std::size_t{1} << 46);
-    REQUIRE(pthread_setattr_default_np(&huge) == 0);
-    pthread_attr_destroy(&huge);
-  }
-  ~NoThreads() { pthread_setattr_default_np(&before_); }
-  NoThreads(const NoThreads&) = delete;
-  NoThreads& operator=(const NoThreads&) = delete;
-
- private:
-  pthread_attr_t before_;
 };
 
 template <class Loader>
@@ -73,18 +52,6 @@ TEST_CASE("DataLoader: sizes that no memory holds", "[data][limits]") {
   CHECK(batches_of(whole) == 1);
   CHECK_THROWS_AS(data::TokenDataset(data::Tokens::from_vector({1, 2, 3}), {.block = 1, .vocab_size = -1}),
                   ValueError);
-}
-
-TEST_CASE("DataLoader: workers that can't be started", "[data][limits]") {
-  data::DataLoader loader(Endless{6}, {.batch_size = 2, .shuffle = true, .workers = 2, .seed = 1});
-  {
-    const NoThreads none;
-    check_mentions(message_of([&] { loader.begin(); }),
-                   {"[DataLoader] worker 1 of 2 can't be started", "; use fewer workers"});
-  }
-  CHECK(loader.epoch() == 0);
-  CHECK(batches_of(loader) == 3);
-  CHECK(loader.epoch() == 1);
 }
 
 TEST_CASE("Handles to data that were moved from say so", "[data][limits]") {

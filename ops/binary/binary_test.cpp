@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <cotangent/autograd/engine.h>
 #include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/unary/unary.h>
@@ -326,16 +327,11 @@ TEST_CASE("add and sub pass the cotangent on without a copy", "[binary]") {
   Tensor a = ct::tensor({1.0, 2.0}), b = ct::tensor({3.0, 4.0});
   a.set_requires_grad();
   b.set_requires_grad();
-  const Tensor y = ct::add(a, b);
-  CHECK(y.grad_fn_name() == "add");
   const Tensor g = ct::tensor({5.0, 6.0});
-  Tensor seen;
-  const Tensor z = a * 1.0;
-  z.register_hook([&](const Tensor& grad) {
-    seen = grad;
-    return Tensor{};
-  });
-  ct::add(z, b).backward(g);
-  CHECK(seen.raw_data() == g.raw_data());
-  check_values(b.grad(), {5, 6});
+  for (const Tensor& y : {ct::add(a, b), ct::sub(a, b)}) {
+    const Tensor inputs[] = {a, b};
+    const std::vector<Tensor> grads = ct::grad({&y, 1}, inputs, {&g, 1}, {.retain_graph = true});
+    CHECK(grads[0].raw_data() == g.raw_data());
+    CHECK((grads[1].raw_data() == g.raw_data()) == (y.grad_fn_name() == "add"));
+  }
 }
