@@ -87,11 +87,16 @@ template <class X>
 CT_FORMULA X gelu_tanh(X x) {
   return quotient(x, 1 + exp(-2 * kSqrtTwoOverPi * (x + 0.044715 * (x * x * x))));
 }
-// s(2u) + x s (1 - s) 2u'.
+// s(2u) + x s (1 - s) 2u' with s = s(2u). Far out s (1 - s) is 0, and is multiplied by x, not by an x^2 that may be
+// infinite.
+template <class X>
+CT_FORMULA X gelu_tanh_slope(X x, X s) {
+  const X t = x * (s * (1 - s));
+  return s + 2 * kSqrtTwoOverPi * (t + 3 * 0.044715 * (x * (x * t)));
+}
 template <class X>
 CT_FORMULA X gelu_tanh_slope(X x) {
-  const X s = sigmoid(2 * kSqrtTwoOverPi * (x + 0.044715 * (x * x * x)));
-  return s + x * (s * (1 - s)) * (2 * kSqrtTwoOverPi * (1 + 3 * 0.044715 * (x * x)));
+  return gelu_tanh_slope(x, sigmoid(2 * kSqrtTwoOverPi * (x + 0.044715 * (x * x * x))));
 }
 
 // (x s(x))' = s + x s (1 - s) with the sigmoid s.

@@ -24,7 +24,7 @@ CT_FORMULA GateValue<X> gate_of(X x) {
     return {x * cdf, cdf + x * (kOneOverSqrtTwoPi * e)};
   } else {
     const X s = sigmoid(2 * kSqrtTwoOverPi * (x + 0.044715 * (x * x * x)));
-    return {x * s, s + x * (s * (1 - s)) * (2 * kSqrtTwoOverPi * (1 + 3 * 0.044715 * (x * x)))};
+    return {x * s, gelu_tanh_slope(x, s)};
   }
 }
 

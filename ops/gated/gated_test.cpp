@@ -92,3 +92,17 @@ TEST_CASE("every path of the gated activations on CUDA agrees with the CPU", "[g
         }
   }
 }
+
+namespace {
+// The squares of such gates are infinite in f32.
+void check_gates_far_out(Device device) {
+  for (int kind = 0; kind < 3; ++kind) {
+    const Tensor a = leaf(values({2}, {1e25, -1e25}, f32).to(device));
+    gated_by(kind, a, values({2}, {2, 3}, f32).to(device)).backward(values({2}, {1, 1}, f32).to(device));
+    CHECK(a.grad().to_vector<double>() == std::vector<double>{2, 0});
+  }
+}
+}  // namespace
+
+TEST_CASE("gates far from 0 are open or shut", "[gated]") { check_gates_far_out(cpu); }
+TEST_CASE("gates far from 0 are open or shut, on CUDA", "[gated][cuda]") { check_gates_far_out(cuda(0)); }

@@ -174,3 +174,20 @@ TEST_CASE("unary errors say what to do", "[unary]") {
   CHECK_THROWS_AS(ct::softplus(x, 0), ct::ValueError);
   CHECK_THROWS_AS(ct::exp(Tensor()), ct::Error);
 }
+
+namespace {
+// The squares of such numbers are infinite in f32.
+void check_slopes_far_out(ct::Device device) {
+  const Tensor x = ct::testing::leaf(ct::tensor({1e25f, -1e25f, 3e38f, -3e38f}).to(device));
+  for (const auto f : {ct::Gelu::tanh, ct::Gelu::exact}) {
+    Tensor t = ct::testing::leaf(x);
+    ct::gelu(t, f).backward(ct::ones_like(t));
+    CHECK(t.grad().to_vector<double>() == std::vector<double>{1, 0, 1, 0});
+  }
+}
+}  // namespace
+
+TEST_CASE("gelu's slope is 1 or 0 far from 0", "[unary]") { check_slopes_far_out(ct::cpu); }
+TEST_CASE("gelu's slope is 1 or 0 far from 0, on CUDA", "[unary][cuda]") {
+  check_slopes_far_out(ct::cuda(0));
+}
