@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include <cotangent/core/export.h>
@@ -20,8 +19,7 @@ struct BackwardOptions {
 /// not fit, and what hooks throw; some leaves' gradients may then have been added to: clear them before the
 /// step is tried again. Walks the tape in a loop, without recursion and without locks: other threads may go
 /// back through their own tapes meanwhile.
-CT_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
-                     BackwardOptions options = {});
+CT_API void backward(TensorList roots, TensorList gradients = {}, BackwardOptions options = {});
 
 struct GradOptions {
   bool retain_graph = false;
@@ -30,18 +28,18 @@ struct GradOptions {
 };
 
 /// The gradients of `outputs` (weighted by `gradients`) with respect to `inputs`, leaves or not, returned
-/// instead of being added to grad(). Walks only as far back as the inputs.
-CT_API std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                                std::span<const Tensor> gradients = {}, GradOptions options = {});
+/// instead of being added to grad(): `grad({loss}, {w})[0]`. Walks only as far back as the inputs.
+CT_API std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients = {},
+                                GradOptions options = {});
 
 /// Anomaly mode of this thread: every recorded op checks its results, and every backward kernel its
 /// gradients; the first NaN or infinity throws AutogradError with the op's name and, where the platform
 /// can tell, the call site of the forward op. Slow: it waits for the device after every op.
 CT_API bool anomaly_enabled();
-CT_API void set_anomaly(bool enabled);
+CT_API void set_anomaly(Flag enabled);
 class AnomalyGuard {
  public:
-  explicit AnomalyGuard(bool enabled = true) : previous_(anomaly_enabled()) { set_anomaly(enabled); }
+  explicit AnomalyGuard(Flag enabled = true) : previous_(anomaly_enabled()) { set_anomaly(enabled); }
   ~AnomalyGuard() { set_anomaly(previous_); }
   AnomalyGuard(const AnomalyGuard&) = delete;
   AnomalyGuard& operator=(const AnomalyGuard&) = delete;

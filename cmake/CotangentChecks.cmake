@@ -22,6 +22,8 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(check.includes "${_checks}/includes.sh" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.headers "${_checks}/headers.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}"
     "${CMAKE_CXX_COMPILER}")
+  cotangent_script_test(check.api "${_checks}/api.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}"
+    "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.docs "${_checks}/docs.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}"
     "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.rooms "${_checks}/rooms.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/checks/rooms")
