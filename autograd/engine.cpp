@@ -455,14 +455,13 @@ void check_gradient_count(std::size_t roots, std::size_t gradients) {
 
 }  // namespace
 
-void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, BackwardOptions options) {
+void backward(TensorList roots, TensorList gradients, BackwardOptions options) {
   check_gradient_count(roots.size(), gradients.size());
   NoGrad guard;
   PassLease()->run(roots, gradients, options.retain_graph, nullptr);
 }
 
-std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                         std::span<const Tensor> gradients, GradOptions options) {
+std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients, GradOptions options) {
   check_gradient_count(outputs.size(), gradients.size());
   Capture capture(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -482,7 +481,7 @@ std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor
 }
 
 bool anomaly_enabled() { return anomaly; }
-void set_anomaly(bool enabled) { anomaly = enabled; }
+void set_anomaly(Flag enabled) { anomaly = enabled; }
 
 namespace detail {
 

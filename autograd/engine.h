@@ -1,6 +1,5 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include <cotangent/core/export.h>
@@ -25,8 +24,7 @@ struct BackwardOptions {
 /// left to chance, and so are the last bits of the sum. That is all that is ordered: whoever reads, scales or
 /// clears gradients meanwhile (an optimizer's step) sees some of the sum, and on a GPU the threads must use
 /// one stream. A tape, or a part that two tapes have in common, belongs to one thread at a time.
-CT_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
-                     BackwardOptions options = {});
+CT_API void backward(TensorList roots, TensorList gradients = {}, BackwardOptions options = {});
 
 struct GradOptions {
   bool retain_graph = false;
@@ -35,21 +33,21 @@ struct GradOptions {
 };
 
 /// The gradients of `outputs` (weighted by `gradients`) with respect to `inputs`, leaves or not, returned
-/// instead of being added to grad(). Walks the nodes that lead from the outputs to an input and no others:
+/// instead of being added to grad(): `grad({loss}, {w})[0]`. Walks the nodes that lead from the outputs to an input and no others:
 /// what else the outputs were made from keeps its saved tensors, and its hooks are not called. (What a function
 /// given to recompute() captures is known only when it runs: it is called again if an input is older than its
 /// result.)
-CT_API std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
-                                std::span<const Tensor> gradients = {}, GradOptions options = {});
+CT_API std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients = {},
+                                GradOptions options = {});
 
 /// Anomaly mode of this thread: every recorded op checks its results, and every backward kernel its
 /// gradients; the first NaN or infinity throws AutogradError with the op's name and, where the platform
 /// can tell, the call site of the forward op. Slow: it waits for the device after every op.
 CT_API bool anomaly_enabled();
-CT_API void set_anomaly(bool enabled);
+CT_API void set_anomaly(Flag enabled);
 class AnomalyGuard {
  public:
-  explicit AnomalyGuard(bool enabled = true) : previous_(anomaly_enabled()) { set_anomaly(enabled); }
+  explicit AnomalyGuard(Flag enabled = true) : previous_(anomaly_enabled()) { set_anomaly(enabled); }
   ~AnomalyGuard() { set_anomaly(previous_); }
   AnomalyGuard(const AnomalyGuard&) = delete;
   AnomalyGuard& operator=(const AnomalyGuard&) = delete;

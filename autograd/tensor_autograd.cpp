@@ -28,7 +28,7 @@ void check_hookable(const char* op, const Tensor& t) {
 
 }  // namespace
 
-Tensor& Tensor::set_requires_grad(bool value) {
+Tensor& Tensor::set_requires_grad(Flag value) {
   TensorImpl& impl = get();
   CT_CHECK(is_leaf(), AutogradError, "set_requires_grad", "tensor ", describe(*this), " was made by '",
            grad_fn_name(), "'; only leaves can be changed: use detach() to get a tensor without history");
@@ -68,7 +68,7 @@ void Tensor::set_grad(const Tensor& grad) {
   std::swap(meta.retained ? *meta.retained : meta.grad, before);
 }
 
-void Tensor::backward(const Tensor& gradient, bool retain_graph) const {
+void Tensor::backward(const Tensor& gradient, Flag retain_graph) const {
   const Tensor roots[] = {*this};
   const Tensor gradients[] = {gradient};
   ct::backward(roots, gradients, {.retain_graph = retain_graph});

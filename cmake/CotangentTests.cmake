@@ -9,7 +9,7 @@ endif()
 file(GLOB _tests CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
   core/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
   tests/*.cpp tests/*/*.cpp)
-list(FILTER _tests EXCLUDE REGEX "^tests/(consumers|fuzz)/")
+list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/")
 
 add_executable(ct_tests ${_tests})
 cotangent_compile_options(ct_tests)

@@ -124,8 +124,18 @@ template <>
 struct DTypeOf<std::uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
 struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
+/// A C++ type that tensors have elements of.
 template <class T>
+concept ElementType = requires {
+  DTypeOf<std::remove_cv_t<T>>::value;
+};
+template <ElementType T>
 inline constexpr DType dtype_of = DTypeOf<std::remove_cv_t<T>>::value;
+
+/// The element type through which elements become a T: T itself, or for other numbers the widest of its kind.
+template <class T>
+using host_t = std::conditional_t<ElementType<T>, T,
+                                  std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>>;
 
 /// The C++ type that arithmetic on elements of T is done in: float for the 16-bit types, T otherwise.
 template <class T>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/number.h>
 
 // Typed errors. Every message has the form
 //     [op] what was found; what is wanted, or what to do
@@ -83,6 +84,10 @@ CT_API void show(std::ostream& out, float value);
 template <class T>
 void show(std::ostream& out, const T& value) {
   out << value;
+}
+template <class T>
+void show(std::ostream& out, const Exactly<T>& value) {
+  show(out, static_cast<T>(value));
 }
 
 /// Prints its arguments one after the other.

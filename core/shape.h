@@ -2,29 +2,47 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <iosfwd>
-#include <span>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include <cotangent/core/error.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/number.h>
 
 namespace ct {
 
 /// The highest rank a tensor can have.
 inline constexpr int kMaxRank = 8;
 
+namespace detail {
+template <class T>
+concept WholeNumbers = requires(const T& list) {
+  std::size(list);
+  requires WholeNumber<std::remove_cvref_t<decltype(*std::data(list))>>;
+};
+}  // namespace detail
+
 /// A short list of 64-bit integers stored inline: sizes, strides, axes, permutations.
 /// Holding more than kMaxRank values throws ShapeError.
+///
+/// Where one is wanted, write {2, 3}, a single whole number, or a vector, array or span of whole numbers:
+/// zeros({2, 3}), zeros(3), zeros(sizes), sum(x, 0).
 class CT_API Dims {
  public:
   constexpr Dims() = default;
-  Dims(std::initializer_list<std::int64_t> values) : Dims(values.begin(), values.size()) {}
-  Dims(std::span<const std::int64_t> values) : Dims(values.data(), values.size()) {}
-  Dims(const std::int64_t* values, std::size_t count) {
+  Dims(std::initializer_list<Integer> values) : Dims(values.begin(), values.size()) {}
+  template <WholeNumber T>
+  Dims(T value) : Dims({value}) {}
+  template <detail::WholeNumbers List>
+  Dims(const List& values) : Dims(std::data(values), std::size(values)) {}
+  template <class T>
+  Dims(const T* values, std::size_t count) {
     CT_CHECK(count <= kMaxRank, ShapeError, "shape", "got ", count, " dimensions; at most 8 are supported");
-    for (std::size_t i = 0; i < count; ++i) data_[i] = values[i];
+    for (std::size_t i = 0; i < count; ++i) data_[i] = static_cast<std::int64_t>(values[i]);
     size_ = static_cast<int>(count);
   }
   /// `count` copies of `value`.
@@ -54,10 +72,9 @@ class CT_API Dims {
   void erase(int at);
 
   friend bool operator==(const Dims& a, const Dims& b) {
-    if (a.size_ != b.size_) return false;
-    for (int i = 0; i < a.size_; ++i)
-      if (a[i] != b[i]) return false;
-    return true;
+    // As bytes: in a loop here compilers believe to see reads of what lies behind the last value.
+    return a.size_ == b.size_ &&
+           std::memcmp(a.begin(), b.begin(), static_cast<std::size_t>(a.size_) * sizeof(std::int64_t)) == 0;
   }
 
  private:

@@ -45,12 +45,12 @@ Tensor Tensor::from_storage(Ref<Storage> storage, const Shape& shape, const Stri
   return Tensor(std::move(impl));
 }
 
-std::int64_t Tensor::size(std::int64_t axis) const {
+std::int64_t Tensor::size(Integer axis) const {
   CT_CHECK(dim() > 0, ShapeError, "size", "a scalar has no axis ", axis, "; use numel()");
   return shape()[wrap_axis("size", axis, dim())];
 }
 
-std::int64_t Tensor::stride(std::int64_t axis) const {
+std::int64_t Tensor::stride(Integer axis) const {
   CT_CHECK(dim() > 0, ShapeError, "stride", "a scalar has no axis ", axis, "; strides() is empty");
   return strides()[wrap_axis("stride", axis, dim())];
 }
@@ -71,6 +71,17 @@ std::string describe(const Tensor& t) { return t.defined() ? describe(t.meta()) 
 
 namespace detail {
 std::ostream& operator<<(std::ostream& out, const Described& d) { return out << describe(d.tensor); }
+
+Tensor& assigned(const char* op, Tensor& t) {
+  if (!t.defined()) t.numel();  // throws
+  const Ref<Storage>& storage = t.impl()->storage;
+  const bool seen = t.impl()->use_count() > 1 || !storage.unique() || !storage->is_owned();
+  CT_CHECK(
+      seen, ValueError, op, "the left side, ", describe(t),
+      ", is a temporary whose memory no other tensor shares, so nobody would see the change; assign to a "
+      "view, such as x[0] or x.slice(...), or give the tensor a name first");
+  return t;
+}
 }  // namespace detail
 
 std::ostream& operator<<(std::ostream& out, const Scalar& scalar) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -15,6 +17,7 @@
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/error.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/number.h>
 #include <cotangent/core/pool.h>
 #include <cotangent/core/ref.h>
 #include <cotangent/core/scalar.h>
@@ -63,10 +66,29 @@ struct CT_API TensorImpl final : RefCounted, Pooled {
 ///
 /// A default-constructed Tensor is *undefined* and stands for "no tensor" (a layer without bias, a gradient
 /// that nobody asked for). Rank is at most 8. Sizes are in elements.
+///
+/// Assignment: to a tensor with a name it makes that handle refer to another tensor, and changes no data. To
+/// one without a name, as views are where they are made, it writes into the elements:
+///
+///     Tensor row = x[0];
+///     row = y;             // row is another handle of y now; x is as it was
+///     x[0] = y;            // as x[0].copy_(y)
+///     x[0][1] = 3.f;       // as fill_(3.f)
+///     x.slice(1, 2) += y;
 class CT_API Tensor {
  public:
   Tensor() = default;
   explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  explicit Tensor(std::nullptr_t) = delete;  // Tensor(0) is none; no tensor is Tensor()
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  ~Tensor() = default;
+  Tensor& operator=(const Tensor&) & = default;
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  /// Writes into the elements, as copy_() and fill_() do, with their errors. Throws ValueError where nobody
+  /// would see it, because no other tensor shares the memory: `x.clone() = y`, or x.reshape() where it copies.
+  Tensor operator=(const Tensor& source) &&;
+  Tensor operator=(const Scalar& value) &&;
 
   /// Uninitialised, contiguous. The low-level constructor under ct::empty().
   static Tensor allocate(const Shape& shape, DType dtype, Device device);
@@ -76,14 +98,18 @@ class CT_API Tensor {
 
   // ---- What it is -------------------------------------------------------------------------------------
   bool defined() const { return static_cast<bool>(impl_); }
-  explicit operator bool() const { return defined(); }
+  /// The truth of the one element: `if (ct::any(x > 0))`, `while (loss > 0.1)`. Waits for the device. Throws
+  /// ShapeError unless numel() == 1, Error for an undefined tensor: defined() asks whether there is one.
+  /// && and || are C++'s own: they ask each side for its truth. Masks are combined by logical_and(),
+  /// logical_or() and logical_not(); !mask is logical_not(mask).
+  explicit operator bool() const;
   int dim() const { return get().shape.size(); }
   const Shape& shape() const { return get().shape; }
   const Shape& sizes() const { return get().shape; }
   const Strides& strides() const { return get().strides; }
   /// The size along `axis`; negative axes count from the end. Throws ShapeError outside the rank.
-  std::int64_t size(std::int64_t axis) const;
-  std::int64_t stride(std::int64_t axis) const;
+  std::int64_t size(Integer axis) const;
+  std::int64_t stride(Integer axis) const;
   std::int64_t numel() const { return get().numel; }
   std::int64_t nbytes() const { return numel() * static_cast<std::int64_t>(size_of(dtype())); }
   std::int64_t storage_offset() const { return get().offset; }
@@ -106,6 +132,9 @@ class CT_API Tensor {
   /// The same, typed. Throws DTypeError if T is not the tensor's element type.
   template <class T>
   T* data() const {
+    static_assert(ElementType<T>,
+                  "data<T>() wants an element type: float, double, ct::Half, ct::BFloat16, "
+                  "std::int64_t, std::int32_t, std::uint8_t or bool");
     CT_CHECK(dtype_of<T> == dtype(), DTypeError, "data", "asked for ", ct::name(dtype_of<T>),
              " elements of a ", ct::name(dtype()), " tensor; convert with .to(dtype) first");
     return static_cast<T*>(raw_data());
@@ -117,9 +146,19 @@ class CT_API Tensor {
     return item_scalar().to<T>();
   }
   Scalar item_scalar() const;
-  /// All elements in row-major order, converted to T. Waits for the device.
+  /// All elements in row-major order, converted to T: an element type, or any other number. Waits for the
+  /// device.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector() const {
+    static_assert(ElementType<T> || Number<T>,
+                  "to_vector<T>() gives numbers, bools, ct::Half or ct::BFloat16");
+    if constexpr (ElementType<T>) {
+      return elements<T>();
+    } else {
+      const auto wide = elements<host_t<T>>();
+      return std::vector<T>(wide.begin(), wide.end());
+    }
+  }
 
   // ---- Conversion (recorded on the tape where the dtype is floating) ----------------------------------
   /// Converted to `dtype`; the same tensor if it already has it.
@@ -139,34 +178,50 @@ class CT_API Tensor {
   /// allows no view.
   Tensor view(const Shape& shape) const;
   Tensor reshape(const Shape& shape) const;
-  Tensor flatten(std::int64_t first_axis = 0, std::int64_t last_axis = -1) const;
-  Tensor transpose(std::int64_t axis0, std::int64_t axis1) const;
+  Tensor flatten(Integer first_axis = 0, Integer last_axis = -1) const;
+  Tensor transpose(Integer axis0, Integer axis1) const;
   /// Transpose of a matrix (rank 2), a vector or a scalar (unchanged).
   Tensor t() const;
   Tensor permute(const Dims& axes) const;
   /// Elements [start, start + length) along an axis.
-  Tensor narrow(std::int64_t axis, std::int64_t start, std::int64_t length) const;
+  Tensor narrow(Integer axis, Integer start, Integer length) const;
   /// Elements start, start + step, ... below stop; negative bounds count from the end and bounds are
   /// clamped, as in Python. step > 0.
-  Tensor slice(std::int64_t axis, std::int64_t start, std::int64_t stop = INT64_MAX,
-               std::int64_t step = 1) const;
+  Tensor slice(Integer axis, Integer start, Integer stop = INT64_MAX, Integer step = 1) const;
   /// The sub-tensor at `index` along `axis`, which disappears. Throws IndexError out of range.
-  Tensor select(std::int64_t axis, std::int64_t index) const;
+  Tensor select(Integer axis, Integer index) const;
   /// Shorthand for select(0, index).
-  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  Tensor operator[](Integer index) const { return select(0, index); }
   /// Axes of size 1 repeated to the given size (-1 keeps a size), new axes in front; stride 0, nothing
   /// copied.
   Tensor expand(const Shape& shape) const;
   Tensor expand_as(const Tensor& other) const { return expand(other.shape()); }
   Tensor squeeze() const;
-  Tensor squeeze(std::int64_t axis) const;
-  Tensor unsqueeze(std::int64_t axis) const;
-  std::vector<Tensor> unbind(std::int64_t axis = 0) const;
+  Tensor squeeze(Integer axis) const;
+  Tensor unsqueeze(Integer axis) const;
+  std::vector<Tensor> unbind(Integer axis = 0) const;
   /// Pieces of `size` along `axis`, the last one may be shorter.
-  std::vector<Tensor> split(std::int64_t size, std::int64_t axis = 0) const;
-  std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, std::int64_t axis = 0) const;
+  std::vector<Tensor> split(Integer size, Integer axis = 0) const;
+  std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, Integer axis = 0) const;
   /// At most `chunks` pieces of equal size, the last one may be shorter.
-  std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t axis = 0) const;
+  std::vector<Tensor> chunk(Integer chunks, Integer axis = 0) const;
+  // The same with the sizes, or axes, one by one: x.view(2, -1), x.permute(0, 2, 1).
+  template <WholeNumber... Rest>
+  Tensor view(Integer first, Integer second, Rest... rest) const {
+    return view(Shape{first, second, rest...});
+  }
+  template <WholeNumber... Rest>
+  Tensor reshape(Integer first, Integer second, Rest... rest) const {
+    return reshape(Shape{first, second, rest...});
+  }
+  template <WholeNumber... Rest>
+  Tensor expand(Integer first, Integer second, Rest... rest) const {
+    return expand(Shape{first, second, rest...});
+  }
+  template <WholeNumber... Rest>
+  Tensor permute(Integer first, Integer second, Rest... rest) const {
+    return permute(Dims{first, second, rest...});
+  }
 
   // ---- In-place changes ---------------------------------------------------------------------------------
   /// Throws ValueError for NaN or a value out of range where the dtype is one of integers.
@@ -192,7 +247,7 @@ class CT_API Tensor {
   bool requires_grad() const { return get().requires_grad; }
   /// Marks a leaf as wanting a gradient (or not). Throws DTypeError for a non-floating dtype and
   /// AutogradError for the result of an op.
-  Tensor& set_requires_grad(bool value = true);
+  Tensor& set_requires_grad(Flag value = true);
   bool is_leaf() const { return !get().grad_fn; }
   /// The accumulated gradient; undefined before the first backward().
   Tensor grad() const;
@@ -200,7 +255,7 @@ class CT_API Tensor {
   void set_grad(const Tensor& grad);
   /// Walks the tape from this tensor and adds d(this)/d(leaf) to every leaf's grad(). `gradient` is the
   /// cotangent of this tensor; it may be left out for a tensor with one element.
-  void backward(const Tensor& gradient = {}, bool retain_graph = false) const;
+  void backward(const Tensor& gradient = {}, Flag retain_graph = false) const;
   /// The same data, without history: gradients stop here.
   Tensor detach() const;
   /// Keeps the gradient of this non-leaf tensor in grad() during backward.
@@ -226,8 +281,30 @@ class CT_API Tensor {
     return *impl_;
   }
   [[noreturn, gnu::cold]] static void throw_undefined();
+  template <class T>
+  std::vector<T> elements() const;
 
   Ref<TensorImpl> impl_;
+};
+
+/// Base of what converts to a Tensor from outside of this namespace, as nn::Parameter does: thanks to it C++
+/// looks for the operators of tensors here.
+struct TensorHandle {};
+
+namespace detail {
+template <class T>
+concept Tensors = requires(const T& list) {
+  std::span<const Tensor>(list);
+};
+}  // namespace detail
+
+/// Tensors handed to a function: {a, b}, a vector, an array or a span. It refers to them, and is for
+/// parameters only: a list in braces is gone when the call is over.
+class TensorList : public std::span<const Tensor> {
+ public:
+  TensorList(std::initializer_list<Tensor> tensors) : span(tensors.begin(), tensors.size()) {}
+  template <detail::Tensors List>
+  TensorList(const List& tensors) : span(tensors) {}
 };
 
 /// "f32[2, 3]", with the device appended unless it is the CPU: "f32[2, 3] on cuda:0". Used in messages.
@@ -239,6 +316,9 @@ struct Described {
   const Tensor& tensor;
 };
 CT_API std::ostream& operator<<(std::ostream& out, const Described& d);
+
+/// `t`, the left side of the assignment `op`; throws ValueError if nobody but `t` knows its memory.
+CT_API Tensor& assigned(const char* op, Tensor& t);
 }  // namespace detail
 
 /// Prints values, shape, dtype, device and grad_fn in PyTorch's layout.

@@ -101,9 +101,9 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
 
 void MultiheadAttention::reset_parameters() {
   for (const Parameter* w : {&in_proj_weight_, &q_proj_weight_, &k_proj_weight_, &v_proj_weight_})
-    if (*w) init::xavier_uniform_(*w);
+    if (w->defined()) init::xavier_uniform_(*w);
   out_proj_.reset_parameters();
-  if (in_proj_bias_) {
+  if (in_proj_bias_.defined()) {
     init::zeros_(in_proj_bias_);
     init::zeros_(out_proj_.bias());
   }
@@ -113,9 +113,9 @@ void MultiheadAttention::reset_parameters() {
 std::array<Tensor, 3> MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                   const Tensor& value) const {
   const auto bias = [&](std::int64_t first, std::int64_t parts) {
-    return in_proj_bias_ ? in_proj_bias_->narrow(0, first * embed_, parts * embed_) : Tensor();
+    return in_proj_bias_.defined() ? in_proj_bias_->narrow(0, first * embed_, parts * embed_) : Tensor();
   };
-  if (!in_proj_weight_)
+  if (!in_proj_weight_.defined())
     return {linear(query, q_proj_weight_, bias(0, 1)), linear(key, k_proj_weight_, bias(1, 1)),
             linear(value, v_proj_weight_, bias(2, 1))};
   const auto part = [&](const Tensor& x, std::int64_t first, std::int64_t parts) {

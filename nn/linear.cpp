@@ -22,7 +22,7 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, LinearOption
 
 void Linear::reset_parameters() {
   init::kaiming_uniform_(weight_, {.a = std::sqrt(5.0), .nonlinearity = init::Nonlinearity::leaky_relu});
-  if (!bias_) return;
+  if (!bias_.defined()) return;
   const double bound = in_ > 0 ? 1 / std::sqrt(static_cast<double>(in_)) : 0;
   init::uniform_(bias_, -bound, bound);
 }

@@ -85,7 +85,7 @@ CT_API std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleSt
 CT_API std::string readable_type_name(const std::type_info& type);
 
 /// What Parameter and Buffer have in common.
-class CT_API SlotHandle {
+class CT_API SlotHandle : public TensorHandle {
  public:
   SlotHandle() = default;
   explicit SlotHandle(std::shared_ptr<Entry> entry);
@@ -105,7 +105,7 @@ class CT_API SlotHandle {
     return slot_ ? slot_->tensor : none;
   }
   bool defined() const { return tensor().defined(); }
-  explicit operator bool() const { return defined(); }
+  explicit operator bool() const = delete;  // defined(), or the truth of the value, tensor()?
   /// A handle is used wherever a tensor is wanted. It does not turn into a Tensor when it is about to go:
   /// `ct::Tensor w = parameter(...)` does not compile, because such a member would not follow clone().
   operator const Tensor&() const& { return tensor(); }

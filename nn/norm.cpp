@@ -32,13 +32,13 @@ LayerNorm::LayerNorm(const Shape& normalized_shape, LayerNormOptions options)
   };
   weight_ = parameter("weight", make(options.affine));
   bias_ = parameter("bias", make(options.affine && options.bias));
-  if (weight_) init::ones_(weight_);
-  if (bias_) init::zeros_(bias_);
+  if (weight_.defined()) init::ones_(weight_);
+  if (bias_.defined()) init::zeros_(bias_);
 }
 
 Tensor LayerNorm::forward(const Tensor& x) const {
   check_tail("LayerNorm", x, shape_);
-  if (weight_ || shape_.size() == 1) return ct::layer_norm(x, weight_, bias_, eps_);
+  if (weight_.defined() || shape_.size() == 1) return ct::layer_norm(x, weight_, bias_, eps_);
   return ct::layer_norm(x.flatten(-shape_.size()), {}, {}, eps_).reshape(x.shape());
 }
 
@@ -54,7 +54,7 @@ RMSNorm::RMSNorm(std::int64_t size, RMSNormOptions options) : size_(size), eps_(
                                          options.affine ? "" : ", affine=false"));
   weight_ = parameter("weight",
                       options.affine ? Tensor::allocate({size}, options.dtype, options.device) : Tensor());
-  if (weight_) init::ones_(weight_);
+  if (weight_.defined()) init::ones_(weight_);
 }
 
 double RMSNorm::eps_for(const Tensor& x) const {

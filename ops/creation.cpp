@@ -149,9 +149,9 @@ Tensor full_like(const Tensor& like, const Scalar& value) {
   return t;
 }
 
-Tensor eye(std::int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }
+Tensor eye(Integer rows, const TensorOptions& options) { return eye(rows, rows, options); }
 
-Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options) {
+Tensor eye(Integer rows, Integer columns, const TensorOptions& options) {
   Tensor t = make("eye", {rows, columns}, options);
   zero(t);
   const std::int64_t n = std::min(rows, columns);
@@ -206,7 +206,7 @@ Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions& optio
 
 Tensor arange(const Scalar& end, const TensorOptions& options) { return arange(0, end, 1, options); }
 
-Tensor linspace(double start, double end, std::int64_t count, const TensorOptions& options) {
+Tensor linspace(Real start, Real end, Integer count, const TensorOptions& options) {
   CT_CHECK(count >= 0, ValueError, "linspace", "count is ", count, "; it must be >= 0");
   detail::check_finite("linspace", "start", start);
   detail::check_finite("linspace", "end", end);
@@ -240,7 +240,7 @@ Tensor randn_like(const Tensor& like, Generator& generator) {
   return randn(like.shape(), options_of(like), generator);
 }
 
-Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const TensorOptions& options,
+Tensor randint(Integer low, Integer high, const Shape& shape, const TensorOptions& options,
                Generator& generator) {
   CT_CHECK(high > low, ValueError, "randint", "the range [", low, ", ", high,
            ") is empty; high must be > low");
@@ -250,7 +250,7 @@ Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape, const Te
   return finish(std::move(t), options);
 }
 
-Tensor randperm(std::int64_t n, const TensorOptions& options, Generator& generator) {
+Tensor randperm(Integer n, const TensorOptions& options, Generator& generator) {
   CT_CHECK(n >= 0, ValueError, "randperm", "n is ", n, "; it must be >= 0");
   check_holds("randperm", options.dtype.value_or(DType::i64), 0, n - 1);
   struct Entry {

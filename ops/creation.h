@@ -49,8 +49,8 @@ CT_API Tensor ones_like(const Tensor& like);
 CT_API Tensor full_like(const Tensor& like, const Scalar& value);
 
 /// The identity matrix [rows, columns] (square if `columns` is left out).
-CT_API Tensor eye(std::int64_t rows, const TensorOptions& options = {});
-CT_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {});
+CT_API Tensor eye(Integer rows, const TensorOptions& options = {});
+CT_API Tensor eye(Integer rows, Integer columns, const TensorOptions& options = {});
 
 // ---- sequences
 // ----------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ CT_API Tensor arange(const Scalar& start, const Scalar& end, const TensorOptions
 CT_API Tensor arange(const Scalar& end, const TensorOptions& options = {});
 /// `count` values from `start` to `end`, both included, evenly spaced: the first half is counted from
 /// `start`, the second from `end`, so that both are met exactly. Throws ValueError if count < 0.
-CT_API Tensor linspace(double start, double end, std::int64_t count, const TensorOptions& options = {});
+CT_API Tensor linspace(Real start, Real end, Integer count, const TensorOptions& options = {});
 
 // ---- random values
 // ------------------------------------------------------------------------------------------ Element i
@@ -82,11 +82,11 @@ CT_API Tensor rand_like(const Tensor& like, Generator& generator = default_gener
 CT_API Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
 /// Integers from [low, high), each with the same probability; i64 unless another dtype is given. Throws
 /// ValueError if high <= low, or if the dtype does not hold all of them exactly (f16: beyond 2048).
-CT_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& shape,
-                      const TensorOptions& options = {}, Generator& generator = default_generator());
+CT_API Tensor randint(Integer low, Integer high, const Shape& shape, const TensorOptions& options = {},
+                      Generator& generator = default_generator());
 /// The numbers 0 ... n - 1 in random order; i64 unless another dtype is given. Sorted on the CPU, whatever
 /// the device. Throws ValueError if n < 0 or the dtype does not hold n - 1 exactly, OutOfMemoryError.
-CT_API Tensor randperm(std::int64_t n, const TensorOptions& options = {},
+CT_API Tensor randperm(Integer n, const TensorOptions& options = {},
                        Generator& generator = default_generator());
 
 /// Overwrites a floating tensor with uniform values from [low, high). Throws AutogradError if `t` requires a
@@ -209,5 +209,15 @@ CT_API Tensor from_blob(void* data, const Shape& shape, const TensorOptions& opt
                         std::function<void()> release = {});
 CT_API Tensor from_blob(void* data, const Shape& shape, const Strides& strides,
                         const TensorOptions& options = {}, std::function<void()> release = {});
+/// A tensor hands out its memory for writing, so it can't stand over const memory: from_span() makes a copy.
+template <class T>
+requires std::is_const_v<T> Tensor from_blob(T* data, const Shape& shape, const TensorOptions& options = {},
+                                             std::function<void()> release = {})
+= delete;  // use from_span()
+template <class T>
+requires std::is_const_v<T> Tensor from_blob(T* data, const Shape& shape, const Strides& strides,
+                                             const TensorOptions& options = {},
+                                             std::function<void()> release = {})
+= delete;  // use from_span()
 
 }  // namespace ct

@@ -1,15 +1,16 @@
 #pragma once
 
-// Between Eigen and tensors. Include Eigen first, then this header: it is not part of
-// <cotangent/cotangent.h>, and without Eigen before it, it is empty.
-//
-//     #include <Eigen/Core>
-//     #include <cotangent/ops/interop_eigen.h>
+// Between Eigen and tensors. Not part of <cotangent/cotangent.h>: whoever includes it has Eigen.
 //
 // Vectors (types with one row or column at compile time) are tensors of rank 1, everything else is of rank
 // 2. Element types are float, double, std::int64_t, std::int32_t, std::uint8_t and bool.
 
-#ifdef EIGEN_WORLD_VERSION
+#ifndef EIGEN_WORLD_VERSION
+#if !__has_include(<Eigen/Core>)
+#error "cotangent/ops/interop_eigen.h needs Eigen: put the folder with Eigen/Core on the include path"
+#endif
+#include <Eigen/Core>
+#endif
 
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/creation.h>
@@ -85,5 +86,3 @@ Matrix to_eigen(const Tensor& t) {
 }
 
 }  // namespace ct
-
-#endif  // EIGEN_WORLD_VERSION

@@ -1,5 +1,3 @@
-#include <Eigen/Core>
-
 #include <cotangent/ops/interop_eigen.h>
 
 #include <cotangent/ops/view/view.h>

@@ -228,7 +228,7 @@ class Training {
     rate_ = static_cast<double>(batches * o_.batch * o_.block) / now_seconds;
     const std::int64_t left = (o_.iters - step_) * o_.accumulate - micro_;
     std::string text = "loss " + fixed(loss, 4) + "  lr " + short_number(learning_rate(o_, step_));
-    if (norm_) text += "  norm " + fixed(norm_.item(), 2);
+    if (norm_.defined()) text += "  norm " + fixed(norm_.item(), 2);
     text += "  " + short_count(rate_) + " tok/s";
     if (const double peak = peak_flops(device_, o_.dtype); peak > 0)
       text += "  MFU " + fixed(100 * rate_ * flops_ / peak, 1) + "%";
@@ -243,7 +243,7 @@ class Training {
     const std::int64_t batches = loader_.position() - mark_batches_;
     if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
     const double train_loss = losses_ > 0 ? loss_sum_.item() / static_cast<double>(losses_) : NAN;
-    const double norm = norm_ ? norm_.item() : NAN;
+    const double norm = norm_.defined() ? norm_.item() : NAN;
     const double lr = learning_rate(o_, std::max<std::int64_t>(0, step_ - 1));
     std::optional<double> val;
     std::string sample;
@@ -333,7 +333,7 @@ class Training {
     extras.set_value("losses", losses_);
     extras.set("loss_sum", loss_sum_);
     extras.set_value("best", best_);
-    if (norm_) extras.set("norm", norm_);
+    if (norm_.defined()) extras.set("norm", norm_);
     ct::io::save_checkpoint(folder_ / name,
                             {{"model", *model_},
                              {"optimizer", *optimizer_},

@@ -56,7 +56,7 @@ Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> rows) {
   return batch;
 }
 
-Tensor stack_examples(std::span<const Tensor> examples) {
+Tensor stack_examples(TensorList examples) {
   CT_CHECK(!examples.empty(), ShapeError, "stack_examples", "got no examples; at least one is needed");
   const Tensor& first = examples[0];
   Shape shape = first.shape();

@@ -89,7 +89,7 @@ CT_API Tensor allocate_batch(const Shape& shape, DType dtype);
 /// Rows of `source` (its first axis) by number. Throws IndexError out of range.
 CT_API Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> rows);
 /// Tensors of one shape and dtype, stacked along a new first axis. Throws ShapeError or DTypeError.
-CT_API Tensor stack_examples(std::span<const Tensor> examples);
+CT_API Tensor stack_examples(TensorList examples);
 
 /// Tensors whose first axes belong together: images and labels.
 ///

@@ -328,6 +328,13 @@ Tensor logical_or(const Tensor& a, const Tensor& b) { return dispatch(binary::k_
 Tensor logical_xor(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_xor, {a, b}); }
 Tensor logical_not(const Tensor& x) { return dispatch(binary::k_logical_not, {x}); }
 
+const Tensor& detail::compared(const char* op, const Tensor& a) {
+  CT_CHECK(a.dtype() != DType::boolean, DTypeError, op, "the left side, ", describe(a),
+           ", is a mask: a < b < c compares the answer of a < b with c; write logical_and(a < b, b < c), or "
+           "lt(), le(), gt() or ge() to order masks");
+  return a;
+}
+
 Tensor& Tensor::add_(const Tensor& other) { return dispatch_inplace(binary::k_add, *this, {other}); }
 Tensor& Tensor::add_(const Scalar& other) {
   return calculate_in_place(binary::k_add_scalar, "add_", *this, other);

@@ -72,6 +72,7 @@ CT_API Tensor logical_and(const Tensor& a, const Tensor& b);
 CT_API Tensor logical_or(const Tensor& a, const Tensor& b);
 CT_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 CT_API Tensor logical_not(const Tensor& x);
+inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 // ---- Operators ------------------------------------------------------------------------------------------
 // There is no == between tensors: eq() compares values, Tensor::is_same() asks whether two handles share one
@@ -87,9 +88,20 @@ CT_OPERATOR(*, mul)
 CT_OPERATOR(/, div)
 #undef CT_OPERATOR
 
-#define CT_COMPARISON(symbol, function, mirrored)                                            \
-  inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return function(a, b); } \
-  inline Tensor operator symbol(const Tensor& a, const Scalar& b) { return function(a, b); } \
+namespace detail {
+/// `a`, the left side of the comparison `op`; throws DTypeError for a mask, as the answer of another one is.
+CT_API const Tensor& compared(const char* op, const Tensor& a);
+}  // namespace detail
+
+// a < b < c would compare the answer of a < b with c: these throw DTypeError for bool on the left. lt(), le(),
+// gt() and ge() order masks as well.
+#define CT_COMPARISON(symbol, function, mirrored)                   \
+  inline Tensor operator symbol(const Tensor& a, const Tensor& b) { \
+    return function(detail::compared(#symbol, a), b);               \
+  }                                                                 \
+  inline Tensor operator symbol(const Tensor& a, const Scalar& b) { \
+    return function(detail::compared(#symbol, a), b);               \
+  }                                                                 \
   inline Tensor operator symbol(const Scalar& a, const Tensor& b) { return mirrored(b, a); }
 CT_COMPARISON(<, lt, gt)
 CT_COMPARISON(<=, le, ge)
@@ -98,10 +110,17 @@ CT_COMPARISON(>=, ge, le)
 #undef CT_COMPARISON
 
 // In place, as the members add_, sub_, mul_ and div_: the tensor's elements change, for every handle and view
-// of them. The dtype stays: DTypeError where the result's would be of a higher category.
+// of them. The dtype stays: DTypeError where the result's would be of a higher category. The left side may be
+// a view without a name, x[0] += y; ValueError where nobody would see the change, as for Tensor's =.
 #define CT_ASSIGNMENT(symbol, member)                                                \
   inline Tensor& operator symbol(Tensor& a, const Tensor& b) { return a.member(b); } \
-  inline Tensor& operator symbol(Tensor& a, const Scalar& b) { return a.member(b); }
+  inline Tensor& operator symbol(Tensor& a, const Scalar& b) { return a.member(b); } \
+  inline Tensor operator symbol(Tensor&& a, const Tensor& b) {                       \
+    return detail::assigned(#symbol, a).member(b);                                   \
+  }                                                                                  \
+  inline Tensor operator symbol(Tensor&& a, const Scalar& b) {                       \
+    return detail::assigned(#symbol, a).member(b);                                   \
+  }
 CT_ASSIGNMENT(+=, add_)
 CT_ASSIGNMENT(-=, sub_)
 CT_ASSIGNMENT(*=, mul_)

@@ -173,8 +173,8 @@ extern const Room concat;
 const Room concat{"concat", ops};
 }  // namespace rooms
 
-Tensor concat(std::span<const Tensor> tensors, std::int64_t axis) { return join(k_concat, tensors, axis); }
-Tensor stack(std::span<const Tensor> tensors, std::int64_t axis) { return join(k_stack, tensors, axis); }
+Tensor concat(TensorList tensors, Integer axis) { return join(k_concat, tensors, axis); }
+Tensor stack(TensorList tensors, Integer axis) { return join(k_stack, tensors, axis); }
 
 // The cotangent of an input is a piece of the output's: a view of it.
 void concat_gradients(const Backward& b) {

@@ -334,21 +334,28 @@ Scalar Tensor::item_scalar() const {
   });
 }
 
+Tensor::operator bool() const {
+  CT_CHECK(numel() == 1, ShapeError, "bool", "tensor ", describe(*this), " has ", numel(),
+           " elements and is neither true nor false; any() or all() make one of them, logical_and(), "
+           "logical_or() and logical_not() work on each, defined() asks whether there is a tensor");
+  return item<bool>();
+}
+
 template <class T>
-std::vector<T> Tensor::to_vector() const {
+std::vector<T> Tensor::elements() const {
   const Tensor host = packed(is_cpu() ? *this : moved(*this, cpu), dtype_of<T>);
   const T* data = static_cast<const T*>(host.raw_data());
   return std::vector<T>(data, data + host.numel());
 }
 
-template CT_API std::vector<float> Tensor::to_vector() const;
-template CT_API std::vector<double> Tensor::to_vector() const;
-template CT_API std::vector<Half> Tensor::to_vector() const;
-template CT_API std::vector<BFloat16> Tensor::to_vector() const;
-template CT_API std::vector<std::int64_t> Tensor::to_vector() const;
-template CT_API std::vector<std::int32_t> Tensor::to_vector() const;
-template CT_API std::vector<std::uint8_t> Tensor::to_vector() const;
-template CT_API std::vector<bool> Tensor::to_vector() const;
+template CT_API std::vector<float> Tensor::elements() const;
+template CT_API std::vector<double> Tensor::elements() const;
+template CT_API std::vector<Half> Tensor::elements() const;
+template CT_API std::vector<BFloat16> Tensor::elements() const;
+template CT_API std::vector<std::int64_t> Tensor::elements() const;
+template CT_API std::vector<std::int32_t> Tensor::elements() const;
+template CT_API std::vector<std::uint8_t> Tensor::elements() const;
+template CT_API std::vector<bool> Tensor::elements() const;
 
 Tensor& Tensor::fill_(const Scalar& value) {
   check_fits("fill_", value, dtype());
@@ -359,6 +366,10 @@ Tensor& Tensor::fill_(const Scalar& value) {
 }
 
 Tensor& Tensor::zero_() { return fill_(0); }
+
+Tensor Tensor::operator=(const Tensor& source) && { return detail::assigned("=", *this).copy_(source); }
+
+Tensor Tensor::operator=(const Scalar& value) && { return detail::assigned("=", *this).fill_(value); }
 
 Tensor& Tensor::copy_(const Tensor& source) {
   CT_CHECK(broadcast_shapes("copy_", shape(), source.shape()) == shape(), ShapeError, "copy_", "the source, ",

@@ -68,7 +68,7 @@ constexpr OpDef k_dropout = checked({
 
 }  // namespace
 
-Tensor dropout(const Tensor& x, double p, bool training, Generator& generator) {
+Tensor dropout(const Tensor& x, Real p, Flag training, Generator& generator) {
   check_probability(k_dropout.name, p);
   CT_CHECK(x.defined(), Error, k_dropout.name,
            "x is undefined; create it with ct::zeros, ct::randn, ... first");

@@ -14,7 +14,7 @@ namespace ct {
 /// the draw and on i alone, so the CPU and CUDA drop the same elements. Which were dropped is not kept:
 /// backward draws again. Shape and dtype are x's. Throws ValueError unless p lies in [0, 1], DTypeError
 /// unless x is floating.
-CT_API Tensor dropout(const Tensor& x, double p, bool training = true,
+CT_API Tensor dropout(const Tensor& x, Real p, Flag training = true,
                       Generator& generator = default_generator());
 
 }  // namespace ct

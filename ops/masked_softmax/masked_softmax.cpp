@@ -112,7 +112,7 @@ constexpr OpDef k_masked_softmax = checked({
 
 }  // namespace
 
-Tensor masked_softmax(const Tensor& x, const Tensor& mask, double scale, std::int64_t axis) {
+Tensor masked_softmax(const Tensor& x, const Tensor& mask, Real scale, Integer axis) {
   const Attrs attrs{scale};
   if (axis == -1 || !x.defined() || wrap_axis(kName, axis, x.dim()) == x.dim() - 1)
     return dispatch(k_masked_softmax, {x, mask}, attrs);

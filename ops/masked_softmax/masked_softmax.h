@@ -16,6 +16,6 @@ namespace ct {
 /// Gradients: dx = scale y (g - sum(g y)); of a floating mask y (g - sum(g y)), summed over what it was
 /// broadcast along. Throws ShapeError for an axis outside of the rank or a mask that does not broadcast to x,
 /// DTypeError unless x is floating and the mask floating or bool, ValueError for a scale that is not finite.
-CT_API Tensor masked_softmax(const Tensor& x, const Tensor& mask, double scale = 1, std::int64_t axis = -1);
+CT_API Tensor masked_softmax(const Tensor& x, const Tensor& mask, Real scale = 1, Integer axis = -1);
 
 }  // namespace ct

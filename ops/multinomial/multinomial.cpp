@@ -102,7 +102,7 @@ extern const Room multinomial;
 const Room multinomial{"multinomial", multinomial_ops};
 }  // namespace rooms
 
-Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement, Generator& generator) {
+Tensor multinomial(const Tensor& weights, Integer count, Flag replacement, Generator& generator) {
   return with_draw(generator, [&](const GeneratorState& draw) {
     return dispatch(k_multinomial, {weights}, Attrs{count, replacement, draw});
   });

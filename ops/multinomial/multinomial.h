@@ -21,7 +21,7 @@ namespace ct {
 /// Throws ShapeError, DTypeError, and ValueError for a count below 1, or above n without replacement. A row
 /// with a weight that is negative or not finite, or with fewer positive ones than are to be drawn (any, with
 /// replacement), throws ValueError on the CPU; on a GPU what can't be drawn of it is -1.
-CT_API Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement = false,
+CT_API Tensor multinomial(const Tensor& weights, Integer count, Flag replacement = false,
                           Generator& generator = default_generator());
 
 }  // namespace ct

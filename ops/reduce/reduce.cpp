@@ -162,37 +162,37 @@ ValuesIndices along(const OpDef& op, const Tensor& x, std::int64_t axis, bool ke
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Dims& axes, bool keepdim, std::optional<DType> dtype) {
+Tensor sum(const Tensor& x, const Dims& axes, Flag keepdim, std::optional<DType> dtype) {
   return reduce_as(k_sum, x, axes, keepdim, dtype);
 }
-Tensor mean(const Tensor& x, const Dims& axes, bool keepdim, std::optional<DType> dtype) {
+Tensor mean(const Tensor& x, const Dims& axes, Flag keepdim, std::optional<DType> dtype) {
   return reduce_as(k_mean, x, axes, keepdim, dtype);
 }
-Tensor prod(const Tensor& x, const Dims& axes, bool keepdim, std::optional<DType> dtype) {
+Tensor prod(const Tensor& x, const Dims& axes, Flag keepdim, std::optional<DType> dtype) {
   return reduce_as(k_prod, x, axes, keepdim, dtype);
 }
-Tensor amax(const Tensor& x, const Dims& axes, bool keepdim) {
+Tensor amax(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_amax, {x}, over(axes, keepdim));
 }
-Tensor amin(const Tensor& x, const Dims& axes, bool keepdim) {
+Tensor amin(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_amin, {x}, over(axes, keepdim));
 }
 Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
-ValuesIndices max(const Tensor& x, std::int64_t axis, bool keepdim) { return along(k_max, x, axis, keepdim); }
-ValuesIndices min(const Tensor& x, std::int64_t axis, bool keepdim) { return along(k_min, x, axis, keepdim); }
+ValuesIndices max(const Tensor& x, Integer axis, Flag keepdim) { return along(k_max, x, axis, keepdim); }
+ValuesIndices min(const Tensor& x, Integer axis, Flag keepdim) { return along(k_min, x, axis, keepdim); }
 Tensor argmax(const Tensor& x) { return dispatch(k_argmax, {x}, over({}, false)); }
-Tensor argmax(const Tensor& x, std::int64_t axis, bool keepdim) {
+Tensor argmax(const Tensor& x, Integer axis, Flag keepdim) {
   return dispatch(k_argmax, {x}, over({axis}, keepdim));
 }
 Tensor argmin(const Tensor& x) { return dispatch(k_argmin, {x}, over({}, false)); }
-Tensor argmin(const Tensor& x, std::int64_t axis, bool keepdim) {
+Tensor argmin(const Tensor& x, Integer axis, Flag keepdim) {
   return dispatch(k_argmin, {x}, over({axis}, keepdim));
 }
-Tensor any(const Tensor& x, const Dims& axes, bool keepdim) {
+Tensor any(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_any, {x}, over(axes, keepdim));
 }
-Tensor all(const Tensor& x, const Dims& axes, bool keepdim) {
+Tensor all(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_all, {x}, over(axes, keepdim));
 }
 namespace {
@@ -201,18 +201,18 @@ void check_correction(const char* op, double correction) {
            "; it must be finite (1 is usual)");
 }
 }  // namespace
-Tensor var(const Tensor& x, const Dims& axes, double correction, bool keepdim) {
+Tensor var(const Tensor& x, const Dims& axes, Real correction, Flag keepdim) {
   check_correction("var", correction);
   return dispatch(k_var, {x}, over(axes, keepdim, correction));
 }
-Tensor stddev(const Tensor& x, const Dims& axes, double correction, bool keepdim) {
+Tensor stddev(const Tensor& x, const Dims& axes, Real correction, Flag keepdim) {
   check_correction("std", correction);
   return dispatch(k_std, {x}, over(axes, keepdim, correction));
 }
-Tensor norm(const Tensor& x, double p, const Dims& axes, bool keepdim) {
+Tensor norm(const Tensor& x, Real p, const Dims& axes, Flag keepdim) {
   return dispatch(k_norm, {x}, over(axes, keepdim, p));
 }
-Tensor logsumexp(const Tensor& x, const Dims& axes, bool keepdim) {
+Tensor logsumexp(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_logsumexp, {x}, over(axes, keepdim));
 }
 

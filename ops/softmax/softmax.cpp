@@ -103,8 +103,8 @@ constexpr OpDef k_log_softmax = checked(define<true>("log_softmax", "y = x - log
 
 }  // namespace
 
-Tensor softmax(const Tensor& x, std::int64_t axis) { return dispatch(k_softmax, {x}, Attrs{axis}); }
-Tensor log_softmax(const Tensor& x, std::int64_t axis) { return dispatch(k_log_softmax, {x}, Attrs{axis}); }
+Tensor softmax(const Tensor& x, Integer axis) { return dispatch(k_softmax, {x}, Attrs{axis}); }
+Tensor log_softmax(const Tensor& x, Integer axis) { return dispatch(k_log_softmax, {x}, Attrs{axis}); }
 
 namespace rooms {
 namespace {

@@ -105,7 +105,7 @@ extern const Room topk;
 const Room topk{"topk", topk_ops};
 }  // namespace rooms
 
-ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis) {
+ValuesIndices topk(const Tensor& x, Integer k, Integer axis) {
   auto [values, indices] = dispatch_n<2>(k_topk, {x}, Attrs{k, axis});
   return {std::move(values), std::move(indices)};
 }

@@ -14,6 +14,6 @@ namespace ct {
 ///
 /// Gradient: that of a value goes to the element it is.
 /// Throws ShapeError for a scalar, an axis outside of the rank or a k outside of [0, x.size(axis)].
-CT_API ValuesIndices topk(const Tensor& x, std::int64_t k, std::int64_t axis = -1);
+CT_API ValuesIndices topk(const Tensor& x, Integer k, Integer axis = -1);
 
 }  // namespace ct

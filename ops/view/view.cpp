@@ -219,7 +219,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
   return contiguous().view(resolved);
 }
 
-Tensor Tensor::flatten(std::int64_t first_axis, std::int64_t last_axis) const {
+Tensor Tensor::flatten(Integer first_axis, Integer last_axis) const {
   const int first = wrap_axis("flatten", first_axis, dim()), last = wrap_axis("flatten", last_axis, dim());
   CT_CHECK(first <= last, ShapeError, "flatten", "axis ", first_axis, " comes after axis ", last_axis, " in ",
            describe(*this), "; the first axis must not be behind the last one");
@@ -232,7 +232,7 @@ Tensor Tensor::flatten(std::int64_t first_axis, std::int64_t last_axis) const {
   return reshape(merged);
 }
 
-Tensor Tensor::transpose(std::int64_t axis0, std::int64_t axis1) const {
+Tensor Tensor::transpose(Integer axis0, Integer axis1) const {
   const int a = wrap_axis("transpose", axis0, dim()), b = wrap_axis("transpose", axis1, dim());
   PermuteAttrs attrs;
   for (int i = 0; i < dim(); ++i) attrs.axes.push_back(i == a ? b : i == b ? a : i);
@@ -247,23 +247,23 @@ Tensor Tensor::t() const {
 
 Tensor Tensor::permute(const Dims& axes) const { return dispatch(k_permute, {*this}, PermuteAttrs{axes}); }
 
-Tensor Tensor::narrow(std::int64_t axis, std::int64_t start, std::int64_t length) const {
+Tensor Tensor::narrow(Integer axis, Integer start, Integer length) const {
   CT_CHECK(dim() > 0, ShapeError, "narrow", "a scalar has no axis ", axis,
            " to narrow; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("narrow", axis, dim());
   const std::int64_t n = shape()[wrapped];
-  const std::int64_t from = start < 0 ? start + n : start;
+  const std::int64_t from = start < 0 ? start + n : +start;
   CT_CHECK(from >= 0 && length >= 0 && from <= n && length <= n - from, IndexError, "narrow", "start ", start,
            " and length ", length, " reach outside axis ", axis, " of ", describe(*this), ", which has size ",
            n, "; the part must lie within it");
   return dispatch(k_slice, {*this}, SliceAttrs{wrapped, from, from + length, 1});
 }
 
-Tensor Tensor::slice(std::int64_t axis, std::int64_t start, std::int64_t stop, std::int64_t step) const {
+Tensor Tensor::slice(Integer axis, Integer start, Integer stop, Integer step) const {
   return dispatch(k_slice, {*this}, SliceAttrs{axis, start, stop, step});
 }
 
-Tensor Tensor::select(std::int64_t axis, std::int64_t index) const {
+Tensor Tensor::select(Integer axis, Integer index) const {
   return dispatch(k_select, {*this}, SelectAttrs{axis, index});
 }
 
@@ -271,15 +271,13 @@ Tensor Tensor::expand(const Shape& shape) const { return dispatch(k_expand, {*th
 
 Tensor Tensor::squeeze() const { return dispatch(k_squeeze, {*this}, SqueezeAttrs{~0u}); }
 
-Tensor Tensor::squeeze(std::int64_t axis) const {
+Tensor Tensor::squeeze(Integer axis) const {
   return dispatch(k_squeeze, {*this}, SqueezeAttrs{1u << wrap_axis("squeeze", axis, dim())});
 }
 
-Tensor Tensor::unsqueeze(std::int64_t axis) const {
-  return dispatch(k_unsqueeze, {*this}, UnsqueezeAttrs{axis});
-}
+Tensor Tensor::unsqueeze(Integer axis) const { return dispatch(k_unsqueeze, {*this}, UnsqueezeAttrs{axis}); }
 
-std::vector<Tensor> Tensor::unbind(std::int64_t axis) const {
+std::vector<Tensor> Tensor::unbind(Integer axis) const {
   CT_CHECK(dim() > 0, ShapeError, "unbind", "a scalar has no axis ", axis,
            " to take apart; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("unbind", axis, dim());
@@ -299,7 +297,7 @@ std::vector<Tensor> Tensor::unbind(std::int64_t axis) const {
   return parts;
 }
 
-std::vector<Tensor> Tensor::split(std::int64_t size, std::int64_t axis) const {
+std::vector<Tensor> Tensor::split(Integer size, Integer axis) const {
   CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis,
            " to split; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("split", axis, dim());
@@ -308,12 +306,12 @@ std::vector<Tensor> Tensor::split(std::int64_t size, std::int64_t axis) const {
            "; it must be > 0");
   std::vector<Tensor> parts;
   detail::reserve("split", parts, n == 0 ? 1 : (n - 1) / size + 1);
-  for (std::int64_t at = 0; at < n; at += size) parts.push_back(narrow(wrapped, at, std::min(size, n - at)));
+  for (std::int64_t at = 0; at < n; at += size) parts.push_back(narrow(wrapped, at, std::min<std::int64_t>(size, n - at)));
   if (n == 0) parts.push_back(narrow(wrapped, 0, 0));
   return parts;
 }
 
-std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, std::int64_t axis) const {
+std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, Integer axis) const {
   CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis,
            " to split; unsqueeze(0) makes one");
   const int wrapped = wrap_axis("split", axis, dim());
@@ -334,7 +332,7 @@ std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, std::i
   return parts;
 }
 
-std::vector<Tensor> Tensor::chunk(std::int64_t chunks, std::int64_t axis) const {
+std::vector<Tensor> Tensor::chunk(Integer chunks, Integer axis) const {
   CT_CHECK(dim() > 0, ShapeError, "chunk", "a scalar has no axis ", axis,
            " to divide; unsqueeze(0) makes one");
   CT_CHECK(chunks > 0, ValueError, "chunk", "got ", chunks, " chunks; there must be at least 1");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Includes go one way: core <- autograd <- ops <- nn <- examples, bench. Public headers include neither Eigen
-# nor CUDA nor any other library, so that consumers need none of them. Tests may see everything.
+# nor CUDA nor any other library, so that consumers need none of them; the bridge to Eigen alone includes it. Tests may see everything.
 #   usage: includes.sh SOURCE_DIR
 set -euo pipefail
 cd "${1:?source folder}"
@@ -25,7 +25,7 @@ find "${folders[@]}" -type f \
     level = (FILENAME ~ /_bench\.(cpp|cu)$/) ? 4 : rank[own]
     # What the install leaves out, and what a writer of CUDA code includes knowingly, is not public.
     public = FILENAME ~ /\.h$/ && level < 4 && FILENAME !~ /_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\.h$/ &&
-             FILENAME !~ /^core\/cuda\//
+             FILENAME !~ /^core\/cuda\// && FILENAME != "ops/interop_eigen.h"
   }
   /^[ \t]*#[ \t]*include[ \t]*[<"]/ {
     target = $0
