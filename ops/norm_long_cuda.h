@@ -72,9 +72,12 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
     return block_sum_in_all(square);
   };
   C square = squares(1);
-  const C scale = rescue_scale(square, static_cast<C>(a.columns), a.eps);
-  if (scale != 1) square = squares(scale);
-  const C rstd = scale / sqrt(square / static_cast<C>(a.columns) + a.eps * scale * scale);
+  const C columns = static_cast<C>(a.columns);
+  C rstd = C(1) / sqrt(square / columns + a.eps);
+  if (const C scale = rescue_scale(square, columns, a.eps); scale != 1) [[unlikely]] {
+    square = squares(scale);
+    rstd = scale / sqrt(square / columns + a.eps * scale * scale);
+  }
   if (threadIdx.x == 0) {
     if constexpr (kCentered) a.mean[row] = mean;
     a.rstd[row] = rstd;

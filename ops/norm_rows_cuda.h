@@ -149,9 +149,13 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     return square;
   };
   C square = sum_in_all(squares(1), slots[1]);
-  const C scale = rescue_scale(square, static_cast<C>(a.columns), a.eps);  // the same in all threads
-  if (scale != 1) square = sum_in_all(squares(scale), slots[2]);
-  const C rstd = scale / sqrt(square / static_cast<C>(a.columns) + a.eps * scale * scale);
+  const C columns = static_cast<C>(a.columns);
+  C rstd = C(1) / sqrt(square / columns + a.eps);
+  if (const C scale = rescue_scale(square, columns, a.eps); scale != 1)
+      [[unlikely]] {  // in all threads or none
+    square = sum_in_all(squares(scale), slots[2]);
+    rstd = scale / sqrt(square / columns + a.eps * scale * scale);
+  }
   if (threadIdx.x == 0) {
     if constexpr (kCentered) a.mean[row] = mean;
     a.rstd[row] = rstd;
