@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
 
@@ -156,9 +158,11 @@ bool is_exclusive(const Tensor& t) {
 
 class Pass {
  public:
-  void run(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph,
+  // With `record` everything is on the tape: nodes run their rules, sums are recorded, nothing is done in place.
+  void run(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph, bool record,
            Capture* capture) {
-    retain_graph_ = retain_graph;
+    retain_graph_ = retain_graph || record;
+    record_ = record;
     capture_ = capture;
     start_ = detail::next_sequence();
     for (std::size_t r = 0; r < roots.size(); ++r) {
@@ -188,7 +192,7 @@ class Pass {
   }
 
  private:
-  static Tensor root_gradient(const Tensor& root, const Tensor& gradient) {
+  Tensor root_gradient(const Tensor& root, const Tensor& gradient) const {
     CT_CHECK(root.requires_grad(), AutogradError, "backward", "tensor ", describe(root),
              " does not require a gradient and was not made from one that does; call set_requires_grad() on "
              "the leaves "
@@ -205,8 +209,11 @@ class Pass {
              ", the root ", describe(root), "; they must have the same dtype");
     CT_CHECK(gradient.device() == root.device(), DeviceError, "backward", "the gradient is ",
              describe(gradient), ", the root ", describe(root), "; they must be on the same device");
-    return gradient.requires_grad() ? gradient.detach() : gradient;
+    return without_history(gradient);
   }
+
+  // What comes from outside is a constant, unless the pass is recorded.
+  Tensor without_history(const Tensor& t) const { return !record_ && t.requires_grad() ? t.detach() : t; }
 
   // Whether to follow the edge of a root, or of the result of a piece of tape.
   bool wanted(const Edge& edge) {
@@ -249,10 +256,10 @@ class Pass {
     Tensor& sum = grads_[slot_of(edge).first + edge.index];
     if (!sum.defined()) {
       sum = std::move(grad);
-    } else if (!is_exclusive(sum) && is_exclusive(grad)) {
+    } else if (!record_ && !is_exclusive(sum) && is_exclusive(grad)) {
       sum = detail::engine_ops.add(grad, sum, true);
     } else {
-      sum = detail::engine_ops.add(sum, grad, is_exclusive(sum));
+      sum = detail::engine_ops.add(sum, grad, !record_ && is_exclusive(sum));
     }
   }
 
@@ -274,7 +281,7 @@ class Pass {
     detail::LeafMeta& meta = detail::leaf_meta(*edge.leaf);
     if (!meta.hooks.empty()) return {};
     std::unique_lock lock(meta.lock, std::try_to_lock);
-    if (!lock || !meta.grad.defined() || !meta.grad.is_contiguous()) return {};
+    if (!lock || !meta.grad.defined() || !meta.grad.is_contiguous() || meta.grad.requires_grad()) return {};
     claims.emplace_back(&meta, std::move(lock));
     return meta.grad;
   }
@@ -284,7 +291,7 @@ class Pass {
   // leaf's gradient is added to where it lies.
   const Edge& destination(const Node& node, std::size_t i) const {
     const Edge& edge = node.edges[i];
-    if (!edge.node || !node.can_widen(static_cast<std::uint32_t>(i))) return edge;
+    if (record_ || !edge.node || !node.can_widen(static_cast<std::uint32_t>(i))) return edge;
     const Edge* beyond = edge.node->narrowed();
     if (!beyond || !beyond->leaf) return edge;
     return capture_ && capture_->asked(edge.node.get()) ? edge : *beyond;
@@ -311,7 +318,7 @@ class Pass {
       any = true;
       flag = kGradNeeded;
       if (&edge != &node.edges[i]) flag |= kGradWide;
-      if (!node.can_accumulate(static_cast<std::uint32_t>(i))) continue;
+      if (record_ || !node.can_accumulate(static_cast<std::uint32_t>(i))) continue;
       target = accumulation_target(edge, claims);
       if (target.defined()) flag |= kGradAccumulate;
     }
@@ -320,9 +327,8 @@ class Pass {
       for (std::uint32_t k = 0; k < outputs; ++k)
         if (!grads_out[k].defined()) grads_out[k] = detail::engine_ops.zeros(node.output_meta(k));
 
-    // What was recorded during this pass is nobody else's.
-    const bool last = !retain_graph_ || node.sequence() > start_;
-    NodeCall call{grads_out, grads_in, flags, last};
+    const bool last = is_last(node);
+    NodeCall call{grads_out, grads_in, flags, last, record_};
     node.backward(call);
     if (last) node.release_saved();
 
@@ -339,6 +345,9 @@ class Pass {
       }
     }
   }
+
+  // Whether nobody will visit the node again: what was recorded during this pass is nobody else's.
+  bool is_last(const Node& node) const { return !record_ && (!retain_graph_ || node.sequence() > start_); }
 
   // Lets a node record the piece of tape that it stands for, which is newer than all that is pending: it is
   // walked next, and leads to where the node's own inputs came from.
@@ -359,7 +368,7 @@ class Pass {
       return;
     }
     hand_out(node, grads);
-    if (!retain_graph_ || node.sequence() > start_) node.release_saved();
+    if (is_last(node)) node.release_saved();
     for (std::size_t k = 0; k < outputs.size(); ++k) deposit(expanded_[first + k], std::move(grads[k]));
   }
 
@@ -370,7 +379,7 @@ class Pass {
   }
 
   // What a hook returns takes the place of the gradient.
-  static void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) {
+  void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) const {
     hooks.each([&](const TensorHook& hook) {
       // A hook may change its argument: nobody else must see that.
       if (!is_exclusive(grad)) grad = detail::engine_ops.clone(grad);
@@ -383,17 +392,17 @@ class Pass {
                " in place of the gradient ", describe(grad), "; convert it with .to()");
       CT_CHECK(replaced.device() == grad.device(), DeviceError, op, "a hook returned ", describe(replaced),
                " in place of the gradient ", describe(grad), "; copy it with .to()");
-      grad = replaced.requires_grad() ? replaced.detach() : std::move(replaced);
+      grad = without_history(replaced);
     });
   }
-  static void run_output_hooks(Node& node, std::span<Tensor> grads) {
+  void run_output_hooks(Node& node, std::span<Tensor> grads) const {
     for (std::size_t i = 0; i < node.output_hooks.size(); ++i) {  // a hook may register one on another output
       Tensor& grad = grads[node.output_hooks[i].output];
       if (!grad.defined()) continue;
       run_hooks(node.output_hooks[i].hooks, grad);
       // It is added to like a leaf's gradient, and shared with nobody.
       if (const auto& sum = node.output_hooks[i].retained)
-        *sum = sum->defined() ? detail::engine_ops.add(*sum, grad, is_exclusive(*sum))
+        *sum = sum->defined() ? detail::engine_ops.add(*sum, grad, !record_ && is_exclusive(*sum))
                               : detail::engine_ops.clone(grad);
     }
   }
@@ -407,11 +416,12 @@ class Pass {
       if (capture_) return capture_->take(slot.leaf, std::span(&grad, 1));
       const std::lock_guard lock(meta.lock);
       if (meta.grad.defined()) {
-        // In place, but for a gradient that was set to an expanded tensor.
-        meta.grad = detail::engine_ops.add(meta.grad, grad,
-                                           expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0);
+        // In place, but for a gradient that is on the tape, or was set to an expanded tensor.
+        const bool in_place = !record_ && !meta.grad.requires_grad() &&
+                              expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0;
+        meta.grad = detail::engine_ops.add(meta.grad, grad, in_place);
       } else {
-        meta.grad = is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
+        meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
       }
     }
     if (meta.post_hooks.empty()) return;
@@ -420,6 +430,7 @@ class Pass {
   }
 
   bool retain_graph_ = false;
+  bool record_ = false;
   Capture* capture_ = nullptr;
   std::uint64_t start_ = 0;     // nodes with higher numbers were recorded during this pass
   std::vector<Edge> expanded_;  // keep those alive
@@ -446,6 +457,16 @@ class PassLease {
   std::unique_ptr<Pass> pass_;
 };
 
+// Runs a pass as it should run: recorded or not, and never under the caller's Autocast, since gradients have
+// the dtypes that forward had.
+void run_pass(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph,
+              bool record, Capture* capture) {
+  const GradModeGuard mode(record);
+  std::optional<detail::AutocastModeGuard> plain;
+  if (record) plain.emplace(detail::AutocastMode{}, true);
+  PassLease()->run(roots, gradients, retain_graph, record, capture);
+}
+
 constinit thread_local bool anomaly = false;
 
 void check_gradient_count(std::size_t roots, std::size_t gradients) {
@@ -457,8 +478,7 @@ void check_gradient_count(std::size_t roots, std::size_t gradients) {
 
 void backward(TensorList roots, TensorList gradients, BackwardOptions options) {
   check_gradient_count(roots.size(), gradients.size());
-  NoGrad guard;
-  PassLease()->run(roots, gradients, options.retain_graph, nullptr);
+  run_pass(roots, gradients, options.retain_graph, options.create_graph, nullptr);
 }
 
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients, GradOptions options) {
@@ -469,10 +489,7 @@ std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradi
              ", does not require a gradient; call set_requires_grad() on it before the forward pass");
     capture.ask(detail::gradient_edge(inputs[i]));
   }
-  {
-    NoGrad guard;
-    PassLease()->run(outputs, gradients, options.retain_graph, &capture);
-  }
+  run_pass(outputs, gradients, options.retain_graph, options.create_graph, &capture);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     CT_CHECK(options.allow_unused || capture.results[i].defined(), AutogradError, "grad",
              "the outputs do not depend on input ", i, ", ", describe(inputs[i]),

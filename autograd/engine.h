@@ -10,6 +10,11 @@ namespace ct {
 struct BackwardOptions {
   /// Keeps saved tensors, so that the same tape can be walked again.
   bool retain_graph = false;
+  /// Records the gradients: they have a history of their own and can be differentiated again, to any order, by
+  /// the rules of the ops (OpDef::rule); an op without one throws AutogradError with its reason. Keeps the tape,
+  /// like retain_graph. Leaves then hold gradients that hold the tape that holds the leaves: set_grad({}) frees
+  /// them, and grad() has no such circle.
+  bool create_graph = false;
 };
 
 /// Adds d(sum of roots weighted by `gradients`)/d(leaf) to grad() of every leaf that requires a gradient.
@@ -30,6 +35,8 @@ struct GradOptions {
   bool retain_graph = false;
   /// An input that the outputs do not depend on gets an undefined gradient instead of an AutogradError.
   bool allow_unused = false;
+  /// As in BackwardOptions: the gradients that are returned can be differentiated again.
+  bool create_graph = false;
 };
 
 /// The gradients of `outputs` (weighted by `gradients`) with respect to `inputs`, leaves or not, returned
@@ -59,7 +66,7 @@ class AnomalyGuard {
 namespace detail {
 /// What the engine needs of the ops above it: a table that the ops folder defines.
 struct EngineOps {
-  /// a + b, in a's memory if `in_place`.
+  /// a + b, in a's memory if `in_place`. This and clone() are recorded if recording is on.
   Tensor (*add)(const Tensor& a, const Tensor& b, bool in_place);
   Tensor (*zeros)(const TensorMeta& meta);
   Tensor (*ones)(const TensorMeta& meta);

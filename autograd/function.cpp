@@ -10,14 +10,27 @@ namespace ct {
 
 void FunctionContext::save_for_backward(const std::vector<Tensor>& tensors) {
   saved_.clear();
-  for (const Tensor& t : tensors) saved_.push_back(t.defined() ? SavedTensor(t) : SavedTensor());
+  for (const Tensor& t : tensors) {
+    Kept& kept = saved_.emplace_back();
+    if (!t.defined()) continue;
+    kept.tensor = SavedTensor(t);
+    kept.edge = detail::gradient_edge(t);
+  }
 }
 
 std::vector<Tensor> FunctionContext::saved() const {
   std::vector<Tensor> tensors;
-  for (std::size_t i = 0; i < saved_.size(); ++i)
-    tensors.push_back(saved_[i].defined() ? saved_[i].unpack(name_, "saved tensor", static_cast<int>(i))
-                                          : Tensor{});
+  for (std::size_t i = 0; i < saved_.size(); ++i) {
+    const Kept& kept = saved_[i];
+    Tensor& t = tensors.emplace_back();
+    if (!kept.tensor.defined()) continue;
+    t = kept.tensor.unpack(name_, [&] { return detail::cat("saved tensor ", i); });
+    if (!recording_) continue;
+    const bool output = kept.output >= 0;
+    t = detail::with_history(
+        t,
+        output ? Edge{Ref<Node>::share(recording_), {}, static_cast<std::uint32_t>(kept.output)} : kept.edge);
+  }
   return tensors;
 }
 
@@ -41,6 +54,8 @@ void FunctionNode::set_outputs(std::vector<Tensor>& outputs, const std::vector<T
              k, "; return only tensors that were computed");
     output_metas_.push_back(out.meta());
     if (!is_floating(out.dtype())) continue;
+    for (FunctionContext::Kept& kept : context_.saved_)
+      if (!kept.edge && kept.tensor.holds(out)) kept.output = static_cast<std::int64_t>(k);
     // forward may return an input as it is: its history stays the input's own.
     if (out.requires_grad() || !out.ref().unique()) out = out.detach();
     detail::set_history(out, self, static_cast<std::uint32_t>(k));
@@ -51,6 +66,7 @@ void FunctionNode::backward(NodeCall& call) {
   CT_CHECK(!released_, AutogradError, "backward", "the saved tensors of '", name(),
            "' have been freed: the tape was walked a second time; pass retain_graph = true to the first "
            "backward()");
+  context_.recording_ = call.record ? this : nullptr;
   const std::vector<Tensor> grads = backward_(context_, {call.grads_out.begin(), call.grads_out.end()});
   CT_CHECK(grads.size() == edges.size(), AutogradError, name().data(), "backward returned ", grads.size(),
            " gradients for ", edges.size(), " inputs; return one per input, undefined where there is none");
@@ -74,7 +90,7 @@ void FunctionNode::release_saved() {
 
 std::int64_t FunctionNode::saved_bytes() const {
   std::int64_t bytes = 0;
-  for (const SavedTensor& s : context_.saved_) bytes += s.bytes();
+  for (const FunctionContext::Kept& kept : context_.saved_) bytes += kept.tensor.bytes();
   return bytes;
 }
 

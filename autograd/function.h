@@ -14,7 +14,8 @@ namespace ct {
 /// Carries values from a custom function's forward to its backward.
 class CT_API FunctionContext {
  public:
-  /// Keeps tensors for backward; in-place changes to them are caught.
+  /// Keeps tensors for backward; in-place changes to them are caught. For gradients of gradients keep inputs and
+  /// outputs only: what forward computed in between has no history.
   void save_for_backward(const std::vector<Tensor>& tensors);
   /// The kept tensors, in order.
   std::vector<Tensor> saved() const;
@@ -25,8 +26,14 @@ class CT_API FunctionContext {
 
  private:
   friend class FunctionNode;
-  std::vector<SavedTensor> saved_;
+  struct Kept {
+    SavedTensor tensor;
+    Edge edge;  // where it stands on the tape; of an output only while a recorded backward runs
+    std::int64_t output = -1;
+  };
+  std::vector<Kept> saved_;
   std::vector<bool> needs_;
+  Node* recording_ = nullptr;  // the node whose backward runs and is recorded
   std::string name_;
 };
 
@@ -69,7 +76,8 @@ CT_API bool any_requires_grad(const std::vector<Tensor>& tensors);
 ///     };
 ///     ct::Tensor y = Cube::apply({x})[0];
 ///
-/// forward runs without recording; backward returns one gradient per input (undefined = none).
+/// forward runs without recording; backward returns one gradient per input (undefined = none). It is recorded
+/// where gradients of gradients are asked for (create_graph), so it is then to be made of differentiable ops.
 template <class Derived>
 struct Function {
   static std::vector<Tensor> apply(const std::vector<Tensor>& inputs) {

@@ -36,8 +36,9 @@ double weighted_sum(const std::vector<Tensor>& outputs, const std::vector<std::v
   return sum;
 }
 
+// `constants`: outputs that depend on no input are held to that.
 GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
-                         const GradcheckOptions& options) {
+                         const GradcheckOptions& options, bool constants) {
   std::vector<Tensor> leaves = inputs;
   for (Tensor& t : leaves)
     if (is_checked(t)) t = detail::copy_with_layout(t, t.device()).set_requires_grad();
@@ -48,16 +49,17 @@ GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& 
   std::vector<std::vector<double>> weights;
   for (const Tensor& out : outputs) {
     weights.emplace_back();
-    if (!out.defined() || out.dtype() != DType::f64 || !out.requires_grad()) continue;
+    if (!is_checked(out) || !(out.requires_grad() || constants)) continue;
     const Tensor c = make.normal(out.shape());
     weights.back() = c.to_vector<double>();
+    if (!out.requires_grad()) continue;
     roots.push_back(out);
     cotangents.push_back(c.to(out.device()));
   }
-  CT_CHECK(!roots.empty(), AutogradError, "gradcheck",
+  CT_CHECK(constants || !roots.empty(), AutogradError, "gradcheck",
            "no output of the function depends on an f64 input; make the inputs f64 and check that recording "
            "is on");
-  backward(roots, cotangents);
+  if (!roots.empty()) backward(roots, cotangents);
 
   NoGrad guard;
   for (std::size_t n = 0; n < leaves.size(); ++n) {
@@ -89,19 +91,17 @@ GradcheckResult check_on(const GradcheckFunction& f, const std::vector<Tensor>& 
   return {};
 }
 
-}  // namespace
-
-GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
-                          const GradcheckOptions& options) {
-  CT_CHECK(f, ValueError, "gradcheck", "the function is empty; pass one that computes with the inputs");
-  detail::check_positive("gradcheck", "eps", options.eps);
-  detail::check_not_negative("gradcheck", "atol", options.atol);
-  detail::check_not_negative("gradcheck", "rtol", options.rtol);
-  CT_CHECK(options.max_elements > 0, ValueError, "gradcheck", "max_elements is ", options.max_elements,
+GradcheckResult check(const char* op, const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                      const GradcheckOptions& options, bool constants) {
+  CT_CHECK(f, ValueError, op, "the function is empty; pass one that computes with the inputs");
+  detail::check_positive(op, "eps", options.eps);
+  detail::check_not_negative(op, "atol", options.atol);
+  detail::check_not_negative(op, "rtol", options.rtol);
+  CT_CHECK(options.max_elements > 0, ValueError, op, "max_elements is ", options.max_elements,
            "; it must be > 0");
-  CT_CHECK(std::any_of(inputs.begin(), inputs.end(), is_checked), DTypeError, "gradcheck",
+  CT_CHECK(std::any_of(inputs.begin(), inputs.end(), is_checked), DTypeError, op,
            "no input is f64; convert the inputs to check with .to(ct::f64)");
-  GradcheckResult result = check_on(f, inputs, options);
+  GradcheckResult result = check_on(f, inputs, options, constants);
   if (!result.ok || !options.all_devices || !cuda_is_available()) return result;
   std::vector<Tensor> moved = inputs;
   bool any = false;
@@ -111,9 +111,47 @@ GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>&
     t = detail::copy_with_layout(t, cuda(0));
   }
   if (!any) return result;
-  result = check_on(f, moved, options);
+  result = check_on(f, moved, options, constants);
   if (!result.ok) result.message = "on cuda:0: " + result.message;
   return result;
+}
+
+}  // namespace
+
+GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                          const GradcheckOptions& options) {
+  return check("gradcheck", f, inputs, options, false);
+}
+
+GradcheckResult gradgradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                              const GradcheckOptions& options) {
+  CT_CHECK(f, ValueError, "gradgradcheck", "the function is empty; pass one that computes with the inputs");
+  const std::size_t count = inputs.size();
+  std::vector<Tensor> all = inputs;
+  {
+    const NoGrad guard;
+    SampleMaker make(options.seed + 1);
+    for (const Tensor& out : f(inputs))
+      all.push_back(is_checked(out) ? make.normal(out.shape()).to(out.device()) : Tensor{});
+  }
+  const GradcheckFunction gradients = [&](const std::vector<Tensor>& given) {
+    const EnableGrad guard;  // differences are taken without recording, but f's gradient needs its tape
+    std::vector<Tensor> in(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(count)), wanted, roots,
+        cotangents;
+    for (Tensor& t : in) {
+      if (!is_checked(t)) continue;
+      if (!t.requires_grad()) t = t.detach().set_requires_grad();
+      wanted.push_back(t);
+    }
+    const std::vector<Tensor> outputs = f(in);
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      if (!is_checked(outputs[k]) || !outputs[k].requires_grad()) continue;
+      roots.push_back(outputs[k]);
+      cotangents.push_back(given[count + k]);
+    }
+    return grad(roots, wanted, cotangents, {.allow_unused = true, .create_graph = true});
+  };
+  return check("gradgradcheck", gradients, all, options, true);
 }
 
 }  // namespace ct

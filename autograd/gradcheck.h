@@ -42,6 +42,12 @@ using GradcheckFunction = std::function<std::vector<Tensor>(const std::vector<Te
 CT_API GradcheckResult gradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
                                  const GradcheckOptions& options = {});
 
+/// Compares second derivatives with central differences: gradcheck() of the function that maps the inputs and
+/// cotangents of f's outputs to f's gradients. It holds the rules of the ops (OpDef::rule) to the truth. Throws
+/// as gradcheck(), and AutogradError where f contains an op without a rule.
+CT_API GradcheckResult gradgradcheck(const GradcheckFunction& f, const std::vector<Tensor>& inputs,
+                                     const GradcheckOptions& options = {});
+
 namespace detail {
 template <class F, std::size_t... I>
 Tensor call_unpacked(F& f, const std::vector<Tensor>& in, std::index_sequence<I...>) {
@@ -53,6 +59,19 @@ GradcheckFunction unpacked(F f) {
     return std::vector<Tensor>{call_unpacked(f, in, std::make_index_sequence<N>())};
   };
 }
+// A function of one to four tensors as one of a vector of them.
+template <class F>
+GradcheckFunction as_gradcheck_function(F f) {
+  using T = const Tensor&;
+  if constexpr (std::invocable<F, T>)
+    return unpacked<1>(f);
+  else if constexpr (std::invocable<F, T, T>)
+    return unpacked<2>(f);
+  else if constexpr (std::invocable<F, T, T, T>)
+    return unpacked<3>(f);
+  else
+    return unpacked<4>(f);
+}
 }  // namespace detail
 
 /// The same for a function of one to four tensors: `gradcheck(swish, {x})`, `gradcheck([](auto& a, auto& b)
@@ -61,15 +80,12 @@ GradcheckFunction unpacked(F f) {
 template <class F>
 requires(!std::convertible_to<F, GradcheckFunction>) GradcheckResult
     gradcheck(F f, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
-  using T = const Tensor&;
-  if constexpr (std::invocable<F, T>)
-    return gradcheck(detail::unpacked<1>(f), inputs, options);
-  else if constexpr (std::invocable<F, T, T>)
-    return gradcheck(detail::unpacked<2>(f), inputs, options);
-  else if constexpr (std::invocable<F, T, T, T>)
-    return gradcheck(detail::unpacked<3>(f), inputs, options);
-  else
-    return gradcheck(detail::unpacked<4>(f), inputs, options);
+  return gradcheck(detail::as_gradcheck_function(f), inputs, options);
+}
+template <class F>
+requires(!std::convertible_to<F, GradcheckFunction>) GradcheckResult
+    gradgradcheck(F f, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
+  return gradgradcheck(detail::as_gradcheck_function(f), inputs, options);
 }
 
 }  // namespace ct

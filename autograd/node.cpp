@@ -33,12 +33,17 @@ Tensor alias_without_history(const Tensor& t) {
 SavedTensor::SavedTensor(const Tensor& t)
     : data_(alias_without_history(t)), version_(t.impl()->storage->version()) {}
 
-const Tensor& SavedTensor::unpack(std::string_view op, std::string_view role, int index) const {
-  const std::uint32_t now = data_.impl()->storage->version();
-  CT_CHECK(now == version_, AutogradError, "backward", role, ' ', index, " of '", op, "', ", describe(data_),
-           ", was saved at version ", version_, " and has been changed in place since (now at version ", now,
-           "); use the out-of-place form of the later op, or clone() the tensor before changing it");
-  return data_;
+void SavedTensor::fail_changed(std::string_view op, const std::string& role) const {
+  detail::fail<AutogradError>(
+      "backward", role, " of '", op, "', ", describe(data_), ", was saved at version ", version_,
+      " and has been changed in place since (now at version ", data_.impl()->storage->version(),
+      "); use the out-of-place form of the later op, or clone() the tensor before changing it");
+}
+
+bool SavedTensor::holds(const Tensor& t) const {
+  return data_.defined() && data_.impl()->storage == t.impl()->storage &&
+         data_.storage_offset() == t.storage_offset() && data_.shape() == t.shape() &&
+         data_.strides() == t.strides();
 }
 
 Tensor Tensor::detach() const {
@@ -88,6 +93,13 @@ Edge gradient_edge(const Tensor& t) {
 }
 }  // namespace detail
 
+Tensor detail::with_history(const Tensor& saved, const Edge& edge) {
+  if (edge.leaf) return Tensor(edge.leaf);
+  Tensor t = saved.detach();
+  if (edge.node) set_history(t, edge.node, edge.index);
+  return t;
+}
+
 Node::Node() : sequence_(detail::next_sequence()) {}
 Node::~Node() = default;
 
@@ -119,7 +131,7 @@ OpNode::OpNode(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView
     Edge& edge = edges.emplace_back();
     if (!mask_bit(op.differentiable_inputs, i)) continue;
     edge = detail::gradient_edge(t);
-    if (edge && i < op.saves.size()) saved |= op.saves[i].inputs;
+    if (edge) saved |= saves_of(op, i).inputs;
   }
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     SavedTensor& slot = saved_inputs_.emplace_back();
@@ -130,8 +142,8 @@ OpNode::OpNode(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView
 
 void OpNode::set_outputs(std::span<const Tensor> outputs) {
   std::uint32_t saved = 0;
-  for (std::size_t i = 0; i < edges.size() && i < op_.saves.size(); ++i)
-    if (edges[i]) saved |= op_.saves[i].outputs;
+  for (std::size_t i = 0; i < edges.size(); ++i)
+    if (edges[i]) saved |= saves_of(op_, i).outputs;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     output_metas_.emplace_back(outputs[k].meta());
     SavedTensor& slot = saved_outputs_.emplace_back();
@@ -147,11 +159,16 @@ void OpNode::backward(NodeCall& call) {
   InlineVector<Tensor, 4> outputs;
   for (std::size_t i = 0; i < saved_inputs_.size(); ++i) {
     Tensor& t = inputs.emplace_back();
-    if (saved_inputs_[i].defined()) t = saved_inputs_[i].unpack(op_.name, "input", static_cast<int>(i));
+    if (!saved_inputs_[i].defined()) continue;
+    t = saved_inputs_[i].unpack(op_.name, [&] { return "input '" + input_name(op_, i) + "'"; });
+    if (call.record) t = detail::with_history(t, edges[i]);
   }
   for (std::size_t k = 0; k < saved_outputs_.size(); ++k) {
     Tensor& t = outputs.emplace_back();
-    if (saved_outputs_[k].defined()) t = saved_outputs_[k].unpack(op_.name, "output", static_cast<int>(k));
+    if (!saved_outputs_[k].defined()) continue;
+    t = saved_outputs_[k].unpack(op_.name, [&] { return "output '" + output_name(op_, k) + "'"; });
+    if (call.record && mask_bit(op_.differentiable_outputs, k) && is_floating(t.dtype()))
+      t = detail::with_history(t, {Ref<Node>::share(this), {}, static_cast<std::uint32_t>(k)});
   }
   const Backward b{op_,
                    AttrsView(attrs_, attrs_size_),
@@ -162,11 +179,26 @@ void OpNode::backward(NodeCall& call) {
                    call.grads_in,
                    call.flags,
                    call.last};
+  if (call.record) return run_rule(b, call);
   const Device device = output_metas_[0].device;
   const BackwardFn kernel = device.is_cuda() ? op_.cuda.backward : op_.cpu.backward;
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
            "; compute it on the other kind of device");
   detail::observed(op_, true, [&] { kernel(b); });
+}
+
+void OpNode::run_rule(const Backward& b, NodeCall& call) {
+  CT_CHECK(op_.rule != nullptr, AutogradError, "backward", "'", op_.name,
+           "' has no derivatives beyond the first: ",
+           op_.no_rule ? op_.no_rule : "its OpDef states no rule; give it one, or leave out create_graph");
+  op_.rule(b);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const Tensor& g = call.grads_in[i];
+    if (!(call.flags[i] & kGradNeeded) || !g.defined()) continue;
+    CT_CHECK(g.shape() == input_metas_[i].shape && g.dtype() == input_metas_[i].dtype, AutogradError,
+             op_.name, "its rule gives ", describe(g), " as the gradient of ", input_name(op_, i),
+             ", which is ", describe(input_metas_[i]), "; shape and dtype must be equal");
+  }
 }
 
 const Edge* OpNode::narrowed() const {
@@ -190,10 +222,9 @@ std::int64_t OpNode::saved_bytes() const {
   return bytes;
 }
 
-const Tensor& Backward::checked(const Tensor& t, const char* what, int i) const {
-  CT_CHECK(t.defined(), Error, op.name, "its backward kernel reads ", what, ' ', i,
-           ", which its OpDef does not save for the gradients wanted; add it to `saves`");
-  return t;
+void Backward::fail_not_saved(const std::string& what) const {
+  detail::fail<Error>(op.name, "its backward reads ", what,
+                      ", which its OpDef does not keep for the gradients wanted; name it in their `needs`");
 }
 
 Tensor& Backward::grad_in_over(int i, const Tensor& saved) const {

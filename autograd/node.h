@@ -41,13 +41,22 @@ class CT_API SavedTensor {
   SavedTensor() = default;
   explicit SavedTensor(const Tensor& t);
   /// The tensor. Throws AutogradError if its values have been changed in place since it was saved; `op`
-  /// names the op that saved it, `what` the role ("input 0").
-  const Tensor& unpack(std::string_view op, std::string_view role, int index) const;
+  /// names the op that saved it, role() says as what ("input 'x'").
+  template <class Role>
+  const Tensor& unpack(std::string_view op, const Role& role) const {
+    if (data_.impl()->storage->version() != version_) [[unlikely]]
+      fail_changed(op, role());
+    return data_;
+  }
   bool defined() const { return data_.defined(); }
+  /// Whether it is `t`: the same elements in the same layout.
+  bool holds(const Tensor& t) const;
   std::int64_t bytes() const { return data_.defined() ? data_.nbytes() : 0; }
   void reset() { data_ = {}; }
 
  private:
+  [[noreturn, gnu::cold]] void fail_changed(std::string_view op, const std::string& role) const;
+
   Tensor data_;
   std::uint32_t version_ = 0;
 };
@@ -97,7 +106,8 @@ struct NodeCall {
   std::span<Tensor> grads_out;
   std::span<Tensor> grads_in;
   std::span<const std::uint8_t> flags;
-  bool last = false;  // release_saved() follows
+  bool last = false;    // release_saved() follows
+  bool record = false;  // the gradients are to be on the tape
 };
 
 /// One recorded op.
@@ -119,7 +129,8 @@ class CT_API Node : public RefCounted {
   virtual const Edge* narrowed() const { return nullptr; }
   /// Whether a missing cotangent may stay undefined.
   virtual bool takes_undefined_grads() const { return false; }
-  /// Computes call.grads_in from call.grads_out. Throws AutogradError after release_saved().
+  /// Computes call.grads_in from call.grads_out, with call.record as a function that is recorded itself. Throws
+  /// AutogradError after release_saved(), or where gradients of gradients are not to be had.
   virtual void backward(NodeCall& call) = 0;
   /// True for a node that stands for a piece of tape which is recorded only when backward comes to it. Its
   /// backward() is not called.
@@ -174,6 +185,9 @@ class CT_API OpNode final : public Node, public Pooled {
   std::int64_t saved_bytes() const override;
 
  private:
+  // Runs the op's rule on the saved values as they stand on the tape.
+  void run_rule(const Backward& b, NodeCall& call);
+
   const OpDef& op_;
   bool released_ = false;
   std::uint16_t attrs_size_ = 0;
@@ -215,6 +229,9 @@ CT_API std::uint64_t next_sequence();
 
 /// The edge along which the gradient of `t` flows; empty if it wants none.
 CT_API Edge gradient_edge(const Tensor& t);
+
+/// A saved tensor as it stood on the tape: with the history that `edge` says.
+CT_API Tensor with_history(const Tensor& saved, const Edge& edge);
 
 /// Makes `t` output `index` of `node`.
 inline void set_history(const Tensor& t, Ref<Node> node, std::uint32_t index) {

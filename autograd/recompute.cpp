@@ -62,11 +62,9 @@ class RecomputeNode final : public Node {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       Tensor& t = inputs.emplace_back();
       if (!inputs_[i].defined()) continue;
-      t = inputs_[i].unpack("recompute", "input", static_cast<int>(i)).detach();
-      const Edge& edge = edges[i];
-      if (edge.leaf) t = Tensor(edge.leaf);
       // The gradient flows on from here as if nothing were in between.
-      if (edge.node) detail::set_history(t, edge.node, edge.index);
+      t = detail::with_history(inputs_[i].unpack("recompute", [&] { return detail::cat("input ", i); }),
+                               edges[i]);
     }
     std::vector<Tensor> outputs;
     {

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -12,15 +15,17 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
 
-// An op is a plain constant, OpDef: its name, how result shapes follow from its inputs, its forward and
-// backward kernels per device, what backward needs to see, and how it is tested. dispatch() reads it to run
-// the op, the tape to go back through it, the conformance suite to check it, the benchmarks to price it.
+// An op is a plain constant, OpDef, that describes itself: its name, its inputs, outputs and attributes with
+// their names, how result shapes follow from its inputs, its forward and backward kernels per device, what
+// backward needs to see, and how it is tested. dispatch() reads it to run the op, the tape to go back through
+// it, the conformance suite to check it, messages and docs/ops.md to name things, the benchmarks to price it.
 //
 // Kernels get one argument, Forward or Backward, and know nothing of the tape.
 
 namespace ct {
 
 struct OpDef;
+struct GeneratorState;
 
 /// Attributes of a call (an axis, a probability): a trivially copyable struct of at most kMaxAttrBytes,
 /// passed by reference and copied into the tape.
@@ -53,6 +58,12 @@ struct AnyAttrs {
 
 /// At most so many outputs per op.
 inline constexpr int kMaxOutputs = 4;
+/// At most so many records of inputs; a record may stand for any number of inputs.
+inline constexpr std::size_t kMaxInputDefs = 12;
+
+/// The name of input i ("weight", or "tensors[3]" where one record stands for many), or of output k.
+CT_API std::string input_name(const OpDef& op, std::size_t i);
+CT_API std::string output_name(const OpDef& op, std::size_t k);
 
 /// Given to OpDef::infer: reads the inputs' shapes and declares the outputs in order.
 class Infer {
@@ -146,9 +157,17 @@ struct Backward {
   /// The cotangent of output k. Always defined (zeros if nothing flowed back), unless the op declares
   /// undefined_grads, in which case it may be undefined.
   const Tensor& grad(int k = 0) const { return grads[static_cast<std::size_t>(k)]; }
-  const Tensor& in(int i) const { return checked(saved_inputs[static_cast<std::size_t>(i)], "input", i); }
+  const Tensor& in(int i) const {
+    const Tensor& t = saved_inputs[static_cast<std::size_t>(i)];
+    if (!t.defined()) [[unlikely]]
+      fail_not_saved("input '" + input_name(op, static_cast<std::size_t>(i)) + "'");
+    return t;
+  }
   const Tensor& out(int k = 0) const {
-    return checked(saved_outputs[static_cast<std::size_t>(k)], "output", k);
+    const Tensor& t = saved_outputs[static_cast<std::size_t>(k)];
+    if (!t.defined()) [[unlikely]]
+      fail_not_saved("output '" + output_name(op, static_cast<std::size_t>(k)) + "'");
+    return t;
   }
   const TensorMeta& in_meta(int i) const { return input_metas[static_cast<std::size_t>(i)]; }
   template <class A>
@@ -182,7 +201,7 @@ struct Backward {
   void set_grad_in(int i, Tensor g) const { grad_inputs[static_cast<std::size_t>(i)] = std::move(g); }
 
  private:
-  CT_API const Tensor& checked(const Tensor& t, const char* what, int i) const;
+  [[noreturn, gnu::cold]] CT_API void fail_not_saved(const std::string& what) const;
 };
 
 using InferFn = void (*)(Infer&);
@@ -195,8 +214,106 @@ struct Kernels {
   BackwardFn backward = nullptr;
 };
 
+/// What there is to know of one input. What is not said is not so.
+struct InputDef {
+  const char* name;
+  /// The inputs and outputs that its gradient reads beside the cotangents, by name: "x", "w y". Nothing else is
+  /// kept alive for backward.
+  const char* needs = "";
+  /// False for indices, masks and other inputs that no gradient flows to.
+  bool gradient = true;
+  /// The gradient's kernel can add to an existing gradient (see Backward::accumulate).
+  bool accumulates = false;
+  /// The gradient's kernel can write f32, and add to f32, where the input has 16 bits. The gradient of a
+  /// parameter that was converted for the op then goes to the f32 parameter without being rounded on its way
+  /// (see Backward::grad_dtype).
+  bool wide_grad = false;
+  /// May be undefined.
+  bool optional = false;
+  /// Keeps a dtype of its own (an index, a mask): not promoted, not compared.
+  bool any_dtype = false;
+  /// May live on another device than input 0.
+  bool any_device = false;
+  /// May have 16 bits where input 0 is f32. Autocast leaves it so where it has its dtype.
+  bool low = false;
+  /// Stands for all inputs from here on (the tensors of concat). Only the last record.
+  bool rest = false;
+};
+
+/// What there is to know of one output.
+struct OutputDef {
+  const char* name;
+  /// False where no gradient flows back from it: indices, masks, statistics, truth values.
+  bool gradient = true;
+  /// Stands for all outputs from here on. Only the last record.
+  bool rest = false;
+};
+
+/// The type of an attribute, as a struct of attributes holds it.
+enum class AttrType : std::uint8_t {
+  boolean,
+  i32,
+  i64,
+  u32,
+  u64,
+  f64,
+  number,  // Scalar
+  dims,    // Shape, Dims
+  dtype,
+  device,
+  choice,  // an enum: AttrDef::choices names its values
+  draw,    // GeneratorState: which random numbers are drawn
+};
+/// One attribute: its name, its type, and where it lies in the struct that is passed to dispatch().
+struct AttrDef {
+  const char* name;
+  AttrType type;
+  std::uint16_t offset;
+  std::uint16_t size;
+  /// The names of a choice's values from 0 on, separated by spaces.
+  const char* choices = "";
+};
+
+namespace detail {
+template <class T>
+consteval AttrType attr_type() {
+  if constexpr (std::is_same_v<T, bool>)
+    return AttrType::boolean;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return AttrType::i32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return AttrType::i64;
+  else if constexpr (std::is_same_v<T, std::uint32_t>)
+    return AttrType::u32;
+  else if constexpr (std::is_same_v<T, std::uint64_t>)
+    return AttrType::u64;
+  else if constexpr (std::is_same_v<T, double>)
+    return AttrType::f64;
+  else if constexpr (std::is_same_v<T, Scalar>)
+    return AttrType::number;
+  else if constexpr (std::is_same_v<T, Dims>)
+    return AttrType::dims;
+  else if constexpr (std::is_same_v<T, DType>)
+    return AttrType::dtype;
+  else if constexpr (std::is_same_v<T, Device>)
+    return AttrType::device;
+  else if constexpr (std::is_same_v<T, GeneratorState>)
+    return AttrType::draw;
+  else
+    return std::is_enum_v<T> ? AttrType::choice : throw "an attribute of a type that AttrType does not have";
+}
+}  // namespace detail
+
+/// The record of one field of an attribute struct: CT_ATTRIBUTE(SoftmaxAttrs, axis), or with the names of an
+/// enum's values CT_ATTRIBUTE(LossAttrs, reduction, "none mean sum").
+#define CT_ATTRIBUTE(Struct, member, ...)                                                     \
+  ::ct::AttrDef {                                                                             \
+#member, ::ct::detail::attr_type < decltype(Struct::member)>(), offsetof(Struct, member), \
+        sizeof(Struct::member) __VA_OPT__(, ) __VA_ARGS__                                     \
+  }
+
 /// Which saved values the gradient of one input needs: bit i of `inputs` for input i, bit k of `outputs` for
-/// output k. What is not named here is not kept alive.
+/// output k.
 struct Saves {
   std::uint32_t inputs = 0;
   std::uint32_t outputs = 0;
@@ -267,27 +384,26 @@ using ReferenceFn = std::vector<Tensor> (*)(std::span<const Tensor> inputs, Attr
 using SamplesFn = std::vector<Sample> (*)(SampleMaker&);
 using ErrorSamplesFn = std::vector<ErrorSample> (*)(SampleMaker&);
 
-/// Everything there is to know of an op.
+/// Everything there is to know of an op. The records say it by name; the fields that `checked` derives say the
+/// same in bits (bit i for input i, the last bit for all that follow), which is what the hot path reads.
 struct OpDef {
   const char* name;
   /// The formula, for documentation and for explaining a tape: "y = tanh(x)".
   const char* formula;
+  /// The inputs in order, and the outputs; each a constant array.
+  std::span<const InputDef> inputs{};
+  std::span<const OutputDef> outputs{};
+  /// The fields of the struct that dispatch() is called with; none for an op without attributes.
+  std::span<const AttrDef> attributes{};
   InferFn infer;
-  Kernels cpu;
-  Kernels cuda;
-  /// Per input, what its gradient needs. Inputs past the end of the list need nothing.
-  std::array<Saves, 6> saves{};
-  /// Inputs and outputs that gradients flow through; indices, masks and statistics are left out.
-  std::uint32_t differentiable_inputs = 0xffffffffu;
-  std::uint32_t differentiable_outputs = 0x1u;
-  /// False for comparisons, argmax and the like: no backward exists.
-  bool differentiable = true;
-  /// Inputs whose gradient kernel can add to an existing gradient (see Backward::accumulate).
-  std::uint32_t accumulates = 0;
-  /// Inputs whose gradient kernel can write f32, and add to f32, where the input has 16 bits. The gradient of
-  /// a parameter that was converted for the op then goes to the f32 parameter without being rounded on its
-  /// way (see Backward::grad_dtype).
-  std::uint32_t wide_grads = 0;
+  Kernels cpu{};
+  Kernels cuda{};
+  /// The gradient once more, as a composition of differentiable ops: what grad(..., {.create_graph = true})
+  /// records, and what the backward kernels are held against. It reads saved values as tensors on the tape and
+  /// hands its results over with set_grad_in(). Null: the op has no derivatives beyond the first.
+  BackwardFn rule = nullptr;
+  /// Why there is no rule, for the message: "its masks are drawn anew".
+  const char* no_rule = nullptr;
   /// The kernel copes with undefined cotangents of some outputs.
   bool undefined_grads = false;
   /// The outputs are views of input 0: infer says which, there is no forward kernel.
@@ -299,15 +415,7 @@ struct OpDef {
   /// Integer and bool inputs are converted to f32 (exp, mean of a ratio): for ops that only floats have.
   bool int_to_float = false;
   AutocastPolicy autocast = AutocastPolicy::promote;
-  /// Inputs that keep a dtype of their own (indices, masks): not promoted, not compared.
-  std::uint32_t free_dtype_inputs = 0;
-  /// Inputs that may have 16 bits where input 0 is f32. Autocast leaves them so where they have its dtype.
-  std::uint32_t low_inputs = 0;
-  /// Inputs that may be undefined.
-  std::uint32_t optional_inputs = 0;
-  /// Inputs that may live on another device than input 0.
-  std::uint32_t free_device_inputs = 0;
-  /// Dtypes that input 0 (and all inputs that are not free) may have.
+  /// Dtypes that input 0 (and all inputs that do not keep a dtype of their own) may have.
   DTypeSet dtypes = kFloatingTypes;
   CostFn cost = nullptr;
   ReferenceFn reference = nullptr;
@@ -315,6 +423,19 @@ struct OpDef {
   ErrorSamplesFn error_samples = nullptr;
   /// Multiplies the comparison tolerances of the conformance suite, for ops that lose digits by nature.
   double tolerance_scale = 1;
+
+  // ---- Derived by checked() from the records ----
+  std::array<Saves, kMaxInputDefs> saves{};
+  std::uint32_t differentiable_inputs = 0;
+  std::uint32_t differentiable_outputs = 0;
+  bool differentiable = false;
+  std::uint32_t accumulates = 0;
+  std::uint32_t wide_grads = 0;
+  std::uint32_t free_dtype_inputs = 0;
+  std::uint32_t low_inputs = 0;
+  std::uint32_t optional_inputs = 0;
+  std::uint32_t free_device_inputs = 0;
+  std::uint32_t all_saved_inputs = 0;  // what some gradient reads
 };
 
 namespace detail {
@@ -324,10 +445,66 @@ template <class F>
 consteval bool missing(F f) {
   return __builtin_constant_p(f == nullptr) ? f == nullptr : false;
 }
+
+/// The bit of record k of n; of a record that stands for the rest, also all that follow.
+constexpr std::uint32_t record_bits(std::size_t k, bool rest) { return rest ? ~0u << k : 1u << k; }
+
+/// Adds what `needs` names to `saves`.
+constexpr void add_needs(const OpDef& op, std::string_view needs, Saves& saves) {
+  while (!needs.empty()) {
+    const std::size_t end = std::min(needs.find(' '), needs.size());
+    const std::string_view word = needs.substr(0, end);
+    needs.remove_prefix(std::min(end + 1, needs.size()));
+    bool found = false;
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (word != op.inputs[i].name) continue;
+      saves.inputs |= record_bits(i, op.inputs[i].rest);
+      found = true;
+    }
+    for (std::size_t k = 0; k < op.outputs.size(); ++k) {
+      if (word != op.outputs[k].name) continue;
+      saves.outputs |= record_bits(k, op.outputs[k].rest);
+      found = true;
+    }
+    if (!found) throw "an input needs something that is neither an input nor an output of its op";
+  }
+}
+
+constexpr OpDef derived(OpDef op) {
+  if (op.inputs.size() > kMaxInputDefs) throw "an op has more input records than kMaxInputDefs";
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const InputDef& in = op.inputs[i];
+    const std::uint32_t bits = record_bits(i, in.rest);
+    if (in.rest && i + 1 != op.inputs.size()) throw "only the last input record can stand for the rest";
+    if (in.gradient) op.differentiable_inputs |= bits;
+    if (in.accumulates) op.accumulates |= bits;
+    if (in.wide_grad) op.wide_grads |= bits;
+    if (in.any_dtype) op.free_dtype_inputs |= bits;
+    if (in.low) op.low_inputs |= bits;
+    if (in.optional) op.optional_inputs |= bits;
+    if (in.any_device) op.free_device_inputs |= bits;
+    if (!in.gradient && *in.needs) throw "an input without gradient needs nothing";
+    add_needs(op, in.needs, op.saves[i]);
+    op.all_saved_inputs |= op.saves[i].inputs;
+  }
+  for (std::size_t k = 0; k < op.outputs.size(); ++k)
+    if (op.outputs[k].gradient) op.differentiable_outputs |= record_bits(k, op.outputs[k].rest);
+  op.differentiable = op.differentiable_inputs != 0 && op.differentiable_outputs != 0;
+  return op;
+}
 }  // namespace detail
 
-/// Checks an OpDef while compiling: a differentiable op without a backward kernel does not build.
+/// What the gradient of input i reads.
+constexpr const Saves& saves_of(const OpDef& op, std::size_t i) {
+  return op.saves[i < op.inputs.size() ? i : op.inputs.size() - 1];
+}
+
+/// Completes an OpDef and checks it while compiling: a differentiable op without a backward kernel does not
+/// build, nor one that needs what it does not have.
 consteval OpDef checked(OpDef op) {
+  op = detail::derived(op);
+  if (op.inputs.empty()) throw "an op needs the records of its inputs";
+  if (op.outputs.empty()) throw "an op needs the records of its outputs";
   if (detail::missing(op.infer)) throw "an op needs a shape rule";
   if (!op.view && detail::missing(op.cpu.forward)) throw "an op needs a forward kernel";
   if (op.differentiable && detail::missing(op.cpu.backward))
@@ -338,6 +515,9 @@ consteval OpDef checked(OpDef op) {
   if (detail::missing(op.samples)) throw "an op needs samples, or no test would run it";
   return op;
 }
+
+/// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.
+CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
 
 }  // namespace ct
 

@@ -201,12 +201,15 @@ void first_forward(const ct::Forward& f) {
   if (f.in(0).dtype() == f.in(1).dtype()) f.out().copy_(f.in(0));
 }
 std::vector<ct::Sample> first_samples(ct::SampleMaker&) { return {}; }
+constexpr ct::InputDef k_first_inputs[] = {{.name = "a", .gradient = false},
+                                           {.name = "b", .gradient = false}};
+constexpr ct::OutputDef k_first_outputs[] = {{.name = "y", .gradient = false}};
 constexpr OpDef k_first = ct::checked({.name = "first",
                                        .formula = "y = a",
+                                       .inputs = k_first_inputs,
+                                       .outputs = k_first_outputs,
                                        .infer = first_infer,
                                        .cpu = {first_forward, nullptr},
-                                       .cuda = {},
-                                       .differentiable = false,
                                        .samples = first_samples});
 }  // namespace
 

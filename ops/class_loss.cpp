@@ -1,5 +1,10 @@
 #include <cotangent/core/index_error.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/class_loss_internal.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/softmax/softmax.h>
+#include <cotangent/ops/where/where.h>
 
 namespace ct::loss {
 
@@ -35,6 +40,31 @@ void check_label_values(const char* op, const Labels& labels, const ClassLayout&
     if (label != ignore_index && (label < 0 || label >= layout.classes))
       throw_index_error(op, IndexKind::class_label, label, layout.classes);
   }
+}
+
+Tensor along_classes(const Tensor& weight, const Shape& scores) {
+  if (!weight.defined()) return weight;
+  Shape shape = Shape::filled(scores.size(), 1);
+  shape[class_axis(scores)] = weight.numel();
+  return weight.reshape(shape);
+}
+
+Tensor label_targets(const Tensor& labels, const Tensor& weight, const TensorMeta& scores,
+                     std::int64_t ignore_index, double smoothing) {
+  const int axis = class_axis(scores.shape);
+  const std::int64_t classes = scores.shape[axis];
+  const Tensor counts = ne(labels, ignore_index).unsqueeze(axis);
+  const Tensor w = along_classes(weight, scores.shape);
+  Tensor targets = rules::one_hot(labels, axis, classes, scores.dtype);
+  if (smoothing > 0) targets = targets * (1 - smoothing) + smoothing / static_cast<double>(classes);
+  if (w.defined()) targets = targets * w;
+  return where(counts, targets, 0);
+}
+
+Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor& g) {
+  const int axis = class_axis(x.shape());
+  const Tensor weights = sum(targets, {axis}, true);
+  return (softmax(x, axis) * weights - targets) * g.unsqueeze(axis);
 }
 
 }  // namespace ct::loss

@@ -47,6 +47,18 @@ void check_label_tensor(const char* op, const char* what, const Tensor& scores, 
 void check_label_values(const char* op, const Labels& labels, const ClassLayout& layout,
                         std::int64_t ignore_index);
 
+// ---- for rules: everything on the tape, with the classes along axis `class_axis(scores)` ----------------
+
+inline int class_axis(const Shape& scores) { return scores.size() == 1 ? 0 : 1; }
+/// A weight of [classes] along the class axis of scores; undefined stays undefined.
+Tensor along_classes(const Tensor& weight, const Shape& scores);
+/// What each class's -log_softmax is multiplied with in the loss of a row, for labels: w[t] (1 - s) in class t
+/// and w[c] s / classes in every one; 0 in rows that are ignored.
+Tensor label_targets(const Tensor& labels, const Tensor& weight, const TensorMeta& scores,
+                     std::int64_t ignore_index, double smoothing);
+/// The gradient of sum_c targets[c] (logsumexp(x) - x[c]) times `g`, one number per row.
+Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor& g);
+
 /// a + b exactly: what it is rounded to, and what that has lost (Knuth's two-sum).
 template <class C>
 CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {

@@ -287,25 +287,8 @@ class Checker {
     });
     if (full.grads.empty()) return;
 
-    if (dtype == f64 && sample.smooth) {
-      guarded(where, [&]() -> std::string {
-        // Inputs that take no gradient (weights of a loss) are constants of the function.
-        Tensors variables;
-        for (std::size_t i = 0; i < inputs.size(); ++i)
-          if (takes_gradient(op_, i, inputs[i])) variables.push_back(inputs[i]);
-        const auto f = [&](const Tensors& in) {
-          Tensors all = inputs;
-          std::size_t next = 0;
-          for (std::size_t i = 0; i < inputs.size(); ++i)
-            if (takes_gradient(op_, i, inputs[i])) all[i] = in[next++];
-          return call(op_, all, sample.attrs);
-        };
-        GradcheckOptions options{.seed = options_.seed + 13, .max_elements = 64, .all_devices = false};
-        options.atol *= op_.tolerance_scale;
-        options.rtol *= op_.tolerance_scale;
-        return gradcheck(GradcheckFunction(f), variables, options).message;
-      });
-    }
+    if (dtype == f64) check_differences(sample, inputs, where);
+    if (dtype == f64 && op_.rule) check_rule(sample, inputs, cotangents, full, where);
     if (dtype != f64 || !device.is_cpu()) {
       guarded(where, [&]() -> std::string {
         Tensors wide, wide_cotangents;
@@ -370,6 +353,63 @@ class Checker {
             return detail::cat("two passes accumulate ", got[j], " in gradient ", i, ", want ", 2 * once[j]);
       }
       return {};
+    });
+  }
+
+  // The gradient, and that of the rule, against central differences. Inputs that take no gradient (weights of a
+  // loss) are constants of the function.
+  void check_differences(const Sample& sample, const Tensors& inputs, const std::string& where) {
+    if (!sample.smooth) return;
+    Tensors variables;
+    std::int64_t elements = 0;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (!takes_gradient(op_, i, inputs[i])) continue;
+      variables.push_back(inputs[i]);
+      elements += inputs[i].numel();
+    }
+    const GradcheckFunction f = [&](const Tensors& in) {
+      Tensors all = inputs;
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (takes_gradient(op_, i, inputs[i])) all[i] = in[next++];
+      return call(op_, all, sample.attrs);
+    };
+    GradcheckOptions options{.seed = options_.seed + 13, .max_elements = 64, .all_devices = false};
+    options.atol *= op_.tolerance_scale;
+    options.rtol *= op_.tolerance_scale;
+    guarded(where, [&] { return gradcheck(f, variables, options).message; });
+    constexpr std::int64_t kSmall = 512;  // each difference of second order goes through all of them
+    if (!op_.rule || elements == 0 || elements > kSmall) return;
+    options.max_elements = 8;
+    guarded(where, [&]() -> std::string {
+      const std::string problem = gradgradcheck(f, variables, options).message;
+      return problem.empty() ? problem : "second derivatives: " + problem;
+    });
+  }
+
+  // The rule against the backward kernel, in f64.
+  void check_rule(const Sample& sample, const Tensors& inputs, const Tensors& cotangents,
+                  const Gradients& full, const std::string& where) {
+    guarded(where, [&]() -> std::string {
+      Tensors leaves, wanted, roots, weights;
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        leaves.push_back(inputs[i].defined() ? inputs[i].detach() : Tensor{});
+        if (!takes_gradient(op_, i, inputs[i])) continue;
+        wanted.push_back(leaves[i].set_requires_grad());
+      }
+      const Tensors outputs = call(op_, leaves, sample.attrs);
+      for (std::size_t k = 0; k < outputs.size() && k < cotangents.size(); ++k) {
+        if (!cotangents[k].defined() || !outputs[k].requires_grad()) continue;
+        roots.push_back(outputs[k]);
+        weights.push_back(cotangents[k]);
+      }
+      Gradients rule;
+      const Tensors found = grad(roots, wanted, weights, {.allow_unused = true, .create_graph = true});
+      std::size_t next = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        rule.grads.push_back(takes_gradient(op_, i, inputs[i]) ? found[next++] : Tensor{});
+      // The rule rounds after each of its ops.
+      return compare_grads(rule, full, 20 * tolerance(DType::f64) * op_.tolerance_scale, "by the rule");
     });
   }
 

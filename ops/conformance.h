@@ -37,7 +37,8 @@ struct ConformanceReport {
 /// Runs the suite on one op. For every sample, device and dtype:
 ///   - forward against the OpDef's reference, computed in f64 from the same (rounded) inputs;
 ///   - the same with strided and transposed inputs, and twice, and with another number of threads: same bits;
-///   - f64 gradients against central differences (see gradcheck);
+///   - f64 gradients against central differences (see gradcheck), and against the op's rule, if it has one;
+///   - second derivatives by the rule against central differences of the gradient (see gradgradcheck);
 ///   - gradients of the other dtypes against the f64 ones, with contiguous and strided cotangents;
 ///   - gradients when only some inputs want them, and accumulated over two passes;
 ///   - error samples: the promised error, with the op's name in front.

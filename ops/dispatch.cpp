@@ -57,15 +57,16 @@ Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
     if (!t.defined()) {
-      CT_CHECK(mask_bit(op.optional_inputs, i), Error, op.name, "input ", i,
-               " is undefined; create it with ct::zeros, ct::randn, ... first");
+      CT_CHECK(mask_bit(op.optional_inputs, i), Error, op.name, "input '", input_name(op, i),
+               "' is undefined; create it with ct::zeros, ct::randn, ... first");
       continue;
     }
     if (i == 0) result.device = t.device();
     if (!(t.device() == result.device) && !mask_bit(op.free_device_inputs, i))
-      detail::fail<DeviceError>(op.name, "inputs are on different devices: input 0 is ", describe(*inputs[0]),
-                                " (", to_string(result.device), "), input ", i, " is ", describe(t), " (",
-                                to_string(t.device()), "); move one of them with .to(device)");
+      detail::fail<DeviceError>(op.name, "inputs are on different devices: '", input_name(op, 0), "' is ",
+                                describe(*inputs[0]), " (", to_string(result.device), "), '",
+                                input_name(op, i), "' is ", describe(t), " (", to_string(t.device()),
+                                "); move one of them with .to(device)");
     if (mask_bit(op.free_dtype_inputs, i)) continue;
     if (!first) {
       first = &t;
@@ -84,9 +85,9 @@ Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
   }
   // An unsupported dtype is fine if promotion takes it away: a bool mask times an f32 tensor.
   if (unsupported < inputs.size() && !result.convert) [[unlikely]]
-    detail::fail<DTypeError>(op.name, "input ", unsupported, " is ", describe(*inputs[unsupported]),
-                             "; supported dtypes are ", list_dtypes(op.dtypes),
-                             ": convert it with .to(dtype)");
+    detail::fail<DTypeError>(op.name, "input '", input_name(op, unsupported), "' is ",
+                             describe(*inputs[unsupported]), "; supported dtypes are ",
+                             list_dtypes(op.dtypes), ": convert it with .to(dtype)");
   return result;
 }
 
@@ -274,9 +275,9 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   // A gradient that needs self's old value gets a copy of it, since the value is about to be overwritten.
   if (recorded) {
     bool saves_self = false;
-    for (std::size_t i = 0; i < inputs.size() && i < op.saves.size(); ++i)
+    for (std::size_t i = 0; i < inputs.size(); ++i)
       saves_self =
-          saves_self || (inputs[i].defined() && inputs[i].requires_grad() && op.saves[i].inputs & 1u);
+          saves_self || (inputs[i].defined() && inputs[i].requires_grad() && saves_of(op, i).inputs & 1u);
     if (saves_self) inputs[0] = self.clone();
   }
 

@@ -31,13 +31,21 @@ inline Cost elementwise_cost(std::span<const TensorMeta> inputs, std::span<const
   return cost;
 }
 
-// ---- Saved values -------------------------------------------------------------------------------------
+// ---- Records of inputs and outputs ---------------------------------------------------------------------
 
-constexpr std::array<Saves, 6> unary_saves(Saved saved) {
-  std::array<Saves, 6> saves{};
-  saves[0] = {saved == Saved::x ? 1u : 0u, saved == Saved::y ? 1u : 0u};
-  return saves;
+// By what a table's `saved` column says.
+inline constexpr InputDef kX[] = {{.name = "x"}};
+inline constexpr InputDef kXNeedsX[] = {{.name = "x", .needs = "x"}};
+inline constexpr InputDef kXNeedsY[] = {{.name = "x", .needs = "y"}};
+inline constexpr InputDef kXWithoutGradient[] = {{.name = "x", .gradient = false}};
+constexpr std::span<const InputDef> unary_inputs(Saved saved) {
+  return saved == Saved::x ? kXNeedsX : saved == Saved::y ? kXNeedsY : kX;
 }
+inline constexpr OutputDef kY[] = {{.name = "y"}};
+inline constexpr OutputDef kTruth[] = {{.name = "y", .gradient = false}};
+
+// The numbers of a formula, by the names that they have there.
+inline constexpr AttrDef kParameters[] = {CT_ATTRIBUTE(Parameters, p), CT_ATTRIBUTE(Parameters, q)};
 
 // ---- Oracle: a plain function of doubles, applied to contiguous or strided f64 tensors ------------------
 

@@ -16,8 +16,8 @@ namespace ct::detail {
 namespace {
 
 Tensor engine_add(const Tensor& a, const Tensor& b, bool in_place) {
-  const NoGrad guard;
   if (!in_place) return add(a, b);
+  const NoGrad guard;
   Tensor sum = a;
   return sum.add_(b);
 }
@@ -34,7 +34,7 @@ Tensor engine_ones(const TensorMeta& meta) {
   return t;
 }
 
-Tensor engine_clone(const Tensor& t) { return moved(t, t.device()); }
+Tensor engine_clone(const Tensor& t) { return grad_enabled() ? t.clone() : moved(t, t.device()); }
 
 bool all_finite_cpu(const Tensor& t) {
   std::atomic<bool> finite{true};

@@ -3,8 +3,12 @@
 
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
 #include <cotangent/ops/norm_internal.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/sum_to.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct::norms {
 
@@ -125,7 +129,7 @@ void infer(Infer& in, Kind kind) {
   };
   check(kind.weight(), "weight");
   if (kind.centered) check(kind.bias(), "bias");
-  const DType y = attrs.y.value_or(x.dtype());
+  const DType y = attrs.y_dtype(x.dtype());
   if (y != x.dtype())
     CT_CHECK(kind.add && x.dtype() == DType::f32 && is_low_precision(y), DTypeError, in.op.name, "x is ",
              describe(x), " and y is to be ", name(y),
@@ -138,6 +142,34 @@ void infer(Infer& in, Kind kind) {
   if (kind.add) in.output(x.shape(), x.dtype());
   if (kind.centered) in.output(statistics, accumulate_type(x.dtype()));
   in.output(statistics, accumulate_type(x.dtype()));
+}
+
+// With n the normalized rows, r the inverse of their deviation, h = g w and means over a row:
+// dx = r (h - mean(h) - n mean(h n)), without mean(h) where nothing is centered; dw = sum of g n, db of g.
+void rule(const Backward& b, Kind kind) {
+  const auto& attrs = b.attrs<Attrs>();
+  const int w = kind.weight(), bias = kind.bias();
+  const Tensor& rows = kind.add ? b.out(1) : b.in(0);
+  const DType dtype = rows.dtype();
+  const bool flows = b.grad().defined();
+  const Tensor g =
+      flows ? b.grad().to(dtype) : zeros(b.in_meta(0).shape, {.dtype = dtype, .device = rows.device()});
+  const Tensor around = kind.centered ? rows - rules::row_mean(rows, attrs.axes) : rows;
+  const Tensor r = rsqrt(rules::row_mean(square(around), attrs.axes) + attrs.eps);
+  const Tensor n = around * r;
+  const auto share = [&](int i, const Tensor& each) {
+    if (b.needs(i)) b.set_grad_in(i, rules::unbroadcast(each, b.in_meta(i).shape).to(b.in_meta(i).dtype));
+  };
+  if (b.needs(w)) share(w, g * n);
+  if (kind.centered && b.needs(bias)) share(bias, g);
+  if (!b.needs(0) && !(kind.add && b.needs(1))) return;
+  const Tensor h = b.in_meta(w).shape.empty() ? g : g * b.in(w);
+  Tensor inner = h - n * rules::row_mean(h * n, attrs.axes);
+  if (kind.centered) inner = inner - rules::row_mean(h, attrs.axes);
+  Tensor dx = r * inner;
+  if (kind.add && b.grad(1).defined()) dx = dx + b.grad(1);
+  share(0, dx);
+  if (kind.add) share(1, dx);
 }
 
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind) {

@@ -26,8 +26,13 @@ namespace ct::norms {
 
 struct Attrs {
   double eps;
-  std::int64_t axes = 1;        // how many trailing axes make a row
-  std::optional<DType> y = {};  // the dtype of y, if it is not x's
+  std::int64_t axes = 1;  // how many trailing axes make a row
+  bool converts = false;  // y has a dtype of its own:
+  DType y = DType::f32;
+
+  Attrs(double eps, std::int64_t axes, std::optional<DType> own = {})
+      : eps(eps), axes(axes), converts(own.has_value()), y(own.value_or(DType::f32)) {}
+  DType y_dtype(DType x) const { return converts ? y : x; }
 };
 
 struct Kind {
@@ -110,6 +115,7 @@ struct Addends {
 Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse use);
 
 void infer(Infer& in, Kind kind);
+void rule(const Backward& b, Kind kind);
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind);
 std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs, Kind kind);
 std::vector<Sample> samples(SampleMaker& make, Kind kind);
@@ -118,7 +124,35 @@ std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind);
 template <bool kCentered, bool kAdd>
 inline constexpr Kind kKind{kCentered, kAdd};
 
-/// The op of a kind. What is kept: the rows that were normalized, weight and statistics.
+// What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
+// for the rows the weight.
+inline constexpr InputDef kLayerNormInputs[] = {
+    {.name = "x", .needs = "x weight mean rstd", .accumulates = true},
+    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true},
+    {.name = "bias", .accumulates = true, .optional = true}};
+inline constexpr InputDef kAddLayerNormInputs[] = {
+    {.name = "x", .needs = "sum weight mean rstd"},
+    {.name = "residual", .needs = "sum weight mean rstd", .low = true},
+    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true},
+    {.name = "bias", .accumulates = true, .optional = true}};
+inline constexpr InputDef kRmsNormInputs[] = {
+    {.name = "x", .needs = "x weight rstd", .accumulates = true},
+    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true}};
+inline constexpr InputDef kAddRmsNormInputs[] = {
+    {.name = "x", .needs = "sum weight rstd"},
+    {.name = "residual", .needs = "sum weight rstd", .low = true},
+    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true}};
+inline constexpr OutputDef kAddLayerNormOutputs[] = {
+    {.name = "y"}, {.name = "sum"}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kLayerNormOutputs[] = {
+    {.name = "y"}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kAddRmsNormOutputs[] = {
+    {.name = "y"}, {.name = "sum"}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y"}, {.name = "rstd", .gradient = false}};
+inline constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps), CT_ATTRIBUTE(Attrs, axes),
+                                          CT_ATTRIBUTE(Attrs, converts), CT_ATTRIBUTE(Attrs, y)};
+
+/// The op of a kind.
 template <bool kCentered, bool kAdd>
 constexpr OpDef define(const char* formula, Kernels cpu, Kernels cuda) {
   constexpr const Kind& kind = kKind<kCentered, kAdd>;
@@ -136,20 +170,15 @@ constexpr OpDef define(const char* formula, Kernels cpu, Kernels cuda) {
   };
   op.samples = [](SampleMaker& make) { return samples(make, kKind<kCentered, kAdd>); };
   op.error_samples = [](SampleMaker& make) { return error_samples(make, kKind<kCentered, kAdd>); };
-  const auto bit = [](int i) { return 1u << i; };
-  const std::uint32_t statistics = bit(kind.rstd()) | (kind.centered ? bit(kind.mean()) : 0u);
-  // The rows are input 0, or with a residual output 1, the sum.
-  const Saves rows{.inputs = kind.add ? 0u : 1u, .outputs = statistics | (kind.add ? 2u : 0u)};
-  Saves with_weight = rows;
-  with_weight.inputs |= bit(kind.weight());
-  op.saves[0] = with_weight;
-  if (kind.add) op.saves[1] = with_weight;
-  op.saves[static_cast<std::size_t>(kind.weight())] = rows;
+  op.inputs = kCentered ? std::span<const InputDef>(kLayerNormInputs) : kRmsNormInputs;
+  op.outputs = kCentered ? std::span<const OutputDef>(kLayerNormOutputs) : kRmsNormOutputs;
+  if (kAdd) {
+    op.inputs = kCentered ? std::span<const InputDef>(kAddLayerNormInputs) : kAddRmsNormInputs;
+    op.outputs = kCentered ? std::span<const OutputDef>(kAddLayerNormOutputs) : kAddRmsNormOutputs;
+  }
+  op.attributes = kAttributes;
+  op.rule = [](const Backward& b) { rule(b, kKind<kCentered, kAdd>); };
   op.autocast = AutocastPolicy::f32;
-  op.low_inputs = kind.add ? 0b10 : 0;
-  op.accumulates = bit(kind.weight()) | (kind.centered ? bit(kind.bias()) : 0u) | (kind.add ? 0u : 1u);
-  op.optional_inputs = bit(kind.weight()) | (kind.centered ? bit(kind.bias()) : 0u);
-  op.differentiable_outputs = kind.add ? 0b11 : 0b01;
   op.undefined_grads = kind.add;
   return op;
 }

@@ -12,6 +12,9 @@ enum class Reduction : std::uint8_t {
   sum,   ///< their sum
 };
 
+/// The names of its values, for the records of attributes.
+inline constexpr const char* kReductionNames = "none mean sum";
+
 /// "none", "mean", "sum".
 constexpr std::string_view name(Reduction r) {
   return r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum";

@@ -7,7 +7,15 @@
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/attention/attention_kernels.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/softmax/softmax.h>
+#include <cotangent/ops/where/where.h>
 #include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
@@ -189,20 +197,67 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
   };
 }
 
+// Through the whole matrix of probabilities p, with d = p after dropout and s the scores:
+// dv = d' g, dd = g v', ds = p (dp - sum(p dp)), dq = scale ds k, dk = scale ds' q. Heads of k and v that serve
+// a group get the sum over it.
+void rule(const Backward& b) {
+  const Attrs& attrs = b.attrs<Attrs>();
+  const Extents e(b.in_meta(0).shape, b.in_meta(1).shape, b.in_meta(2).shape);
+  const auto each_head = [&](const Tensor& t) {  // [B, Hkv, T, D] to [B, H, T, D]
+    if (e.group() == 1) return t;
+    return t.unsqueeze(2)
+        .expand({-1, -1, e.group(), -1, -1})
+        .reshape({e.batch, e.heads, t.size(2), t.size(3)});
+  };
+  const auto shared = [&](const Tensor& t) {  // and back
+    if (e.group() == 1) return t;
+    return sum(t.reshape({e.batch, e.kv_heads, e.group(), t.size(2), t.size(3)}), {2});
+  };
+  const Tensor &q = b.in(0), &g = b.grad(), &mask = b.saved_inputs[3];
+  const Tensor k = each_head(b.in(1)), v = each_head(b.in(2));
+  Tensor s = matmul(q, k.transpose(-1, -2)) * attrs.scale;
+  if (mask.defined()) s = is_floating(mask.dtype()) ? s + mask.to(s.dtype()) : where(mask, s, -kInf);
+  if (attrs.causal) {
+    const Tensor i = arange(e.queries, {.device = q.device()}).unsqueeze(-1);
+    s = where(le(arange(e.keys, {.device = q.device()}), i + attrs.causal_offset), s, -kInf);
+  }
+  // A query that sees nothing has probabilities of 0.
+  const Tensor seen = gt(s, -kInf);
+  const Tensor p = where(seen, softmax(where(any(seen, {-1}, true), s, 0), -1), 0);
+  const auto drop = [&](const Tensor& t) {
+    return attrs.dropout_p > 0 ? dropout(t, attrs.dropout_p, attrs.draw) : t;
+  };
+  if (b.needs(2)) b.set_grad_in(2, shared(matmul(drop(p).transpose(-1, -2), g)));
+  const Tensor dp = drop(matmul(g, v.transpose(-1, -2)));
+  const Tensor ds = p * (dp - sum(p * dp, {-1}, true));
+  if (b.needs(0)) b.set_grad_in(0, matmul(ds, k) * attrs.scale);
+  if (b.needs(1)) b.set_grad_in(1, shared(matmul(ds.transpose(-1, -2), q)) * attrs.scale);
+  if (b.needs(3)) b.set_grad_in(3, rules::unbroadcast(ds, b.in_meta(3).shape).to(b.in_meta(3).dtype));
+}
+
 // q, k and v are all that is kept besides the result and one number per query: probabilities are computed
 // again.
-constexpr Saves kAll{.inputs = 0b1111, .outputs = 0b11};
+constexpr const char* kAll = "q k v mask y logsumexp";
+constexpr InputDef kInputs[] = {{.name = "q", .needs = kAll},
+                                {.name = "k", .needs = kAll},
+                                {.name = "v", .needs = kAll},
+                                {.name = "mask", .needs = kAll, .optional = true, .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "logsumexp", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale), CT_ATTRIBUTE(Attrs, dropout_p),
+                                   CT_ATTRIBUTE(Attrs, causal), CT_ATTRIBUTE(Attrs, causal_offset),
+                                   CT_ATTRIBUTE(Attrs, draw)};
 
 constexpr OpDef k_attention = checked({
     .name = attention::kName,
     .formula = "y = softmax(scale q k' + mask) v",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {attention::forward_cpu, attention::backward_cpu},
     .cuda = CT_CUDA_KERNELS(attention::forward_cuda, attention::backward_cuda),
-    .saves = {{kAll, kAll, kAll, kAll}},
+    .rule = rule,
     .autocast = AutocastPolicy::lower,
-    .free_dtype_inputs = 0b1000,
-    .optional_inputs = 0b1000,
     .cost = cost,
     .reference = reference,
     .samples = samples,

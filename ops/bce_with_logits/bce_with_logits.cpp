@@ -4,7 +4,10 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/bce_with_logits/bce_with_logits.h>
 #include <cotangent/ops/bce_with_logits/bce_with_logits_kernels.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct {
 
@@ -103,18 +106,39 @@ std::vector<ErrorSample> bce_with_logits_errors(SampleMaker& make) {
       {{make.normal({4}), make.index({4}, 2), Tensor{}, Tensor{}}, mean, "different dtypes"}};
 }
 
+// dx = g w ((1 - t) s(x) - p t s(-x)) with the sigmoid s, dt = g w (p softplus(-x) - softplus(x)).
+void bce_with_logits_rule(const Backward& b) {
+  const Tensor &x = b.in(0), &t = b.in(1);
+  const auto weighted = [&](int i, const Tensor& v) {
+    return b.saved_inputs[static_cast<std::size_t>(i)].defined() ? b.in(i)*v : v;
+  };
+  const Tensor g =
+      weighted(2, rules::spread(b.grad(), b.attrs<BceWithLogitsAttrs>().reduction, b.in_meta(0).shape));
+  if (b.needs(0)) b.set_grad_in(0, g * ((1 - t) * sigmoid(x) - weighted(3, t * sigmoid(-x))));
+  if (b.needs(1)) b.set_grad_in(1, g * (weighted(3, softplus(-x)) - softplus(x)));
+}
+
+constexpr const char* kAll = "x t weight pos_weight";
+constexpr InputDef kInputs[] = {{.name = "x", .needs = kAll},
+                                {.name = "t", .needs = kAll},
+                                {.name = "weight", .gradient = false, .optional = true},
+                                {.name = "pos_weight", .gradient = false, .optional = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(BceWithLogitsAttrs, reduction, kReductionNames)};
+
 }  // namespace
 
 constexpr OpDef k_bce_with_logits = checked({
     .name = "bce_with_logits",
     .formula = "y = reduce(w (p t softplus(-x) + (1 - t) softplus(x)))",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = bce_with_logits_infer,
     .cpu = {bce_with_logits_forward_cpu, bce_with_logits_backward_cpu},
     .cuda = CT_CUDA_KERNELS(bce_with_logits_forward_cuda, bce_with_logits_backward_cuda),
-    .saves = {{{.inputs = 0b1111}, {.inputs = 0b1111}}},
-    .differentiable_inputs = 0b11,
+    .rule = bce_with_logits_rule,
     .autocast = AutocastPolicy::f32,
-    .optional_inputs = 0b1100,
     .cost = bce_with_logits_cost,
     .reference = bce_with_logits_reference,
     .samples = bce_with_logits_samples,

@@ -3,11 +3,12 @@
 #include <string_view>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary_formulas_internal.h>
 #include <cotangent/ops/binary/binary_kernels.h>
 #include <cotangent/ops/binary/binary_samples_internal.h>
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/elementwise_binary_internal.h>
+#include <cotangent/ops/elementwise_rule_internal.h>
 
 namespace ct {
 namespace binary {
@@ -69,7 +70,7 @@ void infer_predicate(Infer& i) {
 std::vector<ErrorSample> binary_errors(SampleMaker& m) {
   return {{{m.normal({2, 3}), m.normal({4})}, {}, "shapes [2, 3] and [4] do not broadcast"},
           {{m.normal({2, 3}), m.normal({3, 3})}, {}, "aligned at the right, sizes must be equal or 1"},
-          {{m.normal({2}), Tensor{}}, {}, "input 1 is undefined"}};
+          {{m.normal({2}), Tensor{}}, {}, "input 'b' is undefined"}};
 }
 
 // Powers and reciprocals leave the range of 16 bits.
@@ -84,16 +85,18 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
 enum class Kind { function, predicate };
 
 consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
-                       std::uint32_t saves_a, std::uint32_t saves_b, Kernels cpu, Kernels cuda,
+                       std::span<const InputDef> inputs, Kernels cpu, Kernels cuda, BackwardFn rule,
                        SamplesFn samples, ReferenceFn reference) {
   const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
+                  .inputs = inputs,
+                  .outputs = predicate ? kTruth : kY,
+                  .attributes = kParameters,
                   .infer = predicate ? infer_predicate : infer_binary,
                   .cpu = cpu,
                   .cuda = cuda,
-                  .saves = {Saves{saves_a, 0}, Saves{saves_b, 0}},
-                  .differentiable = !predicate,
+                  .rule = rule,
                   .promotes = true,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
@@ -104,15 +107,18 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .error_samples = binary_errors});
 }
 consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
-                              Kernels cpu, Kernels cuda, SamplesFn samples, ReferenceFn reference) {
+                              Kernels cpu, Kernels cuda, BackwardFn rule, SamplesFn samples,
+                              ReferenceFn reference) {
   const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
+                  .inputs = predicate ? kXWithoutGradient : unary_inputs(saved),
+                  .outputs = predicate ? kTruth : kY,
+                  .attributes = kParameters,
                   .infer = predicate ? infer_unary_predicate : infer_unary,
                   .cpu = cpu,
                   .cuda = cuda,
-                  .saves = unary_saves(saved),
-                  .differentiable = !predicate,
+                  .rule = rule,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
@@ -123,15 +129,33 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
 
 }  // namespace
 
-#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                                   \
-  extern constexpr OpDef k_##name = define(                                                                  \
-      Kind::function, #name, text, types, saved_operands::saves_a, saved_operands::saves_b,                  \
-      {name##_forward_cpu, name##_backward_cpu}, CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), \
-      samples_##samples, binary_reference<name##_reference>);
-#define CT_PREDICATE(name, text, types, samples, y)                             \
-  extern constexpr OpDef k_##name = define(                                     \
-      Kind::predicate, #name, text, types, 0, 0, {name##_forward_cpu, nullptr}, \
-      CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, binary_reference<name##_reference>);
+// The records of a and b, by what a table's `saves` columns say.
+#define CT_NEEDS_none ""
+#define CT_NEEDS_a "a"
+#define CT_NEEDS_b "b"
+#define CT_NEEDS_ab "a b"
+namespace {
+constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false},
+                                                 {.name = "b", .gradient = false}};
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
+  constexpr InputDef k_##name##_inputs[] = {{"a", CT_NEEDS_##saves_a}, {"b", CT_NEEDS_##saves_b}};
+#define CT_PREDICATE(name, text, types, samples, y)
+#include <cotangent/ops/binary/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+}  // namespace
+
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                             \
+  extern constexpr OpDef k_##name = define(Kind::function, #name, text, types, k_##name##_inputs,      \
+                                           {name##_forward_cpu, name##_backward_cpu},                  \
+                                           CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), \
+                                           binary_rule<formulas::name##_da, formulas::name##_db>,      \
+                                           samples_##samples, binary_reference<name##_reference>);
+#define CT_PREDICATE(name, text, types, samples, y)                                                        \
+  extern constexpr OpDef k_##name =                                                                        \
+      define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, {name##_forward_cpu, nullptr}, \
+             CT_CUDA_KERNELS(name##_forward_cuda, nullptr), nullptr, samples_##samples,                    \
+             binary_reference<name##_reference>);
 #include <cotangent/ops/binary/binary_table.inc>
 #undef CT_BINARY
 #undef CT_PREDICATE
@@ -139,12 +163,13 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
 #define CT_SCALAR(name, text, types, saved, samples, y, dx)                                        \
   extern constexpr OpDef k_##name = define_scalar(                                                 \
       Kind::function, #name, text, types, Saved::saved, {name##_forward_cpu, name##_backward_cpu}, \
-      CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), samples_##samples,               \
-      unary_reference<name##_reference>);
-#define CT_SCALAR_PREDICATE(name, text, types, samples, y)                             \
-  extern constexpr OpDef k_##name = define_scalar(                                     \
-      Kind::predicate, #name, text, types, Saved::none, {name##_forward_cpu, nullptr}, \
-      CT_CUDA_KERNELS(name##_forward_cuda, nullptr), samples_##samples, unary_reference<name##_reference>);
+      CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), unary_rule<formulas::name##_dx>, \
+      samples_##samples, unary_reference<name##_reference>);
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y)                                           \
+  extern constexpr OpDef k_##name =                                                                  \
+      define_scalar(Kind::predicate, #name, text, types, Saved::none, {name##_forward_cpu, nullptr}, \
+                    CT_CUDA_KERNELS(name##_forward_cuda, nullptr), nullptr, samples_##samples,       \
+                    unary_reference<name##_reference>);
 #include <cotangent/ops/binary/scalar_table.inc>
 #undef CT_SCALAR
 #undef CT_SCALAR_PREDICATE

@@ -126,12 +126,20 @@ std::vector<ErrorSample> stack_errors(SampleMaker& make) {
           {{make.normal({2}), make.normal({2})}, ConcatAttrs{2}, "axis 2 is out of range"}};
 }
 
+constexpr InputDef kInputs[] = {{.name = "tensors", .rest = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(ConcatAttrs, axis)};
+
 constexpr OpDef k_concat = checked({
     .name = "concat",
     .formula = "y[.., offset_i + j, ..] = x_i[.., j, ..]",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = concat_infer,
     .cpu = {concat_forward_cpu, concat_backward_cpu},
     .cuda = CT_CUDA_KERNELS(concat_forward_cuda, concat_backward_cuda),
+    .rule = concat_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
     .cost = join_cost,
@@ -143,9 +151,13 @@ constexpr OpDef k_concat = checked({
 constexpr OpDef k_stack = checked({
     .name = "stack",
     .formula = "y[.., i, ..] = x_i[.., ..]",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = stack_infer,
     .cpu = {stack_forward_cpu, stack_backward_cpu},
     .cuda = CT_CUDA_KERNELS(stack_forward_cuda, stack_backward_cuda),
+    .rule = stack_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
     .cost = join_cost,

@@ -69,12 +69,25 @@ std::vector<Sample> shape_samples(SampleMaker& make, const AnyAttrs& attrs) {
 
 std::vector<Sample> copy_samples(SampleMaker& make) { return shape_samples(make, CopyAttrs{f64}); }
 
+constexpr InputDef kX[] = {{.name = "x"}};
+constexpr OutputDef kY[] = {{.name = "y"}};
+
+void copy_rule(const Backward& b) {
+  if (b.needs(0)) b.set_grad_in(0, b.grad().to(b.in_meta(0).dtype));
+}
+
+constexpr AttrDef kCopyAttributes[] = {CT_ATTRIBUTE(CopyAttrs, dtype)};
+
 constexpr OpDef k_copy = checked({
     .name = "copy",
     .formula = "y = x, contiguous, in another dtype if wanted",
+    .inputs = kX,
+    .outputs = kY,
+    .attributes = kCopyAttributes,
     .infer = copy_infer,
     .cpu = {copy_forward_cpu, copy_backward_cpu},
     .cuda = CT_CUDA_KERNELS(copy_forward_cuda, copy_backward_cuda),
+    .rule = copy_rule,
     .converts = true,
     .dtypes = kAllTypes,
     .cost = copy_cost,
@@ -108,12 +121,22 @@ std::vector<ErrorSample> to_device_errors(SampleMaker& make) {
   return {{{make.normal({2})}, ToDeviceAttrs{cuda(99)}, "cuda:99"}};
 }
 
+void to_device_rule(const Backward& b) {
+  if (b.needs(0)) b.set_grad_in(0, b.grad().to(b.in_meta(0).device));
+}
+
+constexpr AttrDef kToDeviceAttributes[] = {CT_ATTRIBUTE(ToDeviceAttrs, device)};
+
 constexpr OpDef k_to_device = checked({
     .name = "to_device",
     .formula = "y = x, on another device",
+    .inputs = kX,
+    .outputs = kY,
+    .attributes = kToDeviceAttributes,
     .infer = to_device_infer,
     .cpu = {to_device_forward, to_device_backward},
     .cuda = CT_CUDA_KERNELS(to_device_forward, to_device_backward),
+    .rule = to_device_rule,
     .dtypes = kAllTypes,
     .cost = copy_cost,
     .reference = copy_reference,
@@ -152,12 +175,17 @@ std::vector<ErrorSample> assign_errors(SampleMaker& make) {
           {{make.normal({2}), make.index({2}, 5)}, {}, "different dtypes"}};
 }
 
+constexpr InputDef kAssignInputs[] = {{.name = "target"}, {.name = "source"}};
+
 constexpr OpDef k_assign = checked({
     .name = "assign",
     .formula = "y = source, in the memory of the target",
+    .inputs = kAssignInputs,
+    .outputs = kY,
     .infer = assign_infer,
     .cpu = {assign_forward, assign_backward},
     .cuda = CT_CUDA_KERNELS(assign_forward, assign_backward),
+    .rule = assign_backward,
     .dtypes = kAllTypes,
     .cost = copy_cost,
     .reference = assign_reference,
@@ -192,12 +220,19 @@ std::vector<Sample> fill_samples(SampleMaker& make) {
   return samples;
 }
 
+constexpr InputDef kTarget[] = {{.name = "target"}};
+constexpr AttrDef kFillAttributes[] = {CT_ATTRIBUTE(FillAttrs, value)};
+
 constexpr OpDef k_fill = checked({
     .name = "fill",
     .formula = "y = value, in the memory of the target",
+    .inputs = kTarget,
+    .outputs = kY,
+    .attributes = kFillAttributes,
     .infer = fill_infer,
     .cpu = {fill_forward, fill_backward},
     .cuda = CT_CUDA_KERNELS(fill_forward, fill_backward),
+    .rule = fill_backward,
     .dtypes = kAllTypes,
     .cost = fill_cost,
     .reference = fill_reference,

@@ -2,9 +2,13 @@
 #include <cmath>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/cross_entropy/cross_entropy.h>
 #include <cotangent/ops/cross_entropy/cross_entropy_kernels.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/softmax/softmax.h>
 
 namespace ct {
 namespace {
@@ -134,19 +138,67 @@ std::vector<ErrorSample> cross_entropy_soft_errors(SampleMaker& make) {
       {{make.normal({4, 3}), make.index({4, 3}, 2), Tensor{}}, mean, "different dtypes"}};
 }
 
+// ---- rules: dx = g (sum(q) softmax(x) - q) for a row of targets q ---------------------------------------
+
+// The number that a mean is divided by: the sum of the weights of the rows that count.
+Tensor weight_of_rows(const Tensor& labels, const Tensor& weight, const TensorMeta& scores,
+                      std::int64_t ignore_index) {
+  return sum(loss::label_targets(labels, weight, scores, ignore_index, 0));
+}
+
+void cross_entropy_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const auto& attrs = b.attrs<CrossEntropyAttrs>();
+  const Tensor &labels = b.in(1), &weight = b.saved_inputs[2];
+  Tensor divisor;
+  if (attrs.reduction == Reduction::mean)
+    divisor = weight_of_rows(labels, weight, b.in_meta(0), attrs.ignore_index);
+  const Tensor g = rules::spread(b.grad(), attrs.reduction, labels.shape(), divisor);
+  const Tensor targets =
+      loss::label_targets(labels, weight, b.in_meta(0), attrs.ignore_index, attrs.label_smoothing);
+  b.set_grad_in(0, loss::cross_entropy_slope(b.in(0), targets, g));
+}
+
+// dt = -g (1 - s) w log_softmax(x).
+void cross_entropy_soft_rule(const Backward& b) {
+  const auto& attrs = b.attrs<CrossEntropyAttrs>();
+  const Shape& shape = b.in_meta(0).shape;
+  const int axis = loss::class_axis(shape);
+  const double s = attrs.label_smoothing, classes = static_cast<double>(shape[axis]);
+  const Tensor weight = loss::along_classes(b.saved_inputs[2], shape);
+  const auto weighted = [&](const Tensor& t) { return weight.defined() ? t * weight : t; };
+  const Tensor g = rules::spread(b.grad(), attrs.reduction, loss::without_classes(shape));
+  if (b.needs(0)) {
+    const Tensor targets = weighted(s > 0 ? b.in(1) * (1 - s) + s / classes : b.in(1));
+    b.set_grad_in(0, loss::cross_entropy_slope(b.in(0), targets, g));
+  }
+  if (b.needs(1)) b.set_grad_in(1, weighted(log_softmax(b.in(0), axis) * (s - 1)) * g.unsqueeze(axis));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t weight statistics"},
+                                {.name = "t", .gradient = false, .any_dtype = true},
+                                {.name = "weight", .gradient = false, .optional = true}};
+constexpr InputDef kSoftInputs[] = {{.name = "x", .needs = "x t weight statistics"},
+                                    {.name = "t", .needs = "x weight statistics"},
+                                    {.name = "weight", .gradient = false, .optional = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "statistics", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(CrossEntropyAttrs, reduction, kReductionNames),
+                                   CT_ATTRIBUTE(CrossEntropyAttrs, ignore_index),
+                                   CT_ATTRIBUTE(CrossEntropyAttrs, label_smoothing)};
+
 }  // namespace
 
 constexpr OpDef k_cross_entropy = checked({
     .name = "cross_entropy",
     .formula = "y = reduce(w[t] (logsumexp(x) - x[t]))",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = cross_entropy_infer,
     .cpu = {cross_entropy_forward_cpu, cross_entropy_backward_cpu},
     .cuda = CT_CUDA_KERNELS(cross_entropy_forward_cuda, cross_entropy_backward_cuda),
-    .saves = {{{.inputs = 0b111, .outputs = 0b10}}},
-    .differentiable_inputs = 0b001,
+    .rule = cross_entropy_rule,
     .autocast = AutocastPolicy::f32,
-    .free_dtype_inputs = 0b010,
-    .optional_inputs = 0b100,
     .cost = cross_entropy_cost,
     .reference = cross_entropy_reference,
     .samples = cross_entropy_samples,
@@ -156,13 +208,14 @@ constexpr OpDef k_cross_entropy = checked({
 constexpr OpDef k_cross_entropy_soft = checked({
     .name = "cross_entropy_soft",
     .formula = "y = reduce(sum_c w[c] t[c] (logsumexp(x) - x[c]))",
+    .inputs = kSoftInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = cross_entropy_soft_infer,
     .cpu = {cross_entropy_soft_forward_cpu, cross_entropy_soft_backward_cpu},
     .cuda = CT_CUDA_KERNELS(cross_entropy_soft_forward_cuda, cross_entropy_soft_backward_cuda),
-    .saves = {{{.inputs = 0b111, .outputs = 0b10}, {.inputs = 0b101, .outputs = 0b10}}},
-    .differentiable_inputs = 0b011,
+    .rule = cross_entropy_soft_rule,
     .autocast = AutocastPolicy::f32,
-    .optional_inputs = 0b100,
     .cost = cross_entropy_cost,
     .reference = cross_entropy_soft_reference,
     .samples = cross_entropy_soft_samples,

@@ -54,12 +54,26 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
           {{make.index({3}, 2)}, Attrs{0.5, {}}, "supported dtypes are f32"}};
 }
 
+// The same elements of the cotangent are dropped: the draw is an attribute.
+void rule(const Backward& b) {
+  const Attrs& attrs = b.attrs<Attrs>();
+  if (b.needs(0)) b.set_grad_in(0, ct::dropout(b.grad(), attrs.p, attrs.draw));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, p), CT_ATTRIBUTE(Attrs, draw)};
+
 constexpr OpDef k_dropout = checked({
     .name = "dropout",
     .formula = "y = x / (1 - p), or 0 with probability p",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {dropout_kernels::forward_cpu, dropout_kernels::backward_cpu},
     .cuda = CT_CUDA_KERNELS(dropout_kernels::forward_cuda, dropout_kernels::backward_cuda),
+    .rule = rule,
     .cost = cost,
     .reference = reference,
     .samples = samples,
@@ -78,6 +92,10 @@ Tensor dropout(const Tensor& x, Real p, Flag training, Generator& generator) {
   return with_draw(generator, [&](const GeneratorState& draw) {
     return dispatch(k_dropout, {x}, Attrs{p, draw});
   });
+}
+
+Tensor dropout(const Tensor& x, double p, const GeneratorState& draw) {
+  return dispatch(k_dropout, {x}, Attrs{p, draw});
 }
 
 namespace rooms {

@@ -17,4 +17,8 @@ namespace ct {
 CT_API Tensor dropout(const Tensor& x, Real p, Flag training = true,
                       Generator& generator = default_generator());
 
+/// The same with the random numbers of a draw that was taken before (Generator::reserve): the same elements are
+/// dropped again. Throws as above.
+CT_API Tensor dropout(const Tensor& x, double p, const GeneratorState& draw);
+
 }  // namespace ct

@@ -1,8 +1,13 @@
 #include <cotangent/ops/embedding/embedding.h>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/embedding/embedding_kernels.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/where/where.h>
 
 namespace ct {
 namespace {
@@ -86,16 +91,36 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
           {{make.normal({5, 3}), make.index({1, 1, 1, 1, 1, 1, 1, 1}, 5)}, Attrs{}, "one axis more"}};
 }
 
+// dw = one_hot(indices)' g, and 0 in the padding row. A table of rows x indices is written: the price of higher
+// derivatives alone.
+void rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Shape& weight = b.in_meta(0).shape;
+  const std::int64_t count = numel(b.in_meta(1).shape);
+  Tensor hot = rules::one_hot(b.in(1).reshape({count}), -1, weight[0], b.grad().dtype());
+  const std::int64_t padding = b.attrs<Attrs>().padding_row(weight[0]);
+  if (padding >= 0) {
+    const Tensor rows = arange(weight[0], {.device = hot.device()});
+    hot = where(eq(rows, padding), 0, hot);
+  }
+  b.set_grad_in(0, matmul(hot.t(), b.grad().reshape({count, weight[1]})));
+}
+
+constexpr InputDef kInputs[] = {{.name = "weight", .needs = "indices", .accumulates = true},
+                                {.name = "indices", .gradient = false, .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, padding_idx), CT_ATTRIBUTE(Attrs, padded)};
+
 constexpr OpDef k_embedding = checked({
     .name = "embedding",
     .formula = "y = w[i]",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {embedding_kernels::forward_cpu, embedding_kernels::backward_cpu},
     .cuda = CT_CUDA_KERNELS(embedding_kernels::forward_cuda, embedding_kernels::backward_cuda),
-    .saves = {{{.inputs = 0b10}}},
-    .differentiable_inputs = 0b01,
-    .accumulates = 0b01,
-    .free_dtype_inputs = 0b10,
+    .rule = rule,
     .cost = cost,
     .reference = reference,
     .samples = samples,

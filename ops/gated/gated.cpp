@@ -4,6 +4,8 @@
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise_rule_internal.h>
+#include <cotangent/ops/gated/gated_formulas_internal.h>
 #include <cotangent/ops/gated/gated_kernels.h>
 
 namespace ct {
@@ -63,15 +65,28 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
           {{make.index({4}, 3), make.index({4}, 3)}, {}, "supported dtypes are f32"}};
 }
 
+// da = g b gate'(a), db = g gate(a).
+template <Gate kGate>
+void rule(const Backward& b) {
+  const auto gate = gated::gate_of<kGate>(elementwise::Symbol(b.in(0)));
+  if (b.needs(0)) b.set_grad_in(0, b.grad() * b.in(1) * gate.slope.tensor());
+  if (b.needs(1)) b.set_grad_in(1, b.grad() * gate.value.tensor());
+}
+
+constexpr InputDef kInputs[] = {{.name = "gate", .needs = "gate up"}, {.name = "up", .needs = "gate up"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+
 template <Gate kGate>
 constexpr OpDef define(const char* name, const char* formula) {
   OpDef op{};
   op.name = name;
   op.formula = formula;
+  op.inputs = kInputs;
+  op.outputs = kOutputs;
+  op.rule = rule<kGate>;
   op.infer = infer;
   op.cpu = {gated::forward_cpu<kGate>, gated::backward_cpu<kGate>};
   op.cuda = CT_CUDA_KERNELS(gated::forward_cuda<kGate>, gated::backward_cuda<kGate>);
-  op.saves = {{{.inputs = 0b11}, {.inputs = 0b11}}};
   op.cost = cost;
   op.reference = reference<kGate>;
   op.samples = samples;

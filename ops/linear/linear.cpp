@@ -2,6 +2,8 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/linear/linear_kernels.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/sum_to.h>
 
 namespace ct {
@@ -98,17 +100,36 @@ void linear_backward(const Backward& b, const product::Backend& backend) {
   if (b.needs(2)) sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2));
 }
 
+namespace {
+// The same as products on the tape, with all leading axes taken as rows.
+void linear_rule(const Backward& b) {
+  const std::int64_t outs = b.in_meta(1).shape[0], ins = b.in_meta(1).shape[1];
+  const std::int64_t rows = numel(b.in_meta(0).shape) / std::max<std::int64_t>(ins, 1);
+  const Tensor& g = b.grad();
+  if (b.needs(0)) b.set_grad_in(0, matmul(g, b.in(1)));
+  if (b.needs(1)) {
+    const std::int64_t n = ins > 0 ? rows : g.numel() / std::max<std::int64_t>(outs, 1);
+    b.set_grad_in(1, matmul(g.reshape({n, outs}).t(), b.in(0).reshape({n, ins})));
+  }
+  if (b.needs(2)) b.set_grad_in(2, rules::unbroadcast(g, b.in_meta(2).shape));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "weight", .accumulates = true},
+                                {.name = "weight", .needs = "x", .accumulates = true, .wide_grad = true},
+                                {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+}  // namespace
+
 constexpr OpDef k_linear = checked({
     .name = "linear",
     .formula = "y = x w' + b",
+    .inputs = kInputs,
+    .outputs = kOutputs,
     .infer = linear_infer,
     .cpu = {linear_forward_cpu, linear_backward_cpu},
     .cuda = CT_CUDA_KERNELS(linear_forward_cuda, linear_backward_cuda),
-    .saves = {{{.inputs = 0b010}, {.inputs = 0b001}}},
-    .accumulates = 0b111,
-    .wide_grads = 0b110,
+    .rule = linear_rule,
     .autocast = AutocastPolicy::lower,
-    .optional_inputs = 0b100,
     .cost = linear_cost,
     .reference = linear_reference,
     .samples = linear_samples,

@@ -6,9 +6,13 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/autocast.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/class_loss_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/linear_cross_entropy/linear_cross_entropy_kernels.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
 
 namespace ct {
 namespace {
@@ -134,6 +138,42 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
            "class label 11 is out of range for 5 classes; labels must lie in [0, 5) or equal ignore_index"}};
 }
 
+// By way of the logits, which are written as a whole: the price of higher derivatives alone.
+void recompute_rule(const Backward& b) {
+  const auto& attrs = b.attrs<Attrs>();
+  const Tensor &x = b.in(0), &w = b.in(1), &labels = b.in(2);
+  const std::int64_t rows = labels.numel(), features = w.size(1);
+  const Tensor flat = x.reshape({rows, features}), flat_labels = labels.reshape({rows});
+  const Tensor logits = matmul(flat, w.t());
+  Tensor divisor;
+  if (attrs.reduction == Reduction::mean)
+    divisor = sum(ne(flat_labels, attrs.ignore_index).to(b.grad().dtype()));
+  const Tensor g =
+      rules::spread(b.grad(), attrs.reduction, labels.shape(), divisor).reshape({rows}).to(x.dtype());
+  const Tensor targets =
+      loss::label_targets(flat_labels, {}, logits.meta(), attrs.ignore_index, attrs.label_smoothing);
+  const Tensor slope = loss::cross_entropy_slope(logits, targets, g);
+  if (b.needs(0)) b.set_grad_in(0, matmul(slope, w).reshape(x.shape()));
+  if (b.needs(1)) b.set_grad_in(1, matmul(slope.t(), flat));
+}
+
+constexpr InputDef kEagerInputs[] = {
+    {.name = "x", .needs = "statistics dx", .accumulates = true},
+    {.name = "weight", .needs = "statistics dweight", .accumulates = true, .wide_grad = true},
+    {.name = "t", .gradient = false, .any_dtype = true}};
+constexpr OutputDef kEagerOutputs[] = {{.name = "y"},
+                                       {.name = "statistics", .gradient = false},
+                                       {.name = "dx", .gradient = false},
+                                       {.name = "dweight", .gradient = false}};
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = "x weight t statistics", .accumulates = true},
+    {.name = "weight", .needs = "x weight t statistics", .accumulates = true, .wide_grad = true},
+    {.name = "t", .gradient = false, .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "statistics", .gradient = false}};
+constexpr AttrDef kAttributes[] = {
+    CT_ATTRIBUTE(Attrs, reduction, kReductionNames), CT_ATTRIBUTE(Attrs, eager, "none x weight both"),
+    CT_ATTRIBUTE(Attrs, ignore_index), CT_ATTRIBUTE(Attrs, label_smoothing), CT_ATTRIBUTE(Attrs, chunk_rows)};
+
 }  // namespace
 
 // Computes the gradients in forward, for a cotangent of 1; backward scales them. Not for f16, whose loss
@@ -141,15 +181,14 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
 constexpr OpDef k_linear_cross_entropy = checked({
     .name = "linear_cross_entropy",
     .formula = "y = reduce(logsumexp(w x) - (w x)[t])",
+    .inputs = kEagerInputs,
+    .outputs = kEagerOutputs,
+    .attributes = kAttributes,
     .infer = infer_eager,
     .cpu = {forward_cpu, scale_cpu},
     .cuda = CT_CUDA_KERNELS(forward_cuda, scale_cuda),
-    .saves = {{{.outputs = 0b0110}, {.outputs = 0b1010}}},
-    .differentiable_inputs = 0b011,
-    .accumulates = 0b011,
-    .wide_grads = 0b010,
+    .no_rule = "it keeps its gradients and not what they were made of: pass {.recompute = true}",
     .autocast = AutocastPolicy::lower,
-    .free_dtype_inputs = 0b100,
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::bf16),
     .cost = cost,
     .reference = reference,
@@ -160,15 +199,14 @@ constexpr OpDef k_linear_cross_entropy = checked({
 constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .name = "linear_cross_entropy_recompute",
     .formula = "y = reduce(logsumexp(w x) - (w x)[t])",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer_lazy,
     .cpu = {forward_cpu, recompute_cpu},
     .cuda = CT_CUDA_KERNELS(forward_cuda, recompute_cuda),
-    .saves = {{{.inputs = 0b111, .outputs = 0b10}, {.inputs = 0b111, .outputs = 0b10}}},
-    .differentiable_inputs = 0b011,
-    .accumulates = 0b011,
-    .wide_grads = 0b010,
+    .rule = recompute_rule,
     .autocast = AutocastPolicy::lower,
-    .free_dtype_inputs = 0b100,
     .cost = cost,
     .reference = reference,
     .samples = lazy_samples,

@@ -5,8 +5,11 @@
 #include <limits>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/masked_softmax/masked_softmax_kernels.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
 
 namespace ct {
 namespace {
@@ -95,15 +98,29 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
           {{make.index({2, 3}, 5), make.mask({2, 3})}, Attrs{1}, "supported dtypes are f32"}};
 }
 
+void rule(const Backward& b) {
+  const Tensor &g = b.grad(), &y = b.out();
+  const Tensor ds = y.dim() > 0 ? y * (g - sum(g * y, {-1}, true)) : y * (g - g * y);
+  if (b.needs(0)) b.set_grad_in(0, ds * b.attrs<Attrs>().scale);
+  if (b.needs(1)) b.set_grad_in(1, rules::unbroadcast(ds, b.in_meta(1).shape).to(b.in_meta(1).dtype));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "y"},
+                                {.name = "mask", .needs = "y", .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale)};
+
 constexpr OpDef k_masked_softmax = checked({
     .name = kName,
     .formula = "y = softmax(scale x + mask)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {masked_softmax_kernels::forward_cpu, masked_softmax_kernels::backward_cpu},
     .cuda = CT_CUDA_KERNELS(masked_softmax_kernels::forward_cuda, masked_softmax_kernels::backward_cuda),
-    .saves = {{{.outputs = 1}, {.outputs = 1}}},
+    .rule = rule,
     .autocast = AutocastPolicy::f32,
-    .free_dtype_inputs = 0b10,
     .cost = cost,
     .reference = reference,
     .samples = samples,

@@ -4,6 +4,7 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/matmul/matmul_kernels.h>
+#include <cotangent/ops/rules_internal.h>
 
 namespace ct {
 namespace {
@@ -108,17 +109,42 @@ std::vector<ErrorSample> matmul_errors(SampleMaker& make) {
 
 std::atomic<bool> g_allow_tf32{false};
 
+// da = g b', db = a' g, with vectors taken as a row or a column, and summed where a stack was broadcast.
+void matmul_rule(const Backward& call) {
+  const bool row = call.in_meta(0).shape.size() == 1, column = call.in_meta(1).shape.size() == 1;
+  Tensor g = call.grad();
+  if (column) g = g.unsqueeze(-1);
+  if (row) g = g.unsqueeze(-2);
+  const auto share = [&](int i, const Tensor& product, bool vector, std::int64_t axis) {
+    Shape shape = call.in_meta(i).shape;
+    if (vector) shape.insert(wrap_axis("matmul", axis, shape.size() + 1), 1);
+    call.set_grad_in(i, rules::unbroadcast(product, shape).reshape(call.in_meta(i).shape));
+  };
+  if (call.needs(0)) {
+    const Tensor b = column ? call.in(1).unsqueeze(-1) : call.in(1);
+    share(0, ct::matmul(g, b.transpose(-1, -2)), row, -2);
+  }
+  if (call.needs(1)) {
+    const Tensor a = row ? call.in(0).unsqueeze(-2) : call.in(0);
+    share(1, ct::matmul(a.transpose(-1, -2), g), column, -1);
+  }
+}
+
+constexpr InputDef kInputs[] = {{.name = "a", .needs = "b", .accumulates = true, .wide_grad = true},
+                                {.name = "b", .needs = "a", .accumulates = true, .wide_grad = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+
 }  // namespace
 
 constexpr OpDef k_matmul = checked({
     .name = "matmul",
     .formula = "y = a b",
+    .inputs = kInputs,
+    .outputs = kOutputs,
     .infer = matmul_infer,
     .cpu = {matmul_forward_cpu, matmul_backward_cpu},
     .cuda = CT_CUDA_KERNELS(matmul_forward_cuda, matmul_backward_cuda),
-    .saves = {{{.inputs = 0b10}, {.inputs = 0b01}}},
-    .accumulates = 0b11,
-    .wide_grads = 0b11,
+    .rule = matmul_rule,
     .autocast = AutocastPolicy::lower,
     .dtypes = kNumericTypes,
     .cost = matmul_cost,

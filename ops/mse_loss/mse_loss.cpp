@@ -1,7 +1,10 @@
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/mse_loss/mse_loss.h>
 #include <cotangent/ops/mse_loss/mse_loss_kernels.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct {
 namespace {
@@ -50,15 +53,29 @@ std::vector<ErrorSample> mse_loss_errors(SampleMaker& make) {
           {{make.normal({4}), make.index({4}, 3)}, mean, "different dtypes"}};
 }
 
+void mse_loss_rule(const Backward& b) {
+  const Tensor g = rules::spread(b.grad(), b.attrs<MseLossAttrs>().reduction, b.in_meta(0).shape);
+  const Tensor dx = 2 * g * (b.in(0) - b.in(1));
+  if (b.needs(0)) b.set_grad_in(0, dx);
+  if (b.needs(1)) b.set_grad_in(1, -dx);
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t"}, {.name = "t", .needs = "x t"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(MseLossAttrs, reduction, kReductionNames)};
+
 }  // namespace
 
 constexpr OpDef k_mse_loss = checked({
     .name = "mse_loss",
     .formula = "y = reduce((x - t)^2)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = mse_loss_infer,
     .cpu = {mse_loss_forward_cpu, mse_loss_backward_cpu},
     .cuda = CT_CUDA_KERNELS(mse_loss_forward_cuda, mse_loss_backward_cuda),
-    .saves = {{{.inputs = 0b11}, {.inputs = 0b11}}},
+    .rule = mse_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = mse_loss_cost,
     .reference = mse_loss_reference,

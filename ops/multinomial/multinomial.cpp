@@ -80,16 +80,22 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
           {{make.index({4}, 3)}, Attrs{1, true, {}}, "supported dtypes are f32"}};
 }
 
+constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, count), CT_ATTRIBUTE(Attrs, replacement),
+                                   CT_ATTRIBUTE(Attrs, draw)};
+
 }  // namespace
 
 constexpr OpDef k_multinomial = checked({
     .name = "multinomial",
     .formula = "y ~ w / sum(w)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {multinomial_kernels::forward_cpu, nullptr},
     .cuda = CT_CUDA_KERNELS(multinomial_kernels::forward_cuda, nullptr),
-    .differentiable_outputs = 0,
-    .differentiable = false,
     .cost = cost,
     .reference = reference,
     .samples = samples,

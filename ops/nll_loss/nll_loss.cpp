@@ -1,8 +1,11 @@
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/class_loss_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/nll_loss/nll_loss.h>
 #include <cotangent/ops/nll_loss/nll_loss_kernels.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct {
 namespace {
@@ -91,19 +94,36 @@ std::vector<ErrorSample> nll_loss_errors(SampleMaker& make) {
           {{make.normal({4, 3}), negative, Tensor{}}, mean, "class label -1 is out of range for 3 classes"}};
 }
 
+// dx = -g w[t] in class t, 0 elsewhere.
+void nll_loss_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const auto& attrs = b.attrs<NllLossAttrs>();
+  const Tensor targets = loss::label_targets(b.in(1), b.saved_inputs[2], b.in_meta(0), attrs.ignore_index, 0);
+  const bool mean = attrs.reduction == Reduction::mean;
+  const Tensor g = rules::spread(b.grad(), attrs.reduction, b.in_meta(1).shape, mean ? b.out(1) : Tensor{});
+  b.set_grad_in(0, -targets * g.unsqueeze(loss::class_axis(b.in_meta(0).shape)));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "t weight weights"},
+                                {.name = "t", .gradient = false, .any_dtype = true},
+                                {.name = "weight", .gradient = false, .optional = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "weights", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(NllLossAttrs, reduction, kReductionNames),
+                                   CT_ATTRIBUTE(NllLossAttrs, ignore_index)};
+
 }  // namespace
 
 constexpr OpDef k_nll_loss = checked({
     .name = "nll_loss",
     .formula = "y = reduce(-w[t] x[t])",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = nll_loss_infer,
     .cpu = {nll_loss_forward_cpu, nll_loss_backward_cpu},
     .cuda = CT_CUDA_KERNELS(nll_loss_forward_cuda, nll_loss_backward_cuda),
-    .saves = {{{.inputs = 0b110, .outputs = 0b10}}},
-    .differentiable_inputs = 0b001,
+    .rule = nll_loss_rule,
     .autocast = AutocastPolicy::f32,
-    .free_dtype_inputs = 0b010,
-    .optional_inputs = 0b100,
     .cost = nll_loss_cost,
     .reference = nll_loss_reference,
     .samples = nll_loss_samples,

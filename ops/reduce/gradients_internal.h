@@ -31,8 +31,8 @@ struct GradientSettings {
   double p = 2;
 };
 
-CT_HD inline float exp_of(float x) { return expf(x); }
-CT_HD inline double exp_of(double x) { return exp(x); }
+CT_HD inline float exp_of(float x) { return ::expf(x); }
+CT_HD inline double exp_of(double x) { return ::exp(x); }
 
 template <class C>
 CT_HD inline C sign_of(C x) {

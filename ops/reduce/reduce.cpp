@@ -1,12 +1,19 @@
 #include <cotangent/ops/reduce/reduce.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/reduce/reduce_internal.h>
 #include <cotangent/ops/reduce/reduce_kernels.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/where/where.h>
 
 namespace ct {
 namespace {
@@ -70,12 +77,128 @@ Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> output
   return {static_cast<double>(numel(inputs[0].shape)), bytes(inputs[0]) + bytes(outputs[0])};
 }
 
-// What is common to all: attributes that every room's op spells out.
+// ---- rules: the formulas of gradients_internal.h on tensors --------------------------------------------
+
+// A call of a reduction as its rule sees it: results and cotangents with the reduced axes as axes of size 1.
+struct RuleCall {
+  explicit RuleCall(const Backward& b) : shape(b.in_meta(0).shape), kept(b.in_meta(0).shape) {
+    const Attrs& attrs = b.attrs<Attrs>();
+    const reduction::AxisMask mask = reduction::axis_mask(b.op.name, attrs.axes, shape.size());
+    for (int i = 0; i < shape.size(); ++i) {
+      if (!(mask >> i & 1u)) {
+        others.push_back(i);
+        continue;
+      }
+      count *= shape[i];
+      axes.push_back(i);
+      kept[i] = 1;
+    }
+    g = keep(b.grad().to(b.in_meta(0).dtype));
+  }
+  Tensor keep(const Tensor& t) const { return t.reshape(kept); }
+  // A scalar has no axes to reduce over, and no axes mean all.
+  Tensor mean(const Tensor& x) const { return axes.empty() ? x : ct::mean(x, axes, true); }
+  Tensor sum(const Tensor& x) const { return axes.empty() ? x : ct::sum(x, axes, true); }
+  /// The cotangent shared out evenly among the elements that are `chosen`.
+  Tensor among(const Tensor& chosen) const {
+    const Tensor each = chosen.to(g.dtype());
+    return g * (each / sum(each));
+  }
+
+  Shape shape, kept;
+  Dims axes, others;
+  std::int64_t count = 1;
+  Tensor g;
+};
+
+// The product of all other factors, for each: of rows in which it is replaced by 1. n^2 numbers for n factors,
+// but right to every order also where some are 0.
+Tensor products_of_others(const Tensor& x, const RuleCall& call) {
+  Dims order = call.others, back = call.shape;
+  for (const std::int64_t axis : call.axes) order.push_back(axis);
+  Shape moved;
+  for (int k = 0; k < order.size(); ++k) {
+    moved.push_back(call.shape[static_cast<int>(order[k])]);
+    back[static_cast<int>(order[k])] = k;
+  }
+  const std::int64_t n = call.count, rows = n > 0 ? x.numel() / n : 0;
+  const Tensor factors = x.permute(order).reshape({rows, 1, n}).expand({rows, n, n});
+  const Tensor self = eye(n, {.dtype = boolean, .device = x.device()});
+  return prod(where(self, 1, factors), {-1}).reshape(moved).permute(back);
+}
+
+Tensor norm_slope(const Tensor& x, const Tensor& y, double p, const RuleCall& call) {
+  const Tensor& g = call.g;
+  if (p == 0) return 0 * x;
+  if (p == 1) return g * sign(x);
+  if (p == 2) return where(eq(y, 0), 0, g * (x / y));
+  if (std::isinf(p)) return call.among(eq(abs(x), y)) * sign(x);
+  const Tensor nothing = logical_or(eq(x, 0), eq(y, 0));
+  return where(nothing, 0, g * sign(x) * pow(where(nothing, 1, abs(x) / y), p - 1));
+}
+
 template <Kind kind>
-constexpr OpDef define(const char* name, const char* formula) {
+Tensor slope(const Backward& b, const RuleCall& call) {
+  const Tensor& g = call.g;
+  const double number = b.attrs<Attrs>().number, freedom = static_cast<double>(call.count) - number;
+  if constexpr (kind == Kind::sum) {
+    return g.expand(call.shape);
+  } else if constexpr (kind == Kind::mean) {
+    return (g / static_cast<double>(call.count)).expand(call.shape);
+  } else if constexpr (kind == Kind::prod) {
+    return call.axes.empty() ? g : g * products_of_others(b.in(0), call);
+  } else if constexpr (kind == Kind::amax || kind == Kind::amin) {
+    const Tensor x = b.in(0).detach();
+    const auto best = kind == Kind::amax ? amax : amin;
+    const Tensor y = call.axes.empty() ? x : best(x, call.axes, true);
+    return call.among(logical_or(eq(x, y), logical_and(ne(x, x), ne(y, y))));  // a NaN wins
+  } else if constexpr (kind == Kind::max || kind == Kind::min) {
+    if (call.axes.empty()) return g;
+    const auto axis = static_cast<int>(call.axes[0]);
+    const Tensor place = call.keep(b.out(1)).squeeze(axis);
+    return g * rules::one_hot(place, axis, call.shape[axis], g.dtype());
+  } else if constexpr (kind == Kind::var) {
+    return g * (b.in(0) - call.mean(b.in(0))) * (2 / freedom);
+  } else if constexpr (kind == Kind::std) {
+    const Tensor y = call.keep(b.out());
+    return where(eq(y, 0), 0, g * ((b.in(0) - call.mean(b.in(0))) / (y * freedom)));
+  } else if constexpr (kind == Kind::norm) {
+    return norm_slope(b.in(0), call.keep(b.out()), number, call);
+  } else {
+    static_assert(kind == Kind::logsumexp);
+    const Tensor y = call.axes.empty() ? b.in(0) : logsumexp(b.in(0), call.axes, true);
+    return g * where(eq(y, -std::numeric_limits<double>::infinity()), 0, exp(b.in(0) - y));
+  }
+}
+
+template <Kind kind>
+void rule(const Backward& b) {
+  if (b.needs(0)) b.set_grad_in(0, slope<kind>(b, RuleCall(b)));
+}
+
+// ---- definitions ---------------------------------------------------------------------------------------
+
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axes), CT_ATTRIBUTE(Attrs, keepdim),
+                                   CT_ATTRIBUTE(Attrs, number), CT_ATTRIBUTE(Attrs, converts),
+                                   CT_ATTRIBUTE(Attrs, dtype)};
+// The input by what its gradient needs.
+constexpr InputDef kX[] = {{"x"}}, kXNeedsX[] = {{"x", "x"}}, kXNeedsIndices[] = {{"x", "indices"}},
+                   kXNeedsMean[] = {{"x", "x mean"}}, kXNeedsDeviation[] = {{"x", "x y mean"}},
+                   kXNeedsY[] = {{"x", "x y"}}, kXNeedsWide[] = {{"x", "x wide"}},
+                   kXWithoutGradient[] = {{.name = "x", .gradient = false}};
+constexpr OutputDef kY[] = {{"y"}}, kTruth[] = {{"y", false}}, kIndices[] = {{"indices", false}},
+                    kValues[] = {{"values"}, {"indices", false}}, kYMean[] = {{"y"}, {"mean", false}},
+                    kYWide[] = {{"y"}, {"wide", false}};
+
+// What is common to all.
+template <Kind kind>
+constexpr OpDef define(const char* name, const char* formula, std::span<const OutputDef> outputs) {
   OpDef op{};
   op.name = name;
   op.formula = formula;
+  op.inputs = kXWithoutGradient;
+  op.outputs = outputs;
+  op.attributes = kAttributes;
   op.infer = infer<kind>;
   op.cpu.forward = reduction::forward_cpu<kind>;
   op.cuda = CT_CUDA_KERNELS(reduction::forward_cuda<kind>, nullptr);
@@ -84,17 +207,17 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.reference = reduction::reference<kind>;
   op.samples = reduction::samples<kind>;
   op.error_samples = reduction::error_samples<kind>;
-  op.differentiable = false;
   return op;
 }
 
 template <Kind kind>
-constexpr OpDef differentiable(const char* name, const char* formula, Saves saves) {
-  OpDef op = define<kind>(name, formula);
-  op.differentiable = true;
+constexpr OpDef differentiable(const char* name, const char* formula, std::span<const InputDef> inputs,
+                               std::span<const OutputDef> outputs = kY) {
+  OpDef op = define<kind>(name, formula, outputs);
+  op.inputs = inputs;
   op.cpu.backward = reduction::backward_cpu<kind>;
   op.cuda = CT_CUDA_KERNELS(reduction::forward_cuda<kind>, reduction::backward_cuda<kind>);
-  op.saves[0] = saves;
+  op.rule = rule<kind>;
   return op;
 }
 
@@ -110,28 +233,29 @@ constexpr OpDef summing(OpDef op) {
   return op;
 }
 
-constexpr OpDef k_sum = checked(summing(differentiable<Kind::sum>("sum", "y = sum(x)", {})));
-constexpr OpDef k_mean = checked(summing(floating(differentiable<Kind::mean>("mean", "y = sum(x) / n", {}))));
-constexpr OpDef k_prod =
-    checked(summing(differentiable<Kind::prod>("prod", "y = product of x", {.inputs = 1})));
-constexpr OpDef k_amax = checked(differentiable<Kind::amax>("amax", "y = largest x", {.inputs = 1}));
-constexpr OpDef k_amin = checked(differentiable<Kind::amin>("amin", "y = smallest x", {.inputs = 1}));
-constexpr OpDef k_max =
-    checked(differentiable<Kind::max>("max", "y, i = largest x along an axis, its position", {.outputs = 2}));
-constexpr OpDef k_min = checked(
-    differentiable<Kind::min>("min", "y, i = smallest x along an axis, its position", {.outputs = 2}));
-constexpr OpDef k_argmax = checked(define<Kind::argmax>("argmax", "i = position of the first largest x"));
-constexpr OpDef k_argmin = checked(define<Kind::argmin>("argmin", "i = position of the first smallest x"));
-constexpr OpDef k_any = checked(define<Kind::any>("any", "y = some x differs from 0"));
-constexpr OpDef k_all = checked(define<Kind::all>("all", "y = all x differ from 0"));
-constexpr OpDef k_var = checked(summing(floating(
-    differentiable<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", {.inputs = 1, .outputs = 2}))));
+constexpr OpDef k_sum = checked(summing(differentiable<Kind::sum>("sum", "y = sum(x)", kX)));
+constexpr OpDef k_mean = checked(summing(floating(differentiable<Kind::mean>("mean", "y = sum(x) / n", kX))));
+constexpr OpDef k_prod = checked(summing(differentiable<Kind::prod>("prod", "y = product of x", kXNeedsX)));
+constexpr OpDef k_amax = checked(differentiable<Kind::amax>("amax", "y = largest x", kXNeedsX));
+constexpr OpDef k_amin = checked(differentiable<Kind::amin>("amin", "y = smallest x", kXNeedsX));
+constexpr OpDef k_max = checked(differentiable<Kind::max>(
+    "max", "y, i = largest x along an axis, its position", kXNeedsIndices, kValues));
+constexpr OpDef k_min = checked(differentiable<Kind::min>(
+    "min", "y, i = smallest x along an axis, its position", kXNeedsIndices, kValues));
+constexpr OpDef k_argmax =
+    checked(define<Kind::argmax>("argmax", "i = position of the first largest x", kIndices));
+constexpr OpDef k_argmin =
+    checked(define<Kind::argmin>("argmin", "i = position of the first smallest x", kIndices));
+constexpr OpDef k_any = checked(define<Kind::any>("any", "y = some x differs from 0", kTruth));
+constexpr OpDef k_all = checked(define<Kind::all>("all", "y = all x differ from 0", kTruth));
+constexpr OpDef k_var = checked(summing(
+    floating(differentiable<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", kXNeedsMean, kYMean))));
 constexpr OpDef k_std = checked(
-    summing(floating(differentiable<Kind::std>("std", "y = sqrt(var(x))", {.inputs = 1, .outputs = 3}))));
-constexpr OpDef k_norm = checked(summing(
-    floating(differentiable<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", {.inputs = 1, .outputs = 1}))));
-constexpr OpDef k_logsumexp = checked(summing(floating(
-    differentiable<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", {.inputs = 1, .outputs = 2}))));
+    summing(floating(differentiable<Kind::std>("std", "y = sqrt(var(x))", kXNeedsDeviation, kYMean))));
+constexpr OpDef k_norm =
+    checked(summing(floating(differentiable<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", kXNeedsY))));
+constexpr OpDef k_logsumexp = checked(summing(
+    floating(differentiable<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", kXNeedsWide, kYWide))));
 
 Attrs over(const Dims& axes, bool keepdim, double number = 0) {
   Attrs attrs;

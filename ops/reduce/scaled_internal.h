@@ -12,10 +12,10 @@
 
 namespace ct::reduction {
 
-CT_HD inline float power_of(float x, float p) { return powf(x, p); }
-CT_HD inline double power_of(double x, double p) { return pow(x, p); }
-CT_HD inline float times_power_of_two(float x, int e) { return ldexpf(x, e); }
-CT_HD inline double times_power_of_two(double x, int e) { return ldexp(x, e); }
+CT_HD inline float power_of(float x, float p) { return ::powf(x, p); }
+CT_HD inline double power_of(double x, double p) { return ::pow(x, p); }
+CT_HD inline float times_power_of_two(float x, int e) { return ::ldexpf(x, e); }
+CT_HD inline double times_power_of_two(double x, int e) { return ::ldexp(x, e); }
 
 template <class C>
 CT_HD inline bool is_finite(C x) {
@@ -164,7 +164,7 @@ struct Powers {
     }
   }
   CT_HD C root(const PowerSum<C>& a) const {
-    return p == 2 ? a.scale * sqrt(a.sum) : p == 1 || p == 0 ? a.sum : a.scale * power_of(a.sum, 1 / p);
+    return p == 2 ? a.scale * ::sqrt(a.sum) : p == 1 || p == 0 ? a.sum : a.scale * power_of(a.sum, 1 / p);
   }
 };
 
@@ -195,7 +195,7 @@ struct Deviations {
     const C n = a.n + b.n, d = b.mean - a.mean, share = b.n / n, weight = a.n * share;
     Powers<C>{}.merge(a.squares, b.squares);
     if (weight > 0) {
-      const C one[1] = {root ? d * static_cast<C>(sqrt(weight)) : C(0)};
+      const C one[1] = {root ? d * static_cast<C>(::sqrt(weight)) : C(0)};
       Powers<C>{}.merge(a.squares, squares(d * d * weight, one, 1));
     }
     a.mean += d * share;
@@ -204,7 +204,7 @@ struct Deviations {
   CT_HD C result(const Moments<C>& a) const {
     const C freedom = a.n > correction ? a.n - correction : C(0), scale = a.squares.scale;
     const C sum = a.squares.sum < 0 ? C(0) : a.squares.sum;
-    return root ? scale * sqrt(sum / freedom) : sum / freedom;
+    return root ? scale * ::sqrt(sum / freedom) : sum / freedom;
   }
 };
 

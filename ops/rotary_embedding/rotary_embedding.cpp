@@ -6,6 +6,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding_kernels.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct {
 namespace rotary {
@@ -204,15 +205,35 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
       {{make.index({2, 4}, 3), make.index({2}, 3)}, Attrs{}, "supported dtypes are f32"}};
 }
 
+// The cotangent turned back: by the angles of the negative positions.
+void rule(const Backward& b) {
+  if (b.needs(0)) b.set_grad_in(0, ct::rotary_embedding(b.grad(), neg(b.in(1)), b.attrs<Attrs>().options));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "positions"},
+                                {.name = "positions", .gradient = false, .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {
+    CT_ATTRIBUTE(Attrs, options.base),
+    CT_ATTRIBUTE(Attrs, options.interleaved),
+    CT_ATTRIBUTE(Attrs, options.rotary_dim),
+    CT_ATTRIBUTE(Attrs, options.scaling.kind, "none linear llama3"),
+    CT_ATTRIBUTE(Attrs, options.scaling.factor),
+    CT_ATTRIBUTE(Attrs, options.scaling.low_frequency_factor),
+    CT_ATTRIBUTE(Attrs, options.scaling.high_frequency_factor),
+    CT_ATTRIBUTE(Attrs, options.scaling.original_length),
+};
+
 constexpr OpDef k_rotary_embedding = checked({
     .name = "rotary_embedding",
     .formula = "(a cos t - b sin t, a sin t + b cos t)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {rotary::forward_cpu, rotary::backward_cpu},
     .cuda = CT_CUDA_KERNELS(rotary::forward_cuda, rotary::backward_cuda),
-    .saves = {{{.inputs = 0b10}}},
-    .differentiable_inputs = 0b01,
-    .free_dtype_inputs = 0b10,
+    .rule = rule,
     .cost = cost,
     .reference = reference,
     .samples = samples,

@@ -101,16 +101,22 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
           {{make.normal({3})}, Attrs{1, 0, 1.5, {}}, "top_p is 1.5"}};
 }
 
+constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, temperature), CT_ATTRIBUTE(Attrs, top_k),
+                                   CT_ATTRIBUTE(Attrs, top_p), CT_ATTRIBUTE(Attrs, draw)};
+
 }  // namespace
 
 constexpr OpDef k_sample_logits = checked({
     .name = kName,
     .formula = "y ~ softmax(x / temperature), the top k and p of it",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {sampling_kernels::forward_cpu, nullptr},
     .cuda = CT_CUDA_KERNELS(sampling_kernels::forward_cuda, nullptr),
-    .differentiable_outputs = 0,
-    .differentiable = false,
     .cost = cost,
     .reference = reference,
     .samples = samples,

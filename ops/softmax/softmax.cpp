@@ -6,8 +6,11 @@
 #include <limits>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax_kernels.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct {
 namespace {
@@ -81,15 +84,35 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
 }
 
 template <bool logarithm>
+void rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Dims axis{b.attrs<Attrs>().axis};
+  const Tensor &g = b.grad(), &y = b.out();
+  if (b.in_meta(0).shape.empty()) return b.set_grad_in(0, 0 * g);  // one element: y does not change
+  if constexpr (logarithm) {
+    b.set_grad_in(0, g - exp(y) * sum(g, axis, true));
+  } else {
+    b.set_grad_in(0, y * (g - sum(g * y, axis, true)));
+  }
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "y"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axis)};
+
+template <bool logarithm>
 constexpr OpDef define(const char* name, const char* formula) {
   OpDef op{};
   op.name = name;
   op.formula = formula;
+  op.inputs = kInputs;
+  op.outputs = kOutputs;
+  op.attributes = kAttributes;
+  op.rule = rule<logarithm>;
   op.infer = infer;
   op.cpu = {softmax_kernels::forward_cpu<logarithm>, softmax_kernels::backward_cpu<logarithm>};
   op.cuda =
       CT_CUDA_KERNELS(softmax_kernels::forward_cuda<logarithm>, softmax_kernels::backward_cuda<logarithm>);
-  op.saves[0] = {.outputs = 1};
   op.autocast = AutocastPolicy::f32;
   op.cost = cost;
   op.reference = reference<logarithm>;

@@ -4,7 +4,10 @@
 #include <numeric>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/topk/topk_kernels.h>
 
 namespace ct {
@@ -83,15 +86,32 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
           {{make.mask({3})}, Attrs{1, -1}, "supported dtypes"}};
 }
 
+// Each cotangent at the place that its value came from.
+void rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Shape& shape = b.in_meta(0).shape;
+  const int axis = wrap_axis("topk", b.attrs<Attrs>().axis, shape.size());
+  // [.., k, ..] with a new axis of the places in front of that of the k.
+  const Tensor hot = rules::one_hot(b.out(1), axis, shape[axis], b.grad().dtype());
+  b.set_grad_in(0, sum(hot * b.grad().unsqueeze(axis), {axis + 1}));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices"}};
+constexpr OutputDef kOutputs[] = {{.name = "values"}, {.name = "indices", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, k), CT_ATTRIBUTE(Attrs, axis)};
+
 }  // namespace
 
 constexpr OpDef k_topk = checked({
     .name = "topk",
     .formula = "y_j = the j-th largest x_i",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
     .infer = infer,
     .cpu = {topk_kernels::forward_cpu, topk_kernels::backward_cpu},
     .cuda = CT_CUDA_KERNELS(topk_kernels::forward_cuda, topk_kernels::backward_cuda),
-    .saves = {{{.outputs = 0b10}}},
+    .rule = rule,
     .dtypes = kNumericTypes,
     .cost = cost,
     .reference = reference,

@@ -8,6 +8,8 @@
 #include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise_op_internal.h>
+#include <cotangent/ops/elementwise_rule_internal.h>
+#include <cotangent/ops/unary/unary_formulas_internal.h>
 #include <cotangent/ops/unary/unary_kernels.h>
 
 namespace ct {
@@ -87,13 +89,16 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
 }
 
 consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved, Kernels cpu,
-                       Kernels cuda, SamplesFn samples, ReferenceFn reference) {
+                       Kernels cuda, BackwardFn rule, SamplesFn samples, ReferenceFn reference) {
   return checked({.name = name,
                   .formula = formula,
+                  .inputs = unary_inputs(saved),
+                  .outputs = kY,
+                  .attributes = kParameters,
                   .infer = infer_unary,
                   .cpu = cpu,
                   .cuda = cuda,
-                  .saves = unary_saves(saved),
+                  .rule = rule,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
@@ -105,11 +110,11 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
 }  // namespace
 
 namespace unary {
-#define CT_UNARY(name, text, types, saved, samples, y, dx)                                  \
-  extern constexpr OpDef k_##name =                                                         \
-      define(#name, text, types, Saved::saved, {name##_forward_cpu, name##_backward_cpu},   \
-             CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), samples_##samples, \
-             unary_reference<name##_reference>);
+#define CT_UNARY(name, text, types, saved, samples, y, dx)                                                \
+  extern constexpr OpDef k_##name =                                                                       \
+      define(#name, text, types, Saved::saved, {name##_forward_cpu, name##_backward_cpu},                 \
+             CT_CUDA_KERNELS(name##_forward_cuda, name##_backward_cuda), unary_rule<formulas::name##_dx>, \
+             samples_##samples, unary_reference<name##_reference>);
 #include <cotangent/ops/unary/unary_table.inc>
 #undef CT_UNARY
 }  // namespace unary

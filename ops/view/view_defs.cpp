@@ -1,12 +1,15 @@
 #include <cotangent/ops/view/view_defs_internal.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/sum_to.h>
 
 // Gradients of views, their references and samples. A view moves nothing, so its gradient only says where
@@ -91,6 +94,65 @@ void unbind_backward(const Backward& b) {
 void expand_backward(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, sum_to(b.grad(), b.in_meta(0).shape));
 }
+
+// ---- rules: those of view, permute and their kin are their gradients, which are views themselves ---------
+
+// slice: the cotangents apart by the step, and zeros around them.
+void slice_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const SliceAttrs& a = b.attrs<SliceAttrs>();
+  const Shape& shape = b.in_meta(0).shape;
+  const int axis = wrap_axis("slice", a.axis, shape.size());
+  const std::int64_t n = shape[axis], count = b.grad().shape()[axis];
+  if (count == 0) return b.set_grad_in(0, detail::engine_ops.zeros(b.in_meta(0)));
+  const std::int64_t start = std::clamp<std::int64_t>(a.start < 0 ? a.start + n : a.start, 0, n);
+  Tensor apart = b.grad();
+  if (a.step > 1) {
+    Shape flat = apart.shape();
+    flat[axis] = count * a.step;
+    apart = rules::padded(apart.unsqueeze(axis + 1), axis + 1, 0, a.step - 1).reshape(flat);
+  }
+  const std::int64_t length = std::min(apart.shape()[axis], n - start);
+  b.set_grad_in(0, rules::padded(apart.narrow(axis, 0, length), axis, start, n - start - length));
+}
+
+void select_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const SelectAttrs& a = b.attrs<SelectAttrs>();
+  const Shape& shape = b.in_meta(0).shape;
+  const int axis = wrap_axis("select", a.axis, shape.size());
+  const std::int64_t n = shape[axis], at = a.index < 0 ? a.index + n : a.index;
+  b.set_grad_in(0, rules::padded(b.grad().unsqueeze(axis), axis, at, n - at - 1));
+}
+
+void unbind_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  TensorMeta part = b.in_meta(0);
+  const int axis = wrap_axis("unbind", b.attrs<UnbindAttrs>().axis, part.shape.size());
+  part.shape.erase(axis);
+  std::vector<Tensor> parts;
+  for (const Tensor& g : b.grads) parts.push_back(g.defined() ? g : detail::engine_ops.zeros(part));
+  b.set_grad_in(0, stack(parts, axis));
+}
+
+void expand_rule(const Backward& b) {
+  if (b.needs(0)) b.set_grad_in(0, rules::unbroadcast(b.grad(), b.in_meta(0).shape));
+}
+
+// ---- records --------------------------------------------------------------------------------------------
+
+constexpr InputDef kX[] = {{.name = "x"}};
+constexpr InputDef kXAccumulates[] = {{.name = "x", .accumulates = true}};
+constexpr OutputDef kY[] = {{.name = "y"}};
+constexpr OutputDef kParts[] = {{.name = "parts", .rest = true}};
+constexpr AttrDef kShapeAttributes[] = {CT_ATTRIBUTE(ShapeAttrs, shape)};
+constexpr AttrDef kPermuteAttributes[] = {CT_ATTRIBUTE(PermuteAttrs, axes)};
+constexpr AttrDef kSliceAttributes[] = {CT_ATTRIBUTE(SliceAttrs, axis), CT_ATTRIBUTE(SliceAttrs, start),
+                                        CT_ATTRIBUTE(SliceAttrs, stop), CT_ATTRIBUTE(SliceAttrs, step)};
+constexpr AttrDef kSelectAttributes[] = {CT_ATTRIBUTE(SelectAttrs, axis), CT_ATTRIBUTE(SelectAttrs, index)};
+constexpr AttrDef kUnbindAttributes[] = {CT_ATTRIBUTE(UnbindAttrs, axis)};
+constexpr AttrDef kSqueezeAttributes[] = {CT_ATTRIBUTE(SqueezeAttrs, mask)};
+constexpr AttrDef kUnsqueezeAttributes[] = {CT_ATTRIBUTE(UnsqueezeAttrs, axis)};
 
 // ---- references: by the index of each element
 // ---------------------------------------------------------------
@@ -345,17 +407,20 @@ std::vector<ErrorSample> unsqueeze_errors(SampleMaker& make) {
 
 Cost no_cost(std::span<const TensorMeta>, std::span<const TensorMeta>, AttrsView) { return {}; }
 
-consteval OpDef view_op(const char* name, const char* formula, InferFn infer, BackwardFn backward,
-                        ReferenceFn reference, SamplesFn samples, ErrorSamplesFn errors,
-                        std::uint32_t accumulates = 0, bool several = false) {
+consteval OpDef view_op(const char* name, const char* formula, std::span<const AttrDef> attributes,
+                        InferFn infer, BackwardFn backward, BackwardFn rule, ReferenceFn reference,
+                        SamplesFn samples, ErrorSamplesFn errors, std::span<const InputDef> inputs = kX,
+                        std::span<const OutputDef> outputs = kY) {
   return checked({.name = name,
                   .formula = formula,
+                  .inputs = inputs,
+                  .outputs = outputs,
+                  .attributes = attributes,
                   .infer = infer,
                   .cpu = {nullptr, backward},
                   .cuda = CT_CUDA_KERNELS(nullptr, backward),
-                  .differentiable_outputs = several ? 0xffffffffu : 1u,
-                  .accumulates = accumulates,
-                  .undefined_grads = several,
+                  .rule = rule,
+                  .undefined_grads = outputs.front().rest,
                   .view = true,
                   .dtypes = kAllTypes,
                   .cost = no_cost,
@@ -366,23 +431,30 @@ consteval OpDef view_op(const char* name, const char* formula, InferFn infer, Ba
 
 }  // namespace
 
-constexpr OpDef k_view = view_op("view", "y = x in another shape, same order", reshape_infer,
-                                 reshape_backward, reshape_reference, view_samples, view_errors);
-constexpr OpDef k_permute = view_op("permute", "y = x with its axes in another order", permute_infer,
-                                    permute_backward, permute_reference, permute_samples, permute_errors);
-constexpr OpDef k_slice = view_op("slice", "y = x[start:stop:step] along an axis", slice_infer,
-                                  slice_backward, slice_reference, slice_samples, slice_errors, 1);
-constexpr OpDef k_select = view_op("select", "y = x[index] along an axis", select_infer, select_backward,
-                                   select_reference, select_samples, select_errors, 1);
-constexpr OpDef k_unbind = view_op("unbind", "y0, y1, ... = x[0], x[1], ... along an axis", unbind_infer,
-                                   unbind_backward, unbind_reference, unbind_samples, unbind_errors, 1, true);
-constexpr OpDef k_expand = view_op("expand", "y = x repeated along axes of size 1", expand_infer,
-                                   expand_backward, expand_reference, expand_samples, expand_errors);
-constexpr OpDef k_squeeze = view_op("squeeze", "y = x without axes of size 1", squeeze_infer,
-                                    reshape_backward, squeeze_reference, squeeze_samples, nullptr);
+constexpr OpDef k_view =
+    view_op("view", "y = x in another shape, same order", kShapeAttributes, reshape_infer, reshape_backward,
+            reshape_backward, reshape_reference, view_samples, view_errors);
+constexpr OpDef k_permute =
+    view_op("permute", "y = x with its axes in another order", kPermuteAttributes, permute_infer,
+            permute_backward, permute_backward, permute_reference, permute_samples, permute_errors);
+constexpr OpDef k_slice =
+    view_op("slice", "y = x[start:stop:step] along an axis", kSliceAttributes, slice_infer, slice_backward,
+            slice_rule, slice_reference, slice_samples, slice_errors, kXAccumulates);
+constexpr OpDef k_select =
+    view_op("select", "y = x[index] along an axis", kSelectAttributes, select_infer, select_backward,
+            select_rule, select_reference, select_samples, select_errors, kXAccumulates);
+constexpr OpDef k_unbind = view_op("unbind", "y0, y1, ... = x[0], x[1], ... along an axis", kUnbindAttributes,
+                                   unbind_infer, unbind_backward, unbind_rule, unbind_reference,
+                                   unbind_samples, unbind_errors, kXAccumulates, kParts);
+constexpr OpDef k_expand =
+    view_op("expand", "y = x repeated along axes of size 1", kShapeAttributes, expand_infer, expand_backward,
+            expand_rule, expand_reference, expand_samples, expand_errors);
+constexpr OpDef k_squeeze =
+    view_op("squeeze", "y = x without axes of size 1", kSqueezeAttributes, squeeze_infer, reshape_backward,
+            reshape_backward, squeeze_reference, squeeze_samples, nullptr);
 constexpr OpDef k_unsqueeze =
-    view_op("unsqueeze", "y = x with a new axis of size 1", unsqueeze_infer, reshape_backward,
-            unsqueeze_reference, unsqueeze_samples, unsqueeze_errors);
+    view_op("unsqueeze", "y = x with a new axis of size 1", kUnsqueezeAttributes, unsqueeze_infer,
+            reshape_backward, reshape_backward, unsqueeze_reference, unsqueeze_samples, unsqueeze_errors);
 
 }  // namespace ct::views
 

@@ -5,6 +5,7 @@
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise_op_internal.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/where/where_kernels.h>
 
 namespace ct {
@@ -95,15 +96,37 @@ std::vector<ErrorSample> where_errors(SampleMaker& m) {
 
 namespace where_op {
 
+namespace {
+constexpr InputDef kInputs[] = {{.name = "condition", .gradient = false, .any_dtype = true},
+                                {.name = "a", .needs = "condition"},
+                                {.name = "b", .needs = "condition"}};
+constexpr std::span<const InputDef> kScalarInputs = std::span(kInputs).first(2);
+
+// The cotangent goes to the one that was chosen.
+void where_rule(const Backward& b) {
+  const auto share = [&](int i, const Tensor& part) {
+    b.set_grad_in(i, rules::unbroadcast(part, b.in_meta(i).shape));
+  };
+  if (b.needs(1)) share(1, ct::where(b.in(0), b.grad(), 0));
+  if (b.needs(2)) share(2, ct::where(b.in(0), 0, b.grad()));
+}
+void where_scalar_rule(const Backward& b) {
+  if (!b.needs(1)) return;
+  const bool number_where_true = elementwise::parameters_of(b.attrs_view).q.to<bool>();
+  const Tensor part = number_where_true ? ct::where(b.in(0), 0, b.grad()) : ct::where(b.in(0), b.grad(), 0);
+  b.set_grad_in(1, rules::unbroadcast(part, b.in_meta(1).shape));
+}
+}  // namespace
+
 extern constexpr OpDef k_where = checked({.name = "where",
                                           .formula = "y = condition ? a : b",
+                                          .inputs = kInputs,
+                                          .outputs = elementwise::kY,
                                           .infer = infer_where,
                                           .cpu = {where_forward_cpu, where_backward_cpu},
                                           .cuda = CT_CUDA_KERNELS(where_forward_cuda, where_backward_cuda),
-                                          .saves = {Saves{}, Saves{1, 0}, Saves{1, 0}},
-                                          .differentiable_inputs = 0b110,
+                                          .rule = where_rule,
                                           .promotes = true,
-                                          .free_dtype_inputs = 0b001,
                                           .dtypes = kAllTypes,
                                           .cost = elementwise::elementwise_cost,
                                           .reference = where_reference,
@@ -113,13 +136,14 @@ extern constexpr OpDef k_where = checked({.name = "where",
 extern constexpr OpDef k_where_scalar =
     checked({.name = "where_scalar",
              .formula = "y = condition == q ? p : a",
+             .inputs = kScalarInputs,
+             .outputs = elementwise::kY,
+             .attributes = elementwise::kParameters,
              .infer = infer_where,
              .cpu = {where_scalar_forward_cpu, where_scalar_backward_cpu},
              .cuda = CT_CUDA_KERNELS(where_scalar_forward_cuda, where_scalar_backward_cuda),
-             .saves = {Saves{}, Saves{1, 0}},
-             .differentiable_inputs = 0b10,
+             .rule = where_scalar_rule,
              .promotes = true,
-             .free_dtype_inputs = 0b01,
              .dtypes = kNumericTypes,
              .cost = elementwise::elementwise_cost,
              .reference = where_scalar_reference,

@@ -3,9 +3,11 @@
 #include <cmath>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/softsign/softsign_kernels.h>
+#include <cotangent/ops/unary/unary.h>
 
 namespace ct {
 namespace {
@@ -24,18 +26,26 @@ std::vector<Sample> samples(SampleMaker& make) {
           {{make.normal({0, 4})}, {}, "empty"}};
 }
 
-constexpr OpDef definition() {
-  OpDef op{.name = "softsign",
-           .formula = "y = x / (1 + |x|)",
-           .infer = infer,
-           .cpu = {softsign_forward_cpu, softsign_backward_cpu},
-           .cuda = CT_CUDA_KERNELS(softsign_forward_cuda, softsign_backward_cuda)};
-  op.saves[0] = {.inputs = 1};  // dx needs x
-  op.reference = reference;
-  op.samples = samples;
-  return op;
+// The gradient as ops on the tape, for gradients of gradients: dx = g / (1 + |x|)^2.
+void rule(const Backward& b) {
+  if (b.needs(0)) b.set_grad_in(0, b.grad() / square(1 + abs(b.in(0))));
 }
-constexpr OpDef k_softsign = checked(definition());
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x"}};  // dx needs x
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+
+constexpr OpDef k_softsign = checked({
+    .name = "softsign",
+    .formula = "y = x / (1 + |x|)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .infer = infer,
+    .cpu = {softsign_forward_cpu, softsign_backward_cpu},
+    .cuda = CT_CUDA_KERNELS(softsign_forward_cuda, softsign_backward_cuda),
+    .rule = rule,
+    .reference = reference,
+    .samples = samples,
+});
 constexpr const OpDef* kOps[] = {&k_softsign};
 
 }  // namespace
