@@ -59,6 +59,11 @@ std::string record_name(std::span<const Record> records, std::size_t k) {
 
 }  // namespace
 
+void Infer::fail_too_many() const {
+  detail::fail<Error>(op.name, "its shape rule declares more than ", kMaxOutputs,
+                      " outputs; give what belongs together as one tensor");
+}
+
 std::string input_name(const OpDef& op, std::size_t i) { return record_name(op.inputs, i); }
 std::string output_name(const OpDef& op, std::size_t k) { return record_name(op.outputs, k); }
 

@@ -74,6 +74,13 @@ TEST_CASE("an OpDef's records become what dispatch and the tape read", "[op_def]
   for (const std::size_t i : {2, 3, 100}) CHECK(saves_of(k_op, i).inputs == 1);
 }
 
+TEST_CASE("a shape rule that declares too many outputs is refused", "[op_def]") {
+  Infer infer(k_op, {}, {});
+  for (int k = 0; k < kMaxOutputs; ++k) infer.output({2}, f32);
+  CHECK_THROWS_WITH(infer.output({2}, f32), Catch::Contains("[described]") && Catch::Contains("more than 4"));
+  CHECK(infer.output_count() == kMaxOutputs);
+}
+
 TEST_CASE("attributes of a call are told by name", "[op_def]") {
   const Attrs attrs{-1, true, 0.25, 3, Way::sum, {2, 3}, f16, cpu};
   CHECK(describe_attributes(k_op, attrs) ==

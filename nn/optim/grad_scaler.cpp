@@ -23,7 +23,8 @@ void check_scale(const char* what, double scale) {
 
 void check_options(const GradScalerOptions& o) {
   check_scale("init_scale", o.init_scale);
-  CT_CHECK(o.growth_factor > 1, ValueError, kName, "growth_factor is ", o.growth_factor, "; it must be > 1");
+  CT_CHECK(o.growth_factor > 1 && std::isfinite(o.growth_factor), ValueError, kName, "growth_factor is ",
+           o.growth_factor, "; it must be > 1 and finite");
   CT_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, kName, "backoff_factor is ",
            o.backoff_factor, "; it must lie between 0 and 1");
   CT_CHECK(o.growth_interval > 0, ValueError, kName, "growth_interval is ", o.growth_interval,
