@@ -26,12 +26,12 @@ std::string choice(std::string_view words, std::uint64_t index) {
 
 std::string value_text(const AttrDef& attr, const std::byte* at) {
   switch (attr.type) {
-    case AttrType::boolean: return read<bool>(at) ? "true" : "false";
-    case AttrType::i32: return detail::cat(read<std::int32_t>(at));
-    case AttrType::i64: return detail::cat(read<std::int64_t>(at));
-    case AttrType::u32: return detail::cat(read<std::uint32_t>(at));
-    case AttrType::u64: return detail::cat(read<std::uint64_t>(at));
-    case AttrType::f64: return detail::cat(read<double>(at));
+    case AttrType::flag: return read<bool>(at) ? "true" : "false";
+    case AttrType::int32: return detail::cat(read<std::int32_t>(at));
+    case AttrType::int64: return detail::cat(read<std::int64_t>(at));
+    case AttrType::uint32: return detail::cat(read<std::uint32_t>(at));
+    case AttrType::uint64: return detail::cat(read<std::uint64_t>(at));
+    case AttrType::real: return detail::cat(read<double>(at));
     case AttrType::number: return detail::cat(read<Scalar>(at));
     case AttrType::dims: return to_string(read<Dims>(at));
     case AttrType::dtype: return std::string(name(read<DType>(at)));

@@ -56,12 +56,12 @@ struct OutputDef {
 
 /// The type of an attribute, as a struct of attributes holds it.
 enum class AttrType : std::uint8_t {
-  boolean,
-  i32,
-  i64,
-  u32,
-  u64,
-  f64,
+  flag,
+  int32,
+  int64,
+  uint32,
+  uint64,
+  real,    // double
   number,  // Scalar
   dims,    // Shape, Dims
   dtype,
@@ -83,17 +83,17 @@ namespace detail {
 template <class T>
 consteval AttrType attr_type() {
   if constexpr (std::is_same_v<T, bool>)
-    return AttrType::boolean;
+    return AttrType::flag;
   else if constexpr (std::is_same_v<T, std::int32_t>)
-    return AttrType::i32;
+    return AttrType::int32;
   else if constexpr (std::is_same_v<T, std::int64_t>)
-    return AttrType::i64;
+    return AttrType::int64;
   else if constexpr (std::is_same_v<T, std::uint32_t>)
-    return AttrType::u32;
+    return AttrType::uint32;
   else if constexpr (std::is_same_v<T, std::uint64_t>)
-    return AttrType::u64;
+    return AttrType::uint64;
   else if constexpr (std::is_same_v<T, double>)
-    return AttrType::f64;
+    return AttrType::real;
   else if constexpr (std::is_same_v<T, Scalar>)
     return AttrType::number;
   else if constexpr (std::is_same_v<T, Dims>)

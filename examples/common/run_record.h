@@ -143,6 +143,7 @@ struct RunRecord {
   flags::Members part() const {
     const ct::BuildInfo& built = ct::build_info();
     std::string compiler = built.compiler;
+    if (*built.build_type) compiler.append(", ").append(built.build_type);
     if (*built.flags) compiler.append(", ").append(built.flags);
     if (*built.cuda) compiler.append(", CUDA ").append(built.cuda);
     return {{"started", flags::json(started)},

@@ -160,6 +160,7 @@ TEST_CASE("GradScaler: calls out of order are errors that change nothing", "[opt
   CHECK_THROWS_AS(GradScaler({.init_scale = 1e39}), ValueError);
   CHECK_THROWS_AS(scaler.update(1e-50), ValueError);
   CHECK_THROWS_AS(GradScaler({.growth_factor = 1}), ValueError);
+  CHECK_THROWS_AS(GradScaler({.growth_factor = INFINITY}), ValueError);
   CHECK_THROWS_AS(GradScaler({.backoff_factor = 1}), ValueError);
   CHECK_THROWS_AS(GradScaler({.growth_interval = 0}), ValueError);
   CHECK_THROWS_AS(scaler.update(kInf), ValueError);

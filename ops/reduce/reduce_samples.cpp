@@ -169,7 +169,8 @@ std::vector<Sample> samples(SampleMaker& make) {
   }
   add(make.values({2, 4}, {1, 3, 3, -3, -2, -2, -2, -2}), {1}, false, number, "equal elements", false);
   if (kind == Kind::amax || kind == Kind::amin)  // shared by two, a gradient is what central differences say
-    add(make.values({2, 4}, {3, -3, 3, -3, 2, -1, -1, 2}), {1}, false, number, "pairs of equal elements", false);
+    add(make.values({2, 4}, {3, -3, 3, -3, 2, -1, -1, 2}), {1}, false, number, "pairs of equal elements",
+        false);
   add(make.values({3, 3}, {2, 0, 3, 0, 1, 0, 1, 2, 3}), {1}, false, number, "zeros", kind == Kind::prod);
   if (kind == Kind::norm) {
     add(make.values({2, 3}, {0, 0, 0, 0, 0, 1}), {1}, false, 2, "norm of nothing but zeros", false);

@@ -306,7 +306,8 @@ std::vector<Tensor> Tensor::split(Integer size, Integer axis) const {
            "; it must be > 0");
   std::vector<Tensor> parts;
   detail::reserve("split", parts, n == 0 ? 1 : (n - 1) / size + 1);
-  for (std::int64_t at = 0; at < n; at += size) parts.push_back(narrow(wrapped, at, std::min<std::int64_t>(size, n - at)));
+  for (std::int64_t at = 0; at < n; at += size)
+    parts.push_back(narrow(wrapped, at, std::min<std::int64_t>(size, n - at)));
   if (n == 0) parts.push_back(narrow(wrapped, 0, 0));
   return parts;
 }
