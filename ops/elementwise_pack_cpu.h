@@ -11,7 +11,7 @@
 
 // Pack<T>: as many numbers as one vector register holds, with the operators of a number. A formula that is
 // written once for a number type X serves the CPU with X = Pack<float> and the GPU with X = Lane<float>
-// (elementwise_cuda.cuh). Compute types are float, double and std::int64_t.
+// (elementwise_lane_cuda.h). Compute types are float, double and std::int64_t.
 //
 // Everything is always inlined: a vector argument of a real call would depend on the target's ABI.
 

@@ -25,7 +25,7 @@ void run_cpu(const Product& p) {
 
 }  // namespace
 
-// The CPU's GEMM packs its operands anyhow and reads any strides while it does; a call costs little.
+// The CPU's GEMM reads any strides, and packs what it can't read as vectors; a call costs little.
 const Backend cpu_backend{run_cpu, true, INT64_MAX};
 
 }  // namespace product
