@@ -30,7 +30,7 @@ list(JOIN _names " " _text)
 list(APPEND COTANGENT_SUMMARY "examples|${_text}")
 
 # The examples from the outside, with the suite.
-foreach(_name mnist gpt)
+foreach(_name first mnist gpt)
   if(COTANGENT_BUILD_TESTS AND TARGET ${_name} AND NOT COTANGENT_SANITIZE)
     cotangent_script_test(e2e.${_name} "${PROJECT_SOURCE_DIR}/tests/${_name}_test.sh" "$<TARGET_FILE:${_name}>")
   endif()
