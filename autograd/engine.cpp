@@ -171,7 +171,7 @@ class Pass {
     if (!meta.hooks.empty()) return {};
     std::unique_lock lock(meta.lock, std::try_to_lock);
     if (!lock || !meta.grad.defined() || !meta.grad.is_contiguous() || meta.grad.requires_grad()) return {};
-    claims.emplace_back(&meta, std::move(lock));
+    claims.emplace_back(Claim{&meta, std::move(lock)});
     return meta.grad;
   }
 
