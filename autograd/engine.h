@@ -40,10 +40,10 @@ struct GradOptions {
 };
 
 /// The gradients of `outputs` (weighted by `gradients`) with respect to `inputs`, leaves or not, returned
-/// instead of being added to grad(): `grad({loss}, {w})[0]`. Walks the nodes that lead from the outputs to an input and no others:
-/// what else the outputs were made from keeps its saved tensors, and its hooks are not called. (What a function
-/// given to recompute() captures is known only when it runs: it is called again if an input is older than its
-/// result.)
+/// instead of being added to grad(): `grad({loss}, {w})[0]`. Walks the nodes that lead from the outputs to an
+/// input and no others: what else the outputs were made from keeps its saved tensors, and its hooks are not
+/// called. (What a function given to recompute() captures is known only when it runs: it is called again if an
+/// input is older than its result.)
 CT_API std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients = {},
                                 GradOptions options = {});
 

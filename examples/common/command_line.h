@@ -58,6 +58,15 @@ class Settings {
   std::vector<Setting> settings_;
 };
 
+/// The settings of `options` as they are, named by add(app, settings, options).
+template <class Options, class Add>
+Members members_of(Options options, const Add& add) {
+  CLI::App app;
+  Settings s;
+  add(app, s, options);
+  return s.members();
+}
+
 /// --help of "./ct PROGRAM": the same with every version of CLI11, whatever the place of the program.
 class Help : public CLI::FormatterBase {
  public:

@@ -294,13 +294,7 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
   return true;
 }
 
-flags::Members settings(const Options& options) {
-  Options o = options;
-  CLI::App app;
-  flags::Settings s;
-  add_settings(app, s, o);
-  return s.members();
-}
+flags::Members settings(const Options& options) { return flags::members_of(options, add_settings); }
 
 Options read_config(const std::string& folder) {
   Options o;

@@ -55,13 +55,7 @@ Options read_config(const std::string& folder) {
 
 }  // namespace
 
-flags::Members settings(const Options& options) {
-  Options o = options;
-  CLI::App app;
-  flags::Settings s;
-  add_settings(app, s, o);
-  return s.members();
-}
+flags::Members settings(const Options& options) { return flags::members_of(options, add_settings); }
 
 bool parse_options(int argc, char** argv, Options& o, int& exit_code) {
   const std::vector<std::string> args(argv + 1, argv + argc);

@@ -17,6 +17,12 @@
 // view_defs.cpp.
 
 namespace ct {
+namespace {
+// For members that name one of x's axes, `purpose` saying what for (" to split").
+void check_has_axes(const char* op, const Tensor& x, std::int64_t axis, const char* purpose) {
+  CT_CHECK(x.dim() > 0, ShapeError, op, "a scalar has no axis ", axis, purpose, "; unsqueeze(0) makes one");
+}
+}  // namespace
 
 Shape resolve_shape(const char* op, const Shape& shape, std::int64_t numel) {
   int unknown = -1;
@@ -111,8 +117,7 @@ void permute_infer(Infer& i) {
 void slice_infer(Infer& i) {
   const Tensor& x = i.in(0);
   const SliceAttrs& a = i.attrs<SliceAttrs>();
-  CT_CHECK(x.dim() > 0, ShapeError, "slice", "a scalar has no axis ", a.axis,
-           " to take a slice of; unsqueeze(0) makes one");
+  check_has_axes("slice", x, a.axis, " to take a slice of");
   CT_CHECK(a.step > 0, ValueError, "slice", "step is ", a.step, "; it must be > 0");
   const int axis = wrap_axis("slice", a.axis, x.dim());
   const std::int64_t n = x.shape()[axis];
@@ -144,8 +149,7 @@ void select_infer(Infer& i) {
 void unbind_infer(Infer& i) {
   const Tensor& x = i.in(0);
   const std::int64_t given = i.attrs<UnbindAttrs>().axis;
-  CT_CHECK(x.dim() > 0, ShapeError, "unbind", "a scalar has no axis ", given,
-           " to take apart; unsqueeze(0) makes one");
+  check_has_axes("unbind", x, given, " to take apart");
   const int axis = wrap_axis("unbind", given, x.dim());
   const std::int64_t n = x.shape()[axis], step = x.strides()[axis];
   CT_CHECK(n >= 1 && n <= kMaxOutputs, ShapeError, "unbind", "axis ", axis, " of ", describe(x), " has size ",
@@ -248,8 +252,7 @@ Tensor Tensor::t() const {
 Tensor Tensor::permute(const Dims& axes) const { return dispatch(k_permute, {*this}, PermuteAttrs{axes}); }
 
 Tensor Tensor::narrow(Integer axis, Integer start, Integer length) const {
-  CT_CHECK(dim() > 0, ShapeError, "narrow", "a scalar has no axis ", axis,
-           " to narrow; unsqueeze(0) makes one");
+  check_has_axes("narrow", *this, axis, " to narrow");
   const int wrapped = wrap_axis("narrow", axis, dim());
   const std::int64_t n = shape()[wrapped];
   const std::int64_t from = start < 0 ? start + n : +start;
@@ -278,8 +281,7 @@ Tensor Tensor::squeeze(Integer axis) const {
 Tensor Tensor::unsqueeze(Integer axis) const { return dispatch(k_unsqueeze, {*this}, UnsqueezeAttrs{axis}); }
 
 std::vector<Tensor> Tensor::unbind(Integer axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "unbind", "a scalar has no axis ", axis,
-           " to take apart; unsqueeze(0) makes one");
+  check_has_axes("unbind", *this, axis, " to take apart");
   const int wrapped = wrap_axis("unbind", axis, dim());
   const auto n = static_cast<std::size_t>(shape()[wrapped]);
   std::vector<Tensor> parts;
@@ -298,8 +300,7 @@ std::vector<Tensor> Tensor::unbind(Integer axis) const {
 }
 
 std::vector<Tensor> Tensor::split(Integer size, Integer axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis,
-           " to split; unsqueeze(0) makes one");
+  check_has_axes("split", *this, axis, " to split");
   const int wrapped = wrap_axis("split", axis, dim());
   const std::int64_t n = shape()[wrapped];
   CT_CHECK(size > 0 || (size == 0 && n == 0), ValueError, "split", "the size of a piece is ", size,
@@ -313,8 +314,7 @@ std::vector<Tensor> Tensor::split(Integer size, Integer axis) const {
 }
 
 std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, Integer axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "split", "a scalar has no axis ", axis,
-           " to split; unsqueeze(0) makes one");
+  check_has_axes("split", *this, axis, " to split");
   const int wrapped = wrap_axis("split", axis, dim());
   std::int64_t sum = 0;
   for (const std::int64_t size : sizes) {
@@ -334,8 +334,7 @@ std::vector<Tensor> Tensor::split(const std::vector<std::int64_t>& sizes, Intege
 }
 
 std::vector<Tensor> Tensor::chunk(Integer chunks, Integer axis) const {
-  CT_CHECK(dim() > 0, ShapeError, "chunk", "a scalar has no axis ", axis,
-           " to divide; unsqueeze(0) makes one");
+  check_has_axes("chunk", *this, axis, " to divide");
   CT_CHECK(chunks > 0, ValueError, "chunk", "got ", chunks, " chunks; there must be at least 1");
   const std::int64_t n = size(axis);
   return split(std::max<std::int64_t>(1, n / chunks + (n % chunks != 0)), axis);
