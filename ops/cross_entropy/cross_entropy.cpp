@@ -6,7 +6,6 @@
 #include <cotangent/ops/cross_entropy/cross_entropy.h>
 #include <cotangent/ops/cross_entropy/cross_entropy_kernels.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/softmax/softmax.h>
 
