@@ -152,7 +152,7 @@ TEST_CASE("patterns: the work of compiling has an end", "[text]") {
     CHECK_THROWS_WITH(Pattern("test", bomb), Contains("written out"));
   CHECK_THROWS_WITH(Pattern("test", std::string(100000, 'a')), Contains("long"));
   CHECK_THROWS_WITH(Pattern::literal("test", std::string(100000, 'a')), Contains("long"));
-  CHECK_THROWS_WITH(Pattern("test", '[' + std::string(100000, 'a') + ']'), Contains("long"));
+  CHECK_THROWS_WITH(Pattern("test", "[" + std::string(100000, 'a') + "]"), Contains("long"));
   CHECK(matches("(){1000}a", "aa") == "a|a");
   CHECK(matches("a{0}b", "ab") == "b");
 }
