@@ -71,6 +71,8 @@ struct EngineOps {
   Tensor (*zeros)(const TensorMeta& meta);
   Tensor (*ones)(const TensorMeta& meta);
   Tensor (*clone)(const Tensor& t);
+  /// A contiguous copy, not recorded.
+  Tensor (*packed)(const Tensor& t);
   bool (*all_finite)(const Tensor& t);
 };
 extern const EngineOps engine_ops;

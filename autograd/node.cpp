@@ -151,6 +151,21 @@ void OpNode::set_outputs(std::span<const Tensor> outputs) {
   }
 }
 
+namespace {
+bool is_loose(const Tensor& t) { return t.defined() && !t.is_contiguous(); }
+
+bool any_loose(std::span<const Tensor> tensors, std::uint32_t wanted) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (mask_bit(wanted, i) && is_loose(tensors[i])) return true;
+  return false;
+}
+
+void pack(std::span<Tensor> tensors, std::uint32_t wanted) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (mask_bit(wanted, i) && is_loose(tensors[i])) tensors[i] = detail::engine_ops.packed(tensors[i]);
+}
+}  // namespace
+
 void OpNode::backward(NodeCall& call) {
   CT_CHECK(!released_, AutogradError, "backward", "the saved tensors of '", op_.name,
            "' have been freed: the tape was walked a second time; pass retain_graph = true to the first "
@@ -170,21 +185,29 @@ void OpNode::backward(NodeCall& call) {
     if (call.record && mask_bit(op_.differentiable_outputs, k) && is_floating(t.dtype()))
       t = detail::with_history(t, {Ref<Node>::share(this), {}, static_cast<std::uint32_t>(k)});
   }
-  const Backward b{op_,
-                   AttrsView(attrs_, attrs_size_),
-                   call.grads_out,
-                   inputs,
-                   outputs,
-                   input_metas_,
-                   call.grads_in,
-                   call.flags,
+  // Of cotangents and saved values the kernels get contiguous copies where their op wants it.
+  std::span<const Tensor> grads = call.grads_out;
+  InlineVector<Tensor, 4> packed_grads;
+  if (!call.record && (op_.packed_inputs | op_.packed_outputs) != 0) {
+    pack(inputs, op_.packed_inputs);
+    pack(outputs, op_.packed_outputs);
+    if (any_loose(grads, op_.packed_outputs)) {
+      for (const Tensor& g : grads) packed_grads.emplace_back(g);
+      pack(packed_grads, op_.packed_outputs);
+      grads = packed_grads;
+    }
+  }
+  const Backward b{op_,           AttrsView(attrs_, attrs_size_),
+                   grads,         inputs,
+                   outputs,       input_metas_,
+                   call.grads_in, call.flags,
                    call.last};
   if (call.record) return run_rule(b, call);
   const Device device = output_metas_[0].device;
-  const BackwardFn kernel = device.is_cuda() ? op_.cuda.backward : op_.cpu.backward;
+  const BackwardFn kernel = kernels_of(op_, device.type).backward;
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
            "; compute it on the other kind of device");
-  detail::observed(op_, true, [&] { kernel(b); });
+  detail::observed({.op = op_, .backward = &b}, [&] { kernel(b); });
 }
 
 void OpNode::run_rule(const Backward& b, NodeCall& call) {

@@ -43,8 +43,8 @@ namespace {
 struct Slow final : OpObserver {
   Slow() : before(set_op_observer(this)) {}
   ~Slow() override { set_op_observer(before); }
-  void begin(const OpDef&, bool) override { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
-  void end(const OpDef&, bool) override {}
+  void begin(const KernelCall&) override { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
+  void end(const KernelCall&) override {}
   OpObserver* const before;
 };
 }  // namespace

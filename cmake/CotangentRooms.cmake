@@ -1,10 +1,10 @@
-# The list of rooms is the list of folders under ops/: it is made here, at configure time, and compiled into
-# the library as an ordinary table. (Self-registration by static objects does not survive a static library:
-# the linker leaves out object files that nothing refers to.)
+# The list of ops is the list of files under ops/: it is made here, at configure time, and compiled into the
+# library as an ordinary table. (Self-registration by static objects does not survive a static library: the
+# linker leaves out object files that nothing refers to.)
 #
-# A room ops/NAME holds NAME.h, NAME.cpp, NAME_test.cpp and README.md. A room that has kernels, that is any of
-# *_kernels.h, *_cpu.cpp or *_cuda.cu, must have them for both devices: *_cpu.cpp and *_cuda.cu. A room with
-# none of the three (views, or ops composed of others) is complete without.
+# A folder ops/ROOM, ops/engine apart, is a room: a README.md and one op or a family of them, each NAME.h, NAME.cpp
+# and NAME_test.cpp. An op with kernels of its own has them for both devices, NAME_cpu.cpp and NAME_cuda.cu; one
+# without (views, ops composed of others) is complete without. What else lies in the folder serves its ops.
 #
 # Also made here: the include directory of the build tree, where cotangent/{core,autograd,ops,nn} are links to
 # the source folders, with the two headers that follow from the tree: cotangent/ops.h, cotangent/cotangent.h.
@@ -23,51 +23,60 @@ foreach(_dir core autograd ops nn)
 endforeach()
 
 # --- rooms ---------------------------------------------------------------------------------------------
-file(GLOB _entries CONFIGURE_DEPENDS LIST_DIRECTORIES true "${PROJECT_SOURCE_DIR}/ops/*")
-file(GLOB _files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/ops/*/*")
-set(COTANGENT_ROOMS "")
+set(COTANGENT_PRIVATE_HEADER_REGEX "(_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\\.(h|cuh)$|/(ops/engine|ops/attention/mma|core/simd)/)")
+file(GLOB _entries CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*")
+file(GLOB _files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*/*")
+set(COTANGENT_OPS "")  # ROOM/NAME
+set(_rooms "")
 set(_problems "")
-foreach(_entry IN LISTS _entries)
-  if(NOT IS_DIRECTORY "${_entry}")
+foreach(_room IN LISTS _entries)
+  set(_in_room ${_files})
+  list(FILTER _in_room INCLUDE REGEX "^${_room}/")
+  if(NOT _in_room OR _room STREQUAL "engine")  # an empty folder is what git leaves behind when a branch is switched
     continue()
   endif()
-  get_filename_component(_room "${_entry}" NAME)
-  set(_in_room ${_files})
-  list(FILTER _in_room INCLUDE REGEX "^ops/${_room}/")
-  if(NOT _in_room)
-    continue()  # an empty folder is what git leaves behind when a branch is switched
-  endif()
+  list(APPEND _rooms "${_room}")
   if(NOT _room MATCHES "^[a-z][a-z0-9_]*$")
     list(APPEND _problems "ops/${_room}: a room's name is a C++ identifier in snake_case")
     continue()
   endif()
-  set(_missing "")
-  foreach(_file ${_room}.h ${_room}.cpp ${_room}_test.cpp README.md)
-    if(NOT "ops/${_room}/${_file}" IN_LIST _in_room)
-      list(APPEND _missing "ops/${_room}/${_file}")
+  set(_names "")
+  foreach(_file IN LISTS _in_room)
+    get_filename_component(_name "${_file}" NAME_WLE)
+    if(_file MATCHES "\\.h$" AND NOT _file MATCHES "${COTANGENT_PRIVATE_HEADER_REGEX}" AND "${_room}/${_name}.cpp" IN_LIST _in_room)
+      list(APPEND _names "${_name}")
+    elseif(_file MATCHES "_cpu\\.cpp$")
+      string(REGEX REPLACE "_cpu$" "" _name "${_name}")
+      if("${_room}/${_name}_cuda.cu" IN_LIST _in_room)
+        list(APPEND _names "${_name}")
+      endif()
     endif()
   endforeach()
-  set(_kernels ${_in_room})
-  list(FILTER _kernels INCLUDE REGEX "(_kernels\\.h|_cpu\\.cpp|_cuda\\.cu)$")
-  if(_kernels)
-    foreach(_suffix _cpu.cpp _cuda.cu)
-      if(NOT "${_kernels};" MATCHES "${_suffix};")
-        list(APPEND _missing "ops/${_room}/${_room}${_suffix}")
-      endif()
-    endforeach()
+  list(REMOVE_DUPLICATES _names)
+  set(_wanted "${_room}/README.md")
+  if(NOT _names)
+    list(APPEND _wanted "${_room}/${_room}.h" "${_room}/${_room}.cpp")
   endif()
-  foreach(_file IN LISTS _missing)
-    list(APPEND _problems "${_file} is missing")
+  foreach(_name IN LISTS _names)
+    list(APPEND COTANGENT_OPS "${_room}/${_name}")
+    list(APPEND _wanted "${_room}/${_name}.h" "${_room}/${_name}.cpp" "${_room}/${_name}_test.cpp")
+    set(_kernels ${_in_room})
+    list(FILTER _kernels INCLUDE REGEX "/${_name}(_kernels\\.h|_cpu\\.cpp|_cuda\\.cu)$")
+    if(_kernels)
+      list(APPEND _wanted "${_room}/${_name}_cpu.cpp" "${_room}/${_name}_cuda.cu")
+    endif()
   endforeach()
-  if("ops/${_room}/${_room}.cpp" IN_LIST _in_room AND "ops/${_room}/${_room}.h" IN_LIST _in_room)
-    list(APPEND COTANGENT_ROOMS "${_room}")
-  endif()
+  foreach(_file IN LISTS _wanted)
+    if(NOT _file IN_LIST _in_room)
+      list(APPEND _problems "ops/${_file} is missing")
+    endif()
+  endforeach()
 endforeach()
 if(_problems)
   list(JOIN _problems "\n  " _text)
   set(_text "Rooms under ops/ are incomplete:\n  ${_text}\n"
-            "A room holds NAME.h, NAME.cpp, NAME_test.cpp and README.md, and with kernels NAME_cpu.cpp and "
-            "NAME_cuda.cu (CONTRIBUTING.md, 'Add an op'). "
+            "A room holds README.md and for each op NAME.h, NAME.cpp and NAME_test.cpp, and with kernels "
+            "NAME_cpu.cpp and NAME_cuda.cu (CONTRIBUTING.md, 'Add an op'). "
             "While working on one, configure with -DCOTANGENT_ALLOW_UNFINISHED_ROOMS=ON.")
   string(CONCAT _text ${_text})
   if(COTANGENT_ALLOW_UNFINISHED_ROOMS)
@@ -86,21 +95,15 @@ endfunction()
 set(_declarations "")
 set(_pointers "")
 set(_ops_h "#pragma once\n\n// Every op. Generated from the folders under ops/.\n\n")
-foreach(_header autocast creation dispatch nvtx)  # what belongs to no room
-  if(EXISTS "${PROJECT_SOURCE_DIR}/ops/${_header}.h")
-    string(APPEND _ops_h "#include <cotangent/ops/${_header}.h>\n")
-  endif()
+foreach(_header autocast dispatch)  # the door
+  string(APPEND _ops_h "#include <cotangent/ops/${_header}.h>\n")
 endforeach()
-foreach(_room IN LISTS COTANGENT_ROOMS)
-  string(APPEND _declarations "extern const Room ${_room};\n")
-  string(APPEND _pointers "      &rooms::${_room},\n")
-  string(APPEND _ops_h "#include <cotangent/ops/${_room}/${_room}.h>\n")
+foreach(_op IN LISTS COTANGENT_OPS)
+  get_filename_component(_name "${_op}" NAME)
+  string(APPEND _declarations "extern const Room ${_name};\n")
+  string(APPEND _pointers "      &rooms::${_name},\n")
+  string(APPEND _ops_h "#include <cotangent/ops/${_op}.h>\n")
 endforeach()
-if(COTANGENT_ROOMS)
-  set(_body "  static const Room* const rooms[] = {\n${_pointers}  };\n  return rooms;")
-else()
-  set(_body "  return {};")
-endif()
 cotangent_generate("${PROJECT_BINARY_DIR}/generated/rooms.cpp"
 "// Generated from the folders under ops/: the table behind ct::registry().
 #include <span>
@@ -112,21 +115,55 @@ ${_declarations}}  // namespace ct::rooms
 
 namespace ct::detail {
 std::span<const Room* const> builtin_rooms() {
-${_body}
+  static const Room* const rooms[] = {
+${_pointers}  };
+  return rooms;
 }
 }  // namespace ct::detail
 ")
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_ops_h}")
 
-set(COTANGENT_GENERATED_SOURCES "")
-file(GLOB _registry CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/core/registry.h")
-if(_registry)
-  set(COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/rooms.cpp")
-endif()
+# The tables of kernels of a device, by the files that hold them (CT_KERNELS in core/op_def.h).
+function(cotangent_generate_kernels device files path)
+  set(declarations "")
+  set(pointers "")
+  foreach(file IN LISTS files)
+    string(REGEX REPLACE "^.*/([a-z0-9_]+)_${device}\\.(cpp|cu)$" "\\1" name "${file}")
+    string(APPEND declarations "extern const KernelTable ${name};\n")
+    string(APPEND pointers "      &${device}_kernels::${name},\n")
+  endforeach()
+  set(body "  return {};")
+  if(files)
+    set(body "  static const KernelTable* const tables[] = {\n${pointers}  };\n  return tables;")
+  endif()
+  cotangent_generate("${path}"
+"// Generated from the files *_${device}.* under ops/: the kernels of one kind of device.
+#include <span>
+
+#include <cotangent/core/registry.h>
+
+namespace ct::${device}_kernels {
+${declarations}}  // namespace ct::${device}_kernels
+
+namespace ct::detail {
+std::span<const KernelTable* const> builtin_kernels_${device}() {
+${body}
+}
+}  // namespace ct::detail
+")
+endfunction()
+set(_cpu_tables ${_files})
+list(FILTER _cpu_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_cpu\\.cpp$")
+set(_cuda_tables ${_files})
+list(FILTER _cuda_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_cuda\\.cu$")
+set(_generated "${PROJECT_BINARY_DIR}/generated")
+cotangent_generate_kernels(cpu "${_cpu_tables}" "${_generated}/kernels_cpu.cpp")
+cotangent_generate_kernels(cuda "${_cuda_tables}" "${_generated}/kernels_cuda.cpp")
+cotangent_generate_kernels(cuda "" "${_generated}/kernels_nocuda.cpp")
+set(COTANGENT_GENERATED_SOURCES "${_generated}/rooms.cpp" "${_generated}/kernels_cpu.cpp")
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.
-set(COTANGENT_PRIVATE_HEADER_REGEX "_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\\.(h|cuh)$")
 set(_umbrella "#pragma once\n\n// Everything. Generated from the source tree.\n\n")
 foreach(_dir core autograd ops nn)
   if(_dir STREQUAL "ops")
@@ -145,5 +182,5 @@ foreach(_dir core autograd ops nn)
 endforeach()
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/cotangent.h" "${_umbrella}")
 
-list(LENGTH COTANGENT_ROOMS _count)
+list(LENGTH _rooms _count)
 list(APPEND COTANGENT_SUMMARY "ops|${_count} rooms")

@@ -48,4 +48,4 @@ cotangent_generate("${PROJECT_BINARY_DIR}/generated/cotangent_settings.h"
 set_source_files_properties(core/version.cpp PROPERTIES
   INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/generated"
   OBJECT_DEPENDS "${_commit}")
-add_dependencies(cotangent cotangent_commit)
+add_dependencies(cotangent_host cotangent_commit)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -31,6 +32,34 @@ struct Kernels {
   ForwardFn forward = nullptr;
   BackwardFn backward = nullptr;
 };
+
+/// A line of a device's table of kernels (CT_KERNELS): those of the op of that name. An op that no gradient flows
+/// through has forward_only("argmax", kernel).
+struct KernelEntry {
+  const char* op;
+  Kernels kernels;
+
+  consteval KernelEntry(const char* name, ForwardFn forward, BackwardFn backward);
+
+ private:
+  struct ForwardOnly {};
+  constexpr KernelEntry(const char* name, ForwardFn forward, ForwardOnly)
+      : op(name), kernels{forward, nullptr} {}
+  friend consteval KernelEntry forward_only(const char* name, ForwardFn forward);
+};
+using KernelTable = std::span<const KernelEntry>;
+
+namespace detail {
+/// The kernels of an op, once they have been looked up. A copy of the op looks them up again.
+struct LinkedKernels {
+  bool ready[2] = {false, false};  // by DeviceType
+  Kernels kernels[2];
+
+  constexpr LinkedKernels() = default;
+  constexpr LinkedKernels(const LinkedKernels&) {}
+  constexpr LinkedKernels& operator=(const LinkedKernels&) { return *this; }
+};
+}  // namespace detail
 
 /// What a call costs at least: floating-point operations, and bytes with every tensor moved once.
 struct Cost {
@@ -109,6 +138,8 @@ struct OpDef {
   /// The fields of the struct that dispatch() is called with; none for an op without attributes.
   std::span<const AttrDef> attributes{};
   InferFn infer;
+  /// The kernels where they are named here: an op of a program's own, or one whose kernels know no device. Those of a
+  /// room stand apart, in the tables of the devices that are built (CT_KERNELS); kernels_of() has both.
   Kernels cpu{};
   Kernels cuda{};
   /// The gradient once more, as a composition of differentiable ops: what grad(..., {.create_graph = true})
@@ -149,6 +180,11 @@ struct OpDef {
   std::uint32_t optional_inputs = 0;
   std::uint32_t free_device_inputs = 0;
   std::uint32_t all_saved_inputs = 0;  // what some gradient reads
+  std::uint32_t packed_inputs = 0;
+  std::uint32_t packed_outputs = 0;
+
+  // ---- Filled in by kernels_of() ----
+  mutable detail::LinkedKernels linked{};
 };
 
 namespace detail {
@@ -196,12 +232,15 @@ constexpr OpDef derived(OpDef op) {
     if (in.low) op.low_inputs |= bits;
     if (in.optional) op.optional_inputs |= bits;
     if (in.any_device) op.free_device_inputs |= bits;
+    if (in.packed) op.packed_inputs |= bits;
     if (!in.gradient && *in.needs) throw "an input without gradient needs nothing";
     add_needs(op, in.needs, op.saves[i]);
     op.all_saved_inputs |= op.saves[i].inputs;
   }
-  for (std::size_t k = 0; k < op.outputs.size(); ++k)
+  for (std::size_t k = 0; k < op.outputs.size(); ++k) {
     if (op.outputs[k].gradient) op.differentiable_outputs |= record_bits(k, op.outputs[k].rest);
+    if (op.outputs[k].packed) op.packed_outputs |= record_bits(k, op.outputs[k].rest);
+  }
   op.differentiable = op.differentiable_inputs != 0 && op.differentiable_outputs != 0;
   return op;
 }
@@ -212,21 +251,42 @@ constexpr const Saves& saves_of(const OpDef& op, std::size_t i) {
   return op.saves[i < op.inputs.size() ? i : op.inputs.size() - 1];
 }
 
-/// Completes an OpDef and checks it while compiling: a differentiable op without a backward kernel does not
-/// build, nor one that needs what it does not have.
+/// Completes an OpDef and checks it while compiling: one that needs what it does not have does not build, nor a
+/// differentiable one with a forward kernel but without a backward kernel.
 consteval OpDef checked(OpDef op) {
   op = detail::derived(op);
   if (op.inputs.empty()) throw "an op needs the records of its inputs";
   if (op.outputs.empty()) throw "an op needs the records of its outputs";
   if (detail::missing(op.infer)) throw "an op needs a shape rule";
-  if (!op.view && detail::missing(op.cpu.forward)) throw "an op needs a forward kernel";
-  if (op.differentiable && detail::missing(op.cpu.backward))
-    throw "a differentiable op needs a backward kernel";
   // An op may lack CUDA kernels altogether (a user's own); one direction alone is a mistake.
-  if (op.cuda.forward != nullptr && op.differentiable && op.cuda.backward == nullptr)
-    throw "a differentiable op needs a CUDA backward kernel";
+  for (const Kernels& kernels : {op.cpu, op.cuda})
+    if (!detail::missing(kernels.forward) && op.differentiable && detail::missing(kernels.backward))
+      throw "a differentiable op needs a backward kernel";
   if (detail::missing(op.samples)) throw "an op needs samples, or no test would run it";
   return op;
+}
+
+consteval KernelEntry::KernelEntry(const char* name, ForwardFn forward, BackwardFn backward)
+    : op(name), kernels{forward, backward} {
+  if (detail::missing(forward)) throw "an op needs a forward kernel";
+  if (detail::missing(backward)) throw "an op needs a backward kernel, or is an entry of forward_only()";
+}
+consteval KernelEntry forward_only(const char* name, ForwardFn forward) {
+  if (detail::missing(forward)) throw "an op needs a forward kernel";
+  return {name, forward, KernelEntry::ForwardOnly{}};
+}
+
+namespace detail {
+/// Fills in op.linked: what the OpDef names, or for the library's own ops what the tables of the build hold.
+CT_API void link_kernels(const OpDef& op, DeviceType type);
+}  // namespace detail
+
+/// The kernels of `op` on a kind of device, null where it has none.
+inline Kernels kernels_of(const OpDef& op, DeviceType type) {
+  const auto device = static_cast<std::size_t>(type);
+  if (!std::atomic_ref(op.linked.ready[device]).load(std::memory_order_acquire)) [[unlikely]]
+    detail::link_kernels(op, type);
+  return op.linked.kernels[device];
 }
 
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.
@@ -234,12 +294,14 @@ CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
 
 }  // namespace ct
 
-/// The CUDA kernels of one of the library's own rooms; empty in a build without CUDA, so that the room links without
-/// them. An op of a program's own names its Kernels directly.
-#ifdef COTANGENT_CUDA
-#define CT_CUDA_KERNELS(...) \
-  ::ct::Kernels { __VA_ARGS__ }
-#else
-#define CT_CUDA_KERNELS(...) \
-  ::ct::Kernels {}
-#endif
+/// The kernels that a file of a room brings: CT_KERNELS(cpu, softmax, {"softmax", forward, backward}, ...) in
+/// softmax_cpu.cpp, outside of namespaces. The build lists the tables by the names of their files, NAME_cpu.cpp and
+/// NAME_cuda.cu.
+#define CT_KERNELS(device, name, ...)                       \
+  namespace ct::device##_kernels {                          \
+    extern const KernelTable name;                          \
+    namespace {                                             \
+    constexpr KernelEntry name##_entries[] = {__VA_ARGS__}; \
+    }                                                       \
+    const KernelTable name{name##_entries};                 \
+  }

@@ -7,6 +7,16 @@
 namespace ct {
 
 struct OpDef;
+struct Forward;
+struct Backward;
+
+/// One run of a kernel: its op, and the call with its tensors and attributes, of which one pointer is set. The kernel's
+/// work is queued on the current stream of the current device (core/stream.h).
+struct KernelCall {
+  const OpDef& op;
+  const Forward* forward = nullptr;
+  const Backward* backward = nullptr;
+};
 
 /// Called around every kernel, forward and backward, on the thread that calls it, for profilers. Null (the
 /// default) costs one load. Calls nest where a kernel is made of other ops. What recompute() and custom
@@ -17,8 +27,8 @@ struct OpDef;
 class OpObserver {
  public:
   virtual ~OpObserver() = default;
-  virtual void begin(const OpDef& op, bool backward) = 0;
-  virtual void end(const OpDef& op, bool backward) = 0;
+  virtual void begin(const KernelCall& call) = 0;
+  virtual void end(const KernelCall& call) = 0;
 };
 /// Installs an observer for the whole process and returns the previous one. It must outlive its use.
 CT_API OpObserver* set_op_observer(OpObserver* observer);
@@ -28,21 +38,21 @@ CT_API extern std::atomic<OpObserver*> g_op_observer;
 
 /// Runs a kernel between the observer's calls, if there is one.
 template <class Kernel>
-void observed(const OpDef& op, bool backward, Kernel&& kernel) {
+void observed(const KernelCall& call, Kernel&& kernel) {
   OpObserver* const observer = g_op_observer.load(std::memory_order_acquire);
   if (!observer) [[likely]]
     return kernel();
-  observer->begin(op, backward);
+  observer->begin(call);
   try {
     kernel();
   } catch (...) {
     try {
-      observer->end(op, backward);
+      observer->end(call);
     } catch (...) {  // NOLINT: the kernel's exception is the one that matters
     }
     throw;
   }
-  observer->end(op, backward);
+  observer->end(call);
 }
 }  // namespace detail
 

@@ -1,5 +1,7 @@
 #include <cotangent/core/registry.h>
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 
 namespace ct {
@@ -26,7 +28,34 @@ const OpDef* find_builtin(std::string_view name) {
   return nullptr;
 }
 
+// What the tables of a device have for one of the library's own ops. Ops of a program's own may have a name that the
+// library uses too: they have what their OpDef says.
+const Kernels* find_kernels(const OpDef& op, std::span<const KernelTable* const> tables) {
+  for (const Room* room : detail::builtin_rooms()) {
+    if (std::find(room->ops.begin(), room->ops.end(), &op) == room->ops.end()) continue;
+    for (const KernelTable* table : tables)
+      for (const KernelEntry& entry : *table)
+        if (std::string_view(entry.op) == op.name) return &entry.kernels;
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+void detail::link_kernels(const OpDef& op, DeviceType type) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto device = static_cast<std::size_t>(type);
+  const std::atomic_ref ready(op.linked.ready[device]);
+  if (ready.load(std::memory_order_relaxed)) return;
+  const bool cuda = type == DeviceType::cuda;
+  Kernels kernels = cuda ? op.cuda : op.cpu;
+  if (!kernels.forward && !kernels.backward)
+    if (const Kernels* found = find_kernels(op, cuda ? builtin_kernels_cuda() : builtin_kernels_cpu()))
+      kernels = *found;
+  op.linked.kernels[device] = kernels;
+  ready.store(true, std::memory_order_release);
+}
 
 std::vector<const OpDef*> registry() {
   std::vector<const OpDef*> all;

@@ -1,6 +1,7 @@
 #include <cotangent/core/runtime_internal.h>
 
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <cotangent/core/cuda/check.h>
 #include <cotangent/core/gpu_code_internal.h>
@@ -232,6 +233,9 @@ void copy(void* dst, const void* src, std::size_t bytes, void* stream) {
 void fill(void* dst, int value, std::size_t bytes, void* stream) {
   CT_CUDA_OP("fill", cudaMemsetAsync(dst, value, bytes, as_stream(stream)));
 }
+
+void range_push(const char* name) { nvtxRangePushA(name); }
+void range_pop() { nvtxRangePop(); }
 
 }  // namespace detail::runtime
 }  // namespace ct

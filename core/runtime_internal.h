@@ -52,4 +52,8 @@ bool is_pinned(const void* memory) noexcept;
 void copy(void* dst, const void* src, std::size_t bytes, void* stream);
 void fill(void* dst, int value, std::size_t bytes, void* stream);
 
+/// NVTX: a named range of the calling thread, and its end. Nothing without CUDA.
+void range_push(const char* name);
+void range_pop();
+
 }  // namespace ct::detail::runtime

@@ -36,6 +36,8 @@ void host_free(void*) noexcept {}
 bool is_pinned(const void*) noexcept { return false; }
 void copy(void*, const void*, std::size_t, void*) { missing(); }
 void fill(void*, int, std::size_t, void*) { missing(); }
+void range_push(const char*) {}
+void range_pop() {}
 
 }  // namespace detail::runtime
 }  // namespace ct

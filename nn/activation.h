@@ -4,7 +4,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/elementwise/unary.h>
 
 // Activations as modules, for Sequential. Each is the function of ops/ of the same name, element by element
 // (Softmax and LogSoftmax along an axis); shapes are kept.

@@ -7,15 +7,15 @@
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/attention/attention.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/dropout.h>
+#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/masked_softmax/masked_softmax.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/softmax/masked_softmax.h>
 #include <cotangent/ops/softmax/softmax.h>
-#include <cotangent/ops/where/where.h>
 
 namespace ct::nn {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
-#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/elementwise/dropout.h>
 
 namespace ct::nn {
 

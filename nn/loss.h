@@ -2,10 +2,10 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/ops/bce_with_logits/bce_with_logits.h>
-#include <cotangent/ops/cross_entropy/cross_entropy.h>
-#include <cotangent/ops/mse_loss/mse_loss.h>
-#include <cotangent/ops/nll_loss/nll_loss.h>
+#include <cotangent/ops/loss/bce_with_logits.h>
+#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/mse_loss.h>
+#include <cotangent/ops/loss/nll_loss.h>
 
 // Losses as modules: the functions of ops/ with their options kept. Weights are buffers, so that they move
 // with the module; they are not part of state_dict().

@@ -12,10 +12,10 @@
 #include <cotangent/nn/norm.h>
 #include <cotangent/nn/optim/sgd.h>
 #include <cotangent/nn/transformer.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/reduce/reduce.h>
-#include <cotangent/ops/unary/unary.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

@@ -6,9 +6,9 @@
 #include <cotangent/core/testing.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/linear.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

@@ -5,8 +5,8 @@
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/ops/layer_norm/layer_norm.h>
-#include <cotangent/ops/rms_norm/rms_norm.h>
+#include <cotangent/ops/norm/layer_norm.h>
+#include <cotangent/ops/norm/rms_norm.h>
 
 namespace ct::nn {
 namespace {

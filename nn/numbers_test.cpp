@@ -14,17 +14,17 @@
 #include <cotangent/nn/nn.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/attention/attention.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/cross_entropy/cross_entropy.h>
-#include <cotangent/ops/dropout/dropout.h>
-#include <cotangent/ops/layer_norm/layer_norm.h>
-#include <cotangent/ops/linear_cross_entropy/linear_cross_entropy.h>
-#include <cotangent/ops/masked_softmax/masked_softmax.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/dropout.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/linear_cross_entropy.h>
+#include <cotangent/ops/norm/layer_norm.h>
+#include <cotangent/ops/norm/rms_norm.h>
 #include <cotangent/ops/reduce/reduce.h>
-#include <cotangent/ops/rms_norm/rms_norm.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 #include <cotangent/ops/sampling/sampling.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/softmax/masked_softmax.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

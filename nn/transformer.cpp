@@ -1,8 +1,8 @@
 #include <cotangent/nn/transformer.h>
 
 #include <cotangent/core/error.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 
 namespace ct::nn {
 namespace {

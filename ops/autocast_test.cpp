@@ -13,15 +13,15 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/cross_entropy/cross_entropy.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/loss/cross_entropy.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax.h>
-#include <cotangent/ops/unary/unary.h>
 
 #include "tests/catch.h"
 
@@ -44,8 +44,8 @@ class Counter final : public ct::OpObserver {
  public:
   explicit Counter(std::string op) : op_(std::move(op)), previous_(ct::set_op_observer(this)) {}
   ~Counter() override { ct::set_op_observer(previous_); }
-  void begin(const OpDef& op, bool backward) override { count += !backward && op_ == op.name; }
-  void end(const OpDef&, bool) override {}
+  void begin(const ct::KernelCall& call) override { count += call.forward && op_ == call.op.name; }
+  void end(const ct::KernelCall&) override {}
   int count = 0;
 
  private:

@@ -6,7 +6,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/ops/copy/copy.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
 namespace {
@@ -110,10 +110,30 @@ void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
 }
 
 void run_kernel(const OpDef& op, Device device, const Forward& call) {
-  const ForwardFn kernel = device.is_cuda() ? op.cuda.forward : op.cpu.forward;
+  const ForwardFn kernel = kernels_of(op, device.type).forward;
   CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
            "; move the inputs with .to(device) to a device that it has one for");
-  detail::observed(op, false, [&] { kernel(call); });
+  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
+}
+
+// Runs the kernel on contiguous copies of the inputs that it wants contiguous and that are not.
+void run_packed(const OpDef& op, Device device, const Forward& call) {
+  InlineVector<Tensor, 4> tensors;
+  InlineVector<TensorRef, 4> refs;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& t = *call.inputs[i];
+    tensors.emplace_back(t.defined() && mask_bit(op.packed_inputs, i) ? packed(t) : t);
+  }
+  for (const Tensor& t : tensors) refs.emplace_back(&t);
+  run_kernel(op, device, Forward{op, {refs.begin(), refs.size()}, call.outputs, call.attrs_view});
+}
+
+void run(const OpDef& op, Device device, const Forward& call) {
+  if (op.packed_inputs != 0)
+    for (std::size_t i = 0; i < call.inputs.size(); ++i)
+      if (mask_bit(op.packed_inputs, i) && call.inputs[i]->defined() && !call.inputs[i]->is_contiguous())
+        return run_packed(op, device, call);
+  run_kernel(op, device, call);
 }
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
@@ -158,7 +178,7 @@ void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsVie
       }
     }
   }
-  if (!op.view) run_kernel(op, checked.device, Forward{op, inputs, results, attrs});
+  if (!op.view) run(op, checked.device, Forward{op, inputs, results, attrs});
   if (wants_gradient(op, inputs)) record(op, inputs, attrs, results);
 }
 
@@ -289,7 +309,7 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   Storage& storage = *self.impl()->storage;
   storage.bump_version();
   if (recorded) node->set_outputs(std::span<const Tensor>(&self, 1));
-  run_kernel(op, checked.device, Forward{op, ref_span, std::span<Tensor>(&out, 1), attrs});
+  run(op, checked.device, Forward{op, ref_span, std::span<Tensor>(&out, 1), attrs});
   if (recorded) {
     storage.bump_history_version();
     self.impl()->history_version = storage.history_version();

@@ -6,8 +6,8 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
 // What the engine asks of the ops: sums of cotangents, zeros, ones, copies.
@@ -36,6 +36,8 @@ Tensor engine_ones(const TensorMeta& meta) {
 
 Tensor engine_clone(const Tensor& t) { return grad_enabled() ? t.clone() : moved(t, t.device()); }
 
+Tensor engine_packed(const Tensor& t) { return packed(t); }
+
 bool all_finite_cpu(const Tensor& t) {
   std::atomic<bool> finite{true};
   visit_floating("all_finite", t.dtype(), [&]<class T>(TypeTag<T>) {
@@ -55,17 +57,16 @@ bool all_finite_cpu(const Tensor& t) {
 bool engine_all_finite(const Tensor& t) {
   if (t.numel() == 0) return true;
   const Tensor dense = packed(t);
-#ifdef COTANGENT_CUDA
   if (t.is_cuda()) {
     const DeviceGuard guard(t.device());
     return all_finite_cuda(dense);
   }
-#endif
   return all_finite_cpu(dense);
 }
 
 }  // namespace
 
-const EngineOps engine_ops{engine_add, engine_zeros, engine_ones, engine_clone, engine_all_finite};
+const EngineOps engine_ops{engine_add,   engine_zeros,  engine_ones,
+                           engine_clone, engine_packed, engine_all_finite};
 
 }  // namespace ct::detail

@@ -13,7 +13,7 @@
 #endif
 
 #include <cotangent/core/tensor.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 namespace ct {
 

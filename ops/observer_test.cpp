@@ -14,21 +14,22 @@ class Recorder final : public OpObserver {
  public:
   Recorder() : before_(set_op_observer(this)) {}
   ~Recorder() override { set_op_observer(before_); }
-  void begin(const OpDef& op, bool backward) override { add(op, backward, "("); }
-  void end(const OpDef& op, bool backward) override {
-    add(op, backward, ")");
+  void begin(const KernelCall& call) override { add(call, "("); }
+  void end(const KernelCall& call) override {
+    add(call, ")");
     if (fail_at_end) throw std::runtime_error("end of " + calls.back());
   }
 
-  std::vector<std::string> calls;
+  std::vector<std::string> calls, shapes;
   std::string fail_at;
   bool fail_at_end = false;
 
  private:
-  void add(const OpDef& op, bool backward, const char* what) {
-    const std::string call = std::string(op.name) + (backward ? "'" : "") + what;
-    if (call == fail_at) throw std::runtime_error("told to fail");
-    calls.push_back(call);
+  void add(const KernelCall& call, const char* what) {
+    const std::string text = std::string(call.op.name) + (call.backward ? "'" : "") + what;
+    if (text == fail_at) throw std::runtime_error("told to fail");
+    calls.push_back(text);
+    shapes.push_back(to_string(call.backward ? call.backward->grad().shape() : call.forward->out().shape()));
   }
   OpObserver* before_;
 };
@@ -43,6 +44,7 @@ TEST_CASE("an observer sees forward and backward kernels in their order", "[ops]
   const Tensor y = exp(x);
   const Tensor z = y * y;
   CHECK(recorder.calls == Calls{"exp(", "exp)", "mul(", "mul)"});
+  CHECK(recorder.shapes.front() == "[2]");
   recorder.calls.clear();
   z.backward(ones({2}), true);
   // The nodes from the last to the first; y's cotangent comes twice and is summed.

@@ -4,7 +4,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/concat/concat.h>
-#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // Tensors as text, in the layout that PyTorch made familiar: columns aligned on the widest value shown, four
 // decimals, scientific notation where the values span too much, "..." in place of the middle of long axes.

@@ -1,4 +1,4 @@
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/view/view.h>
 
 #include <limits>

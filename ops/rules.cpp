@@ -1,8 +1,8 @@
 #include <cotangent/ops/rules_internal.h>
 
-#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/concat/concat.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 namespace ct::rules {

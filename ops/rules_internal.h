@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/core/tensor.h>
-#include <cotangent/ops/reduction.h>
+#include <cotangent/ops/loss/reduction.h>
 
 // What rules (OpDef::rule) are composed of beside the ops themselves. All of it is on the tape.
 

@@ -12,8 +12,8 @@
 #include <cotangent/nn/io/safetensors.h>
 #include <cotangent/nn/nn.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

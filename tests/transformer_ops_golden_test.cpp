@@ -3,10 +3,10 @@
 #include <vector>
 
 #include <cotangent/nn/io/npy.h>
+#include <cotangent/ops/elementwise/gated.h>
 #include <cotangent/ops/embedding/embedding.h>
-#include <cotangent/ops/gated/gated.h>
-#include <cotangent/ops/layer_norm/layer_norm.h>
-#include <cotangent/ops/rms_norm/rms_norm.h>
+#include <cotangent/ops/norm/layer_norm.h>
+#include <cotangent/ops/norm/rms_norm.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 
 #include "tests/catch.h"

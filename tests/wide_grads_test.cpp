@@ -7,9 +7,9 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/autocast.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/reduce/reduce.h>
 

@@ -12,8 +12,8 @@
 #include <cotangent/core/rng.h>
 #include <cotangent/core/stream.h>
 #include <cotangent/nn/data/idx.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

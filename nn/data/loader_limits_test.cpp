@@ -4,7 +4,7 @@
 
 #include <cotangent/nn/data/loader.h>
 #include <cotangent/nn/data/tokens.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

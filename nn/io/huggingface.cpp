@@ -14,7 +14,7 @@
 #include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/json.h>
 #include <cotangent/nn/io/safetensors_internal.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 namespace ct::io {
 namespace {

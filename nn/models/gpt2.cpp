@@ -9,7 +9,7 @@
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/models/recompute_block_internal.h>
 #include <cotangent/ops/attention/attention.h>
-#include <cotangent/ops/binary/binary.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 namespace ct::nn::models {
 namespace {

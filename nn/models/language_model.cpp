@@ -7,10 +7,10 @@
 #include <cotangent/core/error.h>
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/concat/concat.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/cross_entropy/cross_entropy.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/linear_cross_entropy/linear_cross_entropy.h>
+#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/linear_cross_entropy.h>
 #include <cotangent/ops/sampling/sampling.h>
 
 namespace ct::nn::models {

@@ -7,8 +7,8 @@
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/models/recompute_block_internal.h>
 #include <cotangent/ops/attention/attention.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/gated/gated.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/gated.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 
 namespace ct::nn::models {

@@ -56,8 +56,8 @@ TEST_CASE("nothing is copied around attention", "[nn][models]") {
     OpObserver* const previous = set_op_observer(this);
     int count = 0;
     ~Copies() override { set_op_observer(previous); }
-    void begin(const OpDef& op, bool) override { count += std::string(op.name) == "copy"; }
-    void end(const OpDef&, bool) override {}
+    void begin(const KernelCall& call) override { count += std::string(call.op.name) == "copy"; }
+    void end(const KernelCall&) override {}
   };
   const Tensor tokens = randint(0, 29, {2, 5}), x = randn({2, 5, 12});
   const nn::MultiheadAttention layer(12, 3, {.batch_first = true});

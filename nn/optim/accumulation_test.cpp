@@ -3,12 +3,12 @@
 #include <cotangent/core/allocator.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/cross_entropy/cross_entropy.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/loss/cross_entropy.h>
 #include <cotangent/ops/reduce/reduce.h>
-#include <cotangent/ops/unary/unary.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

@@ -4,7 +4,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 namespace ct::optim {
 namespace {
@@ -84,22 +84,16 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   if (grads.tensors.empty()) return zeros({});
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
-  Tensor norm;
-#ifdef COTANGENT_CUDA
-  if (grads.device.is_cuda())
-    norm = internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype());
-#endif
-  if (grads.device.is_cpu()) norm = internal::norm_cpu(grads.batches, options.norm_type, grads.norm_dtype());
+  const bool cuda = grads.device.is_cuda();
+  const Tensor norm = cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
+                           : internal::norm_cpu(grads.batches, options.norm_type, grads.norm_dtype());
   if (options.error_if_nonfinite) {
     const double value = norm.item();
     CT_CHECK(std::isfinite(value), ValueError, op, "the norm of the gradients is ", value,
              "; look for the op that made it with anomaly mode, or lower the learning rate");
   }
   for (const internal::Batch& batch : grads.batches) {
-#ifdef COTANGENT_CUDA
-    if (grads.device.is_cuda()) internal::scale_cuda(op, batch, norm, max_norm);
-#endif
-    if (grads.device.is_cpu()) internal::scale_cpu(batch, norm, max_norm);
+    cuda ? internal::scale_cuda(op, batch, norm, max_norm) : internal::scale_cpu(batch, norm, max_norm);
   }
   grads.bump_versions();
   return norm;
@@ -116,10 +110,7 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
   for (const internal::Batch& batch : grads.batches) {
-#ifdef COTANGENT_CUDA
-    if (grads.device.is_cuda()) internal::clamp_cuda(op, batch, limit);
-#endif
-    if (grads.device.is_cpu()) internal::clamp_cpu(batch, limit);
+    grads.device.is_cuda() ? internal::clamp_cuda(op, batch, limit) : internal::clamp_cpu(batch, limit);
   }
   grads.bump_versions();
 }

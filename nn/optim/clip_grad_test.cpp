@@ -5,8 +5,8 @@
 
 #include <cotangent/core/device.h>
 #include <cotangent/nn/optim/sgd.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/unary.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

@@ -71,10 +71,8 @@ void Ema::update() {
       averages_[i].impl()->storage->bump_version();
     }
     const DeviceGuard guard(device);
-#ifdef COTANGENT_CUDA
-    if (device.is_cuda()) internal::lerp_cuda(kName, dtype, entries, 1 - decay);
-#endif
-    if (device.is_cpu()) internal::lerp_cpu(kName, dtype, entries, 1 - decay);
+    device.is_cuda() ? internal::lerp_cuda(kName, dtype, entries, 1 - decay)
+                     : internal::lerp_cpu(kName, dtype, entries, 1 - decay);
   }
 }
 

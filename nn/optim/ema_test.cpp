@@ -4,7 +4,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

@@ -1,6 +1,6 @@
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"

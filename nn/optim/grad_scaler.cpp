@@ -6,8 +6,8 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 namespace ct::optim {
 namespace {
@@ -118,10 +118,8 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   float* const found = entry.found_inf.data<float>();
   const float* const factor = unscale ? number(internal::kInverse) : nullptr;
   for (const internal::Batch& batch : batches) {
-#ifdef COTANGENT_CUDA
-    if (device.is_cuda()) internal::unscale_cuda(kName, batch, factor, found);
-#endif
-    if (device.is_cpu()) internal::unscale_cpu(batch, factor, found);
+    device.is_cuda() ? internal::unscale_cuda(kName, batch, factor, found)
+                     : internal::unscale_cpu(batch, factor, found);
   }
   if (unscale)
     for (const Tensor& grad : grads) grad.impl()->storage->bump_version();
@@ -167,10 +165,10 @@ void GradScaler::update() {
   const internal::ScaleRule rule{static_cast<float>(options_.growth_factor),
                                  static_cast<float>(options_.backoff_factor),
                                  static_cast<float>(options_.growth_interval)};
-#ifdef COTANGENT_CUDA
-  if (device.is_cuda()) internal::update_scale_cuda(kName, numbers_.data<float>(), found.data<float>(), rule);
-#endif
-  if (device.is_cpu()) rule.update(numbers_.data<float>(), *found.data<float>() != 0);
+  if (device.is_cuda())
+    internal::update_scale_cuda(kName, numbers_.data<float>(), found.data<float>(), rule);
+  else
+    rule.update(numbers_.data<float>(), *found.data<float>() != 0);
   numbers_.impl()->storage->bump_version();
   for (Seen& s : seen_) spare_.push_back(std::move(s.found_inf));
   seen_.clear();

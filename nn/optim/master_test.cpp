@@ -4,8 +4,8 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

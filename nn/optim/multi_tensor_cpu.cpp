@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include <cotangent/core/convert_run_internal.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/convert_run.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:

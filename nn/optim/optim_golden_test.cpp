@@ -7,9 +7,9 @@
 
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/cross_entropy/cross_entropy.h>
+#include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/loss/cross_entropy.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

@@ -11,9 +11,9 @@
 #include <cotangent/core/printable.h>
 #include <cotangent/core/stream.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/where/where.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/where.h>
 
 namespace ct::optim {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cotangent/nn/io/safetensors.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

@@ -7,8 +7,8 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/testing.h>
 #include <cotangent/nn/optim/optim.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/unary.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

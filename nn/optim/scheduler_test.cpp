@@ -4,7 +4,7 @@
 #include <memory>
 
 #include <cotangent/nn/optim/sgd.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 #include "tests/catch.h"
 

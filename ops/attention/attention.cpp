@@ -6,17 +6,17 @@
 #include <limits>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/attention/attention_kernels.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/attention/attention_internal.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/dropout.h>
+#include <cotangent/ops/elementwise/where.h>
+#include <cotangent/ops/engine/random/with_draw.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/softmax/softmax.h>
-#include <cotangent/ops/where/where.h>
-#include <cotangent/ops/with_draw_internal.h>
 
 namespace ct {
 namespace {
@@ -254,8 +254,6 @@ constexpr OpDef k_attention = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
-    .cpu = {attention::forward_cpu, attention::backward_cpu},
-    .cuda = CT_CUDA_KERNELS(attention::forward_cuda, attention::backward_cuda),
     .rule = rule,
     .autocast = AutocastPolicy::lower,
     .cost = cost,
@@ -285,11 +283,5 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
   return options.dropout_p > 0 ? with_draw(options.generator, run) : run({});
 }
 
-namespace rooms {
-namespace {
-constexpr std::array<const OpDef*, 1> ops{&k_attention};
-}
-extern const Room attention;
-const Room attention{"attention", ops};
-}  // namespace rooms
+CT_ROOM(attention, &k_attention)
 }  // namespace ct

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/ops/block_reduce_cuda.h>
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/ops/attention/attention_tiles_internal.cuh>
 
 // The general backward kernels. The scores are computed again, tile by tile; each kernel owns what it sums

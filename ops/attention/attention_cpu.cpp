@@ -3,7 +3,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
-#include <cotangent/ops/matmul/gemm_cpu_dots.h>
+#include <cotangent/ops/engine/gemm/dots_cpu.h>
 
 // Attention on the CPU, forward: a task is a block of queries, which meets its keys block by block. The
 // maximum and the sum of softmax are kept as they are so far; when the maximum rises, what was summed is
@@ -310,3 +310,5 @@ void forward_cpu(const Forward& f) {
 }
 
 }  // namespace ct::attention
+
+CT_KERNELS(cpu, attention, {attention::kName, attention::forward_cpu, attention::backward_cpu})

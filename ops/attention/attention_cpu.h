@@ -6,14 +6,14 @@
 #include <limits>
 #include <type_traits>
 
-#include <cotangent/core/convert_run_internal.h>
 #include <cotangent/core/rng.h>
-#include <cotangent/ops/additive_mask_cpu.h>
-#include <cotangent/ops/attention/attention_kernels.h>
-#include <cotangent/ops/matmul/gemm_cpu_pack.h>
-#include <cotangent/ops/matmul/gemm_cpu_scratch.h>
-#include <cotangent/ops/matmul/gemm_cpu_tiles.h>
-#include <cotangent/ops/vector_internal.h>
+#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
+#include <cotangent/ops/attention/attention_internal.h>
+#include <cotangent/ops/engine/gemm/pack_cpu.h>
+#include <cotangent/ops/engine/gemm/scratch_cpu.h>
+#include <cotangent/ops/engine/gemm/tiles_cpu.h>
+#include <cotangent/ops/engine/rows/additive_mask_cpu.h>
 
 // What both directions of attention on the CPU are made of. A block is up to kQueries queries by up to kKeys
 // keys. Scores are kept with queries along the vectors and one row per key: then nothing has to be packed but
@@ -24,6 +24,8 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
 
 namespace ct::attention {
+
+void backward_cpu(const Backward& b);  // attention_cpu_backward.cpp
 
 inline constexpr int kQueries = 64;
 inline constexpr int kKeys = 64;

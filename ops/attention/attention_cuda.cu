@@ -1,6 +1,6 @@
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/ops/attention/attention_mma_internal.h>
-#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/attention/mma/attention.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/attention/attention_backward_internal.cuh>
 #include <cotangent/ops/attention/attention_tiles_internal.cuh>
 
@@ -195,3 +195,5 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace ct::attention
+
+CT_KERNELS(cuda, attention, {attention::kName, attention::forward_cuda, attention::backward_cuda})

@@ -10,12 +10,12 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/allocator.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
-#include <cotangent/ops/dropout/dropout.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/dropout.h>
+#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/softmax/softmax.h>
-#include <cotangent/ops/where/where.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"

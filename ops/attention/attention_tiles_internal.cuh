@@ -4,8 +4,8 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/additive_mask_cuda.h>
-#include <cotangent/ops/attention/attention_kernels.h>
+#include <cotangent/ops/attention/attention_internal.h>
+#include <cotangent/ops/engine/rows/additive_mask.cuh>
 
 // What the general kernels of attention_cuda.cu have in common: the problem, tiles in shared memory and
 // their products, and the scores that come of them.

@@ -2,7 +2,7 @@
 
 #include <cotangent/core/inline_vector.h>
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/concat/concat_kernels.h>
+#include <cotangent/ops/concat/concat_internal.h>
 #include <cotangent/ops/dispatch.h>
 
 namespace ct {
@@ -137,8 +137,6 @@ constexpr OpDef k_concat = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = concat_infer,
-    .cpu = {concat_forward_cpu, concat_backward_cpu},
-    .cuda = CT_CUDA_KERNELS(concat_forward_cuda, concat_backward_cuda),
     .rule = concat_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
@@ -155,8 +153,6 @@ constexpr OpDef k_stack = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = stack_infer,
-    .cpu = {stack_forward_cpu, stack_backward_cpu},
-    .cuda = CT_CUDA_KERNELS(stack_forward_cuda, stack_backward_cuda),
     .rule = stack_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
@@ -165,8 +161,6 @@ constexpr OpDef k_stack = checked({
     .samples = stack_samples,
     .error_samples = stack_errors,
 });
-
-constexpr const OpDef* ops[] = {&k_concat, &k_stack};
 
 Tensor join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t axis) {
   CT_CHECK(!tensors.empty(), ValueError, op.name, "got no tensors; at least one is needed");
@@ -180,10 +174,7 @@ Tensor join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t axis)
 
 }  // namespace
 
-namespace rooms {
-extern const Room concat;
-const Room concat{"concat", ops};
-}  // namespace rooms
+CT_ROOM(concat, &k_concat, &k_stack)
 
 Tensor concat(TensorList tensors, Integer axis) { return join(k_concat, tensors, axis); }
 Tensor stack(TensorList tensors, Integer axis) { return join(k_stack, tensors, axis); }

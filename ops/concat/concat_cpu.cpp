@@ -1,5 +1,5 @@
-#include <cotangent/ops/concat/concat_kernels.h>
-#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/concat/concat_internal.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
 namespace {
@@ -18,3 +18,6 @@ void concat_backward_cpu(const Backward& b) { concat_gradients(b); }
 void stack_backward_cpu(const Backward& b) { stack_gradients(b); }
 
 }  // namespace ct
+
+CT_KERNELS(cpu, concat, {"concat", concat_forward_cpu, concat_gradients},
+           {"stack", stack_forward_cpu, stack_gradients})

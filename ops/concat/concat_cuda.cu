@@ -1,7 +1,7 @@
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/concat/concat_kernels.h>
-#include <cotangent/ops/copy/copy_kernels.h>
-#include <cotangent/ops/copy/strided_cuda.h>
+#include <cotangent/ops/concat/concat_internal.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/strided.cuh>
 
 namespace ct {
 namespace {
@@ -128,3 +128,6 @@ void concat_backward_cuda(const Backward& b) { concat_gradients(b); }
 void stack_backward_cuda(const Backward& b) { stack_gradients(b); }
 
 }  // namespace ct
+
+CT_KERNELS(cuda, concat, {"concat", concat_forward_cuda, concat_gradients},
+           {"stack", stack_forward_cuda, stack_gradients})

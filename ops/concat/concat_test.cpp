@@ -1,7 +1,7 @@
 #include <cotangent/ops/concat/concat.h>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/view/view.h>
 
 #include "tests/catch.h"

@@ -6,8 +6,8 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
 namespace {
@@ -19,21 +19,22 @@ Tensor broadcast(const Tensor& t, const Shape& shape) {
                               t.storage_offset(), t.dtype());
 }
 
-// Bytes of two contiguous tensors of the same shape and dtype, on any devices. From pinned memory the copy
-// is asynchronous: the allocator is told, so that the source may be dropped at once.
-void move_bytes(const Tensor& dst, const Tensor& src) {
-  const bool async = src.is_pinned() && dst.is_cuda();
-  copy_bytes(dst.raw_data(), dst.device(), src.raw_data(), src.device(),
-             static_cast<std::size_t>(src.nbytes()), async);
-  if (async) src.impl()->storage->record_stream(current_stream(dst.device()));
-}
-
 // A gradient of zero in the shape of an input: one number, read over and over.
 Tensor zero_gradient(const TensorMeta& meta) {
   const Tensor zero = Tensor::allocate({}, meta.dtype, meta.device);
   zero_bytes(zero.raw_data(), meta.device, size_of(meta.dtype));
   return broadcast(zero, meta.shape);
 }
+
+struct CopyAttrs {
+  DType dtype;
+};
+struct ToDeviceAttrs {
+  Device device;
+};
+struct FillAttrs {
+  Scalar value;
+};
 
 // ---- copy: clone, contiguous, to(dtype) -------------------------------------------------------------------
 
@@ -72,6 +73,17 @@ std::vector<Sample> copy_samples(SampleMaker& make) { return shape_samples(make,
 constexpr InputDef kX[] = {{.name = "x"}};
 constexpr OutputDef kY[] = {{.name = "y"}};
 
+void copy_forward(const Forward& call) { copy_kernel(call.out(), call.in(0)); }
+
+void copy_backward(const Backward& b) {
+  if (!b.needs(0)) return;
+  if (b.grad().dtype() == b.in_meta(0).dtype) {
+    b.set_grad_in(0, b.grad());
+  } else {
+    copy_kernel(b.grad_in(0), b.grad());
+  }
+}
+
 void copy_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, b.grad().to(b.in_meta(0).dtype));
 }
@@ -85,8 +97,8 @@ constexpr OpDef k_copy = checked({
     .outputs = kY,
     .attributes = kCopyAttributes,
     .infer = copy_infer,
-    .cpu = {copy_forward_cpu, copy_backward_cpu},
-    .cuda = CT_CUDA_KERNELS(copy_forward_cuda, copy_backward_cuda),
+    .cpu = {copy_forward, copy_backward},
+    .cuda = {copy_forward, copy_backward},
     .rule = copy_rule,
     .converts = true,
     .dtypes = kAllTypes,
@@ -135,7 +147,7 @@ constexpr OpDef k_to_device = checked({
     .attributes = kToDeviceAttributes,
     .infer = to_device_infer,
     .cpu = {to_device_forward, to_device_backward},
-    .cuda = CT_CUDA_KERNELS(to_device_forward, to_device_backward),
+    .cuda = {to_device_forward, to_device_backward},
     .rule = to_device_rule,
     .dtypes = kAllTypes,
     .cost = copy_cost,
@@ -184,7 +196,7 @@ constexpr OpDef k_assign = checked({
     .outputs = kY,
     .infer = assign_infer,
     .cpu = {assign_forward, assign_backward},
-    .cuda = CT_CUDA_KERNELS(assign_forward, assign_backward),
+    .cuda = {assign_forward, assign_backward},
     .rule = assign_backward,
     .dtypes = kAllTypes,
     .cost = copy_cost,
@@ -231,7 +243,7 @@ constexpr OpDef k_fill = checked({
     .attributes = kFillAttributes,
     .infer = fill_infer,
     .cpu = {fill_forward, fill_backward},
-    .cuda = CT_CUDA_KERNELS(fill_forward, fill_backward),
+    .cuda = {fill_forward, fill_backward},
     .rule = fill_backward,
     .dtypes = kAllTypes,
     .cost = fill_cost,
@@ -239,91 +251,9 @@ constexpr OpDef k_fill = checked({
     .samples = fill_samples,
 });
 
-constexpr const OpDef* ops[] = {&k_copy, &k_to_device, &k_assign, &k_fill};
-
 }  // namespace
 
-namespace rooms {
-extern const Room copy;
-const Room copy{"copy", ops};
-}  // namespace rooms
-
-// ---- without the tape -------------------------------------------------------------------------------------
-
-void copy_kernel(const Tensor& dst, const Tensor& src) {
-#ifdef COTANGENT_CUDA
-  if (dst.is_cuda()) {
-    const DeviceGuard guard(dst.device());
-    return copy_cuda(dst, src);
-  }
-#endif
-  copy_cpu(dst, src);
-}
-
-void fill_kernel(const Tensor& dst, const Scalar& value) {
-#ifdef COTANGENT_CUDA
-  if (dst.is_cuda()) {
-    const DeviceGuard guard(dst.device());
-    return fill_cuda(dst, value);
-  }
-#endif
-  fill_cpu(dst, value);
-}
-
-Tensor packed(const Tensor& t) { return packed(t, t.dtype()); }
-
-Tensor packed(const Tensor& t, DType dtype) {
-  if (t.is_contiguous() && t.dtype() == dtype) return t;
-  Tensor out = Tensor::allocate(t.shape(), dtype, t.device());
-  copy_kernel(out, t);
-  return out;
-}
-
-Tensor moved(const Tensor& t, Device device) {
-  Tensor out = Tensor::allocate(t.shape(), t.dtype(), device);
-  if (t.device() == device) {
-    copy_kernel(out, t);
-  } else {
-    move_bytes(out, packed(t));
-  }
-  return out;
-}
-
-std::pair<std::int64_t, std::int64_t> integer_range(DType dtype) {
-  const auto digits = [](int n) { return std::pair(-(std::int64_t{1} << n), std::int64_t{1} << n); };
-  switch (dtype) {
-    case DType::boolean: return {0, 1};
-    case DType::u8: return {0, 255};
-    case DType::i32: return {INT32_MIN, INT32_MAX};
-    case DType::i64: return {INT64_MIN, INT64_MAX};
-    case DType::bf16: return digits(8);
-    case DType::f16: return digits(11);
-    case DType::f32: return digits(24);
-    case DType::f64: return digits(53);
-  }
-  return {};
-}
-
-void check_fits(const char* op, const Scalar& value, DType dtype) {
-  if (is_floating(dtype) || dtype == DType::boolean) return;
-  const auto [low, high] = integer_range(dtype);
-  // A floating value loses its fraction, so it may lie up to 1 outside. Beside -2^63 there is no such value.
-  const double v = value.to<double>();
-  const auto n = value.to<std::int64_t>();
-  const bool inside = value.is_floating()
-                          ? (v >= static_cast<double>(low) || v > static_cast<double>(low) - 1) &&
-                                v < static_cast<double>(high) + 1
-                          : low <= n && n <= high;
-  CT_CHECK(inside, ValueError, op, "the value ", value, " does not fit into ", dtype, ", which holds ", low,
-           " to ", high, "; pass one of those, or use another dtype");
-}
-
-void detail::check_writable(const char* op, const Tensor& t) {
-  if (t.numel() == 0) return;
-  const int axis = expanded_axis(t.shape(), t.strides());
-  CT_CHECK(axis < 0, ShapeError, op, "axis ", axis, " of ", describe(t),
-           " is expanded: its elements share one place in memory; clone() the tensor before writing to it");
-}
+CT_ROOM(copy, &k_copy, &k_to_device, &k_assign, &k_fill)
 
 // ---- members of Tensor ------------------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
 
 // Conversions and copies. The public interface are members of Tensor: to(dtype), to(device), clone,
@@ -10,11 +9,3 @@
 // where values outside the integer's range give its nearest end and NaN gives 0 (u8 keeps the low 8 bits of
 // the truncated number, as conversions among integers do); narrower floating types round to nearest
 // even (f64 becomes f32 on its way to 16 bits).
-
-namespace ct::detail {
-
-/// Throws ShapeError, naming `op`, if several elements of `t` share one place in memory (a tensor made by
-/// expand), so that writing to it would have no meaning.
-CT_API void check_writable(const char* op, const Tensor& t);
-
-}  // namespace ct::detail

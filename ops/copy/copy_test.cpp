@@ -7,8 +7,8 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/stream.h>
-#include <cotangent/ops/copy/copy_kernels.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 #include "tests/catch.h"
 

@@ -1,13 +1,13 @@
 #include <cotangent/ops/embedding/embedding.h>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/embedding/embedding_kernels.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/where.h>
+#include <cotangent/ops/embedding/embedding_internal.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/rules_internal.h>
-#include <cotangent/ops/where/where.h>
 
 namespace ct {
 namespace {
@@ -118,8 +118,6 @@ constexpr OpDef k_embedding = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
-    .cpu = {embedding_kernels::forward_cpu, embedding_kernels::backward_cpu},
-    .cuda = CT_CUDA_KERNELS(embedding_kernels::forward_cuda, embedding_kernels::backward_cuda),
     .rule = rule,
     .cost = cost,
     .reference = reference,
@@ -133,11 +131,5 @@ Tensor embedding(const Tensor& indices, const Tensor& weight, std::optional<std:
   return dispatch(k_embedding, {weight, indices}, Attrs{padding_idx.value_or(0), padding_idx.has_value()});
 }
 
-namespace rooms {
-namespace {
-constexpr const OpDef* embedding_ops[] = {&k_embedding};
-}
-extern const Room embedding;
-const Room embedding{"embedding", embedding_ops};
-}  // namespace rooms
+CT_ROOM(embedding, &k_embedding)
 }  // namespace ct

@@ -2,10 +2,10 @@
 #include <cstring>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/convert_run_internal.h>
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/embedding/embedding_kernels.h>
+#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/ops/embedding/embedding_internal.h>
 
 // Forward copies rows. Backward first lists, for every row of the table, the places that read it (a counting
 // sort, in the order of the places); then every piece of a row is summed in cache and written once.
@@ -121,3 +121,5 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace ct::embedding_kernels
+
+CT_KERNELS(cpu, embedding, {"embedding", embedding_kernels::forward_cpu, embedding_kernels::backward_cpu})

@@ -7,7 +7,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/embedding/embedding_kernels.h>
+#include <cotangent/ops/embedding/embedding_internal.h>
 
 // Forward copies rows in words of up to 16 bytes.
 //
@@ -313,3 +313,5 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace ct::embedding_kernels
+
+CT_KERNELS(cuda, embedding, {"embedding", embedding_kernels::forward_cuda, embedding_kernels::backward_cuda})

@@ -1,10 +1,10 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/linear/linear_kernels.h>
+#include <cotangent/ops/linear/linear_internal.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/rules_internal.h>
-#include <cotangent/ops/sum_to.h>
 
 namespace ct {
 namespace {
@@ -126,8 +126,6 @@ constexpr OpDef k_linear = checked({
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = linear_infer,
-    .cpu = {linear_forward_cpu, linear_backward_cpu},
-    .cuda = CT_CUDA_KERNELS(linear_forward_cuda, linear_backward_cuda),
     .rule = linear_rule,
     .autocast = AutocastPolicy::lower,
     .cost = linear_cost,
@@ -136,11 +134,7 @@ constexpr OpDef k_linear = checked({
     .error_samples = linear_errors,
 });
 
-namespace rooms {
-constexpr const OpDef* linear_ops[] = {&k_linear};
-extern const Room linear;
-const Room linear{"linear", linear_ops};
-}  // namespace rooms
+CT_ROOM(linear, &k_linear)
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   return dispatch(k_linear, {x, weight, bias});

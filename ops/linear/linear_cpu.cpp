@@ -1,6 +1,7 @@
-#include <cotangent/ops/linear/linear_kernels.h>
-#include <cotangent/ops/matmul/gemm_cpu.h>
-#include <cotangent/ops/matmul/product_internal.h>
+#include <cotangent/ops/engine/gemm/gemm_cpu.h>
+#include <cotangent/ops/engine/gemm/product.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
 
@@ -15,7 +16,7 @@ void linear_forward_cpu(const Forward& f) {
   product::fold_rows(x, x_holder);
   y.fold();
   const Stack w(f.in(1), Missing::none);
-  const Tensor bias = f.has(2) ? product::packed(f.in(2)) : Tensor{};
+  const Tensor bias = f.has(2) ? packed(f.in(2)) : Tensor{};
   const Gemm shape{y.rows, y.cols, x.cols, x.row, x.col, w.col, w.row, y.row};
   visit_floating("linear", f.out().dtype(), [&]<class T>(TypeTag<T>) {
     gemm_bias_cpu<T>(shape, f.in(0).numel() ? static_cast<const T*>(x.tensor->raw_data()) : nullptr,
@@ -28,3 +29,5 @@ void linear_forward_cpu(const Forward& f) {
 void linear_backward_cpu(const Backward& b) { linear_backward(b, product::cpu_backend); }
 
 }  // namespace ct
+
+CT_KERNELS(cpu, linear, {"linear", linear_forward_cpu, linear_backward_cpu})

@@ -1,6 +1,7 @@
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/linear/linear_kernels.h>
-#include <cotangent/ops/matmul/gemm_cuda.h>
+#include <cotangent/ops/engine/gemm/gemm_cuda.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
 
@@ -39,7 +40,7 @@ void linear_forward_cuda(const Forward& f) {
   product::make_plain(w, plain_w);
   Product p = product::product_of(x, w, y, false);
   if (f.has(2)) {
-    const Tensor bias = product::packed(f.in(2));
+    const Tensor bias = packed(f.in(2));
     if (gpu::gemm("linear", p, gpu::Epilogue::bias, bias.raw_data())) return;
     // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address).
     write_bias(bias, f.out());
@@ -53,3 +54,5 @@ void linear_forward_cuda(const Forward& f) {
 void linear_backward_cuda(const Backward& b) { linear_backward(b, product::cuda_backend); }
 
 }  // namespace ct
+
+CT_KERNELS(cuda, linear, {"linear", linear_forward_cuda, linear_backward_cuda})

@@ -1,9 +1,7 @@
-#include <atomic>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/matmul/matmul.h>
-#include <cotangent/ops/matmul/matmul_kernels.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
@@ -107,8 +105,6 @@ std::vector<ErrorSample> matmul_errors(SampleMaker& make) {
           {{make.mask({3, 3}), make.mask({3, 3})}, {}, "bool"}};
 }
 
-std::atomic<bool> g_allow_tf32{false};
-
 // da = g b', db = a' g, with vectors taken as a row or a column, and summed where a stack was broadcast.
 void matmul_rule(const Backward& call) {
   const bool row = call.in_meta(0).shape.size() == 1, column = call.in_meta(1).shape.size() == 1;
@@ -142,8 +138,6 @@ constexpr OpDef k_matmul = checked({
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = matmul_infer,
-    .cpu = {matmul_forward_cpu, matmul_backward_cpu},
-    .cuda = CT_CUDA_KERNELS(matmul_forward_cuda, matmul_backward_cuda),
     .rule = matmul_rule,
     .autocast = AutocastPolicy::lower,
     .dtypes = kNumericTypes,
@@ -153,11 +147,7 @@ constexpr OpDef k_matmul = checked({
     .error_samples = matmul_errors,
 });
 
-namespace rooms {
-constexpr const OpDef* matmul_ops[] = {&k_matmul};
-extern const Room matmul;
-const Room matmul{"matmul", matmul_ops};
-}  // namespace rooms
+CT_ROOM(matmul, &k_matmul)
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return dispatch(k_matmul, {a, b}); }
 Tensor Tensor::matmul(const Tensor& other) const { return ct::matmul(*this, other); }
@@ -180,8 +170,5 @@ Tensor dot(const Tensor& a, const Tensor& b) {
            "; both must be vectors: use ct::matmul for other ranks");
   return matmul(a, b);
 }
-
-bool allow_tf32() { return g_allow_tf32.load(std::memory_order_relaxed); }
-void set_allow_tf32(bool allow) { g_allow_tf32.store(allow, std::memory_order_relaxed); }
 
 }  // namespace ct

@@ -27,9 +27,4 @@ CT_API Tensor bmm(const Tensor& a, const Tensor& b);
 /// The sum of products of two vectors of the same length. Throws ShapeError for other ranks.
 CT_API Tensor dot(const Tensor& a, const Tensor& b);
 
-/// Whether f32 products on a GPU may round their operands to TF32 (a mantissa of 10 bits instead of 23),
-/// which is several times faster on tensor cores. Off by default; holds for the whole process.
-CT_API bool allow_tf32();
-CT_API void set_allow_tf32(bool allow);
-
 }  // namespace ct

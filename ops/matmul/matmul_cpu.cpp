@@ -1,36 +1,13 @@
-#include <cotangent/ops/matmul/gemm_cpu.h>
-#include <cotangent/ops/matmul/matmul_kernels.h>
-#include <cotangent/ops/matmul/product_internal.h>
+#include <cotangent/core/op_def.h>
+#include <cotangent/ops/engine/gemm/product.h>
+
+// A product of stacks of matrices is the engine's (ops/engine/gemm): its plan, and this device's GEMM.
 
 namespace ct {
-namespace product {
-namespace {
-
-void run_cpu(const Product& p) {
-  visit_numeric("matmul", p.dtype, [&]<class T>(TypeTag<T>) {
-    const Gemm shape{p.m, p.n, p.k, p.a_row, p.a_col, p.b_row, p.b_col, p.c_row};
-    const T* a = static_cast<const T*>(p.a);
-    const T* b = static_cast<const T*>(p.b);
-    const compute_t<T> one(1), beta(p.accumulate ? 1 : 0);
-    const auto run = [&]<class Out>(Out* c) {
-      if (p.batch == 1)
-        gemm_cpu<T, Out>(shape, one, a, b, beta, c);
-      else
-        gemm_batched_cpu<T, Out>(shape, p.batch, p.a_batch, p.b_batch, p.c_batch, one, a, b, beta, c);
-    };
-    if (p.c_dtype == p.dtype) return run(static_cast<T*>(p.c));
-    if constexpr (is_low_precision(dtype_of<T>)) run(static_cast<float*>(p.c));
-  });
-}
-
-}  // namespace
-
-// The CPU's GEMM reads any strides, and packs what it can't read as vectors; a call costs little.
-const Backend cpu_backend{run_cpu, true, INT64_MAX};
-
-}  // namespace product
 
 void matmul_forward_cpu(const Forward& f) { product::forward(f, product::cpu_backend); }
 void matmul_backward_cpu(const Backward& b) { product::backward(b, product::cpu_backend); }
 
 }  // namespace ct
+
+CT_KERNELS(cpu, matmul, {"matmul", matmul_forward_cpu, matmul_backward_cpu})

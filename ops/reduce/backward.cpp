@@ -2,7 +2,7 @@
 #include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/ops/reduce/reduce_kernels.h>
+#include <cotangent/ops/reduce/kinds_internal.h>
 
 // The part of the backward passes that is the same on both devices.
 

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cotangent/ops/reduce/reduce_kernels.h>
-#include <cotangent/ops/reduce/cuda_engine_internal.cuh>
-#include <cotangent/ops/reduce/cuda_folds_internal.cuh>
+#include <cotangent/ops/reduce/kinds_internal.h>
+#include <cotangent/ops/engine/fold/fold_cuda.cuh>
+#include <cotangent/ops/engine/fold/folds_cuda.cuh>
 
 namespace ct::reduction {
 
@@ -21,12 +21,6 @@ void run_forward(const Forward& f, const F& fold, Order order, const Tensor* val
   run_fold<T>(f.op.name, fold, plan, x, out);
 }
 
-/// Instantiates the kernels that dispatch calls.
-#define CT_INSTANTIATE_FORWARD(kind) template void forward_cuda<Kind::kind>(const Forward&);
-#define CT_INSTANTIATE_BOTH(kind)                         \
-  template void forward_cuda<Kind::kind>(const Forward&); \
-  template void backward_cuda<Kind::kind>(const Backward&);
-
 template <Kind kind>
 void backward_cuda(const Backward& b) {
   backward_by(kind, b, {sum_cuda, side_cuda, gradient_cuda});
@@ -35,5 +29,13 @@ void backward_cuda(const Backward& b) {
 inline constexpr bool finds_smallest(Kind kind) {
   return kind == Kind::amin || kind == Kind::all || kind == Kind::min || kind == Kind::argmin;
 }
+
+/// Entries of CT_KERNELS, by the name of the kind.
+#define CT_FOLD(kind)                                        \
+  {                                                          \
+#kind, reduction::forward_cuda < reduction::Kind::kind>, \
+        reduction::backward_cuda < reduction::Kind::kind>    \
+  }
+#define CT_PREDICATE(kind) forward_only(#kind, reduction::forward_cuda<reduction::Kind::kind>)
 
 }  // namespace ct::reduction

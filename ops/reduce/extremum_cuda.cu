@@ -14,9 +14,6 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-CT_INSTANTIATE_BOTH(amax)
-CT_INSTANTIATE_BOTH(amin)
-CT_INSTANTIATE_FORWARD(any)
-CT_INSTANTIATE_FORWARD(all)
-
 }  // namespace ct::reduction
+
+CT_KERNELS(cuda, extremum, CT_FOLD(amax), CT_FOLD(amin), CT_PREDICATE(any), CT_PREDICATE(all))

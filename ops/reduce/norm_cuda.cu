@@ -20,6 +20,6 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-CT_INSTANTIATE_BOTH(norm)
-
 }  // namespace ct::reduction
+
+CT_KERNELS(cuda, norm, CT_FOLD(norm))

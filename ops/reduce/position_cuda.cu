@@ -14,9 +14,6 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-CT_INSTANTIATE_BOTH(max)
-CT_INSTANTIATE_BOTH(min)
-CT_INSTANTIATE_FORWARD(argmax)
-CT_INSTANTIATE_FORWARD(argmin)
-
 }  // namespace ct::reduction
+
+CT_KERNELS(cuda, position, CT_FOLD(max), CT_FOLD(min), CT_PREDICATE(argmax), CT_PREDICATE(argmin))

@@ -6,14 +6,14 @@
 #include <limits>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/elementwise/where.h>
+#include <cotangent/ops/reduce/kinds_internal.h>
 #include <cotangent/ops/reduce/reduce_internal.h>
-#include <cotangent/ops/reduce/reduce_kernels.h>
 #include <cotangent/ops/rules_internal.h>
-#include <cotangent/ops/unary/unary.h>
-#include <cotangent/ops/where/where.h>
 
 namespace ct {
 namespace {
@@ -77,7 +77,7 @@ Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> output
   return {static_cast<double>(numel(inputs[0].shape)), bytes(inputs[0]) + bytes(outputs[0])};
 }
 
-// ---- rules: the formulas of gradients_internal.h on tensors --------------------------------------------
+// ---- rules: the formulas of engine/fold/gradients.h on tensors --------------------------------------------
 
 // A call of a reduction as its rule sees it: results and cotangents with the reduced axes as axes of size 1.
 struct RuleCall {
@@ -200,8 +200,6 @@ constexpr OpDef define(const char* name, const char* formula, std::span<const Ou
   op.outputs = outputs;
   op.attributes = kAttributes;
   op.infer = infer<kind>;
-  op.cpu.forward = reduction::forward_cpu<kind>;
-  op.cuda = CT_CUDA_KERNELS(reduction::forward_cuda<kind>, nullptr);
   op.dtypes = kAllTypes;
   op.cost = cost;
   op.reference = reduction::reference<kind>;
@@ -215,8 +213,6 @@ constexpr OpDef differentiable(const char* name, const char* formula, std::span<
                                std::span<const OutputDef> outputs = kY) {
   OpDef op = define<kind>(name, formula, outputs);
   op.inputs = inputs;
-  op.cpu.backward = reduction::backward_cpu<kind>;
-  op.cuda = CT_CUDA_KERNELS(reduction::forward_cuda<kind>, reduction::backward_cuda<kind>);
   op.rule = rule<kind>;
   return op;
 }
@@ -343,13 +339,6 @@ Tensor logsumexp(const Tensor& x, const Dims& axes, Flag keepdim) {
 Tensor Tensor::sum() const { return ct::sum(*this); }
 Tensor Tensor::mean() const { return ct::mean(*this); }
 
-namespace rooms {
-namespace {
-constexpr std::array<const OpDef*, 15> ops{&k_sum, &k_mean, &k_prod,   &k_amax,   &k_amin,
-                                           &k_max, &k_min,  &k_argmax, &k_argmin, &k_any,
-                                           &k_all, &k_var,  &k_std,    &k_norm,   &k_logsumexp};
-}
-extern const Room reduce;
-const Room reduce{"reduce", ops};
-}  // namespace rooms
+CT_ROOM(reduce, &k_sum, &k_mean, &k_prod, &k_amax, &k_amin, &k_max, &k_min, &k_argmax, &k_argmin, &k_any,
+        &k_all, &k_var, &k_std, &k_norm, &k_logsumexp)
 }  // namespace ct

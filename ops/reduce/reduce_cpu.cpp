@@ -1,7 +1,7 @@
-#include <cotangent/ops/reduce/cpu_engine_internal.h>
-#include <cotangent/ops/reduce/cpu_order_folds_internal.h>
-#include <cotangent/ops/reduce/cpu_statistic_folds_internal.h>
-#include <cotangent/ops/reduce/reduce_kernels.h>
+#include <cotangent/ops/engine/fold/fold_cpu.h>
+#include <cotangent/ops/engine/fold/order_folds_cpu.h>
+#include <cotangent/ops/engine/fold/statistic_folds_cpu.h>
+#include <cotangent/ops/reduce/kinds_internal.h>
 
 namespace ct::reduction {
 namespace {
@@ -199,24 +199,11 @@ void backward_cpu(const Backward& b) {
   backward_by(kind, b, {sum_cpu, side_cpu, gradient_cpu});
 }
 
-#define CT_INSTANTIATE(kind)                             \
-  template void forward_cpu<Kind::kind>(const Forward&); \
-  template void backward_cpu<Kind::kind>(const Backward&);
-CT_INSTANTIATE(sum)
-CT_INSTANTIATE(mean)
-CT_INSTANTIATE(prod)
-CT_INSTANTIATE(amax)
-CT_INSTANTIATE(amin)
-CT_INSTANTIATE(max)
-CT_INSTANTIATE(min)
-CT_INSTANTIATE(var)
-CT_INSTANTIATE(std)
-CT_INSTANTIATE(norm)
-CT_INSTANTIATE(logsumexp)
-#undef CT_INSTANTIATE
-template void forward_cpu<Kind::any>(const Forward&);
-template void forward_cpu<Kind::all>(const Forward&);
-template void forward_cpu<Kind::argmax>(const Forward&);
-template void forward_cpu<Kind::argmin>(const Forward&);
-
 }  // namespace ct::reduction
+
+#define CT_FOLD(kind) \
+  { #kind, reduction::forward_cpu < reduction::Kind::kind>, reduction::backward_cpu < reduction::Kind::kind> }
+#define CT_PREDICATE(kind) forward_only(#kind, reduction::forward_cpu<reduction::Kind::kind>)
+CT_KERNELS(cpu, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod), CT_FOLD(amax), CT_FOLD(amin),
+           CT_FOLD(max), CT_FOLD(min), CT_FOLD(var), CT_FOLD(std), CT_FOLD(norm), CT_FOLD(logsumexp),
+           CT_PREDICATE(any), CT_PREDICATE(all), CT_PREDICATE(argmax), CT_PREDICATE(argmin))

@@ -1,23 +1,9 @@
 #include <cotangent/ops/reduce/cuda_forward_internal.cuh>
 
 // sum, mean and prod on CUDA. The other kinds are in extremum_cuda.cu, position_cuda.cu and
-// statistics_cuda.cu, the gradients in gradient_cuda.cu: apart, so that each compiles quickly.
+// statistics_cuda.cu, the gradients in gradient.cu: apart, so that each compiles quickly.
 
 namespace ct::reduction {
-
-void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
-  Tensor source = x;
-  const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::drop);
-  visit_all("sum", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = fold_t<T>;
-    SumFold<C> fold;
-    fold.scaled = divisor != 1 || plan.repeats != 1;
-    fold.divisor = static_cast<C>(divisor);
-    fold.repeats = static_cast<C>(plan.repeats);
-    run_fold<T>("sum", fold, plan, source, Out{out.raw_data(), out.dtype(), accumulate, nullptr});
-  });
-}
 
 template <Kind kind>
 void forward_cuda(const Forward& f) {
@@ -34,8 +20,6 @@ void forward_cuda(const Forward& f) {
   }
 }
 
-CT_INSTANTIATE_BOTH(sum)
-CT_INSTANTIATE_BOTH(mean)
-CT_INSTANTIATE_BOTH(prod)
-
 }  // namespace ct::reduction
+
+CT_KERNELS(cuda, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod))

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <cotangent/core/op_def.h>
-#include <cotangent/ops/reduce/reduce_kernels.h>
+#include <cotangent/ops/reduce/kinds_internal.h>
 
 // What the ops of this room are tested with (reduce_samples.cpp).
 

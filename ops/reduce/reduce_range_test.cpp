@@ -4,8 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"

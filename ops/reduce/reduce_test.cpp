@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"

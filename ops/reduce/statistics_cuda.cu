@@ -19,8 +19,6 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-CT_INSTANTIATE_BOTH(var)
-CT_INSTANTIATE_BOTH(std)
-CT_INSTANTIATE_BOTH(logsumexp)
-
 }  // namespace ct::reduction
+
+CT_KERNELS(cuda, statistics, CT_FOLD(var), CT_FOLD(std), CT_FOLD(logsumexp))

@@ -5,8 +5,8 @@
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/rotary_embedding/rotary_embedding_kernels.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 namespace ct {
 namespace rotary {
@@ -231,8 +231,6 @@ constexpr OpDef k_rotary_embedding = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
-    .cpu = {rotary::forward_cpu, rotary::backward_cpu},
-    .cuda = CT_CUDA_KERNELS(rotary::forward_cuda, rotary::backward_cuda),
     .rule = rule,
     .cost = cost,
     .reference = reference,
@@ -246,11 +244,5 @@ Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOp
   return dispatch(k_rotary_embedding, {x, positions}, Attrs{options});
 }
 
-namespace rooms {
-namespace {
-constexpr const OpDef* rotary_embedding_ops[] = {&k_rotary_embedding};
-}
-extern const Room rotary_embedding;
-const Room rotary_embedding{"rotary_embedding", rotary_embedding_ops};
-}  // namespace rooms
+CT_ROOM(rotary_embedding, &k_rotary_embedding)
 }  // namespace ct

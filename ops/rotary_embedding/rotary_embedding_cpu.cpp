@@ -3,9 +3,9 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/elementwise_math_cpu.h>
-#include <cotangent/ops/reduce/cpu_engine_internal.h>
-#include <cotangent/ops/rotary_embedding/rotary_embedding_kernels.h>
+#include <cotangent/ops/engine/fold/fold_cpu.h>
+#include <cotangent/ops/engine/map/math_cpu.h>
+#include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 // First the sines and cosines of all positions, which the heads have in common, then the rows.
 
@@ -106,3 +106,5 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace ct::rotary
+
+CT_KERNELS(cpu, rotary_embedding, {"rotary_embedding", rotary::forward_cpu, rotary::backward_cpu})

@@ -4,7 +4,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/rotary_embedding/rotary_embedding_kernels.h>
+#include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 // A thread turns N pairs, two vectors of up to 16 bytes, of one row and of several heads, which have the
 // angles in common; or it copies two vectors of what is not turned. Neighbouring threads work on neighbouring
@@ -170,3 +170,5 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace ct::rotary
+
+CT_KERNELS(cuda, rotary_embedding, {"rotary_embedding", rotary::forward_cuda, rotary::backward_cuda})

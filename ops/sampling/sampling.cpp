@@ -6,8 +6,8 @@
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/sampling/sampling_kernels.h>
-#include <cotangent/ops/with_draw_internal.h>
+#include <cotangent/ops/engine/random/with_draw.h>
+#include <cotangent/ops/sampling/sampling_internal.h>
 
 namespace ct {
 namespace {
@@ -115,19 +115,13 @@ constexpr OpDef k_sample_logits = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
-    .cpu = {sampling_kernels::forward_cpu, nullptr},
-    .cuda = CT_CUDA_KERNELS(sampling_kernels::forward_cuda, nullptr),
     .cost = cost,
     .reference = reference,
     .samples = samples,
     .error_samples = errors,
 });
 
-namespace rooms {
-constexpr const OpDef* sampling_ops[] = {&k_sample_logits};
-extern const Room sampling;
-const Room sampling{"sampling", sampling_ops};
-}  // namespace rooms
+CT_ROOM(sampling, &k_sample_logits)
 
 Tensor sample_logits(const Tensor& logits, const SampleOptions& options, Generator& generator) {
   const auto run = [&](const GeneratorState& draw) {

@@ -5,8 +5,8 @@
 
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/pool.h>
-#include <cotangent/ops/matmul/product_internal.h>
-#include <cotangent/ops/sampling/sampling_kernels.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/sampling/sampling_internal.h>
 
 namespace ct::sampling_kernels {
 namespace {
@@ -83,7 +83,7 @@ std::int64_t sample_row(const T* row, std::int64_t n, std::int64_t r, const Attr
 
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = product::packed(f.in(0));
+  const Tensor x = packed(f.in(0));
   const std::int64_t n = x.size(-1);
   std::int64_t* out = f.out().data<std::int64_t>();
   visit_floating("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -98,3 +98,5 @@ void forward_cpu(const Forward& f) {
 }
 
 }  // namespace ct::sampling_kernels
+
+CT_KERNELS(cpu, sampling, forward_only("sample_logits", sampling_kernels::forward_cpu))

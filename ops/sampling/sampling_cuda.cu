@@ -1,10 +1,10 @@
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/draw_cuda.h>
-#include <cotangent/ops/matmul/product_internal.h>
-#include <cotangent/ops/sampling/sampling_kernels.h>
-#include <cotangent/ops/select_cuda.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/sampling/sampling_internal.h>
+#include <cotangent/ops/engine/random/draw.cuh>
+#include <cotangent/ops/engine/rows/select.cuh>
 
 // A block per row: the largest logit, the weights, what top_k and top_p drop, and the draw.
 
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
 
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = product::packed(f.in(0));
+  const Tensor x = packed(f.in(0));
   const std::int64_t n = x.size(-1), rows = x.numel() / n;
   const gpu::Workspace workspace(static_cast<std::size_t>(x.numel()) * sizeof(std::uint64_t));
   visit_floating("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -88,3 +88,5 @@ void forward_cuda(const Forward& f) {
 }
 
 }  // namespace ct::sampling_kernels
+
+CT_KERNELS(cuda, sampling, forward_only("sample_logits", sampling_kernels::forward_cuda))

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/ops/softmax/softmax_kernels.h>
+#include <cotangent/ops/softmax/softmax_internal.h>
 
 // What the kernels of both devices share: contiguous operands of one type, out of a call.
 

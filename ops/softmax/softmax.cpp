@@ -6,11 +6,11 @@
 #include <limits>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/reduce/reduce.h>
-#include <cotangent/ops/softmax/softmax_kernels.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/softmax/softmax_internal.h>
 
 namespace ct {
 namespace {
@@ -110,9 +110,6 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.attributes = kAttributes;
   op.rule = rule<logarithm>;
   op.infer = infer;
-  op.cpu = {softmax_kernels::forward_cpu<logarithm>, softmax_kernels::backward_cpu<logarithm>};
-  op.cuda =
-      CT_CUDA_KERNELS(softmax_kernels::forward_cuda<logarithm>, softmax_kernels::backward_cuda<logarithm>);
   op.autocast = AutocastPolicy::f32;
   op.cost = cost;
   op.reference = reference<logarithm>;
@@ -129,11 +126,5 @@ constexpr OpDef k_log_softmax = checked(define<true>("log_softmax", "y = x - log
 Tensor softmax(const Tensor& x, Integer axis) { return dispatch(k_softmax, {x}, Attrs{axis}); }
 Tensor log_softmax(const Tensor& x, Integer axis) { return dispatch(k_log_softmax, {x}, Attrs{axis}); }
 
-namespace rooms {
-namespace {
-constexpr std::array<const OpDef*, 2> ops{&k_softmax, &k_log_softmax};
-}
-extern const Room softmax;
-const Room softmax{"softmax", ops};
-}  // namespace rooms
+CT_ROOM(softmax, &k_softmax, &k_log_softmax)
 }  // namespace ct

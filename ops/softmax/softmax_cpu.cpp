@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/ops/softmax/row_cpu.h>
+#include <cotangent/ops/engine/rows/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 
 // softmax and log_softmax on the CPU.
@@ -179,9 +179,8 @@ void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor
   });
 }
 
-template void forward_cpu<false>(const Forward&);
-template void forward_cpu<true>(const Forward&);
-template void backward_cpu<false>(const Backward&);
-template void backward_cpu<true>(const Backward&);
-
 }  // namespace ct::softmax_kernels
+
+CT_KERNELS(cpu, softmax,
+           {"softmax", softmax_kernels::forward_cpu<false>, softmax_kernels::backward_cpu<false>},
+           {"log_softmax", softmax_kernels::forward_cpu<true>, softmax_kernels::backward_cpu<true>})

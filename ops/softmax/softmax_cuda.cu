@@ -5,7 +5,7 @@
 
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/softmax/rows_internal.h>
-#include <cotangent/ops/softmax/cuda_choose_internal.cuh>
+#include <cotangent/ops/engine/rows/choose.cuh>
 
 // softmax and log_softmax on CUDA: each element is read once and written once.
 //
@@ -173,9 +173,8 @@ void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tenso
   });
 }
 
-template void forward_cuda<false>(const Forward&);
-template void forward_cuda<true>(const Forward&);
-template void backward_cuda<false>(const Backward&);
-template void backward_cuda<true>(const Backward&);
-
 }  // namespace ct::softmax_kernels
+
+CT_KERNELS(cuda, softmax,
+           {"softmax", softmax_kernels::forward_cuda<false>, softmax_kernels::backward_cuda<false>},
+           {"log_softmax", softmax_kernels::forward_cuda<true>, softmax_kernels::backward_cuda<true>})

@@ -4,11 +4,11 @@
 #include <numeric>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/rules_internal.h>
-#include <cotangent/ops/topk/topk_kernels.h>
+#include <cotangent/ops/topk/topk_internal.h>
 
 namespace ct {
 namespace {
@@ -109,8 +109,6 @@ constexpr OpDef k_topk = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
-    .cpu = {topk_kernels::forward_cpu, topk_kernels::backward_cpu},
-    .cuda = CT_CUDA_KERNELS(topk_kernels::forward_cuda, topk_kernels::backward_cuda),
     .rule = rule,
     .dtypes = kNumericTypes,
     .cost = cost,
@@ -119,11 +117,7 @@ constexpr OpDef k_topk = checked({
     .error_samples = errors,
 });
 
-namespace rooms {
-constexpr const OpDef* topk_ops[] = {&k_topk};
-extern const Room topk;
-const Room topk{"topk", topk_ops};
-}  // namespace rooms
+CT_ROOM(topk, &k_topk)
 
 ValuesIndices topk(const Tensor& x, Integer k, Integer axis) {
   auto [values, indices] = dispatch_n<2>(k_topk, {x}, Attrs{k, axis});

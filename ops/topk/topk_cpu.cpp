@@ -4,9 +4,9 @@
 #include <cotangent/core/memory.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/pool.h>
-#include <cotangent/ops/matmul/product_internal.h>
-#include <cotangent/ops/order_key.h>
-#include <cotangent/ops/topk/topk_kernels.h>
+#include <cotangent/ops/engine/rows/order_key.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/topk/topk_internal.h>
 
 // A row becomes pairs of key and position, of which the standard library selects and sorts the first k. All
 // pairs differ, so there is one answer.
@@ -53,7 +53,7 @@ void forward(const T* x, T* values, std::int64_t* indices, const Rows& rows, std
 
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = product::packed(f.in(0));
+  const Tensor x = packed(f.in(0));
   const auto& attrs = f.attrs<Attrs>();
   const Rows rows(x.shape(), wrap_axis("topk", attrs.axis, x.dim()));
   CT_CHECK(rows.n <= UINT32_MAX, ShapeError, "topk", "x is ", describe(x),
@@ -68,7 +68,7 @@ void backward_cpu(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor& dx = b.grad_in(0);
   zero_bytes(dx.raw_data(), dx.device(), static_cast<std::size_t>(dx.nbytes()));
-  const Tensor g = product::packed(b.grad());
+  const Tensor g = packed(b.grad());
   if (g.numel() == 0) return;
   const auto& attrs = b.attrs<Attrs>();
   const Rows rows(dx.shape(), wrap_axis("topk", attrs.axis, dx.dim()));
@@ -85,3 +85,5 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace ct::topk_kernels
+
+CT_KERNELS(cpu, topk, {"topk", topk_kernels::forward_cpu, topk_kernels::backward_cpu})

@@ -2,9 +2,9 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/matmul/product_internal.h>
-#include <cotangent/ops/select_cuda.h>
-#include <cotangent/ops/topk/topk_kernels.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/topk/topk_internal.h>
+#include <cotangent/ops/engine/rows/select.cuh>
 
 // A block per row: the key of the k-th largest element is found by its bits; what is larger, and the first of
 // what is equal, is collected and sorted.
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(256)
 
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = product::packed(f.in(0));
+  const Tensor x = packed(f.in(0));
   const auto& attrs = f.attrs<Attrs>();
   const Rows rows(x.shape(), wrap_axis("topk", attrs.axis, x.dim()));
   CT_CHECK(rows.n <= UINT32_MAX && attrs.k <= (std::int64_t{1} << 30), ShapeError, "topk", "x is ",
@@ -149,7 +149,7 @@ void backward_cuda(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor& dx = b.grad_in(0);
   zero_bytes(dx.raw_data(), dx.device(), static_cast<std::size_t>(dx.nbytes()));
-  const Tensor g = product::packed(b.grad());
+  const Tensor g = packed(b.grad());
   if (g.numel() == 0) return;
   const auto& attrs = b.attrs<Attrs>();
   const Rows rows(dx.shape(), wrap_axis("topk", attrs.axis, dx.dim()));
@@ -160,3 +160,5 @@ void backward_cuda(const Backward& b) {
 }
 
 }  // namespace ct::topk_kernels
+
+CT_KERNELS(cuda, topk, {"topk", topk_kernels::forward_cuda, topk_kernels::backward_cuda})

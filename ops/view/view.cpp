@@ -8,9 +8,9 @@
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/copy/copy_kernels.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/sum_to.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/view/view_defs_internal.h>
 
 // The members of Tensor, and how each one's result lies in memory. Gradients, references and samples are in

@@ -8,9 +8,9 @@
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/concat/concat.h>
-#include <cotangent/ops/copy/copy_kernels.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/rules_internal.h>
-#include <cotangent/ops/sum_to.h>
 
 // Gradients of views, their references and samples. A view moves nothing, so its gradient only says where
 // each cotangent belongs; the formulas are derived in README.md.
@@ -418,7 +418,7 @@ consteval OpDef view_op(const char* name, const char* formula, std::span<const A
                   .attributes = attributes,
                   .infer = infer,
                   .cpu = {nullptr, backward},
-                  .cuda = CT_CUDA_KERNELS(nullptr, backward),
+                  .cuda = {nullptr, backward},
                   .rule = rule,
                   .undefined_grads = outputs.front().rest,
                   .view = true,

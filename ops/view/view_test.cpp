@@ -6,9 +6,9 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/allocator.h>
-#include <cotangent/ops/binary/binary.h>
 #include <cotangent/ops/concat/concat.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 #include "tests/catch.h"
 

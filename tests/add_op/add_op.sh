@@ -45,10 +45,10 @@ build || fail "the op does not build"
 echo "1. one folder, nothing else: built, registered, conforms"
 
 room=$scratch/tree/ops/softsign
-sed -i 's/{softsign_forward_cpu, softsign_backward_cpu}/{softsign_forward_cpu, nullptr}/' "$room/softsign.cpp"
+sed -i 's/softsign_forward, softsign_backward}/softsign_forward, nullptr}/' "$room/softsign_cpu.cpp"
 if build; then fail "an op without backward was built"; fi
 grep -q "needs a backward kernel" "$scratch/build.log" || fail "the build failed for another reason"
-cp "$here/softsign/softsign.cpp" "$room/"
+cp "$here/softsign/softsign_cpu.cpp" "$room/"
 rm "$room/README.md"
 if cmake -S "$scratch/tree" -B "$scratch/build" >"$scratch/configure.log" 2>&1; then fail "a room without README was accepted"; fi
 grep -q "README.md is missing" "$scratch/configure.log" || fail "configuring failed for another reason"

@@ -1,8 +1,8 @@
 // What a consumer writes every day: it compiles at -O3 with all warnings on, and none is given. Read by api.sh.
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 
 #include <algorithm>
 #include <array>

@@ -19,7 +19,7 @@ fail() {
   exit 1
 }
 
-files=(sample.h sample.cpp sample_test.cpp README.md sample_kernels.h sample_cpu.cpp sample_cuda.cu)
+files=(sample.h sample.cpp sample_test.cpp README.md sample_cpu.cpp sample_cuda.cu)
 for file in "${files[@]}"; do : >"$room/$file"; done
 configure || fail "a complete room was refused"
 grep -q 'cotangent/ops/sample/sample.h' "$scratch/build/include/cotangent/ops.h" || fail "the room is not in ops.h"
@@ -32,7 +32,7 @@ for file in sample.h sample.cpp sample_test.cpp README.md sample_cpu.cpp sample_
   : >"$room/$file"
 done
 
-rm "$room"/sample_{kernels.h,cpu.cpp,cuda.cu}
+rm "$room"/sample_{cpu.cpp,cuda.cu}
 configure || fail "a room without kernels was refused"
 rm -rf "$scratch"
 echo "a complete room is taken in; each missing file is refused by name"

@@ -25,7 +25,7 @@
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/bpe_internal.h>
 #include <cotangent/nn/text/unicode_internal.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 
 #include "tests/fuzz/text_targets.h"
 #include "tests/nn_testing.h"

@@ -3,11 +3,10 @@
 #include <cmath>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/binary/binary.h>
-#include <cotangent/ops/creation.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/softsign/softsign_kernels.h>
-#include <cotangent/ops/unary/unary.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
 
 namespace ct {
 namespace {
@@ -31,8 +30,8 @@ void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, b.grad() / square(1 + abs(b.in(0))));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x"}};  // dx needs x
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x", .packed = true}};  // dx needs x
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 
 constexpr OpDef k_softsign = checked({
     .name = "softsign",
@@ -40,20 +39,14 @@ constexpr OpDef k_softsign = checked({
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = infer,
-    .cpu = {softsign_forward_cpu, softsign_backward_cpu},
-    .cuda = CT_CUDA_KERNELS(softsign_forward_cuda, softsign_backward_cuda),
     .rule = rule,
     .reference = reference,
     .samples = samples,
 });
-constexpr const OpDef* kOps[] = {&k_softsign};
 
 }  // namespace
 
 Tensor softsign(const Tensor& x) { return dispatch(k_softsign, {x}); }
 
-namespace rooms {
-extern const Room softsign;
-const Room softsign{"softsign", kOps};
-}  // namespace rooms
+CT_ROOM(softsign, &k_softsign)
 }  // namespace ct

@@ -1,15 +1,14 @@
 #include <cmath>
 
+#include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/softsign/softsign_kernels.h>
 
 namespace ct {
 namespace {
 constexpr std::int64_t kGrain = 1 << 15;
-}
 
-void softsign_forward_cpu(const Forward& f) {
-  const Tensor x = f.in(0).contiguous();
+void softsign_forward(const Forward& f) {
+  const Tensor& x = f.in(0);
   visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
     const T* in = x.data<T>();
     T* out = f.out().data<T>();
@@ -23,9 +22,9 @@ void softsign_forward_cpu(const Forward& f) {
 }
 
 // dx = g / (1 + |x|)^2
-void softsign_backward_cpu(const Backward& b) {
+void softsign_backward(const Backward& b) {
   if (!b.needs(0)) return;
-  const Tensor x = b.in(0).contiguous(), g = b.grad().contiguous();
+  const Tensor &x = b.in(0), &g = b.grad();
   visit_floating(b.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
     const T *in = x.data<T>(), *dy = g.data<T>();
     T* dx = b.grad_in(0).data<T>();
@@ -38,4 +37,7 @@ void softsign_backward_cpu(const Backward& b) {
   });
 }
 
+}  // namespace
 }  // namespace ct
+
+CT_KERNELS(cpu, softsign, {"softsign", softsign_forward, softsign_backward})

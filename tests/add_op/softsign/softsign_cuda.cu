@@ -1,6 +1,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/softsign/softsign_kernels.h>
+#include <cotangent/core/op_def.h>
 
 namespace ct {
 namespace {
@@ -24,23 +24,24 @@ __global__ void backward_kernel(const T* x, const T* g, T* dx, long long n) {
   dx[i] = gpu::from_compute<T>(gpu::to_compute(g[i]) / (d * d));
 }
 
-}  // namespace
-
-void softsign_forward_cuda(const Forward& f) {
-  const Tensor x = f.in(0).contiguous();
+void softsign_forward(const Forward& f) {
+  const Tensor& x = f.in(0);
   visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch(f.op.name, forward_kernel<T>, gpu::blocks_for(f.op.name, x.numel(), kThreads), kThreads, 0,
                 x.data<T>(), f.out().data<T>(), x.numel());
   });
 }
 
-void softsign_backward_cuda(const Backward& b) {
+void softsign_backward(const Backward& b) {
   if (!b.needs(0)) return;
-  const Tensor x = b.in(0).contiguous(), g = b.grad().contiguous();
+  const Tensor &x = b.in(0), &g = b.grad();
   visit_floating(b.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch(b.op.name, backward_kernel<T>, gpu::blocks_for(b.op.name, x.numel(), kThreads), kThreads, 0,
                 x.data<T>(), g.data<T>(), b.grad_in(0).data<T>(), x.numel());
   });
 }
 
+}  // namespace
 }  // namespace ct
+
+CT_KERNELS(cuda, softsign, {"softsign", softsign_forward, softsign_backward})

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/philox.h>
+
+namespace ct::attention {
+
+inline constexpr const char* kName = "scaled_dot_product_attention";
+
+struct Attrs {
+  double scale;
+  double dropout_p;
+  bool causal;
+  std::int64_t causal_offset;
+  GeneratorState draw;
+};
+
+/// Inputs: 0 q, 1 k, 2 v, 3 mask (may be undefined). Outputs: 0 the result, 1 log(sum(exp(scores))) per
+/// query, [B, H, Tq] in f32 (f64 for f64); -inf for a query that sees nothing.
+
+struct Extents {
+  std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
+
+  Extents(const Shape& q, const Shape& k, const Shape& v)
+      : batch(q[0]), heads(q[1]), kv_heads(k[1]), queries(q[2]), keys(k[2]), dim(q[3]), value_dim(v[3]) {}
+  /// Query heads per key head.
+  std::int64_t group() const { return kv_heads > 0 ? heads / kv_heads : 1; }
+};
+
+/// The keys that query i sees are those below this number, as far as causality goes.
+CT_HD inline std::int64_t causal_end(std::int64_t i, std::int64_t keys, bool causal, std::int64_t offset) {
+  if (!causal) return keys;
+  const std::int64_t end = i + offset + 1;
+  return end < 0 ? 0 : end < keys ? end : keys;
+}
+
+/// Which probabilities are dropped: those with philox_word(draw, element) < threshold; the others are
+/// multiplied by `keep`.
+struct DropRule {
+  GeneratorState draw;
+  std::uint64_t threshold;
+  double keep;
+
+  explicit DropRule(const Attrs& attrs)
+      : draw(attrs.draw),
+        threshold(bernoulli_threshold(attrs.dropout_p)),
+        keep(attrs.dropout_p < 1 ? 1 / (1 - attrs.dropout_p) : 0) {}
+};
+
+}  // namespace ct::attention

@@ -1,0 +1,368 @@
+#include <cotangent/ops/elementwise/binary.h>
+
+#include <string_view>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary_formulas_internal.h>
+#include <cotangent/ops/elementwise/binary_samples_internal.h>
+#include <cotangent/ops/elementwise/rule_internal.h>
+#include <cotangent/ops/engine/walk/copy.h>
+
+namespace ct {
+namespace binary {
+namespace {
+
+// ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
+
+#define CT_REFERENCE(name, expression) \
+  double name##_reference(double a, double b, [[maybe_unused]] double p) { return expression; }
+CT_REFERENCE(add, a + b)
+CT_REFERENCE(add_scaled, a + p * b)
+CT_REFERENCE(sub, a - b)
+CT_REFERENCE(mul, a* b)
+CT_REFERENCE(div, a / b)
+CT_REFERENCE(pow, std::pow(a, b))
+CT_REFERENCE(maximum, std::fmax(a, b))
+CT_REFERENCE(minimum, std::fmin(a, b))
+CT_REFERENCE(eq, !(a < b || a > b))
+CT_REFERENCE(ne, a<b || a> b)
+CT_REFERENCE(lt, b - a > 0)
+CT_REFERENCE(le, !(a > b))
+CT_REFERENCE(gt, a - b > 0)
+CT_REFERENCE(ge, !(a < b))
+CT_REFERENCE(logical_and, a* b != 0)
+CT_REFERENCE(logical_or, std::fabs(a) + std::fabs(b) > 0)
+CT_REFERENCE(logical_xor, !a != !b)
+#undef CT_REFERENCE
+
+#define CT_REFERENCE(name, expression) \
+  double name##_reference([[maybe_unused]] double x, [[maybe_unused]] double p, double) { return expression; }
+CT_REFERENCE(add_scalar, x + p)
+CT_REFERENCE(rsub_scalar, p - x)
+CT_REFERENCE(mul_scalar, x* p)
+CT_REFERENCE(div_scalar, x / p)
+CT_REFERENCE(rdiv_scalar, p / x)
+CT_REFERENCE(pow_scalar, std::pow(x, p))
+CT_REFERENCE(rpow_scalar, std::pow(p, x))
+CT_REFERENCE(maximum_scalar, std::fmax(x, p))
+CT_REFERENCE(minimum_scalar, std::fmin(x, p))
+CT_REFERENCE(eq_scalar, !(x < p || x > p))
+CT_REFERENCE(ne_scalar, x<p || x> p)
+CT_REFERENCE(lt_scalar, p - x > 0)
+CT_REFERENCE(le_scalar, !(x > p))
+CT_REFERENCE(gt_scalar, x - p > 0)
+CT_REFERENCE(ge_scalar, !(x < p))
+CT_REFERENCE(logical_not, !x)
+#undef CT_REFERENCE
+
+// ---- Definitions
+// --------------------------------------------------------------------------------------------
+
+void infer_binary(Infer& i) {
+  i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), i.in(0).dtype());
+}
+void infer_predicate(Infer& i) {
+  i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), DType::boolean);
+}
+
+std::vector<ErrorSample> binary_errors(SampleMaker& m) {
+  return {{{m.normal({2, 3}), m.normal({4})}, {}, "shapes [2, 3] and [4] do not broadcast"},
+          {{m.normal({2, 3}), m.normal({3, 3})}, {}, "aligned at the right, sizes must be equal or 1"},
+          {{m.normal({2}), Tensor{}}, {}, "input 'b' is undefined"}};
+}
+
+// Powers and reciprocals leave the range of 16 bits.
+consteval AutocastPolicy autocast_policy(std::string_view name) {
+  for (const std::string_view steep : {"pow", "pow_scalar", "rpow_scalar", "rdiv_scalar"})
+    if (name == steep) return AutocastPolicy::f32;
+  return AutocastPolicy::promote;
+}
+
+// Whether an op has a gradient is said by the table it stands in, not by whether a kernel was given: one
+// without its backward must not build.
+enum class Kind { function, predicate };
+
+consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
+                       std::span<const InputDef> inputs, BackwardFn rule, SamplesFn samples,
+                       ReferenceFn reference) {
+  const bool predicate = kind == Kind::predicate;
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = inputs,
+                  .outputs = predicate ? kTruth : kY,
+                  .attributes = kParameters,
+                  .infer = predicate ? infer_predicate : infer_binary,
+                  .rule = rule,
+                  .promotes = true,
+                  .int_to_float = types == floats,
+                  .autocast = autocast_policy(name),
+                  .dtypes = types,
+                  .cost = elementwise_cost,
+                  .reference = reference,
+                  .samples = samples,
+                  .error_samples = binary_errors});
+}
+consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
+                              BackwardFn rule, SamplesFn samples, ReferenceFn reference) {
+  const bool predicate = kind == Kind::predicate;
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = predicate ? kXWithoutGradient : unary_inputs(saved),
+                  .outputs = predicate ? kTruth : kY,
+                  .attributes = kParameters,
+                  .infer = predicate ? infer_unary_predicate : infer_unary,
+                  .rule = rule,
+                  .int_to_float = types == floats,
+                  .autocast = autocast_policy(name),
+                  .dtypes = types,
+                  .cost = elementwise_cost,
+                  .reference = reference,
+                  .samples = samples});
+}
+
+}  // namespace
+
+// The records of a and b, by what a table's `saves` columns say.
+#define CT_NEEDS_none ""
+#define CT_NEEDS_a "a"
+#define CT_NEEDS_b "b"
+#define CT_NEEDS_ab "a b"
+namespace {
+constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false},
+                                                 {.name = "b", .gradient = false}};
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
+  constexpr InputDef k_##name##_inputs[] = {{"a", CT_NEEDS_##saves_a}, {"b", CT_NEEDS_##saves_b}};
+#define CT_PREDICATE(name, text, types, samples, y)
+#include <cotangent/ops/elementwise/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+}  // namespace
+
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                        \
+  extern constexpr OpDef k_##name = define(Kind::function, #name, text, types, k_##name##_inputs, \
+                                           binary_rule<formulas::name##_da, formulas::name##_db>, \
+                                           samples_##samples, binary_reference<name##_reference>);
+#define CT_PREDICATE(name, text, types, samples, y)                                                       \
+  extern constexpr OpDef k_##name = define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, \
+                                           nullptr, samples_##samples, binary_reference<name##_reference>);
+#include <cotangent/ops/elementwise/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+
+#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                            \
+  extern constexpr OpDef k_##name =                                                                    \
+      define_scalar(Kind::function, #name, text, types, Saved::saved, unary_rule<formulas::name##_dx>, \
+                    samples_##samples, unary_reference<name##_reference>);
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y)                                                   \
+  extern constexpr OpDef k_##name = define_scalar(Kind::predicate, #name, text, types, Saved::none, nullptr, \
+                                                  samples_##samples, unary_reference<name##_reference>);
+#include <cotangent/ops/elementwise/scalar_table.inc>
+#undef CT_SCALAR
+#undef CT_SCALAR_PREDICATE
+
+namespace {
+constexpr const OpDef* ops[] = {
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) &k_##name,
+#define CT_PREDICATE(name, text, types, samples, y) &k_##name,
+#include <cotangent/ops/elementwise/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+#define CT_SCALAR(name, text, types, saved, samples, y, dx) &k_##name,
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y) &k_##name,
+#include <cotangent/ops/elementwise/scalar_table.inc>
+#undef CT_SCALAR
+#undef CT_SCALAR_PREDICATE
+};
+}  // namespace
+}  // namespace binary
+
+namespace rooms {
+extern const Room binary;
+const Room binary{"binary", ct::binary::ops};
+}  // namespace rooms
+
+// ---- Functions
+// ------------------------------------------------------------------------------------------------
+
+namespace {
+
+using elementwise::Parameters;
+
+// Integers wrap around, numbers that they are calculated with do not. Where integers become f32, any will do.
+void check_number(const OpDef& op, const char* name, const Scalar& p, DType dtype) {
+  if (!op.int_to_float) check_fits(name, p, dtype);
+}
+
+// A tensor and a number: the tensor is converted if the number is of a higher category.
+Tensor with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
+  const DType dtype = promote(x.dtype(), p);
+  if (dtype != x.dtype()) return dispatch(op, {x.to(dtype)}, Parameters{p, 0});
+  return dispatch(op, {x}, Parameters{p, 0});
+}
+// The same for comparisons: the number takes the value that it has in the tensor's dtype.
+Tensor compare_with_number(const OpDef& op, const Tensor& x, const Scalar& p) {
+  return with_number(op, x, elementwise::rounded(p, promote(x.dtype(), p)));
+}
+Tensor calculate(const OpDef& op, const char* name, const Tensor& x, const Scalar& p) {
+  check_number(op, name, p, promote(x.dtype(), p));
+  return with_number(op, x, p);
+}
+Tensor& with_number_in_place(const OpDef& op, Tensor& x, const Scalar& p) {
+  const DType dtype = promote(x.dtype(), p);
+  CT_CHECK(dtype == x.dtype(), DTypeError, op.name, "a result of dtype ", dtype,
+           " can't be written in place into ", describe(x),
+           "; use the out-of-place form or an integer operand");
+  return dispatch_inplace(op, x, {}, Parameters{p, 0});
+}
+Tensor& calculate_in_place(const OpDef& op, const char* name, Tensor& x, const Scalar& p) {
+  check_number(op, name, p, promote(x.dtype(), p));
+  return with_number_in_place(op, x, p);
+}
+
+bool is_one(const Scalar& s) { return s.to<double>() == 1; }
+Scalar negative(const Scalar& s) {
+  if (s.is_floating()) return -s.to<double>();
+  return static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(s.to<std::int64_t>()));
+}
+Scalar product(const Scalar& a, const Scalar& b) {
+  if (a.is_floating() || b.is_floating()) return a.to<double>() * b.to<double>();
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a.to<std::int64_t>()) *
+                                   static_cast<std::uint64_t>(b.to<std::int64_t>()));
+}
+
+// Arithmetic on bool alone: dispatch is to refuse it, so the number must not become an integer on its way.
+bool only_bool(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return a.dtype() == DType::boolean && b.kind() == Scalar::Kind::boolean && !alpha.is_floating();
+}
+
+// a + alpha * b, or a - alpha * b.
+Tensor add_scaled(const char* op, const Tensor& a, const Tensor& b, const Scalar& alpha, bool subtracts) {
+  CT_CHECK(!alpha.is_floating() || is_floating(a.dtype()) || is_floating(b.dtype()), DTypeError, op,
+           "alpha is a floating number, ", alpha, ", and the tensors are ", describe(a), " and ", describe(b),
+           "; integers need an integer alpha");
+  if (a.defined() && b.defined()) check_fits(op, alpha, promote(a.dtype(), b.dtype()));
+  return dispatch(binary::k_add_scaled, {a, b}, Parameters{subtracts ? negative(alpha) : alpha, 0});
+}
+// The same with a number. The product may wrap around, as one of tensors does.
+Tensor add_number(const char* op, const Tensor& a, const Scalar& b, const Scalar& alpha, bool subtracts) {
+  if (only_bool(a, b, alpha)) return with_number(binary::k_add_scalar, a, b);
+  const DType dtype = promote(promote(a.dtype(), b), alpha);
+  for (const Scalar& number : {b, alpha}) check_fits(op, number, dtype);
+  const Scalar term = is_one(alpha) ? b : product(alpha, b);
+  return with_number(binary::k_add_scalar, a, subtracts ? negative(term) : term);
+}
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (is_one(alpha)) [[likely]]
+    return dispatch(binary::k_add, {a, b});
+  return add_scaled("add", a, b, alpha, false);
+}
+Tensor add(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return add_number("add", a, b, alpha, false);
+}
+Tensor add(const Scalar& a, const Tensor& b) { return calculate(binary::k_add_scalar, "add", b, a); }
+
+Tensor sub(const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  if (is_one(alpha)) [[likely]]
+    return dispatch(binary::k_sub, {a, b});
+  return add_scaled("sub", a, b, alpha, true);
+}
+Tensor sub(const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return add_number("sub", a, b, alpha, true);
+}
+Tensor sub(const Scalar& a, const Tensor& b) { return calculate(binary::k_rsub_scalar, "sub", b, a); }
+
+Tensor mul(const Tensor& a, const Tensor& b) { return dispatch(binary::k_mul, {a, b}); }
+Tensor mul(const Tensor& a, const Scalar& b) { return calculate(binary::k_mul_scalar, "mul", a, b); }
+Tensor mul(const Scalar& a, const Tensor& b) { return calculate(binary::k_mul_scalar, "mul", b, a); }
+
+Tensor div(const Tensor& a, const Tensor& b) { return dispatch(binary::k_div, {a, b}); }
+Tensor div(const Tensor& a, const Scalar& b) { return with_number(binary::k_div_scalar, a, b); }
+Tensor div(const Scalar& a, const Tensor& b) { return with_number(binary::k_rdiv_scalar, b, a); }
+
+namespace unary {
+extern const OpDef k_square, k_cube, k_sqrt, k_rsqrt, k_reciprocal;
+}
+
+Tensor pow(const Tensor& a, const Tensor& b) { return dispatch(binary::k_pow, {a, b}); }
+Tensor pow(const Tensor& a, const Scalar& b) {
+  const DType dtype = promote(a.dtype(), b);
+  CT_CHECK(dtype != DType::u8 && dtype != DType::boolean, DTypeError, "pow", "the base is ", describe(a),
+           " and the exponent ", b,
+           "; powers of u8 and bool are not there: convert with .to(i64) or .to(f32)");
+  const double p = b.to<double>();
+  // Powers with an operation of their own: faster, and exact to the last place.
+  if (p == 2) return dispatch(unary::k_square, {a.to(dtype)});
+  if (p == 3) return dispatch(unary::k_cube, {a.to(dtype)});
+  if (p == 1) return with_number(binary::k_mul_scalar, a, b);
+  // In 16 bits not: their gradients start from the rounded result.
+  if (is_floating(dtype) && !is_low_precision(dtype)) {
+    if (p == 0.5) return dispatch(unary::k_sqrt, {a});
+    if (p == -0.5) return dispatch(unary::k_rsqrt, {a});
+    if (p == -1) return dispatch(unary::k_reciprocal, {a});
+  } else if (!is_floating(dtype)) {
+    CT_CHECK(p >= 0, ValueError, "pow", "the exponent ", b, " of an integer tensor, ", describe(a),
+             ", is negative; convert the tensor with .to(f32)");
+  }
+  return calculate(binary::k_pow_scalar, "pow", a, b);
+}
+Tensor pow(const Scalar& a, const Tensor& b) { return calculate(binary::k_rpow_scalar, "pow", b, a); }
+
+#define CT_EXTREME(name)                                                                       \
+  Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
+  Tensor name(const Tensor& a, const Scalar& b) {                                              \
+    check_fits(#name, b, promote(a.dtype(), b));                                               \
+    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
+  }                                                                                            \
+  Tensor name(const Scalar& a, const Tensor& b) { return name(b, a); }
+CT_EXTREME(maximum)
+CT_EXTREME(minimum)
+#undef CT_EXTREME
+
+#define CT_COMPARE(name)                                                                       \
+  Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
+  Tensor name(const Tensor& a, const Scalar& b) {                                              \
+    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
+  }
+CT_COMPARE(eq)
+CT_COMPARE(ne)
+CT_COMPARE(lt)
+CT_COMPARE(le)
+CT_COMPARE(gt)
+CT_COMPARE(ge)
+#undef CT_COMPARE
+
+Tensor logical_and(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_and, {a, b}); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_or, {a, b}); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_xor, {a, b}); }
+Tensor logical_not(const Tensor& x) { return dispatch(binary::k_logical_not, {x}); }
+
+const Tensor& detail::compared(const char* op, const Tensor& a) {
+  CT_CHECK(a.dtype() != DType::boolean, DTypeError, op, "the left side, ", describe(a),
+           ", is a mask: a < b < c compares the answer of a < b with c; write logical_and(a < b, b < c), or "
+           "lt(), le(), gt() or ge() to order masks");
+  return a;
+}
+
+Tensor& Tensor::add_(const Tensor& other) { return dispatch_inplace(binary::k_add, *this, {other}); }
+Tensor& Tensor::add_(const Scalar& other) {
+  return calculate_in_place(binary::k_add_scalar, "add_", *this, other);
+}
+Tensor& Tensor::sub_(const Tensor& other) { return dispatch_inplace(binary::k_sub, *this, {other}); }
+Tensor& Tensor::sub_(const Scalar& other) {
+  check_number(binary::k_add_scalar, "sub_", other, promote(dtype(), other));
+  return with_number_in_place(binary::k_add_scalar, *this, negative(other));
+}
+Tensor& Tensor::mul_(const Tensor& other) { return dispatch_inplace(binary::k_mul, *this, {other}); }
+Tensor& Tensor::mul_(const Scalar& other) {
+  return calculate_in_place(binary::k_mul_scalar, "mul_", *this, other);
+}
+Tensor& Tensor::div_(const Tensor& other) { return dispatch_inplace(binary::k_div, *this, {other}); }
+Tensor& Tensor::div_(const Scalar& other) {
+  return calculate_in_place(binary::k_div_scalar, "div_", *this, other);
+}
+
+}  // namespace ct

@@ -1,0 +1,100 @@
+#include <cotangent/ops/elementwise/dropout.h>
+
+#include <array>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/dropout_internal.h>
+#include <cotangent/ops/engine/random/with_draw.h>
+
+namespace ct {
+namespace {
+
+using dropout_kernels::Attrs;
+
+void check_probability(const char* op, double p) {
+  CT_CHECK(p >= 0 && p <= 1, ValueError, op, "the probability p is ", p, "; it must lie in [0, 1]");
+}
+
+void infer(Infer& infer) {
+  check_probability(infer.op.name, infer.attrs<Attrs>().p);
+  infer.output(infer.in(0).shape(), infer.in(0).dtype());
+}
+
+Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, AttrsView) {
+  const double n = static_cast<double>(numel(inputs[0].shape));
+  return {n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs_view) {
+  const Attrs& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const std::vector<double> x = inputs[0].to_vector<double>();
+  const Tensor y = Tensor::allocate(inputs[0].shape(), DType::f64, Device{});
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool dropped = static_cast<double>(philox_word(attrs.draw, i)) < attrs.p * 0x1p32;
+    static_cast<double*>(y.raw_data())[i] = dropped ? 0 : x[i] / (1 - attrs.p);
+  }
+  return {y};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  return {
+      {{make.normal({7, 9})}, Attrs{0.5, {1, 0}}, "half"},
+      {{make.normal({1030})}, Attrs{0.1, {12345678901234567u, 3}}, "a tenth, of more than one block"},
+      {{make.normal({3, 5})}, Attrs{0.0, {1, 1}}, "nothing dropped"},
+      {{make.normal({3, 5})}, Attrs{1.0, {1, 2}}, "everything dropped"},
+      {{make.normal({})}, Attrs{0.3, {2, 0}}, "scalar"},
+      {{make.normal({0, 3})}, Attrs{0.3, {2, 0}}, "empty"},
+  };
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make) {
+  return {{{make.normal({3})}, Attrs{-0.1, {}}, "must lie in [0, 1]"},
+          {{make.normal({3})}, Attrs{1.5, {}}, "must lie in [0, 1]"},
+          {{make.index({3}, 2)}, Attrs{0.5, {}}, "supported dtypes are f32"}};
+}
+
+// The same elements of the cotangent are dropped: the draw is an attribute.
+void rule(const Backward& b) {
+  const Attrs& attrs = b.attrs<Attrs>();
+  if (b.needs(0)) b.set_grad_in(0, ct::dropout(b.grad(), attrs.p, attrs.draw));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, p), CT_ATTRIBUTE(Attrs, draw)};
+
+constexpr OpDef k_dropout = checked({
+    .name = "dropout",
+    .formula = "y = x / (1 - p), or 0 with probability p",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = infer,
+    .rule = rule,
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = error_samples,
+});
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, Real p, Flag training, Generator& generator) {
+  check_probability(k_dropout.name, p);
+  CT_CHECK(x.defined(), Error, k_dropout.name,
+           "x is undefined; create it with ct::zeros, ct::randn, ... first");
+  CT_CHECK(is_floating(x.dtype()), DTypeError, k_dropout.name, "x is ", describe(x),
+           "; it must be floating: convert with .to(f32)");
+  if (!training || p == 0) return x;
+  return with_draw(generator, [&](const GeneratorState& draw) {
+    return dispatch(k_dropout, {x}, Attrs{p, draw});
+  });
+}
+
+Tensor dropout(const Tensor& x, double p, const GeneratorState& draw) {
+  return dispatch(k_dropout, {x}, Attrs{p, draw});
+}
+
+CT_ROOM(dropout, &k_dropout)
+}  // namespace ct

@@ -1,0 +1,107 @@
+#include <cotangent/ops/elementwise/gated.h>
+
+#include <cmath>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/gated_formulas_internal.h>
+#include <cotangent/ops/elementwise/gated_internal.h>
+#include <cotangent/ops/elementwise/rule_internal.h>
+
+namespace ct {
+namespace {
+
+using gated::Gate;
+
+void infer(Infer& in) {
+  const Tensor &gate = in.in(0), &up = in.in(1);
+  CT_CHECK(gate.shape() == up.shape(), ShapeError, in.op.name, "gate is ", describe(gate), ", up is ",
+           describe(up), "; they must have the same shape");
+  in.output(gate.shape(), gate.dtype());
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
+  const double n = static_cast<double>(numel(in[0].shape));
+  return {5 * n, 3 * n * static_cast<double>(size_of(in[0].dtype))};
+}
+
+template <Gate kGate>
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView) {
+  const std::vector<double> gate = in[0].to_vector<double>(), up = in[1].to_vector<double>();
+  const Tensor y = Tensor::allocate(in[0].shape(), f64, cpu);
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const double x = gate[i];
+    const double factor =
+        kGate == Gate::silu ? 1 / (1 + std::exp(-x))
+        : kGate == Gate::gelu
+            ? std::erfc(-x / std::sqrt(2.0)) / 2
+            : (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))) / 2;
+    static_cast<double*>(y.raw_data())[i] = x * factor * up[i];
+  }
+  return {y};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& shape, const char* label) {
+    return Sample{{make.normal(shape), make.normal(shape)}, {}, label};
+  };
+  // The halves of one projection, as views.
+  const Tensor packed = make.normal({3, 4, 48}), odd = make.normal({5, 14});
+  return {sample({4, 6}, "a matrix"),
+          sample({3, 129}, "odd rows"),
+          sample({2, 3, 64}, "whole vectors"),
+          sample({1300}, "several blocks"),
+          sample({}, "scalars"),
+          sample({1, 1}, "size 1"),
+          {{packed.narrow(-1, 0, 24), packed.narrow(-1, 24, 24)}, {}, "halves"},
+          {{odd.narrow(-1, 0, 7), odd.narrow(-1, 7, 7)}, {}, "odd halves"},
+          {{make.values({6}, {-90, -20, -3, 0, 12, 60}), make.normal({6})}, {}, "far from 0"},
+          sample({0, 4}, "empty")};
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make) {
+  return {{{make.normal({4, 6}), make.normal({6})}, {}, "gate is f64[4, 6], up is f64[6]"},
+          {{make.normal({4}), make.index({4}, 3)}, {}, "different dtypes"},
+          {{make.index({4}, 3), make.index({4}, 3)}, {}, "supported dtypes are f32"}};
+}
+
+// da = g b gate'(a), db = g gate(a).
+template <Gate kGate>
+void rule(const Backward& b) {
+  const auto gate = gated::gate_of<kGate>(elementwise::Symbol(b.in(0)));
+  if (b.needs(0)) b.set_grad_in(0, b.grad() * b.in(1) * gate.slope.tensor());
+  if (b.needs(1)) b.set_grad_in(1, b.grad() * gate.value.tensor());
+}
+
+constexpr InputDef kInputs[] = {{.name = "gate", .needs = "gate up"}, {.name = "up", .needs = "gate up"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+
+template <Gate kGate>
+constexpr OpDef define(const char* name, const char* formula) {
+  OpDef op{};
+  op.name = name;
+  op.formula = formula;
+  op.inputs = kInputs;
+  op.outputs = kOutputs;
+  op.rule = rule<kGate>;
+  op.infer = infer;
+  op.cost = cost;
+  op.reference = reference<kGate>;
+  op.samples = samples;
+  op.error_samples = error_samples;
+  return op;
+}
+
+constexpr OpDef k_swiglu = checked(define<Gate::silu>("swiglu", "y = silu(a) b"));
+constexpr OpDef k_geglu = checked(define<Gate::gelu>("geglu", "y = gelu(a) b"));
+constexpr OpDef k_geglu_tanh = checked(define<Gate::gelu_tanh>("geglu_tanh", "y = gelu_tanh(a) b"));
+
+}  // namespace
+
+Tensor swiglu(const Tensor& gate, const Tensor& up) { return dispatch(k_swiglu, {gate, up}); }
+Tensor geglu(const Tensor& gate, const Tensor& up, Gelu approximate) {
+  return dispatch(approximate == Gelu::exact ? k_geglu : k_geglu_tanh, {gate, up});
+}
+
+CT_ROOM(gated, &k_swiglu, &k_geglu, &k_geglu_tanh)
+}  // namespace ct

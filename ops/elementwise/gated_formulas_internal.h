@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cotangent/ops/elementwise/gated_internal.h>
+#include <cotangent/ops/engine/map/formulas.h>
+
+// The gates and their slopes for any number type (see engine/map/formulas.h). Backward wants both,
+// which have their one exponential in common.
+
+namespace ct::gated {
+
+template <class X>
+struct GateValue {
+  X value, slope;
+};
+
+template <Gate kGate, class X>
+CT_FORMULA GateValue<X> gate_of(X x) {
+  using namespace elementwise;
+  if constexpr (kGate == Gate::silu) {
+    const X s = sigmoid(x);
+    return {x * s, s * (1 + x * (1 - s))};
+  } else if constexpr (kGate == Gate::gelu) {
+    const X e = gauss(x), cdf = normal_cdf(x, e);
+    return {x * cdf, cdf + x * (kOneOverSqrtTwoPi * e)};
+  } else {
+    const X s = sigmoid(2 * kSqrtTwoOverPi * (x + 0.044715 * (x * x * x)));
+    return {x * s, gelu_tanh_slope(x, s)};
+  }
+}
+
+}  // namespace ct::gated

@@ -1,0 +1,221 @@
+#include <cotangent/ops/elementwise/unary.h>
+
+#include <cmath>
+#include <string_view>
+
+#include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/rule_internal.h>
+#include <cotangent/ops/elementwise/unary_formulas_internal.h>
+#include <cotangent/ops/engine/map/op.h>
+#include <cotangent/ops/engine/walk/copy.h>
+
+namespace ct {
+namespace {
+
+using namespace elementwise;
+
+// ---- Oracles: the formulas once more, in the plainest way, in f64 ---------------------------------------
+
+#define CT_REFERENCE(name, expression)                                                                       \
+  double name##_reference([[maybe_unused]] double x, [[maybe_unused]] double p, [[maybe_unused]] double q) { \
+    return expression;                                                                                       \
+  }
+CT_REFERENCE(neg, -x)
+CT_REFERENCE(abs, std::fabs(x))
+CT_REFERENCE(sign, x == 0 ? 0 : std::copysign(1.0, x))
+CT_REFERENCE(exp, std::exp(x))
+CT_REFERENCE(log, std::log(x))
+CT_REFERENCE(sqrt, std::sqrt(x))
+CT_REFERENCE(rsqrt, 1 / std::sqrt(x))
+CT_REFERENCE(square, std::pow(x, 2))
+CT_REFERENCE(cube, std::pow(x, 3))
+CT_REFERENCE(reciprocal, 1 / x)
+CT_REFERENCE(sin, std::sin(x))
+CT_REFERENCE(cos, std::cos(x))
+CT_REFERENCE(tanh, std::tanh(x))
+CT_REFERENCE(sigmoid, 0.5 * (1 + std::tanh(0.5 * x)))
+CT_REFERENCE(relu, std::fmax(x, 0.0))
+CT_REFERENCE(leaky_relu, std::fmax(x, 0.0) + p * std::fmin(x, 0.0))
+CT_REFERENCE(gelu, 0.5 * x * std::erfc(-x / std::sqrt(2.0)))
+CT_REFERENCE(gelu_tanh,
+             0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3)))))
+CT_REFERENCE(silu, x* sigmoid_reference(x, 0, 0))
+CT_REFERENCE(softplus, p* x > q ? x : std::log1p(std::exp(p * x)) / p)
+CT_REFERENCE(erf, std::erf(x))
+CT_REFERENCE(clamp, std::fmin(std::fmax(x, p), q))
+#undef CT_REFERENCE
+
+// ---- Samples --------------------------------------------------------------------------------------------
+
+std::vector<Sample> samples_slope(SampleMaker& m) {
+  std::vector<Sample> samples;
+  for (const double slope : {0.01, 0.2, 1.0, -0.5})
+    for (Sample& s : unary_samples([&](const Shape& shape) { return m.normal(shape); }, Parameters{slope, 0}))
+      samples.push_back(std::move(s));
+  samples.push_back({{m.values({3}, {-1, 0, 2})}, Parameters{0.1, 0}, "zero", false});
+  return samples;
+}
+std::vector<Sample> samples_softplus(SampleMaker& m) {
+  std::vector<Sample> samples =
+      unary_samples([&](const Shape& shape) { return m.normal(shape); }, Parameters{1, 20});
+  samples.push_back({{m.normal({3, 8})}, Parameters{2.5, 20}, "beta"});
+  samples.push_back({{m.normal({3, 8})}, Parameters{-1.5, 20}, "negative beta"});
+  samples.push_back({{m.values({6}, {-40, -3, 0, 3, 30, 60})}, Parameters{1, 20}, "far out"});
+  samples.push_back({{m.values({4}, {-1, 0.5, 1.5, 4})}, Parameters{1, 1}, "low threshold"});
+  return samples;
+}
+// Whole bounds, which mean the same for integers.
+std::vector<Sample> samples_clamp(SampleMaker& m) {
+  constexpr double far = 1e9;
+  std::vector<Sample> samples =
+      unary_samples([&](const Shape& shape) { return m.normal(shape); }, Parameters{-1, 1}, false);
+  samples.push_back({{m.normal({4, 5})}, Parameters{1, far}, "low only", false});
+  samples.push_back({{m.normal({4, 5})}, Parameters{-far, 0}, "high only", false});
+  samples.push_back({{m.values({5}, {-3, -1, 0, 2, 5})}, Parameters{-1, 2}, "at the bounds", false});
+  samples.push_back({{m.values({3}, {-3, 0, 5})}, Parameters{2, 1}, "crossed bounds", false});
+  return samples;
+}
+
+// ---- Definitions ----------------------------------------------------------------------------------------
+
+// Whose results or gradients leave the range of 16 bits, or lose the digits that matter (as in PyTorch).
+consteval AutocastPolicy autocast_policy(std::string_view name) {
+  for (const std::string_view steep : {"exp", "log", "rsqrt", "square", "cube", "reciprocal", "softplus"})
+    if (name == steep) return AutocastPolicy::f32;
+  return AutocastPolicy::promote;
+}
+
+consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved, BackwardFn rule,
+                       SamplesFn samples, ReferenceFn reference) {
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = unary_inputs(saved),
+                  .outputs = kY,
+                  .attributes = kParameters,
+                  .infer = infer_unary,
+                  .rule = rule,
+                  .int_to_float = types == floats,
+                  .autocast = autocast_policy(name),
+                  .dtypes = types,
+                  .cost = elementwise_cost,
+                  .reference = reference,
+                  .samples = samples});
+}
+
+}  // namespace
+
+namespace unary {
+#define CT_UNARY(name, text, types, saved, samples, y, dx)                                         \
+  extern constexpr OpDef k_##name =                                                                \
+      define(#name, text, types, Saved::saved, unary_rule<formulas::name##_dx>, samples_##samples, \
+             unary_reference<name##_reference>);
+#include <cotangent/ops/elementwise/unary_table.inc>
+#undef CT_UNARY
+}  // namespace unary
+
+namespace rooms {
+namespace {
+constexpr const OpDef* unary_ops[] = {
+#define CT_UNARY(name, text, types, saved, samples, y, dx) &ct::unary::k_##name,
+#include <cotangent/ops/elementwise/unary_table.inc>
+#undef CT_UNARY
+};
+}  // namespace
+extern const Room unary;
+const Room unary{"unary", unary_ops};
+}  // namespace rooms
+
+// ---- Functions ------------------------------------------------------------------------------------------
+
+#define CT_PLAIN(name) \
+  Tensor name(const Tensor& x) { return dispatch(unary::k_##name, {x}); }
+CT_PLAIN(neg)
+CT_PLAIN(abs)
+CT_PLAIN(sign)
+CT_PLAIN(exp)
+CT_PLAIN(log)
+CT_PLAIN(sqrt)
+CT_PLAIN(rsqrt)
+CT_PLAIN(square)
+CT_PLAIN(reciprocal)
+CT_PLAIN(sin)
+CT_PLAIN(cos)
+CT_PLAIN(tanh)
+CT_PLAIN(sigmoid)
+CT_PLAIN(relu)
+CT_PLAIN(silu)
+CT_PLAIN(erf)
+#undef CT_PLAIN
+
+#define CT_IN_PLACE(name) \
+  Tensor& name##_(Tensor& x) { return dispatch_inplace(unary::k_##name, x, {}); }
+CT_IN_PLACE(neg)
+CT_IN_PLACE(abs)
+CT_IN_PLACE(exp)
+CT_IN_PLACE(log)
+CT_IN_PLACE(sqrt)
+CT_IN_PLACE(rsqrt)
+CT_IN_PLACE(square)
+CT_IN_PLACE(reciprocal)
+CT_IN_PLACE(tanh)
+CT_IN_PLACE(sigmoid)
+CT_IN_PLACE(relu)
+#undef CT_IN_PLACE
+
+Tensor leaky_relu(const Tensor& x, double slope) {
+  detail::check_finite("leaky_relu", "slope", slope);
+  return dispatch(unary::k_leaky_relu, {x}, Parameters{slope, 0});
+}
+
+Tensor gelu(const Tensor& x, Gelu approximate) {
+  return dispatch(approximate == Gelu::tanh ? unary::k_gelu_tanh : unary::k_gelu, {x});
+}
+
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  CT_CHECK(std::isfinite(beta) && beta != 0, ValueError, "softplus", "beta is ", beta,
+           "; it must be finite and not 0 (1 is usual)");
+  CT_CHECK(!std::isnan(threshold), ValueError, "softplus", "threshold is ", threshold,
+           "; it must be a number (20 is usual)");
+  return dispatch(unary::k_softplus, {x}, Parameters{beta, threshold});
+}
+
+namespace {
+// A bound that was left out is the end of the range. 16-bit tensors hold the bounds rounded to their dtype,
+// and an element that equals the rounded bound counts as inside.
+Parameters clamp_bounds(DType dtype, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
+  CT_CHECK(low || high, ValueError, "clamp", "got neither a lower nor an upper bound; pass one of them");
+  for (const auto& bound : {low, high})
+    if (bound) {
+      CT_CHECK(!std::isnan(bound->to<double>()), ValueError, "clamp",
+               "a bound is NaN; leave it out, or pass a number");
+      check_fits("clamp", *bound, dtype);
+    }
+  if (!is_floating(dtype))
+    return {low ? *low : Scalar(std::numeric_limits<std::int64_t>::min()),
+            high ? *high : Scalar(std::numeric_limits<std::int64_t>::max())};
+  const double inf = std::numeric_limits<double>::infinity();
+  return {low ? rounded(*low, dtype) : Scalar(-inf), high ? rounded(*high, dtype) : Scalar(inf)};
+}
+DType clamp_dtype(DType dtype, const std::optional<Scalar>& low, const std::optional<Scalar>& high) {
+  if (low) dtype = promote(dtype, *low);
+  return high ? promote(dtype, *high) : dtype;
+}
+}  // namespace
+
+Tensor clamp(const Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
+  const DType dtype = clamp_dtype(x.dtype(), low, high);
+  const Parameters bounds = clamp_bounds(dtype, low, high);
+  if (dtype != x.dtype()) return dispatch(unary::k_clamp, {x.to(dtype)}, bounds);
+  return dispatch(unary::k_clamp, {x}, bounds);
+}
+
+Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high) {
+  const DType dtype = clamp_dtype(x.dtype(), low, high);
+  CT_CHECK(dtype == x.dtype(), DTypeError, "clamp", "a result of dtype ", dtype,
+           " can't be written in place into ", describe(x), "; use the out-of-place form or integer bounds");
+  return dispatch_inplace(unary::k_clamp, x, {}, clamp_bounds(dtype, low, high));
+}
+
+}  // namespace ct

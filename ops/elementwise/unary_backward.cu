@@ -1,0 +1,15 @@
+#include <cotangent/ops/elementwise/unary_formulas_internal.h>
+#include <cotangent/ops/engine/map/map_cuda.cuh>
+
+// Every backward kernel of the table for CUDA; apart from the forward ones to keep compile times short.
+
+namespace ct::unary {
+
+using namespace elementwise;
+
+#define CT_UNARY(name, text, types, saved, samples, y, dx) \
+  void name##_backward_cuda(const Backward& b) { unary_backward_cuda<formulas::name##_dx>(b); }
+#include <cotangent/ops/elementwise/unary_table.inc>
+#undef CT_UNARY
+
+}  // namespace ct::unary

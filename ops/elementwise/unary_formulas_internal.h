@@ -1,0 +1,13 @@
+#pragma once
+
+#include <cotangent/ops/engine/map/unary.h>
+
+namespace ct::unary::formulas {
+
+using namespace elementwise;
+
+#define CT_UNARY(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(name, saved, y, dx)
+#include <cotangent/ops/elementwise/unary_table.inc>
+#undef CT_UNARY
+
+}  // namespace ct::unary::formulas

@@ -1,0 +1,32 @@
+#include <cotangent/ops/elementwise/where_internal.h>
+#include <cotangent/ops/engine/map/map_cpu.h>
+
+// Selection is an elementwise formula of three inputs; nothing here but its instances.
+
+namespace ct::where_op {
+
+using namespace elementwise;
+
+namespace {
+void gradient(const Backward& b, int i, const Scalar& q) {
+  static constexpr Tiles tiles = tiles_of<PassUnless, true, false>();
+  masked_gradient(b, i, q,
+                  [](Tensor& out, std::span<const Tensor* const> inputs, const Parameters& parameters) {
+                    run_cpu(tiles, out, inputs, parameters);
+                  });
+}
+}  // namespace
+
+void where_forward_cpu(const Forward& f) { forward_cpu<Select, true, true>(f); }
+void where_backward_cpu(const Backward& b) {
+  gradient(b, 1, 0);
+  gradient(b, 2, 1);
+}
+
+void where_scalar_forward_cpu(const Forward& f) { forward_cpu<SelectScalar, true, true>(f); }
+void where_scalar_backward_cpu(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
+
+}  // namespace ct::where_op
+
+CT_KERNELS(cpu, where, {"where", where_op::where_forward_cpu, where_op::where_backward_cpu},
+           {"where_scalar", where_op::where_scalar_forward_cpu, where_op::where_scalar_backward_cpu})

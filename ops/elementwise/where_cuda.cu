@@ -1,0 +1,31 @@
+#include <cotangent/ops/elementwise/where_internal.h>
+#include <cotangent/ops/engine/map/map_cuda.cuh>
+
+// Selection is an elementwise formula of three inputs; nothing here but its instances.
+
+namespace ct::where_op {
+
+using namespace elementwise;
+
+namespace {
+void gradient(const Backward& b, int i, const Scalar& q) {
+  masked_gradient(b, i, q,
+                  [&](Tensor& out, std::span<const Tensor* const> inputs, const Parameters& parameters) {
+                    run_cuda(b.op.name, cuda_kernels<PassUnless, true, false>(), out, inputs, parameters);
+                  });
+}
+}  // namespace
+
+void where_forward_cuda(const Forward& f) { forward_cuda<Select, true, true>(f); }
+void where_backward_cuda(const Backward& b) {
+  gradient(b, 1, 0);
+  gradient(b, 2, 1);
+}
+
+void where_scalar_forward_cuda(const Forward& f) { forward_cuda<SelectScalar, true, true>(f); }
+void where_scalar_backward_cuda(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
+
+}  // namespace ct::where_op
+
+CT_KERNELS(cuda, where, {"where", where_op::where_forward_cuda, where_op::where_backward_cuda},
+           {"where_scalar", where_op::where_scalar_forward_cuda, where_op::where_scalar_backward_cuda})

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/map/formulas.h>
+#include <cotangent/ops/engine/map/map.h>
+
+// where(condition, a, b), and where(condition, a, number) with the number in p; q is the value of the condition that
+// selects the number. Parameters come as elementwise::Parameters.
+
+namespace ct::where_op {
+
+// Formulas (see ops/engine/map/map_cpu.h). Input 0 is the condition, which is read as 0 or 1.
+struct Select {
+  static constexpr int kInputs = 3;
+  static constexpr unsigned kMasks = 1;
+  template <class X>
+  static CT_FORMULA X eval(X c, X a, X b, X, X) {
+    return where(c != 0, a, b);
+  }
+};
+struct SelectScalar {
+  static constexpr int kInputs = 2;
+  static constexpr unsigned kMasks = 1;
+  template <class X>
+  static CT_FORMULA X eval(X c, X a, X p, X q) {
+    return where(c == q, p, a);
+  }
+};
+// The cotangent where the condition is not q, else 0.
+struct PassUnless {
+  static constexpr int kInputs = 2;
+  static constexpr unsigned kMasks = 1;
+  template <class X>
+  static CT_FORMULA X eval(X c, X g, X, X q) {
+    return where(c == q, 0, g);
+  }
+};
+
+/// The gradient of input i: the cotangent, cleared where the condition is `q`, summed over broadcast axes.
+/// `run(out, inputs, parameters)` runs PassUnless on the op's device.
+template <class Run>
+void masked_gradient(const Backward& b, int i, const Scalar& q, Run&& run) {
+  if (!b.needs(i)) return;
+  const Tensor& g = b.grad();
+  const TensorMeta& meta = b.in_meta(i);
+  const Tensor* inputs[] = {&b.in(0), &g};
+  const elementwise::Parameters parameters{0, q};
+  if (g.shape() == meta.shape) return run(b.grad_in(i), inputs, parameters);
+  Tensor whole = Tensor::allocate(g.shape(), meta.dtype, meta.device);
+  run(whole, inputs, parameters);
+  b.set_grad_in(i, sum_to(whole, meta.shape));
+}
+
+}  // namespace ct::where_op

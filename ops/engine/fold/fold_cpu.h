@@ -1,0 +1,331 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+#include <cotangent/core/parallel.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/ops/engine/fold/plan.h>
+
+// The CPU half of every reduction: walks a Plan and leaves the arithmetic to a fold (engine/fold/folds_cpu.h).
+//
+// Elements are read in blocks that fit in the first-level cache and converted there to one of three types,
+// float, double or int64, so that folds exist for these alone. A fold has
+//     C, Acc, Second        the element type, what is carried, the type of a second result
+//     Acc identity()
+//     void block(Acc&, const C* x, int n, int64 index)   folds n contiguous elements, the first is number
+//     index void lanes(Acc*, const C* x, int n, int64 index)   folds x[j] into acc[j]; all are element number
+//     index void merge(Acc&, const Acc& later) void finish(const Acc&, C& value, Second& second) kPositions
+//     whether element numbers matter
+// Work is cut by the problem alone; partial results are merged in order.
+
+namespace ct::reduction {
+
+/// The type that a dtype is folded in.
+template <class T>
+using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
+                                  std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
+
+inline constexpr int kBlock = 512;     // elements converted at a time
+inline constexpr int kColumns = 2048;  // neighbouring columns folded at a time
+
+// ---- reading ----
+
+template <class T, class C>
+void convert_block(const T* __restrict x, int n, C* __restrict out) {
+  int i = 0;
+#if defined(__F16C__)
+  if constexpr (std::is_same_v<T, Half>) {
+    for (; i + 8 <= n; i += 8)
+      _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
+  }
+#endif
+  for (; i < n; ++i) out[i] = static_cast<C>(x[i]);
+}
+
+/// Reads n elements of `p` at the given stride as C: in place where nothing has to be done.
+template <class C>
+using LoadFn = const C* (*)(const void* p, std::int64_t stride, int n, C* buffer);
+
+template <class T, class C>
+const C* load_block(const void* p, std::int64_t stride, int n, C* buffer) {
+  const T* x = static_cast<const T*>(p);
+  if (stride == 1) {
+    if constexpr (std::is_same_v<T, C>) return x;
+    convert_block(x, n, buffer);
+  } else {
+    for (int i = 0; i < n; ++i) buffer[i] = static_cast<C>(x[i * stride]);
+  }
+  return buffer;
+}
+
+template <class C>
+struct Source {
+  const char* data;
+  std::int64_t element_size;
+  LoadFn<C> load;
+
+  const C* read(std::int64_t offset, std::int64_t stride, int n, C* buffer) const {
+    return load(data + offset * element_size, stride, n, buffer);
+  }
+};
+
+// ---- writing ----
+
+template <class C>
+using StoreFn = void (*)(void* out, std::int64_t first, const C* values, int n, bool accumulate);
+
+template <class T, class C>
+void store_block(void* out, std::int64_t first, const C* values, int n, bool accumulate) {
+  T* y = static_cast<T*>(out) + first;
+  if (accumulate) {
+    for (int i = 0; i < n; ++i) y[i] = T(static_cast<C>(y[i]) + values[i]);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    for (int i = 0; i < n; ++i) y[i] = values[i] != 0;
+  } else {
+    for (int i = 0; i < n; ++i) y[i] = T(values[i]);
+  }
+}
+
+/// Where results go; either pointer may be null. `second` is an array of the fold's Second.
+template <class C>
+struct Sink {
+  void* values = nullptr;
+  StoreFn<C> store = nullptr;
+  void* second = nullptr;
+  bool accumulate = false;
+};
+
+template <class F>
+void write_results(const F& fold, const typename F::Acc* acc, std::int64_t first, int n,
+                   const Sink<typename F::C>& sink) {
+  typename F::C values[kBlock];
+  typename F::Second unused;
+  auto* second = static_cast<typename F::Second*>(sink.second);
+  for (int i = 0; i < n; ++i) fold.finish(acc[i], values[i], second ? second[first + i] : unused);
+  if (sink.values) sink.store(sink.values, first, values, n, sink.accumulate);
+}
+
+// ---- walking ----
+
+/// Space for partial results.
+template <class Acc>
+class Partials {
+ public:
+  explicit Partials(std::int64_t n)
+      : bytes_(Tensor::allocate({n * static_cast<std::int64_t>(sizeof(Acc))}, DType::u8, Device{})) {}
+  Acc& operator[](std::int64_t i) const { return static_cast<Acc*>(bytes_.raw_data())[i]; }
+
+ private:
+  Tensor bytes_;
+};
+
+inline constexpr std::int64_t kChunkWork = 32768;  // elements that are worth a chunk of their own
+inline constexpr std::int64_t kMaxPieces = 256;
+
+/// How many elements of one output a piece takes. Outputs are cut only if there are too few to go round.
+inline std::int64_t piece_size(std::int64_t outputs, std::int64_t count) {
+  if (outputs >= 64 || count <= 2 * kChunkWork) return std::max<std::int64_t>(count, 1);
+  return std::max(kChunkWork, (count + kMaxPieces - 1) / kMaxPieces);
+}
+
+template <class F>
+void fold_run(const F& fold, const Plan& plan, const Source<typename F::C>& x, std::int64_t base,
+              std::int64_t begin, std::int64_t end, typename F::Acc& acc) {
+  typename F::C buffer[kBlock];
+  const Axis inner = plan.reduced[0];
+  const bool one_run = plan.reduced[1].size == 1;  // spares short rows the divisions
+  for (std::int64_t r = begin; r < end;) {
+    const std::int64_t left = one_run ? end - r : std::min(inner.size - r % inner.size, end - r);
+    const std::int64_t offset = one_run ? r * inner.stride : plan.reduced_offset(r);
+    const int n = static_cast<int>(std::min<std::int64_t>(left, kBlock));
+    fold.block(acc, x.read(base + offset, inner.stride, n, buffer), n, r);
+    r += n;
+  }
+}
+
+template <class F>
+void fold_rows(const F& fold, const Plan& plan, const Source<typename F::C>& x,
+               const Sink<typename F::C>& sink) {
+  using Acc = typename F::Acc;
+  const std::int64_t step = piece_size(plan.outputs, plan.count);
+  const std::int64_t pieces = chunk_count(plan.count, step);
+  if (pieces <= 1) {
+    const std::int64_t grain = std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count, 1));
+    parallel_for(plan.outputs, grain, [&](std::int64_t begin, std::int64_t end) {
+      constexpr int kTile = 64;
+      Acc acc[kTile];
+      for (std::int64_t k = begin; k < end; k += kTile) {
+        const int n = static_cast<int>(std::min<std::int64_t>(kTile, end - k));
+        for (int i = 0; i < n; ++i) {
+          acc[i] = fold.identity();
+          if (plan.count > 0) fold_run(fold, plan, x, plan.kept_offset(k + i), 0, plan.count, acc[i]);
+        }
+        write_results(fold, acc, k, n, sink);
+      }
+    });
+    return;
+  }
+  const Partials<Acc> partials(plan.outputs * pieces);
+  parallel_for(plan.outputs * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t first = item % pieces * step;
+      Acc acc = fold.identity();
+      fold_run(fold, plan, x, plan.kept_offset(item / pieces), first, std::min(first + step, plan.count),
+               acc);
+      partials[item] = acc;
+    }
+  });
+  for (std::int64_t k = 0; k < plan.outputs; ++k) {
+    Acc acc = partials[k * pieces];
+    for (std::int64_t p = 1; p < pieces; ++p) fold.merge(acc, partials[k * pieces + p]);
+    write_results(fold, &acc, k, 1, sink);
+  }
+}
+
+// Folds elements [begin, end) of n <= kColumns neighbouring columns that start at `base`. Rows are gone
+// through as they lie in memory, four at a time where the fold can, so that they arrive as a stream.
+template <class F>
+void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F::C>& x, std::int64_t base,
+                       int n, std::int64_t begin, std::int64_t end, typename F::Acc* acc) {
+  typename F::C buffer[4][kBlock];
+  const auto row = [&](std::int64_t r, int first, int count, int slot) {
+    return x.read(base + plan.reduced_offset(r) + first, 1, count, buffer[slot]);
+  };
+  std::int64_t r = begin;
+  // Narrow gapless rows are read several at a time, as one long row, so that vectors are full.
+  const bool gapless = plan.reduced[1].size == 1 && plan.reduced[0].stride == n;
+  if constexpr (!F::kPositions) {
+    if (gapless && n <= 32 && end - begin >= 256 / n) {
+      const int rows = 256 / n, wide = rows * n;
+      typename F::Acc lanes[256];
+      for (int j = 0; j < wide; ++j) lanes[j] = fold.identity();
+      for (; r + rows <= end; r += rows) fold.lanes(lanes, row(r, 0, wide, 0), wide, r);
+      for (int j = 0; j < wide; ++j) fold.merge(acc[j % n], lanes[j]);
+    }
+  }
+  if constexpr (requires { fold.takes_quads(); }) {
+    if (fold.takes_quads()) {
+      for (; r + 4 <= end; r += 4)
+        for (int j = 0; j < n; j += kBlock) {
+          const int m = std::min(kBlock, n - j);
+          fold.quad(acc + j, row(r, j, m, 0), row(r + 1, j, m, 1), row(r + 2, j, m, 2), row(r + 3, j, m, 3),
+                    m);
+        }
+    }
+  }
+  for (; r < end; ++r)
+    for (int j = 0; j < n; j += kBlock) {
+      const int m = std::min(kBlock, n - j);
+      fold.lanes(acc + j, row(r, j, m, 0), m, r);
+    }
+}
+
+template <class F>
+void fold_columns(const F& fold, const Plan& plan, const Source<typename F::C>& x,
+                  const Sink<typename F::C>& sink) {
+  using Acc = typename F::Acc;
+  const std::int64_t width = plan.kept[0].size, tiles = chunk_count(width, kColumns);
+  const std::int64_t items = plan.kept[1].size * tiles;
+  const std::int64_t tile_width = std::min<std::int64_t>(width, kColumns);
+  const std::int64_t step =
+      items >= 64 || plan.count * tile_width <= 2 * kChunkWork
+          ? std::max<std::int64_t>(plan.count, 1)
+          : std::max({kChunkWork / tile_width, (plan.count + kMaxPieces - 1) / kMaxPieces, std::int64_t{64}});
+  const std::int64_t pieces = chunk_count(plan.count, step);
+
+  const auto columns_of = [&](std::int64_t item) {
+    return static_cast<int>(std::min<std::int64_t>(kColumns, width - item % tiles * kColumns));
+  };
+  const auto fold_tile = [&](std::int64_t item, std::int64_t begin, std::int64_t end, Acc* acc) {
+    const int n = columns_of(item);
+    for (int j = 0; j < n; ++j) acc[j] = fold.identity();
+    fold_columns_tile(fold, plan, x, item / tiles * plan.kept[1].stride + item % tiles * kColumns, n, begin,
+                      end, acc);
+  };
+  const auto write_tile = [&](std::int64_t item, const Acc* acc) {
+    const std::int64_t first = item / tiles * width + item % tiles * kColumns;
+    for (int j = 0, n = columns_of(item); j < n; j += kBlock)
+      write_results(fold, acc + j, first + j, std::min(kBlock, n - j), sink);
+  };
+  if (pieces <= 1) {
+    const std::int64_t grain =
+        std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count * tile_width, 1));
+    parallel_for(items, grain, [&](std::int64_t begin, std::int64_t end) {
+      Acc acc[kColumns];
+      for (std::int64_t item = begin; item < end; ++item) {
+        fold_tile(item, 0, plan.count, acc);
+        write_tile(item, acc);
+      }
+    });
+    return;
+  }
+  const Partials<Acc> partials(items * pieces * tile_width);
+  parallel_for(items * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i % pieces * step;
+      fold_tile(i / pieces, first, std::min(first + step, plan.count), &partials[i * tile_width]);
+    }
+  });
+  for (std::int64_t item = 0; item < items; ++item) {
+    Acc* acc = &partials[item * pieces * tile_width];
+    for (std::int64_t p = 1; p < pieces; ++p)
+      for (int j = 0, n = columns_of(item); j < n; ++j) fold.merge(acc[j], acc[p * tile_width + j]);
+    write_tile(item, acc);
+  }
+}
+
+/// Reduces what `plan` says of `x`.
+template <class F>
+void run_fold(const F& fold, const Plan& plan, const Source<typename F::C>& x,
+              const Sink<typename F::C>& sink) {
+  if (plan.outputs == 0) return;
+  if (plan.count > 0 && plan.columns()) {
+    fold_columns(fold, plan, x, sink);
+  } else {
+    fold_rows(fold, plan, x, sink);
+  }
+}
+
+template <class C>
+Source<C> source_of(const Tensor& x) {
+  Source<C> source{static_cast<const char*>(x.raw_data()), static_cast<std::int64_t>(size_of(x.dtype())),
+                   nullptr};
+  visit_all("reduce", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_same_v<fold_t<T>, C>) source.load = load_block<T, C>;
+  });
+  return source;
+}
+
+/// A sink into a contiguous tensor.
+template <class C>
+Sink<C> sink_of(const Tensor& out, bool accumulate = false) {
+  Sink<C> sink{out.raw_data(), nullptr, nullptr, accumulate};
+  visit_all("reduce", out.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_convertible_v<C, T> || std::is_constructible_v<T, C>)
+      sink.store = store_block<T, C>;
+  });
+  return sink;
+}
+
+/// Calls f(C{}) with the type that `t` is folded in.
+template <class F>
+void visit_fold_type(DType t, F&& f) {
+  if (!is_floating(t)) {
+    f(std::int64_t{});
+  } else if (t == DType::f64) {
+    f(double{});
+  } else {
+    f(float{});
+  }
+}
+
+}  // namespace ct::reduction

@@ -1,0 +1,454 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/ops/engine/fold/plan.h>
+
+// The CUDA half of every reduction: three kernels that walk a Plan and leave the arithmetic to a fold
+// (engine/fold/folds_cuda.cuh).
+//
+//   rows_kernel     a group of 1 to 32 threads per output: many short rows
+//   blocks_kernel   a block per output, or per piece of an output: long rows
+//   columns_kernel  a thread per 1 to 8 neighbouring outputs: whole rows are folded into one another
+//   merge_kernel    merges the pieces where an output was cut, in their order
+//
+// All elements are read by 16-byte loads where the layout allows it, four of them in flight per thread. There
+// are no atomics: an output's value depends on its elements and their number alone.
+//
+// A fold is a small struct, passed by value, with
+//     C, Acc, Second
+//     Acc identity() const
+//     void add<N>(Acc&, const C (&x)[N], int64 index) const    folds N neighbouring elements
+//     void merge(Acc&, const Acc& other) const
+//     void finish(const Acc&, C& value, Second& second) const
+// Element numbers travel with the values where they matter, so merge may come in any (fixed) order.
+
+namespace ct::reduction {
+
+template <class T>
+using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
+                                  std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
+
+// ---- results ----
+
+/// Where results go; either pointer may be null.
+struct Out {
+  void* values = nullptr;
+  DType dtype = DType::f32;
+  bool accumulate = false;
+  void* second = nullptr;
+};
+
+template <class T, class C>
+__device__ void write_as(void* values, std::int64_t k, C value, bool accumulate) {
+  T* y = static_cast<T*>(values) + k;
+  if (accumulate) value = static_cast<C>(gpu::to_compute(*y)) + value;
+  if constexpr (std::is_same_v<T, bool>) {
+    *y = value != C(0);
+  } else {
+    *y = gpu::from_compute<T>(value);
+  }
+}
+
+template <class C>
+__device__ void write_value(const Out& out, std::int64_t k, C value) {
+  if constexpr (std::is_same_v<C, double>) {
+    if (out.dtype == DType::f64) return write_as<double>(out.values, k, value, out.accumulate);
+    if (out.dtype == DType::boolean) return write_as<bool>(out.values, k, value, false);
+  } else if constexpr (std::is_same_v<C, float>) {
+    switch (out.dtype) {
+      case DType::f32: return write_as<float>(out.values, k, value, out.accumulate);
+      case DType::f16: return write_as<Half>(out.values, k, value, out.accumulate);
+      case DType::bf16: return write_as<BFloat16>(out.values, k, value, out.accumulate);
+      case DType::boolean: return write_as<bool>(out.values, k, value, false);
+      default: return;
+    }
+  } else {
+    switch (out.dtype) {
+      case DType::i64: return write_as<std::int64_t>(out.values, k, value, out.accumulate);
+      case DType::i32: return write_as<std::int32_t>(out.values, k, value, out.accumulate);
+      case DType::u8: return write_as<std::uint8_t>(out.values, k, value, out.accumulate);
+      case DType::boolean: return write_as<bool>(out.values, k, value, false);
+      default: return;
+    }
+  }
+}
+
+template <class F>
+__device__ void write_result(const F& fold, const typename F::Acc& acc, std::int64_t k, const Out& out) {
+  typename F::C value;
+  typename F::Second second;
+  fold.finish(acc, value, second);
+  if (out.values) write_value(out, k, value);
+  if (out.second) static_cast<typename F::Second*>(out.second)[k] = second;
+}
+
+// ---- merging across threads ----
+
+template <class Acc>
+__device__ Acc shuffle_down(const Acc& acc, int delta, int width) {
+  static_assert(sizeof(Acc) % 4 == 0);
+  constexpr int words = sizeof(Acc) / 4;
+  Acc other;
+  const auto* from = reinterpret_cast<const unsigned*>(&acc);
+  auto* to = reinterpret_cast<unsigned*>(&other);
+#pragma unroll
+  for (int i = 0; i < words; ++i) to[i] = __shfl_down_sync(0xffffffffu, from[i], delta, width);
+  return other;
+}
+
+/// Merges the accumulators of `width` (a power of two, at most 32) neighbouring threads into the first one's.
+template <class F>
+__device__ void merge_group(const F& fold, typename F::Acc& acc, int width) {
+  for (int delta = width / 2; delta > 0; delta /= 2) fold.merge(acc, shuffle_down(acc, delta, width));
+}
+
+/// The same for all threads of a block of whole warps.
+template <class F>
+__device__ void merge_block(const F& fold, typename F::Acc& acc) {
+  using Acc = typename F::Acc;
+  __shared__ alignas(16) unsigned char memory[32 * sizeof(Acc)];
+  Acc* shared = reinterpret_cast<Acc*>(memory);
+  merge_group(fold, acc, 32);
+  const int warps = blockDim.x / 32;
+  if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = acc;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    acc = static_cast<int>(threadIdx.x) < warps ? shared[threadIdx.x] : fold.identity();
+    merge_group(fold, acc, 32);
+  }
+}
+
+// ---- one output's elements, shared among `width` threads ----
+
+/// How the elements of one output lie.
+enum class RowLayout : int {
+  contiguous,  // one run: vectors in the middle, single elements at the ragged ends
+  segments,    // several runs, all aligned and of whole vectors
+  strided,
+};
+
+template <class F, class T>
+__device__ void add_one(const F& fold, typename F::Acc& acc, T x, std::int64_t index) {
+  const typename F::C one[1] = {static_cast<typename F::C>(gpu::to_compute(x))};
+  fold.add(acc, one, index);
+}
+
+template <class F, class T, int N>
+__device__ void add_pack(const F& fold, typename F::Acc& acc, const gpu::Packed<T, N>& pack,
+                         std::int64_t index) {
+  typename F::C values[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) values[i] = static_cast<typename F::C>(gpu::to_compute(pack[i]));
+  fold.add(acc, values, index);
+}
+
+template <class F, class T>
+__device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const T* x, std::int64_t begin,
+                                std::int64_t end, int thread, int width) {
+  using Pack = gpu::Packed<T>;
+  constexpr int n = Pack::size, unroll = sizeof(T) == 8 ? 2 : 4;
+  const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x + begin) % 16 / sizeof(T));
+  const std::int64_t first = min(end, begin + (past ? n - past : 0));
+  for (std::int64_t i = begin + thread; i < first; i += width) add_one(fold, acc, x[i], i);
+  const std::int64_t packs = (end - first) / n;
+  std::int64_t i = thread;
+  for (; i + (unroll - 1) * width < packs; i += unroll * width) {
+    Pack pack[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) pack[u] = Pack::load_readonly(x + first + (i + u * width) * n);
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) add_pack(fold, acc, pack[u], first + (i + u * width) * n);
+  }
+  for (; i < packs; i += width) add_pack(fold, acc, Pack::load_readonly(x + first + i * n), first + i * n);
+  for (std::int64_t j = first + packs * n + thread; j < end; j += width) add_one(fold, acc, x[j], j);
+}
+
+template <class F, class T>
+__device__ void fold_elements(const F& fold, typename F::Acc& acc, const T* x, const Plan& plan,
+                              RowLayout layout, std::int64_t begin, std::int64_t end, int thread, int width) {
+  const Axis inner = plan.reduced[0], outer = plan.reduced[1];
+  if (layout == RowLayout::contiguous) {
+    fold_contiguous(fold, acc, x, begin, end, thread, width);
+  } else if (layout == RowLayout::segments) {
+    using Pack = gpu::Packed<T>;
+    const std::int64_t step = static_cast<std::int64_t>(width) * Pack::size;
+#pragma unroll 2
+    for (std::int64_t r = begin + thread * Pack::size; r < end; r += step) {
+      const std::int64_t offset = r / inner.size * outer.stride + r % inner.size;
+      add_pack(fold, acc, Pack::load_readonly(x + offset), r);
+    }
+  } else {
+#pragma unroll 1
+    for (std::int64_t r = begin + thread; r < end; r += width) {
+      const std::int64_t offset =
+          outer.size == 1 ? r * inner.stride : r / inner.size * outer.stride + r % inner.size * inner.stride;
+      add_one(fold, acc, x[offset], r);
+    }
+  }
+}
+
+__device__ inline std::int64_t kept_offset(const Plan& plan, std::int64_t k) {
+  if (plan.kept[1].size == 1) return k * plan.kept[0].stride;
+  return k / plan.kept[0].size * plan.kept[1].stride + k % plan.kept[0].size * plan.kept[0].stride;
+}
+
+// ---- kernels ----
+
+template <class T, class F>
+__global__ void __launch_bounds__(256)
+    rows_kernel(F fold, const T* __restrict__ x, Plan plan, RowLayout layout, int group, Out out) {
+  const int thread = static_cast<int>(threadIdx.x) % group;
+  const std::int64_t k =
+      static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + static_cast<int>(threadIdx.x) / group;
+  typename F::Acc acc = fold.identity();
+  if (k < plan.outputs)
+    fold_elements(fold, acc, x + kept_offset(plan, k), plan, layout, 0, plan.count, thread, group);
+  merge_group(fold, acc, group);
+  if (k < plan.outputs && thread == 0) write_result(fold, acc, k, out);
+}
+
+template <class T, class F>
+__global__ void __launch_bounds__(512)
+    blocks_kernel(F fold, const T* __restrict__ x, Plan plan, RowLayout layout, std::int64_t step, int pieces,
+                  typename F::Acc* partials, Out out) {
+  const std::int64_t k = blockIdx.x / pieces, piece = blockIdx.x % pieces;
+  const std::int64_t begin = piece * step, end = min(begin + step, plan.count);
+  typename F::Acc acc = fold.identity();
+  fold_elements(fold, acc, x + kept_offset(plan, k), plan, layout, begin, end, threadIdx.x, blockDim.x);
+  merge_block(fold, acc);
+  if (threadIdx.x != 0) return;
+  if (pieces > 1) {
+    partials[piece * plan.outputs + k] = acc;
+  } else {
+    write_result(fold, acc, k, out);
+  }
+}
+
+/// Merges acc[j] of all threads of equal threadIdx.x into that of threadIdx.y = 0. blockDim.y is a power
+/// of 2.
+template <int N, class F>
+__device__ void merge_rows_of_block(const F& fold, typename F::Acc (&acc)[N]) {
+  using Acc = typename F::Acc;
+  extern __shared__ __align__(16) unsigned char memory[];
+  Acc* shared = reinterpret_cast<Acc*>(memory);
+  const int x = threadIdx.x, y = threadIdx.y;
+  for (int half = blockDim.y / 2; half > 0; half /= 2) {
+    if (y >= half && y < 2 * half) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) shared[((y - half) * N + j) * blockDim.x + x] = acc[j];
+    }
+    __syncthreads();
+    if (y < half) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) fold.merge(acc[j], shared[(y * N + j) * blockDim.x + x]);
+    }
+    __syncthreads();
+  }
+}
+
+template <int N, class T, class F>
+__global__ void __launch_bounds__(256)
+    columns_kernel(F fold, const T* __restrict__ x, Plan plan, std::int64_t tiles, std::int64_t step,
+                   typename F::Acc* partials, Out out) {
+  using Pack = gpu::Packed<T, N>;
+  constexpr int unroll = 4;
+  const std::int64_t outer = blockIdx.x / tiles, tile = blockIdx.x % tiles;
+  const std::int64_t column = (tile * blockDim.x + threadIdx.x) * N;
+  const std::int64_t begin = blockIdx.y * step, end = min(begin + step, plan.count);
+  typename F::Acc acc[N];
+#pragma unroll
+  for (int j = 0; j < N; ++j) acc[j] = fold.identity();
+  const bool inside = column < plan.kept[0].size;
+  if (inside) {
+    const T* from = x + outer * plan.kept[1].stride + column;
+    const Axis minor = plan.reduced[0], major = plan.reduced[1];
+    const auto row = [&](std::int64_t r) {
+      return major.size == 1 ? r * minor.stride
+                             : r / minor.size * major.stride + r % minor.size * minor.stride;
+    };
+    const auto add = [&](const Pack& pack, std::int64_t r) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) add_one(fold, acc[j], pack[j], r);
+    };
+    const int height = blockDim.y;
+    std::int64_t r = begin + threadIdx.y;
+    for (; r + (unroll - 1) * height < end; r += unroll * height) {
+      Pack pack[unroll];
+#pragma unroll
+      for (int u = 0; u < unroll; ++u) pack[u] = Pack::load_readonly(from + row(r + u * height));
+#pragma unroll
+      for (int u = 0; u < unroll; ++u) add(pack[u], r + u * height);
+    }
+    for (; r < end; r += height) add(Pack::load_readonly(from + row(r)), r);
+  }
+  merge_rows_of_block(fold, acc);
+  if (!inside || threadIdx.y != 0) return;
+  const std::int64_t k = outer * plan.kept[0].size + column;
+#pragma unroll
+  for (int j = 0; j < N; ++j) {
+    if (gridDim.y > 1) {
+      partials[blockIdx.y * plan.outputs + k + j] = acc[j];
+    } else {
+      write_result(fold, acc[j], k + j, out);
+    }
+  }
+}
+
+// Code for older architectures has no such wait, and must not be launched early.
+#define CT_EARLY_LAUNCH_ARCH 900
+
+template <class F>
+__global__ void __launch_bounds__(256)
+    merge_kernel(F fold, const typename F::Acc* partials, std::int64_t outputs, int pieces, Out out) {
+#if __CUDA_ARCH__ >= CT_EARLY_LAUNCH_ARCH
+  cudaGridDependencySynchronize();  // launched early: see launch_after
+#endif
+  const std::int64_t k = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  using Acc = typename F::Acc;
+  Acc acc[1] = {fold.identity()};
+  if (k < outputs) {
+    // In order, but with several loads on their way.
+    constexpr int batch = sizeof(Acc) <= 8 ? 8 : 4;
+    const int height = blockDim.y;
+    int p = threadIdx.y;
+    for (; p + (batch - 1) * height < pieces; p += batch * height) {
+      Acc parts[batch];
+#pragma unroll
+      for (int u = 0; u < batch; ++u) parts[u] = partials[(p + u * height) * outputs + k];
+#pragma unroll
+      for (int u = 0; u < batch; ++u) fold.merge(acc[0], parts[u]);
+    }
+    for (; p < pieces; p += height) fold.merge(acc[0], partials[p * outputs + k]);
+  }
+  merge_rows_of_block(fold, acc);
+  if (k < outputs && threadIdx.y == 0) write_result(fold, acc[0], k, out);
+}
+
+// ---- launching ----
+
+/// Like gpu::launch, but where the kernel has the code for it, the blocks are brought up while the kernel before
+/// still runs; the kernel waits for that one's results with cudaGridDependencySynchronize. It hides most of a
+/// launch. The arguments have the types of the kernel's parameters.
+template <auto kernel, class... Args>
+void launch_after(const char* op, dim3 grid, dim3 block, std::size_t smem, const Args&... args) {
+  cudaLaunchAttribute early = {};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = grid;
+  config.blockDim = block;
+  config.dynamicSmemBytes = smem;
+  config.stream = gpu::native_stream();
+  config.attrs = &early;
+  config.numAttrs = gpu::compiled_arch<kernel>(op) >= CT_EARLY_LAUNCH_ARCH ? 1 : 0;
+  const cudaError_t status = cudaLaunchKernelEx(&config, kernel, args...);
+  if (status != cudaSuccess) gpu::throw_cuda_error(op, "the kernel launch", status);
+}
+
+/// Space for the partial results of an op that was cut; freed in the stream's order.
+template <class Acc>
+Tensor allocate_partials(std::int64_t n) {
+  return Tensor::allocate({n * static_cast<std::int64_t>(sizeof(Acc))}, DType::u8,
+                          cuda(current_cuda_device()));
+}
+
+template <class F>
+void merge_pieces(const char* op, const F& fold, const Tensor& partials, std::int64_t outputs, int pieces,
+                  const Out& out) {
+  using Acc = typename F::Acc;
+  unsigned x = 1;
+  while (x < 32 && x < outputs) x *= 2;
+  const dim3 block(x, 256 / x);
+  launch_after<merge_kernel<F>>(op, dim3(gpu::blocks_for(op, outputs, x)), block,
+                                block.x * block.y / 2 * sizeof(Acc), fold,
+                                static_cast<const Acc*>(partials.raw_data()), outputs, pieces, out);
+}
+
+/// Elements of one output that a block takes at least, and blocks that keep a GPU busy. Constants rather than
+/// properties of the device, so that results do not depend on it.
+inline constexpr std::int64_t kPieceElements = 16384, kManyBlocks = 2112, kFewBlocks = 512;
+
+template <class T, class F>
+void run_rows(const char* op, const F& fold, const T* x, const Plan& plan, const Out& out) {
+  using Acc = typename F::Acc;
+  constexpr std::int64_t n = gpu::Packed<T>::size;
+  RowLayout layout = RowLayout::strided;
+  if (plan.reduced[0].stride == 1 || plan.reduced[0].size == 1) {
+    const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
+    if (plan.reduced[1].size == 1) {
+      layout = RowLayout::contiguous;
+    } else if (gpu::is_aligned(x, 16) && plan.reduced[0].size % n == 0 && whole(plan.reduced[1]) &&
+               whole(plan.kept[0]) && whole(plan.kept[1])) {
+      layout = RowLayout::segments;
+    }
+  }
+  const std::int64_t units = layout == RowLayout::strided ? plan.count : plan.count / n;
+  if (units <= 256) {  // at most 8 loads per thread of a warp
+    int group = 1;
+    while (group < 32 && group * 2 <= units) group *= 2;
+    gpu::launch(op, rows_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs, 256 / group)), dim3(256), 0,
+                fold, x, plan, layout, group, out);
+    return;
+  }
+  std::int64_t pieces = 1, step = plan.count;
+  if (plan.outputs < kFewBlocks && plan.count >= 2 * kPieceElements) {
+    pieces = std::min(gpu::ceil_div(plan.count, kPieceElements), gpu::ceil_div(kManyBlocks, plan.outputs));
+    step = gpu::ceil_div(gpu::ceil_div(plan.count, pieces), 1024) * 1024;
+    pieces = gpu::ceil_div(plan.count, step);
+  }
+  const unsigned threads = units <= 1024 ? 128 : units <= 4096 || pieces > 1 ? 256 : 512;
+  const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
+  gpu::launch(op, blocks_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs * pieces, 1)), dim3(threads), 0,
+              fold, x, plan, layout, step, static_cast<int>(pieces),
+              static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
+  if (pieces > 1) merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
+}
+
+template <int N, class T, class F>
+void run_columns(const char* op, const F& fold, const T* x, const Plan& plan, const Out& out) {
+  using Acc = typename F::Acc;
+  const std::int64_t units = plan.kept[0].size / N;
+  const unsigned bx = static_cast<unsigned>(std::min<std::int64_t>(units, 32));
+  unsigned by = 1;
+  while (by * 2 * bx <= 256 && by < plan.count) by *= 2;
+  const std::int64_t tiles = gpu::ceil_div(units, bx), blocks = plan.kept[1].size * tiles;
+  std::int64_t pieces = 1, step = plan.count;
+  if (blocks < kFewBlocks && plan.count > by * 32) {
+    // All blocks at once, or in two goes where one would leave much of the GPU idle.
+    const std::int64_t goes = blocks <= kFewBlocks / 4 ? 1 : 2;
+    pieces = std::min(gpu::ceil_div(plan.count, by * 16), goes * kFewBlocks / blocks);
+    step = gpu::ceil_div(plan.count, pieces);
+    pieces = gpu::ceil_div(plan.count, step);
+  }
+  const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
+  const dim3 grid(gpu::blocks_for(op, blocks, 1), static_cast<unsigned>(pieces)), block(bx, by);
+  gpu::launch(op, columns_kernel<N, T, F>, grid, block, bx * by / 2 * N * sizeof(Acc) + sizeof(Acc) * N, fold,
+              x, plan, tiles, step, static_cast<Acc*>(pieces > 1 ? partials.raw_data() : nullptr), out);
+  if (pieces > 1) merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
+}
+
+/// Reduces what `plan` says of `x`, whose element type is T.
+template <class T, class F>
+void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, const Out& out) {
+  if (plan.outputs == 0) return;
+  const T* data = static_cast<const T*>(x.raw_data());
+  if (plan.count == 0 || !plan.columns()) return run_rows(op, fold, data, plan, out);
+  constexpr int n = gpu::Packed<T>::size < 8 ? gpu::Packed<T>::size : 8;
+  const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
+  const bool packs = gpu::is_aligned(data, n * sizeof(T)) && plan.kept[0].size % n == 0 &&
+                     plan.kept[0].size >= 8 * n && whole(plan.kept[1]) && whole(plan.reduced[0]) &&
+                     whole(plan.reduced[1]);
+  if (packs) {
+    run_columns<n>(op, fold, data, plan, out);
+  } else {
+    run_columns<1>(op, fold, data, plan, out);
+  }
+}
+
+}  // namespace ct::reduction

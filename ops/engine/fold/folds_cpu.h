@@ -1,0 +1,236 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include <cotangent/core/simd/vector.h>
+#include <cotangent/ops/engine/fold/scaled.h>
+
+// The arithmetic of the reductions on the CPU; see engine/fold/fold_cpu.h for what a fold is.
+//
+// Contiguous elements are folded with four independent 64-byte vectors, the compiler's own vector type: their
+// width is part of the result's definition, so it is the same on every machine. A block has at most 512
+// elements, so a float lane sees eight additions before it is added to a double; that makes the error of a
+// float sum that of its one rounding at the end, whatever the length.
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"  // 64-byte vectors are used inside functions only
+
+namespace ct::reduction {
+
+/// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
+template <class C, class Map, class Combine>
+inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C pad) {
+  using V = Vector<C>;
+  constexpr int w = V::size;
+  typename V::type a = typename V::type{} + identity;
+  int i = 0;
+  if (n >= 4 * w) {
+    auto b = a, c = a, d = a;
+    for (; i + 4 * w <= n; i += 4 * w) {
+      a = combine(a, map(V::load(x + i)));
+      b = combine(b, map(V::load(x + i + w)));
+      c = combine(c, map(V::load(x + i + 2 * w)));
+      d = combine(d, map(V::load(x + i + 3 * w)));
+    }
+    a = combine(combine(a, b), combine(c, d));
+  }
+  for (; i + w <= n; i += w) a = combine(a, map(V::load(x + i)));
+  if (i < n) a = combine(a, map(V::load_first(x + i, n - i, pad)));
+  return V::across(a, combine);
+}
+template <class C, class Map, class Combine>
+inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
+  return fold_vectors(x, n, identity, map, combine, identity);
+}
+
+inline constexpr auto kSame = [](const auto& x) { return x; };
+inline constexpr auto kPlus = [](const auto& a, const auto& b) { return a + b; };
+
+/// Sums of x, |x|, x != 0, or the root of the sum of x^2: of f32, whose squares f64 holds.
+enum class SumMode : std::uint8_t { plain, absolute, nonzero, root_of_squares };
+
+template <class Element>
+struct SumFold {
+  using C = Element;
+  using Acc = std::conditional_t<std::is_integral_v<C>, std::uint64_t, double>;
+  using Second = char;
+  static constexpr bool kPositions = false;
+
+  SumMode mode = SumMode::plain;
+  double divisor = 1;        // for means
+  std::int64_t repeats = 1;  // see Plan::repeats
+
+  static Acc identity() { return 0; }
+
+  void block(Acc& acc, const C* x, int n, std::int64_t) const {
+    if constexpr (std::is_integral_v<C>) {
+      acc += fold_vectors(reinterpret_cast<const Acc*>(x), n, Acc{0}, kSame, kPlus);  // wraps around
+    } else {
+      switch (mode) {
+        case SumMode::plain: acc += fold_vectors(x, n, C(0), kSame, kPlus); break;
+        case SumMode::absolute:
+          acc += fold_vectors(
+              x, n, C(0), [](const auto& v) { return v < 0 ? -v : v; }, kPlus);
+          break;
+        case SumMode::nonzero:
+          for (int i = 0; i < n; ++i) acc += x[i] != 0;
+          break;
+        case SumMode::root_of_squares: {
+          double sum = fold_vectors(
+              x, n, C(0), [](const auto& v) { return v * v; }, kPlus);
+          if (!Powers<C>::in_range(static_cast<C>(sum))) {
+            sum = 0;
+            for (int i = 0; i < n; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+          }
+          acc += sum;
+        }
+      }
+    }
+  }
+  void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
+    if constexpr (std::is_integral_v<C>) {
+      for (int j = 0; j < n; ++j) acc[j] += static_cast<Acc>(x[j]);
+    } else if (mode == SumMode::plain) {
+      for (int j = 0; j < n; ++j) acc[j] += x[j];
+    } else if (mode == SumMode::root_of_squares) {
+      for (int j = 0; j < n; ++j) acc[j] += static_cast<double>(x[j]) * static_cast<double>(x[j]);
+    } else if (mode == SumMode::absolute) {
+      for (int j = 0; j < n; ++j) acc[j] += std::abs(x[j]);
+    } else {
+      for (int j = 0; j < n; ++j) acc[j] += x[j] != 0;
+    }
+  }
+  /// Four rows at a time: an accumulator is then read and written once for four elements.
+  bool takes_quads() const { return mode == SumMode::plain; }
+  void quad(Acc* __restrict acc, const C* __restrict a, const C* __restrict b, const C* __restrict c,
+            const C* __restrict d, int n) const {
+    if constexpr (std::is_integral_v<C>) {
+      for (int j = 0; j < n; ++j)
+        acc[j] +=
+            static_cast<Acc>(a[j]) + static_cast<Acc>(b[j]) + static_cast<Acc>(c[j]) + static_cast<Acc>(d[j]);
+    } else {
+      for (int j = 0; j < n; ++j) acc[j] += (a[j] + b[j]) + (c[j] + d[j]);
+    }
+  }
+  void merge(Acc& acc, const Acc& later) const { acc += later; }
+  void finish(const Acc& acc, C& value, Second&) const {
+    if constexpr (std::is_integral_v<C>) {
+      value = static_cast<C>(acc * static_cast<Acc>(repeats));
+    } else {
+      const double sum = acc * static_cast<double>(repeats) / divisor;
+      value = static_cast<C>(mode == SumMode::root_of_squares ? std::sqrt(sum) : sum);
+    }
+  }
+};
+
+/// The product; see Product. The second result, and with `side` the first, are those of OtherFactors.
+template <class Element>
+struct ProdFold {
+  using C = Element;
+  static constexpr bool kInteger = std::is_integral_v<C>;
+  using Acc = std::conditional_t<kInteger, std::uint64_t, Product<double>>;
+  using Second = C;
+  static constexpr bool kPositions = false;
+
+  bool side = false;
+
+  static Acc identity() {
+    if constexpr (kInteger) return 1;
+    return Acc{};
+  }
+  void block(Acc& acc, const C* x, int n, std::int64_t) const {
+    int i = 0;
+    if constexpr (kInteger) {
+      Acc lane[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+      for (; i + 8 <= n; i += 8)
+        for (int j = 0; j < 8; ++j) lane[j] *= static_cast<Acc>(x[i + j]);
+      for (const Acc& l : lane) acc *= l;
+    } else {
+      i = take_vectors(acc, x, n);
+    }
+    for (; i < n; ++i) {
+      take(acc, x[i]);
+      if constexpr (!kInteger) acc.normalize();
+    }
+  }
+  void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
+    for (int j = 0; j < n; ++j) {
+      if constexpr (!kInteger) {  // as long as nothing leaves the range there is nothing to take out
+        const auto near = [](double v) { return (std::abs(v) > 0x1p-400) & (std::abs(v) < 0x1p400); };
+        const double factor = static_cast<double>(x[j]), unit = acc[j].unit * factor;
+        if (near(factor) & near(unit)) {
+          acc[j].unit = unit;
+          continue;
+        }
+      }
+      take(acc[j], x[j]);
+      if constexpr (!kInteger) acc[j].normalize();
+    }
+  }
+  void merge(Acc& acc, const Acc& later) const {
+    if constexpr (kInteger) {
+      acc *= later;
+    } else {
+      acc.merge(later);
+    }
+  }
+  void finish(const Acc& acc, C& value, Second& aux) const {
+    if constexpr (kInteger) {
+      value = static_cast<C>(acc);
+    } else {
+      const auto others = OtherFactors<C>::of(acc);
+      value = side ? others.y : static_cast<C>(acc.value());
+      aux = others.aux;
+    }
+  }
+
+ private:
+  /// Product::take for eight lanes; how many elements it took.
+  static int take_vectors(Acc& acc, const C* x, int n) {
+    using V = Vector<double>::type;
+    using I = Vector<std::int64_t>::type;
+    constexpr std::int64_t fields = 2047ll << 52, bias = 1023;
+    typedef C Part __attribute__((vector_size(8 * sizeof(C))));
+    V unit = V{} + 1;
+    I exponent{}, zeros{};
+    int i = 0;
+    for (; i + 8 <= n; i += 8) {
+      Part part;
+      std::memcpy(&part, x + i, sizeof part);
+      V v = __builtin_convertvector(part, V);
+      const I zero = v == 0;
+      v = zero ? V{} + 1 : v;
+      I lifted{};
+      if constexpr (sizeof(C) == 8) {  // subnormal numbers; f64 has none of f32
+        lifted = ((I)v & fields) == 0;
+        v = lifted ? v * 0x1p54 : v;
+      }
+      const I bits = (I)v, field = bits & fields, splits = field != fields;
+      unit *= (V)(splits ? (bits & ~fields) | bias << 52 : bits);
+      exponent += splits & ((field >> 52) - bias);
+      exponent += lifted * 54;
+      zeros -= zero;
+    }
+    for (int j = 0; j < 8; ++j) {
+      Acc lane{unit[j], exponent[j], zeros[j]};
+      lane.normalize();
+      acc.merge(lane);
+    }
+    return i;
+  }
+  static void take(Acc& acc, C x) {
+    if constexpr (kInteger) {
+      acc *= static_cast<Acc>(x);
+    } else {
+      acc.take(x);
+    }
+  }
+};
+
+}  // namespace ct::reduction
+
+#pragma GCC diagnostic pop

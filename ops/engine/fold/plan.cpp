@@ -1,0 +1,87 @@
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/engine/fold/plan.h>
+
+namespace ct::reduction {
+namespace {
+
+struct AxisList {
+  Axis axis[kMaxRank];
+  int count = 0;
+
+  // Appends an axis inside of the ones before, merging it with the last one where both lie end to end.
+  void append(const Axis& next) {
+    if (count > 0 && axis[count - 1].stride == next.stride * next.size) {
+      axis[count - 1] = {axis[count - 1].size * next.size, next.stride};
+    } else {
+      axis[count++] = next;
+    }
+  }
+  void sort_by_stride() {
+    for (int i = 1; i < count; ++i)
+      for (int j = i; j > 0 && axis[j - 1].stride < axis[j].stride; --j) std::swap(axis[j - 1], axis[j]);
+    AxisList merged;
+    for (int i = 0; i < count; ++i) merged.append(axis[i]);
+    *this = merged;
+  }
+  bool store(Axis (&into)[2]) const {
+    if (count > 2) return false;
+    for (int i = 0; i < count; ++i) into[count - 1 - i] = axis[i];
+    return true;
+  }
+};
+
+}  // namespace
+
+bool make_plan(const Tensor& x, AxisMask mask, Order order, Repeats repeats, Plan& plan) {
+  const Shape& shape = x.shape();
+  const Strides& strides = x.strides();
+  AxisList kept, reduced;
+  for (int i = 0; i < shape.size(); ++i) {
+    const bool is_reduced = mask >> i & 1u;
+    (is_reduced ? plan.count : plan.outputs) *= shape[i];
+    if (shape[i] == 1) continue;
+    if (!is_reduced) {
+      kept.append({shape[i], strides[i]});
+    } else if (repeats == Repeats::drop && strides[i] == 0) {
+      plan.repeats *= shape[i];
+      if (shape[i] != 0) plan.count /= shape[i];
+    } else {
+      reduced.append({shape[i], strides[i]});
+    }
+  }
+  if (plan.count == 0 || plan.outputs == 0) {  // nothing is read: the layout does not matter
+    plan.kept[0] = {plan.outputs, 0};
+    plan.reduced[0] = {plan.count, 0};
+    return true;
+  }
+  if (order == Order::any) reduced.sort_by_stride();
+  return kept.store(plan.kept) && reduced.store(plan.reduced);
+}
+
+Tensor packed(const Tensor& x, AxisMask& mask) {
+  Shape shape;
+  Strides strides;
+  for (int pass = 0; pass < 2; ++pass)
+    for (int i = 0; i < x.dim(); ++i)
+      if (static_cast<int>(mask >> i & 1u) == pass) {
+        shape.push_back(x.shape()[i]);
+        strides.push_back(x.strides()[i]);
+      }
+  AxisMask moved = 0;
+  for (int i = 0, kept = x.dim() - __builtin_popcount(mask & ((1u << x.dim()) - 1)); i < x.dim(); ++i)
+    if (i >= kept) moved |= 1u << i;
+  mask = moved;
+  NoGrad guard;
+  return Tensor::from_storage(x.impl()->storage, shape, strides, x.storage_offset(), x.dtype()).contiguous();
+}
+
+Plan plan_or_pack(Tensor& x, AxisMask& mask, Order order, Repeats repeats) {
+  Plan plan;
+  if (make_plan(x, mask, order, repeats, plan)) return plan;
+  x = packed(x, mask);
+  plan = {};
+  make_plan(x, mask, order, repeats, plan);
+  return plan;
+}
+
+}  // namespace ct::reduction

@@ -1,0 +1,21 @@
+#include <cotangent/ops/engine/fold/sum.h>
+#include <cotangent/ops/engine/fold/fold_cuda.cuh>
+#include <cotangent/ops/engine/fold/folds_cuda.cuh>
+
+namespace ct::reduction {
+
+void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
+  Tensor source = x;
+  const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::drop);
+  visit_all("sum", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = fold_t<T>;
+    SumFold<C> fold;
+    fold.scaled = divisor != 1 || plan.repeats != 1;
+    fold.divisor = static_cast<C>(divisor);
+    fold.repeats = static_cast<C>(plan.repeats);
+    run_fold<T>("sum", fold, plan, source, Out{out.raw_data(), out.dtype(), accumulate, nullptr});
+  });
+}
+
+}  // namespace ct::reduction

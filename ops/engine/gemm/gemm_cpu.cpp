@@ -1,0 +1,417 @@
+#include <cotangent/ops/engine/gemm/gemm_cpu.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+#include <cotangent/core/parallel.h>
+
+#include <cotangent/ops/engine/gemm/dots_cpu.h>
+#include <cotangent/ops/engine/gemm/pack_cpu.h>
+#include <cotangent/ops/engine/gemm/plan_cpu.h>
+#include <cotangent/ops/engine/gemm/scratch_cpu.h>
+#include <cotangent/ops/engine/gemm/tiles_cpu.h>
+
+// How a product is computed. The forms are those of Goto and van de Geijn ("Anatomy of high-performance
+// matrix multiplication", ACM TOMS 34, 2008), with what measurements added.
+//
+//  * Tiles of C, 12 rows by two vectors with AVX-512, are summed in registers (engine/gemm/tiles_cpu.h). Only one
+//  operand,
+//    V, is read as vectors; of the other one, R, single elements are broadcast, from rows or from columns
+//    alike. So usually nothing has to be packed: not for A * B, not for A^T * B.
+//  * For A * B^T, where V would have to be transposed, either B is packed or, if that is less work, C^T is
+//  computed
+//    with A in the place of V, and transposed on its way to C ("swapped").
+//  * Thin results of operands that are contiguous along k are scalar products (engine/gemm/dots_cpu.h).
+//  * Operands that do not fit into the second-level cache, or whose rows are a multiple of a page apart, are
+//  packed:
+//    V by all threads together, before; R by each task, block by block of k. While a tile is summed, the next
+//    tile of C and a share of the next vectors are prefetched.
+//
+// C is cut into tasks by its shape alone and k is never cut among threads, so results have the same bits for
+// any number of threads.
+
+namespace ct {
+namespace {
+
+using gemm::kTaskMacs;
+using gemm::make_plan;
+using gemm::Plan;
+using gemm::round_up;
+using gemm::RowTiles;
+using gemm::scratch;
+using gemm::Simd;
+using gemm::TileArgs;
+using std::int64_t;
+
+template <class In, class T, class Out>
+struct Operands {
+  const In* r;
+  const In* v;
+  const In* bias;  // along the columns of C, null for none
+  Out* c;
+  T alpha, beta;
+};
+
+// --- one task ----------------------------------------------------------------------------------------
+
+// What the sums of a task begin with, where they are kept outside of C: bias, beta * C or 0.
+template <class In, class T, class Out>
+void begin_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, int64_t rows, int64_t col0,
+                int64_t cols, T* sums, int64_t ld) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < cols; ++j) {
+      const int64_t m = plan.swapped ? col0 + j : row0 + i;
+      const int64_t n = plan.swapped ? row0 + i : col0 + j;
+      T x = 0;
+      if (op.beta != 0) x = op.beta * static_cast<T>(op.c[m * plan.c_row + n]);
+      if (op.bias != nullptr) x += static_cast<T>(op.bias[n]);
+      sums[i * ld + j] = x;
+    }
+  }
+}
+
+// Brings such sums to C.
+template <class In, class T, class Out>
+void end_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, int64_t rows, int64_t col0,
+              int64_t cols, const T* sums, int64_t ld) {
+  if (plan.swapped) {
+    Out* c = op.c + col0 * plan.c_row + row0;
+    if constexpr (std::is_same_v<Out, T>) {
+      gemm::pack_transposed(sums, ld, cols, rows, c, plan.c_row);
+    } else {
+      for (int64_t j = 0; j < cols; ++j)
+        for (int64_t i = 0; i < rows; ++i) c[j * plan.c_row + i] = static_cast<Out>(sums[i * ld + j]);
+    }
+  } else {
+    Out* c = op.c + row0 * plan.c_row + col0;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < cols; ++j) c[i * plan.c_row + j] = static_cast<Out>(sums[i * ld + j]);
+  }
+}
+
+// Computes rows [row0, row0 + rows) and columns [col0, col0 + cols) of C, over all of k. Per block of k the
+// rows of R are packed, if need be, into the second-level cache; each sliver of V, two vectors wide, then
+// meets all.
+template <class In, class T, class Out>
+void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packed, int64_t row0, int64_t rows,
+              int64_t col0, int64_t cols) {
+  using S = Simd<T>;
+  constexpr int64_t w = S::kWidth, sliver = 2 * w;
+  constexpr bool kConvert = !std::is_same_v<In, T>;
+
+  // Sums live in C itself where they fit there. They begin with what is in `start`, or with 0.
+  constexpr bool kRound = !std::is_same_v<Out, T>;
+  const bool apart = kRound || plan.swapped;
+  T* sums;
+  int64_t sums_ld;
+  const T* start = nullptr;
+  int64_t start_row = 0;
+  if (apart) {
+    sums_ld = round_up(cols, w);
+    sums = scratch<T>(2, rows * sums_ld);
+    if (op.beta != 0 || op.bias != nullptr) {
+      begin_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
+      start = sums, start_row = sums_ld;
+    }
+  } else if constexpr (!kRound) {
+    sums_ld = plan.c_row;
+    sums = op.c + row0 * plan.c_row + col0;
+    if (op.beta != 0) {
+      if (op.beta != 1)
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < cols; ++j) sums[i * sums_ld + j] *= op.beta;
+      start = sums, start_row = sums_ld;
+    } else if constexpr (!kConvert) {
+      if (op.bias != nullptr) start = op.bias + col0;
+    }
+  }
+
+  const RowTiles tiles(rows, S::kRows);
+  const int64_t depth = std::min(plan.k, plan.k_block);
+  // By rows, an odd number of cache lines apart.
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : S::kRows;
+  const int64_t r_tile = plan.by_rows ? S::kRows * r_ld : depth * r_ld;
+  T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
+  const int64_t v_cols = round_up(plan.cols, sliver);
+
+  for (int64_t p0 = 0; p0 == 0 || p0 < plan.k; p0 += plan.k_block) {
+    TileArgs<T> args;
+    args.k = std::min(plan.k_block, plan.k - p0);
+    args.start_stride = start_row;
+    args.c_stride = sums_ld;
+    args.next_v = nullptr;
+    args.next_v_lines = 0;
+    const T* r = r_packed;
+    int64_t r_step = r_tile;  // from tile to tile, or from row to row
+    if (plan.copy_r) {
+      args.r_stride = r_ld;
+      const In* from = op.r + row0 * plan.r_row + p0 * plan.r_k;
+      if (plan.by_rows) {
+        for (int64_t t = 0; t < tiles.count; ++t) {
+          const int64_t h = tiles.height(t);
+          gemm::pack_rows(from, plan.r_row, plan.r_k, h, args.k, op.alpha, r_packed + t * r_tile, r_ld);
+          from += h * plan.r_row;
+        }
+      } else {
+        gemm::pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
+      }
+    } else if constexpr (!kConvert) {
+      args.r_stride = plan.by_rows ? plan.r_row : plan.r_k;
+      r = op.r + row0 * plan.r_row + p0 * plan.r_k;
+      r_step = plan.r_row;
+    }
+    const int64_t share = chunk_count(args.k * sliver, tiles.count);  // of the next sliver, per tile
+    for (int64_t j = 0; j < cols; j += args.cols) {
+      const int64_t left = chunk_count(cols - j, w);
+      const bool few_rows = rows <= 3 && !plan.copy_v;
+      const int vecs = few_rows && rows == 1 && left >= 8 ? 8 : few_rows && left >= 4 ? 4 : left >= 2 ? 2 : 1;
+      args.cols = std::min(vecs * w, cols - j);
+      if (plan.copy_v) {
+        args.v = v_packed + p0 * v_cols + (col0 + j) * args.k;
+        args.v_stride = sliver;
+        args.next_v = args.v + args.k * sliver;
+        args.next_v_lines =
+            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * S::kRows) : 0;
+      } else if constexpr (!kConvert) {
+        args.v = op.v + p0 * plan.v_k + (col0 + j) * plan.v_col;
+        args.v_stride = plan.v_k;
+      }
+      const gemm::TileKernel<T> kernels[2] = {
+          gemm::tile_kernel<T>(tiles.low, vecs, plan.by_rows, plan.prefetch),
+          tiles.taller == 0 ? nullptr
+                            : gemm::tile_kernel<T>(tiles.low + 1, vecs, plan.by_rows, plan.prefetch)};
+      args.r = r;
+      args.c = sums + j;
+      args.start = start == nullptr ? nullptr : start + j;
+      for (int64_t t = 0; t < tiles.count; ++t) {
+        const int64_t h = tiles.height(t);
+        kernels[h - tiles.low](args);
+        args.r += plan.copy_r ? r_step : h * r_step;
+        args.c += h * sums_ld;
+        if (start != nullptr) args.start += h * start_row;
+        args.next_v += share;
+      }
+    }
+    start = sums, start_row = sums_ld;
+  }
+  if (apart) end_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
+}
+
+// --- scalar products ---------------------------------------------------------------------------------
+
+// C = alpha * A * B + beta * C + bias with engine/gemm/dots_cpu.h; A and B are contiguous along k.
+template <class T>
+void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
+              const T* a, const T* b, T beta, const T* bias, T* c) {
+  constexpr int64_t tall = gemm::kTall<T>, narrow = gemm::kShort<T>;
+  const RowTiles heights(g.m, tall);
+  const double macs = static_cast<double>(g.m) * static_cast<double>(g.k);  // of a column
+  const int64_t cols_task = round_up(static_cast<int64_t>(std::clamp(kTaskMacs / macs, 1.0, 1e9)), narrow);
+  const int64_t tasks = chunk_count(g.n, cols_task);
+  const double task_macs = macs * static_cast<double>(std::min(cols_task, g.n));
+  const auto grain = static_cast<int64_t>(std::clamp(kTaskMacs / task_macs, 1.0, 1e9));
+  parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t item = t / tasks, col0 = t % tasks * cols_task;
+      const RowTiles widths(std::min(cols_task, g.n - col0), narrow);
+      for (int64_t jt = 0; jt < widths.count; ++jt) {
+        const int64_t j0 = col0 + widths.begin(jt), wide = widths.height(jt);
+        const gemm::DotKernel<T> kernels[2] = {
+            gemm::dot_kernel<T>(heights.low, wide),
+            heights.taller == 0 ? nullptr : gemm::dot_kernel<T>(heights.low + 1, wide)};
+        gemm::DotArgs<T> args{g.k,     a + item * a_batch,
+                              g.a_row, b + item * b_batch + j0 * g.b_col,
+                              g.b_col, c + item * c_batch + j0,
+                              g.c_row, alpha,
+                              beta,    bias == nullptr ? nullptr : bias + j0};
+        for (int64_t it = 0; it < heights.count; ++it) {
+          const int64_t high = heights.height(it);
+          kernels[high - heights.low](args);
+          args.a += high * g.a_row;
+          args.c += high * g.c_row;
+        }
+      }
+    }
+  });
+}
+
+// --- all tasks ---------------------------------------------------------------------------------------
+
+// The most elements of V that are packed at a time.
+constexpr int64_t kMostPacked = int64_t{1} << 24;
+
+template <class In, class T, class Out>
+void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
+         const In* a, const In* b, T beta, const In* bias, Out* c) {
+  if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
+  const Plan plan = make_plan<In, T>(g, alpha != 1);
+  if constexpr (std::is_same_v<In, T>) {
+    if (plan.dots && g.b_row != 1) {
+      Gemm turned = g;
+      turned.b_row = 1;
+      turned.b_col = round_up(g.k, Simd<T>::kWidth);
+      T* const copy = scratch<T>(1, g.n * turned.b_col);
+      const int64_t items = b_batch == 0 ? batch : 1;
+      for (int64_t item = 0; item < batch; item += items) {
+        gemm::pack_transposed(b + item * b_batch, g.b_row, g.n, g.k, copy, turned.b_col);
+        run_dots<T>(turned, items, a_batch, 0, c_batch, alpha, a + item * a_batch, copy, beta, bias,
+                    c + item * c_batch);
+      }
+      return;
+    }
+    if (plan.dots) return run_dots<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+  }
+  constexpr int64_t sliver = 2 * Simd<T>::kWidth;
+  const int64_t tasks = plan.tasks();
+  const int64_t v_batch = plan.swapped ? a_batch : b_batch;
+  const auto operands = [&](int64_t item) {
+    Operands<In, T, Out> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
+    if (plan.swapped) std::swap(op.r, op.v);
+    return op;
+  };
+  const int64_t v_cols = round_up(plan.cols, sliver);
+  const int64_t panel = std::max(sliver, kMostPacked / std::max<int64_t>(plan.k, 1) / sliver * sliver);
+  if (plan.copy_v && plan.cols > panel) {  // so many columns at a time that their copy stays small
+    for (int64_t j = 0; j < plan.cols; j += panel) {
+      Gemm part = g;
+      (plan.swapped ? part.m : part.n) = std::min(panel, plan.cols - j);
+      if (plan.swapped) {
+        run<In, T, Out>(part, batch, a_batch, b_batch, c_batch, alpha, a + j * g.a_row, b, beta, bias,
+                        c + j * g.c_row);
+      } else {
+        run<In, T, Out>(part, batch, a_batch, b_batch, c_batch, alpha, a, b + j * g.b_col, beta,
+                        bias == nullptr ? nullptr : bias + j, c + j);
+      }
+    }
+    return;
+  }
+  const auto one_task = [&](const Operands<In, T, Out>& op, const T* v_packed, int64_t t) {
+    const int64_t row0 = t / plan.col_tasks * plan.rows_task, col0 = t % plan.col_tasks * plan.cols_task;
+    run_task<In, T, Out>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
+                         std::min(plan.cols_task, plan.cols - col0));
+  };
+  // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short.
+  constexpr int64_t group = 16 * sliver;
+  const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
+  const auto pack = [&](const Operands<In, T, Out>& op, T* out, int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
+      const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
+      gemm::pack_vectors(op.v + p0 * plan.v_k + col0 * plan.v_col, plan.v_k, plan.v_col, k, cols,
+                         out + p0 * v_cols + col0 * k, sliver);
+    }
+  };
+
+  if (batch == 1 && tasks == 1) {
+    const Operands<In, T, Out> op = operands(0);
+    T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
+    if (plan.copy_v) pack(op, v_packed, 0, blocks);
+    return run_task<In, T, Out>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
+  }
+
+  const double task_macs = plan.macs / static_cast<double>(tasks);
+  const auto grain = static_cast<int64_t>(std::clamp(kTaskMacs / task_macs, 1.0, 1e9));
+  if (!plan.copy_v || (tasks == 1 && v_batch != 0)) {
+    parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        const Operands<In, T, Out> op = operands(t / tasks);
+        T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
+        if (plan.copy_v) pack(op, v_packed, 0, blocks);
+        one_task(op, v_packed, t % tasks);
+      }
+    });
+    return;
+  }
+  // Item by item, or for all items if they share V: all threads pack V, then all of them compute.
+  T* const v_packed = scratch<T>(1, plan.k * v_cols);
+  const int64_t pack_grain = 1 + (1 << 16) / (std::min(group, v_cols) * plan.k_block);
+  const int64_t items = v_batch == 0 ? batch : 1;
+  for (int64_t item = 0; item < batch; item += items) {
+    parallel_for(blocks, pack_grain,
+                 [&](int64_t begin, int64_t end) { pack(operands(item), v_packed, begin, end); });
+    parallel_for(items * tasks, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) one_task(operands(item + t / tasks), v_packed, t % tasks);
+    });
+  }
+}
+
+// --- integers ----------------------------------------------------------------------------------------
+
+// Integers: sums wrap around, hence the unsigned type.
+template <class T>
+void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
+                 const T* a, const T* b, T beta, const T* bias, T* c) {
+  if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
+  using U = std::make_unsigned_t<std::common_type_t<T, int>>;
+  const int64_t row_cost = std::max<int64_t>(1, g.n * std::max<int64_t>(g.k, 1));
+  parallel_for(batch * g.m, std::max<int64_t>(1, 65536 / row_cost), [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      const T* a_row = a + t / g.m * a_batch + t % g.m * g.a_row;
+      const T* b_item = b + t / g.m * b_batch;
+      T* c_row = c + t / g.m * c_batch + t % g.m * g.c_row;
+      for (int64_t j = 0; j < g.n; ++j) {
+        U x = beta == 0 ? U{0} : static_cast<U>(static_cast<U>(beta) * static_cast<U>(c_row[j]));
+        if (bias != nullptr) x += static_cast<U>(bias[j]);
+        c_row[j] = static_cast<T>(x);
+      }
+      for (int64_t p = 0; p < g.k; ++p) {
+        const U scale = static_cast<U>(static_cast<U>(alpha) * static_cast<U>(a_row[p * g.a_col]));
+        const T* b_row = b_item + p * g.b_row;
+        for (int64_t j = 0; j < g.n; ++j)
+          c_row[j] = static_cast<T>(static_cast<U>(c_row[j]) + scale * static_cast<U>(b_row[j * g.b_col]));
+      }
+    }
+  });
+}
+
+template <class T, class Out>
+void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, compute_t<T> alpha,
+         const T* a, const T* b, compute_t<T> beta, const T* bias, Out* c) {
+  if constexpr (std::is_integral_v<T>) {
+    run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+  } else {
+    run<T, compute_t<T>, Out>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+  }
+}
+
+}  // namespace
+
+template <class T, class Out>
+void gemm_cpu(const Gemm& shape, compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta,
+              std::type_identity_t<Out>* c) {
+  any<T, Out>(shape, 1, 0, 0, 0, alpha, a, b, beta, nullptr, c);
+}
+
+template <class T>
+void gemm_bias_cpu(const Gemm& shape, const T* a, const T* b, const T* bias, T* c) {
+  any<T, T>(shape, 1, 0, 0, 0, compute_t<T>(1), a, b, compute_t<T>(0), bias, c);
+}
+
+template <class T, class Out>
+void gemm_batched_cpu(const Gemm& shape, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch,
+                      compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta,
+                      std::type_identity_t<Out>* c) {
+  any<T, Out>(shape, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, nullptr, c);
+}
+
+#define CT_GEMM(T, Out)                                                                                 \
+  template void gemm_cpu<T, Out>(const Gemm&, compute_t<T>, const T*, const T*, compute_t<T>, Out*);    \
+  template void gemm_batched_cpu<T, Out>(const Gemm&, int64_t, int64_t, int64_t, int64_t, compute_t<T>, \
+                                         const T*, const T*, compute_t<T>, Out*)
+#define CT_GEMM_BIAS(T) \
+  CT_GEMM(T, T);        \
+  template void gemm_bias_cpu<T>(const Gemm&, const T*, const T*, const T*, T*)
+CT_GEMM_BIAS(float);
+CT_GEMM_BIAS(double);
+CT_GEMM_BIAS(Half);
+CT_GEMM_BIAS(BFloat16);
+CT_GEMM_BIAS(std::int64_t);
+CT_GEMM_BIAS(std::int32_t);
+CT_GEMM_BIAS(std::uint8_t);
+CT_GEMM(Half, float);
+CT_GEMM(BFloat16, float);
+#undef CT_GEMM_BIAS
+#undef CT_GEMM
+
+}  // namespace ct

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cotangent/ops/engine/gemm/product.h>
+
+// Matrix products on a GPU. For CUDA builds only.
+//
+// cuBLASLt finds an algorithm for a product from its sizes, layouts, types and alignments by a heuristic that
+// takes tens of microseconds. The answer is kept, with its descriptors, in a table that all threads share: a
+// further product of the same kind costs a look-up and the launch. Only algorithms whose result has the same
+// bits in every run are taken. What cuBLASLt has no algorithm for (integers, odd strides, small alignments of
+// some types) runs on a plain tiled kernel.
+
+namespace ct::gpu {
+
+/// What a GEMM does besides multiplying, in the same launch. `vector` in gemm() belongs to it.
+enum class Epilogue : std::uint8_t {
+  none,
+  bias,       ///< C[i, j] += vector[j]
+  relu_bias,  ///< C = relu(C + vector)
+  gelu_bias,  ///< C = gelu_tanh(C + vector)
+};
+
+/// Queues a product on the current stream. False, and nothing is queued, if the epilogue is not to be had for
+/// this product; with Epilogue::none it always succeeds. `vector` has the product's dtype. `op` is named in
+/// errors. Throws CudaError, OutOfMemoryError.
+bool gemm(const char* op, const product::Product& p, Epilogue epilogue = Epilogue::none,
+          void* vector = nullptr);
+
+/// The same without cuBLASLt: any dtype but bool, any strides, no epilogue. It uses no tensor cores.
+void gemm_tiled(const char* op, const product::Product& p);
+
+/// Long and thin products (m = n = 1 and batch = 1): a dot product over two short launches.
+void gemm_dot(const char* op, const product::Product& p);
+
+}  // namespace ct::gpu

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+#include <cotangent/core/parallel.h>
+#include <cotangent/ops/engine/gemm/dots_cpu.h>
+#include <cotangent/ops/engine/gemm/gemm_cpu.h>
+#include <cotangent/ops/engine/gemm/simd_cpu.h>
+
+// How a product is computed, decided from its sizes and strides alone: not from the number of threads, nor
+// from what the machine is doing.
+
+namespace ct::gemm {
+
+using std::int64_t;
+
+inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
+
+// What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
+// of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
+// often.
+inline constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
+inline constexpr int64_t kMostRows = 192;       // of a task
+inline constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
+inline constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: about 10 microseconds
+inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
+inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
+
+// The product in the roles of the kernels (see engine/gemm/tiles_cpu.h), with everything that was decided about
+// it. Normally R is A and V is B. Swapped, C^T = B^T A^T is computed: R is B^T, V is A^T.
+struct Plan {
+  int64_t rows, cols, k;  // R is [rows, k], V is [k, cols]
+  int64_t r_row, r_k, v_k, v_col, c_row;
+  bool dots;  // scalar products instead: see run_dots
+  bool swapped;
+  bool copy_r, copy_v;  // pack them, or read them where they are
+  bool by_rows;         // the kernels find R row by row, or column by column
+  int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
+  double macs;  // multiply-adds of one item
+  bool prefetch;
+
+  int64_t tasks() const { return row_tasks * col_tasks; }
+};
+
+// Shapes are chosen, and k is cut, by sizes and strides alone.
+template <class In, class T>
+Plan make_plan(Gemm g, bool scale) {
+  using S = Simd<T>;
+  constexpr int64_t w = S::kWidth, sliver = 2 * w;
+  // Where a size is 1 its stride does not matter: take the one that suits.
+  if (g.m == 1) g.a_row = g.a_col == 1 ? g.k : 1;
+  if (g.k == 1) g.a_col = g.a_row == 1 ? g.m : 1, g.b_row = g.b_col == 1 ? g.n : 1;
+  if (g.n == 1) g.b_col = 1;
+
+  // Estimates in cycles: products, transpositions of V, and of C.
+  const double m = static_cast<double>(g.m), n = static_cast<double>(g.n), k = static_cast<double>(g.k);
+  const auto pack_cost = [](int64_t along_k, int64_t across) {
+    return across == 1 ? 0.0 : along_k == 1 ? 0.35 : 1.5;
+  };
+  const auto vecs = [](int64_t x) { return static_cast<double>(chunk_count(x, w)); };
+  // A single vector is held up by the loads that come with it.
+  const auto tiles = [&](int64_t x) { return x <= w ? 0.68 : vecs(x) / 2; };
+  const double normal = m * tiles(g.n) * k + pack_cost(g.b_row, g.b_col) * n * k;
+  const double swapped = n * tiles(g.m) * k + pack_cost(g.a_col, g.a_row) * m * k + m * n;
+
+  // Scalar products; 30 for the sums over the lanes of a tile.
+  const double dots = m * n * 0.55 * vecs(g.k) +
+                      30 * static_cast<double>(chunk_count(g.m, kTall<T>) * chunk_count(g.n, kShort<T>));
+  const double copy_b = g.b_row == 1 ? 0.0 : 0.5 * n * k;
+  const bool along_k = std::is_same_v<In, T> && g.a_col == 1 && (g.b_row == 1 || g.b_col == 1);
+
+  Plan plan{};
+  plan.dots = along_k && dots + copy_b < std::min(normal, swapped);
+  plan.swapped = swapped < normal;
+  plan.k = g.k;
+  plan.c_row = g.c_row;
+  if (plan.swapped) {
+    plan.rows = g.n, plan.cols = g.m;
+    plan.r_row = g.b_col, plan.r_k = g.b_row, plan.v_k = g.a_col, plan.v_col = g.a_row;
+  } else {
+    plan.rows = g.m, plan.cols = g.n;
+    plan.r_row = g.a_row, plan.r_k = g.a_col, plan.v_k = g.b_row, plan.v_col = g.b_col;
+  }
+  constexpr bool kConvert = !std::is_same_v<In, T>;
+  // Rows or columns that lie a multiple of a page apart all want the same few places of the first-level
+  // cache.
+  const auto hostile = [](int64_t stride) { return stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0; };
+  const auto bytes = [](int64_t x, int64_t y) { return x * y * static_cast<int64_t>(sizeof(T)); };
+  plan.by_rows = plan.r_k == 1 || plan.r_row != 1;
+  const int64_t r_stride = plan.by_rows ? plan.r_row : plan.r_k;
+  const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > kNearBytes);
+  const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > kNearBytes);
+  // alpha is multiplied into R, whichever operand that is.
+  plan.copy_r = kConvert || scale || (plan.r_k != 1 && plan.r_row != 1) || far_r;
+  plan.copy_v = kConvert || plan.v_col != 1 || far_v;
+  plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
+
+  // Divisions are dear beside the smallest products: those are not cut at all.
+  constexpr int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
+                                  : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
+  plan.macs = m * n * std::max(k, 1.0);
+  plan.rows_task = round_up(plan.rows, S::kRows), plan.row_tasks = 1;
+  plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
+  if (plan.macs >= 2 * kTaskMacs) {
+    // Rows are cut before columns: packed rows are then packed once.
+    const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
+    const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), S::kRows));
+    plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
+    plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
+    plan.col_tasks = chunk_count(plan.cols, plan.cols_task);
+  }
+  return plan;
+}
+
+}  // namespace ct::gemm

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include <cotangent/ops/engine/gemm/simd_cpu.h>
+
+// The innermost loops. Names: the product is seen as C[i, j] = start[i, j] + sum over p of R[i, p] * V[p, j],
+// where the elements of R (rows) are broadcast and those of V (vectors) are contiguous along j. Whether R is
+// the left or the right operand is decided outside.
+//
+// Every element of C is one chain of multiply-adds over p = 0, 1, ... in that order, begun from the start
+// value. The bits therefore depend neither on how C is cut into tiles, nor on where k is cut into blocks, nor
+// on the number of threads.
+
+namespace ct::gemm {
+
+template <class T>
+struct TileArgs {
+  std::int64_t k;
+  const T* r;  // element (i, p): r[i * r_stride + p] (by rows) or r[p * r_stride + i] (by columns)
+  std::int64_t r_stride;
+  const T* v;  // element (p, j): v[p * v_stride + j]
+  std::int64_t v_stride;
+  const T* start;  // element (i, j): start[i * start_stride + j], may be c itself; null: 0
+  std::int64_t start_stride;
+  T* c;  // element (i, j): c[i * c_stride + j]
+  std::int64_t c_stride;
+  const T* next_v;  // prefetching: that many lines from here, for every row of the tile
+  std::int64_t next_v_lines;
+  std::int64_t cols;  // (vectors - 1) * width < cols <= vectors * width
+};
+
+// A tile of Rows rows and Vecs vectors of columns, all of it in registers. With Prefetch, the next tile of C
+// and a share of the next vectors are fetched meanwhile, a little with each Rows-th part of the loop: all at
+// once they would hold up the loads that are needed now.
+template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch>
+void tile(const TileArgs<T>& t) {
+  using S = Simd<T>;
+  using V = typename S::V;
+  constexpr int w = S::kWidth;
+  const auto last = S::mask(t.cols - (Vecs - 1) * w);
+  V acc[Rows][Vecs];
+  if (t.start == nullptr) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = S::zero();
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs; ++j) {
+        const T* from = t.start + i * t.start_stride + j * w;
+        acc[i][j] = j == Vecs - 1 ? S::load(from, last) : S::load(from);
+      }
+  }
+  const std::int64_t k = t.k, rs = t.r_stride, vs = t.v_stride;
+  const T* v = t.v;
+  // By rows, element (i, p) is reached as base i / 3 plus index i % 3: four registers that stand and three
+  // that move, where twelve pointers would not fit.
+  const T* const base0 = t.r;
+  const T* const base1 = base0 + 3 * rs;
+  const T* const base2 = base1 + 3 * rs;
+  const T* const base3 = base2 + 3 * rs;
+  const auto base = [&](int i) { return i < 3 ? base0 : i < 6 ? base1 : i < 9 ? base2 : base3; };
+  const T* r = t.r;
+  std::int64_t at0 = 0, at1 = rs, at2 = 2 * rs;
+  const auto step = [&] {
+    V b[Vecs];
+#pragma GCC unroll 8
+    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? S::load(v + j * w, last) : S::load(v + j * w);
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      const V a = S::splat(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = S::fma(a, b[j], acc[i][j]);
+    }
+    v += vs;
+    if constexpr (ByRows) {
+      ++at0, ++at1, ++at2;
+    } else {
+      r += rs;
+    }
+  };
+  std::int64_t p = 0;
+  if constexpr (Prefetch) {
+    const std::int64_t part = k / Rows;
+    const T* next_c = t.c + Rows * t.c_stride;
+    const T* next_v = t.next_v;
+    const std::int64_t lines = t.next_v_lines;
+    for (int i = 0; i < Rows; ++i) {
+      __builtin_prefetch(next_c, 1);
+      __builtin_prefetch(next_c + Vecs * w - 1, 1);
+      next_c += t.c_stride;
+      for (std::int64_t line = 0; line < lines; ++line) {
+        __builtin_prefetch(next_v, 0, 2);
+        next_v += 64 / sizeof(T);
+      }
+      for (std::int64_t end = p + part; p < end; ++p) step();
+    }
+  }
+  for (; p < k; ++p) step();
+  T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
+  const std::int64_t c_stride = t.c_stride;
+  const auto put = [&](auto&& store_last) {
+#pragma GCC unroll 16
+    for (int i = 0; i < Rows; ++i) {
+      T* to = c + i * c_stride;
+#pragma GCC unroll 8
+      for (int j = 0; j < Vecs - 1; ++j) S::store(to + j * w, acc[i][j]);
+      store_last(to + (Vecs - 1) * w, acc[i][Vecs - 1]);
+    }
+  };
+  if (t.cols == Vecs * w) {
+    put([](T* to, V x) { S::store(to, x); });
+  } else {
+    put([&](T* to, V x) { S::store(to, x, last); });
+  }
+}
+
+template <class T>
+using TileKernel = void (*)(const TileArgs<T>&);
+
+template <class T, int Vecs, bool ByRows, std::size_t... I>
+constexpr auto tile_row(std::index_sequence<I...>) {
+  return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false>...};
+}
+
+/// The kernel for a tile of `rows` rows, 1 to Simd::kRows, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
+/// and one row also 8, without which there would be too few sums to work on at once. Only the largest tiles
+/// prefetch.
+template <class T>
+TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefetch) {
+  constexpr int most = Simd<T>::kRows;
+  using Counts = std::make_index_sequence<most>;
+  static constexpr std::array<TileKernel<T>, most> table[2][2] = {
+      {tile_row<T, 1, false>(Counts{}), tile_row<T, 2, false>(Counts{})},
+      {tile_row<T, 1, true>(Counts{}), tile_row<T, 2, true>(Counts{})}};
+  static constexpr TileKernel<T> large[2][2] = {
+      {&tile<T, most - 1, 2, false, true>, &tile<T, most, 2, false, true>},
+      {&tile<T, most - 1, 2, true, true>, &tile<T, most, 2, true, true>}};
+  static constexpr TileKernel<T> wide[2][3] = {
+      {&tile<T, 1, 4, false, false>, &tile<T, 2, 4, false, false>, &tile<T, 3, 4, false, false>},
+      {&tile<T, 1, 4, true, false>, &tile<T, 2, 4, true, false>, &tile<T, 3, 4, true, false>}};
+  if (vecs == 8) return by_rows ? &tile<T, 1, 8, true, false> : &tile<T, 1, 8, false, false>;
+  if (vecs == 4) return wide[by_rows][rows - 1];
+  if (prefetch && vecs == 2 && rows >= most - 1) return large[by_rows][rows - (most - 1)];
+  return table[by_rows][vecs - 1][static_cast<std::size_t>(rows - 1)];
+}
+
+}  // namespace ct::gemm

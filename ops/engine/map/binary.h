@@ -1,0 +1,71 @@
+#pragma once
+
+#include <string_view>
+
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/map/unary.h>
+
+// From a line of a table of two-input ops to formulas, and the backward pass of such an op on any device.
+
+namespace ct::elementwise {
+
+// What a table's `saves` columns mean: bit 0 is a, bit 1 is b.
+namespace saved_operands {
+inline constexpr std::uint32_t none = 0, a = 1, b = 2, ab = 3;
+}
+
+/// The gradient of input i by formula F. `run(out, inputs)` runs F on the op's device.
+template <class F, class Run>
+void operand_gradient(const Backward& call, int i, Run&& run) {
+  if (!call.needs(i)) return;
+  const Shape& shape = call.in_meta(i).shape;
+  const Tensor& g = call.grad();
+  if constexpr (F::kSaves == 0) {
+    const Tensor summed = sum_to(g, shape);
+    if constexpr (F::kPassesOn) return call.set_grad_in(i, summed);
+    const Tensor* inputs[] = {&summed};
+    run(call.grad_in(i), std::span<const Tensor* const>(inputs));
+  } else {
+    const Tensor* inputs[kMaxInputs] = {&g};
+    int count = 1;
+    for (int k = 0; k < 2; ++k)
+      if (F::kSaves >> k & 1u) inputs[count++] = &call.in(k);
+    const std::span<const Tensor* const> operands(inputs, F::kInputs);
+    if (g.shape() == shape) return run(call.grad_in(i), operands);
+    Tensor whole = Tensor::allocate(g.shape(), call.in_meta(i).dtype, call.in_meta(i).device);
+    run(whole, operands);
+    call.set_grad_in(i, sum_to(whole, shape));
+  }
+}
+
+}  // namespace ct::elementwise
+
+#define CT_OPERANDS_none
+#define CT_OPERANDS_a X a,
+#define CT_OPERANDS_b X b,
+#define CT_OPERANDS_ab X a, X b,
+
+#define CT_BINARY_GRADIENT(struct_name, saves, expression)                                            \
+  struct struct_name {                                                                                \
+    static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves;                 \
+    static constexpr int kInputs = 1 + static_cast<int>(kSaves & 1u) + static_cast<int>(kSaves >> 1); \
+    static constexpr bool kPassesOn = std::string_view(#expression) == "g";                           \
+    template <class X>                                                                                \
+    static CT_FORMULA X eval(X g, CT_OPERANDS_##saves [[maybe_unused]] X p, [[maybe_unused]] X q) {   \
+      return expression;                                                                              \
+    }                                                                                                 \
+  };
+#define CT_BINARY_FORMULA(struct_name, expression)                                      \
+  struct struct_name {                                                                  \
+    static constexpr int kInputs = 2;                                                   \
+    template <class X>                                                                  \
+    static CT_FORMULA auto eval(X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q) { \
+      return expression;                                                                \
+    }                                                                                   \
+  };
+
+// Three formulas: name_y(a, b), name_da and name_db(g, saved operands).
+#define CT_BINARY_FORMULAS(name, saves_a, saves_b, y, da, db) \
+  CT_BINARY_FORMULA(name##_y, y)                              \
+  CT_BINARY_GRADIENT(name##_da, saves_a, da)                  \
+  CT_BINARY_GRADIENT(name##_db, saves_b, db)

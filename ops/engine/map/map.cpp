@@ -1,0 +1,61 @@
+#include <cotangent/ops/engine/map/map.h>
+#include <cotangent/ops/engine/walk/copy.h>
+
+namespace ct::elementwise {
+namespace {
+
+constexpr std::int64_t kWorthPacking = 1 << 14;  // elements
+
+// True if the last axis is strided and another one is not.
+bool is_transposed(const Tensor& t) {
+  int last = t.dim() - 1;
+  while (last >= 0 && t.shape()[last] == 1) --last;
+  if (last < 0 || t.strides()[last] == 0 || t.strides()[last] == 1) return false;
+  for (int d = 0; d < last; ++d)
+    if (t.shape()[d] > 1 && t.strides()[d] == 1) return true;
+  return false;
+}
+
+}  // namespace
+
+PackedInputs::PackedInputs(std::span<const Tensor* const> inputs) : count_(inputs.size()) {
+  for (std::size_t k = 0; k < count_; ++k) {
+    inputs_[k] = inputs[k];
+    if (inputs[k]->numel() < kWorthPacking || inputs[k]->is_contiguous() || !is_transposed(*inputs[k]))
+      continue;
+    copies_[k] = packed(*inputs[k]);
+    inputs_[k] = &copies_[k];
+  }
+}
+
+Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs) {
+  const Shape& shape = out.shape();
+  const int operands = 1 + static_cast<int>(inputs.size());
+  Strides strides[1 + kMaxInputs];
+  strides[0] = out.strides();
+  for (int k = 1; k < operands; ++k) {
+    const Tensor& in = *inputs[static_cast<std::size_t>(k - 1)];
+    strides[k] = broadcast_strides(in.shape(), in.strides(), shape);
+  }
+  Layout layout;
+  layout.numel = out.numel();
+  for (int axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == 1) continue;
+    // The last axis kept so far takes this one in if every operand's stride fits.
+    const int last = layout.rank - 1;
+    bool merge = last >= 0;
+    for (int k = 0; k < operands && merge; ++k)
+      merge = layout.strides[k][last] == strides[k][axis] * shape[axis];
+    const int at = merge ? last : layout.rank++;
+    layout.sizes[at] = merge ? layout.sizes[at] * shape[axis] : shape[axis];
+    for (int k = 0; k < operands; ++k) layout.strides[k][at] = strides[k][axis];
+  }
+  if (layout.rank == 0) {  // a single element is a row of one
+    layout.rank = 1;
+    layout.sizes[0] = 1;
+    for (int k = 0; k < operands; ++k) layout.strides[k][0] = 1;
+  }
+  return layout;
+}
+
+}  // namespace ct::elementwise

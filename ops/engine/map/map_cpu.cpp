@@ -1,0 +1,318 @@
+#include <cotangent/ops/engine/map/map_cpu.h>
+
+#include <algorithm>
+
+#include <cotangent/core/parallel.h>
+
+namespace ct::elementwise {
+namespace {
+
+constexpr std::int64_t kGrain = 32768;  // elements per chunk of parallel work
+constexpr std::int64_t kBlock = 1024;   // elements brought into the L1 cache at a time
+constexpr std::int64_t kLongRow = 64;  // from here on, blocks end with their row and inputs are read in place
+
+// ---- Runs: elements of one row, converted between a storage type S and a compute type C -----------------
+
+template <class S, class C>
+void read_run(C* to, const S* from, std::int64_t stride, std::int64_t n) {
+  if (stride == 1) {
+    std::int64_t i = 0;
+#if defined(__F16C__) && defined(__AVX__)
+    if constexpr (std::is_same_v<S, Half>)
+      for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(to + i,
+                         _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+#endif
+    for (; i < n; ++i) to[i] = static_cast<C>(from[i]);
+  } else if (stride == 0) {
+    std::fill_n(to, n, static_cast<C>(from[0]));
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i * stride]);
+  }
+}
+
+template <class S, class C>
+S narrow(C value) {
+  if constexpr (std::is_same_v<S, bool>) return value != 0;
+  return static_cast<S>(value);
+}
+
+template <class S, class C>
+void write_run(S* to, const C* from, std::int64_t stride, std::int64_t n) {
+  if (stride == 1) {
+    std::int64_t i = 0;
+#if defined(__F16C__) && defined(__AVX__)
+    if constexpr (std::is_same_v<S, Half>)
+      for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (; i < n; ++i) to[i] = narrow<S>(from[i]);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) to[i * stride] = narrow<S>(from[i]);
+  }
+}
+
+using Run = void (*)(void* compute, void* storage, std::int64_t stride, std::int64_t n);
+template <class S, class C>
+void read_run_erased(void* compute, void* storage, std::int64_t stride, std::int64_t n) {
+  read_run(static_cast<C*>(compute), static_cast<const S*>(storage), stride, n);
+}
+template <class S, class C>
+void write_run_erased(void* compute, void* storage, std::int64_t stride, std::int64_t n) {
+  write_run(static_cast<S*>(storage), static_cast<const C*>(compute), stride, n);
+}
+
+// How one operand's elements get to the compute type and back.
+struct Runs {
+  Run read = nullptr;
+  Run write = nullptr;
+};
+template <class S, class C>
+constexpr Runs kRuns{read_run_erased<S, C>, write_run_erased<S, C>};
+
+Runs runs_of(DType storage, Compute compute) {
+  switch (storage) {
+    case DType::f32: return kRuns<float, float>;
+    case DType::f64: return kRuns<double, double>;
+    case DType::f16: return kRuns<Half, float>;
+    case DType::bf16: return kRuns<BFloat16, float>;
+    case DType::i64: return kRuns<std::int64_t, std::int64_t>;
+    case DType::i32: return kRuns<std::int32_t, std::int64_t>;
+    case DType::u8: return kRuns<std::uint8_t, std::int64_t>;
+    case DType::boolean:  // also a mask among floats
+      return compute == Compute::f32   ? kRuns<bool, float>
+             : compute == Compute::f64 ? kRuns<bool, double>
+                                       : kRuns<bool, std::int64_t>;
+  }
+  return {};
+}
+
+// ---- Operands ------------------------------------------------------------------------------------------
+
+struct alignas(64) Filled {
+  std::byte bytes[kVectorBytes];
+};
+
+struct Operand {
+  char* data;
+  std::size_t size;     // bytes of one element
+  bool as_is;           // stored in the type the tile reads or writes
+  bool linear;          // no gaps
+  bool scalar;          // one number
+  std::int64_t period;  // the elements repeat after so many, themselves without gaps; 0 if they do not
+  Run run;              // read for inputs, write for the output
+  const std::int64_t* strides;
+};
+
+// After how many elements operand k starts again, read without gaps until then (a row that is broadcast); 0
+// if that is not how it lies.
+std::int64_t period_of(const Layout& layout, int k) {
+  std::int64_t period = 1;
+  int d = layout.rank - 1;
+  for (; d >= 0 && layout.strides[k][d] == period; --d) period *= layout.sizes[d];
+  for (; d >= 0; --d)
+    if (layout.strides[k][d] != 0) return 0;
+  return period;
+}
+
+// Where row-major element `linear` lies, as an index per axis and an offset for one operand.
+struct Cursor {
+  std::int64_t index[kMaxRank];
+  std::int64_t offset = 0;
+
+  Cursor(const Layout& layout, const std::int64_t* strides, std::int64_t linear) {
+    for (int d = layout.rank - 1; d >= 0; --d) {
+      index[d] = linear % layout.sizes[d];
+      linear /= layout.sizes[d];
+      offset += index[d] * strides[d];
+    }
+  }
+  void next_row(const Layout& layout, const std::int64_t* strides) {
+    int d = layout.rank - 1;
+    offset -= index[d] * strides[d];
+    index[d] = 0;
+    while (--d >= 0) {
+      offset += strides[d];
+      if (++index[d] < layout.sizes[d]) return;
+      offset -= index[d] * strides[d];
+      index[d] = 0;
+    }
+  }
+};
+
+// Moves elements [start, start + n) between an operand and a block.
+void move_block(const Layout& layout, const Operand& operand, void* block, std::size_t compute_size,
+                std::int64_t start, std::int64_t n) {
+  char* at = static_cast<char*>(block);
+  const auto move = [&](std::int64_t offset, std::int64_t stride, std::int64_t count) {
+    operand.run(at, operand.data + offset * static_cast<std::int64_t>(operand.size), stride, count);
+    at += static_cast<std::size_t>(count) * compute_size;
+  };
+  if (operand.linear) return move(start, 1, n);
+  const int inner = layout.rank - 1;
+  Cursor cursor(layout, operand.strides, start);
+  while (n > 0) {
+    const std::int64_t count = std::min(n, layout.sizes[inner] - cursor.index[inner]);
+    move(cursor.offset, operand.strides[inner], count);
+    cursor.index[inner] += count;
+    cursor.offset += count * operand.strides[inner];
+    n -= count;
+    if (n > 0) cursor.next_row(layout, operand.strides);
+  }
+}
+
+struct Call {
+  TileFn tile;
+  std::size_t compute_size;  // of the inputs in a block
+  std::size_t result_size;   // of the output in a block
+  std::ptrdiff_t step;       // elements per vector
+  const Parameters* parameters;
+  int inputs;
+  Layout layout;
+  Operand in[kMaxInputs];
+  Operand out;
+};
+
+// Fills a vector with the number that run(…) reads.
+void fill(Filled& filled, const Call& call, const Operand& operand, std::int64_t offset) {
+  operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0, call.step);
+}
+
+// Elements [begin, end), block by block.
+void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
+  alignas(64) std::byte buffers[1 + kMaxInputs][2 * kBlock * 8];
+  Filled filled[kMaxInputs];
+  const Layout& layout = call.layout;
+  const int inner = layout.rank - 1;
+  const std::int64_t row = layout.sizes[inner];
+  const bool by_row = row >= kLongRow;
+  Tile tile;
+  tile.parameters = call.parameters;
+  bool repeats[kMaxInputs] = {};
+  for (int k = 0; k < call.inputs; ++k) {
+    const Operand& in = call.in[k];
+    if (in.scalar) {
+      fill(filled[k], call, in, 0);
+    } else if (!in.linear && in.period > 0 && in.period <= kBlock && !(by_row && in.as_is)) {
+      // Written out once, far enough to start a block anywhere in it.
+      repeats[k] = true;
+      move_block(layout, in, buffers[k], call.compute_size, 0, std::min(kBlock + in.period, layout.numel));
+    }
+  }
+  for (std::int64_t i = begin; i < end; i += tile.n) {
+    tile.n = std::min(kBlock, end - i);
+    if (by_row) tile.n = std::min(tile.n, row - i % row);
+    for (int k = 0; k < call.inputs; ++k) {
+      const Operand& in = call.in[k];
+      tile.step[k] = call.step;
+      if (in.scalar) {
+        tile.in[k] = filled[k].bytes;
+        tile.step[k] = 0;
+      } else if (in.linear && in.as_is) {
+        tile.in[k] = in.data + i * static_cast<std::int64_t>(in.size);
+      } else if (repeats[k]) {
+        tile.in[k] = buffers[k] + static_cast<std::size_t>(i % in.period) * call.compute_size;
+      } else if (by_row && (in.strides[inner] == 0 || (in.strides[inner] == 1 && in.as_is))) {
+        const std::int64_t offset = Cursor(layout, in.strides, i).offset;
+        if (in.strides[inner] == 0) {
+          fill(filled[k], call, in, offset);
+          tile.in[k] = filled[k].bytes;
+          tile.step[k] = 0;
+        } else {
+          tile.in[k] = in.data + offset * static_cast<std::int64_t>(in.size);
+        }
+      } else {
+        move_block(layout, in, buffers[k], call.compute_size, i, tile.n);
+        tile.in[k] = buffers[k];
+      }
+    }
+    const bool direct = call.out.linear && call.out.as_is;
+    tile.out = direct ? call.out.data + i * static_cast<std::int64_t>(call.out.size)
+                      : reinterpret_cast<char*>(buffers[kMaxInputs]);
+    call.tile(tile);
+    if (!direct) move_block(layout, call.out, buffers[kMaxInputs], call.result_size, i, tile.n);
+  }
+}
+
+constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
+
+// Sets up and runs a call that is not a plain run of vectors.
+[[gnu::noinline]] void run_general(const Tiles& tiles, TileFn tile, Compute compute, Tensor& out,
+                                   std::span<const Tensor* const> given, const Parameters& parameters) {
+  PackedInputs packed_inputs(given);
+  const std::span<const Tensor* const> inputs = packed_inputs;
+  Call call;
+  call.tile = tile;
+  const DType type = kComputeDType[static_cast<int>(compute)];
+  call.compute_size = size_of(type);
+  call.step = kVectorBytes / static_cast<std::ptrdiff_t>(call.compute_size);
+  call.parameters = &parameters;
+  call.inputs = static_cast<int>(inputs.size());
+  call.layout = make_layout(out, inputs);
+  const auto operand = [&](const Tensor& t, int k, bool as_is, Run run) {
+    return Operand{static_cast<char*>(t.raw_data()),
+                   size_of(t.dtype()),
+                   as_is,
+                   call.layout.linear(k),
+                   call.layout.scalar(k),
+                   period_of(call.layout, k),
+                   run,
+                   call.layout.strides[k]};
+  };
+  for (int k = 0; k < call.inputs; ++k) {
+    const Tensor& t = *inputs[static_cast<std::size_t>(k)];
+    call.in[k] = operand(t, 1 + k, t.dtype() == type, runs_of(t.dtype(), compute).read);
+  }
+  if (tiles.predicate) {  // the tile writes bools
+    call.result_size = 1;
+    call.out = operand(out, 0, true, [](void* block, void* to, std::int64_t stride, std::int64_t n) {
+      write_run(static_cast<bool*>(to), static_cast<const bool*>(block), stride, n);
+    });
+  } else {
+    call.result_size = call.compute_size;
+    call.out = operand(out, 0, out.dtype() == type, runs_of(out.dtype(), compute).write);
+  }
+  parallel_for(call.layout.numel, kGrain,
+               [&](std::int64_t begin, std::int64_t end) { run_blocks(call, begin, end); });
+}
+
+}  // namespace
+
+void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inputs,
+             const Parameters& parameters) {
+  const std::int64_t n = out.numel();
+  if (n == 0) return;
+  const DType dtype = inputs.back()->dtype();
+  const Compute compute = compute_type(dtype);
+  const TileFn tile_fn = compute == Compute::f32   ? tiles.f32
+                         : compute == Compute::f64 ? tiles.f64
+                                                   : tiles.i64;
+  CT_ASSERT(tile_fn != nullptr);
+  bool plain = dtype == kComputeDType[static_cast<int>(compute)] && out.is_contiguous() &&
+               (tiles.predicate || out.dtype() == dtype);
+  for (const Tensor* in : inputs) plain = plain && in->dtype() == dtype && walks_along(*in, n);
+  if (!plain) return run_general(tiles, tile_fn, compute, out, inputs, parameters);
+
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  Tile tile;
+  tile.parameters = &parameters;
+  tile.n = n;
+  tile.out = out.raw_data();
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    tile.in[k] = inputs[k]->raw_data();
+    tile.step[k] = kVectorBytes / size;
+  }
+  if (n <= kGrain) return tile_fn(tile);
+  const std::int64_t result_size = tiles.predicate ? 1 : size;
+  parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    Tile part = tile;
+    part.n = end - begin;
+    part.out = static_cast<char*>(tile.out) + begin * result_size;
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      part.in[k] = static_cast<const char*>(tile.in[k]) + begin * size;
+    tile_fn(part);
+  });
+}
+
+}  // namespace ct::elementwise

@@ -1,0 +1,323 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/engine/map/binary.h>
+#include <cotangent/ops/engine/map/map.h>
+#include <cotangent/ops/engine/map/lane.cuh>
+
+// Elementwise kernels on CUDA. For .cu files of rooms. A formula (see engine/map/map_cpu.h) becomes
+//
+//  * a vector kernel for each of f32, f16 and bf16: a thread handles several chunks of 16 bytes, all loads
+//    issued before the first use. It serves everything whose rows are whole, aligned chunks: plain tensors,
+//    scalar operands, row broadcast (a bias), column broadcast, slices;
+//  * an element kernel per compute type (f32, f64, i64) for all else: any strides, any dtype, 4 elements in
+//    flight per thread, neighbouring threads on neighbouring elements. 8-byte types lose nothing by it, and
+//    comparisons, whose results are bytes, little.
+//
+// Which one runs, and with what arguments, is decided once for all formulas, in engine/map/map_cuda.cu.
+
+namespace ct::elementwise {
+
+inline constexpr int kBlockThreads = 256;
+inline constexpr int kElementUnroll = 4;
+constexpr int vector_unroll(int inputs) { return inputs == 1 ? 4 : 2; }
+
+/// Division of a 32-bit number by one that is known at launch: a multiplication and a shift.
+struct Divider {
+  std::uint32_t divisor = 1;
+  std::uint32_t magic = 0;
+  std::uint32_t shift = 0;
+
+  Divider() = default;
+  explicit Divider(std::uint32_t d) : divisor(d) {  // d in [1, 2^31]
+    while ((std::uint64_t{1} << shift) < d) ++shift;
+    const std::uint64_t one = 1;
+    magic = static_cast<std::uint32_t>(((one << 32) * ((one << shift) - d)) / d + 1);
+  }
+  /// n / divisor for n < 2^31.
+  __device__ __forceinline__ std::uint32_t divide(std::uint32_t n) const {
+    return (__umulhi(n, magic) + n) >> shift;
+  }
+};
+
+/// A parameter in both forms that kernels may want.
+struct Parameter {
+  double f;
+  std::int64_t i;
+  template <class C>
+  __device__ __forceinline__ C get() const {
+    if constexpr (std::is_integral_v<C>)
+      return i;
+    else
+      return static_cast<C>(f);
+  }
+};
+
+struct KernelArgs {
+  const void* in[kMaxInputs];
+  void* out;
+  std::int64_t count;  // chunks (vector kernel) or elements (element kernel)
+  int per_thread;      // of them for each thread, at most the kernel's unroll
+  int rank;
+  Divider sizes[kMaxRank];                         // of the axes; the last one counted in chunks
+  std::int64_t strides[1 + kMaxInputs][kMaxRank];  // operand 0 is the output; in elements per step
+  std::uint8_t dtypes[1 + kMaxInputs];
+  Parameter p, q;
+};
+using Kernel = void (*)(const KernelArgs);
+
+/// The kernels of a formula; null where it has none.
+struct CudaKernels {
+  Kernel vector_f32 = nullptr, vector_f16 = nullptr, vector_bf16 = nullptr;
+  Kernel element_f32 = nullptr, element_f64 = nullptr, element_i64 = nullptr;
+  int unroll = 1;      // of the vector kernels
+  unsigned masks = 0;  // bit i: input i is bool where the others are of the compute type
+};
+
+/// Runs a formula over `out` with inputs broadcast to its shape, like run_cpu().
+void run_cuda(const char* op, const CudaKernels& kernels, Tensor& out, std::span<const Tensor* const> inputs,
+              const Parameters& parameters);
+
+// ---- Device code -----------------------------------------------------------------------------------------
+
+// Offsets of all operands for one step (chunk or element) of a space of several axes.
+template <int kOperands>
+__device__ __forceinline__ void locate(const KernelArgs& a, std::uint32_t step,
+                                       std::int64_t (&offset)[kOperands]) {
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) offset[k] = 0;
+  for (int d = a.rank - 1; d > 0; --d) {
+    const std::uint32_t quotient = a.sizes[d].divide(step);
+    const std::int64_t index = step - quotient * a.sizes[d].divisor;
+#pragma unroll
+    for (int k = 0; k < kOperands; ++k) offset[k] += index * a.strides[k][d];
+    step = quotient;
+  }
+#pragma unroll
+  for (int k = 0; k < kOperands; ++k) offset[k] += static_cast<std::int64_t>(step) * a.strides[k][0];
+}
+
+template <class F>
+constexpr unsigned mask_inputs() {
+  if constexpr (requires { F::kMasks; })
+    return F::kMasks;
+  else
+    return 0;
+}
+
+template <class F, class T, std::size_t... I>
+__device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequence<I...>) {
+  using C = compute_t<T>;
+  using X = Lane<C, sizeof(T) == 2>;
+  constexpr int N = F::kInputs;
+  constexpr int V = 16 / static_cast<int>(sizeof(T));
+  constexpr int U = vector_unroll(N);
+  constexpr unsigned kMasks = mask_inputs<F>();
+  const X p(a.p.template get<C>()), q(a.q.template get<C>());
+
+  const std::int64_t first =
+      static_cast<std::int64_t>(blockIdx.x) * (kBlockThreads * a.per_thread) + threadIdx.x;
+  gpu::Packed<T, V> raw[U][N];
+  gpu::Packed<bool, V> mask[U][kMasks ? N : 1];
+  std::int64_t offset[U][N + 1];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const std::int64_t chunk = first + u * kBlockThreads;
+    if (u >= a.per_thread || chunk >= a.count) break;
+    if (a.rank == 1) {
+#pragma unroll
+      for (int k = 0; k <= N; ++k) offset[u][k] = chunk * a.strides[k][0];
+    } else {
+      locate<N + 1>(a, static_cast<std::uint32_t>(chunk), offset[u]);
+    }
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const std::int64_t at = offset[u][k + 1];
+      const bool same = a.strides[k + 1][a.rank - 1] == 0;  // one number for the whole row
+      if (kMasks >> k & 1u) {
+        const bool* from = static_cast<const bool*>(a.in[k]) + at;
+        mask[u][kMasks ? k : 0] =
+            same ? gpu::Packed<bool, V>::filled(*from) : gpu::Packed<bool, V>::load(from);
+      } else {
+        const T* from = static_cast<const T*>(a.in[k]) + at;
+        if (same)
+          raw[u][k] = gpu::Packed<T, V>::filled(*from);
+        else
+          raw[u][k] = gpu::Packed<T, V>::load(from);
+      }
+    }
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    if (u >= a.per_thread || first + u * kBlockThreads >= a.count) break;
+    C x[N][V];
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      if (kMasks >> k & 1u) {
+#pragma unroll
+        for (int j = 0; j < V; ++j) x[k][j] = mask[u][kMasks ? k : 0][j] ? C(1) : C(0);
+      } else {
+        raw[u][k].unpack(x[k]);
+      }
+    }
+    C y[V];
+#pragma unroll
+    for (int j = 0; j < V; ++j) y[j] = F::eval(X(x[I][j])..., p, q).v;
+    gpu::Packed<T, V>::from_compute(y).store(static_cast<T*>(a.out) + offset[u][0]);
+  }
+}
+
+template <class F, class T>
+__global__ void __launch_bounds__(kBlockThreads) vector_kernel(const KernelArgs a) {
+  vector_body<F, T>(a, std::make_index_sequence<F::kInputs>{});
+}
+
+template <class C>
+__device__ __forceinline__ C load_element(const void* from, std::int64_t at, std::uint8_t dtype) {
+  switch (static_cast<DType>(dtype)) {
+    case DType::boolean: return static_cast<const bool*>(from)[at] ? C(1) : C(0);
+    case DType::f16:
+      if constexpr (std::is_same_v<C, float>) return gpu::to_compute(static_cast<const Half*>(from)[at]);
+      break;
+    case DType::bf16:
+      if constexpr (std::is_same_v<C, float>) return gpu::to_compute(static_cast<const BFloat16*>(from)[at]);
+      break;
+    case DType::i32:
+      if constexpr (std::is_integral_v<C>) return static_cast<const std::int32_t*>(from)[at];
+      break;
+    case DType::u8:
+      if constexpr (std::is_integral_v<C>) return static_cast<const std::uint8_t*>(from)[at];
+      break;
+    default: break;
+  }
+  return static_cast<const C*>(from)[at];
+}
+
+template <class C>
+__device__ __forceinline__ void store_element(void* to, std::int64_t at, std::uint8_t dtype, C value) {
+  switch (static_cast<DType>(dtype)) {
+    case DType::f16:
+      if constexpr (std::is_same_v<C, float>) {
+        static_cast<Half*>(to)[at] = gpu::from_compute<Half>(value);
+        return;
+      }
+      break;
+    case DType::bf16:
+      if constexpr (std::is_same_v<C, float>) {
+        static_cast<BFloat16*>(to)[at] = gpu::from_compute<BFloat16>(value);
+        return;
+      }
+      break;
+    case DType::i32:
+      if constexpr (std::is_integral_v<C>) {
+        static_cast<std::int32_t*>(to)[at] = static_cast<std::int32_t>(value);
+        return;
+      }
+      break;
+    case DType::u8:
+      if constexpr (std::is_integral_v<C>) {
+        static_cast<std::uint8_t*>(to)[at] = static_cast<std::uint8_t>(value);
+        return;
+      }
+      break;
+    case DType::boolean: static_cast<bool*>(to)[at] = value != C(0); return;
+    default: break;
+  }
+  static_cast<C*>(to)[at] = value;
+}
+
+template <class F, class C, std::size_t... I>
+__device__ __forceinline__ void element_body(const KernelArgs& a, std::index_sequence<I...>) {
+  using X = Lane<C>;
+  constexpr int N = F::kInputs;
+  constexpr int U = kElementUnroll;
+  const X p(a.p.template get<C>()), q(a.q.template get<C>());
+  const std::uint32_t count = static_cast<std::uint32_t>(a.count);
+  const std::uint32_t first = blockIdx.x * (kBlockThreads * a.per_thread) + threadIdx.x;
+  C x[U][N];
+  std::int64_t out[U];
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    const std::uint32_t i = first + u * kBlockThreads;
+    if (u >= a.per_thread || i >= count) break;
+    std::int64_t offset[N + 1];
+    locate<N + 1>(a, i, offset);
+    out[u] = offset[0];
+#pragma unroll
+    for (int k = 0; k < N; ++k) x[u][k] = load_element<C>(a.in[k], offset[k + 1], a.dtypes[k + 1]);
+  }
+#pragma unroll
+  for (int u = 0; u < U; ++u) {
+    if (u >= a.per_thread || first + u * kBlockThreads >= count) break;
+    const auto y = F::eval(X(x[u][I])..., p, q);
+    if constexpr (std::is_same_v<std::remove_cv_t<decltype(y)>, LaneMask>) {
+      static_cast<bool*>(a.out)[out[u]] = y.v;
+    } else {
+      store_element<C>(a.out, out[u], a.dtypes[0], y.v);
+    }
+  }
+}
+
+template <class F, class C>
+__global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs a) {
+  element_body<F, C>(a, std::make_index_sequence<F::kInputs>{});
+}
+
+// ---- Host side of a room ---------------------------------------------------------------------------------
+
+/// `predicate` says that F gives masks. The table says so, because nvcc's host and device passes must pick
+/// the same kernels, and the host's can't see what a device function returns.
+template <class F, bool floats, bool integers, bool predicate = false>
+CudaKernels cuda_kernels() {
+  CudaKernels k;
+  k.unroll = vector_unroll(F::kInputs);
+  k.masks = mask_inputs<F>();
+  if constexpr (floats) {
+    if constexpr (!predicate) {
+      k.vector_f32 = vector_kernel<F, float>;
+      k.vector_f16 = vector_kernel<F, Half>;
+      k.vector_bf16 = vector_kernel<F, BFloat16>;
+    }
+    k.element_f32 = element_kernel<F, float>;
+    k.element_f64 = element_kernel<F, double>;
+  }
+  if constexpr (integers) k.element_i64 = element_kernel<F, std::int64_t>;
+  return k;
+}
+
+/// The forward kernel of an op from the formula name_y.
+template <class F, bool floats, bool integers, bool predicate = false>
+void forward_cuda(const Forward& f) {
+  run_cuda(f.op.name, cuda_kernels<F, floats, integers, predicate>(), f.out(), f.inputs,
+           parameters_of(f.attrs_view));
+}
+/// The backward kernel of an op with one input, from name_dx.
+template <class F>
+void unary_backward_cuda(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Tensor* inputs[2] = {&b.grad()};
+  if constexpr (F::kSaved == Saved::x) inputs[1] = &b.in(0);
+  if constexpr (F::kSaved == Saved::y) inputs[1] = &b.out();
+  run_cuda(b.op.name, cuda_kernels<F, true, false>(), b.grad_in(0), {inputs, F::kInputs},
+           parameters_of(b.attrs_view));
+}
+
+template <class F>
+void operand_gradient_cuda(const Backward& b, int i) {
+  operand_gradient<F>(b, i, [&](Tensor& out, std::span<const Tensor* const> inputs) {
+    run_cuda(b.op.name, cuda_kernels<F, true, false>(), out, inputs, parameters_of(b.attrs_view));
+  });
+}
+/// The backward kernel of an op with two inputs, from name_da and name_db.
+template <class DA, class DB>
+void binary_backward_cuda(const Backward& b) {
+  operand_gradient_cuda<DA>(b, 0);
+  operand_gradient_cuda<DB>(b, 1);
+}
+
+}  // namespace ct::elementwise

@@ -1,0 +1,194 @@
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <cotangent/core/parallel.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+
+#include "tests/catch.h"
+
+// The mechanism under unary, binary and where: numerics of the vector functions, layouts, dtypes, threads.
+
+namespace {
+
+using ct::Tensor;
+
+// Every 1021st float between two magnitudes, of both signs (or the positive ones).
+std::vector<float> sweep(float low, float high, bool negative) {
+  std::vector<float> values;
+  for (auto bits = std::bit_cast<std::uint32_t>(low); bits <= std::bit_cast<std::uint32_t>(high);
+       bits += 1021) {
+    values.push_back(std::bit_cast<float>(bits));
+    if (negative) values.push_back(-values.back());
+  }
+  return values;
+}
+
+// The largest error of `f` in units of the last place of the exact result.
+struct Worst {
+  double ulp = 0;
+  float at = 0;
+};
+Worst worst_error(Tensor (*f)(const Tensor&), double (*exact)(double), const std::vector<float>& values) {
+  const std::vector<float> got = f(ct::from_vector(values)).to_vector<float>();
+  Worst worst;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double want = exact(values[i]);
+    const float nearest = static_cast<float>(want);
+    if (got[i] == nearest || (std::isnan(got[i]) && std::isnan(want))) continue;
+    int exponent = 0;
+    std::frexp(want, &exponent);
+    const double step = std::ldexp(1.0, std::max(exponent, -125) - 24);
+    const double ulp = std::fabs(got[i] - want) / step;
+    if (!(ulp <= worst.ulp)) worst = {ulp, values[i]};
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_CASE("vector functions in f32 are within two units of the last place", "[elementwise]") {
+  const auto check = [](const char* name, Tensor (*f)(const Tensor&), double (*exact)(double),
+                        const std::vector<float>& values, double limit) {
+    const Worst worst = worst_error(f, exact, values);
+    INFO(name << ": " << worst.ulp << " ulp at " << worst.at << " of " << values.size() << " values");
+    CHECK(worst.ulp <= limit);
+    if (std::getenv("CT_TEST_VERBOSE")) WARN(name << ": " << worst.ulp << " ulp at " << worst.at);
+  };
+  const float tiny = std::numeric_limits<float>::denorm_min(), huge = std::numeric_limits<float>::max();
+  check("exp", ct::exp, std::exp, sweep(tiny, huge, true), 1.1);
+  check("log", ct::log, std::log, sweep(tiny, huge, true), 1.0);
+  check("sqrt", ct::sqrt, std::sqrt, sweep(tiny, huge, true), 0.51);
+  check("sin", ct::sin, std::sin, sweep(tiny, huge, true), 2);
+  check("cos", ct::cos, std::cos, sweep(tiny, huge, true), 2);
+  check("tanh", ct::tanh, std::tanh, sweep(tiny, huge, true), 1.3);
+  check("erf", ct::erf, std::erf, sweep(tiny, huge, true), 1.25);
+  check(
+      "sigmoid", [](const Tensor& x) { return ct::sigmoid(x); },
+      [](double x) { return 1 / (1 + std::exp(-x)); }, sweep(tiny, 80, true), 3);
+}
+
+TEST_CASE("any number of threads gives the same bits, in every layout", "[elementwise]") {
+  const Tensor x = ct::randn({300, 257}), row = ct::randn({257}), column = ct::randn({300, 1});
+  const auto all = [&] {
+    std::vector<std::vector<float>> results;
+    for (const Tensor& y : {ct::gelu(x), ct::tanh(x.t()), x * row, x * column, x + x.slice(0, 0, 1),
+                            ct::exp(x.slice(1, 1, 200))})
+      results.push_back(y.to_vector<float>());
+    return results;
+  };
+  const int threads = ct::num_threads();
+  ct::set_num_threads(1);
+  const auto one = all();
+  ct::set_num_threads(4);
+  CHECK(all() == one);
+  ct::set_num_threads(threads);
+}
+
+TEST_CASE("layouts: every path of the CPU driver agrees with plain copies", "[elementwise]") {
+  // Small and long rows, broadcast and strided operands, dtypes that are converted on the way.
+  for (const ct::DType t : {ct::f32, ct::f64, ct::f16, ct::bf16, ct::i64, ct::i32, ct::u8}) {
+    INFO(ct::name(t));
+    const Tensor base = ct::randint(0, 12, {60, 140}).to(t);
+    const Tensor pieces[] = {
+        base.slice(1, 0, 140, 2),  base.narrow(1, 3, 70), base.narrow(0, 0, 60).narrow(1, 1, 9),
+        base.t().narrow(1, 2, 33), base.select(1, 5),     base.view({4, 15, 2, 70}).permute({3, 0, 2, 1})};
+    for (const Tensor& a : pieces) {
+      const Tensor plain = a.contiguous();
+      CHECK((a + a).to_vector<double>() == (plain + plain).to_vector<double>());
+      const Tensor row = a.narrow(0, 0, 1);
+      CHECK((a * row).to_vector<double>() == (plain * row.contiguous()).to_vector<double>());
+      const Tensor last = a.narrow(-1, 0, 1);
+      CHECK((a - last).to_vector<double>() ==
+            (plain - last.contiguous().expand(a.shape()).contiguous()).to_vector<double>());
+    }
+  }
+}
+
+TEST_CASE("large transposed operands", "[elementwise]") {
+  const Tensor x = ct::randn({200, 170}), y = ct::randn({170, 200});
+  CHECK((x + y.t()).to_vector<float>() == (x + y.t().contiguous()).to_vector<float>());
+  CHECK(ct::exp(y.t()).to_vector<float>() == ct::exp(y.t().contiguous()).to_vector<float>());
+}
+
+// ---- The same on a GPU: exact operations must have the CPU's bits ----------------------------------------
+
+namespace {
+
+void check_same(const Tensor& on_gpu, const Tensor& want) {
+  REQUIRE(on_gpu.is_cuda());
+  REQUIRE(on_gpu.dtype() == want.dtype());
+  CHECK(on_gpu.to(ct::cpu).to_vector<double>() == want.to_vector<double>());
+}
+
+}  // namespace
+
+TEST_CASE("CUDA: vector and element kernels agree with the CPU on every layout", "[elementwise][cuda]") {
+  const ct::Device gpu = ct::cuda(0);
+  for (const ct::DType t : {ct::f32, ct::f64, ct::f16, ct::bf16, ct::i64, ct::i32, ct::u8}) {
+    INFO(ct::name(t));
+    // Around the sizes where a tail, the unrolling and the grid change.
+    for (const std::int64_t n : {1, 7, 8, 1024, 4099, 65536, 65543, 1 << 20, (1 << 22) + 5}) {
+      INFO(n);
+      const Tensor a = ct::randint(0, 9, {n}).to(t), b = ct::randint(0, 9, {n}).to(t);
+      const Tensor ga = a.to(gpu), gb = b.to(gpu);
+      check_same(ga * gb, a * b);
+      check_same(ga + 3, a + 3);
+      check_same(ct::relu(ga), ct::relu(a));
+      check_same(ga < gb, a < b);
+      if (n > 8)
+        check_same(ga.narrow(0, 1, n - 1) * gb.narrow(0, 0, n - 1),
+                   a.narrow(0, 1, n - 1) * b.narrow(0, 0, n - 1));
+      Tensor h = ga.clone();
+      h.mul_(gb);
+      check_same(h, a * b);
+    }
+    // Rows of whole chunks and not, broadcast either way, sliced, transposed, in place on a view.
+    for (const std::int64_t columns : {64, 63, 8, 3}) {
+      INFO(columns << " columns");
+      const Tensor a = ct::randint(0, 9, {70, columns}).to(t), row = ct::randint(0, 9, {columns}).to(t),
+                   column = ct::randint(0, 9, {70, 1}).to(t);
+      const Tensor ga = a.to(gpu), grow = row.to(gpu), gcolumn = column.to(gpu);
+      check_same(ga + grow, a + row);
+      check_same(ga * gcolumn, a * column);
+      check_same(grow + gcolumn, row + column);
+      check_same(ga + ct::tensor(2).to(gpu), a + ct::tensor(2));
+      check_same(ct::square(ga.narrow(1, 0, columns / 2)), ct::square(a.narrow(1, 0, columns / 2)));
+      check_same(ct::square(ga.slice(1, 0, columns, 2)), ct::square(a.slice(1, 0, columns, 2)));
+      check_same(ga.t() + gcolumn.t(), a.t() + column.t());
+      Tensor view = ga.clone(), want = a.clone();
+      view.narrow(0, 3, 20).mul_(grow);
+      want.narrow(0, 3, 20).mul_(row);
+      check_same(view, want);
+      view.t().add_(1);
+      want.t().add_(1);
+      check_same(view, want);
+    }
+  }
+}
+
+TEST_CASE("CUDA: functions in f32 are close to the CPU's", "[elementwise][cuda]") {
+  const ct::Device gpu = ct::cuda(0);
+  const Tensor x = ct::from_vector(sweep(1e-6f, 80, true));
+  for (Tensor (*f)(const Tensor&) : {ct::exp, ct::sin, ct::cos, ct::tanh, ct::sigmoid, ct::silu, ct::erf}) {
+    const std::vector<float> a = f(x).to_vector<float>(), b = f(x.to(gpu)).to(ct::cpu).to_vector<float>();
+    double worst = 0;
+    for (std::size_t i = 0; i < a.size(); ++i)
+      worst = std::max(worst, std::fabs(a[i] - b[i]) / (1e-30 + std::fabs(a[i])));
+    CHECK(worst < 1e-6);
+  }
+}
+
+TEST_CASE("CUDA: more elements than one launch takes", "[elementwise][cuda]") {
+  const std::int64_t n = (std::int64_t{1} << 30) + 12345;
+  Tensor x = ct::zeros({n}, {.dtype = ct::u8, .device = ct::cuda(0)});
+  x += 7;
+  CHECK(x.select(0, 0).item<int>() == 7);
+  CHECK(x.select(0, n - 1).item<int>() == 7);
+  CHECK(x.select(0, n / 2).item<int>() == 7);
+}

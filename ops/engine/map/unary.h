@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cotangent/ops/engine/map/formulas.h>
+#include <cotangent/ops/engine/map/map.h>
+
+// From a line of a table of one-input ops to formulas, and how their kernels read a call.
+
+namespace ct::elementwise {
+
+// Dtypes of a table's `types` column.
+inline constexpr DTypeSet floats = kFloatingTypes;
+inline constexpr DTypeSet numbers = kNumericTypes;
+inline constexpr DTypeSet signed_numbers = kNumericTypes & ~dtype_bit(DType::u8);
+inline constexpr DTypeSet any_type = kAllTypes;
+constexpr bool has_floats(DTypeSet) { return true; }
+constexpr bool has_integers(DTypeSet types) { return types & dtype_bit(DType::i64); }
+
+// What a table's `saved` column means for backward.
+enum class Saved { none, x, y };
+
+inline Parameters parameters_of(AttrsView attrs) {
+  return attrs.size == sizeof(Parameters) ? *static_cast<const Parameters*>(attrs.data) : Parameters{};
+}
+
+// The value that `s` has as an element of dtype t, for comparisons with such elements.
+inline Scalar rounded(Scalar s, DType t) {
+  if (t == DType::f16) return Scalar(static_cast<float>(s.to<Half>()));
+  if (t == DType::bf16) return Scalar(static_cast<float>(s.to<BFloat16>()));
+  return s;
+}
+
+}  // namespace ct::elementwise
+
+// The arguments of a backward formula beside g, p and q.
+#define CT_SAVED_ARGUMENT_none
+#define CT_SAVED_ARGUMENT_x X x,
+#define CT_SAVED_ARGUMENT_y X y,
+
+// Two formulas: name_y(x) and name_dx(g, saved). An expression that names a value its line does not save does
+// not compile.
+#define CT_UNARY_FORMULAS(name, saved, y_expression, dx_expression)                                       \
+  struct name##_y {                                                                                       \
+    static constexpr int kInputs = 1;                                                                     \
+    template <class X>                                                                                    \
+    static CT_FORMULA auto eval(X x, [[maybe_unused]] X p, [[maybe_unused]] X q) {                        \
+      return y_expression;                                                                                \
+    }                                                                                                     \
+  };                                                                                                      \
+  struct name##_dx {                                                                                      \
+    static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;                   \
+    static constexpr int kInputs = kSaved == ::ct::elementwise::Saved::none ? 1 : 2;                      \
+    template <class X>                                                                                    \
+    static CT_FORMULA X eval(X g, CT_SAVED_ARGUMENT_##saved [[maybe_unused]] X p, [[maybe_unused]] X q) { \
+      return dx_expression;                                                                               \
+    }                                                                                                     \
+  };
+
+// A formula with one input and a truth value as result.
+#define CT_UNARY_PREDICATE_FORMULA(name, y_expression)                             \
+  struct name##_y {                                                                \
+    static constexpr int kInputs = 1;                                              \
+    template <class X>                                                             \
+    static CT_FORMULA auto eval(X x, [[maybe_unused]] X p, [[maybe_unused]] X q) { \
+      return y_expression;                                                         \
+    }                                                                              \
+  };

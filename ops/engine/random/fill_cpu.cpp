@@ -1,0 +1,86 @@
+#include <algorithm>
+
+#include <cotangent/core/convert_element.h>
+#include <cotangent/core/parallel.h>
+#include <cotangent/core/rng.h>
+#include <cotangent/ops/engine/random/fill.h>
+
+namespace ct::detail {
+namespace {
+
+constexpr std::int64_t kGrain = 1 << 14;
+
+// The draws behind elements [first, first + n), scaled.
+template <class C>
+void fill_scaled(const Draw& draw, std::int64_t first, std::int64_t n, C* out) {
+  const auto at = static_cast<std::uint64_t>(first);
+  const C offset = static_cast<C>(draw.offset), scale = static_cast<C>(draw.scale);
+  if (draw.kind == Draw::Kind::uniform) {
+    fill_uniform(draw.state, at, n, out);
+  } else {
+    fill_normal(draw.state, at, n, out);
+  }
+  if (scale == 1 && offset == 0) return;
+  for (std::int64_t i = 0; i < n; ++i) out[i] = fma_exact(out[i], scale, offset);
+  if (draw.kind != Draw::Kind::uniform) return;
+  const C high = static_cast<C>(draw.offset + draw.scale);
+  for (std::int64_t i = 0; i < n; ++i) out[i] = out[i] < high ? out[i] : offset;  // rounded up to the bound
+}
+
+template <class T>
+void fill_low_precision(const Draw& draw, std::int64_t first, std::int64_t n, T* out) {
+  constexpr int kBits = std::is_same_v<T, Half> ? 11 : 8;
+  constexpr std::int64_t kBuffer = 512;
+  const float offset = static_cast<float>(draw.offset), scale = static_cast<float>(draw.scale);
+  const float high = static_cast<float>(draw.offset + draw.scale);
+  float buffer[kBuffer];
+  for (std::int64_t done = 0; done < n; done += kBuffer) {
+    const std::int64_t count = std::min(kBuffer, n - done);
+    const auto at = static_cast<std::uint64_t>(first + done);
+    if (draw.kind == Draw::Kind::uniform) {
+      fill_uniform(draw.state, at, count, buffer);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const T value = T(fma_exact(cut_uniform<kBits>(buffer[i]), scale, offset));
+        out[done + i] = static_cast<float>(value) < high ? value : T(offset);
+      }
+    } else {
+      fill_normal(draw.state, at, count, buffer);
+      for (std::int64_t i = 0; i < count; ++i) out[done + i] = T(fma_exact(buffer[i], scale, offset));
+    }
+  }
+}
+
+}  // namespace
+
+void sequence_cpu(const Tensor& dst, const Sequence& s) {
+  const std::int64_t n = dst.numel();
+  visit_numeric("arange", dst.dtype(), [&]<class T>(TypeTag<T>) {
+    T* out = static_cast<T*>(dst.raw_data());
+    parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      if (s.integer) {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = convert_element<T>(integer_sequence_value(s, i));
+      } else {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = convert_element<T>(sequence_value(s, i, n));
+      }
+    });
+  });
+}
+
+void random_cpu(const Tensor& dst, const Draw& draw) {
+  visit_all("random", dst.dtype(), [&]<class T>(TypeTag<T>) {
+    T* out = static_cast<T*>(dst.raw_data());
+    parallel_for(dst.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      if (draw.kind == Draw::Kind::integer) {
+        for (std::int64_t i = begin; i < end; ++i)
+          out[i] = convert_element<T>(
+              philox_integer(draw.state, static_cast<std::uint64_t>(i), draw.low, draw.high));
+      } else if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+        fill_low_precision(draw, begin, end - begin, out + begin);
+      } else if constexpr (std::is_floating_point_v<T>) {
+        fill_scaled(draw, begin, end - begin, out + begin);
+      }
+    });
+  });
+}
+
+}  // namespace ct::detail

@@ -1,0 +1,85 @@
+#include <cotangent/core/convert_element.h>
+#include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/engine/random/fill.h>
+
+namespace ct::detail {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) fill_sequence(T* out, std::int64_t n, const Sequence s) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= n) return;
+  out[i] = s.integer ? convert_element<T>(integer_sequence_value(s, i))
+                     : convert_element<T>(sequence_value(s, i, n));
+}
+
+// One thread per Philox block: 4 numbers of 32 bits or 2 of 64. The arithmetic is that of ../engine/random/fill_cpu.cpp,
+// operation by operation.
+template <class T>
+__global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, const Draw draw) {
+  using C = compute_t<T>;
+  constexpr int N = 16 / static_cast<int>(sizeof(C));
+  const std::int64_t block = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  const std::int64_t first = block * N;
+  if (first >= n) return;
+  C values[N];
+  const C offset = static_cast<C>(draw.offset), scale = static_cast<C>(draw.scale);
+  const C high = static_cast<C>(draw.offset + draw.scale);
+  gpu::Packed<T, N> result;
+  if (draw.kind == Draw::Kind::uniform) {
+    uniform_block(draw.state, static_cast<std::uint64_t>(block), values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if constexpr (sizeof(T) == 2) values[i] = cut_uniform < std::is_same_v<T, Half> ? 11 : 8 > (values[i]);
+      const T value = gpu::from_compute<T>(fma_exact(values[i], scale, offset));
+      result.set(i, gpu::to_compute(value) < high ? value : gpu::from_compute<T>(offset));
+    }
+  } else {
+    normal_block(draw.state, static_cast<std::uint64_t>(block), values);
+#pragma unroll
+    for (int i = 0; i < N; ++i) result.set(i, gpu::from_compute<T>(fma_exact(values[i], scale, offset)));
+  }
+  if (first + N <= n) {
+    result.store(out + first);
+  } else {
+    for (int i = 0; i < N && first + i < n; ++i) out[first + i] = result[i];
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) fill_integers(T* out, std::int64_t n, const Draw draw) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < n)
+    out[i] =
+        convert_element<T>(philox_integer(draw.state, static_cast<std::uint64_t>(i), draw.low, draw.high));
+}
+
+}  // namespace
+
+void sequence_cuda(const Tensor& dst, const Sequence& sequence) {
+  const std::int64_t n = dst.numel();
+  visit_numeric("arange", dst.dtype(), [&]<class T>(TypeTag<T>) {
+    gpu::launch("arange", fill_sequence<T>, gpu::blocks_for("arange", n, kThreads), kThreads, 0,
+                static_cast<T*>(dst.raw_data()), n, sequence);
+  });
+}
+
+void random_cuda(const Tensor& dst, const Draw& draw) {
+  const std::int64_t n = dst.numel();
+  visit_all("random", dst.dtype(), [&]<class T>(TypeTag<T>) {
+    T* out = static_cast<T*>(dst.raw_data());
+    if (draw.kind == Draw::Kind::integer) {
+      gpu::launch("randint", fill_integers<T>, gpu::blocks_for("randint", n, kThreads), kThreads, 0, out, n,
+                  draw);
+    } else if constexpr (std::is_floating_point_v<compute_t<T>>) {
+      constexpr int per_thread = 16 / static_cast<int>(sizeof(compute_t<T>));
+      gpu::launch("rand", fill_random<T>, gpu::blocks_for("rand", n, kThreads * per_thread), kThreads, 0, out,
+                  n, draw);
+    }
+  });
+}
+
+}  // namespace ct::detail

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include <cotangent/core/device.h>
+#include <cotangent/core/dtype.h>
+#include <cotangent/core/export.h>
+#include <cotangent/core/scalar.h>
+#include <cotangent/core/tensor.h>
+
+// Copies and conversions without the tape: what kernels, the door and the copy room stand on.
+
+namespace ct {
+
+/// Writes the elements of `src` into the memory of `dst`: same shape, same device, any strides on both
+/// sides, any dtypes (converted as core/convert_element.h says). The two must not overlap, except that
+/// they may be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
+void copy_kernel(const Tensor& dst, const Tensor& src);
+
+/// The least and the largest integer up to which `dtype` holds them all.
+std::pair<std::int64_t, std::int64_t> integer_range(DType dtype);
+
+/// Throws ValueError unless `dtype`, if it is one of integers, can hold `value`: NaN and what lies outside
+/// its range can't be told from other numbers afterwards.
+void check_fits(const char* op, const Scalar& value, DType dtype);
+
+namespace detail {
+/// Throws ShapeError, naming `op`, if several elements of `t` share one place in memory (a tensor made by
+/// expand), so that writing to it would have no meaning.
+void check_writable(const char* op, const Tensor& t);
+}  // namespace detail
+
+/// Writes `value` into every element of `dst`, which may have any strides.
+void fill_kernel(const Tensor& dst, const Scalar& value);
+
+/// `t` if it is contiguous, else a contiguous copy that is not recorded: what a kernel calls when a layout
+/// is too awkward.
+Tensor packed(const Tensor& t);
+/// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
+Tensor packed(const Tensor& t, DType dtype);
+/// A contiguous copy of `t` on `device`, not recorded; also when `t` is there already.
+Tensor moved(const Tensor& t, Device device);
+
+/// The bytes of two contiguous tensors of the same shape and dtype, on any devices. From pinned memory the copy is
+/// asynchronous: the allocator is told, so that the source may be dropped at once.
+void move_bytes(const Tensor& dst, const Tensor& src);
+
+/// The halves of the above per device.
+void copy_cpu(const Tensor& dst, const Tensor& src);
+void fill_cpu(const Tensor& dst, const Scalar& value);
+void copy_cuda(const Tensor& dst, const Tensor& src);
+void fill_cuda(const Tensor& dst, const Scalar& value);
+
+}  // namespace ct

@@ -1,0 +1,221 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#if defined(__F16C__) && defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#include <cotangent/core/convert_element.h>
+#include <cotangent/core/parallel.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/engine/walk/plan.h>
+#include <cotangent/ops/engine/walk/transpose_cpu.h>
+
+namespace ct {
+namespace {
+
+// Elements per chunk: enough work to pay for waking a thread.
+constexpr std::int64_t kGrain = 1 << 16;
+
+// ---- converting a run without gaps ------------------------------------------------------------------------
+
+using ConvertRun = void (*)(void* dst, const void* src, std::int64_t n);
+
+template <class To, class From>
+void convert_run(void* dst, const void* src, std::int64_t n) {
+  // Bools are read as bytes: memory from elsewhere may hold other values than 0 and 1.
+  using Raw = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
+  To* __restrict to = static_cast<To*>(dst);
+  const Raw* __restrict from = static_cast<const Raw*>(src);
+  std::int64_t i = 0;
+#if defined(__F16C__) && defined(__AVX__)
+  if constexpr (std::is_same_v<To, Half> && std::is_same_v<From, float>) {
+    for (; i + 8 <= n; i += 8)
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
+                       _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  } else if constexpr (std::is_same_v<To, float> && std::is_same_v<From, Half>) {
+    for (; i + 8 <= n; i += 8)
+      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+#endif
+  for (; i < n; ++i) {
+    if constexpr (std::is_same_v<From, bool>) {
+      to[i] = convert_element<To>(from[i] != 0);
+    } else {
+      to[i] = convert_element<To>(from[i]);
+    }
+  }
+}
+
+// Indexed by the numbers of DType.
+template <int N>
+using ElementType = std::tuple_element_t<
+    N, std::tuple<float, double, Half, BFloat16, std::int64_t, std::int32_t, std::uint8_t, bool>>;
+
+template <std::size_t... I>
+constexpr auto make_converters(std::index_sequence<I...>) {
+  return std::array<ConvertRun, sizeof...(I)>{
+      &convert_run<ElementType<I / kDTypeCount>, ElementType<I % kDTypeCount>>...};
+}
+constexpr auto kConverters = make_converters(std::make_index_sequence<kDTypeCount * kDTypeCount>());
+
+ConvertRun converter(DType to, DType from) {
+  return kConverters[static_cast<std::size_t>(to) * kDTypeCount + static_cast<std::size_t>(from)];
+}
+
+void copy_flat(char* dst, DType to, const char* src, DType from, std::int64_t n) {
+  const auto to_size = static_cast<std::int64_t>(size_of(to));
+  const auto from_size = static_cast<std::int64_t>(size_of(from));
+  const ConvertRun convert = to == from ? nullptr : converter(to, from);
+  parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (convert) {
+      convert(dst + begin * to_size, src + begin * from_size, end - begin);
+    } else {
+      std::memcpy(dst + begin * to_size, src + begin * to_size,
+                  static_cast<std::size_t>((end - begin) * to_size));
+    }
+  });
+}
+
+// ---- the same dtype, any strides: only the size of an element matters -------------------------------------
+
+template <class T>
+void copy_strided_run(T* dst, std::int64_t dst_stride, const T* src, std::int64_t src_stride,
+                      std::int64_t n) {
+  if (dst_stride == 1 && src_stride == 1) {
+    if (n < 16) {
+      for (std::int64_t i = 0; i < n; ++i) dst[i] = src[i];
+    } else {
+      std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(T));
+    }
+  } else if (dst_stride == 1 && src_stride == 0) {
+    std::fill_n(dst, n, *src);
+  } else if (dst_stride == 1) {
+    for (std::int64_t i = 0; i < n; ++i) dst[i] = src[i * src_stride];
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) dst[i * dst_stride] = src[i * src_stride];
+  }
+}
+
+template <class T>
+void copy_same(const CopyPlan& p, void* dst_data, const void* src_data) {
+  T* dst = static_cast<T*>(dst_data);
+  const T* src = static_cast<const T*>(src_data);
+  if (const int axis = p.transposed_axis(); axis >= 0 && p.size[axis] >= 4 && p.size[p.inner()] >= 4)
+    return detail::copy_transposed(p, axis, dst, src);
+  parallel_for(p.numel, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t ds = p.rank ? p.dst[p.inner()] : 1, ss = p.rank ? p.src[p.inner()] : 1;
+    for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t s, std::int64_t n) {
+      copy_strided_run(dst + d, ds, src + s, ss, n);
+    });
+  });
+}
+
+void copy_same(const CopyPlan& p, void* dst, const void* src, std::size_t size) {
+  switch (size) {
+    case 1: return copy_same<std::uint8_t>(p, dst, src);
+    case 2: return copy_same<std::uint16_t>(p, dst, src);
+    case 4: return copy_same<std::uint32_t>(p, dst, src);
+    default: return copy_same<std::uint64_t>(p, dst, src);
+  }
+}
+
+// ---- different dtypes and awkward strides
+// -------------------------------------------------------------------
+
+void gather(void* dst, const char* src, std::int64_t stride, std::int64_t n, std::size_t size) {
+  const auto run = [&]<class T>(TypeTag<T>) {
+    copy_strided_run(static_cast<T*>(dst), 1, reinterpret_cast<const T*>(src), stride, n);
+  };
+  size == 1   ? run(TypeTag<std::uint8_t>{})
+  : size == 2 ? run(TypeTag<std::uint16_t>{})
+  : size == 4 ? run(TypeTag<std::uint32_t>{})
+              : run(TypeTag<std::uint64_t>{});
+}
+
+void scatter(char* dst, std::int64_t stride, const void* src, std::int64_t n, std::size_t size) {
+  const auto run = [&]<class T>(TypeTag<T>) {
+    copy_strided_run(reinterpret_cast<T*>(dst), stride, static_cast<const T*>(src), 1, n);
+  };
+  size == 1   ? run(TypeTag<std::uint8_t>{})
+  : size == 2 ? run(TypeTag<std::uint16_t>{})
+  : size == 4 ? run(TypeTag<std::uint32_t>{})
+              : run(TypeTag<std::uint64_t>{});
+}
+
+// Runs are gathered into a small buffer, converted there, and scattered: conversions exist for runs without
+// gaps only.
+void convert_strided(const CopyPlan& p, char* dst, DType to, const char* src, DType from) {
+  constexpr std::int64_t kBuffer = 256;
+  const auto to_size = static_cast<std::int64_t>(size_of(to));
+  const auto from_size = static_cast<std::int64_t>(size_of(from));
+  const ConvertRun convert = converter(to, from);
+  const std::int64_t ds = p.rank ? p.dst[p.inner()] : 1, ss = p.rank ? p.src[p.inner()] : 1;
+  parallel_for(p.numel, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    alignas(64) char in[kBuffer * 8];
+    alignas(64) char out[kBuffer * 8];
+    for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t s, std::int64_t n) {
+      for (std::int64_t i = 0; i < n; i += kBuffer) {
+        const std::int64_t count = std::min(kBuffer, n - i);
+        const char* read = src + (s + i * ss) * from_size;
+        char* write = dst + (d + i * ds) * to_size;
+        if (ss != 1) {
+          gather(in, read, ss, count, size_of(from));
+          read = in;
+        }
+        convert(ds == 1 ? write : out, read, count);
+        if (ds != 1) scatter(write, ds, out, count, size_of(to));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void copy_cpu(const Tensor& dst, const Tensor& src) {
+  const std::int64_t n = dst.numel();
+  if (n == 0) return;
+  char* to = static_cast<char*>(dst.raw_data());
+  const char* from = static_cast<const char*>(src.raw_data());
+  if (dst.is_contiguous() && src.is_contiguous()) return copy_flat(to, dst.dtype(), from, src.dtype(), n);
+  const CopyPlan p = plan_copy(dst.shape(), dst.strides(), src.strides());
+  if (p.is_flat()) {
+    copy_flat(to, dst.dtype(), from, src.dtype(), n);
+  } else if (dst.dtype() == src.dtype()) {
+    copy_same(p, to, from, size_of(dst.dtype()));
+  } else if (p.transposed_axis() >= 0) {
+    // Reading across the lines is slower than one copy more: convert contiguously, transpose in one dtype.
+    if (dst.is_contiguous()) {
+      copy_cpu(dst, packed(src));
+    } else {
+      copy_cpu(dst, packed(src, dst.dtype()));
+    }
+  } else {
+    convert_strided(p, to, dst.dtype(), from, src.dtype());
+  }
+}
+
+void fill_cpu(const Tensor& dst, const Scalar& value) {
+  const std::int64_t n = dst.numel();
+  if (n == 0) return;
+  visit_all("fill", dst.dtype(), [&]<class T>(TypeTag<T>) {
+    const T element = value.to<T>();
+    T* to = static_cast<T*>(dst.raw_data());
+    if (dst.is_contiguous()) {
+      parallel_for(n, kGrain,
+                   [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, element); });
+      return;
+    }
+    const CopyPlan p = plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0));
+    const std::int64_t stride = p.rank ? p.dst[p.inner()] : 1;
+    parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; ++i) to[d + i * stride] = element;
+      });
+    });
+  });
+}
+
+}  // namespace ct

@@ -1,0 +1,153 @@
+#include <cmath>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/loss/bce_with_logits.h>
+#include <cotangent/ops/loss/bce_with_logits_internal.h>
+#include <cotangent/ops/rules_internal.h>
+
+namespace ct {
+
+CyclicWeight::CyclicWeight(const Tensor& weight, const Shape& input) {
+  if (!weight.defined()) return;
+  const NoGrad guard;
+  // Without its leading axes of size 1, the shape must be the end of the input's.
+  const Shape& shape = weight.shape();
+  int first = 0;
+  while (first < shape.size() && shape[first] == 1) ++first;
+  bool tail = true;
+  for (int i = first; i < shape.size(); ++i)
+    tail = tail && shape[i] == input[input.size() - shape.size() + i];
+  values = tail ? weight.contiguous() : weight.expand(input).contiguous();
+  period = values.numel() > 0 ? values.numel() : 1;
+}
+
+namespace {
+
+void bce_with_logits_infer(Infer& in) {
+  const Tensor &x = in.in(0), &target = in.in(1);
+  CT_CHECK(x.shape() == target.shape(), ShapeError, "bce_with_logits", "input is ", describe(x),
+           ", target is ", describe(target), "; they must have the same shape: use reshape() or expand()");
+  for (int i = 2; i < in.input_count(); ++i) {
+    const Tensor& w = in.in(i);
+    if (!w.defined()) continue;
+    bool fits = w.dim() <= x.dim();
+    for (int axis = 0; fits && axis < w.dim(); ++axis) {
+      const std::int64_t size = w.shape()[axis];
+      fits = size == 1 || size == x.shape()[x.dim() - w.dim() + axis];
+    }
+    CT_CHECK(fits, ShapeError, "bce_with_logits", i == 2 ? "weight" : "pos_weight", " is ", describe(w),
+             ", input is ", describe(x), "; it must broadcast to the input's shape");
+  }
+  const bool each = in.attrs<BceWithLogitsAttrs>().reduction == Reduction::none;
+  in.output(each ? x.shape() : Shape{}, x.dtype());
+}
+
+Cost bce_with_logits_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
+  return {8 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
+}
+
+// The formula through probabilities, which is plain and, for the samples' moderate inputs, exact enough.
+std::vector<Tensor> bce_with_logits_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const Reduction reduction = static_cast<const BceWithLogitsAttrs*>(attrs.data)->reduction;
+  const Shape& shape = in[0].shape();
+  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const auto expanded = [&](const Tensor& w) {
+    return w.defined() ? w.expand(shape).to_vector<double>() : std::vector<double>(x.size(), 1.0);
+  };
+  const std::vector<double> w = expanded(in[2]), p = expanded(in[3]);
+  const Tensor out = Tensor::allocate(reduction == Reduction::none ? shape : Shape{}, f64, cpu);
+  double* loss = static_cast<double*>(out.raw_data());
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double q = 1 / (1 + std::exp(-x[i]));
+    const double value = -w[i] * (p[i] * y[i] * std::log(q) + (1 - y[i]) * std::log(1 - q));
+    if (reduction == Reduction::none) loss[i] = value;
+    sum += value;
+  }
+  if (reduction == Reduction::sum) *loss = sum;
+  if (reduction == Reduction::mean) *loss = sum / static_cast<double>(x.size());
+  return {out};
+}
+
+std::vector<Sample> bce_with_logits_samples(SampleMaker& make) {
+  std::vector<Sample> samples;
+  const auto add = [&](const Shape& x, Tensor weight, Tensor pos_weight, Reduction reduction,
+                       const char* label) {
+    samples.push_back({{make.normal(x), make.uniform(x, 0, 1), std::move(weight), std::move(pos_weight)},
+                       BceWithLogitsAttrs{reduction},
+                       label});
+  };
+  const auto some = [&](const Shape& s) { return make.uniform(s, 0.2, 2); };
+  for (const Reduction r : {Reduction::none, Reduction::mean, Reduction::sum}) {
+    add({4, 5}, {}, {}, r, name(r).data());
+    add({}, {}, {}, r, "a scalar");
+    add({0, 3}, {}, {}, r, "empty");
+    add({4, 5}, some({4, 5}), some({5}), r, "a weight per element and per class");
+    add({4, 5}, some({4, 1}), {}, r, "a weight per row");
+    add({3, 4, 5}, {}, some({4, 1}), r, "a weight along the middle axis");
+    add({37}, some({1}), some({}), r, "scalar weights");
+  }
+  return samples;
+}
+
+std::vector<ErrorSample> bce_with_logits_errors(SampleMaker& make) {
+  const BceWithLogitsAttrs mean{Reduction::mean};
+  return {
+      {{make.normal({4, 1}), make.normal({4}), Tensor{}, Tensor{}},
+       mean,
+       "input is f64[4, 1], target is f64[4]"},
+      {{make.normal({4, 3}), make.normal({4, 3}), make.normal({4}), Tensor{}}, mean, "weight is f64[4]"},
+      {{make.normal({4, 3}), make.normal({4, 3}), Tensor{}, make.normal({2, 4, 3})}, mean, "pos_weight is"},
+      {{make.normal({4}), make.index({4}, 2), Tensor{}, Tensor{}}, mean, "different dtypes"}};
+}
+
+// dx = g w ((1 - t) s(x) - p t s(-x)) with the sigmoid s, dt = g w (p softplus(-x) - softplus(x)).
+void bce_with_logits_rule(const Backward& b) {
+  const Tensor &x = b.in(0), &t = b.in(1);
+  const auto weighted = [&](int i, const Tensor& v) {
+    return b.saved_inputs[static_cast<std::size_t>(i)].defined() ? b.in(i)*v : v;
+  };
+  const Tensor g =
+      weighted(2, rules::spread(b.grad(), b.attrs<BceWithLogitsAttrs>().reduction, b.in_meta(0).shape));
+  if (b.needs(0)) b.set_grad_in(0, g * ((1 - t) * sigmoid(x) - weighted(3, t * sigmoid(-x))));
+  if (b.needs(1)) b.set_grad_in(1, g * (weighted(3, softplus(-x)) - softplus(x)));
+}
+
+constexpr const char* kAll = "x t weight pos_weight";
+constexpr InputDef kInputs[] = {{.name = "x", .needs = kAll},
+                                {.name = "t", .needs = kAll},
+                                {.name = "weight", .gradient = false, .optional = true},
+                                {.name = "pos_weight", .gradient = false, .optional = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(BceWithLogitsAttrs, reduction, kReductionNames)};
+
+}  // namespace
+
+constexpr OpDef k_bce_with_logits = checked({
+    .name = "bce_with_logits",
+    .formula = "y = reduce(w (p t softplus(-x) + (1 - t) softplus(x)))",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = bce_with_logits_infer,
+    .rule = bce_with_logits_rule,
+    .autocast = AutocastPolicy::f32,
+    .cost = bce_with_logits_cost,
+    .reference = bce_with_logits_reference,
+    .samples = bce_with_logits_samples,
+    .error_samples = bce_with_logits_errors,
+});
+
+CT_ROOM(bce_with_logits, &k_bce_with_logits)
+
+Tensor bce_with_logits(const Tensor& input, const Tensor& target, const BceWithLogitsOptions& options) {
+  return dispatch(k_bce_with_logits, {input, target, options.weight, options.pos_weight},
+                  BceWithLogitsAttrs{options.reduction});
+}
+
+}  // namespace ct

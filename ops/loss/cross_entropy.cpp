@@ -1,0 +1,220 @@
+#include <algorithm>
+#include <cmath>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/cross_entropy_internal.h>
+#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/softmax/softmax.h>
+
+namespace ct {
+namespace {
+
+using loss::ClassLayout;
+
+void infer_common(Infer& in, bool soft) {
+  const auto& attrs = in.attrs<CrossEntropyAttrs>();
+  const Tensor& x = in.in(0);
+  CT_CHECK(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1, ValueError, "cross_entropy",
+           "label_smoothing is ", attrs.label_smoothing, "; it must lie in [0, 1]");
+  in.output(attrs.reduction == Reduction::none ? loss::without_classes(x.shape()) : Shape{}, x.dtype());
+  in.output({cross_entropy_stats(ClassLayout(x.shape()), soft)}, accumulate_type(x.dtype()));
+}
+
+void cross_entropy_infer(Infer& in) {
+  loss::check_scores("cross_entropy", "logits", in.in(0), in.in(2));
+  loss::check_label_tensor("cross_entropy", "logits", in.in(0), in.in(1));
+  infer_common(in, false);
+}
+
+void cross_entropy_soft_infer(Infer& in) {
+  loss::check_scores("cross_entropy", "logits", in.in(0), in.in(2));
+  CT_CHECK(in.in(0).shape() == in.in(1).shape(), ShapeError, "cross_entropy", "target is ",
+           describe(in.in(1)), ", logits is ", describe(in.in(0)),
+           "; probabilities must have the logits' shape, class labels must be i64 or i32");
+  infer_common(in, true);
+}
+
+Cost cross_entropy_cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
+  Cost cost{5.0 * static_cast<double>(numel(in[0].shape)), 0};
+  for (const TensorMeta& t : {in[0], in[1]})
+    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
+  return cost;
+}
+
+// From probabilities per class, in the plainest way: -sum_c w[c] y[c] log softmax(x)[c].
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view, bool soft) {
+  const auto& attrs = *static_cast<const CrossEntropyAttrs*>(attrs_view.data);
+  const ClassLayout layout(in[0].shape());
+  const auto classes = static_cast<std::size_t>(layout.classes),
+             rows = static_cast<std::size_t>(layout.rows());
+  const auto inner = static_cast<std::size_t>(layout.inner);
+  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const std::vector<double> w =
+      in[2].defined() ? in[2].to_vector<double>() : std::vector<double>(classes, 1.0);
+  const bool each = attrs.reduction == Reduction::none;
+  const Tensor out = Tensor::allocate(each ? loss::without_classes(in[0].shape()) : Shape{}, f64, cpu);
+  double* losses = static_cast<double*>(out.raw_data());
+  const double s = attrs.label_smoothing;
+  double sum = 0, weights = 0;
+  for (std::size_t r = 0; r < rows; ++r) {
+    const auto start = static_cast<std::size_t>(layout.start(static_cast<std::int64_t>(r)));
+    const bool counts = soft || static_cast<std::int64_t>(y[r]) != attrs.ignore_index;
+    double partition = 0, row = 0;
+    for (std::size_t c = 0; c < classes; ++c) partition += std::exp(x[start + c * inner]);
+    for (std::size_t c = 0; counts && c < classes; ++c) {
+      const double hot = soft ? y[start + c * inner] : static_cast<std::size_t>(y[r]) == c ? 1 : 0;
+      const double target = (1 - s) * hot + s / static_cast<double>(classes);
+      row -= w[c] * target * std::log(std::exp(x[start + c * inner]) / partition);
+    }
+    if (counts) weights += soft ? 1 : w[static_cast<std::size_t>(y[r])];
+    if (each) losses[r] = row;
+    sum += row;
+  }
+  if (attrs.reduction == Reduction::sum) *losses = sum;
+  if (attrs.reduction == Reduction::mean) *losses = sum / weights;
+  return {out};
+}
+std::vector<Tensor> cross_entropy_reference(std::span<const Tensor> in, AttrsView attrs) {
+  return reference(in, attrs, false);
+}
+std::vector<Tensor> cross_entropy_soft_reference(std::span<const Tensor> in, AttrsView attrs) {
+  return reference(in, attrs, true);
+}
+
+std::vector<Sample> samples(SampleMaker& make, bool soft) {
+  std::vector<Sample> all;
+  for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+    const auto add = [&](const Shape& x, bool weight, double smoothing, std::int64_t ignore,
+                         const char* label) {
+      const std::int64_t classes = x.size() == 1 ? x[0] : x[1];
+      // Weights of about 1 / classes, as distributions have.
+      Tensor target = soft ? make.uniform(x, 0, 2 / static_cast<double>(classes))
+                           : make.index(loss::without_classes(x), classes);
+      all.push_back({{make.normal(x), std::move(target), weight ? make.uniform({classes}, 0.2, 2) : Tensor{}},
+                     CrossEntropyAttrs{reduction, ignore, smoothing},
+                     label});
+    };
+    add({5, 3}, false, 0, -100, name(reduction).data());
+    add({5, 3}, true, 0, -100, "weights");
+    add({5, 3}, true, 0.1, -100, "weights and smoothing");
+    add({9, 2}, true, 0.25, 0, "weights, smoothing, ignored rows");
+    add({9, 2}, false, 0, 1, "ignored rows");
+    add({4}, false, 0.1, -100, "one row without a batch axis");
+    add({2, 3, 5}, true, 0.1, -100, "one inner axis");
+    add({2, 3, 3, 7}, false, 0, 2, "two inner axes, ignored rows");
+    add({3, 40}, false, 0.3, -100, "some tens of classes");
+    add({2, 1029}, true, 0, -100, "a thousand classes");
+    add({0, 3}, false, 0, -100, "no rows");
+    add({3, 1}, false, 0, -100, "one class");
+  }
+  return all;
+}
+std::vector<Sample> cross_entropy_samples(SampleMaker& make) { return samples(make, false); }
+std::vector<Sample> cross_entropy_soft_samples(SampleMaker& make) { return samples(make, true); }
+
+std::vector<ErrorSample> cross_entropy_errors(SampleMaker& make) {
+  const CrossEntropyAttrs mean{Reduction::mean, -100, 0};
+  const CrossEntropyAttrs smooth{Reduction::mean, -100, 1.5};
+  Tensor bad = make.index({4}, 3).clone();
+  bad.fill_(11);
+  return {{{make.normal({4, 3}), make.index({5}, 3), Tensor{}}, mean, "class labels must have shape [4]"},
+          {{make.normal({4, 3}), make.index({4, 1}, 3), Tensor{}}, mean, "target is i64[4, 1]"},
+          {{make.normal({}), make.index({}, 3), Tensor{}}, mean, "it must be [classes], [n, classes]"},
+          {{make.normal({4, 0}), make.index({4}, 3), Tensor{}}, mean, "at least one class"},
+          {{make.normal({4, 3}), make.index({4}, 3), make.normal({4})}, mean, "weight must be [3]"},
+          {{make.normal({4, 3}), make.index({4}, 3), Tensor{}}, smooth, "label_smoothing is 1.5"},
+          {{make.normal({4, 3}), bad, Tensor{}},
+           mean,
+           "class label 11 is out of range for 3 classes; labels must lie in [0, 3) or equal ignore_index"}};
+}
+std::vector<ErrorSample> cross_entropy_soft_errors(SampleMaker& make) {
+  const CrossEntropyAttrs mean{Reduction::mean, -100, 0};
+  return {
+      {{make.normal({4, 3}), make.normal({4}), Tensor{}}, mean, "probabilities must have the logits' shape"},
+      {{make.normal({4, 3}), make.index({4, 3}, 2), Tensor{}}, mean, "different dtypes"}};
+}
+
+// ---- rules: dx = g (sum(q) softmax(x) - q) for a row of targets q ---------------------------------------
+
+void cross_entropy_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const auto& attrs = b.attrs<CrossEntropyAttrs>();
+  const Tensor &labels = b.in(1), &weight = b.saved_inputs[2];
+  const Tensor divisor = b.out(1).select(0, 2 * labels.numel());  // as kernels have it
+  const Tensor g = rules::spread(b.grad(), attrs.reduction, labels.shape(), divisor);
+  const Tensor targets =
+      loss::label_targets(labels, weight, b.in_meta(0), attrs.ignore_index, attrs.label_smoothing);
+  b.set_grad_in(0, loss::cross_entropy_slope(b.in(0), targets, g));
+}
+
+// dt = -g (1 - s) w log_softmax(x).
+void cross_entropy_soft_rule(const Backward& b) {
+  const auto& attrs = b.attrs<CrossEntropyAttrs>();
+  const Shape& shape = b.in_meta(0).shape;
+  const int axis = loss::class_axis(shape);
+  const double s = attrs.label_smoothing, classes = static_cast<double>(shape[axis]);
+  const Tensor weight = loss::along_classes(b.saved_inputs[2], shape);
+  const auto weighted = [&](const Tensor& t) { return weight.defined() ? t * weight : t; };
+  const Tensor g = rules::spread(b.grad(), attrs.reduction, loss::without_classes(shape));
+  if (b.needs(0)) {
+    const Tensor targets = weighted(s > 0 ? b.in(1) * (1 - s) + s / classes : b.in(1));
+    b.set_grad_in(0, loss::cross_entropy_slope(b.in(0), targets, g));
+  }
+  if (b.needs(1)) b.set_grad_in(1, weighted(log_softmax(b.in(0), axis) * (s - 1)) * g.unsqueeze(axis));
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t weight statistics"},
+                                {.name = "t", .gradient = false, .any_dtype = true},
+                                {.name = "weight", .gradient = false, .optional = true}};
+constexpr InputDef kSoftInputs[] = {{.name = "x", .needs = "x t weight statistics"},
+                                    {.name = "t", .needs = "x weight statistics"},
+                                    {.name = "weight", .gradient = false, .optional = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "statistics", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(CrossEntropyAttrs, reduction, kReductionNames),
+                                   CT_ATTRIBUTE(CrossEntropyAttrs, ignore_index),
+                                   CT_ATTRIBUTE(CrossEntropyAttrs, label_smoothing)};
+
+}  // namespace
+
+constexpr OpDef k_cross_entropy = checked({
+    .name = "cross_entropy",
+    .formula = "y = reduce(w[t] (logsumexp(x) - x[t]))",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = cross_entropy_infer,
+    .rule = cross_entropy_rule,
+    .autocast = AutocastPolicy::f32,
+    .cost = cross_entropy_cost,
+    .reference = cross_entropy_reference,
+    .samples = cross_entropy_samples,
+    .error_samples = cross_entropy_errors,
+});
+
+constexpr OpDef k_cross_entropy_soft = checked({
+    .name = "cross_entropy_soft",
+    .formula = "y = reduce(sum_c w[c] t[c] (logsumexp(x) - x[c]))",
+    .inputs = kSoftInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = cross_entropy_soft_infer,
+    .rule = cross_entropy_soft_rule,
+    .autocast = AutocastPolicy::f32,
+    .cost = cross_entropy_cost,
+    .reference = cross_entropy_soft_reference,
+    .samples = cross_entropy_soft_samples,
+    .error_samples = cross_entropy_soft_errors,
+});
+
+CT_ROOM(cross_entropy, &k_cross_entropy, &k_cross_entropy_soft)
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const CrossEntropyOptions& options) {
+  const bool soft = target.defined() && is_floating(target.dtype());
+  return dispatch(soft ? k_cross_entropy_soft : k_cross_entropy, {logits, target, options.weight},
+                  CrossEntropyAttrs{options.reduction, options.ignore_index, options.label_smoothing});
+}
+
+}  // namespace ct

@@ -1,0 +1,279 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <cotangent/ops/loss/cross_entropy_rows_internal.h>
+#include <cotangent/ops/loss/loss_cpu.h>
+
+// Forward goes over a row twice, in cache: its maximum, then sum_c e^(x[c] - max) with the sums that
+// smoothing and distributions need. Backward goes over it once. Lanes of a vector are neighbouring classes
+// where those are neighbours in memory, else neighbouring rows; each lane's sums have a fixed order either
+// way.
+
+namespace ct {
+namespace {
+
+// Lanes [0, count).
+template <class P>
+CT_INLINE typename P::Mask first_lanes(int count) {
+  P index(0);
+  for (int i = 0; i < P::kSize; ++i) index.v[i] = static_cast<typename P::Scalar>(i);
+  return index < P(count);
+}
+
+template <class T, Target kTarget>
+struct CrossEntropy : CrossEntropyRows<T, kTarget> {
+  using Rows = CrossEntropyRows<T, kTarget>;
+  using P = loss::Pack<T>;
+  using C = compute_t<T>;
+  using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
+      Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::y;
+
+  std::int64_t grain() const { return std::max<std::int64_t>(1, 8192 / layout.classes); }
+  bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
+  C weight_of(std::int64_t c) const { return weight ? static_cast<C>(weight[c]) : C(1); }
+
+  // The factor of L - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
+  // share()), w[c] y[c] with y smoothed for distributions. `at` is the element's index. Lanes are classes
+  // from c on, or rows.
+  CT_INLINE P factor(std::int64_t c, std::int64_t at, int count, bool lanes_are_classes) const {
+    P w(1);
+    if (weight) w = lanes_are_classes ? loss::load(weight + c, count) : P(static_cast<C>(weight[c]));
+    if constexpr (kLabels) return w;
+    return w * (P(C(1) - smoothing) * loss::load(y + at, count) + P(share()));
+  }
+
+  // What the second pass over a row gives, with x measured from the row's maximum.
+  struct Sums {
+    C max, exps, dot, mass;  // max_c x, sum_c e^x, sum_c factor x, sum_c factor
+  };
+  loss::WeightedSum finish(std::int64_t r, const Sums& s, T* each) const {
+    const C log_exps = std::log(s.exps);
+    loss::exact_sum(s.max, log_exps, log_sum(r), rest(r));
+    C value = 0, w = 1;
+    if constexpr (kLabels) {
+      w = 0;
+      if (counts(r)) {
+        const std::int64_t t = labels[r];
+        w = weight_of(t);
+        const C hit = log_exps - (static_cast<C>(x[layout.start(r) + t * layout.inner]) - s.max);
+        value = w * hit;
+        if (kTarget == Target::smoothed)
+          value = (C(1) - smoothing) * value + share() * (s.mass * log_exps - s.dot);
+      }
+    } else {
+      value = s.mass * log_exps - s.dot;
+      extra(r) = s.mass;
+    }
+    if (each) each[r] = T(value);
+    return {value, w};
+  }
+
+  Sums sums_of_row(std::int64_t r) const {  // inner == 1
+    const std::int64_t n = layout.classes, begin = r * n;
+    const T* row = x + begin;
+    const int tail = static_cast<int>(n % P::kSize);
+    P top(static_cast<C>(row[0]));
+    std::int64_t c = 0;
+    for (; c + P::kSize <= n; c += P::kSize) {
+      const P v = loss::load(row + c, P::kSize);
+      top = where(v > top, v, top);
+    }
+    if (tail) {
+      const P v = loss::load(row + c, tail);
+      top = where((v > top) & first_lanes<P>(tail), v, top);
+    }
+    C max = top.v[0];
+    for (int i = 1; i < P::kSize; ++i) max = top.v[i] > max ? top.v[i] : max;
+
+    P exps(0), dot(0), mass(0);
+    const auto add = [&](std::int64_t c, int count) {
+      const P v = loss::load(row + c, count) - P(max);
+      const P e = exp(v);
+      if (count == P::kSize) {
+        exps = exps + e;
+      } else {
+        exps = exps + where(first_lanes<P>(count), e, P(0));
+      }
+      if constexpr (kTarget != Target::label) {
+        P f = factor(c, begin + c, count, true);
+        P fv = f * v;
+        if (count != P::kSize) {
+          f = where(first_lanes<P>(count), f, P(0));
+          fv = where(first_lanes<P>(count), fv, P(0));
+        }
+        dot = dot + fv;
+        mass = mass + f;
+      }
+    };
+    for (c = 0; c + P::kSize <= n; c += P::kSize) add(c, P::kSize);
+    if (tail) add(c, tail);
+    Sums s{max, 0, 0, 0};
+    for (int i = 0; i < P::kSize; ++i) s.exps += exps.v[i];
+    if constexpr (kTarget != Target::label)
+      for (int i = 0; i < P::kSize; ++i) s.dot += dot.v[i], s.mass += mass.v[i];
+    return s;
+  }
+
+  // Rows r, r + 1, ... that are neighbours along the inner axes, one per lane.
+  loss::WeightedSum neighbours(std::int64_t r, int count, T* each) const {
+    const std::int64_t start = layout.start(r), n = layout.classes, step = layout.inner;
+    P top = loss::load(x + start, count);
+    for (std::int64_t c = 1; c < n; ++c) {
+      const P v = loss::load(x + start + c * step, count);
+      top = where(v > top, v, top);
+    }
+    P exps(0), dot(0), mass(0);
+    for (std::int64_t c = 0; c < n; ++c) {
+      const P v = loss::load(x + start + c * step, count) - top;
+      exps = exps + exp(v);
+      if constexpr (kTarget != Target::label) {
+        const P f = factor(c, start + c * step, count, false);
+        dot = dot + f * v;
+        mass = mass + f;
+      }
+    }
+    loss::WeightedSum sum;
+    for (int i = 0; i < count; ++i) sum += finish(r + i, {top.v[i], exps.v[i], dot.v[i], mass.v[i]}, each);
+    return sum;
+  }
+
+  void forward(Reduction reduction, T* out) const {
+    T* each = reduction == Reduction::none ? out : nullptr;
+    if (kLabels) extra(0) = 0;
+    if (kTarget == Target::smoothed)
+      for (std::int64_t c = 0; c < layout.classes; ++c) extra(0) += weight_of(c);
+    const loss::WeightedSum sum =
+        loss::ordered_sum(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
+          loss::WeightedSum part;
+          for (std::int64_t r = begin; r < end;) {
+            const int count = lanes(r, end);
+            part += layout.inner == 1 ? finish(r, sums_of_row(r), each) : neighbours(r, count, each);
+            r += count;
+          }
+          return part;
+        });
+    const double by = reduction == Reduction::mean ? loss::mean_divisor(sum.weight) : 1;
+    divisor() = static_cast<C>(by);
+    if (reduction != Reduction::none) *out = T(static_cast<C>(sum.loss / by));
+  }
+
+  // How many rows from r on are done together.
+  int lanes(std::int64_t r, std::int64_t end) const {
+    if (layout.inner == 1) return 1;
+    return static_cast<int>(std::min<std::int64_t>({P::kSize, end - r, layout.inner - r % layout.inner}));
+  }
+
+  // With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+  // label, where b[c] is the factor of L - x[c] and A the sum of all such factors. Here is A e^(-rest).
+  C total_factor(std::int64_t r) const {
+    C total = extra(kLabels ? 0 : r);
+    if (kTarget == Target::label) total = weight_of(labels[r]);
+    if (kTarget == Target::smoothed) total = (C(1) - smoothing) * weight_of(labels[r]) + share() * total;
+    return total * std::exp(-rest(r));
+  }
+
+  void backward(Reduction reduction, const T* g, T* dx, T* dy) const {
+    const bool each = reduction == Reduction::none;
+    parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end;) {
+        const int count = lanes(r, end);
+        P scale(0), total(0), log_sums(0), rests(0), hits(0);
+        for (int i = 0; i < count; ++i) {
+          if (!counts(r + i)) continue;
+          if constexpr (kLabels)
+            hits.v[i] = static_cast<C>(x[layout.start(r + i) + labels[r + i] * layout.inner]);
+          scale.v[i] = static_cast<C>(g[each ? r + i : 0]) / divisor();
+          total.v[i] = total_factor(r + i);
+          log_sums.v[i] = log_sum(r + i);
+          rests.v[i] = rest(r + i);
+        }
+        if (layout.inner == 1) {
+          row_gradient(r, scale.v[0], total.v[0], log_sums.v[0], rests.v[0], dx, dy);
+        } else {
+          for (std::int64_t c = 0; c < layout.classes; ++c)
+            elements(c, layout.start(r) + c * layout.inner, count, false, scale, total, log_sums, rests, dx,
+                     dy);
+        }
+        for (int i = 0; i < count; ++i) finish_row(r + i, scale.v[i], total.v[i], hits.v[i], dx);
+        r += count;
+      }
+    });
+  }
+
+  void row_gradient(std::int64_t r, C scale, C total, C log_sum, C rest, T* dx, T* dy) const {
+    for (std::int64_t c = 0; c < layout.classes; c += P::kSize) {
+      const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, layout.classes - c));
+      elements(c, r * layout.classes + c, count, true, P(scale), P(total), P(log_sum), P(rest), dx, dy);
+    }
+  }
+
+  CT_INLINE void elements(std::int64_t c, std::int64_t at, int count, bool lanes_are_classes, P scale,
+                          P total, P log_sums, P rests, T* dx, T* dy) const {
+    const P v = loss::load(x + at, count) - log_sums;
+    if (dx) {
+      P d = total * exp(v);
+      if constexpr (kTarget == Target::smoothed) d = d - P(share()) * factor(c, at, count, lanes_are_classes);
+      if constexpr (kTarget == Target::soft) d = d - factor(c, at, count, lanes_are_classes);
+      loss::store<T>(dx + at, scale * d, count);
+    }
+    if (kTarget == Target::soft && dy) {
+      P w(1);
+      if (weight) w = lanes_are_classes ? loss::load(weight + c, count) : P(static_cast<C>(weight[c]));
+      loss::store<T>(dy + at, -(scale * P(C(1) - smoothing) * w * (v - rests)), count);
+    }
+  }
+
+  // The label's own term, and zeros for a row that does not count (whose sums may be infinite). x_label is
+  // the label's logit: dx may have been written over it.
+  void finish_row(std::int64_t r, C scale, C total, C x_label, T* dx) const {
+    if constexpr (kLabels) {
+      T* row = dx + layout.start(r);
+      const std::int64_t step = layout.inner, t = labels[r];
+      if (t == ignore_index) {
+        for (std::int64_t c = 0; c < layout.classes; ++c) row[c * step] = T(C(0));
+        return;
+      }
+      const C hit = (kTarget == Target::smoothed ? C(1) - smoothing : C(1)) * weight_of(t);
+      if constexpr (std::is_same_v<T, C>) {
+        row[t * step] -= scale * hit;
+      } else {  // from the start, so that it is rounded once
+        C d = total * std::exp(x_label - log_sum(r)) - hit;
+        if (kTarget == Target::smoothed) d -= share() * weight_of(t);
+        row[t * step] = T(scale * d);
+      }
+    }
+  }
+};
+
+void forward(const Forward& f, bool soft) {
+  const std::int64_t ignore_index = f.attrs<CrossEntropyAttrs>().ignore_index;
+  if (!soft) {
+    const Tensor target = packed(f.in(1));
+    loss::check_label_values("cross_entropy", loss::Labels(target), loss::ClassLayout(f.in(0).shape()),
+                             ignore_index);
+  }
+  cross_entropy_kernels::forward(
+      f, soft, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
+        CrossEntropy<T, k>{rows}.forward(reduction, out);
+      });
+}
+
+void backward(const Backward& b, bool soft) {
+  cross_entropy_kernels::backward(
+      b, soft,
+      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
+                             T* dy) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dy); });
+}
+
+}  // namespace
+
+void cross_entropy_forward_cpu(const Forward& f) { forward(f, false); }
+void cross_entropy_backward_cpu(const Backward& b) { backward(b, false); }
+void cross_entropy_soft_forward_cpu(const Forward& f) { forward(f, true); }
+void cross_entropy_soft_backward_cpu(const Backward& b) { backward(b, true); }
+
+}  // namespace ct
+
+CT_KERNELS(cpu, cross_entropy, {"cross_entropy", cross_entropy_forward_cpu, cross_entropy_backward_cpu},
+           {"cross_entropy_soft", cross_entropy_soft_forward_cpu, cross_entropy_soft_backward_cpu})

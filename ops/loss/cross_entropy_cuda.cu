@@ -1,0 +1,307 @@
+#include <cotangent/core/cuda/device_error.h>
+#include <cotangent/ops/loss/cross_entropy_rows_internal.h>
+#include <cotangent/ops/engine/rows/online_softmax.cuh>
+#include <cotangent/ops/loss/loss_cuda.cuh>
+
+// Forward reads every logit once: the maximum and the sum of exponentials are found together, the sum being
+// scaled down whenever the maximum grows. A row belongs to one thread (few classes, or rows that are
+// neighbours in memory), to a warp, or to a block, and few rows are reduced to the mean in the same launch.
+// Backward reads every logit once more and writes its gradient.
+
+namespace ct {
+namespace {
+
+using gpu::exponential;
+using gpu::Online;
+using loss::ClassLayout;
+
+constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
+constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
+constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
+constexpr unsigned kRowBlocks = 16384;  // at most
+
+template <class T, Target kTarget>
+struct Rows : CrossEntropyRows<T, kTarget> {
+  using Base = CrossEntropyRows<T, kTarget>;
+  using C = compute_t<T>;
+  using Base::ignore_index, Base::kLabels, Base::labels, Base::layout, Base::share, Base::smoothing,
+      Base::weight;
+
+  ct::detail::DeviceErrors* errors;
+  IndexSite site;  // filled in by the host, whose address of the op's name it must hold
+
+  // A label out of range counts as ignored; forward reports it.
+  __device__ __forceinline__ bool counts(std::int64_t label) const {
+    return !kLabels || (label != ignore_index && label >= 0 && label < layout.classes);
+  }
+  __device__ __forceinline__ std::int64_t label(long long r) const { return kLabels ? labels[r] : 0; }
+  __device__ __forceinline__ C weight_of(long long c) const {
+    return weight ? gpu::to_compute(weight[c]) : C(1);
+  }
+  // The factor of L - x[c], apart from the label's: for labels it is still to be multiplied by share().
+  __device__ __forceinline__ C factor(long long c, C y_c) const {
+    return kLabels ? weight_of(c) : weight_of(c) * ((C(1) - smoothing) * y_c + share());
+  }
+};
+
+// The loss of a row from what has been seen of it.
+template <class T, Target kTarget>
+__device__ __forceinline__ compute_t<T> finish_row(
+    const Rows<T, kTarget>& rows, long long r, std::int64_t label, compute_t<T> ref,
+    const Online<compute_t<T>, kTarget != Target::label>& seen) {
+  using C = compute_t<T>;
+  const C log_exps = log(seen.exps);
+  loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
+  C spread = 0;  // sum of factors times L - x
+  if constexpr (kTarget != Target::label) spread = seen.mass * ((seen.max - ref) + log_exps) - seen.dot;
+  if constexpr (kTarget == Target::soft) {
+    rows.extra(r) = seen.mass;
+    return spread;
+  } else {
+    const C hit = gpu::to_compute(rows.x[rows.layout.start(r) + label * rows.layout.inner]);
+    C value = rows.weight_of(label) * (log_exps - (hit - seen.max));
+    if constexpr (kTarget == Target::smoothed)
+      value = (C(1) - rows.smoothing) * value + rows.share() * spread;
+    return value;
+  }
+}
+
+// kGroup threads share a row: 1, 32, or 0 for the whole block.
+template <class T, Target kTarget, int kGroup, bool kVectors>
+__global__ void __launch_bounds__(loss::kReduceThreads)
+    forward_kernel(Rows<T, kTarget> rows, bool reduce, T* each, loss::RowSums<T> sums) {
+  using C = compute_t<T>;
+  using Vec = gpu::Packed<T>;
+  const ClassLayout& layout = rows.layout;
+  const int size = kGroup == 0 ? blockDim.x : kGroup;
+  const int lane = threadIdx.x % size, groups = blockDim.x / size;
+  const long long count = layout.rows(), step = static_cast<long long>(gridDim.x) * groups;
+  C total = 0, weights = 0;
+  for (long long r = static_cast<long long>(blockIdx.x) * groups + threadIdx.x / size; r < count; r += step) {
+    const std::int64_t label = rows.label(r);
+    if (!rows.counts(label)) {
+      if (lane == 0) {
+        if (label != rows.ignore_index)
+          gpu::report_index_error(rows.errors, rows.site, label, layout.classes);
+        rows.log_sum(r) = rows.rest(r) = C(0);
+        if (!reduce) each[r] = gpu::from_compute<T>(C(0));
+      }
+      continue;
+    }
+    const long long start = layout.start(r);
+    const T* x = rows.x + start;
+    const C ref = gpu::to_compute(x[0]);
+    Online<C, kTarget != Target::label> seen;
+    long long first = lane;
+    if constexpr (kVectors) {
+      const long long vectors = layout.classes / Vec::size;
+      for (long long v = lane; v < vectors; v += size) {
+        C values[Vec::size];
+        Vec::load(x + v * Vec::size).unpack(values);
+        seen.add(values);
+        if constexpr (kTarget != Target::label) {
+#pragma unroll
+          for (int q = 0; q < Vec::size; ++q) {
+            const long long c = v * Vec::size + q;
+            const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[start + c]) : C(0);
+            seen.add_factor(rows.factor(c, y), values[q] - ref);
+          }
+        }
+      }
+      first += vectors * Vec::size;
+    }
+    for (long long c = first; c < layout.classes; c += size) {
+      const C value[1] = {gpu::to_compute(x[c * layout.inner])};
+      seen.add(value);
+      if constexpr (kTarget != Target::label) {
+        const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[start + c * layout.inner]) : C(0);
+        seen.add_factor(rows.factor(c, y), value[0] - ref);
+      }
+    }
+    if constexpr (kGroup == 32) seen.merge_warp();
+    if constexpr (kGroup == 0) seen.merge_block();
+    if (lane != 0) continue;
+    const C value = finish_row<T, kTarget>(rows, r, label, ref, seen);
+    if (!reduce) each[r] = gpu::from_compute<T>(value);
+    total += value;
+    weights += kTarget == Target::soft ? C(1) : rows.weight_of(label);
+  }
+  if constexpr (kTarget == Target::smoothed) {
+    if (blockIdx.x == 0) {  // the sum of all class weights, for backward
+      C sum = 0;
+      for (long long c = threadIdx.x; c < layout.classes; c += blockDim.x) sum += rows.weight_of(c);
+      sum = gpu::block_sum(sum);
+      if (threadIdx.x == 0) rows.extra(0) = sum;
+    }
+  }
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    if constexpr (kTarget == Target::label) rows.extra(0) = C(0);
+    if (!sums.mean) rows.divisor() = C(1);
+  }
+  if (reduce) sums.finish(total, weights);
+}
+
+// With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+// label, where b[c] is the factor of L - x[c] and A the sum of all such factors. What a row's elements have
+// in common:
+template <class T, Target kTarget>
+struct RowGradient {
+  using C = compute_t<T>;
+  const Rows<T, kTarget>& rows;
+  std::int64_t label;
+  bool counts;
+  C scale = 0, total = 0, hit = 0, log_sum = 0, rest = 0;  // total: A e^(-rest)
+
+  __device__ __forceinline__ RowGradient(const Rows<T, kTarget>& rows, long long r, const T* g, bool each)
+      : rows(rows), label(rows.label(r)), counts(rows.counts(label)) {
+    if (!counts) return;
+    scale = gpu::to_compute(g[each ? r : 0]) / rows.divisor();
+    log_sum = rows.log_sum(r);
+    rest = rows.rest(r);
+    if constexpr (kTarget == Target::soft) {
+      total = rows.extra(r);
+    } else {
+      hit = rows.weight_of(label);
+      if constexpr (kTarget == Target::smoothed) hit *= C(1) - rows.smoothing;
+      total = hit;
+      if constexpr (kTarget == Target::smoothed) total += rows.share() * rows.extra(0);
+    }
+    total *= exponential(-rest);
+  }
+  __device__ __forceinline__ C dx(long long c, C x, C y) const {
+    if (!counts) return C(0);  // not 0 times something that may be infinite
+    C d = total * exponential(x - log_sum);
+    if constexpr (kTarget == Target::soft) d -= rows.factor(c, y);
+    if constexpr (kTarget == Target::smoothed) d -= rows.share() * rows.factor(c, C(0));
+    if (kTarget != Target::soft && c == label) d -= hit;
+    return scale * d;
+  }
+  __device__ __forceinline__ C dy(long long c, C x) const {
+    return scale * (C(1) - rows.smoothing) * rows.weight_of(c) * ((log_sum - x) + rest);
+  }
+};
+
+// One element after the other, for any layout. Index is the narrowest type that counts the elements.
+template <class T, Target kTarget, class Index>
+__global__ void __launch_bounds__(loss::kThreads)
+    gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dy) {
+  using C = compute_t<T>;
+  const Index inner = static_cast<Index>(rows.layout.inner),
+              classes = static_cast<Index>(rows.layout.classes);
+  const long long count = rows.layout.count(), step = static_cast<long long>(gridDim.x) * blockDim.x;
+  for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < count; e += step) {
+    const Index at = static_cast<Index>(e), q = at / inner;
+    const long long c = q % classes, r = static_cast<long long>(q / classes) * inner + at % inner;
+    const RowGradient<T, kTarget> row(rows, r, g, each);
+    const C x = gpu::to_compute(rows.x[e]);
+    if (dx) {
+      const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[e]) : C(0);
+      dx[e] = gpu::from_compute<T>(row.dx(c, x, y));
+    }
+    if (kTarget == Target::soft && dy) dy[e] = gpu::from_compute<T>(row.dy(c, x));
+  }
+}
+
+// A block per row, 16 bytes at a time: for rows of contiguous classes, their number a multiple of a vector.
+template <class T, Target kTarget>
+__global__ void __launch_bounds__(loss::kThreads)
+    row_gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dy) {
+  using C = compute_t<T>;
+  using Vec = gpu::Packed<T>;
+  const long long classes = rows.layout.classes, count = rows.layout.rows();
+  for (long long r = blockIdx.x; r < count; r += gridDim.x) {
+    const RowGradient<T, kTarget> row(rows, r, g, each);
+    for (long long c = static_cast<long long>(threadIdx.x) * Vec::size; c < classes;
+         c += static_cast<long long>(blockDim.x) * Vec::size) {
+      const long long e = r * classes + c;
+      C x[Vec::size], y[Vec::size] = {}, d[Vec::size];
+      Vec::load_streaming(rows.x + e).to_compute(x);
+      if constexpr (kTarget == Target::soft)
+        if (dx) Vec::load_streaming(rows.y + e).to_compute(y);
+      if (dx) {
+#pragma unroll
+        for (int q = 0; q < Vec::size; ++q) d[q] = row.dx(c + q, x[q], y[q]);
+        Vec::from_compute(d).store(dx + e);
+      }
+      if (kTarget == Target::soft && dy) {
+#pragma unroll
+        for (int q = 0; q < Vec::size; ++q) d[q] = row.dy(c + q, x[q]);
+        Vec::from_compute(d).store(dy + e);
+      }
+    }
+  }
+}
+
+// Whether every row of a contiguous tensor starts at a multiple of 16 bytes.
+template <class T>
+bool has_vectors(const T* x, const ClassLayout& layout) {
+  return layout.inner == 1 && layout.classes % gpu::Packed<T>::size == 0 && gpu::is_aligned(x, 16);
+}
+
+template <class T, Target kTarget>
+void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
+  const ClassLayout& layout = rows.layout;
+  const bool vectors = has_vectors(rows.x, layout);
+  const long long count = layout.rows(), threads = loss::kReduceThreads;
+  auto kernel = vectors ? forward_kernel<T, kTarget, 0, true> : forward_kernel<T, kTarget, 0, false>;
+  long long blocks = count;
+  if (layout.inner > 1 || layout.classes <= kThreadRow) {
+    kernel = forward_kernel<T, kTarget, 1, false>;
+    blocks = layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(count, threads);
+  } else if (layout.classes <= kWarpRow) {
+    kernel = vectors ? forward_kernel<T, kTarget, 32, true> : forward_kernel<T, kTarget, 32, false>;
+    blocks = layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(count, threads / 32);
+  }
+  blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
+  const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
+  loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
+                       mean ? &rows.divisor() : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
+                         gpu::launch("cross_entropy", kernel, grid, loss::kReduceThreads, 0, rows, reduce,
+                                     reduce ? nullptr : out, sums);
+                       });
+}
+
+template <class T, Target kTarget>
+void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g, T* dx, T* dy) {
+  const ClassLayout& layout = rows.layout;
+  const long long count = layout.count();
+  const bool each = reduction == Reduction::none;
+  if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.y || gpu::is_aligned(rows.y, 16))) {
+    const long long rows_count = layout.rows();
+    const unsigned blocks = static_cast<unsigned>(rows_count < kRowBlocks ? rows_count : kRowBlocks);
+    return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
+                       each, dx, dy);
+  }
+  const auto kernel = count < (1ll << 31) ? gradient_kernel<T, kTarget, unsigned>
+                                          : gradient_kernel<T, kTarget, unsigned long long>;
+  gpu::launch("cross_entropy", kernel, gpu::grid_stride_blocks(count, loss::kThreads), loss::kThreads, 0,
+              rows, g, each, dx, dy);
+}
+
+void forward(const Forward& f, bool soft) {
+  cross_entropy_kernels::forward(
+      f, soft, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
+        run_forward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, out);
+      });
+}
+
+void backward(const Backward& b, bool soft) {
+  cross_entropy_kernels::backward(
+      b, soft,
+      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
+                             T* dy) {
+        run_backward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, g, dx, dy);
+      });
+}
+
+}  // namespace
+
+void cross_entropy_forward_cuda(const Forward& f) { forward(f, false); }
+void cross_entropy_backward_cuda(const Backward& b) { backward(b, false); }
+void cross_entropy_soft_forward_cuda(const Forward& f) { forward(f, true); }
+void cross_entropy_soft_backward_cuda(const Backward& b) { backward(b, true); }
+
+}  // namespace ct
+
+CT_KERNELS(cuda, cross_entropy, {"cross_entropy", cross_entropy_forward_cuda, cross_entropy_backward_cuda},
+           {"cross_entropy_soft", cross_entropy_soft_forward_cuda, cross_entropy_soft_backward_cuda})

@@ -1,0 +1,227 @@
+#include <cotangent/ops/loss/linear_cross_entropy.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/autocast.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/loss/class_loss_internal.h>
+#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rules_internal.h>
+
+namespace ct {
+namespace {
+
+using namespace linear_cross_entropy_kernels;
+constexpr const char* kName = "linear_cross_entropy";
+
+void infer_common(Infer& in) {
+  const auto& attrs = in.attrs<Attrs>();
+  const Tensor &x = in.in(0), &w = in.in(1), &target = in.in(2);
+  CT_CHECK(w.dim() == 2 && w.size(0) > 0, ShapeError, kName, "weight is ", describe(w),
+           "; it must be [classes, features] with at least one class");
+  CT_CHECK(x.dim() > 0 && x.size(-1) == w.size(1), ShapeError, kName, "x is ", describe(x), ", weight is ",
+           describe(w), "; x.size(-1) must equal weight.size(1)");
+  const Shape rows(x.shape().begin(), static_cast<std::size_t>(x.dim() - 1));
+  CT_CHECK(target.shape() == rows, ShapeError, kName, "target is ", describe(target), ", x is ", describe(x),
+           "; class labels must have shape ", rows, ", one per row");
+  CT_CHECK(target.dtype() == DType::i64 || target.dtype() == DType::i32, DTypeError, kName, "target is ",
+           describe(target), "; class labels must be i64 or i32: convert with .to(i64)");
+  CT_CHECK(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1, ValueError, kName, "label_smoothing is ",
+           attrs.label_smoothing, "; it must lie in [0, 1]");
+  CT_CHECK(attrs.chunk_rows >= 0, ValueError, kName, "chunk_rows is ", attrs.chunk_rows,
+           "; it must be at least 1, or 0 for a choice by size");
+  // Losses are few: those of 16-bit logits stay in f32.
+  in.output(attrs.reduction == Reduction::none ? rows : Shape{}, accumulate_type(x.dtype()));
+  in.output({stats_size(numel(rows))}, accumulate_type(x.dtype()));
+}
+
+void infer_lazy(Infer& in) { infer_common(in); }
+
+void infer_eager(Infer& in) {
+  infer_common(in);
+  const auto& attrs = in.attrs<Attrs>();
+  const DType dtype = in.in(0).dtype();
+  in.output(attrs.eager & kX ? in.in(0).shape() : Shape{0}, dtype);
+  in.output(attrs.eager & kWeight ? in.in(1).shape() : Shape{0}, accumulate_type(dtype));
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView attrs_view) {
+  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const double products = 1.0 + ((attrs.eager & kX) != 0) + ((attrs.eager & kWeight) != 0);
+  const auto x = static_cast<double>(numel(in[0].shape)), w = static_cast<double>(numel(in[1].shape));
+  return {2.0 * products * x * static_cast<double>(in[1].shape[0]),
+          (x + w) * static_cast<double>(size_of(in[0].dtype))};
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
+  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const auto classes = static_cast<std::size_t>(in[1].size(0)),
+             features = static_cast<std::size_t>(in[1].size(1)),
+             rows = static_cast<std::size_t>(in[2].numel());
+  const std::vector<double> x = in[0].to_vector<double>(), w = in[1].to_vector<double>();
+  const std::vector<std::int64_t> labels = in[2].to_vector<std::int64_t>();
+  const bool each = attrs.reduction == Reduction::none;
+  const Tensor out = Tensor::allocate(each ? in[2].shape() : Shape{}, f64, cpu);
+  double* losses = static_cast<double*>(out.raw_data());
+  const double s = attrs.label_smoothing;
+  double sum = 0, count = 0;
+  for (std::size_t r = 0; r < rows; ++r) {
+    std::vector<double> logits(classes);
+    double partition = 0, loss = 0;
+    for (std::size_t c = 0; c < classes; ++c) {
+      for (std::size_t i = 0; i < features; ++i) logits[c] += x[r * features + i] * w[c * features + i];
+      partition += std::exp(logits[c]);
+    }
+    const bool counts = labels[r] != attrs.ignore_index;
+    for (std::size_t c = 0; counts && c < classes; ++c) {
+      const double hot = static_cast<std::size_t>(labels[r]) == c ? 1 : 0;
+      const double target = (1 - s) * hot + s / static_cast<double>(classes);
+      loss -= target * (logits[c] - std::log(partition));
+    }
+    if (each) losses[r] = loss;
+    sum += loss, count += counts;
+  }
+  if (!each) *losses = attrs.reduction == Reduction::mean ? sum / count : sum;
+  return {out};
+}
+
+std::vector<Sample> samples(SampleMaker& make, bool eager) {
+  std::vector<Sample> all;
+  const auto add = [&](Reduction reduction, const Shape& x, std::int64_t classes, std::int64_t chunk,
+                       double smoothing, std::int64_t ignore, const char* label) {
+    const Shape rows(x.begin(), static_cast<std::size_t>(x.size() - 1));
+    all.push_back({{make.normal(x), make.normal({classes, x.back()}), make.index(rows, classes)},
+                   Attrs{reduction, eager ? kBoth : kNone, ignore, smoothing, chunk},
+                   label,
+                   numel(rows) > 0});  // the mean of nothing is NaN
+  };
+  for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+    if (eager && reduction == Reduction::none) continue;
+    add(reduction, {5, 4}, 3, 0, 0, -100, name(reduction).data());
+    add(reduction, {7, 4}, 9, 3, 0, -100, "three chunks, the last one short");
+    add(reduction, {6, 3}, 17, 2, 0.2, 1, "smoothing, ignored rows, whole chunks");
+    add(reduction, {2, 3, 5}, 33, 4, 0, 2, "two leading axes");
+    add(reduction, {3}, 5, 0, 0.1, -100, "one row");
+    add(reduction, {3, 2}, 1029, 2, 0, -100, "a thousand classes");
+    add(reduction, {0, 3}, 4, 0, 0, -100, "no rows");
+    add(reduction, {3, 0}, 4, 0, 0, -100, "no features");
+    add(reduction, {4, 3}, 1, 0, 0, -100, "one class");
+  }
+  return all;
+}
+std::vector<Sample> eager_samples(SampleMaker& make) { return samples(make, true); }
+std::vector<Sample> lazy_samples(SampleMaker& make) { return samples(make, false); }
+
+std::vector<ErrorSample> errors(SampleMaker& make) {
+  const Attrs mean{Reduction::mean, kNone, -100, 0, 0};
+  Attrs smooth = mean, chunk = mean;
+  smooth.label_smoothing = 1.5, chunk.chunk_rows = -1;
+  Tensor bad = make.index({4}, 3).clone();
+  bad.fill_(11);
+  const auto x = [&] { return make.normal({4, 3}); };
+  const auto w = [&] { return make.normal({5, 3}); };
+  return {{{x(), make.normal({5, 2}), make.index({4}, 5)}, mean, "x.size(-1) must equal weight.size(1)"},
+          {{x(), make.normal({3}), make.index({4}, 3)}, mean, "it must be [classes, features]"},
+          {{x(), make.normal({0, 3}), make.index({4}, 3)}, mean, "at least one class"},
+          {{x(), w(), make.index({4, 1}, 5)}, mean, "class labels must have shape [4]"},
+          {{x(), w(), make.normal({4})}, mean, "class labels must be i64 or i32"},
+          {{x(), w(), make.index({4}, 5)}, smooth, "label_smoothing is 1.5"},
+          {{x(), w(), make.index({4}, 5)}, chunk, "chunk_rows is -1"},
+          {{x(), w(), bad},
+           mean,
+           "class label 11 is out of range for 5 classes; labels must lie in [0, 5) or equal ignore_index"}};
+}
+
+// By way of the logits, which are written as a whole: the price of higher derivatives alone.
+void recompute_rule(const Backward& b) {
+  const auto& attrs = b.attrs<Attrs>();
+  const Tensor &x = b.in(0), &w = b.in(1), &labels = b.in(2);
+  const std::int64_t rows = labels.numel(), features = w.size(1);
+  const Tensor flat = x.reshape({rows, features}), flat_labels = labels.reshape({rows});
+  const Tensor logits = matmul(flat, w.t());
+  Tensor divisor;
+  if (attrs.reduction == Reduction::mean)
+    divisor = sum(ne(flat_labels, attrs.ignore_index).to(b.grad().dtype()));
+  const Tensor g =
+      rules::spread(b.grad(), attrs.reduction, labels.shape(), divisor).reshape({rows}).to(x.dtype());
+  const Tensor targets =
+      loss::label_targets(flat_labels, {}, logits.meta(), attrs.ignore_index, attrs.label_smoothing);
+  const Tensor slope = loss::cross_entropy_slope(logits, targets, g);
+  if (b.needs(0)) b.set_grad_in(0, matmul(slope, w).reshape(x.shape()));
+  if (b.needs(1)) b.set_grad_in(1, matmul(slope.t(), flat));
+}
+
+constexpr InputDef kEagerInputs[] = {
+    {.name = "x", .needs = "statistics dx", .accumulates = true},
+    {.name = "weight", .needs = "statistics dweight", .accumulates = true, .wide_grad = true},
+    {.name = "t", .gradient = false, .any_dtype = true}};
+constexpr OutputDef kEagerOutputs[] = {{.name = "y"},
+                                       {.name = "statistics", .gradient = false},
+                                       {.name = "dx", .gradient = false},
+                                       {.name = "dweight", .gradient = false}};
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = "x weight t statistics", .accumulates = true},
+    {.name = "weight", .needs = "x weight t statistics", .accumulates = true, .wide_grad = true},
+    {.name = "t", .gradient = false, .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "statistics", .gradient = false}};
+constexpr AttrDef kAttributes[] = {
+    CT_ATTRIBUTE(Attrs, reduction, kReductionNames), CT_ATTRIBUTE(Attrs, eager, "none x weight both"),
+    CT_ATTRIBUTE(Attrs, ignore_index), CT_ATTRIBUTE(Attrs, label_smoothing), CT_ATTRIBUTE(Attrs, chunk_rows)};
+
+}  // namespace
+
+// Computes the gradients in forward, for a cotangent of 1; backward scales them. Not for f16, whose loss
+// scale comes with the cotangent, nor for a cotangent per row.
+constexpr OpDef k_linear_cross_entropy = checked({
+    .name = "linear_cross_entropy",
+    .formula = "y = reduce(logsumexp(w x) - (w x)[t])",
+    .inputs = kEagerInputs,
+    .outputs = kEagerOutputs,
+    .attributes = kAttributes,
+    .infer = infer_eager,
+    .no_rule = "it keeps its gradients and not what they were made of: pass {.recompute = true}",
+    .autocast = AutocastPolicy::lower,
+    .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::bf16),
+    .cost = cost,
+    .reference = reference,
+    .samples = eager_samples,
+});
+
+// Keeps the inputs, logsumexp and the losses; backward makes the logits again.
+constexpr OpDef k_linear_cross_entropy_recompute = checked({
+    .name = "linear_cross_entropy_recompute",
+    .formula = "y = reduce(logsumexp(w x) - (w x)[t])",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = infer_lazy,
+    .rule = recompute_rule,
+    .autocast = AutocastPolicy::lower,
+    .cost = cost,
+    .reference = reference,
+    .samples = lazy_samples,
+    .error_samples = errors,
+});
+
+CT_ROOM(linear_cross_entropy, &k_linear_cross_entropy, &k_linear_cross_entropy_recompute)
+
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& target,
+                            const LinearCrossEntropyOptions& options) {
+  const auto wanted = [](const Tensor& t) { return t.defined() && t.requires_grad() && grad_enabled(); };
+  Attrs attrs{options.reduction, kNone, options.ignore_index, options.label_smoothing, options.chunk_rows};
+  const bool half =
+      x.defined() && (x.dtype() == DType::f16 || (autocast_enabled() && autocast_dtype() == DType::f16));
+  const bool eager =
+      (wanted(x) || wanted(weight)) && !options.recompute && options.reduction != Reduction::none && !half;
+  if (!eager) return dispatch(k_linear_cross_entropy_recompute, {x, weight, target}, attrs);
+  attrs.eager = static_cast<Eager>((wanted(x) ? kX : 0) | (wanted(weight) ? kWeight : 0));
+  return dispatch(k_linear_cross_entropy, {x, weight, target}, attrs);
+}
+
+}  // namespace ct

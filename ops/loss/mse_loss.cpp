@@ -1,0 +1,90 @@
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/loss/mse_loss.h>
+#include <cotangent/ops/loss/mse_loss_internal.h>
+#include <cotangent/ops/rules_internal.h>
+
+namespace ct {
+namespace {
+
+void mse_loss_infer(Infer& in) {
+  CT_CHECK(in.in(0).shape() == in.in(1).shape(), ShapeError, "mse_loss", "input is ", describe(in.in(0)),
+           ", target is ", describe(in.in(1)), "; they must have the same shape: use reshape() or expand()");
+  const bool each = in.attrs<MseLossAttrs>().reduction == Reduction::none;
+  in.output(each ? in.in(0).shape() : Shape{}, in.in(0).dtype());
+}
+
+Cost mse_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
+  return {3 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
+}
+
+std::vector<Tensor> mse_loss_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const Reduction reduction = static_cast<const MseLossAttrs*>(attrs.data)->reduction;
+  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const Tensor out = Tensor::allocate(reduction == Reduction::none ? in[0].shape() : Shape{}, f64, cpu);
+  double* loss = static_cast<double*>(out.raw_data());
+  double sum = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double square = (x[i] - y[i]) * (x[i] - y[i]);
+    if (reduction == Reduction::none) loss[i] = square;
+    sum += square;
+  }
+  if (reduction == Reduction::sum) *loss = sum;
+  if (reduction == Reduction::mean) *loss = sum / static_cast<double>(x.size());
+  return {out};
+}
+
+std::vector<Sample> mse_loss_samples(SampleMaker& make) {
+  std::vector<Sample> samples;
+  for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
+    for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 5}, Shape{2, 3, 7}, Shape{67}, Shape{0, 3}})
+      samples.push_back(
+          {{make.normal(shape), make.normal(shape)}, MseLossAttrs{reduction}, name(reduction).data()});
+  return samples;
+}
+
+std::vector<ErrorSample> mse_loss_errors(SampleMaker& make) {
+  const MseLossAttrs mean{Reduction::mean};
+  return {{{make.normal({4, 1}), make.normal({4})}, mean, "input is f64[4, 1], target is f64[4]"},
+          {{make.index({4}, 3), make.index({4}, 3)}, mean, "i64"},
+          {{make.normal({4}), make.index({4}, 3)}, mean, "different dtypes"}};
+}
+
+void mse_loss_rule(const Backward& b) {
+  const Tensor g = rules::spread(b.grad(), b.attrs<MseLossAttrs>().reduction, b.in_meta(0).shape);
+  const Tensor dx = 2 * g * (b.in(0) - b.in(1));
+  if (b.needs(0)) b.set_grad_in(0, dx);
+  if (b.needs(1)) b.set_grad_in(1, -dx);
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t"}, {.name = "t", .needs = "x t"}};
+constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(MseLossAttrs, reduction, kReductionNames)};
+
+}  // namespace
+
+constexpr OpDef k_mse_loss = checked({
+    .name = "mse_loss",
+    .formula = "y = reduce((x - t)^2)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = mse_loss_infer,
+    .rule = mse_loss_rule,
+    .autocast = AutocastPolicy::f32,
+    .cost = mse_loss_cost,
+    .reference = mse_loss_reference,
+    .samples = mse_loss_samples,
+    .error_samples = mse_loss_errors,
+});
+
+CT_ROOM(mse_loss, &k_mse_loss)
+
+Tensor mse_loss(const Tensor& input, const Tensor& target, const MseLossOptions& options) {
+  return dispatch(k_mse_loss, {input, target}, MseLossAttrs{options.reduction});
+}
+
+}  // namespace ct

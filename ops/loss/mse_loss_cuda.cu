@@ -1,0 +1,40 @@
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/loss/mse_loss_internal.h>
+#include <cotangent/ops/loss/loss_cuda.cuh>
+
+namespace ct {
+namespace {
+
+template <class C>
+struct SquaredError {
+  __device__ __forceinline__ C value(long long, C x, C y) const { return (x - y) * (x - y); }
+  // d(x - y)^2/dx = 2 (x - y), and the opposite for y.
+  __device__ __forceinline__ void gradient(long long, C x, C y, C& dx, C& dy) const {
+    dx = (x - y) + (x - y);
+    dy = -dx;
+  }
+};
+
+}  // namespace
+
+void mse_loss_forward_cuda(const Forward& f) {
+  const Tensor x = packed(f.in(0)), y = packed(f.in(1));
+  visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
+    loss::pointwise_forward("mse_loss", x.data<T>(), y.data<T>(), x.numel(),
+                            f.attrs<MseLossAttrs>().reduction, f.out().data<T>(),
+                            SquaredError<compute_t<T>>{});
+  });
+}
+
+void mse_loss_backward_cuda(const Backward& b) {
+  const Tensor x = packed(b.in(0)), y = packed(b.in(1)), g = packed(b.grad());
+  visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
+    loss::pointwise_backward("mse_loss", x.data<T>(), y.data<T>(), g.data<T>(), x.numel(),
+                             b.attrs<MseLossAttrs>().reduction, b.needs(0) ? b.grad_in(0).data<T>() : nullptr,
+                             b.needs(1) ? b.grad_in(1).data<T>() : nullptr, SquaredError<compute_t<T>>{});
+  });
+}
+
+}  // namespace ct
+
+CT_KERNELS(cuda, mse_loss, {"mse_loss", mse_loss_forward_cuda, mse_loss_backward_cuda})

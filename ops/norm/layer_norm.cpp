@@ -1,0 +1,29 @@
+#include <cotangent/ops/norm/layer_norm.h>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/norm/norm_internal.h>
+
+namespace ct {
+namespace {
+
+constexpr OpDef k_layer_norm =
+    checked(norms::define<true, false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b"));
+constexpr OpDef k_add_layer_norm =
+    checked(norms::define<true, true>("s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b"));
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  return dispatch(k_layer_norm, {x, weight, bias}, norms::Attrs{eps, norms::row_axes(weight, bias)});
+}
+
+std::array<Tensor, 2> add_layer_norm(const Tensor& x, const Tensor& residual, const Tensor& weight,
+                                     const Tensor& bias, double eps, NormUse use) {
+  const norms::Addends in = norms::addends(k_add_layer_norm.name, x, residual, use);
+  return dispatch_n<2>(k_add_layer_norm, {in.x, in.residual, weight, bias},
+                       norms::Attrs{eps, norms::row_axes(weight, bias), in.y});
+}
+
+CT_ROOM(layer_norm, &k_layer_norm, &k_add_layer_norm)
+}  // namespace ct

@@ -1,0 +1,7 @@
+#include <cotangent/ops/norm/norm_cuda.cuh>
+
+// The rows of norm/norm_cuda.cuh, around their mean.
+
+CT_KERNELS(cuda, layer_norm,
+           {"layer_norm", norms::forward_cuda<true, false>, norms::backward_cuda<true, false>},
+           {"add_layer_norm", norms::forward_cuda<true, true>, norms::backward_cuda<true, true>})

@@ -1,0 +1,277 @@
+#include <cmath>
+#include <limits>
+
+#include <cotangent/autograd/autocast_mode.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/rules_internal.h>
+
+namespace ct::norms {
+
+// ---- calls -----------------------------------------------------------------------------------------------
+
+ForwardCall::ForwardCall(const Forward& f, Kind kind)
+    : op(f.op.name), layout(f.out().shape(), f.attrs<Attrs>().axes), eps(f.attrs<Attrs>().eps) {
+  NoGrad guard;
+  x = f.in(0).contiguous();
+  if (kind.add) {
+    const bool low = f.in(1).dtype() != x.dtype() && f.in(1).dtype() == f.out().dtype();
+    (low ? low_residual : residual) = low ? f.in(1).contiguous() : f.in(1).to(x.dtype()).contiguous();
+  }
+  if (f.has(kind.weight())) weight = f.in(kind.weight()).contiguous();
+  if (kind.centered && f.has(kind.bias())) bias = f.in(kind.bias()).contiguous();
+  y = f.out();
+  if (kind.add) sum = f.out(1);
+  if (kind.centered) mean = f.out(kind.mean());
+  rstd = f.out(kind.rstd());
+}
+
+BackwardCall::BackwardCall(const Backward& b, Kind kind)
+    : op(b.op.name), layout(b.in_meta(0).shape, b.attrs<Attrs>().axes) {
+  const int w = kind.weight(), bias = kind.bias();
+  const bool rows = b.needs(0) || (kind.add && b.needs(1));
+  const bool want_weight = b.needs(w), want_bias = kind.centered && b.needs(bias);
+  accumulate_weight = want_weight && b.accumulate(w);
+  accumulate_bias = want_bias && b.accumulate(bias);
+  if (want_weight) dweight = b.grad_in(w);
+  if (want_bias) dbias = b.grad_in(bias);
+  if (!b.grad().defined() || b.grad().numel() == 0) {  // nothing flowed into y, or there is nothing
+    for (int i = 0; i <= kind.add; ++i) {
+      if (!b.needs(i)) continue;
+      if (kind.add && b.grad(1).defined())
+        b.set_grad_in(i, b.grad(1).to(b.in_meta(i).dtype));
+      else if (!b.accumulate(i))
+        b.grad_in(i).zero_();
+    }
+    if (want_weight && !accumulate_weight) dweight.zero_();
+    if (want_bias && !accumulate_bias) dbias.zero_();
+    return;
+  }
+  if (!rows && !want_weight) {
+    if (want_bias) sum_to_into(dbias, b.grad(), accumulate_bias);
+    return;
+  }
+  work = true;
+  g = b.grad().contiguous();
+  x = kind.add ? b.out(1) : b.in(0).contiguous();
+  if (kind.centered) mean = b.out(kind.mean());
+  rstd = b.out(kind.rstd());
+  if (!rows) return;
+  if (!b.in_meta(w).shape.empty()) weight = b.in(w).contiguous();
+  if (!kind.add) {
+    dx = b.grad_in(0);
+    if (b.accumulate(0)) extra = dx;
+    return;
+  }
+  // Both addends have the same gradient, each in its dtype.
+  const DType dtype = b.in_meta(0).dtype, other = b.in_meta(1).dtype;
+  const bool low = other != dtype && other == g.dtype();
+  narrow_ = b.needs(1) && other != dtype && !low;
+  if (b.needs(0)) dx = b.grad_in(0);
+  if (b.needs(1)) {
+    if (low)
+      low_dx = b.grad_in(1);
+    else if (other == dtype && dx.defined())
+      b.set_grad_in(1, dx);
+    else if (!dx.defined())
+      dx = narrow_ ? Tensor::allocate(x.shape(), dtype, x.device()) : b.grad_in(1);
+  }
+  if (b.grad(1).defined()) extra = b.grad(1).contiguous();
+}
+
+void BackwardCall::finish(const Backward& b) const {
+  if (narrow_) b.set_grad_in(1, dx.to(b.in_meta(1).dtype));
+}
+
+// ---- rules -----------------------------------------------------------------------------------------------
+
+std::int64_t row_axes(const Tensor& weight, const Tensor& bias) {
+  return weight.defined() ? weight.dim() : bias.defined() ? bias.dim() : 1;
+}
+
+Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse use) {
+  const auto full = [](const Tensor& t) { return t.defined() && t.dtype() == DType::f32; };
+  const auto low = [](const Tensor& t) { return t.defined() && is_low_precision(t.dtype()); };
+  const detail::AutocastMode& mode = detail::autocast_mode();
+  if (!mode.enabled) {
+    // The kernels could add 16 bits to f32, but outside of Autocast dtypes are the caller's affair.
+    CT_CHECK(!full(x) || !low(residual), DTypeError, op, "inputs have different dtypes: ", describe(x),
+             " and ", describe(residual), "; convert one of them with .to(dtype)");
+    return {x, residual, {}};
+  }
+  if (!(full(x) || low(x)) || !(full(residual) || low(residual))) return {x, residual, {}};
+  const bool swap = low(x) && full(residual) && x.shape() == residual.shape();
+  return {swap ? residual : x, swap ? x : residual,
+          use == NormUse::product ? std::optional(mode.dtype) : std::nullopt};
+}
+
+void infer(Infer& in, Kind kind) {
+  const Attrs& attrs = in.attrs<Attrs>();
+  const Tensor& x = in.in(0);
+  CT_CHECK(x.dim() > 0, ShapeError, in.op.name, "x is ", describe(x), "; it needs an axis to normalize over");
+  CT_CHECK(attrs.eps >= 0 && std::isfinite(attrs.eps), ValueError, in.op.name, "eps is ", attrs.eps,
+           "; it must be at least 0 and finite");
+  if (kind.add)
+    CT_CHECK(in.in(1).shape() == x.shape(), ShapeError, in.op.name, "residual is ", describe(in.in(1)),
+             ", x is ", describe(x), "; they must have the same shape");
+  Shape row, statistics;
+  const auto lead = static_cast<int>(x.dim() - attrs.axes);
+  for (int i = 0; i < x.dim(); ++i) (i < lead ? statistics : row).push_back(x.shape()[i]);
+  const auto check = [&](int i, const char* what) {
+    if (i >= in.input_count() || !in.in(i).defined()) return;
+    CT_CHECK(attrs.axes > 0 && lead >= 0 && in.in(i).shape() == row, ShapeError, in.op.name, what, " is ",
+             describe(in.in(i)), ", x is ", describe(x), "; ", what,
+             " must have the shape of x's last axis (or axes)");
+  };
+  check(kind.weight(), "weight");
+  if (kind.centered) check(kind.bias(), "bias");
+  const DType y = attrs.y_dtype(x.dtype());
+  if (y != x.dtype())
+    CT_CHECK(kind.add && x.dtype() == DType::f32 && is_low_precision(y), DTypeError, in.op.name, "x is ",
+             describe(x), " and y is to be ", name(y),
+             "; y has x's dtype, or 16 bits where a residual is added to an f32 x");
+  if (kind.add && y != x.dtype())
+    CT_CHECK(in.in(1).dtype() == x.dtype() || in.in(1).dtype() == y, DTypeError, in.op.name, "residual is ",
+             describe(in.in(1)), ", x is ", describe(x), " and y is to be ", name(y),
+             "; residual must have the dtype of one of them");
+  in.output(x.shape(), y);
+  if (kind.add) in.output(x.shape(), x.dtype());
+  if (kind.centered) in.output(statistics, accumulate_type(x.dtype()));
+  in.output(statistics, accumulate_type(x.dtype()));
+}
+
+// With n the normalized rows, r the inverse of their deviation, h = g w and means over a row:
+// dx = r (h - mean(h) - n mean(h n)), without mean(h) where nothing is centered; dw = sum of g n, db of g.
+void rule(const Backward& b, Kind kind) {
+  const auto& attrs = b.attrs<Attrs>();
+  const int w = kind.weight(), bias = kind.bias();
+  const Tensor& rows = kind.add ? b.out(1) : b.in(0);
+  const DType dtype = rows.dtype();
+  const bool flows = b.grad().defined();
+  const Tensor g =
+      flows ? b.grad().to(dtype) : zeros(b.in_meta(0).shape, {.dtype = dtype, .device = rows.device()});
+  const Tensor around = kind.centered ? rows - rules::row_mean(rows, attrs.axes) : rows;
+  const Tensor r = rsqrt(rules::row_mean(square(around), attrs.axes) + attrs.eps);
+  const Tensor n = around * r;
+  const auto share = [&](int i, const Tensor& each) {
+    if (b.needs(i)) b.set_grad_in(i, rules::unbroadcast(each, b.in_meta(i).shape).to(b.in_meta(i).dtype));
+  };
+  if (b.needs(w)) share(w, g * n);
+  if (kind.centered && b.needs(bias)) share(bias, g);
+  if (!b.needs(0) && !(kind.add && b.needs(1))) return;
+  const Tensor h = b.in_meta(w).shape.empty() ? g : g * b.in(w);
+  Tensor inner = h - n * rules::row_mean(h * n, attrs.axes);
+  if (kind.centered) inner = inner - rules::row_mean(h, attrs.axes);
+  Tensor dx = r * inner;
+  if (kind.add && b.grad(1).defined()) dx = dx + b.grad(1);
+  share(0, dx);
+  if (kind.add) share(1, dx);
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind) {
+  const double n = static_cast<double>(numel(in[0].shape));
+  std::size_t bytes = size_of(in[0].dtype) + size_of(out[0].dtype);
+  if (kind.add) bytes += size_of(in[1].dtype) + size_of(out[1].dtype);
+  return {(kind.centered ? 7 : 4) * n, n * static_cast<double>(bytes)};
+}
+
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView view, Kind kind) {
+  const Attrs& attrs = *static_cast<const Attrs*>(view.data);
+  const Layout layout(in[0].shape(), attrs.axes);
+  std::vector<double> x = in[0].to_vector<double>(), w, b;
+  const auto optional = [&](int i, std::vector<double>& to) {
+    if (static_cast<std::size_t>(i) < in.size() && in[static_cast<std::size_t>(i)].defined())
+      to = in[static_cast<std::size_t>(i)].to_vector<double>();
+  };
+  optional(kind.weight(), w);
+  if (kind.centered) optional(kind.bias(), b);
+  const Tensor y = Tensor::allocate(in[0].shape(), f64, cpu), sum = Tensor::allocate(in[0].shape(), f64, cpu);
+  if (kind.add) {
+    const std::vector<double> residual = in[1].to_vector<double>();
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += residual[i];
+  }
+  const auto columns = static_cast<std::size_t>(layout.columns);
+  for (std::size_t r = 0; r < static_cast<std::size_t>(layout.rows); ++r) {
+    const std::size_t first = r * columns;
+    double mean = 0, square = 0;
+    for (std::size_t c = 0; kind.centered && c < columns; ++c)
+      mean += x[first + c] / static_cast<double>(columns);
+    for (std::size_t c = 0; c < columns; ++c) square += std::pow(x[first + c] - mean, 2);
+    const double scale = 1 / std::sqrt(square / static_cast<double>(columns) + attrs.eps);
+    for (std::size_t c = 0; c < columns; ++c) {
+      static_cast<double*>(sum.raw_data())[first + c] = x[first + c];
+      static_cast<double*>(y.raw_data())[first + c] =
+          (x[first + c] - mean) * scale * (w.empty() ? 1 : w[c]) + (b.empty() ? 0 : b[c]);
+    }
+  }
+  return kind.add ? std::vector<Tensor>{y, sum} : std::vector<Tensor>{y};
+}
+
+// ---- samples ---------------------------------------------------------------------------------------------
+
+std::vector<Sample> samples(SampleMaker& make, Kind kind) {
+  std::vector<Sample> all;
+  const auto add = [&](const Shape& shape, std::int64_t axes, bool weight, bool bias, const char* label,
+                       double eps = 1e-5) {
+    Sample s;
+    Shape row;
+    for (auto i = static_cast<int>(shape.size() - axes); i < shape.size(); ++i) row.push_back(shape[i]);
+    s.inputs.push_back(make.normal(shape));
+    if (kind.add) s.inputs.push_back(make.normal(shape));
+    s.inputs.push_back(weight ? make.uniform(row, 0.5, 1.5) : Tensor{});
+    if (kind.centered) s.inputs.push_back(bias ? make.normal(row) : Tensor{});
+    s.attrs = Attrs{eps, axes};
+    s.label = label;
+    s.smooth = row.empty() || numel(row) < 500;  // central differences of long sums drown in their rounding
+    all.push_back(std::move(s));
+  };
+  add({4, 6}, 1, true, true, "short rows");
+  add({4, 6}, 1, false, false, "no weight");
+  add({4, 6}, 1, true, false, "weight alone");
+  if (kind.centered) add({4, 6}, 1, false, true, "bias alone");
+  add({2, 3, 64}, 1, true, true, "rows of whole vectors");
+  add({5, 129}, 1, true, true, "odd rows");
+  add({3, 768}, 1, true, true, "three vectors per lane");
+  add({2, 1500}, 1, true, true, "rows of several blocks");
+  add({21, 2, 3}, 2, true, true, "rows of two axes");
+  add({70, 8}, 1, true, true, "many rows");
+  add({8}, 1, true, true, "one row");
+  add({3, 5}, 1, true, true, "a large eps", 0.5);
+  add({0, 4}, 1, true, true, "no rows");
+  add({3, 0}, 1, true, true, "empty rows");
+  return all;
+}
+
+std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind) {
+  std::vector<ErrorSample> all;
+  const auto add = [&](const Tensor& x, Tensor weight, Tensor bias, const Attrs& attrs, const char* message) {
+    ErrorSample s;
+    s.inputs.push_back(x);
+    if (kind.add) s.inputs.push_back(x);
+    s.inputs.push_back(std::move(weight));
+    if (kind.centered) s.inputs.push_back(std::move(bias));
+    s.attrs = attrs;
+    s.message = message;
+    all.push_back(std::move(s));
+  };
+  add(make.normal({4, 6}), make.normal({5}), {}, {1e-5, 1}, "weight is f64[5], x is f64[4, 6]");
+  add(make.normal({4, 6}), make.normal({2, 4, 6}), {}, {1e-5, 3}, "x's last axis");
+  add(make.normal({}), {}, {}, {1e-5, 1}, "it needs an axis");
+  add(make.normal({4, 6}), {}, {}, {-1, 1}, "eps is -1");
+  add(make.normal({4, 6}), {}, {}, {std::numeric_limits<double>::infinity(), 1}, "eps is inf");
+  add(make.index({4, 6}, 3), {}, {}, {1e-5, 1}, "supported dtypes are f32");
+  if (kind.centered)
+    add(make.normal({4, 6}), make.normal({6}), make.normal({4}), {1e-5, 1}, "bias is f64[4]");
+  if (kind.add) {
+    all.push_back(all[0]);
+    all.back().inputs[1] = make.normal({6});
+    all.back().message = "residual is f64[6], x is f64[4, 6]";
+  }
+  return all;
+}
+
+}  // namespace ct::norms

@@ -1,0 +1,286 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/parallel.h>
+#include <cotangent/ops/engine/fold/fold_cpu.h>
+#include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/ops/norm/norm_internal.h>
+
+// layer_norm and rms_norm on the CPU. A row is worked on in the cache, in whole vectors: its mean, its
+// variance around the mean, the result. 16-bit types are widened block by block and rounded once.
+//
+// Backward goes over a row twice: the two sums that dx needs, together with the row's share of dweight and
+// dbias, and then dx. Those shares are collected per chunk of rows; there are at most kChunks, added up in
+// their order.
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
+
+namespace ct::norms {
+
+inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
+inline constexpr std::int64_t kChunks = 64;
+
+using reduction::kBlock;
+using reduction::load_block;
+using reduction::store_block;
+
+/// A weight or bias in the type of the arithmetic, or nothing.
+template <class T>
+class Parameter {
+ public:
+  using C = compute_t<T>;
+  explicit Parameter(const Tensor& t) {
+    if (!t.defined()) return;
+    held_ = t.to(dtype_of<C>);
+    data_ = static_cast<const C*>(held_.raw_data());
+  }
+  /// Elements from i on; `otherwise`, kBlock constants, where there are none.
+  const C* from(std::int64_t i, const C* otherwise) const { return data_ ? data_ + i : otherwise; }
+
+ private:
+  Tensor held_;
+  const C* data_ = nullptr;
+};
+
+template <class C>
+struct Constants {
+  alignas(64) C ones[kBlock], zeros[kBlock];
+  Constants() {
+    std::fill_n(ones, kBlock, C(1));
+    std::fill_n(zeros, kBlock, C(0));
+  }
+};
+
+/// Calls body(first, count) for the blocks of a row.
+template <class Body>
+inline void for_blocks(std::int64_t columns, const Body& body) {
+  for (std::int64_t i = 0; i < columns; i += kBlock)
+    body(i, static_cast<int>(std::min<std::int64_t>(kBlock, columns - i)));
+}
+
+template <class T>
+const T* elements(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.raw_data()) : nullptr;
+}
+template <class T>
+T* results(const Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
+}
+
+template <class T, class R>
+void add_row(const T* a, const R* b, T* sum, std::int64_t n) {
+  using C = compute_t<T>;
+  C a_buffer[kBlock], b_buffer[kBlock], out[kBlock];
+  for_blocks(n, [&](std::int64_t i, int m) {
+    const C *p = load_block<T, C>(a + i, 1, m, a_buffer), *q = load_block<R, C>(b + i, 1, m, b_buffer);
+    for (int j = 0; j < m; ++j) out[j] = p[j] + q[j];
+    store_block<T, C>(sum + i, 0, out, m, false);
+  });
+}
+
+template <bool kCentered, class T, class L>
+void forward_rows(const ForwardCall& call) {
+  using C = compute_t<T>;
+  static const Constants<C> constants;
+  const std::int64_t n = call.layout.columns;
+  const Parameter<T> weight(call.weight), bias(call.bias);
+  const T *x = elements<T>(call.x), *residual = elements<T>(call.residual);
+  const L* low_residual = elements<L>(call.low_residual);
+  L* y = results<L>(call.y);
+  T* sums = results<T>(call.sum);
+  C *means = results<C>(call.mean), *rstds = results<C>(call.rstd);
+  parallel_for(
+      call.layout.rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
+        C buffer[kBlock], out[kBlock];
+        for (std::int64_t row = begin; row < end; ++row) {
+          const T* from = x + row * n;
+          if (residual) add_row(from, residual + row * n, sums + row * n, n);
+          if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
+          if (sums) from = sums + row * n;
+          double total = 0, square = 0;
+          // Summed around an element of the row: far from 0 the mean's rounding would count as
+          // spread.
+          const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
+          if constexpr (kCentered)
+            for_blocks(n, [&](std::int64_t i, int m) {
+              total += reduction::fold_vectors(
+                  load_block<T, C>(from + i, 1, m, buffer), m, C(0),
+                  [pivot](const auto& v) { return v - pivot; }, reduction::kPlus, pivot);
+            });
+          const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
+          const auto add = [&](const auto& squared) {
+            for_blocks(n, [&](std::int64_t i, int m) {
+              square += reduction::fold_vectors(load_block<T, C>(from + i, 1, m, buffer), m, C(0), squared,
+                                                reduction::kPlus, mean);
+            });
+          };
+          add([mean](const auto& v) {
+            const auto d = v - mean;
+            return d * d;
+          });
+          const double columns = static_cast<double>(n);
+          const C scale = rescue_scale(static_cast<C>(square), static_cast<C>(n), static_cast<C>(call.eps));
+          if (scale != 1) [[unlikely]] {
+            square = 0;
+            add([mean, scale](const auto& v) {
+              const auto d = (v - mean) * scale;
+              return d * d;
+            });
+          }
+          const C rstd = static_cast<C>(scale / std::sqrt(square / columns + call.eps * scale * scale));
+          if constexpr (kCentered) means[row] = mean;
+          rstds[row] = rstd;
+          for_blocks(n, [&](std::int64_t i, int m) {
+            const C* p = load_block<T, C>(from + i, 1, m, buffer);
+            const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
+            C* to = out;
+            if constexpr (std::is_same_v<L, C>) to = y + row * n + i;
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+            for (int j = 0; j < m; ++j)
+              to[j] = kCentered ? (p[j] - mean) * rstd * w[j] + b[j] : p[j] * rstd * w[j];
+            if constexpr (!std::is_same_v<L, C>) store_block<L, C>(y + row * n + i, 0, out, m, false);
+          });
+        }
+      });
+}
+
+// Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g.
+template <bool kCentered, class C>
+void add_block(const C* g, const C* x, const C* w, int n, C mean, C rstd, double& sum, double& dot, C* dw,
+               C* db) {
+  using V = Vector<C>;
+  typename V::type sums = {}, dots = {};
+  int j = 0;
+  const auto step = [&](const auto& gs, const auto& xs, const auto& ws) {
+    const auto hat = (xs - mean) * rstd, scaled = gs * ws;
+    sums += scaled;
+    dots += scaled * hat;
+    return gs * hat;
+  };
+  for (; j + V::size <= n; j += V::size) {
+    const auto gs = V::load(g + j);
+    const auto share = step(gs, V::load(x + j), V::load(w + j));
+    if (dw) V::store(dw + j, V::load(dw + j) + share);
+    if (kCentered && db) V::store(db + j, V::load(db + j) + gs);
+  }
+  if (const int rest = n - j; rest > 0) {
+    const auto gs = V::load_first(g + j, rest, 0);
+    const auto share = step(gs, V::load_first(x + j, rest, mean), V::load_first(w + j, rest, 0));
+    if (dw) V::store_first(dw + j, V::load_first(dw + j, rest, 0) + share, rest);
+    if (kCentered && db) V::store_first(db + j, V::load_first(db + j, rest, 0) + gs, rest);
+  }
+  sum += V::across(sums, reduction::kPlus);
+  dot += V::across(dots, reduction::kPlus);
+}
+
+// out (+)= the sum over the chunks of partial[chunk * stride + j].
+template <class T>
+void add_chunks(const compute_t<T>* partial, std::int64_t chunks, std::int64_t stride, std::int64_t n,
+                bool accumulate, T* out) {
+  using C = compute_t<T>;
+  parallel_for(n, 4 * kBlock, [&](std::int64_t begin, std::int64_t end) {
+    C sum[kBlock];
+    for (std::int64_t i = begin; i < end; i += kBlock) {
+      const int m = static_cast<int>(std::min<std::int64_t>(kBlock, end - i));
+      std::fill_n(sum, m, C(0));
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+        for (int j = 0; j < m; ++j) sum[j] += partial[chunk * stride + i + j];
+      store_block<T, C>(out + i, 0, sum, m, accumulate);
+    }
+  });
+}
+
+template <bool kCentered, class T, class L>
+void backward_rows(const BackwardCall& call) {
+  using C = compute_t<T>;
+  static const Constants<C> constants;
+  const std::int64_t n = call.layout.columns, rows = call.layout.rows;
+  const Parameter<T> weight(call.weight);
+  const T *x = elements<T>(call.x), *extra = elements<T>(call.extra);
+  const L* g = elements<L>(call.g);
+  const C *means = elements<C>(call.mean), *rstds = elements<C>(call.rstd);
+  T* dx = results<T>(call.dx);
+  L* low_dx = results<L>(call.low_dx);
+  const std::int64_t grain = std::max<std::int64_t>({1, kGrain / n, (rows + kChunks - 1) / kChunks});
+  const bool sums = call.dweight.defined() || call.dbias.defined();
+  const std::int64_t chunks = chunk_count(rows, grain), width = (n + 15) / 16 * 16;
+  Tensor partials;
+  if (sums) partials = Tensor::allocate({chunks, 2, width}, dtype_of<C>, cpu);
+  parallel_chunks(rows, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
+    C *dw = nullptr, *db = nullptr;
+    if (sums) {
+      C* partial = partials.data<C>() + chunk * 2 * width;
+      std::fill_n(partial, 2 * width, C(0));
+      if (call.dweight.defined()) dw = partial;
+      if (call.dbias.defined()) db = partial + width;
+    }
+    C g_buffer[kBlock], x_buffer[kBlock], extra_buffer[kBlock], out[kBlock];
+    for (std::int64_t row = begin; row < end; ++row) {
+      const L* g_row = g + row * n;
+      const T* x_row = x + row * n;
+      const C mean = kCentered ? means[row] : C(0);
+      const C rstd = kCentered && n == 1 ? C(0) : rstds[row];  // a row of one element has no slope
+      double sum = 0, dot = 0;
+      for_blocks(n, [&](std::int64_t i, int m) {
+        add_block<kCentered>(load_block<L, C>(g_row + i, 1, m, g_buffer),
+                             load_block<T, C>(x_row + i, 1, m, x_buffer), weight.from(i, constants.ones), m,
+                             mean, rstd, sum, dot, dw ? dw + i : nullptr, db ? db + i : nullptr);
+      });
+      if (!dx && !low_dx) continue;
+      const C average = kCentered ? static_cast<C>(sum / static_cast<double>(n)) : C(0);
+      const C slope = static_cast<C>(dot / static_cast<double>(n));
+      for_blocks(n, [&](std::int64_t i, int m) {
+        const C *gs = load_block<L, C>(g_row + i, 1, m, g_buffer),
+                *xs = load_block<T, C>(x_row + i, 1, m, x_buffer);
+        const C* more = extra ? load_block<T, C>(extra + row * n + i, 1, m, extra_buffer) : constants.zeros;
+        const C* w = weight.from(i, constants.ones);
+        for (int j = 0; j < m; ++j) {
+          const C hat = (xs[j] - mean) * rstd;
+          out[j] = (gs[j] * w[j] - average - hat * slope) * rstd + more[j];
+        }
+        if (dx) store_block<T, C>(dx + row * n + i, 0, out, m, false);
+        if (low_dx) store_block<L, C>(low_dx + row * n + i, 0, out, m, false);
+      });
+    }
+  });
+  if (call.dweight.defined())
+    add_chunks<T>(partials.data<C>(), chunks, 2 * width, n, call.accumulate_weight, results<T>(call.dweight));
+  if (call.dbias.defined())
+    add_chunks<T>(partials.data<C>() + width, chunks, 2 * width, n, call.accumulate_bias,
+                  results<T>(call.dbias));
+}
+
+inline void clear_statistics(const ForwardCall& call) {
+  for (Tensor t : {call.mean, call.rstd})
+    if (t.defined() && t.numel() > 0) t.zero_();
+}
+
+template <bool kCentered, bool kAdd>
+void forward_cpu(const Forward& f) {
+  const NoGrad guard;
+  const ForwardCall call(f, {kCentered, kAdd});
+  if (call.y.numel() == 0) return clear_statistics(call);
+  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
+                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { forward_rows<kCentered, T, L>(call); });
+}
+
+template <bool kCentered, bool kAdd>
+void backward_cpu(const Backward& b) {
+  const BackwardCall call(b, {kCentered, kAdd});
+  if (!call.work) return;
+  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(),
+                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { backward_rows<kCentered, T, L>(call); });
+  call.finish(b);
+}
+
+}  // namespace ct::norms
+
+#pragma GCC diagnostic pop

@@ -1,0 +1,180 @@
+#pragma once
+
+#include <algorithm>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/cuda/blas.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/norm/norm_long.cuh>
+#include <cotangent/ops/norm/norm_rows.cuh>
+
+// layer_norm and rms_norm on CUDA: every element is read once and written once. For .cu files only.
+//
+// - rows_forward: a row lies in the registers of 1 to 32 warps, up to four vectors of 16 bytes per thread.
+// - rows_backward: the same with x and g, for 1 to 16 warps. Few, large blocks go over many rows each,
+//   and every thread collects the columns' sums that dweight and dbias are made of in registers; at the end a
+//   block has one pair of partial sums per column. A row's warps meet at a barrier of their own, so that the
+//   rows of a block run independently of each other.
+// - finish_sums: adds up the blocks' partial sums in their order.
+// - long_*: rows that are too long for registers. They are read again out of L2.
+//
+// Rows that are no multiple of 16 bytes are read element by element. Of two types T and L, T's vectors are
+// those of 16 bytes, and L's have as many elements.
+
+namespace ct::norms {
+
+inline bool vectors(const Tensor& t) { return !t.defined() || gpu::is_aligned(t.raw_data(), 16); }
+
+/// How `units` vectors are shared out: over as few warps as hold them with `most` each.
+struct Share {
+  int warps = 1, loads = 1;
+
+  Share(long long units, bool power_of_two, int most = kMaxLoads) {
+    warps = static_cast<int>(gpu::ceil_div(units, 32 * most));
+    if (power_of_two)
+      for (int w = 1;; w *= 2)
+        if (w >= warps) {
+          warps = w;
+          break;
+        }
+    loads = static_cast<int>(gpu::ceil_div(units, 32 * warps));
+  }
+};
+
+// Calls go(loads as a constant, elements per vector as a constant). Single elements come in ones and fours.
+template <class T, class Go>
+void with_loads(bool packs, int loads, const Go& go) {
+  using std::integral_constant;
+  constexpr int kPack = gpu::Packed<T>::size;
+  if (!packs)
+    return loads == 1 ? go(integral_constant<int, 1>{}, integral_constant<int, 1>{})
+                      : go(integral_constant<int, 4>{}, integral_constant<int, 1>{});
+  if (loads == 1) return go(integral_constant<int, 1>{}, integral_constant<int, kPack>{});
+  if (loads == 2) return go(integral_constant<int, 2>{}, integral_constant<int, kPack>{});
+  if (loads == 3) return go(integral_constant<int, 3>{}, integral_constant<int, kPack>{});
+  go(integral_constant<int, 4>{}, integral_constant<int, kPack>{});
+}
+
+template <class T>
+T* pointer(const Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
+}
+
+template <bool kCentered, class T, class L>
+void launch_forward(const ForwardCall& call) {
+  using C = compute_t<T>;
+  const long long rows = call.layout.rows, columns = call.layout.columns;
+  const ForwardRows<T, L> a{pointer<T>(call.x),
+                            pointer<T>(call.residual),
+                            pointer<T>(call.weight),
+                            pointer<T>(call.bias),
+                            pointer<L>(call.low_residual),
+                            pointer<L>(call.y),
+                            pointer<T>(call.sum),
+                            pointer<C>(call.mean),
+                            pointer<C>(call.rstd),
+                            rows,
+                            static_cast<int>(columns),
+                            static_cast<C>(call.eps)};
+  const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.residual) &&
+                     vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
+                     vectors(call.y) && vectors(call.sum);
+  const Share share(packs ? columns / gpu::Packed<T>::size : columns, false);
+  if (share.warps > 32)
+    return gpu::launch(call.op, long_forward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1),
+                       kLongThreads, 0, a);
+  const int together = share.warps == 1 ? 4 : 1;
+  with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
+    gpu::launch(call.op, rows_forward<kCentered, T, L, n(), loads()>,
+                gpu::blocks_for(call.op, rows, together),
+                dim3(static_cast<unsigned>(32 * share.warps), static_cast<unsigned>(together)), 0, a);
+  });
+}
+
+template <bool kCentered, class T, class L>
+void launch_backward(const BackwardCall& call) {
+  using C = compute_t<T>;
+  const long long rows = call.layout.rows, columns = call.layout.columns;
+  BackwardRows<T, L> a{pointer<T>(call.x),
+                       pointer<T>(call.extra),
+                       pointer<T>(call.weight),
+                       pointer<L>(call.g),
+                       pointer<C>(call.mean),
+                       pointer<C>(call.rstd),
+                       pointer<T>(call.dx),
+                       pointer<L>(call.low_dx),
+                       nullptr,
+                       nullptr,
+                       rows,
+                       static_cast<int>(columns)};
+  const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.g) &&
+                     vectors(call.extra) && vectors(call.weight) && vectors(call.dx) && vectors(call.low_dx);
+  const long long units = packs ? columns / gpu::Packed<T>::size : columns;
+  // A thread keeps two sums per element: where warps suffice it has at most 16 of them, and registers to load
+  // ahead with.
+  Share share(units, true, packs ? std::min(kMaxLoads, 16 / gpu::Packed<T>::size) : kMaxLoads);
+  if (share.warps > kBackwardWarps) share = Share(units, true);
+  const bool longer = share.warps > kBackwardWarps;
+  const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
+  // One block per multiprocessor; slabs of at least 64 rows for the sums over long rows.
+  const auto blocks = static_cast<unsigned>(
+      longer ? std::min<long long>(64, gpu::ceil_div(rows, 64))
+             : std::min<long long>(gpu::multiprocessors(), gpu::ceil_div(rows, together)));
+  const std::size_t each = static_cast<std::size_t>(blocks) * static_cast<std::size_t>(columns);
+  const bool want_weight = call.dweight.defined(), want_bias = call.dbias.defined();
+  const gpu::Workspace workspace((want_weight + want_bias) * each * sizeof(C));
+  if (want_weight) a.dweight = static_cast<C*>(workspace.data());
+  if (want_bias) a.dbias = static_cast<C*>(workspace.data()) + (want_weight ? each : 0);
+
+  if (longer) {
+    if (a.wants_dx())
+      gpu::launch(call.op, long_backward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1), kLongThreads, 0,
+                  a);
+    if (want_weight || want_bias)
+      gpu::launch(call.op, long_sums<kCentered, T, L>,
+                  dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), blocks), dim3(32, kSumRows), 0, a);
+  } else {
+    with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
+      const std::size_t memory = want_weight || want_bias
+                                     ? static_cast<std::size_t>(together / 2) * 32 *
+                                           static_cast<std::size_t>(share.warps) *
+                                           static_cast<std::size_t>(loads() * n()) * sizeof(C)
+                                     : 0;
+      gpu::launch(call.op, rows_backward<kCentered, T, L, n(), loads()>, blocks,
+                  dim3(static_cast<unsigned>(32 * share.warps), together), memory, a);
+    });
+  }
+  if (want_weight || want_bias)
+    gpu::launch(call.op, finish_sums<T>, dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), 2),
+                dim3(32, kSumRows), 0, a.dweight, a.dbias, static_cast<int>(blocks),
+                static_cast<int>(columns), pointer<T>(call.dweight), pointer<T>(call.dbias),
+                call.accumulate_weight, call.accumulate_bias);
+}
+
+template <bool kCentered, bool kAdd>
+void forward_cuda(const Forward& f) {
+  const NoGrad guard;
+  const ForwardCall call(f, {kCentered, kAdd});
+  if (call.y.numel() == 0) {
+    for (Tensor t : {call.mean, call.rstd})
+      if (t.defined() && t.numel() > 0) t.zero_();
+    return;
+  }
+  CT_CHECK(call.layout.columns <= 0x7fffffff, ShapeError, call.op, "a row has ", call.layout.columns,
+           " elements; on CUDA at most 2147483647 are possible");
+  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
+                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { launch_forward<kCentered, T, L>(call); });
+}
+
+template <bool kCentered, bool kAdd>
+void backward_cuda(const Backward& b) {
+  const BackwardCall call(b, {kCentered, kAdd});
+  if (!call.work) return;
+  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
+    launch_backward<kCentered, T, L>(call);
+  });
+  call.finish(b);
+}
+
+}  // namespace ct::norms

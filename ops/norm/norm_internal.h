@@ -1,0 +1,184 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/tensor.h>
+#include <cotangent/ops/norm/norm_use.h>
+
+// What layer_norm and rms_norm share: both bring every row of a tensor to a common scale, layer_norm around
+// its mean (`centered`), rms_norm around 0. Each comes plain and with a residual that is added first (`add`).
+//
+//            inputs                                outputs
+//   plain    x, weight, bias                       y, mean, rstd
+//   add      x, residual, weight, bias             y, sum, mean, rstd
+//
+// rms_norm has neither bias nor mean.
+//
+// Mixed precision (add alone): where x, and so the sum, the parameters and the statistics are f32, y may have
+// 16 bits, and the residual too. Then it is the branch that products gave, y is what the next products take,
+// and x is the stream between them. Their dtype is called L below, where T is x's.
+
+namespace ct::norms {
+
+struct Attrs {
+  double eps;
+  std::int64_t axes = 1;  // how many trailing axes make a row
+  bool converts = false;  // y has a dtype of its own:
+  DType y = DType::f32;
+
+  Attrs(double eps, std::int64_t axes, std::optional<DType> own = {})
+      : eps(eps), axes(axes), converts(own.has_value()), y(own.value_or(DType::f32)) {}
+  DType y_dtype(DType x) const { return converts ? y : x; }
+};
+
+struct Kind {
+  bool centered, add;
+
+  constexpr int weight() const { return 1 + add; }
+  constexpr int bias() const { return 2 + add; }
+  constexpr int mean() const { return 1 + add; }
+  constexpr int rstd() const { return 1 + add + centered; }
+  constexpr const char* name() const {
+    return centered ? add ? "add_layer_norm" : "layer_norm" : add ? "add_rms_norm" : "rms_norm";
+  }
+};
+
+/// What deviations are multiplied by to be squared anew, where the sum of the squares of a row left the range
+/// in which it is exact: rows near 1e25 in f32, or near 1e-25 if eps is as small. Otherwise 1.
+template <class C>
+CT_HD inline C rescue_scale(C squares, C columns, C eps) {
+  constexpr C large = sizeof(C) == 4 ? C(0x1p100) : C(0x1p900), small = 1 / large;
+  constexpr C down = sizeof(C) == 4 ? C(0x1p-80) : C(0x1p-600), up = 1 / down;
+  if (!(squares < large)) return down;
+  return squares < small * columns && eps < small ? up : C(1);
+}
+
+/// A contiguous tensor seen as [rows, columns].
+struct Layout {
+  std::int64_t rows = 1, columns = 1;
+
+  Layout(const Shape& shape, std::int64_t axes) {
+    for (int i = 0; i < shape.size(); ++i) (i < shape.size() - axes ? rows : columns) *= shape[i];
+  }
+};
+
+/// What a forward kernel works on: everything contiguous, undefined where it does not exist. What is added to
+/// x is `residual`, of x's dtype, or `low_residual`, of y's where that is another.
+struct ForwardCall {
+  const char* op;
+  Tensor x, residual, low_residual, weight, bias, y, sum, mean, rstd;
+  Layout layout;
+  double eps;
+
+  ForwardCall(const Forward& f, Kind kind);
+};
+
+/// The same for a backward kernel: dx = (gradient of the norm at g) + extra, low_dx the same rounded to g's
+/// dtype. Results are undefined where they are not wanted; `extra` may be dx itself, to be added to.
+struct BackwardCall {
+  const char* op;
+  Tensor x, g, extra, weight, mean, rstd, dx, low_dx, dweight, dbias;
+  bool accumulate_weight = false, accumulate_bias = false;
+  Layout layout;
+  bool work = false;  // otherwise everything is done already
+
+  BackwardCall(const Backward& b, Kind kind);
+  /// To be called when the kernel has run.
+  void finish(const Backward& b) const;
+
+ private:
+  bool narrow_ = false;  // the residual's gradient is dx in another dtype than the kernel writes
+};
+
+/// Calls go with the types T and L; a plain norm has but one.
+template <bool kAdd, class Go>
+void visit_types(const char* op, DType x, DType y, const Go& go) {
+  if constexpr (kAdd) {
+    if (x == DType::f32 && y == DType::bf16) return go(TypeTag<float>{}, TypeTag<BFloat16>{});
+    if (x == DType::f32 && y == DType::f16) return go(TypeTag<float>{}, TypeTag<Half>{});
+  }
+  visit_floating(op, x, [&](auto type) { go(type, type); });
+}
+
+/// How many trailing axes a weight or bias says that a row has.
+std::int64_t row_axes(const Tensor& weight, const Tensor& bias = {});
+
+/// What an add op is called with: x and residual, the 16-bit one second, and y's dtype as Attrs want it.
+struct Addends {
+  const Tensor &x, &residual;
+  std::optional<DType> y;
+};
+Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse use);
+
+void infer(Infer& in, Kind kind);
+void rule(const Backward& b, Kind kind);
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind);
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs, Kind kind);
+std::vector<Sample> samples(SampleMaker& make, Kind kind);
+std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind);
+
+template <bool kCentered, bool kAdd>
+inline constexpr Kind kKind{kCentered, kAdd};
+
+// What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
+// for the rows the weight.
+inline constexpr InputDef kLayerNormInputs[] = {
+    {.name = "x", .needs = "x weight mean rstd", .accumulates = true},
+    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true},
+    {.name = "bias", .accumulates = true, .optional = true}};
+inline constexpr InputDef kAddLayerNormInputs[] = {
+    {.name = "x", .needs = "sum weight mean rstd"},
+    {.name = "residual", .needs = "sum weight mean rstd", .low = true},
+    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true},
+    {.name = "bias", .accumulates = true, .optional = true}};
+inline constexpr InputDef kRmsNormInputs[] = {
+    {.name = "x", .needs = "x weight rstd", .accumulates = true},
+    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true}};
+inline constexpr InputDef kAddRmsNormInputs[] = {
+    {.name = "x", .needs = "sum weight rstd"},
+    {.name = "residual", .needs = "sum weight rstd", .low = true},
+    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true}};
+inline constexpr OutputDef kAddLayerNormOutputs[] = {
+    {.name = "y"}, {.name = "sum"}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kLayerNormOutputs[] = {
+    {.name = "y"}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kAddRmsNormOutputs[] = {
+    {.name = "y"}, {.name = "sum"}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y"}, {.name = "rstd", .gradient = false}};
+inline constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps), CT_ATTRIBUTE(Attrs, axes),
+                                          CT_ATTRIBUTE(Attrs, converts), CT_ATTRIBUTE(Attrs, y)};
+
+/// The op of a kind.
+template <bool kCentered, bool kAdd>
+constexpr OpDef define(const char* formula) {
+  constexpr const Kind& kind = kKind<kCentered, kAdd>;
+  OpDef op{};
+  op.name = kind.name();
+  op.formula = formula;
+  op.infer = [](Infer& in) { infer(in, kKind<kCentered, kAdd>); };
+  op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+    return cost(in, out, kKind<kCentered, kAdd>);
+  };
+  op.reference = [](std::span<const Tensor> in, AttrsView attrs) {
+    return reference(in, attrs, kKind<kCentered, kAdd>);
+  };
+  op.samples = [](SampleMaker& make) { return samples(make, kKind<kCentered, kAdd>); };
+  op.error_samples = [](SampleMaker& make) { return error_samples(make, kKind<kCentered, kAdd>); };
+  op.inputs = kCentered ? std::span<const InputDef>(kLayerNormInputs) : kRmsNormInputs;
+  op.outputs = kCentered ? std::span<const OutputDef>(kLayerNormOutputs) : kRmsNormOutputs;
+  if (kAdd) {
+    op.inputs = kCentered ? std::span<const InputDef>(kAddLayerNormInputs) : kAddRmsNormInputs;
+    op.outputs = kCentered ? std::span<const OutputDef>(kAddLayerNormOutputs) : kAddRmsNormOutputs;
+  }
+  op.attributes = kAttributes;
+  op.rule = [](const Backward& b) { rule(b, kKind<kCentered, kAdd>); };
+  op.autocast = AutocastPolicy::f32;
+  op.undefined_grads = kind.add;
+  return op;
+}
+
+}  // namespace ct::norms

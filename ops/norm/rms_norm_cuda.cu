@@ -1,0 +1,7 @@
+#include <cotangent/ops/norm/norm_cuda.cuh>
+
+// The rows of norm/norm_cuda.cuh, around 0.
+
+CT_KERNELS(cuda, rms_norm,
+           {"rms_norm", norms::forward_cuda<false, false>, norms::backward_cuda<false, false>},
+           {"add_rms_norm", norms::forward_cuda<false, true>, norms::backward_cuda<false, true>})

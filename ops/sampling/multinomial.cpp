@@ -1,0 +1,111 @@
+#include <cotangent/ops/sampling/multinomial.h>
+
+#include <cmath>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/engine/random/with_draw.h>
+#include <cotangent/ops/sampling/multinomial_internal.h>
+
+namespace ct {
+namespace {
+
+using multinomial_kernels::Attrs;
+
+void infer(Infer& in) {
+  const auto& attrs = in.attrs<Attrs>();
+  const Tensor& w = in.in(0);
+  CT_CHECK(w.dim() == 1 || w.dim() == 2, ShapeError, "multinomial", "weights is ", describe(w),
+           "; it must be [n] or [rows, n]");
+  const std::int64_t n = w.size(-1);
+  CT_CHECK(n > 0, ShapeError, "multinomial", "weights is ", describe(w), "; there must be something to draw");
+  CT_CHECK(attrs.count > 0, ValueError, "multinomial", "count is ", attrs.count, "; it must be at least 1");
+  CT_CHECK(attrs.replacement || attrs.count <= n, ValueError, "multinomial", "count is ", attrs.count,
+           ", weights is ", describe(w), "; without replacement at most ", n, " can be drawn");
+  Shape out = w.shape();
+  out.back() = attrs.count;
+  in.output(out, DType::i64);
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
+  const auto n = static_cast<double>(numel(in[0].shape));
+  return {2 * n, n * static_cast<double>(size_of(in[0].dtype))};
+}
+
+// By running sums of the weights as they are, in f64.
+std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
+  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
+  const std::int64_t n = in[0].size(-1), rows = in[0].numel() / n;
+  const std::vector<double> all = in[0].to_vector<double>();
+  Shape shape = in[0].shape();
+  shape.back() = attrs.count;
+  const Tensor out = Tensor::allocate(shape, i64, cpu);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::vector<double> w(all.begin() + r * n, all.begin() + (r + 1) * n);
+    for (std::int64_t j = 0; j < attrs.count; ++j) {
+      double total = 0;
+      for (const double v : w) total += v;
+      const auto element = static_cast<std::uint64_t>(r * attrs.count + j);
+      double rest = static_cast<double>(philox_word64(attrs.draw, element)) * 0x1p-64 * total;
+      std::size_t at = 0;
+      while (rest >= w[at] && at + 1 < w.size()) rest -= w[at++];
+      out.data<std::int64_t>()[r * attrs.count + j] = static_cast<std::int64_t>(at);
+      if (!attrs.replacement) w[at] = 0;
+    }
+  }
+  return {out};
+}
+
+std::vector<Sample> samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& shape, std::int64_t count, bool replacement, const char* label) {
+    return Sample{{make.uniform(shape, 0.1, 2)}, Attrs{count, replacement, {1234, 5}}, label};
+  };
+  return {sample({7}, 5, true, "a vector, with replacement"),
+          sample({7}, 7, false, "all of a vector"),
+          sample({3, 10}, 40, true, "rows, many draws"),
+          sample({3, 10}, 4, false, "rows, without replacement"),
+          sample({2, 3000}, 100, true, "long rows"),
+          sample({2, 3000}, 20, false, "long rows, without replacement"),
+          sample({3, 1}, 1, false, "nothing to choose"),
+          sample({0, 4}, 2, false, "no rows"),
+          {{make.values({6}, {0, 1, 0, 0, 3, 0})}, Attrs{20, true, {7, 0}}, "zeros"},
+          {{make.values({6}, {0, 1, 0, 0, 3, 0})}, Attrs{2, false, {7, 0}}, "zeros, without replacement"}};
+}
+
+std::vector<ErrorSample> errors(SampleMaker& make) {
+  return {{{make.uniform({2, 3, 4}, 0, 1)}, Attrs{1, true, {}}, "it must be [n] or [rows, n]"},
+          {{make.uniform({2, 0}, 0, 1)}, Attrs{1, true, {}}, "something to draw"},
+          {{make.uniform({4}, 0, 1)}, Attrs{0, true, {}}, "count is 0"},
+          {{make.uniform({4}, 0, 1)}, Attrs{5, false, {}}, "at most 4 can be drawn"},
+          {{make.index({4}, 3)}, Attrs{1, true, {}}, "supported dtypes are f32"}};
+}
+
+constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, count), CT_ATTRIBUTE(Attrs, replacement),
+                                   CT_ATTRIBUTE(Attrs, draw)};
+
+}  // namespace
+
+constexpr OpDef k_multinomial = checked({
+    .name = "multinomial",
+    .formula = "y ~ w / sum(w)",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = infer,
+    .cost = cost,
+    .reference = reference,
+    .samples = samples,
+    .error_samples = errors,
+});
+
+CT_ROOM(multinomial, &k_multinomial)
+
+Tensor multinomial(const Tensor& weights, Integer count, Flag replacement, Generator& generator) {
+  return with_draw(generator, [&](const GeneratorState& draw) {
+    return dispatch(k_multinomial, {weights}, Attrs{count, replacement, draw});
+  });
+}
+
+}  // namespace ct

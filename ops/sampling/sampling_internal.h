@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/op_def.h>
+#include <cotangent/ops/engine/random/draw.h>
+
+namespace ct::sampling_kernels {
+
+struct Attrs {
+  double temperature;
+  std::int64_t top_k;
+  double top_p;
+  GeneratorState draw;
+};
+
+/// The weight of a logit: e^((x - max) / temperature), as an integer.
+CT_HD inline std::uint64_t weight_of(double x, double max, double temperature, int bits) {
+  return draw::weight(draw::exp_exact(detail::div_exact(x - max, temperature)), 1.0, bits);
+}
+
+/// How much of `total` the weights that top_p keeps must have.
+CT_HD inline std::uint64_t kept_mass(double top_p, std::uint64_t total) {
+  const auto mass = static_cast<std::uint64_t>(top_p * static_cast<double>(total));
+  return mass < 1 ? 1 : mass > total ? total : mass;
+}
+
+}  // namespace ct::sampling_kernels

@@ -1,0 +1,102 @@
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/softmax/masked_softmax_internal.h>
+#include <cotangent/ops/softmax/softmax_internal.h>
+#include <cotangent/ops/engine/rows/additive_mask.cuh>
+#include <cotangent/ops/engine/rows/choose.cuh>
+
+// masked_softmax on CUDA: softmax's kernels with an input that scales and masks what it reads. Rows of up to
+// 1024 elements lie in the registers of a warp; longer ones are read twice, the second time out of L2.
+
+namespace ct::masked_softmax_kernels {
+namespace {
+
+using softmax_kernels::Extents;
+
+struct Masked {
+  static constexpr bool hides = true;
+  gpu::MaskKind kind;
+  const void* data;
+  double scale;
+  MaskRows rows;
+
+  __device__ __forceinline__ std::int64_t row_offset(std::int64_t row) const { return rows.offset(row); }
+  /// Elements column, column + 1, ... of a row whose mask begins at `offset`.
+  template <class C, int N>
+  __device__ __forceinline__ void operator()(std::int64_t offset, std::int64_t column, C (&v)[N]) const {
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      const C m = gpu::mask_value<C>(kind, data, offset + (column + j) * rows.step);
+      // What is hidden counts for nothing, not even where it is NaN.
+      v[j] = m == -C(INFINITY) ? m : v[j] * static_cast<C>(scale) + m;
+    }
+  }
+};
+
+template <class T>
+struct Launch {
+  const char* op;
+  const T* x;
+  T* y;
+  Extents e;
+  Masked input;
+
+  template <int N>
+  void warps(dim3 grid, int loads, int group) const {
+    using namespace softmax_kernels;
+    const auto go = [&](auto kernel) {
+      gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, input);
+    };
+    if (loads == 1) return go(warp_forward<false, T, N, 1, Masked>);
+    if (loads <= 4) return go(warp_forward<false, T, N, 4, Masked>);
+    if constexpr (N == 1) {
+      if (loads <= 12) return go(warp_forward<false, T, N, 12, Masked>);
+      return go(warp_forward<false, T, N, 32, Masked>);
+    } else if constexpr (N <= 4) {
+      return go(warp_forward<false, T, N, 32 / N, Masked>);
+    }
+  }
+  int largest_cluster() const { return 1; }
+  void clusters(std::int64_t rows, unsigned, int, int, int) const {
+    loop(dim3(gpu::blocks_for(op, rows, 1)), dim3(512));
+  }
+  void loop(dim3 grid, dim3 block) const {
+    gpu::launch(op, softmax_kernels::loop_forward<false, T, Masked>, grid, block, 0, x, y, e.n, input);
+  }
+  void columns(dim3, dim3, std::int64_t) const {}  // the axis is the last one
+};
+
+}  // namespace
+
+void forward_cuda(const Forward& f) {
+  const Tensor& y = f.out();
+  if (y.numel() == 0) return;
+  NoGrad guard;
+  const Tensor x = packed(f.in(0));
+  const Tensor& mask = f.in(1);
+  const Extents e = softmax_kernels::extents(f.op.name, y.shape(), -1);
+  const Masked input{gpu::mask_kind(mask), mask.raw_data(), f.attrs<Attrs>().scale,
+                     MaskRows(mask, y.shape())};
+  const bool aligned = gpu::is_aligned(x.raw_data(), 16) && gpu::is_aligned(y.raw_data(), 16);
+  visit_floating(f.op.name, y.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    softmax_kernels::choose<T, 8>(f.op.name, e, aligned,
+                                  Launch<T>{f.op.name, x.data<T>(), y.data<T>(), e, input});
+  });
+}
+
+void backward_cuda(const Backward& b) {
+  NoGrad guard;
+  if (b.needs(0))
+    softmax_kernels::gradient_cuda(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().scale);
+  if (!b.needs(1)) return;
+  const Tensor scores = Tensor::allocate(b.out().shape(), b.out().dtype(), b.out().device());
+  softmax_kernels::gradient_cuda(b.op.name, b.grad(), b.out(), scores, 1);
+  b.set_grad_in(1, packed(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
+}
+
+}  // namespace ct::masked_softmax_kernels
+
+CT_KERNELS(cuda, masked_softmax,
+           {"masked_softmax", masked_softmax_kernels::forward_cuda, masked_softmax_kernels::backward_cuda})
