@@ -12,9 +12,10 @@
 // on packs of the compute type:
 //
 //     struct Formula {
-//       static constexpr std::int64_t grain;                                  // elements worth a task
-//       Pack value(std::int64_t i, int count, Pack x, Pack y) const;          // losses of elements i, i + 1,
-//       ... void gradient(std::int64_t i, int count, Pack x, Pack y, Pack& dx, Pack& dy) const;
+//       static constexpr std::int64_t grain;  // elements worth a task
+//       // The losses of elements i, i + 1, ... of x and the target t, and their derivatives.
+//       Pack value(std::int64_t i, int count, Pack x, Pack t) const;
+//       void gradient(std::int64_t i, int count, Pack x, Pack t, Pack& dx, Pack& dt) const;
 //     };
 //
 // Lanes from `count` on are padding: they may hold anything and are dropped.

@@ -8,8 +8,8 @@
 
 // Losses that compare two tensors element by element, on a GPU; the twin of loss_cpu.h. A formula has
 //
-//     __device__ C value(long long i, C x, C y) const;
-//     __device__ void gradient(long long i, C x, C y, C& dx, C& dy) const;
+//     __device__ C value(long long i, C x, C t) const;
+//     __device__ void gradient(long long i, C x, C t, C& dx, C& dt) const;
 //
 // Forward with a reduction is one launch of one block for small tensors; beyond that every block writes one
 // partial sum and a second launch adds them up in their order. Backward is one launch for both gradients.

@@ -33,7 +33,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
   C weight_of(std::int64_t c) const { return weight ? static_cast<C>(weight[c]) : C(1); }
 
-  // The factor of L - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
+  // The factor of lse - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
   // share()), w[c] y[c] with y smoothed for distributions. `at` is the element's index. Lanes are classes
   // from c on, or rows.
   CT_INLINE P factor(std::int64_t c, std::int64_t at, int count, bool lanes_are_classes) const {
@@ -164,8 +164,8 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return static_cast<int>(std::min<std::int64_t>({P::kSize, end - r, layout.inner - r % layout.inner}));
   }
 
-  // With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-  // label, where b[c] is the factor of L - x[c] and A the sum of all such factors. Here is A e^(-rest).
+  // With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+  // label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. Here is A e^(-rest).
   C total_factor(std::int64_t r) const {
     C total = extra(kLabels ? 0 : r);
     if (kTarget == Target::label) total = weight_of(labels[r]);

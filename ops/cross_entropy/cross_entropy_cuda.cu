@@ -38,7 +38,7 @@ struct Rows : CrossEntropyRows<T, kTarget> {
   __device__ __forceinline__ C weight_of(long long c) const {
     return weight ? gpu::to_compute(weight[c]) : C(1);
   }
-  // The factor of L - x[c], apart from the label's: for labels it is still to be multiplied by share().
+  // The factor of lse - x[c], apart from the label's: for labels it is still to be multiplied by share().
   __device__ __forceinline__ C factor(long long c, C y_c) const {
     return kLabels ? weight_of(c) : weight_of(c) * ((C(1) - smoothing) * y_c + share());
   }
@@ -52,7 +52,7 @@ __device__ __forceinline__ compute_t<T> finish_row(
   using C = compute_t<T>;
   const C log_exps = log(seen.exps);
   loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
-  C spread = 0;  // sum of factors times L - x
+  C spread = 0;  // sum of factors times lse - x
   if constexpr (kTarget != Target::label) spread = seen.mass * ((seen.max - ref) + log_exps) - seen.dot;
   if constexpr (kTarget == Target::soft) {
     rows.extra(r) = seen.mass;
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
   if (reduce) sums.finish(total, weights);
 }
 
-// With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-// label, where b[c] is the factor of L - x[c] and A the sum of all such factors. What a row's elements have
+// With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+// label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. What a row's elements have
 // in common:
 template <class T, Target kTarget>
 struct RowGradient {

@@ -23,7 +23,7 @@ struct CrossEntropyRows {
   C* stats;  // see cross_entropy_stats()
 
   CT_HD C share() const { return smoothing / static_cast<C>(layout.classes); }
-  // L is log_sum + rest: what rounding it to one number loses counts where logits are large.
+  // lse is log_sum + rest: what rounding it to one number loses counts where logits are large.
   CT_HD C& log_sum(std::int64_t r) const { return stats[r]; }
   CT_HD C& rest(std::int64_t r) const { return stats[layout.rows() + r]; }
   CT_HD C& divisor() const { return stats[2 * layout.rows()]; }

@@ -109,7 +109,7 @@ std::vector<ErrorSample> matmul_errors(SampleMaker& make) {
 
 std::atomic<bool> g_allow_tf32{false};
 
-// da = g b', db = a' g, with vectors taken as a row or a column, and summed where a stack was broadcast.
+// da = g b^T, db = a^T g, with vectors taken as a row or a column, and summed where a stack was broadcast.
 void matmul_rule(const Backward& call) {
   const bool row = call.in_meta(0).shape.size() == 1, column = call.in_meta(1).shape.size() == 1;
   Tensor g = call.grad();
