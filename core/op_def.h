@@ -130,7 +130,7 @@ using ErrorSamplesFn = std::vector<ErrorSample> (*)(SampleMaker&);
 /// same in bits (bit i for input i, the last bit for all that follow), which is what the hot path reads.
 struct OpDef {
   const char* name;
-  /// The formula, for documentation and for explaining a tape: "y = tanh(x)".
+  /// The formula, for people; docs/ops.md shows it: "y = tanh(x)".
   const char* formula;
   /// The inputs in order, and the outputs; each a constant array.
   std::span<const InputDef> inputs{};

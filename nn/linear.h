@@ -14,7 +14,7 @@ struct LinearOptions {
   Device device = cpu;
 };
 
-/// y = x W^T + b on the last axis: f[..., in] -> f[..., out].
+/// y = x w^T + b on the last axis: f[..., in] -> f[..., out].
 ///
 /// Parameters "weight" [out, in] and "bias" [out], both drawn from U(-1/sqrt(in), 1/sqrt(in)), which is
 /// PyTorch's initialisation (kaiming_uniform_ with a = sqrt(5)). Throws ShapeError for negative sizes.

@@ -1,11 +1,8 @@
 #include "examples/gpt/training.h"
 
-#include <cotangent/ops/autocast.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 
@@ -16,6 +13,7 @@
 #include "examples/common/progress.h"
 #include "examples/common/run_folder.h"
 #include "examples/gpt/corpus.h"
+#include "examples/gpt/loop.h"
 #include "examples/gpt/model.h"
 #include "examples/gpt/samples.h"
 #include "examples/gpt/schedule.h"
@@ -25,7 +23,6 @@
 using ct::Tensor;
 using ct::data::TokenDataset;
 using Clock = std::chrono::steady_clock;
-using Loader = ct::data::DataLoader<TokenDataset>;
 
 namespace {
 
@@ -42,7 +39,7 @@ struct Averages {
   }
 };
 
-class Training {
+class Training : private Watch {
  public:
   explicit Training(const Options& options)
       : o_(with_absolute_paths(options)),
@@ -87,11 +84,9 @@ class Training {
     }
     begin();
     mark_ = started_ = Clock::now();
-    while (step_ < o_.iters) {
-      if (step_ % o_.eval_interval == 0 && evaluated_ != step_ && !evaluate()) return stop();
-      if (!one_step()) return stop();
-    }
-    if (evaluated_ != step_ && !evaluate()) return stop();
+    const Learner learner{*model_, *optimizer_, scaler_, averages_.ema ? &*averages_.ema : nullptr};
+    if (!train_steps(learner, o_, batches_, at_, *this)) return stop();
+    if (evaluated_ != at_.step && !evaluate()) return stop();
     progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds()) +
                    (val_ ? ", best validation loss " + fixed(best_, 4) : std::string()) + "; " +
                    folder_.path() + " holds curve and checkpoints" +
@@ -119,57 +114,29 @@ class Training {
     std::fflush(stdout);
   }
 
-  Tensor loss_of(const Tensor& x, const Tensor& y) const {
-    if (o_.dtype == "bf16" || o_.dtype == "f16") {
-      const ct::Autocast guard(parse_dtype(o_.dtype));
-      return model_->loss(x, y, {.fused = o_.fused_loss});
-    }
-    return model_->loss(x, y, {.fused = o_.fused_loss});
-  }
+  Tensor loss_of(const Tensor& x, const Tensor& y) const { return ::loss_of(*model_, o_, x, y); }
 
   // The time that the run took, its earlier parts too.
   double seconds() const { return earlier_seconds_ + seconds_since(started_); }
   bool time_is_up() const { return o_.minutes > 0 && seconds_since(began_) >= 60 * o_.minutes; }
 
-  // One update of the weights; false if it was broken off by the user or the clock.
-  bool one_step() {
-    while (micro_ < o_.accumulate) {
-      // The next batch is taken when it is needed, so that the loader's place is that of the training.
-      if (batches_) {
-        ++*batches_;
-      } else {
-        batches_.emplace(loader_.begin());
-      }
-      {
-        const auto& [x, y] = **batches_;
-        const Tensor loss = loss_of(x, y);
-        // Each batch counts for its share of the step.
-        scaler_.scale(loss / static_cast<double>(o_.accumulate)).backward();
-        // On a GPU the host runs ahead; looking at every loss would make it wait.
-        if (device_.is_cpu() || step_ % 16 == 0)
-          if (!std::isfinite(loss.item())) report(loss_of_step(), x, y);
-        {
-          const ct::NoGrad guard;
-          loss_sum_.add_(loss.detach().to(ct::f32));
-        }
-      }
-      ++losses_, ++micro_;
-      if (interrupted() || time_is_up()) return false;
-      show();
+  bool before_step() override {
+    return at_.step % o_.eval_interval != 0 || evaluated_ == at_.step || evaluate();
+  }
+  bool after_batch(const Tensor& loss, const Tensor& x, const Tensor& y) override {
+    // On a GPU the host runs ahead; looking at every loss would make it wait.
+    if (device_.is_cpu() || at_.step % 16 == 0)
+      if (!std::isfinite(loss.item())) report(loss_of_step(), x, y);
+    {
+      const ct::NoGrad guard;
+      loss_sum_.add_(loss.detach().to(ct::f32));
     }
-    if (scaler_.enabled()) scaler_.unscale_(*optimizer_);
-    // Without a limit the norm is measured all the same.
-    norm_ = ct::optim::clip_grad_norm_(model_->parameters(),
-                                       o_.clip > 0 ? o_.clip : std::numeric_limits<double>::infinity());
-    optimizer_->set_lr(learning_rate(o_, step_));
-    scaler_.step(*optimizer_);
-    if (scaler_.enabled()) scaler_.update();
-    optimizer_->zero_grad();
-    if (averages_.ema) averages_.ema->update();
-    micro_ = 0;
-    ++step_;
+    ++losses_;
+    if (interrupted() || time_is_up()) return false;
+    show();
     return true;
   }
+  void after_step(const Tensor& norm) override { norm_ = norm; }
 
   // The loss is no number: which op made the first bad value, and what to do.
   [[noreturn]] void report(const std::string& what, const std::string& why) const {
@@ -182,7 +149,7 @@ class Training {
   [[noreturn]] void report(const std::string& what, const Tensor& x, const Tensor& y) const {
     report(what, first_bad_op([&] { return loss_of(x, y); }));
   }
-  std::string loss_of_step() const { return "the loss of step " + std::to_string(step_); }
+  std::string loss_of_step() const { return "the loss of step " + std::to_string(at_.step); }
   bool is_finite(const Tensor& x, const Tensor& y) const {
     const ct::NoGrad guard;
     return std::isfinite(loss_of(x, y).item());
@@ -193,7 +160,7 @@ class Training {
   void check_finite(std::optional<double> val) {
     const Evaluation scope(*model_);
     if (val && !std::isfinite(*val)) {
-      const std::string what = "the validation loss after step " + std::to_string(step_);
+      const std::string what = "the validation loss after step " + std::to_string(at_.step);
       auto windows = validation_windows();
       for (const auto& [x, y] : windows)
         if (!is_finite(x, y)) report(what, x, y);
@@ -210,10 +177,10 @@ class Training {
     check_finite(std::nullopt);
     // A step may have been broken off between two batches: their gradients are kept with the rest.
     save(RunFolder::kLast);
-    std::string where = "step " + std::to_string(step_) + " of " + std::to_string(o_.iters);
-    if (micro_ > 0)
-      where += ", after " + std::to_string(micro_) + " of the next one's " + std::to_string(o_.accumulate) +
-               (o_.accumulate == 1 ? " batch" : " batches");
+    std::string where = "step " + std::to_string(at_.step) + " of " + std::to_string(o_.iters);
+    if (at_.micro > 0)
+      where += ", after " + std::to_string(at_.micro) + " of the next one's " +
+               std::to_string(o_.accumulate) + (o_.accumulate == 1 ? " batch" : " batches");
     progress_.line(std::string(interrupted() ? "interrupted" : "time is up") + " at " + where +
                    ": saved; go on with --resume " + folder_.path());
     return interrupted() ? 130 : 0;
@@ -226,16 +193,16 @@ class Training {
     const double loss = loss_sum_.item() / static_cast<double>(losses_);  // waits for a GPU: before the clock
     const double now_seconds = seconds_since(mark_);
     rate_ = static_cast<double>(batches * o_.batch * o_.block) / now_seconds;
-    const std::int64_t left = (o_.iters - step_) * o_.accumulate - micro_;
-    std::string text = "loss " + fixed(loss, 4) + "  lr " + short_number(learning_rate(o_, step_));
+    const std::int64_t left = (o_.iters - at_.step) * o_.accumulate - at_.micro;
+    std::string text = "loss " + fixed(loss, 4) + "  lr " + short_number(learning_rate(o_, at_.step));
     if (norm_.defined()) text += "  norm " + fixed(norm_.item(), 2);
     text += "  " + short_count(rate_) + " tok/s";
     if (const double peak = peak_flops(device_, o_.dtype); peak > 0)
       text += "  MFU " + fixed(100 * rate_ * flops_ / peak, 1) + "%";
     text += "  " + bytes_text(ct::memory_stats(device_).peak_in_use) + "  ETA " +
             clock_text(static_cast<double>(left * o_.batch * o_.block) / rate_);
-    progress_.update("step " + std::to_string(step_) + "/" + std::to_string(o_.iters),
-                     static_cast<double>(step_), static_cast<double>(o_.iters), text);
+    progress_.update("step " + std::to_string(at_.step) + "/" + std::to_string(o_.iters),
+                     static_cast<double>(at_.step), static_cast<double>(o_.iters), text);
   }
   // Loss on the validation text, a line of metrics, a sample, checkpoints. False if interrupted.
   bool evaluate() {
@@ -244,7 +211,7 @@ class Training {
     if (batches > 0 && trained > 0) rate_ = static_cast<double>(batches * o_.batch * o_.block) / trained;
     const double train_loss = losses_ > 0 ? loss_sum_.item() / static_cast<double>(losses_) : NAN;
     const double norm = norm_.defined() ? norm_.item() : NAN;
-    const double lr = learning_rate(o_, std::max<std::int64_t>(0, step_ - 1));
+    const double lr = learning_rate(o_, std::max<std::int64_t>(0, at_.step - 1));
     std::optional<double> val;
     std::string sample;
     {
@@ -254,29 +221,30 @@ class Training {
       val = validation_loss();
       if (interrupted()) return false;
       check_finite(val);
-      progress_.line(
-          "step " + std::to_string(step_) + (losses_ > 0 ? "  loss " + fixed(train_loss, 4) : std::string()) +
-          (val ? "  validation loss " + fixed(*val, 4) : std::string()) +
-          (step_ == 0 ? "  (a guess would be ln " + std::to_string(corpus_.vocabulary) + " = " +
-                            fixed(std::log(static_cast<double>(corpus_.vocabulary)), 2) + ")"
-                      : std::string()) +
-          "  lr " + short_number(lr) + (step_ > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
-      if (step_ > 0) sample = write_sample();
+      progress_.line("step " + std::to_string(at_.step) +
+                     (losses_ > 0 ? "  loss " + fixed(train_loss, 4) : std::string()) +
+                     (val ? "  validation loss " + fixed(*val, 4) : std::string()) +
+                     (at_.step == 0 ? "  (a guess would be ln " + std::to_string(corpus_.vocabulary) + " = " +
+                                          fixed(std::log(static_cast<double>(corpus_.vocabulary)), 2) + ")"
+                                    : std::string()) +
+                     "  lr " + short_number(lr) +
+                     (at_.step > 0 ? "  " + short_count(rate_) + " tok/s" : std::string()));
+      if (at_.step > 0) sample = write_sample();
     }
     if (interrupted()) return false;  // the sample may be cut short: all of it is done again
-    metrics_.add({static_cast<double>(step_), train_loss, val.value_or(NAN), lr, norm, rate_, seconds()});
+    metrics_.add({static_cast<double>(at_.step), train_loss, val.value_or(NAN), lr, norm, rate_, seconds()});
     folder_.write("metrics.csv", metrics_.csv());
     folder_.write("loss.svg", svg::chart("Loss by step", "step", "cross-entropy",
                                          {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
                                           metrics_.curve("val_loss", "validation loss", "#d9541e")}));
     if (!sample.empty()) {
-      samples_.add(step_, sample);
+      samples_.add(at_.step, sample);
       folder_.write("samples.txt", samples_.text());
     }
-    evaluated_ = step_;
+    evaluated_ = at_.step;
     losses_ = 0;
     loss_sum_.fill_(0);
-    if (step_ > 0) {
+    if (at_.step > 0) {
       const bool better = val && *val < best_;
       if (better) best_ = *val;
       // The best one first: the last one says what the best loss was, so it must not be there without it.
@@ -312,7 +280,7 @@ class Training {
   std::string write_sample() const {
     if (o_.sample == 0 || !corpus_.tokenizer) return {};
     // Draws of its own: a sample changes nothing in the training.
-    ct::Generator draws(o_.seed + static_cast<std::uint64_t>(step_));
+    ct::Generator draws(o_.seed + static_cast<std::uint64_t>(at_.step));
     std::printf("---\n");
     const std::string text = write_text(*model_, *corpus_.tokenizer, {}, "",
                                         {.max_new_tokens = o_.sample, .temperature = 0.8}, draws);
@@ -325,8 +293,8 @@ class Training {
   void save(const std::string& name) {
     ct::StateDict extras;
     extras.set_value("vocabulary", corpus_.vocabulary);
-    extras.set_value("step", step_);
-    extras.set_value("micro", micro_);
+    extras.set_value("step", at_.step);
+    extras.set_value("micro", at_.micro);
     extras.set_value("accumulate", o_.accumulate);
     extras.set_value("data", data_);
     extras.set_value("evaluated", evaluated_);
@@ -354,18 +322,18 @@ class Training {
                                                                 {"gradients", *gradients_},
                                                                 {"scaler", scaler_},
                                                                 {"ema", averages_}});
-    step_ = extras.value<std::int64_t>("step");
-    micro_ = extras.value<std::int64_t>("micro");
+    at_.step = extras.value<std::int64_t>("step");
+    at_.micro = extras.value<std::int64_t>("micro");
     // Checkpoints of earlier versions do not tell all of it.
     const bool tells = extras.contains_value("data");
     const std::int64_t accumulate = tells ? extras.value<std::int64_t>("accumulate") : o_.accumulate;
     // All batches of a step may be done, and its update not.
-    CT_CHECK(step_ >= 0 && micro_ >= 0 && micro_ <= accumulate, ct::IoError, "gpt", path, " has made ", step_,
-             " steps and ", micro_, " of ", accumulate,
+    CT_CHECK(at_.step >= 0 && at_.micro >= 0 && at_.micro <= accumulate, ct::IoError, "gpt", path,
+             " has made ", at_.step, " steps and ", at_.micro, " of ", accumulate,
              " batches, which no run does; it is damaged, or was made with a larger --accumulate");
-    CT_CHECK(step_ <= o_.iters, ct::ValueError, "gpt", path, " has made ", step_,
+    CT_CHECK(at_.step <= o_.iters, ct::ValueError, "gpt", path, " has made ", at_.step,
              " steps, more than --iters ", o_.iters, "; choose more to go on");
-    CT_CHECK(micro_ == 0 || accumulate == o_.accumulate, ct::ValueError, "gpt", path, " has ", micro_,
+    CT_CHECK(at_.micro == 0 || accumulate == o_.accumulate, ct::ValueError, "gpt", path, " has ", at_.micro,
              " of the ", accumulate, " batches of a step, which can't become one of ", o_.accumulate,
              "; go on with --accumulate ", accumulate, ", or from a checkpoint between two steps");
     if (tells && extras.value<std::string>("data") != data_)
@@ -378,7 +346,7 @@ class Training {
     best_ = folder_.best("best").value_or(extras.value<double>("best"));
     if (const Tensor* norm = extras.find("norm")) norm_ = norm->to(device_);
     mark_batches_ = loader_.position();
-    record_.at = "step " + std::to_string(step_);
+    record_.at = "step " + std::to_string(at_.step);
     std::printf("resumed  %s, %s\n", path.c_str(), record_.at.c_str());
     for (const std::string& change : record_.changes()) std::printf("changed  %s\n", change.c_str());
   }
@@ -398,9 +366,9 @@ class Training {
   std::unique_ptr<ct::optim::AdamW> optimizer_;
   ct::optim::GradScaler scaler_;
   Averages averages_;
-  std::int64_t step_ = 0, micro_ = 0;  // updates made; batches of the next one
+  Place at_;
   std::optional<ct::optim::GradientState> gradients_;
-  std::optional<Loader::Iterator> batches_;
+  Batches batches_{loader_};
   Progress progress_;
   Tensor loss_sum_, norm_;  // on the device: adding to them waits for nothing
   std::int64_t losses_ = 0, evaluated_ = -1;

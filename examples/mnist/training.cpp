@@ -11,6 +11,7 @@
 #include "examples/common/progress.h"
 #include "examples/common/run_folder.h"
 #include "examples/mnist/images.h"
+#include "examples/mnist/loop.h"
 #include "examples/mnist/misclassified.h"
 #include "examples/mnist/model.h"
 #include "examples/mnist/score.h"
@@ -21,9 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-using Loader = ct::data::DataLoader<ct::data::ImageDataset>;
-
-class Training {
+class Training : private Watch {
  public:
   explicit Training(const Options& options)
       : o_(options),
@@ -67,7 +66,7 @@ class Training {
     };
     if (o_.overfit_batch) return overfit();
     while (loader_.epoch() < o_.epochs) {
-      if (!train_epoch()) {
+      if (!train_one_epoch()) {
         folder_.save_seconds(seconds());
         progress_.line("interrupted: saved; go on with --resume " + folder_.path());
         return 130;
@@ -102,55 +101,58 @@ class Training {
   }
 
   // One pass over the training images; false if the user interrupted it.
-  bool train_epoch() {
-    const std::int64_t epoch = loader_.epoch();
-    const std::string label = "epoch " + std::to_string(epoch + 1) + "/" + std::to_string(o_.epochs);
-    const Clock::time_point start = Clock::now();
-    Tally tally(device_);
-    if (resumed_.contains_value("tally.count")) tally.load(resumed_);
+  bool train_one_epoch() {
+    epoch_start_ = Clock::now();
+    tally_ = Tally(device_);
+    if (resumed_.contains_value("tally.count")) tally_.load(resumed_);
     resumed_ = {};
-    const std::int64_t earlier = tally.count();
-    for (auto [x, y] : loader_) {
-      const std::int64_t step = epoch * loader_.size() + loader_.position() - 1;
-      optimizer_->set_lr(o_.lr *
-                         schedule(o_.schedule, static_cast<double>(step), static_cast<double>(total_steps_)));
-      optimizer_->zero_grad();
-      const Tensor logits = model_.forward(x);
-      const Tensor loss = ct::cross_entropy(logits, y);
-      loss.backward();
-      // On a GPU the host runs ahead; looking at every loss would make it wait. The last one of an epoch is
-      // always looked at: no checkpoint of broken weights replaces a good one.
-      if (device_.is_cpu() || step % 64 == 0 || loader_.position() == loader_.size() || interrupted())
-        if (!std::isfinite(loss.item())) report("the loss", x, y);
-      optimizer_->step();
-      tally.add(loss, logits, y);
-      if (interrupted()) {
-        check_finite(x, y);
-        // Inside the loop, so that the loader's state is that of the middle of the epoch.
-        save(RunFolder::kLast, &tally);
-        return false;
-      }
-      show(label, start, tally, tally.count() - earlier, epoch);
-    }
-    train_ = tally.score();
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    samples_per_s_ = static_cast<double>(tally.count() - earlier) / seconds;
+    earlier_ = tally_.count();
+    const auto rate = [&](std::int64_t step) {
+      return o_.lr * schedule(o_.schedule, static_cast<double>(step), static_cast<double>(total_steps_));
+    };
+    if (!train_epoch(model_, *optimizer_, loader_, rate, *this)) return false;
+    train_ = tally_.score();
+    samples_per_s_ = samples_per_s();
     return true;
   }
 
-  void show(const std::string& label, Clock::time_point start, const Tally& tally, std::int64_t seen,
-            std::int64_t epoch) {
+  void before_update(const Tensor& loss, const Tensor& x, const Tensor& y) override {
+    // On a GPU the host runs ahead; looking at every loss would make it wait. The last one of an epoch is
+    // always looked at: no checkpoint of broken weights replaces a good one.
+    const std::int64_t step = loader_.epoch() * loader_.size() + loader_.position() - 1;
+    if (device_.is_cpu() || step % 64 == 0 || loader_.position() == loader_.size() || interrupted())
+      if (!std::isfinite(loss.item())) report("the loss", x, y);
+  }
+
+  bool after_update(const Tensor& loss, const Tensor& logits, const Tensor& x, const Tensor& y) override {
+    tally_.add(loss, logits, y);
+    if (!interrupted()) {
+      show();
+      return true;
+    }
+    check_finite(x, y);
+    // Inside the loop, so that the loader's state is that of the middle of the epoch.
+    save(RunFolder::kLast, &tally_);
+    return false;
+  }
+
+  double samples_per_s() const {
+    return static_cast<double>(tally_.count() - earlier_) /
+           std::chrono::duration<double>(Clock::now() - epoch_start_).count();
+  }
+
+  void show() {
     if (!progress_.due()) return;
-    const Score score = tally.score();  // waits for a GPU: before the clock
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    const double rate = static_cast<double>(seen) / seconds;
+    const std::int64_t epoch = loader_.epoch();
+    const Score score = tally_.score();  // waits for a GPU: before the clock
+    const double rate = samples_per_s();
     const double left =
-        static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally.count()) / rate;
+        static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally_.count()) / rate;
     char text[160];
     std::snprintf(text, sizeof text, "loss %.4f  accuracy %.2f%%  %.0f samples/s  ETA %s", score.loss,
                   100 * score.accuracy, rate, clock_text(left).c_str());
-    progress_.update(label, static_cast<double>(loader_.position()), static_cast<double>(loader_.size()),
-                     text);
+    progress_.update("epoch " + std::to_string(epoch + 1) + "/" + std::to_string(o_.epochs),
+                     static_cast<double>(loader_.position()), static_cast<double>(loader_.size()), text);
   }
 
   // A loss is no number: which op made the first bad value, and what to do.
@@ -304,6 +306,10 @@ class Training {
   Progress progress_;
   std::int64_t total_steps_ = 0;
   ct::StateDict resumed_;  // the extras of the checkpoint, until the first epoch has taken its figures
+  // Of the epoch that is being made: its figures, how many images an earlier call has seen, its begin here.
+  Tally tally_{device_};
+  std::int64_t earlier_ = 0;
+  Clock::time_point epoch_start_;
   Score train_;
   double samples_per_s_ = 0, best_accuracy_ = 0, earlier_seconds_ = 0;
 };

@@ -36,8 +36,7 @@ std::string read_text(const std::string& path) {
   return read_text_file(kLoad, path, std::uint64_t{64} << 20);
 }
 
-// ---- what differs between the kinds of models
-// --------------------------------------------------------------
+// ---- what differs between the kinds of models ------------------------------------------------------------
 
 struct Kind {
   const char* prefix;     // of all names but that of the head

@@ -25,8 +25,7 @@ struct EncodeOptions {
 ///   - byte level (GPT-2, Llama 3, tiktoken's): text is cut by GPT-2's rule or by the file's own `Split`
 ///     patterns, and any bytes have tokens;
 ///   - metaspace (Llama 2): spaces become U+2581; characters that have no token fall back to the tokens
-///   <0x00>
-///     ... <0xFF>, or to the unknown token.
+///     <0x00> ... <0xFF>, or to the unknown token.
 /// Added tokens are found in the text before anything else. A tokenizer that was moved from is empty; using
 /// it throws Error. Not known, and refused when a file is read:
 /// normalizers other than Prepend and Replace of a text, models other than BPE, dropout, prefixes and

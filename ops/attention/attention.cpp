@@ -198,8 +198,8 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
 }
 
 // Through the whole matrix of probabilities p, with d = p after dropout and s the scores:
-// dv = d' g, dd = g v', ds = p (dp - sum(p dp)), dq = scale ds k, dk = scale ds' q. Heads of k and v that serve
-// a group get the sum over it.
+// dv = d^T g, dd = g v^T, ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij), dq = scale ds k, dk = scale ds^T q. Heads
+// of k and v that serve a group get the sum over it.
 void rule(const Backward& b) {
   const Attrs& attrs = b.attrs<Attrs>();
   const Extents e(b.in_meta(0).shape, b.in_meta(1).shape, b.in_meta(2).shape);
@@ -249,7 +249,7 @@ constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale), CT_ATTRIBUTE(Attr
 
 constexpr OpDef k_attention = checked({
     .name = attention::kName,
-    .formula = "y = softmax(scale q k' + mask) v",
+    .formula = "y = softmax(scale q k^T + mask) v",
     .inputs = kInputs,
     .outputs = kOutputs,
     .attributes = kAttributes,

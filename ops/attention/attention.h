@@ -19,13 +19,13 @@ struct AttentionOptions {
   std::int64_t causal_offset = 0;
   /// Each probability is dropped (set to 0) with this probability, the others are divided by 1 - dropout_p.
   double dropout_p = 0;
-  /// What q k' is multiplied by; 1 / sqrt(D) if not given.
+  /// What q k^T is multiplied by; 1 / sqrt(D) if not given.
   std::optional<double> scale = {};
   /// Where the one draw comes from that dropout takes.
   Generator& generator = default_generator();
 };
 
-/// softmax(scale q k' + mask) v for every batch and head (Vaswani et al. 2017, "Attention is all you need"),
+/// softmax(scale q k^T + mask) v for every batch and head (Vaswani et al. 2017, "Attention is all you need"),
 /// worked out tile by tile: the [Tq, Tk] matrices are never stored, neither for forward nor for backward (Dao
 /// et al. 2022, "FlashAttention").
 ///

@@ -9,7 +9,7 @@
 namespace ct::attention {
 namespace {
 
-// delta = sum of grad * out over the values of a query: a warp per query.
+// delta_i = g_i . y_i, one number for each query: a warp per query.
 template <class T>
 __global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__ Problem p) {
   using C = compute_t<T>;
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) delta_kernel(const __grid_constant__
   if (threadIdx.x % 32 == 0) static_cast<C*>(p.delta)[row] = sum;
 }
 
-// From scores to probabilities, and from dP = grad v' to the gradient of the scores. `s` becomes what dv
+// From scores to probabilities, and from dp = g v^T to the gradient of the scores. `s` becomes what dv
 // takes (the probability after dropout), `dp` the gradient of the scores.
 template <class C, int R>
 __device__ __forceinline__ void score_gradients(const Problem& p, std::int64_t head, std::int64_t first_q,

@@ -40,8 +40,7 @@ Cost join_cost(std::span<const TensorMeta>, std::span<const TensorMeta> out, Att
   return {0, 2 * static_cast<double>(numel(out[0].shape)) * static_cast<double>(size_of(out[0].dtype))};
 }
 
-// ---- references: element by element, from the formula
-// -------------------------------------------------------
+// ---- references: element by element, from the formula ----------------------------------------------------
 
 std::vector<Tensor> concat_reference(std::span<const Tensor> in, AttrsView attrs) {
   const std::int64_t given = static_cast<const ConcatAttrs*>(attrs.data)->axis;

@@ -99,8 +99,7 @@ TensorOptions options_of(const Tensor& like) { return {.dtype = like.dtype(), .d
 
 }  // namespace
 
-// ---- constant values
-// ----------------------------------------------------------------------------------------
+// ---- constant values -------------------------------------------------------------------------------------
 
 Tensor empty(const Shape& shape, const TensorOptions& options) {
   return finish(make("empty", shape, options), options);
@@ -155,8 +154,7 @@ Tensor eye(Integer rows, Integer columns, const TensorOptions& options) {
   return finish(std::move(t), options);
 }
 
-// ---- sequences
-// ----------------------------------------------------------------------------------------------
+// ---- sequences -------------------------------------------------------------------------------------------
 
 Tensor arange(const Scalar& start, const Scalar& end, const Scalar& step, const TensorOptions& options) {
   detail::Sequence s;
@@ -217,8 +215,7 @@ Tensor linspace(Real start, Real end, Integer count, const TensorOptions& option
   return finish(std::move(t), options);
 }
 
-// ---- random values
-// ------------------------------------------------------------------------------------------
+// ---- random values ---------------------------------------------------------------------------------------
 
 Tensor rand(const Shape& shape, const TensorOptions& options, Generator& generator) {
   return random_floating("rand", detail::Draw::Kind::uniform, shape, options, generator);
@@ -285,8 +282,7 @@ Tensor& normal_(Tensor& t, double mean, double std, Generator& generator) {
                           generator);
 }
 
-// ---- values from elsewhere
-// ----------------------------------------------------------------------------------
+// ---- values from elsewhere -------------------------------------------------------------------------------
 
 namespace detail {
 

@@ -27,8 +27,7 @@ struct TensorOptions {
   bool requires_grad = false;
 };
 
-// ---- constant values
-// ----------------------------------------------------------------------------------------
+// ---- constant values -------------------------------------------------------------------------------------
 
 /// Uninitialised memory.
 CT_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
@@ -52,8 +51,7 @@ CT_API Tensor full_like(const Tensor& like, const Scalar& value);
 CT_API Tensor eye(Integer rows, const TensorOptions& options = {});
 CT_API Tensor eye(Integer rows, Integer columns, const TensorOptions& options = {});
 
-// ---- sequences
-// ----------------------------------------------------------------------------------------------
+// ---- sequences -------------------------------------------------------------------------------------------
 
 /// start, start + step, ... up to but without `end`; computed as start + i * step in f64, or in i64 if all
 /// three are integers (then the dtype is i64 unless given). Throws ValueError if step is 0, points away from
@@ -66,11 +64,10 @@ CT_API Tensor arange(const Scalar& end, const TensorOptions& options = {});
 /// `start`, the second from `end`, so that both are met exactly. Throws ValueError if count < 0.
 CT_API Tensor linspace(Real start, Real end, Integer count, const TensorOptions& options = {});
 
-// ---- random values
-// ------------------------------------------------------------------------------------------ Element i
-// depends on the generator's state and i alone: all devices draw the same bits. Each call takes one draw from
-// `generator`. The 16-bit types round the numbers that f32 would get (uniform ones towards 0, so that 1 is
-// never reached).
+// ---- random values ---------------------------------------------------------------------------------------
+// Element i depends on the generator's state and i alone: all devices draw the same bits. Each call takes one
+// draw from `generator`. The 16-bit types round the numbers that f32 would get (uniform ones towards 0, so
+// that 1 is never reached).
 
 /// Uniform on [0, 1).
 CT_API Tensor rand(const Shape& shape, const TensorOptions& options = {},
@@ -95,8 +92,7 @@ CT_API Tensor& uniform_(Tensor& t, double low, double high, Generator& generator
 /// Overwrites a floating tensor with normal values. Throws as uniform_, ValueError if std < 0.
 CT_API Tensor& normal_(Tensor& t, double mean, double std, Generator& generator = default_generator());
 
-// ---- values from elsewhere
-// ----------------------------------------------------------------------------------
+// ---- values from elsewhere -------------------------------------------------------------------------------
 
 namespace detail {
 

@@ -56,8 +56,7 @@ CT_REFERENCE(ge_scalar, !(x < p))
 CT_REFERENCE(logical_not, !x)
 #undef CT_REFERENCE
 
-// ---- Definitions
-// --------------------------------------------------------------------------------------------
+// ---- Definitions -----------------------------------------------------------------------------------------
 
 void infer_binary(Infer& i) {
   i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), i.in(0).dtype());
@@ -182,8 +181,7 @@ extern const Room binary;
 const Room binary{"binary", ct::binary::ops};
 }  // namespace rooms
 
-// ---- Functions
-// ------------------------------------------------------------------------------------------------
+// ---- Functions -------------------------------------------------------------------------------------------
 
 namespace {
 

@@ -115,8 +115,7 @@ inline std::vector<Sample> samples_bound(SampleMaker& m) {
   return samples;
 }
 
-// ---- Oracle: a plain function of doubles over broadcast f64 tensors
-// -------------------------------------------
+// ---- Oracle: a plain function of doubles over broadcast f64 tensors --------------------------------------
 
 using BinaryReference = double (*)(double a, double b, double p);
 

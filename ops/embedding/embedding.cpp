@@ -91,7 +91,7 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
           {{make.normal({5, 3}), make.index({1, 1, 1, 1, 1, 1, 1, 1}, 5)}, Attrs{}, "one axis more"}};
 }
 
-// dw = one_hot(indices)' g, and 0 in the padding row. A table of rows x indices is written: the price of higher
+// dw = one_hot(indices)^T g, and 0 in the padding row. A table of rows x indices is written: the price of higher
 // derivatives alone.
 void rule(const Backward& b) {
   if (!b.needs(0)) return;

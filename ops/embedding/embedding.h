@@ -8,13 +8,13 @@
 
 namespace ct {
 
-/// Rows of a table: y[..., :] = weight[indices[...], :].
+/// Rows of a table: y[..., :] = w[i[...], :], with w the weight and i the indices.
 ///
 /// `indices` is i64 or i32 of any shape, `weight` [rows, columns] of a floating dtype; the result has shape
 /// indices.shape + [columns] and the weight's dtype. Row `padding_idx` (negative counts from the end) is
 /// read like any other but gets no gradient.
 ///
-/// Gradient: row v of dweight is the sum of the cotangents of all places that read it, added in f32 (f64 for
+/// Gradient: row v of dw is the sum of the cotangents of all places that read it, added in f32 (f64 for
 /// f64) in an order that the indices alone decide, and rounded once; rows that nobody read are 0. An existing
 /// gradient (micro-batches, a table shared with an output layer) is added to where rows were read and left
 /// alone elsewhere.

@@ -77,7 +77,7 @@ std::vector<ErrorSample> linear_errors(SampleMaker& make) {
 
 }  // namespace
 
-// dL/dx = g W, dL/dW = g' x, dL/db = sum of the rows of g, with all leading axes taken as rows.
+// dx = g w, dw = g^T x, db = sum_n g[n], with all leading axes taken as rows n.
 void linear_backward(const Backward& b, const product::Backend& backend) {
   using product::Missing;
   using product::Stack;
@@ -122,7 +122,7 @@ constexpr OutputDef kOutputs[] = {{.name = "y"}};
 
 constexpr OpDef k_linear = checked({
     .name = "linear",
-    .formula = "y = x w' + b",
+    .formula = "y = x w^T + b",
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = linear_infer,

@@ -5,7 +5,7 @@
 
 namespace ct {
 
-/// A fully connected layer: y = x W' + b, that is y[..., o] = sum_i x[..., i] weight[o, i] + bias[o].
+/// A fully connected layer: y = x w^T + b, that is y[..., o] = sum_i x[..., i] w[o, i] + b[o].
 ///
 /// x is [..., in], weight [out, in], bias [out] or undefined; y is [..., out], all of one floating dtype. One
 /// product for all rows, with the bias added as it is written. The gradients of x and weight are added to

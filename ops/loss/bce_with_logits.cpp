@@ -55,7 +55,7 @@ Cost bce_with_logits_cost(std::span<const TensorMeta> in, std::span<const Tensor
 std::vector<Tensor> bce_with_logits_reference(std::span<const Tensor> in, AttrsView attrs) {
   const Reduction reduction = static_cast<const BceWithLogitsAttrs*>(attrs.data)->reduction;
   const Shape& shape = in[0].shape();
-  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const std::vector<double> x = in[0].to_vector<double>(), t = in[1].to_vector<double>();
   const auto expanded = [&](const Tensor& w) {
     return w.defined() ? w.expand(shape).to_vector<double>() : std::vector<double>(x.size(), 1.0);
   };
@@ -65,7 +65,7 @@ std::vector<Tensor> bce_with_logits_reference(std::span<const Tensor> in, AttrsV
   double sum = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double q = 1 / (1 + std::exp(-x[i]));
-    const double value = -w[i] * (p[i] * y[i] * std::log(q) + (1 - y[i]) * std::log(1 - q));
+    const double value = -w[i] * (p[i] * t[i] * std::log(q) + (1 - t[i]) * std::log(1 - q));
     if (reduction == Reduction::none) loss[i] = value;
     sum += value;
   }

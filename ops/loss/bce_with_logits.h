@@ -17,9 +17,10 @@ struct BceWithLogitsOptions {
 
 /// The binary cross-entropy of probabilities sigmoid(input) against targets in [0, 1], element by element:
 ///
-///     loss = weight * (pos_weight * target * softplus(-input) + (1 - target) * softplus(input))
+///     y = w (p t softplus(-x) + (1 - t) softplus(x))
 ///
-/// with softplus(x) = log(1 + e^x), which loses no digits for large inputs of either sign. The mean divides
+/// with x the input, t the target, w the weight, p the weight of the positive class, and softplus(x) =
+/// log(1 + e^x), which loses no digits for large inputs of either sign. The mean divides
 /// by the number of elements, whatever the weights. Input, target and weights have one floating dtype, input
 /// and target the same shape. Input and target get gradients, the weights do not. Throws ShapeError,
 /// DTypeError, DeviceError.

@@ -25,7 +25,7 @@ struct Cycle {
 };
 
 // With s = sigmoid(x), softplus'(x) = s and sigmoid(-x) = 1 - s:
-//     dl/dx = w ((1 - t) s - p t (1 - s)),    dl/dt = w (p softplus(-x) - softplus(x)).
+//     dx = g w ((1 - t) s - p t (1 - s)),    dt = g w (p softplus(-x) - softplus(x)).
 // s and 1 - s are both made from e^-|x|, so neither is a difference of nearly equal numbers.
 template <class T>
 struct Bce {

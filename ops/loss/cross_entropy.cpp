@@ -44,14 +44,14 @@ Cost cross_entropy_cost(std::span<const TensorMeta> in, std::span<const TensorMe
   return cost;
 }
 
-// From probabilities per class, in the plainest way: -sum_c w[c] y[c] log softmax(x)[c].
+// From probabilities per class, in the plainest way: -sum_c w[c] t[c] log softmax(x)[c].
 std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view, bool soft) {
   const auto& attrs = *static_cast<const CrossEntropyAttrs*>(attrs_view.data);
   const ClassLayout layout(in[0].shape());
   const auto classes = static_cast<std::size_t>(layout.classes),
              rows = static_cast<std::size_t>(layout.rows());
   const auto inner = static_cast<std::size_t>(layout.inner);
-  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const std::vector<double> x = in[0].to_vector<double>(), t = in[1].to_vector<double>();
   const std::vector<double> w =
       in[2].defined() ? in[2].to_vector<double>() : std::vector<double>(classes, 1.0);
   const bool each = attrs.reduction == Reduction::none;
@@ -61,15 +61,15 @@ std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view, 
   double sum = 0, weights = 0;
   for (std::size_t r = 0; r < rows; ++r) {
     const auto start = static_cast<std::size_t>(layout.start(static_cast<std::int64_t>(r)));
-    const bool counts = soft || static_cast<std::int64_t>(y[r]) != attrs.ignore_index;
+    const bool counts = soft || static_cast<std::int64_t>(t[r]) != attrs.ignore_index;
     double partition = 0, row = 0;
     for (std::size_t c = 0; c < classes; ++c) partition += std::exp(x[start + c * inner]);
     for (std::size_t c = 0; counts && c < classes; ++c) {
-      const double hot = soft ? y[start + c * inner] : static_cast<std::size_t>(y[r]) == c ? 1 : 0;
+      const double hot = soft ? t[start + c * inner] : static_cast<std::size_t>(t[r]) == c ? 1 : 0;
       const double target = (1 - s) * hot + s / static_cast<double>(classes);
       row -= w[c] * target * std::log(std::exp(x[start + c * inner]) / partition);
     }
-    if (counts) weights += soft ? 1 : w[static_cast<std::size_t>(y[r])];
+    if (counts) weights += soft ? 1 : w[static_cast<std::size_t>(t[r])];
     if (each) losses[r] = row;
     sum += row;
   }

@@ -20,10 +20,11 @@ struct CrossEntropyOptions {
 
 /// The cross-entropy of softmax(logits) against labels or against distributions, per row:
 ///
-///     labels:         loss = (1 - s) w[t] (L - x[t]) + s/C sum_c w[c] (L - x[c])
-///     distributions:  loss = sum_c w[c] y[c] (L - x[c])        with y smoothed: (1 - s) y + s/C
+///     labels:         y = (1 - s) w[t] (lse - x[t]) + s/C sum_c w[c] (lse - x[c])
+///     distributions:  y = sum_c w[c] q[c] (lse - x[c])         with q the smoothed target: (1 - s) t + s/C
 ///
-/// where x are the row's logits, L = log sum_c e^x[c], C the number of classes, s the label smoothing.
+/// where x are the row's logits, lse = log sum_c e^x[c], w the weights of the classes, t the target, C the
+/// number of classes, s the label smoothing.
 ///
 /// logits is [classes], [n, classes] or [n, classes, d...]. target holds either i64 or i32 labels in [0,
 /// classes), shaped like the logits without their class axis, as the losses are; or probabilities of the

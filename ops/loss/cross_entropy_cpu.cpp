@@ -27,20 +27,20 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   using P = loss::Pack<T>;
   using C = compute_t<T>;
   using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
-      Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::y;
+      Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::t;
 
   std::int64_t grain() const { return std::max<std::int64_t>(1, 8192 / layout.classes); }
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
   C weight_of(std::int64_t c) const { return weight ? static_cast<C>(weight[c]) : C(1); }
 
-  // The factor of L - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
-  // share()), w[c] y[c] with y smoothed for distributions. `at` is the element's index. Lanes are classes
+  // The factor of lse - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
+  // share()), w[c] t[c] with t smoothed for distributions. `at` is the element's index. Lanes are classes
   // from c on, or rows.
   CT_INLINE P factor(std::int64_t c, std::int64_t at, int count, bool lanes_are_classes) const {
     P w(1);
     if (weight) w = lanes_are_classes ? loss::load(weight + c, count) : P(static_cast<C>(weight[c]));
     if constexpr (kLabels) return w;
-    return w * (P(C(1) - smoothing) * loss::load(y + at, count) + P(share()));
+    return w * (P(C(1) - smoothing) * loss::load(t + at, count) + P(share()));
   }
 
   // What the second pass over a row gives, with x measured from the row's maximum.
@@ -164,8 +164,8 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return static_cast<int>(std::min<std::int64_t>({P::kSize, end - r, layout.inner - r % layout.inner}));
   }
 
-  // With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-  // label, where b[c] is the factor of L - x[c] and A the sum of all such factors. Here is A e^(-rest).
+  // With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+  // label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. Here is A e^(-rest).
   C total_factor(std::int64_t r) const {
     C total = extra(kLabels ? 0 : r);
     if (kTarget == Target::label) total = weight_of(labels[r]);
@@ -173,7 +173,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return total * std::exp(-rest(r));
   }
 
-  void backward(Reduction reduction, const T* g, T* dx, T* dy) const {
+  void backward(Reduction reduction, const T* g, T* dx, T* dt) const {
     const bool each = reduction == Reduction::none;
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end;) {
@@ -189,11 +189,11 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
           rests.v[i] = rest(r + i);
         }
         if (layout.inner == 1) {
-          row_gradient(r, scale.v[0], total.v[0], log_sums.v[0], rests.v[0], dx, dy);
+          row_gradient(r, scale.v[0], total.v[0], log_sums.v[0], rests.v[0], dx, dt);
         } else {
           for (std::int64_t c = 0; c < layout.classes; ++c)
             elements(c, layout.start(r) + c * layout.inner, count, false, scale, total, log_sums, rests, dx,
-                     dy);
+                     dt);
         }
         for (int i = 0; i < count; ++i) finish_row(r + i, scale.v[i], total.v[i], hits.v[i], dx);
         r += count;
@@ -201,15 +201,15 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     });
   }
 
-  void row_gradient(std::int64_t r, C scale, C total, C log_sum, C rest, T* dx, T* dy) const {
+  void row_gradient(std::int64_t r, C scale, C total, C log_sum, C rest, T* dx, T* dt) const {
     for (std::int64_t c = 0; c < layout.classes; c += P::kSize) {
       const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, layout.classes - c));
-      elements(c, r * layout.classes + c, count, true, P(scale), P(total), P(log_sum), P(rest), dx, dy);
+      elements(c, r * layout.classes + c, count, true, P(scale), P(total), P(log_sum), P(rest), dx, dt);
     }
   }
 
   CT_INLINE void elements(std::int64_t c, std::int64_t at, int count, bool lanes_are_classes, P scale,
-                          P total, P log_sums, P rests, T* dx, T* dy) const {
+                          P total, P log_sums, P rests, T* dx, T* dt) const {
     const P v = loss::load(x + at, count) - log_sums;
     if (dx) {
       P d = total * exp(v);
@@ -217,10 +217,10 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
       if constexpr (kTarget == Target::soft) d = d - factor(c, at, count, lanes_are_classes);
       loss::store<T>(dx + at, scale * d, count);
     }
-    if (kTarget == Target::soft && dy) {
+    if (kTarget == Target::soft && dt) {
       P w(1);
       if (weight) w = lanes_are_classes ? loss::load(weight + c, count) : P(static_cast<C>(weight[c]));
-      loss::store<T>(dy + at, -(scale * P(C(1) - smoothing) * w * (v - rests)), count);
+      loss::store<T>(dt + at, -(scale * P(C(1) - smoothing) * w * (v - rests)), count);
     }
   }
 
@@ -263,7 +263,7 @@ void backward(const Backward& b, bool soft) {
   cross_entropy_kernels::backward(
       b, soft,
       [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                             T* dy) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dy); });
+                             T* dt) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt); });
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct Rows : CrossEntropyRows<T, kTarget> {
   __device__ __forceinline__ C weight_of(long long c) const {
     return weight ? gpu::to_compute(weight[c]) : C(1);
   }
-  // The factor of L - x[c], apart from the label's: for labels it is still to be multiplied by share().
+  // The factor of lse - x[c], apart from the label's: for labels it is still to be multiplied by share().
   __device__ __forceinline__ C factor(long long c, C y_c) const {
     return kLabels ? weight_of(c) : weight_of(c) * ((C(1) - smoothing) * y_c + share());
   }
@@ -52,7 +52,7 @@ __device__ __forceinline__ compute_t<T> finish_row(
   using C = compute_t<T>;
   const C log_exps = log(seen.exps);
   loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
-  C spread = 0;  // sum of factors times L - x
+  C spread = 0;  // sum of factors times lse - x
   if constexpr (kTarget != Target::label) spread = seen.mass * ((seen.max - ref) + log_exps) - seen.dot;
   if constexpr (kTarget == Target::soft) {
     rows.extra(r) = seen.mass;
@@ -103,8 +103,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
 #pragma unroll
           for (int q = 0; q < Vec::size; ++q) {
             const long long c = v * Vec::size + q;
-            const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[start + c]) : C(0);
-            seen.add_factor(rows.factor(c, y), values[q] - ref);
+            const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c]) : C(0);
+            seen.add_factor(rows.factor(c, t), values[q] - ref);
           }
         }
       }
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
       const C value[1] = {gpu::to_compute(x[c * layout.inner])};
       seen.add(value);
       if constexpr (kTarget != Target::label) {
-        const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[start + c * layout.inner]) : C(0);
-        seen.add_factor(rows.factor(c, y), value[0] - ref);
+        const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c * layout.inner]) : C(0);
+        seen.add_factor(rows.factor(c, t), value[0] - ref);
       }
     }
     if constexpr (kGroup == 32) seen.merge_warp();
@@ -141,8 +141,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
   if (reduce) sums.finish(total, weights);
 }
 
-// With p = e^(x - L), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-// label, where b[c] is the factor of L - x[c] and A the sum of all such factors. What a row's elements have
+// With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
+// label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. What a row's elements have
 // in common:
 template <class T, Target kTarget>
 struct RowGradient {
@@ -168,15 +168,15 @@ struct RowGradient {
     }
     total *= exponential(-rest);
   }
-  __device__ __forceinline__ C dx(long long c, C x, C y) const {
+  __device__ __forceinline__ C dx(long long c, C x, C t) const {
     if (!counts) return C(0);  // not 0 times something that may be infinite
     C d = total * exponential(x - log_sum);
-    if constexpr (kTarget == Target::soft) d -= rows.factor(c, y);
+    if constexpr (kTarget == Target::soft) d -= rows.factor(c, t);
     if constexpr (kTarget == Target::smoothed) d -= rows.share() * rows.factor(c, C(0));
     if (kTarget != Target::soft && c == label) d -= hit;
     return scale * d;
   }
-  __device__ __forceinline__ C dy(long long c, C x) const {
+  __device__ __forceinline__ C dt(long long c, C x) const {
     return scale * (C(1) - rows.smoothing) * rows.weight_of(c) * ((log_sum - x) + rest);
   }
 };
@@ -184,7 +184,7 @@ struct RowGradient {
 // One element after the other, for any layout. Index is the narrowest type that counts the elements.
 template <class T, Target kTarget, class Index>
 __global__ void __launch_bounds__(loss::kThreads)
-    gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dy) {
+    gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dt) {
   using C = compute_t<T>;
   const Index inner = static_cast<Index>(rows.layout.inner),
               classes = static_cast<Index>(rows.layout.classes);
@@ -195,17 +195,17 @@ __global__ void __launch_bounds__(loss::kThreads)
     const RowGradient<T, kTarget> row(rows, r, g, each);
     const C x = gpu::to_compute(rows.x[e]);
     if (dx) {
-      const C y = kTarget == Target::soft ? gpu::to_compute(rows.y[e]) : C(0);
-      dx[e] = gpu::from_compute<T>(row.dx(c, x, y));
+      const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[e]) : C(0);
+      dx[e] = gpu::from_compute<T>(row.dx(c, x, t));
     }
-    if (kTarget == Target::soft && dy) dy[e] = gpu::from_compute<T>(row.dy(c, x));
+    if (kTarget == Target::soft && dt) dt[e] = gpu::from_compute<T>(row.dt(c, x));
   }
 }
 
 // A block per row, 16 bytes at a time: for rows of contiguous classes, their number a multiple of a vector.
 template <class T, Target kTarget>
 __global__ void __launch_bounds__(loss::kThreads)
-    row_gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dy) {
+    row_gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dt) {
   using C = compute_t<T>;
   using Vec = gpu::Packed<T>;
   const long long classes = rows.layout.classes, count = rows.layout.rows();
@@ -214,19 +214,19 @@ __global__ void __launch_bounds__(loss::kThreads)
     for (long long c = static_cast<long long>(threadIdx.x) * Vec::size; c < classes;
          c += static_cast<long long>(blockDim.x) * Vec::size) {
       const long long e = r * classes + c;
-      C x[Vec::size], y[Vec::size] = {}, d[Vec::size];
+      C x[Vec::size], t[Vec::size] = {}, d[Vec::size];
       Vec::load_streaming(rows.x + e).to_compute(x);
       if constexpr (kTarget == Target::soft)
-        if (dx) Vec::load_streaming(rows.y + e).to_compute(y);
+        if (dx) Vec::load_streaming(rows.t + e).to_compute(t);
       if (dx) {
 #pragma unroll
-        for (int q = 0; q < Vec::size; ++q) d[q] = row.dx(c + q, x[q], y[q]);
+        for (int q = 0; q < Vec::size; ++q) d[q] = row.dx(c + q, x[q], t[q]);
         Vec::from_compute(d).store(dx + e);
       }
-      if (kTarget == Target::soft && dy) {
+      if (kTarget == Target::soft && dt) {
 #pragma unroll
-        for (int q = 0; q < Vec::size; ++q) d[q] = row.dy(c + q, x[q]);
-        Vec::from_compute(d).store(dy + e);
+        for (int q = 0; q < Vec::size; ++q) d[q] = row.dt(c + q, x[q]);
+        Vec::from_compute(d).store(dt + e);
       }
     }
   }
@@ -262,20 +262,20 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
 }
 
 template <class T, Target kTarget>
-void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g, T* dx, T* dy) {
+void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g, T* dx, T* dt) {
   const ClassLayout& layout = rows.layout;
   const long long count = layout.count();
   const bool each = reduction == Reduction::none;
-  if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.y || gpu::is_aligned(rows.y, 16))) {
+  if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.t || gpu::is_aligned(rows.t, 16))) {
     const long long rows_count = layout.rows();
     const unsigned blocks = static_cast<unsigned>(rows_count < kRowBlocks ? rows_count : kRowBlocks);
     return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
-                       each, dx, dy);
+                       each, dx, dt);
   }
   const auto kernel = count < (1ll << 31) ? gradient_kernel<T, kTarget, unsigned>
                                           : gradient_kernel<T, kTarget, unsigned long long>;
   gpu::launch("cross_entropy", kernel, gpu::grid_stride_blocks(count, loss::kThreads), loss::kThreads, 0,
-              rows, g, each, dx, dy);
+              rows, g, each, dx, dt);
 }
 
 void forward(const Forward& f, bool soft) {
@@ -289,8 +289,8 @@ void backward(const Backward& b, bool soft) {
   cross_entropy_kernels::backward(
       b, soft,
       [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                             T* dy) {
-        run_backward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, g, dx, dy);
+                             T* dt) {
+        run_backward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, g, dx, dt);
       });
 }
 

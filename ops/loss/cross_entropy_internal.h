@@ -14,9 +14,9 @@ struct CrossEntropyAttrs {
   double label_smoothing;
 };
 
-// Output 1 holds, in the compute type, what backward needs besides the logits: L = logsumexp of each row;
+// Output 1 holds, in the compute type, what backward needs besides the logits: lse = logsumexp of each row;
 // what rounding it to one number has lost; then one number that the mean is divided by; then, with labels,
-// the sum of all class weights (if smoothing needs it), or with distributions M = sum_c w[c] y[c] of each
+// the sum of all class weights (if smoothing needs it), or with distributions M = sum_c w[c] t[c] of each
 // row.
 inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool soft) {
   return 2 * layout.rows() + 1 + (soft ? layout.rows() : 1);

@@ -16,14 +16,14 @@ struct CrossEntropyRows {
   loss::ClassLayout layout;
   loss::Labels labels;  // unless soft
   const T* x;
-  const T* y;       // soft: the distributions
+  const T* t;       // soft: the distributions
   const T* weight;  // null: 1
   C smoothing;
   std::int64_t ignore_index;
   C* stats;  // see cross_entropy_stats()
 
   CT_HD C share() const { return smoothing / static_cast<C>(layout.classes); }
-  // L is log_sum + rest: what rounding it to one number loses counts where logits are large.
+  // lse is log_sum + rest: what rounding it to one number loses counts where logits are large.
   CT_HD C& log_sum(std::int64_t r) const { return stats[r]; }
   CT_HD C& rest(std::int64_t r) const { return stats[layout.rows() + r]; }
   CT_HD C& divisor() const { return stats[2 * layout.rows()]; }
@@ -69,7 +69,7 @@ void forward(const Forward& f, bool soft, const Run& run) {
   });
 }
 
-/// Calls run(rows, reduction, cotangent, dx, dy); dx or dy is null if it is not wanted. dx may lie over x: a
+/// Calls run(rows, reduction, cotangent, dx, dt); dx or dt is null if it is not wanted. dx may lie over x: a
 /// kernel reads a logit for the last time when it writes its gradient.
 template <class Run>
 void backward(const Backward& b, bool soft, const Run& run) {

@@ -180,7 +180,7 @@ constexpr AttrDef kAttributes[] = {
 // scale comes with the cotangent, nor for a cotangent per row.
 constexpr OpDef k_linear_cross_entropy = checked({
     .name = "linear_cross_entropy",
-    .formula = "y = reduce(logsumexp(w x) - (w x)[t])",
+    .formula = "y = reduce(logsumexp(x w^T) - (x w^T)[t])",
     .inputs = kEagerInputs,
     .outputs = kEagerOutputs,
     .attributes = kAttributes,
@@ -196,7 +196,7 @@ constexpr OpDef k_linear_cross_entropy = checked({
 // Keeps the inputs, logsumexp and the losses; backward makes the logits again.
 constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .name = "linear_cross_entropy_recompute",
-    .formula = "y = reduce(logsumexp(w x) - (w x)[t])",
+    .formula = "y = reduce(logsumexp(x w^T) - (x w^T)[t])",
     .inputs = kInputs,
     .outputs = kOutputs,
     .attributes = kAttributes,

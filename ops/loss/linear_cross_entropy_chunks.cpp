@@ -98,7 +98,7 @@ class Walk {
   std::int64_t step_ = 0;
 };
 
-// The gradient of the weight: the products g' x of all chunks, added up in `sum`, which may be wider than
+// The gradient of the weight: the products g^T x of all chunks, added up in `sum`, which may be wider than
 // they are.
 class WeightSum {
  public:

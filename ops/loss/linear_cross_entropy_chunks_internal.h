@@ -15,7 +15,7 @@ struct Chunk {
   std::int64_t pitch = 0;  // from row to row; rows start at multiples of 64 bytes
   void* logits = nullptr;
   loss::Labels labels;       // of these rows, as are:
-  void* log_sums = nullptr;  // L is log_sum + rest, as in cross_entropy
+  void* log_sums = nullptr;  // lse is log_sum + rest, as in cross_entropy
   void* rests = nullptr;
   void* losses = nullptr;
   std::int64_t ignore_index = 0;

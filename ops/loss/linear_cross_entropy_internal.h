@@ -18,7 +18,7 @@ struct Attrs {
   std::int64_t chunk_rows;
 };
 
-// Output 1, in the compute type: L = logsumexp of each of n rows, then what rounding it to one number has
+// Output 1, in the compute type: lse = logsumexp of each of n rows, then what rounding it to one number has
 // lost, then the loss of each, then the number that the sum is divided by. Outputs 2 and 3 of the eager op:
 // the gradients of x, in its dtype, and of the weight, in the accumulating type, for a cotangent of 1 of the
 // plain sum; empty if not asked for.

@@ -12,9 +12,10 @@
 // on packs of the compute type:
 //
 //     struct Formula {
-//       static constexpr std::int64_t grain;                                  // elements worth a task
-//       Pack value(std::int64_t i, int count, Pack x, Pack y) const;          // losses of elements i, i + 1,
-//       ... void gradient(std::int64_t i, int count, Pack x, Pack y, Pack& dx, Pack& dy) const;
+//       static constexpr std::int64_t grain;  // elements worth a task
+//       // The losses of elements i, i + 1, ... of x and the target t, and their derivatives.
+//       Pack value(std::int64_t i, int count, Pack x, Pack t) const;
+//       void gradient(std::int64_t i, int count, Pack x, Pack t, Pack& dx, Pack& dt) const;
 //     };
 //
 // Lanes from `count` on are padding: they may hold anything and are dropped.
@@ -77,13 +78,13 @@ auto ordered_sum(std::int64_t n, std::int64_t grain, Body&& body) {
 }
 
 template <class T, class F>
-void pointwise_forward(const T* x, const T* y, std::int64_t n, Reduction reduction, T* out, const F& f) {
+void pointwise_forward(const T* x, const T* t, std::int64_t n, Reduction reduction, T* out, const F& f) {
   using P = Pack<T>;
   if (reduction == Reduction::none) {
     parallel_for(n, F::grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; i += P::kSize) {
         const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, end - i));
-        store<T>(out + i, f.value(i, count, load(x + i, count), load(y + i, count)), count);
+        store<T>(out + i, f.value(i, count, load(x + i, count), load(t + i, count)), count);
       }
     });
     return;
@@ -96,11 +97,11 @@ void pointwise_forward(const T* x, const T* y, std::int64_t n, Reduction reducti
       P lanes(0);
       const std::int64_t stop = std::min(i + kRun, end);
       for (; i + P::kSize <= stop; i += P::kSize)
-        lanes = lanes + f.value(i, P::kSize, load(x + i, P::kSize), load(y + i, P::kSize));
+        lanes = lanes + f.value(i, P::kSize, load(x + i, P::kSize), load(t + i, P::kSize));
       total += lane_sum(lanes, P::kSize);
       if (i < stop) {
         const int count = static_cast<int>(stop - i);
-        total += lane_sum(f.value(i, count, load(x + i, count), load(y + i, count)), count);
+        total += lane_sum(f.value(i, count, load(x + i, count), load(t + i, count)), count);
         i = stop;
       }
     }
@@ -110,9 +111,9 @@ void pointwise_forward(const T* x, const T* y, std::int64_t n, Reduction reducti
       static_cast<compute_t<T>>(reduction == Reduction::mean ? sum / static_cast<double>(n) : sum));
 }
 
-/// `g` holds one cotangent per element for Reduction::none, else a single one. dx or dy may be null.
+/// `g` holds one cotangent per element for Reduction::none, else a single one. dx or dt may be null.
 template <class T, class F>
-void pointwise_backward(const T* x, const T* y, const T* g, std::int64_t n, Reduction reduction, T* dx, T* dy,
+void pointwise_backward(const T* x, const T* t, const T* g, std::int64_t n, Reduction reduction, T* dx, T* dt,
                         const F& f) {
   using P = Pack<T>;
   using C = compute_t<T>;
@@ -125,10 +126,10 @@ void pointwise_backward(const T* x, const T* y, const T* g, std::int64_t n, Redu
     for (std::int64_t i = begin; i < end; i += P::kSize) {
       const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, end - i));
       const P scale = each ? load(g + i, count) : P(common);
-      P px, py;
-      f.gradient(i, count, load(x + i, count), load(y + i, count), px, py);
+      P px, pt;
+      f.gradient(i, count, load(x + i, count), load(t + i, count), px, pt);
       if (dx) store<T>(dx + i, scale * px, count);
-      if (dy) store<T>(dy + i, scale * py, count);
+      if (dt) store<T>(dt + i, scale * pt, count);
     }
   });
 }

@@ -8,8 +8,8 @@
 
 // Losses that compare two tensors element by element, on a GPU; the twin of loss_cpu.h. A formula has
 //
-//     __device__ C value(long long i, C x, C y) const;
-//     __device__ void gradient(long long i, C x, C y, C& dx, C& dy) const;
+//     __device__ C value(long long i, C x, C t) const;
+//     __device__ void gradient(long long i, C x, C t, C& dx, C& dt) const;
 //
 // Forward with a reduction is one launch of one block for small tensors; beyond that every block writes one
 // partial sum and a second launch adds them up in their order. Backward is one launch for both gradients.
@@ -30,36 +30,36 @@ inline unsigned sum_blocks(long long n) {
 }
 
 template <class T, class F>
-__global__ void __launch_bounds__(kThreads) map_kernel(const T* x, const T* y, T* out, long long n, F f) {
+__global__ void __launch_bounds__(kThreads) map_kernel(const T* x, const T* t, T* out, long long n, F f) {
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
-    out[i] = gpu::from_compute<T>(f.value(i, gpu::to_compute(x[i]), gpu::to_compute(y[i])));
+    out[i] = gpu::from_compute<T>(f.value(i, gpu::to_compute(x[i]), gpu::to_compute(t[i])));
 }
 
-// Calls body(i, x, y) for this thread's share of the elements, 16 bytes at a time where Vectors says that
+// Calls body(i, x, t) for this thread's share of the elements, 16 bytes at a time where Vectors says that
 // both tensors are aligned.
 template <class T, bool Vectors, class Body>
-__device__ __forceinline__ void for_pairs(const T* x, const T* y, long long n, Body&& body) {
+__device__ __forceinline__ void for_pairs(const T* x, const T* t, long long n, Body&& body) {
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   using Vec = gpu::Packed<T>;
   const long long vectors = Vectors ? n / Vec::size : 0;
   for (long long v = first; v < vectors; v += step) {
-    const Vec a = Vec::load_streaming(x + v * Vec::size), b = Vec::load_streaming(y + v * Vec::size);
+    const Vec a = Vec::load_streaming(x + v * Vec::size), b = Vec::load_streaming(t + v * Vec::size);
 #pragma unroll
     for (int q = 0; q < Vec::size; ++q) body(v * Vec::size + q, gpu::to_compute(a[q]), gpu::to_compute(b[q]));
   }
   for (long long i = vectors * Vec::size + first; i < n; i += step)
-    body(i, gpu::to_compute(x[i]), gpu::to_compute(y[i]));
+    body(i, gpu::to_compute(x[i]), gpu::to_compute(t[i]));
 }
 
 template <class T, bool Vectors, class F>
 __global__ void __launch_bounds__(kReduceThreads)
-    sum_kernel(const T* x, const T* y, long long n, F f, compute_t<T> divisor, compute_t<T>* partial,
+    sum_kernel(const T* x, const T* t, long long n, F f, compute_t<T> divisor, compute_t<T>* partial,
                T* out) {
   using C = compute_t<T>;
   C sum = 0;
-  for_pairs<T, Vectors>(x, y, n, [&](long long i, C a, C b) { sum += f.value(i, a, b); });
+  for_pairs<T, Vectors>(x, t, n, [&](long long i, C a, C b) { sum += f.value(i, a, b); });
   sum = gpu::block_sum(sum);
   if (threadIdx.x != 0) return;
   if (partial)
@@ -77,45 +77,45 @@ __global__ void finish_kernel(const compute_t<T>* partial, int count, compute_t<
 }
 
 template <class T, class F>
-void pointwise_forward(const char* op, const T* x, const T* y, long long n, Reduction reduction, T* out,
+void pointwise_forward(const char* op, const T* x, const T* t, long long n, Reduction reduction, T* out,
                        const F& f) {
   using C = compute_t<T>;
   if (reduction == Reduction::none)
-    return gpu::launch(op, map_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, y, out, n,
+    return gpu::launch(op, map_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, t, out, n,
                        f);
-  const bool vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(y, 16);
+  const bool vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16);
   const auto kernel = vectors ? sum_kernel<T, true, F> : sum_kernel<T, false, F>;
   const unsigned blocks = sum_blocks(n);
   const gpu::Workspace workspace(blocks > 1 ? blocks * sizeof(C) : 0);
   C* partial = static_cast<C*>(workspace.data());
   const C divisor = reduction == Reduction::mean ? static_cast<C>(n) : C(1);
-  gpu::launch(op, kernel, blocks, kReduceThreads, 0, x, y, n, f, divisor, partial, out);
+  gpu::launch(op, kernel, blocks, kReduceThreads, 0, x, t, n, f, divisor, partial, out);
   if (blocks > 1) gpu::launch(op, finish_kernel<T>, 1, kReduceThreads, 0, partial, blocks, divisor, out);
 }
 
 template <class T, class F>
 __global__ void __launch_bounds__(kThreads)
-    gradient_kernel(const T* x, const T* y, const T* g, bool each, compute_t<T> divisor, long long n, T* dx,
-                    T* dy, F f) {
+    gradient_kernel(const T* x, const T* t, const T* g, bool each, compute_t<T> divisor, long long n, T* dx,
+                    T* dt, F f) {
   using C = compute_t<T>;
   const C common = each ? C(0) : gpu::to_compute(*g) / divisor;
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const C scale = each ? gpu::to_compute(g[i]) : common;
-    C px, py;
-    f.gradient(i, gpu::to_compute(x[i]), gpu::to_compute(y[i]), px, py);
+    C px, pt;
+    f.gradient(i, gpu::to_compute(x[i]), gpu::to_compute(t[i]), px, pt);
     if (dx) dx[i] = gpu::from_compute<T>(scale * px);
-    if (dy) dy[i] = gpu::from_compute<T>(scale * py);
+    if (dt) dt[i] = gpu::from_compute<T>(scale * pt);
   }
 }
 
-/// `g` holds one cotangent per element for Reduction::none, else a single one. dx or dy may be null.
+/// `g` holds one cotangent per element for Reduction::none, else a single one. dx or dt may be null.
 template <class T, class F>
-void pointwise_backward(const char* op, const T* x, const T* y, const T* g, long long n, Reduction reduction,
-                        T* dx, T* dy, const F& f) {
+void pointwise_backward(const char* op, const T* x, const T* t, const T* g, long long n, Reduction reduction,
+                        T* dx, T* dt, const F& f) {
   const compute_t<T> divisor = reduction == Reduction::mean ? static_cast<compute_t<T>>(n) : compute_t<T>(1);
-  gpu::launch(op, gradient_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, y, g,
-              reduction == Reduction::none, divisor, n, dx, dy, f);
+  gpu::launch(op, gradient_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, t, g,
+              reduction == Reduction::none, divisor, n, dx, dt, f);
 }
 
 // ---- sums of rows with weights ---------------------------------------------------------------------------

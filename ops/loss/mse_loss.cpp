@@ -23,12 +23,12 @@ Cost mse_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> o
 
 std::vector<Tensor> mse_loss_reference(std::span<const Tensor> in, AttrsView attrs) {
   const Reduction reduction = static_cast<const MseLossAttrs*>(attrs.data)->reduction;
-  const std::vector<double> x = in[0].to_vector<double>(), y = in[1].to_vector<double>();
+  const std::vector<double> x = in[0].to_vector<double>(), t = in[1].to_vector<double>();
   const Tensor out = Tensor::allocate(reduction == Reduction::none ? in[0].shape() : Shape{}, f64, cpu);
   double* loss = static_cast<double*>(out.raw_data());
   double sum = 0;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double square = (x[i] - y[i]) * (x[i] - y[i]);
+    const double square = (x[i] - t[i]) * (x[i] - t[i]);
     if (reduction == Reduction::none) loss[i] = square;
     sum += square;
   }

@@ -7,29 +7,29 @@ namespace {
 
 template <class C>
 struct SquaredError {
-  __device__ __forceinline__ C value(long long, C x, C y) const { return (x - y) * (x - y); }
-  // d(x - y)^2/dx = 2 (x - y), and the opposite for y.
-  __device__ __forceinline__ void gradient(long long, C x, C y, C& dx, C& dy) const {
-    dx = (x - y) + (x - y);
-    dy = -dx;
+  __device__ __forceinline__ C value(long long, C x, C t) const { return (x - t) * (x - t); }
+  // dx = 2 (x - t), and the opposite for t; the caller multiplies by g.
+  __device__ __forceinline__ void gradient(long long, C x, C t, C& dx, C& dt) const {
+    dx = (x - t) + (x - t);
+    dt = -dx;
   }
 };
 
 }  // namespace
 
 void mse_loss_forward_cuda(const Forward& f) {
-  const Tensor x = packed(f.in(0)), y = packed(f.in(1));
+  const Tensor x = packed(f.in(0)), t = packed(f.in(1));
   visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
-    loss::pointwise_forward("mse_loss", x.data<T>(), y.data<T>(), x.numel(),
+    loss::pointwise_forward("mse_loss", x.data<T>(), t.data<T>(), x.numel(),
                             f.attrs<MseLossAttrs>().reduction, f.out().data<T>(),
                             SquaredError<compute_t<T>>{});
   });
 }
 
 void mse_loss_backward_cuda(const Backward& b) {
-  const Tensor x = packed(b.in(0)), y = packed(b.in(1)), g = packed(b.grad());
+  const Tensor x = packed(b.in(0)), t = packed(b.in(1)), g = packed(b.grad());
   visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
-    loss::pointwise_backward("mse_loss", x.data<T>(), y.data<T>(), g.data<T>(), x.numel(),
+    loss::pointwise_backward("mse_loss", x.data<T>(), t.data<T>(), g.data<T>(), x.numel(),
                              b.attrs<MseLossAttrs>().reduction, b.needs(0) ? b.grad_in(0).data<T>() : nullptr,
                              b.needs(1) ? b.grad_in(1).data<T>() : nullptr, SquaredError<compute_t<T>>{});
   });

@@ -16,7 +16,7 @@ struct NllLossOptions {
   Reduction reduction = Reduction::mean;
 };
 
-/// The negative log-likelihood of labels: loss[row] = -weight[label] * log_probs[row, label].
+/// The negative log-likelihood of labels: y[r] = -w[t_r] x[r, t_r], with x the log_probs and t the target.
 ///
 /// log_probs is [classes], [n, classes] or [n, classes, d...] and holds logarithms of probabilities (see
 /// log_softmax; cross_entropy does both at once); target holds i64 or i32 labels in [0, classes) and has the

@@ -105,7 +105,7 @@ std::vector<ErrorSample> matmul_errors(SampleMaker& make) {
           {{make.mask({3, 3}), make.mask({3, 3})}, {}, "bool"}};
 }
 
-// da = g b', db = a' g, with vectors taken as a row or a column, and summed where a stack was broadcast.
+// da = g b^T, db = a^T g, with vectors taken as a row or a column, and summed where a stack was broadcast.
 void matmul_rule(const Backward& call) {
   const bool row = call.in_meta(0).shape.size() == 1, column = call.in_meta(1).shape.size() == 1;
   Tensor g = call.grad();

@@ -8,7 +8,7 @@ namespace ct {
 /// The matrix product of `a` and `b`, which also is Tensor::matmul:
 ///
 ///     [k]         x [k]         -> []             the dot product
-///     [m, k]      x [k, n]      -> [m, n]         c[i, j] = sum_p a[i, p] b[p, j]
+///     [m, k]      x [k, n]      -> [m, n]         y[i, j] = sum_p a[i, p] b[p, j]
 ///     [k]         x [..., k, n] -> [..., n]       a is a row, which then disappears
 ///     [..., m, k] x [k]         -> [..., m]       b is a column, which then disappears
 ///     [..., m, k] x [..., k, n] -> [..., m, n]    a product per matrix; the axes in front broadcast

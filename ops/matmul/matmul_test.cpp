@@ -106,8 +106,8 @@ TEST_CASE("gradients of matmul", "[matmul]") {
   Tensor a = counting({2, 3}).set_requires_grad(), b = counting({3, 2}).set_requires_grad();
   const Tensor g = tensor({{1.f, -1.f}, {2.f, 0.5f}});
   matmul(a, b).backward(g);
-  CHECK(values(a.grad()) == V{-1, -1, -1, 3, 8, 13});  // g b'
-  CHECK(values(b.grad()) == V{9, 1, 12, 0.5, 15, 0});  // a' g
+  CHECK(values(a.grad()) == V{-1, -1, -1, 3, 8, 13});  // g b^T
+  CHECK(values(b.grad()) == V{9, 1, 12, 0.5, 15, 0});  // a^T g
   matmul(a, b).backward(g);                            // added to
   CHECK(values(a.grad()) == V{-2, -2, -2, 6, 16, 26});
   CHECK(values(b.grad()) == V{18, 2, 24, 1, 30, 0});
@@ -137,7 +137,7 @@ TEST_CASE("gradients of broadcast operands are sums", "[matmul]") {
 TEST_CASE("a matrix times itself gets both gradients", "[matmul]") {
   Tensor a = counting({2, 2}).set_requires_grad();
   matmul(a, a).backward(ones({2, 2}));
-  CHECK(values(a.grad()) == V{7, 11, 9, 13});  // g a' + a' g
+  CHECK(values(a.grad()) == V{7, 11, 9, 13});  // g a^T + a^T g
   matmul(a, a).backward(ones({2, 2}));
   CHECK(values(a.grad()) == V{14, 22, 18, 26});
 }

@@ -9,15 +9,15 @@
 namespace ct {
 
 /// Layer normalization (Ba, Kiros, Hinton 2016) over the last axis, or over as many trailing axes as the
-/// weight has (or the bias, where there is no weight): y = (x - mean) / sqrt(variance + eps) * weight + bias,
-/// with mean and (biased) variance of each row.
+/// weight has (or the bias, where there is no weight): y = xhat w + b, xhat = (x - mean) / sqrt(var + eps),
+/// with mean and (biased) variance of each row, w the weight and b the bias.
 ///
 /// weight and bias have the shape of those axes; either may be undefined and is then 1 or 0. All are of one
 /// floating dtype, and so is y. 16-bit types are computed in f32 and rounded once. The gradients of all three
 /// are added to existing ones by the kernel itself.
 /// Throws ShapeError for a scalar or where shapes do not fit, ValueError for an eps that is negative or not
-/// finite, DTypeError, DeviceError. Gradient: dx = ((g w) - mean(g w) - xhat mean(g w xhat)) / sqrt(variance
-/// + eps), with xhat the normalized row.
+/// finite, DTypeError, DeviceError. Gradient:
+/// dx = (g w - mean(g w) - xhat mean(g w xhat)) / sqrt(var + eps).
 CT_API Tensor layer_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {},
                          double eps = 1e-5);
 

@@ -25,12 +25,12 @@ struct ValuesIndices {
   Tensor indices;
 };
 
-/// sum(x). Integers and bool are summed as i64. With `dtype`, x is converted first. Of no elements: 0.
+/// sum_i x_i. Integers and bool are summed as i64. With `dtype`, x is converted first. Of no elements: 0.
 /// Gradient: the cotangent, expanded without a copy.
 CT_API Tensor sum(const Tensor& x, const Dims& axes = {}, Flag keepdim = false,
                   std::optional<DType> dtype = std::nullopt);
 
-/// sum(x) / n. Only for floating dtypes; with `dtype`, x is converted first. Of no elements: NaN.
+/// sum_i x_i / n. Only for floating dtypes; with `dtype`, x is converted first. Of no elements: NaN.
 CT_API Tensor mean(const Tensor& x, const Dims& axes = {}, Flag keepdim = false,
                    std::optional<DType> dtype = std::nullopt);
 
@@ -65,19 +65,19 @@ CT_API Tensor argmin(const Tensor& x, Integer axis, Flag keepdim = false);
 CT_API Tensor any(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 CT_API Tensor all(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 
-/// sum((x - mean(x))^2) / max(0, n - correction). With correction 1 the unbiased estimate, with 0 the
+/// sum_i (x_i - mean)^2 / max(0, n - correction). With correction 1 the unbiased estimate, with 0 the
 /// variance of the elements themselves. NaN for n <= correction (unless the elements differ: infinity).
 CT_API Tensor var(const Tensor& x, const Dims& axes = {}, Real correction = 1, Flag keepdim = false);
 
 /// sqrt(var(x)). The gradient is 0 where the result is 0.
 CT_API Tensor stddev(const Tensor& x, const Dims& axes = {}, Real correction = 1, Flag keepdim = false);
 
-/// The p-norm sum(|x|^p)^(1/p). p = inf and -inf: the largest, the smallest |x|; p = 0: the number of
+/// The p-norm (sum_i |x_i|^p)^(1/p). p = inf and -inf: the largest, the smallest |x|; p = 0: the number of
 /// elements other than 0. The gradient is 0 where the norm is 0. Throws ShapeError for p = inf of no
 /// elements, ValueError for a p that is NaN.
 CT_API Tensor norm(const Tensor& x, Real p = 2, const Dims& axes = {}, Flag keepdim = false);
 
-/// log(sum(exp(x))), without overflow. Of no elements, or of -inf alone: -inf.
+/// log sum_i exp(x_i), without overflow. Of no elements, or of -inf alone: -inf.
 CT_API Tensor logsumexp(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 
 }  // namespace ct

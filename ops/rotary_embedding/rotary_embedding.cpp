@@ -226,7 +226,7 @@ constexpr AttrDef kAttributes[] = {
 
 constexpr OpDef k_rotary_embedding = checked({
     .name = "rotary_embedding",
-    .formula = "(a cos t - b sin t, a sin t + b cos t)",
+    .formula = "y = (a cos phi - b sin phi, a sin phi + b cos phi)",
     .inputs = kInputs,
     .outputs = kOutputs,
     .attributes = kAttributes,

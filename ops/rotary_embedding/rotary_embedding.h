@@ -39,7 +39,7 @@ struct RotaryOptions {
 };
 
 /// Rotary position embedding (Su et al. 2021): each pair of elements (a, b) of the last axis is turned by an
-/// angle that grows with the position, (a cos t - b sin t, a sin t + b cos t).
+/// angle phi that grows with the position, to (a cos phi - b sin phi, a sin phi + b cos phi).
 ///
 /// x is [..., T, D] of a floating dtype and any strides ([B, H, T, D] as a view of a projection [B, T, H, D],
 /// say), `positions` i64 or i32, [T] or, with an axis in front of T, [B, T] with B = x.size(0). The result

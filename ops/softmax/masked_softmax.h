@@ -13,9 +13,10 @@ namespace ct {
 /// are as in softmax(). Shape and dtype are x's; 16-bit types are computed in f32. Along the last axis
 /// nothing is copied; along another one a copy of x with that axis last is made.
 ///
-/// Gradients: dx = scale y (g - sum(g y)); of a floating mask y (g - sum(g y)), summed over what it was
-/// broadcast along. Throws ShapeError for an axis outside of the rank or a mask that does not broadcast to x,
-/// DTypeError unless x is floating and the mask floating or bool, ValueError for a scale that is not finite.
+/// Gradients: dx_i = scale ds_i with ds_i = y_i (g_i - sum_j g_j y_j); of a floating mask ds, summed over
+/// what it was broadcast along. Throws ShapeError for an axis outside of the rank or a mask that does not
+/// broadcast to x, DTypeError unless x is floating and the mask floating or bool, ValueError for a scale that
+/// is not finite.
 CT_API Tensor masked_softmax(const Tensor& x, const Tensor& mask, Real scale = 1, Integer axis = -1);
 
 }  // namespace ct

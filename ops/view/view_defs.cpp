@@ -154,8 +154,7 @@ constexpr AttrDef kUnbindAttributes[] = {CT_ATTRIBUTE(UnbindAttrs, axis)};
 constexpr AttrDef kSqueezeAttributes[] = {CT_ATTRIBUTE(SqueezeAttrs, mask)};
 constexpr AttrDef kUnsqueezeAttributes[] = {CT_ATTRIBUTE(UnsqueezeAttrs, axis)};
 
-// ---- references: by the index of each element
-// ---------------------------------------------------------------
+// ---- references: by the index of each element ------------------------------------------------------------
 
 // Calls f(index) for every index of `shape` in row-major order.
 template <class F>

@@ -7,10 +7,10 @@
 // Attention backward with warp-level tensor-core instructions. With p the probabilities, g the cotangent of
 // the result, and delta_i = sum_d g_id out_id:
 //
-//     dv = p' g        ds = p * (g v' - delta)        dk = scale ds' q        dq = scale ds k
+//     dv = p^T g        ds = p * (g v^T - delta)        dk = scale ds^T q        dq = scale ds k
 //
 // A block of threads owns KeyBlock keys, keeps their dk and dv in registers and walks over the queries that
-// see them. Scores are computed transposed, key by query, each warp 16 keys: so p' and ds' come out in the
+// see them. Scores are computed transposed, key by query, each warp 16 keys: so p^T and ds^T come out in the
 // layout in which the products with g and q take them from registers. Only ds goes through shared memory,
 // because dq sums over the keys of all warps; across blocks it is summed in turns (see the turns header).
 //
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     if (previous_turn && threadIdx.x == 0) give_turn(previous_turn, previous_turns);
     if (n + 1 < count) load_step(n + 1, stage ^ 1);
 
-    // s' = k q'
+    // s^T = k q^T
     float s[columns][4] = {};
 #pragma unroll
     for (int k = 0; k < steps; ++k) {
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
       }
     }
 
-    // dp' = v g'
+    // dp^T = v g^T
     float ds[columns][4] = {};
 #pragma unroll
     for (int k = 0; k < steps; ++k) {
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
       }
     }
 
-    // ds' = p' * (dp' - delta); with dropout dp' and the p' that dv sees are dropped alike.
+    // ds^T = p^T * (dp^T - delta); with dropout dp^T and the p^T that dv sees are dropped alike.
     std::uint32_t p_pairs[columns][2], ds_pairs[columns][2];
 #pragma unroll
     for (int c = 0; c < columns; ++c) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
       }
     }
 
-    // dv += p' g and dk += ds' q
+    // dv += p^T g and dk += ds^T q
 #pragma unroll
     for (int k = 0; k < BM / 16; ++k) {
       const std::uint32_t pa[4] = {p_pairs[2 * k][0], p_pairs[2 * k][1], p_pairs[2 * k + 1][0],

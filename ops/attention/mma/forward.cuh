@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
     }
     if (n > 0) load_step(n - 1, stage ^ 1);
 
-    // s = q k'
+    // s = q k^T
     float s[columns][4] = {};
     const std::uint32_t key_tile = key_tiles + stage * Shape::stage_bytes;
 #pragma unroll

@@ -18,11 +18,12 @@
 // Elements are read in blocks that fit in the first-level cache and converted there to one of three types,
 // float, double or int64, so that folds exist for these alone. A fold has
 //     C, Acc, Second        the element type, what is carried, the type of a second result
+//     kPositions            whether element numbers matter
 //     Acc identity()
-//     void block(Acc&, const C* x, int n, int64 index)   folds n contiguous elements, the first is number
-//     index void lanes(Acc*, const C* x, int n, int64 index)   folds x[j] into acc[j]; all are element number
-//     index void merge(Acc&, const Acc& later) void finish(const Acc&, C& value, Second& second) kPositions
-//     whether element numbers matter
+//     void block(Acc&, const C* x, int n, int64 index)  folds n contiguous elements; x[0] is number index
+//     void lanes(Acc*, const C* x, int n, int64 index)  folds x[j] into acc[j]; each is number index
+//     void merge(Acc&, const Acc& later)                folds in what comes behind
+//     void finish(const Acc&, C& value, Second& second)
 // Work is cut by the problem alone; partial results are merged in order.
 
 namespace ct::reduction {

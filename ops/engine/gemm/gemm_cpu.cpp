@@ -15,18 +15,15 @@
 // How a product is computed. The forms are those of Goto and van de Geijn ("Anatomy of high-performance
 // matrix multiplication", ACM TOMS 34, 2008), with what measurements added.
 //
-//  * Tiles of C, 12 rows by two vectors with AVX-512, are summed in registers (engine/gemm/tiles_cpu.h). Only one
-//  operand,
-//    V, is read as vectors; of the other one, R, single elements are broadcast, from rows or from columns
-//    alike. So usually nothing has to be packed: not for A * B, not for A^T * B.
-//  * For A * B^T, where V would have to be transposed, either B is packed or, if that is less work, C^T is
-//  computed
-//    with A in the place of V, and transposed on its way to C ("swapped").
-//  * Thin results of operands that are contiguous along k are scalar products (engine/gemm/dots_cpu.h).
+//  * Tiles of C, 12 rows by two vectors with AVX-512, are summed in registers (tiles_cpu.h). Only one
+//    operand, V, is read as vectors; of the other one, R, single elements are broadcast, from rows or from
+//    columns alike. So usually nothing has to be packed: not for A B, not for A^T B.
+//  * For A B^T, where V would have to be transposed, either B is packed or, if that is less work, C^T is
+//    computed with A in the place of V, and transposed on its way to C ("swapped").
+//  * Thin results of operands that are contiguous along k are scalar products (dots_cpu.h).
 //  * Operands that do not fit into the second-level cache, or whose rows are a multiple of a page apart, are
-//  packed:
-//    V by all threads together, before; R by each task, block by block of k. While a tile is summed, the next
-//    tile of C and a share of the next vectors are prefetched.
+//    packed: V by all threads together, before; R by each task, block by block of k. While a tile is summed,
+//    the next tile of C and a share of the next vectors are prefetched.
 //
 // C is cut into tasks by its shape alone and k is never cut among threads, so results have the same bits for
 // any number of threads.

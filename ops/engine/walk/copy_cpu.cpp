@@ -122,8 +122,7 @@ void copy_same(const CopyPlan& p, void* dst, const void* src, std::size_t size) 
   }
 }
 
-// ---- different dtypes and awkward strides
-// -------------------------------------------------------------------
+// ---- different dtypes and awkward strides ----------------------------------------------------------------
 
 void gather(void* dst, const char* src, std::int64_t stride, std::int64_t n, std::size_t size) {
   const auto run = [&]<class T>(TypeTag<T>) {

@@ -94,8 +94,7 @@ constexpr auto make_converters(std::index_sequence<I...>) {
 }
 constexpr auto kConverters = make_converters(std::make_index_sequence<kDTypeCount * kDTypeCount>());
 
-// ---- different dtypes and any strides: dtypes known at run time only
-// ----------------------------------------
+// ---- different dtypes and any strides: dtypes known at run time only -------------------------------------
 
 // Every element fits into a double or an i64 without loss, and rounding from there gives the same bits as
 // rounding directly.
@@ -135,8 +134,7 @@ struct ConvertAny {
   }
 };
 
-// ---- the same dtype: words of 1 to 16 bytes
-// -----------------------------------------------------------------
+// ---- the same dtype: words of 1 to 16 bytes --------------------------------------------------------------
 
 template <class Word>
 struct CopyWord {

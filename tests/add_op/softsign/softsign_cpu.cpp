@@ -24,14 +24,14 @@ void softsign_forward(const Forward& f) {
 // dx = g / (1 + |x|)^2
 void softsign_backward(const Backward& b) {
   if (!b.needs(0)) return;
-  const Tensor &x = b.in(0), &g = b.grad();
+  const Tensor &x = b.in(0), &cotangent = b.grad();
   visit_floating(b.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
-    const T *in = x.data<T>(), *dy = g.data<T>();
+    const T *in = x.data<T>(), *g = cotangent.data<T>();
     T* dx = b.grad_in(0).data<T>();
     parallel_for(x.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const compute_t<T> d = 1 + std::abs(static_cast<compute_t<T>>(in[i]));
-        dx[i] = T(static_cast<compute_t<T>>(dy[i]) / (d * d));
+        dx[i] = T(static_cast<compute_t<T>>(g[i]) / (d * d));
       }
     });
   });

@@ -7,8 +7,8 @@
 
 // Attention backward for Hopper. The derivation and the summing of dq in turns are those of the kernels with
 // warp-level products; what differs is who does what. A block of threads owns 128 keys and walks over the
-// queries that see them. Two warpgroups compute, each with 64 of the keys: scores transposed, so that p' and
-// ds' are left operands in registers for dv and dk. They exchange ds' through shared memory, since dq sums
+// queries that see them. Two warpgroups compute, each with 64 of the keys: scores transposed, so that p^T and
+// ds^T are left operands in registers for dv and dk. They exchange ds^T through shared memory, since dq sums
 // over all 128 keys, and share the work of dq. A third warpgroup keeps the data moving: one thread copies
 // queries and cotangents in, another adds each block's dq to the partial sum in global memory when its turn
 // comes, so that those who compute never wait for other blocks.
@@ -23,7 +23,7 @@ struct HopperBackward {
   static constexpr int stages = 2;
   using KeyTile = PanelTile<key_block, D>;
   using QueryTile = PanelTile<query_block, D>;
-  using DsTile = PanelTile<key_block, query_block>;  // ds', key by query; two of them
+  using DsTile = PanelTile<key_block, query_block>;  // ds^T, key by query; two of them
   static constexpr int partial_bytes = query_block * D * 4;
   static constexpr int terms_bytes = query_block * 4;
   static constexpr int barriers = 2 + 4 * stages + 2 + 5;  // and two tickets
@@ -207,14 +207,14 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
         barrier_wait(q_full + 8 * s_, ring.parity);
         products_begin();
 #pragma unroll
-        for (int k = 0; k < D / 16; ++k)  // s' = k q'
+        for (int k = 0; k < D / 16; ++k)  // s^T = k q^T
           product<T, 0, 0, BM>(s, KeyTile::by_channel(key_tile, 64 * consumer, k),
                                QueryTile::by_channel(query_tile, 0, k), k > 0);
         products_commit();
         barrier_wait(g_full + 8 * s_, ring.parity);
         products_begin();
 #pragma unroll
-        for (int k = 0; k < D / 16; ++k)  // dp' = v g'
+        for (int k = 0; k < D / 16; ++k)  // dp^T = v g^T
           product<T, 0, 0, BM>(dp, KeyTile::by_channel(value_tile, 64 * consumer, k),
                                QueryTile::by_channel(grad_tile, 0, k), k > 0);
         products_commit();
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
 
         products_begin();
 #pragma unroll
-        for (int k = 0; k < BM / 16; ++k) {  // dv += p' g
+        for (int k = 0; k < BM / 16; ++k) {  // dv += p^T g
           const std::uint32_t a[4] = {pairs[4 * k], pairs[4 * k + 1], pairs[4 * k + 2], pairs[4 * k + 3]};
           product_registers<T, 1, D>(dv, a, QueryTile::by_row(grad_tile, k), 1);
         }
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
 
         std::uint32_t ds_pairs[BM / 4];
 #pragma unroll
-        for (int c = 0; c < BM / 8; ++c) {  // ds' = p' (dp' - delta)
+        for (int c = 0; c < BM / 8; ++c) {  // ds^T = p^T * (dp^T - delta)
           float2 delta;
           asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
                        : "=f"(delta.x), "=f"(delta.y)
@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
         }
         products_commit();
 #pragma unroll
-        for (int k = 0; k < BM / 16; ++k) {  // dk += ds' q
+        for (int k = 0; k < BM / 16; ++k) {  // dk += ds^T q
           const std::uint32_t a[4] = {ds_pairs[4 * k], ds_pairs[4 * k + 1], ds_pairs[4 * k + 2],
                                       ds_pairs[4 * k + 3]};
           product_registers<T, 1, D>(dk, a, QueryTile::by_row(query_tile, k), 1);

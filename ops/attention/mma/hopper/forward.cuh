@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
       std::uint32_t probabilities[BN / 4];
       float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0}, shrink[2];
 
-      const auto start_scores = [&] {  // s = q k'
+      const auto start_scores = [&] {  // s = q k^T
         barrier_wait(k_full + 8 * k_ring.stage, k_ring.parity);
         products_begin();
 #pragma unroll
