@@ -75,7 +75,7 @@ fi
 
 if wants S3; then
   # What is compared is code that can be loaded: an archive is mostly relocations and names of sections.
-  quiet c++ -shared -o "$work/libcotangent.so" -Wl,--whole-archive "$work/cpu/libcotangent.a" -Wl,--no-whole-archive -lz
+  quiet c++ -shared -o "$work/libcotangent.so" -Wl,--whole-archive "$work/cpu/libcotangent.a" "$work/cpu/libcotangent_io.a" -Wl,--no-whole-archive -lz
   row S3 "CPU shared library, stripped" "$(stripped_megabytes "$work/libcotangent.so")" MB 5 2
   row S3 "CPU static library, as installed" "$(stripped_megabytes "$work/cpu/libcotangent.a" -g)" MB null null
   row S3 "CPU static mnist program, stripped" "$(stripped_megabytes "$work/cpu/bin/mnist")" MB 5 2

@@ -58,6 +58,6 @@ if(COTANGENT_LINK_TEST)
   # Every object file, wanted or not: what is declared, called and nowhere defined shows here.
   add_executable(ct_link tests/consumers/main.cpp)
   cotangent_compile_options(ct_link)
-  target_link_libraries(ct_link PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,cotangent>")
+  target_link_libraries(ct_link PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,cotangent,cotangent_io>")
   cotangent_script_test(link ct_link)
 endif()

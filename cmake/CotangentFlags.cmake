@@ -80,7 +80,7 @@ endfunction()
 # Programs: drop unused sections.
 function(cotangent_executable target)
   cotangent_compile_options(${target})
-  target_link_libraries(${target} PRIVATE cotangent)
+  target_link_libraries(${target} PRIVATE cotangent_io)
   if(NOT COTANGENT_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,--gc-sections)
   endif()

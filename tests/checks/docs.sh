@@ -52,7 +52,7 @@ check() {
   name=$(basename "$block" .cpp)
   program=$work/$name
   if grep -q 'int main(' "$block"; then
-    compile "$block" "$build/libcotangent.a" "${libraries[@]}" -o "$program" || return 1
+    compile "$block" "$build/libcotangent_io.a" "$build/libcotangent.a" "${libraries[@]}" -o "$program" || return 1
     (cd "$work" && timeout 300 "$program" >"$program.out") || {
       echo "it failed when run"
       return 1
