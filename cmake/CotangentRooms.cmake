@@ -23,7 +23,7 @@ foreach(_dir core autograd ops nn)
 endforeach()
 
 # --- rooms ---------------------------------------------------------------------------------------------
-set(COTANGENT_PRIVATE_HEADER_REGEX "(_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\\.(h|cuh)$|/(ops/engine|ops/attention/mma|core/simd)/)")
+set(COTANGENT_PRIVATE_HEADER_REGEX "(_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\\.(h|cuh)$|/(ops/engine|ops/attention/mma|core/simd)/)")
 file(GLOB _entries CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*")
 file(GLOB _files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*/*")
 set(COTANGENT_OPS "")  # ROOM/NAME
@@ -154,13 +154,16 @@ ${body}
 endfunction()
 set(_cpu_tables ${_files})
 list(FILTER _cpu_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_cpu\\.cpp$")
+set(_plain_tables ${_files})
+list(FILTER _plain_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_plain\\.cpp$")
 set(_cuda_tables ${_files})
 list(FILTER _cuda_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_cuda\\.cu$")
 set(_generated "${PROJECT_BINARY_DIR}/generated")
 cotangent_generate_kernels(cpu "${_cpu_tables}" "${_generated}/kernels_cpu.cpp")
+cotangent_generate_kernels(plain "${_plain_tables}" "${_generated}/kernels_plain.cpp")
 cotangent_generate_kernels(cuda "${_cuda_tables}" "${_generated}/kernels_cuda.cpp")
 cotangent_generate_kernels(cuda "" "${_generated}/kernels_nocuda.cpp")
-set(COTANGENT_GENERATED_SOURCES "${_generated}/rooms.cpp" "${_generated}/kernels_cpu.cpp")
+set(COTANGENT_GENERATED_SOURCES "${_generated}/rooms.cpp" "${_generated}/kernels_cpu.cpp" "${_generated}/kernels_plain.cpp")
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.

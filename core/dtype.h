@@ -165,6 +165,25 @@ decltype(auto) visit_floating(const char* op, DType t, F&& f) {
   }
 }
 
+/// Calls f(TypeTag<T>{}) for the dtypes that fast kernels are for: f32, f16 and bf16. In f64 the CPU runs the op's plain
+/// kernel instead (KernelKind in core/op_def.h); CUDA has f64 here too.
+template <class F>
+decltype(auto) visit_fast(const char* op, DType t, F&& f) {
+#if defined(__CUDACC__)
+  return visit_floating(op, t, std::forward<F>(f));
+#else
+  switch (t) {
+    case DType::f32: return f(TypeTag<float>{});
+    case DType::f16: return f(TypeTag<Half>{});
+    case DType::bf16: return f(TypeTag<BFloat16>{});
+    default:
+      detail::fail<DTypeError>(op, "got dtype ", name(t),
+                               "; its fast kernels are for f32, f16 and bf16: "
+                               "convert with .to(dtype)");
+  }
+#endif
+}
+
 /// Calls f(TypeTag<T>{}) with the C++ type of any numeric dtype (everything but bool).
 template <class F>
 decltype(auto) visit_numeric(const char* op, DType t, F&& f) {

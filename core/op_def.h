@@ -49,11 +49,18 @@ struct KernelEntry {
 };
 using KernelTable = std::span<const KernelEntry>;
 
+/// What a call runs: the fast kernels of a device, or in f64 on the CPU the plain ones, where the op has any. Those are
+/// NAME_plain.h: what a learner reads, and what the fast kernels and gradients in f32, f16 and bf16 are held to.
+enum class KernelKind : std::uint8_t { cpu, cuda, plain };
+constexpr KernelKind kernel_kind(Device device, DType dtype) {
+  return device.is_cuda() ? KernelKind::cuda : dtype == DType::f64 ? KernelKind::plain : KernelKind::cpu;
+}
+
 namespace detail {
 /// The kernels of an op, once they have been looked up. A copy of the op looks them up again.
 struct LinkedKernels {
-  bool ready[2] = {false, false};  // by DeviceType
-  Kernels kernels[2];
+  bool ready[3] = {false, false, false};  // by KernelKind
+  Kernels kernels[3];
 
   constexpr LinkedKernels() = default;
   constexpr LinkedKernels(const LinkedKernels&) {}
@@ -278,15 +285,15 @@ consteval KernelEntry forward_only(const char* name, ForwardFn forward) {
 
 namespace detail {
 /// Fills in op.linked: what the OpDef names, or for the library's own ops what the tables of the build hold.
-CT_API void link_kernels(const OpDef& op, DeviceType type);
+CT_API void link_kernels(const OpDef& op, KernelKind kind);
 }  // namespace detail
 
-/// The kernels of `op` on a kind of device, null where it has none.
-inline Kernels kernels_of(const OpDef& op, DeviceType type) {
-  const auto device = static_cast<std::size_t>(type);
-  if (!std::atomic_ref(op.linked.ready[device]).load(std::memory_order_acquire)) [[unlikely]]
-    detail::link_kernels(op, type);
-  return op.linked.kernels[device];
+/// The kernels of `op` of a kind, null where it has none. An op without plain ones runs those of the CPU in f64 too.
+inline Kernels kernels_of(const OpDef& op, KernelKind kind) {
+  const auto i = static_cast<std::size_t>(kind);
+  if (!std::atomic_ref(op.linked.ready[i]).load(std::memory_order_acquire)) [[unlikely]]
+    detail::link_kernels(op, kind);
+  return op.linked.kernels[i];
 }
 
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.
@@ -295,8 +302,8 @@ CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
 }  // namespace ct
 
 /// The kernels that a file of a room brings: CT_KERNELS(cpu, softmax, {"softmax", forward, backward}, ...) in
-/// softmax_cpu.cpp, outside of namespaces. The build lists the tables by the names of their files, NAME_cpu.cpp and
-/// NAME_cuda.cu.
+/// softmax_cpu.cpp, outside of namespaces. The build lists the tables by the names of their files, NAME_cpu.cpp,
+/// NAME_cuda.cu and NAME_plain.cpp.
 #define CT_KERNELS(device, name, ...)                       \
   namespace ct::device##_kernels {                          \
     extern const KernelTable name;                          \

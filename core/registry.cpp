@@ -42,18 +42,21 @@ const Kernels* find_kernels(const OpDef& op, std::span<const KernelTable* const>
 
 }  // namespace
 
-void detail::link_kernels(const OpDef& op, DeviceType type) {
+void detail::link_kernels(const OpDef& op, KernelKind kind) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  const auto device = static_cast<std::size_t>(type);
-  const std::atomic_ref ready(op.linked.ready[device]);
+  const auto i = static_cast<std::size_t>(kind);
+  const std::atomic_ref ready(op.linked.ready[i]);
   if (ready.load(std::memory_order_relaxed)) return;
-  const bool cuda = type == DeviceType::cuda;
-  Kernels kernels = cuda ? op.cuda : op.cpu;
-  if (!kernels.forward && !kernels.backward)
-    if (const Kernels* found = find_kernels(op, cuda ? builtin_kernels_cuda() : builtin_kernels_cpu()))
-      kernels = *found;
-  op.linked.kernels[device] = kernels;
+  Kernels kernels = kind == KernelKind::cuda ? op.cuda : op.cpu;
+  if (!kernels.forward && !kernels.backward) {
+    const Kernels* found = kind == KernelKind::cuda    ? find_kernels(op, builtin_kernels_cuda())
+                           : kind == KernelKind::plain ? find_kernels(op, builtin_kernels_plain())
+                                                       : nullptr;
+    if (!found && kind != KernelKind::cuda) found = find_kernels(op, builtin_kernels_cpu());
+    if (found) kernels = *found;
+  }
+  op.linked.kernels[i] = kernels;
   ready.store(true, std::memory_order_release);
 }
 

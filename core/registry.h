@@ -45,5 +45,6 @@ namespace detail {
 std::span<const Room* const> builtin_rooms();
 std::span<const KernelTable* const> builtin_kernels_cpu();
 std::span<const KernelTable* const> builtin_kernels_cuda();
+std::span<const KernelTable* const> builtin_kernels_plain();
 }  // namespace detail
 }  // namespace ct

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/softmax_internal.h>
 
-// What the kernels of both devices share: contiguous operands of one type, out of a call.
+// What the fast kernels of both devices share: contiguous operands of one type, out of a call.
 
 namespace ct::softmax_kernels {
 
@@ -12,11 +12,10 @@ template <class Run>
 void with_forward(const Forward& f, const Run& run) {
   const Tensor& y = f.out();
   if (y.numel() == 0) return;
-  NoGrad guard;
-  const Tensor x = f.in(0).contiguous();
+  const Tensor& x = f.in(0);
   const Extents e = extents(f.op.name, y.shape(), f.attrs<Attrs>().axis);
-  visit_floating(f.op.name, y.dtype(),
-                 [&]<class T>(TypeTag<T>) { run(static_cast<const T*>(x.data<T>()), y.data<T>(), e); });
+  visit_fast(f.op.name, y.dtype(),
+             [&]<class T>(TypeTag<T>) { run(static_cast<const T*>(x.data<T>()), y.data<T>(), e); });
 }
 
 /// Calls run(g, y, dx, extents) unless there is nothing to do.
@@ -25,10 +24,9 @@ void with_backward(const Backward& b, const Run& run) {
   if (!b.needs(0)) return;
   const Tensor& dx = b.grad_in(0);
   if (dx.numel() == 0) return;
-  NoGrad guard;
-  const Tensor y = b.out().contiguous(), g = b.grad().contiguous();
+  const Tensor &y = b.out(), &g = b.grad();
   const Extents e = extents(b.op.name, dx.shape(), b.attrs<Attrs>().axis);
-  visit_floating(b.op.name, dx.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast(b.op.name, dx.dtype(), [&]<class T>(TypeTag<T>) {
     run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);
   });
 }
@@ -38,8 +36,7 @@ template <class Run>
 void with_gradient(const char* op, const Tensor& grad, const Tensor& result, const Tensor& dx,
                    const Run& run) {
   if (dx.numel() == 0) return;
-  NoGrad guard;
-  const Tensor y = result.contiguous(), g = grad.contiguous();
+  const Tensor y = packed(result), g = packed(grad);
   const Extents e = extents(op, dx.shape(), -1);
   visit_floating(op, dx.dtype(), [&]<class T>(TypeTag<T>) {
     run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);

@@ -29,27 +29,6 @@ Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, Attrs
   return {5 * n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
 }
 
-template <bool logarithm>
-std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs) {
-  const Tensor& x = inputs[0];
-  const Extents e =
-      softmax_kernels::extents("reference", x.shape(), static_cast<const Attrs*>(attrs.data)->axis);
-  const std::vector<double> in = x.to_vector<double>();
-  const Tensor y = Tensor::allocate(x.shape(), DType::f64, Device{});
-  for (std::int64_t o = 0; o < e.outer; ++o)
-    for (std::int64_t i = 0; i < e.inner; ++i) {
-      const auto at = [&](std::int64_t j) { return static_cast<std::size_t>((o * e.n + j) * e.inner + i); };
-      double max = -std::numeric_limits<double>::infinity(), sum = 0;
-      for (std::int64_t j = 0; j < e.n; ++j) max = std::max(max, in[at(j)]);
-      for (std::int64_t j = 0; j < e.n; ++j) sum += std::exp(in[at(j)] - max);
-      for (std::int64_t j = 0; j < e.n; ++j) {
-        const double v = in[at(j)] - max;
-        static_cast<double*>(y.raw_data())[at(j)] = logarithm ? v - std::log(sum) : std::exp(v) / sum;
-      }
-    }
-  return {y};
-}
-
 std::vector<Sample> samples(SampleMaker& make) {
   // Central differences of a sum over thousands of logarithms drown in its rounding: `smooth` leaves them
   // out.
@@ -96,8 +75,8 @@ void rule(const Backward& b) {
   }
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "y"}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "y", .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axis)};
 
 template <bool logarithm>
@@ -112,7 +91,6 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.infer = infer;
   op.autocast = AutocastPolicy::f32;
   op.cost = cost;
-  op.reference = reference<logarithm>;
   op.samples = samples;
   op.error_samples = error_samples;
   return op;

@@ -20,7 +20,7 @@ MOST_BOXES, MOST_FLOORS = 35, 6
 
 os.chdir(sys.argv[1])
 rooms = {d for d in os.listdir("ops") if d != "engine" and os.path.isdir(f"ops/{d}")}
-private = re.compile(r"_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\.(h|cuh)$")
+private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$")
 
 
 def box_of(path):

@@ -24,7 +24,7 @@ find "${folders[@]}" -type f \
     own = part[1]
     level = (FILENAME ~ /_bench\.(cpp|cu)$/) ? 4 : rank[own]
     # What the install leaves out, and what a writer of CUDA code includes knowingly, is not public.
-    public = FILENAME ~ /\.h$/ && level < 4 && FILENAME !~ /_(kernels|cpu|cuda|internal)(_[a-z0-9_]+)?\.h$/ &&
+    public = FILENAME ~ /\.h$/ && level < 4 && FILENAME !~ /_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.h$/ &&
              FILENAME !~ /^(core\/cuda|core\/simd|ops\/engine|ops\/attention\/mma)\// && FILENAME != "ops/interop_eigen.h"
   }
   /^[ \t]*#[ \t]*include[ \t]*[<"]/ {

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cotangent/ops/engine/rows/plain.h>
+
+// softmax and log_softmax of one row and their gradients, in the plainest way. README.md derives them.
+
+namespace ct::plain {
+
+/// y_i = exp(x_i) / sum_j exp(x_j); the largest x is subtracted first, so that nothing overflows.
+inline void softmax(const Row& x, MutableRow y) {
+  y = (x - x.maxCoeff<Eigen::PropagateNaN>()).exp();
+  y /= y.sum();
+}
+
+/// dx_i = y_i (g_i - sum_j g_j y_j)
+inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = y * (g - (g * y).sum()); }
+
+/// y_i = x_i - log sum_j exp(x_j)
+inline void log_softmax(const Row& x, MutableRow y) {
+  y = x - x.maxCoeff<Eigen::PropagateNaN>();
+  y -= std::log(y.exp().sum());
+}
+
+/// dx_i = g_i - exp(y_i) sum_j g_j
+inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = g - y.exp() * g.sum(); }
+
+}  // namespace ct::plain
