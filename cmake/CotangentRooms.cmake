@@ -123,47 +123,61 @@ ${_pointers}  };
 ")
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_ops_h}")
 
-# The tables of kernels of a device, by the files that hold them (CT_KERNELS in core/op_def.h).
-function(cotangent_generate_kernels device files path)
+# The tables of kernels of each op (core/kernel_tables.h), by the files that hold them: a file for an op, so that a
+# program that does not use it does not link it. They differ with and without CUDA.
+set(COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/rooms.cpp")
+set(COTANGENT_KERNEL_TABLES_CUDA "")
+set(COTANGENT_KERNEL_TABLES_NOCUDA "")
+function(cotangent_kernel_list out_declarations out_list kind room name)
   set(declarations "")
-  set(pointers "")
-  foreach(file IN LISTS files)
-    string(REGEX REPLACE "^.*/([a-z0-9_]+)_${device}\\.(cpp|cu)$" "\\1" name "${file}")
-    string(APPEND declarations "extern const KernelTable ${name};\n")
-    string(APPEND pointers "      &${device}_kernels::${name},\n")
+  set(list "")
+  foreach(file IN LISTS _files)
+    if(file MATCHES "^${room}/(${name}|${name}_[a-z0-9_]+)_${kind}\\.(cpp|cu)$")
+      set(table "${CMAKE_MATCH_1}")
+      if(NOT table STREQUAL name AND "${room}/${table}.h" IN_LIST _files)
+        continue()  # another op's, whose name begins with this one's
+      endif()
+      string(APPEND declarations "namespace ${kind}_kernels {\nextern const KernelTable ${table};\n}\n")
+      string(APPEND list "&${kind}_kernels::${table}, ")
+    endif()
   endforeach()
-  set(body "  return {};")
-  if(files)
-    set(body "  static const KernelTable* const tables[] = {\n${pointers}  };\n  return tables;")
-  endif()
-  cotangent_generate("${path}"
-"// Generated from the files *_${device}.* under ops/: the kernels of one kind of device.
-#include <span>
-
-#include <cotangent/core/registry.h>
-
-namespace ct::${device}_kernels {
-${declarations}}  // namespace ct::${device}_kernels
-
-namespace ct::detail {
-std::span<const KernelTable* const> builtin_kernels_${device}() {
-${body}
-}
-}  // namespace ct::detail
-")
+  set(${out_declarations} "${declarations}" PARENT_SCOPE)
+  set(${out_list} "${list}" PARENT_SCOPE)
 endfunction()
-set(_cpu_tables ${_files})
-list(FILTER _cpu_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_cpu\\.cpp$")
-set(_plain_tables ${_files})
-list(FILTER _plain_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_plain\\.cpp$")
-set(_cuda_tables ${_files})
-list(FILTER _cuda_tables INCLUDE REGEX "^[a-z0-9_]+/[a-z0-9_]+_cuda\\.cu$")
-set(_generated "${PROJECT_BINARY_DIR}/generated")
-cotangent_generate_kernels(cpu "${_cpu_tables}" "${_generated}/kernels_cpu.cpp")
-cotangent_generate_kernels(plain "${_plain_tables}" "${_generated}/kernels_plain.cpp")
-cotangent_generate_kernels(cuda "${_cuda_tables}" "${_generated}/kernels_cuda.cpp")
-cotangent_generate_kernels(cuda "" "${_generated}/kernels_nocuda.cpp")
-set(COTANGENT_GENERATED_SOURCES "${_generated}/rooms.cpp" "${_generated}/kernels_cpu.cpp" "${_generated}/kernels_plain.cpp")
+foreach(_op IN LISTS COTANGENT_OPS)
+  get_filename_component(_name "${_op}" NAME)
+  get_filename_component(_room "${_op}" DIRECTORY)
+  foreach(_kind cpu cuda plain)
+    cotangent_kernel_list(_${_kind}_declarations _${_kind}_list ${_kind} ${_room} ${_name})
+  endforeach()
+  if("${_cpu_list}${_cuda_list}${_plain_list}" STREQUAL "")
+    continue()
+  endif()
+  foreach(_variant cuda nocuda)
+    if(_variant STREQUAL "nocuda")
+      set(_cuda_declarations "")
+      set(_cuda_list "")
+    endif()
+    set(_path "${PROJECT_BINARY_DIR}/generated/${_variant}/${_name}_tables.cpp")
+    cotangent_generate("${_path}" "// Generated from the files of ops/${_op}*.
+#include <cotangent/core/kernel_tables.h>
+
+namespace ct {
+${_cpu_declarations}${_cuda_declarations}${_plain_declarations}namespace kernel_tables {
+namespace {
+constexpr const KernelTable* cpu[] = {${_cpu_list}nullptr};
+constexpr const KernelTable* cuda[] = {${_cuda_list}nullptr};
+constexpr const KernelTable* plain[] = {${_plain_list}nullptr};
+}
+extern const KernelTables ${_name};
+const KernelTables ${_name}{{cpu, cuda, plain}};
+}  // namespace kernel_tables
+}  // namespace ct
+")
+    string(TOUPPER "${_variant}" _upper)
+    list(APPEND COTANGENT_KERNEL_TABLES_${_upper} "${_path}")
+  endforeach()
+endforeach()
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/op_call.h>
 #include <cotangent/core/op_records.h>
 #include <cotangent/core/tensor.h>
@@ -47,7 +49,6 @@ struct KernelEntry {
       : op(name), kernels{forward, nullptr} {}
   friend consteval KernelEntry forward_only(const char* name, ForwardFn forward);
 };
-using KernelTable = std::span<const KernelEntry>;
 
 /// What a call runs: the fast kernels of a device, or in f64 on the CPU the plain ones, where the op has any. Those are
 /// NAME_plain.h: what a learner reads, and what the fast kernels and gradients in f32, f16 and bf16 are held to.
@@ -145,8 +146,9 @@ struct OpDef {
   /// The fields of the struct that dispatch() is called with; none for an op without attributes.
   std::span<const AttrDef> attributes{};
   InferFn infer;
-  /// The kernels where they are named here: an op of a program's own, or one whose kernels know no device. Those of a
-  /// room stand apart, in the tables of the devices that are built (CT_KERNELS); kernels_of() has both.
+  /// The kernels of a room's op stand apart, in tables (CT_KERNELS): &kernel_tables::NAME, of CT_KERNEL_TABLES(NAME).
+  const KernelTables* kernels = nullptr;
+  /// The kernels where they are named here: an op of a program's own, or one whose kernels know no device.
   Kernels cpu{};
   Kernels cuda{};
   /// The gradient once more, as a composition of differentiable ops: what grad(..., {.create_graph = true})
@@ -284,7 +286,7 @@ consteval KernelEntry forward_only(const char* name, ForwardFn forward) {
 }
 
 namespace detail {
-/// Fills in op.linked: what the OpDef names, or for the library's own ops what the tables of the build hold.
+/// Fills in op.linked: what the OpDef names, or what its tables hold.
 CT_API void link_kernels(const OpDef& op, KernelKind kind);
 }  // namespace detail
 
@@ -302,13 +304,19 @@ CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
 }  // namespace ct
 
 /// The kernels that a file of a room brings: CT_KERNELS(cpu, softmax, {"softmax", forward, backward}, ...) in
-/// softmax_cpu.cpp, outside of namespaces. The build lists the tables by the names of their files, NAME_cpu.cpp,
-/// NAME_cuda.cu and NAME_plain.cpp.
-#define CT_KERNELS(device, name, ...)                       \
-  namespace ct::device##_kernels {                          \
-    extern const KernelTable name;                          \
-    namespace {                                             \
-    constexpr KernelEntry name##_entries[] = {__VA_ARGS__}; \
-    }                                                       \
-    const KernelTable name{name##_entries};                 \
+/// softmax_cpu.cpp, outside of namespaces; NAME_cuda.cu and NAME_plain.cpp likewise. Where the kernels of NAME.cpp fill
+/// several files, these are NAME_PART_cuda.cu, and the table's name is NAME_PART.
+#define CT_KERNELS(device, name, ...)                                  \
+  namespace ct::device##_kernels {                                     \
+    extern const KernelTable name;                                     \
+    namespace {                                                        \
+    constexpr KernelEntry name##_entries[] = {__VA_ARGS__};            \
+    }                                                                  \
+    const KernelTable name{name##_entries, std::size(name##_entries)}; \
+  }
+
+/// Declares kernel_tables::NAME, in namespace ct: the tables of NAME_cpu.cpp, NAME_cuda.cu, NAME_plain.cpp.
+#define CT_KERNEL_TABLES(name)    \
+  namespace kernel_tables {       \
+  extern const KernelTables name; \
   }

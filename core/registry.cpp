@@ -1,6 +1,5 @@
 #include <cotangent/core/registry.h>
 
-#include <algorithm>
 #include <atomic>
 #include <mutex>
 
@@ -28,15 +27,11 @@ const OpDef* find_builtin(std::string_view name) {
   return nullptr;
 }
 
-// What the tables of a device have for one of the library's own ops. Ops of a program's own may have a name that the
-// library uses too: they have what their OpDef says.
-const Kernels* find_kernels(const OpDef& op, std::span<const KernelTable* const> tables) {
-  for (const Room* room : detail::builtin_rooms()) {
-    if (std::find(room->ops.begin(), room->ops.end(), &op) == room->ops.end()) continue;
-    for (const KernelTable* table : tables)
-      for (const KernelEntry& entry : *table)
-        if (std::string_view(entry.op) == op.name) return &entry.kernels;
-  }
+const Kernels* find_kernels(const OpDef& op, KernelKind kind) {
+  if (!op.kernels) return nullptr;
+  for (const KernelTable* const* table = op.kernels->of[static_cast<int>(kind)]; *table; ++table)
+    for (const KernelEntry& entry : std::span((*table)->entries, (*table)->size))
+      if (std::string_view(entry.op) == op.name) return &entry.kernels;
   return nullptr;
 }
 
@@ -50,10 +45,8 @@ void detail::link_kernels(const OpDef& op, KernelKind kind) {
   if (ready.load(std::memory_order_relaxed)) return;
   Kernels kernels = kind == KernelKind::cuda ? op.cuda : op.cpu;
   if (!kernels.forward && !kernels.backward) {
-    const Kernels* found = kind == KernelKind::cuda    ? find_kernels(op, builtin_kernels_cuda())
-                           : kind == KernelKind::plain ? find_kernels(op, builtin_kernels_plain())
-                                                       : nullptr;
-    if (!found && kind != KernelKind::cuda) found = find_kernels(op, builtin_kernels_cpu());
+    const Kernels* found = find_kernels(op, kind);
+    if (!found && kind == KernelKind::plain) found = find_kernels(op, KernelKind::cpu);
     if (found) kernels = *found;
   }
   op.linked.kernels[i] = kernels;

@@ -19,6 +19,7 @@
 #include <cotangent/ops/softmax/softmax.h>
 
 namespace ct {
+CT_KERNEL_TABLES(attention)
 namespace {
 
 using attention::Attrs;
@@ -254,6 +255,7 @@ constexpr OpDef k_attention = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::attention,
     .rule = rule,
     .autocast = AutocastPolicy::lower,
     .cost = cost,

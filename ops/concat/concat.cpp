@@ -6,6 +6,7 @@
 #include <cotangent/ops/dispatch.h>
 
 namespace ct {
+CT_KERNEL_TABLES(concat)
 namespace {
 
 // ---- shape rules ------------------------------------------------------------------------------------------
@@ -136,6 +137,7 @@ constexpr OpDef k_concat = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = concat_infer,
+    .kernels = &kernel_tables::concat,
     .rule = concat_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
@@ -152,6 +154,7 @@ constexpr OpDef k_stack = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = stack_infer,
+    .kernels = &kernel_tables::concat,
     .rule = stack_gradients,
     .promotes = true,
     .dtypes = kAllTypes,

@@ -10,6 +10,7 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
+CT_KERNEL_TABLES(binary)
 namespace binary {
 namespace {
 
@@ -92,6 +93,7 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .outputs = predicate ? kTruth : kY,
                   .attributes = kParameters,
                   .infer = predicate ? infer_predicate : infer_binary,
+                  .kernels = &kernel_tables::binary,
                   .rule = rule,
                   .promotes = true,
                   .int_to_float = types == floats,
@@ -111,6 +113,7 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
                   .outputs = predicate ? kTruth : kY,
                   .attributes = kParameters,
                   .infer = predicate ? infer_unary_predicate : infer_unary,
+                  .kernels = &kernel_tables::binary,
                   .rule = rule,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),

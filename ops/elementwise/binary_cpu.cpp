@@ -34,6 +34,6 @@ constexpr KernelEntry kEntries[] = {
 
 namespace cpu_kernels {
 extern const KernelTable binary;
-const KernelTable binary{ct::binary::kEntries};
+const KernelTable binary{ct::binary::kEntries, std::size(ct::binary::kEntries)};
 }  // namespace cpu_kernels
 }  // namespace ct

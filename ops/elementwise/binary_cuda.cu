@@ -26,6 +26,6 @@ constexpr KernelEntry kEntries[] = {
 
 namespace cuda_kernels {
 extern const KernelTable binary;
-const KernelTable binary{ct::binary::kEntries};
+const KernelTable binary{ct::binary::kEntries, std::size(ct::binary::kEntries)};
 }  // namespace cuda_kernels
 }  // namespace ct

@@ -8,6 +8,7 @@
 #include <cotangent/ops/engine/random/with_draw.h>
 
 namespace ct {
+CT_KERNEL_TABLES(dropout)
 namespace {
 
 using dropout_kernels::Attrs;
@@ -71,6 +72,7 @@ constexpr OpDef k_dropout = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::dropout,
     .rule = rule,
     .cost = cost,
     .reference = reference,

@@ -9,6 +9,7 @@
 #include <cotangent/ops/elementwise/rule_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(gated)
 namespace {
 
 using gated::Gate;
@@ -85,6 +86,7 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.outputs = kOutputs;
   op.rule = rule<kGate>;
   op.infer = infer;
+  op.kernels = &kernel_tables::gated;
   op.cost = cost;
   op.reference = reference<kGate>;
   op.samples = samples;

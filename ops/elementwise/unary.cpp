@@ -12,6 +12,7 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
+CT_KERNEL_TABLES(unary)
 namespace {
 
 using namespace elementwise;
@@ -95,6 +96,7 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
                   .outputs = kY,
                   .attributes = kParameters,
                   .infer = infer_unary,
+                  .kernels = &kernel_tables::unary,
                   .rule = rule,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),

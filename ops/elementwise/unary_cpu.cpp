@@ -24,6 +24,6 @@ constexpr KernelEntry kEntries[] = {
 
 namespace cpu_kernels {
 extern const KernelTable unary;
-const KernelTable unary{ct::unary::kEntries};
+const KernelTable unary{ct::unary::kEntries, std::size(ct::unary::kEntries)};
 }  // namespace cpu_kernels
 }  // namespace ct

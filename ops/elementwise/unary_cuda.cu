@@ -26,6 +26,6 @@ constexpr KernelEntry kEntries[] = {
 
 namespace cuda_kernels {
 extern const KernelTable unary;
-const KernelTable unary{ct::unary::kEntries};
+const KernelTable unary{ct::unary::kEntries, std::size(ct::unary::kEntries)};
 }  // namespace cuda_kernels
 }  // namespace ct

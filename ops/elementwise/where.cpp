@@ -9,6 +9,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(where)
 namespace {
 
 using elementwise::Parameters;
@@ -123,6 +124,7 @@ extern constexpr OpDef k_where = checked({.name = "where",
                                           .inputs = kInputs,
                                           .outputs = elementwise::kY,
                                           .infer = infer_where,
+                                          .kernels = &kernel_tables::where,
                                           .rule = where_rule,
                                           .promotes = true,
                                           .dtypes = kAllTypes,
@@ -137,6 +139,7 @@ extern constexpr OpDef k_where_scalar = checked({.name = "where_scalar",
                                                  .outputs = elementwise::kY,
                                                  .attributes = elementwise::kParameters,
                                                  .infer = infer_where,
+                                                 .kernels = &kernel_tables::where,
                                                  .rule = where_scalar_rule,
                                                  .promotes = true,
                                                  .dtypes = kNumericTypes,

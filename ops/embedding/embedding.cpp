@@ -10,6 +10,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(embedding)
 namespace {
 
 using embedding_kernels::Attrs;
@@ -118,6 +119,7 @@ constexpr OpDef k_embedding = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::embedding,
     .rule = rule,
     .cost = cost,
     .reference = reference,

@@ -7,6 +7,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(linear)
 namespace {
 
 void linear_infer(Infer& in) {
@@ -126,6 +127,7 @@ constexpr OpDef k_linear = checked({
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = linear_infer,
+    .kernels = &kernel_tables::linear,
     .rule = linear_rule,
     .autocast = AutocastPolicy::lower,
     .cost = linear_cost,

@@ -10,6 +10,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(bce_with_logits)
 
 CyclicWeight::CyclicWeight(const Tensor& weight, const Shape& input) {
   if (!weight.defined()) return;
@@ -135,6 +136,7 @@ constexpr OpDef k_bce_with_logits = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = bce_with_logits_infer,
+    .kernels = &kernel_tables::bce_with_logits,
     .rule = bce_with_logits_rule,
     .autocast = AutocastPolicy::f32,
     .cost = bce_with_logits_cost,

@@ -10,6 +10,7 @@
 #include <cotangent/ops/softmax/softmax.h>
 
 namespace ct {
+CT_KERNEL_TABLES(cross_entropy)
 namespace {
 
 using loss::ClassLayout;
@@ -186,6 +187,7 @@ constexpr OpDef k_cross_entropy = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = cross_entropy_infer,
+    .kernels = &kernel_tables::cross_entropy,
     .rule = cross_entropy_rule,
     .autocast = AutocastPolicy::f32,
     .cost = cross_entropy_cost,
@@ -201,6 +203,7 @@ constexpr OpDef k_cross_entropy_soft = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = cross_entropy_soft_infer,
+    .kernels = &kernel_tables::cross_entropy,
     .rule = cross_entropy_soft_rule,
     .autocast = AutocastPolicy::f32,
     .cost = cross_entropy_cost,

@@ -15,6 +15,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(linear_cross_entropy)
 namespace {
 
 using namespace linear_cross_entropy_kernels;
@@ -185,6 +186,7 @@ constexpr OpDef k_linear_cross_entropy = checked({
     .outputs = kEagerOutputs,
     .attributes = kAttributes,
     .infer = infer_eager,
+    .kernels = &kernel_tables::linear_cross_entropy,
     .no_rule = "it keeps its gradients and not what they were made of: pass {.recompute = true}",
     .autocast = AutocastPolicy::lower,
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::bf16),
@@ -201,6 +203,7 @@ constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer_lazy,
+    .kernels = &kernel_tables::linear_cross_entropy,
     .rule = recompute_rule,
     .autocast = AutocastPolicy::lower,
     .cost = cost,

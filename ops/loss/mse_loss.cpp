@@ -7,6 +7,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(mse_loss)
 namespace {
 
 void mse_loss_infer(Infer& in) {
@@ -73,6 +74,7 @@ constexpr OpDef k_mse_loss = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = mse_loss_infer,
+    .kernels = &kernel_tables::mse_loss,
     .rule = mse_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = mse_loss_cost,

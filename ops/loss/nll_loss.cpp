@@ -8,6 +8,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(nll_loss)
 namespace {
 
 void nll_loss_infer(Infer& in) {
@@ -120,6 +121,7 @@ constexpr OpDef k_nll_loss = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = nll_loss_infer,
+    .kernels = &kernel_tables::nll_loss,
     .rule = nll_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = nll_loss_cost,

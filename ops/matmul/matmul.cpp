@@ -5,6 +5,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(matmul)
 namespace {
 
 // What is left of a shape without its matrix (or vector).
@@ -138,6 +139,7 @@ constexpr OpDef k_matmul = checked({
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = matmul_infer,
+    .kernels = &kernel_tables::matmul,
     .rule = matmul_rule,
     .autocast = AutocastPolicy::lower,
     .dtypes = kNumericTypes,

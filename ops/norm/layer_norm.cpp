@@ -5,12 +5,13 @@
 #include <cotangent/ops/norm/norm_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(layer_norm)
 namespace {
 
-constexpr OpDef k_layer_norm =
-    checked(norms::define<true, false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b"));
-constexpr OpDef k_add_layer_norm =
-    checked(norms::define<true, true>("s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b"));
+constexpr OpDef k_layer_norm = checked(
+    norms::define<true, false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b", &kernel_tables::layer_norm));
+constexpr OpDef k_add_layer_norm = checked(norms::define<true, true>(
+    "s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b", &kernel_tables::layer_norm));
 
 }  // namespace
 

@@ -154,11 +154,12 @@ inline constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps), CT_ATTRIBUTE
 
 /// The op of a kind.
 template <bool kCentered, bool kAdd>
-constexpr OpDef define(const char* formula) {
+constexpr OpDef define(const char* formula, const KernelTables* kernels) {
   constexpr const Kind& kind = kKind<kCentered, kAdd>;
   OpDef op{};
   op.name = kind.name();
   op.formula = formula;
+  op.kernels = kernels;
   op.infer = [](Infer& in) { infer(in, kKind<kCentered, kAdd>); };
   op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
     return cost(in, out, kKind<kCentered, kAdd>);

@@ -5,11 +5,13 @@
 #include <cotangent/ops/norm/norm_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(rms_norm)
 namespace {
 
-constexpr OpDef k_rms_norm = checked(norms::define<false, false>("y = x / sqrt(mean(x^2) + eps) w"));
-constexpr OpDef k_add_rms_norm =
-    checked(norms::define<false, true>("s = x + r; y = s / sqrt(mean(s^2) + eps) w"));
+constexpr OpDef k_rms_norm =
+    checked(norms::define<false, false>("y = x / sqrt(mean(x^2) + eps) w", &kernel_tables::rms_norm));
+constexpr OpDef k_add_rms_norm = checked(
+    norms::define<false, true>("s = x + r; y = s / sqrt(mean(s^2) + eps) w", &kernel_tables::rms_norm));
 
 }  // namespace
 

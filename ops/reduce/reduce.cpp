@@ -16,6 +16,7 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(reduce)
 namespace {
 
 using reduction::Attrs;
@@ -200,6 +201,7 @@ constexpr OpDef define(const char* name, const char* formula, std::span<const Ou
   op.outputs = outputs;
   op.attributes = kAttributes;
   op.infer = infer<kind>;
+  op.kernels = &kernel_tables::reduce;
   op.dtypes = kAllTypes;
   op.cost = cost;
   op.reference = reduction::reference<kind>;

@@ -1,7 +1,7 @@
 #include <cotangent/ops/reduce/cuda_forward_internal.cuh>
 
-// sum, mean and prod on CUDA. The other kinds are in extremum_cuda.cu, position_cuda.cu and
-// statistics_cuda.cu, the gradients in gradient.cu: apart, so that each compiles quickly.
+// sum, mean and prod on CUDA. The other kinds are in reduce_extremum_cuda.cu, reduce_position_cuda.cu and
+// reduce_statistics_cuda.cu, the gradients in gradient.cu: apart, so that each compiles quickly.
 
 namespace ct::reduction {
 

@@ -9,6 +9,7 @@
 #include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(rotary_embedding)
 namespace rotary {
 namespace {
 
@@ -231,6 +232,7 @@ constexpr OpDef k_rotary_embedding = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::rotary_embedding,
     .rule = rule,
     .cost = cost,
     .reference = reference,

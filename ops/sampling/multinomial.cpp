@@ -8,6 +8,7 @@
 #include <cotangent/ops/sampling/multinomial_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(multinomial)
 namespace {
 
 using multinomial_kernels::Attrs;
@@ -94,6 +95,7 @@ constexpr OpDef k_multinomial = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::multinomial,
     .cost = cost,
     .reference = reference,
     .samples = samples,

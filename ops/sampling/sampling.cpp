@@ -10,6 +10,7 @@
 #include <cotangent/ops/sampling/sampling_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(sampling)
 namespace {
 
 using sampling_kernels::Attrs;
@@ -115,6 +116,7 @@ constexpr OpDef k_sample_logits = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::sampling,
     .cost = cost,
     .reference = reference,
     .samples = samples,

@@ -12,6 +12,7 @@
 #include <cotangent/ops/softmax/masked_softmax_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(masked_softmax)
 namespace {
 
 using masked_softmax_kernels::Attrs;
@@ -117,6 +118,7 @@ constexpr OpDef k_masked_softmax = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::masked_softmax,
     .rule = rule,
     .autocast = AutocastPolicy::f32,
     .cost = cost,

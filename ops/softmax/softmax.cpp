@@ -13,6 +13,7 @@
 #include <cotangent/ops/softmax/softmax_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(softmax)
 namespace {
 
 using softmax_kernels::Attrs;
@@ -89,6 +90,7 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.attributes = kAttributes;
   op.rule = rule<logarithm>;
   op.infer = infer;
+  op.kernels = &kernel_tables::softmax;
   op.autocast = AutocastPolicy::f32;
   op.cost = cost;
   op.samples = samples;

@@ -11,6 +11,7 @@
 #include <cotangent/ops/topk/topk_internal.h>
 
 namespace ct {
+CT_KERNEL_TABLES(topk)
 namespace {
 
 using topk_kernels::Attrs;
@@ -109,6 +110,7 @@ constexpr OpDef k_topk = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = infer,
+    .kernels = &kernel_tables::topk,
     .rule = rule,
     .dtypes = kNumericTypes,
     .cost = cost,

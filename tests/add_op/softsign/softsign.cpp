@@ -9,6 +9,7 @@
 #include <cotangent/ops/elementwise/unary.h>
 
 namespace ct {
+CT_KERNEL_TABLES(softsign)
 namespace {
 
 void infer(Infer& c) { c.output(c.in(0).shape(), c.in(0).dtype()); }
@@ -39,6 +40,7 @@ constexpr OpDef k_softsign = checked({
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = infer,
+    .kernels = &kernel_tables::softsign,
     .rule = rule,
     .reference = reference,
     .samples = samples,

@@ -21,4 +21,4 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, statistics, CT_FOLD(var), CT_FOLD(std), CT_FOLD(logsumexp))
+CT_KERNELS(cuda, reduce_statistics, CT_FOLD(var), CT_FOLD(std), CT_FOLD(logsumexp))

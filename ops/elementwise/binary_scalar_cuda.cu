@@ -25,7 +25,7 @@ constexpr KernelEntry kScalarEntries[] = {
 }  // namespace binary
 
 namespace cuda_kernels {
-extern const KernelTable scalar;
-const KernelTable scalar{ct::binary::kScalarEntries};
+extern const KernelTable binary_scalar;
+const KernelTable binary_scalar{ct::binary::kScalarEntries, std::size(ct::binary::kScalarEntries)};
 }  // namespace cuda_kernels
 }  // namespace ct

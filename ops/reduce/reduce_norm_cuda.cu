@@ -22,4 +22,4 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, norm, CT_FOLD(norm))
+CT_KERNELS(cuda, reduce_norm, CT_FOLD(norm))
