@@ -54,11 +54,7 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE)
 endif()
 
 if(COTANGENT_CONSUMER_TESTS)
-  set(_cases installed shared subdirectory fetchcontent)
-  if(COTANGENT_SANITIZE)
-    set(_cases subdirectory)  # a library for users has no sanitizers in it; what is left to see is that it builds and runs
-  endif()
-  foreach(_case IN LISTS _cases)
+  foreach(_case installed shared subdirectory fetchcontent)
     cotangent_script_test(consumer.${_case} "${PROJECT_SOURCE_DIR}/tests/consumers/run.sh" ${_case}
       "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
   endforeach()
