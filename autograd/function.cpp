@@ -42,7 +42,7 @@ FunctionNode::FunctionNode(std::string name, FunctionBackward backward, const st
 }
 
 void FunctionNode::set_outputs(std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-                               Ref<Node> self) {
+                               const Ref<Node>& self) {
   for (const Tensor& t : inputs) {
     input_metas_.push_back(t.defined() ? t.meta() : TensorMeta{});
     edges.emplace_back(detail::gradient_edge(t));

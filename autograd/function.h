@@ -45,7 +45,7 @@ class CT_API FunctionNode final : public Node {
   FunctionNode(std::string name, FunctionBackward backward, const std::vector<Tensor>& inputs);
   FunctionContext& context() { return context_; }
   /// Gives the outputs their place on the tape.
-  void set_outputs(std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, Ref<Node> self);
+  void set_outputs(std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const Ref<Node>& self);
 
   std::string_view name() const override { return context_.name_; }
   const TensorMeta& output_meta(std::uint32_t k) const override { return output_metas_[k]; }

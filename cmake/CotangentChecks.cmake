@@ -6,8 +6,6 @@ if(COTANGENT_SANITIZE MATCHES "thread")
   set(COTANGENT_TEST_PREFIX "tsan.")
 elseif(COTANGENT_SANITIZE)
   set(COTANGENT_TEST_PREFIX "asan.")
-elseif(COTANGENT_WITH_CUDA)
-  set(COTANGENT_TEST_PREFIX "cuda.")
 endif()
 
 function(cotangent_script_test name)
@@ -30,9 +28,19 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(check.rooms "${_checks}/rooms.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/checks/rooms")
 endif()
 
+if(COTANGENT_BUILD_TESTS)
+  cotangent_script_test(check.budgets python3 "${_checks}/budgets.py" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+endif()
+if(COTANGENT_CONSUMER_TESTS AND CMAKE_EXPORT_COMPILE_COMMANDS AND NOT COTANGENT_TEST_PREFIX)  # slow as they are
+  cotangent_script_test(check.tidy "${_checks}/tidy.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+endif()
+
 if(COTANGENT_BUILD_TESTS AND COTANGENT_INSTALL AND NOT COTANGENT_SANITIZE)
-  cotangent_script_test(check.headers "${_checks}/headers.sh" "${PROJECT_BINARY_DIR}" "${CMAKE_CXX_COMPILER}"
-    ${CMAKE_CUDA_COMPILER})
+  cotangent_script_test(check.headers "${_checks}/headers.sh" "${PROJECT_BINARY_DIR}" "${CMAKE_CXX_COMPILER}")
+  if(COTANGENT_WITH_CUDA)
+    cotangent_script_test(check.cuda_headers "${_checks}/headers.sh" "${PROJECT_BINARY_DIR}" "${CMAKE_CXX_COMPILER}"
+      "${CMAKE_CUDA_COMPILER}")
+  endif()
 endif()
 
 if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE)

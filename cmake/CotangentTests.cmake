@@ -28,7 +28,9 @@ if(COTANGENT_WITH_CUDA)
 endif()
 # Tests are many and run once: compile them for the shorter build. With sanitizers -O1 takes three times as long as -O0.
 target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-O1>" "$<$<CONFIG:Debug>:-O0>")
-if(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")  # ccache serves plain compilations better
+if(COTANGENT_PRECOMPILE)
+  cotangent_precompile(ct_tests tests/catch.h <cotangent/cotangent.h>)
+elseif(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
   target_precompile_headers(ct_tests PRIVATE tests/catch.h)
 endif()
 # main.cpp asks Catch2 v2 for its implementation, which must come before any other inclusion of it.

@@ -127,7 +127,8 @@ class CT_API Tensor {
   /// Address of the first element (on the tensor's device). Null for an empty tensor.
   void* raw_data() const {
     const TensorImpl& t = get();
-    return static_cast<char*>(t.storage->data()) + t.offset * static_cast<std::int64_t>(size_of(t.dtype));
+    auto* const start = static_cast<char*>(t.storage->data());
+    return start == nullptr ? nullptr : start + t.offset * static_cast<std::int64_t>(size_of(t.dtype));
   }
   /// The same, typed. Throws DTypeError if T is not the tensor's element type.
   template <class T>

@@ -201,6 +201,7 @@ class CT_API Module {
   /// later replaces the child. Throws ValueError if `child` contains this.
   template <std::derived_from<Module> T>
   [[nodiscard("keep the handle that add() gives: what is assigned to it replaces the child")]] T add(
+      // NOLINTNEXTLINE(performance-unnecessary-value-param): the name is moved, which a template does not show
       std::string name, T child) {
     Module& handle = child;
     handle.seat_.settle(add_child(std::move(name), child, typeid(T)));

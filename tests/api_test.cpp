@@ -205,6 +205,12 @@ TEST_CASE("elements are read as any number", "[api]") {
          x[1].item<unsigned>() == 4294967294u));
 }
 
+TEST_CASE("a view of an empty tensor has no address", "[api]") {
+  const Tensor empty = ct::zeros({0, 8});
+  CHECK(empty.raw_data() == nullptr);
+  CHECK(empty.narrow(1, 4, 4).raw_data() == nullptr);
+}
+
 TEST_CASE("sizes and axes are numbers, lists and vectors", "[api]") {
   const std::vector<std::int64_t> sizes = {2, 3};
   const std::size_t n = 3;

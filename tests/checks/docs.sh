@@ -43,7 +43,7 @@ for file in "${files[@]}"; do
   ' "$file"
 done
 
-libraries=(-lz -pthread)
+read -r -a libraries < <(sed -n 's/^Libs: .* -lcotangent //p' "$build/cotangent.pc")
 compile() { "$compiler" -std=c++20 -O1 -I "$build/include" "$@"; }
 count=0 ran=0
 shopt -s nullglob

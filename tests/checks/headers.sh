@@ -6,7 +6,7 @@ set -euo pipefail
 build=$(cd "${1:?build folder}" && pwd)
 compiler=${2:?compiler}
 nvcc=${3:-}
-prefix=$build/checks/headers
+prefix=$build/checks/headers${nvcc:+_cuda}
 rm -rf "$prefix"
 cmake --install "$build" --prefix "$prefix" --component headers >/dev/null
 cd "$prefix/include"

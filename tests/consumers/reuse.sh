@@ -12,8 +12,8 @@ flags_of() {  # the flags that can change an object, one a line, sorted
       continue
     fi
     case $word in
-      -o | -MF | -MT | -isystem) skip=yes ;;
-      -c | -MD | -x | cu | -I* | -isystem=* | -fmacro-prefix-map=* | --options-file) ;;
+      -o | -MF | -MT | -isystem | -include | -Xclang) skip=yes ;;  # the last two name precompiled headers
+      -c | -MD | -x | cu | -I* | -isystem=* | -fmacro-prefix-map=* | --options-file | -Winvalid-pch | -fpch-*) ;;
       -*) printf '%s\n' "$word" ;;
     esac
   done | sort

@@ -16,6 +16,7 @@ settings=(-G "$generator" "-DCMAKE_BUILD_TYPE=$(cached CMAKE_BUILD_TYPE)"
   "-DCMAKE_CXX_COMPILER=$(cached CMAKE_CXX_COMPILER)")
 library_settings=("-DCOTANGENT_CUDA=$(cached COTANGENT_CUDA)" "-DCOTANGENT_MARCH=$(cached COTANGENT_MARCH)"
   "-DCOTANGENT_CUDA_ARCHITECTURES=$(cached COTANGENT_CUDA_ARCHITECTURES)"
+  "-DCOTANGENT_CUDA_COMPILE_ONLY=$(cached COTANGENT_CUDA_COMPILE_ONLY)"
   "-DCOTANGENT_WERROR=$(cached COTANGENT_WERROR)"
   "-DCMAKE_CXX_COMPILER_LAUNCHER=$source/tests/consumers/reuse.sh"
   "-DCMAKE_CUDA_COMPILER_LAUNCHER=$source/tests/consumers/reuse.sh")
@@ -72,6 +73,8 @@ case $case in
     installed_consumer "$work/library"
     ;;
   subdirectory | fetchcontent)
+    # One of them without CUDA, whatever BUILD_DIR has: what does not know of CUDA is the same object.
+    [ "$case" != subdirectory ] || library_settings+=(-DCOTANGENT_CUDA=OFF)
     step cmake -S "$source/tests/consumers/$case" -B "$work/consumer" "${settings[@]}" "${library_settings[@]}" \
       -DCOTANGENT_SOURCE="$source"
     ;;

@@ -187,7 +187,7 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
         args.r += plan.copy_r ? r_step : h * r_step;
         args.c += h * sums_ld;
         if (start != nullptr) args.start += h * start_row;
-        args.next_v += share;
+        if (args.next_v != nullptr) args.next_v += share;
       }
     }
     start = sums, start_row = sums_ld;
