@@ -145,10 +145,9 @@ class Pass {
     Tensor& sum = grads_[slot_of(edge).first + edge.index];
     if (!sum.defined()) {
       sum = std::move(grad);
-    } else if (!record_ && !is_exclusive(sum) && is_exclusive(grad)) {
-      sum = detail::engine_ops.add(grad, sum, true);
     } else {
-      sum = detail::engine_ops.add(sum, grad, !record_ && is_exclusive(sum));
+      if (!record_ && !is_exclusive(sum) && is_exclusive(grad)) std::swap(sum, grad);
+      detail::engine_ops.add(sum, grad, !record_ && is_exclusive(sum));
     }
   }
 
@@ -290,9 +289,12 @@ class Pass {
       if (!grad.defined()) continue;
       run_hooks(node.output_hooks[i].hooks, grad);
       // It is added to like a leaf's gradient, and shared with nobody.
-      if (const auto& sum = node.output_hooks[i].retained)
-        *sum = sum->defined() ? detail::engine_ops.add(*sum, grad, !record_ && is_exclusive(*sum))
-                              : detail::engine_ops.clone(grad);
+      if (const auto& sum = node.output_hooks[i].retained) {
+        if (sum->defined())
+          detail::engine_ops.add(*sum, grad, !record_ && is_exclusive(*sum));
+        else
+          *sum = detail::engine_ops.clone(grad);
+      }
     }
   }
 
@@ -308,7 +310,7 @@ class Pass {
         // In place, but for a gradient that is on the tape, or was set to an expanded tensor.
         const bool in_place = !record_ && !meta.grad.requires_grad() &&
                               expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0;
-        meta.grad = detail::engine_ops.add(meta.grad, grad, in_place);
+        detail::engine_ops.add(meta.grad, grad, in_place);
       } else {
         meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
       }

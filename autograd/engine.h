@@ -66,8 +66,9 @@ class AnomalyGuard {
 namespace detail {
 /// What the engine needs of the ops above it: a table that the ops folder defines.
 struct EngineOps {
-  /// a + b, in a's memory if `in_place`. This and clone() are recorded if recording is on.
-  Tensor (*add)(const Tensor& a, const Tensor& b, bool in_place);
+  /// Makes `sum` sum + b: in its memory if `in_place`, and else another tensor. That, and clone(), is recorded if
+  /// recording is on.
+  void (*add)(Tensor& sum, const Tensor& b, bool in_place);
   Tensor (*zeros)(const TensorMeta& meta);
   Tensor (*ones)(const TensorMeta& meta);
   Tensor (*clone)(const Tensor& t);

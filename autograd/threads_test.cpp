@@ -1,5 +1,6 @@
 #include <cotangent/cotangent.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -36,17 +37,24 @@ void at_once(int rounds, Body body, Between between) {
   for (std::thread& t : threads) t.join();
 }
 
-}  // namespace
-
-namespace {
 // Ops take their time, so that threads meet in them.
 struct Slow final : OpObserver {
   Slow() : before(set_op_observer(this)) {}
   ~Slow() override { set_op_observer(before); }
-  void begin(const KernelCall&) override { std::this_thread::sleep_for(std::chrono::microseconds(100)); }
-  void end(const KernelCall&) override {}
+  void begin(const KernelCall& call) override {
+    if (going_back && call.forward) most = std::max<int>(most, ++adding);
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  void end(const KernelCall& call) override {
+    if (going_back && call.forward) --adding;
+  }
+
   OpObserver* const before;
+  // The forward ops of a pass whose kernels call no other op are those that add to gradients.
+  inline static thread_local bool going_back = false;
+  std::atomic<int> adding{0}, most{0};
 };
+
 }  // namespace
 
 TEST_CASE("threads add to one leaf, and nothing is lost", "[autograd][threads]") {
@@ -77,6 +85,24 @@ TEST_CASE("threads add to one leaf, and nothing is lost", "[autograd][threads]")
       });
   CHECK(wrong == 0);
   CHECK(posts == kRounds * kPasses * kThreads);
+}
+
+TEST_CASE("one thread at a time adds to a leaf's gradient", "[autograd][threads]") {
+  constexpr int kRounds = 10;
+  Slow slow;
+  Tensor w = ones({8}).set_requires_grad();
+  w.set_grad(zeros({8}));
+  at_once(
+      kRounds,
+      [&](int) {
+        const Tensor loss = (w * 2.0).sum();
+        Slow::going_back = true;
+        loss.backward();
+        Slow::going_back = false;
+      },
+      [] {});
+  CHECK(slow.most == 1);
+  CHECK(w.grad().to_vector<double>() == std::vector<double>(8, 2 * kRounds * kThreads));
 }
 
 TEST_CASE("threads whose kernels add to one leaf's gradient lose nothing", "[autograd][threads]") {

@@ -249,24 +249,23 @@ Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs,
 Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
                          AttrsView attrs) {
   detail::check_writable(op.name, self);
-  InlineVector<Tensor, 3> inputs;
-  inputs.emplace_back(self);
+  InlineVector<Tensor, 3> changed;  // what takes the place of an input; undefined elsewhere
+  InlineVector<TensorRef, 3> inputs;
+  changed.resize(1 + others.size());
+  inputs.emplace_back(&self);
   for (const detail::InputRef& other : others) {
     const Tensor& t = *other.tensor;
     const bool convert = op.promotes && t.defined() && t.dtype() != self.dtype();
     CT_CHECK(!convert || category(t.dtype()) <= category(self.dtype()), DTypeError, op.name,
              "a result of dtype ", promote(self.dtype(), t.dtype()), " can't be written in place into ",
              describe(self), "; use the out-of-place form");
-    inputs.emplace_back(convert ? t.to(self.dtype()) : t);
+    inputs.emplace_back(convert ? &(changed[inputs.size()] = t.to(self.dtype())) : &t);
   }
-  InlineVector<TensorRef, 3> refs;
-  for (const Tensor& t : inputs) refs.emplace_back(&t);
-  const std::span<const TensorRef> ref_span(refs.begin(), refs.size());
-  const Checked checked = check_inputs(op, ref_span);
+  const Checked checked = check_inputs(op, inputs);
   CT_CHECK(!checked.convert, DTypeError, op.name, "can't run in place on ", describe(self),
            "; use the out-of-place form");
 
-  Infer infer(op, ref_span, attrs);
+  Infer infer(op, inputs, attrs);
   op.infer(infer);
   CT_CHECK(infer.out(0).shape == self.shape(), ShapeError, op.name, "the result has shape ",
            infer.out(0).shape, " and can't be written in place into ", describe(self),
@@ -274,7 +273,7 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   CT_CHECK(infer.out(0).dtype == self.dtype(), DTypeError, op.name, "a result of dtype ", infer.out(0).dtype,
            " can't be written in place into ", describe(self), "; use the out-of-place form");
 
-  const bool recorded = wants_gradient(op, ref_span);
+  const bool recorded = wants_gradient(op, inputs);
   if (grad_enabled() && self.requires_grad() && self.is_leaf())
     detail::fail<AutogradError>(
         op.name, "a leaf that requires a gradient, ", describe(self),
@@ -286,30 +285,29 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
         "the out-of-place form");
   // The kernel may read an input after it wrote the same place: give it a copy where the layouts differ.
   for (std::size_t i = 1; i < inputs.size(); ++i) {
-    Tensor& t = inputs[i];
+    const Tensor& t = *inputs[i];
     if (!t.defined() || !(t.impl()->storage == self.impl()->storage)) continue;
     const bool same_place = t.storage_offset() == self.storage_offset() && t.strides() == self.strides() &&
                             t.shape() == self.shape();
-    if (!same_place || recorded) t = t.clone();
+    if (!same_place || recorded) inputs[i] = &(changed[i] = t.clone());
   }
   // A gradient that needs self's old value gets a copy of it, since the value is about to be overwritten.
   if (recorded) {
     bool saves_self = false;
     for (std::size_t i = 0; i < inputs.size(); ++i)
       saves_self =
-          saves_self || (inputs[i].defined() && inputs[i].requires_grad() && saves_of(op, i).inputs & 1u);
-    if (saves_self) inputs[0] = self.clone();
+          saves_self || (inputs[i]->defined() && inputs[i]->requires_grad() && saves_of(op, i).inputs & 1u);
+    if (saves_self) inputs[0] = &(changed[0] = self.clone());
   }
 
   // All that may fail comes first. The node takes self's place on the tape as it was before the change. The
   // storage counts as changed before the kernel runs, as one that fails may leave half of it changed.
-  Ref<OpNode> node = recorded ? make_ref<OpNode>(op, ref_span, attrs) : Ref<OpNode>();
+  Ref<OpNode> node = recorded ? make_ref<OpNode>(op, inputs, attrs) : Ref<OpNode>();
   const DeviceGuard guard(checked.device);
-  Tensor out = self;
   Storage& storage = *self.impl()->storage;
   storage.bump_version();
   if (recorded) node->set_outputs(std::span<const Tensor>(&self, 1));
-  run(op, checked.device, Forward{op, ref_span, std::span<Tensor>(&out, 1), attrs});
+  run(op, checked.device, Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
   if (recorded) {
     storage.bump_history_version();
     self.impl()->history_version = storage.history_version();

@@ -15,11 +15,13 @@
 namespace ct::detail {
 namespace {
 
-Tensor engine_add(const Tensor& a, const Tensor& b, bool in_place) {
-  if (!in_place) return add(a, b);
-  const NoGrad guard;
-  Tensor sum = a;
-  return sum.add_(b);
+void engine_add(Tensor& sum, const Tensor& b, bool in_place) {
+  if (in_place) {
+    const NoGrad guard;
+    sum.add_(b);
+  } else {
+    sum = add(sum, b);
+  }
 }
 
 Tensor engine_zeros(const TensorMeta& meta) {

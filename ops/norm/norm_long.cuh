@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/norm/norm_rows.cuh>
 
-// The kernels of norm/reduce_norm_cuda.cuh for rows that are too long for registers, and the last pass of both kinds.
+// The kernels of norm/norm_cuda.cuh for rows that are too long for registers, and the last pass of both kinds.
 
 namespace ct::norms {
 

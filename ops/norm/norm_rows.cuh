@@ -7,7 +7,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/norm/norm_internal.h>
 
-// The kernels of norm/reduce_norm_cuda.cuh for rows that fit into registers.
+// The kernels of norm/norm_cuda.cuh for rows that fit into registers.
 
 namespace ct::norms {
 

@@ -50,8 +50,7 @@ void place_backward(const Backward& b, InferFn infer) {
   for (int k = 0; k < layout.output_count(); ++k) {
     if (!b.grad(k).defined()) continue;
     const Infer::Output& at = layout.out(k);
-    const Tensor part =
-        Tensor::from_storage(whole.impl()->storage, at.shape, at.strides, at.offset, whole.dtype());
+    Tensor part = Tensor::from_storage(whole.impl()->storage, at.shape, at.strides, at.offset, whole.dtype());
     if (b.accumulate(0)) {
       detail::engine_ops.add(part, b.grad(k), true);
     } else {

@@ -1,13 +1,16 @@
 // Runs the parsers on changed copies of well-formed files, without a fuzzing engine: the same inputs for the
 // same seed.
 //   ct_fuzz [--rounds N] [--seed N] [--target NAME] [FILE...]
+//   ct_fuzz [--target NAME] --seeds FOLDER
 // With files, each is given to the parsers as it is (to repeat a finding: an input that kills the program is
-// left in ct_fuzz-crash.bin).
+// left in ct_fuzz-crash.bin). With --seeds the well-formed files are written to FOLDER/NAME/, for libFuzzer to start
+// from.
 
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -110,11 +113,18 @@ bool run(const Target& target, const std::string& input) {
   return target.run(std::as_bytes(std::span(input)));
 }
 
+void write_seeds(const Target& target, const std::filesystem::path& folder) {
+  std::filesystem::create_directories(folder);
+  std::size_t n = 0;
+  for (const std::string& seed : target.seeds())
+    std::ofstream(folder / std::to_string(n++), std::ios::binary) << seed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::uint64_t rounds = 100000, seed = 1;
-  std::string only;
+  std::string only, seeds_folder;
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
@@ -126,6 +136,8 @@ int main(int argc, char** argv) {
         seed = std::stoull(value);
       else if (word == "--target")
         only = value;
+      else if (word == "--seeds")
+        seeds_folder = value;
       else
         return std::cerr << "unknown option " << word << '\n', 2;
     } else {
@@ -139,7 +151,8 @@ int main(int argc, char** argv) {
       std::ifstream in(file, std::ios::binary);
       run(target, {std::istreambuf_iterator<char>(in), {}});
     }
-    if (!files.empty()) continue;
+    if (!seeds_folder.empty()) write_seeds(target, std::filesystem::path(seeds_folder) / target.name);
+    if (!files.empty() || !seeds_folder.empty()) continue;
     const std::vector<std::string> seeds = target.seeds();
     Mutator mutator(seed);
     for (const std::string& s : seeds)

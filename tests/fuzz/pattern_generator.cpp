@@ -7,14 +7,15 @@ namespace {
 
 constexpr const char* kCharacters[] = {"a", "b", "c", " ", "A", "1", "\n", "\xC3\xA9", "\xE2\x96\x81"};
 constexpr int kDepth = 12;
+constexpr std::size_t kAtoms = 64;  // of one pattern
 
 class PatternMaker {
  public:
-  explicit PatternMaker(Choices& choices) : c_(choices) {}
+  PatternMaker(Choices& choices, int deepest) : c_(choices), deepest_(deepest) {}
 
   std::string alternatives(int depth) {
     std::string out = sequence(depth);
-    for (std::size_t n = c_.below(8); n > 5; --n) out += '|' + sequence(depth);
+    for (std::size_t n = c_.below(8); n > 5 && atoms_ > 0; --n) out += '|' + sequence(depth);
     return out;
   }
 
@@ -23,7 +24,8 @@ class PatternMaker {
     std::string out;
     const std::size_t kind = c_.below(8);
     if (kind == 7) return out;
-    for (std::size_t n = 0; n <= kind % 4 && (n == 0 || c_.more()); ++n) out += atom(depth) + repetitions();
+    for (std::size_t n = 0; n <= kind % 4 && (n == 0 || (c_.more() && atoms_ > 0)); ++n)
+      out += atom(depth) + repetitions();
     return out;
   }
   std::string atom(int depth) {
@@ -31,7 +33,8 @@ class PatternMaker {
     static constexpr const char* sets[] = {"\\s",    "\\S",       "\\p{L}",       "[ab]", "[^a-c]",
                                            "[^\\s]", "[\\p{N}c]", "[a-\xC3\xA9]", "."};
     const std::size_t kind = c_.below(16);
-    if (kind >= 6 && depth < kDepth) {
+    if (atoms_ > 0) --atoms_;
+    if (kind >= 6 && depth < deepest_ && atoms_ > 0) {
       if (kind == 15) return "(?:" + std::string(c_.below(2) ? "^" : "$") + ')';
       const std::string open = groups[c_.below(std::size(groups))];
       return open + alternatives(depth + 1) + (open.size() > 4 ? "))" : ")");
@@ -40,16 +43,19 @@ class PatternMaker {
     return kCharacters[c_.below(std::size(kCharacters))];
   }
   std::string repetitions() {
-    static constexpr const char* counts[] = {"?",     "*",     "+",      "{0}",   "{1}",      "{2}",
-                                             "{0,2}", "{2,3}", "{1000}", "{10,}", "{0,1000}", "{3}"};
+    static constexpr const char* few[] = {"?", "*", "+", "{0}", "{1}", "{2}", "{3}", "{0,2}", "{2,3}"};
+    static constexpr const char* many[] = {"{1000}", "{10,}", "{0,1000}"};  // thousands of steps, and slow
     static constexpr const char* modes[] = {"", "?", "+"};
     std::string out;
-    for (std::size_t n = c_.below(8); n > 3; --n)
-      (out += counts[c_.below(std::size(counts))]) += modes[c_.below(std::size(modes))];
+    for (std::size_t n = c_.below(16); n > 11; --n)
+      (out += c_.one_in(64) ? many[c_.below(std::size(many))] : few[c_.below(std::size(few))]) +=
+          modes[c_.below(std::size(modes))];
     return out;
   }
 
   Choices& c_;
+  int deepest_;
+  std::size_t atoms_ = kAtoms;  // that there may still be
 };
 
 std::string quoted(const std::string& text) {
@@ -75,7 +81,7 @@ std::string list(std::size_t count, Make&& make) {
 
 }  // namespace
 
-std::string make_pattern(Choices& choices) { return PatternMaker(choices).alternatives(0); }
+std::string make_pattern(Choices& choices) { return PatternMaker(choices, kDepth).alternatives(0); }
 
 std::string make_text(Choices& choices, std::size_t longest) {
   std::string out;
@@ -102,6 +108,8 @@ std::string make_tokenizer(Choices& choices) {
     return R"({"type": "Replace", "pattern": {"String": )" + quoted(text(1)) + R"(}, "content": )" +
            quoted(text(120)) + '}';
   });
+  // Patterns alone have a target of their own: most are shallow here.
+  const int deepest = choices.one_in(16) ? kDepth : 1;
   const std::string cuts = list(choices.below(6), [&]() -> std::string {
     switch (choices.below(4)) {
       case 0:
@@ -112,7 +120,7 @@ std::string make_tokenizer(Choices& choices) {
       default:
         return R"({"type": "Split", "behavior": ")" +
                std::string(choices.one_in(4) ? "Removed" : "Isolated") + R"(", "pattern": {"Regex": )" +
-               quoted('a' + make_pattern(choices)) + "}}";
+               quoted('a' + PatternMaker(choices, deepest).alternatives(0)) + "}}";
     }
   });
   std::size_t id = 10;

@@ -78,7 +78,15 @@ void operator delete(void* p, const std::nothrow_t&) noexcept { counted_delete(p
 namespace ct::fuzz {
 namespace {
 
-constexpr std::size_t kLongText = 6000;
+// What takes long shows in few inputs. The others take so little that there are many of them: running out of steps
+// looks the same each time, and so does the end of a text.
+constexpr std::size_t kLongText = 6000, kShortText = 400, kFewSteps = 20000;
+constexpr std::size_t kLongOnceIn = 128;
+constexpr std::size_t kChoices = 4096;  // what is behind them says nothing more
+
+std::span<const std::byte> choices_of(std::span<const std::byte> input) {
+  return input.first(std::min(input.size(), kChoices));
+}
 
 // Bytes for choices, of growing length, that give something which is accepted.
 std::vector<std::string> random_seeds(bool (*accepts)(std::span<const std::byte>)) {
@@ -115,16 +123,19 @@ bool match(const std::string& source, const std::string& text, std::size_t steps
 }  // namespace
 
 bool match_pattern(std::span<const std::byte> input) {
-  if (!input.empty() && static_cast<unsigned char>(input[0]) >= 0x80) {
+  const auto first = input.empty() ? 0u : static_cast<unsigned>(input[0]);
+  if (first >= 0x80) {
+    const bool whole = first % kLongOnceIn == kLongOnceIn - 1;
     const std::string all(reinterpret_cast<const char*>(input.data()) + 1, input.size() - 1);
     const std::size_t end = std::min(all.find('\x1e'), all.size());
-    return match(all.substr(0, end), all.substr(std::min(end + 1, all.size())), SIZE_MAX);
+    return match(all.substr(0, end),
+                 all.substr(std::min(end + 1, all.size()), whole ? kLongText : kShortText),
+                 whole ? SIZE_MAX : kFewSteps);
   }
-  Choices choices(input);
-  // Most with few steps: running out of them looks the same each time.
-  const std::size_t steps = choices.one_in(32) ? SIZE_MAX : 20000;
+  Choices choices(choices_of(input));
+  const bool whole = choices.one_in(kLongOnceIn);
   const std::string source = make_pattern(choices);
-  return match(source, make_text(choices, kLongText), steps);
+  return match(source, make_text(choices, whole ? kLongText : kShortText), whole ? SIZE_MAX : kFewSteps);
 }
 
 std::vector<std::string> pattern_seeds() {
@@ -134,15 +145,16 @@ std::vector<std::string> pattern_seeds() {
   seeds.push_back(R"((?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|\s*[\r\n]+|\s+(?!\S)|\s+)" + end +
                   "IT'S 12345 \r\n a");
   seeds.back().insert(0, 1, '\x80');
-  seeds.push_back("\x80(a?)*!|(?:a|(?>b*+c)){2,5}?" + end + std::string(500, 'a') + "!");
+  seeds.push_back("\xff(a?)*!|(?:a|(?>b*+c)){2,5}?" + end + std::string(500, 'a') + "!");
   seeds.push_back("\x80(){10}a" + end + "aa");
   return seeds;
 }
 
 bool run_normalizers(std::span<const std::byte> input) {
-  Choices choices(input);
+  Choices choices(choices_of(input));
+  const bool whole = choices.one_in(kLongOnceIn);
   const std::string file = make_tokenizer(choices);
-  const std::string text = make_text(choices, kLongText / 4);
+  const std::string text = make_text(choices, whole ? kLongText / 4 : kShortText / 4);
   const Limits limits((std::size_t{32} << 20) + 10000 * text.size() + 1000 * file.size(),
                       20 + text.size() / 100);
   try {

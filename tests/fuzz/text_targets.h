@@ -11,7 +11,8 @@
 namespace ct::fuzz {
 
 /// The first byte says how the others are read: as choices (pattern_generator.h), or, from 0x80 on, as a
-/// pattern, the byte 0x1e and a text.
+/// pattern, the byte 0x1e and a text. With 0x7f and 0xff the text may be long, and take all the steps that it
+/// has a right to.
 bool match_pattern(std::span<const std::byte> input);
 std::vector<std::string> pattern_seeds();
 
