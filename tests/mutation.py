@@ -117,6 +117,10 @@ FAULTS = [
     ("topk", "ops/topk/topk_plain.h", "ops/topk/topk_plain.cpp", "dx is not cleared", "dx = 0;", ""),
     ("embedding", "ops/embedding/embedding_plain.h", "ops/embedding/embedding_plain.cpp",
      "the last place that reads a row is all that counts", "dw.row(i[p]) += g.row(p)", "dw.row(i[p]) = g.row(p)"),
+    ("multinomial", "ops/sampling/multinomial_plain.h", "ops/sampling/multinomial_plain.cpp",
+     "what was drawn can be drawn again", "if (!replacement) whole", "if (false) whole"),
+    ("sample_logits", "ops/sampling/sampling_plain.h", "ops/sampling/sampling_plain.cpp",
+     "top_k keeps one more", "attrs.top_k - 1", "attrs.top_k"),
     # --- a transformer's rooms ---
     ("ops/embedding/embedding_test.cpp", "ops/embedding/embedding_cpu.cpp", None, "the padding row gets a gradient",
      "return row != padding && row >= 0", "return row >= 0"),
