@@ -26,6 +26,7 @@ import time
 UNARY, BINARY = "ops/elementwise/unary_cpu.cpp", "ops/elementwise/binary_cpu.cpp"
 FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/loss_cpu.h"
 NORM, LAYER, RMS = "ops/norm/norm_cpu.h", "ops/norm/layer_norm_cpu.cpp", "ops/norm/rms_norm_cpu.cpp"
+PLAIN_NORM = "ops/norm/norm_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
 ROTARY, TOPK = "ops/rotary_embedding/rotary_embedding_cpu.cpp", "ops/topk/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
@@ -106,6 +107,20 @@ FAULTS = [
      "b.grad().permute(inverse)", "b.grad().permute(axes)"),
     ("slice", "ops/view/view_defs.cpp", None, "put at the start instead of at its place",
      "at.strides, at.offset, whole.dtype()", "at.strides, 0, whole.dtype()"),
+    # --- plain kernels: in f64 they face central differences, and the fast ones face them ---
+    ("layer_norm", PLAIN_NORM, "ops/norm/norm_plain.cpp", "the average is not subtracted",
+     "u - u.mean() - xhat", "u - xhat"),
+    ("rms_norm", PLAIN_NORM, "ops/norm/norm_plain.cpp", "the slope along the row is a sum, not a mean",
+     "(u - xhat * (u * xhat).mean())", "(u - xhat * (u * xhat).sum())"),
+    ("masked_softmax", "ops/softmax/masked_softmax_plain.h", "ops/softmax/masked_softmax_plain.cpp",
+     "the scale is left out of dx", "dx = scale * ds;", "dx = ds;"),
+    ("topk", "ops/topk/topk_plain.h", "ops/topk/topk_plain.cpp", "dx is not cleared", "dx = 0;", ""),
+    ("embedding", "ops/embedding/embedding_plain.h", "ops/embedding/embedding_plain.cpp",
+     "the last place that reads a row is all that counts", "dw.row(i[p]) += g.row(p)", "dw.row(i[p]) = g.row(p)"),
+    ("multinomial", "ops/sampling/multinomial_plain.h", "ops/sampling/multinomial_plain.cpp",
+     "what was drawn can be drawn again", "if (!replacement) whole", "if (false) whole"),
+    ("sample_logits", "ops/sampling/sampling_plain.h", "ops/sampling/sampling_plain.cpp",
+     "top_k keeps one more", "attrs.top_k - 1", "attrs.top_k"),
     # --- a transformer's rooms ---
     ("ops/embedding/embedding_test.cpp", "ops/embedding/embedding_cpu.cpp", None, "the padding row gets a gradient",
      "return row != padding && row >= 0", "return row >= 0"),

@@ -60,4 +60,20 @@ inline Tensor leaf(const Tensor& t) {
   return copy;
 }
 
+/// Tensors and comparisons in one dtype. A test that takes f64 and f32 in turn sees an op's plain kernels and its fast ones.
+struct In {
+  DType dtype;
+  double tolerance = dtype == DType::f64 ? 1e-14 : 2e-6;
+
+  Tensor values(const Shape& shape, const std::vector<double>& v) const {
+    return testing::values(shape, v, dtype);
+  }
+  Tensor waves(const Shape& shape, double phase, double scale = 1, double shift = 0) const {
+    return testing::waves(shape, phase, scale, shift).to(dtype);
+  }
+  void check(const Tensor& got, const std::vector<double>& want, double looser = 1) const {
+    testing::check(got, want, looser * tolerance);
+  }
+};
+
 }  // namespace ct::testing

@@ -38,20 +38,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
                  static_cast<double>(numel(in[1].shape)) * static_cast<double>(size_of(in[1].dtype))};
 }
 
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView) {
-  const std::vector<double> weight = in[0].to_vector<double>();
-  const std::vector<std::int64_t> indices = in[1].to_vector<std::int64_t>();
-  const auto columns = static_cast<std::size_t>(in[0].size(1));
-  Shape shape = in[1].shape();
-  shape.push_back(in[0].size(1));
-  const Tensor y = Tensor::allocate(shape, f64, cpu);
-  for (std::size_t i = 0; i < indices.size(); ++i)
-    for (std::size_t c = 0; c < columns; ++c)
-      static_cast<double*>(y.raw_data())[i * columns + c] =
-          weight[static_cast<std::size_t>(indices[i]) * columns + c];
-  return {y};
-}
-
 Attrs padding(std::int64_t idx) { return {idx, true}; }
 
 std::vector<Sample> samples(SampleMaker& make) {
@@ -108,8 +94,8 @@ void rule(const Backward& b) {
 }
 
 constexpr InputDef kInputs[] = {{.name = "weight", .needs = "indices", .accumulates = true},
-                                {.name = "indices", .gradient = false, .any_dtype = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+                                {.name = "indices", .gradient = false, .any_dtype = true, .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, padding_idx), CT_ATTRIBUTE(Attrs, padded)};
 
 constexpr OpDef k_embedding = checked({
@@ -122,7 +108,6 @@ constexpr OpDef k_embedding = checked({
     .kernels = &kernel_tables::embedding,
     .rule = rule,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = error_samples,
 });

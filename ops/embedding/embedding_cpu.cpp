@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/simd/convert_run.h>
 #include <cotangent/ops/embedding/embedding_internal.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // Forward copies rows. Backward first lists, for every row of the table, the places that read it (a counting
 // sort, in the order of the places); then every piece of a row is summed in cache and written once.
@@ -75,9 +75,8 @@ void sum_piece(const T* g, std::int64_t columns, const std::int64_t* places, std
 
 void forward_cpu(const Forward& f) {
   const Tensor& y = f.out();
-  NoGrad guard;
-  const Tensor indices = f.in(1).contiguous();
-  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? f.in(0).contiguous() : f.in(0);
+  const Tensor& indices = f.in(1);
+  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? packed(f.in(0)) : f.in(0);
   const std::int64_t rows = weight.size(0), columns = weight.size(1), stride = weight.stride(0);
   const auto element = static_cast<std::int64_t>(size_of(y.dtype()));
   const Indices index(indices);
@@ -100,12 +99,12 @@ void backward_cpu(const Backward& b) {
   const Tensor& dw = b.grad_in(0);
   if (dw.numel() == 0) return;
   const bool accumulate = b.accumulate(0);
-  const Tensor indices = b.in(1).contiguous(), g = b.grad().contiguous();
+  const Tensor &indices = b.in(1), &g = b.grad();
   const std::int64_t rows = dw.size(0), columns = dw.size(1);
   const Readers readers(Indices(indices), indices.numel(), rows, b.attrs<Attrs>().padding_row(rows));
   const std::int64_t pieces = (columns + kColumns - 1) / kColumns;
   const std::int64_t together = std::max<std::int64_t>(1, kGrain / std::min(columns, kColumns));
-  visit_floating("embedding", dw.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("embedding", dw.dtype(), [&]<class T>(TypeTag<T>) {
     const T* from = static_cast<const T*>(g.raw_data());
     T* to = static_cast<T*>(dw.raw_data());
     parallel_for(chunk_count(rows, together) * pieces, 1, [&](std::int64_t begin, std::int64_t end) {

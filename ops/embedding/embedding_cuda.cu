@@ -2,12 +2,12 @@
 
 #include <cub/device/device_radix_sort.cuh>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/embedding/embedding_internal.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // Forward copies rows in words of up to 16 bytes.
 //
@@ -254,11 +254,10 @@ void sum_rows(const Pairs& pairs, const T* g, long long columns, compute_t<T>* s
 
 void forward_cuda(const Forward& f) {
   const Tensor& y = f.out();
-  NoGrad guard;
-  const Tensor indices = f.in(1).contiguous();
+  const Tensor& indices = f.in(1);
   const long long n = indices.numel();
   if (n == 0) return;  // without columns, indices are still checked
-  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? f.in(0).contiguous() : f.in(0);
+  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? packed(f.in(0)) : f.in(0);
   const std::size_t element = size_of(y.dtype());
   // The widest word that every row begins and ends with.
   const auto fits = [&](std::size_t bytes) {
@@ -278,7 +277,7 @@ void backward_cuda(const Backward& b) {
   const Tensor& dw = b.grad_in(0);
   if (dw.numel() == 0) return;
   const bool accumulate = b.accumulate(0);
-  const Tensor indices = b.in(1).contiguous(), g = b.grad().contiguous();
+  const Tensor &indices = b.in(1), &g = b.grad();
   const std::int64_t n = indices.numel(), rows = dw.size(0), columns = dw.size(1);
   if (n == 0) {
     if (!accumulate)
@@ -288,7 +287,7 @@ void backward_cuda(const Backward& b) {
   }
   CT_CHECK(n < 0x7fffffff && rows < 0x7fffffff, ValueError, "embedding", "backward of ", n, " indices into ",
            rows, " rows; on CUDA at most 2147483646 of each are possible: split the batch");
-  visit_floating("embedding", dw.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("embedding", dw.dtype(), [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     constexpr int kPack = gpu::Packed<T>::size;
     Pairs pairs(static_cast<unsigned>(n), static_cast<unsigned>(rows));

@@ -39,7 +39,8 @@ V summed(const V& g, const std::vector<std::int64_t>& idx, std::int64_t rows, st
 }  // namespace
 
 TEST_CASE("embedding picks rows", "[embedding]") {
-  const Tensor w = values({3, 2}, {1, 2, 3, 4, 5, 6});
+  const testing::In in{GENERATE(f64, f32)};
+  const Tensor w = in.values({3, 2}, {1, 2, 3, 4, 5, 6});
   const Tensor y = embedding(indices({2, 2}, {2, 0, 0, 1}), w);
   REQUIRE(y.shape() == Shape{2, 2, 2});
   REQUIRE(y.to_vector<double>() == V{5, 6, 1, 2, 1, 2, 3, 4});
@@ -52,10 +53,11 @@ TEST_CASE("embedding picks rows", "[embedding]") {
 }
 
 TEST_CASE("the gradient of embedding is the sum over the places that read a row", "[embedding]") {
-  Tensor w = values({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
+  const testing::In in{GENERATE(f64, f32)};
+  Tensor w = in.values({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8});
   w.set_requires_grad();
   const Tensor idx = indices({5}, {2, 0, 2, 2, 3});
-  const Tensor g = values({5, 2}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
+  const Tensor g = in.values({5, 2}, {1, 10, 2, 20, 3, 30, 4, 40, 5, 50});
   embedding(idx, w).backward(g);
   REQUIRE(w.grad().to_vector<double>() == V{2, 20, 0, 0, 8, 80, 5, 50});
   embedding(idx, w).backward(g);  // the second pass adds into the gradient that is there

@@ -2,11 +2,11 @@
 #include <limits>
 
 #include <cotangent/autograd/autocast_mode.h>
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/norm/norm_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
@@ -16,18 +16,20 @@ namespace ct::norms {
 
 ForwardCall::ForwardCall(const Forward& f, Kind kind)
     : op(f.op.name), layout(f.out().shape(), f.attrs<Attrs>().axes), eps(f.attrs<Attrs>().eps) {
-  NoGrad guard;
-  x = f.in(0).contiguous();
+  x = f.in(0);
   if (kind.add) {
     const bool low = f.in(1).dtype() != x.dtype() && f.in(1).dtype() == f.out().dtype();
-    (low ? low_residual : residual) = low ? f.in(1).contiguous() : f.in(1).to(x.dtype()).contiguous();
+    (low ? low_residual : residual) = low ? f.in(1) : packed(f.in(1), x.dtype());
   }
-  if (f.has(kind.weight())) weight = f.in(kind.weight()).contiguous();
-  if (kind.centered && f.has(kind.bias())) bias = f.in(kind.bias()).contiguous();
+  if (f.has(kind.weight())) weight = f.in(kind.weight());
+  if (kind.centered && f.has(kind.bias())) bias = f.in(kind.bias());
   y = f.out();
   if (kind.add) sum = f.out(1);
   if (kind.centered) mean = f.out(kind.mean());
   rstd = f.out(kind.rstd());
+  work = y.numel() > 0;
+  for (Tensor* t : {&mean, &rstd})
+    if (!work && t->defined() && t->numel() > 0) t->zero_();  // rows without elements
 }
 
 BackwardCall::BackwardCall(const Backward& b, Kind kind)
@@ -56,12 +58,12 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
     return;
   }
   work = true;
-  g = b.grad().contiguous();
-  x = kind.add ? b.out(1) : b.in(0).contiguous();
+  g = b.grad();
+  x = kind.add ? b.out(1) : b.in(0);
   if (kind.centered) mean = b.out(kind.mean());
   rstd = b.out(kind.rstd());
   if (!rows) return;
-  if (!b.in_meta(w).shape.empty()) weight = b.in(w).contiguous();
+  if (!b.in_meta(w).shape.empty()) weight = b.in(w);
   if (!kind.add) {
     dx = b.grad_in(0);
     if (b.accumulate(0)) extra = dx;
@@ -80,7 +82,7 @@ BackwardCall::BackwardCall(const Backward& b, Kind kind)
     else if (!dx.defined())
       dx = narrow_ ? Tensor::allocate(x.shape(), dtype, x.device()) : b.grad_in(1);
   }
-  if (b.grad(1).defined()) extra = b.grad(1).contiguous();
+  extra = b.grad(1);
 }
 
 void BackwardCall::finish(const Backward& b) const {
@@ -177,38 +179,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind 
   std::size_t bytes = size_of(in[0].dtype) + size_of(out[0].dtype);
   if (kind.add) bytes += size_of(in[1].dtype) + size_of(out[1].dtype);
   return {(kind.centered ? 7 : 4) * n, n * static_cast<double>(bytes)};
-}
-
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView view, Kind kind) {
-  const Attrs& attrs = *static_cast<const Attrs*>(view.data);
-  const Layout layout(in[0].shape(), attrs.axes);
-  std::vector<double> x = in[0].to_vector<double>(), w, b;
-  const auto optional = [&](int i, std::vector<double>& to) {
-    if (static_cast<std::size_t>(i) < in.size() && in[static_cast<std::size_t>(i)].defined())
-      to = in[static_cast<std::size_t>(i)].to_vector<double>();
-  };
-  optional(kind.weight(), w);
-  if (kind.centered) optional(kind.bias(), b);
-  const Tensor y = Tensor::allocate(in[0].shape(), f64, cpu), sum = Tensor::allocate(in[0].shape(), f64, cpu);
-  if (kind.add) {
-    const std::vector<double> residual = in[1].to_vector<double>();
-    for (std::size_t i = 0; i < x.size(); ++i) x[i] += residual[i];
-  }
-  const auto columns = static_cast<std::size_t>(layout.columns);
-  for (std::size_t r = 0; r < static_cast<std::size_t>(layout.rows); ++r) {
-    const std::size_t first = r * columns;
-    double mean = 0, square = 0;
-    for (std::size_t c = 0; kind.centered && c < columns; ++c)
-      mean += x[first + c] / static_cast<double>(columns);
-    for (std::size_t c = 0; c < columns; ++c) square += std::pow(x[first + c] - mean, 2);
-    const double scale = 1 / std::sqrt(square / static_cast<double>(columns) + attrs.eps);
-    for (std::size_t c = 0; c < columns; ++c) {
-      static_cast<double*>(sum.raw_data())[first + c] = x[first + c];
-      static_cast<double*>(y.raw_data())[first + c] =
-          (x[first + c] - mean) * scale * (w.empty() ? 1 : w[c]) + (b.empty() ? 0 : b[c]);
-    }
-  }
-  return kind.add ? std::vector<Tensor>{y, sum} : std::vector<Tensor>{y};
 }
 
 // ---- samples ---------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/norm/norm_internal.h>
 
 // layer_norm and rms_norm on the CPU. A row is worked on in the cache, in whole vectors: its mean, its
@@ -35,7 +35,7 @@ class Parameter {
   using C = compute_t<T>;
   explicit Parameter(const Tensor& t) {
     if (!t.defined()) return;
-    held_ = t.to(dtype_of<C>);
+    held_ = packed(t, dtype_of<C>);
     data_ = static_cast<const C*>(held_.raw_data());
   }
   /// Elements from i on; `otherwise`, kBlock constants, where there are none.
@@ -258,16 +258,10 @@ void backward_rows(const BackwardCall& call) {
                   results<T>(call.dbias));
 }
 
-inline void clear_statistics(const ForwardCall& call) {
-  for (Tensor t : {call.mean, call.rstd})
-    if (t.defined() && t.numel() > 0) t.zero_();
-}
-
 template <bool kCentered, bool kAdd>
 void forward_cpu(const Forward& f) {
-  const NoGrad guard;
   const ForwardCall call(f, {kCentered, kAdd});
-  if (call.y.numel() == 0) return clear_statistics(call);
+  if (!call.work) return;
   visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
                     [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { forward_rows<kCentered, T, L>(call); });
 }

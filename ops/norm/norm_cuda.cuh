@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/norm/norm_internal.h>
@@ -154,13 +153,8 @@ void launch_backward(const BackwardCall& call) {
 
 template <bool kCentered, bool kAdd>
 void forward_cuda(const Forward& f) {
-  const NoGrad guard;
   const ForwardCall call(f, {kCentered, kAdd});
-  if (call.y.numel() == 0) {
-    for (Tensor t : {call.mean, call.rstd})
-      if (t.defined() && t.numel() > 0) t.zero_();
-    return;
-  }
+  if (!call.work) return;
   CT_CHECK(call.layout.columns <= 0x7fffffff, ShapeError, call.op, "a row has ", call.layout.columns,
            " elements; on CUDA at most 2147483647 are possible");
   visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),

@@ -66,13 +66,14 @@ struct Layout {
   }
 };
 
-/// What a forward kernel works on: everything contiguous, undefined where it does not exist. What is added to
-/// x is `residual`, of x's dtype, or `low_residual`, of y's where that is another.
+/// What a forward kernel works on: undefined where it does not exist. What is added to x is `residual`, of x's dtype, or
+/// `low_residual`, of y's where that is another.
 struct ForwardCall {
   const char* op;
   Tensor x, residual, low_residual, weight, bias, y, sum, mean, rstd;
   Layout layout;
   double eps;
+  bool work = false;  // otherwise everything is done already
 
   ForwardCall(const Forward& f, Kind kind);
 };
@@ -101,7 +102,7 @@ void visit_types(const char* op, DType x, DType y, const Go& go) {
     if (x == DType::f32 && y == DType::bf16) return go(TypeTag<float>{}, TypeTag<BFloat16>{});
     if (x == DType::f32 && y == DType::f16) return go(TypeTag<float>{}, TypeTag<Half>{});
   }
-  visit_floating(op, x, [&](auto type) { go(type, type); });
+  visit_fast(op, x, [&](auto type) { go(type, type); });
 }
 
 /// How many trailing axes a weight or bias says that a row has.
@@ -117,7 +118,6 @@ Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse
 void infer(Infer& in, Kind kind);
 void rule(const Backward& b, Kind kind);
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind);
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs, Kind kind);
 std::vector<Sample> samples(SampleMaker& make, Kind kind);
 std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind);
 
@@ -127,28 +127,31 @@ inline constexpr Kind kKind{kCentered, kAdd};
 // What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
 // for the rows the weight.
 inline constexpr InputDef kLayerNormInputs[] = {
-    {.name = "x", .needs = "x weight mean rstd", .accumulates = true},
-    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true},
-    {.name = "bias", .accumulates = true, .optional = true}};
+    {.name = "x", .needs = "x weight mean rstd", .accumulates = true, .packed = true},
+    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true, .packed = true},
+    {.name = "bias", .accumulates = true, .optional = true, .packed = true}};
 inline constexpr InputDef kAddLayerNormInputs[] = {
-    {.name = "x", .needs = "sum weight mean rstd"},
-    {.name = "residual", .needs = "sum weight mean rstd", .low = true},
-    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true},
-    {.name = "bias", .accumulates = true, .optional = true}};
+    {.name = "x", .needs = "sum weight mean rstd", .packed = true},
+    {.name = "residual", .needs = "sum weight mean rstd", .packed = true, .low = true},
+    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true, .packed = true},
+    {.name = "bias", .accumulates = true, .optional = true, .packed = true}};
 inline constexpr InputDef kRmsNormInputs[] = {
-    {.name = "x", .needs = "x weight rstd", .accumulates = true},
-    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true}};
+    {.name = "x", .needs = "x weight rstd", .accumulates = true, .packed = true},
+    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true, .packed = true}};
 inline constexpr InputDef kAddRmsNormInputs[] = {
-    {.name = "x", .needs = "sum weight rstd"},
-    {.name = "residual", .needs = "sum weight rstd", .low = true},
-    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true}};
-inline constexpr OutputDef kAddLayerNormOutputs[] = {
-    {.name = "y"}, {.name = "sum"}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
+    {.name = "x", .needs = "sum weight rstd", .packed = true},
+    {.name = "residual", .needs = "sum weight rstd", .packed = true, .low = true},
+    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true, .packed = true}};
+inline constexpr OutputDef kAddLayerNormOutputs[] = {{.name = "y", .packed = true},
+                                                     {.name = "sum", .packed = true},
+                                                     {.name = "mean", .gradient = false},
+                                                     {.name = "rstd", .gradient = false}};
 inline constexpr OutputDef kLayerNormOutputs[] = {
-    {.name = "y"}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
+    {.name = "y", .packed = true}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
 inline constexpr OutputDef kAddRmsNormOutputs[] = {
-    {.name = "y"}, {.name = "sum"}, {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y"}, {.name = "rstd", .gradient = false}};
+    {.name = "y", .packed = true}, {.name = "sum", .packed = true}, {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y", .packed = true},
+                                                {.name = "rstd", .gradient = false}};
 inline constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps), CT_ATTRIBUTE(Attrs, axes),
                                           CT_ATTRIBUTE(Attrs, converts), CT_ATTRIBUTE(Attrs, y)};
 
@@ -163,9 +166,6 @@ constexpr OpDef define(const char* formula, const KernelTables* kernels) {
   op.infer = [](Infer& in) { infer(in, kKind<kCentered, kAdd>); };
   op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
     return cost(in, out, kKind<kCentered, kAdd>);
-  };
-  op.reference = [](std::span<const Tensor> in, AttrsView attrs) {
-    return reference(in, attrs, kKind<kCentered, kAdd>);
   };
   op.samples = [](SampleMaker& make) { return samples(make, kKind<kCentered, kAdd>); };
   op.error_samples = [](SampleMaker& make) { return error_samples(make, kKind<kCentered, kAdd>); };

@@ -26,40 +26,44 @@ const double kEps = 1.0 / 3;
 }  // namespace
 
 TEST_CASE("rms_norm of known rows", "[rms_norm]") {
-  const Tensor w = values({3}, {2, 3, 4});
-  check(rms_norm(values({2, 3}, {-1, 0, 1, 1, -1, 0}), w, kEps), {-2, 0, 4, 2, -3, 0});
-  check(rms_norm(values({3}, {-1, 0, 1}), {}, kEps), {-1, 0, 1});
-  check(rms_norm(values({2, 2}, {0, 0, 5, 5}), {}, 0.0).narrow(0, 1, 1), {1, 1});
-  check(rms_norm(values({2}, {0, 0})), {0, 0});
+  const testing::In in{GENERATE(f64, f32)};
+  const Tensor w = in.values({3}, {2, 3, 4});
+  in.check(rms_norm(in.values({2, 3}, {-1, 0, 1, 1, -1, 0}), w, kEps), {-2, 0, 4, 2, -3, 0});
+  in.check(rms_norm(in.values({3}, {-1, 0, 1}), {}, kEps), {-1, 0, 1});
+  in.check(rms_norm(in.values({2, 2}, {0, 0, 5, 5}), {}, 0.0).narrow(0, 1, 1), {1, 1});
+  in.check(rms_norm(in.values({2}, {0, 0})), {0, 0});
   // Two axes: mean square 5, scale 1/sqrt(5 + 4) = 1/3.
-  check(rms_norm(values({1, 2, 2}, {-3, -1, 1, 3}), values({2, 2}, {3, 3, 3, 6}), 4), {-3, -1, 1, 6});
+  in.check(rms_norm(in.values({1, 2, 2}, {-3, -1, 1, 3}), in.values({2, 2}, {3, 3, 3, 6}), 4),
+           {-3, -1, 1, 6});
 }
 
 TEST_CASE("the gradients of rms_norm", "[rms_norm]") {
-  Tensor x = values({2, 3}, {-1, 0, 1, -1, 0, 1}), w = values({3}, {2, 3, 4});
+  const testing::In in{GENERATE(f64, f32)};
+  Tensor x = in.values({2, 3}, {-1, 0, 1, -1, 0, 1}), w = in.values({3}, {2, 3, 4});
   for (Tensor* t : {&x, &w}) t->set_requires_grad();
-  const Tensor g = values({2, 3}, {1, 1, 1, 3, 3, 3});
+  const Tensor g = in.values({2, 3}, {1, 1, 1, 3, 3, 3});
   // g w = (2, 3, 4), and its mean product with (-1, 0, 1) is 2/3.
   const V dx{2 + 2 / 3.0, 3, 4 - 2 / 3.0, 8, 9, 10};
   rms_norm(x, w, kEps).backward(g);
-  check(x.grad(), dx);
-  check(w.grad(), {-4, 0, 4});
+  in.check(x.grad(), dx);
+  in.check(w.grad(), {-4, 0, 4});
   rms_norm(x, w, kEps).backward(g);
-  check(x.grad(), {2 * dx[0], 6, 2 * dx[2], 16, 18, 20});
-  check(w.grad(), {-8, 0, 8});
+  in.check(x.grad(), {2 * dx[0], 6, 2 * dx[2], 16, 18, 20});
+  in.check(w.grad(), {-8, 0, 8});
   REQUIRE(rms_norm(x, w).grad_fn_name() == "rms_norm");
 }
 
 TEST_CASE("add_rms_norm is the sum, then rms_norm", "[rms_norm]") {
-  const Tensor x = waves({5, 37}, 0), r = waves({5, 37}, 2), w = waves({37}, 1, 0.3, 1);
-  const Tensor gy = waves({5, 37}, 3), gs = waves({5, 37}, 5);
+  const testing::In in{GENERATE(f64, f32)};
+  const Tensor x = in.waves({5, 37}, 0), r = in.waves({5, 37}, 2), w = in.waves({37}, 1, 0.3, 1);
+  const Tensor gy = in.waves({5, 37}, 3), gs = in.waves({5, 37}, 5);
   // Which results are used, and so have a gradient: both, y alone, the sum alone.
   for (const int used : {3, 1, 2}) {
     Tensor a[3] = {leaf(x), leaf(r), leaf(w)}, c[3] = {leaf(x), leaf(r), leaf(w)};
     const auto [y, s] = add_rms_norm(a[0], a[1], a[2]);
     const Tensor sum = c[0] + c[1], want = rms_norm(sum, c[2]);
-    check(y, want.to_vector<double>());
-    check(s, sum.to_vector<double>());
+    in.check(y, want.to_vector<double>());
+    in.check(s, sum.to_vector<double>());
     const auto loss = [&](const Tensor& p, const Tensor& q) {
       return used == 3 ? (p * gy).sum() + (q * gs).sum() : used == 1 ? (p * gy).sum() : (q * gs).sum();
     };
@@ -68,20 +72,21 @@ TEST_CASE("add_rms_norm is the sum, then rms_norm", "[rms_norm]") {
     for (int i = 0; i < 3; ++i) {
       INFO("used " << used << ", gradient " << i);
       if (c[i].grad().defined())
-        check(a[i].grad(), c[i].grad().to_vector<double>());
+        in.check(a[i].grad(), c[i].grad().to_vector<double>());
       else
-        check(a[i].grad(), V(static_cast<std::size_t>(a[i].numel()), 0.0));
+        in.check(a[i].grad(), V(static_cast<std::size_t>(a[i].numel()), 0.0));
     }
   }
 }
 
 TEST_CASE("all rows have a share in the gradients of rms_norm's parameters", "[rms_norm]") {
+  const testing::In in{GENERATE(f64, f32)};
   // More rows than one chunk of the CPU's has.
-  const Tensor x = waves({700, 130}, 0), g = waves({700, 130}, 3);
-  const Tensor w = leaf(waves({130}, 1));
+  const Tensor x = in.waves({700, 130}, 0), g = in.waves({700, 130}, 3);
+  const Tensor w = leaf(in.waves({130}, 1));
   const Tensor dw = sum(g * rms_norm(x), {0});
   rms_norm(x, w).backward(g);
-  check(w.grad(), dw.to_vector<double>(), 1e-12);
+  in.check(w.grad(), dw.to_vector<double>(), 100);
 }
 
 TEST_CASE("rms_norm has the same bits for any number of threads", "[rms_norm]") {

@@ -1,7 +1,5 @@
 #include <cotangent/ops/sampling/multinomial.h>
 
-#include <cmath>
-
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/random/with_draw.h>
@@ -33,30 +31,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {2 * n, n * static_cast<double>(size_of(in[0].dtype))};
 }
 
-// By running sums of the weights as they are, in f64.
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
-  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const std::int64_t n = in[0].size(-1), rows = in[0].numel() / n;
-  const std::vector<double> all = in[0].to_vector<double>();
-  Shape shape = in[0].shape();
-  shape.back() = attrs.count;
-  const Tensor out = Tensor::allocate(shape, i64, cpu);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    std::vector<double> w(all.begin() + r * n, all.begin() + (r + 1) * n);
-    for (std::int64_t j = 0; j < attrs.count; ++j) {
-      double total = 0;
-      for (const double v : w) total += v;
-      const auto element = static_cast<std::uint64_t>(r * attrs.count + j);
-      double rest = static_cast<double>(philox_word64(attrs.draw, element)) * 0x1p-64 * total;
-      std::size_t at = 0;
-      while (rest >= w[at] && at + 1 < w.size()) rest -= w[at++];
-      out.data<std::int64_t>()[r * attrs.count + j] = static_cast<std::int64_t>(at);
-      if (!attrs.replacement) w[at] = 0;
-    }
-  }
-  return {out};
-}
-
 std::vector<Sample> samples(SampleMaker& make) {
   const auto sample = [&](const Shape& shape, std::int64_t count, bool replacement, const char* label) {
     return Sample{{make.uniform(shape, 0.1, 2)}, Attrs{count, replacement, {1234, 5}}, label};
@@ -81,7 +55,7 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
           {{make.index({4}, 3)}, Attrs{1, true, {}}, "supported dtypes are f32"}};
 }
 
-constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false, .packed = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, count), CT_ATTRIBUTE(Attrs, replacement),
                                    CT_ATTRIBUTE(Attrs, draw)};
@@ -97,7 +71,6 @@ constexpr OpDef k_multinomial = checked({
     .infer = infer,
     .kernels = &kernel_tables::multinomial,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = errors,
 });

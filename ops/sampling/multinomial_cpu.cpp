@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/pool.h>
 #include <cotangent/ops/engine/random/draw.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/sampling/multinomial_internal.h>
 
 namespace ct::multinomial_kernels {
@@ -17,15 +15,7 @@ using Weights = std::vector<std::uint64_t, PoolAllocator<std::uint64_t>>;
 template <class T>
 std::uint64_t integers(const T* row, std::int64_t n, std::int64_t r, Weights& weights) {
   using C = compute_t<T>;
-  double top = 0;
-  for (std::int64_t i = 0; i < n; ++i) {
-    const auto w = static_cast<double>(static_cast<C>(row[i]));
-    CT_CHECK(w >= 0 && std::isfinite(w), ValueError, "multinomial", "weight ", i, " of row ", r, " is ", w,
-             "; weights must be finite and not negative");
-    top = std::max(top, w);
-  }
-  CT_CHECK(top > 0, ValueError, "multinomial", "all weights of row ", r,
-           " are 0; at least one must be positive");
+  const double top = check_weights(row, n, r);
   const int bits = draw::weight_bits(n);
   std::uint64_t total = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -47,9 +37,7 @@ void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, c
       if (attrs.replacement)
         for (std::size_t i = 1; i < weights.size(); ++i) weights[i] += weights[i - 1];
       for (std::int64_t j = 0; j < attrs.count; ++j) {
-        CT_CHECK(total > 0, ValueError, "multinomial", "row ", r, " has ", j, " positive weights; ",
-                 attrs.count,
-                 " are to be drawn without replacement: ask for fewer, or draw with replacement");
+        if (total == 0) fail_empty(r, j, attrs.count);
         const std::uint64_t at =
             draw::target(attrs.draw, static_cast<std::uint64_t>(r * attrs.count + j), total);
         std::int64_t& id = out[r * attrs.count + j];
@@ -68,9 +56,9 @@ void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, c
 
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor w = packed(f.in(0));
+  const Tensor& w = f.in(0);
   const std::int64_t n = w.size(-1);
-  visit_floating("multinomial", w.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("multinomial", w.dtype(), [&]<class T>(TypeTag<T>) {
     forward(static_cast<const T*>(w.data<T>()), f.out().data<std::int64_t>(), w.numel() / n, n,
             f.attrs<Attrs>());
   });

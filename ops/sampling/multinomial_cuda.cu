@@ -1,7 +1,6 @@
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/sampling/multinomial_internal.h>
 #include <cotangent/ops/engine/random/draw.cuh>
 
@@ -69,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
 
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor w = packed(f.in(0));
+  const Tensor& w = f.in(0);
   const std::int64_t n = w.size(-1), rows = w.numel() / n;
   const gpu::Workspace workspace(static_cast<std::size_t>(w.numel()) * sizeof(std::uint64_t));
   visit_floating("multinomial", w.dtype(), [&]<class T>(TypeTag<T>) {

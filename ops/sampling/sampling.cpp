@@ -1,8 +1,6 @@
 #include <cotangent/ops/sampling/sampling.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
@@ -35,52 +33,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {20 * n, n * static_cast<double>(size_of(in[0].dtype))};
 }
 
-// By sorting, and with probabilities in f64.
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
-  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const std::int64_t n = in[0].size(-1), rows = in[0].numel() / n;
-  const std::vector<double> all = in[0].to_vector<double>();
-  const Tensor out =
-      Tensor::allocate(Shape(in[0].shape().begin(), static_cast<std::size_t>(in[0].dim() - 1)), i64, cpu);
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const std::vector<double> x(all.begin() + r * n, all.begin() + (r + 1) * n);
-    std::int64_t& id = out.data<std::int64_t>()[r];
-    const auto largest = std::max_element(x.begin(), x.end());
-    if (attrs.temperature == 0) {
-      id = largest - x.begin();
-      continue;
-    }
-    std::vector<double> sorted = x;
-    std::sort(sorted.begin(), sorted.end(), std::greater<>());
-    if (attrs.top_k > 0 && attrs.top_k < n) {
-      const double last = sorted[static_cast<std::size_t>(attrs.top_k - 1)];
-      sorted.erase(std::find_if(sorted.begin(), sorted.end(), [&](double v) { return v < last; }),
-                   sorted.end());
-    }
-    const auto p = [&](double v) { return std::exp((v - *largest) / attrs.temperature); };
-    double total = 0, kept = 0;
-    for (const double v : sorted) total += p(v);
-    double last = sorted.back();
-    for (const double v : sorted) {
-      kept += p(v);
-      if (attrs.top_p < 1 && kept >= attrs.top_p * total) {
-        last = v;
-        break;
-      }
-    }
-    double sum = 0;
-    for (const double v : x) sum += v >= last ? p(v) : 0;
-    double rest =
-        static_cast<double>(philox_word64(attrs.draw, static_cast<std::uint64_t>(r))) * 0x1p-64 * sum;
-    for (id = 0; id + 1 < n; ++id) {
-      const double v = x[static_cast<std::size_t>(id)], mine = v >= last ? p(v) : 0;
-      if (rest < mine) break;
-      rest -= mine;
-    }
-  }
-  return {out};
-}
-
 std::vector<Sample> samples(SampleMaker& make) {
   const auto sample = [&](const Shape& shape, double temperature, std::int64_t k, double p,
                           const char* label) {
@@ -102,7 +54,7 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
           {{make.normal({3})}, Attrs{1, 0, 1.5, {}}, "top_p is 1.5"}};
 }
 
-constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false, .packed = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, temperature), CT_ATTRIBUTE(Attrs, top_k),
                                    CT_ATTRIBUTE(Attrs, top_p), CT_ATTRIBUTE(Attrs, draw)};
@@ -118,7 +70,6 @@ constexpr OpDef k_sample_logits = checked({
     .infer = infer,
     .kernels = &kernel_tables::sampling,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = errors,
 });

@@ -5,7 +5,6 @@
 
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/pool.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/sampling/sampling_internal.h>
 
 namespace ct::sampling_kernels {
@@ -60,8 +59,7 @@ std::int64_t sample_row(const T* row, std::int64_t n, std::int64_t r, const Attr
     if (x > static_cast<C>(row[largest])) largest = i;
   }
   const auto max = static_cast<double>(static_cast<C>(row[largest]));
-  CT_CHECK(!bad && std::isfinite(max), ValueError, "sample_logits", "row ", r,
-           " of the logits has a NaN or +inf, or nothing but -inf; look for what diverged");
+  check_row(!bad && std::isfinite(max), r);
   if (attrs.temperature == 0) return largest;
   const int bits = draw::weight_bits(n);
   all.clear();
@@ -83,10 +81,10 @@ std::int64_t sample_row(const T* row, std::int64_t n, std::int64_t r, const Attr
 
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = packed(f.in(0));
+  const Tensor& x = f.in(0);
   const std::int64_t n = x.size(-1);
   std::int64_t* out = f.out().data<std::int64_t>();
-  visit_floating("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
     const T* from = x.data<T>();
     parallel_for(x.numel() / n, std::max<std::int64_t>(1, 2048 / n),
                  [&](std::int64_t begin, std::int64_t end) {

@@ -1,7 +1,6 @@
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/sampling/sampling_internal.h>
 #include <cotangent/ops/engine/random/draw.cuh>
 #include <cotangent/ops/engine/rows/select.cuh>
@@ -77,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
 
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = packed(f.in(0));
+  const Tensor& x = f.in(0);
   const std::int64_t n = x.size(-1), rows = x.numel() / n;
   const gpu::Workspace workspace(static_cast<std::size_t>(x.numel()) * sizeof(std::uint64_t));
   visit_floating("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {

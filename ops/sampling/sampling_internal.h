@@ -25,4 +25,10 @@ CT_HD inline std::uint64_t kept_mass(double top_p, std::uint64_t total) {
   return mass < 1 ? 1 : mass > total ? total : mass;
 }
 
+/// Refuses row r of the logits unless it is `good`.
+inline void check_row(bool good, std::int64_t r) {
+  CT_CHECK(good, ValueError, "sample_logits", "row ", r,
+           " of the logits has a NaN or +inf, or nothing but -inf; look for what diverged");
+}
+
 }  // namespace ct::sampling_kernels

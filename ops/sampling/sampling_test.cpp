@@ -57,6 +57,22 @@ TEST_CASE("sample_logits keeps the top k and the top p", "[sampling]") {
   check_share(counts({0, ln2, ln3, 0}, {.top_k = 2, .top_p = 0.55}), {0, 0, 1, 0});
 }
 
+TEST_CASE("sample_logits draws the same by its plain kernel, which is the CPU's in f64", "[sampling]") {
+  // Whole numbers: many are equal to the k-th largest and to the last that top_p needs.
+  const Tensor x = (randn({300, 40}) * 3.0).to(i32).to(f32);
+  for (const SampleOptions& options : {SampleOptions{},
+                                       {.temperature = 0},
+                                       {.temperature = 0.7, .top_k = 7},
+                                       {.top_p = 0.6},
+                                       {.temperature = 1.2, .top_k = 20, .top_p = 0.8}}) {
+    const auto draws = [&](DType dtype) {
+      Generator generator(11);
+      return ids(sample_logits(x.to(dtype), options, generator));
+    };
+    CHECK(draws(f64) == draws(f32));
+  }
+}
+
 TEST_CASE("sample_logits at temperature 0 takes the first of the largest", "[sampling]") {
   const Tensor x = tensor({{1.f, 3.f, 3.f}, {-1.f, -2.f, -3.f}});
   CHECK(ids(sample_logits(x, {.temperature = 0})) == I{1, 0});
@@ -78,8 +94,11 @@ TEST_CASE("sample_logits refuses what can't be drawn", "[sampling]") {
       sample_logits(tensor({{1.f, NAN}})),
       "[sample_logits] row 0 of the logits has a NaN or +inf, or nothing but -inf; look for what "
       "diverged");
-  CHECK_THROWS_AS(sample_logits(tensor({1.f, inf})), ValueError);
-  CHECK_THROWS_AS(sample_logits(tensor({-inf, -inf})), ValueError);
+  for (const DType dtype : {f32, f64}) {
+    CHECK_THROWS_AS(sample_logits(tensor({1.f, NAN}).to(dtype)), ValueError);
+    CHECK_THROWS_AS(sample_logits(tensor({1.f, inf}).to(dtype)), ValueError);
+    CHECK_THROWS_AS(sample_logits(tensor({-inf, -inf}).to(dtype)), ValueError);
+  }
   CHECK_THROWS_AS(sample_logits(zeros({2}), {.temperature = -1}), ValueError);
   CHECK_THROWS_AS(sample_logits(zeros({2}), {.top_p = 0}), ValueError);
   CHECK_THROWS_AS(sample_logits(zeros({})), ShapeError);

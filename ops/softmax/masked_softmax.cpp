@@ -43,32 +43,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
           2 * n * static_cast<double>(size_of(in[0].dtype)) + m * static_cast<double>(size_of(in[1].dtype))};
 }
 
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs) {
-  const double scale = static_cast<const Attrs*>(attrs.data)->scale;
-  const Shape& shape = in[0].shape();
-  const std::vector<double> x = in[0].to_vector<double>(), mask = in[1].to_vector<double>();
-  const Strides strides = broadcast_strides(in[1].shape(), contiguous_strides(in[1].shape()), shape);
-  const bool additive = is_floating(in[1].dtype());
-  const Tensor y = Tensor::allocate(shape, DType::f64, cpu);
-  double* out = static_cast<double*>(y.raw_data());
-  const std::size_t n = shape.empty() ? 1 : static_cast<std::size_t>(shape.back());
-  std::vector<double> s(n);
-  for (std::size_t first = 0; first < x.size(); first += n) {
-    double max = -kInf, sum = 0;
-    for (std::size_t j = 0; j < n; ++j) {
-      auto left = static_cast<std::int64_t>(first + j);
-      std::int64_t at = 0;
-      for (int d = shape.size() - 1; d >= 0; left /= shape[d--]) at += left % shape[d] * strides[d];
-      const double m = mask[static_cast<std::size_t>(at)];
-      s[j] = additive ? scale * x[first + j] + m : m != 0 ? scale * x[first + j] : -kInf;
-      max = std::max(max, s[j]);
-    }
-    for (const double v : s) sum += max == -kInf ? 0 : std::exp(v - max);
-    for (std::size_t j = 0; j < n; ++j) out[first + j] = sum == 0 ? 0 : std::exp(s[j] - max) / sum;
-  }
-  return {y};
-}
-
 std::vector<Sample> samples(SampleMaker& make) {
   const Tensor hides = make.values({2, 1, 5}, {0, 1, -kInf, 2, 0.5, -kInf, -kInf, -kInf, -kInf, -kInf});
   return {
@@ -106,9 +80,9 @@ void rule(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, rules::unbroadcast(ds, b.in_meta(1).shape).to(b.in_meta(1).dtype));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "y"},
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "y", .packed = true},
                                 {.name = "mask", .needs = "y", .any_dtype = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale)};
 
 constexpr OpDef k_masked_softmax = checked({
@@ -122,7 +96,6 @@ constexpr OpDef k_masked_softmax = checked({
     .rule = rule,
     .autocast = AutocastPolicy::f32,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = error_samples,
 });

@@ -1,6 +1,5 @@
 #include <limits>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/rows/additive_mask_cpu.h>
 #include <cotangent/ops/engine/rows/row_cpu.h>
@@ -40,8 +39,7 @@ bool prepare_row(const T* x, const Tensor& mask, std::int64_t at, std::int64_t s
 template <class T>
 void forward(const Forward& f) {
   using C = compute_t<T>;
-  const Tensor x = packed(f.in(0));
-  const Tensor& mask = f.in(1);
+  const Tensor &x = f.in(0), &mask = f.in(1);
   const Shape& shape = x.shape();
   const std::int64_t n = shape.empty() ? 1 : shape.back(), count = x.numel() / n;
   const MaskRows rows(mask, shape);
@@ -73,12 +71,10 @@ void forward(const Forward& f) {
 
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
-  NoGrad guard;
-  visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T>) { forward<T>(f); });
+  visit_fast(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T>) { forward<T>(f); });
 }
 
 void backward_cpu(const Backward& b) {
-  NoGrad guard;
   if (b.needs(0))
     softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().scale);
   if (!b.needs(1)) return;

@@ -1,4 +1,3 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/masked_softmax_internal.h>
@@ -72,9 +71,7 @@ struct Launch {
 void forward_cuda(const Forward& f) {
   const Tensor& y = f.out();
   if (y.numel() == 0) return;
-  NoGrad guard;
-  const Tensor x = packed(f.in(0));
-  const Tensor& mask = f.in(1);
+  const Tensor &x = f.in(0), &mask = f.in(1);
   const Extents e = softmax_kernels::extents(f.op.name, y.shape(), -1);
   const Masked input{gpu::mask_kind(mask), mask.raw_data(), f.attrs<Attrs>().scale,
                      MaskRows(mask, y.shape())};
@@ -87,7 +84,6 @@ void forward_cuda(const Forward& f) {
 }
 
 void backward_cuda(const Backward& b) {
-  NoGrad guard;
   if (b.needs(0))
     softmax_kernels::gradient_cuda(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().scale);
   if (!b.needs(1)) return;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/softmax_internal.h>
 
 // What the fast kernels of both devices share: contiguous operands of one type, out of a call.
@@ -33,12 +32,10 @@ void with_backward(const Backward& b, const Run& run) {
 
 /// Calls run(g, y, dx, extents) with the last axis as the softmax's, unless there is nothing to do.
 template <class Run>
-void with_gradient(const char* op, const Tensor& grad, const Tensor& result, const Tensor& dx,
-                   const Run& run) {
+void with_gradient(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, const Run& run) {
   if (dx.numel() == 0) return;
-  const Tensor y = packed(result), g = packed(grad);
   const Extents e = extents(op, dx.shape(), -1);
-  visit_floating(op, dx.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast(op, dx.dtype(), [&]<class T>(TypeTag<T>) {
     run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);
   });
 }

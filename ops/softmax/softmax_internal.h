@@ -22,7 +22,7 @@ inline Extents extents(const char* op, const Shape& shape, std::int64_t axis) {
 /// The kernels of softmax, and with `logarithm` those of log_softmax.
 
 /// dx = factor * y (g - sum(g y)) along the last axis: the gradient of y = softmax(factor * x + constant).
-/// All of one dtype, dx contiguous. For ops that contain a softmax.
+/// All of one dtype, contiguous. For ops that contain a softmax.
 void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor);
 void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor);
 

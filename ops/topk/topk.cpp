@@ -1,8 +1,5 @@
 #include <cotangent/ops/topk/topk.h>
 
-#include <algorithm>
-#include <numeric>
-
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
@@ -15,7 +12,6 @@ CT_KERNEL_TABLES(topk)
 namespace {
 
 using topk_kernels::Attrs;
-using topk_kernels::Rows;
 
 void infer(Infer& in) {
   const auto& attrs = in.attrs<Attrs>();
@@ -35,31 +31,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
   const double size = static_cast<double>(size_of(in[0].dtype));
   return {0, static_cast<double>(numel(in[0].shape)) * size +
                  static_cast<double>(numel(out[0].shape)) * (size + 8)};
-}
-
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
-  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const int axis = wrap_axis("topk", attrs.axis, in[0].dim());
-  const Rows rows(in[0].shape(), axis);
-  const std::vector<double> x = in[0].to_vector<double>();
-  Shape shape = in[0].shape();
-  shape[axis] = attrs.k;
-  const Tensor values = Tensor::allocate(shape, f64, cpu), indices = Tensor::allocate(shape, i64, cpu);
-  for (std::int64_t r = 0; r < rows.rows; ++r) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(rows.n));
-    std::iota(order.begin(), order.end(), 0);
-    const auto at = [&](std::int64_t i) {
-      return x[static_cast<std::size_t>(rows.start(r, rows.n) + i * rows.inner)];
-    };
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return at(a) > at(b); });
-    for (std::int64_t j = 0; j < attrs.k; ++j) {
-      const std::int64_t to = rows.start(r, attrs.k) + j * rows.inner,
-                         from = order[static_cast<std::size_t>(j)];
-      static_cast<double*>(values.raw_data())[to] = at(from);
-      indices.data<std::int64_t>()[to] = from;
-    }
-  }
-  return {values, indices};
 }
 
 std::vector<Sample> samples(SampleMaker& make) {
@@ -97,8 +68,8 @@ void rule(const Backward& b) {
   b.set_grad_in(0, sum(hot * b.grad().unsqueeze(axis), {axis + 1}));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices"}};
-constexpr OutputDef kOutputs[] = {{.name = "values"}, {.name = "indices", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "values", .packed = true}, {.name = "indices", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, k), CT_ATTRIBUTE(Attrs, axis)};
 
 }  // namespace
@@ -114,7 +85,6 @@ constexpr OpDef k_topk = checked({
     .rule = rule,
     .dtypes = kNumericTypes,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = errors,
 });

@@ -2,7 +2,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/topk/topk_internal.h>
 #include <cotangent/ops/engine/rows/select.cuh>
 
@@ -133,7 +132,7 @@ __global__ void __launch_bounds__(256)
 
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const Tensor x = packed(f.in(0));
+  const Tensor& x = f.in(0);
   const auto& attrs = f.attrs<Attrs>();
   const Rows rows(x.shape(), wrap_axis("topk", attrs.axis, x.dim()));
   CT_CHECK(rows.n <= UINT32_MAX && attrs.k <= (std::int64_t{1} << 30), ShapeError, "topk", "x is ",
@@ -149,11 +148,11 @@ void backward_cuda(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor& dx = b.grad_in(0);
   zero_bytes(dx.raw_data(), dx.device(), static_cast<std::size_t>(dx.nbytes()));
-  const Tensor g = packed(b.grad());
+  const Tensor& g = b.grad();
   if (g.numel() == 0) return;
   const auto& attrs = b.attrs<Attrs>();
   const Rows rows(dx.shape(), wrap_axis("topk", attrs.axis, dx.dim()));
-  visit_floating("topk", dx.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("topk", dx.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch("topk", gradient_kernel<T>, gpu::grid_stride_blocks(g.numel(), 256), 256, 0, g.data<T>(),
                 b.out(1).data<std::int64_t>(), dx.data<T>(), rows, attrs.k);
   });

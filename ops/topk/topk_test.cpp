@@ -14,7 +14,7 @@ I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
 }  // namespace
 
 TEST_CASE("topk gives the largest first, of equal ones the first", "[topk]") {
-  const Tensor x = tensor({{1.f, 5.f, 3.f, 5.f}, {-1.f, -0.f, 0.f, -2.f}});
+  const Tensor x = tensor({{1.f, 5.f, 3.f, 5.f}, {-1.f, -0.f, 0.f, -2.f}}).to(GENERATE(f32, f64));
   const auto [v, i] = topk(x, 3);
   CHECK(v.shape() == Shape{2, 3});
   CHECK(values(v) == V{5, 5, 3, 0, 0, -1});
@@ -28,7 +28,8 @@ TEST_CASE("topk gives the largest first, of equal ones the first", "[topk]") {
 
 TEST_CASE("topk of infinities, NaN and integers", "[topk]") {
   const float inf = std::numeric_limits<float>::infinity();
-  CHECK(ids(topk(tensor({inf, NAN, -inf, 2.f}), 4).indices) == I{1, 0, 3, 2});
+  for (const DType dtype : {f32, f64})
+    CHECK(ids(topk(tensor({inf, NAN, -inf, 2.f, NAN}).to(dtype), 5).indices) == I{1, 4, 0, 3, 2});
   CHECK(ids(topk(tensor({std::int64_t{-3}, std::int64_t{7}, INT64_MIN, INT64_MAX}), 4).indices) ==
         I{3, 1, 0, 2});
   CHECK(values(topk(tensor({3, -5, 9}).to(i32), 2).values) == V{9, 3});
@@ -36,10 +37,11 @@ TEST_CASE("topk of infinities, NaN and integers", "[topk]") {
 }
 
 TEST_CASE("the gradient of topk goes to the elements chosen", "[topk]") {
-  Tensor x = tensor({{1.f, 5.f, 3.f}, {9.f, 2.f, 4.f}}).set_requires_grad();
+  const DType dtype = GENERATE(f32, f64);
+  Tensor x = tensor({{1.f, 5.f, 3.f}, {9.f, 2.f, 4.f}}).to(dtype).set_requires_grad();
   const auto [v, i] = topk(x, 2);
   CHECK_FALSE(i.requires_grad());
-  v.backward(tensor({{1.f, 2.f}, {3.f, 4.f}}));
+  v.backward(tensor({{1.f, 2.f}, {3.f, 4.f}}).to(dtype));
   CHECK(values(x.grad()) == V{0, 1, 2, 3, 0, 4});
 }
 

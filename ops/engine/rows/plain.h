@@ -18,6 +18,8 @@ namespace ct::plain {
 /// assigned by value.
 using Row = Eigen::Map<const Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
 using MutableRow = Eigen::Map<Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
+/// A row of positions in another, to read and to write.
+using Positions = Eigen::Map<Eigen::Array<std::int64_t, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
 
 /// The rows of contiguous tensors of a shape along an axis.
 class Rows {
@@ -32,6 +34,9 @@ class Rows {
   }
   MutableRow in(const Tensor& t, std::int64_t r) const {
     return {t.data<double>() + start(r), size_, Eigen::InnerStride<>(inner_)};
+  }
+  Positions positions(const Tensor& t, std::int64_t r) const {
+    return {t.data<std::int64_t>() + start(r), size_, Eigen::InnerStride<>(inner_)};
   }
 
   /// Calls f(r) for all rows; those of a large tensor on several threads.

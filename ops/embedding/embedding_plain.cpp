@@ -1,0 +1,33 @@
+#include <cotangent/core/index_error.h>
+#include <cotangent/ops/embedding/embedding_internal.h>
+#include <cotangent/ops/embedding/embedding_plain.h>
+#include <cotangent/ops/engine/walk/copy.h>
+
+// The plain kernels: embedding_plain.h, after the indices have been checked.
+
+namespace ct::plain {
+namespace {
+
+void forward(const Forward& f) {
+  const Tensor w = packed(f.in(0));
+  const std::int64_t rows = w.size(0), columns = w.size(1), places = f.in(1).numel();
+  const Integers i(f.in(1));
+  for (std::int64_t p = 0; p < places; ++p)
+    if (i[p] < 0 || i[p] >= rows) throw_index_error("embedding", IndexKind::token, i[p], rows);
+  embedding({w.data<double>(), rows, columns}, i, {f.out().data<double>(), places, columns});
+}
+
+void backward(const Backward& b) {
+  if (!b.needs(0)) return;
+  Tensor& dw = b.grad_in(0);
+  if (!b.accumulate(0)) dw.zero_();
+  const std::int64_t rows = dw.size(0), columns = dw.size(1);
+  embedding_gradient({b.grad().data<double>(), b.in(1).numel(), columns}, Integers(b.in(1)),
+                     b.attrs<embedding_kernels::Attrs>().padding_row(rows),
+                     {dw.data<double>(), rows, columns});
+}
+
+}  // namespace
+}  // namespace ct::plain
+
+CT_KERNELS(plain, embedding, {"embedding", plain::forward, plain::backward})

@@ -1,0 +1,76 @@
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/norm/norm_plain.h>
+
+// The plain kernels of layer_norm and rms_norm: every row of a call by norm_plain.h. Backward takes the rows one after
+// the other, so that the sums over them have one order.
+
+namespace ct::plain {
+namespace {
+
+using norms::BackwardCall;
+using norms::ForwardCall;
+using norms::Layout;
+
+Rows rows_of(const Layout& layout) { return {{layout.rows, layout.columns}, 1}; }
+
+/// `t`, or a tensor of the shape that holds `value` instead.
+Tensor either(const Tensor& t, const Shape& shape, double value) {
+  if (t.defined()) return t;
+  const Tensor constant = Tensor::allocate(shape, f64, cpu);
+  fill_kernel(constant, value);
+  return constant;
+}
+
+template <bool kCentered, bool kAdd>
+void forward(const Forward& f) {
+  const ForwardCall call(f, {kCentered, kAdd});
+  if (!call.work) return;
+  const Rows rows = rows_of(call.layout);
+  const Shape row{call.layout.columns};
+  const Tensor w = either(call.weight, row, 1), b = either(call.bias, row, 0);
+  rows.each([&](std::int64_t r) {
+    if (kAdd) rows.in(call.sum, r) = rows.of(call.x, r) + rows.of(call.residual, r);
+    const Row x = rows.of(kAdd ? call.sum : call.x, r);
+    double& rstd = call.rstd.data<double>()[r];
+    if constexpr (kCentered)
+      layer_norm(x, rows.of(w, 0), rows.of(b, 0), call.eps, call.mean.data<double>()[r], rstd,
+                 rows.in(call.y, r));
+    else
+      rms_norm(x, rows.of(w, 0), call.eps, rstd, rows.in(call.y, r));
+  });
+}
+
+template <bool kCentered, bool kAdd>
+void backward(const Backward& b) {
+  const BackwardCall call(b, {kCentered, kAdd});
+  if (!call.work) return;
+  const Rows rows = rows_of(call.layout);
+  const Shape row{call.layout.columns};
+  const Tensor w = either(call.weight, row, 1), dx = either(call.dx, call.x.shape(), 0),
+               dw = either(call.dweight, row, 0), db = either(call.dbias, row, 0);
+  if (!call.accumulate_weight) rows.in(dw, 0) = 0;
+  if (!call.accumulate_bias) rows.in(db, 0) = 0;
+  for (std::int64_t r = 0; r < rows.count(); ++r) {
+    const Row g = rows.of(call.g, r), x = rows.of(call.x, r);
+    if (call.extra.defined())
+      rows.in(dx, r) = rows.of(call.extra, r);
+    else
+      rows.in(dx, r) = 0;
+    const double rstd = call.rstd.data<double>()[r];
+    if constexpr (kCentered)
+      layer_norm_gradient(g, x, rows.of(w, 0), call.mean.data<double>()[r], x.size() == 1 ? 0 : rstd,
+                          rows.in(dx, r), rows.in(dw, 0), rows.in(db, 0));  // one element has no slope
+    else
+      rms_norm_gradient(g, x, rows.of(w, 0), rstd, rows.in(dx, r), rows.in(dw, 0));
+  }
+  call.finish(b);
+}
+
+}  // namespace
+}  // namespace ct::plain
+
+CT_KERNELS(plain, norm, {"layer_norm", plain::forward<true, false>, plain::backward<true, false>},
+           {"add_layer_norm", plain::forward<true, true>, plain::backward<true, true>},
+           {"rms_norm", plain::forward<false, false>, plain::backward<false, false>},
+           {"add_rms_norm", plain::forward<false, true>, plain::backward<false, true>})

@@ -1,0 +1,45 @@
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/rows/additive_mask_cpu.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/softmax/masked_softmax_internal.h>
+#include <cotangent/ops/softmax/masked_softmax_plain.h>
+
+// The plain kernels: every row of a call by masked_softmax_plain.h.
+
+namespace ct::plain {
+namespace {
+
+using masked_softmax_kernels::Attrs;
+using masked_softmax_kernels::MaskRows;
+
+Rows last_axis(const Shape& shape) { return {shape, shape.size() - 1}; }
+
+void forward(const Forward& f) {
+  const Tensor &x = f.in(0), &mask = f.in(1);
+  const Rows rows = last_axis(x.shape());
+  const MaskRows places(mask, x.shape());
+  rows.each([&](std::int64_t r) {
+    const Row row = rows.of(x, r);
+    Eigen::ArrayXd m(row.size());  // in any dtype and strides, of truth values as 0 and -inf
+    load_additive(mask.raw_data(), mask.dtype(), places.offset(r), places.step, m.size(), m.data());
+    masked_softmax(row, {m.data(), m.size(), Eigen::InnerStride<>(1)}, f.attrs<Attrs>().scale,
+                   rows.in(f.out(), r));
+  });
+}
+
+void backward(const Backward& b) {
+  const Tensor& y = b.out();
+  const Rows rows = last_axis(y.shape());
+  const Tensor ds = Tensor::allocate(y.shape(), f64, cpu);
+  const Tensor dx = b.needs(0) ? b.grad_in(0) : Tensor::allocate(y.shape(), f64, cpu);
+  rows.each([&](std::int64_t r) {
+    masked_softmax_gradient(rows.of(b.grad(), r), rows.of(y, r), b.attrs<Attrs>().scale, rows.in(dx, r),
+                            rows.in(ds, r));
+  });
+  if (b.needs(1)) b.set_grad_in(1, packed(sum_to(ds, b.in_meta(1).shape), b.in_meta(1).dtype));
+}
+
+}  // namespace
+}  // namespace ct::plain
+
+CT_KERNELS(plain, masked_softmax, {"masked_softmax", plain::forward, plain::backward})
