@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include <cotangent/ops/engine/map/plain.h>
+
 // The loss of one logit x, its target t and its weights w and p, and its gradient. bce_with_logits.md derives them.
 
 namespace ct::plain {
-
-inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 /// log(1 + e^x), written so that nothing overflows.
 inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }

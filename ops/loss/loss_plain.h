@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/engine/map/plain.h>
 #include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -42,8 +43,6 @@ struct LossCotangents {
 
 // ---- losses of elements: mse_loss, bce_with_logits ---------------------------------------------------------
 
-inline constexpr std::int64_t kElementGrain = 8192;
-
 /// y = reduce(loss_of(i)), i the elements of the call's input.
 template <class F>
 void element_losses(const Forward& f, Reduction reduction, const F& loss_of) {
@@ -57,14 +56,8 @@ template <class Dx, class Dt>
 void element_gradients(const Backward& b, Reduction reduction, const Dx& dx_of, const Dt& dt_of) {
   const std::int64_t n = numel(b.in_meta(0).shape);
   const LossCotangents g(reduction, b.grad(), reduction == Reduction::mean ? static_cast<double>(n) : 1);
-  const auto fill = [&](const Tensor& to, const auto& gradient_of) {
-    double* out = to.data<double>();
-    parallel_for(n, kElementGrain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = gradient_of(g[i], i);
-    });
-  };
-  if (b.needs(0)) fill(b.grad_in(0), dx_of);
-  if (b.needs(1)) fill(b.grad_in(1), dt_of);
+  if (b.needs(0)) each_element(b.grad_in(0), [&](std::int64_t i) { return dx_of(g[i], i); });
+  if (b.needs(1)) each_element(b.grad_in(1), [&](std::int64_t i) { return dt_of(g[i], i); });
 }
 
 }  // namespace ct::plain
