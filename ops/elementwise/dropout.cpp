@@ -27,17 +27,6 @@ Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, Attrs
   return {n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
 }
 
-std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs_view) {
-  const Attrs& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const std::vector<double> x = inputs[0].to_vector<double>();
-  const Tensor y = Tensor::allocate(inputs[0].shape(), DType::f64, Device{});
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const bool dropped = static_cast<double>(philox_word(attrs.draw, i)) < attrs.p * 0x1p32;
-    static_cast<double*>(y.raw_data())[i] = dropped ? 0 : x[i] / (1 - attrs.p);
-  }
-  return {y};
-}
-
 std::vector<Sample> samples(SampleMaker& make) {
   return {
       {{make.normal({7, 9})}, Attrs{0.5, {1, 0}}, "half"},
@@ -61,8 +50,8 @@ void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, ct::dropout(b.grad(), attrs.p, attrs.draw));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x"}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr InputDef kInputs[] = {{.name = "x", .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, p), CT_ATTRIBUTE(Attrs, draw)};
 
 constexpr OpDef k_dropout = checked({
@@ -75,7 +64,6 @@ constexpr OpDef k_dropout = checked({
     .kernels = &kernel_tables::dropout,
     .rule = rule,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = error_samples,
 });

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/ops/elementwise/dropout_internal.h>
@@ -46,22 +45,18 @@ void apply(const T* x, T* y, std::int64_t n, const Rule& rule) {
 }  // namespace
 
 void apply_cpu(const Tensor& x, const Tensor& y, const Rule& rule) {
-  visit_floating("dropout", y.dtype(), [&](auto tag) {
+  visit_fast("dropout", y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     apply(x.data<T>(), y.data<T>(), y.numel(), rule);
   });
 }
 
-void forward_cpu(const Forward& f) {
-  NoGrad guard;
-  apply_cpu(f.in(0).contiguous(), f.out(), Rule(f.attrs<Attrs>()));
-}
+void forward_cpu(const Forward& f) { apply_cpu(f.in(0), f.out(), Rule(f.attrs<Attrs>())); }
 
 // y is linear in x: dx is the cotangent, dropped and scaled as x was.
 void backward_cpu(const Backward& b) {
   if (!b.needs(0)) return;
-  NoGrad guard;
-  apply_cpu(b.grad().contiguous(), b.grad_in(0), Rule(b.attrs<Attrs>()));
+  apply_cpu(b.grad(), b.grad_in(0), Rule(b.attrs<Attrs>()));
 }
 
 }  // namespace ct::dropout_kernels

@@ -1,4 +1,3 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/elementwise/dropout_internal.h>
@@ -83,15 +82,11 @@ void apply_cuda(const Tensor& x, const Tensor& y, const Rule& rule) {
   });
 }
 
-void forward_cuda(const Forward& f) {
-  NoGrad guard;
-  apply_cuda(f.in(0).contiguous(), f.out(), Rule(f.attrs<Attrs>()));
-}
+void forward_cuda(const Forward& f) { apply_cuda(f.in(0), f.out(), Rule(f.attrs<Attrs>())); }
 
 void backward_cuda(const Backward& b) {
   if (!b.needs(0)) return;
-  NoGrad guard;
-  apply_cuda(b.grad().contiguous(), b.grad_in(0), Rule(b.attrs<Attrs>()));
+  apply_cuda(b.grad(), b.grad_in(0), Rule(b.attrs<Attrs>()));
 }
 
 }  // namespace ct::dropout_kernels

@@ -1,7 +1,5 @@
 #include <cotangent/ops/elementwise/gated.h>
 
-#include <cmath>
-
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/gated_formulas_internal.h>
@@ -24,22 +22,6 @@ void infer(Infer& in) {
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
   const double n = static_cast<double>(numel(in[0].shape));
   return {5 * n, 3 * n * static_cast<double>(size_of(in[0].dtype))};
-}
-
-template <Gate kGate>
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView) {
-  const std::vector<double> gate = in[0].to_vector<double>(), up = in[1].to_vector<double>();
-  const Tensor y = Tensor::allocate(in[0].shape(), f64, cpu);
-  for (std::size_t i = 0; i < gate.size(); ++i) {
-    const double x = gate[i];
-    const double factor =
-        kGate == Gate::silu ? 1 / (1 + std::exp(-x))
-        : kGate == Gate::gelu
-            ? std::erfc(-x / std::sqrt(2.0)) / 2
-            : (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))) / 2;
-    static_cast<double*>(y.raw_data())[i] = x * factor * up[i];
-  }
-  return {y};
 }
 
 std::vector<Sample> samples(SampleMaker& make) {
@@ -88,7 +70,6 @@ constexpr OpDef define(const char* name, const char* formula) {
   op.infer = infer;
   op.kernels = &kernel_tables::gated;
   op.cost = cost;
-  op.reference = reference<kGate>;
   op.samples = samples;
   op.error_samples = error_samples;
   return op;

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/elementwise/gated_formulas_internal.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
@@ -92,10 +91,9 @@ void backward(const Rows& r, T* dgate, T* dup) {
 template <Gate kGate>
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const NoGrad guard;
   const Rows rows(f.out(), {&f.in(0), &f.in(1)});
-  visit_floating(f.op.name, f.out().dtype(),
-                 [&]<class T>(TypeTag<T>) { forward<kGate>(rows, static_cast<T*>(f.out().raw_data())); });
+  visit_fast(f.op.name, f.out().dtype(),
+             [&]<class T>(TypeTag<T>) { forward<kGate>(rows, static_cast<T*>(f.out().raw_data())); });
 }
 
 template <Gate kGate>
@@ -107,7 +105,7 @@ void backward_cpu(const Backward& b) {
   }
   const Tensor dgate = b.needs(0) ? b.grad_in(0) : Tensor{}, dup = b.needs(1) ? b.grad_in(1) : Tensor{};
   const Rows rows(dgate.defined() ? dgate : dup, {&b.in(0), &b.in(1), &b.grad()});
-  visit_floating(b.op.name, b.grad().dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast(b.op.name, b.grad().dtype(), [&]<class T>(TypeTag<T>) {
     backward<kGate>(rows, dgate.defined() ? static_cast<T*>(dgate.raw_data()) : nullptr,
                     dup.defined() ? static_cast<T*>(dup.raw_data()) : nullptr);
   });

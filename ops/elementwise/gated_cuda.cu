@@ -1,4 +1,3 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/elementwise/gated_formulas_internal.h>
@@ -135,7 +134,7 @@ void with_vectors(const char* op, Rows rows, T* out0, T* out1, int inputs, const
   const std::int64_t numel = rows.rows * rows.columns;
   if (numel >= std::int64_t{1} << 31 && rows.rows > 1) {  // too large for the division
     for (Tensor& t : rows.inputs)
-      if (t.defined()) t = t.contiguous();
+      if (t.defined()) t = packed(t);
     rows.rows = 1;
     rows.columns = numel;
   }
@@ -164,7 +163,6 @@ void with_vectors(const char* op, Rows rows, T* out0, T* out1, int inputs, const
 template <Gate kGate>
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const NoGrad guard;
   const Rows rows(f.out(), {&f.in(0), &f.in(1)});
   visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T>) {
     with_vectors<T>(f.op.name, rows, static_cast<T*>(f.out().raw_data()), nullptr, 2,

@@ -2,6 +2,7 @@
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/engine/map/map.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::gated {
 
@@ -21,7 +22,7 @@ struct Rows {
       usable = usable && layout.strides[k][layout.rank - 1] == 1;
     std::size_t i = 0;
     for (const Tensor* t : given) {
-      inputs[i] = usable ? *t : t->contiguous();
+      inputs[i] = usable ? *t : packed(*t);
       if (usable && layout.rank == 2) strides[i] = layout.strides[i + 1][0];
       ++i;
     }

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
@@ -52,29 +50,6 @@ Cost bce_with_logits_cost(std::span<const TensorMeta> in, std::span<const Tensor
   return {8 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
 }
 
-// The formula through probabilities, which is plain and, for the samples' moderate inputs, exact enough.
-std::vector<Tensor> bce_with_logits_reference(std::span<const Tensor> in, AttrsView attrs) {
-  const Reduction reduction = static_cast<const BceWithLogitsAttrs*>(attrs.data)->reduction;
-  const Shape& shape = in[0].shape();
-  const std::vector<double> x = in[0].to_vector<double>(), t = in[1].to_vector<double>();
-  const auto expanded = [&](const Tensor& w) {
-    return w.defined() ? w.expand(shape).to_vector<double>() : std::vector<double>(x.size(), 1.0);
-  };
-  const std::vector<double> w = expanded(in[2]), p = expanded(in[3]);
-  const Tensor out = Tensor::allocate(reduction == Reduction::none ? shape : Shape{}, f64, cpu);
-  double* loss = static_cast<double*>(out.raw_data());
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double q = 1 / (1 + std::exp(-x[i]));
-    const double value = -w[i] * (p[i] * t[i] * std::log(q) + (1 - t[i]) * std::log(1 - q));
-    if (reduction == Reduction::none) loss[i] = value;
-    sum += value;
-  }
-  if (reduction == Reduction::sum) *loss = sum;
-  if (reduction == Reduction::mean) *loss = sum / static_cast<double>(x.size());
-  return {out};
-}
-
 std::vector<Sample> bce_with_logits_samples(SampleMaker& make) {
   std::vector<Sample> samples;
   const auto add = [&](const Shape& x, Tensor weight, Tensor pos_weight, Reduction reduction,
@@ -120,11 +95,11 @@ void bce_with_logits_rule(const Backward& b) {
 }
 
 constexpr const char* kAll = "x t weight pos_weight";
-constexpr InputDef kInputs[] = {{.name = "x", .needs = kAll},
-                                {.name = "t", .needs = kAll},
+constexpr InputDef kInputs[] = {{.name = "x", .needs = kAll, .packed = true},
+                                {.name = "t", .needs = kAll, .packed = true},
                                 {.name = "weight", .gradient = false, .optional = true},
                                 {.name = "pos_weight", .gradient = false, .optional = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(BceWithLogitsAttrs, reduction, kReductionNames)};
 
 }  // namespace
@@ -140,7 +115,6 @@ constexpr OpDef k_bce_with_logits = checked({
     .rule = bce_with_logits_rule,
     .autocast = AutocastPolicy::f32,
     .cost = bce_with_logits_cost,
-    .reference = bce_with_logits_reference,
     .samples = bce_with_logits_samples,
     .error_samples = bce_with_logits_errors,
 });

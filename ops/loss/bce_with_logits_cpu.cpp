@@ -1,4 +1,3 @@
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/bce_with_logits_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
@@ -58,18 +57,18 @@ Bce<T> formula(const CyclicWeight& weight, const CyclicWeight& pos_weight) {
 }  // namespace
 
 void bce_with_logits_forward_cpu(const Forward& f) {
-  const Tensor x = packed(f.in(0)), t = packed(f.in(1));
+  const Tensor &x = f.in(0), &t = f.in(1);
   const CyclicWeight weight(f.in(2), x.shape()), pos_weight(f.in(3), x.shape());
-  visit_floating("bce_with_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("bce_with_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
     loss::pointwise_forward(x.data<T>(), t.data<T>(), x.numel(), f.attrs<BceWithLogitsAttrs>().reduction,
                             f.out().data<T>(), formula<T>(weight, pos_weight));
   });
 }
 
 void bce_with_logits_backward_cpu(const Backward& b) {
-  const Tensor x = packed(b.in(0)), t = packed(b.in(1)), g = packed(b.grad());
+  const Tensor &x = b.in(0), &t = b.in(1), &g = b.grad();
   const CyclicWeight weight(b.saved_inputs[2], x.shape()), pos_weight(b.saved_inputs[3], x.shape());
-  visit_floating("bce_with_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("bce_with_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
     loss::pointwise_backward(x.data<T>(), t.data<T>(), g.data<T>(), x.numel(),
                              b.attrs<BceWithLogitsAttrs>().reduction,
                              b.needs(0) ? b.grad_in(0).data<T>() : nullptr,

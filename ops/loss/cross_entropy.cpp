@@ -1,6 +1,3 @@
-#include <algorithm>
-#include <cmath>
-
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
@@ -43,46 +40,6 @@ Cost cross_entropy_cost(std::span<const TensorMeta> in, std::span<const TensorMe
   for (const TensorMeta& t : {in[0], in[1]})
     cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
   return cost;
-}
-
-// From probabilities per class, in the plainest way: -sum_c w[c] t[c] log softmax(x)[c].
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view, bool soft) {
-  const auto& attrs = *static_cast<const CrossEntropyAttrs*>(attrs_view.data);
-  const ClassLayout layout(in[0].shape());
-  const auto classes = static_cast<std::size_t>(layout.classes),
-             rows = static_cast<std::size_t>(layout.rows());
-  const auto inner = static_cast<std::size_t>(layout.inner);
-  const std::vector<double> x = in[0].to_vector<double>(), t = in[1].to_vector<double>();
-  const std::vector<double> w =
-      in[2].defined() ? in[2].to_vector<double>() : std::vector<double>(classes, 1.0);
-  const bool each = attrs.reduction == Reduction::none;
-  const Tensor out = Tensor::allocate(each ? loss::without_classes(in[0].shape()) : Shape{}, f64, cpu);
-  double* losses = static_cast<double*>(out.raw_data());
-  const double s = attrs.label_smoothing;
-  double sum = 0, weights = 0;
-  for (std::size_t r = 0; r < rows; ++r) {
-    const auto start = static_cast<std::size_t>(layout.start(static_cast<std::int64_t>(r)));
-    const bool counts = soft || static_cast<std::int64_t>(t[r]) != attrs.ignore_index;
-    double partition = 0, row = 0;
-    for (std::size_t c = 0; c < classes; ++c) partition += std::exp(x[start + c * inner]);
-    for (std::size_t c = 0; counts && c < classes; ++c) {
-      const double hot = soft ? t[start + c * inner] : static_cast<std::size_t>(t[r]) == c ? 1 : 0;
-      const double target = (1 - s) * hot + s / static_cast<double>(classes);
-      row -= w[c] * target * std::log(std::exp(x[start + c * inner]) / partition);
-    }
-    if (counts) weights += soft ? 1 : w[static_cast<std::size_t>(t[r])];
-    if (each) losses[r] = row;
-    sum += row;
-  }
-  if (attrs.reduction == Reduction::sum) *losses = sum;
-  if (attrs.reduction == Reduction::mean) *losses = sum / weights;
-  return {out};
-}
-std::vector<Tensor> cross_entropy_reference(std::span<const Tensor> in, AttrsView attrs) {
-  return reference(in, attrs, false);
-}
-std::vector<Tensor> cross_entropy_soft_reference(std::span<const Tensor> in, AttrsView attrs) {
-  return reference(in, attrs, true);
 }
 
 std::vector<Sample> samples(SampleMaker& make, bool soft) {
@@ -167,13 +124,13 @@ void cross_entropy_soft_rule(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, weighted(log_softmax(b.in(0), axis) * (s - 1)) * g.unsqueeze(axis));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t weight statistics"},
-                                {.name = "t", .gradient = false, .any_dtype = true},
-                                {.name = "weight", .gradient = false, .optional = true}};
-constexpr InputDef kSoftInputs[] = {{.name = "x", .needs = "x t weight statistics"},
-                                    {.name = "t", .needs = "x weight statistics"},
-                                    {.name = "weight", .gradient = false, .optional = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "statistics", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t weight statistics", .packed = true},
+                                {.name = "t", .gradient = false, .any_dtype = true, .packed = true},
+                                {.name = "weight", .gradient = false, .optional = true, .packed = true}};
+constexpr InputDef kSoftInputs[] = {{.name = "x", .needs = "x t weight statistics", .packed = true},
+                                    {.name = "t", .needs = "x weight statistics", .packed = true},
+                                    {.name = "weight", .gradient = false, .optional = true, .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}, {.name = "statistics", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(CrossEntropyAttrs, reduction, kReductionNames),
                                    CT_ATTRIBUTE(CrossEntropyAttrs, ignore_index),
                                    CT_ATTRIBUTE(CrossEntropyAttrs, label_smoothing)};
@@ -191,7 +148,6 @@ constexpr OpDef k_cross_entropy = checked({
     .rule = cross_entropy_rule,
     .autocast = AutocastPolicy::f32,
     .cost = cross_entropy_cost,
-    .reference = cross_entropy_reference,
     .samples = cross_entropy_samples,
     .error_samples = cross_entropy_errors,
 });
@@ -207,7 +163,6 @@ constexpr OpDef k_cross_entropy_soft = checked({
     .rule = cross_entropy_soft_rule,
     .autocast = AutocastPolicy::f32,
     .cost = cross_entropy_cost,
-    .reference = cross_entropy_soft_reference,
     .samples = cross_entropy_soft_samples,
     .error_samples = cross_entropy_soft_errors,
 });

@@ -48,19 +48,21 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     C max, exps, dot, mass;  // max_c x, sum_c e^x, sum_c factor x, sum_c factor
   };
   loss::WeightedSum finish(std::int64_t r, const Sums& s, T* each) const {
+    if (!counts(r)) {
+      log_sum(r) = rest(r) = C(0);
+      if (each) each[r] = T(C(0));
+      return {};
+    }
     const C log_exps = std::log(s.exps);
     loss::exact_sum(s.max, log_exps, log_sum(r), rest(r));
     C value = 0, w = 1;
     if constexpr (kLabels) {
-      w = 0;
-      if (counts(r)) {
-        const std::int64_t t = labels[r];
-        w = weight_of(t);
-        const C hit = log_exps - (static_cast<C>(x[layout.start(r) + t * layout.inner]) - s.max);
-        value = w * hit;
-        if (kTarget == Target::smoothed)
-          value = (C(1) - smoothing) * value + share() * (s.mass * log_exps - s.dot);
-      }
+      const std::int64_t t = labels[r];
+      w = weight_of(t);
+      const C hit = log_exps - (static_cast<C>(x[layout.start(r) + t * layout.inner]) - s.max);
+      value = w * hit;
+      if (kTarget == Target::smoothed)
+        value = (C(1) - smoothing) * value + share() * (s.mass * log_exps - s.dot);
     } else {
       value = s.mass * log_exps - s.dot;
       extra(r) = s.mass;
@@ -249,8 +251,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
 void forward(const Forward& f, bool soft) {
   const std::int64_t ignore_index = f.attrs<CrossEntropyAttrs>().ignore_index;
   if (!soft) {
-    const Tensor target = packed(f.in(1));
-    loss::check_label_values("cross_entropy", loss::Labels(target), loss::ClassLayout(f.in(0).shape()),
+    loss::check_label_values("cross_entropy", loss::Labels(f.in(1)), loss::ClassLayout(f.in(0).shape()),
                              ignore_index);
   }
   cross_entropy_kernels::forward(

@@ -1,9 +1,8 @@
 #pragma once
 
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/cross_entropy_internal.h>
 
-// What the kernels of both devices share: what they are given, and how it comes out of a call.
+// What the fast kernels of both devices share: what they are given, and how it comes out of a call.
 
 namespace ct {
 
@@ -41,7 +40,7 @@ const T* data_or_null(const Tensor& t) {
 template <class Run>
 void visit(const CrossEntropyAttrs& attrs, bool soft, const Tensor& x, const Tensor& target,
            const Tensor& weight, const Tensor& stats, const Run& run) {
-  visit_floating("cross_entropy", x.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("cross_entropy", x.dtype(), [&]<class T>(TypeTag<T>) {
     const auto with = [&]<Target kTarget>() {
       using C = compute_t<T>;
       run(CrossEntropyRows<T, kTarget>{
@@ -62,11 +61,10 @@ void visit(const CrossEntropyAttrs& attrs, bool soft, const Tensor& x, const Ten
 template <class Run>
 void forward(const Forward& f, bool soft, const Run& run) {
   const auto& attrs = f.attrs<CrossEntropyAttrs>();
-  const Tensor x = packed(f.in(0)), target = packed(f.in(1));
-  const Tensor weight = f.has(2) ? packed(f.in(2)) : Tensor{};
-  visit(attrs, soft, x, target, weight, f.out(1), [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
-    run(rows, attrs.reduction, f.out().data<T>());
-  });
+  visit(attrs, soft, f.in(0), f.in(1), f.in(2), f.out(1),
+        [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
+          run(rows, attrs.reduction, f.out().data<T>());
+        });
 }
 
 /// Calls run(rows, reduction, cotangent, dx, dt); dx or dt is null if it is not wanted. dx may lie over x: a
@@ -74,15 +72,12 @@ void forward(const Forward& f, bool soft, const Run& run) {
 template <class Run>
 void backward(const Backward& b, bool soft, const Run& run) {
   const auto& attrs = b.attrs<CrossEntropyAttrs>();
-  const auto saved = [&](std::size_t i) {
-    return b.saved_inputs[i].defined() ? packed(b.saved_inputs[i]) : Tensor{};
-  };
-  const Tensor x = packed(b.in(0)), target = saved(1), weight = saved(2), g = packed(b.grad());
-  visit(attrs, soft, x, target, weight, b.out(1), [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
-    if (b.needs(0) && !x.is_same(b.in(0))) b.set_grad_in(0, x);  // a copy that nobody needs any more
-    run(rows, attrs.reduction, g.data<T>(), b.needs(0) ? b.grad_in_over(0, b.in(0)).data<T>() : nullptr,
-        b.needs(1) ? b.grad_in(1).data<T>() : nullptr);
-  });
+  visit(attrs, soft, b.in(0), b.saved_inputs[1], b.saved_inputs[2], b.out(1),
+        [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
+          run(rows, attrs.reduction, b.grad().data<T>(),
+              b.needs(0) ? b.grad_in_over(0, b.in(0)).data<T>() : nullptr,
+              b.needs(1) ? b.grad_in(1).data<T>() : nullptr);
+        });
 }
 
 }  // namespace cross_entropy_kernels

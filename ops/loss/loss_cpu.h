@@ -1,11 +1,9 @@
 #pragma once
 
-#include <vector>
-
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/pool.h>
 #include <cotangent/ops/engine/map/math_cpu.h>
+#include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 
 // Losses that compare two tensors element by element (mse, bce_with_logits), on the CPU. A loss is a formula
@@ -58,22 +56,6 @@ template <class C>
 CT_INLINE double lane_sum(elementwise::Pack<C> p, int count) {
   double sum = 0;
   for (int i = 0; i < count; ++i) sum += p.v[i];
-  return sum;
-}
-
-/// Sums body(begin, end) over the chunks of [0, n), in their order. Body returns a number, or anything with
-/// += that starts as zero.
-template <class Body>
-auto ordered_sum(std::int64_t n, std::int64_t grain, Body&& body) {
-  using Sum = decltype(body(n, n));
-  const std::int64_t chunks = chunk_count(n, grain);
-  if (chunks <= 1) return n > 0 ? body(std::int64_t{0}, n) : Sum{};
-  std::vector<Sum, PoolAllocator<Sum>> partial(static_cast<std::size_t>(chunks));
-  parallel_chunks(n, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
-    partial[static_cast<std::size_t>(chunk)] = body(begin, end);
-  });
-  Sum sum{};
-  for (const Sum& p : partial) sum += p;
   return sum;
 }
 

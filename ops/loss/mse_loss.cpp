@@ -22,22 +22,6 @@ Cost mse_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> o
   return {3 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
 }
 
-std::vector<Tensor> mse_loss_reference(std::span<const Tensor> in, AttrsView attrs) {
-  const Reduction reduction = static_cast<const MseLossAttrs*>(attrs.data)->reduction;
-  const std::vector<double> x = in[0].to_vector<double>(), t = in[1].to_vector<double>();
-  const Tensor out = Tensor::allocate(reduction == Reduction::none ? in[0].shape() : Shape{}, f64, cpu);
-  double* loss = static_cast<double*>(out.raw_data());
-  double sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) {
-    const double square = (x[i] - t[i]) * (x[i] - t[i]);
-    if (reduction == Reduction::none) loss[i] = square;
-    sum += square;
-  }
-  if (reduction == Reduction::sum) *loss = sum;
-  if (reduction == Reduction::mean) *loss = sum / static_cast<double>(x.size());
-  return {out};
-}
-
 std::vector<Sample> mse_loss_samples(SampleMaker& make) {
   std::vector<Sample> samples;
   for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
@@ -61,8 +45,9 @@ void mse_loss_rule(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, -dx);
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t"}, {.name = "t", .needs = "x t"}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t", .packed = true},
+                                {.name = "t", .needs = "x t", .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(MseLossAttrs, reduction, kReductionNames)};
 
 }  // namespace
@@ -78,7 +63,6 @@ constexpr OpDef k_mse_loss = checked({
     .rule = mse_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = mse_loss_cost,
-    .reference = mse_loss_reference,
     .samples = mse_loss_samples,
     .error_samples = mse_loss_errors,
 });

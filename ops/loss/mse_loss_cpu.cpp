@@ -1,4 +1,3 @@
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 #include <cotangent/ops/loss/mse_loss_internal.h>
 
@@ -20,16 +19,16 @@ struct SquaredError {
 }  // namespace
 
 void mse_loss_forward_cpu(const Forward& f) {
-  const Tensor x = packed(f.in(0)), t = packed(f.in(1));
-  visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
+  const Tensor &x = f.in(0), &t = f.in(1);
+  visit_fast("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
     loss::pointwise_forward(x.data<T>(), t.data<T>(), x.numel(), f.attrs<MseLossAttrs>().reduction,
                             f.out().data<T>(), SquaredError<T>{});
   });
 }
 
 void mse_loss_backward_cpu(const Backward& b) {
-  const Tensor x = packed(b.in(0)), t = packed(b.in(1)), g = packed(b.grad());
-  visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
+  const Tensor &x = b.in(0), &t = b.in(1), &g = b.grad();
+  visit_fast("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
     loss::pointwise_backward(x.data<T>(), t.data<T>(), g.data<T>(), x.numel(),
                              b.attrs<MseLossAttrs>().reduction, b.needs(0) ? b.grad_in(0).data<T>() : nullptr,
                              b.needs(1) ? b.grad_in(1).data<T>() : nullptr, SquaredError<T>{});

@@ -1,4 +1,3 @@
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/mse_loss_internal.h>
 #include <cotangent/ops/loss/loss_cuda.cuh>
 
@@ -18,7 +17,7 @@ struct SquaredError {
 }  // namespace
 
 void mse_loss_forward_cuda(const Forward& f) {
-  const Tensor x = packed(f.in(0)), t = packed(f.in(1));
+  const Tensor &x = f.in(0), &t = f.in(1);
   visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
     loss::pointwise_forward("mse_loss", x.data<T>(), t.data<T>(), x.numel(),
                             f.attrs<MseLossAttrs>().reduction, f.out().data<T>(),
@@ -27,7 +26,7 @@ void mse_loss_forward_cuda(const Forward& f) {
 }
 
 void mse_loss_backward_cuda(const Backward& b) {
-  const Tensor x = packed(b.in(0)), t = packed(b.in(1)), g = packed(b.grad());
+  const Tensor &x = b.in(0), &t = b.in(1), &g = b.grad();
   visit_floating("mse_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
     loss::pointwise_backward("mse_loss", x.data<T>(), t.data<T>(), g.data<T>(), x.numel(),
                              b.attrs<MseLossAttrs>().reduction, b.needs(0) ? b.grad_in(0).data<T>() : nullptr,

@@ -27,35 +27,6 @@ Cost nll_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> o
                         size * static_cast<double>(numel(out[0].shape))};
 }
 
-std::vector<Tensor> nll_loss_reference(std::span<const Tensor> in, AttrsView attrs_view) {
-  const auto& attrs = *static_cast<const NllLossAttrs*>(attrs_view.data);
-  const loss::ClassLayout layout(in[0].shape());
-  const std::vector<double> x = in[0].to_vector<double>();
-  const std::vector<std::int64_t> labels = in[1].to_vector<std::int64_t>();
-  const std::vector<double> w = in[2].defined()
-                                    ? in[2].to_vector<double>()
-                                    : std::vector<double>(static_cast<std::size_t>(layout.classes), 1.0);
-  const bool each = attrs.reduction == Reduction::none;
-  const Tensor out = Tensor::allocate(each ? in[1].shape() : Shape{}, f64, cpu);
-  double* losses = static_cast<double*>(out.raw_data());
-  double sum = 0, weights = 0;
-  for (std::size_t r = 0; r < labels.size(); ++r) {
-    double row = 0;
-    if (labels[r] != attrs.ignore_index) {
-      const auto t = static_cast<std::size_t>(labels[r]);
-      row =
-          -w[t] *
-          x[static_cast<std::size_t>(layout.start(static_cast<std::int64_t>(r)) + labels[r] * layout.inner)];
-      weights += w[t];
-    }
-    if (each) losses[r] = row;
-    sum += row;
-  }
-  if (attrs.reduction == Reduction::sum) *losses = sum;
-  if (attrs.reduction == Reduction::mean) *losses = sum / weights;
-  return {out};
-}
-
 std::vector<Sample> nll_loss_samples(SampleMaker& make) {
   std::vector<Sample> samples;
   for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
@@ -105,10 +76,10 @@ void nll_loss_rule(const Backward& b) {
   b.set_grad_in(0, -targets * g.unsqueeze(loss::class_axis(b.in_meta(0).shape)));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "t weight weights"},
-                                {.name = "t", .gradient = false, .any_dtype = true},
-                                {.name = "weight", .gradient = false, .optional = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "weights", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "t weight weights", .packed = true},
+                                {.name = "t", .gradient = false, .any_dtype = true, .packed = true},
+                                {.name = "weight", .gradient = false, .optional = true, .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}, {.name = "weights", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(NllLossAttrs, reduction, kReductionNames),
                                    CT_ATTRIBUTE(NllLossAttrs, ignore_index)};
 
@@ -125,7 +96,6 @@ constexpr OpDef k_nll_loss = checked({
     .rule = nll_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = nll_loss_cost,
-    .reference = nll_loss_reference,
     .samples = nll_loss_samples,
     .error_samples = nll_loss_errors,
 });

@@ -1,6 +1,5 @@
 #include <cstring>
 
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 #include <cotangent/ops/loss/nll_loss_internal.h>
@@ -41,12 +40,11 @@ struct Rows {
 
 void nll_loss_forward_cpu(const Forward& f) {
   const auto& attrs = f.attrs<NllLossAttrs>();
-  const Tensor x = packed(f.in(0)), target = packed(f.in(1));
-  const Tensor weight = f.has(2) ? packed(f.in(2)) : Tensor{};
+  const Tensor &x = f.in(0), &target = f.in(1), &weight = f.in(2);
   const loss::ClassLayout layout(x.shape());
   const loss::Labels labels(target);
   loss::check_label_values("nll_loss", labels, layout, attrs.ignore_index);
-  visit_floating("nll_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("nll_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
     const Rows<T> rows{layout, labels, weight.defined() ? weight.data<T>() : nullptr, attrs.ignore_index};
     T* each = attrs.reduction == Reduction::none ? f.out().data<T>() : nullptr;
     const loss::WeightedSum sum = loss::ordered_sum(
@@ -66,12 +64,11 @@ void nll_loss_forward_cpu(const Forward& f) {
 void nll_loss_backward_cpu(const Backward& b) {
   const auto& attrs = b.attrs<NllLossAttrs>();
   const loss::ClassLayout layout(b.in_meta(0).shape);
-  const Tensor target = packed(b.in(1)), g = packed(b.grad());
-  const Tensor weight = b.saved_inputs[2].defined() ? packed(b.saved_inputs[2]) : Tensor{};
+  const Tensor &target = b.in(1), &g = b.grad(), &weight = b.saved_inputs[2];
   Tensor& dx = b.grad_in(0);
   if (dx.numel() == 0) return;
   std::memset(dx.raw_data(), 0, static_cast<std::size_t>(dx.nbytes()));
-  visit_floating("nll_loss", dx.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("nll_loss", dx.dtype(), [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     const Rows<T> rows{layout, loss::Labels(target), weight.defined() ? weight.data<T>() : nullptr,
                        attrs.ignore_index};

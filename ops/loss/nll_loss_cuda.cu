@@ -1,5 +1,4 @@
 #include <cotangent/core/cuda/device_error.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/nll_loss_internal.h>
 #include <cotangent/ops/loss/loss_cuda.cuh>
@@ -76,8 +75,7 @@ __global__ void __launch_bounds__(loss::kThreads)
 
 void nll_loss_forward_cuda(const Forward& f) {
   const auto& attrs = f.attrs<NllLossAttrs>();
-  const Tensor x = packed(f.in(0)), target = packed(f.in(1));
-  const Tensor weight = f.has(2) ? packed(f.in(2)) : Tensor{};
+  const Tensor &x = f.in(0), &target = f.in(1), &weight = f.in(2);
   visit_floating("nll_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
     const Rows<T> rows{
         ClassLayout(x.shape()), Labels(target),      weight.defined() ? weight.data<T>() : nullptr,
@@ -95,8 +93,7 @@ void nll_loss_forward_cuda(const Forward& f) {
 
 void nll_loss_backward_cuda(const Backward& b) {
   const auto& attrs = b.attrs<NllLossAttrs>();
-  const Tensor target = packed(b.in(1)), g = packed(b.grad());
-  const Tensor weight = b.saved_inputs[2].defined() ? packed(b.saved_inputs[2]) : Tensor{};
+  const Tensor &target = b.in(1), &g = b.grad(), &weight = b.saved_inputs[2];
   const Tensor& dx = b.grad_in(0);
   visit_floating("nll_loss", dx.dtype(), [&]<class T>(TypeTag<T>) {
     const Rows<T> rows{ClassLayout(dx.shape()), Labels(target), weight.defined() ? weight.data<T>() : nullptr,

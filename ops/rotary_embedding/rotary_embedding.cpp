@@ -6,6 +6,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 namespace ct {
@@ -66,7 +67,7 @@ template const Frequencies<double>& frequencies(const RotaryOptions&, std::int64
 
 Call::Call(const char* op, const Tensor& from, const Tensor& positions, const Tensor& y, const Attrs& attrs,
            bool back)
-    : op(op), x(from), y(y), positions(positions.contiguous()), back(back), options(attrs.options) {
+    : op(op), x(from), y(y), positions(positions), back(back), options(attrs.options) {
   const int rank = x.dim();
   columns = x.size(-1);
   length = x.size(-2);
@@ -85,7 +86,7 @@ Call::Call(const char* op, const Tensor& from, const Tensor& positions, const Te
     heads *= x.size(i);
   }
   if (!usable) {
-    x = x.contiguous();
+    x = packed(x);
     head_stride = length * columns;
   }
   row_stride = x.stride(-2);
@@ -132,33 +133,6 @@ void infer(Infer& in) {
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
   const double n = static_cast<double>(numel(in[0].shape));
   return {3 * n, 2 * n * static_cast<double>(size_of(in[0].dtype))};
-}
-
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView view) {
-  const Attrs& attrs = *static_cast<const Attrs*>(view.data);
-  const Shape& shape = in[0].shape();
-  const std::vector<double> x = in[0].to_vector<double>();
-  const std::vector<std::int64_t> positions = in[1].to_vector<std::int64_t>();
-  const std::int64_t columns = shape.back(), length = shape[shape.size() - 2], turned = attrs.turned(columns);
-  const Tensor y = Tensor::allocate(shape, f64, cpu);
-  double* out = static_cast<double*>(y.raw_data());
-  const std::int64_t rows = columns ? static_cast<std::int64_t>(x.size()) / columns : 0;
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::int64_t at = row % length;
-    if (in[1].dim() == 2) at += row / (rows / shape[0]) * length;
-    const auto position = static_cast<double>(positions[static_cast<std::size_t>(at)]);
-    for (std::int64_t c = 0; c < columns; ++c)
-      out[row * columns + c] = x[static_cast<std::size_t>(row * columns + c)];
-    for (std::int64_t i = 0; i < turned / 2; ++i) {
-      const bool pairs = attrs.options.interleaved;
-      const std::int64_t a = row * columns + (pairs ? 2 * i : i), b = a + (pairs ? 1 : turned / 2);
-      const double t = position * rotary::frequency<double>(attrs.options, turned, i);
-      const double u = x[static_cast<std::size_t>(a)], v = x[static_cast<std::size_t>(b)];
-      out[a] = u * std::cos(t) - v * std::sin(t);
-      out[b] = u * std::sin(t) + v * std::cos(t);
-    }
-  }
-  return {y};
 }
 
 std::vector<Sample> samples(SampleMaker& make) {
@@ -212,7 +186,7 @@ void rule(const Backward& b) {
 }
 
 constexpr InputDef kInputs[] = {{.name = "x", .needs = "positions"},
-                                {.name = "positions", .gradient = false, .any_dtype = true}};
+                                {.name = "positions", .gradient = false, .any_dtype = true, .packed = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, options.base),
@@ -235,7 +209,6 @@ constexpr OpDef k_rotary_embedding = checked({
     .kernels = &kernel_tables::rotary_embedding,
     .rule = rule,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = error_samples,
 });

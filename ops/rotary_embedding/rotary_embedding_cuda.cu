@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
@@ -160,7 +159,6 @@ void run(const Call& call) {
 
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
-  const NoGrad guard;
   run(Call(f.op.name, f.in(0), f.in(1), f.out(), f.attrs<Attrs>(), false));
 }
 void backward_cuda(const Backward& b) {

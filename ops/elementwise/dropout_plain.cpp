@@ -1,0 +1,30 @@
+#include <cotangent/ops/elementwise/dropout_internal.h>
+#include <cotangent/ops/elementwise/dropout_plain.h>
+#include <cotangent/ops/engine/map/plain.h>
+
+// The plain kernels: every element of a call by dropout_plain.h.
+
+namespace ct::plain {
+namespace {
+
+void forward(const Forward& f) {
+  const auto& [p, draw] = f.attrs<dropout_kernels::Attrs>();
+  const double* x = f.in(0).data<double>();
+  each_element(f.out(), [&](std::int64_t i) {
+    return dropout(x[i], is_dropped(draw, static_cast<std::uint64_t>(i), p), p);
+  });
+}
+
+void backward(const Backward& b) {
+  if (!b.needs(0)) return;
+  const auto& [p, draw] = b.attrs<dropout_kernels::Attrs>();
+  const double* g = b.grad().data<double>();
+  each_element(b.grad_in(0), [&](std::int64_t i) {
+    return dropout_gradient(g[i], is_dropped(draw, static_cast<std::uint64_t>(i), p), p);
+  });
+}
+
+}  // namespace
+}  // namespace ct::plain
+
+CT_KERNELS(plain, dropout, {"dropout", plain::forward, plain::backward})
