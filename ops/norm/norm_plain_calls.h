@@ -1,21 +1,22 @@
+#pragma once
+
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/norm/norm_internal.h>
 #include <cotangent/ops/norm/norm_plain.h>
 
-// The plain kernels of layer_norm and rms_norm: every row of a call by norm_plain.h. Backward takes the rows one after
+// A call of layer_norm or rms_norm, row by row with norm_plain.h. Backward takes the rows one after
 // the other, so that the sums over them have one order.
 
 namespace ct::plain {
-namespace {
 
 using norms::BackwardCall;
 using norms::ForwardCall;
 using norms::Layout;
 
-Rows rows_of(const Layout& layout) { return {{layout.rows, layout.columns}, 1}; }
+inline Rows rows_of(const Layout& layout) { return {{layout.rows, layout.columns}, 1}; }
 
 /// `t`, or a tensor of the shape that holds `value` instead.
-Tensor either(const Tensor& t, const Shape& shape, double value) {
+inline Tensor either(const Tensor& t, const Shape& shape, double value) {
   if (t.defined()) return t;
   const Tensor constant = Tensor::allocate(shape, f64, cpu);
   fill_kernel(constant, value);
@@ -67,10 +68,4 @@ void backward(const Backward& b) {
   call.finish(b);
 }
 
-}  // namespace
 }  // namespace ct::plain
-
-CT_KERNELS(plain, norm, {"layer_norm", plain::forward<true, false>, plain::backward<true, false>},
-           {"add_layer_norm", plain::forward<true, true>, plain::backward<true, true>},
-           {"rms_norm", plain::forward<false, false>, plain::backward<false, false>},
-           {"add_rms_norm", plain::forward<false, true>, plain::backward<false, true>})
