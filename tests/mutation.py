@@ -196,6 +196,8 @@ FAULTS = [
      "C(0) : *static_cast<const C*>(cotangent) / by;", "C(0) : C(1) / by;"),
     ("linear_cross_entropy", CHUNKS, None, "the last chunk's gradient of the weight replaces the others'",
      "stack(x), sum_, started_, device_);", "stack(x), sum_, false, device_);"),
+    ("linear_cross_entropy", "ops/loss/linear_cross_entropy_plain.h", "ops/loss/linear_cross_entropy_plain.cpp",
+     "smoothing is left out, plain", "Ones(z.size()), t, s), dz);", "Ones(z.size()), t, 0), dz);"),
     ("linear_cross_entropy_recompute", LCE, None, "a mean's gradient is not divided by the count",
      " / *static_cast<const C*>(k.divisor);", ";"),
     ("linear_cross_entropy_recompute", CHUNKS, None, "all chunks have the first one's cotangents",

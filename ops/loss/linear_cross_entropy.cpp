@@ -1,8 +1,5 @@
 #include <cotangent/ops/loss/linear_cross_entropy.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/autocast.h>
@@ -58,38 +55,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   const auto x = static_cast<double>(numel(in[0].shape)), w = static_cast<double>(numel(in[1].shape));
   return {2.0 * products * x * static_cast<double>(in[1].shape[0]),
           (x + w) * static_cast<double>(size_of(in[0].dtype))};
-}
-
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
-  const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const auto classes = static_cast<std::size_t>(in[1].size(0)),
-             features = static_cast<std::size_t>(in[1].size(1)),
-             rows = static_cast<std::size_t>(in[2].numel());
-  const std::vector<double> x = in[0].to_vector<double>(), w = in[1].to_vector<double>();
-  const std::vector<std::int64_t> labels = in[2].to_vector<std::int64_t>();
-  const bool each = attrs.reduction == Reduction::none;
-  const Tensor out = Tensor::allocate(each ? in[2].shape() : Shape{}, f64, cpu);
-  double* losses = static_cast<double*>(out.raw_data());
-  const double s = attrs.label_smoothing;
-  double sum = 0, count = 0;
-  for (std::size_t r = 0; r < rows; ++r) {
-    std::vector<double> logits(classes);
-    double partition = 0, loss = 0;
-    for (std::size_t c = 0; c < classes; ++c) {
-      for (std::size_t i = 0; i < features; ++i) logits[c] += x[r * features + i] * w[c * features + i];
-      partition += std::exp(logits[c]);
-    }
-    const bool counts = labels[r] != attrs.ignore_index;
-    for (std::size_t c = 0; counts && c < classes; ++c) {
-      const double hot = static_cast<std::size_t>(labels[r]) == c ? 1 : 0;
-      const double target = (1 - s) * hot + s / static_cast<double>(classes);
-      loss -= target * (logits[c] - std::log(partition));
-    }
-    if (each) losses[r] = loss;
-    sum += loss, count += counts;
-  }
-  if (!each) *losses = attrs.reduction == Reduction::mean ? sum / count : sum;
-  return {out};
 }
 
 std::vector<Sample> samples(SampleMaker& make, bool eager) {
@@ -159,18 +124,22 @@ void recompute_rule(const Backward& b) {
 }
 
 constexpr InputDef kEagerInputs[] = {
-    {.name = "x", .needs = "statistics dx", .accumulates = true},
-    {.name = "weight", .needs = "statistics dweight", .accumulates = true, .wide_grad = true},
-    {.name = "t", .gradient = false, .any_dtype = true}};
-constexpr OutputDef kEagerOutputs[] = {{.name = "y"},
+    {.name = "x", .needs = "statistics dx", .accumulates = true, .packed = true},
+    {.name = "weight", .needs = "statistics dweight", .accumulates = true, .wide_grad = true, .packed = true},
+    {.name = "t", .gradient = false, .any_dtype = true, .packed = true}};
+constexpr OutputDef kEagerOutputs[] = {{.name = "y", .packed = true},
                                        {.name = "statistics", .gradient = false},
                                        {.name = "dx", .gradient = false},
                                        {.name = "dweight", .gradient = false}};
 constexpr InputDef kInputs[] = {
-    {.name = "x", .needs = "x weight t statistics", .accumulates = true},
-    {.name = "weight", .needs = "x weight t statistics", .accumulates = true, .wide_grad = true},
-    {.name = "t", .gradient = false, .any_dtype = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "statistics", .gradient = false}};
+    {.name = "x", .needs = "x weight t statistics", .accumulates = true, .packed = true},
+    {.name = "weight",
+     .needs = "x weight t statistics",
+     .accumulates = true,
+     .wide_grad = true,
+     .packed = true},
+    {.name = "t", .gradient = false, .any_dtype = true, .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}, {.name = "statistics", .gradient = false}};
 constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, reduction, kReductionNames), CT_ATTRIBUTE(Attrs, eager, "none x weight both"),
     CT_ATTRIBUTE(Attrs, ignore_index), CT_ATTRIBUTE(Attrs, label_smoothing), CT_ATTRIBUTE(Attrs, chunk_rows)};
@@ -191,7 +160,6 @@ constexpr OpDef k_linear_cross_entropy = checked({
     .autocast = AutocastPolicy::lower,
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::bf16),
     .cost = cost,
-    .reference = reference,
     .samples = eager_samples,
 });
 
@@ -207,7 +175,6 @@ constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .rule = recompute_rule,
     .autocast = AutocastPolicy::lower,
     .cost = cost,
-    .reference = reference,
     .samples = lazy_samples,
     .error_samples = errors,
 });

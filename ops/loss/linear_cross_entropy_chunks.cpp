@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
 
 namespace ct::linear_cross_entropy_kernels {
@@ -26,12 +25,12 @@ void* advance(void* data, std::int64_t elements, DType dtype) {
   return static_cast<char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
 }
 
-// The operands, contiguous, and a buffer for the logits of one chunk.
+// The operands and a buffer for the logits of one chunk.
 class Walk {
  public:
   Walk(const DeviceSteps& device, const Attrs& attrs, const Tensor& x, const Tensor& weight,
        const Tensor& target, const Tensor& stats)
-      : device_(device), x_(packed(x)), weight_(packed(weight)), target_(packed(target)) {
+      : device_(device), x_(x), weight_(weight), target_(target) {
     const DType wide = stats.dtype();
     all_.dtype = x.dtype();
     all_.rows = target.numel();
@@ -142,7 +141,7 @@ void forward(const Forward& f, const DeviceSteps& device) {
 
 void scale(const Backward& b, const DeviceSteps& device) {
   const DType dtype = b.in_meta(0).dtype;
-  const Tensor g = packed(b.grad());
+  const Tensor& g = b.grad();
   for (int i = 0; i < 2; ++i) {
     if (!b.needs(i)) continue;
     const Tensor& from = b.out(2 + i);
@@ -156,7 +155,7 @@ void scale(const Backward& b, const DeviceSteps& device) {
 
 void recompute(const Backward& b, const DeviceSteps& device) {
   const auto& attrs = b.attrs<Attrs>();
-  const Tensor g = packed(b.grad());
+  const Tensor& g = b.grad();
   Walk walk(device, attrs, b.in(0), b.in(1), b.in(2), b.out(1));
   walk.set_cotangent(g, attrs.reduction == Reduction::none);
   const DType dtype = walk.all().dtype;

@@ -106,13 +106,11 @@ void check(const loss::Labels& labels, std::int64_t rows, std::int64_t classes, 
 }
 
 void run_rows(Step step, const Chunk& chunk) {
-  visit_floating("linear_cross_entropy", chunk.dtype, [&]<class T>(TypeTag<T>) {
-    Rows<T>{step, chunk}.run();
-  });
+  visit_fast("linear_cross_entropy", chunk.dtype, [&]<class T>(TypeTag<T>) { Rows<T>{step, chunk}.run(); });
 }
 
 void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& out) {
-  visit_floating("linear_cross_entropy", all.dtype, [&]<class T>(TypeTag<T>) {
+  visit_fast("linear_cross_entropy", all.dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     const C* losses = static_cast<const C*>(all.losses);
     C* to = out.data<C>();
@@ -142,7 +140,7 @@ void scale_elements(const From* from, To* to, std::int64_t n, bool accumulate, c
 
 void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, const void* cotangent,
            const void* divisor) {
-  visit_floating("linear_cross_entropy", dtype, [&]<class T>(TypeTag<T>) {
+  visit_fast("linear_cross_entropy", dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     C factor = 1;
     if (cotangent) {
