@@ -78,7 +78,7 @@ def cpu_seconds(build):
         text = open(os.path.join(build, "cpu-seconds.txt")).read()
     except FileNotFoundError:
         return None
-    return sum(float(word.replace(",", ".")) for word in text.split())
+    return sum(float(word.replace(",", ".")) for word in text.split()) if text.strip() else None
 
 
 def main():
