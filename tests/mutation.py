@@ -122,7 +122,7 @@ FAULTS = [
     # --- plain kernels: in f64 they face central differences, and the fast ones face them ---
     ("layer_norm", PLAIN_NORM, "ops/norm/layer_norm_plain.cpp", "the average is not subtracted",
      "u - u.mean() - xhat", "u - xhat"),
-    ("rms_norm", PLAIN_NORM, "ops/norm/layer_norm_plain.cpp", "the slope along the row is a sum, not a mean",
+    ("rms_norm", PLAIN_NORM, "ops/norm/rms_norm_plain.cpp", "the slope along the row is a sum, not a mean",
      "(u - xhat * (u * xhat).mean())", "(u - xhat * (u * xhat).sum())"),
     ("masked_softmax", "ops/softmax/masked_softmax_plain.h", "ops/softmax/masked_softmax_plain.cpp",
      "the scale is left out of dx", "dx = scale * ds;", "dx = ds;"),
