@@ -48,14 +48,15 @@ void detail::link_kernels(const OpDef& op, KernelKind kind) {
   const auto i = static_cast<std::size_t>(kind);
   const std::atomic_ref ready(op.linked.ready[i]);
   if (ready.load(std::memory_order_relaxed)) return;
-  Kernels kernels = kind == KernelKind::cuda ? op.cuda : op.cpu;
-  if (!kernels.forward && !kernels.backward) {
-    const Kernels* found = kind == KernelKind::cuda    ? find_kernels(op, builtin_kernels_cuda())
-                           : kind == KernelKind::plain ? find_kernels(op, builtin_kernels_plain())
-                                                       : nullptr;
-    if (!found && kind != KernelKind::cuda) found = find_kernels(op, builtin_kernels_cpu());
-    if (found) kernels = *found;
-  }
+  const auto find = [&](const Kernels& named, std::span<const KernelTable* const> tables) {
+    if (named.forward || named.backward) return named;
+    const Kernels* found = find_kernels(op, tables);
+    return found ? *found : Kernels{};
+  };
+  Kernels kernels;
+  if (kind == KernelKind::cuda) kernels = find(op.cuda, builtin_kernels_cuda());
+  if (kind == KernelKind::plain) kernels = find(op.plain, builtin_kernels_plain());
+  if (kind != KernelKind::cuda && !kernels.forward) kernels = find(op.cpu, builtin_kernels_cpu());
   op.linked.kernels[i] = kernels;
   ready.store(true, std::memory_order_release);
 }

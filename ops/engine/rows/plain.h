@@ -26,9 +26,11 @@ class Rows {
   }
   std::int64_t count() const { return size_ == 0 ? 0 : outer_ * inner_; }
   /// Row r of `t`.
-  Row of(const Tensor& t, std::int64_t r) const { return {t.data<double>() + start(r), size_, inner_}; }
+  Row of(const Tensor& t, std::int64_t r) const {
+    return {t.data<double>() + start(r), size_, Eigen::InnerStride<>(inner_)};
+  }
   MutableRow in(const Tensor& t, std::int64_t r) const {
-    return {t.data<double>() + start(r), size_, inner_};
+    return {t.data<double>() + start(r), size_, Eigen::InnerStride<>(inner_)};
   }
 
   /// Calls f(r) for all rows; those of a large tensor on several threads.
