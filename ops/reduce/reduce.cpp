@@ -200,9 +200,9 @@ constexpr OpDef define(const char* name, const char* formula, std::span<const Ou
   op.outputs = outputs;
   op.attributes = kAttributes;
   op.infer = infer<kind>;
+  op.fast_f64 = true;
   op.dtypes = kAllTypes;
   op.cost = cost;
-  op.reference = reduction::reference<kind>;
   op.samples = reduction::samples<kind>;
   op.error_samples = reduction::error_samples<kind>;
   return op;
