@@ -204,7 +204,7 @@ void OpNode::backward(NodeCall& call) {
                    call.last};
   if (call.record) return run_rule(b, call);
   const Device device = output_metas_[0].device;
-  const BackwardFn kernel = kernels_of(op_, kernel_kind(device, input_metas_[0].dtype)).backward;
+  const BackwardFn kernel = kernels_of(op_, kernel_kind(op_, device, input_metas_[0].dtype)).backward;
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
            "; compute it on the other kind of device");
   detail::observed({.op = op_, .backward = &b}, [&] { kernel(b); });

@@ -51,11 +51,8 @@ struct KernelEntry {
 };
 
 /// What a call runs: the fast kernels of a device, or in f64 on the CPU the plain ones, where the op has any. Those are
-/// NAME_plain.h: what a learner reads, and what the fast kernels and gradients in f32, f16 and bf16 are held to.
+/// NAME_plain.h: what a learner reads, and what the fast kernels are held to, values and gradients.
 enum class KernelKind : std::uint8_t { cpu, cuda, plain };
-constexpr KernelKind kernel_kind(Device device, DType dtype) {
-  return device.is_cuda() ? KernelKind::cuda : dtype == DType::f64 ? KernelKind::plain : KernelKind::cpu;
-}
 
 namespace detail {
 /// The kernels of an op, once they have been looked up. A copy of the op looks them up again.
@@ -151,6 +148,10 @@ struct OpDef {
   /// The kernels where they are named here: an op of a program's own, or one whose kernels know no device.
   Kernels cpu{};
   Kernels cuda{};
+  Kernels plain{};
+  /// The kernels of the CPU run in f64 too; the plain ones are called by the conformance suite alone, which holds them
+  /// all to these, f64 as well. For ops whose f64 is wanted fast, and for engines that other kernels call in f64.
+  bool fast_f64 = false;
   /// The gradient once more, as a composition of differentiable ops: what grad(..., {.create_graph = true})
   /// records, and what the backward kernels are held against. It reads saved values as tensors on the tape and
   /// hands its results over with set_grad_in(). Null: the op has no derivatives beyond the first.
@@ -268,7 +269,7 @@ consteval OpDef checked(OpDef op) {
   if (op.outputs.empty()) throw "an op needs the records of its outputs";
   if (detail::missing(op.infer)) throw "an op needs a shape rule";
   // An op may lack CUDA kernels altogether (a user's own); one direction alone is a mistake.
-  for (const Kernels& kernels : {op.cpu, op.cuda})
+  for (const Kernels& kernels : {op.cpu, op.cuda, op.plain})
     if (!detail::missing(kernels.forward) && op.differentiable && detail::missing(kernels.backward))
       throw "a differentiable op needs a backward kernel";
   if (detail::missing(op.samples)) throw "an op needs samples, or no test would run it";
@@ -289,6 +290,12 @@ namespace detail {
 /// Fills in op.linked: what the OpDef names, or what its tables hold.
 CT_API void link_kernels(const OpDef& op, KernelKind kind);
 }  // namespace detail
+
+/// Which kernels a call of `op` runs, by its first input.
+constexpr KernelKind kernel_kind(const OpDef& op, Device device, DType dtype) {
+  if (device.is_cuda()) return KernelKind::cuda;
+  return dtype == DType::f64 && !op.fast_f64 ? KernelKind::plain : KernelKind::cpu;
+}
 
 /// The kernels of `op` of a kind, null where it has none. An op without plain ones runs those of the CPU in f64 too.
 inline Kernels kernels_of(const OpDef& op, KernelKind kind) {

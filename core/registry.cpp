@@ -43,12 +43,15 @@ void detail::link_kernels(const OpDef& op, KernelKind kind) {
   const auto i = static_cast<std::size_t>(kind);
   const std::atomic_ref ready(op.linked.ready[i]);
   if (ready.load(std::memory_order_relaxed)) return;
-  Kernels kernels = kind == KernelKind::cuda ? op.cuda : op.cpu;
-  if (!kernels.forward && !kernels.backward) {
-    const Kernels* found = find_kernels(op, kind);
-    if (!found && kind == KernelKind::plain) found = find_kernels(op, KernelKind::cpu);
-    if (found) kernels = *found;
-  }
+  const auto find = [&](const Kernels& named, KernelKind where) {
+    if (named.forward || named.backward) return named;
+    const Kernels* found = find_kernels(op, where);
+    return found ? *found : Kernels{};
+  };
+  Kernels kernels;
+  if (kind == KernelKind::cuda) kernels = find(op.cuda, kind);
+  if (kind == KernelKind::plain) kernels = find(op.plain, kind);
+  if (kind != KernelKind::cuda && !kernels.forward) kernels = find(op.cpu, KernelKind::cpu);
   op.linked.kernels[i] = kernels;
   ready.store(true, std::memory_order_release);
 }

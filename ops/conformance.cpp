@@ -158,8 +158,10 @@ class Checker {
 
   ConformanceReport run() {
     SampleMaker make(options_.seed);
-    plain_ = op_.reference == nullptr;
-    if (plain_ && kernels_of(op_, KernelKind::plain).forward == kernels_of(op_, KernelKind::cpu).forward)
+    const Kernels plain = kernels_of(op_, KernelKind::plain);
+    has_plain_ = plain.forward != kernels_of(op_, KernelKind::cpu).forward;
+    if (has_plain_) oracle_.plain = plain, oracle_.fast_f64 = false;
+    if (!has_plain_ && op_.reference == nullptr)
       report_.failures.emplace_back("the op has neither a reference nor plain kernels");
     samples_ = op_.samples(make);
     if (samples_.empty()) report_.failures.emplace_back("the OpDef has no samples");
@@ -211,7 +213,7 @@ class Checker {
     Tensors first;
     guarded(where, [&]() -> std::string {
       first = call(op_, inputs, sample.attrs);
-      if (plain_ && dtype == f64 && device.is_cpu())
+      if (!op_.reference && runs_plain(device, dtype))
         return {};  // held to central differences and to the rule
       Tensors wide;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -222,7 +224,8 @@ class Checker {
         else if (t.defined() && is_floating(t.dtype()))
           wide[i] = wide[i].to(f64);
       }
-      const Tensors want = plain_ ? call(op_, wide, sample.attrs) : op_.reference(wide, sample.attrs.view());
+      const Tensors want =
+          op_.reference ? op_.reference(wide, sample.attrs.view()) : call(oracle_, wide, sample.attrs);
       for (std::size_t k = 0; k < want.size() && k < first.size(); ++k) {
         if (!want[k].defined()) continue;
         // Integer inputs of ops that compute in f32 (mean, exp) are judged as f32; a wider result of 16-bit
@@ -292,16 +295,17 @@ class Checker {
 
     if (dtype == f64) check_differences(sample, inputs, where);
     if (dtype == f64 && op_.rule) check_rule(sample, inputs, cotangents, full, where);
-    if (dtype != f64 || !device.is_cpu()) {
+    const bool alike = has_plain_ ? runs_plain(device, dtype) : dtype == f64 && device.is_cpu();
+    if (!alike) {
       guarded(where, [&]() -> std::string {
         Tensors wide, wide_cotangents;
         for (const Tensor& t : inputs)
           wide.push_back(!t.defined() ? t : is_floating(t.dtype()) ? t.to(cpu).to(f64) : t.to(cpu));
         for (const Tensor& t : cotangents) wide_cotangents.push_back(t.defined() ? t.to(cpu).to(f64) : t);
-        const Gradients want = differentiate(op_, wide, sample.attrs, wide_cotangents, all);
+        const Gradients want = differentiate(oracle_, wide, sample.attrs, wide_cotangents, all);
         // Saved results are rounded to the dtype, hence the factor.
         const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
-        return compare_grads(full, want, tol, "against f64");
+        return compare_grads(full, want, tol, has_plain_ ? "against the plain kernels" : "against f64");
       });
     }
     const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
@@ -479,9 +483,16 @@ class Checker {
     }
   }
 
+  // Whether such a call runs the plain kernels itself.
+  bool runs_plain(Device device, DType dtype) const {
+    return has_plain_ && kernel_kind(op_, device, dtype) == KernelKind::plain;
+  }
+
   const OpDef& op_;
   const ConformanceOptions& options_;
-  bool plain_ = false;  // the oracle of both directions is the op's plain kernels, which run in f64
+  bool has_plain_ = false;
+  OpDef oracle_ =
+      op_;  // the same op, whose calls in f64 run its plain kernels, forward and back, if it has any
   std::vector<Sample> samples_;
   ConformanceReport report_;
 };

@@ -22,7 +22,7 @@ struct ConformanceOptions {
 struct ConformanceRow {
   Device device;
   DType dtype;
-  bool forward = false;   ///< forward agrees with the reference on every sample and layout
+  bool forward = false;   ///< forward agrees with the oracle on every sample and layout
   bool backward = false;  ///< backward agrees as well; false for ops that have none
 };
 
@@ -35,11 +35,12 @@ struct ConformanceReport {
 };
 
 /// Runs the suite on one op. For every sample, device and dtype:
-///   - forward against the OpDef's reference, computed in f64 from the same (rounded) inputs;
+///   - forward against the OpDef's reference, or else its plain kernels, in f64 from the same (rounded) inputs;
 ///   - the same with strided and transposed inputs, and twice, and with another number of threads: same bits;
 ///   - f64 gradients against central differences (see gradcheck), and against the op's rule, if it has one;
 ///   - second derivatives by the rule against central differences of the gradient (see gradgradcheck);
-///   - gradients of the other dtypes against the f64 ones, with contiguous and strided cotangents;
+///   - gradients against those of the plain kernels, or of the other dtypes against the f64 ones; with contiguous and
+///     strided cotangents;
 ///   - gradients when only some inputs want them, and accumulated over two passes;
 ///   - error samples: the promised error, with the op's name in front.
 CT_API ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options = {});

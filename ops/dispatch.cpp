@@ -110,7 +110,7 @@ void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
 }
 
 void run_kernel(const OpDef& op, Device device, const Forward& call) {
-  const ForwardFn kernel = kernels_of(op, kernel_kind(device, call.in(0).dtype())).forward;
+  const ForwardFn kernel = kernels_of(op, kernel_kind(op, device, call.in(0).dtype())).forward;
   CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
            "; move the inputs with .to(device) to a device that it has one for");
   detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });

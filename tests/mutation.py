@@ -260,6 +260,16 @@ FAULTS = [
      "k < layout.output_count(); ++k", "k + 1 < layout.output_count(); ++k"),
     ("ops/view/view_test.cpp", "ops/view/view_defs.cpp", None, "parts of one tensor are joined in any order",
      "if (step <= 0 || distance != k * step) return {};", "if (step == 0) return {};"),
+    # Plain kernels: the oracles.
+    ("scaled_dot_product_attention", "ops/attention/attention_plain.h", "ops/attention/attention_plain.cpp",
+     "the plain gradient forgets that rows sum to 1", "(dp.array().colwise() - delta)", "dp.array()"),
+    ("matmul", "ops/matmul/matmul_plain.h", "ops/matmul/matmul_plain.cpp",
+     "the plain gradient of b replaces that of another product", "db += a.transpose() * g;", "db = a.transpose() * g;"),
+    ("linear", "ops/linear/linear_plain.h", "ops/linear/linear_plain.cpp",
+     "the plain gradient of the bias is that of one row", "return g.colwise().sum();",
+     "return g.topRows(std::min<Eigen::Index>(1, g.rows())).colwise().sum();"),
+    ("std", "ops/reduce/reduce_plain.h", "ops/reduce/reduce_plain.cpp",
+     "the plain gradient lacks the root's factor 1 / 2", "g / (2 * y)", "g / y"),
     # Rules: what gradients of gradients are made of.
     ("softmax", "ops/softmax/softmax.cpp", None, "the rule forgets y in its sum",
      "y * (g - sum(g * y, axis, true))", "y * (g - sum(g, axis, true))"),

@@ -140,6 +140,36 @@ TEST_CASE("a wrong backward, a missing save and a wrong error do not pass", "[us
   CHECK_THAT(quiet.failures[0], Catch::Matchers::Contains("did not fail"));
 }
 
+TEST_CASE("plain kernels are the oracle of values and gradients, in f64 too where it is fast", "[user_op]") {
+  // Neither a reference nor a rule nor central differences: nothing but the plain kernels can tell.
+  ct::OpDef op = k_swish;
+  op.reference = nullptr, op.rule = nullptr, op.error_samples = nullptr;
+  op.samples = [](ct::SampleMaker& make) {
+    return std::vector<ct::Sample>{{{make.normal({3, 5})}, SwishAttrs{0.5}, "no differences", false}};
+  };
+  const auto check = [](const ct::OpDef& op) {
+    return ct::check_conformance(op, {.devices = {ct::cpu}}).failures;
+  };
+  CHECK_THAT(check(ct::OpDef(op))[0], Catch::Matchers::Contains("neither a reference nor plain kernels"));
+
+  op.plain = {[](const ct::Forward& f) { forward(f); }, backward<false>};
+  for (const bool fast_f64 : {false, true}) {
+    op.fast_f64 = fast_f64;
+    for (const std::string& failure : check(op)) FAIL_CHECK(failure);
+    ct::OpDef wrong_gradient = op, wrong_value = op, wrong_oracle = op;
+    wrong_gradient.cpu.backward = backward<true>;
+    std::string failures;
+    for (const std::string& failure : check(wrong_gradient)) failures += failure + '\n';
+    INFO(failures);
+    CHECK_THAT(failures, Catch::Matchers::Contains("in f32: gradient 0 against the plain kernels"));
+    CHECK((failures.find("in f64: gradient 0 against the plain kernels") != std::string::npos) == fast_f64);
+    wrong_value.cpu.forward = [](const ct::Forward& f) { f.out().zero_(); };
+    CHECK_FALSE(check(wrong_value).empty());
+    wrong_oracle.plain.backward = backward<true>;
+    CHECK_FALSE(check(wrong_oracle).empty());
+  }
+}
+
 TEST_CASE("the registry takes a user's op once", "[user_op]") {
   static constexpr ct::OpDef another = ct::checked(definition("user_swish", backward<false>));
   ct::register_op(k_swish);

@@ -74,61 +74,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
   return cost;
 }
 
-// The whole matrix, row by row, in the plainest way.
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs_view) {
-  const Attrs& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const Extents e(in[0].shape(), in[1].shape(), in[2].shape());
-  const std::vector<double> q = in[0].to_vector<double>(), k = in[1].to_vector<double>(),
-                            v = in[2].to_vector<double>();
-  const Shape scores{e.batch, e.heads, e.queries, e.keys};
-  std::vector<double> mask;
-  Strides mask_strides{0, 0, 0, 0};
-  if (in[3].defined()) {
-    mask = in[3].to_vector<double>();
-    mask_strides = broadcast_strides(in[3].shape(), contiguous_strides(in[3].shape()), scores);
-  }
-  const bool additive = in[3].defined() && is_floating(in[3].dtype());
-  const Tensor out = Tensor::allocate({e.batch, e.heads, e.queries, e.value_dim}, f64, cpu);
-  const Tensor lse = Tensor::allocate({e.batch, e.heads, e.queries}, f64, cpu);
-  double* y = static_cast<double*>(out.raw_data());
-  double* l = static_cast<double*>(lse.raw_data());
-  std::vector<double> s(static_cast<std::size_t>(e.keys));
-  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
-  for (std::int64_t row = 0; row < e.batch * e.heads * e.queries; ++row) {
-    const std::int64_t i = row % e.queries, h = row / e.queries % e.heads, b = row / e.queries / e.heads;
-    const std::int64_t kv = b * e.kv_heads + h / e.group();
-    double max = -kInf, sum = 0;
-    for (std::int64_t j = 0; j < e.keys; ++j) {
-      double dot = 0;
-      for (std::int64_t d = 0; d < e.dim; ++d)
-        dot += q[at(row * e.dim + d)] * k[at((kv * e.keys + j) * e.dim + d)];
-      dot *= attrs.scale;
-      if (!mask.empty()) {
-        const double m =
-            mask[at(b * mask_strides[0] + h * mask_strides[1] + i * mask_strides[2] + j * mask_strides[3])];
-        dot = additive ? dot + m : m != 0 ? dot : -kInf;
-      }
-      if (attrs.causal && j > i + attrs.causal_offset) dot = -kInf;
-      s[at(j)] = dot;
-      max = std::max(max, dot);
-    }
-    for (std::int64_t d = 0; d < e.value_dim; ++d) y[row * e.value_dim + d] = 0;
-    l[row] = -kInf;
-    if (max == -kInf) continue;
-    for (const double x : s) sum += std::exp(x - max);
-    l[row] = max + std::log(sum);
-    for (std::int64_t j = 0; j < e.keys; ++j) {
-      const auto word =
-          static_cast<double>(philox_word(attrs.draw, static_cast<std::uint64_t>(row * e.keys + j)));
-      if (word < attrs.dropout_p * 0x1p32) continue;
-      const double p = std::exp(s[at(j)] - max) / sum / (1 - attrs.dropout_p);
-      for (std::int64_t d = 0; d < e.value_dim; ++d)
-        y[row * e.value_dim + d] += p * v[at((kv * e.keys + j) * e.value_dim + d)];
-    }
-  }
-  return {out, lse};
-}
-
 struct Case {
   std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
 };
@@ -259,7 +204,6 @@ constexpr OpDef k_attention = checked({
     .rule = rule,
     .autocast = AutocastPolicy::lower,
     .cost = cost,
-    .reference = reference,
     .samples = samples,
     .error_samples = error_samples,
     .tolerance_scale = 4,

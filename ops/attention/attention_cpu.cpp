@@ -22,15 +22,14 @@ constexpr std::int64_t kFewKeys = 512;  // of a block of the second kind
 constexpr double kTaskMacs = 1 << 19;   // multiply-adds that are worth a task
 
 // The queries that share a key head, as rows of one matrix: heads one after the other.
-template <class C>
-struct Forwards : Scores<C> {
-  Operand<C> q, k, v, place;  // the last one of the result
+struct Forwards : Scores {
+  Operand q, k, v, place;  // the last one of the result
   void* out;
   C* lse;
-  using Scores<C>::e;
+  using Scores::e;
 
   explicit Forwards(const Forward& f)
-      : Scores<C>(Extents(f.in(0).shape(), f.in(1).shape(), f.in(2).shape()), f.attrs<Attrs>(), f.in(3)),
+      : Scores(Extents(f.in(0).shape(), f.in(1).shape(), f.in(2).shape()), f.attrs<Attrs>(), f.in(3)),
         q(f.in(0)),
         k(f.in(1)),
         v(f.in(2)),
@@ -60,7 +59,7 @@ struct Forwards : Scores<C> {
   // The keys that any of the queries sees lie below this one.
   std::int64_t last_end(const Query* queries, std::int64_t count) const {
     std::int64_t last = 0;
-    for (std::int64_t r = 0; r < count; ++r) last = std::max(last, this->end(queries[r].i));
+    for (std::int64_t r = 0; r < count; ++r) last = std::max(last, end(queries[r].i));
     return last;
   }
   // Divides by the sum and writes row `x`.
@@ -70,7 +69,7 @@ struct Forwards : Scores<C> {
     const C factor = blind ? C(0) : 1 / sum;
     for (std::int64_t d = 0; d < e.value_dim; ++d) acc[d] = blind ? C(0) : acc[d] * factor;
     store_row(acc, e.value_dim, place.dtype, out, place.at(b, x.head, x.i));
-    lse[row] = blind ? kMinusInf<C> : max + std::log(sum);
+    lse[row] = blind ? kMinusInf : max + std::log(sum);
   }
 };
 
@@ -79,7 +78,7 @@ struct Forwards : Scores<C> {
 // One step of the online softmax: scores s [n, kQueries] become exp(s - max) with the new maximum; what was
 // summed before is to be multiplied by `shrink`. The lanes of a vector see no keys from seen_by(first lane)
 // on.
-template <class C, class SeenBy>
+template <class SeenBy>
 void softmax_step(C* s, std::int64_t keys, std::int64_t lanes, const SeenBy& seen_by, C* max, C* sum,
                   C* shrink) {
   using V = Vector<C>;
@@ -100,7 +99,7 @@ void softmax_step(C* s, std::int64_t keys, std::int64_t lanes, const SeenBy& see
     }
     m = other > m ? other : m;
     // Where nothing was seen yet, all differences are -inf. A NaN is passed over here and met in the sum.
-    const auto base = m == kMinusInf<C> ? typename V::type{} : m;
+    const auto base = m == kMinusInf ? typename V::type{} : m;
     const auto factor = exp_nonpositive<C>(before - base);
     typename V::type added = {};
     for (j = 0; j < n; ++j) {
@@ -115,13 +114,12 @@ void softmax_step(C* s, std::int64_t keys, std::int64_t lanes, const SeenBy& see
   }
 }
 
-template <class C>
-void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int64_t first,
+void many_queries(const Forwards& f, std::int64_t b, std::int64_t kv, std::int64_t first,
                   std::int64_t count) {
   const Extents& e = f.e;
   const std::int64_t stride = padded(e.dim), v_stride = padded(e.value_dim);
-  Pieces<C> pieces(0, kQueries * stride * 2 + kQueries * v_stride + kKeys * (stride + v_stride) +
-                          2 * kKeys * kQueries + 8 * kQueries);
+  Pieces pieces(0, kQueries * stride * 2 + kQueries * v_stride + kKeys * (stride + v_stride) +
+                       2 * kKeys * kQueries + 8 * kQueries);
   C* const rows = pieces.take(kQueries * stride);
   C* const qt = pieces.take(kQueries * stride);
   C* const acc = pieces.take(kQueries * v_stride);
@@ -139,8 +137,8 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
   const std::int64_t lanes = round_up(count, Vector<C>::size);
   if (count < lanes)
     for (std::int64_t d = 0; d < e.dim; ++d) std::fill_n(qt + d * kQueries, lanes, C(0));
-  transpose_rows(Matrix<C>{rows, stride}, count, e.dim, C(1), qt);
-  std::fill_n(max, kQueries, kMinusInf<C>);
+  transpose_rows(Matrix{rows, stride}, count, e.dim, C(1), qt);
+  std::fill_n(max, kQueries, kMinusInf);
   std::fill_n(sum, kQueries, C(0));
 
   const auto query = [&](std::int64_t lane) -> const Query& { return queries[lane]; };
@@ -151,13 +149,13 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
   if (end == 0) std::fill_n(acc, count * v_stride, C(0));
   for (std::int64_t j0 = 0; j0 < end; j0 += kKeys) {
     const std::int64_t n = std::min<std::int64_t>(kKeys, end - j0);
-    const Matrix<C> k = rows_of(f.k, b, kv, j0, n, k_buffer);
-    const Matrix<C> v = rows_of(f.v, b, kv, j0, n, v_buffer);
+    const Matrix k = rows_of(f.k, b, kv, j0, n, k_buffer);
+    const Matrix v = rows_of(f.v, b, kv, j0, n, v_buffer);
     const auto lanes_of = [&](std::int64_t key, std::int64_t) {
       const std::int64_t skip = triangle ? std::clamp<std::int64_t>(j0 + key - diagonal, 0, lanes) : 0;
       return Range{skip / Vector<C>::size * Vector<C>::size, lanes};
     };
-    product<C, true>(n, k.data, k.stride, qt, kQueries, false, s, kQueries, lanes_of, all(e.dim));
+    product<true>(n, k.data, k.stride, qt, kQueries, false, s, kQueries, lanes_of, all(e.dim));
     f.hide(b, j0, n, count, query, s, tile);
     const auto seen_by = [&](std::int64_t lane) {
       return triangle ? std::clamp<std::int64_t>(diagonal + lane + Vector<C>::size - j0, 0, n) : n;
@@ -175,7 +173,7 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
     const auto keys_of = [&](std::int64_t, std::int64_t row) {
       return Range{0, triangle ? std::clamp<std::int64_t>(diagonal + row + 1 - j0, 0, n) : n};
     };
-    product<C, false>(count, s, kQueries, v.data, v.stride, j0 > 0, acc, v_stride, all(e.value_dim), keys_of);
+    product<false>(count, s, kQueries, v.data, v.stride, j0 > 0, acc, v_stride, all(e.value_dim), keys_of);
   }
   for (std::int64_t r = 0; r < count; ++r) f.finish(b, queries[r], max[r], sum[r], acc + r * v_stride);
 }
@@ -183,8 +181,7 @@ void many_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::in
 // ---- Few queries ----
 
 // s [count, kFewKeys] = queries times keys; both contiguous along the head dimension.
-template <class C>
-void dot_scores(const C* q, std::int64_t q_stride, std::int64_t count, const Matrix<C>& k, std::int64_t n,
+void dot_scores(const C* q, std::int64_t q_stride, std::int64_t count, const Matrix& k, std::int64_t n,
                 std::int64_t dim, C* s) {
   const gemm::RowTiles heights(count, gemm::kTall<C>);
   for (std::int64_t j = 0; j < n; j += gemm::kShort<C>) {
@@ -200,17 +197,16 @@ void dot_scores(const C* q, std::int64_t q_stride, std::int64_t count, const Mat
 }
 
 // The same step of the online softmax for one row of n scores. Returns what was summed before times this.
-template <class C>
 C softmax_row_step(C* s, std::int64_t n, C& max, C& sum) {
   using V = Vector<C>;
-  for (std::int64_t j = n; j < round_up(n, V::size); ++j) s[j] = kMinusInf<C>;
+  for (std::int64_t j = n; j < round_up(n, V::size); ++j) s[j] = kMinusInf;
   auto m = typename V::type{} + max;
   for (std::int64_t j = 0; j < n; j += V::size) {
     const auto a = V::load(s + j);
     m = a > m ? a : m;
   }
   const C highest = V::across(m, [](const auto& a, const auto& b) { return b > a ? b : a; });
-  const C base = highest == kMinusInf<C> ? C(0) : highest;
+  const C base = highest == kMinusInf ? C(0) : highest;
   const C factor = exp_nonpositive(max - base);
   typename V::type added = {};
   for (std::int64_t j = 0; j < n; j += V::size) {
@@ -223,11 +219,10 @@ C softmax_row_step(C* s, std::int64_t n, C& max, C& sum) {
   return factor;
 }
 
-template <class C>
-void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int64_t count) {
+void few_queries(const Forwards& f, std::int64_t b, std::int64_t kv, std::int64_t count) {
   const Extents& e = f.e;
   const std::int64_t stride = padded(e.dim), v_stride = padded(e.value_dim);
-  Pieces<C> pieces(0, kFew * (stride + v_stride) + kFewKeys * (stride + v_stride) + (kFew + 1) * kFewKeys);
+  Pieces pieces(0, kFew * (stride + v_stride) + kFewKeys * (stride + v_stride) + (kFew + 1) * kFewKeys);
   C* const q = pieces.take(kFew * stride);
   C* const acc = pieces.take(kFew * v_stride);
   C* const k_buffer = pieces.take(kFewKeys * stride);
@@ -235,7 +230,7 @@ void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int
   C* const s = pieces.take(kFew * kFewKeys);
   C* const tile = pieces.take(kFewKeys);
   C max[kFew], sum[kFew] = {};
-  std::fill_n(max, kFew, kMinusInf<C>);
+  std::fill_n(max, kFew, kMinusInf);
   std::fill_n(acc, kFew * v_stride, C(0));
   Query queries[kFew];
   f.find_queries(kv, 0, count, queries);
@@ -251,10 +246,10 @@ void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int
       const Query& x = queries[r];
       C* const row = s + r * kFewKeys;
       if (f.mask.defined()) {
-        f.mask.template load<C>(f.mask.at(b, x.head, x.i, j0), n, tile);
-        for (std::int64_t j = 0; j < n; ++j) row[j] = tile[j] == kMinusInf<C> ? tile[j] : row[j] + tile[j];
+        f.mask.load(f.mask.at(b, x.head, x.i, j0), n, tile);
+        for (std::int64_t j = 0; j < n; ++j) row[j] = tile[j] == kMinusInf ? tile[j] : row[j] + tile[j];
       }
-      for (std::int64_t j = std::max<std::int64_t>(f.end(x.i) - j0, 0); j < n; ++j) row[j] = kMinusInf<C>;
+      for (std::int64_t j = std::max<std::int64_t>(f.end(x.i) - j0, 0); j < n; ++j) row[j] = kMinusInf;
       const C shrink = softmax_row_step(row, n, max[r], sum[r]);
       if (shrink != 1)
         for (std::int64_t d = 0; d < e.value_dim; ++d) acc[r * v_stride + d] *= shrink;
@@ -263,15 +258,14 @@ void few_queries(const Forwards<C>& f, std::int64_t b, std::int64_t kv, std::int
         for (std::int64_t j = 0; j < n; ++j) row[j] *= tile[j];
       }
     }
-    const Matrix<C> v = rows_of(f.v, b, kv, j0, n, v_buffer);
-    product<C, true>(count, s, kFewKeys, v.data, v.stride, true, acc, v_stride, all(e.value_dim), all(n));
+    const Matrix v = rows_of(f.v, b, kv, j0, n, v_buffer);
+    product<true>(count, s, kFewKeys, v.data, v.stride, true, acc, v_stride, all(e.value_dim), all(n));
   }
   for (std::int64_t r = 0; r < count; ++r) f.finish(b, queries[r], max[r], sum[r], acc + r * v_stride);
 }
 
-template <class C>
 void forward(const Forward& call) {
-  const Forwards<C> f(call);
+  const Forwards f(call);
   const Extents& e = f.e;
   if (call.out(1).numel() == 0) return;
   const double macs = static_cast<double>(e.keys) * static_cast<double>(e.dim + e.value_dim);  // of a query
@@ -306,7 +300,7 @@ void forward(const Forward& call) {
 
 void forward_cpu(const Forward& f) {
   NoGrad guard;
-  f.in(0).dtype() == f64 ? forward<double>(f) : forward<float>(f);
+  forward(f);
 }
 
 }  // namespace ct::attention

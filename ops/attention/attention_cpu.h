@@ -17,8 +17,8 @@
 
 // What both directions of attention on the CPU are made of. A block is up to kQueries queries by up to kKeys
 // keys. Scores are kept with queries along the vectors and one row per key: then nothing has to be packed but
-// the queries, once, and softmax is elementwise work. C is the type that is computed in, float or double;
-// 16-bit elements become floats as rows are loaded.
+// the queries, once, and softmax is elementwise work. C is the type that is computed in;
+// 16-bit elements become floats as rows are loaded. f64 is the plain kernels' (attention_plain.h).
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
@@ -27,11 +27,12 @@ namespace ct::attention {
 
 void backward_cpu(const Backward& b);  // attention_cpu_backward.cpp
 
+using C = float;
+
 inline constexpr int kQueries = 64;
 inline constexpr int kKeys = 64;
 static_assert(kQueries % 16 == 0);
 
-template <class C>
 inline constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
 
 inline std::int64_t round_up(std::int64_t x, std::int64_t step) { return (x + step - 1) / step * step; }
@@ -41,7 +42,6 @@ inline std::int64_t padded(std::int64_t dim) { return round_up(std::max<std::int
 // ---- Operands ----
 
 /// A tensor [batch, heads, rows, dim] of any strides and floating dtype.
-template <class C>
 struct Operand {
   const void* data = nullptr;
   DType dtype = dtype_of<C>;
@@ -61,17 +61,15 @@ struct Operand {
   }
   void load(std::int64_t from, C* to) const {
     switch (dtype) {
-      case DType::f32: return load_elements<float>(data, from, col, dim, to);
       case DType::f16: return load_elements<Half>(data, from, col, dim, to);
       case DType::bf16: return load_elements<BFloat16>(data, from, col, dim, to);
-      default: return load_elements<double>(data, from, col, dim, to);
+      default: return load_elements<float>(data, from, col, dim, to);
     }
   }
 };
 
 /// The scalar product of two rows.
-template <class C>
-C dot(const C* a, const C* b, std::int64_t n) {
+inline C dot(const C* a, const C* b, std::int64_t n) {
   using V = Vector<C>;
   typename V::type sum = {}, other = {};
   std::int64_t i = 0;
@@ -91,14 +89,12 @@ C dot(const C* a, const C* b, std::int64_t n) {
 }
 
 /// Rows of an operand as C: where they lie, or copied.
-template <class C>
 struct Matrix {
   const C* data;
   std::int64_t stride;
 };
-template <class C>
-Matrix<C> rows_of(const Operand<C>& x, std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count,
-                  C* buffer) {
+inline Matrix rows_of(const Operand& x, std::int64_t b, std::int64_t h, std::int64_t first,
+                      std::int64_t count, C* buffer) {
   if (x.direct) return {static_cast<const C*>(x.data) + x.at(b, h, first), x.row};
   const std::int64_t stride = padded(x.dim);
   // Long caches are read from memory: ask for rows well before they are converted, beyond this call's too.
@@ -117,15 +113,10 @@ Matrix<C> rows_of(const Operand<C>& x, std::int64_t b, std::int64_t h, std::int6
 }
 
 /// A row of C, rounded to `dtype`.
-template <class C>
-void store_row(const C* from, std::int64_t n, DType dtype, void* data, std::int64_t at) {
+inline void store_row(const C* from, std::int64_t n, DType dtype, void* data, std::int64_t at) {
   switch (dtype) {
-    case DType::f16:
-      if constexpr (std::is_same_v<C, float>) narrow_run(from, n, static_cast<Half*>(data) + at);
-      break;
-    case DType::bf16:
-      if constexpr (std::is_same_v<C, float>) narrow_run(from, n, static_cast<BFloat16*>(data) + at);
-      break;
+    case DType::f16: narrow_run(from, n, static_cast<Half*>(data) + at); break;
+    case DType::bf16: narrow_run(from, n, static_cast<BFloat16*>(data) + at); break;
     default: std::copy_n(from, n, static_cast<C*>(data) + at);
   }
 }
@@ -133,8 +124,7 @@ void store_row(const C* from, std::int64_t n, DType dtype, void* data, std::int6
 // ---- Products ----
 
 /// to[d * kQueries + i] = factor * row i of x, element d; lanes from `count` to the next whole vector are 0.
-template <class C>
-void transpose_rows(const Matrix<C>& x, std::int64_t count, std::int64_t dim, C factor, C* to) {
+inline void transpose_rows(const Matrix& x, std::int64_t count, std::int64_t dim, C factor, C* to) {
   constexpr int w = gemm::Simd<C>::kWidth;
   for (std::int64_t j = 0; j < count; j += w) {
     const std::int64_t wide = std::min<std::int64_t>(w, count - j);
@@ -159,7 +149,7 @@ struct Range {
 
 /// c[i, j] = sum over p of r[i, p] v[p, j] (+ c[i, j] with `add`), in tiles of rows. cols(first, last) and
 /// depth(first, last) say, for the rows first to last of a tile, which columns are wanted and which p count.
-template <class C, bool ByRows, class Cols, class Depth>
+template <bool ByRows, class Cols, class Depth>
 void product(std::int64_t rows, const C* r, std::int64_t r_stride, const C* v, std::int64_t v_stride,
              bool add, C* c, std::int64_t c_stride, const Cols& cols, const Depth& depth) {
   using S = gemm::Simd<C>;
@@ -211,15 +201,11 @@ struct Mask {
     return b * batch + h * head + i * row + j * col;
   }
   /// n elements along the keys; of a bool mask, 0 where it is true and -inf elsewhere.
-  template <class C>
-  void load(std::int64_t from, std::int64_t n, C* to) const {
-    load_additive(data, dtype, from, col, n, to);
-  }
+  void load(std::int64_t from, std::int64_t n, C* to) const { load_additive(data, dtype, from, col, n, to); }
 };
 
 /// n factors of dropout along the keys, of the probabilities from element `first` on.
-template <class C>
-void load_kept(const DropRule& rule, std::uint64_t first, std::int64_t n, C* to) {
+inline void load_kept(const DropRule& rule, std::uint64_t first, std::int64_t n, C* to) {
   std::uint32_t words[256];
   const C keep = static_cast<C>(rule.keep);
   for (std::int64_t j = 0; j < n; j += 256) {
@@ -236,7 +222,6 @@ struct Query {
 };
 
 /// Everything a block of scores depends on besides q and k.
-template <class C>
 struct Scores {
   Extents e;
   Attrs attrs;
@@ -258,11 +243,11 @@ struct Scores {
     if (mask.defined()) {
       const bool by_key = mask.row == 0 && mask.head == 0;  // the same for all lanes
       C values[kKeys];
-      if (by_key) mask.template load<C>(mask.at(b, 0, 0, first_key), n, values);
+      if (by_key) mask.load(mask.at(b, 0, 0, first_key), n, values);
       if (!by_key)
         for (std::int64_t lane = 0; lane < lanes; ++lane) {
           const Query q = query(lane);
-          mask.template load<C>(mask.at(b, q.head, q.i, first_key), n, values);
+          mask.load(mask.at(b, q.head, q.i, first_key), n, values);
           for (std::int64_t j = 0; j < n; ++j) tile[j * kQueries + lane] = values[j];
         }
       // What is hidden counts for nothing, not even where it is NaN.
@@ -271,7 +256,7 @@ struct Scores {
         for (std::int64_t lane = 0; lane < whole; lane += V::size) {
           const auto m = by_key ? typename V::type{} + values[j] : V::load(tile + j * kQueries + lane);
           const auto x = V::load(s + j * kQueries + lane);
-          V::store(s + j * kQueries + lane, m == kMinusInf<C> ? m : x + m);
+          V::store(s + j * kQueries + lane, m == kMinusInf ? m : x + m);
         }
     }
     if (!attrs.causal) return;
@@ -288,7 +273,7 @@ struct Scores {
     for (std::int64_t j = 0; j < n; ++j)
       for (std::int64_t lane = 0; lane < whole; lane += V::size) {
         const auto x = V::load(s + j * kQueries + lane);
-        const auto minus_inf = typename V::type{} + kMinusInf<C>;
+        const auto minus_inf = typename V::type{} + kMinusInf;
         V::store(s + j * kQueries + lane, static_cast<C>(j) < V::load(ends + lane) ? x : minus_inf);
       }
   }
@@ -308,7 +293,6 @@ struct Scores {
 };
 
 /// Cuts a thread's buffer into pieces, each on its own cache lines.
-template <class C>
 class Pieces {
  public:
   Pieces(int slot, std::int64_t total) : next_(gemm::scratch<C>(slot, total)) {}

@@ -16,15 +16,14 @@ namespace {
 constexpr std::int64_t kTasks = 16;        // as many are wanted
 constexpr std::int64_t kFewestKeys = 256;  // of a task, if there are more
 
-template <class C>
-struct Backwards : Scores<C> {
-  Operand<C> q, k, v, out, grad;
+struct Backwards : Scores {
+  Operand q, k, v, out, grad;
   const C* lse;
-  using Scores<C>::e;
+  using Scores::e;
 
   explicit Backwards(const Backward& b)
-      : Scores<C>(Extents(b.in(0).shape(), b.in(1).shape(), b.in(2).shape()), b.attrs<Attrs>(),
-                  b.saved_inputs[3]),
+      : Scores(Extents(b.in(0).shape(), b.in(1).shape(), b.in(2).shape()), b.attrs<Attrs>(),
+               b.saved_inputs[3]),
         q(b.in(0)),
         k(b.in(1)),
         v(b.in(2)),
@@ -34,11 +33,10 @@ struct Backwards : Scores<C> {
 };
 
 // A block of queries of one head, as the products want it, and of the keys that it meets.
-template <class C>
 class Block {
  public:
   const std::int64_t stride, v_stride;
-  Matrix<C> q{}, grad{};  // rows
+  Matrix q{}, grad{};  // rows
   std::int64_t count = 0, lanes = 0;
   C* const s;   // probabilities after dropout, [n, kQueries]
   C* const ds;  // the gradient of the scores, alike
@@ -46,7 +44,7 @@ class Block {
   static std::int64_t size(const Extents& e) {
     return kQueries * (3 * padded(e.dim) + 4 * padded(e.value_dim) + 2) + 3 * kKeys * kQueries + 64;
   }
-  Block(const Backwards<C>& f, Pieces<C>& pieces)
+  Block(const Backwards& f, Pieces& pieces)
       : stride(padded(f.e.dim)),
         v_stride(padded(f.e.value_dim)),
         s(pieces.take(kKeys * kQueries)),
@@ -68,7 +66,7 @@ class Block {
     lanes = round_up(count, Vector<C>::size);
     q = rows_of(f_.q, b, h, first, count, q_rows_);
     grad = rows_of(f_.grad, b, h, first, count, grad_rows_);
-    const Matrix<C> out = rows_of(f_.out, b, h, first, count, out_rows_);
+    const Matrix out = rows_of(f_.out, b, h, first, count, out_rows_);
     if (count < lanes) {
       for (std::int64_t d = 0; d < e.dim; ++d) std::fill_n(qt_ + d * kQueries, lanes, C(0));
       for (std::int64_t d = 0; d < e.value_dim; ++d) std::fill_n(gt_ + d * kQueries, lanes, C(0));
@@ -80,7 +78,7 @@ class Block {
     const C* lse = f_.lse + (b * e.heads + h) * e.queries + first;
     for (std::int64_t i = 0; i < count; ++i) {
       // A query that saw nothing: exp(-inf - inf) = 0.
-      lse_[i] = lse[i] == kMinusInf<C> ? -kMinusInf<C> : lse[i];
+      lse_[i] = lse[i] == kMinusInf ? -kMinusInf : lse[i];
       delta_[i] = dot(grad.data + i * grad.stride, out.data + i * out.stride, e.value_dim);
     }
     diagonal_ = f_.attrs.causal ? first + f_.attrs.causal_offset : e.keys;
@@ -90,15 +88,14 @@ class Block {
   std::int64_t end() const { return f_.end(first_ + count - 1); }
 
   /// The probabilities of n keys from j0 on, and with `gradients` also those of the scores, times `factor`.
-  void meet(std::int64_t j0, std::int64_t n, const Matrix<C>& k, const Matrix<C>& v, bool gradients,
-            C factor) {
+  void meet(std::int64_t j0, std::int64_t n, const Matrix& k, const Matrix& v, bool gradients, C factor) {
     using V = Vector<C>;
     const Extents& e = f_.e;
     j0_ = j0, n_ = n;
     const auto lanes_of = [&](std::int64_t key, std::int64_t) { return Range{skipped(key), lanes}; };
-    product<C, true>(n, k.data, k.stride, qt_, kQueries, false, s, kQueries, lanes_of, all(e.dim));
+    product<true>(n, k.data, k.stride, qt_, kQueries, false, s, kQueries, lanes_of, all(e.dim));
     if (gradients)
-      product<C, true>(n, v.data, v.stride, gt_, kQueries, false, ds, kQueries, lanes_of, all(e.value_dim));
+      product<true>(n, v.data, v.stride, gt_, kQueries, false, ds, kQueries, lanes_of, all(e.value_dim));
     const auto query = [&](std::int64_t lane) { return Query{h_, first_ + lane}; };
     f_.hide(b_, j0, n, count, query, s, tile_);
     const bool drops = f_.drops();
@@ -136,33 +133,31 @@ class Block {
     return std::clamp<std::int64_t>(j0_ + key - diagonal_, 0, lanes) / Vector<C>::size * Vector<C>::size;
   }
 
-  const Backwards<C>& f_;
+  const Backwards& f_;
   C *const q_rows_, *const grad_rows_, *const out_rows_,
                                            *const qt_, *const gt_, *const tile_, *const lse_, *const delta_;
   std::int64_t b_ = 0, h_ = 0, first_ = 0, j0_ = 0, n_ = 0, diagonal_ = 0;
 };
 
 // Where the gradients of q, k and v are gathered: in the results themselves if those are of type C.
-template <class C>
 struct Sums {
   Tensor dq, dk, dv;  // undefined where not wanted; dq is [shares, B, H, Tq, D] where keys are shared out
 };
 
-template <class C>
-void gather(const Backwards<C>& f, const Sums<C>& sums, std::int64_t b, std::int64_t kv, std::int64_t share,
+void gather(const Backwards& f, const Sums& sums, std::int64_t b, std::int64_t kv, std::int64_t share,
             std::int64_t key_begin, std::int64_t key_end) {
   const Extents& e = f.e;
   const std::int64_t keys = key_end - key_begin, stride = padded(e.dim), v_stride = padded(e.value_dim);
-  Pieces<C> pieces(0, Block<C>::size(e) + kQueries * stride);
-  Block<C> block(f, pieces);
-  Pieces<C> key_pieces(1, (f.k.direct ? 0 : keys * stride) + (f.v.direct ? 0 : keys * v_stride) + 16);
+  Pieces pieces(0, Block::size(e) + kQueries * stride);
+  Block block(f, pieces);
+  Pieces key_pieces(1, (f.k.direct ? 0 : keys * stride) + (f.v.direct ? 0 : keys * v_stride) + 16);
   C* const k_buffer = key_pieces.take(f.k.direct ? 0 : keys * stride);
   C* const v_buffer = key_pieces.take(f.v.direct ? 0 : keys * v_stride);
-  const Matrix<C> k = rows_of(f.k, b, kv, key_begin, keys, k_buffer);
-  const Matrix<C> v = rows_of(f.v, b, kv, key_begin, keys, v_buffer);
+  const Matrix k = rows_of(f.k, b, kv, key_begin, keys, k_buffer);
+  const Matrix v = rows_of(f.v, b, kv, key_begin, keys, v_buffer);
   const std::int64_t first_row = (b * e.kv_heads + kv) * e.keys + key_begin;
-  C* const dk = sums.dk.defined() ? sums.dk.template data<C>() + first_row * e.dim : nullptr;
-  C* const dv = sums.dv.defined() ? sums.dv.template data<C>() + first_row * e.value_dim : nullptr;
+  C* const dk = sums.dk.defined() ? sums.dk.data<C>() + first_row * e.dim : nullptr;
+  C* const dv = sums.dv.defined() ? sums.dv.data<C>() + first_row * e.value_dim : nullptr;
   if (dk != nullptr) std::fill_n(dk, keys * e.dim, C(0));
   if (dv != nullptr) std::fill_n(dv, keys * e.value_dim, C(0));
   const bool gradients = dk != nullptr || sums.dq.defined();
@@ -172,7 +167,7 @@ void gather(const Backwards<C>& f, const Sums<C>& sums, std::int64_t b, std::int
       C* dq = nullptr;
       const std::int64_t count = std::min<std::int64_t>(kQueries, e.queries - first);
       if (sums.dq.defined()) {
-        dq = sums.dq.template data<C>() + (((share * e.batch + b) * e.heads + h) * e.queries + first) * e.dim;
+        dq = sums.dq.data<C>() + (((share * e.batch + b) * e.heads + h) * e.queries + first) * e.dim;
         std::fill_n(dq, count * e.dim, C(0));
       }
       const std::int64_t end = std::min(f.end(first + count - 1), key_end);
@@ -180,25 +175,23 @@ void gather(const Backwards<C>& f, const Sums<C>& sums, std::int64_t b, std::int
       block.begin(b, h, first);
       for (std::int64_t j0 = key_begin; j0 < end; j0 += kKeys) {
         const std::int64_t n = std::min<std::int64_t>(kKeys, end - j0), at = j0 - key_begin;
-        const Matrix<C> ks{k.data + at * k.stride, k.stride}, vs{v.data + at * v.stride, v.stride};
+        const Matrix ks{k.data + at * k.stride, k.stride}, vs{v.data + at * v.stride, v.stride};
         block.meet(j0, n, ks, vs, gradients, static_cast<C>(f.attrs.scale));
         const auto queries_of = [&](std::int64_t key, std::int64_t) { return block.queries_of(key); };
         const auto keys_of = [&](std::int64_t, std::int64_t row) { return block.keys_of(row); };
         if (dv != nullptr)
-          product<C, true>(n, block.s, kQueries, block.grad.data, block.grad.stride, true,
-                           dv + at * e.value_dim, e.value_dim, all(e.value_dim), queries_of);
+          product<true>(n, block.s, kQueries, block.grad.data, block.grad.stride, true, dv + at * e.value_dim,
+                        e.value_dim, all(e.value_dim), queries_of);
         if (dk != nullptr)
-          product<C, true>(n, block.ds, kQueries, block.q.data, block.q.stride, true, dk + at * e.dim, e.dim,
-                           all(e.dim), queries_of);
+          product<true>(n, block.ds, kQueries, block.q.data, block.q.stride, true, dk + at * e.dim, e.dim,
+                        all(e.dim), queries_of);
         if (dq != nullptr)
-          product<C, false>(count, block.ds, kQueries, ks.data, ks.stride, true, dq, e.dim, all(e.dim),
-                            keys_of);
+          product<false>(count, block.ds, kQueries, ks.data, ks.stride, true, dq, e.dim, all(e.dim), keys_of);
       }
     }
 }
 
-template <class C>
-void query_key_value(const Backward& call, const Backwards<C>& f) {
+void query_key_value(const Backward& call, const Backwards& f) {
   const Extents& e = f.e;
   const std::int64_t heads = e.batch * e.kv_heads;
   const std::int64_t shares = std::clamp<std::int64_t>(heads > 0 ? (kTasks + heads - 1) / heads : 1, 1,
@@ -214,7 +207,7 @@ void query_key_value(const Backward& call, const Backwards<C>& f) {
     }
     return meta.dtype == dtype_of<C> ? call.grad_in(i) : Tensor::allocate(meta.shape, dtype_of<C>, cpu);
   };
-  const Sums<C> sums{place(0), place(1), place(2)};
+  const Sums sums{place(0), place(1), place(2)};
   if (e.keys == 0 && sums.dq.defined()) fill_kernel(sums.dq, 0);
   const double macs = 5 * static_cast<double>(e.group() * e.queries) * static_cast<double>(e.dim) *
                       static_cast<double>(std::min(share_keys, e.keys));
@@ -230,7 +223,7 @@ void query_key_value(const Backward& call, const Backwards<C>& f) {
     });
   if (sums.dq.defined() && shares > 1) {
     const std::int64_t n = e.batch * e.heads * e.queries * e.dim;
-    C* const data = sums.dq.template data<C>();
+    C* const data = sums.dq.data<C>();
     parallel_for(n, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t s = 1; s < shares; ++s)
         for (std::int64_t i = begin; i < end; ++i) data[i] += data[s * n + i];
@@ -245,8 +238,7 @@ void query_key_value(const Backward& call, const Backwards<C>& f) {
 
 // The mask's gradient is that of the scores, summed over what the mask was broadcast along. A task is a block
 // of queries of one of the mask's matrices, or all queries where the mask has one row.
-template <class C>
-void mask_gradient(const Backward& call, const Backwards<C>& f) {
+void mask_gradient(const Backward& call, const Backwards& f) {
   const Extents& e = f.e;
   const TensorMeta& meta = call.in_meta(3);
   Shape sizes = meta.shape;
@@ -259,8 +251,8 @@ void mask_gradient(const Backward& call, const Backwards<C>& f) {
   const std::int64_t blocks = one_row ? 1 : (e.queries + kQueries - 1) / kQueries;
   parallel_for(sizes[0] * sizes[1] * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t stride = padded(e.dim), v_stride = padded(e.value_dim);
-    Pieces<C> pieces(0, Block<C>::size(e) + kKeys * (stride + v_stride));
-    Block<C> block(f, pieces);
+    Pieces pieces(0, Block::size(e) + kKeys * (stride + v_stride));
+    Block block(f, pieces);
     C* const k_buffer = pieces.take(kKeys * stride);
     C* const v_buffer = pieces.take(kKeys * v_stride);
     for (std::int64_t t = begin; t < end; ++t) {
@@ -288,9 +280,8 @@ void mask_gradient(const Backward& call, const Backwards<C>& f) {
   copy_kernel(call.grad_in(3), sums);
 }
 
-template <class C>
 void backward(const Backward& call) {
-  const Backwards<C> f(call);
+  const Backwards f(call);
   if (call.needs(0) || call.needs(1) || call.needs(2)) query_key_value(call, f);
   if (call.needs(3)) mask_gradient(call, f);
 }
@@ -299,7 +290,7 @@ void backward(const Backward& call) {
 
 void backward_cpu(const Backward& b) {
   NoGrad guard;
-  b.in(0).dtype() == f64 ? backward<double>(b) : backward<float>(b);
+  backward(b);
 }
 
 }  // namespace ct::attention

@@ -30,23 +30,6 @@ Cost linear_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out
   return cost;
 }
 
-std::vector<Tensor> linear_reference(std::span<const Tensor> in, AttrsView) {
-  const std::vector<double> x = in[0].to_vector<double>(), w = in[1].to_vector<double>();
-  const std::vector<double> bias = in[2].defined() ? in[2].to_vector<double>() : std::vector<double>{};
-  const std::int64_t outs = in[1].size(0), ins = in[1].size(1);
-  Shape shape = in[0].shape();
-  shape.back() = outs;
-  const Tensor out = Tensor::allocate(shape, f64, cpu);
-  double* y = static_cast<double*>(out.raw_data());
-  for (std::int64_t e = 0; e < out.numel(); ++e) {
-    const std::int64_t r = e / outs, o = e % outs;
-    y[e] = bias.empty() ? 0 : bias[static_cast<std::size_t>(o)];
-    for (std::int64_t i = 0; i < ins; ++i)
-      y[e] += x[static_cast<std::size_t>(r * ins + i)] * w[static_cast<std::size_t>(o * ins + i)];
-  }
-  return {out};
-}
-
 std::vector<Sample> linear_samples(SampleMaker& make) {
   const auto sample = [&](const Shape& x, std::int64_t outs, bool bias, const char* label) {
     const Shape w{outs, x.back()};
@@ -115,9 +98,10 @@ void linear_rule(const Backward& b) {
   if (b.needs(2)) b.set_grad_in(2, rules::unbroadcast(g, b.in_meta(2).shape));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "weight", .accumulates = true},
-                                {.name = "weight", .needs = "x", .accumulates = true, .wide_grad = true},
-                                {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true}};
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = "weight", .accumulates = true},
+    {.name = "weight", .needs = "x", .accumulates = true, .wide_grad = true},
+    {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true, .packed = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 }  // namespace
 
@@ -128,10 +112,10 @@ constexpr OpDef k_linear = checked({
     .outputs = kOutputs,
     .infer = linear_infer,
     .kernels = &kernel_tables::linear,
+    .fast_f64 = true,
     .rule = linear_rule,
     .autocast = AutocastPolicy::lower,
     .cost = linear_cost,
-    .reference = linear_reference,
     .samples = linear_samples,
     .error_samples = linear_errors,
 });

@@ -1,6 +1,5 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/product.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
@@ -16,12 +15,11 @@ void linear_forward_cpu(const Forward& f) {
   product::fold_rows(x, x_holder);
   y.fold();
   const Stack w(f.in(1), Missing::none);
-  const Tensor bias = f.has(2) ? packed(f.in(2)) : Tensor{};
   const Gemm shape{y.rows, y.cols, x.cols, x.row, x.col, w.col, w.row, y.row};
   visit_floating("linear", f.out().dtype(), [&]<class T>(TypeTag<T>) {
     gemm_bias_cpu<T>(shape, f.in(0).numel() ? static_cast<const T*>(x.tensor->raw_data()) : nullptr,
                      static_cast<const T*>(f.in(1).raw_data()),
-                     bias.defined() ? static_cast<const T*>(bias.raw_data()) : nullptr,
+                     f.has(2) ? static_cast<const T*>(f.in(2).raw_data()) : nullptr,
                      static_cast<T*>(f.out().raw_data()));
   });
 }

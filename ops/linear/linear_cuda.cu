@@ -1,6 +1,5 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
@@ -40,7 +39,7 @@ void linear_forward_cuda(const Forward& f) {
   product::make_plain(w, plain_w);
   Product p = product::product_of(x, w, y, false);
   if (f.has(2)) {
-    const Tensor bias = packed(f.in(2));
+    const Tensor& bias = f.in(2);
     if (gpu::gemm("linear", p, gpu::Epilogue::bias, bias.raw_data())) return;
     // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address).
     write_bias(bias, f.out());

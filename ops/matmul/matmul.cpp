@@ -37,39 +37,6 @@ Cost matmul_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out
   return cost;
 }
 
-// The definition, element by element.
-std::vector<Tensor> matmul_reference(std::span<const Tensor> in, AttrsView) {
-  const Tensor &a = in[0], &b = in[1];
-  const std::vector<double> av = a.to_vector<double>(), bv = b.to_vector<double>();
-  const std::int64_t m = a.dim() > 1 ? a.size(-2) : 1, n = b.dim() > 1 ? b.size(-1) : 1, k = a.size(-1);
-  const Shape a_lead = leading(a.shape()), b_lead = leading(b.shape());
-  const Shape lead = broadcast_shapes("matmul", a_lead, b_lead);
-  Shape shape = lead;
-  if (a.dim() > 1) shape.push_back(m);
-  if (b.dim() > 1) shape.push_back(n);
-  const Tensor out = Tensor::allocate(shape, f64, cpu);
-  double* c = static_cast<double*>(out.raw_data());
-  const Strides a_step = broadcast_strides(a_lead, contiguous_strides(a_lead), lead);
-  const Strides b_step = broadcast_strides(b_lead, contiguous_strides(b_lead), lead);
-  for (std::int64_t s = 0; s < numel(lead); ++s) {
-    std::int64_t rest = s, a_at = 0, b_at = 0;
-    for (int i = lead.size() - 1; i >= 0; --i) {
-      a_at += rest % lead[i] * a_step[i];
-      b_at += rest % lead[i] * b_step[i];
-      rest /= lead[i];
-    }
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        double sum = 0;
-        for (std::int64_t p = 0; p < k; ++p)
-          sum += av[static_cast<std::size_t>((a_at * m + i) * k + p)] *
-                 bv[static_cast<std::size_t>((b_at * k + p) * n + j)];
-        c[(s * m + i) * n + j] = sum;
-      }
-  }
-  return {out};
-}
-
 std::vector<Sample> matmul_samples(SampleMaker& make) {
   // Values below 1 keep the products of u8 matrices in its range.
   const auto sample = [&](const Shape& a, const Shape& b, const char* label) {
@@ -140,11 +107,11 @@ constexpr OpDef k_matmul = checked({
     .outputs = kOutputs,
     .infer = matmul_infer,
     .kernels = &kernel_tables::matmul,
+    .fast_f64 = true,
     .rule = matmul_rule,
     .autocast = AutocastPolicy::lower,
     .dtypes = kNumericTypes,
     .cost = matmul_cost,
-    .reference = matmul_reference,
     .samples = matmul_samples,
     .error_samples = matmul_errors,
 });

@@ -202,9 +202,9 @@ constexpr OpDef define(const char* name, const char* formula, std::span<const Ou
   op.attributes = kAttributes;
   op.infer = infer<kind>;
   op.kernels = &kernel_tables::reduce;
+  op.fast_f64 = true;
   op.dtypes = kAllTypes;
   op.cost = cost;
-  op.reference = reduction::reference<kind>;
   op.samples = reduction::samples<kind>;
   op.error_samples = reduction::error_samples<kind>;
   return op;

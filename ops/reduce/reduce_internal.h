@@ -9,9 +9,6 @@
 
 namespace ct::reduction {
 
-/// The op's outputs in f64, straight from the definition.
-template <Kind kind>
-std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs);
 template <Kind kind>
 std::vector<Sample> samples(SampleMaker& make);
 template <Kind kind>

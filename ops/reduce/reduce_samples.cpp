@@ -9,74 +9,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// One output (value, and the second result of those that have one) from the elements in logical order.
-struct Pair {
-  double value;
-  double second;
-};
-
-double sum_of(const std::vector<double>& x) {
-  double s = 0;
-  for (const double v : x) s += v;
-  return s;
-}
-
-Pair extremum(const std::vector<double>& x, bool smallest) {
-  Pair best{x[0], 0};
-  for (std::size_t i = 1; i < x.size() && !std::isnan(best.value); ++i)
-    if (std::isnan(x[i]) || (smallest ? x[i] < best.value : x[i] > best.value))
-      best = {x[i], static_cast<double>(i)};
-  return best;
-}
-
-double norm_of(const std::vector<double>& x, double p) {
-  std::vector<double> sizes = x;
-  for (double& v : sizes) v = std::abs(v);
-  if (std::isinf(p)) return extremum(sizes, p < 0).value;
-  for (double& v : sizes) v = p == 0 ? static_cast<double>(v != 0) : std::pow(v, p);
-  return p == 0 ? sum_of(sizes) : std::pow(sum_of(sizes), 1 / p);
-}
-
-template <Kind kind>
-Pair reduce_one(const std::vector<double>& x, double number) {
-  const double n = static_cast<double>(x.size());
-  if constexpr (kind == Kind::sum) {
-    return {sum_of(x), 0};
-  } else if constexpr (kind == Kind::mean) {
-    return {sum_of(x) / n, 0};
-  } else if constexpr (kind == Kind::prod) {
-    double p = 1;
-    for (const double v : x) p *= v;
-    return {p, 0};
-  } else if constexpr (kind == Kind::any || kind == Kind::all) {
-    const auto differs = [](double v) { return v != 0; };
-    return {static_cast<double>(kind == Kind::any ? std::any_of(x.begin(), x.end(), differs)
-                                                  : std::all_of(x.begin(), x.end(), differs)),
-            0};
-  } else if constexpr (kind == Kind::var || kind == Kind::std) {
-    const double mean = sum_of(x) / n;
-    double squares = 0;
-    for (const double v : x) squares += (v - mean) * (v - mean);
-    const double var = squares / std::max(0.0, n - number);
-    return {kind == Kind::var ? var : std::sqrt(var), mean};
-  } else if constexpr (kind == Kind::norm) {
-    return {norm_of(x, number), 0};
-  } else if constexpr (kind == Kind::logsumexp) {
-    if (x.empty()) return {-std::numeric_limits<double>::infinity(), 0};
-    const double max = extremum(x, false).value;
-    if (std::isinf(max) || std::isnan(max)) return {max, 0};
-    double s = 0;
-    for (const double v : x) s += std::exp(v - max);
-    return {std::log(s) + max, 0};
-  } else {
-    const bool smallest = kind == Kind::amin || kind == Kind::min || kind == Kind::argmin;
-    const Pair best = extremum(x, smallest);
-    return kind == Kind::argmax || kind == Kind::argmin ? Pair{best.second, 0} : best;
-  }
-}
-
 constexpr bool has_axis_only(Kind kind) { return kind == Kind::max || kind == Kind::min; }
-constexpr bool has_second(Kind kind) { return has_axis_only(kind) || kind == Kind::var || kind == Kind::std; }
 constexpr bool needs_elements(Kind kind) {
   return has_axis_only(kind) || kind == Kind::amax || kind == Kind::amin || kind == Kind::argmax ||
          kind == Kind::argmin;
@@ -100,42 +33,6 @@ Attrs over(const Dims& axes, bool keepdim, double number) {
 }
 
 }  // namespace
-
-template <Kind kind>
-std::vector<Tensor> reference(std::span<const Tensor> inputs, AttrsView attrs_view) {
-  const Attrs& attrs = *static_cast<const Attrs*>(attrs_view.data);
-  const Tensor& x = inputs[0];
-  const AxisMask mask = axis_mask("reference", attrs.axes, x.dim());
-  Shape shape;
-  for (int i = 0; i < x.dim(); ++i) {
-    const bool reduced = mask >> i & 1u;
-    if (reduced && attrs.keepdim) shape.push_back(1);
-    if (!reduced) shape.push_back(x.shape()[i]);
-  }
-  const std::vector<double> values = x.to_vector<double>();
-  std::vector<std::vector<double>> groups(static_cast<std::size_t>(numel(shape)));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::int64_t rest = static_cast<std::int64_t>(i), k = 0, step = 1;
-    for (int a = x.dim() - 1; a >= 0; --a) {
-      if (!(mask >> a & 1u)) {
-        k += rest % x.shape()[a] * step;
-        step *= x.shape()[a];
-      }
-      rest /= x.shape()[a];
-    }
-    groups[static_cast<std::size_t>(k)].push_back(values[i]);
-  }
-  const Tensor value = Tensor::allocate(shape, DType::f64, Device{});
-  const Tensor second = Tensor::allocate(shape, DType::f64, Device{});
-  for (std::size_t k = 0; k < groups.size(); ++k) {
-    const Pair pair = reduce_one<kind>(groups[k], attrs.number);
-    static_cast<double*>(value.raw_data())[k] = pair.value;
-    static_cast<double*>(second.raw_data())[k] = pair.second;
-  }
-  if (kind == Kind::logsumexp) return {value, value};
-  if (has_second(kind)) return {value, second};
-  return {value};
-}
 
 template <Kind kind>
 std::vector<Sample> samples(SampleMaker& make) {
@@ -205,9 +102,8 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
   return out;
 }
 
-#define CT_INSTANTIATE(kind)                                                                           \
-  template std::vector<Tensor> reference<Kind::kind>(std::span<const Tensor> inputs, AttrsView attrs); \
-  template std::vector<Sample> samples<Kind::kind>(SampleMaker & make);                                \
+#define CT_INSTANTIATE(kind)                                            \
+  template std::vector<Sample> samples<Kind::kind>(SampleMaker & make); \
   template std::vector<ErrorSample> error_samples<Kind::kind>(SampleMaker & make);
 CT_INSTANTIATE(sum)
 CT_INSTANTIATE(mean)
