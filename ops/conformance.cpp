@@ -160,7 +160,7 @@ class Checker {
     SampleMaker make(options_.seed);
     const Kernels plain = kernels_of(op_, KernelKind::plain);
     has_plain_ = plain.forward != kernels_of(op_, KernelKind::cpu).forward;
-    if (has_plain_) oracle_.plain = plain, oracle_.fast_f64 = false;
+    if (has_plain_) plain_op_.plain = plain, plain_op_.fast_f64 = false;
     if (!has_plain_ && op_.reference == nullptr)
       report_.failures.emplace_back("the op has neither a reference nor plain kernels");
     samples_ = op_.samples(make);
@@ -225,7 +225,7 @@ class Checker {
           wide[i] = wide[i].to(f64);
       }
       const Tensors want =
-          op_.reference ? op_.reference(wide, sample.attrs.view()) : call(oracle_, wide, sample.attrs);
+          op_.reference ? op_.reference(wide, sample.attrs.view()) : call(oracle(), wide, sample.attrs);
       for (std::size_t k = 0; k < want.size() && k < first.size(); ++k) {
         if (!want[k].defined()) continue;
         // Integer inputs of ops that compute in f32 (mean, exp) are judged as f32; a wider result of 16-bit
@@ -302,7 +302,7 @@ class Checker {
         for (const Tensor& t : inputs)
           wide.push_back(!t.defined() ? t : is_floating(t.dtype()) ? t.to(cpu).to(f64) : t.to(cpu));
         for (const Tensor& t : cotangents) wide_cotangents.push_back(t.defined() ? t.to(cpu).to(f64) : t);
-        const Gradients want = differentiate(oracle_, wide, sample.attrs, wide_cotangents, all);
+        const Gradients want = differentiate(oracle(), wide, sample.attrs, wide_cotangents, all);
         // Saved results are rounded to the dtype, hence the factor.
         const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
         return compare_grads(full, want, tol, has_plain_ ? "against the plain kernels" : "against f64");
@@ -488,11 +488,14 @@ class Checker {
     return has_plain_ && kernel_kind(op_, device, dtype) == KernelKind::plain;
   }
 
+  // What gives the values and gradients to compare with.
+  const OpDef& oracle() const { return has_plain_ ? plain_op_ : op_; }
+
   const OpDef& op_;
   const ConformanceOptions& options_;
   bool has_plain_ = false;
-  OpDef oracle_ =
-      op_;  // the same op, whose calls in f64 run its plain kernels, forward and back, if it has any
+  // The same op, whose calls in f64 run its plain kernels, forward and back.
+  OpDef plain_op_ = op_;
   std::vector<Sample> samples_;
   ConformanceReport report_;
 };
