@@ -28,9 +28,9 @@ void backward(const Backward& b) {
     return;
   }
   const Choice rows(b.in_meta(0).shape, b.grad().shape(), b.attrs<topk_kernels::Attrs>().axis);
+  const Tensor& dx = b.grad_in(0);  // before the threads: the first to ask allocates it
   rows.all.each([&](std::int64_t r) {
-    topk_gradient(rows.chosen.of(b.grad(), r), rows.chosen.positions(b.out(1), r),
-                  rows.all.in(b.grad_in(0), r));
+    topk_gradient(rows.chosen.of(b.grad(), r), rows.chosen.positions(b.out(1), r), rows.all.in(dx, r));
   });
 }
 
