@@ -66,6 +66,7 @@ if(COTANGENT_LINK_TEST)
   # Every object file, wanted or not: what is declared, called and nowhere defined shows here.
   add_executable(ct_link tests/consumers/main.cpp)
   cotangent_compile_options(ct_link)
-  target_link_libraries(ct_link PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,cotangent,cotangent_io>")
+  target_link_libraries(ct_link PRIVATE cotangent_io cotangent)
+  set_target_properties(ct_link PROPERTIES LINK_LIBRARY_OVERRIDE "WHOLE_ARCHIVE,cotangent_io,cotangent")
   cotangent_script_test(link ct_link)
 endif()
