@@ -108,7 +108,8 @@ TEST_CASE("dropout drops the same elements on CUDA", "[cuda]") {
       REQUIRE(dropout(x.to(cuda(0)), 0.3, true, b).to_vector<double>() ==
               dropout(x, 0.3, true, a).to_vector<double>());
       const Tensor odd = constant({n + 1}, dtype).narrow(0, 1, n);  // off the 16-byte boundary
-      REQUIRE(dropout(constant({n + 1}, dtype).to(cuda(0)).narrow(0, 1, n), 0.3, true, b).to_vector<double>() ==
-              dropout(odd, 0.3, true, a).to_vector<double>());
+      REQUIRE(
+          dropout(constant({n + 1}, dtype).to(cuda(0)).narrow(0, 1, n), 0.3, true, b).to_vector<double>() ==
+          dropout(odd, 0.3, true, a).to_vector<double>());
     }
 }
