@@ -27,6 +27,7 @@ function(cotangent_compile_options target)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     list(APPEND warnings -Wno-bitwise-instead-of-logical)  # conditions joined with & where a branch would cost a loop
+    list(APPEND warnings -Wno-unknown-warning-option)  # pragmas that name warnings of g++
     if(COTANGENT_SANITIZE)
       list(APPEND warnings -Wno-pass-failed)  # loops that are to be vectorised, and are not with the sanitizers' checks
     endif()
