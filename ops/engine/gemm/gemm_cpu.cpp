@@ -242,8 +242,7 @@ template <class In, class T, class Out>
 void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
          const In* a, const In* b, T beta, const In* bias, Out* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
-  if (g.k <=
-      0) {  // operands without elements have no address to step from: one term instead, -0, which adds nothing
+  if (g.k <= 0) {  // Without elements there is no address to step from: one term, -0, which adds nothing.
     static const In zero(0.f), minus_zero(-0.f);
     Gemm one = g;
     one.k = 1;
