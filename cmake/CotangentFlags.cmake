@@ -27,6 +27,7 @@ function(cotangent_compile_options target)
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     list(APPEND warnings -Wno-bitwise-instead-of-logical)  # conditions joined with & where a branch would cost a loop
+    list(APPEND warnings -Wno-unknown-warning-option)  # pragmas that name warnings of g++
     if(COTANGENT_SANITIZE)
       list(APPEND warnings -Wno-pass-failed)  # loops that are to be vectorised, and are not with the sanitizers' checks
     endif()
@@ -60,6 +61,9 @@ function(cotangent_compile_options target)
     set(flags -fsanitize=${COTANGENT_SANITIZE} -fno-omit-frame-pointer)
     if(COTANGENT_SANITIZE MATCHES "undefined")
       list(APPEND flags -fno-sanitize-recover=undefined)  # a finding must fail the run
+      if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+        list(APPEND flags "-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/cmake/sanitizer_ignore.txt")
+      endif()
     endif()
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
     target_link_options(${target} PRIVATE ${flags})

@@ -29,7 +29,7 @@ endif()
 # Tests are many and run once: compile them for the shorter build. With sanitizers -O1 takes three times as long as -O0.
 target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-O1>" "$<$<CONFIG:Debug>:-O0>")
 if(COTANGENT_PRECOMPILE)
-  cotangent_precompile(ct_tests tests/catch.h <cotangent/cotangent.h>)
+  cotangent_precompile(ct_tests tests/catch.h <algorithm> <cmath> <cotangent/core/op_def.h>)
 elseif(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
   target_precompile_headers(ct_tests PRIVATE tests/catch.h)
 endif()

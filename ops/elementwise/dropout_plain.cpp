@@ -8,19 +8,19 @@ namespace ct::plain {
 namespace {
 
 void forward(const Forward& f) {
-  const auto& [p, draw] = f.attrs<dropout_kernels::Attrs>();
+  const auto& a = f.attrs<dropout_kernels::Attrs>();
   const double* x = f.in(0).data<double>();
   each_element(f.out(), [&](std::int64_t i) {
-    return dropout(x[i], is_dropped(draw, static_cast<std::uint64_t>(i), p), p);
+    return dropout(x[i], is_dropped(a.draw, static_cast<std::uint64_t>(i), a.p), a.p);
   });
 }
 
 void backward(const Backward& b) {
   if (!b.needs(0)) return;
-  const auto& [p, draw] = b.attrs<dropout_kernels::Attrs>();
+  const auto& a = b.attrs<dropout_kernels::Attrs>();
   const double* g = b.grad().data<double>();
   each_element(b.grad_in(0), [&](std::int64_t i) {
-    return dropout_gradient(g[i], is_dropped(draw, static_cast<std::uint64_t>(i), p), p);
+    return dropout_gradient(g[i], is_dropped(a.draw, static_cast<std::uint64_t>(i), a.p), a.p);
   });
 }
 

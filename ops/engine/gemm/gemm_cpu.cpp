@@ -242,13 +242,6 @@ template <class In, class T, class Out>
 void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
          const In* a, const In* b, T beta, const In* bias, Out* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
-  if (g.k <= 0) {  // operands without elements have no address to step from: one term instead, -0, which adds nothing
-    static const In zero(0.f), minus_zero(-0.f);
-    Gemm one = g;
-    one.k = 1;
-    one.a_row = one.a_col = one.b_row = one.b_col = 0;
-    return run<In, T, Out>(one, batch, 0, 0, c_batch, T(1), &zero, &minus_zero, beta, bias, c);
-  }
   const Plan plan = make_plan<In, T>(g, alpha != 1);
   if constexpr (std::is_same_v<In, T>) {
     if (plan.dots && g.b_row != 1) {
@@ -372,6 +365,13 @@ void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
 template <class T, class Out>
 void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, compute_t<T> alpha,
          const T* a, const T* b, compute_t<T> beta, const T* bias, Out* c) {
+  if (g.k <= 0) {  // Without elements there is no address to step from: one term, -0, which adds nothing.
+    static const T zero(0.f), minus_zero(-0.f);
+    Gemm one = g;
+    one.k = 1;
+    one.a_row = one.a_col = one.b_row = one.b_col = 0;
+    return any<T, Out>(one, batch, 0, 0, c_batch, compute_t<T>(1), &zero, &minus_zero, beta, bias, c);
+  }
   if constexpr (std::is_integral_v<T>) {
     run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   } else {
