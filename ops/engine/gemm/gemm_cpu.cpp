@@ -366,7 +366,7 @@ template <class T, class Out>
 void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, compute_t<T> alpha,
          const T* a, const T* b, compute_t<T> beta, const T* bias, Out* c) {
   if (g.k <= 0) {  // Without elements there is no address to step from: one term, -0, which adds nothing.
-    static const T zero(0.f), minus_zero(-0.f);
+    static const T zero(compute_t<T>(0)), minus_zero(-compute_t<T>(0));
     Gemm one = g;
     one.k = 1;
     one.a_row = one.a_col = one.b_row = one.b_col = 0;
