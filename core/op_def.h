@@ -52,7 +52,11 @@ struct KernelEntry {
 
 /// What a call runs: the fast kernels of a device, or in f64 on the CPU the plain ones, where the op has any. Those are
 /// NAME_plain.h: what a learner reads, and what the fast kernels are held to, values and gradients.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored \
+    "-Wshadow"  // g++ before 13 takes a scoped enumerator for one that hides ct::cpu
 enum class KernelKind : std::uint8_t { cpu, cuda, plain };
+#pragma GCC diagnostic pop
 
 namespace detail {
 /// The kernels of an op, once they have been looked up. A copy of the op looks them up again.

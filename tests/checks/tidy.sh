@@ -31,6 +31,15 @@ mkdir -p "$work"
 python3 - "$PWD" "$build" "$work" "$apart" "$@" <<'PYTHON'
 import json, os, shlex, sys
 source, build, work, apart, folders = *sys.argv[1:5], sys.argv[5:]
+def group_of(file):
+    """The files that are read as one: a folder's; in a room of ops those of an op, its plain kernels apart."""
+    folder, name = os.path.split(file)
+    if not folder.startswith("ops/") or folder.startswith("ops/engine"):
+        return folder
+    ops = [n[:-2] for n in os.listdir(folder) if n.endswith(".h") and os.path.exists(folder + "/" + n[:-2] + ".cpp")]
+    op = max((o for o in ops if name.startswith(o)), key=len, default="")
+    return folder + "/" + op + ("_plain" if name.endswith("_plain.cpp") else "")
+
 units, flags = {}, None
 for entry in json.load(open(build + "/compile_commands.json")):
     file = os.path.relpath(entry["file"], source)
@@ -39,7 +48,7 @@ for entry in json.load(open(build + "/compile_commands.json")):
     folder = os.path.dirname(file)
     if not folder.split("/")[0] in ("core", "autograd", "ops", "nn") or folders and folder not in folders:
         continue
-    units.setdefault(file if file in apart.split() else folder, []).append(entry["file"])
+    units.setdefault(file if file in apart.split() else group_of(file), []).append(entry["file"])
     if flags is None:
         words = shlex.split(entry["command"])
         flags = ["-I" + build + "/generated", "-Wno-everything"]
