@@ -265,13 +265,15 @@ constexpr const Saves& saves_of(const OpDef& op, std::size_t i) {
   return op.saves[i < op.inputs.size() ? i : op.inputs.size() - 1];
 }
 
-/// Completes an OpDef and checks it while compiling: one that needs what it does not have does not build, nor a
-/// differentiable one with a forward kernel but without a backward kernel.
+/// Completes an OpDef and checks it while compiling: one that names neither kernels nor tables of them does not build, nor
+/// a differentiable one with one direction alone, nor one that needs what it does not have.
 consteval OpDef checked(OpDef op) {
   op = detail::derived(op);
   if (op.inputs.empty()) throw "an op needs the records of its inputs";
   if (op.outputs.empty()) throw "an op needs the records of its outputs";
   if (detail::missing(op.infer)) throw "an op needs a shape rule";
+  if (op.kernels == nullptr && !op.view && detail::missing(op.cpu.forward)) throw "an op needs a forward kernel";
+  if (op.view && op.differentiable && detail::missing(op.cpu.backward)) throw "a differentiable op needs a backward kernel";
   // An op may lack CUDA kernels altogether (a user's own); one direction alone is a mistake.
   for (const Kernels& kernels : {op.cpu, op.cuda, op.plain})
     if (!detail::missing(kernels.forward) && op.differentiable && detail::missing(kernels.backward))

@@ -52,6 +52,9 @@ bool is_pinned(const void* memory) noexcept;
 void copy(void* dst, const void* src, std::size_t bytes, void* stream);
 void fill(void* dst, int value, std::size_t bytes, void* stream);
 
+/// Throws DeviceError in the name of `op`. In a library without CUDA: what stands in the place of its kernels calls it.
+[[noreturn]] void fail_without_cuda(const char* op);
+
 /// NVTX: a named range of the calling thread, and its end. Nothing without CUDA.
 void range_push(const char* name);
 void range_pop();

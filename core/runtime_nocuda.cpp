@@ -5,10 +5,12 @@ namespace ct {
 bool built_with_cuda() { return false; }
 
 namespace detail::runtime {
-namespace {
-[[noreturn]] void missing() {
-  fail<DeviceError>("cuda", "this library was built without CUDA; use the CPU, or build it with CUDA");
+void fail_without_cuda(const char* op) {
+  fail<DeviceError>(op, "this library was built without CUDA; use the CPU, or build it with CUDA");
 }
+
+namespace {
+[[noreturn]] void missing() { fail_without_cuda("cuda"); }
 }  // namespace
 
 int device_count() noexcept { return 0; }

@@ -1,3 +1,4 @@
+#include <cotangent/core/runtime_internal.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/random/fill.h>
@@ -8,23 +9,20 @@
 // without CUDA is on a GPU.
 
 namespace ct {
-namespace {
-[[noreturn]] void no_cuda(const char* op) {
-  detail::fail<DeviceError>(op, "this library was built without CUDA; use the CPU, or build it with CUDA");
-}
-}  // namespace
 
-void copy_cuda(const Tensor&, const Tensor&) { no_cuda("copy"); }
-void fill_cuda(const Tensor&, const Scalar&) { no_cuda("fill"); }
+using detail::runtime::fail_without_cuda;
+
+void copy_cuda(const Tensor&, const Tensor&) { fail_without_cuda("copy"); }
+void fill_cuda(const Tensor&, const Scalar&) { fail_without_cuda("fill"); }
 
 namespace reduction {
-void sum_cuda(const Tensor&, AxisMask, const Tensor&, double, bool) { no_cuda("sum"); }
+void sum_cuda(const Tensor&, AxisMask, const Tensor&, double, bool) { fail_without_cuda("sum"); }
 }  // namespace reduction
 
 namespace detail {
-bool all_finite_cuda(const Tensor&) { no_cuda("all_finite"); }
-void sequence_cuda(const Tensor&, const Sequence&) { no_cuda("arange"); }
-void random_cuda(const Tensor&, const Draw&) { no_cuda("rand"); }
+bool all_finite_cuda(const Tensor&) { fail_without_cuda("all_finite"); }
+void sequence_cuda(const Tensor&, const Sequence&) { fail_without_cuda("arange"); }
+void random_cuda(const Tensor&, const Draw&) { fail_without_cuda("rand"); }
 }  // namespace detail
 
 }  // namespace ct

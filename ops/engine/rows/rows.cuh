@@ -80,7 +80,7 @@ __device__ __forceinline__ C gradient_of(C g, C y, C sum, C factor) {
 }
 
 // What is done to elements as they are read, by those forward kernels that take it: nothing, or a scale and a
-// mask (ops/masked_softmax). Of an input that hides, a row that is hidden as a whole gives zeros and not NaN.
+// mask (ops/softmax). Of an input that hides, a row that is hidden as a whole gives zeros and not NaN.
 struct Plain {
   static constexpr bool hides = false;
   __device__ __forceinline__ std::int64_t row_offset(std::int64_t) const { return 0; }
