@@ -83,6 +83,10 @@ class Infer {
     next() = {shape, in(0).dtype(), strides, offset, {}, false};
   }
 
+  /// Declares the next output as one whose shape only its values tell (nonzero, unique): the kernel gets an empty tensor
+  /// of that dtype, on the inputs' device, and says the shape with Forward::allocate_out.
+  void output_later(DType dtype) { output({0}, dtype); }
+
   struct Output {
     Shape shape;
     DType dtype;
@@ -107,7 +111,8 @@ class Infer {
   int count_ = 0;
 };
 
-/// Given to a forward kernel: inputs as the caller passed them (any strides), outputs already allocated.
+/// Given to a forward kernel: inputs as the caller passed them (any strides), outputs already allocated, but for those
+/// whose shape it tells itself.
 struct Forward {
   const OpDef& op;
   std::span<const Tensor* const> inputs;
@@ -118,6 +123,10 @@ struct Forward {
   bool has(int i) const { return static_cast<std::size_t>(i) < inputs.size() && in(i).defined(); }
   /// Output k: laid out as declared, except when an elementwise op runs in place on a strided tensor.
   Tensor& out(int k = 0) const { return outputs[static_cast<std::size_t>(k)]; }
+  /// Output k, declared with Infer::output_later, in the shape that it turns out to have: contiguous, uninitialized.
+  Tensor& allocate_out(int k, const Shape& shape) const {
+    return out(k) = Tensor::allocate(shape, out(k).dtype(), out(k).device());
+  }
   template <class A>
   const A& attrs() const {
     return *static_cast<const A*>(attrs_view.data);
