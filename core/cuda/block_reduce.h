@@ -1,39 +1,65 @@
 #pragma once
 
-// Sums over the threads of a block, for .cu files. The order of the additions depends on the number of
-// threads alone, so the bits are the same in every run.
+#include <type_traits>
+
+// One value per thread combined over a warp, or over a block: sums, maxima, and other operations that are associative but
+// for rounding. For .cu files. The order depends on the number of threads alone, so the bits are the same in every run.
 
 namespace ct::gpu {
 
-/// The sum over a warp, in all its lanes.
-template <class C>
-__device__ __forceinline__ C warp_sum(C value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_xor_sync(~0u, value, offset);
-  return value;
-}
-
-/// The largest value of a warp, in all its lanes. Not for NaN.
-template <class C>
-__device__ __forceinline__ C warp_max(C value) {
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) {
-    const C other = __shfl_xor_sync(~0u, value, offset);
-    value = other > value ? other : value;
+struct Plus {
+  template <class C>
+  __device__ __forceinline__ C operator()(C a, C b) const {
+    return a + b;
   }
+};
+/// Not for NaN: which of two it passes on is left open.
+struct Larger {
+  template <class C>
+  __device__ __forceinline__ C operator()(C a, C b) const {
+    return b > a ? b : a;
+  }
+};
+
+/// Over each group of `width` neighbouring lanes (a power of two), in all of them.
+template <class C, class Op>
+__device__ __forceinline__ C warp_combine(C value, Op op, int width = 32) {
+#pragma unroll
+  for (int offset = width / 2; offset > 0; offset /= 2)
+    value = op(value, __shfl_xor_sync(~0u, value, offset, width));
   return value;
 }
+template <class C>
+__device__ __forceinline__ C warp_sum(C value, int width = 32) {
+  return warp_combine(value, Plus{}, width);
+}
+template <class C>
+__device__ __forceinline__ C warp_max(C value, int width = 32) {
+  return warp_combine(value, Larger{}, width);
+}
 
-/// The sum over a block of whole warps, in thread 0. All threads must call it.
+/// Over a block of whole warps, in all of its threads, which must all call it. `slots` holds 32 values and may be used
+/// again after the next __syncthreads.
+template <class C, class Op>
+__device__ __forceinline__ C block_combine(C value, std::type_identity_t<C> neutral, C* slots, Op op) {
+  value = warp_combine(value, op);
+  const int warps = static_cast<int>(blockDim.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  if (warps == 1) return value;
+  if (lane == 0) slots[threadIdx.x / 32] = value;
+  __syncthreads();
+  return warp_combine(lane < warps ? slots[lane] : neutral, op);
+}
+
+/// The same with memory of its own, for one call after the other.
+template <class C, class Op>
+__device__ C block_combine(C value, std::type_identity_t<C> neutral, Op op) {
+  __shared__ C slots[32];
+  __syncthreads();  // an earlier call may still be reading
+  return block_combine(value, neutral, slots, op);
+}
 template <class C>
 __device__ C block_sum(C value) {
-  __shared__ C warps[32];
-  value = warp_sum(value);
-  __syncthreads();  // an earlier call may still be reading
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x < 32) value = warp_sum(threadIdx.x < blockDim.x / 32 ? warps[threadIdx.x] : C(0));
-  return value;
+  return block_combine(value, 0, Plus{});
 }
 
 }  // namespace ct::gpu

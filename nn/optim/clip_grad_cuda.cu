@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/nn/optim/multi_tensor_cuda.h>
 
 // Norms of gradients, their scaling and clamping, and the search for infinities. Sums are taken in f64 from
@@ -44,15 +45,7 @@ __device__ __forceinline__ double combine(Sum kind, double a, double b) {
 }
 
 __device__ __forceinline__ double block_combine(Sum kind, double value) {
-  __shared__ double warps[kThreads / 32];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
-    value = combine(kind, value, __shfl_down_sync(0xffffffffu, value, offset));
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x == 0)
-    for (int w = 1; w < kThreads / 32; ++w) value = combine(kind, value, warps[w]);
-  return value;
+  return gpu::block_combine(value, 0.0, [kind](double a, double b) { return combine(kind, a, b); });
 }
 
 // Each block writes the sum of its piece.

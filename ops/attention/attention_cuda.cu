@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
         ps[(ty * RQ + r) * (BK + 1) + tx + 16 * c] =
             e * kept<C>(p, head * p.queries + i, first_k + tx + 16 * c);
       }
-      sum[r] = sum[r] * shrink + row_sum(added);
+      sum[r] = sum[r] * shrink + gpu::warp_sum(added, 16);
       max[r] = highest;
 #pragma unroll
       for (int c = 0; c < Cols; ++c) acc[r][c] *= shrink;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/attention/attention_internal.h>
@@ -131,21 +132,11 @@ __device__ __forceinline__ void finish_scores(const Problem& p, std::int64_t b, 
   }
 }
 
-// Sums and maxima over the 16 threads of a row.
-template <class C>
-__device__ __forceinline__ C row_sum(C v) {
-#pragma unroll
-  for (int o = 8; o > 0; o /= 2) v += __shfl_xor_sync(~0u, v, o);
-  return v;
-}
+// The maximum over the 16 threads of a row. A NaN must come through.
 template <class C>
 __device__ __forceinline__ C row_max(C v) {
-#pragma unroll
-  for (int o = 8; o > 0; o /= 2) {
-    const C w = __shfl_xor_sync(~0u, v, o);
-    v = w > v || w != w ? w : v;  // a NaN must come through
-  }
-  return v;
+  return gpu::warp_combine(
+      v, [](C a, C b) { return b > a || b != b ? b : a; }, 16);
 }
 
 __device__ __forceinline__ float exp_of(float x) { return expf(x); }

@@ -16,7 +16,7 @@ struct JoinInput {
   const void* data;
   std::int64_t length;
   std::int64_t offset;
-  detail::FastDivisor divisor;  // by length
+  gpu::Divider divisor;  // by length
 };
 struct JoinParams {
   void* out;
@@ -81,7 +81,7 @@ void flush(JoinParams& p) {
   }
   if (p.small)
     for (int i = 0; i < p.count; ++i)
-      p.inputs[i].divisor = detail::FastDivisor(static_cast<std::uint32_t>(p.inputs[i].length));
+      p.inputs[i].divisor = gpu::Divider(static_cast<std::uint32_t>(p.inputs[i].length));
   switch (word) {
     case 16: launch_join<uint4>(p); break;
     case 8: launch_join<uint2>(p); break;

@@ -34,16 +34,6 @@ __global__ void finish_sums(const compute_t<T>* first, const compute_t<T>* secon
   out[column] = gpu::from_compute<T>(sum);
 }
 
-template <class C>
-__device__ __forceinline__ C block_sum_in_all(C value) {
-  __shared__ C result;
-  value = gpu::block_sum(value);
-  __syncthreads();  // the result of an earlier call may still be read
-  if (threadIdx.x == 0) result = value;
-  __syncthreads();
-  return result;
-}
-
 // One block per row; blockDim.y = 1.
 template <bool kCentered, class T, class L>
 __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T, L> a) {
@@ -60,7 +50,7 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
     const C pivot = first_of_row(a, offset);
 #pragma unroll 4
     for (int c = threadIdx.x; c < a.columns; c += kLongThreads) mean += gpu::to_compute(x[c]) - pivot;
-    mean = pivot + block_sum_in_all(mean) / static_cast<C>(a.columns);
+    mean = pivot + gpu::block_sum(mean) / static_cast<C>(a.columns);
   }
   const auto squares = [&](C scale) {
     C square = 0;
@@ -69,7 +59,7 @@ __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T
       const C d = (gpu::to_compute(x[c]) - mean) * scale;
       square += d * d;
     }
-    return block_sum_in_all(square);
+    return gpu::block_sum(square);
   };
   C square = squares(1);
   const C columns = static_cast<C>(a.columns);
@@ -104,8 +94,8 @@ __global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows
     sum += scaled;
     dot += scaled * (gpu::to_compute(a.x[offset + c]) - mean) * rstd;
   }
-  const C average = kCentered ? block_sum_in_all(sum) / static_cast<C>(a.columns) : C(0);
-  const C slope = block_sum_in_all(dot) / static_cast<C>(a.columns);
+  const C average = kCentered ? gpu::block_sum(sum) / static_cast<C>(a.columns) : C(0);
+  const C slope = gpu::block_sum(dot) / static_cast<C>(a.columns);
   for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
     load_parameter<T, 1>(a.weight, c, 1, w);
     const C hat = (gpu::to_compute(a.x[offset + c]) - mean) * rstd;

@@ -62,19 +62,6 @@ __device__ __forceinline__ void load_parameter(const T* p, int at, float otherwi
   }
 }
 
-// The sum over the threads of a block of whole warps, in all of them; `slots` holds a value per warp and is
-// used once.
-template <class C>
-__device__ __forceinline__ C sum_in_all(C value, C* slots) {
-  value = gpu::warp_sum(value);
-  const int warps = blockDim.x / 32;
-  if (warps == 1) return value;
-  if (threadIdx.x % 32 == 0) slots[threadIdx.x / 32] = value;
-  __syncthreads();
-  const int lane = threadIdx.x % 32;
-  return gpu::warp_sum(lane < warps ? slots[lane] : C(0));
-}
-
 // The first element of a row, residual and all, which the mean is summed around: far from 0 the mean's
 // rounding would count as spread.
 template <class T, class L>
@@ -131,7 +118,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
 #pragma unroll
       for (int j = 0; j < N; ++j) mean += e[j] - pivot;
     }
-    mean = pivot + sum_in_all(mean, slots[0]) / static_cast<C>(a.columns);
+    mean = pivot + gpu::block_combine(mean, 0, slots[0], gpu::Plus{}) / static_cast<C>(a.columns);
   }
   const auto squares = [&](C scale) {
     C square = 0;
@@ -148,12 +135,12 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     }
     return square;
   };
-  C square = sum_in_all(squares(1), slots[1]);
+  C square = gpu::block_combine(squares(1), 0, slots[1], gpu::Plus{});
   const C columns = static_cast<C>(a.columns);
   C rstd = C(1) / sqrt(square / columns + a.eps);
   if (const C scale = rescue_scale(square, columns, a.eps); scale != 1)
       [[unlikely]] {  // in all threads or none
-    square = sum_in_all(squares(scale), slots[2]);
+    square = gpu::block_combine(squares(scale), 0, slots[2], gpu::Plus{});
     rstd = scale / sqrt(square / columns + a.eps * scale * scale);
   }
   if (threadIdx.x == 0) {

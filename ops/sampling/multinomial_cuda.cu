@@ -1,4 +1,5 @@
 #include <cotangent/core/cuda/blas.h>
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/sampling/multinomial_internal.h>
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(kThreads)
     bad = bad || !(v >= 0) || isinf(v);
     top = fmax(top, v);
   }
-  top = draw::block_largest(top);
+  top = gpu::block_combine(top, -INFINITY, gpu::Larger{});
   if (__syncthreads_or(bad) || top == 0) {
     for (long long j = threadIdx.x; j < attrs.count; j += kThreads) ids[j] = -1;
     return;

@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
     bad = bad || x != x;
     max = fmax(max, x);
   }
-  max = draw::block_largest(max);
+  max = gpu::block_combine(max, -INFINITY, gpu::Larger{});
   if (__syncthreads_or(bad) || isinf(max)) {
     if (threadIdx.x == 0) out[r] = -1;
     return;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
         first = -static_cast<double>(i);
         break;
       }
-    first = draw::block_largest(first);
+    first = gpu::block_combine(first, -INFINITY, gpu::Larger{});
     if (threadIdx.x == 0) out[r] = static_cast<std::int64_t>(-first);
     return;
   }

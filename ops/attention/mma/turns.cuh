@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/attention/mma/common.cuh>
 
@@ -70,7 +71,7 @@ static __global__ void __launch_bounds__(256)
       sum = fmaf(a.x, c.x, fmaf(a.y, c.y, sum));
     }
   }
-  for (int offset = lanes / 2; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  sum = gpu::warp_sum(sum, lanes);
   if (row < rows && chunk == 0) {
     const float lse = i < p.queries ? p.lse[std::int64_t{bh} * p.queries + i] : -INFINITY;
     p.row_terms[row] = lse == -INFINITY ? INFINITY : lse * kLog2E;

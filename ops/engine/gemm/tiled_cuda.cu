@@ -1,4 +1,5 @@
 #include <cotangent/core/cuda/blas.h>
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
@@ -58,20 +59,6 @@ constexpr int kDotThreads = 512;
 constexpr long long kDotPerBlock = 16384;
 constexpr long long kDotBlocks = 1024;
 
-// The sum over a block, in thread 0; in an order that depends on the size of the block alone.
-template <class Acc>
-__device__ Acc block_sum(Acc value) {
-  __shared__ Acc warps[32];
-  for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0u, value, offset);
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    value = threadIdx.x < blockDim.x / 32 ? warps[threadIdx.x] : Acc(0);
-    for (int offset = 16; offset > 0; offset /= 2) value += __shfl_down_sync(~0u, value, offset);
-  }
-  return value;
-}
-
 // Every block sums its share of a . b into partial[block], or, if it is the only one, into c.
 template <class T, class Out, bool Vectors>
 __global__ void __launch_bounds__(kDotThreads) dot_kernel(Product p, accumulate_t<T>* partial) {
@@ -96,7 +83,7 @@ __global__ void __launch_bounds__(kDotThreads) dot_kernel(Product p, accumulate_
     for (long long i = first; i < p.k; i += step)
       sum += static_cast<Acc>(to_compute(a[i * p.a_col])) * static_cast<Acc>(to_compute(b[i * p.b_row]));
   }
-  sum = block_sum(sum);
+  sum = gpu::block_sum(sum);
   if (threadIdx.x != 0) return;
   if (partial) {
     partial[blockIdx.x] = sum;
@@ -110,7 +97,7 @@ template <class Acc, class Out>
 __global__ void dot_finish_kernel(const Acc* partial, int count, Out* c, bool accumulate) {
   Acc sum = 0;
   for (int i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
-  sum = block_sum(sum);
+  sum = gpu::block_sum(sum);
   if (threadIdx.x == 0) *c = from_compute<Out>(accumulate ? sum + static_cast<Acc>(to_compute(*c)) : sum);
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/divider.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
@@ -27,23 +28,7 @@ inline constexpr int kBlockThreads = 256;
 inline constexpr int kElementUnroll = 4;
 constexpr int vector_unroll(int inputs) { return inputs == 1 ? 4 : 2; }
 
-/// Division of a 32-bit number by one that is known at launch: a multiplication and a shift.
-struct Divider {
-  std::uint32_t divisor = 1;
-  std::uint32_t magic = 0;
-  std::uint32_t shift = 0;
-
-  Divider() = default;
-  explicit Divider(std::uint32_t d) : divisor(d) {  // d in [1, 2^31]
-    while ((std::uint64_t{1} << shift) < d) ++shift;
-    const std::uint64_t one = 1;
-    magic = static_cast<std::uint32_t>(((one << 32) * ((one << shift) - d)) / d + 1);
-  }
-  /// n / divisor for n < 2^31.
-  __device__ __forceinline__ std::uint32_t divide(std::uint32_t n) const {
-    return (__umulhi(n, magic) + n) >> shift;
-  }
-};
+using gpu::Divider;
 
 /// A parameter in both forms that kernels may want.
 struct Parameter {

@@ -62,16 +62,4 @@ struct Wheel {
   }
 };
 
-/// The largest of one number per thread, over the block.
-__device__ __forceinline__ double block_largest(double value) {
-  __shared__ double warps[kThreads / 32];
-#pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) value = fmax(value, __shfl_xor_sync(~0u, value, offset));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  __syncthreads();
-  for (int w = 0; w < kThreads / 32; ++w) value = fmax(value, warps[w]);
-  return value;
-}
-
 }  // namespace ct::draw

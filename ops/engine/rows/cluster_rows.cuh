@@ -120,7 +120,7 @@ struct Exchange {
   // all have read it. For the same reason a block may leave after its last call.
   template <class Op>
   __device__ __forceinline__ float combine(float v, float neutral, int k, int parity, int cluster, Op op) {
-    for (int delta = 16; delta > 0; delta /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, delta));
+    v = gpu::warp_combine(v, op);
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (cluster == 1) {
       if (lane == 0) memory[k][warp] = v;
@@ -131,8 +131,7 @@ struct Exchange {
     v = neutral;
 #pragma unroll 1
     for (int i = lane; i < warps * cluster; i += 32) v = op(v, memory[k][i]);
-    for (int delta = 16; delta > 0; delta /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, delta));
-    return v;
+    return gpu::warp_combine(v, op);
   }
 
   // The block's number in its cluster.

@@ -13,9 +13,9 @@ template <class T>
 __device__ Stats<compute_t<T>> block_join(Stats<compute_t<T>> s) {
   using C = compute_t<T>;
   __shared__ C max_memory[32], sum_memory[32];
-  const C max = block_combine(s.max, kMinusInf<C>, max_memory, [](C a, C b) { return larger(a, b); });
+  const C max = gpu::block_combine(s.max, kMinusInf<C>, max_memory, gpu::Larger{});
   const C factor = s.max == max ? C(1) : s.max == kMinusInf<C> ? s.sum : exp_for<T>(s.max - max);
-  const C sum = block_combine(s.sum * factor, C(0), sum_memory, [](C a, C b) { return a + b; });
+  const C sum = gpu::block_combine(s.sum * factor, 0, sum_memory, gpu::Plus{});
   return {max, sum};
 }
 
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(512)
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x)
     sum += gpu::to_compute(g[offset + i]) * (logarithm ? C(1) : gpu::to_compute(y[offset + i]));
-  sum = block_combine(sum, C(0), memory, [](C a, C b) { return a + b; });
+  sum = gpu::block_combine(sum, 0, memory, gpu::Plus{});
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x)
     dx[offset + i] = gpu::from_compute<T>(

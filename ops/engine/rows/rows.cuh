@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 
 // What the kernels of softmax and log_softmax share. For softmax_cuda.cu only.
@@ -48,22 +49,6 @@ __device__ __forceinline__ Stats<C> join(const Stats<C>& a, const Stats<C>& b) {
   return {max, a.sum * fa + b.sum * fb};
 }
 
-template <class C>
-__device__ __forceinline__ C larger(C a, C b) {
-  return b > a ? b : a;
-}
-template <class C>
-__device__ __forceinline__ C group_max(C v, int width) {
-  for (int delta = width / 2; delta > 0; delta /= 2)
-    v = larger(v, __shfl_xor_sync(0xffffffffu, v, delta, width));
-  return v;
-}
-template <class C>
-__device__ __forceinline__ C group_sum(C v, int width) {
-  for (int delta = width / 2; delta > 0; delta /= 2) v += __shfl_xor_sync(0xffffffffu, v, delta, width);
-  return v;
-}
-
 // Of one element: its softmax, with scale = 1 / sum, or its log_softmax, with scale = log(sum).
 template <bool logarithm, class T, class C>
 __device__ __forceinline__ C result_of(C x, C max, C scale) {
@@ -87,19 +72,6 @@ struct Plain {
   template <class C, int N>
   __device__ __forceinline__ void operator()(std::int64_t, std::int64_t, C (&)[N]) const {}
 };
-
-// Combines one value per thread over the block by Op; all threads get the result. `memory` holds 32 values
-// and may be used again after the next __syncthreads.
-template <class C, class Op>
-__device__ __forceinline__ C block_combine(C v, C neutral, C* memory, Op op) {
-  for (int delta = 16; delta > 0; delta /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, delta));
-  const int warps = blockDim.x / 32;
-  if (threadIdx.x % 32 == 0) memory[threadIdx.x / 32] = v;
-  __syncthreads();
-  v = static_cast<int>(threadIdx.x % 32) < warps ? memory[threadIdx.x % 32] : neutral;
-  for (int delta = 16; delta > 0; delta /= 2) v = op(v, __shfl_xor_sync(0xffffffffu, v, delta));
-  return v;
-}
 
 }  // namespace
 }  // namespace ct::softmax_kernels

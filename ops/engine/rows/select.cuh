@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/ops/engine/rows/order_key.h>
 
 // Selecting by rank over a block, for .cu files. Masses are integers, so the order of adding does not matter.
@@ -11,9 +12,7 @@ template <int N>
 __device__ __forceinline__ void block_totals(unsigned long long (&value)[N]) {
   __shared__ unsigned long long warps[32][N];
 #pragma unroll
-  for (int j = 0; j < N; ++j)
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2) value[j] += __shfl_xor_sync(~0u, value[j], offset);
+  for (int j = 0; j < N; ++j) value[j] = warp_sum(value[j]);
   __syncthreads();  // an earlier call may still be reading
   if (threadIdx.x % 32 == 0)
     for (int j = 0; j < N; ++j) warps[threadIdx.x / 32][j] = value[j];

@@ -31,9 +31,9 @@ __global__ void __launch_bounds__(128)
       for (int j = 0; j < N; ++j) v[i][j] = kMinusInf<C>;
     }
 #pragma unroll
-    for (int j = 0; j < N; ++j) max = larger(max, v[i][j]);
+    for (int j = 0; j < N; ++j) max = gpu::Larger{}(max, v[i][j]);
   }
-  max = group_max(max, group);
+  max = gpu::warp_max(max, group);
   if (Input::hides && max == kMinusInf<C>) max = 0;
   C sum = 0;
 #pragma unroll
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(128)
       sum += e;
     }
   }
-  sum = group_sum(sum, group);
+  sum = gpu::warp_sum(sum, group);
   const C scale = Input::hides && sum == 0 ? C(0) : scale_of<logarithm>(sum);
 #pragma unroll
   for (int i = 0; i < Loads; ++i) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
     for (int j = 0; j < N; ++j)
       sum += gpu::to_compute(gs[i][j]) * (logarithm ? C(1) : gpu::to_compute(ys[i][j]));
-  sum = group_sum(sum, group);
+  sum = gpu::warp_sum(sum, group);
 #pragma unroll
   for (int i = 0; i < Loads; ++i) {
     const int at = (lane + i * group) * N;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <cotangent/core/cuda/divider.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/walk/plan.h>
 
@@ -11,28 +12,13 @@ namespace ct {
 
 namespace detail {
 
-// n / divisor by a multiplication (Granlund and Montgomery 1994), for n < 2^31.
-struct FastDivisor {
-  std::uint32_t divisor = 1, magic = 0, shift = 0;
-
-  FastDivisor() = default;
-  explicit FastDivisor(std::uint32_t d) : divisor(d) {
-    while (shift < 32 && (std::uint64_t{1} << shift) < d) ++shift;
-    magic =
-        static_cast<std::uint32_t>(((std::uint64_t{1} << 32) * ((std::uint64_t{1} << shift) - d)) / d + 1);
-  }
-  __device__ __forceinline__ std::uint32_t divide(std::uint32_t n) const {
-    return (__umulhi(n, magic) + n) >> shift;
-  }
-};
-
 struct StridedParams {
   int rank;
   std::int64_t numel;
   std::int64_t size[kMaxRank];
   std::int64_t dst[kMaxRank];
   std::int64_t src[kMaxRank];
-  FastDivisor divisors[kMaxRank];
+  gpu::Divider divisors[kMaxRank];
 };
 
 inline constexpr int kStridedThreads = 256;
@@ -85,7 +71,7 @@ void for_each_strided(const char* op, const CopyPlan& plan, const Element& eleme
     p.size[i] = plan.size[i];
     p.dst[i] = plan.dst[i];
     p.src[i] = plan.src[i];
-    if (small) p.divisors[i] = detail::FastDivisor(static_cast<std::uint32_t>(plan.size[i]));
+    if (small) p.divisors[i] = gpu::Divider(static_cast<std::uint32_t>(plan.size[i]));
   }
   const unsigned blocks =
       gpu::blocks_for(op, plan.numel, detail::kStridedThreads * detail::kStridedPerThread);
