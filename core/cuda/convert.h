@@ -41,6 +41,13 @@ __device__ __forceinline__ T from_compute(C x) {
   }
 }
 
+// ---- shapes of kernels ----
+
+/// Whether kernels on T come in shapes for speed (vectors, rows in registers, tiles of many sizes) beside the general
+/// one. In f64 they do not: each shape is a kernel to compile and to carry, and f64 is what results are checked in.
+template <class T>
+inline constexpr bool kFastShapes = !std::is_same_v<T, double>;
+
 // ---- N elements at once ----
 
 namespace detail {

@@ -115,19 +115,16 @@ Problem problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
   return p;
 }
 
-// Calls body(TypeTag of the element, integral constant of the head dimension rounded up).
+// Calls body(TypeTag of the element, integral constant of the head dimension rounded up): in f64 to 128 or 256.
 template <class Body>
 void visit(DType dtype, int dim, const Body& body) {
-  visit_floating(kName, dtype, [&](auto tag) {
-    if (dim <= 32) {
-      body(tag, std::integral_constant<int, 32>{});
-    } else if (dim <= 64) {
-      body(tag, std::integral_constant<int, 64>{});
-    } else if (dim <= 128) {
-      body(tag, std::integral_constant<int, 128>{});
-    } else {
-      body(tag, std::integral_constant<int, 256>{});
+  visit_floating(kName, dtype, [&]<class T>(TypeTag<T> tag) {
+    if constexpr (gpu::kFastShapes<T>) {
+      if (dim <= 32) return body(tag, std::integral_constant<int, 32>{});
+      if (dim <= 64) return body(tag, std::integral_constant<int, 64>{});
     }
+    if (dim <= 128) return body(tag, std::integral_constant<int, 128>{});
+    body(tag, std::integral_constant<int, 256>{});
   });
 }
 

@@ -289,7 +289,6 @@ void backward_cuda(const Backward& b) {
            rows, " rows; on CUDA at most 2147483646 of each are possible: split the batch");
   visit_fast("embedding", dw.dtype(), [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
-    constexpr int kPack = gpu::Packed<T>::size;
     Pairs pairs(static_cast<unsigned>(n), static_cast<unsigned>(rows));
     const std::size_t sums_bytes = pairs.n / kTile * static_cast<std::size_t>(columns) * sizeof(C);
     const gpu::Workspace workspace(pairs.bytes() + sums_bytes);
@@ -301,13 +300,17 @@ void backward_cuda(const Backward& b) {
       kernel(pairs, static_cast<const T*>(g.raw_data()), columns, sums, accumulate,
              static_cast<T*>(dw.raw_data()));
     };
-    const bool packs =
-        columns % kPack == 0 && gpu::is_aligned(g.raw_data(), 16) && gpu::is_aligned(dw.raw_data(), 16);
-    const std::int64_t loads = gpu::ceil_div(packs ? columns / kPack : columns, 32);
-    if (!packs) return loads == 1 ? go(sum_rows<T, 1, 1>) : go(sum_rows<T, 1, 4>);
-    if (loads == 1) return go(sum_rows<T, kPack, 1>);
-    if (loads % 4 != 0 && loads % 3 == 0) return go(sum_rows<T, kPack, 3>);
-    go(sum_rows<T, kPack, 4>);
+    if constexpr (gpu::kFastShapes<T>) {
+      constexpr int kPack = gpu::Packed<T>::size;
+      const bool packs =
+          columns % kPack == 0 && gpu::is_aligned(g.raw_data(), 16) && gpu::is_aligned(dw.raw_data(), 16);
+      const std::int64_t loads = gpu::ceil_div(packs ? columns / kPack : columns, 32);
+      if (packs && loads == 1) return go(sum_rows<T, kPack, 1>);
+      if (packs && loads % 4 != 0 && loads % 3 == 0) return go(sum_rows<T, kPack, 3>);
+      if (packs) return go(sum_rows<T, kPack, 4>);
+      if (loads == 1) return go(sum_rows<T, 1, 1>);
+    }
+    go(sum_rows<T, 1, 4>);
   });
 }
 

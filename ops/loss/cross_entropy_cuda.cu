@@ -5,8 +5,8 @@
 
 // Forward reads every logit once: the maximum and the sum of exponentials are found together, the sum being
 // scaled down whenever the maximum grows. A row belongs to one thread (few classes, or rows that are
-// neighbours in memory), to a warp, or to a block, and few rows are reduced to the mean in the same launch.
-// Backward reads every logit once more and writes its gradient.
+// neighbours in memory), to a warp (in f64 always), or to a block, and few rows are reduced to the mean in the
+// same launch. Backward reads every logit once more and writes its gradient.
 
 namespace ct {
 namespace {
@@ -241,17 +241,23 @@ bool has_vectors(const T* x, const ClassLayout& layout) {
 template <class T, Target kTarget>
 void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
   const ClassLayout& layout = rows.layout;
-  const bool vectors = has_vectors(rows.x, layout);
-  const long long count = layout.rows(), threads = loss::kReduceThreads;
-  auto kernel = vectors ? forward_kernel<T, kTarget, 0, true> : forward_kernel<T, kTarget, 0, false>;
-  long long blocks = count;
-  if (layout.inner > 1 || layout.classes <= kThreadRow) {
-    kernel = forward_kernel<T, kTarget, 1, false>;
-    blocks = layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(count, threads);
-  } else if (layout.classes <= kWarpRow) {
-    kernel = vectors ? forward_kernel<T, kTarget, 32, true> : forward_kernel<T, kTarget, 32, false>;
-    blocks = layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(count, threads / 32);
+  constexpr long long threads = loss::kReduceThreads;
+  auto kernel = forward_kernel<T, kTarget, 32, false>;
+  long long together = threads / 32;  // rows of a block
+  if constexpr (gpu::kFastShapes<T>) {
+    const bool vectors = has_vectors(rows.x, layout);
+    if (layout.inner > 1 || layout.classes <= kThreadRow) {
+      kernel = forward_kernel<T, kTarget, 1, false>;
+      together = threads;
+    } else if (layout.classes > kWarpRow) {
+      kernel = vectors ? forward_kernel<T, kTarget, 0, true> : forward_kernel<T, kTarget, 0, false>;
+      together = 1;
+    } else if (vectors) {
+      kernel = forward_kernel<T, kTarget, 32, true>;
+    }
   }
+  long long blocks =
+      together > 1 && layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(layout.rows(), together);
   blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
   loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
@@ -266,14 +272,16 @@ void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
   const ClassLayout& layout = rows.layout;
   const long long count = layout.count();
   const bool each = reduction == Reduction::none;
-  if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.t || gpu::is_aligned(rows.t, 16))) {
-    const long long rows_count = layout.rows();
-    const unsigned blocks = static_cast<unsigned>(rows_count < kRowBlocks ? rows_count : kRowBlocks);
-    return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
-                       each, dx, dt);
+  auto kernel = gradient_kernel<T, kTarget, unsigned long long>;
+  if constexpr (gpu::kFastShapes<T>) {
+    if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.t || gpu::is_aligned(rows.t, 16))) {
+      const long long rows_count = layout.rows();
+      const unsigned blocks = static_cast<unsigned>(rows_count < kRowBlocks ? rows_count : kRowBlocks);
+      return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
+                         each, dx, dt);
+    }
+    if (count < (1ll << 31)) kernel = gradient_kernel<T, kTarget, unsigned>;
   }
-  const auto kernel = count < (1ll << 31) ? gradient_kernel<T, kTarget, unsigned>
-                                          : gradient_kernel<T, kTarget, unsigned long long>;
   gpu::launch("cross_entropy", kernel, gpu::grid_stride_blocks(count, loss::kThreads), loss::kThreads, 0,
               rows, g, each, dx, dt);
 }

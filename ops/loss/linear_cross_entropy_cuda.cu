@@ -11,7 +11,7 @@
 
 // A block per row of logits: one pass for the maximum and the sum of exponentials, a second one to write the
 // gradient over the logits. Between them the row stays in shared memory, if two rows fit into a
-// multiprocessor's, so that one is read while the other is written; else in L2.
+// multiprocessor's, so that one is read while the other is written; else, and in f64, in L2.
 
 namespace ct::linear_cross_entropy_kernels {
 namespace {
@@ -174,10 +174,11 @@ void launch_rows(Step step, const Chunk& chunk) {
       static_cast<std::int64_t>(device.shared_bytes_per_sm / 2) - 4096;  // what else a block has
   const bool kept = step == Step::both && bytes <= beside &&
                     bytes <= static_cast<std::int64_t>(device.shared_bytes_per_block) - 4096;
-  if (kept)
-    chunk.smoothing > 0 ? go(rows_kernel<T, true, true>, bytes) : go(rows_kernel<T, false, true>, bytes);
-  else
-    chunk.smoothing > 0 ? go(rows_kernel<T, true, false>, 0) : go(rows_kernel<T, false, false>, 0);
+  if constexpr (gpu::kFastShapes<T>)
+    if (kept)
+      return chunk.smoothing > 0 ? go(rows_kernel<T, true, true>, bytes)
+                                 : go(rows_kernel<T, false, true>, bytes);
+  chunk.smoothing > 0 ? go(rows_kernel<T, true, false>, 0) : go(rows_kernel<T, false, false>, 0);
 }
 
 void run_rows(Step step, const Chunk& chunk) {
@@ -240,9 +241,11 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
     using C = compute_t<T>;
     const auto run = [&]<class From, class To>(TypeTag<From>, TypeTag<To>) {
       constexpr int kSize = 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
-      const bool vectors =
-          n % kSize == 0 && gpu::is_aligned(from.raw_data(), 16) && gpu::is_aligned(to.raw_data(), 16);
-      const auto kernel = vectors ? scale_kernel<T, From, To, true> : scale_kernel<T, From, To, false>;
+      const bool vectors = gpu::kFastShapes<T> && n % kSize == 0 && gpu::is_aligned(from.raw_data(), 16) &&
+                           gpu::is_aligned(to.raw_data(), 16);
+      auto kernel = scale_kernel<T, From, To, false>;
+      if constexpr (gpu::kFastShapes<T>)
+        if (vectors) kernel = scale_kernel<T, From, To, true>;
       gpu::launch(kName, kernel, gpu::grid_stride_blocks(n, 256 * (vectors ? kSize : 1)), 256, 0,
                   static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n, accumulate,
                   static_cast<const C*>(cotangent), static_cast<const C*>(divisor));

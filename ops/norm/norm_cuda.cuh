@@ -16,7 +16,7 @@
 //   block has one pair of partial sums per column. A row's warps meet at a barrier of their own, so that the
 //   rows of a block run independently of each other.
 // - finish_sums: adds up the blocks' partial sums in their order.
-// - long_*: rows that are too long for registers. They are read again out of L2.
+// - long_*: rows that are too long for registers, and all of f64. They are read again out of L2.
 //
 // Rows that are no multiple of 16 bytes are read element by element. Of two types T and L, T's vectors are
 // those of 16 bytes, and L's have as many elements.
@@ -80,15 +80,17 @@ void launch_forward(const ForwardCall& call) {
                      vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
                      vectors(call.y) && vectors(call.sum);
   const Share share(packs ? columns / gpu::Packed<T>::size : columns, false);
-  if (share.warps > 32)
+  if (!gpu::kFastShapes<T> || share.warps > 32)
     return gpu::launch(call.op, long_forward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1),
                        kLongThreads, 0, a);
-  const int together = share.warps == 1 ? 4 : 1;
-  with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
-    gpu::launch(call.op, rows_forward<kCentered, T, L, n(), loads()>,
-                gpu::blocks_for(call.op, rows, together),
-                dim3(static_cast<unsigned>(32 * share.warps), static_cast<unsigned>(together)), 0, a);
-  });
+  if constexpr (gpu::kFastShapes<T>) {
+    const int together = share.warps == 1 ? 4 : 1;
+    with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
+      gpu::launch(call.op, rows_forward<kCentered, T, L, n(), loads()>,
+                  gpu::blocks_for(call.op, rows, together),
+                  dim3(static_cast<unsigned>(32 * share.warps), static_cast<unsigned>(together)), 0, a);
+    });
+  }
 }
 
 template <bool kCentered, class T, class L>
@@ -114,7 +116,7 @@ void launch_backward(const BackwardCall& call) {
   // ahead with.
   Share share(units, true, packs ? std::min(kMaxLoads, 16 / gpu::Packed<T>::size) : kMaxLoads);
   if (share.warps > kBackwardWarps) share = Share(units, true);
-  const bool longer = share.warps > kBackwardWarps;
+  const bool longer = !gpu::kFastShapes<T> || share.warps > kBackwardWarps;
   const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
   // One block per multiprocessor; slabs of at least 64 rows for the sums over long rows.
   const auto blocks = static_cast<unsigned>(
@@ -133,7 +135,7 @@ void launch_backward(const BackwardCall& call) {
     if (want_weight || want_bias)
       gpu::launch(call.op, long_sums<kCentered, T, L>,
                   dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), blocks), dim3(32, kSumRows), 0, a);
-  } else {
+  } else if constexpr (gpu::kFastShapes<T>) {
     with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
       const std::size_t memory = want_weight || want_bias
                                      ? static_cast<std::size_t>(together / 2) * 32 *

@@ -2,7 +2,8 @@
 
 #include <cotangent/ops/norm/norm_rows.cuh>
 
-// The kernels of norm/norm_cuda.cuh for rows that are too long for registers, and the last pass of both kinds.
+// The kernels of norm/norm_cuda.cuh for rows that are too long for registers, and for all of f64; and the last pass of
+// both kinds.
 
 namespace ct::norms {
 
@@ -85,7 +86,7 @@ template <bool kCentered, class T, class L>
 __global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
   const long long row = blockIdx.x, offset = row * a.columns;
-  const C mean = kCentered ? a.mean[row] : C(0), rstd = a.rstd[row];
+  const C mean = kCentered ? a.mean[row] : C(0), rstd = a.template scale<kCentered>(row);
   C sum = 0, dot = 0, w[1];
 #pragma unroll 4
   for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
@@ -119,7 +120,7 @@ __global__ void long_sums(const BackwardRows<T, L> a) {
        row < a.rows && column < a.columns; row += step) {
     const C g = gpu::to_compute(a.g[row * a.columns + column]);
     const C x = gpu::to_compute(a.x[row * a.columns + column]);
-    dw += g * (x - (kCentered ? a.mean[row] : C(0))) * a.rstd[row];
+    dw += g * (x - (kCentered ? a.mean[row] : C(0))) * a.template scale<kCentered>(row);
     db += g;
   }
   shared[0][threadIdx.y][threadIdx.x] = dw;

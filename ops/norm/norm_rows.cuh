@@ -49,6 +49,11 @@ struct BackwardRows {
   int columns;
 
   __host__ __device__ __forceinline__ bool wants_dx() const { return dx || (kMixed && low_dx); }
+  // The scale of a row, whose slope goes with it: around its mean one element has none.
+  template <bool kCentered>
+  __device__ __forceinline__ C scale(long long row) const {
+    return kCentered && columns == 1 ? C(0) : __ldg(rstd + row);
+  }
 };
 
 // One vector of a parameter, or a constant.
@@ -235,7 +240,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + column(k));
       }
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
-    part.rstd = kCentered && a.columns == 1 ? C(0) : __ldg(a.rstd + row);  // one element has no slope
+    part.rstd = a.template scale<kCentered>(row);
   };
 
   const long long step = static_cast<long long>(gridDim.x) * blockDim.y;

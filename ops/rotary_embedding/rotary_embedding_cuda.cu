@@ -7,7 +7,7 @@
 
 // A thread turns N pairs, two vectors of up to 16 bytes, of one row and of several heads, which have the
 // angles in common; or it copies two vectors of what is not turned. Neighbouring threads work on neighbouring
-// vectors.
+// vectors. In f64 N is 1.
 
 namespace ct::rotary {
 namespace {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads) turn_kernel(const __grid_constant__ 
 template <class T>
 void run(const Call& call) {
   using C = compute_t<T>;
-  constexpr int kPack = gpu::Packed<T>::size;
+  constexpr int kPack = gpu::kFastShapes<T> ? gpu::Packed<T>::size : 1;
   Args<T> a{static_cast<const T*>(call.x.raw_data()),
             static_cast<T*>(call.y.raw_data()),
             Positions(call.positions),

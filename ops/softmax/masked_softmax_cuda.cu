@@ -6,7 +6,8 @@
 #include <cotangent/ops/engine/rows/choose.cuh>
 
 // masked_softmax on CUDA: softmax's kernels with an input that scales and masks what it reads. Rows of up to
-// 1024 elements lie in the registers of a warp; longer ones are read twice, the second time out of L2.
+// 1024 elements lie in the registers of a warp; longer ones, and those of f64, are read twice, the second time
+// out of L2.
 
 namespace ct::masked_softmax_kernels {
 namespace {

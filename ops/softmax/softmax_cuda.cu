@@ -17,7 +17,7 @@
 // - column_*: another axis than the last; 32 neighbouring columns per block.
 //
 // 16-bit types are computed in float; elements stay packed in registers and are converted where they are
-// used. Backward has the same shapes with y and g in place of x.
+// used. f64 has loop_* and column_* alone. Backward has the same shapes with y and g in place of x.
 
 namespace ct::softmax_kernels {
 namespace {
@@ -89,14 +89,12 @@ struct LaunchForward {
   }
   int largest_cluster() const { return largest_cluster_of<cluster_forward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
-    if constexpr (!std::is_same_v<T, double>) {
-      const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
-        launch_clusters<cluster_forward<logarithm, T, Loads>>(
-            op, rows, threads, cluster, threads * Loads * 16, x, y, rows, packs, cluster);
-      };
-      if (per_thread == 4) return go(std::integral_constant<int, 4>{});
-      go(std::integral_constant<int, 8>{});
-    }
+    const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
+      launch_clusters<cluster_forward<logarithm, T, Loads>>(op, rows, threads, cluster, threads * Loads * 16,
+                                                            x, y, rows, packs, cluster);
+    };
+    if (per_thread == 4) return go(std::integral_constant<int, 4>{});
+    go(std::integral_constant<int, 8>{});
   }
   void loop(dim3 grid, dim3 block) const {
     gpu::launch(op, loop_forward<logarithm, T, Plain>, grid, block, 0, x, y, e.n, Plain{});
@@ -130,14 +128,12 @@ struct LaunchBackward {
   }
   int largest_cluster() const { return largest_cluster_of<cluster_backward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
-    if constexpr (!std::is_same_v<T, double>) {
-      const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
-        launch_clusters<cluster_backward<logarithm, T, Loads>>(
-            op, rows, threads, cluster, 2 * threads * Loads * 16, g, y, dx, rows, packs, cluster, factor);
-      };
-      if (per_thread == 4) return go(std::integral_constant<int, 4>{});
-      go(std::integral_constant<int, 8>{});
-    }
+    const auto go = [&]<int Loads>(std::integral_constant<int, Loads>) {
+      launch_clusters<cluster_backward<logarithm, T, Loads>>(
+          op, rows, threads, cluster, 2 * threads * Loads * 16, g, y, dx, rows, packs, cluster, factor);
+    };
+    if (per_thread == 4) return go(std::integral_constant<int, 4>{});
+    go(std::integral_constant<int, 8>{});
   }
   void loop(dim3 grid, dim3 block) const {
     gpu::launch(op, loop_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n, factor);

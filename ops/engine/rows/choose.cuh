@@ -12,27 +12,27 @@ namespace {
 
 // What a kernel is chosen for. `launch` has one member per kernel shape, and says how many blocks of the kernel for
 // long rows may form a cluster. Of a long row a thread takes kPerThread vectors, 4 or 8, unless the row is short or
-// too long for it.
+// too long for it. In f64 a row is a block's, whatever its length.
 template <class T, int kPerThread, class Launch>
 void choose(const char* op, const Extents& e, bool aligned, const Launch& launch) {
-  constexpr int n = gpu::Packed<T>::size;
   if (e.inner > 1) {
     const std::int64_t tiles = gpu::ceil_div(e.inner, 32);
     return launch.columns(dim3(gpu::blocks_for(op, e.outer * tiles, 1)), dim3(32, 8), tiles);
   }
-  const bool packs = aligned && e.n % n == 0;
-  if (e.n <= 1024) {
-    // As few elements per lane as fill the vectors, then as many lanes as the row needs.
-    const std::int64_t units = packs && e.n > 32 ? e.n / n : e.n;
-    const bool vectors = packs && e.n > 32;
-    const int per_lane = units <= 32 ? 1 : static_cast<int>(gpu::ceil_div(units, 32));
-    int group = 1;
-    while (group < 32 && group < units) group *= 2;
-    const dim3 grid(gpu::blocks_for(op, e.outer, 128 / group));
-    if (vectors) return launch.template warps<n>(grid, per_lane, group);
-    return launch.template warps<1>(grid, per_lane, group);
-  }
-  if constexpr (!std::is_same_v<T, double>) {
+  if constexpr (gpu::kFastShapes<T>) {
+    constexpr int n = gpu::Packed<T>::size;
+    const bool packs = aligned && e.n % n == 0;
+    if (e.n <= 1024) {
+      // As few elements per lane as fill the vectors, then as many lanes as the row needs.
+      const std::int64_t units = packs && e.n > 32 ? e.n / n : e.n;
+      const bool vectors = packs && e.n > 32;
+      const int per_lane = units <= 32 ? 1 : static_cast<int>(gpu::ceil_div(units, 32));
+      int group = 1;
+      while (group < 32 && group < units) group *= 2;
+      const dim3 grid(gpu::blocks_for(op, e.outer, 128 / group));
+      if (vectors) return launch.template warps<n>(grid, per_lane, group);
+      return launch.template warps<1>(grid, per_lane, group);
+    }
     const std::int64_t loads = e.n / n;
     constexpr int threads = kClusterWarps * 32;
     const int largest = launch.largest_cluster();
@@ -48,7 +48,8 @@ void choose(const char* op, const Extents& e, bool aligned, const Launch& launch
                              per_thread, static_cast<int>(loads));
     }
   }
-  launch.loop(dim3(gpu::blocks_for(op, e.outer, 1)), dim3(512));
+  const std::int64_t threads = e.n < 512 ? gpu::ceil_div(e.n, 32) * 32 : 512;
+  launch.loop(dim3(gpu::blocks_for(op, e.outer, 1)), dim3(static_cast<unsigned>(threads)));
 }
 
 }  // namespace
