@@ -1,52 +1,34 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/engine/fold/plan.h>
+#include <cotangent/ops/engine/walk/axes.h>
 
 namespace ct::reduction {
 namespace {
 
-struct AxisList {
-  Axis axis[kMaxRank];
-  int count = 0;
-
-  // Appends an axis inside of the ones before, merging it with the last one where both lie end to end.
-  void append(const Axis& next) {
-    if (count > 0 && axis[count - 1].stride == next.stride * next.size) {
-      axis[count - 1] = {axis[count - 1].size * next.size, next.stride};
-    } else {
-      axis[count++] = next;
-    }
-  }
-  void sort_by_stride() {
-    for (int i = 1; i < count; ++i)
-      for (int j = i; j > 0 && axis[j - 1].stride < axis[j].stride; --j) std::swap(axis[j - 1], axis[j]);
-    AxisList merged;
-    for (int i = 0; i < count; ++i) merged.append(axis[i]);
-    *this = merged;
-  }
-  bool store(Axis (&into)[2]) const {
-    if (count > 2) return false;
-    for (int i = 0; i < count; ++i) into[count - 1 - i] = axis[i];
-    return true;
-  }
-};
+// Puts the axes into the two places of a plan, the inner one first. False if there are more.
+bool store(const Axes<1>& axes, Axis (&into)[2]) {
+  if (axes.rank > 2) return false;
+  for (int i = 0; i < axes.rank; ++i) into[axes.rank - 1 - i] = {axes.size[i], axes.stride[i][0]};
+  return true;
+}
 
 }  // namespace
 
 bool make_plan(const Tensor& x, AxisMask mask, Order order, Repeats repeats, Plan& plan) {
   const Shape& shape = x.shape();
   const Strides& strides = x.strides();
-  AxisList kept, reduced;
+  Axes<1> kept, reduced;
   for (int i = 0; i < shape.size(); ++i) {
     const bool is_reduced = mask >> i & 1u;
     (is_reduced ? plan.count : plan.outputs) *= shape[i];
     if (shape[i] == 1) continue;
     if (!is_reduced) {
-      kept.append({shape[i], strides[i]});
+      kept.append(shape[i], {strides[i]});
     } else if (repeats == Repeats::drop && strides[i] == 0) {
       plan.repeats *= shape[i];
       if (shape[i] != 0) plan.count /= shape[i];
     } else {
-      reduced.append({shape[i], strides[i]});
+      reduced.append(shape[i], {strides[i]});
     }
   }
   if (plan.count == 0 || plan.outputs == 0) {  // nothing is read: the layout does not matter
@@ -54,8 +36,8 @@ bool make_plan(const Tensor& x, AxisMask mask, Order order, Repeats repeats, Pla
     plan.reduced[0] = {plan.count, 0};
     return true;
   }
-  if (order == Order::any) reduced.sort_by_stride();
-  return kept.store(plan.kept) && reduced.store(plan.reduced);
+  if (order == Order::any) reduced.sort();
+  return store(kept, plan.kept) && store(reduced, plan.reduced);
 }
 
 Tensor packed(const Tensor& x, AxisMask& mask) {

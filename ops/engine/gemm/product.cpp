@@ -3,6 +3,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/gemm/product.h>
+#include <cotangent/ops/engine/walk/axes.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::product {
@@ -15,15 +16,10 @@ bool is_plain(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64
   return row_major || col_major;
 }
 
-struct Axis {
-  std::int64_t size, a, b, c;  // steps of the three operands
-};
-
 // A product of stacks as `calls` calls of a GEMM: one for every position along the outer axes.
 struct Plan {
   Product call;
-  std::array<Axis, kMaxRank> outer;
-  int outer_count = 0;
+  Axes<3> outer;  // of a, b and c
   std::int64_t calls = 1;
 };
 
@@ -37,13 +33,14 @@ std::int64_t step_at(const Stack& s, int i) {
 
 // Puts an axis into the rows of A and C. That is right where B is the same all along it and the rows go on
 // at the same distance.
-bool fold_axis(Product& p, const Axis& axis, bool any_strides) {
-  if (axis.b != 0) return false;
-  const std::int64_t a_row = p.m == 1 ? axis.a : p.a_row;
-  const std::int64_t c_row = p.m == 1 ? axis.c : p.c_row;
-  if (axis.a != p.m * a_row || axis.c != p.m * c_row) return false;
-  if (!any_strides && !is_plain(p.m * axis.size, p.k, a_row, p.a_col)) return false;
-  p.m *= axis.size;
+bool fold_axis(Product& p, std::int64_t size, const Axes<3>::Steps& steps, bool any_strides) {
+  const auto [a, b, c] = steps;
+  if (b != 0) return false;
+  const std::int64_t a_row = p.m == 1 ? a : p.a_row;
+  const std::int64_t c_row = p.m == 1 ? c : p.c_row;
+  if (a != p.m * a_row || c != p.m * c_row) return false;
+  if (!any_strides && !is_plain(p.m * size, p.k, a_row, p.a_col)) return false;
+  p.m *= size;
   p.a_row = a_row;
   p.c_row = c_row;
   return true;
@@ -54,35 +51,26 @@ Plan cut(const Stack& a, const Stack& b, const Stack& c, bool accumulate, bool a
   plan.call = product_of(a, b, c, accumulate);
   Product& p = plan.call;
 
-  std::array<Axis, kMaxRank>& axes = plan.outer;
-  int count = 0;
+  Axes<3>& axes = plan.outer;
   const int rank = std::max({a.batch.size(), b.batch.size(), c.batch.size()});
-  for (int i = 0; i < rank; ++i) {
-    const std::int64_t size = std::max({size_at(a, i), size_at(b, i), size_at(c, i)});
-    if (size == 1) continue;
-    const Axis axis{size, step_at(a, i), step_at(b, i), step_at(c, i)};
-    if (count == 0 && fold_axis(p, axis, any_strides)) continue;
-    if (count > 0) {
-      Axis& inner = axes[static_cast<std::size_t>(count - 1)];
-      if (axis.a == inner.size * inner.a && axis.b == inner.size * inner.b &&
-          axis.c == inner.size * inner.c) {
-        inner.size *= size;
-        continue;
-      }
-    }
-    axes[static_cast<std::size_t>(count++)] = axis;
-  }
-  if (count == 0) return plan;
+  const auto size = [&](int i) { return std::max({size_at(a, i), size_at(b, i), size_at(c, i)}); };
+  const auto steps = [&](int i) { return Axes<3>::Steps{step_at(a, i), step_at(b, i), step_at(c, i)}; };
+  int folded = 0;
+  while (folded < rank && (size(folded) == 1 || fold_axis(p, size(folded), steps(folded), any_strides)))
+    ++folded;
+  for (int i = rank - 1; i >= folded; --i) axes.append(size(i), steps(i));
+  if (axes.rank == 0) return plan;
   // The longest axis becomes the batch of a call, the others are walked.
   int longest = 0;
-  for (int i = 1; i < count; ++i)
-    if (axes[static_cast<std::size_t>(i)].size > axes[static_cast<std::size_t>(longest)].size) longest = i;
-  const Axis batch = axes[static_cast<std::size_t>(longest)];
-  p.batch = batch.size, p.a_batch = batch.a, p.b_batch = batch.b, p.c_batch = batch.c;
-  for (int i = longest; i + 1 < count; ++i)
-    axes[static_cast<std::size_t>(i)] = axes[static_cast<std::size_t>(i + 1)];
-  plan.outer_count = count - 1;
-  for (int i = 0; i < plan.outer_count; ++i) plan.calls *= axes[static_cast<std::size_t>(i)].size;
+  for (int i = 1; i < axes.rank; ++i)
+    if (axes.size[i] >= axes.size[longest]) longest = i;
+  p.batch = axes.size[longest];
+  const auto& batch = axes.stride[longest];
+  p.a_batch = batch[0], p.b_batch = batch[1], p.c_batch = batch[2];
+  for (int i = longest; i + 1 < axes.rank; ++i)
+    axes.size[i] = axes.size[i + 1], axes.stride[i] = axes.stride[i + 1];
+  --axes.rank;
+  for (int i = 0; i < axes.rank; ++i) plan.calls *= axes.size[i];
   return plan;
 }
 
@@ -94,11 +82,11 @@ void run(const Plan& plan, const Backend& backend) {
   if (plan.calls == 1) return backend.run(plan.call);
   for (std::int64_t index = 0; index < plan.calls; ++index) {
     std::int64_t rest = index, a = 0, b = 0, c = 0;
-    for (int i = 0; i < plan.outer_count; ++i) {
-      const Axis& axis = plan.outer[static_cast<std::size_t>(i)];
-      const std::int64_t at = rest % axis.size;
-      rest /= axis.size;
-      a += at * axis.a, b += at * axis.b, c += at * axis.c;
+    for (int i = plan.outer.rank - 1; i >= 0; --i) {
+      const std::int64_t at = rest % plan.outer.size[i];
+      const auto& steps = plan.outer.stride[i];
+      rest /= plan.outer.size[i];
+      a += at * steps[0], b += at * steps[1], c += at * steps[2];
     }
     Product p = plan.call;
     p.a = advance(p.a, a, p.dtype), p.b = advance(p.b, b, p.dtype);

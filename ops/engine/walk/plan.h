@@ -4,15 +4,14 @@
 #include <cstdint>
 
 #include <cotangent/core/shape.h>
+#include <cotangent/ops/engine/walk/axes.h>
 
-// The common shape of all strided copies: what is left of two layouts once everything that does not matter
-// is taken out.
+// The common shape of all strided copies.
 
 namespace ct {
 
-/// Elements of `dst` and `src` to be walked together. Axes of size 1 are gone, the others are sorted so that
-/// the destination is written in the order of its addresses, and axes that continue one another in both
-/// layouts are merged: two contiguous tensors give rank 1 (0 for a single element), a transposed matrix 2.
+/// Elements of `dst` and `src` to be walked together, in the order of the destination's addresses: two contiguous tensors
+/// have rank 1 (a single element 0), a transposed matrix 2.
 struct CopyPlan {
   int rank = 0;
   std::int64_t numel = 1;
@@ -34,33 +33,12 @@ struct CopyPlan {
 };
 
 inline CopyPlan plan_copy(const Shape& shape, const Strides& dst, const Strides& src) {
+  Axes<2> axes;
+  for (int i = 0; i < shape.size(); ++i) axes.append(shape[i], {dst[i], src[i]});
+  axes.sort();
   CopyPlan p;
-  for (int i = 0; i < shape.size(); ++i) {
-    p.numel *= shape[i];
-    if (shape[i] == 1) continue;
-    // Insertion by descending destination stride; equal ones (0) by descending source stride.
-    int at = p.rank++;
-    for (; at > 0 && (p.dst[at - 1] < dst[i] || (p.dst[at - 1] == dst[i] && p.src[at - 1] < src[i])); --at) {
-      p.size[at] = p.size[at - 1];
-      p.dst[at] = p.dst[at - 1];
-      p.src[at] = p.src[at - 1];
-    }
-    p.size[at] = shape[i];
-    p.dst[at] = dst[i];
-    p.src[at] = src[i];
-  }
-  int kept = 0;
-  for (int i = 1; i < p.rank; ++i) {
-    if (p.dst[kept] == p.size[i] * p.dst[i] && p.src[kept] == p.size[i] * p.src[i]) {
-      p.size[kept] *= p.size[i];
-    } else {
-      ++kept;
-      p.size[kept] = p.size[i];
-    }
-    p.dst[kept] = p.dst[i];
-    p.src[kept] = p.src[i];
-  }
-  if (p.rank > 0) p.rank = kept + 1;
+  p.rank = axes.rank, p.numel = numel(shape), p.size = axes.size;
+  for (int i = 0; i < p.rank; ++i) p.dst[i] = axes.stride[i][0], p.src[i] = axes.stride[i][1];
   return p;
 }
 
