@@ -23,28 +23,30 @@ Tensor positions(const V& v, DType dtype = i64) {
 }  // namespace
 
 TEST_CASE("rotary_embedding turns pairs", "[rotary_embedding]") {
+  const testing::In in{GENERATE(f64, f32)};
   // D = 4: pair 0 turns by the position, pair 1 by a hundredth of it.
   const double c = std::cos(3.0), s = std::sin(3.0), k = std::cos(0.03), z = std::sin(0.03);
-  const Tensor x = values({1, 4}, {1, 2, 5, 7});
-  check(rotary_embedding(x, positions({3})), {c - 5 * s, 2 * k - 7 * z, s + 5 * c, 2 * z + 7 * k});
-  check(rotary_embedding(x, positions({3}, i32), {.interleaved = true}),
-        {c - 2 * s, s + 2 * c, 5 * k - 7 * z, 5 * z + 7 * k});
-  check(rotary_embedding(x, positions({0})), {1, 2, 5, 7});
+  const Tensor x = in.values({1, 4}, {1, 2, 5, 7});
+  in.check(rotary_embedding(x, positions({3})), {c - 5 * s, 2 * k - 7 * z, s + 5 * c, 2 * z + 7 * k});
+  in.check(rotary_embedding(x, positions({3}, i32), {.interleaved = true}),
+           {c - 2 * s, s + 2 * c, 5 * k - 7 * z, 5 * z + 7 * k});
+  in.check(rotary_embedding(x, positions({0})), {1, 2, 5, 7});
   // The first two alone.
-  check(rotary_embedding(x, positions({3}), {.rotary_dim = 2}), {c - 2 * s, s + 2 * c, 5, 7});
+  in.check(rotary_embedding(x, positions({3}), {.rotary_dim = 2}), {c - 2 * s, s + 2 * c, 5, 7});
   // With base 9, pair 1 turns by a third.
   const double k1 = std::cos(1.0), z1 = std::sin(1.0);
-  check(rotary_embedding(x, positions({3}), {.base = 9}),
-        {c - 5 * s, 2 * k1 - 7 * z1, s + 5 * c, 2 * z1 + 7 * k1});
+  in.check(rotary_embedding(x, positions({3}), {.base = 9}),
+           {c - 5 * s, 2 * k1 - 7 * z1, s + 5 * c, 2 * z1 + 7 * k1});
 }
 
 TEST_CASE("rotary_embedding: positions of each row, or of each batch", "[rotary_embedding]") {
-  const Tensor x = waves({2, 3, 4, 6}, 0);
+  const testing::In in{GENERATE(f64, f32)};
+  const Tensor x = in.waves({2, 3, 4, 6}, 0, 2);
   const Tensor all = rotary_embedding(x, positions({5, 1, 0, 9}));
-  const Tensor own = rotary_embedding(x, values({2, 4}, {5, 1, 0, 9, 2, 2, 7, 3}).to(i64));
-  check(own[0], all[0].to_vector<double>());
-  check(own[1], rotary_embedding(x[1], positions({2, 2, 7, 3})).to_vector<double>());
-  check(all.narrow(2, 3, 1), rotary_embedding(x.narrow(2, 3, 1), positions({9})).to_vector<double>());
+  const Tensor own = rotary_embedding(x, in.values({2, 4}, {5, 1, 0, 9, 2, 2, 7, 3}).to(i64));
+  in.check(own[0], all[0].to_vector<double>());
+  in.check(own[1], rotary_embedding(x[1], positions({2, 2, 7, 3})).to_vector<double>());
+  in.check(all.narrow(2, 3, 1), rotary_embedding(x.narrow(2, 3, 1), positions({9})).to_vector<double>());
 }
 
 TEST_CASE("rotary_embedding depends on distances alone", "[rotary_embedding]") {
@@ -57,29 +59,31 @@ TEST_CASE("rotary_embedding depends on distances alone", "[rotary_embedding]") {
 }
 
 TEST_CASE("rotary_embedding reads any strides", "[rotary_embedding]") {
-  const Tensor packed = waves({2, 5, 3, 24}, 1);  // [B, T, H, 3 D]
+  const testing::In in{GENERATE(f64, f32)};
+  const Tensor packed = in.waves({2, 5, 3, 24}, 1, 2);  // [B, T, H, 3 D]
   const Tensor view = packed.narrow(-1, 8, 8).transpose(1, 2), at = positions({0, 3, 1, 4, 2});
   for (const bool interleaved : {false, true}) {
     const RotaryOptions options{.interleaved = interleaved};
     const V want = rotary_embedding(view.contiguous(), at, options).to_vector<double>();
-    check(rotary_embedding(view, at, options), want);
-    check(rotary_embedding(view.transpose(2, 3).contiguous().transpose(2, 3), at, options), want);
+    in.check(rotary_embedding(view, at, options), want);
+    in.check(rotary_embedding(view.transpose(2, 3).contiguous().transpose(2, 3), at, options), want);
     // Two axes of heads, in any order.
-    const Tensor five = waves({2, 3, 1, 4, 5, 8}, 3);
-    check(rotary_embedding(five.transpose(1, 3), at, options),
-          rotary_embedding(five.transpose(1, 3).contiguous(), at, options).to_vector<double>());
-    check(rotary_embedding(five.narrow(1, 1, 2), at, options),
-          rotary_embedding(five.narrow(1, 1, 2).contiguous(), at, options).to_vector<double>());
+    const Tensor five = in.waves({2, 3, 1, 4, 5, 8}, 3, 2);
+    in.check(rotary_embedding(five.transpose(1, 3), at, options),
+             rotary_embedding(five.transpose(1, 3).contiguous(), at, options).to_vector<double>());
+    in.check(rotary_embedding(five.narrow(1, 1, 2), at, options),
+             rotary_embedding(five.narrow(1, 1, 2).contiguous(), at, options).to_vector<double>());
   }
 }
 
 TEST_CASE("the gradient of rotary_embedding turns back", "[rotary_embedding]") {
+  const testing::In in{GENERATE(f64, f32)};
   for (const bool interleaved : {false, true}) {
     const RotaryOptions options{.interleaved = interleaved, .rotary_dim = 6};
-    Tensor x = leaf(waves({2, 3, 4, 8}, 0));
+    Tensor x = leaf(in.waves({2, 3, 4, 8}, 0, 2));
     const Tensor at = positions({5, 1, 0, 9}), y = rotary_embedding(x, at, options);
     y.backward(y.detach());
-    check(x.grad(), x.to_vector<double>());
+    in.check(x.grad(), x.to_vector<double>());
     REQUIRE(y.grad_fn_name() == "rotary_embedding");
   }
 }

@@ -9,6 +9,7 @@
 #include <cotangent/ops/softmax/softmax.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 namespace {
 
@@ -24,22 +25,13 @@ Tensor bools(const Shape& shape, std::initializer_list<bool> values) {
 }  // namespace
 
 TEST_CASE("masked_softmax by hand", "[masked_softmax]") {
+  const testing::In in{GENERATE(f64, f32)};
   // 2 x = (0, ln 3, 7, ln 4) with the third hidden: weights 1, 3, 0, 4 of 8.
-  Tensor x = zeros({1, 4}, {.dtype = f64});
-  x.data<double>()[1] = std::log(3.0) / 2;
-  x.data<double>()[2] = 3.5;
-  x.data<double>()[3] = std::log(4.0) / 2;
-  x.set_requires_grad();
+  const Tensor x = testing::leaf(in.values({1, 4}, {0, std::log(3.0) / 2, 3.5, std::log(4.0) / 2}));
   const Tensor y = masked_softmax(x, bools({4}, {true, true, false, true}), 2);
-  const V p = y.to_vector<double>(), want{0.125, 0.375, 0, 0.5};
-  for (std::size_t i = 0; i < 4; ++i) CHECK(p[i] == Approx(want[i]).margin(1e-15));
-  // g = (8, 0, 5, 0): sum(g y) = 1, dx = 2 y (g - 1)
-  Tensor g = zeros({1, 4}, {.dtype = f64});
-  g.data<double>()[0] = 8;
-  g.data<double>()[2] = 5;
-  y.backward(g);
-  const V dx = x.grad().to_vector<double>(), want_dx{1.75, -0.75, 0, -1};
-  for (std::size_t i = 0; i < 4; ++i) CHECK(dx[i] == Approx(want_dx[i]).margin(1e-15));
+  in.check(y, {0.125, 0.375, 0, 0.5});
+  y.backward(in.values({1, 4}, {8, 0, 5, 0}));  // sum(g y) = 1, dx = 2 y (g - 1)
+  in.check(x.grad(), {1.75, -0.75, 0, -1});
 }
 
 TEST_CASE("masked_softmax gives 0 where all is hidden, and hides NaN", "[masked_softmax]") {
@@ -56,24 +48,18 @@ TEST_CASE("masked_softmax gives 0 where all is hidden, and hides NaN", "[masked_
 }
 
 TEST_CASE("masked_softmax along any axis is softmax of the masked scores", "[masked_softmax]") {
+  const testing::In in{GENERATE(f64, f32)};
   Generator generator(4);
+  const auto draw = [&](const Shape& shape) { return randn(shape, {.dtype = in.dtype}, generator); };
   for (const std::int64_t axis : {0, 1, -1}) {
-    Tensor x = randn({3, 5, 7}, {.dtype = f64}, generator), mask = randn({5, 7}, {.dtype = f64}, generator);
-    const Tensor g = randn({3, 5, 7}, {.dtype = f64}, generator);
-    x.set_requires_grad(), mask.set_requires_grad();
-    const Tensor y = masked_softmax(x, mask, 0.3, axis);
+    const Tensor x = testing::leaf(draw({3, 5, 7})), mask = testing::leaf(draw({5, 7})), g = draw({3, 5, 7});
+    const Tensor x2 = testing::leaf(x), mask2 = testing::leaf(mask);
+    const Tensor y = masked_softmax(x, mask, 0.3, axis), z = softmax(x2 * 0.3 + mask2, axis);
     y.backward(g);
-    const V dx = x.grad().to_vector<double>(), dmask = mask.grad().to_vector<double>();
-    x.set_grad({}), mask.set_grad({});
-    const Tensor z = softmax(x * 0.3 + mask, axis);
     z.backward(g);
-    const auto agree = [](const V& a, const V& b) {
-      REQUIRE(a.size() == b.size());
-      for (std::size_t i = 0; i < a.size(); ++i) CHECK(a[i] == Approx(b[i]).margin(1e-14));
-    };
-    agree(y.to_vector<double>(), z.to_vector<double>());
-    agree(dx, x.grad().to_vector<double>());
-    agree(dmask, mask.grad().to_vector<double>());
+    in.check(y, z.to_vector<double>());
+    in.check(x.grad(), x2.grad().to_vector<double>());
+    in.check(mask.grad(), mask2.grad().to_vector<double>());
   }
 }
 

@@ -38,20 +38,23 @@ const V logs{0, std::log(2.0), std::log(5.0)};  // softmax 1/8, 2/8, 5/8
 }  // namespace
 
 TEST_CASE("softmax of known rows") {
-  check(softmax(values({3}, logs), 0), {0.125, 0.25, 0.625});
-  check(softmax(values({3}, {1e4, 1e4 + logs[1], 1e4 + logs[2]}), -1), {0.125, 0.25, 0.625}, 1e-12);
-  check(softmax(values({2, 2}, {0, 1, 1, 0}), 0), {1 / (1 + e1), e1 / (1 + e1), e1 / (1 + e1), 1 / (1 + e1)});
-  check(softmax(values({}, {42}), 0), {1});
-  check(softmax(values({2, 1}, {3, -kInf}).narrow(0, 0, 1), 1), {1});
-  REQUIRE(softmax(values({3, 0}, {}), 1).numel() == 0);
-  REQUIRE(softmax(values({0, 3}, {}), 1).numel() == 0);
+  const testing::In in{GENERATE(f64, f32)};
+  in.check(softmax(in.values({3}, logs), 0), {0.125, 0.25, 0.625});
+  in.check(softmax(in.values({3}, {1e4, 1e4 + logs[1], 1e4 + logs[2]}), -1), {0.125, 0.25, 0.625}, 1e3);
+  in.check(softmax(in.values({2, 2}, {0, 1, 1, 0}), 0),
+           {1 / (1 + e1), e1 / (1 + e1), e1 / (1 + e1), 1 / (1 + e1)});
+  in.check(softmax(in.values({}, {42}), 0), {1});
+  in.check(softmax(in.values({2, 1}, {3, -kInf}).narrow(0, 0, 1), 1), {1});
+  REQUIRE(softmax(in.values({3, 0}, {}), 1).numel() == 0);
+  REQUIRE(softmax(in.values({0, 3}, {}), 1).numel() == 0);
 }
 
 TEST_CASE("log_softmax of known rows") {
+  const testing::In in{GENERATE(f64, f32)};
   const double l8 = std::log(8.0);
-  check(log_softmax(values({3}, logs), 0), {-l8, logs[1] - l8, logs[2] - l8});
-  check(log_softmax(values({2}, {0, -1000}), 0), {0, -1000});
-  check(log_softmax(values({1, 2}, {1e5, 1e5}, f32), 1), {-std::log(2.0), -std::log(2.0)}, 1e-7);
+  in.check(log_softmax(in.values({3}, logs), 0), {-l8, logs[1] - l8, logs[2] - l8});
+  in.check(log_softmax(in.values({2}, {0, -1000}), 0), {0, -1000});
+  in.check(log_softmax(in.values({1, 2}, {1e5, 1e5}), 1), {-std::log(2.0), -std::log(2.0)});
 }
 
 TEST_CASE("softmax of infinities and NaN") {
@@ -96,14 +99,15 @@ TEST_CASE("rows of softmax sum to one, and are the same for any number of thread
 }
 
 TEST_CASE("the gradients of softmax and log_softmax") {
-  Tensor x = values({3}, logs);
+  const testing::In in{GENERATE(f64, f32)};
+  Tensor x = in.values({3}, logs);
   x.set_requires_grad();
-  softmax(x, 0).backward(values({3}, {8, 0, 0}));  // sum(g y) = 1: dx = y (g - 1)
-  check(x.grad(), {0.875, -0.25, -0.625});
-  Tensor z = values({3}, logs);
+  softmax(x, 0).backward(in.values({3}, {8, 0, 0}));  // sum(g y) = 1: dx = y (g - 1)
+  in.check(x.grad(), {0.875, -0.25, -0.625});
+  Tensor z = in.values({3}, logs);
   z.set_requires_grad();
-  log_softmax(z, 0).backward(values({3}, {8, 0, 0}));  // sum(g) = 8: dx = g - 8 y
-  check(z.grad(), {7, -2, -5});
+  log_softmax(z, 0).backward(in.values({3}, {8, 0, 0}));  // sum(g) = 8: dx = g - 8 y
+  in.check(z.grad(), {7, -2, -5});
   REQUIRE(softmax(z, 0).grad_fn_name() == "softmax");
 }
 
