@@ -43,7 +43,7 @@ def group_of(file):
 units, flags = {}, None
 for entry in json.load(open(build + "/compile_commands.json")):
     file = os.path.relpath(entry["file"], source)
-    if not file.endswith(".cpp") or "CMakeFiles/cotangent" not in entry["command"] or "cotangent_nocuda" in entry["command"] or file.startswith(".."):
+    if not file.endswith(".cpp") or "CMakeFiles/cotangent" not in entry["command"] or file.startswith(".."):
         continue
     folder = os.path.dirname(file)
     if not folder.split("/")[0] in ("core", "autograd", "ops", "nn") or folders and folder not in folders:
