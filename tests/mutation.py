@@ -323,7 +323,7 @@ class Tree:
                  "COTANGENT_BUILD_TESTS=ON", "COTANGENT_BUILD_EXAMPLES=OFF", "COTANGENT_BUILD_BENCH=OFF",
                  "COTANGENT_INSTALL=OFF"]
         run(["cmake", "-S", ROOT, "-B", self.build, *("-D" + f for f in flags)], "cmake")
-        run(["cmake", "--build", self.build, "--target", "cotangent_io", "--parallel", str(jobs)], "the build")
+        run(["cmake", "--build", self.build, "--target", "cotangent_io", "cotangent_testing", "--parallel", str(jobs)], "the build")
         with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as f:
             self.commands = {os.path.relpath(c["file"], ROOT): c for c in json.load(f)}
         tests = sorted({MAIN} | {test_file(judge) for judge in judges})
@@ -348,7 +348,7 @@ class Tree:
 
     def link(self, program, judge, objects=()):
         compiler = shlex.split(self.commands[MAIN]["command"])[0]
-        libraries = [os.path.join(self.build, f"lib{name}.a") for name in ("cotangent_io", "cotangent")]
+        libraries = [os.path.join(self.build, f"lib{name}.a") for name in ("cotangent_io", "cotangent_testing", "cotangent")]
         tests = [self.tests[MAIN], self.tests[test_file(judge)]]
         run([compiler, *tests, *objects, *libraries, "-lz", "-pthread", "-o", program], "linking")
         return program
