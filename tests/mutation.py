@@ -263,12 +263,12 @@ FAULTS = [
     # Plain kernels: the oracles.
     ("scaled_dot_product_attention", "ops/attention/attention_plain.h", "ops/attention/attention_plain.cpp",
      "the plain gradient forgets that rows sum to 1", "(dp.array().colwise() - delta)", "dp.array()"),
-    ("matmul", "ops/matmul/matmul_plain.h", "ops/matmul/matmul_plain.cpp",
+    ("matmul", "ops/matmul/matmul_plain.h", "ops/matmul/matmul_oracle.cpp",
      "the plain gradient of b replaces that of another product", "db += a.transpose() * g;", "db = a.transpose() * g;"),
-    ("linear", "ops/linear/linear_plain.h", "ops/linear/linear_plain.cpp",
+    ("linear", "ops/linear/linear_plain.h", "ops/linear/linear_oracle.cpp",
      "the plain gradient of the bias is that of one row", "return g.colwise().sum();",
      "return g.topRows(std::min<Eigen::Index>(1, g.rows())).colwise().sum();"),
-    ("std", "ops/reduce/reduce_plain.h", "ops/reduce/reduce_plain.cpp",
+    ("std", "ops/reduce/reduce_plain.h", "ops/reduce/reduce_oracle.cpp",
      "the plain gradient lacks the root's factor 1 / 2", "g / (2 * y)", "g / y"),
     # Rules: what gradients of gradients are made of.
     ("softmax", "ops/softmax/softmax.cpp", None, "the rule forgets y in its sum",

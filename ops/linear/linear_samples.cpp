@@ -35,4 +35,5 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(linear, {"linear", samples, errors})
+CT_ORACLE(linear)
+CT_OP_TESTS(linear, {"linear", samples, errors, nullptr, &oracle_kernels::linear})

@@ -42,4 +42,5 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(matmul, {"matmul", samples, errors})
+CT_ORACLE(matmul)
+CT_OP_TESTS(matmul, {"matmul", samples, errors, nullptr, &oracle_kernels::matmul})

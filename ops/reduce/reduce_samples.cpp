@@ -3,6 +3,8 @@
 #include <cotangent/ops/reduce/kinds_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
+CT_ORACLE(reduce)
+
 namespace ct {
 namespace {
 
@@ -103,7 +105,7 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
 
 template <Kind kind>
 constexpr OpTests tests(const char* op) {
-  return {op, samples<kind>, error_samples<kind>};
+  return {op, samples<kind>, error_samples<kind>, nullptr, &oracle_kernels::reduce};
 }
 
 }  // namespace

@@ -24,7 +24,10 @@ class Checker {
 
   ConformanceReport run() {
     SampleMaker make(options_.seed);
-    const Kernels plain = kernels_of(op_, KernelKind::plain);
+    Kernels plain = kernels_of(op_, KernelKind::plain);
+    if (tests_.oracle)
+      for (const KernelEntry& entry : std::span(tests_.oracle->entries, tests_.oracle->size))
+        if (std::string_view(entry.op) == op_.name) plain = entry.kernels;
     has_plain_ = plain.forward != kernels_of(op_, KernelKind::cpu).forward;
     if (has_plain_) plain_op_.plain = plain, plain_op_.fast_f64 = false;
     if (!has_plain_ && tests_.reference == nullptr)

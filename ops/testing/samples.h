@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/op_call.h>
 #include <cotangent/core/tensor.h>
 
@@ -60,6 +61,8 @@ struct OpTests {
   SamplesFn samples = nullptr;
   ErrorSamplesFn error_samples = nullptr;
   ReferenceFn reference = nullptr;
+  /// The plain kernels of an op that does not run them itself (OpDef::fast_f64), of NAME_oracle.cpp: null for others.
+  const KernelTable* oracle = nullptr;
   /// Multiplies the comparison tolerances of the conformance suite, for ops that lose digits by nature.
   double tolerance_scale = 1;
 };
@@ -73,6 +76,12 @@ namespace detail {
 std::span<const std::span<const OpTests>* const> builtin_tests();
 }  // namespace detail
 }  // namespace ct
+
+/// Declares the table of NAME_oracle.cpp, at the same place.
+#define CT_ORACLE(name)          \
+  namespace ct::oracle_kernels { \
+  extern const KernelTable name; \
+  }
 
 /// The tests that a file of a room brings: CT_OP_TESTS(softmax, {"softmax", samples, error_samples}, ...) in
 /// softmax_samples.cpp, outside of namespaces.

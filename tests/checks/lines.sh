@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lines of code: what is neither blank nor comment, tests and benchmarks apart. The library is what trains: what ops are
-# tested with (Cotangent::testing: ops/testing and *_samples.cpp), file formats (nn/io) and tokenizers (nn/text) are
+# tested with (Cotangent::testing: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io) and tokenizers (nn/text) are
 # counted apart.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]
 #   --total: all of them
@@ -11,7 +11,7 @@ cd "${1:?source folder}"
 count() {  # count KIND FOLDER [DEPTH]; KIND: code, testing or test
   find "$2" -maxdepth "${3:-99}" -type f \( -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' \) 2>/dev/null |
     awk -v kind="$1" '
-      { own = /_(test|bench)\.(cpp|cu)$/ ? "test" : /^ops\/testing\/|_samples\.cpp$/ ? "testing" : "code" }
+      { own = /_(test|bench)\.(cpp|cu)$/ ? "test" : /^ops\/testing\/|_(samples|oracle)\.cpp$/ ? "testing" : "code" }
       own == kind' |
     xargs -r cat | grep -Evc '^[[:space:]]*(//.*)?$' || true
 }
