@@ -2,6 +2,7 @@
 #include <vector>
 
 #include <cotangent/cotangent.h>
+#include <cotangent/ops/testing/gradcheck.h>
 
 #include "tests/catch.h"
 
@@ -142,26 +143,6 @@ TEST_CASE("gradients of gradients under Autocast have the dtypes of the forward 
   const Tensor g = again(y, {x})[0];
   CHECK(g.dtype() == f32);
   CHECK(again(sum(square(g)), {w})[0].dtype() == f32);
-}
-
-TEST_CASE("gradgradcheck finds a wrong second derivative", "[autograd][second_order]") {
-  // The gradient is right, but its own is not: x is kept without its history.
-  struct Wrong : Function<Wrong> {
-    static std::vector<Tensor> forward(FunctionContext& ctx, const std::vector<Tensor>& in) {
-      ctx.data = in[0].detach();
-      return {in[0] * in[0]};
-    }
-    static std::vector<Tensor> backward(FunctionContext& ctx, const std::vector<Tensor>& g) {
-      return {g[0] * 2 * std::any_cast<const Tensor&>(ctx.data)};
-    }
-  };
-  const auto wrong = [](const Tensor& x) { return Wrong::apply({x})[0]; };
-  const Tensor x = from_vector<double>({0.5, -1}, {2});
-  CHECK(gradcheck(wrong, {x}).ok);
-  const GradcheckResult second = gradgradcheck(wrong, {x});
-  CHECK_FALSE(second.ok);
-  CHECK_THAT(second.message, Contains("central differences give"));
-  CHECK(gradgradcheck([](const Tensor& t) { return t * t; }, {x}).ok);
 }
 
 TEST_CASE("create_graph leaves no memory behind", "[autograd][second_order]") {

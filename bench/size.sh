@@ -40,7 +40,7 @@ timed_build() {
   local dir=$work/$1 start
   shift
   start=$(now)
-  quiet cmake -S "$root" -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOTANGENT_BUILD_BENCH=OFF "$@"
+  quiet cmake -S "$root" -B "$dir" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCOTANGENT_BUILD_BENCH=OFF -DCOTANGENT_INSTALL=OFF "$@"
   quiet cmake --build "$dir" -j "$cores"
   since "$start"
 }

@@ -2,9 +2,10 @@
 # library as an ordinary table. (Self-registration by static objects does not survive a static library: the
 # linker leaves out object files that nothing refers to.)
 #
-# A folder ops/ROOM, ops/engine apart, is a room: a README.md and one op or a family of them, each NAME.h, NAME.cpp
-# and NAME_test.cpp. An op with kernels of its own has them for both devices, NAME_cpu.cpp and NAME_cuda.cu; one
-# without (views, ops composed of others) is complete without. What else lies in the folder serves its ops.
+# A folder ops/ROOM, ops/engine and ops/testing apart, is a room: a README.md and one op or a family of them, each NAME.h,
+# NAME.cpp and NAME_test.cpp. An op with kernels of its own has them for both devices, NAME_cpu.cpp and NAME_cuda.cu, and
+# is tested with what NAME_samples.cpp or ROOM_samples.cpp holds; one without (views, ops composed of others) is complete
+# without. What else lies in the folder serves its ops.
 #
 # Also made here: the include directory of the build tree, where cotangent/{core,autograd,ops,nn} are links to
 # the source folders, with the two headers that follow from the tree: cotangent/ops.h, cotangent/cotangent.h.
@@ -32,7 +33,7 @@ set(_problems "")
 foreach(_room IN LISTS _entries)
   set(_in_room ${_files})
   list(FILTER _in_room INCLUDE REGEX "^${_room}/")
-  if(NOT _in_room OR _room STREQUAL "engine")  # an empty folder is what git leaves behind when a branch is switched
+  if(NOT _in_room OR _room MATCHES "^(engine|testing)$")  # an empty folder is what git leaves behind when a branch is switched
     continue()
   endif()
   list(APPEND _rooms "${_room}")
@@ -64,6 +65,9 @@ foreach(_room IN LISTS _entries)
     list(FILTER _kernels INCLUDE REGEX "/${_name}(_kernels\\.h|_cpu\\.cpp|_cuda\\.cu)$")
     if(_kernels)
       list(APPEND _wanted "${_room}/${_name}_cpu.cpp" "${_room}/${_name}_cuda.cu")
+      if(NOT "${_room}/${_room}_samples.cpp" IN_LIST _in_room)
+        list(APPEND _wanted "${_room}/${_name}_samples.cpp")
+      endif()
     endif()
   endforeach()
   foreach(_file IN LISTS _wanted)
@@ -76,7 +80,7 @@ if(_problems)
   list(JOIN _problems "\n  " _text)
   set(_text "Rooms under ops/ are incomplete:\n  ${_text}\n"
             "A room holds README.md and for each op NAME.h, NAME.cpp and NAME_test.cpp, and with kernels "
-            "NAME_cpu.cpp and NAME_cuda.cu (CONTRIBUTING.md, 'Add an op'). "
+            "NAME_cpu.cpp, NAME_cuda.cu and NAME_samples.cpp (CONTRIBUTING.md, 'Add an op'). "
             "While working on one, configure with -DCOTANGENT_ALLOW_UNFINISHED_ROOMS=ON.")
   string(CONCAT _text ${_text})
   if(COTANGENT_ALLOW_UNFINISHED_ROOMS)
@@ -122,6 +126,34 @@ ${_pointers}  };
 }  // namespace ct::detail
 ")
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_ops_h}")
+
+# What ops are tested with (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
+set(COTANGENT_SAMPLES ${_files})
+list(FILTER COTANGENT_SAMPLES INCLUDE REGEX "_samples\\.cpp$")
+set(_declarations "")
+set(_pointers "")
+foreach(_file IN LISTS COTANGENT_SAMPLES)
+  string(REGEX REPLACE ".*/(.*)_samples\\.cpp$" "\\1" _name "${_file}")
+  string(APPEND _declarations "extern const std::span<const OpTests> ${_name};\n")
+  string(APPEND _pointers "      &op_tests::${_name},\n")
+endforeach()
+list(TRANSFORM COTANGENT_SAMPLES PREPEND "${PROJECT_SOURCE_DIR}/ops/")
+list(APPEND COTANGENT_SAMPLES "${PROJECT_BINARY_DIR}/generated/samples.cpp")
+cotangent_generate("${PROJECT_BINARY_DIR}/generated/samples.cpp"
+"// Generated from the files NAME_samples.cpp under ops/: the tables behind ct::find_tests().
+#include <cotangent/ops/testing/samples.h>
+
+namespace ct::op_tests {
+${_declarations}}  // namespace ct::op_tests
+
+namespace ct::detail {
+std::span<const std::span<const OpTests>* const> builtin_tests() {
+  static const std::span<const OpTests>* const tables[] = {
+${_pointers}  };
+  return tables;
+}
+}  // namespace ct::detail
+")
 
 # The tables of kernels of each op (core/kernel_tables.h), by the files that hold them: a file for an op, so that a
 # program that does not use it does not link it. They differ with and without CUDA.

@@ -13,7 +13,7 @@
 #include <cotangent/core/memory_text_internal.h>
 #include <cotangent/core/pool_store_internal.h>
 #include <cotangent/core/tensor.h>
-#include <cotangent/core/testing.h>
+#include <cotangent/ops/testing/allocators.h>
 
 #include "tests/catch.h"
 

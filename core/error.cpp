@@ -36,6 +36,14 @@ std::string scientific(double value, int decimals) {
   return with_decimals(value, std::chars_format::scientific, decimals);
 }
 
+void Shown::write_text(std::ostream& out, const void* text) { out << static_cast<const char*>(text); }
+
+std::string joined(std::initializer_list<Shown> parts) {
+  std::ostringstream out = text_stream();
+  for (const Shown& part : parts) part.write(out, part.what);
+  return std::move(out).str();
+}
+
 void show(std::ostream& out, double value) { show_number(out, value); }
 void show(std::ostream& out, float value) { show_number(out, value); }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <initializer_list>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -90,17 +92,38 @@ void show(std::ostream& out, const Exactly<T>& value) {
   show(out, static_cast<T>(value));
 }
 
+/// A part of a text: what is shown, and how. Texts differ in the types of their parts, and there are hundreds of them, so
+/// what puts them together is one function that knows none of these types.
+struct Shown {
+  const void* what;
+  void (*write)(std::ostream& out, const void* what);
+
+  Shown(const char* text) : what(text), write(write_text) {}
+  template <class T>
+  Shown(const T& value) : what(std::addressof(value)), write(write_value<T>) {}
+
+ private:
+  CT_API static void write_text(std::ostream& out, const void* text);
+  template <class T>
+  static void write_value(std::ostream& out, const void* value) {
+    show(out, *static_cast<const T*>(value));
+  }
+};
+CT_API std::string joined(std::initializer_list<Shown> parts);
+
 /// Prints its arguments one after the other.
 template <class... Args>
 std::string cat(const Args&... args) {
-  std::ostringstream out = text_stream();
-  (show(out, args), ...);
-  return std::move(out).str();
+  return joined({Shown(args)...});
 }
 
+template <class E>
+[[noreturn, gnu::cold, gnu::noinline]] void fail_with(std::initializer_list<Shown> parts) {
+  throw E(joined(parts));
+}
 template <class E, class... Args>
 [[noreturn, gnu::cold, gnu::noinline]] void fail(const char* op, const Args&... args) {
-  throw E(cat('[', op, "] ", args...));
+  fail_with<E>({"[", op, "] ", Shown(args)...});
 }
 
 }  // namespace detail

@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <vector>
 
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
@@ -22,8 +21,9 @@
 
 // An op is a plain constant, OpDef, that describes itself: its name, its inputs, outputs and attributes with
 // their names, how result shapes follow from its inputs, its forward and backward kernels per device, what
-// backward needs to see, and how it is tested. dispatch() reads it to run the op, the tape to go back through
-// it, the conformance suite to check it, messages and docs/ops.md to name things, the benchmarks to price it.
+// backward needs to see. dispatch() reads it to run the op, the tape to go back through it, the conformance suite to
+// check it, messages and docs/ops.md to name things, the benchmarks to price it. What it is tested with stands apart
+// (ops/testing/samples.h).
 //
 // Kernels get one argument, Forward or Backward, and know nothing of the tape.
 
@@ -83,39 +83,6 @@ inline constexpr DTypeSet kFloatingTypes = 0x0f;
 inline constexpr DTypeSet kNumericTypes = 0x7f;
 inline constexpr DTypeSet kAllTypes = 0xff;
 
-/// One call with which an op is tested. Floating inputs are given in f64 on the CPU; the conformance suite
-/// converts them to every dtype, device and layout. Integer and bool inputs are used as they are.
-struct Sample {
-  std::vector<Tensor> inputs;
-  AnyAttrs attrs;
-  const char* label = "";
-  /// False where the function has a kink or jump at the sample's values: skips central differences only.
-  bool smooth = true;
-};
-/// A call that must fail, with a piece of the message it must fail with.
-struct ErrorSample {
-  std::vector<Tensor> inputs;
-  AnyAttrs attrs;
-  const char* message = "";
-};
-
-/// Makes sample tensors: f64 on the CPU, the same in every run.
-class CT_API SampleMaker {
- public:
-  explicit SampleMaker(std::uint64_t seed) : state_(seed) {}
-  /// Values of a normal distribution; no two the same, none near 0.
-  Tensor normal(const Shape& shape);
-  Tensor uniform(const Shape& shape, double low, double high);
-  /// i64 in [0, limit).
-  Tensor index(const Shape& shape, std::int64_t limit);
-  Tensor mask(const Shape& shape);
-  Tensor values(const Shape& shape, std::initializer_list<double> values);
-
- private:
-  double next();
-  std::uint64_t state_;
-};
-
 /// What becomes of an op's floating inputs under ct::Autocast (ops/autocast.h). f64, integers and inputs with
 /// a dtype of their own stay as they are.
 #pragma GCC diagnostic push
@@ -130,10 +97,6 @@ enum class AutocastPolicy : std::uint8_t {
 
 using CostFn = Cost (*)(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                         AttrsView attrs);
-/// The oracle: the op's outputs computed in f64 on the CPU in the plainest way, or from other ops.
-using ReferenceFn = std::vector<Tensor> (*)(std::span<const Tensor> inputs, AttrsView attrs);
-using SamplesFn = std::vector<Sample> (*)(SampleMaker&);
-using ErrorSamplesFn = std::vector<ErrorSample> (*)(SampleMaker&);
 
 /// Everything there is to know of an op. The records say it by name; the fields that `checked` derives say the
 /// same in bits (bit i for input i, the last bit for all that follow), which is what the hot path reads.
@@ -176,11 +139,6 @@ struct OpDef {
   /// Dtypes that input 0 (and all inputs that do not keep a dtype of their own) may have.
   DTypeSet dtypes = kFloatingTypes;
   CostFn cost = nullptr;
-  ReferenceFn reference = nullptr;
-  SamplesFn samples = nullptr;
-  ErrorSamplesFn error_samples = nullptr;
-  /// Multiplies the comparison tolerances of the conformance suite, for ops that lose digits by nature.
-  double tolerance_scale = 1;
 
   // ---- Derived by checked() from the records ----
   std::array<Saves, kMaxInputDefs> saves{};
@@ -272,13 +230,14 @@ consteval OpDef checked(OpDef op) {
   if (op.inputs.empty()) throw "an op needs the records of its inputs";
   if (op.outputs.empty()) throw "an op needs the records of its outputs";
   if (detail::missing(op.infer)) throw "an op needs a shape rule";
-  if (op.kernels == nullptr && !op.view && detail::missing(op.cpu.forward)) throw "an op needs a forward kernel";
-  if (op.view && op.differentiable && detail::missing(op.cpu.backward)) throw "a differentiable op needs a backward kernel";
+  if (op.kernels == nullptr && !op.view && detail::missing(op.cpu.forward))
+    throw "an op needs a forward kernel";
+  if (op.view && op.differentiable && detail::missing(op.cpu.backward))
+    throw "a differentiable op needs a backward kernel";
   // An op may lack CUDA kernels altogether (a user's own); one direction alone is a mistake.
   for (const Kernels& kernels : {op.cpu, op.cuda, op.plain})
     if (!detail::missing(kernels.forward) && op.differentiable && detail::missing(kernels.backward))
       throw "a differentiable op needs a backward kernel";
-  if (detail::missing(op.samples)) throw "an op needs samples, or no test would run it";
   return op;
 }
 

@@ -7,7 +7,7 @@
 
 namespace ct::detail {
 
-__thread PoolCache* t_pool_cache __attribute__((tls_model("initial-exec"))) = nullptr;
+__thread PoolCache* t_pool_cache = nullptr;
 
 namespace {
 

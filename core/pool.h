@@ -63,9 +63,11 @@ struct PoolCache {
   PoolCache* previous = nullptr;
 };
 
-// Null until the thread's first slow path, and again once its thread-local objects are destroyed. The
-// initial-exec model makes the access one load, also inside a shared library.
-CT_API extern __thread PoolCache* t_pool_cache __attribute__((tls_model("initial-exec")));
+// Null until the thread's first slow path, and again once its thread-local objects are destroyed. In a program the
+// linker makes the access one load; in a shared library it is a call. (The initial-exec model saves the call, but then
+// all of a library's thread-local memory must fit into what a running program has left when it loads the library, and
+// that of the CUDA runtime does not.)
+CT_API extern __thread PoolCache* t_pool_cache;
 
 CT_API void* pool_refill(int index, std::size_t bytes);  // throws std::bad_alloc
 CT_API void pool_spill(void* block, int index) noexcept;

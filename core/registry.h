@@ -32,8 +32,8 @@ CT_API std::vector<const OpDef*> registry();
 /// The op of that name; null if there is none.
 CT_API const OpDef* find_op(std::string_view name);
 
-/// Adds an op that lives outside the library, so that the conformance suite, the documentation and
-/// find_op see it. Not needed for dispatching it. `op` must outlive the program's use of the registry.
+/// Adds an op that lives outside the library, so that registry() and find_op see it. Needed neither for dispatching nor
+/// for testing it. `op` must outlive the program's use of the registry.
 /// Throws ValueError if the name is taken by another op.
 CT_API void register_op(const OpDef& op);
 

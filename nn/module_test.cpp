@@ -3,12 +3,12 @@
 #include <sstream>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/testing.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/testing/allocators.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

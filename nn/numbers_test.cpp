@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/autograd/gradcheck.h>
 #include <cotangent/nn/data/idx.h>
 #include <cotangent/nn/data/loader.h>
 #include <cotangent/nn/data/tokens.h>
@@ -25,6 +24,7 @@
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 #include <cotangent/ops/sampling/sampling.h>
 #include <cotangent/ops/softmax/masked_softmax.h>
+#include <cotangent/ops/testing/gradcheck.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

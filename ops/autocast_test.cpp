@@ -22,6 +22,7 @@
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax.h>
+#include <cotangent/ops/testing/samples.h>
 
 #include "tests/catch.h"
 
@@ -200,7 +201,6 @@ void first_infer(ct::Infer& in) { in.output(in.in(0).shape(), in.in(0).dtype());
 void first_forward(const ct::Forward& f) {
   if (f.in(0).dtype() == f.in(1).dtype()) f.out().copy_(f.in(0));
 }
-std::vector<ct::Sample> first_samples(ct::SampleMaker&) { return {}; }
 constexpr ct::InputDef k_first_inputs[] = {{.name = "a", .gradient = false},
                                            {.name = "b", .gradient = false}};
 constexpr ct::OutputDef k_first_outputs[] = {{.name = "y", .gradient = false}};
@@ -209,8 +209,7 @@ constexpr OpDef k_first = ct::checked({.name = "first",
                                        .inputs = k_first_inputs,
                                        .outputs = k_first_outputs,
                                        .infer = first_infer,
-                                       .cpu = {first_forward, nullptr},
-                                       .samples = first_samples});
+                                       .cpu = {first_forward, nullptr}});
 }  // namespace
 
 TEST_CASE("Autocast: a weight whose memory has been replaced is converted anew", "[autocast]") {
@@ -259,7 +258,7 @@ TEST_CASE("every op does under Autocast what its policy says", "[autocast]") {
     const bool lower = op->autocast == AutocastPolicy::lower;
     const ct::DType from = lower ? ct::f32 : ct::bf16, to = lower ? ct::bf16 : ct::f32;
     ct::SampleMaker make(1);
-    for (const ct::Sample& sample : op->samples(make)) {
+    for (const ct::Sample& sample : ct::find_tests(op->name)->samples(make)) {
       INFO(op->name << ", " << sample.label);
       std::vector<Tensor> inputs, converted;
       for (std::size_t i = 0; i < sample.inputs.size(); ++i) {

@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include <cotangent/core/testing.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/nn/io/checkpoint.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/tokenizer.h>
+#include <cotangent/ops/testing/allocators.h>
 
 #include "tests/catch.h"
 #include "tests/training_testing.h"

@@ -1,5 +1,5 @@
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/conformance.h>
+#include <cotangent/ops/testing/conformance.h>
 
 #include <cstdlib>
 #include <fstream>

@@ -19,7 +19,7 @@
 
 #include <cotangent/core/allocator.h>
 #include <cotangent/core/device.h>
-#include <cotangent/core/testing.h>
+#include <cotangent/ops/testing/allocators.h>
 
 namespace {
 

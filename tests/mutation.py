@@ -263,12 +263,12 @@ FAULTS = [
     # Plain kernels: the oracles.
     ("scaled_dot_product_attention", "ops/attention/attention_plain.h", "ops/attention/attention_plain.cpp",
      "the plain gradient forgets that rows sum to 1", "(dp.array().colwise() - delta)", "dp.array()"),
-    ("matmul", "ops/matmul/matmul_plain.h", "ops/matmul/matmul_plain.cpp",
+    ("matmul", "ops/matmul/matmul_plain.h", "ops/matmul/matmul_oracle.cpp",
      "the plain gradient of b replaces that of another product", "db += a.transpose() * g;", "db = a.transpose() * g;"),
-    ("linear", "ops/linear/linear_plain.h", "ops/linear/linear_plain.cpp",
+    ("linear", "ops/linear/linear_plain.h", "ops/linear/linear_oracle.cpp",
      "the plain gradient of the bias is that of one row", "return g.colwise().sum();",
      "return g.topRows(std::min<Eigen::Index>(1, g.rows())).colwise().sum();"),
-    ("std", "ops/reduce/reduce_plain.h", "ops/reduce/reduce_plain.cpp",
+    ("std", "ops/reduce/reduce_plain.h", "ops/reduce/reduce_oracle.cpp",
      "the plain gradient lacks the root's factor 1 / 2", "g / (2 * y)", "g / y"),
     # Rules: what gradients of gradients are made of.
     ("softmax", "ops/softmax/softmax.cpp", None, "the rule forgets y in its sum",
@@ -323,7 +323,7 @@ class Tree:
                  "COTANGENT_BUILD_TESTS=ON", "COTANGENT_BUILD_EXAMPLES=OFF", "COTANGENT_BUILD_BENCH=OFF",
                  "COTANGENT_INSTALL=OFF"]
         run(["cmake", "-S", ROOT, "-B", self.build, *("-D" + f for f in flags)], "cmake")
-        run(["cmake", "--build", self.build, "--target", "cotangent_io", "--parallel", str(jobs)], "the build")
+        run(["cmake", "--build", self.build, "--target", "cotangent_io", "cotangent_testing", "--parallel", str(jobs)], "the build")
         with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as f:
             self.commands = {os.path.relpath(c["file"], ROOT): c for c in json.load(f)}
         tests = sorted({MAIN} | {test_file(judge) for judge in judges})
@@ -348,7 +348,7 @@ class Tree:
 
     def link(self, program, judge, objects=()):
         compiler = shlex.split(self.commands[MAIN]["command"])[0]
-        libraries = [os.path.join(self.build, f"lib{name}.a") for name in ("cotangent_io", "cotangent")]
+        libraries = [os.path.join(self.build, f"lib{name}.a") for name in ("cotangent_io", "cotangent_testing", "cotangent")]
         tests = [self.tests[MAIN], self.tests[test_file(judge)]]
         catch2 = ["-lCatch2"] if os.path.exists("/usr/include/catch2/catch_all.hpp") else []  # 2 has headers alone
         run([compiler, *tests, *objects, *libraries, *catch2, "-lz", "-pthread", "-o", program], "linking")

@@ -1,5 +1,6 @@
 #include <cotangent/cotangent.h>
-#include <cotangent/ops/conformance.h>
+#include <cotangent/ops/testing/conformance.h>
+#include <cotangent/ops/testing/gradcheck.h>
 
 #include <cmath>
 
@@ -86,87 +87,92 @@ constexpr ct::OutputDef kOutputs[] = {{.name = "y"}};
 constexpr ct::AttrDef kAttributes[] = {CT_ATTRIBUTE(SwishAttrs, b)};
 
 constexpr ct::OpDef definition(const char* name, ct::BackwardFn backward_fn) {
-  ct::OpDef op{.name = name,
-               .formula = "y = x sigmoid(b x)",
-               .inputs = kInputs,
-               .outputs = kOutputs,
-               .attributes = kAttributes,
-               .infer = infer,
-               .cpu = {forward, backward_fn},
-               .rule = rule};
-  op.reference = reference;
-  op.samples = samples;
-  op.error_samples = error_samples;
-  return op;
+  return {.name = name,
+          .formula = "y = x sigmoid(b x)",
+          .inputs = kInputs,
+          .outputs = kOutputs,
+          .attributes = kAttributes,
+          .infer = infer,
+          .cpu = {forward, backward_fn},
+          .rule = rule};
 }
 constexpr ct::OpDef k_swish = ct::checked(definition("user_swish", backward<false>));
 constexpr ct::OpDef k_wrong = ct::checked(definition("user_wrong", backward<true>));
+constexpr ct::OpTests kTests{"user_swish", samples, error_samples, reference};
+
+ct::ConformanceReport check(const ct::OpDef& op, const ct::OpTests& tests) {
+  return ct::check_conformance(op, tests, {.devices = {ct::cpu}});
+}
 
 Tensor swish(const Tensor& x) { return ct::dispatch(k_swish, {x}, SwishAttrs{}); }
 
 }  // namespace
 
 TEST_CASE("a user's op passes conformance and gradcheck like ours", "[user_op]") {
-  const ct::ConformanceReport report = ct::check_conformance(k_swish, {.devices = {ct::cpu}});
+  const ct::ConformanceReport report = check(k_swish, kTests);
   for (const std::string& failure : report.failures) FAIL_CHECK(failure);
   CHECK(report.rows.size() == 4);
   CHECK(ct::gradcheck(swish, {ct::from_vector<double>({-1, 0.5, 2}, {3})}, {.all_devices = false}).ok);
 }
 
 TEST_CASE("a wrong backward, a missing save and a wrong error do not pass", "[user_op]") {
-  const ct::ConformanceReport wrong = ct::check_conformance(k_wrong, {.devices = {ct::cpu}});
+  const ct::ConformanceReport wrong = check(k_wrong, kTests);
   REQUIRE_FALSE(wrong.ok());
   // b = 1 happens to differ too; the samples with b = 0.5 and 2 must be among the failures.
   CHECK(wrong.failures.size() >= 2);
 
   ct::OpDef no_save = k_swish;
   no_save.saves[0] = {};
-  const ct::ConformanceReport unsaved = ct::check_conformance(no_save, {.devices = {ct::cpu}});
+  const ct::ConformanceReport unsaved = check(no_save, kTests);
   REQUIRE_FALSE(unsaved.ok());
   CHECK_THAT(unsaved.failures[0], Catch::Matchers::Contains("does not keep"));
 
-  ct::OpDef bad_reference = k_swish;
+  ct::OpTests bad_reference = kTests;
   bad_reference.reference = [](std::span<const Tensor> in, ct::AttrsView) {
     return std::vector<Tensor>{in[0]};
   };
-  CHECK_FALSE(ct::check_conformance(bad_reference, {.devices = {ct::cpu}}).ok());
+  CHECK_FALSE(check(k_swish, bad_reference).ok());
 
-  ct::OpDef bad_error = k_swish;
+  ct::OpTests bad_error = kTests;
   bad_error.error_samples = [](ct::SampleMaker& make) {
     return std::vector<ct::ErrorSample>{{{make.normal({2})}, SwishAttrs{1}, "nothing is wrong"}};
   };
-  const ct::ConformanceReport quiet = ct::check_conformance(bad_error, {.devices = {ct::cpu}});
+  const ct::ConformanceReport quiet = check(k_swish, bad_error);
   REQUIRE(quiet.failures.size() == 1);
   CHECK_THAT(quiet.failures[0], Catch::Matchers::Contains("did not fail"));
+
+  // The library has no tests for an op that is not its own.
+  const std::vector<std::string> untested = ct::check_conformance(k_swish).failures;
+  CHECK_THAT(untested.at(untested.size() - 1), Catch::Matchers::Contains("the op has no samples"));
 }
 
 TEST_CASE("plain kernels are the oracle of values and gradients, in f64 too where it is fast", "[user_op]") {
   // Neither a reference nor a rule nor central differences: nothing but the plain kernels can tell.
   ct::OpDef op = k_swish;
-  op.reference = nullptr, op.rule = nullptr, op.error_samples = nullptr;
-  op.samples = [](ct::SampleMaker& make) {
-    return std::vector<ct::Sample>{{{make.normal({3, 5})}, SwishAttrs{0.5}, "no differences", false}};
-  };
-  const auto check = [](const ct::OpDef& op) {
-    return ct::check_conformance(op, {.devices = {ct::cpu}}).failures;
-  };
-  CHECK_THAT(check(ct::OpDef(op))[0], Catch::Matchers::Contains("neither a reference nor plain kernels"));
+  op.rule = nullptr;
+  static constexpr ct::OpTests tests{
+      "user_swish", [](ct::SampleMaker& make) {
+        return std::vector<ct::Sample>{{{make.normal({3, 5})}, SwishAttrs{0.5}, "no differences", false}};
+      }};
+  const auto failures_of = [](const ct::OpDef& op) { return check(op, tests).failures; };
+  CHECK_THAT(failures_of(ct::OpDef(op))[0],
+             Catch::Matchers::Contains("neither a reference nor plain kernels"));
 
   op.plain = {[](const ct::Forward& f) { forward(f); }, backward<false>};
   for (const bool fast_f64 : {false, true}) {
     op.fast_f64 = fast_f64;
-    for (const std::string& failure : check(op)) FAIL_CHECK(failure);
+    for (const std::string& failure : failures_of(op)) FAIL_CHECK(failure);
     ct::OpDef wrong_gradient = op, wrong_value = op, wrong_oracle = op;
     wrong_gradient.cpu.backward = backward<true>;
     std::string failures;
-    for (const std::string& failure : check(wrong_gradient)) failures += failure + '\n';
+    for (const std::string& failure : failures_of(wrong_gradient)) failures += failure + '\n';
     INFO(failures);
     CHECK_THAT(failures, Catch::Matchers::Contains("in f32: gradient 0 against the plain kernels"));
     CHECK((failures.find("in f64: gradient 0 against the plain kernels") != std::string::npos) == fast_f64);
     wrong_value.cpu.forward = [](const ct::Forward& f) { f.out().zero_(); };
-    CHECK_FALSE(check(wrong_value).empty());
+    CHECK_FALSE(failures_of(wrong_value).empty());
     wrong_oracle.plain.backward = backward<true>;
-    CHECK_FALSE(check(wrong_oracle).empty());
+    CHECK_FALSE(failures_of(wrong_oracle).empty());
   }
 }
 

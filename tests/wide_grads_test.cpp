@@ -12,6 +12,7 @@
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/testing/samples.h>
 
 #include "tests/catch.h"
 
@@ -86,7 +87,7 @@ void check_all(Device device) {
     if (op->wide_grads == 0) continue;
     ++ops;
     SampleMaker make(7);
-    const std::vector<Sample> samples = op->samples(make);
+    const std::vector<Sample> samples = find_tests(op->name)->samples(make);
     for (const Sample& sample : samples)
       for (const DType dtype : {f16, bf16})
         if (op->dtypes & dtype_bit(dtype)) check({*op, sample, dtype, device});

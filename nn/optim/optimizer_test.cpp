@@ -5,10 +5,10 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/testing.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/testing/allocators.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

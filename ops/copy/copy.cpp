@@ -1,11 +1,11 @@
 #include <cotangent/ops/copy/copy.h>
 
-#include <cmath>
 #include <cstring>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/copy/copy_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
@@ -26,16 +26,6 @@ Tensor zero_gradient(const TensorMeta& meta) {
   return broadcast(zero, meta.shape);
 }
 
-struct CopyAttrs {
-  DType dtype;
-};
-struct ToDeviceAttrs {
-  Device device;
-};
-struct FillAttrs {
-  Scalar value;
-};
-
 // ---- copy: clone, contiguous, to(dtype) -------------------------------------------------------------------
 
 void copy_infer(Infer& i) { i.output(i.in(0).shape(), i.attrs<CopyAttrs>().dtype); }
@@ -44,31 +34,6 @@ Cost copy_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, 
   const double n = static_cast<double>(numel(in[0].shape));
   return {0, n * static_cast<double>(size_of(in[0].dtype) + size_of(out[0].dtype))};
 }
-
-// Element by element in row-major order, by index arithmetic alone.
-std::vector<Tensor> copy_reference(std::span<const Tensor> inputs, AttrsView) {
-  const Tensor& x = inputs[0];
-  Tensor y = Tensor::allocate(x.shape(), f64, cpu);
-  for (std::int64_t at = 0; at < x.numel(); ++at) {
-    std::int64_t rest = at, from = 0;
-    for (int i = x.dim() - 1; i >= 0; --i) {
-      from += rest % x.shape()[i] * x.strides()[i];
-      rest /= x.shape()[i];
-    }
-    y.data<double>()[at] = x.data<double>()[from];
-  }
-  return {y};
-}
-
-std::vector<Sample> shape_samples(SampleMaker& make, const AnyAttrs& attrs) {
-  std::vector<Sample> samples;
-  for (const Shape& shape : {Shape{}, Shape{1}, Shape{7}, Shape{0, 3}, Shape{5, 3}, Shape{2, 1, 9},
-                             Shape{17, 35}, Shape{2, 3, 2, 5}})
-    samples.push_back({{make.normal(shape)}, attrs, ""});
-  return samples;
-}
-
-std::vector<Sample> copy_samples(SampleMaker& make) { return shape_samples(make, CopyAttrs{f64}); }
 
 constexpr InputDef kX[] = {{.name = "x"}};
 constexpr OutputDef kY[] = {{.name = "y"}};
@@ -103,8 +68,6 @@ constexpr OpDef k_copy = checked({
     .converts = true,
     .dtypes = kAllTypes,
     .cost = copy_cost,
-    .reference = copy_reference,
-    .samples = copy_samples,
 });
 
 // ---- to_device --------------------------------------------------------------------------------------------
@@ -126,13 +89,6 @@ void to_device_backward(const Backward& b) {
   }
 }
 
-// To the CPU: from a GPU this brings the values down and the gradient up.
-std::vector<Sample> to_device_samples(SampleMaker& make) { return shape_samples(make, ToDeviceAttrs{cpu}); }
-
-std::vector<ErrorSample> to_device_errors(SampleMaker& make) {
-  return {{{make.normal({2})}, ToDeviceAttrs{cuda(99)}, "cuda:99"}};
-}
-
 void to_device_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, b.grad().to(b.in_meta(0).device));
 }
@@ -151,9 +107,6 @@ constexpr OpDef k_to_device = checked({
     .rule = to_device_rule,
     .dtypes = kAllTypes,
     .cost = copy_cost,
-    .reference = copy_reference,
-    .samples = to_device_samples,
-    .error_samples = to_device_errors,
 });
 
 // ---- assign: copy_ on the tape ----------------------------------------------------------------------------
@@ -171,22 +124,6 @@ void assign_backward(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, b.grad());
 }
 
-std::vector<Tensor> assign_reference(std::span<const Tensor> inputs, AttrsView attrs) {
-  return copy_reference(inputs.subspan(1), attrs);
-}
-
-std::vector<Sample> assign_samples(SampleMaker& make) {
-  std::vector<Sample> samples;
-  for (const Shape& shape : {Shape{}, Shape{7}, Shape{0, 3}, Shape{5, 3}, Shape{2, 1, 9}})
-    samples.push_back({{make.normal(shape), make.normal(shape)}, {}, ""});
-  return samples;
-}
-
-std::vector<ErrorSample> assign_errors(SampleMaker& make) {
-  return {{{make.normal({2, 3}), make.normal({3, 2})}, {}, "must have the same shape"},
-          {{make.normal({2}), make.index({2}, 5)}, {}, "different dtypes"}};
-}
-
 constexpr InputDef kAssignInputs[] = {{.name = "target"}, {.name = "source"}};
 
 constexpr OpDef k_assign = checked({
@@ -200,9 +137,6 @@ constexpr OpDef k_assign = checked({
     .rule = assign_backward,
     .dtypes = kAllTypes,
     .cost = copy_cost,
-    .reference = assign_reference,
-    .samples = assign_samples,
-    .error_samples = assign_errors,
 });
 
 // ---- fill: fill_ on the tape ------------------------------------------------------------------------------
@@ -217,19 +151,6 @@ void fill_backward(const Backward& b) {
 
 Cost fill_cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
   return {0, static_cast<double>(numel(in[0].shape)) * static_cast<double>(size_of(in[0].dtype))};
-}
-
-std::vector<Tensor> fill_reference(std::span<const Tensor> inputs, AttrsView attrs) {
-  Tensor y = Tensor::allocate(inputs[0].shape(), f64, cpu);
-  const double value = static_cast<const FillAttrs*>(attrs.data)->value.to<double>();
-  for (std::int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] = value;
-  return {y};
-}
-
-std::vector<Sample> fill_samples(SampleMaker& make) {
-  std::vector<Sample> samples = shape_samples(make, FillAttrs{1});
-  samples.push_back({{make.normal({3, 5})}, FillAttrs{0}, "zero"});
-  return samples;
 }
 
 constexpr InputDef kTarget[] = {{.name = "target"}};
@@ -247,8 +168,6 @@ constexpr OpDef k_fill = checked({
     .rule = fill_backward,
     .dtypes = kAllTypes,
     .cost = fill_cost,
-    .reference = fill_reference,
-    .samples = fill_samples,
 });
 
 }  // namespace

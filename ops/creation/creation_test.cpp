@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include <cotangent/core/testing.h>
+#include <cotangent/ops/testing/allocators.h>
 #include <cotangent/ops/view/view.h>
 
 #include "tests/catch.h"

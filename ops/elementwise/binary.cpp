@@ -5,8 +5,8 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary_formulas_internal.h>
-#include <cotangent/ops/elementwise/binary_samples_internal.h>
 #include <cotangent/ops/elementwise/rule_internal.h>
+#include <cotangent/ops/engine/map/op.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
@@ -14,48 +14,7 @@ CT_KERNEL_TABLES(binary)
 namespace binary {
 namespace {
 
-// ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
-
-#define CT_REFERENCE(name, expression) \
-  double name##_reference(double a, double b, [[maybe_unused]] double p) { return expression; }
-CT_REFERENCE(add, a + b)
-CT_REFERENCE(add_scaled, a + p * b)
-CT_REFERENCE(sub, a - b)
-CT_REFERENCE(mul, a* b)
-CT_REFERENCE(div, a / b)
-CT_REFERENCE(pow, std::pow(a, b))
-CT_REFERENCE(maximum, std::fmax(a, b))
-CT_REFERENCE(minimum, std::fmin(a, b))
-CT_REFERENCE(eq, !(a < b || a > b))
-CT_REFERENCE(ne, a<b || a> b)
-CT_REFERENCE(lt, b - a > 0)
-CT_REFERENCE(le, !(a > b))
-CT_REFERENCE(gt, a - b > 0)
-CT_REFERENCE(ge, !(a < b))
-CT_REFERENCE(logical_and, a* b != 0)
-CT_REFERENCE(logical_or, std::fabs(a) + std::fabs(b) > 0)
-CT_REFERENCE(logical_xor, !a != !b)
-#undef CT_REFERENCE
-
-#define CT_REFERENCE(name, expression) \
-  double name##_reference([[maybe_unused]] double x, [[maybe_unused]] double p, double) { return expression; }
-CT_REFERENCE(add_scalar, x + p)
-CT_REFERENCE(rsub_scalar, p - x)
-CT_REFERENCE(mul_scalar, x* p)
-CT_REFERENCE(div_scalar, x / p)
-CT_REFERENCE(rdiv_scalar, p / x)
-CT_REFERENCE(pow_scalar, std::pow(x, p))
-CT_REFERENCE(rpow_scalar, std::pow(p, x))
-CT_REFERENCE(maximum_scalar, std::fmax(x, p))
-CT_REFERENCE(minimum_scalar, std::fmin(x, p))
-CT_REFERENCE(eq_scalar, !(x < p || x > p))
-CT_REFERENCE(ne_scalar, x<p || x> p)
-CT_REFERENCE(lt_scalar, p - x > 0)
-CT_REFERENCE(le_scalar, !(x > p))
-CT_REFERENCE(gt_scalar, x - p > 0)
-CT_REFERENCE(ge_scalar, !(x < p))
-CT_REFERENCE(logical_not, !x)
-#undef CT_REFERENCE
+using namespace elementwise;
 
 // ---- Definitions -----------------------------------------------------------------------------------------
 
@@ -64,12 +23,6 @@ void infer_binary(Infer& i) {
 }
 void infer_predicate(Infer& i) {
   i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), DType::boolean);
-}
-
-std::vector<ErrorSample> binary_errors(SampleMaker& m) {
-  return {{{m.normal({2, 3}), m.normal({4})}, {}, "shapes [2, 3] and [4] do not broadcast"},
-          {{m.normal({2, 3}), m.normal({3, 3})}, {}, "aligned at the right, sizes must be equal or 1"},
-          {{m.normal({2}), Tensor{}}, {}, "input 'b' is undefined"}};
 }
 
 // Powers and reciprocals leave the range of 16 bits.
@@ -84,8 +37,7 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
 enum class Kind { function, predicate };
 
 consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
-                       std::span<const InputDef> inputs, BackwardFn rule, SamplesFn samples,
-                       ReferenceFn reference) {
+                       std::span<const InputDef> inputs, BackwardFn rule) {
   const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
@@ -99,13 +51,10 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
-                  .cost = elementwise_cost,
-                  .reference = reference,
-                  .samples = samples,
-                  .error_samples = binary_errors});
+                  .cost = elementwise_cost});
 }
 consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
-                              BackwardFn rule, SamplesFn samples, ReferenceFn reference) {
+                              BackwardFn rule) {
   const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
@@ -118,9 +67,7 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
-                  .cost = elementwise_cost,
-                  .reference = reference,
-                  .samples = samples});
+                  .cost = elementwise_cost});
 }
 
 }  // namespace
@@ -143,22 +90,19 @@ constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                        \
   extern constexpr OpDef k_##name = define(Kind::function, #name, text, types, k_##name##_inputs, \
-                                           binary_rule<formulas::name##_da, formulas::name##_db>, \
-                                           samples_##samples, binary_reference<name##_reference>);
-#define CT_PREDICATE(name, text, types, samples, y)                                                       \
-  extern constexpr OpDef k_##name = define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, \
-                                           nullptr, samples_##samples, binary_reference<name##_reference>);
+                                           binary_rule<formulas::name##_da, formulas::name##_db>);
+#define CT_PREDICATE(name, text, types, samples, y) \
+  extern constexpr OpDef k_##name =                 \
+      define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, nullptr);
 #include <cotangent/ops/elementwise/binary_table.inc>
 #undef CT_BINARY
 #undef CT_PREDICATE
 
-#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                            \
-  extern constexpr OpDef k_##name =                                                                    \
-      define_scalar(Kind::function, #name, text, types, Saved::saved, unary_rule<formulas::name##_dx>, \
-                    samples_##samples, unary_reference<name##_reference>);
-#define CT_SCALAR_PREDICATE(name, text, types, samples, y)                                                   \
-  extern constexpr OpDef k_##name = define_scalar(Kind::predicate, #name, text, types, Saved::none, nullptr, \
-                                                  samples_##samples, unary_reference<name##_reference>);
+#define CT_SCALAR(name, text, types, saved, samples, y, dx) \
+  extern constexpr OpDef k_##name =                         \
+      define_scalar(Kind::function, #name, text, types, Saved::saved, unary_rule<formulas::name##_dx>);
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y) \
+  extern constexpr OpDef k_##name = define_scalar(Kind::predicate, #name, text, types, Saved::none, nullptr);
 #include <cotangent/ops/elementwise/scalar_table.inc>
 #undef CT_SCALAR
 #undef CT_SCALAR_PREDICATE

@@ -1,7 +1,5 @@
 #include <cotangent/ops/elementwise/dropout.h>
 
-#include <array>
-
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/dropout_internal.h>
@@ -27,23 +25,6 @@ Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, Attrs
   return {n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
 }
 
-std::vector<Sample> samples(SampleMaker& make) {
-  return {
-      {{make.normal({7, 9})}, Attrs{0.5, {1, 0}}, "half"},
-      {{make.normal({1030})}, Attrs{0.1, {12345678901234567u, 3}}, "a tenth, of more than one block"},
-      {{make.normal({3, 5})}, Attrs{0.0, {1, 1}}, "nothing dropped"},
-      {{make.normal({3, 5})}, Attrs{1.0, {1, 2}}, "everything dropped"},
-      {{make.normal({})}, Attrs{0.3, {2, 0}}, "scalar"},
-      {{make.normal({0, 3})}, Attrs{0.3, {2, 0}}, "empty"},
-  };
-}
-
-std::vector<ErrorSample> error_samples(SampleMaker& make) {
-  return {{{make.normal({3})}, Attrs{-0.1, {}}, "must lie in [0, 1]"},
-          {{make.normal({3})}, Attrs{1.5, {}}, "must lie in [0, 1]"},
-          {{make.index({3}, 2)}, Attrs{0.5, {}}, "supported dtypes are f32"}};
-}
-
 // The same elements of the cotangent are dropped: the draw is an attribute.
 void rule(const Backward& b) {
   const Attrs& attrs = b.attrs<Attrs>();
@@ -64,8 +45,6 @@ constexpr OpDef k_dropout = checked({
     .kernels = &kernel_tables::dropout,
     .rule = rule,
     .cost = cost,
-    .samples = samples,
-    .error_samples = error_samples,
 });
 
 }  // namespace

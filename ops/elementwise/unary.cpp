@@ -17,68 +17,6 @@ namespace {
 
 using namespace elementwise;
 
-// ---- Oracles: the formulas once more, in the plainest way, in f64 ---------------------------------------
-
-#define CT_REFERENCE(name, expression)                                                                       \
-  double name##_reference([[maybe_unused]] double x, [[maybe_unused]] double p, [[maybe_unused]] double q) { \
-    return expression;                                                                                       \
-  }
-CT_REFERENCE(neg, -x)
-CT_REFERENCE(abs, std::fabs(x))
-CT_REFERENCE(sign, x == 0 ? 0 : std::copysign(1.0, x))
-CT_REFERENCE(exp, std::exp(x))
-CT_REFERENCE(log, std::log(x))
-CT_REFERENCE(sqrt, std::sqrt(x))
-CT_REFERENCE(rsqrt, 1 / std::sqrt(x))
-CT_REFERENCE(square, std::pow(x, 2))
-CT_REFERENCE(cube, std::pow(x, 3))
-CT_REFERENCE(reciprocal, 1 / x)
-CT_REFERENCE(sin, std::sin(x))
-CT_REFERENCE(cos, std::cos(x))
-CT_REFERENCE(tanh, std::tanh(x))
-CT_REFERENCE(sigmoid, 0.5 * (1 + std::tanh(0.5 * x)))
-CT_REFERENCE(relu, std::fmax(x, 0.0))
-CT_REFERENCE(leaky_relu, std::fmax(x, 0.0) + p * std::fmin(x, 0.0))
-CT_REFERENCE(gelu, 0.5 * x * std::erfc(-x / std::sqrt(2.0)))
-CT_REFERENCE(gelu_tanh,
-             0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3)))))
-CT_REFERENCE(silu, x* sigmoid_reference(x, 0, 0))
-CT_REFERENCE(softplus, p* x > q ? x : std::log1p(std::exp(p * x)) / p)
-CT_REFERENCE(erf, std::erf(x))
-CT_REFERENCE(clamp, std::fmin(std::fmax(x, p), q))
-#undef CT_REFERENCE
-
-// ---- Samples --------------------------------------------------------------------------------------------
-
-std::vector<Sample> samples_slope(SampleMaker& m) {
-  std::vector<Sample> samples;
-  for (const double slope : {0.01, 0.2, 1.0, -0.5})
-    for (Sample& s : unary_samples([&](const Shape& shape) { return m.normal(shape); }, Parameters{slope, 0}))
-      samples.push_back(std::move(s));
-  samples.push_back({{m.values({3}, {-1, 0, 2})}, Parameters{0.1, 0}, "zero", false});
-  return samples;
-}
-std::vector<Sample> samples_softplus(SampleMaker& m) {
-  std::vector<Sample> samples =
-      unary_samples([&](const Shape& shape) { return m.normal(shape); }, Parameters{1, 20});
-  samples.push_back({{m.normal({3, 8})}, Parameters{2.5, 20}, "beta"});
-  samples.push_back({{m.normal({3, 8})}, Parameters{-1.5, 20}, "negative beta"});
-  samples.push_back({{m.values({6}, {-40, -3, 0, 3, 30, 60})}, Parameters{1, 20}, "far out"});
-  samples.push_back({{m.values({4}, {-1, 0.5, 1.5, 4})}, Parameters{1, 1}, "low threshold"});
-  return samples;
-}
-// Whole bounds, which mean the same for integers.
-std::vector<Sample> samples_clamp(SampleMaker& m) {
-  constexpr double far = 1e9;
-  std::vector<Sample> samples =
-      unary_samples([&](const Shape& shape) { return m.normal(shape); }, Parameters{-1, 1}, false);
-  samples.push_back({{m.normal({4, 5})}, Parameters{1, far}, "low only", false});
-  samples.push_back({{m.normal({4, 5})}, Parameters{-far, 0}, "high only", false});
-  samples.push_back({{m.values({5}, {-3, -1, 0, 2, 5})}, Parameters{-1, 2}, "at the bounds", false});
-  samples.push_back({{m.values({3}, {-3, 0, 5})}, Parameters{2, 1}, "crossed bounds", false});
-  return samples;
-}
-
 // ---- Definitions ----------------------------------------------------------------------------------------
 
 // Whose results or gradients leave the range of 16 bits, or lose the digits that matter (as in PyTorch).
@@ -88,8 +26,7 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
   return AutocastPolicy::promote;
 }
 
-consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved, BackwardFn rule,
-                       SamplesFn samples, ReferenceFn reference) {
+consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved, BackwardFn rule) {
   return checked({.name = name,
                   .formula = formula,
                   .inputs = unary_inputs(saved),
@@ -101,18 +38,14 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
-                  .cost = elementwise_cost,
-                  .reference = reference,
-                  .samples = samples});
+                  .cost = elementwise_cost});
 }
 
 }  // namespace
 
 namespace unary {
-#define CT_UNARY(name, text, types, saved, samples, y, dx)                                         \
-  extern constexpr OpDef k_##name =                                                                \
-      define(#name, text, types, Saved::saved, unary_rule<formulas::name##_dx>, samples_##samples, \
-             unary_reference<name##_reference>);
+#define CT_UNARY(name, text, types, saved, samples, y, dx) \
+  extern constexpr OpDef k_##name = define(#name, text, types, Saved::saved, unary_rule<formulas::name##_dx>);
 #include <cotangent/ops/elementwise/unary_table.inc>
 #undef CT_UNARY
 }  // namespace unary

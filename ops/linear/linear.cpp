@@ -30,35 +30,6 @@ Cost linear_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out
   return cost;
 }
 
-std::vector<Sample> linear_samples(SampleMaker& make) {
-  const auto sample = [&](const Shape& x, std::int64_t outs, bool bias, const char* label) {
-    const Shape w{outs, x.back()};
-    return Sample{{make.normal(x), make.normal(w), bias ? make.normal({outs}) : Tensor{}}, {}, label};
-  };
-  return {sample({4, 3}, 5, true, "a batch"),
-          sample({4, 3}, 5, false, "no bias"),
-          sample({3}, 5, true, "one row"),
-          sample({3}, 5, false, "one row, no bias"),
-          sample({2, 3, 4}, 5, true, "rank 3"),
-          sample({2, 1, 3, 4}, 2, true, "rank 4"),
-          sample({33, 17}, 19, true, "odd sizes"),
-          sample({1, 1}, 1, true, "1x1"),
-          sample({5, 3}, 1, true, "one output"),
-          sample({5, 1}, 3, true, "one input"),
-          sample({0, 3}, 4, true, "no rows"),
-          sample({3, 0}, 4, true, "no inputs"),
-          sample({3, 0}, 4, false, "no inputs, no bias"),
-          sample({3, 4}, 0, true, "no outputs")};
-}
-
-std::vector<ErrorSample> linear_errors(SampleMaker& make) {
-  return {{{make.normal({4, 3}), make.normal({5, 2}), Tensor{}}, {}, "x is f64[4, 3], weight is f64[5, 2]"},
-          {{make.normal({}), make.normal({5, 2}), Tensor{}}, {}, "x.size(-1) must equal weight.size(1)"},
-          {{make.normal({4, 3}), make.normal({3}), Tensor{}}, {}, "it must be [out, in]"},
-          {{make.normal({4, 3}), make.normal({5, 3}), make.normal({4})}, {}, "bias must be [weight.size(0)]"},
-          {{make.index({4, 3}, 5), make.index({5, 3}, 5), Tensor{}}, {}, "i64"}};
-}
-
 }  // namespace
 
 // dx = g w, dw = g^T x, db = sum_n g[n], with all leading axes taken as rows n.
@@ -116,8 +87,6 @@ constexpr OpDef k_linear = checked({
     .rule = linear_rule,
     .autocast = AutocastPolicy::lower,
     .cost = linear_cost,
-    .samples = linear_samples,
-    .error_samples = linear_errors,
 });
 
 CT_ROOM(linear, &k_linear)

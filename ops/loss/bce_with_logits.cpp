@@ -50,38 +50,6 @@ Cost bce_with_logits_cost(std::span<const TensorMeta> in, std::span<const Tensor
   return {8 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
 }
 
-std::vector<Sample> bce_with_logits_samples(SampleMaker& make) {
-  std::vector<Sample> samples;
-  const auto add = [&](const Shape& x, Tensor weight, Tensor pos_weight, Reduction reduction,
-                       const char* label) {
-    samples.push_back({{make.normal(x), make.uniform(x, 0, 1), std::move(weight), std::move(pos_weight)},
-                       BceWithLogitsAttrs{reduction},
-                       label});
-  };
-  const auto some = [&](const Shape& s) { return make.uniform(s, 0.2, 2); };
-  for (const Reduction r : {Reduction::none, Reduction::mean, Reduction::sum}) {
-    add({4, 5}, {}, {}, r, name(r).data());
-    add({}, {}, {}, r, "a scalar");
-    add({0, 3}, {}, {}, r, "empty");
-    add({4, 5}, some({4, 5}), some({5}), r, "a weight per element and per class");
-    add({4, 5}, some({4, 1}), {}, r, "a weight per row");
-    add({3, 4, 5}, {}, some({4, 1}), r, "a weight along the middle axis");
-    add({37}, some({1}), some({}), r, "scalar weights");
-  }
-  return samples;
-}
-
-std::vector<ErrorSample> bce_with_logits_errors(SampleMaker& make) {
-  const BceWithLogitsAttrs mean{Reduction::mean};
-  return {
-      {{make.normal({4, 1}), make.normal({4}), Tensor{}, Tensor{}},
-       mean,
-       "input is f64[4, 1], target is f64[4]"},
-      {{make.normal({4, 3}), make.normal({4, 3}), make.normal({4}), Tensor{}}, mean, "weight is f64[4]"},
-      {{make.normal({4, 3}), make.normal({4, 3}), Tensor{}, make.normal({2, 4, 3})}, mean, "pos_weight is"},
-      {{make.normal({4}), make.index({4}, 2), Tensor{}, Tensor{}}, mean, "different dtypes"}};
-}
-
 // dx = g w ((1 - t) s(x) - p t s(-x)) with the sigmoid s, dt = g w (p softplus(-x) - softplus(x)).
 void bce_with_logits_rule(const Backward& b) {
   const Tensor &x = b.in(0), &t = b.in(1);
@@ -115,8 +83,6 @@ constexpr OpDef k_bce_with_logits = checked({
     .rule = bce_with_logits_rule,
     .autocast = AutocastPolicy::f32,
     .cost = bce_with_logits_cost,
-    .samples = bce_with_logits_samples,
-    .error_samples = bce_with_logits_errors,
 });
 
 CT_ROOM(bce_with_logits, &k_bce_with_logits)

@@ -42,59 +42,6 @@ Cost cross_entropy_cost(std::span<const TensorMeta> in, std::span<const TensorMe
   return cost;
 }
 
-std::vector<Sample> samples(SampleMaker& make, bool soft) {
-  std::vector<Sample> all;
-  for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
-    const auto add = [&](const Shape& x, bool weight, double smoothing, std::int64_t ignore,
-                         const char* label) {
-      const std::int64_t classes = x.size() == 1 ? x[0] : x[1];
-      // Weights of about 1 / classes, as distributions have.
-      Tensor target = soft ? make.uniform(x, 0, 2 / static_cast<double>(classes))
-                           : make.index(loss::without_classes(x), classes);
-      all.push_back({{make.normal(x), std::move(target), weight ? make.uniform({classes}, 0.2, 2) : Tensor{}},
-                     CrossEntropyAttrs{reduction, ignore, smoothing},
-                     label});
-    };
-    add({5, 3}, false, 0, -100, name(reduction).data());
-    add({5, 3}, true, 0, -100, "weights");
-    add({5, 3}, true, 0.1, -100, "weights and smoothing");
-    add({9, 2}, true, 0.25, 0, "weights, smoothing, ignored rows");
-    add({9, 2}, false, 0, 1, "ignored rows");
-    add({4}, false, 0.1, -100, "one row without a batch axis");
-    add({2, 3, 5}, true, 0.1, -100, "one inner axis");
-    add({2, 3, 3, 7}, false, 0, 2, "two inner axes, ignored rows");
-    add({3, 40}, false, 0.3, -100, "some tens of classes");
-    add({2, 1029}, true, 0, -100, "a thousand classes");
-    add({0, 3}, false, 0, -100, "no rows");
-    add({3, 1}, false, 0, -100, "one class");
-  }
-  return all;
-}
-std::vector<Sample> cross_entropy_samples(SampleMaker& make) { return samples(make, false); }
-std::vector<Sample> cross_entropy_soft_samples(SampleMaker& make) { return samples(make, true); }
-
-std::vector<ErrorSample> cross_entropy_errors(SampleMaker& make) {
-  const CrossEntropyAttrs mean{Reduction::mean, -100, 0};
-  const CrossEntropyAttrs smooth{Reduction::mean, -100, 1.5};
-  Tensor bad = make.index({4}, 3).clone();
-  bad.fill_(11);
-  return {{{make.normal({4, 3}), make.index({5}, 3), Tensor{}}, mean, "class labels must have shape [4]"},
-          {{make.normal({4, 3}), make.index({4, 1}, 3), Tensor{}}, mean, "target is i64[4, 1]"},
-          {{make.normal({}), make.index({}, 3), Tensor{}}, mean, "it must be [classes], [n, classes]"},
-          {{make.normal({4, 0}), make.index({4}, 3), Tensor{}}, mean, "at least one class"},
-          {{make.normal({4, 3}), make.index({4}, 3), make.normal({4})}, mean, "weight must be [3]"},
-          {{make.normal({4, 3}), make.index({4}, 3), Tensor{}}, smooth, "label_smoothing is 1.5"},
-          {{make.normal({4, 3}), bad, Tensor{}},
-           mean,
-           "class label 11 is out of range for 3 classes; labels must lie in [0, 3) or equal ignore_index"}};
-}
-std::vector<ErrorSample> cross_entropy_soft_errors(SampleMaker& make) {
-  const CrossEntropyAttrs mean{Reduction::mean, -100, 0};
-  return {
-      {{make.normal({4, 3}), make.normal({4}), Tensor{}}, mean, "probabilities must have the logits' shape"},
-      {{make.normal({4, 3}), make.index({4, 3}, 2), Tensor{}}, mean, "different dtypes"}};
-}
-
 // ---- rules: dx = g (sum(q) softmax(x) - q) for a row of targets q ---------------------------------------
 
 void cross_entropy_rule(const Backward& b) {
@@ -148,8 +95,6 @@ constexpr OpDef k_cross_entropy = checked({
     .rule = cross_entropy_rule,
     .autocast = AutocastPolicy::f32,
     .cost = cross_entropy_cost,
-    .samples = cross_entropy_samples,
-    .error_samples = cross_entropy_errors,
 });
 
 constexpr OpDef k_cross_entropy_soft = checked({
@@ -163,8 +108,6 @@ constexpr OpDef k_cross_entropy_soft = checked({
     .rule = cross_entropy_soft_rule,
     .autocast = AutocastPolicy::f32,
     .cost = cross_entropy_cost,
-    .samples = cross_entropy_soft_samples,
-    .error_samples = cross_entropy_soft_errors,
 });
 
 CT_ROOM(cross_entropy, &k_cross_entropy, &k_cross_entropy_soft)

@@ -57,53 +57,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
           (x + w) * static_cast<double>(size_of(in[0].dtype))};
 }
 
-std::vector<Sample> samples(SampleMaker& make, bool eager) {
-  std::vector<Sample> all;
-  const auto add = [&](Reduction reduction, const Shape& x, std::int64_t classes, std::int64_t chunk,
-                       double smoothing, std::int64_t ignore, const char* label) {
-    const Shape rows(x.begin(), static_cast<std::size_t>(x.size() - 1));
-    all.push_back({{make.normal(x), make.normal({classes, x.back()}), make.index(rows, classes)},
-                   Attrs{reduction, eager ? kBoth : kNone, ignore, smoothing, chunk},
-                   label,
-                   numel(rows) > 0});  // the mean of nothing is NaN
-  };
-  for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
-    if (eager && reduction == Reduction::none) continue;
-    add(reduction, {5, 4}, 3, 0, 0, -100, name(reduction).data());
-    add(reduction, {7, 4}, 9, 3, 0, -100, "three chunks, the last one short");
-    add(reduction, {6, 3}, 17, 2, 0.2, 1, "smoothing, ignored rows, whole chunks");
-    add(reduction, {2, 3, 5}, 33, 4, 0, 2, "two leading axes");
-    add(reduction, {3}, 5, 0, 0.1, -100, "one row");
-    add(reduction, {3, 2}, 1029, 2, 0, -100, "a thousand classes");
-    add(reduction, {0, 3}, 4, 0, 0, -100, "no rows");
-    add(reduction, {3, 0}, 4, 0, 0, -100, "no features");
-    add(reduction, {4, 3}, 1, 0, 0, -100, "one class");
-  }
-  return all;
-}
-std::vector<Sample> eager_samples(SampleMaker& make) { return samples(make, true); }
-std::vector<Sample> lazy_samples(SampleMaker& make) { return samples(make, false); }
-
-std::vector<ErrorSample> errors(SampleMaker& make) {
-  const Attrs mean{Reduction::mean, kNone, -100, 0, 0};
-  Attrs smooth = mean, chunk = mean;
-  smooth.label_smoothing = 1.5, chunk.chunk_rows = -1;
-  Tensor bad = make.index({4}, 3).clone();
-  bad.fill_(11);
-  const auto x = [&] { return make.normal({4, 3}); };
-  const auto w = [&] { return make.normal({5, 3}); };
-  return {{{x(), make.normal({5, 2}), make.index({4}, 5)}, mean, "x.size(-1) must equal weight.size(1)"},
-          {{x(), make.normal({3}), make.index({4}, 3)}, mean, "it must be [classes, features]"},
-          {{x(), make.normal({0, 3}), make.index({4}, 3)}, mean, "at least one class"},
-          {{x(), w(), make.index({4, 1}, 5)}, mean, "class labels must have shape [4]"},
-          {{x(), w(), make.normal({4})}, mean, "class labels must be i64 or i32"},
-          {{x(), w(), make.index({4}, 5)}, smooth, "label_smoothing is 1.5"},
-          {{x(), w(), make.index({4}, 5)}, chunk, "chunk_rows is -1"},
-          {{x(), w(), bad},
-           mean,
-           "class label 11 is out of range for 5 classes; labels must lie in [0, 5) or equal ignore_index"}};
-}
-
 // By way of the logits, which are written as a whole: the price of higher derivatives alone.
 void recompute_rule(const Backward& b) {
   const auto& attrs = b.attrs<Attrs>();
@@ -160,7 +113,6 @@ constexpr OpDef k_linear_cross_entropy = checked({
     .autocast = AutocastPolicy::lower,
     .dtypes = dtype_bit(DType::f32) | dtype_bit(DType::f64) | dtype_bit(DType::bf16),
     .cost = cost,
-    .samples = eager_samples,
 });
 
 // Keeps the inputs, logsumexp and the losses; backward makes the logits again.
@@ -175,8 +127,6 @@ constexpr OpDef k_linear_cross_entropy_recompute = checked({
     .rule = recompute_rule,
     .autocast = AutocastPolicy::lower,
     .cost = cost,
-    .samples = lazy_samples,
-    .error_samples = errors,
 });
 
 CT_ROOM(linear_cross_entropy, &k_linear_cross_entropy, &k_linear_cross_entropy_recompute)

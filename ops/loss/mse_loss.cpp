@@ -22,22 +22,6 @@ Cost mse_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> o
   return {3 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
 }
 
-std::vector<Sample> mse_loss_samples(SampleMaker& make) {
-  std::vector<Sample> samples;
-  for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
-    for (const Shape& shape : {Shape{}, Shape{1}, Shape{3, 5}, Shape{2, 3, 7}, Shape{67}, Shape{0, 3}})
-      samples.push_back(
-          {{make.normal(shape), make.normal(shape)}, MseLossAttrs{reduction}, name(reduction).data()});
-  return samples;
-}
-
-std::vector<ErrorSample> mse_loss_errors(SampleMaker& make) {
-  const MseLossAttrs mean{Reduction::mean};
-  return {{{make.normal({4, 1}), make.normal({4})}, mean, "input is f64[4, 1], target is f64[4]"},
-          {{make.index({4}, 3), make.index({4}, 3)}, mean, "i64"},
-          {{make.normal({4}), make.index({4}, 3)}, mean, "different dtypes"}};
-}
-
 void mse_loss_rule(const Backward& b) {
   const Tensor g = rules::spread(b.grad(), b.attrs<MseLossAttrs>().reduction, b.in_meta(0).shape);
   const Tensor dx = 2 * g * (b.in(0) - b.in(1));
@@ -63,8 +47,6 @@ constexpr OpDef k_mse_loss = checked({
     .rule = mse_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = mse_loss_cost,
-    .samples = mse_loss_samples,
-    .error_samples = mse_loss_errors,
 });
 
 CT_ROOM(mse_loss, &k_mse_loss)

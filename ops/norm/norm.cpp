@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/ops/creation/creation.h>
@@ -179,69 +178,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind 
   std::size_t bytes = size_of(in[0].dtype) + size_of(out[0].dtype);
   if (kind.add) bytes += size_of(in[1].dtype) + size_of(out[1].dtype);
   return {(kind.centered ? 7 : 4) * n, n * static_cast<double>(bytes)};
-}
-
-// ---- samples ---------------------------------------------------------------------------------------------
-
-std::vector<Sample> samples(SampleMaker& make, Kind kind) {
-  std::vector<Sample> all;
-  const auto add = [&](const Shape& shape, std::int64_t axes, bool weight, bool bias, const char* label,
-                       double eps = 1e-5) {
-    Sample s;
-    Shape row;
-    for (auto i = static_cast<int>(shape.size() - axes); i < shape.size(); ++i) row.push_back(shape[i]);
-    s.inputs.push_back(make.normal(shape));
-    if (kind.add) s.inputs.push_back(make.normal(shape));
-    s.inputs.push_back(weight ? make.uniform(row, 0.5, 1.5) : Tensor{});
-    if (kind.centered) s.inputs.push_back(bias ? make.normal(row) : Tensor{});
-    s.attrs = Attrs{eps, axes};
-    s.label = label;
-    s.smooth = row.empty() || numel(row) < 500;  // central differences of long sums drown in their rounding
-    all.push_back(std::move(s));
-  };
-  add({4, 6}, 1, true, true, "short rows");
-  add({4, 6}, 1, false, false, "no weight");
-  add({4, 6}, 1, true, false, "weight alone");
-  if (kind.centered) add({4, 6}, 1, false, true, "bias alone");
-  add({2, 3, 64}, 1, true, true, "rows of whole vectors");
-  add({5, 129}, 1, true, true, "odd rows");
-  add({3, 768}, 1, true, true, "three vectors per lane");
-  add({2, 1500}, 1, true, true, "rows of several blocks");
-  add({21, 2, 3}, 2, true, true, "rows of two axes");
-  add({70, 8}, 1, true, true, "many rows");
-  add({8}, 1, true, true, "one row");
-  add({3, 5}, 1, true, true, "a large eps", 0.5);
-  add({0, 4}, 1, true, true, "no rows");
-  add({3, 0}, 1, true, true, "empty rows");
-  return all;
-}
-
-std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind) {
-  std::vector<ErrorSample> all;
-  const auto add = [&](const Tensor& x, Tensor weight, Tensor bias, const Attrs& attrs, const char* message) {
-    ErrorSample s;
-    s.inputs.push_back(x);
-    if (kind.add) s.inputs.push_back(x);
-    s.inputs.push_back(std::move(weight));
-    if (kind.centered) s.inputs.push_back(std::move(bias));
-    s.attrs = attrs;
-    s.message = message;
-    all.push_back(std::move(s));
-  };
-  add(make.normal({4, 6}), make.normal({5}), {}, {1e-5, 1}, "weight is f64[5], x is f64[4, 6]");
-  add(make.normal({4, 6}), make.normal({2, 4, 6}), {}, {1e-5, 3}, "x's last axis");
-  add(make.normal({}), {}, {}, {1e-5, 1}, "it needs an axis");
-  add(make.normal({4, 6}), {}, {}, {-1, 1}, "eps is -1");
-  add(make.normal({4, 6}), {}, {}, {std::numeric_limits<double>::infinity(), 1}, "eps is inf");
-  add(make.index({4, 6}, 3), {}, {}, {1e-5, 1}, "supported dtypes are f32");
-  if (kind.centered)
-    add(make.normal({4, 6}), make.normal({6}), make.normal({4}), {1e-5, 1}, "bias is f64[4]");
-  if (kind.add) {
-    all.push_back(all[0]);
-    all.back().inputs[1] = make.normal({6});
-    all.back().message = "residual is f64[6], x is f64[4, 6]";
-  }
-  return all;
 }
 
 }  // namespace ct::norms

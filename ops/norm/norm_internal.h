@@ -118,8 +118,6 @@ Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse
 void infer(Infer& in, Kind kind);
 void rule(const Backward& b, Kind kind);
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind);
-std::vector<Sample> samples(SampleMaker& make, Kind kind);
-std::vector<ErrorSample> error_samples(SampleMaker& make, Kind kind);
 
 template <bool kCentered, bool kAdd>
 inline constexpr Kind kKind{kCentered, kAdd};
@@ -167,8 +165,6 @@ constexpr OpDef define(const char* formula, const KernelTables* kernels) {
   op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
     return cost(in, out, kKind<kCentered, kAdd>);
   };
-  op.samples = [](SampleMaker& make) { return samples(make, kKind<kCentered, kAdd>); };
-  op.error_samples = [](SampleMaker& make) { return error_samples(make, kKind<kCentered, kAdd>); };
   op.inputs = kCentered ? std::span<const InputDef>(kLayerNormInputs) : kRmsNormInputs;
   op.outputs = kCentered ? std::span<const OutputDef>(kLayerNormOutputs) : kRmsNormOutputs;
   if (kAdd) {

@@ -1,7 +1,5 @@
 #include <cotangent/ops/reduce/reduce.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 
@@ -12,7 +10,6 @@
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
-#include <cotangent/ops/reduce/reduce_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
@@ -205,8 +202,6 @@ constexpr OpDef define(const char* name, const char* formula, std::span<const Ou
   op.fast_f64 = true;
   op.dtypes = kAllTypes;
   op.cost = cost;
-  op.samples = reduction::samples<kind>;
-  op.error_samples = reduction::error_samples<kind>;
   return op;
 }
 

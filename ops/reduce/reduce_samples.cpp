@@ -1,11 +1,14 @@
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
-#include <cotangent/ops/reduce/reduce_internal.h>
+#include <cotangent/ops/reduce/kinds_internal.h>
+#include <cotangent/ops/testing/samples.h>
 
-namespace ct::reduction {
+CT_ORACLE(reduce)
+
+namespace ct {
 namespace {
+
+using namespace reduction;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
@@ -31,8 +34,6 @@ Attrs over(const Dims& axes, bool keepdim, double number) {
   attrs.number = number;
   return attrs;
 }
-
-}  // namespace
 
 template <Kind kind>
 std::vector<Sample> samples(SampleMaker& make) {
@@ -102,24 +103,16 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
   return out;
 }
 
-#define CT_INSTANTIATE(kind)                                            \
-  template std::vector<Sample> samples<Kind::kind>(SampleMaker & make); \
-  template std::vector<ErrorSample> error_samples<Kind::kind>(SampleMaker & make);
-CT_INSTANTIATE(sum)
-CT_INSTANTIATE(mean)
-CT_INSTANTIATE(prod)
-CT_INSTANTIATE(amax)
-CT_INSTANTIATE(amin)
-CT_INSTANTIATE(any)
-CT_INSTANTIATE(all)
-CT_INSTANTIATE(max)
-CT_INSTANTIATE(min)
-CT_INSTANTIATE(argmax)
-CT_INSTANTIATE(argmin)
-CT_INSTANTIATE(var)
-CT_INSTANTIATE(std)
-CT_INSTANTIATE(norm)
-CT_INSTANTIATE(logsumexp)
-#undef CT_INSTANTIATE
+template <Kind kind>
+constexpr OpTests tests(const char* op) {
+  return {op, samples<kind>, error_samples<kind>, nullptr, &oracle_kernels::reduce};
+}
 
-}  // namespace ct::reduction
+}  // namespace
+}  // namespace ct
+
+CT_OP_TESTS(reduce, tests<Kind::sum>("sum"), tests<Kind::mean>("mean"), tests<Kind::prod>("prod"),
+            tests<Kind::amax>("amax"), tests<Kind::amin>("amin"), tests<Kind::any>("any"),
+            tests<Kind::all>("all"), tests<Kind::max>("max"), tests<Kind::min>("min"),
+            tests<Kind::argmax>("argmax"), tests<Kind::argmin>("argmin"), tests<Kind::var>("var"),
+            tests<Kind::std>("std"), tests<Kind::norm>("norm"), tests<Kind::logsumexp>("logsumexp"))

@@ -31,30 +31,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {2 * n, n * static_cast<double>(size_of(in[0].dtype))};
 }
 
-std::vector<Sample> samples(SampleMaker& make) {
-  const auto sample = [&](const Shape& shape, std::int64_t count, bool replacement, const char* label) {
-    return Sample{{make.uniform(shape, 0.1, 2)}, Attrs{count, replacement, {1234, 5}}, label};
-  };
-  return {sample({7}, 5, true, "a vector, with replacement"),
-          sample({7}, 7, false, "all of a vector"),
-          sample({3, 10}, 40, true, "rows, many draws"),
-          sample({3, 10}, 4, false, "rows, without replacement"),
-          sample({2, 3000}, 100, true, "long rows"),
-          sample({2, 3000}, 20, false, "long rows, without replacement"),
-          sample({3, 1}, 1, false, "nothing to choose"),
-          sample({0, 4}, 2, false, "no rows"),
-          {{make.values({6}, {0, 1, 0, 0, 3, 0})}, Attrs{20, true, {7, 0}}, "zeros"},
-          {{make.values({6}, {0, 1, 0, 0, 3, 0})}, Attrs{2, false, {7, 0}}, "zeros, without replacement"}};
-}
-
-std::vector<ErrorSample> errors(SampleMaker& make) {
-  return {{{make.uniform({2, 3, 4}, 0, 1)}, Attrs{1, true, {}}, "it must be [n] or [rows, n]"},
-          {{make.uniform({2, 0}, 0, 1)}, Attrs{1, true, {}}, "something to draw"},
-          {{make.uniform({4}, 0, 1)}, Attrs{0, true, {}}, "count is 0"},
-          {{make.uniform({4}, 0, 1)}, Attrs{5, false, {}}, "at most 4 can be drawn"},
-          {{make.index({4}, 3)}, Attrs{1, true, {}}, "supported dtypes are f32"}};
-}
-
 constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false, .packed = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, count), CT_ATTRIBUTE(Attrs, replacement),
@@ -71,8 +47,6 @@ constexpr OpDef k_multinomial = checked({
     .infer = infer,
     .kernels = &kernel_tables::multinomial,
     .cost = cost,
-    .samples = samples,
-    .error_samples = errors,
 });
 
 CT_ROOM(multinomial, &k_multinomial)

@@ -33,27 +33,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {20 * n, n * static_cast<double>(size_of(in[0].dtype))};
 }
 
-std::vector<Sample> samples(SampleMaker& make) {
-  const auto sample = [&](const Shape& shape, double temperature, std::int64_t k, double p,
-                          const char* label) {
-    return Sample{{make.normal(shape)}, Attrs{temperature, k, p, {99, 2}}, label};
-  };
-  return {sample({11}, 1, 0, 1, "one row"),          sample({40, 9}, 0.7, 0, 1, "rows"),
-          sample({2, 3, 9}, 0, 0, 1, "the largest"), sample({40, 50}, 1.3, 5, 1, "top k"),
-          sample({40, 50}, 1, 0, 0.6, "top p"),      sample({40, 50}, 0.9, 20, 0.8, "top k and p"),
-          sample({3, 1}, 1, 3, 0.5, "one position"), sample({3, 4}, 1, 9, 1e-9, "k beyond the row, tiny p"),
-          sample({0, 4}, 1, 0, 1, "no rows"),        sample({4, 3001}, 1, 400, 0.9, "long rows")};
-}
-
-std::vector<ErrorSample> errors(SampleMaker& make) {
-  return {{{make.normal({})}, Attrs{1, 0, 1, {}}, "it must be [..., n]"},
-          {{make.normal({3, 0})}, Attrs{1, 0, 1, {}}, "something to draw"},
-          {{make.normal({3})}, Attrs{-1, 0, 1, {}}, "temperature is -1"},
-          {{make.normal({3})}, Attrs{1, -2, 1, {}}, "top_k is -2"},
-          {{make.normal({3})}, Attrs{1, 0, 0, {}}, "top_p is 0"},
-          {{make.normal({3})}, Attrs{1, 0, 1.5, {}}, "top_p is 1.5"}};
-}
-
 constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false, .packed = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, temperature), CT_ATTRIBUTE(Attrs, top_k),
@@ -70,8 +49,6 @@ constexpr OpDef k_sample_logits = checked({
     .infer = infer,
     .kernels = &kernel_tables::sampling,
     .cost = cost,
-    .samples = samples,
-    .error_samples = errors,
 });
 
 CT_ROOM(sampling, &k_sample_logits)

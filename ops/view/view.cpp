@@ -13,7 +13,7 @@
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/view/view_defs_internal.h>
 
-// The members of Tensor, and how each one's result lies in memory. Gradients, references and samples are in
+// The members of Tensor, and how each one's result lies in memory. Gradients are in
 // view_defs.cpp.
 
 namespace ct {

@@ -24,7 +24,7 @@ for room in "$scratch"/tree/ops/*/; do  # every room must have a test; empty one
 done
 cat >"$scratch/tree/tests/registry_test.cpp" <<'CPP'
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/conformance.h>
+#include <cotangent/ops/testing/conformance.h>
 
 #include "tests/catch.h"
 

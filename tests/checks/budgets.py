@@ -8,9 +8,10 @@ template counted: the names that the objects register with the CUDA runtime. Sec
 each compilation in Ninja's log (on an idle machine, with as many jobs as cores, about its CPU seconds). The CPU seconds
 of the whole build are what ./ct test measured and left in BUILD_DIR/cpu-seconds.txt.
 
-A row of budgets.txt is "WHAT NAME LIMIT": `lines` or `kernels` of a folder with all that is in it, or `cpu` of a build
-folder. Exit 1: one is over its limit. --record writes what this build has into budgets.txt, for lines and kernels as it
-is, for CPU seconds twice as much, since machines differ.
+A row of budgets.txt is "WHAT NAME LIMIT": `lines` or `kernels` of a folder with all that is in it, of `all`, or of the
+`library`, which is all but nn/io, nn/text and `testing` (what ops are tested with); or `cpu` of a build folder. Exit 1:
+one is over its limit. --record writes what this build has into budgets.txt, for lines and kernels as it is, for CPU
+seconds twice as much, since machines differ.
 """
 import collections
 import datetime
@@ -31,6 +32,8 @@ def folder_of(output):
     if not match:
         return "programs" if "CMakeFiles" not in output else "other"
     target, folder = match.groups()
+    if target == "cotangent_testing":
+        return "testing"
     if target.startswith("cotangent"):
         return folder if folder.split("/")[0] in ("core", "autograd", "ops", "nn") else "other"
     return "tests" if target.startswith(("ct_tests", "ct_fuzz", "ct_plugin", "ct_link")) else "examples and bench"
@@ -81,6 +84,13 @@ def cpu_seconds(build):
     return sum(float(word.replace(",", ".")) for word in text.split()) if text.strip() else None
 
 
+def is_part(name, folder):
+    """Whether a folder is in the one of that name, or in what the name stands for."""
+    if name == "library":
+        return not folder.startswith(("nn/io/", "nn/text/", "testing/"))
+    return name == "all" or folder.startswith(name + "/")
+
+
 def main():
     arguments = [a for a in sys.argv[1:] if a != "--record"]
     if len(arguments) != 2:
@@ -105,7 +115,7 @@ def main():
         counts = lines if what == "lines" else kernels
         if not counts:
             return None  # a build without CUDA
-        return sum(n for folder, n in counts.items() if name == "all" or (folder + "/").startswith(name + "/"))
+        return sum(n for folder, n in counts.items() if is_part(name, folder + "/"))
 
     path = os.path.join(source, "tests/budgets.txt")
     rows = [row.split() for row in open(path) if row.strip() and not row.startswith("#")]

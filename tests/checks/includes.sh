@@ -46,6 +46,8 @@ find "${folders[@]}" -type f \
       if (rank[part[1]] > level) complain(own " must not include " part[1] ": core <- autograd <- ops <- nn <- examples, bench")
       if (rank[part[1]] == 4 && part[1] != own) complain("examples and bench are not for others to include")
     }
+    if (target ~ /^ops\/testing\// && level < 4 && FILENAME !~ /^ops\/testing\/|_(samples|oracle)\.cpp$/)
+      complain("what ops are tested with (Cotangent::testing) is not for the library to include")
     if (public && (target ~ /^(Eigen|unsupported|nlohmann|cuda|cublas|thrust|cub|nvtx3|nccl|CLI|benchmark)/ || target == "zlib.h"))
       complain("a public header must not include another library")
   }

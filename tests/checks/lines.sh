@@ -1,33 +1,41 @@
 #!/usr/bin/env bash
-# Lines of code: what is neither blank nor comment, tests and benchmarks apart.
+# Lines of code: what is neither blank nor comment, tests and benchmarks apart. The library is what trains: what ops are
+# tested with (Cotangent::testing: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io) and tokenizers (nn/text) are
+# counted apart.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]
-#   --folders: a table, the lines of each folder without those of the folders in it
+#   --total: all of them
+#   --folders: a table, the lines of each folder without those of the folders in it; `testing` is one of its rows
 set -euo pipefail
 cd "${1:?source folder}"
 
-count() {  # count FOLDER KIND [DEPTH]
-  find "$1" -maxdepth "${3:-99}" -type f \( -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' \) 2>/dev/null |
-    if [ "$2" = code ]; then grep -Ev '_(test|bench)\.(cpp|cu)$'; else grep -E '_(test|bench)\.(cpp|cu)$'; fi |
+count() {  # count KIND FOLDER [DEPTH]; KIND: code, testing or test
+  find "$2" -maxdepth "${3:-99}" -type f \( -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu' \) 2>/dev/null |
+    awk -v kind="$1" '
+      { own = /_(test|bench)\.(cpp|cu)$/ ? "test" : /^ops\/testing\/|_(samples|oracle)\.cpp$/ ? "testing" : "code" }
+      own == kind' |
     xargs -r cat | grep -Evc '^[[:space:]]*(//.*)?$' || true
 }
 if [ "${2:-}" = --folders ]; then
   find core autograd ops nn -type d 2>/dev/null | sort | while read -r folder; do
-    lines=$(count "$folder" code 1)
+    lines=$(count code "$folder" 1)
     [ "$lines" -eq 0 ] || echo "$folder $lines"
   done
+  echo "testing $(count testing ops)"
   exit
 fi
-total=0
-text=""
+io=$(count code nn/io) text=$(count code nn/text) testing=$(count testing ops)
+library=0 folders=""
 for folder in core autograd ops nn; do
-  lines=$(count "$folder" code)
-  total=$((total + lines))
-  text="$text$folder $lines, "
+  lines=$(count code "$folder")
+  [ "$folder" != nn ] || lines=$((lines - io - text))
+  library=$((library + lines))
+  folders="$folders$folder $lines, "
 done
+total=$((library + io + text + testing))
 if [ "${2:-}" = --total ]; then
   echo "$total"
   exit
 fi
 tests=$(find tests -type f -name '*.cpp' -exec cat {} + 2>/dev/null | grep -Evc '^[[:space:]]*(//.*)?$' || true)
-for folder in core autograd ops nn; do tests=$((tests + $(count "$folder" test))); done
-echo "${text}together $total lines of code; tests and benchmarks $tests"
+for folder in core autograd ops nn; do tests=$((tests + $(count test "$folder"))); done
+echo "${folders}together the library's $library lines of code; io $io, text $text, testing $testing, in all $total; tests and benchmarks $tests"

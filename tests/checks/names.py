@@ -19,7 +19,7 @@ KINDS = "h|cpp|cu|cuh|inc|md|py|sh|cmake"
 NAME = re.compile(rf"(?<![\w./*{{}}$-])[\w./*{{}},-]*[\w*}}]\.(?:{KINDS})(?![\w(])")
 GLOB = re.compile(r"(?<![\w./*{}$-])(?:[a-z0-9_/.-]*[a-z0-9_]_\*|[a-z0-9_/-]+\.\*)(?![\w(*/.])")
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
-PLACEHOLDER = re.compile(r"(?:^|[/_.])(?:NAME|DIR|FILE|FOLDER|LINE|PROGRAM)(?=[/_.]|$)")
+PLACEHOLDER = re.compile(r"(?:^|[/_.])(?:NAME|ROOM|DIR|FILE|FOLDER|LINE|PROGRAM)(?=[/_.]|$)")
 FIRST = re.compile(r"`([^`\s]+)` \(([^)]*)\)")
 
 OUTSIDE = {  # of others, or made while building

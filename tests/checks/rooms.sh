@@ -19,20 +19,21 @@ fail() {
   exit 1
 }
 
-files=(sample.h sample.cpp sample_test.cpp README.md sample_cpu.cpp sample_cuda.cu)
+files=(sample.h sample.cpp sample_test.cpp README.md sample_cpu.cpp sample_cuda.cu sample_samples.cpp)
 for file in "${files[@]}"; do : >"$room/$file"; done
 configure || fail "a complete room was refused"
 grep -q 'cotangent/ops/sample/sample.h' "$scratch/build/include/cotangent/ops.h" || fail "the room is not in ops.h"
 grep -q 'rooms::sample' "$scratch/build/generated/rooms.cpp" || fail "the room is not in the table"
+grep -q 'op_tests::sample' "$scratch/build/generated/samples.cpp" || fail "its samples are not in the table"
 
-for file in sample.h sample.cpp sample_test.cpp README.md sample_cpu.cpp sample_cuda.cu; do
+for file in "${files[@]}"; do
   rm "$room/$file"
   if configure; then fail "a room without $file was accepted"; fi
   grep -q "ops/sample/$file is missing" "$scratch/log" || fail "the message does not name ops/sample/$file"
   : >"$room/$file"
 done
 
-rm "$room"/sample_{cpu.cpp,cuda.cu}
+rm "$room"/sample_{cpu.cpp,cuda.cu,samples.cpp}
 configure || fail "a room without kernels was refused"
 rm -rf "$scratch"
 echo "a complete room is taken in; each missing file is refused by name"

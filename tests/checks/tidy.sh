@@ -32,18 +32,18 @@ python3 - "$PWD" "$build" "$work" "$apart" "$@" <<'PYTHON'
 import json, os, shlex, sys
 source, build, work, apart, folders = *sys.argv[1:5], sys.argv[5:]
 def group_of(file):
-    """The files that are read as one: a folder's; in a room of ops those of an op, its plain kernels apart."""
+    """The files that are read as one: a folder's; in a room of ops those of an op, its plain kernels, oracle and samples apart."""
     folder, name = os.path.split(file)
     if not folder.startswith("ops/") or folder.startswith("ops/engine"):
         return folder
     ops = [n[:-2] for n in os.listdir(folder) if n.endswith(".h") and os.path.exists(folder + "/" + n[:-2] + ".cpp")]
     op = max((o for o in ops if name.startswith(o)), key=len, default="")
-    return folder + "/" + op + ("_plain" if name.endswith("_plain.cpp") else "")
+    return folder + "/" + op + next((part for part in ("_plain", "_oracle", "_samples") if name.endswith(part + ".cpp")), "")
 
 units, flags = {}, None
 for entry in json.load(open(build + "/compile_commands.json")):
     file = os.path.relpath(entry["file"], source)
-    if not file.endswith(".cpp") or "CMakeFiles/cotangent" not in entry["command"] or "cotangent_nocuda" in entry["command"] or file.startswith(".."):
+    if not file.endswith(".cpp") or "CMakeFiles/cotangent" not in entry["command"] or file.startswith(".."):
         continue
     folder = os.path.dirname(file)
     if not folder.split("/")[0] in ("core", "autograd", "ops", "nn") or folders and folder not in folders:

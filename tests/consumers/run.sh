@@ -85,5 +85,6 @@ case $case in
 esac
 step cmake --build "$work/consumer"
 "$work/consumer/consumer"
+[ ! -x "$work/consumer/tests" ] || "$work/consumer/tests"
 echo "$case: built and run; $(wc -l <"$REUSE_LOG") objects reused, program $(stat -c %s "$work/consumer/consumer") bytes"
 rm -rf "$work"

@@ -1,9 +1,6 @@
 #include <cotangent/ops/softsign/softsign.h>
 
-#include <cmath>
-
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
@@ -13,18 +10,6 @@ CT_KERNEL_TABLES(softsign)
 namespace {
 
 void infer(Infer& c) { c.output(c.in(0).shape(), c.in(0).dtype()); }
-
-std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView) {
-  std::vector<double> values = in[0].to_vector<double>();
-  for (double& v : values) v = v / (1 + std::abs(v));
-  return {from_vector(values, in[0].shape())};
-}
-
-std::vector<Sample> samples(SampleMaker& make) {
-  return {{{make.normal({3, 5})}, {}, "odd sizes"},
-          {{make.normal({})}, {}, "scalar"},
-          {{make.normal({0, 4})}, {}, "empty"}};
-}
 
 // The gradient as ops on the tape, for gradients of gradients: dx = g / (1 + |x|)^2.
 void rule(const Backward& b) {
@@ -42,8 +27,6 @@ constexpr OpDef k_softsign = checked({
     .infer = infer,
     .kernels = &kernel_tables::softsign,
     .rule = rule,
-    .reference = reference,
-    .samples = samples,
 });
 
 }  // namespace

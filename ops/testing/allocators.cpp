@@ -1,4 +1,4 @@
-#include <cotangent/core/testing.h>
+#include <cotangent/ops/testing/allocators.h>
 
 #include <cotangent/core/memory.h>
 #include <cotangent/core/stream.h>

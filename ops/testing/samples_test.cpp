@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/testing/samples.h>
 
 #include "tests/catch.h"
 
@@ -46,4 +49,18 @@ TEST_CASE("sample indices, masks and values", "[samples]") {
   CHECK_THROWS_AS(make.values({2}, {1}), ct::ShapeError);
   CHECK(make.normal({}).numel() == 1);
   CHECK(make.normal({0, 2}).numel() == 0);
+}
+
+TEST_CASE("every op of the library has tests, and every tests record an op", "[samples]") {
+  std::set<std::string> tested;
+  for (const auto* table : ct::detail::builtin_tests())
+    for (const ct::OpTests& tests : *table) {
+      INFO(tests.op);
+      CHECK(tests.samples != nullptr);
+      CHECK(ct::find_op(tests.op) != nullptr);
+      CHECK(ct::find_tests(tests.op) == &tests);  // the only one of that name
+      tested.insert(tests.op);
+    }
+  for (const ct::OpDef* op : ct::registry()) CHECK(tested.count(op->name) == 1);
+  CHECK(ct::find_tests("no_such_op") == nullptr);
 }

@@ -7,7 +7,7 @@
 
 #include <cotangent/core/allocator.h>
 
-// Helpers for tests of this library and of programs that use it.
+// Allocators for tests of this library and of programs that use it. Link Cotangent::testing.
 
 namespace ct::testing {
 

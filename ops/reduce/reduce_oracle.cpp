@@ -1,5 +1,4 @@
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
 #include <cotangent/ops/reduce/reduce_plain.h>
 
@@ -25,7 +24,8 @@ struct Groups {
   std::int64_t size = 1;
 
   Groups(const OpDef& op, const Shape& shape, const Attrs& attrs) {
-    const reduction::AxisMask mask = reduction::axis_mask(op.name, attrs.axes, shape.size());
+    std::uint32_t mask = attrs.axes.empty() ? ~0u : 0;
+    for (const std::int64_t axis : attrs.axes) mask |= 1u << wrap_axis(op.name, axis, shape.size());
     for (const bool reduced : {false, true})
       for (int i = 0; i < shape.size(); ++i) {
         if ((mask >> i & 1u) != reduced) continue;
@@ -33,7 +33,7 @@ struct Groups {
         if (reduced) size *= shape[i];
       }
   }
-  Tensor moved(const Tensor& x) const { return packed(x.permute(order)); }
+  Tensor moved(const Tensor& x) const { return x.permute(order).contiguous(); }
   Row of(const Tensor& moved, std::int64_t k) const {
     return {moved.data<double>() + k * size, size, Eigen::InnerStride<>(1)};
   }
@@ -81,8 +81,8 @@ void backward(const Backward& b) {
   NoGrad guard;
   const Groups groups(b.op, b.in_meta(0).shape, b.attrs<Attrs>());
   constexpr bool reads_x = kind != Kind::sum && kind != Kind::mean && !is_position(kind);
-  const Tensor x = reads_x ? groups.moved(b.in(0)) : Tensor{}, cotangent = packed(b.grad());
-  const Tensor to = b.grad_in(0).permute(groups.order), moved = Tensor::allocate(to.shape(), f64, cpu);
+  const Tensor x = reads_x ? groups.moved(b.in(0)) : Tensor{}, cotangent = b.grad().contiguous();
+  Tensor to = b.grad_in(0).permute(groups.order), moved = Tensor::allocate(to.shape(), f64, cpu);
   const double number = b.attrs<Attrs>().number;
   for (std::int64_t k = 0; k < cotangent.numel(); ++k) {
     const double g = cotangent.data<double>()[k];
@@ -92,7 +92,7 @@ void backward(const Backward& b) {
     } else if constexpr (kind == Kind::mean) {
       mean_gradient(g, dx);
     } else if constexpr (is_position(kind)) {
-      position_gradient(packed(b.out(1)).data<std::int64_t>()[k], g, dx);
+      position_gradient(b.out(1).contiguous().data<std::int64_t>()[k], g, dx);
     } else {
       const Row row = groups.of(x, k);
       if constexpr (kind == Kind::prod) prod_gradient(row, g, dx);
@@ -104,7 +104,7 @@ void backward(const Backward& b) {
       if constexpr (kind == Kind::logsumexp) logsumexp_gradient(row, g, dx);
     }
   }
-  copy_kernel(to, moved);
+  to.copy_(moved);
 }
 
 }  // namespace
@@ -113,6 +113,6 @@ void backward(const Backward& b) {
 #define CT_FOLD(kind) \
   { #kind, plain::forward < reduction::Kind::kind>, plain::backward < reduction::Kind::kind> }
 #define CT_PREDICATE(kind) forward_only(#kind, plain::forward<reduction::Kind::kind>)
-CT_KERNELS(plain, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod), CT_FOLD(amax), CT_FOLD(amin),
+CT_KERNELS(oracle, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod), CT_FOLD(amax), CT_FOLD(amin),
            CT_FOLD(max), CT_FOLD(min), CT_FOLD(var), CT_FOLD(std), CT_FOLD(norm), CT_FOLD(logsumexp),
            CT_PREDICATE(any), CT_PREDICATE(all), CT_PREDICATE(argmax), CT_PREDICATE(argmin))

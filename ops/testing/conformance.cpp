@@ -1,170 +1,41 @@
-#include <cotangent/ops/conformance.h>
+#include <cotangent/ops/testing/conformance.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/autograd/gradcheck.h>
-#include <cotangent/autograd/layout_copy_internal.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/testing/conformance_internal.h>
+#include <cotangent/ops/testing/gradcheck.h>
+#include <cotangent/ops/testing/layout_copy_internal.h>
 
 namespace ct {
 namespace {
 
-using Tensors = std::vector<Tensor>;
-
-// Rounding of one result, plus a few steps of accumulation: inputs are of magnitude 1 and short.
-double tolerance(DType t) {
-  switch (t) {
-    case DType::f64: return 2e-13;
-    case DType::f32: return 2e-6;
-    case DType::f16: return 1e-3;
-    case DType::bf16: return 8e-3;
-    default: return 0;
-  }
-}
-
-Tensors call(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs) {
-  std::vector<TensorRef> refs;
-  for (const Tensor& t : inputs) refs.push_back(&t);
-  Tensors outputs(kMaxOutputs);
-  dispatch(op, refs, attrs.view(), outputs);
-  while (!outputs.empty() && !outputs.back().defined()) outputs.pop_back();
-  return outputs;
-}
-
-// The sample's inputs in the dtype under test. Integer dtypes get small whole numbers; values that are
-// already integers or masks stay as they are.
-Tensors convert(const OpDef& op, const Tensors& inputs, DType dtype, Device device) {
-  NoGrad guard;
-  Tensors out;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensor t = inputs[i];
-    if (t.defined() && is_floating(t.dtype()) && !mask_bit(op.free_dtype_inputs, i)) {
-      if (!is_floating(dtype) && dtype != DType::boolean) {
-        Tensor scaled = Tensor::allocate(t.shape(), DType::f64, Device{});
-        const std::vector<double> values = t.to_vector<double>();
-        for (std::size_t j = 0; j < values.size(); ++j) {
-          const double v = std::trunc(3 * values[j]);
-          scaled.data<double>()[j] = dtype == DType::u8 ? std::abs(v) : v;
-        }
-        t = scaled;
-      }
-      t = t.to(dtype);
-    }
-    out.push_back(t.defined() ? t.to(device) : t);
-  }
-  return out;
-}
-
-enum class Layout { contiguous, strided, transposed };
-const char* name_of(Layout layout) {
-  return layout == Layout::contiguous ? "contiguous" : layout == Layout::strided ? "strided" : "transposed";
-}
-
-// The same values laid out otherwise: every second element of a longer row, or with the axes reversed in
-// memory.
-Tensor lay_out(const Tensor& t, Layout layout) {
-  NoGrad guard;
-  if (!t.defined() || t.dim() == 0 || layout == Layout::contiguous) return t;
-  if (layout == Layout::strided) {
-    Shape wide = t.shape();
-    wide.back() *= 2;
-    Tensor base = Tensor::allocate(wide, t.dtype(), t.device());
-    base.zero_();
-    Tensor view = base.slice(-1, 0, INT64_MAX, 2);
-    view.copy_(t);
-    return view;
-  }
-  Dims reversed;
-  for (int i = t.dim() - 1; i >= 0; --i) reversed.push_back(i);
-  return t.permute(reversed).contiguous().permute(reversed);
-}
-
-Tensors lay_out(const Tensors& ts, Layout layout) {
-  Tensors out;
-  for (const Tensor& t : ts) out.push_back(lay_out(t, layout));
-  return out;
-}
-
-// The first place where two tensors differ by more than the tolerance; empty if there is none.
-std::string difference(const Tensor& got, const Tensor& want, double tol) {
-  if (!(got.shape() == want.shape())) return detail::cat("shape ", got.shape(), ", want ", want.shape());
-  const std::vector<double> a = got.to_vector<double>(), b = want.to_vector<double>();
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
-    if (a[i] == b[i]) continue;
-    // A value beyond a 16-bit format's range is its infinity.
-    if (std::isinf(a[i]) && got.dtype() == DType::f16 && std::abs(b[i]) > 65504 &&
-        std::signbit(a[i]) == std::signbit(b[i]))
-      continue;
-    if (std::abs(a[i] - b[i]) <= tol * (1 + std::abs(b[i]))) continue;
-    return detail::cat("element ", i, " of ", describe(got), " is ", a[i], ", want ", b[i], " (tolerance ",
-                       tol, ")");
-  }
-  return {};
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.defined() != b.defined()) return false;
-  if (!a.defined()) return true;
-  if (!(a.shape() == b.shape()) || a.dtype() != b.dtype()) return false;
-  NoGrad guard;
-  const Tensor x = a.detach().to(cpu).contiguous(), y = b.detach().to(cpu).contiguous();
-  return x.numel() == 0 || std::memcmp(x.raw_data(), y.raw_data(), static_cast<std::size_t>(x.nbytes())) == 0;
-}
-
-// Runs forward and backward with cotangents for the differentiable outputs, and gives the gradients of the
-// inputs selected by `wanted`.
-struct Gradients {
-  Tensors outputs;
-  Tensors grads;  // one per input; undefined where not wanted
-};
-
-bool takes_gradient(const OpDef& op, std::size_t i, const Tensor& t) {
-  return t.defined() && is_floating(t.dtype()) && mask_bit(op.differentiable_inputs, i);
-}
-
-Gradients differentiate(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs,
-                        const Tensors& cotangents, std::uint32_t wanted, int passes = 1) {
-  Tensors leaves;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    leaves.push_back(inputs[i].defined() ? inputs[i].detach() : Tensor{});
-    if (takes_gradient(op, i, inputs[i]) && mask_bit(wanted, i)) leaves[i].set_requires_grad();
-  }
-  Gradients result;
-  for (int pass = 0; pass < passes; ++pass) {
-    result.outputs = call(op, leaves, attrs);
-    Tensors roots, weights;
-    for (std::size_t k = 0; k < result.outputs.size() && k < cotangents.size(); ++k) {
-      if (!cotangents[k].defined() || !result.outputs[k].requires_grad()) continue;
-      roots.push_back(result.outputs[k]);
-      weights.push_back(cotangents[k]);
-    }
-    if (!roots.empty()) backward(roots, weights);
-  }
-  for (const Tensor& t : leaves) result.grads.push_back(t.defined() ? t.grad() : Tensor{});
-  return result;
-}
+using namespace conformance;
 
 class Checker {
  public:
-  Checker(const OpDef& op, const ConformanceOptions& options) : op_(op), options_(options) {
+  Checker(const OpDef& op, const OpTests& tests, const ConformanceOptions& options)
+      : op_(op), tests_(tests), options_(options) {
     report_.op = &op;
   }
 
   ConformanceReport run() {
     SampleMaker make(options_.seed);
-    const Kernels plain = kernels_of(op_, KernelKind::plain);
+    Kernels plain = kernels_of(op_, KernelKind::plain);
+    if (tests_.oracle)
+      for (const KernelEntry& entry : std::span(tests_.oracle->entries, tests_.oracle->size))
+        if (std::string_view(entry.op) == op_.name) plain = entry.kernels;
     has_plain_ = plain.forward != kernels_of(op_, KernelKind::cpu).forward;
     if (has_plain_) plain_op_.plain = plain, plain_op_.fast_f64 = false;
-    if (!has_plain_ && op_.reference == nullptr)
+    if (!has_plain_ && tests_.reference == nullptr)
       report_.failures.emplace_back("the op has neither a reference nor plain kernels");
-    samples_ = op_.samples(make);
-    if (samples_.empty()) report_.failures.emplace_back("the OpDef has no samples");
+    if (tests_.samples) samples_ = tests_.samples(make);
+    if (samples_.empty())
+      report_.failures.emplace_back(
+          "the op has no samples; its NAME_samples.cpp brings them (CT_OP_TESTS), or the caller an OpTests");
     std::vector<Device> devices = options_.devices;
     if (devices.empty()) {
       devices.push_back(cpu);
@@ -213,7 +84,7 @@ class Checker {
     Tensors first;
     guarded(where, [&]() -> std::string {
       first = call(op_, inputs, sample.attrs);
-      if (!op_.reference && runs_plain(device, dtype))
+      if (!tests_.reference && runs_plain(device, dtype))
         return {};  // held to central differences and to the rule
       Tensors wide;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -225,7 +96,7 @@ class Checker {
           wide[i] = wide[i].to(f64);
       }
       const Tensors want =
-          op_.reference ? op_.reference(wide, sample.attrs.view()) : call(oracle(), wide, sample.attrs);
+          tests_.reference ? tests_.reference(wide, sample.attrs.view()) : call(oracle(), wide, sample.attrs);
       for (std::size_t k = 0; k < want.size() && k < first.size(); ++k) {
         if (!want[k].defined()) continue;
         // Integer inputs of ops that compute in f32 (mean, exp) are judged as f32; a wider result of 16-bit
@@ -233,14 +104,14 @@ class Checker {
         const double tol =
             std::max(tolerance(first[k].dtype()),
                      is_floating(dtype) && is_floating(first[k].dtype()) ? tolerance(dtype) : 0) *
-            op_.tolerance_scale;
+            tests_.tolerance_scale;
         if (std::string d = difference(first[k], want[k], tol); !d.empty())
           return detail::cat("output ", k, ": ", d);
       }
       return {};
     });
     if (first.empty()) return;
-    const double tol = tolerance(dtype) * op_.tolerance_scale;
+    const double tol = tolerance(dtype) * tests_.tolerance_scale;
     for (const Layout layout : {Layout::strided, Layout::transposed}) {
       guarded(where, [&]() -> std::string {
         const Tensors again = call(op_, lay_out(inputs, layout), sample.attrs);
@@ -304,11 +175,11 @@ class Checker {
         for (const Tensor& t : cotangents) wide_cotangents.push_back(t.defined() ? t.to(cpu).to(f64) : t);
         const Gradients want = differentiate(oracle(), wide, sample.attrs, wide_cotangents, all);
         // Saved results are rounded to the dtype, hence the factor.
-        const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
+        const double tol = 4 * tolerance(dtype) * tests_.tolerance_scale;
         return compare_grads(full, want, tol, has_plain_ ? "against the plain kernels" : "against f64");
       });
     }
-    const double tol = 4 * tolerance(dtype) * op_.tolerance_scale;
+    const double tol = 4 * tolerance(dtype) * tests_.tolerance_scale;
     guarded(where, [&] {
       const Gradients g = differentiate(op_, lay_out(inputs, Layout::transposed), sample.attrs,
                                         lay_out(cotangents, Layout::transposed), all);
@@ -382,8 +253,8 @@ class Checker {
       return call(op_, all, sample.attrs);
     };
     GradcheckOptions options{.seed = options_.seed + 13, .max_elements = 64, .all_devices = false};
-    options.atol *= op_.tolerance_scale;
-    options.rtol *= op_.tolerance_scale;
+    options.atol *= tests_.tolerance_scale;
+    options.rtol *= tests_.tolerance_scale;
     guarded(where, [&] { return gradcheck(f, variables, options).message; });
     constexpr std::int64_t kSmall = 512;  // each difference of second order goes through all of them
     if (!op_.rule || elements == 0 || elements > kSmall) return;
@@ -416,7 +287,7 @@ class Checker {
       for (std::size_t i = 0; i < inputs.size(); ++i)
         rule.grads.push_back(takes_gradient(op_, i, inputs[i]) ? found[next++] : Tensor{});
       // The rule rounds after each of its ops.
-      return compare_grads(rule, full, 20 * tolerance(DType::f64) * op_.tolerance_scale, "by the rule");
+      return compare_grads(rule, full, 20 * tolerance(DType::f64) * tests_.tolerance_scale, "by the rule");
     });
   }
 
@@ -445,20 +316,9 @@ class Checker {
     }
   }
 
-  static std::string compare_grads(const Gradients& got, const Gradients& want, double tol,
-                                   const char* what) {
-    for (std::size_t i = 0; i < want.grads.size(); ++i) {
-      if (!want.grads[i].defined()) continue;
-      if (!got.grads[i].defined()) return detail::cat("gradient ", i, ' ', what, " is missing");
-      if (std::string d = difference(got.grads[i], want.grads[i], tol); !d.empty())
-        return detail::cat("gradient ", i, ' ', what, ": ", d);
-    }
-    return {};
-  }
-
   void check_errors(SampleMaker& make, Device device) {
-    if (op_.error_samples == nullptr) return;
-    const std::vector<ErrorSample> samples = op_.error_samples(make);
+    if (tests_.error_samples == nullptr) return;
+    const std::vector<ErrorSample> samples = tests_.error_samples(make);
     for (std::size_t s = 0; s < samples.size(); ++s) {
       guarded(detail::cat("error sample ", s, " on ", to_string(device)), [&]() -> std::string {
         Tensors inputs;
@@ -492,6 +352,7 @@ class Checker {
   const OpDef& oracle() const { return has_plain_ ? plain_op_ : op_; }
 
   const OpDef& op_;
+  const OpTests& tests_;
   const ConformanceOptions& options_;
   bool has_plain_ = false;
   // The same op, whose calls in f64 run its plain kernels, forward and back.
@@ -502,8 +363,14 @@ class Checker {
 
 }  // namespace
 
+ConformanceReport check_conformance(const OpDef& op, const OpTests& tests,
+                                    const ConformanceOptions& options) {
+  return Checker(op, tests, options).run();
+}
+
 ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options) {
-  return Checker(op, options).run();
+  const OpTests* tests = find_tests(op.name);
+  return check_conformance(op, tests ? *tests : OpTests{op.name}, options);
 }
 
 }  // namespace ct

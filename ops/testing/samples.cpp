@@ -1,9 +1,9 @@
+#include <cotangent/ops/testing/samples.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <set>
-
-#include <cotangent/core/op_def.h>
 
 namespace ct {
 namespace {
@@ -62,6 +62,13 @@ Tensor SampleMaker::values(const Shape& shape, std::initializer_list<double> val
            values.size(), " values for shape ", shape, "; one per element is needed");
   auto next_value = values.begin();
   return make<double>(shape, [&] { return *next_value++; });
+}
+
+const OpTests* find_tests(std::string_view op) {
+  for (const std::span<const OpTests>* table : detail::builtin_tests())
+    for (const OpTests& tests : *table)
+      if (op == tests.op) return &tests;
+  return nullptr;
 }
 
 }  // namespace ct

@@ -1,5 +1,5 @@
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/op_def.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/linear/linear_plain.h>
 
 // The plain kernels: linear_plain.h with all leading axes taken as rows. Oracles alone: the engine's product runs in f64
@@ -13,7 +13,8 @@ MutableMatrix rows(const Tensor& t, std::int64_t count, std::int64_t size) {
 }
 
 void forward(const Forward& f) {
-  const Tensor x = packed(f.in(0)), w = packed(f.in(1));
+  const NoGrad guard;
+  const Tensor x = f.in(0).contiguous(), w = f.in(1).contiguous();
   const std::int64_t outs = w.size(0), ins = w.size(1), n = outs == 0 ? 0 : f.out().numel() / outs;
   const ConstMatrix xs = read(rows(x, n, ins)), ws = read(rows(w, outs, ins));
   if (!f.has(2)) return linear(xs, ws, rows(f.out(), n, outs));
@@ -31,17 +32,18 @@ void give(const Backward& b, int i, const Matrix& value) {
 }
 
 void backward(const Backward& b) {
-  const Tensor g = packed(b.grad());
+  const NoGrad guard;
+  const Tensor g = b.grad().contiguous();
   const std::int64_t outs = b.in_meta(1).shape[0], ins = b.in_meta(1).shape[1];
   std::int64_t n = 1;
   for (int i = 0; i + 1 < g.dim(); ++i) n *= g.size(i);
   const ConstMatrix gs = read(rows(g, n, outs));
   if (b.needs(0)) {
-    const Tensor w = packed(b.in(1));
+    const Tensor w = b.in(1).contiguous();
     give(b, 0, input_gradient(gs, read(rows(w, outs, ins))));
   }
   if (b.needs(1)) {
-    const Tensor x = packed(b.in(0));
+    const Tensor x = b.in(0).contiguous();
     give(b, 1, weight_gradient(gs, read(rows(x, n, ins))));
   }
   if (b.needs(2)) give(b, 2, bias_gradient(gs));
@@ -50,4 +52,4 @@ void backward(const Backward& b) {
 }  // namespace
 }  // namespace ct::plain
 
-CT_KERNELS(plain, linear, {"linear", plain::forward, plain::backward})
+CT_KERNELS(oracle, linear, {"linear", plain::forward, plain::backward})

@@ -1,4 +1,4 @@
-#include <cotangent/autograd/gradcheck.h>
+#include <cotangent/ops/testing/gradcheck.h>
 
 #include <algorithm>
 #include <cmath>
@@ -6,10 +6,10 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/autograd/layout_copy_internal.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/ops/testing/layout_copy_internal.h>
+#include <cotangent/ops/testing/samples.h>
 
 namespace ct {
 namespace {

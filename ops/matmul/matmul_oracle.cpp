@@ -1,5 +1,5 @@
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/op_def.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/matmul/matmul_plain.h>
 
 // The plain kernels: every product of a stack by matmul_plain.h. Oracles alone: the engine's product runs in f64 as well.
@@ -35,19 +35,21 @@ struct Stacks {
 };
 
 void forward(const Forward& f) {
-  const Tensor a = packed(f.in(0)), b = packed(f.in(1));
+  const NoGrad guard;
+  const Tensor a = f.in(0).contiguous(), b = f.in(1).contiguous();
   const Stacks stacks(a.shape(), b.shape());
   for (std::int64_t s = 0; s < numel(stacks.all); ++s)
     matmul(read(stacks.left(a, s)), read(stacks.right(b, s)), stacks.product(f.out(), s));
 }
 
 void backward(const Backward& call) {
+  const NoGrad guard;
   const Stacks stacks(call.in_meta(0).shape, call.in_meta(1).shape);
-  const Tensor g = packed(call.grad());
+  const Tensor g = call.grad().contiguous();
   for (int i = 0; i < 2; ++i)
-    if (call.needs(i) && !call.accumulate(i)) fill_kernel(call.grad_in(i), 0);
-  const Tensor a = call.needs(1) ? packed(call.in(0)) : Tensor{},
-               b = call.needs(0) ? packed(call.in(1)) : Tensor{};
+    if (call.needs(i) && !call.accumulate(i)) call.grad_in(i).zero_();
+  const Tensor a = call.needs(1) ? call.in(0).contiguous() : Tensor{},
+               b = call.needs(0) ? call.in(1).contiguous() : Tensor{};
   for (std::int64_t s = 0; s < numel(stacks.all); ++s) {
     const ConstMatrix gs = read(stacks.product(g, s));
     if (call.needs(0)) add_left_gradient(gs, read(stacks.right(b, s)), stacks.left(call.grad_in(0), s));
@@ -58,4 +60,4 @@ void backward(const Backward& call) {
 }  // namespace
 }  // namespace ct::plain
 
-CT_KERNELS(plain, matmul, {"matmul", plain::forward, plain::backward})
+CT_KERNELS(oracle, matmul, {"matmul", plain::forward, plain::backward})

@@ -5,9 +5,10 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/testing/samples.h>
 
-// The conformance suite: everything that must hold for every op, checked from its OpDef alone. It runs on the
-// library's ops and on ops of the user's own; it needs no test framework.
+// The conformance suite: everything that must hold for every op, checked from its OpDef and its OpTests. It runs on the
+// library's ops and on ops of the user's own; it needs no test framework. Link Cotangent::testing.
 
 namespace ct {
 
@@ -35,7 +36,7 @@ struct ConformanceReport {
 };
 
 /// Runs the suite on one op. For every sample, device and dtype:
-///   - forward against the OpDef's reference, or else its plain kernels, in f64 from the same (rounded) inputs;
+///   - forward against the tests' reference, or else the op's plain kernels, in f64 from the same (rounded) inputs;
 ///   - the same with strided and transposed inputs, and twice, and with another number of threads: same bits;
 ///   - f64 gradients against central differences (see gradcheck), and against the op's rule, if it has one;
 ///   - second derivatives by the rule against central differences of the gradient (see gradgradcheck);
@@ -43,6 +44,9 @@ struct ConformanceReport {
 ///     strided cotangents;
 ///   - gradients when only some inputs want them, and accumulated over two passes;
 ///   - error samples: the promised error, with the op's name in front.
+CT_API ConformanceReport check_conformance(const OpDef& op, const OpTests& tests,
+                                           const ConformanceOptions& options = {});
+/// The same for an op of the library, with its own tests (find_tests). An op without any does not pass.
 CT_API ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options = {});
 
 }  // namespace ct

@@ -9,6 +9,8 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
 
+// Are gradients right? Central differences, of first and second order. Link Cotangent::testing.
+
 namespace ct {
 
 struct GradcheckOptions {

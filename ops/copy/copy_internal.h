@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cotangent/core/op_def.h>
+
+namespace ct {
+
+struct CopyAttrs {
+  DType dtype;
+};
+struct ToDeviceAttrs {
+  Device device;
+};
+struct FillAttrs {
+  Scalar value;
+};
+
+}  // namespace ct
