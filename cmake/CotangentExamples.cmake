@@ -20,7 +20,7 @@ foreach(_name IN LISTS _names)
   cotangent_executable(${_name})
   target_link_libraries(${_name} PRIVATE CLI11::CLI11 Threads::Threads)
   target_include_directories(${_name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  target_compile_options(${_name} PRIVATE "$<$<CONFIG:Release>:-Os>")  # what takes time is in the library
+  target_compile_options(${_name} PRIVATE "$<$<CONFIG:Release>:-Os>")  # what takes more than a second is in the library
   target_compile_definitions(${_name} PRIVATE COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   set_target_properties(${_name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 endforeach()

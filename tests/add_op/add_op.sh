@@ -18,9 +18,9 @@ done
 find "$scratch/tree" -name '*_test.cpp' -delete -o -name '*_bench.cpp' -delete
 mkdir -p "$scratch/tree/ops/softsign"
 cp "$here"/softsign/* "$scratch/tree/ops/softsign/"
-for room in "$scratch"/tree/ops/*/; do  # every room must have a test; empty ones do here
-  name=$(basename "$room")
-  [ -f "$room${name}_test.cpp" ] || : >"$room${name}_test.cpp"
+for source in "$scratch"/tree/ops/*/*.cpp; do  # every op must have a test; empty ones do here
+  name=${source%.cpp}
+  [ ! -f "$name.h" ] || [ -f "${name}_test.cpp" ] || : >"${name}_test.cpp"
 done
 cat >"$scratch/tree/tests/registry_test.cpp" <<'CPP'
 #include <cotangent/core/registry.h>
