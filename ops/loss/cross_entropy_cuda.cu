@@ -68,7 +68,8 @@ __device__ __forceinline__ compute_t<T> finish_row(
 
 // `size` threads share a row: 1, 32, or the whole block. The first `vectors` times 16 bytes of it are read by vectors.
 template <class T, Target kTarget>
-__global__ void __launch_bounds__(loss::kReduceThreads)
+__global__ void __launch_bounds__(loss::kReduceThreads,
+                                  kTarget == Target::label && gpu::kFastShapes<T> ? 3 : 2)
     forward_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
                    loss::RowSums<T> sums) {
   using C = compute_t<T>;
