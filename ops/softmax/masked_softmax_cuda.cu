@@ -49,8 +49,9 @@ struct Launch {
       gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, input);
     };
     if (loads == 1) return go(warp_forward<false, T, N, 1, Masked>);
-    if (loads <= 4) return go(warp_forward<false, T, N, 4, Masked>);
-    if constexpr (kMostLoads < N >> 4) go(warp_forward<false, T, N, kMostLoads<N>, Masked>);
+    if constexpr (N == 4)
+      if (loads <= 4) return go(warp_forward<false, T, N, 4, Masked>);
+    go(warp_forward<false, T, N, kMostLoads<N>, Masked>);
   }
   int largest_cluster() const { return 1; }
   void clusters(std::int64_t rows, unsigned, int, int, int) const {

@@ -80,8 +80,9 @@ struct LaunchForward {
       gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, Plain{});
     };
     if (loads == 1) return go(warp_forward<logarithm, T, N, 1, Plain>);
-    if (loads <= 4) return go(warp_forward<logarithm, T, N, 4, Plain>);
-    if constexpr (kMostLoads < N >> 4) go(warp_forward<logarithm, T, N, kMostLoads<N>, Plain>);
+    if constexpr (N == 4)
+      if (loads <= 4) return go(warp_forward<logarithm, T, N, 4, Plain>);
+    go(warp_forward<logarithm, T, N, kMostLoads<N>, Plain>);
   }
   int largest_cluster() const { return largest_cluster_of<cluster_forward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
@@ -114,8 +115,9 @@ struct LaunchBackward {
       gpu::launch(op, kernel, grid, dim3(128), 0, g, y, dx, e.outer, e.n, group, factor);
     };
     if (loads == 1) return go(warp_backward<logarithm, T, N, 1>);
-    if (loads <= 4) return go(warp_backward<logarithm, T, N, 4>);
-    if constexpr (kMostLoads < N >> 4) go(warp_backward<logarithm, T, N, kMostLoads<N>>);
+    if constexpr (N == 4)
+      if (loads <= 4) return go(warp_backward<logarithm, T, N, 4>);
+    go(warp_backward<logarithm, T, N, kMostLoads<N>>);
   }
   int largest_cluster() const { return largest_cluster_of<cluster_backward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
