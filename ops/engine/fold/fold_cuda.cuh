@@ -485,29 +485,21 @@ void run_columns(const char* op, const F& fold, const Source<T>& x, const Plan& 
 template <class T, class F>
 void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, const Out& out) {
   if (plan.outputs == 0) return;
+  Source<T> data;
+  if constexpr (std::is_integral_v<T>) {
+    data = {x.raw_data(), x.dtype()};
+  } else {
+    data = static_cast<const T*>(x.raw_data());
+  }
+  if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out);
   if constexpr (kVectors<T>) {
-    const T* data = static_cast<const T*>(x.raw_data());
-    if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out);
     constexpr int n = gpu::Packed<T>::size;
     const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
-    const bool packs = gpu::is_aligned(data, n * sizeof(T)) && plan.kept[0].size % n == 0 &&
-                       plan.kept[0].size >= 8 * n && whole(plan.kept[1]) && whole(plan.reduced[0]) &&
-                       whole(plan.reduced[1]);
-    if (packs) {
-      run_columns<n, T>(op, fold, data, plan, out);
-    } else {
-      run_columns<1, T>(op, fold, data, plan, out);
-    }
-  } else {
-    Source<T> data;
-    if constexpr (std::is_integral_v<T>) {
-      data = {x.raw_data(), x.dtype()};
-    } else {
-      data = static_cast<const T*>(x.raw_data());
-    }
-    plan.count == 0 || !plan.columns() ? run_rows<T>(op, fold, data, plan, out)
-                                       : run_columns<1, T>(op, fold, data, plan, out);
+    if (gpu::is_aligned(data, 16) && plan.kept[0].size % n == 0 && plan.kept[0].size >= 8 * n &&
+        whole(plan.kept[1]) && whole(plan.reduced[0]) && whole(plan.reduced[1]))
+      return run_columns<n, T>(op, fold, data, plan, out);
   }
+  run_columns<1, T>(op, fold, data, plan, out);
 }
 
 }  // namespace ct::reduction
