@@ -48,10 +48,11 @@ __device__ __forceinline__ double block_combine(Sum kind, double value) {
   return gpu::block_combine(value, 0.0, [kind](double a, double b) { return combine(kind, a, b); });
 }
 
-// Each block writes the sum of its piece.
-template <class T, Sum kind>
+// Each block writes the sum of its piece: of squares, or of what `other` says.
+template <class T, bool kSquares>
 __global__ void __launch_bounds__(kThreads)
-    norm_kernel(const __grid_constant__ GradTable table, double power, double* partial) {
+    norm_kernel(const __grid_constant__ GradTable table, Sum other, double power, double* partial) {
+  const Sum kind = kSquares ? Sum::squares : other;
   const Piece piece = piece_of(table, blockIdx.x);
   const T* g = static_cast<const T*>(table.rows[piece.row].grad);
   constexpr int kWide = kWidth<T>;
@@ -73,16 +74,6 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = 1; j < kWide; ++j) mine = combine(kind, mine, sums[j]);
   const double total = block_combine(kind, mine);
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
-}
-
-template <class T>
-auto pick_norm(Sum kind) {
-  switch (kind) {
-    case Sum::squares: return norm_kernel<T, Sum::squares>;
-    case Sum::magnitudes: return norm_kernel<T, Sum::magnitudes>;
-    case Sum::powers: return norm_kernel<T, Sum::powers>;
-    default: return norm_kernel<T, Sum::largest>;
-  }
 }
 
 // One block adds the partial sums in a fixed order.
@@ -193,8 +184,8 @@ Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType
     visit_floating(op, batch.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       for_gradients(batch, [&](const GradTable& table, int n) {
-        gpu::launch(op, pick_norm<T>(kind), dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, p,
-                    next);
+        gpu::launch(op, kind == Sum::squares ? norm_kernel<T, true> : norm_kernel<T, false>,
+                    dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, kind, p, next);
         next += n;
       });
     });

@@ -8,7 +8,8 @@
 namespace ct::optim::internal {
 namespace {
 
-// Two sizes of table: launching costs time by the byte, which a small model feels.
+// Two sizes of table: launching costs time by the byte, which a small model feels. The large one is for f32 parameters
+// and the usual moments; other steps take more launches.
 using SmallTable = Table<Entry, 40>;
 using LargeTable = Table<Entry, 320>;
 static_assert(sizeof(SmallTable) < 4000 && sizeof(LargeTable) < 32000,
@@ -88,9 +89,10 @@ void launch_updates(const char* op, std::span<const Entry> entries, const Consta
 template <class T, int kMoments, bool kMaster, class Constants>
 void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
                     const StepGate& gate) {
-  entries.size() <= SmallTable::capacity
-      ? launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate)
-      : launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate);
+  if constexpr ((kMaster || std::is_same_v<T, float>)&&kMoments < 3)
+    if (entries.size() > SmallTable::capacity)
+      return launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate);
+  launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate);
 }
 
 }  // namespace

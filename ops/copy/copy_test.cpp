@@ -1,5 +1,6 @@
 #include <cotangent/ops/copy/copy.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -372,6 +373,30 @@ TEST_CASE("to the GPU and back", "[copy][cuda]") {
   device.slice(0, 0, 4, 2).copy_(ct::arange(100).view({1, 100}));
   CHECK(values(device[2]) == values(ct::arange(100)));
   CHECK(values(device[1]) == Numbers(100, 0));
+}
+
+TEST_CASE("a fill on the GPU writes its elements and no others, wherever they begin", "[copy][cuda]") {
+  for (const ct::DType dtype : kAll) {
+    for (const std::int64_t start : {0, 1, 3, 7}) {
+      for (const std::int64_t count : {1, 5, 16, 37, 5000}) {
+        INFO(dtype << " from " << start << ", " << count);
+        Tensor x = ct::zeros({5020}, {.dtype = dtype, .device = ct::cuda()});
+        x.narrow(0, start, count).fill_(1);
+        Numbers want(5020, 0);
+        std::fill_n(want.begin() + start, count, 1);
+        CHECK(values(x) == want);
+      }
+    }
+  }
+}
+
+TEST_CASE("a strided copy on the GPU of more elements than 32 bits number", "[copy][cuda]") {
+  const std::int64_t rows = std::int64_t{1} << 30;
+  const Tensor row = ct::arange(1, 4).to(ct::cuda(), ct::u8);
+  const Tensor x = row.expand({rows, 3}).contiguous();
+  for (const std::int64_t i : {std::int64_t{0}, rows / 2 - 1, rows / 2, rows - 1})
+    CHECK(values(x[i]) == Numbers{1, 2, 3});
+  CHECK(values(x.select(1, 2).slice(0, 1, rows, rows / 1024)) == Numbers(1024, 3));
 }
 
 TEST_CASE("gradients cross devices", "[copy][cuda]") {

@@ -304,11 +304,10 @@ void backward_cuda(const Backward& b) {
       constexpr int kPack = gpu::Packed<T>::size;
       const bool packs =
           columns % kPack == 0 && gpu::is_aligned(g.raw_data(), 16) && gpu::is_aligned(dw.raw_data(), 16);
-      const std::int64_t loads = gpu::ceil_div(packs ? columns / kPack : columns, 32);
+      const std::int64_t loads = gpu::ceil_div(columns / kPack, 32);
       if (packs && loads == 1) return go(sum_rows<T, kPack, 1>);
       if (packs && loads % 4 != 0 && loads % 3 == 0) return go(sum_rows<T, kPack, 3>);
       if (packs) return go(sum_rows<T, kPack, 4>);
-      if (loads == 1) return go(sum_rows<T, 1, 1>);
     }
     go(sum_rows<T, 1, 4>);
   });

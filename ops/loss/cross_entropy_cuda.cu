@@ -5,7 +5,7 @@
 
 // Forward reads every logit once: the maximum and the sum of exponentials are found together, the sum being
 // scaled down whenever the maximum grows. A row belongs to one thread (few classes, or rows that are
-// neighbours in memory), to a warp (in f64 always), or to a block, and few rows are reduced to the mean in the
+// neighbours in memory), to a warp, or to a block, and few rows are reduced to the mean in the
 // same launch. Backward reads every logit once more and writes its gradient.
 
 namespace ct {
@@ -66,14 +66,15 @@ __device__ __forceinline__ compute_t<T> finish_row(
   }
 }
 
-// kGroup threads share a row: 1, 32, or 0 for the whole block.
-template <class T, Target kTarget, int kGroup, bool kVectors>
-__global__ void __launch_bounds__(loss::kReduceThreads)
-    forward_kernel(Rows<T, kTarget> rows, bool reduce, T* each, loss::RowSums<T> sums) {
+// `size` threads share a row: 1, 32, or the whole block. The first `vectors` times 16 bytes of it are read by vectors.
+template <class T, Target kTarget>
+__global__ void __launch_bounds__(loss::kReduceThreads,
+                                  kTarget == Target::label && gpu::kFastShapes<T> ? 3 : 2)
+    forward_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
+                   loss::RowSums<T> sums) {
   using C = compute_t<T>;
   using Vec = gpu::Packed<T>;
   const ClassLayout& layout = rows.layout;
-  const int size = kGroup == 0 ? blockDim.x : kGroup;
   const int lane = threadIdx.x % size, groups = blockDim.x / size;
   const long long count = layout.rows(), step = static_cast<long long>(gridDim.x) * groups;
   C total = 0, weights = 0;
@@ -92,25 +93,20 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
     const T* x = rows.x + start;
     const C ref = gpu::to_compute(x[0]);
     Online<C, kTarget != Target::label> seen;
-    long long first = lane;
-    if constexpr (kVectors) {
-      const long long vectors = layout.classes / Vec::size;
-      for (long long v = lane; v < vectors; v += size) {
-        C values[Vec::size];
-        Vec::load(x + v * Vec::size).unpack(values);
-        seen.add(values);
-        if constexpr (kTarget != Target::label) {
+    for (long long v = lane; v < vectors; v += size) {
+      C values[Vec::size];
+      Vec::load(x + v * Vec::size).unpack(values);
+      seen.add(values);
+      if constexpr (kTarget != Target::label) {
 #pragma unroll
-          for (int q = 0; q < Vec::size; ++q) {
-            const long long c = v * Vec::size + q;
-            const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c]) : C(0);
-            seen.add_factor(rows.factor(c, t), values[q] - ref);
-          }
+        for (int q = 0; q < Vec::size; ++q) {
+          const long long c = v * Vec::size + q;
+          const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c]) : C(0);
+          seen.add_factor(rows.factor(c, t), values[q] - ref);
         }
       }
-      first += vectors * Vec::size;
     }
-    for (long long c = first; c < layout.classes; c += size) {
+    for (long long c = vectors * Vec::size + lane; c < layout.classes; c += size) {
       const C value[1] = {gpu::to_compute(x[c * layout.inner])};
       seen.add(value);
       if constexpr (kTarget != Target::label) {
@@ -118,8 +114,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads)
         seen.add_factor(rows.factor(c, t), value[0] - ref);
       }
     }
-    if constexpr (kGroup == 32) seen.merge_warp();
-    if constexpr (kGroup == 0) seen.merge_block();
+    if (size == 32) seen.merge_warp();
+    if (size > 32) seen.merge_block();
     if (lane != 0) continue;
     const C value = finish_row<T, kTarget>(rows, r, label, ref, seen);
     if (!reduce) each[r] = gpu::from_compute<T>(value);
@@ -181,17 +177,21 @@ struct RowGradient {
   }
 };
 
-// One element after the other, for any layout. Index is the narrowest type that counts the elements.
-template <class T, Target kTarget, class Index>
+// One element after the other, for any layout.
+template <class T, Target kTarget>
 __global__ void __launch_bounds__(loss::kThreads)
     gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dt) {
   using C = compute_t<T>;
-  const Index inner = static_cast<Index>(rows.layout.inner),
-              classes = static_cast<Index>(rows.layout.classes);
   const long long count = rows.layout.count(), step = static_cast<long long>(gridDim.x) * blockDim.x;
   for (long long e = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; e < count; e += step) {
-    const Index at = static_cast<Index>(e), q = at / inner;
-    const long long c = q % classes, r = static_cast<long long>(q / classes) * inner + at % inner;
+    long long c, r;
+    const auto place = [&]<class Index>(Index at) {
+      const Index inner = static_cast<Index>(rows.layout.inner),
+                  classes = static_cast<Index>(rows.layout.classes), q = at / inner;
+      c = q % classes, r = static_cast<long long>(q / classes) * inner + at % inner;
+    };
+    // 64-bit divisions take several times as long.
+    count < (1ll << 31) ? place(static_cast<unsigned>(e)) : place(static_cast<unsigned long long>(e));
     const RowGradient<T, kTarget> row(rows, r, g, each);
     const C x = gpu::to_compute(rows.x[e]);
     if (dx) {
@@ -242,28 +242,18 @@ template <class T, Target kTarget>
 void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
   const ClassLayout& layout = rows.layout;
   constexpr long long threads = loss::kReduceThreads;
-  auto kernel = forward_kernel<T, kTarget, 32, false>;
-  long long together = threads / 32;  // rows of a block
-  if constexpr (gpu::kFastShapes<T>) {
-    const bool vectors = has_vectors(rows.x, layout);
-    if (layout.inner > 1 || layout.classes <= kThreadRow) {
-      kernel = forward_kernel<T, kTarget, 1, false>;
-      together = threads;
-    } else if (layout.classes > kWarpRow) {
-      kernel = vectors ? forward_kernel<T, kTarget, 0, true> : forward_kernel<T, kTarget, 0, false>;
-      together = 1;
-    } else if (vectors) {
-      kernel = forward_kernel<T, kTarget, 32, true>;
-    }
-  }
+  const bool alone = layout.inner > 1 || layout.classes <= kThreadRow;
+  const long long size = alone ? 1 : layout.classes > kWarpRow ? threads : 32, together = threads / size;
+  const long long vectors = !alone && has_vectors(rows.x, layout) ? layout.classes / gpu::Packed<T>::size : 0;
   long long blocks =
       together > 1 && layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(layout.rows(), together);
   blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
   loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
                        mean ? &rows.divisor() : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
-                         gpu::launch("cross_entropy", kernel, grid, loss::kReduceThreads, 0, rows, reduce,
-                                     reduce ? nullptr : out, sums);
+                         gpu::launch("cross_entropy", forward_kernel<T, kTarget>, grid, loss::kReduceThreads,
+                                     0, rows, static_cast<int>(size), vectors, reduce, reduce ? nullptr : out,
+                                     sums);
                        });
 }
 
@@ -272,7 +262,6 @@ void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
   const ClassLayout& layout = rows.layout;
   const long long count = layout.count();
   const bool each = reduction == Reduction::none;
-  auto kernel = gradient_kernel<T, kTarget, unsigned long long>;
   if constexpr (gpu::kFastShapes<T>) {
     if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.t || gpu::is_aligned(rows.t, 16))) {
       const long long rows_count = layout.rows();
@@ -280,10 +269,9 @@ void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
       return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
                          each, dx, dt);
     }
-    if (count < (1ll << 31)) kernel = gradient_kernel<T, kTarget, unsigned>;
   }
-  gpu::launch("cross_entropy", kernel, gpu::grid_stride_blocks(count, loss::kThreads), loss::kThreads, 0,
-              rows, g, each, dx, dt);
+  gpu::launch("cross_entropy", gradient_kernel<T, kTarget>, gpu::grid_stride_blocks(count, loss::kThreads),
+              loss::kThreads, 0, rows, g, each, dx, dt);
 }
 
 void forward(const Forward& f, bool soft) {

@@ -213,18 +213,21 @@ void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& 
   });
 }
 
-template <class T, class From, class To, bool kVectors>
+template <class From, class To>
+constexpr int kScaled = 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
+
+// `vectors` of kScaled elements, and the rest one by one.
+template <class T, class From, class To>
 __global__ void __launch_bounds__(256)
-    scale_kernel(const From* from, To* to, long long n, bool accumulate, const compute_t<T>* cotangent,
-                 const compute_t<T>* divisor) {
+    scale_kernel(const From* from, To* to, long long n, long long vectors, bool accumulate,
+                 const compute_t<T>* cotangent, const compute_t<T>* divisor) {
   using C = compute_t<T>;
-  constexpr int kSize =
-      kVectors ? 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To)) : 1;
+  constexpr int kSize = kScaled<From, To>;
   C factor = 1;
   if (cotangent) factor = *divisor == C(0) ? C(0) : *cotangent / *divisor;
-  const long long step = static_cast<long long>(gridDim.x) * blockDim.x * kSize;
-  for (long long i = (static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x) * kSize; i < n;
-       i += step) {
+  const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
+  const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (long long i = first * kSize; i < vectors * kSize; i += step * kSize) {
     C values[kSize], old[kSize] = {};
     gpu::Packed<From, kSize>::load(from + i).to_compute(values);
     if (accumulate) gpu::Packed<To, kSize>::load(to + i).to_compute(old);
@@ -232,6 +235,9 @@ __global__ void __launch_bounds__(256)
     for (int q = 0; q < kSize; ++q) values[q] = old[q] + values[q] * factor;
     gpu::Packed<To, kSize>::from_compute(values).store(to + i);
   }
+  for (long long i = vectors * kSize + first; i < n; i += step)
+    to[i] = gpu::from_compute<To>((accumulate ? static_cast<C>(gpu::to_compute(to[i])) : C(0)) +
+                                  static_cast<C>(gpu::to_compute(from[i])) * factor);
 }
 
 void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, const void* cotangent,
@@ -240,15 +246,12 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
   visit_floating(kName, dtype, [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     const auto run = [&]<class From, class To>(TypeTag<From>, TypeTag<To>) {
-      constexpr int kSize = 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
-      const bool vectors = gpu::kFastShapes<T> && n % kSize == 0 && gpu::is_aligned(from.raw_data(), 16) &&
-                           gpu::is_aligned(to.raw_data(), 16);
-      auto kernel = scale_kernel<T, From, To, false>;
-      if constexpr (gpu::kFastShapes<T>)
-        if (vectors) kernel = scale_kernel<T, From, To, true>;
-      gpu::launch(kName, kernel, gpu::grid_stride_blocks(n, 256 * (vectors ? kSize : 1)), 256, 0,
-                  static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n, accumulate,
-                  static_cast<const C*>(cotangent), static_cast<const C*>(divisor));
+      constexpr int kSize = kScaled<From, To>;
+      const bool aligned = gpu::is_aligned(from.raw_data(), 16) && gpu::is_aligned(to.raw_data(), 16);
+      gpu::launch(kName, scale_kernel<T, From, To>, gpu::grid_stride_blocks(n, 256 * (aligned ? kSize : 1)),
+                  256, 0, static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n,
+                  aligned ? n / kSize : 0, accumulate, static_cast<const C*>(cotangent),
+                  static_cast<const C*>(divisor));
     };
     if (from.dtype() == dtype)
       run(TypeTag<T>{}, TypeTag<T>{});

@@ -36,14 +36,13 @@ __global__ void __launch_bounds__(kThreads) map_kernel(const T* x, const T* t, T
     out[i] = gpu::from_compute<T>(f.value(i, gpu::to_compute(x[i]), gpu::to_compute(t[i])));
 }
 
-// Calls body(i, x, t) for this thread's share of the elements, 16 bytes at a time where Vectors says that
-// both tensors are aligned.
-template <class T, bool Vectors, class Body>
-__device__ __forceinline__ void for_pairs(const T* x, const T* t, long long n, Body&& body) {
+// Calls body(i, x, t) for this thread's share of the elements, 16 bytes at a time where both tensors are `aligned`.
+template <class T, class Body>
+__device__ __forceinline__ void for_pairs(const T* x, const T* t, long long n, bool aligned, Body&& body) {
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   using Vec = gpu::Packed<T>;
-  const long long vectors = Vectors ? n / Vec::size : 0;
+  const long long vectors = aligned ? n / Vec::size : 0;
   for (long long v = first; v < vectors; v += step) {
     const Vec a = Vec::load_streaming(x + v * Vec::size), b = Vec::load_streaming(t + v * Vec::size);
 #pragma unroll
@@ -53,13 +52,13 @@ __device__ __forceinline__ void for_pairs(const T* x, const T* t, long long n, B
     body(i, gpu::to_compute(x[i]), gpu::to_compute(t[i]));
 }
 
-template <class T, bool Vectors, class F>
+template <class T, class F>
 __global__ void __launch_bounds__(kReduceThreads)
-    sum_kernel(const T* x, const T* t, long long n, F f, compute_t<T> divisor, compute_t<T>* partial,
-               T* out) {
+    sum_kernel(const T* x, const T* t, long long n, bool aligned, F f, compute_t<T> divisor,
+               compute_t<T>* partial, T* out) {
   using C = compute_t<T>;
   C sum = 0;
-  for_pairs<T, Vectors>(x, t, n, [&](long long i, C a, C b) { sum += f.value(i, a, b); });
+  for_pairs(x, t, n, aligned, [&](long long i, C a, C b) { sum += f.value(i, a, b); });
   sum = gpu::block_sum(sum);
   if (threadIdx.x != 0) return;
   if (partial)
@@ -83,13 +82,12 @@ void pointwise_forward(const char* op, const T* x, const T* t, long long n, Redu
   if (reduction == Reduction::none)
     return gpu::launch(op, map_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, t, out, n,
                        f);
-  const bool vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16);
-  const auto kernel = vectors ? sum_kernel<T, true, F> : sum_kernel<T, false, F>;
+  const bool aligned = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16);
   const unsigned blocks = sum_blocks(n);
   const gpu::Workspace workspace(blocks > 1 ? blocks * sizeof(C) : 0);
   C* partial = static_cast<C*>(workspace.data());
   const C divisor = reduction == Reduction::mean ? static_cast<C>(n) : C(1);
-  gpu::launch(op, kernel, blocks, kReduceThreads, 0, x, t, n, f, divisor, partial, out);
+  gpu::launch(op, sum_kernel<T, F>, blocks, kReduceThreads, 0, x, t, n, aligned, f, divisor, partial, out);
   if (blocks > 1) gpu::launch(op, finish_kernel<T>, 1, kReduceThreads, 0, partial, blocks, divisor, out);
 }
 

@@ -16,10 +16,10 @@
 //   block has one pair of partial sums per column. A row's warps meet at a barrier of their own, so that the
 //   rows of a block run independently of each other.
 // - finish_sums: adds up the blocks' partial sums in their order.
-// - long_*: rows that are too long for registers, and all of f64. They are read again out of L2.
+// - long_*: rows that are too long for registers or no multiple of 16 bytes, and all of f64. They are read element by
+//   element, the second time out of L2.
 //
-// Rows that are no multiple of 16 bytes are read element by element. Of two types T and L, T's vectors are
-// those of 16 bytes, and L's have as many elements.
+// Of two types T and L, T's vectors are those of 16 bytes, and L's have as many elements.
 
 namespace ct::norms {
 
@@ -41,23 +41,14 @@ struct Share {
   }
 };
 
-// Calls go(loads as a constant, elements per vector as a constant). Single elements come in ones and fours.
-template <class T, class Go>
-void with_loads(bool packs, int loads, const Go& go) {
+// Calls go(loads as a constant).
+template <class Go>
+void with_loads(int loads, const Go& go) {
   using std::integral_constant;
-  constexpr int kPack = gpu::Packed<T>::size;
-  if (!packs)
-    return loads == 1 ? go(integral_constant<int, 1>{}, integral_constant<int, 1>{})
-                      : go(integral_constant<int, 4>{}, integral_constant<int, 1>{});
-  if (loads == 1) return go(integral_constant<int, 1>{}, integral_constant<int, kPack>{});
-  if (loads == 2) return go(integral_constant<int, 2>{}, integral_constant<int, kPack>{});
-  if (loads == 3) return go(integral_constant<int, 3>{}, integral_constant<int, kPack>{});
-  go(integral_constant<int, 4>{}, integral_constant<int, kPack>{});
-}
-
-template <class T>
-T* pointer(const Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
+  if (loads == 1) return go(integral_constant<int, 1>{});
+  if (loads == 2) return go(integral_constant<int, 2>{});
+  if (loads == 3) return go(integral_constant<int, 3>{});
+  go(integral_constant<int, 4>{});
 }
 
 template <bool kCentered, class T, class L>
@@ -79,15 +70,12 @@ void launch_forward(const ForwardCall& call) {
   const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.residual) &&
                      vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
                      vectors(call.y) && vectors(call.sum);
-  const Share share(packs ? columns / gpu::Packed<T>::size : columns, false);
-  if (!gpu::kFastShapes<T> || share.warps > 32)
-    return gpu::launch(call.op, long_forward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1),
-                       kLongThreads, 0, a);
+  const Share share(gpu::ceil_div(columns, gpu::Packed<T>::size), false);
+  if (!gpu::kFastShapes<T> || !packs || share.warps > 32) return run_long_forward(call.op, a);
   if constexpr (gpu::kFastShapes<T>) {
     const int together = share.warps == 1 ? 4 : 1;
-    with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
-      gpu::launch(call.op, rows_forward<kCentered, T, L, n(), loads()>,
-                  gpu::blocks_for(call.op, rows, together),
+    with_loads(share.loads, [&](auto loads) {
+      gpu::launch(call.op, rows_forward<kCentered, T, L, loads()>, gpu::blocks_for(call.op, rows, together),
                   dim3(static_cast<unsigned>(32 * share.warps), static_cast<unsigned>(together)), 0, a);
     });
   }
@@ -111,12 +99,12 @@ void launch_backward(const BackwardCall& call) {
                        static_cast<int>(columns)};
   const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.g) &&
                      vectors(call.extra) && vectors(call.weight) && vectors(call.dx) && vectors(call.low_dx);
-  const long long units = packs ? columns / gpu::Packed<T>::size : columns;
+  const long long units = gpu::ceil_div(columns, gpu::Packed<T>::size);
   // A thread keeps two sums per element: where warps suffice it has at most 16 of them, and registers to load
   // ahead with.
-  Share share(units, true, packs ? std::min(kMaxLoads, 16 / gpu::Packed<T>::size) : kMaxLoads);
+  Share share(units, true, std::min(kMaxLoads, 16 / gpu::Packed<T>::size));
   if (share.warps > kBackwardWarps) share = Share(units, true);
-  const bool longer = !gpu::kFastShapes<T> || share.warps > kBackwardWarps;
+  const bool longer = !gpu::kFastShapes<T> || !packs || share.warps > kBackwardWarps;
   const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
   // One block per multiprocessor; slabs of at least 64 rows for the sums over long rows.
   const auto blocks = static_cast<unsigned>(
@@ -129,28 +117,19 @@ void launch_backward(const BackwardCall& call) {
   if (want_bias) a.dbias = static_cast<C*>(workspace.data()) + (want_weight ? each : 0);
 
   if (longer) {
-    if (a.wants_dx())
-      gpu::launch(call.op, long_backward<kCentered, T, L>, gpu::blocks_for(call.op, rows, 1), kLongThreads, 0,
-                  a);
-    if (want_weight || want_bias)
-      gpu::launch(call.op, long_sums<kCentered, T, L>,
-                  dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), blocks), dim3(32, kSumRows), 0, a);
+    run_long_backward(call.op, a, blocks);
   } else if constexpr (gpu::kFastShapes<T>) {
-    with_loads<T>(packs, share.loads, [&](auto loads, auto n) {
-      const std::size_t memory = want_weight || want_bias
-                                     ? static_cast<std::size_t>(together / 2) * 32 *
-                                           static_cast<std::size_t>(share.warps) *
-                                           static_cast<std::size_t>(loads() * n()) * sizeof(C)
-                                     : 0;
-      gpu::launch(call.op, rows_backward<kCentered, T, L, n(), loads()>, blocks,
+    with_loads(share.loads, [&](auto loads) {
+      const std::size_t memory =
+          want_weight || want_bias
+              ? static_cast<std::size_t>(together / 2) * 32 * static_cast<std::size_t>(share.warps) *
+                    static_cast<std::size_t>(loads() * gpu::Packed<T>::size) * sizeof(C)
+              : 0;
+      gpu::launch(call.op, rows_backward<kCentered, T, L, loads()>, blocks,
                   dim3(static_cast<unsigned>(32 * share.warps), together), memory, a);
     });
   }
-  if (want_weight || want_bias)
-    gpu::launch(call.op, finish_sums<T>, dim3(static_cast<unsigned>(gpu::ceil_div(columns, 32)), 2),
-                dim3(32, kSumRows), 0, a.dweight, a.dbias, static_cast<int>(blocks),
-                static_cast<int>(columns), pointer<T>(call.dweight), pointer<T>(call.dbias),
-                call.accumulate_weight, call.accumulate_bias);
+  if (want_weight || want_bias) finish_sums(call, a.dweight, a.dbias, blocks);
 }
 
 template <bool kCentered, bool kAdd>

@@ -2,137 +2,24 @@
 
 #include <cotangent/ops/norm/norm_rows.cuh>
 
-// The kernels of norm/norm_cuda.cuh for rows that are too long for registers, and for all of f64; and the last pass of
-// both kinds.
+// The rows of norm/norm_cuda.cuh that do not lie in registers as whole vectors, those of f64, and the last pass of all of
+// them. The kernels, in norm_long.cu, serve rows around a mean and around 0 alike.
 
 namespace ct::norms {
 
-inline constexpr int kLongThreads = 512;
-inline constexpr int kSumRows = 16;  // threads that share a column in the sums over rows
-
-// out (+)= the sum of `count` partial sums per column; blockIdx.y chooses dweight or dbias. blockDim = (32,
-// kSumRows).
 template <class T>
-__global__ void finish_sums(const compute_t<T>* first, const compute_t<T>* second, int count, int columns,
-                            T* first_out, T* second_out, bool first_adds, bool second_adds) {
-  using C = compute_t<T>;
-  __shared__ C shared[kSumRows][33];
-  const C* from = blockIdx.y ? second : first;
-  T* out = blockIdx.y ? second_out : first_out;
-  const int column = static_cast<int>(blockIdx.x) * 32 + threadIdx.x;
-  C sum = 0;
-  if (from && column < columns) {
-#pragma unroll 4
-    for (int i = threadIdx.y; i < count; i += kSumRows)
-      sum += from[static_cast<long long>(i) * columns + column];
-  }
-  shared[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y != 0 || !from || column >= columns) return;
-#pragma unroll
-  for (int i = 1; i < kSumRows; ++i) sum += shared[i][threadIdx.x];
-  if (blockIdx.y ? second_adds : first_adds) sum += gpu::to_compute(out[column]);
-  out[column] = gpu::from_compute<T>(sum);
+T* pointer(const Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
 }
 
-// One block per row; blockDim.y = 1.
-template <bool kCentered, class T, class L>
-__global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T, L> a) {
-  using C = compute_t<T>;
-  const long long row = blockIdx.x, offset = row * a.columns;
-  const T* x = a.x + offset;
-  C mean = 0;
-  if (a.adds()) {
-    for (int c = threadIdx.x; c < a.columns; c += kLongThreads)
-      a.sum[offset + c] = gpu::from_compute<T>(gpu::to_compute(x[c]) + a.addend(offset + c));
-    x = a.sum + offset;  // every thread reads back what it wrote
-  }
-  if constexpr (kCentered) {
-    const C pivot = first_of_row(a, offset);
-#pragma unroll 4
-    for (int c = threadIdx.x; c < a.columns; c += kLongThreads) mean += gpu::to_compute(x[c]) - pivot;
-    mean = pivot + gpu::block_sum(mean) / static_cast<C>(a.columns);
-  }
-  const auto squares = [&](C scale) {
-    C square = 0;
-#pragma unroll 4
-    for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
-      const C d = (gpu::to_compute(x[c]) - mean) * scale;
-      square += d * d;
-    }
-    return gpu::block_sum(square);
-  };
-  C square = squares(1);
-  const C columns = static_cast<C>(a.columns);
-  C rstd = C(1) / sqrt(square / columns + a.eps);
-  if (const C scale = rescue_scale(square, columns, a.eps); scale != 1) [[unlikely]] {
-    square = squares(scale);
-    rstd = scale / sqrt(square / columns + a.eps * scale * scale);
-  }
-  if (threadIdx.x == 0) {
-    if constexpr (kCentered) a.mean[row] = mean;
-    a.rstd[row] = rstd;
-  }
-#pragma unroll 4
-  for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
-    C w[1], b[1];
-    load_parameter<T, 1>(a.weight, c, 1, w);
-    load_parameter<T, 1>(a.bias, c, 0, b);
-    a.y[offset + c] = gpu::from_compute<L>((gpu::to_compute(x[c]) - mean) * rstd * w[0] + b[0]);
-  }
-}
+template <class T, class L>
+void run_long_forward(const char* op, const ForwardRows<T, L>& rows);
 
-template <bool kCentered, class T, class L>
-__global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows<T, L> a) {
-  using C = compute_t<T>;
-  const long long row = blockIdx.x, offset = row * a.columns;
-  const C mean = kCentered ? a.mean[row] : C(0), rstd = a.template scale<kCentered>(row);
-  C sum = 0, dot = 0, w[1];
-#pragma unroll 4
-  for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
-    load_parameter<T, 1>(a.weight, c, 1, w);
-    const C scaled = gpu::to_compute(a.g[offset + c]) * w[0];
-    sum += scaled;
-    dot += scaled * (gpu::to_compute(a.x[offset + c]) - mean) * rstd;
-  }
-  const C average = kCentered ? gpu::block_sum(sum) / static_cast<C>(a.columns) : C(0);
-  const C slope = gpu::block_sum(dot) / static_cast<C>(a.columns);
-  for (int c = threadIdx.x; c < a.columns; c += kLongThreads) {
-    load_parameter<T, 1>(a.weight, c, 1, w);
-    const C hat = (gpu::to_compute(a.x[offset + c]) - mean) * rstd;
-    const C more = a.extra ? gpu::to_compute(a.extra[offset + c]) : C(0);
-    const C scaled = gpu::to_compute(a.g[offset + c]) * w[0];
-    const C dx = (scaled - average - hat * slope) * rstd + more;
-    if (!a.kMixed || a.dx) a.dx[offset + c] = gpu::from_compute<T>(dx);
-    if (a.kMixed && a.low_dx) a.low_dx[offset + c] = gpu::from_compute<L>(dx);
-  }
-}
+/// Leaves `slabs` partial sums for each column in dweight and dbias.
+template <class T, class L>
+void run_long_backward(const char* op, const BackwardRows<T, L>& rows, unsigned slabs);
 
-// The partial sums of 32 columns over the rows of slab blockIdx.y. blockDim = (32, kSumRows).
-template <bool kCentered, class T, class L>
-__global__ void long_sums(const BackwardRows<T, L> a) {
-  using C = compute_t<T>;
-  __shared__ C shared[2][kSumRows][33];
-  const int column = static_cast<int>(blockIdx.x) * 32 + threadIdx.x;
-  C dw = 0, db = 0;
-  const long long step = static_cast<long long>(gridDim.y) * kSumRows;
-  for (long long row = static_cast<long long>(blockIdx.y) * kSumRows + threadIdx.y;
-       row < a.rows && column < a.columns; row += step) {
-    const C g = gpu::to_compute(a.g[row * a.columns + column]);
-    const C x = gpu::to_compute(a.x[row * a.columns + column]);
-    dw += g * (x - (kCentered ? a.mean[row] : C(0))) * a.template scale<kCentered>(row);
-    db += g;
-  }
-  shared[0][threadIdx.y][threadIdx.x] = dw;
-  shared[1][threadIdx.y][threadIdx.x] = db;
-  __syncthreads();
-  if (threadIdx.y > 1 || column >= a.columns) return;
-  C* to = threadIdx.y ? a.dbias : a.dweight;
-  if (!to) return;
-  C sum = 0;
-#pragma unroll
-  for (int i = 0; i < kSumRows; ++i) sum += shared[threadIdx.y][i][threadIdx.x];
-  to[static_cast<long long>(blockIdx.y) * a.columns + column] = sum;
-}
+/// call.dweight and call.dbias (+)= the sums of `count` partial sums for each column. Either may be null.
+void finish_sums(const BackwardCall& call, const void* dweight, const void* dbias, unsigned count);
 
 }  // namespace ct::norms

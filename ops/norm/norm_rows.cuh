@@ -7,7 +7,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/norm/norm_internal.h>
 
-// The kernels of norm/norm_cuda.cuh for rows that fit into registers.
+// The kernels of norm/norm_cuda.cuh for rows of whole vectors that fit into registers.
 
 namespace ct::norms {
 
@@ -50,9 +50,8 @@ struct BackwardRows {
 
   __host__ __device__ __forceinline__ bool wants_dx() const { return dx || (kMixed && low_dx); }
   // The scale of a row, whose slope goes with it: around its mean one element has none.
-  template <bool kCentered>
-  __device__ __forceinline__ C scale(long long row) const {
-    return kCentered && columns == 1 ? C(0) : __ldg(rstd + row);
+  __device__ __forceinline__ C scale(long long row, bool centered) const {
+    return centered && columns == 1 ? C(0) : __ldg(rstd + row);
   }
 };
 
@@ -77,10 +76,11 @@ __device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a,
 }
 
 // blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
-template <bool kCentered, class T, class L, int N, int kLoads>
+template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Packed<T>;
+  constexpr int N = Pack::size;
   __shared__ C slots[3][32];
   const long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= a.rows) return;  // whole warps, and whole blocks where a row has several
@@ -208,10 +208,11 @@ __device__ __forceinline__ void sum_rows_of_block(C (&values)[kCount], C* memory
 }
 
 // blockDim = (threads of a row, rows), kBackwardWarps warps in all.
-template <bool kCentered, class T, class L, int N, int kLoads>
+template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Packed<T>;
+  constexpr int N = Pack::size;
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ C slots[2][kBackwardWarps][2];
   const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
@@ -240,7 +241,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + column(k));
       }
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
-    part.rstd = a.template scale<kCentered>(row);
+    part.rstd = a.scale(row, kCentered);
   };
 
   const long long step = static_cast<long long>(gridDim.x) * blockDim.y;

@@ -1,8 +1,11 @@
-#include <cotangent/ops/reduce/cuda_forward_internal.cuh>
+#include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/reduce/kinds_internal.h>
 
 // The gradients of the reductions on CUDA, all but those of sum and mean: one elementwise kernel that finds
 // for each element the output it went into. A thread takes the elements of one 16-byte load; where these lie
-// side by side in the innermost group of axes, their outputs are found by one walk through the axes.
+// side by side in the innermost group of axes, their outputs are found by one walk through the axes. The kind
+// is known at run time only: all threads branch alike, once for each load.
 
 namespace ct::reduction {
 namespace {
@@ -29,62 +32,58 @@ __device__ Place locate(const Spread& spread, std::int64_t i) {
   return place;
 }
 
-template <Gradient kind, int N, class T>
+// dx[j] of N elements that lie side by side; the steps are those of g, y and aux.
+template <Gradient kind, int N, class C>
+__device__ __forceinline__ void gradients(const C (&x)[N], const C* g, const C* y, const C* aux,
+                                          std::int64_t step, C scale, C p, C (&dx)[N]) {
+#pragma unroll
+  for (int j = 0; j < N; ++j)
+    dx[j] =
+        gradient_of<kind>(x[j], g[j * step], y ? y[j * step] : C(0), aux ? aux[j * step] : C(0), scale, p);
+}
+
+template <int N, class T>
 __global__ void __launch_bounds__(256)
-    gradient_kernel(const T* __restrict__ x, const fold_t<T>* __restrict__ g, const fold_t<T>* __restrict__ y,
-                    const void* __restrict__ aux, fold_t<T> scale, fold_t<T> p, T* __restrict__ dx,
-                    std::int64_t packs, Spread spread) {
-  using C = fold_t<T>;
+    gradient_kernel(Gradient kind, const T* __restrict__ x, const accumulate_t<T>* __restrict__ g,
+                    const accumulate_t<T>* __restrict__ y, const void* __restrict__ aux,
+                    accumulate_t<T> scale, accumulate_t<T> p, T* __restrict__ dx, std::int64_t packs,
+                    Spread spread) {
+  using C = accumulate_t<T>;
   using Pack = gpu::Packed<T, N>;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t step = spread.output_stride[0];
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
        i += stride) {
     const Place place = locate(spread, i * N);
-    C in[N] = {}, out[N];
-    if constexpr (kind != Gradient::position) Pack::load_streaming(x + i * N).to_compute(in);
+    const C* const gs = g + place.output;
+    C in[N], out[N];
+    if (kind == Gradient::position) {
+      const auto* winner = static_cast<const std::int64_t*>(aux) + place.output;
 #pragma unroll
-    for (int j = 0; j < N; ++j) {
-      const std::int64_t k = place.output + j * spread.output_stride[0];
-      if constexpr (kind == Gradient::position) {
-        const std::int64_t number = place.number + j * spread.reduced_stride[0];
-        out[j] = static_cast<const std::int64_t*>(aux)[k] == number ? g[k] : C(0);
-      } else {
-        out[j] = gradient_of<kind>(in[j], g[k], y ? y[k] : C(0), aux ? static_cast<const C*>(aux)[k] : C(0),
-                                   scale, p);
+      for (int j = 0; j < N; ++j)
+        out[j] = winner[j * step] == place.number + j * spread.reduced_stride[0] ? gs[j * step] : C(0);
+    } else {
+      Pack::load_streaming(x + i * N).to_compute(in);
+      const C* const ys = y ? y + place.output : nullptr;
+      const C* const as = aux ? static_cast<const C*>(aux) + place.output : nullptr;
+#define CT_GRADIENT(k) \
+  case Gradient::k: gradients<Gradient::k>(in, gs, ys, as, step, scale, p, out); break
+      switch (kind) {
+        CT_GRADIENT(extremum);
+        CT_GRADIENT(product);
+        CT_GRADIENT(variance);
+        CT_GRADIENT(deviation);
+        CT_GRADIENT(norm1);
+        CT_GRADIENT(norm2);
+        CT_GRADIENT(norm_extremum);
+        CT_GRADIENT(norm);
+        CT_GRADIENT(log_sum_exp);
+        default: break;
       }
+#undef CT_GRADIENT
     }
     Pack::from_compute(out).store(dx + i * N);
   }
-}
-
-template <Gradient kind, class T>
-void launch(const GradientCall& call) {
-  using C = fold_t<T>;
-  constexpr int n = gpu::Packed<T>::size;
-  const Spread spread = make_spread(call.dx.shape(), call.mask);
-  const auto at = [](const Tensor& t) { return t.defined() ? t.raw_data() : nullptr; };
-  const bool packs =
-      spread.size[0] % n == 0 && gpu::is_aligned(at(call.x), 16) && gpu::is_aligned(call.dx.raw_data(), 16);
-  const std::int64_t count = call.dx.numel() / (packs ? n : 1);
-  const auto kernel = packs ? gradient_kernel<kind, n, T> : gradient_kernel<kind, 1, T>;
-  gpu::launch("reduce_backward", kernel, dim3(gpu::grid_stride_blocks(count, 256)), dim3(256), 0,
-              static_cast<const T*>(at(call.x)), static_cast<const C*>(at(call.g)),
-              static_cast<const C*>(at(call.y)), static_cast<const void*>(at(call.aux)),
-              static_cast<C>(call.settings.scale), static_cast<C>(call.settings.p),
-              static_cast<T*>(call.dx.raw_data()), count, spread);
-}
-
-template <class F>
-Side side_of(const F& fold, const Tensor& x, const Plan& plan) {
-  using C = typename F::C;
-  const Side side{Tensor::allocate({plan.outputs}, dtype_of<C>, x.device()),
-                  Tensor::allocate({plan.outputs}, dtype_of<C>, x.device())};
-  const Out out{side.value.raw_data(), dtype_of<C>, false, side.aux.raw_data()};
-  visit_floating("reduce", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<fold_t<T>, C>) run_fold<T>("reduce_backward", fold, plan, x, out);
-  });
-  return side;
 }
 
 }  // namespace
@@ -92,31 +91,25 @@ Side side_of(const F& fold, const Tensor& x, const Plan& plan) {
 void gradient_cuda(const GradientCall& call) {
   visit_floating("reduce", call.dx.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    switch (call.kind) {
-      case Gradient::extremum: return launch<Gradient::extremum, T>(call);
-      case Gradient::position: return launch<Gradient::position, T>(call);
-      case Gradient::product: return launch<Gradient::product, T>(call);
-      case Gradient::variance: return launch<Gradient::variance, T>(call);
-      case Gradient::deviation: return launch<Gradient::deviation, T>(call);
-      case Gradient::norm1: return launch<Gradient::norm1, T>(call);
-      case Gradient::norm2: return launch<Gradient::norm2, T>(call);
-      case Gradient::norm_extremum: return launch<Gradient::norm_extremum, T>(call);
-      case Gradient::norm: return launch<Gradient::norm, T>(call);
-      case Gradient::log_sum_exp: return launch<Gradient::log_sum_exp, T>(call);
+    using C = accumulate_t<T>;
+    const Spread spread = make_spread(call.dx.shape(), call.mask);
+    const auto at = [](const Tensor& t) { return t.defined() ? t.raw_data() : nullptr; };
+    const auto run = [&]<int N>(std::integral_constant<int, N>) {
+      const std::int64_t count = call.dx.numel() / N;
+      gpu::launch("reduce_backward", gradient_kernel<N, T>, dim3(gpu::grid_stride_blocks(count, 256)),
+                  dim3(256), 0, call.kind, static_cast<const T*>(at(call.x)),
+                  static_cast<const C*>(at(call.g)), static_cast<const C*>(at(call.y)),
+                  static_cast<const void*>(at(call.aux)), static_cast<C>(call.settings.scale),
+                  static_cast<C>(call.settings.p), static_cast<T*>(call.dx.raw_data()), count, spread);
+    };
+    if constexpr (gpu::kFastShapes<T>) {
+      constexpr int n = gpu::Packed<T>::size;
+      if (spread.size[0] % n == 0 && gpu::is_aligned(at(call.x), 16) &&
+          gpu::is_aligned(call.dx.raw_data(), 16))
+        return run(std::integral_constant<int, n>{});
     }
+    run(std::integral_constant<int, 1>{});
   });
-}
-
-Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
-  Tensor source = x;
-  const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::keep);
-  const auto run = [&](auto element) {
-    using C = decltype(element);
-    if (kind == Gradient::product) return side_of(ProdFold<C>{true}, source, plan);
-    const Compare compare = kind == Gradient::extremum ? Compare::value : Compare::absolute;
-    return side_of(TiesFold<C>{{compare, smallest}}, source, plan);
-  };
-  return x.dtype() == DType::f64 ? run(double{}) : run(float{});
 }
 
 }  // namespace ct::reduction

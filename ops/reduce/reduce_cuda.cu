@@ -1,7 +1,8 @@
 #include <cotangent/ops/reduce/cuda_forward_internal.cuh>
 
-// sum, mean and prod on CUDA. The other kinds are in reduce_extremum_cuda.cu, reduce_position_cuda.cu and
-// reduce_statistics_cuda.cu, the gradients in gradient.cu: apart, so that each compiles quickly.
+// sum, mean and prod on CUDA, and what the gradients need to know of factors and ties. The other kinds are in
+// reduce_extremum_cuda.cu, reduce_position_cuda.cu and reduce_statistics_cuda.cu, the gradients in gradient.cu: apart,
+// so that each compiles quickly.
 
 namespace ct::reduction {
 
@@ -9,7 +10,7 @@ template <Kind kind>
 void forward_cuda(const Forward& f) {
   const Tensor& x = f.in(0);
   if constexpr (kind == Kind::prod) {
-    visit_all(f.op.name, x.dtype(), [&](auto tag) {
+    visit_elements(f.op.name, x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       run_forward<T>(f, ProdFold<fold_t<T>>{}, Order::any, &f.out(), nullptr);
     });
@@ -18,6 +19,24 @@ void forward_cuda(const Forward& f) {
     sum_cuda(x, axis_mask(f.op.name, f.attrs<Attrs>().axes, x.dim()), f.out(), kind == Kind::mean ? count : 1,
              false);
   }
+}
+
+Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
+  Tensor source = x;
+  const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::keep);
+  const DType dtype = accumulate_type(x.dtype());
+  const Side side{Tensor::allocate({plan.outputs}, dtype, x.device()),
+                  Tensor::allocate({plan.outputs}, dtype, x.device())};
+  const Out out{side.value.raw_data(), dtype, false, side.aux.raw_data()};
+  visit_floating("reduce", x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using C = fold_t<T>;
+    const Compare compare = kind == Gradient::extremum ? Compare::value : Compare::absolute;
+    kind == Gradient::product
+        ? run_fold<T>("reduce_backward", ProdFold<C>{true}, plan, source, out)
+        : run_fold<T>("reduce_backward", TiesFold<C>{{compare, smallest}}, plan, source, out);
+  });
+  return side;
 }
 
 }  // namespace ct::reduction

@@ -1,19 +1,31 @@
+#include <cmath>
+
 #include <cotangent/ops/reduce/cuda_forward_internal.cuh>
 
-// amax, amin, any and all on CUDA.
+// amax, amin, any, all and norm, which may be an extremum too, on CUDA.
 
 namespace ct::reduction {
 
 template <Kind kind>
 void forward_cuda(const Forward& f) {
-  constexpr Compare compare = kind == Kind::any || kind == Kind::all ? Compare::truth : Compare::value;
-  visit_all(f.op.name, f.in(0).dtype(), [&](auto tag) {
+  const double number = f.attrs<Attrs>().number;
+  visit_elements(f.op.name, f.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_forward<T>(f, ExtremumFold<fold_t<T>>{{compare, finds_smallest(kind)}}, Order::any, &f.out(),
-                   nullptr);
+    using C = fold_t<T>;
+    Ordering<C> order{Compare::value, finds_smallest(kind)};
+    if constexpr (kind == Kind::any || kind == Kind::all) order.compare = Compare::truth;
+    if constexpr (kind == Kind::norm) {
+      order = {Compare::absolute, number < 0};
+      if constexpr (!std::is_integral_v<T>) {
+        if (!std::isinf(number))
+          return run_forward<T>(f, NormFold<C>{{static_cast<C>(number)}}, Order::any, &f.out(), nullptr);
+      }
+    }
+    run_forward<T>(f, ExtremumFold<C>{order}, Order::any, &f.out(), nullptr);
   });
 }
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin), CT_PREDICATE(any), CT_PREDICATE(all))
+CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin), CT_PREDICATE(any), CT_PREDICATE(all),
+           CT_FOLD(norm))

@@ -322,7 +322,7 @@ TEST_CASE("every path of the CUDA reductions agrees with the CPU", "[cuda]") {
   };
   for (const Case& c : cases) {
     INFO(c.path);
-    for (const DType dtype : {f32, f64, f16, bf16, i64, u8}) {
+    for (const DType dtype : {f32, f64, f16, bf16, i64, i32, u8}) {
       Tensor x = is_floating(dtype) ? noise(c.shape, dtype) : noise(c.shape, f64);
       if (!is_floating(dtype)) {
         for (std::int64_t i = 0; i < x.numel(); ++i)

@@ -24,6 +24,7 @@ struct Args {
   int pairs;
   int turning, units;  // threads of a row that turn pairs; with those that copy
   int heads_per_thread;
+  bool interleaved;
   C direction;  // 1, or -1 for the way back
   Frequencies<C> frequency;
 };
@@ -35,7 +36,7 @@ __device__ __forceinline__ void sine_cosine(double angle, double* sine, double* 
   sincos(angle, sine, cosine);
 }
 
-template <class T, int N, bool kInterleaved>
+template <class T, int N>
 __global__ void __launch_bounds__(kThreads) turn_kernel(const __grid_constant__ Args<T> a) {
   using C = compute_t<T>;
   using Pack = gpu::Packed<T, N>;
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) turn_kernel(const __grid_constant__ 
   }
 
   const int pair = unit * N;
-  const int first = kInterleaved ? 2 * pair : pair, second = kInterleaved ? first + N : pair + a.pairs;
+  const int first = a.interleaved ? 2 * pair : pair, second = a.interleaved ? first + N : pair + a.pairs;
   const C position = static_cast<C>(a.positions[b * a.position_stride + t]);
   C sine[N], cosine[N];
 #pragma unroll
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kThreads) turn_kernel(const __grid_constant__ 
     C u[N], v[N];
     Pack::load_readonly(from + first).to_compute(u);
     Pack::load_readonly(from + second).to_compute(v);
-    if constexpr (kInterleaved) {
+    if (a.interleaved) {
       C in[2 * N];
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -128,6 +129,7 @@ void run(const Call& call) {
             0,
             0,
             1,
+            call.options.interleaved,
             call.back ? C(-1) : C(1),
             frequencies<C>(call.options, 2 * call.pairs)};
   const bool packs = call.pairs % kPack == 0 && call.columns % kPack == 0 && call.row_stride % kPack == 0 &&
@@ -144,11 +146,7 @@ void run(const Call& call) {
   a.heads_per_thread = static_cast<int>(gpu::ceil_div(call.heads, groups));
   const dim3 grid(gpu::blocks_for(call.op, rows, kThreads),
                   static_cast<unsigned>(gpu::ceil_div(call.heads, a.heads_per_thread)));
-  const auto kernel =
-      packs ? call.options.interleaved ? turn_kernel<T, kPack, true> : turn_kernel<T, kPack, false>
-      : call.options.interleaved ? turn_kernel<T, 1, true>
-                                 : turn_kernel<T, 1, false>;
-  gpu::launch(call.op, kernel, grid, kThreads, 0, a);
+  gpu::launch(call.op, packs ? turn_kernel<T, kPack> : turn_kernel<T, 1>, grid, kThreads, 0, a);
 }
 
 void run(const Call& call) {

@@ -6,7 +6,7 @@
 #include <cotangent/ops/engine/rows/choose.cuh>
 
 // masked_softmax on CUDA: softmax's kernels with an input that scales and masks what it reads. Rows of up to
-// 1024 elements lie in the registers of a warp; longer ones, and those of f64, are read twice, the second time
+// 1024 elements (384, if they are no whole vectors) lie in the registers of a warp; others, and those of f64, are read twice, the second time
 // out of L2.
 
 namespace ct::masked_softmax_kernels {
@@ -49,20 +49,16 @@ struct Launch {
       gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, input);
     };
     if (loads == 1) return go(warp_forward<false, T, N, 1, Masked>);
-    if (loads <= 4) return go(warp_forward<false, T, N, 4, Masked>);
-    if constexpr (N == 1) {
-      if (loads <= 12) return go(warp_forward<false, T, N, 12, Masked>);
-      return go(warp_forward<false, T, N, 32, Masked>);
-    } else if constexpr (N <= 4) {
-      return go(warp_forward<false, T, N, 32 / N, Masked>);
-    }
+    if constexpr (N == 4)
+      if (loads <= 4) return go(warp_forward<false, T, N, 4, Masked>);
+    go(warp_forward<false, T, N, kMostLoads<N>, Masked>);
   }
   int largest_cluster() const { return 1; }
   void clusters(std::int64_t rows, unsigned, int, int, int) const {
     loop(dim3(gpu::blocks_for(op, rows, 1)), dim3(512));
   }
   void loop(dim3 grid, dim3 block) const {
-    gpu::launch(op, softmax_kernels::loop_forward<false, T, Masked>, grid, block, 0, x, y, e.n, input);
+    gpu::launch(op, softmax_kernels::loop_forward<T, Masked>, grid, block, 0, false, x, y, e.n, input);
   }
   void columns(dim3, dim3, std::int64_t) const {}  // the axis is the last one
 };

@@ -9,7 +9,8 @@
 
 // softmax and log_softmax on CUDA: each element is read once and written once.
 //
-// - warp_*: rows of up to 1024 elements. A group of 1 to 32 lanes holds a row in registers.
+// - warp_*: rows of up to 1024 elements, or of 384 if they are not whole 16-byte vectors. A group of 1 to 32
+//   lanes holds a row in registers.
 // - cluster_*: longer rows of whole 16-byte vectors. The row lies in the registers of a block, or of a
 //   cluster of 2 to 8 blocks that exchange their maxima and sums through distributed shared memory, while
 //   the next one is on its way to shared memory.
@@ -79,13 +80,9 @@ struct LaunchForward {
       gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, Plain{});
     };
     if (loads == 1) return go(warp_forward<logarithm, T, N, 1, Plain>);
-    if (loads <= 4) return go(warp_forward<logarithm, T, N, 4, Plain>);
-    if constexpr (N == 1) {
-      if (loads <= 12) return go(warp_forward<logarithm, T, N, 12, Plain>);
-      return go(warp_forward<logarithm, T, N, 32, Plain>);
-    } else if constexpr (N <= 4) {
-      return go(warp_forward<logarithm, T, N, 32 / N, Plain>);
-    }
+    if constexpr (N == 4)
+      if (loads <= 4) return go(warp_forward<logarithm, T, N, 4, Plain>);
+    go(warp_forward<logarithm, T, N, kMostLoads<N>, Plain>);
   }
   int largest_cluster() const { return largest_cluster_of<cluster_forward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
@@ -97,10 +94,10 @@ struct LaunchForward {
     go(std::integral_constant<int, 8>{});
   }
   void loop(dim3 grid, dim3 block) const {
-    gpu::launch(op, loop_forward<logarithm, T, Plain>, grid, block, 0, x, y, e.n, Plain{});
+    gpu::launch(op, loop_forward<T, Plain>, grid, block, 0, logarithm, x, y, e.n, Plain{});
   }
   void columns(dim3 grid, dim3 block, std::int64_t tiles) const {
-    gpu::launch(op, column_forward<logarithm, T>, grid, block, 0, x, y, e.n, e.inner, tiles);
+    gpu::launch(op, column_forward<T>, grid, block, 0, logarithm, x, y, e.n, e.inner, tiles);
   }
 };
 
@@ -118,13 +115,9 @@ struct LaunchBackward {
       gpu::launch(op, kernel, grid, dim3(128), 0, g, y, dx, e.outer, e.n, group, factor);
     };
     if (loads == 1) return go(warp_backward<logarithm, T, N, 1>);
-    if (loads <= 4) return go(warp_backward<logarithm, T, N, 4>);
-    if constexpr (N == 1) {
-      if (loads <= 12) return go(warp_backward<logarithm, T, N, 12>);
-      return go(warp_backward<logarithm, T, N, 32>);
-    } else if constexpr (N <= 4) {
-      return go(warp_backward<logarithm, T, N, 32 / N>);
-    }
+    if constexpr (N == 4)
+      if (loads <= 4) return go(warp_backward<logarithm, T, N, 4>);
+    go(warp_backward<logarithm, T, N, kMostLoads<N>>);
   }
   int largest_cluster() const { return largest_cluster_of<cluster_backward<logarithm, T, 8>>(op); }
   void clusters(std::int64_t rows, unsigned threads, int cluster, int per_thread, int packs) const {
@@ -136,10 +129,10 @@ struct LaunchBackward {
     go(std::integral_constant<int, 8>{});
   }
   void loop(dim3 grid, dim3 block) const {
-    gpu::launch(op, loop_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n, factor);
+    gpu::launch(op, loop_backward<T>, grid, block, 0, logarithm, g, y, dx, e.n, factor);
   }
   void columns(dim3 grid, dim3 block, std::int64_t tiles) const {
-    gpu::launch(op, column_backward<logarithm, T>, grid, block, 0, g, y, dx, e.n, e.inner, tiles);
+    gpu::launch(op, column_backward<T>, grid, block, 0, logarithm, g, y, dx, e.n, e.inner, tiles);
   }
 };
 

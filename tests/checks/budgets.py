@@ -71,7 +71,9 @@ def kernels_by_folder(build):
         for file in files:
             path = os.path.join(base, file)
             if file.endswith(".cu.o") and "/cotangent" in path:
-                names = {s for s in read_only_strings(open(path, "rb").read()) if re.fullmatch(rb"_Z[A-Za-z0-9_$.]+", s)}
+                # Variables of headers are registered too, under a name that the compiler marks.
+                names = {s for s in read_only_strings(open(path, "rb").read())
+                         if re.fullmatch(rb"_Z[A-Za-z0-9_$.]+", s) and b"_INTERNAL_" not in s}
                 out[folder_of(os.path.relpath(path, build))] += len(names)
     return out
 

@@ -333,13 +333,11 @@ void launch_backward(const BackwardProblem& p) {
   launch_row_terms<T>(p, p.queries);
   const dim3 grid(gpu::blocks_for("scaled_dot_product_attention",
                                   std::int64_t{p.batch} * p.kv_heads * Shape::slices * key_blocks, 1));
-  const auto kernel = [&] {
-    switch (extras(p)) {
-      case Extras::none: return backward_kernel<T, D, Extras::none>;
-      case Extras::dropout: return backward_kernel<T, D, Extras::dropout>;
-      default: return backward_kernel<T, D, Extras::all>;
-    }
-  }();
+  const Extras extra = extras(p);
+  auto kernel =
+      extra == Extras::none ? backward_kernel<T, D, Extras::none> : backward_kernel<T, D, Extras::all>;
+  if constexpr (kDropoutAlone<D>)
+    if (extra == Extras::dropout) kernel = backward_kernel<T, D, Extras::dropout>;
   gpu::launch("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p, key_blocks,
               query_blocks);
 }

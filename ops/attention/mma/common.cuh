@@ -20,8 +20,12 @@ __device__ __forceinline__ std::uint16_t* row_pointer_mutable(const Rows& rows, 
          position * rows.position;
 }
 
-/// What a kernel is compiled for beside causality: nothing, dropout alone, or dropout and a mask.
+/// What a kernel is compiled for beside causality: nothing, dropout alone, or dropout and a mask, either of which may be
+/// missing.
 enum class Extras : int { none, dropout, all };
+/// Dropout alone has kernels of its own for the usual head dimensions.
+template <int D>
+inline constexpr bool kDropoutAlone = D == 64 || D == 128;
 
 inline Extras extras(const Problem& p) {
   if (p.mask.kind != MaskKind::none) return Extras::all;

@@ -247,13 +247,11 @@ void launch_forward(const Problem& p) {
   const int query_blocks = static_cast<int>(gpu::ceil_div(p.queries, Shape::query_block));
   const dim3 grid(
       gpu::blocks_for("scaled_dot_product_attention", std::int64_t{p.batch} * p.heads * query_blocks, 1));
-  const auto kernel = [&] {
-    switch (extras(p)) {
-      case Extras::none: return forward_kernel<T, D, Extras::none>;
-      case Extras::dropout: return forward_kernel<T, D, Extras::dropout>;
-      default: return forward_kernel<T, D, Extras::all>;
-    }
-  }();
+  const Extras extra = extras(p);
+  auto kernel =
+      extra == Extras::none ? forward_kernel<T, D, Extras::none> : forward_kernel<T, D, Extras::all>;
+  if constexpr (kDropoutAlone<D>)
+    if (extra == Extras::dropout) kernel = forward_kernel<T, D, Extras::dropout>;
   gpu::launch("scaled_dot_product_attention", kernel, grid, dim3(Shape::threads), Shape::smem, p,
               query_blocks);
 }

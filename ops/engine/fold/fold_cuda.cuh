@@ -9,7 +9,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
-// The CUDA half of every reduction: three kernels that walk a Plan and leave the arithmetic to a fold
+// The CUDA half of every reduction: four kernels that walk a Plan and leave the arithmetic to a fold
 // (engine/fold/folds_cuda.cuh).
 //
 //   rows_kernel     a group of 1 to 32 threads per output: many short rows
@@ -17,7 +17,8 @@
 //   columns_kernel  a thread per 1 to 8 neighbouring outputs: whole rows are folded into one another
 //   merge_kernel    merges the pieces where an output was cut, in their order
 //
-// All elements are read by 16-byte loads where the layout allows it, four of them in flight per thread. There
+// All elements are read by 16-byte loads where the layout allows it, four of them in flight per thread. f64 and the
+// integers, which share their kernels whatever their width, are read one by one, by blocks and columns alone. There
 // are no atomics: an output's value depends on its elements and their number alone.
 //
 // A fold is a small struct, passed by value, with
@@ -33,6 +34,50 @@ namespace ct::reduction {
 template <class T>
 using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
+
+// ---- elements ----
+
+/// Whether elements of type T are read by vectors, and short rows by groups of threads.
+template <class T>
+inline constexpr bool kVectors = gpu::kFastShapes<T> && !std::is_integral_v<T>;
+
+/// Integers of any dtype and bools, as a pointer to i64 would have them.
+struct Integral {
+  const void* data;
+  DType dtype;
+  std::int64_t first = 0;
+
+  __device__ Integral operator+(std::int64_t n) const { return {data, dtype, first + n}; }
+  __device__ std::int64_t operator[](std::int64_t i) const {
+    i += first;
+    switch (dtype) {
+      case DType::i64: return __ldg(static_cast<const long long*>(data) + i);
+      case DType::i32: return __ldg(static_cast<const std::int32_t*>(data) + i);
+      case DType::u8: return __ldg(static_cast<const std::uint8_t*>(data) + i);
+      default: return __ldg(static_cast<const std::uint8_t*>(data) + i) != 0;
+    }
+  }
+};
+
+/// Where elements that are computed with as T's come from; i64 stands for all integers and bool.
+template <class T>
+using Source = std::conditional_t<std::is_integral_v<T>, Integral, const T*>;
+
+template <int N, class T>
+__device__ __forceinline__ gpu::Packed<T, N> load(const T* x, std::int64_t i) {
+  return gpu::Packed<T, N>::load_readonly(x + i);
+}
+template <int N>
+__device__ __forceinline__ gpu::Packed<std::int64_t, N> load(const Integral& x, std::int64_t i) {
+  return gpu::Packed<std::int64_t, N>::filled(x[i]);
+}
+
+/// Calls f with the TypeTag of the element type whose kernels serve a dtype.
+template <class F>
+void visit_elements(const char* op, DType t, F&& f) {
+  if (is_floating(t)) return visit_floating(op, t, f);
+  f(TypeTag<std::int64_t>{});
+}
 
 // ---- results ----
 
@@ -155,7 +200,7 @@ __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const T* x,
   constexpr int n = Pack::size, unroll = sizeof(T) == 8 ? 2 : 4;
   const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x + begin) % 16 / sizeof(T));
   const std::int64_t first = min(end, begin + (past ? n - past : 0));
-  for (std::int64_t i = begin + thread; i < first; i += width) add_one(fold, acc, x[i], i);
+  for (std::int64_t i = begin + thread; i < first; i += width) add_one(fold, acc, load<1>(x, i)[0], i);
   const std::int64_t packs = (end - first) / n;
   std::int64_t i = thread;
   for (; i + (unroll - 1) * width < packs; i += unroll * width) {
@@ -166,30 +211,32 @@ __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const T* x,
     for (int u = 0; u < unroll; ++u) add_pack(fold, acc, pack[u], first + (i + u * width) * n);
   }
   for (; i < packs; i += width) add_pack(fold, acc, Pack::load_readonly(x + first + i * n), first + i * n);
-  for (std::int64_t j = first + packs * n + thread; j < end; j += width) add_one(fold, acc, x[j], j);
+  for (std::int64_t j = first + packs * n + thread; j < end; j += width)
+    add_one(fold, acc, load<1>(x, j)[0], j);
 }
 
-template <class F, class T>
-__device__ void fold_elements(const F& fold, typename F::Acc& acc, const T* x, const Plan& plan,
+template <class T, class F>
+__device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<T>& x, const Plan& plan,
                               RowLayout layout, std::int64_t begin, std::int64_t end, int thread, int width) {
   const Axis inner = plan.reduced[0], outer = plan.reduced[1];
-  if (layout == RowLayout::contiguous) {
-    fold_contiguous(fold, acc, x, begin, end, thread, width);
-  } else if (layout == RowLayout::segments) {
-    using Pack = gpu::Packed<T>;
-    const std::int64_t step = static_cast<std::int64_t>(width) * Pack::size;
+  if constexpr (kVectors<T>) {
+    if (layout == RowLayout::contiguous) return fold_contiguous(fold, acc, x, begin, end, thread, width);
+    if (layout == RowLayout::segments) {
+      using Pack = gpu::Packed<T>;
+      const std::int64_t step = static_cast<std::int64_t>(width) * Pack::size;
 #pragma unroll 2
-    for (std::int64_t r = begin + thread * Pack::size; r < end; r += step) {
-      const std::int64_t offset = r / inner.size * outer.stride + r % inner.size;
-      add_pack(fold, acc, Pack::load_readonly(x + offset), r);
+      for (std::int64_t r = begin + thread * Pack::size; r < end; r += step) {
+        const std::int64_t offset = r / inner.size * outer.stride + r % inner.size;
+        add_pack(fold, acc, Pack::load_readonly(x + offset), r);
+      }
+      return;
     }
-  } else {
+  }
 #pragma unroll 1
-    for (std::int64_t r = begin + thread; r < end; r += width) {
-      const std::int64_t offset =
-          outer.size == 1 ? r * inner.stride : r / inner.size * outer.stride + r % inner.size * inner.stride;
-      add_one(fold, acc, x[offset], r);
-    }
+  for (std::int64_t r = begin + thread; r < end; r += width) {
+    const std::int64_t offset =
+        outer.size == 1 ? r * inner.stride : r / inner.size * outer.stride + r % inner.size * inner.stride;
+    add_one(fold, acc, load<1>(x, offset)[0], r);
   }
 }
 
@@ -202,25 +249,25 @@ __device__ inline std::int64_t kept_offset(const Plan& plan, std::int64_t k) {
 
 template <class T, class F>
 __global__ void __launch_bounds__(256)
-    rows_kernel(F fold, const T* __restrict__ x, Plan plan, RowLayout layout, int group, Out out) {
+    rows_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, int group, Out out) {
   const int thread = static_cast<int>(threadIdx.x) % group;
   const std::int64_t k =
       static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + static_cast<int>(threadIdx.x) / group;
   typename F::Acc acc = fold.identity();
   if (k < plan.outputs)
-    fold_elements(fold, acc, x + kept_offset(plan, k), plan, layout, 0, plan.count, thread, group);
+    fold_elements<T>(fold, acc, x + kept_offset(plan, k), plan, layout, 0, plan.count, thread, group);
   merge_group(fold, acc, group);
   if (k < plan.outputs && thread == 0) write_result(fold, acc, k, out);
 }
 
 template <class T, class F>
 __global__ void __launch_bounds__(512)
-    blocks_kernel(F fold, const T* __restrict__ x, Plan plan, RowLayout layout, std::int64_t step, int pieces,
+    blocks_kernel(F fold, Source<T> x, Plan plan, RowLayout layout, std::int64_t step, int pieces,
                   typename F::Acc* partials, Out out) {
   const std::int64_t k = blockIdx.x / pieces, piece = blockIdx.x % pieces;
   const std::int64_t begin = piece * step, end = min(begin + step, plan.count);
   typename F::Acc acc = fold.identity();
-  fold_elements(fold, acc, x + kept_offset(plan, k), plan, layout, begin, end, threadIdx.x, blockDim.x);
+  fold_elements<T>(fold, acc, x + kept_offset(plan, k), plan, layout, begin, end, threadIdx.x, blockDim.x);
   merge_block(fold, acc);
   if (threadIdx.x != 0) return;
   if (pieces > 1) {
@@ -253,9 +300,8 @@ __device__ void merge_rows_of_block(const F& fold, typename F::Acc (&acc)[N]) {
 }
 
 template <int N, class T, class F>
-__global__ void __launch_bounds__(256)
-    columns_kernel(F fold, const T* __restrict__ x, Plan plan, std::int64_t tiles, std::int64_t step,
-                   typename F::Acc* partials, Out out) {
+__global__ void __launch_bounds__(256) columns_kernel(F fold, Source<T> x, Plan plan, std::int64_t tiles,
+                                                      std::int64_t step, typename F::Acc* partials, Out out) {
   using Pack = gpu::Packed<T, N>;
   constexpr int unroll = 4;
   const std::int64_t outer = blockIdx.x / tiles, tile = blockIdx.x % tiles;
@@ -266,7 +312,7 @@ __global__ void __launch_bounds__(256)
   for (int j = 0; j < N; ++j) acc[j] = fold.identity();
   const bool inside = column < plan.kept[0].size;
   if (inside) {
-    const T* from = x + outer * plan.kept[1].stride + column;
+    const auto from = x + (outer * plan.kept[1].stride + column);
     const Axis minor = plan.reduced[0], major = plan.reduced[1];
     const auto row = [&](std::int64_t r) {
       return major.size == 1 ? r * minor.stride
@@ -281,11 +327,11 @@ __global__ void __launch_bounds__(256)
     for (; r + (unroll - 1) * height < end; r += unroll * height) {
       Pack pack[unroll];
 #pragma unroll
-      for (int u = 0; u < unroll; ++u) pack[u] = Pack::load_readonly(from + row(r + u * height));
+      for (int u = 0; u < unroll; ++u) pack[u] = load<N>(from, row(r + u * height));
 #pragma unroll
       for (int u = 0; u < unroll; ++u) add(pack[u], r + u * height);
     }
-    for (; r < end; r += height) add(Pack::load_readonly(from + row(r)), r);
+    for (; r < end; r += height) add(load<N>(from, row(r)), r);
   }
   merge_rows_of_block(fold, acc);
   if (!inside || threadIdx.y != 0) return;
@@ -375,26 +421,28 @@ void merge_pieces(const char* op, const F& fold, const Tensor& partials, std::in
 inline constexpr std::int64_t kPieceElements = 16384, kManyBlocks = 2112, kFewBlocks = 512;
 
 template <class T, class F>
-void run_rows(const char* op, const F& fold, const T* x, const Plan& plan, const Out& out) {
+void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& plan, const Out& out) {
   using Acc = typename F::Acc;
-  constexpr std::int64_t n = gpu::Packed<T>::size;
   RowLayout layout = RowLayout::strided;
-  if (plan.reduced[0].stride == 1 || plan.reduced[0].size == 1) {
-    const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
-    if (plan.reduced[1].size == 1) {
-      layout = RowLayout::contiguous;
-    } else if (gpu::is_aligned(x, 16) && plan.reduced[0].size % n == 0 && whole(plan.reduced[1]) &&
-               whole(plan.kept[0]) && whole(plan.kept[1])) {
-      layout = RowLayout::segments;
+  std::int64_t units = plan.count;
+  if constexpr (kVectors<T>) {
+    constexpr std::int64_t n = gpu::Packed<T>::size;
+    if (plan.reduced[0].stride == 1 || plan.reduced[0].size == 1) {
+      const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
+      if (plan.reduced[1].size == 1) {
+        layout = RowLayout::contiguous;
+      } else if (gpu::is_aligned(x, 16) && plan.reduced[0].size % n == 0 && whole(plan.reduced[1]) &&
+                 whole(plan.kept[0]) && whole(plan.kept[1])) {
+        layout = RowLayout::segments;
+      }
     }
-  }
-  const std::int64_t units = layout == RowLayout::strided ? plan.count : plan.count / n;
-  if (units <= 256) {  // at most 8 loads per thread of a warp
-    int group = 1;
-    while (group < 32 && group * 2 <= units) group *= 2;
-    gpu::launch(op, rows_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs, 256 / group)), dim3(256), 0,
-                fold, x, plan, layout, group, out);
-    return;
+    if (layout != RowLayout::strided) units /= n;
+    if (units <= 256) {  // at most 8 loads per thread of a warp
+      int group = 1;
+      while (group < 32 && group * 2 <= units) group *= 2;
+      return gpu::launch(op, rows_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs, 256 / group)),
+                         dim3(256), 0, fold, x, plan, layout, group, out);
+    }
   }
   std::int64_t pieces = 1, step = plan.count;
   if (plan.outputs < kFewBlocks && plan.count >= 2 * kPieceElements) {
@@ -402,7 +450,7 @@ void run_rows(const char* op, const F& fold, const T* x, const Plan& plan, const
     step = gpu::ceil_div(gpu::ceil_div(plan.count, pieces), 1024) * 1024;
     pieces = gpu::ceil_div(plan.count, step);
   }
-  const unsigned threads = units <= 1024 ? 128 : units <= 4096 || pieces > 1 ? 256 : 512;
+  const unsigned threads = units <= 256 ? 32 : units <= 1024 ? 128 : units <= 4096 || pieces > 1 ? 256 : 512;
   const Tensor partials = pieces > 1 ? allocate_partials<Acc>(pieces * plan.outputs) : Tensor();
   gpu::launch(op, blocks_kernel<T, F>, dim3(gpu::blocks_for(op, plan.outputs * pieces, 1)), dim3(threads), 0,
               fold, x, plan, layout, step, static_cast<int>(pieces),
@@ -411,7 +459,7 @@ void run_rows(const char* op, const F& fold, const T* x, const Plan& plan, const
 }
 
 template <int N, class T, class F>
-void run_columns(const char* op, const F& fold, const T* x, const Plan& plan, const Out& out) {
+void run_columns(const char* op, const F& fold, const Source<T>& x, const Plan& plan, const Out& out) {
   using Acc = typename F::Acc;
   const std::int64_t units = plan.kept[0].size / N;
   const unsigned bx = static_cast<unsigned>(std::min<std::int64_t>(units, 32));
@@ -433,22 +481,25 @@ void run_columns(const char* op, const F& fold, const T* x, const Plan& plan, co
   if (pieces > 1) merge_pieces(op, fold, partials, plan.outputs, static_cast<int>(pieces), out);
 }
 
-/// Reduces what `plan` says of `x`, whose element type is T.
+/// Reduces what `plan` says of `x`, whose elements visit_elements() calls T.
 template <class T, class F>
 void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, const Out& out) {
   if (plan.outputs == 0) return;
-  const T* data = static_cast<const T*>(x.raw_data());
-  if (plan.count == 0 || !plan.columns()) return run_rows(op, fold, data, plan, out);
-  constexpr int n = gpu::Packed<T>::size < 8 ? gpu::Packed<T>::size : 8;
-  const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
-  const bool packs = gpu::is_aligned(data, n * sizeof(T)) && plan.kept[0].size % n == 0 &&
-                     plan.kept[0].size >= 8 * n && whole(plan.kept[1]) && whole(plan.reduced[0]) &&
-                     whole(plan.reduced[1]);
-  if (packs) {
-    run_columns<n>(op, fold, data, plan, out);
+  Source<T> data;
+  if constexpr (std::is_integral_v<T>) {
+    data = {x.raw_data(), x.dtype()};
   } else {
-    run_columns<1>(op, fold, data, plan, out);
+    data = static_cast<const T*>(x.raw_data());
   }
+  if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out);
+  if constexpr (kVectors<T>) {
+    constexpr int n = gpu::Packed<T>::size;
+    const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
+    if (gpu::is_aligned(data, 16) && plan.kept[0].size % n == 0 && plan.kept[0].size >= 8 * n &&
+        whole(plan.kept[1]) && whole(plan.reduced[0]) && whole(plan.reduced[1]))
+      return run_columns<n, T>(op, fold, data, plan, out);
+  }
+  run_columns<1, T>(op, fold, data, plan, out);
 }
 
 }  // namespace ct::reduction

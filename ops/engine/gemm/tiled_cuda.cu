@@ -59,30 +59,26 @@ constexpr int kDotThreads = 512;
 constexpr long long kDotPerBlock = 16384;
 constexpr long long kDotBlocks = 1024;
 
-// Every block sums its share of a . b into partial[block], or, if it is the only one, into c.
-template <class T, class Out, bool Vectors>
-__global__ void __launch_bounds__(kDotThreads) dot_kernel(Product p, accumulate_t<T>* partial) {
+// Every block sums its share of a . b into partial[block], or, if it is the only one, into c. The first `vectors` times
+// 16 bytes are read by vectors.
+template <class T, class Out>
+__global__ void __launch_bounds__(kDotThreads)
+    dot_kernel(Product p, long long vectors, accumulate_t<T>* partial) {
+  using Vec = Packed<T>;
   using Acc = accumulate_t<T>;
   const T* a = static_cast<const T*>(p.a);
   const T* b = static_cast<const T*>(p.b);
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   Acc sum = 0;
-  if constexpr (Vectors) {
-    using Vec = Packed<T>;
-    const long long vectors = p.k / Vec::size;
-    for (long long v = first; v < vectors; v += step) {
-      const Vec x = Vec::load_streaming(a + v * Vec::size), y = Vec::load_streaming(b + v * Vec::size);
+  for (long long v = first; v < vectors; v += step) {
+    const Vec x = Vec::load_streaming(a + v * Vec::size), y = Vec::load_streaming(b + v * Vec::size);
 #pragma unroll
-      for (int q = 0; q < Vec::size; ++q)
-        sum += static_cast<Acc>(to_compute(x[q])) * static_cast<Acc>(to_compute(y[q]));
-    }
-    for (long long i = vectors * Vec::size + first; i < p.k; i += step)
-      sum += static_cast<Acc>(to_compute(a[i])) * static_cast<Acc>(to_compute(b[i]));
-  } else {
-    for (long long i = first; i < p.k; i += step)
-      sum += static_cast<Acc>(to_compute(a[i * p.a_col])) * static_cast<Acc>(to_compute(b[i * p.b_row]));
+    for (int q = 0; q < Vec::size; ++q)
+      sum += static_cast<Acc>(to_compute(x[q])) * static_cast<Acc>(to_compute(y[q]));
   }
+  for (long long i = vectors * Vec::size + first; i < p.k; i += step)
+    sum += static_cast<Acc>(to_compute(a[i * p.a_col])) * static_cast<Acc>(to_compute(b[i * p.b_row]));
   sum = gpu::block_sum(sum);
   if (threadIdx.x != 0) return;
   if (partial) {
@@ -103,14 +99,14 @@ __global__ void dot_finish_kernel(const Acc* partial, int count, Out* c, bool ac
 
 template <class T, class Out>
 void dot(const char* op, const Product& p) {
-  const bool vectors = p.a_col == 1 && p.b_row == 1 && is_aligned(p.a, 16) && is_aligned(p.b, 16);
-  const auto kernel = vectors ? dot_kernel<T, Out, true> : dot_kernel<T, Out, false>;
+  const bool aligned = p.a_col == 1 && p.b_row == 1 && is_aligned(p.a, 16) && is_aligned(p.b, 16);
+  const long long vectors = aligned ? p.k / Packed<T>::size : 0;
   const long long wanted = ceil_div(p.k, kDotPerBlock);
   const unsigned blocks = static_cast<unsigned>(wanted < kDotBlocks ? wanted : kDotBlocks);
   using Acc = accumulate_t<T>;
   const Workspace workspace(blocks > 1 ? blocks * sizeof(Acc) : 0);
   Acc* partial = static_cast<Acc*>(workspace.data());
-  launch(op, kernel, blocks, kDotThreads, 0, p, partial);
+  launch(op, dot_kernel<T, Out>, blocks, kDotThreads, 0, p, vectors, partial);
   if (blocks > 1)
     launch(op, dot_finish_kernel<Acc, Out>, 1, kDotThreads, 0, partial, blocks, static_cast<Out*>(p.c),
            p.accumulate);

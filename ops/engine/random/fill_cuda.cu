@@ -1,4 +1,3 @@
-#include <cotangent/core/convert_element.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/random/fill.h>
@@ -8,12 +7,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) fill_sequence(T* out, std::int64_t n, const Sequence s) {
+__global__ void __launch_bounds__(kThreads)
+    fill_sequence(void* out, DType dtype, std::int64_t n, const Sequence s) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= n) return;
-  out[i] = s.integer ? convert_element<T>(integer_sequence_value(s, i))
-                     : convert_element<T>(sequence_value(s, i, n));
+  s.integer ? gpu::store_element(out, dtype, i, std::int64_t{integer_sequence_value(s, i)})
+            : gpu::store_element(out, dtype, i, double{sequence_value(s, i, n)});
 }
 
 // One thread per Philox block: 4 numbers of 32 bits or 2 of 64. The arithmetic is that of ../engine/random/fill_cpu.cpp,
@@ -49,36 +48,32 @@ __global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, 
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kThreads) fill_integers(T* out, std::int64_t n, const Draw draw) {
+__global__ void __launch_bounds__(kThreads)
+    fill_integers(void* out, DType dtype, std::int64_t n, const Draw draw) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < n)
-    out[i] =
-        convert_element<T>(philox_integer(draw.state, static_cast<std::uint64_t>(i), draw.low, draw.high));
+    gpu::store_element(
+        out, dtype, i,
+        std::int64_t{philox_integer(draw.state, static_cast<std::uint64_t>(i), draw.low, draw.high)});
 }
 
 }  // namespace
 
 void sequence_cuda(const Tensor& dst, const Sequence& sequence) {
   const std::int64_t n = dst.numel();
-  visit_numeric("arange", dst.dtype(), [&]<class T>(TypeTag<T>) {
-    gpu::launch("arange", fill_sequence<T>, gpu::blocks_for("arange", n, kThreads), kThreads, 0,
-                static_cast<T*>(dst.raw_data()), n, sequence);
-  });
+  gpu::launch("arange", fill_sequence, gpu::blocks_for("arange", n, kThreads), kThreads, 0, dst.raw_data(),
+              dst.dtype(), n, sequence);
 }
 
 void random_cuda(const Tensor& dst, const Draw& draw) {
   const std::int64_t n = dst.numel();
-  visit_all("random", dst.dtype(), [&]<class T>(TypeTag<T>) {
-    T* out = static_cast<T*>(dst.raw_data());
-    if (draw.kind == Draw::Kind::integer) {
-      gpu::launch("randint", fill_integers<T>, gpu::blocks_for("randint", n, kThreads), kThreads, 0, out, n,
-                  draw);
-    } else if constexpr (std::is_floating_point_v<compute_t<T>>) {
-      constexpr int per_thread = 16 / static_cast<int>(sizeof(compute_t<T>));
-      gpu::launch("rand", fill_random<T>, gpu::blocks_for("rand", n, kThreads * per_thread), kThreads, 0, out,
-                  n, draw);
-    }
+  if (draw.kind == Draw::Kind::integer)
+    return gpu::launch("randint", fill_integers, gpu::blocks_for("randint", n, kThreads), kThreads, 0,
+                       dst.raw_data(), dst.dtype(), n, draw);
+  visit_floating("random", dst.dtype(), [&]<class T>(TypeTag<T>) {
+    constexpr int per_thread = 16 / static_cast<int>(sizeof(compute_t<T>));
+    gpu::launch("rand", fill_random<T>, gpu::blocks_for("rand", n, kThreads * per_thread), kThreads, 0,
+                static_cast<T*>(dst.raw_data()), n, draw);
   });
 }
 

@@ -22,10 +22,10 @@ void choose(const char* op, const Extents& e, bool aligned, const Launch& launch
   if constexpr (gpu::kFastShapes<T>) {
     constexpr int n = gpu::Packed<T>::size;
     const bool packs = aligned && e.n % n == 0;
-    if (e.n <= 1024) {
-      // As few elements per lane as fill the vectors, then as many lanes as the row needs.
-      const std::int64_t units = packs && e.n > 32 ? e.n / n : e.n;
-      const bool vectors = packs && e.n > 32;
+    // As few elements per lane as fill the vectors, then as many lanes as the row needs.
+    const bool vectors = packs && e.n > 32;
+    const std::int64_t units = vectors ? e.n / n : e.n;
+    if (units <= 32 * (vectors ? kMostLoads<n> : kMostLoads<1>)) {
       const int per_lane = units <= 32 ? 1 : static_cast<int>(gpu::ceil_div(units, 32));
       int group = 1;
       while (group < 32 && group < units) group *= 2;

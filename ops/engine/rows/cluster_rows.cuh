@@ -219,13 +219,13 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
       if constexpr (kept) v[i] = Vector<T>::from_compute(element);
     }
     sum = exchange.combine(sum, 0.0f, 1, turn & 1, cluster, Plus{});
-    const float scale = scale_of<logarithm>(sum);
+    const float scale = scale_of(logarithm, sum);
     T* const to = y + row * length;
     share.each([&](int i, unsigned at, unsigned) {
       v[i].unpack(element);
 #pragma unroll
       for (int j = 0; j < n; ++j)
-        element[j] = kept ? element[j] * scale : result_of<logarithm, T>(element[j], max, scale);
+        element[j] = kept ? element[j] * scale : result_of<T>(logarithm, element[j], max, scale);
       v[i] = Vector<T>::from_compute(element);
       v[i].store(reinterpret_cast<T*>(reinterpret_cast<char*>(to) + at));
     });
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
       gs[i].unpack(a);
       ys[i].unpack(b);
 #pragma unroll
-      for (int j = 0; j < n; ++j) a[j] = gradient_of<logarithm, T>(a[j], b[j], sum, factor);
+      for (int j = 0; j < n; ++j) a[j] = gradient_of<T>(logarithm, a[j], b[j], sum, factor);
       gs[i] = Vector<T>::from_compute(a);
       gs[i].store(reinterpret_cast<T*>(reinterpret_cast<char*>(to) + at));
     });

@@ -19,9 +19,10 @@ __device__ Stats<compute_t<T>> block_join(Stats<compute_t<T>> s) {
   return {max, sum};
 }
 
-template <bool logarithm, class T, class Input>
-__global__ void __launch_bounds__(512) loop_forward(const T* __restrict__ x, T* __restrict__ y,
-                                                    std::int64_t n, const __grid_constant__ Input input) {
+template <class T, class Input>
+__global__ void __launch_bounds__(512)
+    loop_forward(bool logarithm, const T* __restrict__ x, T* __restrict__ y, std::int64_t n,
+                 const __grid_constant__ Input input) {
   using C = compute_t<T>;
   const T* from = x + blockIdx.x * n;
   const std::int64_t offset = input.row_offset(blockIdx.x);
@@ -37,15 +38,15 @@ __global__ void __launch_bounds__(512) loop_forward(const T* __restrict__ x, T* 
   const bool blind = Input::hides && stats.max == kMinusInf<C> && stats.sum == 0;
   if (blind) stats.max = 0;
   // Without a finite maximum there is no softmax: every element of the row is NaN.
-  const C scale = blind ? C(0) : isinf(stats.max) ? C(NAN) : scale_of<logarithm>(stats.sum);
+  const C scale = blind ? C(0) : isinf(stats.max) ? C(NAN) : scale_of(logarithm, stats.sum);
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x)
-    y[blockIdx.x * n + i] = gpu::from_compute<T>(result_of<logarithm, T>(element(i), stats.max, scale));
+    y[blockIdx.x * n + i] = gpu::from_compute<T>(result_of<T>(logarithm, element(i), stats.max, scale));
 }
 
-template <bool logarithm, class T>
+template <class T>
 __global__ void __launch_bounds__(512)
-    loop_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t n,
-                  compute_t<T> factor) {
+    loop_backward(bool logarithm, const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx,
+                  std::int64_t n, compute_t<T> factor) {
   using C = compute_t<T>;
   __shared__ C memory[32];
   const std::int64_t offset = blockIdx.x * n;
@@ -56,18 +57,18 @@ __global__ void __launch_bounds__(512)
   sum = gpu::block_combine(sum, 0, memory, gpu::Plus{});
 #pragma unroll 4
   for (std::int64_t i = threadIdx.x; i < n; i += blockDim.x)
-    dx[offset + i] = gpu::from_compute<T>(
-        gradient_of<logarithm, T>(static_cast<C>(gpu::to_compute(g[offset + i])),
-                                  static_cast<C>(gpu::to_compute(y[offset + i])), sum, factor));
+    dx[offset + i] =
+        gpu::from_compute<T>(gradient_of<T>(logarithm, static_cast<C>(gpu::to_compute(g[offset + i])),
+                                            static_cast<C>(gpu::to_compute(y[offset + i])), sum, factor));
 }
 
 // ---- another axis than the last ----
 
 // 32 columns per block, 8 threads to a column. Only the threads of y = 0 know the joined statistics at first.
-template <bool logarithm, class T>
+template <class T>
 __global__ void __launch_bounds__(256)
-    column_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t n, std::int64_t inner,
-                   std::int64_t tiles) {
+    column_forward(bool logarithm, const T* __restrict__ x, T* __restrict__ y, std::int64_t n,
+                   std::int64_t inner, std::int64_t tiles) {
   using C = compute_t<T>;
   __shared__ Stats<C> shared[8][32];
   const std::int64_t column = blockIdx.x % tiles * 32 + threadIdx.x;
@@ -82,17 +83,17 @@ __global__ void __launch_bounds__(256)
   stats = shared[0][threadIdx.x];
   for (int i = 1; i < 8; ++i) stats = join<T>(stats, shared[i][threadIdx.x]);
   if (!inside) return;
-  const C scale = isinf(stats.max) ? C(NAN) : scale_of<logarithm>(stats.sum);
+  const C scale = isinf(stats.max) ? C(NAN) : scale_of(logarithm, stats.sum);
   for (std::int64_t r = threadIdx.y; r < n; r += 8) {
     const C v = gpu::to_compute(x[offset + r * inner]);
-    y[offset + r * inner] = gpu::from_compute<T>(result_of<logarithm, T>(v, stats.max, scale));
+    y[offset + r * inner] = gpu::from_compute<T>(result_of<T>(logarithm, v, stats.max, scale));
   }
 }
 
-template <bool logarithm, class T>
+template <class T>
 __global__ void __launch_bounds__(256)
-    column_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t n,
-                    std::int64_t inner, std::int64_t tiles) {
+    column_backward(bool logarithm, const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx,
+                    std::int64_t n, std::int64_t inner, std::int64_t tiles) {
   using C = compute_t<T>;
   __shared__ C shared[8][32];
   const std::int64_t column = blockIdx.x % tiles * 32 + threadIdx.x;
@@ -111,8 +112,8 @@ __global__ void __launch_bounds__(256)
   if (!inside) return;
   for (std::int64_t r = threadIdx.y; r < n; r += 8) {
     const std::int64_t at = offset + r * inner;
-    dx[at] = gpu::from_compute<T>(gradient_of<logarithm, T>(
-        static_cast<C>(gpu::to_compute(g[at])), static_cast<C>(gpu::to_compute(y[at])), sum, C(1)));
+    dx[at] = gpu::from_compute<T>(gradient_of<T>(logarithm, static_cast<C>(gpu::to_compute(g[at])),
+                                                 static_cast<C>(gpu::to_compute(y[at])), sum, C(1)));
   }
 }
 

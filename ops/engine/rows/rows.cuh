@@ -50,17 +50,17 @@ __device__ __forceinline__ Stats<C> join(const Stats<C>& a, const Stats<C>& b) {
 }
 
 // Of one element: its softmax, with scale = 1 / sum, or its log_softmax, with scale = log(sum).
-template <bool logarithm, class T, class C>
-__device__ __forceinline__ C result_of(C x, C max, C scale) {
+template <class T, class C>
+__device__ __forceinline__ C result_of(bool logarithm, C x, C max, C scale) {
   return logarithm ? x - max - scale : exp_for<T>(x - max) * scale;
 }
-template <bool logarithm, class C>
-__device__ __forceinline__ C scale_of(C sum) {
+template <class C>
+__device__ __forceinline__ C scale_of(bool logarithm, C sum) {
   return logarithm ? log(sum) : C(1) / sum;
 }
 // `factor` is what the argument of softmax was multiplied by before.
-template <bool logarithm, class T, class C>
-__device__ __forceinline__ C gradient_of(C g, C y, C sum, C factor) {
+template <class T, class C>
+__device__ __forceinline__ C gradient_of(bool logarithm, C g, C y, C sum, C factor) {
   return logarithm ? g - exp_for<T>(y) * sum : y * (g - sum) * factor;
 }
 

@@ -8,6 +8,10 @@
 namespace ct::softmax_kernels {
 namespace {
 
+// The most vectors of N elements per lane: of rows of 1024 elements, or of 384 where these come one by one.
+template <int N>
+constexpr int kMostLoads = N == 1 ? 12 : 32 / N;
+
 template <bool logarithm, class T, int N, int Loads, class Input>
 __global__ void __launch_bounds__(128)
     warp_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t rows, int n, int group,
@@ -47,7 +51,7 @@ __global__ void __launch_bounds__(128)
     }
   }
   sum = gpu::warp_sum(sum, group);
-  const C scale = Input::hides && sum == 0 ? C(0) : scale_of<logarithm>(sum);
+  const C scale = Input::hides && sum == 0 ? C(0) : scale_of(logarithm, sum);
 #pragma unroll
   for (int i = 0; i < Loads; ++i) {
     const int at = (lane + i * group) * N;
@@ -92,7 +96,7 @@ __global__ void __launch_bounds__(128)
     C out[N];
 #pragma unroll
     for (int j = 0; j < N; ++j)
-      out[j] = gradient_of<logarithm, T>(gpu::to_compute(gs[i][j]), gpu::to_compute(ys[i][j]), sum, factor);
+      out[j] = gradient_of<T>(logarithm, gpu::to_compute(gs[i][j]), gpu::to_compute(ys[i][j]), sum, factor);
     Pack::from_compute(out).store(dx + row * n + at);
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include <cotangent/core/cuda/divider.h>
@@ -15,7 +16,7 @@ namespace detail {
 struct StridedParams {
   int rank;
   std::int64_t numel;
-  std::int64_t size[kMaxRank];
+  std::int64_t dst_first, src_first;
   std::int64_t dst[kMaxRank];
   std::int64_t src[kMaxRank];
   gpu::Divider divisors[kMaxRank];
@@ -24,7 +25,7 @@ struct StridedParams {
 inline constexpr int kStridedThreads = 256;
 inline constexpr int kStridedPerThread = 4;
 
-template <bool kSmall, class Element>
+template <class Element>
 __global__ void __launch_bounds__(kStridedThreads)
     strided_kernel(const __grid_constant__ StridedParams p, const Element element) {
   const std::int64_t first = std::int64_t{blockIdx.x} * (kStridedThreads * kStridedPerThread) + threadIdx.x;
@@ -32,27 +33,16 @@ __global__ void __launch_bounds__(kStridedThreads)
   for (int u = 0; u < kStridedPerThread; ++u) {
     const std::int64_t at = first + u * kStridedThreads;
     if (at >= p.numel) return;
-    std::int64_t d = 0, s = 0;
-    if constexpr (kSmall) {
-      std::uint32_t rest = static_cast<std::uint32_t>(at);
+    std::int64_t d = p.dst_first, s = p.src_first;
+    std::uint32_t rest = static_cast<std::uint32_t>(at);
 #pragma unroll
-      for (int i = kMaxRank - 1; i >= 0; --i) {
-        if (i >= p.rank) continue;
-        const std::uint32_t quotient = p.divisors[i].divide(rest);
-        const std::uint32_t index = rest - quotient * p.divisors[i].divisor;
-        rest = quotient;
-        d += index * p.dst[i];
-        s += index * p.src[i];
-      }
-    } else {
-      std::int64_t rest = at;
-      for (int i = p.rank - 1; i >= 0; --i) {
-        const std::int64_t quotient = rest / p.size[i];
-        const std::int64_t index = rest - quotient * p.size[i];
-        rest = quotient;
-        d += index * p.dst[i];
-        s += index * p.src[i];
-      }
+    for (int i = kMaxRank - 1; i >= 0; --i) {
+      if (i >= p.rank) continue;
+      const std::uint32_t quotient = p.divisors[i].divide(rest);
+      const std::uint32_t index = rest - quotient * p.divisors[i].divisor;
+      rest = quotient;
+      d += index * p.dst[i];
+      s += index * p.src[i];
     }
     element(d, s);
   }
@@ -60,26 +50,35 @@ __global__ void __launch_bounds__(kStridedThreads)
 
 }  // namespace detail
 
-/// Calls element(dst_offset, src_offset) on the device once for every element of the plan.
+/// Calls element(dst_offset, src_offset) on the device once for every element of the plan, whose offsets count from the
+/// two last arguments. Elements are numbered in 32 bits: a launch for each half of a plan of 2^31 or more.
 template <class Element>
-void for_each_strided(const char* op, const CopyPlan& plan, const Element& element) {
+void for_each_strided(const char* op, const CopyPlan& plan, const Element& element,
+                      std::int64_t dst_first = 0, std::int64_t src_first = 0) {
+  if (plan.numel > 0x7fffffff) {
+    const auto axis = std::max_element(plan.size.begin(), plan.size.begin() + plan.rank) - plan.size.begin();
+    for (const std::int64_t begin : {std::int64_t{0}, plan.size[axis] / 2}) {
+      CopyPlan half = plan;
+      half.size[axis] = begin == 0 ? plan.size[axis] / 2 : plan.size[axis] - begin;
+      half.numel = plan.numel / plan.size[axis] * half.size[axis];
+      for_each_strided(op, half, element, dst_first + begin * plan.dst[axis],
+                       src_first + begin * plan.src[axis]);
+    }
+    return;
+  }
   detail::StridedParams p;
   p.rank = plan.rank;
   p.numel = plan.numel;
-  const bool small = plan.numel <= 0x7fffffff;
+  p.dst_first = dst_first;
+  p.src_first = src_first;
   for (int i = 0; i < plan.rank; ++i) {
-    p.size[i] = plan.size[i];
     p.dst[i] = plan.dst[i];
     p.src[i] = plan.src[i];
-    if (small) p.divisors[i] = gpu::Divider(static_cast<std::uint32_t>(plan.size[i]));
+    p.divisors[i] = gpu::Divider(static_cast<std::uint32_t>(plan.size[i]));
   }
-  const unsigned blocks =
-      gpu::blocks_for(op, plan.numel, detail::kStridedThreads * detail::kStridedPerThread);
-  if (small) {
-    gpu::launch(op, detail::strided_kernel<true, Element>, blocks, detail::kStridedThreads, 0, p, element);
-  } else {
-    gpu::launch(op, detail::strided_kernel<false, Element>, blocks, detail::kStridedThreads, 0, p, element);
-  }
+  gpu::launch(op, detail::strided_kernel<Element>,
+              gpu::blocks_for(op, plan.numel, detail::kStridedThreads * detail::kStridedPerThread),
+              detail::kStridedThreads, 0, p, element);
 }
 
 }  // namespace ct
