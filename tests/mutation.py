@@ -158,7 +158,7 @@ FAULTS = [
     ("add_rms_norm", NORM, RMS, "a row's last columns are not normalized in dweight",
      "V::load_first(dw + j, rest, 0) + share, rest)", "V::load_first(dw + j, rest, 0) + gs, rest)"),
     ("swiglu", GATES, GATED, "the slope is the sigmoid alone", "{x * s, s * (1 + x * (1 - s))}", "{x * s, s}"),
-    ("swiglu", GATED, None, "up gets the slope, not the value", "cotangent * v.value", "cotangent * v.slope"),
+    ("swiglu", GATES, GATED, "up gets the slope, not the value", "g * of.value)", "g * of.slope)"),
     ("geglu", GATES, GATED, "the density is left out", "cdf + x * (kOneOverSqrtTwoPi * e)}", "cdf}"),
     ("geglu_tanh", "ops/engine/map/formulas.h", GATED, "the cubic's slope lacks its 3",
      "(t + 3 * 0.044715", "(t + 0.044715"),

@@ -28,4 +28,25 @@ CT_FORMULA GateValue<X> gate_of(X x) {
   }
 }
 
+/// The formulas of the kernels, forward and back.
+template <Gate kGate>
+struct Gated : elementwise::Formula {
+  static constexpr int kInputs = 2;
+  static constexpr bool kF64OnCpu = false, kStreaming = true;
+  static constexpr std::int64_t kGrain = 8192;
+  template <class X>
+  static CT_FORMULA X eval(X gate, X up, X, X) {
+    return gate_of<kGate>(gate).value * up;
+  }
+};
+template <Gate kGate>
+struct GatedGradients : Gated<kGate> {
+  static constexpr int kInputs = 3, kOutputs = 2;
+  template <class X>
+  static CT_FORMULA auto eval(X g, X gate, X up, X, X) {
+    const GateValue<X> of = gate_of<kGate>(gate);
+    return elementwise::results(g * up * of.slope, g * of.value);
+  }
+};
+
 }  // namespace ct::gated

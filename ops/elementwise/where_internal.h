@@ -11,7 +11,7 @@
 namespace ct::where_op {
 
 // Formulas (see ops/engine/map/map_cpu.h). Input 0 is the condition, which is read as 0 or 1.
-struct Select {
+struct Select : elementwise::Formula {
   static constexpr int kInputs = 3;
   static constexpr unsigned kMasks = 1;
   template <class X>
@@ -19,7 +19,7 @@ struct Select {
     return where(c != 0, a, b);
   }
 };
-struct SelectScalar {
+struct SelectScalar : elementwise::Formula {
   static constexpr int kInputs = 2;
   static constexpr unsigned kMasks = 1;
   template <class X>
@@ -28,7 +28,7 @@ struct SelectScalar {
   }
 };
 // The cotangent where the condition is not q, else 0.
-struct PassUnless {
+struct PassUnless : elementwise::Formula {
   static constexpr int kInputs = 2;
   static constexpr unsigned kMasks = 1;
   template <class X>

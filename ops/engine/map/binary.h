@@ -38,6 +38,27 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
   }
 }
 
+/// The gradients of inputs 0, 1, ... by one formula F with as many outputs, whose inputs are the cotangent `g` and the
+/// op's inputs, over `shape`. `run(outputs, inputs)` runs F on the op's device; outputs that are not wanted are null.
+template <class F, class Run>
+void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, Run&& run) {
+  const Tensor *outputs[F::kOutputs], *inputs[F::kInputs] = {&g};
+  for (int k = 1; k < F::kInputs; ++k) inputs[k] = &call.saved_inputs[static_cast<std::size_t>(k - 1)];
+  Tensor whole[F::kOutputs];  // of broadcast inputs
+  bool wanted = false;
+  for (int i = 0; i < F::kOutputs; ++i) {
+    outputs[i] = nullptr;
+    if (!call.needs(i)) continue;
+    wanted = true;
+    const TensorMeta& meta = call.in_meta(i);
+    outputs[i] = meta.shape == shape ? &call.grad_in(i)
+                                     : &(whole[i] = Tensor::allocate(shape, meta.dtype, meta.device));
+  }
+  if (wanted) run(std::span<const Tensor* const>(outputs), std::span<const Tensor* const>(inputs));
+  for (int i = 0; i < F::kOutputs; ++i)
+    if (whole[i].defined()) call.set_grad_in(i, sum_to(whole[i], call.in_meta(i).shape));
+}
+
 }  // namespace ct::elementwise
 
 #define CT_OPERANDS_none
@@ -46,7 +67,7 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
 #define CT_OPERANDS_ab X a, X b,
 
 #define CT_BINARY_GRADIENT(struct_name, saves, expression)                                            \
-  struct struct_name {                                                                                \
+  struct struct_name : ::ct::elementwise::Formula {                                                   \
     static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves;                 \
     static constexpr int kInputs = 1 + static_cast<int>(kSaves & 1u) + static_cast<int>(kSaves >> 1); \
     static constexpr bool kPassesOn = std::string_view(#expression) == "g";                           \
@@ -56,7 +77,7 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
     }                                                                                                 \
   };
 #define CT_BINARY_FORMULA(struct_name, expression)                                      \
-  struct struct_name {                                                                  \
+  struct struct_name : ::ct::elementwise::Formula {                                     \
     static constexpr int kInputs = 2;                                                   \
     template <class X>                                                                  \
     static CT_FORMULA auto eval(X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q) { \

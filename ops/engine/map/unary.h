@@ -39,14 +39,14 @@ inline Scalar rounded(Scalar s, DType t) {
 // Two formulas: name_y(x) and name_dx(g, saved). An expression that names a value its line does not save does
 // not compile.
 #define CT_UNARY_FORMULAS(name, saved, y_expression, dx_expression)                                       \
-  struct name##_y {                                                                                       \
+  struct name##_y : ::ct::elementwise::Formula {                                                          \
     static constexpr int kInputs = 1;                                                                     \
     template <class X>                                                                                    \
     static CT_FORMULA auto eval(X x, [[maybe_unused]] X p, [[maybe_unused]] X q) {                        \
       return y_expression;                                                                                \
     }                                                                                                     \
   };                                                                                                      \
-  struct name##_dx {                                                                                      \
+  struct name##_dx : ::ct::elementwise::Formula {                                                         \
     static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;                   \
     static constexpr int kInputs = kSaved == ::ct::elementwise::Saved::none ? 1 : 2;                      \
     template <class X>                                                                                    \
@@ -57,7 +57,7 @@ inline Scalar rounded(Scalar s, DType t) {
 
 // A formula with one input and a truth value as result.
 #define CT_UNARY_PREDICATE_FORMULA(name, y_expression)                             \
-  struct name##_y {                                                                \
+  struct name##_y : ::ct::elementwise::Formula {                                   \
     static constexpr int kInputs = 1;                                              \
     template <class X>                                                             \
     static CT_FORMULA auto eval(X x, [[maybe_unused]] X p, [[maybe_unused]] X q) { \
