@@ -28,6 +28,7 @@ FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/loss_cpu.h"
 NORM, LAYER, RMS = "ops/norm/norm_cpu.h", "ops/norm/layer_norm_cpu.cpp", "ops/norm/rms_norm_cpu.cpp"
 PLAIN_NORM = "ops/norm/norm_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
+MAP = "ops/engine/map/map_cpu.cpp"
 ROTARY, TOPK = "ops/rotary_embedding/rotary_embedding_cpu.cpp", "ops/topk/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
 LCE, CHUNKS = "ops/loss/linear_cross_entropy_cpu.cpp", "ops/loss/linear_cross_entropy_chunks.cpp"
@@ -72,7 +73,9 @@ FAULTS = [
     ("masked_softmax", "ops/softmax/masked_softmax_cpu.cpp", None, "the scale is left out of dx",
      "b.grad_in(0), b.attrs<Attrs>().scale);", "b.grad_in(0), 1);"),
     ("dropout", "ops/elementwise/dropout_cpu.cpp", None, "the cotangent is not dropped",
-     "apply_cpu(b.grad(), b.grad_in(0), Rule(b.attrs<Attrs>()));", "b.set_grad_in(0, b.grad());"),
+     "drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());", "b.set_grad_in(0, b.grad());"),
+    ("dropout", MAP, None, "every block draws the words of the first", "static_cast<std::uint64_t>(i), tile.n, words",
+     "std::uint64_t{0}, tile.n, words"),
     ("dropout", "ops/elementwise/dropout_plain.h", "ops/elementwise/dropout_plain.cpp",
      "the cotangent is not scaled, plain", "dropped ? 0 : g / (1 - p);", "dropped ? 0 : g;"),
     ("scaled_dot_product_attention", "ops/attention/attention_cpu_backward.cpp", None,
