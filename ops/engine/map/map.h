@@ -15,7 +15,7 @@ namespace ct::elementwise {
 
 /// At most so many inputs per formula, a draw counted in, and outputs.
 inline constexpr int kMaxInputs = 5;
-inline constexpr int kMaxOutputs = 2;
+inline constexpr int kMaxOutputs = 3;
 inline constexpr int kMaxOperands = kMaxOutputs + kMaxInputs;
 
 /// The two numbers a formula may take besides its inputs (a slope, bounds, a scalar operand).

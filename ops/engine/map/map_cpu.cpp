@@ -166,7 +166,6 @@ struct Call {
   TileFn tile;
   std::size_t compute_size;  // of the inputs in a block
   std::size_t result_size;   // of the output in a block
-  std::ptrdiff_t step;       // elements per vector
   const Parameters* parameters;
   int inputs, outputs;
   int drawn;  // which input is a draw; -1: none
@@ -178,7 +177,8 @@ struct Call {
 
 // Fills a vector with the number that run(…) reads.
 void fill(Filled& filled, const Call& call, const Operand& operand, std::int64_t offset) {
-  operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0, call.step);
+  operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0,
+              kVectorBytes / static_cast<std::int64_t>(call.compute_size));
 }
 
 // Elements [begin, end), block by block.
@@ -212,7 +212,7 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
     if (by_row) tile.n = std::min(tile.n, row - i % row);
     for (int k = 0; k < call.inputs; ++k) {
       const Operand& in = call.in[k];
-      tile.step[k] = call.step;
+      tile.step[k] = 1;
       if (k == call.drawn) {
         auto* words = reinterpret_cast<std::uint32_t*>(buffers[k]);
         if (call.draw->threshold > 0)
@@ -272,7 +272,6 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
   call.tile = tile_of(tiles, compute);
   const DType type = kComputeDType[static_cast<int>(compute)];
   call.compute_size = size_of(type);
-  call.step = kVectorBytes / static_cast<std::ptrdiff_t>(call.compute_size);
   call.parameters = &parameters;
   call.inputs = static_cast<int>(inputs.size());
   call.outputs = static_cast<int>(outputs.size());
@@ -338,7 +337,7 @@ void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inp
   tile.out[0] = out.raw_data();
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     tile.in[k] = inputs[k]->raw_data();
-    tile.step[k] = kVectorBytes / size;
+    tile.step[k] = 1;
   }
   if (n <= tiles.grain) return tile_fn(tile);
   const std::int64_t result_size = tiles.predicate ? 1 : size;

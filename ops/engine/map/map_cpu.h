@@ -20,8 +20,8 @@
 
 namespace ct::elementwise {
 
-/// One run of a formula. `step[i]` is the number of elements input i advances per vector: a whole vector, or
-/// 0 for an input that is one number and whose pointer leads to a vector filled with it.
+/// One run of a formula. `step[i]` is 1, or 0 for an input that is one number and whose pointer leads to a vector filled
+/// with it.
 struct Tile {
   const void* in[kMaxInputs];
   std::ptrdiff_t step[kMaxInputs];
@@ -88,7 +88,7 @@ void run_tile(const Tile& tile, std::index_sequence<I...>) {
   std::int64_t i = 0;
   for (; i + P::kSize <= tile.n; i += P::kSize) {
     store_results<T>(out, i, F::eval(load_argument<F, T, I>(in[I], P::kSize, tile.last)..., p, q), P::kSize);
-    ((in[I] += tile.step[I]), ...);
+    ((in[I] += tile.step[I] * P::kSize), ...);
   }
   const int rest = static_cast<int>(tile.n - i);
   if (rest) store_results<T>(out, i, F::eval(load_argument<F, T, I>(in[I], rest, tile.last)..., p, q), rest);
