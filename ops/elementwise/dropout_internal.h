@@ -11,16 +11,12 @@ struct Attrs {
   GeneratorState draw;
 };
 
-/// The formula of forward, of x, and of backward, of the cotangent: y is linear in x.
-struct Drop : elementwise::Formula {
-  static constexpr int kInputs = 1;
+struct Traits : elementwise::Formula {
   static constexpr bool kDraws = true, kF64OnCpu = false, kStreaming = true;
   static constexpr std::int64_t kGrain = 16384;
-  template <class X, class Mask>
-  static CT_FORMULA X eval(X x, Mask dropped, X scale, X) {
-    return where(dropped, 0, x * scale);
-  }
 };
+/// The formula of forward, of x, and of backward, of the cotangent: y is linear in x.
+CT_MAP_FORMULA(Drop, Traits, 1, 1, (X x, auto dropped, X scale, X), return where(dropped, 0, x) * scale)
 
 /// y = x with elements dropped, by run(outputs, inputs, parameters, draw), which runs Drop.
 template <class Run>

@@ -28,25 +28,21 @@ CT_FORMULA GateValue<X> gate_of(X x) {
   }
 }
 
+template <Gate kGate, class X>
+CT_FORMULA auto gated_gradients(X g, X gate, X up) {
+  const GateValue<X> of = gate_of<kGate>(gate);
+  return elementwise::results(g * up * of.slope, g * of.value);
+}
+
 /// The formulas of the kernels, forward and back.
-template <Gate kGate>
-struct Gated : elementwise::Formula {
-  static constexpr int kInputs = 2;
+struct Traits : elementwise::Formula {
   static constexpr bool kF64OnCpu = false, kStreaming = true;
   static constexpr std::int64_t kGrain = 8192;
-  template <class X>
-  static CT_FORMULA X eval(X gate, X up, X, X) {
-    return gate_of<kGate>(gate).value * up;
-  }
 };
 template <Gate kGate>
-struct GatedGradients : Gated<kGate> {
-  static constexpr int kInputs = 3, kOutputs = 2;
-  template <class X>
-  static CT_FORMULA auto eval(X g, X gate, X up, X, X) {
-    const GateValue<X> of = gate_of<kGate>(gate);
-    return elementwise::results(g * up * of.slope, g * of.value);
-  }
-};
+CT_MAP_FORMULA(Gated, Traits, 2, 1, (X gate, X up, X, X), return gate_of<kGate>(gate).value * up)
+template <Gate kGate>
+CT_MAP_FORMULA(GatedGradients, Traits, 3, 2, (X g, X gate, X up, X, X),
+               return gated_gradients<kGate>(g, gate, up))
 
 }  // namespace ct::gated

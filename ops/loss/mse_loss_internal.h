@@ -12,24 +12,21 @@ struct MseLossAttrs {
 
 namespace mse_loss_kernels {
 
-struct SquaredError : elementwise::Formula {
-  static constexpr int kInputs = 2;
+struct Traits : elementwise::Formula {
   static constexpr bool kF64OnCpu = false;
-  template <class X>
-  static CT_FORMULA X eval(X x, X t, X, X) {
-    return (x - t) * (x - t);
-  }
 };
+CT_MAP_FORMULA(SquaredError, Traits, 2, 1, (X x, X t, X, X), return (x - t) * (x - t))
+
+template <class X>
+CT_FORMULA auto gradients_of(X dx) {
+  return elementwise::results(dx, -dx);
+}
 /// The cotangent of the loss is g p.
-struct SquaredErrorGradients : SquaredError {
-  static constexpr int kInputs = 3, kOutputs = 2;
+struct GradientTraits : Traits {
   static constexpr unsigned kOptional = 1;  // g
-  template <class X>
-  static CT_FORMULA auto eval(X g, X x, X t, X p, X) {
-    const X dx = g * p * ((x - t) + (x - t));
-    return elementwise::results(dx, -dx);
-  }
 };
+CT_MAP_FORMULA(SquaredErrorGradients, GradientTraits, 3, 2, (X g, X x, X t, X p, X),
+               return gradients_of(g * p * ((x - t) + (x - t))))
 
 }  // namespace mse_loss_kernels
 }  // namespace ct

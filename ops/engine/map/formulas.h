@@ -6,6 +6,7 @@
 // of quotient is 1 or more. CT_FORMULA marks a function for the device that is being compiled for.
 
 #include <cstdint>
+#include <string_view>
 
 #include <cotangent/core/export.h>
 
@@ -39,6 +40,18 @@ struct Formula {
   /// Elements worth a task on the CPU.
   static constexpr std::int64_t kGrain = 32768;
 };
+/// A formula with its text: CT_MAP_FORMULA(Fused, Formula, 3, 1, (X a, X b, X c, X p, X q), return a * b + c) has 3
+/// inputs and 1 output, and the traits of Formula, or of a struct that derives from it.
+#define CT_MAP_FORMULA(name, traits, inputs, outputs, arguments, ...) \
+  struct name : traits {                                              \
+    static constexpr int kInputs = inputs, kOutputs = outputs;        \
+    static constexpr std::string_view kText = #__VA_ARGS__;           \
+    template <class X>                                                \
+    static CT_FORMULA auto eval arguments {                           \
+      __VA_ARGS__;                                                    \
+    }                                                                 \
+  };
+
 /// How many arguments stand before p and q.
 template <class F>
 inline constexpr int kArguments = F::kInputs + (F::kDraws ? 1 : 0);

@@ -10,9 +10,10 @@
 #include <cotangent/ops/conformance.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/rule_internal.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
-#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/engine/map/op.h>
 
 #include "tests/catch.h"
 
@@ -55,21 +56,13 @@ Worst worst_error(Tensor (*f)(const Tensor&), double (*exact)(double), const std
 }
 
 // An op of three inputs whose gradients are three results of one formula: y = a b + c p, with p = 2.
-struct MulAdd : ct::elementwise::Formula {
-  static constexpr int kInputs = 3;
-  static constexpr unsigned kOptional = 0b100;  // c
-  template <class X>
-  static CT_FORMULA X eval(X a, X b, X c, X p, X) {
-    return a * b + c * p;
-  }
+struct OptionalC : ct::elementwise::Formula {
+  static constexpr unsigned kOptional = 0b100;
 };
-struct MulAddGradients : ct::elementwise::Formula {
-  static constexpr int kInputs = 3, kOutputs = 3;
-  template <class X>
-  static CT_FORMULA auto eval(X g, X a, X b, X p, X) {
-    return ct::elementwise::results(g * b, g * a, g * p);
-  }
-};
+// clang-format off
+CT_MAP_FORMULA(MulAdd, OptionalC, 3, 1, (X a, X b, X c, X p, X), return a * b + c * p)
+CT_MAP_FORMULA(MulAddGradients, ct::elementwise::Formula, 3, 3, (X g, X a, X b, X p, X), return results(g * b, g * a, g * p))
+// clang-format on
 
 constexpr ct::elementwise::Parameters kTwo{2, 0};
 
@@ -83,19 +76,10 @@ constexpr ct::OpDef k_mul_add = ct::checked({
     .inputs = kMulAddInputs,
     .outputs = kMulAddOutputs,
     .attributes = kMulAddAttributes,
-    .infer =
-        [](ct::Infer& i) {
-          const ct::Shape ab = broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape());
-          i.output(broadcast_shapes(i.op.name, ab, i.in(2).shape()), i.in(0).dtype());
-        },
+    .infer = ct::elementwise::infer_broadcast,
     .cpu = {ct::elementwise::forward_cpu<MulAdd, true, false>,
             ct::elementwise::joint_backward_cpu<MulAddGradients>},
-    .rule =
-        [](const ct::Backward& b) {
-          const Tensor gradients[] = {b.grad() * b.in(1), b.grad() * b.in(0), 2 * b.grad()};
-          for (const int i : {0, 1, 2})
-            if (b.needs(i)) b.set_grad_in(i, ct::rules::unbroadcast(gradients[i], b.in_meta(i).shape));
-        },
+    .rule = ct::elementwise::joint_rule<MulAddGradients>,
     .reference = [](std::span<const Tensor> in, ct::AttrsView) -> std::vector<Tensor> {
       return {in[0] * in[1] + 2 * in[2]};
     },
