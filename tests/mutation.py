@@ -74,7 +74,7 @@ FAULTS = [
      "b.grad_in(0), b.attrs<Attrs>().scale);", "b.grad_in(0), 1);"),
     ("dropout", "ops/elementwise/dropout_cpu.cpp", None, "the cotangent is not dropped",
      "drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());", "b.set_grad_in(0, b.grad());"),
-    ("dropout", MAP, None, "every block draws the words of the first", "static_cast<std::uint64_t>(i), tile.n, words",
+    ("ops/elementwise/dropout_test.cpp", MAP, None, "every block draws the words of the first", "static_cast<std::uint64_t>(i), tile.n, words",
      "std::uint64_t{0}, tile.n, words"),
     ("dropout", "ops/elementwise/dropout_plain.h", "ops/elementwise/dropout_plain.cpp",
      "the cotangent is not scaled, plain", "dropped ? 0 : g / (1 - p);", "dropped ? 0 : g;"),
