@@ -49,24 +49,24 @@ void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inp
 void run_cpu(const Tiles& tiles, std::span<const Tensor* const> outputs,
              std::span<const Tensor* const> inputs, const Parameters& parameters, const Draw* draw = nullptr);
 
-/// Stores the first `count` lanes of what a formula gave for elements i, i + 1, ...
-template <class T, class Out, int kOutputs, class Y>
+/// Stores what a formula gave for elements i, i + 1, ...: of a whole vector, or of its first `count` lanes.
+template <class T, bool kWhole, class Out, int kOutputs, class Y>
 CT_INLINE void store_results(Out* const (&out)[kOutputs], std::int64_t i, const Y& y, int count) {
   if constexpr (kOutputs == 1) {
-    count == Pack<T>::kSize ? store_all(out[0] + i, y) : store_first(out[0] + i, y, count);
+    kWhole ? store_all(out[0] + i, y) : store_first(out[0] + i, y, count);
   } else {
     for (int m = 0; m < kOutputs; ++m) {
       Out* const one[] = {out[m]};
-      store_results<T>(one, i, y.of[m], count);
+      store_results<T, kWhole>(one, i, y.of[m], count);
     }
   }
 }
 
-/// The first `count` lanes of argument `i` of a formula.
-template <class F, class T, std::size_t i>
+/// Argument `i` of a formula: a whole vector, or its first `count` lanes.
+template <class F, class T, std::size_t i, bool kWhole>
 CT_INLINE auto load_argument(const T* from, int count, std::uint32_t last) {
   if constexpr (i < F::kInputs) {
-    return count == Pack<T>::kSize ? Pack<T>::load(from) : load_first(from, count);
+    return kWhole ? Pack<T>::load(from) : load_first(from, count);
   } else {
     static_assert(sizeof(T) == 4, "a lane is a word");
     typename Raw<std::uint32_t>::type words;
@@ -78,7 +78,7 @@ CT_INLINE auto load_argument(const T* from, int count, std::uint32_t last) {
 template <class F, class T, std::size_t... I>
 void run_tile(const Tile& tile, std::index_sequence<I...>) {
   using P = Pack<T>;
-  using Result = decltype(F::eval(load_argument<F, T, I>(nullptr, 0, 0)..., P(), P()));
+  using Result = decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., P(), P()));
   using Out = std::conditional_t<std::is_same_v<Result, PackMask<T>>, bool, T>;
   const T* in[] = {static_cast<const T*>(tile.in[I])...};
   Out* out[F::kOutputs];
@@ -87,11 +87,14 @@ void run_tile(const Tile& tile, std::index_sequence<I...>) {
   const P q(tile.parameters->q.template to<T>());
   std::int64_t i = 0;
   for (; i + P::kSize <= tile.n; i += P::kSize) {
-    store_results<T>(out, i, F::eval(load_argument<F, T, I>(in[I], P::kSize, tile.last)..., p, q), P::kSize);
+    store_results<T, true>(out, i, F::eval(load_argument<F, T, I, true>(in[I], P::kSize, tile.last)..., p, q),
+                           P::kSize);
     ((in[I] += tile.step[I] * P::kSize), ...);
   }
   const int rest = static_cast<int>(tile.n - i);
-  if (rest) store_results<T>(out, i, F::eval(load_argument<F, T, I>(in[I], rest, tile.last)..., p, q), rest);
+  if (rest)
+    store_results<T, false>(out, i, F::eval(load_argument<F, T, I, false>(in[I], rest, tile.last)..., p, q),
+                            rest);
 }
 template <class F, class T>
 void tile_function(const Tile& tile) {
@@ -100,8 +103,8 @@ void tile_function(const Tile& tile) {
 
 template <class F, class T>
 inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I...>) {
-  return std::is_same_v<decltype(F::eval(load_argument<F, T, I>(nullptr, 0, 0)..., Pack<T>(), Pack<T>())),
-                        PackMask<T>>;
+  return std::is_same_v<
+      decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., Pack<T>(), Pack<T>())), PackMask<T>>;
 }
 (std::make_index_sequence<kArguments<F>>{});
 
