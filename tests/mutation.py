@@ -28,6 +28,7 @@ FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/loss_cpu.h"
 NORM, LAYER, RMS = "ops/norm/norm_cpu.h", "ops/norm/layer_norm_cpu.cpp", "ops/norm/rms_norm_cpu.cpp"
 PLAIN_NORM = "ops/norm/norm_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
+MAP = "ops/engine/map/map_cpu.cpp"
 ROTARY, TOPK = "ops/rotary_embedding/rotary_embedding_cpu.cpp", "ops/topk/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
 LCE, CHUNKS = "ops/loss/linear_cross_entropy_cpu.cpp", "ops/loss/linear_cross_entropy_chunks.cpp"
@@ -72,7 +73,9 @@ FAULTS = [
     ("masked_softmax", "ops/softmax/masked_softmax_cpu.cpp", None, "the scale is left out of dx",
      "b.grad_in(0), b.attrs<Attrs>().scale);", "b.grad_in(0), 1);"),
     ("dropout", "ops/elementwise/dropout_cpu.cpp", None, "the cotangent is not dropped",
-     "apply_cpu(b.grad(), b.grad_in(0), Rule(b.attrs<Attrs>()));", "b.set_grad_in(0, b.grad());"),
+     "drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());", "b.set_grad_in(0, b.grad());"),
+    ("ops/elementwise/dropout_test.cpp", MAP, None, "every block draws the words of the first", "static_cast<std::uint64_t>(i), tile.n, words",
+     "std::uint64_t{0}, tile.n, words"),
     ("dropout", "ops/elementwise/dropout_plain.h", "ops/elementwise/dropout_plain.cpp",
      "the cotangent is not scaled, plain", "dropped ? 0 : g / (1 - p);", "dropped ? 0 : g;"),
     ("scaled_dot_product_attention", "ops/attention/attention_cpu_backward.cpp", None,
@@ -89,11 +92,14 @@ FAULTS = [
     ("linear", "ops/linear/linear.cpp", None, "the bias gets its gradient from the first row only",
      "sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2))",
      "sum_to_into(b.grad_in(2), b.grad().dim() > 1 ? b.grad().narrow(0, 0, 1) : b.grad(), b.accumulate(2))"),
-    ("mse_loss", "ops/loss/mse_loss_cpu.cpp", None, "sign of dt", "dt = -dx;", "dt = dx;"),
+    ("mse_loss", "ops/loss/mse_loss_internal.h", "ops/loss/mse_loss_cpu.cpp", "sign of dt", "results(dx, -dx)",
+     "results(dx, dx)"),
     ("mse_loss", LOSS, "ops/loss/mse_loss_cpu.cpp", "a mean's gradient is not divided by the count",
-     "(reduction == Reduction::mean ? static_cast<double>(n) : 1.0));", "1.0);"),
-    ("bce_with_logits", "ops/loss/bce_with_logits_cpu.cpp", None, "pos_weight left out of dx",
-     "* s - p * t * r);", "* s - t * r);"),
+     "reduction == Reduction::mean ? static_cast<double>(numel(shape)) : 1.0;", "1.0;"),
+    ("bce_with_logits", "ops/loss/bce_with_logits_internal.h", "ops/loss/bce_with_logits_cpu.cpp",
+     "pos_weight left out of dx", "(no - pos_weight * t * r)", "(no - t * r)"),
+    ("bce_with_logits", MAP, None, "an optional input that is not given is 0", "static bool one = true;",
+     "static bool one = false;"),
     ("mse_loss", "ops/loss/mse_loss_plain.h", "ops/loss/mse_loss_plain.cpp", "the 2 is left out, plain",
      "return 2 * g * (x - t);", "return g * (x - t);"),
     ("bce_with_logits", "ops/loss/bce_with_logits_plain.h", "ops/loss/bce_with_logits_plain.cpp",
@@ -158,7 +164,7 @@ FAULTS = [
     ("add_rms_norm", NORM, RMS, "a row's last columns are not normalized in dweight",
      "V::load_first(dw + j, rest, 0) + share, rest)", "V::load_first(dw + j, rest, 0) + gs, rest)"),
     ("swiglu", GATES, GATED, "the slope is the sigmoid alone", "{x * s, s * (1 + x * (1 - s))}", "{x * s, s}"),
-    ("swiglu", GATED, None, "up gets the slope, not the value", "cotangent * v.value", "cotangent * v.slope"),
+    ("swiglu", GATES, GATED, "up gets the slope, not the value", "g * of.value)", "g * of.slope)"),
     ("geglu", GATES, GATED, "the density is left out", "cdf + x * (kOneOverSqrtTwoPi * e)}", "cdf}"),
     ("geglu_tanh", "ops/engine/map/formulas.h", GATED, "the cubic's slope lacks its 3",
      "(t + 3 * 0.044715", "(t + 0.044715"),

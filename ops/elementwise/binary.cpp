@@ -18,9 +18,6 @@ using namespace elementwise;
 
 // ---- Definitions -----------------------------------------------------------------------------------------
 
-void infer_binary(Infer& i) {
-  i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), i.in(0).dtype());
-}
 void infer_predicate(Infer& i) {
   i.output(broadcast_shapes(i.op.name, i.in(0).shape(), i.in(1).shape()), DType::boolean);
 }
@@ -44,7 +41,7 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .inputs = inputs,
                   .outputs = predicate ? kTruth : kY,
                   .attributes = kParameters,
-                  .infer = predicate ? infer_predicate : infer_binary,
+                  .infer = predicate ? infer_predicate : infer_broadcast,
                   .kernels = &kernel_tables::binary,
                   .rule = rule,
                   .promotes = true,

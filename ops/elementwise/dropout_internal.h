@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cotangent/core/op_def.h>
-#include <cotangent/core/philox.h>
+#include <cotangent/ops/engine/map/formulas.h>
+#include <cotangent/ops/engine/map/map.h>
 
 namespace ct::dropout_kernels {
 
@@ -10,20 +11,19 @@ struct Attrs {
   GeneratorState draw;
 };
 
-/// What a kernel needs: element i is dropped if philox_word(draw, i) < threshold, else multiplied by scale.
-struct Rule {
-  GeneratorState draw;
-  std::uint64_t threshold;
-  double scale;
-
-  explicit Rule(const Attrs& attrs)
-      : draw(attrs.draw),
-        threshold(bernoulli_threshold(attrs.p)),
-        scale(attrs.p < 1 ? 1 / (1 - attrs.p) : 0) {}
+struct Traits : elementwise::Formula {
+  static constexpr bool kDraws = true, kF64OnCpu = false, kStreaming = true;
+  static constexpr std::int64_t kGrain = 16384;
 };
+/// The formula of forward, of x, and of backward, of the cotangent: y is linear in x.
+CT_MAP_FORMULA(Drop, Traits, 1, 1, (X x, auto dropped, X scale, X), return where(dropped, 0, x) * scale)
 
-/// y = x with elements dropped: of an input in forward, of the cotangent in backward. Both contiguous.
-void apply_cpu(const Tensor& x, const Tensor& y, const Rule& rule);
-void apply_cuda(const Tensor& x, const Tensor& y, const Rule& rule);
+/// y = x with elements dropped, by run(outputs, inputs, parameters, draw), which runs Drop.
+template <class Run>
+void apply(const Tensor& x, const Tensor& y, const Attrs& attrs, Run&& run) {
+  const elementwise::Draw draw{attrs.draw, bernoulli_threshold(attrs.p)};
+  const Tensor *outputs[] = {&y}, *inputs[] = {&x};
+  run(outputs, inputs, elementwise::Parameters{attrs.p < 1 ? 1 / (1 - attrs.p) : 0.0, 0}, &draw);
+}
 
 }  // namespace ct::dropout_kernels

@@ -21,12 +21,15 @@ Tensor constant(const Shape& shape, DType dtype = f64) {
 }  // namespace
 
 TEST_CASE("dropout drops by the words of its draw") {
-  Generator generator(7);
-  generator.reserve(3);
-  const V y = dropout(constant({1001}), 0.25, true, generator).to_vector<double>();
-  REQUIRE(generator.offset() == 4);
-  for (std::size_t i = 0; i < y.size(); ++i)
-    REQUIRE(y[i] == (philox_word({7, 3}, i) < 0x40000000u ? 0.0 : 1 / 0.75));
+  for (const DType dtype : {f64, f32}) {
+    Generator generator(7);
+    generator.reserve(3);
+    const V y = dropout(constant({3001}, dtype), 0.25, true, generator).to_vector<double>();
+    REQUIRE(generator.offset() == 4);
+    const double kept = dtype == f64 ? 1 / 0.75 : static_cast<float>(1 / 0.75);
+    for (std::size_t i = 0; i < y.size(); ++i)
+      REQUIRE(y[i] == (philox_word({7, 3}, i) < 0x40000000u ? 0.0 : kept));
+  }
 }
 
 TEST_CASE("dropout keeps the mean and the share of elements") {

@@ -28,4 +28,21 @@ CT_FORMULA GateValue<X> gate_of(X x) {
   }
 }
 
+template <Gate kGate, class X>
+CT_FORMULA auto gated_gradients(X g, X gate, X up) {
+  const GateValue<X> of = gate_of<kGate>(gate);
+  return elementwise::results(g * up * of.slope, g * of.value);
+}
+
+/// The formulas of the kernels, forward and back.
+struct Traits : elementwise::Formula {
+  static constexpr bool kF64OnCpu = false, kStreaming = true;
+  static constexpr std::int64_t kGrain = 8192;
+};
+template <Gate kGate>
+CT_MAP_FORMULA(Gated, Traits, 2, 1, (X gate, X up, X, X), return gate_of<kGate>(gate).value * up)
+template <Gate kGate>
+CT_MAP_FORMULA(GatedGradients, Traits, 3, 2, (X g, X gate, X up, X, X),
+               return gated_gradients<kGate>(g, gate, up))
+
 }  // namespace ct::gated

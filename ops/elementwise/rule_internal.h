@@ -154,6 +154,20 @@ void operand_rule(const Backward& b, int i) {
   };
   b.set_grad_in(i, rules::unbroadcast(tensor_of(result(), b.grad()), b.in_meta(i).shape));
 }
+/// The rule of an op whose backward kernel is joint_backward_cpu<F>.
+template <class F>
+void joint_rule(const Backward& b) {
+  const Parameters parameters = parameters_of(b.attrs_view);
+  const Symbol g(b.grad()), p(parameters.p.to<double>()), q(parameters.q.to<double>());
+  [&]<int... i>(std::integer_sequence<int, i...>) {
+    const auto gradients = F::eval(g, Symbol(b.in(i))..., p, q);
+    for (int k = 0; k < F::kOutputs; ++k)
+      if (b.needs(k))
+        b.set_grad_in(k, rules::unbroadcast(tensor_of(gradients.of[k], b.grad()), b.in_meta(k).shape));
+  }
+  (std::make_integer_sequence<int, F::kInputs - 1>());
+}
+
 /// The rule of a table's op of two inputs.
 template <class A, class B>
 void binary_rule(const Backward& b) {

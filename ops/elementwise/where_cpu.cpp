@@ -9,10 +9,9 @@ using namespace elementwise;
 
 namespace {
 void gradient(const Backward& b, int i, const Scalar& q) {
-  static constexpr Tiles tiles = tiles_of<PassUnless, true, false>();
   masked_gradient(b, i, q,
                   [](Tensor& out, std::span<const Tensor* const> inputs, const Parameters& parameters) {
-                    run_cpu(tiles, out, inputs, parameters);
+                    run_cpu(tiles_of<PassUnless>, out, inputs, parameters);
                   });
 }
 }  // namespace

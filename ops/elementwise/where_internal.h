@@ -11,31 +11,13 @@
 namespace ct::where_op {
 
 // Formulas (see ops/engine/map/map_cpu.h). Input 0 is the condition, which is read as 0 or 1.
-struct Select {
-  static constexpr int kInputs = 3;
+struct Masked : elementwise::Formula {
   static constexpr unsigned kMasks = 1;
-  template <class X>
-  static CT_FORMULA X eval(X c, X a, X b, X, X) {
-    return where(c != 0, a, b);
-  }
 };
-struct SelectScalar {
-  static constexpr int kInputs = 2;
-  static constexpr unsigned kMasks = 1;
-  template <class X>
-  static CT_FORMULA X eval(X c, X a, X p, X q) {
-    return where(c == q, p, a);
-  }
-};
+CT_MAP_FORMULA(Select, Masked, 3, 1, (X c, X a, X b, X, X), return where(c != 0, a, b))
+CT_MAP_FORMULA(SelectScalar, Masked, 2, 1, (X c, X a, X p, X q), return where(c == q, p, a))
 // The cotangent where the condition is not q, else 0.
-struct PassUnless {
-  static constexpr int kInputs = 2;
-  static constexpr unsigned kMasks = 1;
-  template <class X>
-  static CT_FORMULA X eval(X c, X g, X, X q) {
-    return where(c == q, 0, g);
-  }
-};
+CT_MAP_FORMULA(PassUnless, Masked, 2, 1, (X c, X g, X, X q), return where(c == q, 0, g))
 
 /// The gradient of input i: the cotangent, cleared where the condition is `q`, summed over broadcast axes.
 /// `run(out, inputs, parameters)` runs PassUnless on the op's device.

@@ -5,14 +5,12 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/loss/reduction.h>
+#include <cotangent/ops/engine/map/map_cuda.cuh>
 
-// Losses that compare two tensors element by element, on a GPU; the twin of loss_cpu.h. A formula has
-//
-//     __device__ C value(long long i, C x, C t) const;
-//     __device__ void gradient(long long i, C x, C t, C& dx, C& dt) const;
+// Losses that compare two tensors element by element, on a GPU; the twin of loss_cpu.h.
 //
 // Forward with a reduction is one launch of one block for small tensors; beyond that every block writes one
-// partial sum and a second launch adds them up in their order. Backward is one launch for both gradients.
+// partial sum and a second launch adds them up in their order.
 
 namespace ct::loss {
 
@@ -29,36 +27,27 @@ inline unsigned sum_blocks(long long n) {
   return static_cast<unsigned>(wanted < kBlocks ? wanted : kBlocks);
 }
 
-template <class T, class F>
-__global__ void __launch_bounds__(kThreads) map_kernel(const T* x, const T* t, T* out, long long n, F f) {
-  const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
-  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
-    out[i] = gpu::from_compute<T>(f.value(i, gpu::to_compute(x[i]), gpu::to_compute(t[i])));
-}
-
-// Calls body(i, x, t) for this thread's share of the elements, 16 bytes at a time where both tensors are `aligned`.
-template <class T, class Body>
-__device__ __forceinline__ void for_pairs(const T* x, const T* t, long long n, bool aligned, Body&& body) {
+// The sum of loss(i, x, t). Elements are read 16 bytes at a time as far as `vectors` says, which is 0 where the tensors
+// are not aligned.
+template <class T, class Loss>
+__global__ void __launch_bounds__(kReduceThreads)
+    sum_kernel(const T* x, const T* t, long long n, long long vectors, compute_t<T> divisor,
+               compute_t<T>* partial, T* out, Loss loss) {
+  using C = compute_t<T>;
+  using X = elementwise::Lane<C>;
+  using Vec = gpu::Packed<T>;
+  C sum = 0;
+  const auto add = [&](long long i, T a, T b) {
+    sum += loss(i, X(gpu::to_compute(a)), X(gpu::to_compute(b))).v;
+  };
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
-  using Vec = gpu::Packed<T>;
-  const long long vectors = aligned ? n / Vec::size : 0;
   for (long long v = first; v < vectors; v += step) {
     const Vec a = Vec::load_streaming(x + v * Vec::size), b = Vec::load_streaming(t + v * Vec::size);
 #pragma unroll
-    for (int q = 0; q < Vec::size; ++q) body(v * Vec::size + q, gpu::to_compute(a[q]), gpu::to_compute(b[q]));
+    for (int q = 0; q < Vec::size; ++q) add(v * Vec::size + q, a[q], b[q]);
   }
-  for (long long i = vectors * Vec::size + first; i < n; i += step)
-    body(i, gpu::to_compute(x[i]), gpu::to_compute(t[i]));
-}
-
-template <class T, class F>
-__global__ void __launch_bounds__(kReduceThreads)
-    sum_kernel(const T* x, const T* t, long long n, bool aligned, F f, compute_t<T> divisor,
-               compute_t<T>* partial, T* out) {
-  using C = compute_t<T>;
-  C sum = 0;
-  for_pairs(x, t, n, aligned, [&](long long i, C a, C b) { sum += f.value(i, a, b); });
+  for (long long i = vectors * Vec::size + first; i < n; i += step) add(i, x[i], t[i]);
   sum = gpu::block_sum(sum);
   if (threadIdx.x != 0) return;
   if (partial)
@@ -75,45 +64,48 @@ __global__ void finish_kernel(const compute_t<T>* partial, int count, compute_t<
   if (threadIdx.x == 0) *out = gpu::from_compute<T>(sum / divisor);
 }
 
-template <class T, class F>
-void pointwise_forward(const char* op, const T* x, const T* t, long long n, Reduction reduction, T* out,
-                       const F& f) {
-  using C = compute_t<T>;
-  if (reduction == Reduction::none)
-    return gpu::launch(op, map_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, t, out, n,
-                       f);
-  const bool aligned = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16);
-  const unsigned blocks = sum_blocks(n);
-  const gpu::Workspace workspace(blocks > 1 ? blocks * sizeof(C) : 0);
-  C* partial = static_cast<C*>(workspace.data());
-  const C divisor = reduction == Reduction::mean ? static_cast<C>(n) : C(1);
-  gpu::launch(op, sum_kernel<T, F>, blocks, kReduceThreads, 0, x, t, n, aligned, f, divisor, partial, out);
-  if (blocks > 1) gpu::launch(op, finish_kernel<T>, 1, kReduceThreads, 0, partial, blocks, divisor, out);
+/// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed.
+template <class F, class LossOf>
+void forward_cuda(const Forward& f, Reduction reduction, const LossOf& loss_of) {
+  if (reduction == Reduction::none) return elementwise::forward_cuda<F, true, false>(f);
+  visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T> type) {
+    using C = compute_t<T>;
+    const T *x = f.in(0).data<T>(), *t = f.in(1).data<T>();
+    T* out = f.out().data<T>();
+    const long long n = f.in(0).numel();
+    const long long vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16) ? n / gpu::Packed<T>::size : 0;
+    const unsigned blocks = sum_blocks(n);
+    const gpu::Workspace workspace(blocks > 1 ? blocks * sizeof(C) : 0);
+    C* partial = static_cast<C*>(workspace.data());
+    const C divisor = reduction == Reduction::mean ? static_cast<C>(n) : C(1);
+    const auto loss = loss_of(type);
+    gpu::launch(f.op.name, sum_kernel<T, std::remove_cv_t<decltype(loss)>>, blocks, kReduceThreads, 0, x, t,
+                n, vectors, divisor, partial, out, loss);
+    if (blocks > 1)
+      gpu::launch(f.op.name, finish_kernel<T>, 1, kReduceThreads, 0, partial, blocks, divisor, out);
+  });
 }
-
-template <class T, class F>
-__global__ void __launch_bounds__(kThreads)
-    gradient_kernel(const T* x, const T* t, const T* g, bool each, compute_t<T> divisor, long long n, T* dx,
-                    T* dt, F f) {
-  using C = compute_t<T>;
-  const C common = each ? C(0) : gpu::to_compute(*g) / divisor;
-  const long long step = static_cast<long long>(gridDim.x) * blockDim.x;
-  for (long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
-    const C scale = each ? gpu::to_compute(g[i]) : common;
-    C px, pt;
-    f.gradient(i, gpu::to_compute(x[i]), gpu::to_compute(t[i]), px, pt);
-    if (dx) dx[i] = gpu::from_compute<T>(scale * px);
-    if (dt) dt[i] = gpu::from_compute<T>(scale * pt);
+/// A loss without weights, as it is summed.
+template <class F>
+struct Unweighted {
+  template <class X>
+  __device__ __forceinline__ X operator()(long long, X x, X t) const {
+    return F::eval(x, t, X(0), X(0));
   }
+};
+template <class F>
+void forward_cuda(const Forward& f, Reduction reduction) {
+  forward_cuda<F>(f, reduction, [](auto) { return Unweighted<F>{}; });
 }
 
-/// `g` holds one cotangent per element for Reduction::none, else a single one. dx or dt may be null.
-template <class T, class F>
-void pointwise_backward(const char* op, const T* x, const T* t, const T* g, long long n, Reduction reduction,
-                        T* dx, T* dt, const F& f) {
-  const compute_t<T> divisor = reduction == Reduction::mean ? static_cast<compute_t<T>>(n) : compute_t<T>(1);
-  gpu::launch(op, gradient_kernel<T, F>, gpu::grid_stride_blocks(n, kThreads), kThreads, 0, x, t, g,
-              reduction == Reduction::none, divisor, n, dx, dt, f);
+/// The backward kernel, from formula F of g, x, t and what else there is, with p = 1, or 1 / n for a mean.
+template <class F>
+void backward_cuda(const Backward& b, Reduction reduction) {
+  const Shape& shape = b.in_meta(0).shape;
+  const double p = reduction == Reduction::mean ? 1 / static_cast<double>(numel(shape)) : 1;
+  elementwise::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
+    elementwise::run_cuda(b.op.name, elementwise::cuda_kernels<F, true, false>(), outputs, inputs, {p, 0});
+  });
 }
 
 // ---- sums of rows with weights ---------------------------------------------------------------------------

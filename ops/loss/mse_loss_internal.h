@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/engine/map/formulas.h>
 #include <cotangent/ops/loss/reduction.h>
 
 namespace ct {
@@ -9,4 +10,23 @@ struct MseLossAttrs {
   Reduction reduction;
 };
 
+namespace mse_loss_kernels {
+
+struct Traits : elementwise::Formula {
+  static constexpr bool kF64OnCpu = false;
+};
+CT_MAP_FORMULA(SquaredError, Traits, 2, 1, (X x, X t, X, X), return (x - t) * (x - t))
+
+template <class X>
+CT_FORMULA auto gradients_of(X dx) {
+  return elementwise::results(dx, -dx);
+}
+/// The cotangent of the loss is g p.
+struct GradientTraits : Traits {
+  static constexpr unsigned kOptional = 1;  // g
+};
+CT_MAP_FORMULA(SquaredErrorGradients, GradientTraits, 3, 2, (X g, X x, X t, X p, X),
+               return gradients_of(g * p * ((x - t) + (x - t))))
+
+}  // namespace mse_loss_kernels
 }  // namespace ct

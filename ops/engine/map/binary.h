@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string_view>
-
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/map/unary.h>
 
@@ -22,7 +20,7 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
   const Tensor& g = call.grad();
   if constexpr (F::kSaves == 0) {
     const Tensor summed = sum_to(g, shape);
-    if constexpr (F::kPassesOn) return call.set_grad_in(i, summed);
+    if constexpr (F::kText == "return g") return call.set_grad_in(i, summed);
     const Tensor* inputs[] = {&summed};
     run(call.grad_in(i), std::span<const Tensor* const>(inputs));
   } else {
@@ -38,31 +36,50 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
   }
 }
 
+/// The gradients of inputs 0, 1, ... by one formula F with as many outputs, whose inputs are the cotangent `g` and the
+/// op's inputs, over `shape`. `run(outputs, inputs)` runs F on the op's device; outputs that are not wanted are null.
+template <class F, class Run>
+void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, Run&& run) {
+  const Tensor *outputs[F::kOutputs], *inputs[F::kInputs] = {&g};
+  for (int k = 1; k < F::kInputs; ++k) inputs[k] = &call.saved_inputs[static_cast<std::size_t>(k - 1)];
+  Tensor whole[F::kOutputs];  // of broadcast inputs
+  bool wanted = false;
+  for (int i = 0; i < F::kOutputs; ++i) {
+    outputs[i] = nullptr;
+    if (!call.needs(i)) continue;
+    wanted = true;
+    const TensorMeta& meta = call.in_meta(i);
+    outputs[i] = meta.shape == shape ? &call.grad_in(i)
+                                     : &(whole[i] = Tensor::allocate(shape, meta.dtype, meta.device));
+  }
+  if (wanted) run(std::span<const Tensor* const>(outputs), std::span<const Tensor* const>(inputs));
+  for (int i = 0; i < F::kOutputs; ++i)
+    if (whole[i].defined()) call.set_grad_in(i, sum_to(whole[i], call.in_meta(i).shape));
+}
+
 }  // namespace ct::elementwise
 
+// The operands among the arguments of a gradient.
 #define CT_OPERANDS_none
 #define CT_OPERANDS_a X a,
 #define CT_OPERANDS_b X b,
 #define CT_OPERANDS_ab X a, X b,
 
-#define CT_BINARY_GRADIENT(struct_name, saves, expression)                                            \
-  struct struct_name {                                                                                \
-    static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves;                 \
-    static constexpr int kInputs = 1 + static_cast<int>(kSaves & 1u) + static_cast<int>(kSaves >> 1); \
-    static constexpr bool kPassesOn = std::string_view(#expression) == "g";                           \
-    template <class X>                                                                                \
-    static CT_FORMULA X eval(X g, CT_OPERANDS_##saves [[maybe_unused]] X p, [[maybe_unused]] X q) {   \
-      return expression;                                                                              \
-    }                                                                                                 \
-  };
-#define CT_BINARY_FORMULA(struct_name, expression)                                      \
-  struct struct_name {                                                                  \
-    static constexpr int kInputs = 2;                                                   \
-    template <class X>                                                                  \
-    static CT_FORMULA auto eval(X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q) { \
-      return expression;                                                                \
-    }                                                                                   \
-  };
+// How many they are.
+#define CT_OPERAND_COUNT_none 0
+#define CT_OPERAND_COUNT_a 1
+#define CT_OPERAND_COUNT_b 1
+#define CT_OPERAND_COUNT_ab 2
+
+#define CT_BINARY_GRADIENT(name, saves, expression)                                   \
+  struct name##_saves : ::ct::elementwise::Formula {                                  \
+    static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves; \
+  };                                                                                  \
+  CT_MAP_FORMULA(name, name##_saves, 1 + CT_OPERAND_COUNT_##saves, 1,                 \
+                 (X g, CT_OPERANDS_##saves [[maybe_unused]] X p, [[maybe_unused]] X q), return expression)
+#define CT_BINARY_FORMULA(name, expression)              \
+  CT_MAP_FORMULA(name, ::ct::elementwise::Formula, 2, 1, \
+                 (X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q), return expression)
 
 // Three formulas: name_y(a, b), name_da and name_db(g, saved operands).
 #define CT_BINARY_FORMULAS(name, saves_a, saves_b, y, da, db) \

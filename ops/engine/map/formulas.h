@@ -6,6 +6,7 @@
 // of quotient is 1 or more. CT_FORMULA marks a function for the device that is being compiled for.
 
 #include <cstdint>
+#include <string_view>
 
 #include <cotangent/core/export.h>
 
@@ -16,6 +17,54 @@
 #endif
 
 namespace ct::elementwise {
+
+/// What a formula is to the drivers (map_cpu.h, map_cuda.cuh) unless it says otherwise. A formula is a struct
+///
+///     struct Fused : Formula {
+///       static constexpr int kInputs = 3, kOutputs = 2;
+///       template <class X> static CT_FORMULA auto eval(X a, X b, X c, X p, X q) { return results(a * b + c, a * c); }
+///     };
+///
+/// with the parameters p and q of the call behind the inputs.
+struct Formula {
+  /// More than one: eval gives results(...), of which a call may leave some out.
+  static constexpr int kOutputs = 1;
+  /// Bit i: input i may be bool, which is read as 0 or 1, where the others are not; or undefined, and is 1 then.
+  static constexpr unsigned kMasks = 0, kOptional = 0;
+  /// Behind the inputs comes a truth value that is drawn for every element (Draw in map.h).
+  static constexpr bool kDraws = false;
+  /// False: on the CPU the op's plain kernels do f64.
+  static constexpr bool kF64OnCpu = true;
+  /// On CUDA, what was read is not kept in caches.
+  static constexpr bool kStreaming = false;
+  /// Elements worth a task on the CPU.
+  static constexpr std::int64_t kGrain = 32768;
+};
+/// A formula with its text: CT_MAP_FORMULA(Fused, Formula, 3, 1, (X a, X b, X c, X p, X q), return a * b + c) has 3
+/// inputs and 1 output, and the traits of Formula, or of a struct that derives from it.
+#define CT_MAP_FORMULA(name, traits, inputs, outputs, arguments, ...)        \
+  struct name : traits {                                                     \
+    static constexpr int kInputs = inputs, kOutputs = outputs;               \
+    [[maybe_unused]] static constexpr std::string_view kText = #__VA_ARGS__; \
+    template <class X>                                                       \
+    static CT_FORMULA auto eval arguments {                                  \
+      __VA_ARGS__;                                                           \
+    }                                                                        \
+  };
+
+/// How many arguments stand before p and q.
+template <class F>
+inline constexpr int kArguments = F::kInputs + (F::kDraws ? 1 : 0);
+
+/// Several results of a formula.
+template <class X, int kCount>
+struct Results {
+  X of[kCount];
+};
+template <class X, class... Rest>
+CT_FORMULA auto results(X first, Rest... rest) {
+  return Results<X, 1 + sizeof...(Rest)>{{first, X(rest)...}};
+}
 
 inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 inline constexpr double kSqrtHalf = 0.70710678118654752440;

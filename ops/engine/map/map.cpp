@@ -1,4 +1,7 @@
 #include <cotangent/ops/engine/map/map.h>
+
+#include <algorithm>
+
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::elementwise {
@@ -21,22 +24,26 @@ bool is_transposed(const Tensor& t) {
 PackedInputs::PackedInputs(std::span<const Tensor* const> inputs) : count_(inputs.size()) {
   for (std::size_t k = 0; k < count_; ++k) {
     inputs_[k] = inputs[k];
-    if (inputs[k]->numel() < kWorthPacking || inputs[k]->is_contiguous() || !is_transposed(*inputs[k]))
+    if (absent(inputs[k]) || inputs[k]->numel() < kWorthPacking || inputs[k]->is_contiguous() ||
+        !is_transposed(*inputs[k]))
       continue;
     copies_[k] = packed(*inputs[k]);
     inputs_[k] = &copies_[k];
   }
 }
 
-Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs) {
+Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs) {
+  const Tensor& out = **std::find_if_not(outputs.begin(), outputs.end(), absent);
   const Shape& shape = out.shape();
-  const int operands = 1 + static_cast<int>(inputs.size());
-  Strides strides[1 + kMaxInputs];
-  strides[0] = out.strides();
-  for (int k = 1; k < operands; ++k) {
-    const Tensor& in = *inputs[static_cast<std::size_t>(k - 1)];
-    strides[k] = broadcast_strides(in.shape(), in.strides(), shape);
-  }
+  const Tensor* tensors[kMaxOperands];
+  std::copy(inputs.begin(), inputs.end(), std::copy(outputs.begin(), outputs.end(), tensors));
+  const int operands = static_cast<int>(outputs.size() + inputs.size());
+  const auto stride = [&](int k, int axis) -> std::int64_t {
+    if (absent(tensors[k])) return 0;
+    const Tensor& t = *tensors[k];
+    const int own = axis - (shape.size() - t.dim());
+    return own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
+  };
   Layout layout;
   layout.numel = out.numel();
   for (int axis = 0; axis < shape.size(); ++axis) {
@@ -45,10 +52,10 @@ Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs) {
     const int last = layout.rank - 1;
     bool merge = last >= 0;
     for (int k = 0; k < operands && merge; ++k)
-      merge = layout.strides[k][last] == strides[k][axis] * shape[axis];
+      merge = layout.strides[k][last] == stride(k, axis) * shape[axis];
     const int at = merge ? last : layout.rank++;
     layout.sizes[at] = merge ? layout.sizes[at] * shape[axis] : shape[axis];
-    for (int k = 0; k < operands; ++k) layout.strides[k][at] = strides[k][axis];
+    for (int k = 0; k < operands; ++k) layout.strides[k][at] = stride(k, axis);
   }
   if (layout.rank == 0) {  // a single element is a row of one
     layout.rank = 1;

@@ -4,6 +4,7 @@
 #include <span>
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/core/philox.h>
 #include <cotangent/core/scalar.h>
 #include <cotangent/core/shape.h>
 #include <cotangent/core/tensor.h>
@@ -12,13 +13,22 @@
 
 namespace ct::elementwise {
 
-/// At most so many inputs per formula.
-inline constexpr int kMaxInputs = 3;
+/// At most so many inputs per formula, a draw counted in, and outputs.
+inline constexpr int kMaxInputs = 5;
+inline constexpr int kMaxOutputs = 3;
+inline constexpr int kMaxOperands = kMaxOutputs + kMaxInputs;
 
 /// The two numbers a formula may take besides its inputs (a slope, bounds, a scalar operand).
 struct Parameters {
   Scalar p;
   Scalar q;
+};
+
+/// What a formula that draws gets behind its inputs: true for element i, counted in row-major order, if word i of `state`
+/// (core/philox.h) is below the threshold, which it is with probability threshold / 2^32.
+struct Draw {
+  GeneratorState state;
+  std::uint64_t threshold;
 };
 
 /// The type that a formula is computed in.
@@ -28,12 +38,13 @@ constexpr Compute compute_type(DType t) {
 }
 
 /// The iteration space of one call. Axes that all operands step through as one are merged, axes of size 1
-/// dropped, so that most calls end with one axis. Operand 0 is the output, operand 1 + i is input i.
+/// dropped, so that most calls end with one axis. Operands are the outputs, then the inputs.
 struct Layout {
   int rank = 0;
   std::int64_t numel = 1;
   std::int64_t sizes[kMaxRank];
-  std::int64_t strides[1 + kMaxInputs][kMaxRank];  // in elements; 0 where an input is broadcast
+  std::int64_t strides[kMaxOperands]
+                      [kMaxRank];  // in elements; 0 where an input is broadcast or nothing is there
 
   /// True if operand k is read front to back without gaps.
   bool linear(int k) const {
@@ -50,8 +61,18 @@ struct Layout {
   }
 };
 
-/// `inputs` must broadcast to out's shape.
-Layout make_layout(const Tensor& out, std::span<const Tensor* const> inputs);
+/// An output that nobody wants (null), or an optional input that was not given.
+inline bool absent(const Tensor* t) { return !t || !t->defined(); }
+
+/// Outputs have one shape, to which the inputs must broadcast. Of the outputs at least one must be there.
+Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs);
+
+/// The dtype of a call: that of its last input that is there.
+inline DType dtype_of_call(std::span<const Tensor* const> inputs) {
+  std::size_t last = inputs.size() - 1;
+  while (absent(inputs[last])) --last;
+  return inputs[last]->dtype();
+}
 
 /// True if `input` can be walked with one index together with a contiguous output of `numel` elements:
 /// broadcasting only adds axes of size 1.

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/rng.h>
 
 namespace ct::elementwise {
 namespace {
 
-constexpr std::int64_t kGrain = 32768;  // elements per chunk of parallel work
-constexpr std::int64_t kBlock = 1024;   // elements brought into the L1 cache at a time
+constexpr std::int64_t kBlock = 1024;  // elements brought into the L1 cache at a time
 constexpr std::int64_t kLongRow = 64;  // from here on, blocks end with their row and inputs are read in place
 
 // ---- Runs: elements of one row, converted between a storage type S and a compute type C -----------------
@@ -101,7 +101,7 @@ struct Operand {
   bool linear;          // no gaps
   bool scalar;          // one number
   std::int64_t period;  // the elements repeat after so many, themselves without gaps; 0 if they do not
-  Run run;              // read for inputs, write for the output
+  Run run;              // read for inputs, write for outputs
   const std::int64_t* strides;
 };
 
@@ -166,22 +166,24 @@ struct Call {
   TileFn tile;
   std::size_t compute_size;  // of the inputs in a block
   std::size_t result_size;   // of the output in a block
-  std::ptrdiff_t step;       // elements per vector
   const Parameters* parameters;
-  int inputs;
+  int inputs, outputs;
+  int drawn;  // which input is a draw; -1: none
+  const Draw* draw;
   Layout layout;
   Operand in[kMaxInputs];
-  Operand out;
+  Operand out[kMaxOutputs];  // without data where it is not wanted
 };
 
 // Fills a vector with the number that run(…) reads.
 void fill(Filled& filled, const Call& call, const Operand& operand, std::int64_t offset) {
-  operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0, call.step);
+  operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0,
+              kVectorBytes / static_cast<std::int64_t>(call.compute_size));
 }
 
 // Elements [begin, end), block by block.
 void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
-  alignas(64) std::byte buffers[1 + kMaxInputs][2 * kBlock * 8];
+  alignas(64) std::byte buffers[kMaxOperands][2 * kBlock * 8];
   Filled filled[kMaxInputs];
   const Layout& layout = call.layout;
   const int inner = layout.rank - 1;
@@ -189,10 +191,15 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
   const bool by_row = row >= kLongRow;
   Tile tile;
   tile.parameters = call.parameters;
+  if (call.draw && call.draw->threshold > 0) tile.last = static_cast<std::uint32_t>(call.draw->threshold - 1);
   bool repeats[kMaxInputs] = {};
   for (int k = 0; k < call.inputs; ++k) {
     const Operand& in = call.in[k];
-    if (in.scalar) {
+    if (k == call.drawn) {
+      // Where nothing is drawn, words beyond the last.
+      if (call.draw->threshold == 0)
+        std::fill_n(reinterpret_cast<std::uint32_t*>(buffers[k]), kBlock, ~std::uint32_t{0});
+    } else if (in.scalar) {
       fill(filled[k], call, in, 0);
     } else if (!in.linear && in.period > 0 && in.period <= kBlock && !(by_row && in.as_is)) {
       // Written out once, far enough to start a block anywhere in it.
@@ -205,8 +212,13 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
     if (by_row) tile.n = std::min(tile.n, row - i % row);
     for (int k = 0; k < call.inputs; ++k) {
       const Operand& in = call.in[k];
-      tile.step[k] = call.step;
-      if (in.scalar) {
+      tile.step[k] = 1;
+      if (k == call.drawn) {
+        auto* words = reinterpret_cast<std::uint32_t*>(buffers[k]);
+        if (call.draw->threshold > 0)
+          fill_words(call.draw->state, static_cast<std::uint64_t>(i), tile.n, words);
+        tile.in[k] = words;
+      } else if (in.scalar) {
         tile.in[k] = filled[k].bytes;
         tile.step[k] = 0;
       } else if (in.linear && in.as_is) {
@@ -227,29 +239,44 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
         tile.in[k] = buffers[k];
       }
     }
-    const bool direct = call.out.linear && call.out.as_is;
-    tile.out = direct ? call.out.data + i * static_cast<std::int64_t>(call.out.size)
-                      : reinterpret_cast<char*>(buffers[kMaxInputs]);
+    const auto direct = [](const Operand& out) { return out.data && out.linear && out.as_is; };
+    for (int m = 0; m < call.outputs; ++m) {
+      const Operand& out = call.out[m];
+      tile.out[m] = direct(out) ? out.data + i * static_cast<std::int64_t>(out.size)
+                                : reinterpret_cast<char*>(buffers[kMaxInputs + m]);
+    }
     call.tile(tile);
-    if (!direct) move_block(layout, call.out, buffers[kMaxInputs], call.result_size, i, tile.n);
+    for (int m = 0; m < call.outputs; ++m)
+      if (call.out[m].data && !direct(call.out[m]))
+        move_block(layout, call.out[m], buffers[kMaxInputs + m], call.result_size, i, tile.n);
   }
 }
 
 constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
 
-// Sets up and runs a call that is not a plain run of vectors.
-[[gnu::noinline]] void run_general(const Tiles& tiles, TileFn tile, Compute compute, Tensor& out,
-                                   std::span<const Tensor* const> given, const Parameters& parameters) {
+TileFn tile_of(const Tiles& tiles, Compute compute) {
+  const TileFn tile = compute == Compute::f32 ? tiles.f32 : compute == Compute::f64 ? tiles.f64 : tiles.i64;
+  CT_ASSERT(tile != nullptr);
+  return tile;
+}
+
+}  // namespace
+
+[[gnu::noinline]] void run_cpu(const Tiles& tiles, std::span<const Tensor* const> outputs,
+                               std::span<const Tensor* const> given, const Parameters& parameters,
+                               const Draw* draw) {
   PackedInputs packed_inputs(given);
   const std::span<const Tensor* const> inputs = packed_inputs;
+  const Compute compute = compute_type(dtype_of_call(inputs));
   Call call;
-  call.tile = tile;
+  call.tile = tile_of(tiles, compute);
   const DType type = kComputeDType[static_cast<int>(compute)];
   call.compute_size = size_of(type);
-  call.step = kVectorBytes / static_cast<std::ptrdiff_t>(call.compute_size);
   call.parameters = &parameters;
   call.inputs = static_cast<int>(inputs.size());
-  call.layout = make_layout(out, inputs);
+  call.outputs = static_cast<int>(outputs.size());
+  call.layout = make_layout(outputs, inputs);
+  if (call.layout.numel == 0) return;
   const auto operand = [&](const Tensor& t, int k, bool as_is, Run run) {
     return Operand{static_cast<char*>(t.raw_data()),
                    size_of(t.dtype()),
@@ -261,23 +288,32 @@ constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
                    call.layout.strides[k]};
   };
   for (int k = 0; k < call.inputs; ++k) {
-    const Tensor& t = *inputs[static_cast<std::size_t>(k)];
-    call.in[k] = operand(t, 1 + k, t.dtype() == type, runs_of(t.dtype(), compute).read);
+    const Tensor* t = inputs[static_cast<std::size_t>(k)];
+    if (absent(t)) {
+      static bool one = true;
+      call.in[k] = {reinterpret_cast<char*>(&one),         1, false, false, true, 0,
+                    runs_of(DType::boolean, compute).read, {}};
+    } else {
+      call.in[k] = operand(*t, call.outputs + k, t->dtype() == type, runs_of(t->dtype(), compute).read);
+    }
   }
-  if (tiles.predicate) {  // the tile writes bools
-    call.result_size = 1;
-    call.out = operand(out, 0, true, [](void* block, void* to, std::int64_t stride, std::int64_t n) {
-      write_run(static_cast<bool*>(to), static_cast<const bool*>(block), stride, n);
-    });
-  } else {
-    call.result_size = call.compute_size;
-    call.out = operand(out, 0, out.dtype() == type, runs_of(out.dtype(), compute).write);
+  call.draw = draw;
+  call.drawn = draw ? call.inputs++ : -1;
+  call.result_size = tiles.predicate ? 1 : call.compute_size;
+  for (int m = 0; m < call.outputs; ++m) {
+    const Tensor* t = outputs[static_cast<std::size_t>(m)];
+    if (absent(t))
+      call.out[m].data = nullptr;
+    else if (tiles.predicate)  // the tile writes bools
+      call.out[m] = operand(*t, m, true, [](void* block, void* to, std::int64_t stride, std::int64_t n) {
+        write_run(static_cast<bool*>(to), static_cast<const bool*>(block), stride, n);
+      });
+    else
+      call.out[m] = operand(*t, m, t->dtype() == type, runs_of(t->dtype(), compute).write);
   }
-  parallel_for(call.layout.numel, kGrain,
+  parallel_for(call.layout.numel, tiles.grain,
                [&](std::int64_t begin, std::int64_t end) { run_blocks(call, begin, end); });
 }
-
-}  // namespace
 
 void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inputs,
              const Parameters& parameters) {
@@ -285,30 +321,30 @@ void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inp
   if (n == 0) return;
   const DType dtype = inputs.back()->dtype();
   const Compute compute = compute_type(dtype);
-  const TileFn tile_fn = compute == Compute::f32   ? tiles.f32
-                         : compute == Compute::f64 ? tiles.f64
-                                                   : tiles.i64;
-  CT_ASSERT(tile_fn != nullptr);
   bool plain = dtype == kComputeDType[static_cast<int>(compute)] && out.is_contiguous() &&
                (tiles.predicate || out.dtype() == dtype);
   for (const Tensor* in : inputs) plain = plain && in->dtype() == dtype && walks_along(*in, n);
-  if (!plain) return run_general(tiles, tile_fn, compute, out, inputs, parameters);
+  if (!plain) {
+    const Tensor* outputs[] = {&out};
+    return run_cpu(tiles, outputs, inputs, parameters);
+  }
 
+  const TileFn tile_fn = tile_of(tiles, compute);
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   Tile tile;
   tile.parameters = &parameters;
   tile.n = n;
-  tile.out = out.raw_data();
+  tile.out[0] = out.raw_data();
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     tile.in[k] = inputs[k]->raw_data();
-    tile.step[k] = kVectorBytes / size;
+    tile.step[k] = 1;
   }
-  if (n <= kGrain) return tile_fn(tile);
+  if (n <= tiles.grain) return tile_fn(tile);
   const std::int64_t result_size = tiles.predicate ? 1 : size;
-  parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(n, tiles.grain, [&](std::int64_t begin, std::int64_t end) {
     Tile part = tile;
     part.n = end - begin;
-    part.out = static_cast<char*>(tile.out) + begin * result_size;
+    part.out[0] = static_cast<char*>(tile.out[0]) + begin * result_size;
     for (std::size_t k = 0; k < inputs.size(); ++k)
       part.in[k] = static_cast<const char*>(tile.in[k]) + begin * size;
     tile_fn(part);

@@ -12,26 +12,23 @@
 
 // Elementwise kernels on the CPU. For .cpp files of rooms.
 //
-// A formula is a struct
-//     struct Relu {
-//       static constexpr int kInputs = 1;
-//       template <class X> static auto eval(X x, X p, X q) { return where(x <= 0, X(0), x); }
-//     };
-// whose result is an X, or a truth value for an output of dtype bool. It is compiled once per compute type
-// (f32, f64, i64) into a tile function that runs over vectors of that type. Everything else, 16-bit floats,
-// narrow integers, strides, broadcasting, threads, belongs to the driver, which is compiled once for all
-// formulas: what is not a plain run of the compute type is brought into one, block by block in the L1 cache.
+// A formula (engine/map/formulas.h), whose result is an X, several of them, or a truth value for an output of dtype
+// bool, is compiled once per compute type (f32, f64, i64) into a tile function that runs over vectors of that type.
+// Everything else, 16-bit floats, narrow integers, strides, broadcasting, draws, threads, belongs to the driver, which is
+// compiled once for all formulas: what is not a plain run of the compute type is brought into one, block by block in the
+// L1 cache.
 
 namespace ct::elementwise {
 
-/// One run of a formula. `step[i]` is the number of elements input i advances per vector: a whole vector, or
-/// 0 for an input that is one number and whose pointer leads to a vector filled with it.
+/// One run of a formula. `step[i]` is 1, or 0 for an input that is one number and whose pointer leads to a vector filled
+/// with it.
 struct Tile {
   const void* in[kMaxInputs];
   std::ptrdiff_t step[kMaxInputs];
-  void* out;
+  void* out[kMaxOutputs];
   std::int64_t n;
   const Parameters* parameters;
+  std::uint32_t last = 0;  // of a draw, whose words are an input: true up to this one
 };
 using TileFn = void (*)(const Tile&);
 
@@ -41,49 +38,84 @@ struct Tiles {
   TileFn f64 = nullptr;
   TileFn i64 = nullptr;
   bool predicate = false;  // the output is bool
+  std::int64_t grain = Formula::kGrain;
 };
 
 /// Runs a formula over `out`, with inputs broadcast to its shape. The compute type is that of the last
 /// input; `out` may be input 0 itself (in-place).
 void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inputs,
              const Parameters& parameters);
+/// The same for several outputs of one shape, some of which may be null, and for formulas that draw.
+void run_cpu(const Tiles& tiles, std::span<const Tensor* const> outputs,
+             std::span<const Tensor* const> inputs, const Parameters& parameters, const Draw* draw = nullptr);
+
+/// Stores what a formula gave for elements i, i + 1, ...: of a whole vector, or of its first `count` lanes.
+template <class T, bool kWhole, class Out, int kOutputs, class Y>
+CT_INLINE void store_results(Out* const (&out)[kOutputs], std::int64_t i, const Y& y, int count) {
+  if constexpr (kOutputs == 1) {
+    kWhole ? store_all(out[0] + i, y) : store_first(out[0] + i, y, count);
+  } else {
+    for (int m = 0; m < kOutputs; ++m) {
+      Out* const one[] = {out[m]};
+      store_results<T, kWhole>(one, i, y.of[m], count);
+    }
+  }
+}
+
+/// Argument `i` of a formula: a whole vector, or its first `count` lanes.
+template <class F, class T, std::size_t i, bool kWhole>
+CT_INLINE auto load_argument(const T* from, int count, std::uint32_t last) {
+  if constexpr (i < F::kInputs) {
+    return kWhole ? Pack<T>::load(from) : load_first(from, count);
+  } else {
+    static_assert(sizeof(T) == 4, "a lane is a word");
+    typename Raw<std::uint32_t>::type words;
+    std::memcpy(&words, from, sizeof words);
+    return PackMask<T>{words <= last};
+  }
+}
 
 template <class F, class T, std::size_t... I>
 void run_tile(const Tile& tile, std::index_sequence<I...>) {
   using P = Pack<T>;
-  using Result = decltype(F::eval((static_cast<void>(I), P())..., P(), P()));
-  using Out = std::conditional_t<std::is_same_v<Result, P>, T, bool>;
+  using Result = decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., P(), P()));
+  using Out = std::conditional_t<std::is_same_v<Result, PackMask<T>>, bool, T>;
   const T* in[] = {static_cast<const T*>(tile.in[I])...};
-  Out* out = static_cast<Out*>(tile.out);
+  Out* out[F::kOutputs];
+  for (int m = 0; m < F::kOutputs; ++m) out[m] = static_cast<Out*>(tile.out[m]);
   const P p(tile.parameters->p.template to<T>());
   const P q(tile.parameters->q.template to<T>());
   std::int64_t i = 0;
   for (; i + P::kSize <= tile.n; i += P::kSize) {
-    store_all(out + i, F::eval(P::load(in[I])..., p, q));
-    ((in[I] += tile.step[I]), ...);
+    store_results<T, true>(out, i, F::eval(load_argument<F, T, I, true>(in[I], P::kSize, tile.last)..., p, q),
+                           P::kSize);
+    ((in[I] += tile.step[I] * P::kSize), ...);
   }
   const int rest = static_cast<int>(tile.n - i);
-  if (rest) store_first(out + i, F::eval(load_first(in[I], rest)..., p, q), rest);
+  if (rest)
+    store_results<T, false>(out, i, F::eval(load_argument<F, T, I, false>(in[I], rest, tile.last)..., p, q),
+                            rest);
 }
 template <class F, class T>
 void tile_function(const Tile& tile) {
-  run_tile<F, T>(tile, std::make_index_sequence<F::kInputs>{});
+  run_tile<F, T>(tile, std::make_index_sequence<kArguments<F>>{});
 }
 
 template <class F, class T>
 inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I...>) {
-  return std::is_same_v<decltype(F::eval((static_cast<void>(I), Pack<T>())..., Pack<T>(), Pack<T>())),
-                        PackMask<T>>;
+  return std::is_same_v<
+      decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., Pack<T>(), Pack<T>())), PackMask<T>>;
 }
-(std::make_index_sequence<F::kInputs>{});
+(std::make_index_sequence<kArguments<F>>{});
 
 /// The tile functions of formula F for floating dtypes and, if asked for, integers.
 template <class F, bool floats, bool integers>
-constexpr Tiles tiles_of() {
+constexpr Tiles make_tiles() {
   Tiles tiles;
+  tiles.grain = F::kGrain;
   if constexpr (floats) {
     tiles.f32 = tile_function<F, float>;
-    tiles.f64 = tile_function<F, double>;
+    if constexpr (F::kF64OnCpu) tiles.f64 = tile_function<F, double>;
     tiles.predicate = is_predicate<F, float>;
   }
   if constexpr (integers) {
@@ -92,36 +124,49 @@ constexpr Tiles tiles_of() {
   }
   return tiles;
 }
+template <class F, bool floats = true, bool integers = false>
+inline constexpr Tiles tiles_of = make_tiles<F, floats, integers>();
 
 /// The forward kernel of an op from the formula name_y.
 template <class F, bool floats, bool integers>
 void forward_cpu(const Forward& f) {
-  static constexpr Tiles tiles = tiles_of<F, floats, integers>();
-  run_cpu(tiles, f.out(), f.inputs, parameters_of(f.attrs_view));
+  if constexpr (F::kOutputs > 1 || F::kOptional) {
+    const Tensor* outputs[F::kOutputs];
+    for (int m = 0; m < F::kOutputs; ++m) outputs[m] = &f.out(m);
+    run_cpu(tiles_of<F, floats, integers>, outputs, f.inputs, parameters_of(f.attrs_view));
+  } else {
+    run_cpu(tiles_of<F, floats, integers>, f.out(), f.inputs, parameters_of(f.attrs_view));
+  }
 }
 /// The backward kernel of an op with one input, from name_dx.
 template <class F>
 void unary_backward_cpu(const Backward& b) {
   if (!b.needs(0)) return;
-  static constexpr Tiles tiles = tiles_of<F, true, false>();
   const Tensor* inputs[2] = {&b.grad()};
   if constexpr (F::kSaved == Saved::x) inputs[1] = &b.in(0);
   if constexpr (F::kSaved == Saved::y) inputs[1] = &b.out();
-  run_cpu(tiles, b.grad_in(0), {inputs, F::kInputs}, parameters_of(b.attrs_view));
+  run_cpu(tiles_of<F>, b.grad_in(0), {inputs, F::kInputs}, parameters_of(b.attrs_view));
 }
 
 /// The backward kernel of an op with two inputs, from name_da and name_db.
 template <class F>
 void operand_gradient_cpu(const Backward& b, int i) {
-  static constexpr Tiles tiles = tiles_of<F, true, false>();
   operand_gradient<F>(b, i, [&](Tensor& out, std::span<const Tensor* const> inputs) {
-    run_cpu(tiles, out, inputs, parameters_of(b.attrs_view));
+    run_cpu(tiles_of<F>, out, inputs, parameters_of(b.attrs_view));
   });
 }
 template <class DA, class DB>
 void binary_backward_cpu(const Backward& b) {
   operand_gradient_cpu<DA>(b, 0);
   operand_gradient_cpu<DB>(b, 1);
+}
+
+/// The backward kernel of an op from one formula for all gradients (joint_gradients).
+template <class F>
+void joint_backward_cpu(const Backward& b) {
+  joint_gradients<F>(b, b.grad(), b.grad().shape(), [&](auto outputs, auto inputs) {
+    run_cpu(tiles_of<F>, outputs, inputs, parameters_of(b.attrs_view));
+  });
 }
 
 }  // namespace ct::elementwise

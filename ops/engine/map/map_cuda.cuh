@@ -11,7 +11,7 @@
 #include <cotangent/ops/engine/map/map.h>
 #include <cotangent/ops/engine/map/lane.cuh>
 
-// Elementwise kernels on CUDA. For .cu files of rooms. A formula (see engine/map/map_cpu.h) becomes
+// Elementwise kernels on CUDA. For .cu files of rooms. A formula (engine/map/formulas.h) becomes
 //
 //  * a vector kernel for each of f32, f16 and bf16: a thread handles several chunks of 16 bytes, all loads
 //    issued before the first use. It serves everything whose rows are whole, aligned chunks: plain tensors,
@@ -26,7 +26,7 @@ namespace ct::elementwise {
 
 inline constexpr int kBlockThreads = 256;
 inline constexpr int kElementUnroll = 4;
-constexpr int vector_unroll(int inputs) { return inputs == 1 ? 4 : 2; }
+constexpr int vector_unroll(int arguments) { return arguments == 1 ? 4 : arguments <= 3 ? 2 : 1; }
 
 using gpu::Divider;
 
@@ -44,15 +44,17 @@ struct Parameter {
 };
 
 struct KernelArgs {
-  const void* in[kMaxInputs];
-  void* out;
-  std::int64_t count;  // chunks (vector kernel) or elements (element kernel)
-  int per_thread;      // of them for each thread, at most the kernel's unroll
+  const void* in[kMaxInputs];  // null: 1, for an optional input
+  void* out[kMaxOutputs];      // of several, those that are not wanted are null
+  std::int64_t count;          // chunks (vector kernel) or elements (element kernel)
+  int per_thread;              // of them for each thread, at most the kernel's unroll
   int rank;
-  Divider sizes[kMaxRank];                         // of the axes; the last one counted in chunks
-  std::int64_t strides[1 + kMaxInputs][kMaxRank];  // operand 0 is the output; in elements per step
-  std::uint8_t dtypes[1 + kMaxInputs];
+  Divider sizes[kMaxRank];                       // of the axes; the last one counted in chunks
+  std::int64_t strides[kMaxOperands][kMaxRank];  // outputs, then inputs; in elements per step
+  std::uint8_t dtypes[kMaxOperands];
   Parameter p, q;
+  Draw draw;
+  std::int64_t first;  // the number of the first element in the draw
 };
 using Kernel = void (*)(const KernelArgs);
 
@@ -60,13 +62,17 @@ using Kernel = void (*)(const KernelArgs);
 struct CudaKernels {
   Kernel vector_f32 = nullptr, vector_f16 = nullptr, vector_bf16 = nullptr;
   Kernel element_f32 = nullptr, element_f64 = nullptr, element_i64 = nullptr;
-  int unroll = 1;      // of the vector kernels
-  unsigned masks = 0;  // bit i: input i is bool where the others are of the compute type
+  int unroll = 1;  // of the vector kernels
 };
 
 /// Runs a formula over `out` with inputs broadcast to its shape, like run_cpu().
 void run_cuda(const char* op, const CudaKernels& kernels, Tensor& out, std::span<const Tensor* const> inputs,
               const Parameters& parameters);
+/// The same for several outputs of one shape, some of which may be null, and for formulas that draw; with a draw all
+/// operands must be contiguous.
+void run_cuda(const char* op, const CudaKernels& kernels, std::span<const Tensor* const> outputs,
+              std::span<const Tensor* const> inputs, const Parameters& parameters,
+              const Draw* draw = nullptr);
 
 // ---- Device code -----------------------------------------------------------------------------------------
 
@@ -87,44 +93,56 @@ __device__ __forceinline__ void locate(const KernelArgs& a, std::uint32_t step,
   for (int k = 0; k < kOperands; ++k) offset[k] += static_cast<std::int64_t>(step) * a.strides[k][0];
 }
 
-template <class F>
-constexpr unsigned mask_inputs() {
-  if constexpr (requires { F::kMasks; })
-    return F::kMasks;
+// Argument i of a formula.
+template <class F, class X, std::size_t i, class C>
+__device__ __forceinline__ auto argument(C x) {
+  if constexpr (i < F::kInputs)
+    return X(x);
   else
-    return 0;
+    return LaneMask{x != C(0)};
+}
+
+// Result m of a formula.
+template <class Y>
+__device__ __forceinline__ auto result(const Y& y, int m) {
+  if constexpr (requires { y.of; })
+    return y.of[m];
+  else
+    return y;
 }
 
 template <class F, class T, std::size_t... I>
 __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequence<I...>) {
   using C = compute_t<T>;
   using X = Lane<C, sizeof(T) == 2>;
-  constexpr int N = F::kInputs;
+  constexpr int N = F::kInputs, M = F::kOutputs;
   constexpr int V = 16 / static_cast<int>(sizeof(T));
-  constexpr int U = vector_unroll(N);
-  constexpr unsigned kMasks = mask_inputs<F>();
+  constexpr int U = vector_unroll(kArguments<F>);
+  constexpr unsigned kMasks = F::kMasks;
   const X p(a.p.template get<C>()), q(a.q.template get<C>());
 
   const std::int64_t first =
       static_cast<std::int64_t>(blockIdx.x) * (kBlockThreads * a.per_thread) + threadIdx.x;
   gpu::Packed<T, V> raw[U][N];
   gpu::Packed<bool, V> mask[U][kMasks ? N : 1];
-  std::int64_t offset[U][N + 1];
+  std::int64_t offset[U][M + N];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     const std::int64_t chunk = first + u * kBlockThreads;
     if (u >= a.per_thread || chunk >= a.count) break;
     if (a.rank == 1) {
 #pragma unroll
-      for (int k = 0; k <= N; ++k) offset[u][k] = chunk * a.strides[k][0];
+      for (int k = 0; k < M + N; ++k) offset[u][k] = chunk * a.strides[k][0];
     } else {
-      locate<N + 1>(a, static_cast<std::uint32_t>(chunk), offset[u]);
+      locate<M + N>(a, static_cast<std::uint32_t>(chunk), offset[u]);
     }
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      const std::int64_t at = offset[u][k + 1];
-      const bool same = a.strides[k + 1][a.rank - 1] == 0;  // one number for the whole row
-      if (kMasks >> k & 1u) {
+      const std::int64_t at = offset[u][M + k];
+      const bool same = a.strides[M + k][a.rank - 1] == 0;  // one number for the whole row
+      if ((F::kOptional >> k & 1u) && !a.in[k]) {
+        raw[u][k] = gpu::Packed<T, V>::filled(gpu::from_compute<T>(C(1)));
+      } else if (kMasks >> k & 1u) {
         const bool* from = static_cast<const bool*>(a.in[k]) + at;
         mask[u][kMasks ? k : 0] =
             same ? gpu::Packed<bool, V>::filled(*from) : gpu::Packed<bool, V>::load(from);
@@ -132,6 +150,8 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
         const T* from = static_cast<const T*>(a.in[k]) + at;
         if (same)
           raw[u][k] = gpu::Packed<T, V>::filled(*from);
+        else if (F::kStreaming)
+          raw[u][k] = gpu::Packed<T, V>::load_streaming(from);
         else
           raw[u][k] = gpu::Packed<T, V>::load(from);
       }
@@ -140,7 +160,18 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     if (u >= a.per_thread || first + u * kBlockThreads >= a.count) break;
-    C x[N][V];
+    C x[kArguments<F>][V];
+    if constexpr (F::kDraws) {
+      const std::int64_t chunk = first + u * kBlockThreads;
+#pragma unroll
+      for (int j = 0; j < V; j += 4) {
+        const PhiloxBlock block =
+            philox_block(a.draw.state, static_cast<std::uint64_t>((a.first + chunk * V + j) / 4));
+#pragma unroll
+        for (int word = 0; word < 4; ++word)
+          x[N][j + word] = block.word[word] < a.draw.threshold ? C(1) : C(0);
+      }
+    }
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       if (kMasks >> k & 1u) {
@@ -150,16 +181,23 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
         raw[u][k].unpack(x[k]);
       }
     }
-    C y[V];
+    C y[M][V];
 #pragma unroll
-    for (int j = 0; j < V; ++j) y[j] = F::eval(X(x[I][j])..., p, q).v;
-    gpu::Packed<T, V>::from_compute(y).store(static_cast<T*>(a.out) + offset[u][0]);
+    for (int j = 0; j < V; ++j) {
+      const auto value = F::eval(argument<F, X, I>(x[I][j])..., p, q);
+#pragma unroll
+      for (int m = 0; m < M; ++m) y[m][j] = result(value, m).v;
+    }
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+      if (M == 1 || a.out[m])
+        gpu::Packed<T, V>::from_compute(y[m]).store(static_cast<T*>(a.out[m]) + offset[u][m]);
   }
 }
 
 template <class F, class T>
 __global__ void __launch_bounds__(kBlockThreads) vector_kernel(const KernelArgs a) {
-  vector_body<F, T>(a, std::make_index_sequence<F::kInputs>{});
+  vector_body<F, T>(a, std::make_index_sequence<kArguments<F>>{});
 }
 
 template <class C>
@@ -219,38 +257,48 @@ __device__ __forceinline__ void store_element(void* to, std::int64_t at, std::ui
 template <class F, class C, std::size_t... I>
 __device__ __forceinline__ void element_body(const KernelArgs& a, std::index_sequence<I...>) {
   using X = Lane<C>;
-  constexpr int N = F::kInputs;
+  constexpr int N = F::kInputs, M = F::kOutputs;
   constexpr int U = kElementUnroll;
   const X p(a.p.template get<C>()), q(a.q.template get<C>());
   const std::uint32_t count = static_cast<std::uint32_t>(a.count);
   const std::uint32_t first = blockIdx.x * (kBlockThreads * a.per_thread) + threadIdx.x;
-  C x[U][N];
-  std::int64_t out[U];
+  C x[U][kArguments<F>];
+  std::int64_t out[U][M];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     const std::uint32_t i = first + u * kBlockThreads;
     if (u >= a.per_thread || i >= count) break;
-    std::int64_t offset[N + 1];
-    locate<N + 1>(a, i, offset);
-    out[u] = offset[0];
+    std::int64_t offset[M + N];
+    locate<M + N>(a, i, offset);
 #pragma unroll
-    for (int k = 0; k < N; ++k) x[u][k] = load_element<C>(a.in[k], offset[k + 1], a.dtypes[k + 1]);
+    for (int m = 0; m < M; ++m) out[u][m] = offset[m];
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      x[u][k] = (F::kOptional >> k & 1u) && !a.in[k]
+                    ? C(1)
+                    : load_element<C>(a.in[k], offset[M + k], a.dtypes[M + k]);
+    if constexpr (F::kDraws) {
+      const std::uint32_t word = philox_word(a.draw.state, static_cast<std::uint64_t>(a.first + i));
+      x[u][N] = word < a.draw.threshold ? C(1) : C(0);
+    }
   }
 #pragma unroll
   for (int u = 0; u < U; ++u) {
     if (u >= a.per_thread || first + u * kBlockThreads >= count) break;
-    const auto y = F::eval(X(x[u][I])..., p, q);
+    const auto y = F::eval(argument<F, X, I>(x[u][I])..., p, q);
     if constexpr (std::is_same_v<std::remove_cv_t<decltype(y)>, LaneMask>) {
-      static_cast<bool*>(a.out)[out[u]] = y.v;
+      static_cast<bool*>(a.out[0])[out[u][0]] = y.v;
     } else {
-      store_element<C>(a.out, out[u], a.dtypes[0], y.v);
+#pragma unroll
+      for (int m = 0; m < M; ++m)
+        if (M == 1 || a.out[m]) store_element<C>(a.out[m], out[u][m], a.dtypes[m], result(y, m).v);
     }
   }
 }
 
 template <class F, class C>
 __global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs a) {
-  element_body<F, C>(a, std::make_index_sequence<F::kInputs>{});
+  element_body<F, C>(a, std::make_index_sequence<kArguments<F>>{});
 }
 
 // ---- Host side of a room ---------------------------------------------------------------------------------
@@ -260,8 +308,7 @@ __global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs
 template <class F, bool floats, bool integers, bool predicate = false>
 CudaKernels cuda_kernels() {
   CudaKernels k;
-  k.unroll = vector_unroll(F::kInputs);
-  k.masks = mask_inputs<F>();
+  k.unroll = vector_unroll(kArguments<F>);
   if constexpr (floats) {
     if constexpr (!predicate) {
       k.vector_f32 = vector_kernel<F, float>;
@@ -278,7 +325,9 @@ CudaKernels cuda_kernels() {
 /// The forward kernel of an op from the formula name_y.
 template <class F, bool floats, bool integers, bool predicate = false>
 void forward_cuda(const Forward& f) {
-  run_cuda(f.op.name, cuda_kernels<F, floats, integers, predicate>(), f.out(), f.inputs,
+  const Tensor* outputs[F::kOutputs];
+  for (int m = 0; m < F::kOutputs; ++m) outputs[m] = &f.out(m);
+  run_cuda(f.op.name, cuda_kernels<F, floats, integers, predicate>(), outputs, f.inputs,
            parameters_of(f.attrs_view));
 }
 /// The backward kernel of an op with one input, from name_dx.
@@ -303,6 +352,14 @@ template <class DA, class DB>
 void binary_backward_cuda(const Backward& b) {
   operand_gradient_cuda<DA>(b, 0);
   operand_gradient_cuda<DB>(b, 1);
+}
+
+/// The backward kernel of an op from one formula for all gradients (joint_gradients).
+template <class F>
+void joint_backward_cuda(const Backward& b) {
+  joint_gradients<F>(b, b.grad(), b.grad().shape(), [&](auto outputs, auto inputs) {
+    run_cuda(b.op.name, cuda_kernels<F, true, false>(), outputs, inputs, parameters_of(b.attrs_view));
+  });
 }
 
 }  // namespace ct::elementwise

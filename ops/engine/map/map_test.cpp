@@ -5,10 +5,15 @@
 #include <string>
 #include <vector>
 
+#include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/ops/conformance.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/rule_internal.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/engine/map/map_cpu.h>
+#include <cotangent/ops/engine/map/op.h>
 
 #include "tests/catch.h"
 
@@ -49,6 +54,44 @@ Worst worst_error(Tensor (*f)(const Tensor&), double (*exact)(double), const std
   }
   return worst;
 }
+
+// An op of three inputs whose gradients are three results of one formula: y = a b + c p, with p = 2.
+struct OptionalC : ct::elementwise::Formula {
+  static constexpr unsigned kOptional = 0b100;
+};
+// clang-format off
+CT_MAP_FORMULA(MulAdd, OptionalC, 3, 1, (X a, X b, X c, X p, X), return a * b + c * p)
+CT_MAP_FORMULA(MulAddGradients, ct::elementwise::Formula, 3, 3, (X g, X a, X b, X p, X), return results(g * b, g * a, g * p))
+// clang-format on
+
+constexpr ct::elementwise::Parameters kTwo{2, 0};
+
+constexpr ct::InputDef kMulAddInputs[] = {
+    {.name = "a", .needs = "a b"}, {.name = "b", .needs = "a b"}, {.name = "c", .needs = "a b"}};
+constexpr ct::OutputDef kMulAddOutputs[] = {{.name = "y"}};
+constexpr ct::AttrDef kMulAddAttributes[] = {CT_ATTRIBUTE(ct::elementwise::Parameters, p)};
+constexpr ct::OpDef k_mul_add = ct::checked({
+    .name = "test_mul_add",
+    .formula = "y = a b + 2 c",
+    .inputs = kMulAddInputs,
+    .outputs = kMulAddOutputs,
+    .attributes = kMulAddAttributes,
+    .infer = ct::elementwise::infer_broadcast,
+    .cpu = {ct::elementwise::forward_cpu<MulAdd, true, false>,
+            ct::elementwise::joint_backward_cpu<MulAddGradients>},
+    .rule = ct::elementwise::joint_rule<MulAddGradients>,
+    .reference = [](std::span<const Tensor> in, ct::AttrsView) -> std::vector<Tensor> {
+      return {in[0] * in[1] + 2 * in[2]};
+    },
+    .samples = [](ct::SampleMaker& make) -> std::vector<ct::Sample> {
+      const auto sample = [&](const ct::Shape& a, const ct::Shape& b, const ct::Shape& c) {
+        return ct::Sample{{make.normal(a), make.normal(b), make.normal(c)}, kTwo};
+      };
+      return {sample({4, 70}, {4, 70}, {4, 70}), sample({4, 70}, {70}, {4, 1}),
+              sample({3, 1, 5}, {2, 1}, {}),     sample({}, {}, {}),
+              sample({0, 3}, {3}, {0, 3}),       sample({1500}, {1500}, {1})};
+    },
+});
 
 }  // namespace
 
@@ -191,4 +234,33 @@ TEST_CASE("CUDA: more elements than one launch takes", "[elementwise][cuda]") {
   CHECK(x.select(0, 0).item<int>() == 7);
   CHECK(x.select(0, n - 1).item<int>() == 7);
   CHECK(x.select(0, n / 2).item<int>() == 7);
+}
+
+TEST_CASE("one formula gives all gradients of an op of three inputs", "[elementwise]") {
+  const ct::ConformanceReport report = ct::check_conformance(k_mul_add, {.devices = {ct::cpu}});
+  for (const std::string& failure : report.failures) FAIL_CHECK(failure);
+  CHECK(report.rows.size() == 4);
+}
+
+TEST_CASE("results that are not wanted and inputs that are not given", "[elementwise]") {
+  namespace map = ct::elementwise;
+  // Strided results, rows shorter and longer than a vector, 16-bit values.
+  for (const ct::DType t : {ct::f32, ct::f64, ct::bf16})
+    for (const std::int64_t n : {3, 70, 1200}) {
+      const Tensor g = ct::randn({5, n}).to(t), a = ct::randn({5, n}).to(t), b = ct::randn({n}).to(t);
+      const Tensor da = ct::zeros({n, 5}, {.dtype = t}).t(),
+                   dc = ct::zeros({5, 2 * n}, {.dtype = t}).slice(1, 0, 2 * n, 2);
+      const Tensor *outputs[] = {&da, nullptr, &dc}, *inputs[] = {&g, &a, &b};
+      map::run_cpu(map::tiles_of<MulAddGradients>, outputs, inputs, kTwo);
+      CHECK(da.to_vector<double>() == (g * b).to_vector<double>());
+      CHECK(dc.to_vector<double>() == (g * 2).to_vector<double>());
+
+      const Tensor y = ct::zeros({5, n}, {.dtype = t}), none, one = ct::ones({}, {.dtype = t});
+      const Tensor *y_only[] = {&y}, *two[] = {&a, &b, &none};
+      map::run_cpu(map::tiles_of<MulAdd>, y_only, two, kTwo);
+      const Tensor with_one = ct::zeros({5, n}, {.dtype = t}), *with_one_only[] = {&with_one},
+                   *three[] = {&a, &b, &one};
+      map::run_cpu(map::tiles_of<MulAdd>, with_one_only, three, kTwo);
+      CHECK(y.to_vector<double>() == with_one.to_vector<double>());
+    }
 }

@@ -10,6 +10,12 @@ namespace ct::elementwise {
 // ---- Shapes -------------------------------------------------------------------------------------------
 
 inline void infer_unary(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
+/// All inputs broadcast to one shape.
+inline void infer_broadcast(Infer& i) {
+  Shape shape = i.in(0).shape();
+  for (int k = 1; k < i.input_count(); ++k) shape = broadcast_shapes(i.op.name, shape, i.in(k).shape());
+  i.output(shape, i.in(0).dtype());
+}
 inline void infer_unary_predicate(Infer& i) { i.output(i.in(0).shape(), DType::boolean); }
 
 // ---- Cost: one operation per element, every tensor moved once -----------------------------------------

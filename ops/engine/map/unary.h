@@ -36,31 +36,23 @@ inline Scalar rounded(Scalar s, DType t) {
 #define CT_SAVED_ARGUMENT_x X x,
 #define CT_SAVED_ARGUMENT_y X y,
 
+// How many values that is.
+#define CT_SAVED_COUNT_none 0
+#define CT_SAVED_COUNT_x 1
+#define CT_SAVED_COUNT_y 1
+
 // Two formulas: name_y(x) and name_dx(g, saved). An expression that names a value its line does not save does
 // not compile.
-#define CT_UNARY_FORMULAS(name, saved, y_expression, dx_expression)                                       \
-  struct name##_y {                                                                                       \
-    static constexpr int kInputs = 1;                                                                     \
-    template <class X>                                                                                    \
-    static CT_FORMULA auto eval(X x, [[maybe_unused]] X p, [[maybe_unused]] X q) {                        \
-      return y_expression;                                                                                \
-    }                                                                                                     \
-  };                                                                                                      \
-  struct name##_dx {                                                                                      \
-    static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;                   \
-    static constexpr int kInputs = kSaved == ::ct::elementwise::Saved::none ? 1 : 2;                      \
-    template <class X>                                                                                    \
-    static CT_FORMULA X eval(X g, CT_SAVED_ARGUMENT_##saved [[maybe_unused]] X p, [[maybe_unused]] X q) { \
-      return dx_expression;                                                                               \
-    }                                                                                                     \
-  };
+#define CT_UNARY_FORMULAS(name, saved, y_expression, dx_expression)                           \
+  CT_UNARY_PREDICATE_FORMULA(name, y_expression)                                              \
+  struct name##_saved : ::ct::elementwise::Formula {                                          \
+    static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;       \
+  };                                                                                          \
+  CT_MAP_FORMULA(name##_dx, name##_saved, 1 + CT_SAVED_COUNT_##saved, 1,                      \
+                 (X g, CT_SAVED_ARGUMENT_##saved [[maybe_unused]] X p, [[maybe_unused]] X q), \
+                 return dx_expression)
 
-// A formula with one input and a truth value as result.
-#define CT_UNARY_PREDICATE_FORMULA(name, y_expression)                             \
-  struct name##_y {                                                                \
-    static constexpr int kInputs = 1;                                              \
-    template <class X>                                                             \
-    static CT_FORMULA auto eval(X x, [[maybe_unused]] X p, [[maybe_unused]] X q) { \
-      return y_expression;                                                         \
-    }                                                                              \
-  };
+// A formula of one input, whose result may be a truth value.
+#define CT_UNARY_PREDICATE_FORMULA(name, y_expression)       \
+  CT_MAP_FORMULA(name##_y, ::ct::elementwise::Formula, 1, 1, \
+                 (X x, [[maybe_unused]] X p, [[maybe_unused]] X q), return y_expression)
