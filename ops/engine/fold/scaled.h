@@ -13,13 +13,17 @@
 namespace ct::reduction {
 
 // On a GPU one copy for each kernel: it is long, and most kernels call it where numbers leave the range only.
+template <class C>
 #if defined(__CUDACC__)
-#define CT_SHARED_COPY __noinline__
-#else
-#define CT_SHARED_COPY inline
+__noinline__
 #endif
-CT_HD CT_SHARED_COPY float power_of(float x, float p) { return ::powf(x, p); }
-CT_HD CT_SHARED_COPY double power_of(double x, double p) { return ::pow(x, p); }
+    CT_HD C
+    power_of(C x, C p) {
+  if constexpr (sizeof(C) == sizeof(float))
+    return ::powf(x, p);
+  else
+    return ::pow(x, p);
+}
 CT_HD inline float times_power_of_two(float x, int e) { return ::ldexpf(x, e); }
 CT_HD inline double times_power_of_two(double x, int e) { return ::ldexp(x, e); }
 
