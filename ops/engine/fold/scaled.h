@@ -13,12 +13,13 @@
 namespace ct::reduction {
 
 // On a GPU one copy for each kernel: it is long, and most kernels call it where numbers leave the range only.
-template <class C>
 #if defined(__CUDACC__)
-__noinline__
+#define CT_ONE_COPY __noinline__
+#else
+#define CT_ONE_COPY
 #endif
-    CT_HD C
-    power_of(C x, C p) {
+template <class C>
+CT_HD CT_ONE_COPY C power_of(C x, C p) {
   if constexpr (sizeof(C) == sizeof(float))
     return ::powf(x, p);
   else

@@ -7,13 +7,13 @@
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/conformance.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/rule_internal.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/engine/map/op.h>
+#include <cotangent/ops/testing/conformance.h>
 
 #include "tests/catch.h"
 
@@ -80,9 +80,9 @@ constexpr ct::OpDef k_mul_add = ct::checked({
     .cpu = {ct::elementwise::forward_cpu<MulAdd, true, false>,
             ct::elementwise::joint_backward_cpu<MulAddGradients>},
     .rule = ct::elementwise::joint_rule<MulAddGradients>,
-    .reference = [](std::span<const Tensor> in, ct::AttrsView) -> std::vector<Tensor> {
-      return {in[0] * in[1] + 2 * in[2]};
-    },
+});
+constexpr ct::OpTests kMulAddTests{
+    .op = "test_mul_add",
     .samples = [](ct::SampleMaker& make) -> std::vector<ct::Sample> {
       const auto sample = [&](const ct::Shape& a, const ct::Shape& b, const ct::Shape& c) {
         return ct::Sample{{make.normal(a), make.normal(b), make.normal(c)}, kTwo};
@@ -91,7 +91,10 @@ constexpr ct::OpDef k_mul_add = ct::checked({
               sample({3, 1, 5}, {2, 1}, {}),     sample({}, {}, {}),
               sample({0, 3}, {3}, {0, 3}),       sample({1500}, {1500}, {1})};
     },
-});
+    .reference = [](std::span<const Tensor> in, ct::AttrsView) -> std::vector<Tensor> {
+      return {in[0] * in[1] + 2 * in[2]};
+    },
+};
 
 }  // namespace
 
@@ -237,7 +240,7 @@ TEST_CASE("CUDA: more elements than one launch takes", "[elementwise][cuda]") {
 }
 
 TEST_CASE("one formula gives all gradients of an op of three inputs", "[elementwise]") {
-  const ct::ConformanceReport report = ct::check_conformance(k_mul_add, {.devices = {ct::cpu}});
+  const ct::ConformanceReport report = ct::check_conformance(k_mul_add, kMulAddTests, {.devices = {ct::cpu}});
   for (const std::string& failure : report.failures) FAIL_CHECK(failure);
   CHECK(report.rows.size() == 4);
 }
