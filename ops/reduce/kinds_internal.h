@@ -37,9 +37,9 @@ enum class Kind : std::uint8_t {
 /// The axes as a mask; all axes if none is named. Throws ShapeError.
 AxisMask axis_mask(const char* op, const Dims& axes, int rank);
 
-/// The backward pass of sum and mean: the cotangent divided by `divisor`, in the input's dtype, repeated
+/// The backward pass of sum and mean: the cotangent, divided by the count for a mean, in the input's dtype, repeated
 /// along the reduced axes by strides of 0. Nothing of the input's size is written.
-void spread_sum(const Backward& b, double divisor,
+void spread_sum(Kind kind, const Backward& b,
                 void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool));
 
 /// What the backward kernels of the other kinds need to know; see engine/fold/gradients.h. All tensors but x

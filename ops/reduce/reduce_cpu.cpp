@@ -196,7 +196,11 @@ void forward_cpu(const Forward& f) {
 
 template <Kind kind>
 void backward_cpu(const Backward& b) {
-  backward_by(kind, b, {sum_cpu, side_cpu, gradient_cpu});
+  if constexpr (kind == Kind::sum || kind == Kind::mean) {
+    spread_sum(kind, b, sum_cpu);
+  } else {
+    backward_by(kind, b, {sum_cpu, side_cpu, gradient_cpu});
+  }
 }
 
 }  // namespace ct::reduction
@@ -204,6 +208,12 @@ void backward_cpu(const Backward& b) {
 #define CT_FOLD(kind) \
   { #kind, reduction::forward_cpu < reduction::Kind::kind>, reduction::backward_cpu < reduction::Kind::kind> }
 #define CT_PREDICATE(kind) forward_only(#kind, reduction::forward_cpu<reduction::Kind::kind>)
-CT_KERNELS(cpu, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod), CT_FOLD(amax), CT_FOLD(amin),
-           CT_FOLD(max), CT_FOLD(min), CT_FOLD(var), CT_FOLD(std), CT_FOLD(norm), CT_FOLD(logsumexp),
-           CT_PREDICATE(any), CT_PREDICATE(all), CT_PREDICATE(argmax), CT_PREDICATE(argmin))
+CT_KERNELS(cpu, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
+CT_KERNELS(cpu, reduce_product, CT_FOLD(prod))
+CT_KERNELS(cpu, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
+CT_KERNELS(cpu, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))
+CT_KERNELS(cpu, reduce_position, CT_FOLD(max), CT_FOLD(min))
+CT_KERNELS(cpu, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))
+CT_KERNELS(cpu, reduce_statistics, CT_FOLD(var), CT_FOLD(std))
+CT_KERNELS(cpu, reduce_norm, CT_FOLD(norm))
+CT_KERNELS(cpu, reduce_logsumexp, CT_FOLD(logsumexp))

@@ -22,4 +22,5 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod))
+CT_KERNELS(cuda, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
+CT_KERNELS(cuda, reduce_product, CT_FOLD(prod))
