@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
+
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/convert_run.h>
 #include <cotangent/ops/engine/map/math_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -31,8 +34,10 @@ CT_INLINE Pack<T> load(const T* from, int count) {
   if constexpr (std::is_same_v<T, C>) {
     return count == P::kSize ? P::load(from) : elementwise::load_first(from, count);
   } else {
-    C lanes[P::kSize] = {};
-    for (int i = 0; i < count; ++i) lanes[i] = from[i];
+    T run[P::kSize] = {};
+    C lanes[P::kSize];
+    std::copy_n(from, count, run);
+    widen_run(run, P::kSize, lanes);
     return P::load(lanes);
   }
 }
@@ -47,7 +52,11 @@ CT_INLINE void store(T* to, Pack<T> p, int count) {
     else
       elementwise::store_first(to, p, count);
   } else {
-    for (int i = 0; i < count; ++i) to[i] = T(p.v[i]);
+    T run[P::kSize];
+    C lanes[P::kSize];
+    p.store(lanes);
+    narrow_run(lanes, P::kSize, run);
+    std::copy_n(run, count, to);
   }
 }
 

@@ -53,7 +53,6 @@ struct GradientCall {
   AxisMask mask;
   Tensor dx;
 };
-void gradient_cpu(const GradientCall& call);
 void gradient_cuda(const GradientCall& call);
 
 /// A contiguous copy in the type that t is folded in (f32 or f64); t itself if it is one.
@@ -63,7 +62,6 @@ Tensor in_fold_type(const Tensor& t, void (*sum)(const Tensor&, AxisMask, const 
 struct Side {
   Tensor value, aux;
 };
-Side side_cpu(const Tensor& x, AxisMask mask, Gradient kind, bool smallest);
 Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest);
 
 /// The backward pass of every kind but sum and mean, in terms of a device's functions above.
