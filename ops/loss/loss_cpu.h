@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/simd/convert_run.h>
@@ -34,10 +32,8 @@ CT_INLINE Pack<T> load(const T* from, int count) {
   if constexpr (std::is_same_v<T, C>) {
     return count == P::kSize ? P::load(from) : elementwise::load_first(from, count);
   } else {
-    T run[P::kSize] = {};
-    C lanes[P::kSize];
-    std::copy_n(from, count, run);
-    widen_run(run, P::kSize, lanes);
+    C lanes[P::kSize] = {};
+    widen_run(from, count, lanes);
     return P::load(lanes);
   }
 }
@@ -52,11 +48,9 @@ CT_INLINE void store(T* to, Pack<T> p, int count) {
     else
       elementwise::store_first(to, p, count);
   } else {
-    T run[P::kSize];
     C lanes[P::kSize];
     p.store(lanes);
-    narrow_run(lanes, P::kSize, run);
-    std::copy_n(run, count, to);
+    narrow_run(lanes, count, to);
   }
 }
 

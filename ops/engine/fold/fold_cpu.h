@@ -78,6 +78,8 @@ template <class T, class C>
 void store_block(void* out, std::int64_t first, const C* values, int n, bool accumulate) {
   T* y = static_cast<T*>(out) + first;
   if constexpr (is_narrow<T>) {
+    if constexpr (std::is_same_v<C, float>)
+      if (!accumulate) return narrow_run(values, n, y);
     for (int i = 0; i < n; i += kBlock) {
       const int m = std::min(kBlock, n - i);
       float wide[kBlock];
