@@ -155,56 +155,76 @@ ${_pointers}  };
 }  // namespace ct::detail
 ")
 
-# The tables of kernels of each op (core/kernel_tables.h), by the files that hold them: a file for an op, so that a
-# program that does not use it does not link it. They differ with and without CUDA.
+# The tables of kernels (core/kernel_tables.h), each with what bears its name on every device: those that the lines
+# CT_KERNELS of an op's files make, and one for each row of the files *_table.inc which they include. A file for an op, so
+# that a program that does not use it does not link it. They differ with and without CUDA.
 set(COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/rooms.cpp")
 set(COTANGENT_KERNEL_TABLES_CUDA "")
 set(COTANGENT_KERNEL_TABLES_NOCUDA "")
-function(cotangent_kernel_list out_declarations out_list kind room name)
-  set(declarations "")
-  set(list "")
+function(cotangent_kernel_tables out kind room name)
+  set(tables "")
   foreach(file IN LISTS _files)
-    if(file MATCHES "^${room}/(${name}|${name}_[a-z0-9_]+)_${kind}\\.(cpp|cu)$")
-      set(table "${CMAKE_MATCH_1}")
-      if(NOT table STREQUAL name AND "${room}/${table}.h" IN_LIST _files)
-        continue()  # another op's, whose name begins with this one's
-      endif()
-      string(APPEND declarations "namespace ${kind}_kernels {\nextern const KernelTable ${table};\n}\n")
-      string(APPEND list "&${kind}_kernels::${table}, ")
+    if(NOT file MATCHES "^${room}/(${name}|${name}_[a-z0-9_]+)_${kind}\\.(cpp|cu)$")
+      continue()
     endif()
+    if(NOT CMAKE_MATCH_1 STREQUAL name AND "${room}/${CMAKE_MATCH_1}.h" IN_LIST _files)
+      continue()  # another op's, whose name begins with this one's
+    endif()
+    set(file "${PROJECT_SOURCE_DIR}/ops/${file}")
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
+    file(STRINGS "${file}" lines REGEX "^(CT_KERNELS\\(|#include <cotangent/.*_table\\.inc>)")
+    foreach(line IN LISTS lines)
+      set(rows "${line}")
+      if(line MATCHES "<cotangent/(.*)>")
+        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
+        file(STRINGS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}" rows REGEX "^CT_")
+      endif()
+      foreach(row IN LISTS rows)
+        string(REGEX MATCH "^(CT_KERNELS\\([a-z]+, *|CT_[A-Z_]+\\()([a-z0-9_]+)" row "${row}")
+        list(APPEND tables "${CMAKE_MATCH_2}")
+      endforeach()
+    endforeach()
   endforeach()
-  set(${out_declarations} "${declarations}" PARENT_SCOPE)
-  set(${out_list} "${list}" PARENT_SCOPE)
+  list(REMOVE_DUPLICATES tables)
+  set(${out} "${tables}" PARENT_SCOPE)
 endfunction()
 foreach(_op IN LISTS COTANGENT_OPS)
   get_filename_component(_name "${_op}" NAME)
   get_filename_component(_room "${_op}" DIRECTORY)
+  set(_all "")
   foreach(_kind cpu cuda plain)
-    cotangent_kernel_list(_${_kind}_declarations _${_kind}_list ${_kind} ${_room} ${_name})
+    cotangent_kernel_tables(_${_kind}_tables ${_kind} ${_room} ${_name})
+    list(APPEND _all ${_${_kind}_tables})
   endforeach()
-  if("${_cpu_list}${_cuda_list}${_plain_list}" STREQUAL "")
+  list(REMOVE_DUPLICATES _all)
+  if(NOT _all)
     continue()
   endif()
   foreach(_variant cuda nocuda)
     if(_variant STREQUAL "nocuda")
-      set(_cuda_declarations "")
-      set(_cuda_list "")
+      set(_cuda_tables "")
     endif()
+    set(_text "")
+    foreach(_table IN LISTS _all)
+      set(_lists "")
+      foreach(_kind cpu cuda plain)
+        set(_list "")
+        if(_table IN_LIST _${_kind}_tables)
+          string(APPEND _text "namespace ${_kind}_kernels {\nextern const KernelTable ${_table};\n}\n")
+          set(_list "&${_kind}_kernels::${_table}, ")
+        endif()
+        string(APPEND _text "static constexpr const KernelTable* ${_kind}_${_table}[] = {${_list}nullptr};\n")
+        string(APPEND _lists "${_kind}_${_table}, ")
+      endforeach()
+      string(APPEND _text "namespace kernel_tables {\nextern const KernelTables ${_table};\n"
+                          "const KernelTables ${_table}{{${_lists}}};\n}\n")
+    endforeach()
     set(_path "${PROJECT_BINARY_DIR}/generated/${_variant}/${_name}_tables.cpp")
     cotangent_generate("${_path}" "// Generated from the files of ops/${_op}*.
 #include <cotangent/core/kernel_tables.h>
 
 namespace ct {
-${_cpu_declarations}${_cuda_declarations}${_plain_declarations}namespace kernel_tables {
-namespace {
-constexpr const KernelTable* cpu[] = {${_cpu_list}nullptr};
-constexpr const KernelTable* cuda[] = {${_cuda_list}nullptr};
-constexpr const KernelTable* plain[] = {${_plain_list}nullptr};
-}
-extern const KernelTables ${_name};
-const KernelTables ${_name}{{cpu, cuda, plain}};
-}  // namespace kernel_tables
-}  // namespace ct
+${_text}}  // namespace ct
 ")
     string(TOUPPER "${_variant}" _upper)
     list(APPEND COTANGENT_KERNEL_TABLES_${_upper} "${_path}")

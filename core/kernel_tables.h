@@ -15,7 +15,7 @@ struct KernelTable {
   std::size_t size;
 };
 
-/// All tables of the ops of one NAME.cpp, by KernelKind. Each list ends with null.
+/// The tables of one name, by KernelKind. Each list ends with null.
 struct KernelTables {
   const KernelTable* const* of[3];
 };

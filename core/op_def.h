@@ -276,8 +276,8 @@ CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
 }  // namespace ct
 
 /// The kernels that a file of a room brings: CT_KERNELS(cpu, softmax, {"softmax", forward, backward}, ...) in
-/// softmax_cpu.cpp, outside of namespaces; NAME_cuda.cu and NAME_plain.cpp likewise. Where the kernels of NAME.cpp fill
-/// several files, these are NAME_PART_cuda.cu, and the table's name is NAME_PART.
+/// softmax_cpu.cpp, outside of namespaces; NAME_cuda.cu and NAME_plain.cpp likewise, and NAME_PART_cuda.cu. Ops of one
+/// NAME.cpp that programs use apart from each other have a table each, of the same name on every device.
 #define CT_KERNELS(device, name, ...)                                  \
   namespace ct::device##_kernels {                                     \
     extern const KernelTable name;                                     \
@@ -287,7 +287,7 @@ CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
     const KernelTable name{name##_entries, std::size(name##_entries)}; \
   }
 
-/// Declares kernel_tables::NAME, in namespace ct: the tables of NAME_cpu.cpp, NAME_cuda.cu, NAME_plain.cpp.
+/// Declares kernel_tables::NAME, in namespace ct: the tables of that name, of CT_KERNELS in an op's files.
 #define CT_KERNEL_TABLES(name)    \
   namespace kernel_tables {       \
   extern const KernelTables name; \

@@ -56,7 +56,7 @@ FAULTS = [
      "sum_cpu(grad, mask, out, 1, accumulate)",
      "sum_cpu(grad, mask, out, double(grad.numel()) / double(out.numel()), accumulate)"),
     ("mean", "ops/reduce/backward.cpp", None, "not divided by the count",
-     "kind == Kind::mean ? count : 1, device.sum", "1, device.sum"),
+     "kind == Kind::mean ? count : 1;", "1;"),
     ("var", "ops/reduce/backward.cpp", None, "the correction is ignored",
      "? count - attrs.number : 0;", "? count : 0;"),
     ("max", FOLDS, None, "the position's stride is ignored",

@@ -10,7 +10,16 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
-CT_KERNEL_TABLES(binary)
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) CT_KERNEL_TABLES(name)
+#define CT_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
+#include <cotangent/ops/elementwise/binary_table.inc>
+#undef CT_BINARY
+#undef CT_PREDICATE
+#define CT_SCALAR(name, text, types, saved, samples, y, dx) CT_KERNEL_TABLES(name)
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
+#include <cotangent/ops/elementwise/scalar_table.inc>
+#undef CT_SCALAR
+#undef CT_SCALAR_PREDICATE
 namespace binary {
 namespace {
 
@@ -34,7 +43,7 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
 enum class Kind { function, predicate };
 
 consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
-                       std::span<const InputDef> inputs, BackwardFn rule) {
+                       std::span<const InputDef> inputs, const KernelTables* kernels, BackwardFn rule) {
   const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
@@ -42,7 +51,7 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .outputs = predicate ? kTruth : kY,
                   .attributes = kParameters,
                   .infer = predicate ? infer_predicate : infer_broadcast,
-                  .kernels = &kernel_tables::binary,
+                  .kernels = kernels,
                   .rule = rule,
                   .promotes = true,
                   .int_to_float = types == floats,
@@ -51,7 +60,7 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .cost = elementwise_cost});
 }
 consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
-                              BackwardFn rule) {
+                              const KernelTables* kernels, BackwardFn rule) {
   const bool predicate = kind == Kind::predicate;
   return checked({.name = name,
                   .formula = formula,
@@ -59,7 +68,7 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
                   .outputs = predicate ? kTruth : kY,
                   .attributes = kParameters,
                   .infer = predicate ? infer_unary_predicate : infer_unary,
-                  .kernels = &kernel_tables::binary,
+                  .kernels = kernels,
                   .rule = rule,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
@@ -85,21 +94,23 @@ constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false
 #undef CT_PREDICATE
 }  // namespace
 
-#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                        \
-  extern constexpr OpDef k_##name = define(Kind::function, #name, text, types, k_##name##_inputs, \
-                                           binary_rule<formulas::name##_da, formulas::name##_db>);
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                \
+  extern constexpr OpDef k_##name =                                                       \
+      define(Kind::function, #name, text, types, k_##name##_inputs, &kernel_tables::name, \
+             binary_rule<formulas::name##_da, formulas::name##_db>);
 #define CT_PREDICATE(name, text, types, samples, y) \
   extern constexpr OpDef k_##name =                 \
-      define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, nullptr);
+      define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
 #include <cotangent/ops/elementwise/binary_table.inc>
 #undef CT_BINARY
 #undef CT_PREDICATE
 
-#define CT_SCALAR(name, text, types, saved, samples, y, dx) \
-  extern constexpr OpDef k_##name =                         \
-      define_scalar(Kind::function, #name, text, types, Saved::saved, unary_rule<formulas::name##_dx>);
+#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                         \
+  extern constexpr OpDef k_##name = define_scalar(Kind::function, #name, text, types, Saved::saved, \
+                                                  &kernel_tables::name, unary_rule<formulas::name##_dx>);
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) \
-  extern constexpr OpDef k_##name = define_scalar(Kind::predicate, #name, text, types, Saved::none, nullptr);
+  extern constexpr OpDef k_##name =                        \
+      define_scalar(Kind::predicate, #name, text, types, Saved::none, &kernel_tables::name, nullptr);
 #include <cotangent/ops/elementwise/scalar_table.inc>
 #undef CT_SCALAR
 #undef CT_SCALAR_PREDICATE

@@ -4,28 +4,18 @@
 
 // Every kernel of the table of two-tensor ops for CUDA (ops/engine/map/map_cuda.cuh says how they run).
 
-namespace ct {
-namespace binary {
-namespace {
-
+namespace ct::cuda_kernels {
 using namespace elementwise;
+using namespace binary::formulas;
+}  // namespace ct::cuda_kernels
 
-constexpr KernelEntry kEntries[] = {
-#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                 \
-  {#name, forward_cuda<formulas::name##_y, has_floats(types), has_integers(types), false>, \
-   binary_backward_cuda<formulas::name##_da, formulas::name##_db>},
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                  \
+  CT_KERNELS(cuda, name,                                                                    \
+             {#name, forward_cuda<name##_y, has_floats(types), has_integers(types), false>, \
+              binary_backward_cuda<name##_da, name##_db>})
 #define CT_PREDICATE(name, text, types, samples, y) \
-  forward_only(#name, forward_cuda<formulas::name##_y, has_floats(types), has_integers(types), true>),
+  CT_KERNELS(cuda, name,                            \
+             forward_only(#name, forward_cuda<name##_y, has_floats(types), has_integers(types), true>))
 #include <cotangent/ops/elementwise/binary_table.inc>
 #undef CT_BINARY
 #undef CT_PREDICATE
-};
-
-}  // namespace
-}  // namespace binary
-
-namespace cuda_kernels {
-extern const KernelTable binary;
-const KernelTable binary{ct::binary::kEntries, std::size(ct::binary::kEntries)};
-}  // namespace cuda_kernels
-}  // namespace ct

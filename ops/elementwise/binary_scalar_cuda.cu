@@ -4,28 +4,18 @@
 
 // Every kernel of the table of tensor-and-number ops for CUDA; apart to keep compile times short.
 
-namespace ct {
-namespace binary {
-namespace {
-
+namespace ct::cuda_kernels {
 using namespace elementwise;
+using namespace binary::formulas;
+}  // namespace ct::cuda_kernels
 
-constexpr KernelEntry kScalarEntries[] = {
-#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                \
-  {#name, forward_cuda<formulas::name##_y, has_floats(types), has_integers(types), false>, \
-   unary_backward_cuda<formulas::name##_dx>},
+#define CT_SCALAR(name, text, types, saved, samples, y, dx)                                 \
+  CT_KERNELS(cuda, name,                                                                    \
+             {#name, forward_cuda<name##_y, has_floats(types), has_integers(types), false>, \
+              unary_backward_cuda<name##_dx>})
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) \
-  forward_only(#name, forward_cuda<formulas::name##_y, has_floats(types), has_integers(types), true>),
+  CT_KERNELS(cuda, name,                                   \
+             forward_only(#name, forward_cuda<name##_y, has_floats(types), has_integers(types), true>))
 #include <cotangent/ops/elementwise/scalar_table.inc>
 #undef CT_SCALAR
 #undef CT_SCALAR_PREDICATE
-};
-
-}  // namespace
-}  // namespace binary
-
-namespace cuda_kernels {
-extern const KernelTable binary_scalar;
-const KernelTable binary_scalar{ct::binary::kScalarEntries, std::size(ct::binary::kScalarEntries)};
-}  // namespace cuda_kernels
-}  // namespace ct

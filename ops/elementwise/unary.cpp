@@ -12,7 +12,9 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
-CT_KERNEL_TABLES(unary)
+#define CT_UNARY(name, text, types, saved, samples, y, dx) CT_KERNEL_TABLES(name)
+#include <cotangent/ops/elementwise/unary_table.inc>
+#undef CT_UNARY
 namespace {
 
 using namespace elementwise;
@@ -26,14 +28,15 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
   return AutocastPolicy::promote;
 }
 
-consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved, BackwardFn rule) {
+consteval OpDef define(const char* name, const char* formula, DTypeSet types, Saved saved,
+                       const KernelTables* kernels, BackwardFn rule) {
   return checked({.name = name,
                   .formula = formula,
                   .inputs = unary_inputs(saved),
                   .outputs = kY,
                   .attributes = kParameters,
                   .infer = infer_unary,
-                  .kernels = &kernel_tables::unary,
+                  .kernels = kernels,
                   .rule = rule,
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
@@ -45,7 +48,8 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
 
 namespace unary {
 #define CT_UNARY(name, text, types, saved, samples, y, dx) \
-  extern constexpr OpDef k_##name = define(#name, text, types, Saved::saved, unary_rule<formulas::name##_dx>);
+  extern constexpr OpDef k_##name =                        \
+      define(#name, text, types, Saved::saved, &kernel_tables::name, unary_rule<formulas::name##_dx>);
 #include <cotangent/ops/elementwise/unary_table.inc>
 #undef CT_UNARY
 }  // namespace unary

@@ -2,6 +2,7 @@
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/convert_run.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -26,7 +27,7 @@ CT_INLINE Pack<T> load(const T* from, int count) {
     return count == P::kSize ? P::load(from) : elementwise::load_first(from, count);
   } else {
     C lanes[P::kSize] = {};
-    for (int i = 0; i < count; ++i) lanes[i] = from[i];
+    widen_run(from, count, lanes);
     return P::load(lanes);
   }
 }
@@ -41,7 +42,9 @@ CT_INLINE void store(T* to, Pack<T> p, int count) {
     else
       elementwise::store_first(to, p, count);
   } else {
-    for (int i = 0; i < count; ++i) to[i] = T(p.v[i]);
+    C lanes[P::kSize];
+    p.store(lanes);
+    narrow_run(lanes, count, to);
   }
 }
 

@@ -19,12 +19,15 @@ AxisMask axis_mask(const char* op, const Dims& axes, int rank) {
   return axes.empty() ? (1u << rank) - 1 : mask;
 }
 
-void spread_sum(const Backward& b, double divisor,
+void spread_sum(Kind kind, const Backward& b,
                 void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool)) {
+  if (!b.needs(0)) return;
   const TensorMeta& x = b.in_meta(0);
   const Attrs& attrs = b.attrs<Attrs>();
   const AxisMask mask = axis_mask(b.op.name, attrs.axes, x.shape.size());
   Tensor g = b.grad();
+  const double count = g.numel() == 0 ? 1 : static_cast<double>(numel(x.shape) / g.numel());
+  const double divisor = kind == Kind::mean ? count : 1;
   if (divisor != 1 || g.dtype() != x.dtype) {
     const Tensor scaled = Tensor::allocate(g.shape(), x.dtype, x.device);
     sum(g, 0, scaled, divisor, false);
@@ -79,8 +82,6 @@ void backward_by(Kind kind, const Backward& b, const DeviceFunctions& device) {
   const AxisMask mask = axis_mask(b.op.name, attrs.axes, meta.shape.size());
   const std::int64_t outputs = b.grad().numel();
   const double count = outputs == 0 ? 0 : static_cast<double>(numel(meta.shape) / outputs);
-  if (kind == Kind::sum || kind == Kind::mean)
-    return spread_sum(b, kind == Kind::mean ? count : 1, device.sum);
 
   GradientCall call{};
   call.mask = mask;

@@ -23,7 +23,11 @@ void run_forward(const Forward& f, const F& fold, Order order, const Tensor* val
 
 template <Kind kind>
 void backward_cuda(const Backward& b) {
-  backward_by(kind, b, {sum_cuda, side_cuda, gradient_cuda});
+  if constexpr (kind == Kind::sum || kind == Kind::mean) {
+    spread_sum(kind, b, sum_cuda);
+  } else {
+    backward_by(kind, b, {sum_cuda, side_cuda, gradient_cuda});
+  }
 }
 
 inline constexpr bool finds_smallest(Kind kind) {

@@ -37,9 +37,9 @@ enum class Kind : std::uint8_t {
 /// The axes as a mask; all axes if none is named. Throws ShapeError.
 AxisMask axis_mask(const char* op, const Dims& axes, int rank);
 
-/// The backward pass of sum and mean: the cotangent divided by `divisor`, in the input's dtype, repeated
+/// The backward pass of sum and mean: the cotangent, divided by the count for a mean, in the input's dtype, repeated
 /// along the reduced axes by strides of 0. Nothing of the input's size is written.
-void spread_sum(const Backward& b, double divisor,
+void spread_sum(Kind kind, const Backward& b,
                 void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool));
 
 /// What the backward kernels of the other kinds need to know; see engine/fold/gradients.h. All tensors but x
@@ -53,7 +53,6 @@ struct GradientCall {
   AxisMask mask;
   Tensor dx;
 };
-void gradient_cpu(const GradientCall& call);
 void gradient_cuda(const GradientCall& call);
 
 /// A contiguous copy in the type that t is folded in (f32 or f64); t itself if it is one.
@@ -63,7 +62,6 @@ Tensor in_fold_type(const Tensor& t, void (*sum)(const Tensor&, AxisMask, const 
 struct Side {
   Tensor value, aux;
 };
-Side side_cpu(const Tensor& x, AxisMask mask, Gradient kind, bool smallest);
 Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest);
 
 /// The backward pass of every kind but sum and mean, in terms of a device's functions above.

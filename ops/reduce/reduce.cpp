@@ -13,7 +13,15 @@
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
-CT_KERNEL_TABLES(reduce)
+CT_KERNEL_TABLES(reduce_sum)
+CT_KERNEL_TABLES(reduce_product)
+CT_KERNEL_TABLES(reduce_extremum)
+CT_KERNEL_TABLES(reduce_truth)
+CT_KERNEL_TABLES(reduce_position)
+CT_KERNEL_TABLES(reduce_argument)
+CT_KERNEL_TABLES(reduce_statistics)
+CT_KERNEL_TABLES(reduce_norm)
+CT_KERNEL_TABLES(reduce_logsumexp)
 namespace {
 
 using reduction::Attrs;
@@ -188,6 +196,27 @@ constexpr OutputDef kY[] = {{"y"}}, kTruth[] = {{"y", false}}, kIndices[] = {{"i
                     kValues[] = {{"values"}, {"indices", false}}, kYMean[] = {{"y"}, {"mean", false}},
                     kYWide[] = {{"y"}, {"wide", false}};
 
+// The kernels of a kind, so that a program carries those of the kinds that it uses.
+constexpr const KernelTables* tables_of(Kind kind) {
+  switch (kind) {
+    case Kind::sum:
+    case Kind::mean: return &kernel_tables::reduce_sum;
+    case Kind::prod: return &kernel_tables::reduce_product;
+    case Kind::amax:
+    case Kind::amin: return &kernel_tables::reduce_extremum;
+    case Kind::any:
+    case Kind::all: return &kernel_tables::reduce_truth;
+    case Kind::max:
+    case Kind::min: return &kernel_tables::reduce_position;
+    case Kind::argmax:
+    case Kind::argmin: return &kernel_tables::reduce_argument;
+    case Kind::var:
+    case Kind::std: return &kernel_tables::reduce_statistics;
+    case Kind::norm: return &kernel_tables::reduce_norm;
+    default: return &kernel_tables::reduce_logsumexp;
+  }
+}
+
 // What is common to all.
 template <Kind kind>
 constexpr OpDef define(const char* name, const char* formula, std::span<const OutputDef> outputs) {
@@ -198,7 +227,7 @@ constexpr OpDef define(const char* name, const char* formula, std::span<const Ou
   op.outputs = outputs;
   op.attributes = kAttributes;
   op.infer = infer<kind>;
-  op.kernels = &kernel_tables::reduce;
+  op.kernels = tables_of(kind);
   op.fast_f64 = true;
   op.dtypes = kAllTypes;
   op.cost = cost;

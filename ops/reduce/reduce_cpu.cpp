@@ -64,23 +64,6 @@ void gradient_block(const GradientCall& call, const C* x, C* dx, int n, std::int
   }
 }
 
-template <class C>
-void gradient_block(const GradientCall& call, const C* x, C* dx, int n, std::int64_t output,
-                    std::int64_t step) {
-  switch (call.kind) {
-    case Gradient::extremum: return gradient_block<Gradient::extremum>(call, x, dx, n, output, step);
-    case Gradient::product: return gradient_block<Gradient::product>(call, x, dx, n, output, step);
-    case Gradient::variance: return gradient_block<Gradient::variance>(call, x, dx, n, output, step);
-    case Gradient::deviation: return gradient_block<Gradient::deviation>(call, x, dx, n, output, step);
-    case Gradient::norm1: return gradient_block<Gradient::norm1>(call, x, dx, n, output, step);
-    case Gradient::norm2: return gradient_block<Gradient::norm2>(call, x, dx, n, output, step);
-    case Gradient::norm_extremum:
-      return gradient_block<Gradient::norm_extremum>(call, x, dx, n, output, step);
-    case Gradient::norm: return gradient_block<Gradient::norm>(call, x, dx, n, output, step);
-    default: return gradient_block<Gradient::log_sum_exp>(call, x, dx, n, output, step);
-  }
-}
-
 // Calls body(first element, n, its output, step of outputs, its number within the output, step of numbers)
 // for pieces of at most kBlock elements whose outputs are one and the same or follow one another.
 template <class Body>
@@ -104,15 +87,15 @@ void walk(const Spread& spread, std::int64_t numel, const Body& body) {
                });
 }
 
-}  // namespace
-
+// The gradient of an op that has these.
+template <Gradient... kinds>
 void gradient_cpu(const GradientCall& call) {
   const Spread spread = make_spread(call.dx.shape(), call.mask);
   visit_fold_type(call.dx.dtype(), [&](auto element) {
     using C = decltype(element);
     if constexpr (!std::is_integral_v<C>) {
       const Sink<C> sink = sink_of<C>(call.dx);
-      if (call.kind == Gradient::position) {
+      if constexpr (((kinds == Gradient::position) || ...)) {
         const auto* winner = static_cast<const std::int64_t*>(call.aux.raw_data());
         const C* g = static_cast<const C*>(call.g.raw_data());
         walk(spread, call.dx.numel(),
@@ -125,20 +108,22 @@ void gradient_cpu(const GradientCall& call) {
                }
                sink.store(sink.values, first, dx, n, false);
              });
-        return;
+      } else {
+        const Source<C> source = source_of<C>(call.x);
+        walk(spread, call.dx.numel(),
+             [&](std::int64_t first, int n, std::int64_t output, std::int64_t step, std::int64_t,
+                 std::int64_t) {
+               C buffer[kBlock], dx[kBlock];
+               const C* x = source.read(first, 1, n, buffer);
+               ((call.kind == kinds ? gradient_block<kinds>(call, x, dx, n, output, step) : void()), ...);
+               sink.store(sink.values, first, dx, n, false);
+             });
       }
-      const Source<C> source = source_of<C>(call.x);
-      walk(
-          spread, call.dx.numel(),
-          [&](std::int64_t first, int n, std::int64_t output, std::int64_t step, std::int64_t, std::int64_t) {
-            C buffer[kBlock], dx[kBlock];
-            gradient_block<C>(call, source.read(first, 1, n, buffer), dx, n, output, step);
-            sink.store(sink.values, first, dx, n, false);
-          });
     }
   });
 }
 
+template <Gradient one>
 Side side_cpu(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
   Tensor source = x;
   const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::keep);
@@ -146,7 +131,7 @@ Side side_cpu(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
   visit_fold_type(x.dtype(), [&](auto element) {
     using C = decltype(element);
     if constexpr (!std::is_integral_v<C>) {
-      if (kind == Gradient::product) {
+      if constexpr (one == Gradient::product) {
         side = side_of(ProdFold<C>{true}, source, mask, plan);
       } else {
         const Compare compare = kind == Gradient::extremum ? Compare::value : Compare::absolute;
@@ -155,6 +140,23 @@ Side side_cpu(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
     }
   });
   return side;
+}
+
+constexpr DeviceFunctions functions(Kind kind) {
+  using G = Gradient;
+  switch (kind) {
+    case Kind::prod: return {sum_cpu, side_cpu<G::product>, gradient_cpu<G::product>};
+    case Kind::amax:
+    case Kind::amin: return {sum_cpu, side_cpu<G::extremum>, gradient_cpu<G::extremum>};
+    case Kind::max:
+    case Kind::min: return {sum_cpu, nullptr, gradient_cpu<G::position>};
+    case Kind::var: return {sum_cpu, nullptr, gradient_cpu<G::variance>};
+    case Kind::std: return {sum_cpu, nullptr, gradient_cpu<G::deviation>};
+    case Kind::norm:
+      return {sum_cpu, side_cpu<G::norm_extremum>,
+              gradient_cpu<G::norm1, G::norm2, G::norm_extremum, G::norm>};
+    default: return {sum_cpu, nullptr, gradient_cpu<G::log_sum_exp>};
+  }
 }
 
 template <Kind kind>
@@ -196,14 +198,26 @@ void forward_cpu(const Forward& f) {
 
 template <Kind kind>
 void backward_cpu(const Backward& b) {
-  backward_by(kind, b, {sum_cpu, side_cpu, gradient_cpu});
+  if constexpr (kind == Kind::sum || kind == Kind::mean) {
+    spread_sum(kind, b, sum_cpu);
+  } else {
+    static constexpr DeviceFunctions device = functions(kind);
+    backward_by(kind, b, device);
+  }
 }
 
+}  // namespace
 }  // namespace ct::reduction
 
 #define CT_FOLD(kind) \
   { #kind, reduction::forward_cpu < reduction::Kind::kind>, reduction::backward_cpu < reduction::Kind::kind> }
 #define CT_PREDICATE(kind) forward_only(#kind, reduction::forward_cpu<reduction::Kind::kind>)
-CT_KERNELS(cpu, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod), CT_FOLD(amax), CT_FOLD(amin),
-           CT_FOLD(max), CT_FOLD(min), CT_FOLD(var), CT_FOLD(std), CT_FOLD(norm), CT_FOLD(logsumexp),
-           CT_PREDICATE(any), CT_PREDICATE(all), CT_PREDICATE(argmax), CT_PREDICATE(argmin))
+CT_KERNELS(cpu, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
+CT_KERNELS(cpu, reduce_product, CT_FOLD(prod))
+CT_KERNELS(cpu, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
+CT_KERNELS(cpu, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))
+CT_KERNELS(cpu, reduce_position, CT_FOLD(max), CT_FOLD(min))
+CT_KERNELS(cpu, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))
+CT_KERNELS(cpu, reduce_statistics, CT_FOLD(var), CT_FOLD(std))
+CT_KERNELS(cpu, reduce_norm, CT_FOLD(norm))
+CT_KERNELS(cpu, reduce_logsumexp, CT_FOLD(logsumexp))

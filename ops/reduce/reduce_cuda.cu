@@ -41,4 +41,5 @@ Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, reduce, CT_FOLD(sum), CT_FOLD(mean), CT_FOLD(prod))
+CT_KERNELS(cuda, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
+CT_KERNELS(cuda, reduce_product, CT_FOLD(prod))

@@ -27,5 +27,6 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin), CT_PREDICATE(any), CT_PREDICATE(all),
-           CT_FOLD(norm))
+CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
+CT_KERNELS(cuda, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))
+CT_KERNELS(cuda, reduce_norm, CT_FOLD(norm))

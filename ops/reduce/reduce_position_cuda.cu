@@ -16,4 +16,5 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, reduce_position, CT_FOLD(max), CT_FOLD(min), CT_PREDICATE(argmax), CT_PREDICATE(argmin))
+CT_KERNELS(cuda, reduce_position, CT_FOLD(max), CT_FOLD(min))
+CT_KERNELS(cuda, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))

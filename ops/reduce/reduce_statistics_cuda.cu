@@ -21,4 +21,5 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::reduction
 
-CT_KERNELS(cuda, reduce_statistics, CT_FOLD(var), CT_FOLD(std), CT_FOLD(logsumexp))
+CT_KERNELS(cuda, reduce_statistics, CT_FOLD(var), CT_FOLD(std))
+CT_KERNELS(cuda, reduce_logsumexp, CT_FOLD(logsumexp))

@@ -5,11 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/convert_run.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
@@ -33,22 +30,13 @@ template <class T>
 using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
 
+template <class T>
+inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
 inline constexpr int kBlock = 512;     // elements converted at a time
 inline constexpr int kColumns = 2048;  // neighbouring columns folded at a time
 
 // ---- reading ----
-
-template <class T, class C>
-void convert_block(const T* __restrict x, int n, C* __restrict out) {
-  int i = 0;
-#if defined(__F16C__)
-  if constexpr (std::is_same_v<T, Half>) {
-    for (; i + 8 <= n; i += 8)
-      _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
-  }
-#endif
-  for (; i < n; ++i) out[i] = static_cast<C>(x[i]);
-}
 
 /// Reads n elements of `p` at the given stride as C: in place where nothing has to be done.
 template <class C>
@@ -59,7 +47,11 @@ const C* load_block(const void* p, std::int64_t stride, int n, C* buffer) {
   const T* x = static_cast<const T*>(p);
   if (stride == 1) {
     if constexpr (std::is_same_v<T, C>) return x;
-    convert_block(x, n, buffer);
+    if constexpr (is_narrow<T>) {
+      widen_run(x, n, buffer);
+    } else {
+      for (int i = 0; i < n; ++i) buffer[i] = static_cast<C>(x[i]);
+    }
   } else {
     for (int i = 0; i < n; ++i) buffer[i] = static_cast<C>(x[i * stride]);
   }
@@ -85,7 +77,18 @@ using StoreFn = void (*)(void* out, std::int64_t first, const C* values, int n, 
 template <class T, class C>
 void store_block(void* out, std::int64_t first, const C* values, int n, bool accumulate) {
   T* y = static_cast<T*>(out) + first;
-  if (accumulate) {
+  if constexpr (is_narrow<T>) {
+    if constexpr (std::is_same_v<C, float>)
+      if (!accumulate) return narrow_run(values, n, y);
+    for (int i = 0; i < n; i += kBlock) {
+      const int m = std::min(kBlock, n - i);
+      float wide[kBlock];
+      if (accumulate) widen_run(y + i, m, wide);
+      for (int k = 0; k < m; ++k)
+        wide[k] = static_cast<float>(accumulate ? static_cast<C>(wide[k]) + values[i + k] : values[i + k]);
+      narrow_run(wide, m, y + i);
+    }
+  } else if (accumulate) {
     for (int i = 0; i < n; ++i) y[i] = T(static_cast<C>(y[i]) + values[i]);
   } else if constexpr (std::is_same_v<T, bool>) {
     for (int i = 0; i < n; ++i) y[i] = values[i] != 0;

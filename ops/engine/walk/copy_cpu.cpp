@@ -3,12 +3,9 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__F16C__) && defined(__AVX__)
-#include <immintrin.h>
-#endif
-
 #include <cotangent/core/convert_element.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/convert_run.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>
 #include <cotangent/ops/engine/walk/transpose_cpu.h>
@@ -23,28 +20,34 @@ constexpr std::int64_t kGrain = 1 << 16;
 
 using ConvertRun = void (*)(void* dst, const void* src, std::int64_t n);
 
+template <class T>
+constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
 template <class To, class From>
 void convert_run(void* dst, const void* src, std::int64_t n) {
   // Bools are read as bytes: memory from elsewhere may hold other values than 0 and 1.
   using Raw = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
   To* __restrict to = static_cast<To*>(dst);
   const Raw* __restrict from = static_cast<const Raw*>(src);
-  std::int64_t i = 0;
-#if defined(__F16C__) && defined(__AVX__)
-  if constexpr (std::is_same_v<To, Half> && std::is_same_v<From, float>) {
-    for (; i + 8 <= n; i += 8)
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
-                       _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-  } else if constexpr (std::is_same_v<To, float> && std::is_same_v<From, Half>) {
-    for (; i + 8 <= n; i += 8)
-      _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-  }
-#endif
-  for (; i < n; ++i) {
-    if constexpr (std::is_same_v<From, bool>) {
-      to[i] = convert_element<To>(from[i] != 0);
-    } else {
-      to[i] = convert_element<To>(from[i]);
+  if constexpr (std::is_same_v<To, float> && is_narrow<From>) {
+    widen_run(from, n, to);
+  } else if constexpr (is_narrow<To> && std::is_same_v<From, float>) {
+    narrow_run(from, n, to);
+  } else if constexpr (!std::is_same_v<To, From> && (is_narrow<To> || is_narrow<From>)) {
+    // Every other conversion of 16 bits is one by way of f32 (core/convert_element.h).
+    float wide[256];
+    for (std::int64_t i = 0; i < n; i += 256) {
+      const std::int64_t m = std::min<std::int64_t>(256, n - i);
+      convert_run<float, From>(wide, from + i, m);
+      convert_run<To, float>(to + i, wide, m);
+    }
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) {
+      if constexpr (std::is_same_v<From, bool>) {
+        to[i] = convert_element<To>(from[i] != 0);
+      } else {
+        to[i] = convert_element<To>(from[i]);
+      }
     }
   }
 }
@@ -113,35 +116,33 @@ void copy_same(const CopyPlan& p, void* dst_data, const void* src_data) {
   });
 }
 
-void copy_same(const CopyPlan& p, void* dst, const void* src, std::size_t size) {
+// Calls run with an unsigned integer of that many bytes: what only moves elements is made for sizes, not for dtypes.
+template <class Run>
+void by_size(std::size_t size, const Run& run) {
   switch (size) {
-    case 1: return copy_same<std::uint8_t>(p, dst, src);
-    case 2: return copy_same<std::uint16_t>(p, dst, src);
-    case 4: return copy_same<std::uint32_t>(p, dst, src);
-    default: return copy_same<std::uint64_t>(p, dst, src);
+    case 1: return run(TypeTag<std::uint8_t>{});
+    case 2: return run(TypeTag<std::uint16_t>{});
+    case 4: return run(TypeTag<std::uint32_t>{});
+    default: return run(TypeTag<std::uint64_t>{});
   }
+}
+
+void copy_same(const CopyPlan& p, void* dst, const void* src, std::size_t size) {
+  by_size(size, [&]<class T>(TypeTag<T>) { copy_same<T>(p, dst, src); });
 }
 
 // ---- different dtypes and awkward strides ----------------------------------------------------------------
 
 void gather(void* dst, const char* src, std::int64_t stride, std::int64_t n, std::size_t size) {
-  const auto run = [&]<class T>(TypeTag<T>) {
+  by_size(size, [&]<class T>(TypeTag<T>) {
     copy_strided_run(static_cast<T*>(dst), 1, reinterpret_cast<const T*>(src), stride, n);
-  };
-  size == 1   ? run(TypeTag<std::uint8_t>{})
-  : size == 2 ? run(TypeTag<std::uint16_t>{})
-  : size == 4 ? run(TypeTag<std::uint32_t>{})
-              : run(TypeTag<std::uint64_t>{});
+  });
 }
 
 void scatter(char* dst, std::int64_t stride, const void* src, std::int64_t n, std::size_t size) {
-  const auto run = [&]<class T>(TypeTag<T>) {
+  by_size(size, [&]<class T>(TypeTag<T>) {
     copy_strided_run(reinterpret_cast<T*>(dst), stride, static_cast<const T*>(src), 1, n);
-  };
-  size == 1   ? run(TypeTag<std::uint8_t>{})
-  : size == 2 ? run(TypeTag<std::uint16_t>{})
-  : size == 4 ? run(TypeTag<std::uint32_t>{})
-              : run(TypeTag<std::uint64_t>{});
+  });
 }
 
 // Runs are gathered into a small buffer, converted there, and scattered: conversions exist for runs without
@@ -199,8 +200,14 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
 void fill_cpu(const Tensor& dst, const Scalar& value) {
   const std::int64_t n = dst.numel();
   if (n == 0) return;
+  std::uint64_t bytes = 0;
   visit_all("fill", dst.dtype(), [&]<class T>(TypeTag<T>) {
     const T element = value.to<T>();
+    std::memcpy(&bytes, &element, sizeof(T));
+  });
+  by_size(size_of(dst.dtype()), [&]<class T>(TypeTag<T>) {
+    T element;
+    std::memcpy(&element, &bytes, sizeof(T));
     T* to = static_cast<T*>(dst.raw_data());
     if (dst.is_contiguous()) {
       parallel_for(n, kGrain,
