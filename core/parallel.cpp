@@ -201,7 +201,9 @@ class Pool {
     } while (Clock::now() - start < patience);
     patience = std::max(patience / 2, kMinPatience);
     sleepers_.fetch_add(1);
-    for (state = state_.load(); state / kSerial == seen; state = state_.load()) state_.wait(state);
+    // A worker that failed to enter a job may have seen the serial number of the stop that came after it.
+    for (state = state_.load(); state / kSerial == seen && !stop_.load(); state = state_.load())
+      state_.wait(state);
     sleepers_.fetch_sub(1);
     return state;
   }

@@ -164,6 +164,18 @@ TEST_CASE("the number of threads is checked", "[parallel]") {
 }
 
 #if !defined(__SANITIZE_THREAD__)
+TEST_CASE("the number of threads can change right after a job", "[parallel]") {
+  // A worker that comes too late for the last job must still see that it is to end, or the change waits for ever.
+  const Threads restore(4);
+  std::atomic<std::int64_t> visited{0};
+  for (int round = 0; round < 1000; ++round) {
+    ct::set_num_threads(4 + round % 2);
+    for (int job = 0; job < 3; ++job)
+      ct::parallel_for(8, 1, [&](std::int64_t begin, std::int64_t end) { visited += end - begin; });
+  }
+  CHECK(visited == 1000 * 3 * 8);
+}
+
 TEST_CASE("the child of a fork has a working pool", "[parallel]") {
   const Threads scope(3);
   std::atomic<int> count{0};
