@@ -92,6 +92,17 @@ TEST_CASE("every op of the library has a rule for its gradient, or says why not"
   }
 }
 
+TEST_CASE("every op has the same kernels on both devices", "[conformance]") {
+  if (!ct::built_with_cuda()) return;
+  for (const OpDef* op : ct::registry()) {
+    INFO(op->name);
+    const ct::Kernels on_cpu = ct::kernels_of(*op, ct::KernelKind::cpu),
+                      on_cuda = ct::kernels_of(*op, ct::KernelKind::cuda);
+    CHECK((on_cpu.forward == nullptr) == (on_cuda.forward == nullptr));
+    CHECK((on_cpu.backward == nullptr) == (on_cuda.backward == nullptr));
+  }
+}
+
 TEST_CASE("every op says what it costs", "[conformance]") {
   for (const OpDef* op : ct::registry()) {
     INFO(op->name);
