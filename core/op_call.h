@@ -72,7 +72,11 @@ class Infer {
     return *static_cast<const A*>(attrs_.data);
   }
   /// Declares the next output: a fresh contiguous tensor. Throws Error beyond kMaxOutputs, as the others do.
-  void output(const Shape& shape, DType dtype) { next() = {shape, dtype, {}, 0, {}, false}; }
+  void output(const Shape& shape, DType dtype) {
+    Output& out = next();
+    out.shape = shape;
+    out.dtype = dtype;
+  }
   /// The same on a device of its own instead of the inputs' device.
   void output_on(const Shape& shape, DType dtype, Device device) {
     next() = {shape, dtype, {}, 0, device, true};
@@ -90,10 +94,10 @@ class Infer {
   struct Output {
     Shape shape;
     DType dtype;
-    Strides strides;      // empty: contiguous
-    std::int64_t offset;  // views only
-    Device device;        // only if placed
-    bool placed;          // declared by output_on
+    Strides strides;          // empty: contiguous
+    std::int64_t offset = 0;  // views only
+    Device device;            // only if placed
+    bool placed = false;      // declared by output_on
   };
   int output_count() const { return count_; }
   const Output& out(int k) const { return outputs_[static_cast<std::size_t>(k)]; }
