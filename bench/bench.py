@@ -49,23 +49,26 @@ def literal(name):
     return re.sub(r"([.\[\](){}*+?^$|\\])", r"\\\1", name)
 
 
-def run_ours(binary, rows, threads):
-    """{name: {"seconds", "bytes" per second, "flops" per second, "peak" bytes in use}} of one pass."""
-    env = dict(os.environ, COTANGENT_NUM_THREADS=str(threads))
+def one_pass(binary, rows, env=None):
+    """What Google Benchmark says of the rows that ran, each with its time in "seconds"."""
     out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0 or not out.stdout.strip():
-        say(f"ours: no figures for {rows} (exit {out.returncode}): {out.stderr.strip()[-500:]}")
-        return {}
+        say(f"{binary}: no figures for {rows} (exit {out.returncode}): {out.stderr.strip()[-500:]}")
+        return []
     scale = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+    return [dict(b, seconds=b["real_time"] * scale[b["time_unit"]])
+            for b in json.loads(out.stdout)["benchmarks"] if not b.get("error_occurred")]
+
+
+def run_ours(binary, rows, threads):
+    """{name: {"seconds", "bytes" per second, "flops" per second, "peak" bytes in use}} of one pass."""
     results = {}
-    for b in json.loads(out.stdout)["benchmarks"]:
-        if b.get("error_occurred"):
-            continue
+    for b in one_pass(binary, rows, dict(os.environ, COTANGENT_NUM_THREADS=str(threads))):
         # Arguments and timing modes are appended to a benchmark's name; ours ends at the second slash.
         name = "/".join(b["name"].split("/")[:2])
-        results[name] = {"seconds": b["real_time"] * scale[b["time_unit"]],
-                         "bytes": b.get("bytes"), "flops": b.get("flops"), "peak": b.get("peak")}
+        results[name] = {"seconds": b["seconds"], "bytes": b.get("bytes"), "flops": b.get("flops"),
+                         "peak": b.get("peak")}
     return results
 
 
@@ -271,4 +274,5 @@ def main():
     return 0 if table else 1
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

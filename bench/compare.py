@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+from bench import literal, one_pass
 
 
 def rows_of(binary, pattern):
@@ -25,13 +25,8 @@ def rows_of(binary, pattern):
 
 def seconds(binary, row):
     """One pass of one row; None where it cannot run here (no GPU, not enough memory)."""
-    exact = "^" + re.sub(r"([.\[\](){}*+?^$|\\])", r"\\\1", row) + "$"
-    out = subprocess.run([binary, f"--benchmark_filter={exact}", "--benchmark_format=json"],
-                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    runs = json.loads(out)["benchmarks"] if out.strip() else []
-    if not runs or runs[0].get("error_occurred"):
-        return None
-    return runs[0]["real_time"] * UNITS[runs[0]["time_unit"]]
+    runs = one_pass(binary, f"^{literal(row)}$")
+    return runs[0]["seconds"] if runs else None
 
 
 def main():

@@ -116,16 +116,25 @@ void run_kernel(const OpDef& op, Device device, const Forward& call) {
   detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
 }
 
-// Runs the kernel on contiguous copies of the inputs that it wants contiguous and that are not.
-void run_packed(const OpDef& op, Device device, const Forward& call) {
+// Calls run() with change(i, t) in the place of each input that is there.
+template <class Change, class Run>
+void with_changed(std::span<const TensorRef> inputs, const Change& change, const Run& run) {
   InlineVector<Tensor, 4> tensors;
   InlineVector<TensorRef, 4> refs;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
-    const Tensor& t = *call.inputs[i];
-    tensors.emplace_back(t.defined() && mask_bit(op.packed_inputs, i) ? packed(t) : t);
-  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    tensors.emplace_back(inputs[i]->defined() ? change(i, *inputs[i]) : Tensor());
   for (const Tensor& t : tensors) refs.emplace_back(&t);
-  run_kernel(op, device, Forward{op, {refs.begin(), refs.size()}, call.outputs, call.attrs_view});
+  run(std::span<const TensorRef>(refs.begin(), refs.size()));
+}
+
+// Runs the kernel on contiguous copies of the inputs that it wants contiguous and that are not.
+void run_packed(const OpDef& op, Device device, const Forward& call) {
+  with_changed(
+      call.inputs,
+      [&](std::size_t i, const Tensor& t) { return mask_bit(op.packed_inputs, i) ? packed(t) : t; },
+      [&](std::span<const TensorRef> inputs) {
+        run_kernel(op, device, Forward{op, inputs, call.outputs, call.attrs_view});
+      });
 }
 
 void run(const OpDef& op, Device device, const Forward& call) {
@@ -142,14 +151,10 @@ void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsVie
 void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
                         std::span<Tensor> outputs) {
   const DType common = common_dtype(op, inputs);
-  InlineVector<Tensor, 4> converted;
-  InlineVector<TensorRef, 4> refs;
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor& t = *inputs[i];
-    converted.emplace_back(t.defined() && !mask_bit(op.free_dtype_inputs, i) ? t.to(common) : t);
-  }
-  for (const Tensor& t : converted) refs.emplace_back(&t);
-  dispatch_plain(op, std::span<const TensorRef>(refs.begin(), refs.size()), attrs, outputs);
+  with_changed(
+      inputs,
+      [&](std::size_t i, const Tensor& t) { return mask_bit(op.free_dtype_inputs, i) ? t : t.to(common); },
+      [&](std::span<const TensorRef> converted) { dispatch_plain(op, converted, attrs, outputs); });
 }
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/ops/engine/fold/gradients.h>
 
 // The arithmetic of the reductions on CUDA; see engine/fold/fold_cuda.cuh for what a fold is, and
@@ -26,12 +27,7 @@ __device__ __forceinline__ C tree(const C (&x)[N], Combine combine) {
     for (int i = 0; i < half; ++i) t[i] = combine(t[i], t[i + half]);
   return t[0];
 }
-struct Plus {
-  template <class C>
-  __device__ C operator()(C a, C b) const {
-    return a + b;
-  }
-};
+using gpu::Plus;
 
 template <class Element>
 struct SumFold {

@@ -78,9 +78,6 @@ struct Share {
 struct Max {  // not for NaN
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
-struct Plus {
-  __device__ float operator()(float a, float b) const { return a + b; }
-};
 
 constexpr int kLargestCluster = 8, kClusterWarps = 16;
 
@@ -218,7 +215,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
       }
       if constexpr (kept) v[i] = Vector<T>::from_compute(element);
     }
-    sum = exchange.combine(sum, 0.0f, 1, turn & 1, cluster, Plus{});
+    sum = exchange.combine(sum, 0.0f, 1, turn & 1, cluster, gpu::Plus{});
     const float scale = scale_of(logarithm, sum);
     T* const to = y + row * length;
     share.each([&](int i, unsigned at, unsigned) {
@@ -267,7 +264,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
 #pragma unroll
       for (int j = 0; j < n; ++j) sum += logarithm ? a[j] : a[j] * b[j];
     }
-    sum = exchange.combine(sum, 0.0f, turn & 1, turn >> 1 & 1, cluster, Plus{});
+    sum = exchange.combine(sum, 0.0f, turn & 1, turn >> 1 & 1, cluster, gpu::Plus{});
     T* const to = dx + row * length;
     share.each([&](int i, unsigned at, unsigned) {
       gs[i].unpack(a);
