@@ -73,7 +73,7 @@ struct EngineOps {
   Tensor (*ones)(const TensorMeta& meta);
   Tensor (*clone)(const Tensor& t);
   /// A contiguous copy, not recorded.
-  Tensor (*packed)(const Tensor& t);
+  Tensor (*contiguous)(const Tensor& t);
   bool (*all_finite)(const Tensor& t);
 };
 extern const EngineOps engine_ops;

@@ -162,7 +162,7 @@ bool any_loose(std::span<const Tensor> tensors, std::uint32_t wanted) {
 
 void pack(std::span<Tensor> tensors, std::uint32_t wanted) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (mask_bit(wanted, i) && is_loose(tensors[i])) tensors[i] = detail::engine_ops.packed(tensors[i]);
+    if (mask_bit(wanted, i) && is_loose(tensors[i])) tensors[i] = detail::engine_ops.contiguous(tensors[i]);
 }
 }  // namespace
 
@@ -188,12 +188,12 @@ void OpNode::backward(NodeCall& call) {
   // Of cotangents and saved values the kernels get contiguous copies where their op wants it.
   std::span<const Tensor> grads = call.grads_out;
   InlineVector<Tensor, 4> packed_grads;
-  if (!call.record && (op_.packed_inputs | op_.packed_outputs) != 0) {
-    pack(inputs, op_.packed_inputs);
-    pack(outputs, op_.packed_outputs);
-    if (any_loose(grads, op_.packed_outputs)) {
+  if (!call.record && (op_.contiguous_inputs | op_.contiguous_outputs) != 0) {
+    pack(inputs, op_.contiguous_inputs);
+    pack(outputs, op_.contiguous_outputs);
+    if (any_loose(grads, op_.contiguous_outputs)) {
       for (const Tensor& g : grads) packed_grads.emplace_back(g);
-      pack(packed_grads, op_.packed_outputs);
+      pack(packed_grads, op_.contiguous_outputs);
       grads = packed_grads;
     }
   }

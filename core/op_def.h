@@ -152,8 +152,8 @@ struct OpDef {
   std::uint32_t optional_inputs = 0;
   std::uint32_t free_device_inputs = 0;
   std::uint32_t all_saved_inputs = 0;  // what some gradient reads
-  std::uint32_t packed_inputs = 0;
-  std::uint32_t packed_outputs = 0;
+  std::uint32_t contiguous_inputs = 0;
+  std::uint32_t contiguous_outputs = 0;
 
   // ---- Filled in by kernels_of() ----
   mutable detail::LinkedKernels linked{};
@@ -204,14 +204,14 @@ constexpr OpDef derived(OpDef op) {
     if (in.low) op.low_inputs |= bits;
     if (in.optional) op.optional_inputs |= bits;
     if (in.any_device) op.free_device_inputs |= bits;
-    if (in.packed) op.packed_inputs |= bits;
+    if (in.contiguous) op.contiguous_inputs |= bits;
     if (!in.gradient && *in.needs) throw "an input without gradient needs nothing";
     add_needs(op, in.needs, op.saves[i]);
     op.all_saved_inputs |= op.saves[i].inputs;
   }
   for (std::size_t k = 0; k < op.outputs.size(); ++k) {
     if (op.outputs[k].gradient) op.differentiable_outputs |= record_bits(k, op.outputs[k].rest);
-    if (op.outputs[k].packed) op.packed_outputs |= record_bits(k, op.outputs[k].rest);
+    if (op.outputs[k].contiguous) op.contiguous_outputs |= record_bits(k, op.outputs[k].rest);
   }
   op.differentiable = op.differentiable_inputs != 0 && op.differentiable_outputs != 0;
   return op;

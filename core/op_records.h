@@ -40,7 +40,7 @@ struct InputDef {
   /// May live on another device than input 0.
   bool any_device = false;
   /// The kernels want it contiguous: what is not is copied before they see it, forward and backward.
-  bool packed = false;
+  bool contiguous = false;
   /// May have 16 bits where input 0 is f32. Autocast leaves it so where it has its dtype.
   bool low = false;
   /// Stands for all inputs from here on (the tensors of concat). Only the last record.
@@ -53,7 +53,7 @@ struct OutputDef {
   /// False where no gradient flows back from it: indices, masks, statistics, truth values.
   bool gradient = true;
   /// The backward kernel wants its cotangent, and the saved output itself, contiguous.
-  bool packed = false;
+  bool contiguous = false;
   /// Stands for all outputs from here on. Only the last record.
   bool rest = false;
 };

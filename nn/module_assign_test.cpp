@@ -9,7 +9,7 @@
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/models/gpt2.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/nn/norm.h>
+#include <cotangent/nn/normalization.h>
 #include <cotangent/nn/optim/sgd.h>
 #include <cotangent/nn/transformer.h>
 #include <cotangent/ops/creation/creation.h>

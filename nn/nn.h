@@ -23,7 +23,7 @@
 #include <cotangent/nn/models/language_model.h>
 #include <cotangent/nn/models/llama.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/nn/norm.h>
+#include <cotangent/nn/normalization.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/nn/state_dict.h>
 #include <cotangent/nn/text/bpe.h>

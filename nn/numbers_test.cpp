@@ -18,8 +18,8 @@
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/loss/cross_entropy.h>
 #include <cotangent/ops/loss/linear_cross_entropy.h>
-#include <cotangent/ops/norm/layer_norm.h>
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/layer_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 #include <cotangent/ops/sampling/sampling.h>

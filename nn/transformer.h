@@ -10,7 +10,7 @@
 #include <cotangent/nn/dropout.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/nn/norm.h>
+#include <cotangent/nn/normalization.h>
 
 // The blocks of "Attention is all you need" (Vaswani et al. 2017), with the names, defaults and initial
 // distributions of PyTorch's classes, so that their state_dicts can be exchanged. Layouts are those of

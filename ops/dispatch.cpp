@@ -131,16 +131,16 @@ void with_changed(std::span<const TensorRef> inputs, const Change& change, const
 void run_packed(const OpDef& op, Device device, const Forward& call) {
   with_changed(
       call.inputs,
-      [&](std::size_t i, const Tensor& t) { return mask_bit(op.packed_inputs, i) ? packed(t) : t; },
+      [&](std::size_t i, const Tensor& t) { return mask_bit(op.contiguous_inputs, i) ? contiguous(t) : t; },
       [&](std::span<const TensorRef> inputs) {
         run_kernel(op, device, Forward{op, inputs, call.outputs, call.attrs_view});
       });
 }
 
 void run(const OpDef& op, Device device, const Forward& call) {
-  if (op.packed_inputs != 0)
+  if (op.contiguous_inputs != 0)
     for (std::size_t i = 0; i < call.inputs.size(); ++i)
-      if (mask_bit(op.packed_inputs, i) && call.inputs[i]->defined() && !call.inputs[i]->is_contiguous())
+      if (mask_bit(op.contiguous_inputs, i) && call.inputs[i]->defined() && !call.inputs[i]->is_contiguous())
         return run_packed(op, device, call);
   run_kernel(op, device, call);
 }

@@ -38,7 +38,7 @@ Tensor engine_ones(const TensorMeta& meta) {
 
 Tensor engine_clone(const Tensor& t) { return grad_enabled() ? t.clone() : moved(t, t.device()); }
 
-Tensor engine_packed(const Tensor& t) { return packed(t); }
+Tensor engine_contiguous(const Tensor& t) { return contiguous(t); }
 
 bool all_finite_cpu(const Tensor& t) {
   std::atomic<bool> finite{true};
@@ -58,7 +58,7 @@ bool all_finite_cpu(const Tensor& t) {
 
 bool engine_all_finite(const Tensor& t) {
   if (t.numel() == 0) return true;
-  const Tensor dense = packed(t);
+  const Tensor dense = contiguous(t);
   if (t.is_cuda()) {
     const DeviceGuard guard(t.device());
     return all_finite_cuda(dense);
@@ -68,7 +68,7 @@ bool engine_all_finite(const Tensor& t) {
 
 }  // namespace
 
-const EngineOps engine_ops{engine_add,   engine_zeros,  engine_ones,
-                           engine_clone, engine_packed, engine_all_finite};
+const EngineOps engine_ops{engine_add,   engine_zeros,      engine_ones,
+                           engine_clone, engine_contiguous, engine_all_finite};
 
 }  // namespace ct::detail

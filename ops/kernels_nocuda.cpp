@@ -15,9 +15,9 @@ using detail::runtime::fail_without_cuda;
 void copy_cuda(const Tensor&, const Tensor&) { fail_without_cuda("copy"); }
 void fill_cuda(const Tensor&, const Scalar&) { fail_without_cuda("fill"); }
 
-namespace reduction {
+namespace fold {
 void sum_cuda(const Tensor&, AxisMask, const Tensor&, double, bool) { fail_without_cuda("sum"); }
-}  // namespace reduction
+}  // namespace fold
 
 namespace detail {
 bool all_finite_cuda(const Tensor&) { fail_without_cuda("all_finite"); }

@@ -25,8 +25,8 @@ import time
 # fault, or a test file.
 UNARY, BINARY = "ops/elementwise/unary_cpu.cpp", "ops/elementwise/binary_cpu.cpp"
 FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/loss_cpu.h"
-NORM, LAYER, RMS = "ops/norm/norm_cpu.h", "ops/norm/layer_norm_cpu.cpp", "ops/norm/rms_norm_cpu.cpp"
-PLAIN_NORM = "ops/norm/norm_plain.h"
+NORM, LAYER, RMS = "ops/normalization/normalization_cpu.h", "ops/normalization/layer_norm_cpu.cpp", "ops/normalization/rms_norm_cpu.cpp"
+PLAIN_NORM = "ops/normalization/normalization_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
 MAP = "ops/engine/map/map_cpu.cpp"
 ROTARY, TOPK = "ops/rotary_embedding/rotary_embedding_cpu.cpp", "ops/topk/topk_cpu.cpp"
@@ -126,9 +126,9 @@ FAULTS = [
     ("slice", "ops/view/view_defs.cpp", None, "put at the start instead of at its place",
      "at.strides, at.offset, whole.dtype()", "at.strides, 0, whole.dtype()"),
     # --- plain kernels: in f64 they face central differences, and the fast ones face them ---
-    ("layer_norm", PLAIN_NORM, "ops/norm/layer_norm_plain.cpp", "the average is not subtracted",
+    ("layer_norm", PLAIN_NORM, "ops/normalization/layer_norm_plain.cpp", "the average is not subtracted",
      "u - u.mean() - xhat", "u - xhat"),
-    ("rms_norm", PLAIN_NORM, "ops/norm/rms_norm_plain.cpp", "the slope along the row is a sum, not a mean",
+    ("rms_norm", PLAIN_NORM, "ops/normalization/rms_norm_plain.cpp", "the slope along the row is a sum, not a mean",
      "(u - xhat * (u * xhat).mean())", "(u - xhat * (u * xhat).sum())"),
     ("masked_softmax", "ops/softmax/masked_softmax_plain.h", "ops/softmax/masked_softmax_plain.cpp",
      "the scale is left out of dx", "dx = scale * ds;", "dx = ds;"),
@@ -149,15 +149,15 @@ FAULTS = [
     ("layer_norm", NORM, LAYER, "the average is not subtracted", "- average - hat", "- hat"),
     ("layer_norm", NORM, LAYER, "a row's last columns are left out of dweight",
      "if (dw) V::store_first(dw + j, V::load_first(dw + j, rest, 0) + share, rest);", ""),
-    ("ops/norm/both_norms_test.cpp", NORM, LAYER, "dweight from the first chunk of rows only",
+    ("ops/normalization/both_norms_test.cpp", NORM, LAYER, "dweight from the first chunk of rows only",
      "chunk < chunks; ++chunk", "chunk < 1; ++chunk"),
-    ("ops/norm/both_norms_test.cpp", NORM, RMS, "dweight from the first chunk of rows only",
+    ("ops/normalization/both_norms_test.cpp", NORM, RMS, "dweight from the first chunk of rows only",
      "chunk < chunks; ++chunk", "chunk < 1; ++chunk"),
     ("layer_norm", NORM, LAYER, "a bias's second gradient replaces the first", "n, call.accumulate_bias,", "n, false,"),
     ("add_layer_norm", NORM, LAYER, "the sum's own gradient is left out", "* rstd + more[j];", "* rstd;"),
-    ("ops/norm/norm_test.cpp", NORM, LAYER, "a 16-bit residual gets no gradient",
+    ("ops/normalization/normalization_test.cpp", NORM, LAYER, "a 16-bit residual gets no gradient",
      "if (low_dx) store_block", "if (false) store_block"),
-    ("ops/norm/norm_test.cpp", NORM, RMS, "a 16-bit residual is not added",
+    ("ops/normalization/normalization_test.cpp", NORM, RMS, "a 16-bit residual is not added",
      "if (low_residual) add_row(from, low_residual + row * n,", "if (low_residual) add_row(from, from,"),
     ("rms_norm", NORM, RMS, "the slope along the row is not subtracted", "- hat * slope)", ")"),
     ("rms_norm", NORM, RMS, "the weight is left out of dx", "(gs[j] * w[j] - average", "(gs[j] - average"),
@@ -281,7 +281,7 @@ FAULTS = [
      "y * (g - sum(g * y, axis, true))", "y * (g - sum(g, axis, true))"),
     ("log_softmax", "ops/softmax/softmax.cpp", None, "the rule does not sum the cotangents",
      "g - exp(y) * sum(g, axis, true)", "g - exp(y) * g"),
-    ("layer_norm", "ops/norm/norm.cpp", None, "the rule lacks the part along the normalized rows",
+    ("layer_norm", "ops/normalization/normalization.cpp", None, "the rule lacks the part along the normalized rows",
      "h - n * rules::row_mean(h * n, attrs.axes)", "h"),
     ("matmul", "ops/matmul/matmul.cpp", None, "the rule cuts a's gradient off from y's",
      "share(0, ct::matmul(g, b.transpose(-1, -2)), row, -2);", "share(0, ct::matmul(g.detach(), b.transpose(-1, -2)), row, -2);"),

@@ -54,8 +54,8 @@ std::vector<Sample> samples(SampleMaker& make) {
           {{make.values({2}, {-1, -2})}, {}, "none is positive"}};
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x", .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x", .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr OpDef k_positive = checked({.name = "user_positive",
                                       .formula = "the elements of x that are above 0",
                                       .inputs = kInputs,

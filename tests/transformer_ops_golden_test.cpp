@@ -5,8 +5,8 @@
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/ops/elementwise/gated.h>
 #include <cotangent/ops/embedding/embedding.h>
-#include <cotangent/ops/norm/layer_norm.h>
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/layer_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding.h>
 
 #include "tests/catch.h"

@@ -93,9 +93,9 @@ struct Word<1> {
 }  // namespace detail
 
 /// N elements that are loaded and stored by one instruction of up to 16 bytes; addresses must be aligned
-/// to sizeof(Packed). "streaming" says that the line will not be read again soon.
+/// to sizeof(Vector). "streaming" says that the line will not be read again soon.
 template <class T, int N = 16 / static_cast<int>(sizeof(T))>
-struct Packed {
+struct Vector {
   static constexpr int size = N;
   using Word = typename detail::Word<sizeof(T) * N>::type;
   using Compute = compute_t<T>;
@@ -105,21 +105,21 @@ struct Packed {
   __device__ __forceinline__ T operator[](int i) const { return reinterpret_cast<const T*>(&word)[i]; }
   __device__ __forceinline__ void set(int i, T value) { reinterpret_cast<T*>(&word)[i] = value; }
 
-  static __device__ __forceinline__ Packed load(const T* from) {
+  static __device__ __forceinline__ Vector load(const T* from) {
     return {*reinterpret_cast<const Word*>(from)};
   }
   /// Through the read-only path: nobody writes the memory while the kernel runs.
-  static __device__ __forceinline__ Packed load_readonly(const T* from) {
+  static __device__ __forceinline__ Vector load_readonly(const T* from) {
     return {__ldg(reinterpret_cast<const Word*>(from))};
   }
-  static __device__ __forceinline__ Packed load_streaming(const T* from) {
+  static __device__ __forceinline__ Vector load_streaming(const T* from) {
     return {__ldcs(reinterpret_cast<const Word*>(from))};
   }
   /// To global memory. (The compiler may take an assignment apart and store 4 bytes at a time.)
   __device__ __forceinline__ void store(T* to) const { __stwb(reinterpret_cast<Word*>(to), word); }
   __device__ __forceinline__ void store_streaming(T* to) const { __stcs(reinterpret_cast<Word*>(to), word); }
-  static __device__ __forceinline__ Packed filled(T value) {
-    Packed p;
+  static __device__ __forceinline__ Vector filled(T value) {
+    Vector p;
 #pragma unroll
     for (int i = 0; i < N; ++i) p.set(i, value);
     return p;
@@ -156,8 +156,8 @@ struct Packed {
   }
   /// Rounds all elements to T; the 16-bit types two per instruction.
   template <class C>
-  static __device__ __forceinline__ Packed from_compute(const C (&in)[N]) {
-    Packed p;
+  static __device__ __forceinline__ Vector from_compute(const C (&in)[N]) {
+    Vector p;
     if constexpr (kPairs) {
       unsigned* pairs = reinterpret_cast<unsigned*>(&p.word);
 #pragma unroll

@@ -11,7 +11,7 @@
 #include <cotangent/nn/embedding.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/models/language_model.h>
-#include <cotangent/nn/norm.h>
+#include <cotangent/nn/normalization.h>
 #include <cotangent/ops/elementwise/unary.h>
 
 // GPT-2 (Radford et al. 2019): learned positions, norms in front of each part, GELU.

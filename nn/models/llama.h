@@ -10,7 +10,7 @@
 #include <cotangent/nn/embedding.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/models/language_model.h>
-#include <cotangent/nn/norm.h>
+#include <cotangent/nn/normalization.h>
 
 // Llama (Touvron et al. 2023; Llama 3: Dubey et al. 2024): rotary positions, RMSNorm in front of each part,
 // SwiGLU, heads that share keys and values.

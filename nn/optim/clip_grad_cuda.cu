@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
   for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
        i += kThreads * kWide) {
-    const auto pack = gpu::Packed<T, kWide>::load(g + i);
+    const auto pack = gpu::Vector<T, kWide>::load(g + i);
 #pragma unroll
     for (int j = 0; j < kWide; ++j) add(j, pack[j]);
   }
@@ -102,10 +102,10 @@ __device__ __forceinline__ void change_grads(const GradTable& table, F f) {
   for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
        i += kThreads * kWide) {
     compute_t<T> values[kWide];
-    gpu::Packed<T, kWide>::load(g + i).to_compute(values);
+    gpu::Vector<T, kWide>::load(g + i).to_compute(values);
 #pragma unroll
     for (int j = 0; j < kWide; ++j) values[j] = f(values[j]);
-    gpu::Packed<T, kWide>::from_compute(values).store(g + i);
+    gpu::Vector<T, kWide>::from_compute(values).store(g + i);
   }
   for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads)
     g[i] = gpu::from_compute<T>(f(gpu::to_compute(g[i])));
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
     for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
          i += kThreads * kWide) {
-      const auto pack = gpu::Packed<T, kWide>::load(g + i);
+      const auto pack = gpu::Vector<T, kWide>::load(g + i);
 #pragma unroll
       for (int j = 0; j < kWide; ++j) bad |= !isfinite(gpu::to_compute(pack[j]));
     }

@@ -30,12 +30,12 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
   const T* const grads = static_cast<const T*>(e.grad);
   for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < end;
        i += kThreads * kWide) {
-    const auto grad = gpu::Packed<T, kWide>::load_streaming(grads + i);
-    const auto param = gpu::Packed<P, kWide>::load(params + i);
+    const auto grad = gpu::Vector<T, kWide>::load_streaming(grads + i);
+    const auto param = gpu::Vector<P, kWide>::load(params + i);
     C g[kWide], p[kWide], moments[kMoments > 0 ? kMoments : 1][kWide];
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
-      gpu::Packed<M, kWide>::load(static_cast<const M*>(e.moments[k]) + i).to_compute(moments[k]);
+      gpu::Vector<M, kWide>::load(static_cast<const M*>(e.moments[k]) + i).to_compute(moments[k]);
     grad.to_compute(g);
     param.to_compute(p);
 #pragma unroll
@@ -48,12 +48,12 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
 #pragma unroll
       for (int k = 0; k < kMoments; ++k) moments[k][j] = m[k];
     }
-    gpu::Packed<P, kWide>::from_compute(p).store(params + i);
-    if constexpr (kMaster) gpu::Packed<T, kWide>::from_compute(p).store(static_cast<T*>(e.copy) + i);
+    gpu::Vector<P, kWide>::from_compute(p).store(params + i);
+    if constexpr (kMaster) gpu::Vector<T, kWide>::from_compute(p).store(static_cast<T*>(e.copy) + i);
       // Nobody reads them before the next step. (A plain store is taken apart by the compiler here.)
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
-      gpu::Packed<M, kWide>::from_compute(moments[k]).store_streaming(static_cast<M*>(e.moments[k]) + i);
+      gpu::Vector<M, kWide>::from_compute(moments[k]).store_streaming(static_cast<M*>(e.moments[k]) + i);
   }
 }
 
@@ -131,11 +131,11 @@ __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, s
   for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < end;
        i += kThreads * kWide) {
     C average[kWide], value[kWide];
-    gpu::Packed<C, kWide>::load(averages + i).to_compute(average);
-    gpu::Packed<T, kWide>::load(values + i).to_compute(value);
+    gpu::Vector<C, kWide>::load(averages + i).to_compute(average);
+    gpu::Vector<T, kWide>::load(values + i).to_compute(value);
 #pragma unroll
     for (int j = 0; j < kWide; ++j) average[j] = lerp(average[j], value[j]);
-    gpu::Packed<C, kWide>::from_compute(average).store(averages + i);
+    gpu::Vector<C, kWide>::from_compute(average).store(averages + i);
   }
 }
 

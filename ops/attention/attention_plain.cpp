@@ -37,7 +37,7 @@ class Call {
   Call(const Extents& e, const Attrs& attrs, const Tensor& mask) : e(e), attrs(attrs), rule_(attrs) {
     if (!mask.defined()) return;
     hides_ = mask.dtype() == DType::boolean;
-    mask_ = packed(mask, f64);
+    mask_ = contiguous(mask, f64);
     mask_strides = broadcast_strides(mask_.shape(), mask_.strides(), {e.batch, e.heads, e.queries, e.keys});
   }
   std::int64_t mask_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -83,7 +83,7 @@ void forward(const Forward& f) {
     return fill_kernel(f.out(1), kHidden);
   }
   const Call call(e, f.attrs<Attrs>(), f.in(3));
-  const Tensor q = packed(f.in(0)), k = packed(f.in(1)), v = packed(f.in(2));
+  const Tensor q = contiguous(f.in(0)), k = contiguous(f.in(1)), v = contiguous(f.in(2));
   const std::int64_t blocks = (e.queries + kQueries - 1) / kQueries;
   parallel_for(e.batch * e.heads * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
@@ -101,8 +101,8 @@ void forward(const Forward& f) {
 void backward(const Backward& b) {
   const Extents e(b.in_meta(0).shape, b.in_meta(1).shape, b.in_meta(2).shape);
   const Call call(e, b.attrs<Attrs>(), b.saved_inputs[3]);
-  const Tensor queries = packed(b.in(0)), keys = packed(b.in(1)), values = packed(b.in(2)),
-               cotangent = packed(b.grad());
+  const Tensor queries = contiguous(b.in(0)), keys = contiguous(b.in(1)), values = contiguous(b.in(2)),
+               cotangent = contiguous(b.grad());
   for (int i = 0; i < 3; ++i)
     if (b.needs(i)) fill_kernel(b.grad_in(i), 0);
   const Tensor dmask = b.needs(3) ? Tensor::allocate(b.in_meta(3).shape, f64, cpu) : Tensor{};
@@ -136,7 +136,7 @@ void backward(const Backward& b) {
                      }
                  }
                });
-  if (b.needs(3)) b.set_grad_in(3, packed(dmask, b.in_meta(3).dtype));
+  if (b.needs(3)) b.set_grad_in(3, contiguous(dmask, b.in_meta(3).dtype));
 }
 
 }  // namespace

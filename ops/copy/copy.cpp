@@ -78,14 +78,14 @@ void to_device_infer(Infer& i) {
   i.output_on(i.in(0).shape(), i.in(0).dtype(), device);
 }
 
-void to_device_forward(const Forward& call) { move_bytes(call.out(), packed(call.in(0))); }
+void to_device_forward(const Forward& call) { move_bytes(call.out(), ct::contiguous(call.in(0))); }
 
 void to_device_backward(const Backward& b) {
   if (!b.needs(0)) return;
   if (b.grad().device() == b.in_meta(0).device) {
     b.set_grad_in(0, b.grad());
   } else {
-    move_bytes(b.grad_in(0), packed(b.grad()));
+    move_bytes(b.grad_in(0), ct::contiguous(b.grad()));
   }
 }
 
@@ -200,7 +200,7 @@ Tensor Tensor::pin_memory() const {
   if (is_cpu()) {
     copy_kernel(out, *this);
   } else {
-    move_bytes(out, packed(*this));
+    move_bytes(out, ct::contiguous(*this));
   }
   return out;
 }
@@ -227,7 +227,7 @@ Tensor::operator bool() const {
 
 template <class T>
 std::vector<T> Tensor::elements() const {
-  const Tensor host = packed(is_cpu() ? *this : moved(*this, cpu), dtype_of<T>);
+  const Tensor host = ct::contiguous(is_cpu() ? *this : moved(*this, cpu), dtype_of<T>);
   const T* data = static_cast<const T*>(host.raw_data());
   return std::vector<T>(data, data + host.numel());
 }
@@ -269,9 +269,10 @@ Tensor& Tensor::copy_(const Tensor& source) {
     const bool shared = from.impl()->storage == get().storage;
     if (shared) from = moved(from, device());  // the two may overlap
   } else {
-    if (size_of(dtype()) < size_of(from.dtype())) from = packed(from, dtype());  // fewer bytes to move
+    if (size_of(dtype()) < size_of(from.dtype()))
+      from = ct::contiguous(from, dtype());  // fewer bytes to move
     if (is_contiguous() && from.dtype() == dtype() && from.shape() == shape()) {
-      move_bytes(*this, packed(from));
+      move_bytes(*this, ct::contiguous(from));
       get().storage->bump_version();
       return *this;
     }

@@ -58,11 +58,11 @@ TEST_CASE("all dtypes convert to all dtypes", "[copy]") {
         REQUIRE(values(x.to(to)) == want);
         // The same through strides, where conversion takes another way.
         REQUIRE(values(x.slice(0, 0, 1036).view({14, 74}).t().to(to)) ==
-                values(ct::packed(x.slice(0, 0, 1036).view({14, 74}).t()).to(to)));
+                values(ct::contiguous(x.slice(0, 0, 1036).view({14, 74}).t()).to(to)));
         REQUIRE(values(x.slice(0, 1, INT64_MAX, 3).to(to)) ==
-                values(ct::packed(x.slice(0, 1, INT64_MAX, 3)).to(to)));
+                values(ct::contiguous(x.slice(0, 1, INT64_MAX, 3)).to(to)));
         REQUIRE(values(x.narrow(0, 1, 900).to(to)) ==
-                values(ct::packed(x.narrow(0, 1, 900)).to(to)));  // unaligned
+                values(ct::contiguous(x.narrow(0, 1, 900)).to(to)));  // unaligned
       }
     }
   }

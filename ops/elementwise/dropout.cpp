@@ -31,8 +31,8 @@ void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, ct::dropout(b.grad(), attrs.p, attrs.draw));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "x", .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, p), CT_ATTRIBUTE(Attrs, draw)};
 
 constexpr OpDef k_dropout = checked({

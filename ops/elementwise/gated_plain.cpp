@@ -10,14 +10,14 @@ namespace {
 
 template <Gate gate(double)>
 void forward(const Forward& f) {
-  const Tensor as = packed(f.in(0)), bs = packed(f.in(1));
+  const Tensor as = contiguous(f.in(0)), bs = contiguous(f.in(1));
   const double *a = as.data<double>(), *b = bs.data<double>();
   each_element(f.out(), [=](std::int64_t i) { return gated(gate(a[i]), b[i]); });
 }
 
 template <Gate gate(double)>
 void backward(const Backward& call) {
-  const Tensor as = packed(call.in(0)), bs = packed(call.in(1)), gs = packed(call.grad());
+  const Tensor as = contiguous(call.in(0)), bs = contiguous(call.in(1)), gs = contiguous(call.grad());
   const double *a = as.data<double>(), *b = bs.data<double>(), *g = gs.data<double>();
   if (call.needs(0))
     each_element(call.grad_in(0), [=](std::int64_t i) { return gated_da(g[i], gate(a[i]), b[i]); });

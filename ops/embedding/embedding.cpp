@@ -53,9 +53,10 @@ void rule(const Backward& b) {
   b.set_grad_in(0, matmul(hot.t(), b.grad().reshape({count, weight[1]})));
 }
 
-constexpr InputDef kInputs[] = {{.name = "weight", .needs = "indices", .accumulates = true},
-                                {.name = "indices", .gradient = false, .any_dtype = true, .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr InputDef kInputs[] = {
+    {.name = "weight", .needs = "indices", .accumulates = true},
+    {.name = "indices", .gradient = false, .any_dtype = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, padding_idx), CT_ATTRIBUTE(Attrs, padded)};
 
 constexpr OpDef k_embedding = checked({

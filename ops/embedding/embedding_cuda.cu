@@ -92,7 +92,7 @@ __device__ __forceinline__ unsigned lower_bound(const unsigned* __restrict__ key
 template <class T, int N, int kLoads>
 struct Columns {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Vector<T, N>;
 
   long long columns;
   long long first;  // of this lane; the next vector is 32 N columns further
@@ -257,7 +257,7 @@ void forward_cuda(const Forward& f) {
   const Tensor& indices = f.in(1);
   const long long n = indices.numel();
   if (n == 0) return;  // without columns, indices are still checked
-  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? packed(f.in(0)) : f.in(0);
+  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? contiguous(f.in(0)) : f.in(0);
   const std::size_t element = size_of(y.dtype());
   // The widest word that every row begins and ends with.
   const auto fits = [&](std::size_t bytes) {
@@ -301,7 +301,7 @@ void backward_cuda(const Backward& b) {
              static_cast<T*>(dw.raw_data()));
     };
     if constexpr (gpu::kFastShapes<T>) {
-      constexpr int kPack = gpu::Packed<T>::size;
+      constexpr int kPack = gpu::Vector<T>::size;
       const bool packs =
           columns % kPack == 0 && gpu::is_aligned(g.raw_data(), 16) && gpu::is_aligned(dw.raw_data(), 16);
       const std::int64_t loads = gpu::ceil_div(columns / kPack, 32);

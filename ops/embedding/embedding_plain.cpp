@@ -9,7 +9,7 @@ namespace ct::plain {
 namespace {
 
 void forward(const Forward& f) {
-  const Tensor w = packed(f.in(0));
+  const Tensor w = contiguous(f.in(0));
   const std::int64_t rows = w.size(0), columns = w.size(1), places = f.in(1).numel();
   const Integers i(f.in(1));
   for (std::int64_t p = 0; p < places; ++p)

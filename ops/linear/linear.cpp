@@ -72,7 +72,7 @@ void linear_rule(const Backward& b) {
 constexpr InputDef kInputs[] = {
     {.name = "x", .needs = "weight", .accumulates = true},
     {.name = "weight", .needs = "x", .accumulates = true, .wide_grad = true},
-    {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true, .packed = true}};
+    {.name = "bias", .accumulates = true, .wide_grad = true, .optional = true, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 }  // namespace
 

@@ -63,11 +63,11 @@ void bce_with_logits_rule(const Backward& b) {
 }
 
 constexpr const char* kAll = "x t weight pos_weight";
-constexpr InputDef kInputs[] = {{.name = "x", .needs = kAll, .packed = true},
-                                {.name = "t", .needs = kAll, .packed = true},
+constexpr InputDef kInputs[] = {{.name = "x", .needs = kAll, .contiguous = true},
+                                {.name = "t", .needs = kAll, .contiguous = true},
                                 {.name = "weight", .gradient = false, .optional = true},
                                 {.name = "pos_weight", .gradient = false, .optional = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(BceWithLogitsAttrs, reduction, kReductionNames)};
 
 }  // namespace

@@ -71,13 +71,15 @@ void cross_entropy_soft_rule(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, weighted(log_softmax(b.in(0), axis) * (s - 1)) * g.unsqueeze(axis));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t weight statistics", .packed = true},
-                                {.name = "t", .gradient = false, .any_dtype = true, .packed = true},
-                                {.name = "weight", .gradient = false, .optional = true, .packed = true}};
-constexpr InputDef kSoftInputs[] = {{.name = "x", .needs = "x t weight statistics", .packed = true},
-                                    {.name = "t", .needs = "x weight statistics", .packed = true},
-                                    {.name = "weight", .gradient = false, .optional = true, .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}, {.name = "statistics", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t weight statistics", .contiguous = true},
+                                {.name = "t", .gradient = false, .any_dtype = true, .contiguous = true},
+                                {.name = "weight", .gradient = false, .optional = true, .contiguous = true}};
+constexpr InputDef kSoftInputs[] = {
+    {.name = "x", .needs = "x t weight statistics", .contiguous = true},
+    {.name = "t", .needs = "x weight statistics", .contiguous = true},
+    {.name = "weight", .gradient = false, .optional = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true},
+                                  {.name = "statistics", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(CrossEntropyAttrs, reduction, kReductionNames),
                                    CT_ATTRIBUTE(CrossEntropyAttrs, ignore_index),
                                    CT_ATTRIBUTE(CrossEntropyAttrs, label_smoothing)};

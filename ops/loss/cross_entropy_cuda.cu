@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
     forward_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
                    loss::RowSums<T> sums) {
   using C = compute_t<T>;
-  using Vec = gpu::Packed<T>;
+  using Vec = gpu::Vector<T>;
   const ClassLayout& layout = rows.layout;
   const int lane = threadIdx.x % size, groups = blockDim.x / size;
   const long long count = layout.rows(), step = static_cast<long long>(gridDim.x) * groups;
@@ -207,7 +207,7 @@ template <class T, Target kTarget>
 __global__ void __launch_bounds__(loss::kThreads)
     row_gradient_kernel(Rows<T, kTarget> rows, const T* g, bool each, T* dx, T* dt) {
   using C = compute_t<T>;
-  using Vec = gpu::Packed<T>;
+  using Vec = gpu::Vector<T>;
   const long long classes = rows.layout.classes, count = rows.layout.rows();
   for (long long r = blockIdx.x; r < count; r += gridDim.x) {
     const RowGradient<T, kTarget> row(rows, r, g, each);
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(loss::kThreads)
 // Whether every row of a contiguous tensor starts at a multiple of 16 bytes.
 template <class T>
 bool has_vectors(const T* x, const ClassLayout& layout) {
-  return layout.inner == 1 && layout.classes % gpu::Packed<T>::size == 0 && gpu::is_aligned(x, 16);
+  return layout.inner == 1 && layout.classes % gpu::Vector<T>::size == 0 && gpu::is_aligned(x, 16);
 }
 
 template <class T, Target kTarget>
@@ -244,7 +244,7 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
   constexpr long long threads = loss::kReduceThreads;
   const bool alone = layout.inner > 1 || layout.classes <= kThreadRow;
   const long long size = alone ? 1 : layout.classes > kWarpRow ? threads : 32, together = threads / size;
-  const long long vectors = !alone && has_vectors(rows.x, layout) ? layout.classes / gpu::Packed<T>::size : 0;
+  const long long vectors = !alone && has_vectors(rows.x, layout) ? layout.classes / gpu::Vector<T>::size : 0;
   long long blocks =
       together > 1 && layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(layout.rows(), together);
   blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;

@@ -77,22 +77,27 @@ void recompute_rule(const Backward& b) {
 }
 
 constexpr InputDef kEagerInputs[] = {
-    {.name = "x", .needs = "statistics dx", .accumulates = true, .packed = true},
-    {.name = "weight", .needs = "statistics dweight", .accumulates = true, .wide_grad = true, .packed = true},
-    {.name = "t", .gradient = false, .any_dtype = true, .packed = true}};
-constexpr OutputDef kEagerOutputs[] = {{.name = "y", .packed = true},
+    {.name = "x", .needs = "statistics dx", .accumulates = true, .contiguous = true},
+    {.name = "weight",
+     .needs = "statistics dweight",
+     .accumulates = true,
+     .wide_grad = true,
+     .contiguous = true},
+    {.name = "t", .gradient = false, .any_dtype = true, .contiguous = true}};
+constexpr OutputDef kEagerOutputs[] = {{.name = "y", .contiguous = true},
                                        {.name = "statistics", .gradient = false},
                                        {.name = "dx", .gradient = false},
                                        {.name = "dweight", .gradient = false}};
 constexpr InputDef kInputs[] = {
-    {.name = "x", .needs = "x weight t statistics", .accumulates = true, .packed = true},
+    {.name = "x", .needs = "x weight t statistics", .accumulates = true, .contiguous = true},
     {.name = "weight",
      .needs = "x weight t statistics",
      .accumulates = true,
      .wide_grad = true,
-     .packed = true},
-    {.name = "t", .gradient = false, .any_dtype = true, .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}, {.name = "statistics", .gradient = false}};
+     .contiguous = true},
+    {.name = "t", .gradient = false, .any_dtype = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true},
+                                  {.name = "statistics", .gradient = false}};
 constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, reduction, kReductionNames), CT_ATTRIBUTE(Attrs, eager, "none x weight both"),
     CT_ATTRIBUTE(Attrs, ignore_index), CT_ATTRIBUTE(Attrs, label_smoothing), CT_ATTRIBUTE(Attrs, chunk_rows)};

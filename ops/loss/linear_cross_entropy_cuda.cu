@@ -29,7 +29,7 @@ __device__ __forceinline__ bool counts(const Chunk& k, std::int64_t label) {
 // vectors in slots of shared memory that no other thread touches, blockDim.x from one to the next.
 template <class T, bool kKept>
 struct Row {
-  using Vec = gpu::Packed<T>;
+  using Vec = gpu::Vector<T>;
   const T* x;
   int classes;
   uint4* slots;
@@ -70,7 +70,7 @@ template <bool kSmooth, class T, bool kKept>
 __device__ __forceinline__ gpu::Online<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
                                                                    compute_t<T> ref) {
   using C = compute_t<T>;
-  using Vec = gpu::Packed<T>;
+  using Vec = gpu::Vector<T>;
   gpu::Online<C, kSmooth> seen;
   row.each([&](const Vec& v, int at) {
     C values[Vec::size];
@@ -93,7 +93,7 @@ template <class T, bool kSmooth, bool kKept>
 __global__ void __launch_bounds__(kMaxThreads)
     rows_kernel(Chunk k, Step step, ct::detail::DeviceErrors* errors, IndexSite site) {
   using C = compute_t<T>;
-  using Vec = gpu::Packed<T>;
+  using Vec = gpu::Vector<T>;
   extern __shared__ uint4 kept[];
   __shared__ C shared_log_sum, shared_rest;
   const long long r = blockIdx.x;
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(kMaxThreads)
 template <class T>
 void launch_rows(Step step, const Chunk& chunk) {
   // Few classes: few threads, each with some vectors.
-  const std::int64_t vectors = gpu::ceil_div(chunk.classes, gpu::Packed<T>::size);
+  const std::int64_t vectors = gpu::ceil_div(chunk.classes, gpu::Vector<T>::size);
   int threads = 32;
   while (threads < kMaxThreads && threads * 4 < vectors) threads *= 2;
   const auto go = [&](auto kernel, std::int64_t bytes) {
@@ -229,11 +229,11 @@ __global__ void __launch_bounds__(256)
   const long long first = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (long long i = first * kSize; i < vectors * kSize; i += step * kSize) {
     C values[kSize], old[kSize] = {};
-    gpu::Packed<From, kSize>::load(from + i).to_compute(values);
-    if (accumulate) gpu::Packed<To, kSize>::load(to + i).to_compute(old);
+    gpu::Vector<From, kSize>::load(from + i).to_compute(values);
+    if (accumulate) gpu::Vector<To, kSize>::load(to + i).to_compute(old);
 #pragma unroll
     for (int q = 0; q < kSize; ++q) values[q] = old[q] + values[q] * factor;
-    gpu::Packed<To, kSize>::from_compute(values).store(to + i);
+    gpu::Vector<To, kSize>::from_compute(values).store(to + i);
   }
   for (long long i = vectors * kSize + first; i < n; i += step)
     to[i] = gpu::from_compute<To>((accumulate ? static_cast<C>(gpu::to_compute(to[i])) : C(0)) +

@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kReduceThreads)
                compute_t<T>* partial, T* out, Loss loss) {
   using C = compute_t<T>;
   using X = elementwise::Lane<C>;
-  using Vec = gpu::Packed<T>;
+  using Vec = gpu::Vector<T>;
   C sum = 0;
   const auto add = [&](long long i, T a, T b) {
     sum += loss(i, X(gpu::to_compute(a)), X(gpu::to_compute(b))).v;
@@ -73,7 +73,7 @@ void forward_cuda(const Forward& f, Reduction reduction, const LossOf& loss_of) 
     const T *x = f.in(0).data<T>(), *t = f.in(1).data<T>();
     T* out = f.out().data<T>();
     const long long n = f.in(0).numel();
-    const long long vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16) ? n / gpu::Packed<T>::size : 0;
+    const long long vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16) ? n / gpu::Vector<T>::size : 0;
     const unsigned blocks = sum_blocks(n);
     const gpu::Workspace workspace(blocks > 1 ? blocks * sizeof(C) : 0);
     C* partial = static_cast<C*>(workspace.data());

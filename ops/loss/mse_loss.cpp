@@ -29,9 +29,9 @@ void mse_loss_rule(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, -dx);
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t", .packed = true},
-                                {.name = "t", .needs = "x t", .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x t", .contiguous = true},
+                                {.name = "t", .needs = "x t", .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(MseLossAttrs, reduction, kReductionNames)};
 
 }  // namespace

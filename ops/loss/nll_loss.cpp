@@ -37,10 +37,10 @@ void nll_loss_rule(const Backward& b) {
   b.set_grad_in(0, -targets * g.unsqueeze(loss::class_axis(b.in_meta(0).shape)));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "t weight weights", .packed = true},
-                                {.name = "t", .gradient = false, .any_dtype = true, .packed = true},
-                                {.name = "weight", .gradient = false, .optional = true, .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}, {.name = "weights", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "t weight weights", .contiguous = true},
+                                {.name = "t", .gradient = false, .any_dtype = true, .contiguous = true},
+                                {.name = "weight", .gradient = false, .optional = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}, {.name = "weights", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(NllLossAttrs, reduction, kReductionNames),
                                    CT_ATTRIBUTE(NllLossAttrs, ignore_index)};
 

@@ -6,7 +6,7 @@
 
 // The part of the backward passes that is the same on both devices.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 AxisMask axis_mask(const char* op, const Dims& axes, int rank) {
   AxisMask mask = 0;
@@ -131,4 +131,4 @@ void backward_by(Kind kind, const Backward& b, const DeviceFunctions& device) {
   device.gradient(call);
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

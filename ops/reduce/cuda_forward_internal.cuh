@@ -4,7 +4,7 @@
 #include <cotangent/ops/engine/fold/fold_cuda.cuh>
 #include <cotangent/ops/engine/fold/folds_cuda.cuh>
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// Runs `fold` over x's reduced axes into the outputs of a forward call; either may be null.
 template <class T, class F>
@@ -35,11 +35,8 @@ inline constexpr bool finds_smallest(Kind kind) {
 }
 
 /// Entries of CT_KERNELS, by the name of the kind.
-#define CT_FOLD(kind)                                        \
-  {                                                          \
-#kind, reduction::forward_cuda < reduction::Kind::kind>, \
-        reduction::backward_cuda < reduction::Kind::kind>    \
-  }
-#define CT_PREDICATE(kind) forward_only(#kind, reduction::forward_cuda<reduction::Kind::kind>)
+#define CT_FOLD(kind) \
+  { #kind, fold::forward_cuda < fold::Kind::kind>, fold::backward_cuda < fold::Kind::kind> }
+#define CT_PREDICATE(kind) forward_only(#kind, fold::forward_cuda<fold::Kind::kind>)
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

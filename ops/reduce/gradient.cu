@@ -7,7 +7,7 @@
 // side by side in the innermost group of axes, their outputs are found by one walk through the axes. The kind
 // is known at run time only: all threads branch alike, once for each load.
 
-namespace ct::reduction {
+namespace ct::fold {
 namespace {
 
 struct Place {
@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(256)
                     accumulate_t<T> scale, accumulate_t<T> p, T* __restrict__ dx, std::int64_t packs,
                     Spread spread) {
   using C = accumulate_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Vector<T, N>;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t step = spread.output_stride[0];
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < packs;
@@ -103,7 +103,7 @@ void gradient_cuda(const GradientCall& call) {
                   static_cast<C>(call.settings.p), static_cast<T*>(call.dx.raw_data()), count, spread);
     };
     if constexpr (gpu::kFastShapes<T>) {
-      constexpr int n = gpu::Packed<T>::size;
+      constexpr int n = gpu::Vector<T>::size;
       if (spread.size[0] % n == 0 && gpu::is_aligned(at(call.x), 16) &&
           gpu::is_aligned(call.dx.raw_data(), 16))
         return run(std::integral_constant<int, n>{});
@@ -112,4 +112,4 @@ void gradient_cuda(const GradientCall& call) {
   });
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

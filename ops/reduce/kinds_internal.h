@@ -5,7 +5,7 @@
 #include <cotangent/ops/engine/fold/plan.h>
 #include <cotangent/ops/engine/fold/sum.h>
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// Attributes of every reduction.
 struct Attrs {
@@ -82,4 +82,4 @@ struct Spread {
 };
 Spread make_spread(const Shape& shape, AxisMask mask);
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -3,7 +3,7 @@
 #include <cotangent/ops/engine/fold/statistic_folds_cpu.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
 
-namespace ct::reduction {
+namespace ct::fold {
 namespace {
 
 // Runs `fold` over x's reduced axes into the outputs of a forward call. The second output may be absent.
@@ -207,11 +207,11 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 #define CT_FOLD(kind) \
-  { #kind, reduction::forward_cpu < reduction::Kind::kind>, reduction::backward_cpu < reduction::Kind::kind> }
-#define CT_PREDICATE(kind) forward_only(#kind, reduction::forward_cpu<reduction::Kind::kind>)
+  { #kind, fold::forward_cpu < fold::Kind::kind>, fold::backward_cpu < fold::Kind::kind> }
+#define CT_PREDICATE(kind) forward_only(#kind, fold::forward_cpu<fold::Kind::kind>)
 CT_KERNELS(cpu, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
 CT_KERNELS(cpu, reduce_product, CT_FOLD(prod))
 CT_KERNELS(cpu, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))

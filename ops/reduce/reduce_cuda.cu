@@ -4,7 +4,7 @@
 // reduce_extremum_cuda.cu, reduce_position_cuda.cu and reduce_statistics_cuda.cu, the gradients in gradient.cu: apart,
 // so that each compiles quickly.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 template <Kind kind>
 void forward_cuda(const Forward& f) {
@@ -39,7 +39,7 @@ Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
   return side;
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 CT_KERNELS(cuda, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
 CT_KERNELS(cuda, reduce_product, CT_FOLD(prod))

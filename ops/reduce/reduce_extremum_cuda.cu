@@ -4,7 +4,7 @@
 
 // amax, amin, any, all and norm, which may be an extremum too, on CUDA.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 template <Kind kind>
 void forward_cuda(const Forward& f) {
@@ -25,7 +25,7 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
 CT_KERNELS(cuda, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))

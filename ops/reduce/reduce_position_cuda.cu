@@ -2,7 +2,7 @@
 
 // max and min along an axis, argmax and argmin on CUDA.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 template <Kind kind>
 void forward_cuda(const Forward& f) {
@@ -14,7 +14,7 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 CT_KERNELS(cuda, reduce_position, CT_FOLD(max), CT_FOLD(min))
 CT_KERNELS(cuda, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))

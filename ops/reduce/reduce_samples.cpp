@@ -8,7 +8,7 @@ CT_ORACLE(reduce)
 namespace ct {
 namespace {
 
-using namespace reduction;
+using namespace fold;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 

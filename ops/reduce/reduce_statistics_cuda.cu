@@ -2,7 +2,7 @@
 
 // var, std and logsumexp on CUDA.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 template <Kind kind>
 void forward_cuda(const Forward& f) {
@@ -19,7 +19,7 @@ void forward_cuda(const Forward& f) {
   });
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 CT_KERNELS(cuda, reduce_statistics, CT_FOLD(var), CT_FOLD(std))
 CT_KERNELS(cuda, reduce_logsumexp, CT_FOLD(logsumexp))

@@ -86,7 +86,7 @@ Call::Call(const char* op, const Tensor& from, const Tensor& positions, const Te
     heads *= x.size(i);
   }
   if (!usable) {
-    x = packed(x);
+    x = contiguous(x);
     head_stride = length * columns;
   }
   row_stride = x.stride(-2);
@@ -140,8 +140,9 @@ void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, ct::rotary_embedding(b.grad(), neg(b.in(1)), b.attrs<Attrs>().options));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "positions"},
-                                {.name = "positions", .gradient = false, .any_dtype = true, .packed = true}};
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = "positions"},
+    {.name = "positions", .gradient = false, .any_dtype = true, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, options.base),

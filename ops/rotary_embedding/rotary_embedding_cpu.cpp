@@ -11,8 +11,8 @@
 namespace ct::rotary {
 namespace {
 
-using reduction::load_block;
-using reduction::store_block;
+using fold::load_block;
+using fold::store_block;
 
 // Of `count` positions: pairs cosines, then pairs sines each.
 template <class C>

@@ -39,7 +39,7 @@ __device__ __forceinline__ void sine_cosine(double angle, double* sine, double* 
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) turn_kernel(const __grid_constant__ Args<T> a) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Vector<T, N>;
   long long rest = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
   const int unit = static_cast<int>(rest % a.units);
   rest /= a.units;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kThreads) turn_kernel(const __grid_constant__ 
 template <class T>
 void run(const Call& call) {
   using C = compute_t<T>;
-  constexpr int kPack = gpu::kFastShapes<T> ? gpu::Packed<T>::size : 1;
+  constexpr int kPack = gpu::kFastShapes<T> ? gpu::Vector<T>::size : 1;
   Args<T> a{static_cast<const T*>(call.x.raw_data()),
             static_cast<T*>(call.y.raw_data()),
             Positions(call.positions),

@@ -12,7 +12,7 @@ namespace {
 template <auto turn_row>
 void turn(const Tensor& given, const Tensor& positions, const rotary::Attrs& attrs, const Tensor& y) {
   if (y.numel() == 0) return;
-  const Tensor x = packed(given);
+  const Tensor x = contiguous(given);
   const std::int64_t length = x.size(-2), turned = attrs.turned(x.size(-1));
   const double* frequency = rotary::frequencies<double>(attrs.options, turned).of;
   const rotary::Positions at(positions);

@@ -31,7 +31,7 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {2 * n, n * static_cast<double>(size_of(in[0].dtype))};
 }
 
-constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false, .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, count), CT_ATTRIBUTE(Attrs, replacement),
                                    CT_ATTRIBUTE(Attrs, draw)};

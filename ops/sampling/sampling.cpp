@@ -33,7 +33,7 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {20 * n, n * static_cast<double>(size_of(in[0].dtype))};
 }
 
-constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false, .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, temperature), CT_ATTRIBUTE(Attrs, top_k),
                                    CT_ATTRIBUTE(Attrs, top_p), CT_ATTRIBUTE(Attrs, draw)};

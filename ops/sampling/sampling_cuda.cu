@@ -3,7 +3,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/sampling/sampling_internal.h>
 #include <cotangent/ops/engine/random/draw.cuh>
-#include <cotangent/ops/engine/rows/select.cuh>
+#include <cotangent/ops/engine/rows/threshold.cuh>
 
 // A block per row: the largest logit, the weights, what top_k and top_p drop, and the draw.
 

@@ -47,9 +47,9 @@ void rule(const Backward& b) {
   if (b.needs(1)) b.set_grad_in(1, rules::unbroadcast(ds, b.in_meta(1).shape).to(b.in_meta(1).dtype));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "y", .packed = true},
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "y", .contiguous = true},
                                 {.name = "mask", .needs = "y", .any_dtype = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale)};
 
 constexpr OpDef k_masked_softmax = checked({

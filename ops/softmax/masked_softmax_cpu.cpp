@@ -13,7 +13,7 @@
 namespace ct::masked_softmax_kernels {
 namespace {
 
-using reduction::kBlock;
+using fold::kBlock;
 
 // work = scale x + mask of one row; says whether anything is seen.
 template <class T, class C>
@@ -25,7 +25,7 @@ bool prepare_row(const T* x, const Tensor& mask, std::int64_t at, std::int64_t s
   for (std::int64_t i = 0; i < n; i += kBlock) {
     const int m = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
     load_additive(mask.raw_data(), mask.dtype(), at + i * step, step, m, values);
-    const C* from = reduction::load_block<T, C>(x + i, 1, m, elements);
+    const C* from = fold::load_block<T, C>(x + i, 1, m, elements);
     // What is hidden counts for nothing, not even where it is NaN.
     for (int j = 0; j < m; ++j) {
       const C v = values[j] == minus_inf ? minus_inf : scale * from[j] + values[j];
@@ -62,7 +62,7 @@ void forward(const Forward& f) {
                      std::fill_n(work, n, C(0));
                    }
                    if constexpr (kConvert)
-                     reduction::store_block<T, C>(to + row * n, 0, work, static_cast<int>(n), false);
+                     fold::store_block<T, C>(to + row * n, 0, work, static_cast<int>(n), false);
                  }
                });
 }
@@ -80,7 +80,7 @@ void backward_cpu(const Backward& b) {
   if (!b.needs(1)) return;
   const Tensor scores = Tensor::allocate(b.out().shape(), b.out().dtype(), b.out().device());
   softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), scores, 1);
-  b.set_grad_in(1, packed(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
+  b.set_grad_in(1, contiguous(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
 }
 
 }  // namespace ct::masked_softmax_kernels

@@ -37,8 +37,8 @@ void rule(const Backward& b) {
   }
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "y", .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "y", .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axis)};
 
 template <bool logarithm>

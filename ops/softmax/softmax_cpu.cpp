@@ -16,11 +16,11 @@
 namespace ct::softmax_kernels {
 namespace {
 
-using reduction::fold_vectors;
-using reduction::kColumns;
-using reduction::kSame;
-using reduction::load_block;
-using reduction::store_block;
+using fold::fold_vectors;
+using fold::kColumns;
+using fold::kSame;
+using fold::load_block;
+using fold::store_block;
 
 template <bool logarithm, class T>
 void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {

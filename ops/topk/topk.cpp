@@ -43,8 +43,9 @@ void rule(const Backward& b) {
   b.set_grad_in(0, sum(hot * b.grad().unsqueeze(axis), {axis + 1}));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .packed = true}};
-constexpr OutputDef kOutputs[] = {{.name = "values", .packed = true}, {.name = "indices", .gradient = false}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "values", .contiguous = true},
+                                  {.name = "indices", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, k), CT_ATTRIBUTE(Attrs, axis)};
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/ops/topk/topk_internal.h>
-#include <cotangent/ops/engine/rows/select.cuh>
+#include <cotangent/ops/engine/rows/threshold.cuh>
 
 // A block per row: the key of the k-th largest element is found by its bits; what is larger, and the first of
 // what is equal, is collected and sorted.

@@ -23,7 +23,7 @@
 //     void finish(const Acc&, C& value, Second& second)
 // Work is cut by the problem alone; partial results are merged in order.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// The type that a dtype is folded in.
 template <class T>
@@ -332,4 +332,4 @@ void visit_fold_type(DType t, F&& f) {
   }
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

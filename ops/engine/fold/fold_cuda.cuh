@@ -11,7 +11,7 @@
 // The CUDA half of every reduction: which of the kernels (engine/fold/fold_kernels.cuh) run over a Plan, and in how many
 // pieces.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// Like gpu::launch, but where the kernel has the code for it, the blocks are brought up while the kernel before
 /// still runs; the kernel waits for that one's results with cudaGridDependencySynchronize. It hides most of a
@@ -61,7 +61,7 @@ void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
   RowLayout layout = RowLayout::strided;
   std::int64_t units = plan.count;
   if constexpr (kVectors<T>) {
-    constexpr std::int64_t n = gpu::Packed<T>::size;
+    constexpr std::int64_t n = gpu::Vector<T>::size;
     if (plan.reduced[0].stride == 1 || plan.reduced[0].size == 1) {
       const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
       if (plan.reduced[1].size == 1) {
@@ -128,7 +128,7 @@ void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, 
   }
   if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out);
   if constexpr (kVectors<T>) {
-    constexpr int n = gpu::Packed<T>::size;
+    constexpr int n = gpu::Vector<T>::size;
     const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
     if (gpu::is_aligned(data, 16) && plan.kept[0].size % n == 0 && plan.kept[0].size >= 8 * n &&
         whole(plan.kept[1]) && whole(plan.reduced[0]) && whole(plan.reduced[1]))
@@ -137,4 +137,4 @@ void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, 
   run_columns<1, T>(op, fold, data, plan, out);
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -26,7 +26,7 @@
 //     void finish(const Acc&, C& value, Second& second) const
 // Element numbers travel with the values where they matter, so merge may come in any (fixed) order.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 template <class T>
 using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
@@ -61,12 +61,12 @@ template <class T>
 using Source = std::conditional_t<std::is_integral_v<T>, Integral, const T*>;
 
 template <int N, class T>
-__device__ __forceinline__ gpu::Packed<T, N> load(const T* x, std::int64_t i) {
-  return gpu::Packed<T, N>::load_readonly(x + i);
+__device__ __forceinline__ gpu::Vector<T, N> load(const T* x, std::int64_t i) {
+  return gpu::Vector<T, N>::load_readonly(x + i);
 }
 template <int N>
-__device__ __forceinline__ gpu::Packed<std::int64_t, N> load(const Integral& x, std::int64_t i) {
-  return gpu::Packed<std::int64_t, N>::filled(x[i]);
+__device__ __forceinline__ gpu::Vector<std::int64_t, N> load(const Integral& x, std::int64_t i) {
+  return gpu::Vector<std::int64_t, N>::filled(x[i]);
 }
 
 /// Calls f with the TypeTag of the element type whose kernels serve a dtype.
@@ -182,7 +182,7 @@ __device__ void add_one(const F& fold, typename F::Acc& acc, T x, std::int64_t i
 }
 
 template <class F, class T, int N>
-__device__ void add_pack(const F& fold, typename F::Acc& acc, const gpu::Packed<T, N>& pack,
+__device__ void add_pack(const F& fold, typename F::Acc& acc, const gpu::Vector<T, N>& pack,
                          std::int64_t index) {
   typename F::C values[N];
 #pragma unroll
@@ -193,7 +193,7 @@ __device__ void add_pack(const F& fold, typename F::Acc& acc, const gpu::Packed<
 template <class F, class T>
 __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const T* x, std::int64_t begin,
                                 std::int64_t end, int thread, int width) {
-  using Pack = gpu::Packed<T>;
+  using Pack = gpu::Vector<T>;
   constexpr int n = Pack::size, unroll = sizeof(T) == 8 ? 2 : 4;
   const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x + begin) % 16 / sizeof(T));
   const std::int64_t first = min(end, begin + (past ? n - past : 0));
@@ -219,7 +219,7 @@ __device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<
   if constexpr (kVectors<T>) {
     if (layout == RowLayout::contiguous) return fold_contiguous(fold, acc, x, begin, end, thread, width);
     if (layout == RowLayout::segments) {
-      using Pack = gpu::Packed<T>;
+      using Pack = gpu::Vector<T>;
       const std::int64_t step = static_cast<std::int64_t>(width) * Pack::size;
 #pragma unroll 2
       for (std::int64_t r = begin + thread * Pack::size; r < end; r += step) {
@@ -292,7 +292,7 @@ __device__ void merge_rows_of_block(const F& fold, typename F::Acc (&acc)[N]) {
 template <int N, class T, class F>
 __global__ void __launch_bounds__(256) columns_kernel(F fold, Source<T> x, Plan plan, std::int64_t tiles,
                                                       std::int64_t step, typename F::Acc* partials, Out out) {
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Vector<T, N>;
   constexpr int unroll = 4;
   const std::int64_t outer = blockIdx.x / tiles, tile = blockIdx.x % tiles;
   const std::int64_t column = (tile * blockDim.x + threadIdx.x) * N;
@@ -362,4 +362,4 @@ __global__ void __launch_bounds__(256)
   if (k < outputs && threadIdx.y == 0) write_result(fold, acc[0], k, out);
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -19,7 +19,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"  // 64-byte vectors are used inside functions only
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
 template <class C, class Map, class Combine>
@@ -231,6 +231,6 @@ struct ProdFold {
   }
 };
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 #pragma GCC diagnostic pop

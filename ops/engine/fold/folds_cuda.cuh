@@ -14,7 +14,7 @@
 // so it makes one addition per load to its own sum, and thousands of threads share a long sum. Its rounding
 // error is that of a few dozen additions.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 template <int N, class C, class Combine>
 __device__ __forceinline__ C tree(const C (&x)[N], Combine combine) {
@@ -310,4 +310,4 @@ struct LogSumExpFold {
   }
 };
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -11,7 +11,7 @@
 // element x, written once for both devices. g is the cotangent, y the result, aux what was computed on the
 // side, all of the output that x went into. README.md has the derivations.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 enum class Gradient : std::uint8_t {
   extremum,       // amax, amin: y the value, aux the number of ties
@@ -65,4 +65,4 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
   }
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

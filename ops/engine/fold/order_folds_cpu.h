@@ -12,7 +12,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// What is compared: x itself, |x| (norms of order inf), or whether x is not 0 (any, all).
 enum class Compare : std::uint8_t { value, absolute, truth };
@@ -194,6 +194,6 @@ struct PositionFold {
   }
 };
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 #pragma GCC diagnostic pop

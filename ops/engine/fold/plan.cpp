@@ -2,7 +2,7 @@
 #include <cotangent/ops/engine/fold/plan.h>
 #include <cotangent/ops/engine/walk/axes.h>
 
-namespace ct::reduction {
+namespace ct::fold {
 namespace {
 
 // Puts the axes into the two places of a plan, the inner one first. False if there are more.
@@ -40,7 +40,7 @@ bool make_plan(const Tensor& x, AxisMask mask, Order order, Repeats repeats, Pla
   return store(kept, plan.kept) && store(reduced, plan.reduced);
 }
 
-Tensor packed(const Tensor& x, AxisMask& mask) {
+Tensor mergeable(const Tensor& x, AxisMask& mask) {
   Shape shape;
   Strides strides;
   for (int pass = 0; pass < 2; ++pass)
@@ -60,10 +60,10 @@ Tensor packed(const Tensor& x, AxisMask& mask) {
 Plan plan_or_pack(Tensor& x, AxisMask& mask, Order order, Repeats repeats) {
   Plan plan;
   if (make_plan(x, mask, order, repeats, plan)) return plan;
-  x = packed(x, mask);
+  x = mergeable(x, mask);
   plan = {};
   make_plan(x, mask, order, repeats, plan);
   return plan;
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

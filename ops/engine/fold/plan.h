@@ -12,7 +12,7 @@
 //
 // Neighbouring axes that are all kept or all reduced and follow one another in memory count as one.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// A set of axes, one bit each.
 using AxisMask = std::uint32_t;
@@ -54,14 +54,14 @@ enum class Order : std::uint8_t { any, logical };
 enum class Repeats : std::uint8_t { keep, drop };
 
 /// Plans the reduction of `x` over the axes in `mask`. False if the layout has more than two kept or two
-/// reduced axes that can't be merged: then `x` has to be copied first (see packed()).
+/// reduced axes that can't be merged: then `x` has to be copied first (see mergeable()).
 bool make_plan(const Tensor& x, AxisMask mask, Order order, Repeats repeats, Plan& plan);
 
 /// The same values as `x` with the kept axes in front and the reduced ones behind, contiguous; make_plan
 /// with the same mask succeeds on it after `mask` was changed to the new positions.
-Tensor packed(const Tensor& x, AxisMask& mask);
+Tensor mergeable(const Tensor& x, AxisMask& mask);
 
 /// Plans `x`, packing it (and changing `x` and `mask`) if it has to.
 Plan plan_or_pack(Tensor& x, AxisMask& mask, Order order, Repeats repeats);
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -10,7 +10,7 @@
 // Products and sums of powers that leave the range of their type on the way, though what comes out of them
 // does not: both are carried relative to a scale. Written once for both devices.
 
-namespace ct::reduction {
+namespace ct::fold {
 
 // On a GPU one copy for each kernel: it is long, and most kernels call it where numbers leave the range only.
 #if defined(__CUDACC__)
@@ -219,4 +219,4 @@ struct Deviations {
   }
 };
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -9,7 +9,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// Mean and sum of squared deviations. A block: two passes, with the rounding of the mean taken back. Merging
 /// is the formula of Chan, Golub and LeVeque (1979): with d the difference of the means,
@@ -216,6 +216,6 @@ struct LogSumExpFold {
   }
 };
 
-}  // namespace ct::reduction
+}  // namespace ct::fold
 
 #pragma GCC diagnostic pop

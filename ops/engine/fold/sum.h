@@ -3,7 +3,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
-namespace ct::reduction {
+namespace ct::fold {
 
 /// out = sum of x over the axes in `mask`, divided by `divisor`; added to out if `accumulate`. `out` is
 /// contiguous, of x's kept shape (axes of size 1 do not matter), and of x's category of dtypes (f64 apart
@@ -11,4 +11,4 @@ namespace ct::reduction {
 void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate);
 void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate);
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

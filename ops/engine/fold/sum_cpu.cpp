@@ -2,7 +2,7 @@
 #include <cotangent/ops/engine/fold/folds_cpu.h>
 #include <cotangent/ops/engine/fold/sum.h>
 
-namespace ct::reduction {
+namespace ct::fold {
 
 void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
   Tensor source = x;
@@ -16,4 +16,4 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
   });
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -2,7 +2,7 @@
 #include <cotangent/ops/engine/fold/fold_cuda.cuh>
 #include <cotangent/ops/engine/fold/folds_cuda.cuh>
 
-namespace ct::reduction {
+namespace ct::fold {
 
 void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
   Tensor source = x;
@@ -18,4 +18,4 @@ void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor,
   });
 }
 
-}  // namespace ct::reduction
+}  // namespace ct::fold

@@ -21,7 +21,7 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
            " into ", describe(out),
            "; the result must be contiguous, of the same dtype (or f32 for one of 16 bits), and broadcast to "
            "the input's shape");
-  reduction::AxisMask mask = (1u << lead) - 1;
+  fold::AxisMask mask = (1u << lead) - 1;
   for (int i = lead; i < from.size(); ++i) {
     const std::int64_t size = to[i - lead];
     if (size == from[i]) continue;
@@ -29,8 +29,8 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
              "; sizes must be equal or 1");
     mask |= 1u << i;
   }
-  if (grad.is_cuda()) return reduction::sum_cuda(grad, mask, out, 1, accumulate);
-  reduction::sum_cpu(grad, mask, out, 1, accumulate);
+  if (grad.is_cuda()) return fold::sum_cuda(grad, mask, out, 1, accumulate);
+  fold::sum_cpu(grad, mask, out, 1, accumulate);
 }
 
 }  // namespace ct

@@ -168,7 +168,7 @@ bool Stack::fold() {
 
 void fold_rows(Stack& s, Tensor& holder) {
   if (s.fold()) return;
-  holder = packed(*s.tensor);
+  holder = contiguous(*s.tensor);
   s = s.over(holder);
   s.fold();
 }
@@ -176,7 +176,7 @@ void fold_rows(Stack& s, Tensor& holder) {
 namespace {
 void pack(Stack& s, Tensor& holder) {
   if (s.tensor->is_contiguous()) return;
-  holder = packed(*s.tensor);
+  holder = contiguous(*s.tensor);
   s = s.over(holder);
 }
 }  // namespace

@@ -64,7 +64,7 @@ constexpr long long kDotBlocks = 1024;
 template <class T, class Out>
 __global__ void __launch_bounds__(kDotThreads)
     dot_kernel(Product p, long long vectors, accumulate_t<T>* partial) {
-  using Vec = Packed<T>;
+  using Vec = Vector<T>;
   using Acc = accumulate_t<T>;
   const T* a = static_cast<const T*>(p.a);
   const T* b = static_cast<const T*>(p.b);
@@ -100,7 +100,7 @@ __global__ void dot_finish_kernel(const Acc* partial, int count, Out* c, bool ac
 template <class T, class Out>
 void dot(const char* op, const Product& p) {
   const bool aligned = p.a_col == 1 && p.b_row == 1 && is_aligned(p.a, 16) && is_aligned(p.b, 16);
-  const long long vectors = aligned ? p.k / Packed<T>::size : 0;
+  const long long vectors = aligned ? p.k / Vector<T>::size : 0;
   const long long wanted = ceil_div(p.k, kDotPerBlock);
   const unsigned blocks = static_cast<unsigned>(wanted < kDotBlocks ? wanted : kDotBlocks);
   using Acc = accumulate_t<T>;

@@ -27,7 +27,7 @@ PackedInputs::PackedInputs(std::span<const Tensor* const> inputs) : count_(input
     if (absent(inputs[k]) || inputs[k]->numel() < kWorthPacking || inputs[k]->is_contiguous() ||
         !is_transposed(*inputs[k]))
       continue;
-    copies_[k] = packed(*inputs[k]);
+    copies_[k] = contiguous(*inputs[k]);
     inputs_[k] = &copies_[k];
   }
 }

@@ -265,8 +265,8 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
 [[gnu::noinline]] void run_cpu(const Tiles& tiles, std::span<const Tensor* const> outputs,
                                std::span<const Tensor* const> given, const Parameters& parameters,
                                const Draw* draw) {
-  PackedInputs packed_inputs(given);
-  const std::span<const Tensor* const> inputs = packed_inputs;
+  PackedInputs contiguous_inputs(given);
+  const std::span<const Tensor* const> inputs = contiguous_inputs;
   const Compute compute = compute_type(dtype_of_call(inputs));
   Call call;
   call.tile = tile_of(tiles, compute);

@@ -109,8 +109,8 @@ void run_cuda(const char* op, const CudaKernels& kernels, Tensor& out, std::span
 
 void run_cuda(const char* op, const CudaKernels& kernels, std::span<const Tensor* const> outputs,
               std::span<const Tensor* const> given, const Parameters& parameters, const Draw* drawn) {
-  const PackedInputs packed_inputs(given);
-  const std::span<const Tensor* const> inputs = packed_inputs;
+  const PackedInputs contiguous_inputs(given);
+  const std::span<const Tensor* const> inputs = contiguous_inputs;
   Layout layout = make_layout(outputs, inputs);
   if (layout.numel == 0) return;
   const Draw draw = drawn ? *drawn : Draw{};

@@ -123,8 +123,8 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 
   const std::int64_t first =
       static_cast<std::int64_t>(blockIdx.x) * (kBlockThreads * a.per_thread) + threadIdx.x;
-  gpu::Packed<T, V> raw[U][N];
-  gpu::Packed<bool, V> mask[U][kMasks ? N : 1];
+  gpu::Vector<T, V> raw[U][N];
+  gpu::Vector<bool, V> mask[U][kMasks ? N : 1];
   std::int64_t offset[U][M + N];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
@@ -141,19 +141,19 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
       const std::int64_t at = offset[u][M + k];
       const bool same = a.strides[M + k][a.rank - 1] == 0;  // one number for the whole row
       if ((F::kOptional >> k & 1u) && !a.in[k]) {
-        raw[u][k] = gpu::Packed<T, V>::filled(gpu::from_compute<T>(C(1)));
+        raw[u][k] = gpu::Vector<T, V>::filled(gpu::from_compute<T>(C(1)));
       } else if (kMasks >> k & 1u) {
         const bool* from = static_cast<const bool*>(a.in[k]) + at;
         mask[u][kMasks ? k : 0] =
-            same ? gpu::Packed<bool, V>::filled(*from) : gpu::Packed<bool, V>::load(from);
+            same ? gpu::Vector<bool, V>::filled(*from) : gpu::Vector<bool, V>::load(from);
       } else {
         const T* from = static_cast<const T*>(a.in[k]) + at;
         if (same)
-          raw[u][k] = gpu::Packed<T, V>::filled(*from);
+          raw[u][k] = gpu::Vector<T, V>::filled(*from);
         else if (F::kStreaming)
-          raw[u][k] = gpu::Packed<T, V>::load_streaming(from);
+          raw[u][k] = gpu::Vector<T, V>::load_streaming(from);
         else
-          raw[u][k] = gpu::Packed<T, V>::load(from);
+          raw[u][k] = gpu::Vector<T, V>::load(from);
       }
     }
   }
@@ -191,7 +191,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 #pragma unroll
     for (int m = 0; m < M; ++m)
       if (M == 1 || a.out[m])
-        gpu::Packed<T, V>::from_compute(y[m]).store(static_cast<T*>(a.out[m]) + offset[u][m]);
+        gpu::Vector<T, V>::from_compute(y[m]).store(static_cast<T*>(a.out[m]) + offset[u][m]);
   }
 }
 

@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, 
   C values[N];
   const C offset = static_cast<C>(draw.offset), scale = static_cast<C>(draw.scale);
   const C high = static_cast<C>(draw.offset + draw.scale);
-  gpu::Packed<T, N> result;
+  gpu::Vector<T, N> result;
   if (draw.kind == Draw::Kind::uniform) {
     uniform_block(draw.state, static_cast<std::uint64_t>(block), values);
 #pragma unroll

@@ -20,7 +20,7 @@ void choose(const char* op, const Extents& e, bool aligned, const Launch& launch
     return launch.columns(dim3(gpu::blocks_for(op, e.outer * tiles, 1)), dim3(32, 8), tiles);
   }
   if constexpr (gpu::kFastShapes<T>) {
-    constexpr int n = gpu::Packed<T>::size;
+    constexpr int n = gpu::Vector<T>::size;
     const bool packs = aligned && e.n % n == 0;
     // As few elements per lane as fill the vectors, then as many lanes as the row needs.
     const bool vectors = packs && e.n > 32;

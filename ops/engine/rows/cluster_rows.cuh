@@ -14,9 +14,6 @@
 namespace ct::softmax_kernels {
 namespace {
 
-template <class T>
-using Vector = gpu::Packed<T>;
-
 // The larger of two words, each a number or, for 16 bits, a pair of them. Not NaN, unless both are.
 template <class T>
 __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b) {
@@ -30,7 +27,7 @@ __device__ __forceinline__ unsigned larger_word(unsigned a, unsigned b) {
 }
 // The largest of the elements of v and of `max`.
 template <class T>
-__device__ __forceinline__ unsigned largest(const Vector<T>& v, unsigned max) {
+__device__ __forceinline__ unsigned largest(const gpu::Vector<T>& v, unsigned max) {
   const uint4 w = v.word;
   return larger_word<T>(larger_word<T>(larger_word<T>(larger_word<T>(max, w.x), w.y), w.z), w.w);
 }
@@ -41,7 +38,7 @@ __device__ __forceinline__ float largest_of(unsigned max) {
     return __uint_as_float(max);
   } else {
     float two[2];
-    gpu::Packed<T, 2>{max}.to_compute(two);
+    gpu::Vector<T, 2>{max}.to_compute(two);
     return fmaxf(two[0], two[1]);
   }
 }
@@ -68,9 +65,10 @@ struct Share {
       gpu::copy_async(slots + slot, reinterpret_cast<const char*>(row) + at);
     });
   }
-  __device__ __forceinline__ void receive(Vector<T> (&v)[Loads], const uint4* slots, float otherwise) const {
+  __device__ __forceinline__ void receive(gpu::Vector<T> (&v)[Loads], const uint4* slots,
+                                          float otherwise) const {
 #pragma unroll
-    for (int i = 0; i < Loads; ++i) v[i] = Vector<T>::filled(gpu::from_compute<T>(otherwise));
+    for (int i = 0; i < Loads; ++i) v[i] = gpu::Vector<T>::filled(gpu::from_compute<T>(otherwise));
     each([&](int i, unsigned, unsigned slot) { v[i].word = slots[slot]; });
   }
 };
@@ -179,7 +177,7 @@ struct Exchange {
 template <bool logarithm, class T, int Loads>
 __global__ void __launch_bounds__(kClusterWarps * 32, 2)
     cluster_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t rows, int packs, int cluster) {
-  constexpr int n = Vector<T>::size;
+  constexpr int n = gpu::Vector<T>::size;
   extern __shared__ uint4 ahead[];
   __shared__ Exchange exchange;
   const Share<T, Loads> share{
@@ -191,12 +189,12 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
   share.request(slots, x + row * length);
   exchange.ready(cluster);
   for (int turn = 0; row < rows; row += step, ++turn) {
-    Vector<T> v[Loads];
+    gpu::Vector<T> v[Loads];
     gpu::copy_async_wait();
     share.receive(v, slots, kMinusInf<float>);
     if (row + step < rows) share.request(slots, x + (row + step) * length);
 
-    unsigned most = Vector<T>::filled(gpu::from_compute<T>(kMinusInf<float>)).word.x;
+    unsigned most = gpu::Vector<T>::filled(gpu::from_compute<T>(kMinusInf<float>)).word.x;
 #pragma unroll
     for (int i = 0; i < Loads; ++i) most = largest(v[i], most);
     float max = largest_of<T>(most), element[n];
@@ -213,7 +211,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
         sum += e;
         if constexpr (kept) element[j] = e;
       }
-      if constexpr (kept) v[i] = Vector<T>::from_compute(element);
+      if constexpr (kept) v[i] = gpu::Vector<T>::from_compute(element);
     }
     sum = exchange.combine(sum, 0.0f, 1, turn & 1, cluster, gpu::Plus{});
     const float scale = scale_of(logarithm, sum);
@@ -223,7 +221,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, 2)
 #pragma unroll
       for (int j = 0; j < n; ++j)
         element[j] = kept ? element[j] * scale : result_of<T>(logarithm, element[j], max, scale);
-      v[i] = Vector<T>::from_compute(element);
+      v[i] = gpu::Vector<T>::from_compute(element);
       v[i].store(reinterpret_cast<T*>(reinterpret_cast<char*>(to) + at));
     });
   }
@@ -234,7 +232,7 @@ template <bool logarithm, class T, int Loads>
 __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
     cluster_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t rows,
                      int packs, int cluster, float factor) {
-  constexpr int n = Vector<T>::size;
+  constexpr int n = gpu::Vector<T>::size;
   extern __shared__ uint4 ahead[];
   __shared__ Exchange exchange;
   const Share<T, Loads> share{
@@ -247,7 +245,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
   share.request(more, y + row * length);
   exchange.ready(cluster);
   for (int turn = 0; row < rows; row += step, ++turn) {
-    Vector<T> gs[Loads], ys[Loads];
+    gpu::Vector<T> gs[Loads], ys[Loads];
     gpu::copy_async_wait();
     share.receive(gs, slots, 0);
     share.receive(ys, more, 0);
@@ -271,7 +269,7 @@ __global__ void __launch_bounds__(kClusterWarps * 32, Loads == 4 ? 2 : 1)
       ys[i].unpack(b);
 #pragma unroll
       for (int j = 0; j < n; ++j) a[j] = gradient_of<T>(logarithm, a[j], b[j], sum, factor);
-      gs[i] = Vector<T>::from_compute(a);
+      gs[i] = gpu::Vector<T>::from_compute(a);
       gs[i].store(reinterpret_cast<T*>(reinterpret_cast<char*>(to) + at));
     });
   }

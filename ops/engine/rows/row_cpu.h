@@ -14,8 +14,8 @@
 
 namespace ct::softmax_kernels {
 
-using reduction::kBlock;
-using reduction::kPlus;
+using fold::kBlock;
+using fold::kPlus;
 
 inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
 

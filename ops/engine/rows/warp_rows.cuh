@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(128)
     warp_forward(const T* __restrict__ x, T* __restrict__ y, std::int64_t rows, int n, int group,
                  const __grid_constant__ Input input) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Vector<T, N>;
   const int lane = static_cast<int>(threadIdx.x) % group;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + threadIdx.x / group;
   const bool live = row < rows;  // all lanes take part in the shuffles
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(128)
     warp_backward(const T* __restrict__ g, const T* __restrict__ y, T* __restrict__ dx, std::int64_t rows,
                   int n, int group, compute_t<T> factor) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T, N>;
+  using Pack = gpu::Vector<T, N>;
   const int lane = static_cast<int>(threadIdx.x) % group;
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / group) + threadIdx.x / group;
   const bool live = row < rows;

@@ -29,9 +29,9 @@ void fill_kernel(const Tensor& dst, const Scalar& value) {
   fill_cpu(dst, value);
 }
 
-Tensor packed(const Tensor& t) { return packed(t, t.dtype()); }
+Tensor contiguous(const Tensor& t) { return contiguous(t, t.dtype()); }
 
-Tensor packed(const Tensor& t, DType dtype) {
+Tensor contiguous(const Tensor& t, DType dtype) {
   if (t.is_contiguous() && t.dtype() == dtype) return t;
   Tensor out = Tensor::allocate(t.shape(), dtype, t.device());
   copy_kernel(out, t);
@@ -43,7 +43,7 @@ Tensor moved(const Tensor& t, Device device) {
   if (t.device() == device) {
     copy_kernel(out, t);
   } else {
-    move_bytes(out, packed(t));
+    move_bytes(out, contiguous(t));
   }
   return out;
 }

@@ -36,9 +36,9 @@ void fill_kernel(const Tensor& dst, const Scalar& value);
 
 /// `t` if it is contiguous, else a contiguous copy that is not recorded: what a kernel calls when a layout
 /// is too awkward.
-Tensor packed(const Tensor& t);
+Tensor contiguous(const Tensor& t);
 /// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
-Tensor packed(const Tensor& t, DType dtype);
+Tensor contiguous(const Tensor& t, DType dtype);
 /// A contiguous copy of `t` on `device`, not recorded; also when `t` is there already.
 Tensor moved(const Tensor& t, Device device);
 

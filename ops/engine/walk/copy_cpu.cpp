@@ -188,9 +188,9 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
   } else if (p.transposed_axis() >= 0) {
     // Reading across the lines is slower than one copy more: convert contiguously, transpose in one dtype.
     if (dst.is_contiguous()) {
-      copy_cpu(dst, packed(src));
+      copy_cpu(dst, contiguous(src));
     } else {
-      copy_cpu(dst, packed(src, dst.dtype()));
+      copy_cpu(dst, contiguous(src, dst.dtype()));
     }
   } else {
     convert_strided(p, to, dst.dtype(), from, src.dtype());

@@ -22,8 +22,8 @@ template <class To, class From>
 __global__ void __launch_bounds__(kThreads)
     convert_flat(To* __restrict__ dst, const From* __restrict__ src, std::int64_t n) {
   constexpr int V = 16 / static_cast<int>(sizeof(To) > sizeof(From) ? sizeof(To) : sizeof(From));
-  using In = gpu::Packed<From, V>;
-  using Out = gpu::Packed<To, V>;
+  using In = gpu::Vector<From, V>;
+  using Out = gpu::Vector<To, V>;
   const std::int64_t first = std::int64_t{blockIdx.x} * kThreads * kConvertUnroll + threadIdx.x;
   In in[kConvertUnroll];
 #pragma unroll

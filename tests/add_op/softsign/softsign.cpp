@@ -16,8 +16,8 @@ void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, b.grad() / square(1 + abs(b.in(0))));
 }
 
-constexpr InputDef kInputs[] = {{.name = "x", .needs = "x", .packed = true}};  // dx needs x
-constexpr OutputDef kOutputs[] = {{.name = "y", .packed = true}};
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "x", .contiguous = true}};  // dx needs x
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 
 constexpr OpDef k_softsign = checked({
     .name = "softsign",

@@ -13,9 +13,9 @@
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/norm/layer_norm.h>
-#include <cotangent/ops/norm/norm_internal.h>
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/layer_norm.h>
+#include <cotangent/ops/normalization/normalization_internal.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"

@@ -4,7 +4,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
-#include <cotangent/ops/norm/norm_use.h>
+#include <cotangent/ops/normalization/norm_use.h>
 
 namespace ct {
 

@@ -5,9 +5,9 @@
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/normalization/normalization_internal.h>
 
-// The kernels of norm/norm_cuda.cuh for rows of whole vectors that fit into registers.
+// The kernels of normalization/normalization_cuda.cuh for rows of whole vectors that fit into registers.
 
 namespace ct::norms {
 
@@ -59,7 +59,7 @@ struct BackwardRows {
 template <class T, int N>
 __device__ __forceinline__ void load_parameter(const T* p, int at, float otherwise, compute_t<T> (&out)[N]) {
   if (p) {
-    gpu::Packed<T, N>::load_readonly(p + at).to_compute(out);
+    gpu::Vector<T, N>::load_readonly(p + at).to_compute(out);
   } else {
 #pragma unroll
     for (int j = 0; j < N; ++j) out[j] = otherwise;
@@ -79,7 +79,7 @@ __device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a,
 template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T>;
+  using Pack = gpu::Vector<T>;
   constexpr int N = Pack::size;
   __shared__ C slots[3][32];
   const long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -87,15 +87,15 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   const long long offset = row * a.columns;
   const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
 
-  gpu::Packed<T, N> v[kLoads];
+  gpu::Vector<T, N> v[kLoads];
 #pragma unroll
   for (int k = 0; k < kLoads; ++k)
     if (column(k) < a.columns) v[k] = Pack::load_streaming(a.x + offset + column(k));
   const auto add = [&]<class R>(const R* residual) {
-    gpu::Packed<R, N> r[kLoads];
+    gpu::Vector<R, N> r[kLoads];
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) r[k] = gpu::Packed<R, N>::load_streaming(residual + offset + column(k));
+      if (column(k) < a.columns) r[k] = gpu::Vector<R, N>::load_streaming(residual + offset + column(k));
 #pragma unroll
     for (int k = 0; k < kLoads; ++k) {
       if (column(k) >= a.columns) continue;
@@ -162,7 +162,7 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
     load_parameter<T, N>(a.bias, column(k), 0, b);
 #pragma unroll
     for (int j = 0; j < N; ++j) e[j] = (e[j] - mean) * rstd * w[j] + b[j];
-    gpu::Packed<L, N>::from_compute(e).store(a.y + offset + column(k));
+    gpu::Vector<L, N>::from_compute(e).store(a.y + offset + column(k));
   }
 }
 
@@ -211,7 +211,7 @@ __device__ __forceinline__ void sum_rows_of_block(C (&values)[kCount], C* memory
 template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
-  using Pack = gpu::Packed<T>;
+  using Pack = gpu::Vector<T>;
   constexpr int N = Pack::size;
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ C slots[2][kBackwardWarps][2];
@@ -226,8 +226,8 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
   // What a thread has of a row. Where registers suffice the next one is on its way while this one is worked
   // on.
   struct Part {
-    gpu::Packed<T, N> x[kLoads], more[kLoads];
-    gpu::Packed<L, N> g[kLoads];
+    gpu::Vector<T, N> x[kLoads], more[kLoads];
+    gpu::Vector<L, N> g[kLoads];
     C mean, rstd;
   };
   constexpr bool kAhead = sizeof(Part) + 2 * N * kLoads * sizeof(C) < 256;
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     for (int k = 0; k < kLoads; ++k)
       if (column(k) < a.columns) {
         part.x[k] = Pack::load_streaming(a.x + offset + column(k));
-        part.g[k] = gpu::Packed<L, N>::load_streaming(a.g + offset + column(k));
+        part.g[k] = gpu::Vector<L, N>::load_streaming(a.g + offset + column(k));
         if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + column(k));
       }
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
       }
       if (!a.kMixed || a.dx) Pack::from_compute(xs).store(a.dx + offset + column(k));
       if constexpr (a.kMixed)
-        if (a.low_dx) gpu::Packed<L, N>::from_compute(xs).store(a.low_dx + offset + column(k));
+        if (a.low_dx) gpu::Vector<L, N>::from_compute(xs).store(a.low_dx + offset + column(k));
     }
   }
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cotangent/ops/engine/walk/copy.h>
-#include <cotangent/ops/norm/norm_internal.h>
-#include <cotangent/ops/norm/norm_plain.h>
+#include <cotangent/ops/normalization/normalization_internal.h>
+#include <cotangent/ops/normalization/normalization_plain.h>
 
 // A call of layer_norm or rms_norm, row by row with norm_plain.h. Backward takes the rows one after
 // the other, so that the sums over them have one order.

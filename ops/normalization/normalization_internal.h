@@ -7,7 +7,7 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/tensor.h>
-#include <cotangent/ops/norm/norm_use.h>
+#include <cotangent/ops/normalization/norm_use.h>
 
 // What layer_norm and rms_norm share: both bring every row of a tensor to a common scale, layer_norm around
 // its mean (`centered`), rms_norm around 0. Each comes plain and with a residual that is added first (`add`).
@@ -125,30 +125,32 @@ inline constexpr Kind kKind{kCentered, kAdd};
 // What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
 // for the rows the weight.
 inline constexpr InputDef kLayerNormInputs[] = {
-    {.name = "x", .needs = "x weight mean rstd", .accumulates = true, .packed = true},
-    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true, .packed = true},
-    {.name = "bias", .accumulates = true, .optional = true, .packed = true}};
+    {.name = "x", .needs = "x weight mean rstd", .accumulates = true, .contiguous = true},
+    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true, .contiguous = true},
+    {.name = "bias", .accumulates = true, .optional = true, .contiguous = true}};
 inline constexpr InputDef kAddLayerNormInputs[] = {
-    {.name = "x", .needs = "sum weight mean rstd", .packed = true},
-    {.name = "residual", .needs = "sum weight mean rstd", .packed = true, .low = true},
-    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true, .packed = true},
-    {.name = "bias", .accumulates = true, .optional = true, .packed = true}};
+    {.name = "x", .needs = "sum weight mean rstd", .contiguous = true},
+    {.name = "residual", .needs = "sum weight mean rstd", .contiguous = true, .low = true},
+    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true, .contiguous = true},
+    {.name = "bias", .accumulates = true, .optional = true, .contiguous = true}};
 inline constexpr InputDef kRmsNormInputs[] = {
-    {.name = "x", .needs = "x weight rstd", .accumulates = true, .packed = true},
-    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true, .packed = true}};
+    {.name = "x", .needs = "x weight rstd", .accumulates = true, .contiguous = true},
+    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true, .contiguous = true}};
 inline constexpr InputDef kAddRmsNormInputs[] = {
-    {.name = "x", .needs = "sum weight rstd", .packed = true},
-    {.name = "residual", .needs = "sum weight rstd", .packed = true, .low = true},
-    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true, .packed = true}};
-inline constexpr OutputDef kAddLayerNormOutputs[] = {{.name = "y", .packed = true},
-                                                     {.name = "sum", .packed = true},
+    {.name = "x", .needs = "sum weight rstd", .contiguous = true},
+    {.name = "residual", .needs = "sum weight rstd", .contiguous = true, .low = true},
+    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true, .contiguous = true}};
+inline constexpr OutputDef kAddLayerNormOutputs[] = {{.name = "y", .contiguous = true},
+                                                     {.name = "sum", .contiguous = true},
                                                      {.name = "mean", .gradient = false},
                                                      {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kLayerNormOutputs[] = {
-    {.name = "y", .packed = true}, {.name = "mean", .gradient = false}, {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kAddRmsNormOutputs[] = {
-    {.name = "y", .packed = true}, {.name = "sum", .packed = true}, {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y", .packed = true},
+inline constexpr OutputDef kLayerNormOutputs[] = {{.name = "y", .contiguous = true},
+                                                  {.name = "mean", .gradient = false},
+                                                  {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kAddRmsNormOutputs[] = {{.name = "y", .contiguous = true},
+                                                   {.name = "sum", .contiguous = true},
+                                                   {.name = "rstd", .gradient = false}};
+inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y", .contiguous = true},
                                                 {.name = "rstd", .gradient = false}};
 inline constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps), CT_ATTRIBUTE(Attrs, axes),
                                           CT_ATTRIBUTE(Attrs, converts), CT_ATTRIBUTE(Attrs, y)};

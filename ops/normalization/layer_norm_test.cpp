@@ -1,11 +1,11 @@
-#include <cotangent/ops/norm/layer_norm.h>
+#include <cotangent/ops/normalization/layer_norm.h>
 
 #include <cmath>
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"

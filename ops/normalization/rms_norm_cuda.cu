@@ -1,6 +1,6 @@
-#include <cotangent/ops/norm/norm_cuda.cuh>
+#include <cotangent/ops/normalization/normalization_cuda.cuh>
 
-// The rows of norm/norm_cuda.cuh, around 0.
+// The rows of normalization/normalization_cuda.cuh, around 0.
 
 CT_KERNELS(cuda, rms_norm,
            {"rms_norm", norms::forward_cuda<false, false>, norms::backward_cuda<false, false>},

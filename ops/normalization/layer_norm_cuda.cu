@@ -1,6 +1,6 @@
-#include <cotangent/ops/norm/norm_cuda.cuh>
+#include <cotangent/ops/normalization/normalization_cuda.cuh>
 
-// The rows of norm/norm_cuda.cuh, around their mean.
+// The rows of normalization/normalization_cuda.cuh, around their mean.
 
 CT_KERNELS(cuda, layer_norm,
            {"layer_norm", norms::forward_cuda<true, false>, norms::backward_cuda<true, false>},

@@ -1,4 +1,4 @@
-#include <cotangent/ops/norm/norm_plain_calls.h>
+#include <cotangent/ops/normalization/normalization_plain_calls.h>
 
 CT_KERNELS(plain, rms_norm, {"rms_norm", plain::forward<false, false>, plain::backward<false, false>},
            {"add_rms_norm", plain::forward<false, true>, plain::backward<false, true>})

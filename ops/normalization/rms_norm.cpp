@@ -1,8 +1,8 @@
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/normalization/normalization_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(rms_norm)

@@ -4,9 +4,9 @@
 
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/norm/norm_internal.h>
-#include <cotangent/ops/norm/norm_long.cuh>
-#include <cotangent/ops/norm/norm_rows.cuh>
+#include <cotangent/ops/normalization/normalization_internal.h>
+#include <cotangent/ops/normalization/long_rows.cuh>
+#include <cotangent/ops/normalization/rows.cuh>
 
 // layer_norm and rms_norm on CUDA: every element is read once and written once. For .cu files only.
 //
@@ -67,10 +67,10 @@ void launch_forward(const ForwardCall& call) {
                             rows,
                             static_cast<int>(columns),
                             static_cast<C>(call.eps)};
-  const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.residual) &&
+  const bool packs = columns % gpu::Vector<T>::size == 0 && vectors(call.x) && vectors(call.residual) &&
                      vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
                      vectors(call.y) && vectors(call.sum);
-  const Share share(gpu::ceil_div(columns, gpu::Packed<T>::size), false);
+  const Share share(gpu::ceil_div(columns, gpu::Vector<T>::size), false);
   if (!gpu::kFastShapes<T> || !packs || share.warps > 32) return run_long_forward(call.op, a);
   if constexpr (gpu::kFastShapes<T>) {
     const int together = share.warps == 1 ? 4 : 1;
@@ -97,12 +97,12 @@ void launch_backward(const BackwardCall& call) {
                        nullptr,
                        rows,
                        static_cast<int>(columns)};
-  const bool packs = columns % gpu::Packed<T>::size == 0 && vectors(call.x) && vectors(call.g) &&
+  const bool packs = columns % gpu::Vector<T>::size == 0 && vectors(call.x) && vectors(call.g) &&
                      vectors(call.extra) && vectors(call.weight) && vectors(call.dx) && vectors(call.low_dx);
-  const long long units = gpu::ceil_div(columns, gpu::Packed<T>::size);
+  const long long units = gpu::ceil_div(columns, gpu::Vector<T>::size);
   // A thread keeps two sums per element: where warps suffice it has at most 16 of them, and registers to load
   // ahead with.
-  Share share(units, true, std::min(kMaxLoads, 16 / gpu::Packed<T>::size));
+  Share share(units, true, std::min(kMaxLoads, 16 / gpu::Vector<T>::size));
   if (share.warps > kBackwardWarps) share = Share(units, true);
   const bool longer = !gpu::kFastShapes<T> || !packs || share.warps > kBackwardWarps;
   const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
@@ -123,7 +123,7 @@ void launch_backward(const BackwardCall& call) {
       const std::size_t memory =
           want_weight || want_bias
               ? static_cast<std::size_t>(together / 2) * 32 * static_cast<std::size_t>(share.warps) *
-                    static_cast<std::size_t>(loads() * gpu::Packed<T>::size) * sizeof(C)
+                    static_cast<std::size_t>(loads() * gpu::Vector<T>::size) * sizeof(C)
               : 0;
       gpu::launch(call.op, rows_backward<kCentered, T, L, loads()>, blocks,
                   dim3(static_cast<unsigned>(32 * share.warps), together), memory, a);

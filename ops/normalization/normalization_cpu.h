@@ -7,7 +7,7 @@
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/folds_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
-#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/normalization/normalization_internal.h>
 
 // layer_norm and rms_norm on the CPU. A row is worked on in the cache, in whole vectors: its mean, its
 // variance around the mean, the result. 16-bit types are widened block by block and rounded once.
@@ -24,9 +24,9 @@ namespace ct::norms {
 inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
 inline constexpr std::int64_t kChunks = 64;
 
-using reduction::kBlock;
-using reduction::load_block;
-using reduction::store_block;
+using fold::kBlock;
+using fold::load_block;
+using fold::store_block;
 
 /// A weight or bias in the type of the arithmetic, or nothing.
 template <class T>
@@ -35,7 +35,7 @@ class Parameter {
   using C = compute_t<T>;
   explicit Parameter(const Tensor& t) {
     if (!t.defined()) return;
-    held_ = packed(t, dtype_of<C>);
+    held_ = contiguous(t, dtype_of<C>);
     data_ = static_cast<const C*>(held_.raw_data());
   }
   /// Elements from i on; `otherwise`, kBlock constants, where there are none.
@@ -107,15 +107,15 @@ void forward_rows(const ForwardCall& call) {
           const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
           if constexpr (kCentered)
             for_blocks(n, [&](std::int64_t i, int m) {
-              total += reduction::fold_vectors(
+              total += fold::fold_vectors(
                   load_block<T, C>(from + i, 1, m, buffer), m, C(0),
-                  [pivot](const auto& v) { return v - pivot; }, reduction::kPlus, pivot);
+                  [pivot](const auto& v) { return v - pivot; }, fold::kPlus, pivot);
             });
           const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
           const auto add = [&](const auto& squared) {
             for_blocks(n, [&](std::int64_t i, int m) {
-              square += reduction::fold_vectors(load_block<T, C>(from + i, 1, m, buffer), m, C(0), squared,
-                                                reduction::kPlus, mean);
+              square += fold::fold_vectors(load_block<T, C>(from + i, 1, m, buffer), m, C(0), squared,
+                                           fold::kPlus, mean);
             });
           };
           add([mean](const auto& v) {
@@ -177,8 +177,8 @@ void add_block(const C* g, const C* x, const C* w, int n, C mean, C rstd, double
     if (dw) V::store_first(dw + j, V::load_first(dw + j, rest, 0) + share, rest);
     if (kCentered && db) V::store_first(db + j, V::load_first(db + j, rest, 0) + gs, rest);
   }
-  sum += V::across(sums, reduction::kPlus);
-  dot += V::across(dots, reduction::kPlus);
+  sum += V::across(sums, fold::kPlus);
+  dot += V::across(dots, fold::kPlus);
 }
 
 // out (+)= the sum over the chunks of partial[chunk * stride + j].

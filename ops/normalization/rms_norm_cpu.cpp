@@ -1,6 +1,6 @@
-#include <cotangent/ops/norm/norm_cpu.h>
+#include <cotangent/ops/normalization/normalization_cpu.h>
 
-// The rows of norm/norm_cpu.h, around 0.
+// The rows of normalization_cpu.h, around 0.
 
 CT_KERNELS(cpu, rms_norm, {"rms_norm", norms::forward_cpu<false, false>, norms::backward_cpu<false, false>},
            {"add_rms_norm", norms::forward_cpu<false, true>, norms::backward_cpu<false, true>})

@@ -8,8 +8,8 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/norm/layer_norm.h>
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/layer_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include <cotangent/ops/norm/norm_long.cuh>
+#include <cotangent/ops/normalization/long_rows.cuh>
 
-// What norm/norm_long.cuh declares. Of layer_norm and rms_norm it is the mean that tells which: it may be null.
+// What long_rows.cuh declares. Of layer_norm and rms_norm it is the mean that tells which: it may be null.
 
 namespace ct::norms {
 namespace {

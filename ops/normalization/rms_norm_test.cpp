@@ -1,4 +1,4 @@
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 
 #include <cmath>
 #include <vector>

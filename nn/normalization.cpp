@@ -1,12 +1,12 @@
-#include <cotangent/nn/norm.h>
+#include <cotangent/nn/normalization.h>
 
 #include <cmath>
 
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/ops/norm/layer_norm.h>
-#include <cotangent/ops/norm/rms_norm.h>
+#include <cotangent/ops/normalization/layer_norm.h>
+#include <cotangent/ops/normalization/rms_norm.h>
 
 namespace ct::nn {
 namespace {

@@ -7,7 +7,7 @@
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/ops/norm/norm_use.h>
+#include <cotangent/ops/normalization/norm_use.h>
 
 namespace ct::nn {
 

@@ -1,7 +1,7 @@
 #include <limits>
 #include <utility>
 
-#include <cotangent/ops/norm/norm_internal.h>
+#include <cotangent/ops/normalization/normalization_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {
@@ -79,5 +79,5 @@ constexpr OpTests tests(const char* op) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(norm, tests<true, false>("layer_norm"), tests<true, true>("add_layer_norm"),
+CT_OP_TESTS(normalization, tests<true, false>("layer_norm"), tests<true, true>("add_layer_norm"),
             tests<false, false>("rms_norm"), tests<false, true>("add_rms_norm"))

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cotangent/ops/norm/norm_rows.cuh>
+#include <cotangent/ops/normalization/rows.cuh>
 
-// The rows of norm/norm_cuda.cuh that do not lie in registers as whole vectors, those of f64, and the last pass of all of
-// them. The kernels, in norm_long.cu, serve rows around a mean and around 0 alike.
+// The rows of normalization/normalization_cuda.cuh that do not lie in registers as whole vectors, those of f64, and the last pass of all of
+// them. The kernels, in normalization_long.cu, serve rows around a mean and around 0 alike.
 
 namespace ct::norms {
 
