@@ -151,21 +151,6 @@ void OpNode::set_outputs(std::span<const Tensor> outputs) {
   }
 }
 
-namespace {
-bool is_loose(const Tensor& t) { return t.defined() && !t.is_contiguous(); }
-
-bool any_loose(std::span<const Tensor> tensors, std::uint32_t wanted) {
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (mask_bit(wanted, i) && is_loose(tensors[i])) return true;
-  return false;
-}
-
-void pack(std::span<Tensor> tensors, std::uint32_t wanted) {
-  for (std::size_t i = 0; i < tensors.size(); ++i)
-    if (mask_bit(wanted, i) && is_loose(tensors[i])) tensors[i] = detail::engine_ops.contiguous(tensors[i]);
-}
-}  // namespace
-
 void OpNode::backward(NodeCall& call) {
   CT_CHECK(!released_, AutogradError, "backward", "the saved tensors of '", op_.name,
            "' have been freed: the tape was walked a second time; pass retain_graph = true to the first "
@@ -185,16 +170,27 @@ void OpNode::backward(NodeCall& call) {
     if (call.record && mask_bit(op_.differentiable_outputs, k) && is_floating(t.dtype()))
       t = detail::with_history(t, {Ref<Node>::share(this), {}, static_cast<std::uint32_t>(k)});
   }
+  const Device device = output_metas_[0].device;
+  const KernelKind kind = kernel_kind(op_, device, input_metas_[0].dtype);
+  const BackwardFn kernel = call.record ? nullptr : kernels_of(op_, kind).backward;
   // Of cotangents and saved values the kernels get contiguous copies where their op wants it.
   std::span<const Tensor> grads = call.grads_out;
-  InlineVector<Tensor, 4> packed_grads;
-  if (!call.record && (op_.contiguous_inputs | op_.contiguous_outputs) != 0) {
-    pack(inputs, op_.contiguous_inputs);
-    pack(outputs, op_.contiguous_outputs);
-    if (any_loose(grads, op_.contiguous_outputs)) {
-      for (const Tensor& g : grads) packed_grads.emplace_back(g);
-      pack(packed_grads, op_.contiguous_outputs);
-      grads = packed_grads;
+  InlineVector<Tensor, 4> copied_grads;
+  if (!call.record) {
+    const auto pack = [&](std::span<Tensor> tensors, auto records, std::uint32_t bits) {
+      for (std::size_t i = 0; i < tensors.size(); ++i)
+        if (wants_copy(op_, kind, records, bits, i, tensors[i]))
+          tensors[i] = detail::engine_ops.contiguous(tensors[i]);
+    };
+    pack(inputs, op_.inputs, op_.contiguous_saved);
+    pack(outputs, op_.outputs, op_.contiguous_outputs);
+    bool any = false;
+    for (std::size_t k = 0; k < grads.size(); ++k)
+      any = any || wants_copy(op_, kind, op_.outputs, op_.contiguous_outputs, k, grads[k]);
+    if (any) {
+      for (const Tensor& g : grads) copied_grads.emplace_back(g);
+      pack(copied_grads, op_.outputs, op_.contiguous_outputs);
+      grads = copied_grads;
     }
   }
   const Backward b{op_,           AttrsView(attrs_, attrs_size_),
@@ -203,8 +199,6 @@ void OpNode::backward(NodeCall& call) {
                    call.grads_in, call.flags,
                    call.last};
   if (call.record) return run_rule(b, call);
-  const Device device = output_metas_[0].device;
-  const BackwardFn kernel = kernels_of(op_, kernel_kind(op_, device, input_metas_[0].dtype)).backward;
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
            "; compute it on the other kind of device");
   detail::observed({.op = op_, .backward = &b}, [&] { kernel(b); });

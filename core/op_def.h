@@ -63,6 +63,7 @@ namespace detail {
 struct LinkedKernels {
   bool ready[3] = {false, false, false};  // by KernelKind
   Kernels kernels[3];
+  bool has_plain = false;  // those of KernelKind::plain are not the CPU's
 
   constexpr LinkedKernels() = default;
   constexpr LinkedKernels(const LinkedKernels&) {}
@@ -153,6 +154,7 @@ struct OpDef {
   std::uint32_t free_device_inputs = 0;
   std::uint32_t all_saved_inputs = 0;  // what some gradient reads
   std::uint32_t contiguous_inputs = 0;
+  std::uint32_t contiguous_saved = 0;  // of the inputs, for the backward kernel
   std::uint32_t contiguous_outputs = 0;
 
   // ---- Filled in by kernels_of() ----
@@ -205,6 +207,7 @@ constexpr OpDef derived(OpDef op) {
     if (in.optional) op.optional_inputs |= bits;
     if (in.any_device) op.free_device_inputs |= bits;
     if (in.contiguous) op.contiguous_inputs |= bits;
+    if (in.contiguous_saved) op.contiguous_saved |= bits;
     if (!in.gradient && *in.needs) throw "an input without gradient needs nothing";
     add_needs(op, in.needs, op.saves[i]);
     op.all_saved_inputs |= op.saves[i].inputs;
@@ -213,6 +216,7 @@ constexpr OpDef derived(OpDef op) {
     if (op.outputs[k].gradient) op.differentiable_outputs |= record_bits(k, op.outputs[k].rest);
     if (op.outputs[k].contiguous) op.contiguous_outputs |= record_bits(k, op.outputs[k].rest);
   }
+  op.contiguous_saved |= op.contiguous_inputs;
   op.differentiable = op.differentiable_inputs != 0 && op.differentiable_outputs != 0;
   return op;
 }
@@ -268,6 +272,17 @@ inline Kernels kernels_of(const OpDef& op, KernelKind kind) {
   if (!std::atomic_ref(op.linked.ready[i]).load(std::memory_order_acquire)) [[unlikely]]
     detail::link_kernels(op, kind);
   return op.linked.kernels[i];
+}
+
+/// Whether kernels of `kind` get t, input or output i of `op` by the records, as a contiguous copy. `bits` are those of
+/// op.contiguous_*: plain kernels get everything contiguous. After kernels_of().
+template <class Def>
+bool wants_copy(const OpDef& op, KernelKind kind, std::span<const Def> records, std::uint32_t bits,
+                std::size_t i, const Tensor& t) {
+  if (!t.defined() || t.is_contiguous()) return false;
+  if (kind == KernelKind::plain && op.linked.has_plain) return true;
+  const auto readable = records[std::min(i, records.size() - 1)].readable;
+  return mask_bit(bits, i) && !(readable && readable(t));
 }
 
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.

@@ -15,6 +15,7 @@
 namespace ct {
 
 struct GeneratorState;
+class Tensor;
 
 /// At most so many records of inputs; a record may stand for any number of inputs.
 inline constexpr std::size_t kMaxInputDefs = 12;
@@ -39,8 +40,13 @@ struct InputDef {
   bool any_dtype = false;
   /// May live on another device than input 0.
   bool any_device = false;
-  /// The kernels want it contiguous: what is not is copied before they see it, forward and backward.
+  /// The kernels want it contiguous: what is not is copied before they see it, forward and backward. Plain kernels get
+  /// every tensor so.
   bool contiguous = false;
+  /// Of one that is `contiguous`: the layouts beside that which the kernels read where they lie.
+  bool (*readable)(const Tensor&) = nullptr;
+  /// The backward kernel alone wants it contiguous.
+  bool contiguous_saved = false;
   /// May have 16 bits where input 0 is f32. Autocast leaves it so where it has its dtype.
   bool low = false;
   /// Stands for all inputs from here on (the tensors of concat). Only the last record.
@@ -52,8 +58,9 @@ struct OutputDef {
   const char* name;
   /// False where no gradient flows back from it: indices, masks, statistics, truth values.
   bool gradient = true;
-  /// The backward kernel wants its cotangent, and the saved output itself, contiguous.
+  /// The backward kernel wants its cotangent, and the saved output itself, contiguous; `readable` as of an input.
   bool contiguous = false;
+  bool (*readable)(const Tensor&) = nullptr;
   /// Stands for all outputs from here on. Only the last record.
   bool rest = false;
 };

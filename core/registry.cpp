@@ -50,7 +50,10 @@ void detail::link_kernels(const OpDef& op, KernelKind kind) {
   };
   Kernels kernels;
   if (kind == KernelKind::cuda) kernels = find(op.cuda, kind);
-  if (kind == KernelKind::plain) kernels = find(op.plain, kind);
+  if (kind == KernelKind::plain) {
+    kernels = find(op.plain, kind);
+    op.linked.has_plain = kernels.forward != nullptr;
+  }
   if (kind != KernelKind::cuda && !kernels.forward) kernels = find(op.cpu, KernelKind::cpu);
   op.linked.kernels[i] = kernels;
   ready.store(true, std::memory_order_release);

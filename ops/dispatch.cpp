@@ -109,13 +109,6 @@ void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
     for (const Tensor& out : outputs) detail::check_finite(op.name, "forward", out, node->call_site());
 }
 
-void run_kernel(const OpDef& op, Device device, const Forward& call) {
-  const ForwardFn kernel = kernels_of(op, kernel_kind(op, device, call.in(0).dtype())).forward;
-  CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
-           "; move the inputs with .to(device) to a device that it has one for");
-  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
-}
-
 // Calls run() with change(i, t) in the place of each input that is there.
 template <class Change, class Run>
 void with_changed(std::span<const TensorRef> inputs, const Change& change, const Run& run) {
@@ -127,22 +120,25 @@ void with_changed(std::span<const TensorRef> inputs, const Change& change, const
   run(std::span<const TensorRef>(refs.begin(), refs.size()));
 }
 
-// Runs the kernel on contiguous copies of the inputs that it wants contiguous and that are not.
-void run_packed(const OpDef& op, Device device, const Forward& call) {
-  with_changed(
-      call.inputs,
-      [&](std::size_t i, const Tensor& t) { return mask_bit(op.contiguous_inputs, i) ? contiguous(t) : t; },
-      [&](std::span<const TensorRef> inputs) {
-        run_kernel(op, device, Forward{op, inputs, call.outputs, call.attrs_view});
-      });
-}
-
+// Runs the kernel; on contiguous copies of those inputs that it wants so.
 void run(const OpDef& op, Device device, const Forward& call) {
-  if (op.contiguous_inputs != 0)
-    for (std::size_t i = 0; i < call.inputs.size(); ++i)
-      if (mask_bit(op.contiguous_inputs, i) && call.inputs[i]->defined() && !call.inputs[i]->is_contiguous())
-        return run_packed(op, device, call);
-  run_kernel(op, device, call);
+  const KernelKind kind = kernel_kind(op, device, call.in(0).dtype());
+  const ForwardFn kernel = kernels_of(op, kind).forward;
+  CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
+           "; move the inputs with .to(device) to a device that it has one for");
+  const auto copied = [&](std::size_t i, const Tensor& t) {
+    return wants_copy(op, kind, op.inputs, op.contiguous_inputs, i, t);
+  };
+  const auto run_on = [&](std::span<const TensorRef> inputs) {
+    const Forward with{op, inputs, call.outputs, call.attrs_view};
+    detail::observed({.op = op, .forward = &with}, [&] { kernel(with); });
+  };
+  bool any = false;
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) any = any || copied(i, *call.inputs[i]);
+  if (!any) [[likely]]
+    return run_on(call.inputs);
+  with_changed(
+      call.inputs, [&](std::size_t i, const Tensor& t) { return copied(i, t) ? contiguous(t) : t; }, run_on);
 }
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,

@@ -118,11 +118,13 @@ void rule(const Backward& b) {
 // q, k and v are all that is kept besides the result and one number per query: probabilities are computed
 // again.
 constexpr const char* kAll = "q k v mask y logsumexp";
-constexpr InputDef kInputs[] = {{.name = "q", .needs = kAll},
-                                {.name = "k", .needs = kAll},
-                                {.name = "v", .needs = kAll},
-                                {.name = "mask", .needs = kAll, .optional = true, .any_dtype = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}, {.name = "logsumexp", .gradient = false}};
+constexpr InputDef kInputs[] = {
+    {.name = "q", .needs = kAll, .contiguous = true, .readable = attention::readable},
+    {.name = "k", .needs = kAll, .contiguous = true, .readable = attention::readable},
+    {.name = "v", .needs = kAll, .contiguous = true, .readable = attention::readable},
+    {.name = "mask", .needs = kAll, .optional = true, .any_dtype = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true, .readable = attention::readable},
+                                  {.name = "logsumexp", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale), CT_ATTRIBUTE(Attrs, dropout_p),
                                    CT_ATTRIBUTE(Attrs, causal), CT_ATTRIBUTE(Attrs, causal_offset),
                                    CT_ATTRIBUTE(Attrs, draw)};

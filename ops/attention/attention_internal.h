@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/philox.h>
@@ -34,6 +35,20 @@ CT_HD inline std::int64_t causal_end(std::int64_t i, std::int64_t keys, bool cau
   if (!causal) return keys;
   const std::int64_t end = i + offset + 1;
   return end < 0 ? 0 : end < keys ? end : keys;
+}
+
+/// What the tensor cores' kernels can read: rows of whole 16-byte chunks of 16-bit elements.
+inline bool in_chunks(const Tensor& x) {
+  if (x.stride(3) != 1 || reinterpret_cast<std::uintptr_t>(x.raw_data()) % 16 != 0) return false;
+  for (int axis = 0; axis < 3; ++axis)
+    if (x.size(axis) > 1 && x.stride(axis) % 8 != 0) return false;
+  return true;
+}
+/// What some kernel reads where it lies, views of a packed projection among it. The other kernels read any strides, but
+/// more slowly than from a copy in chunks.
+inline bool readable(const Tensor& x) {
+  const bool for_tensor_cores = x.is_cuda() && is_low_precision(x.dtype()) && x.size(3) % 8 == 0;
+  return !for_tensor_cores || in_chunks(x);
 }
 
 /// Which probabilities are dropped: those with philox_word(draw, element) < threshold; the others are

@@ -83,7 +83,7 @@ void forward(const Forward& f) {
     return fill_kernel(f.out(1), kHidden);
   }
   const Call call(e, f.attrs<Attrs>(), f.in(3));
-  const Tensor q = contiguous(f.in(0)), k = contiguous(f.in(1)), v = contiguous(f.in(2));
+  const Tensor &q = f.in(0), &k = f.in(1), &v = f.in(2);
   const std::int64_t blocks = (e.queries + kQueries - 1) / kQueries;
   parallel_for(e.batch * e.heads * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
@@ -101,8 +101,7 @@ void forward(const Forward& f) {
 void backward(const Backward& b) {
   const Extents e(b.in_meta(0).shape, b.in_meta(1).shape, b.in_meta(2).shape);
   const Call call(e, b.attrs<Attrs>(), b.saved_inputs[3]);
-  const Tensor queries = contiguous(b.in(0)), keys = contiguous(b.in(1)), values = contiguous(b.in(2)),
-               cotangent = contiguous(b.grad());
+  const Tensor &queries = b.in(0), &keys = b.in(1), &values = b.in(2), &cotangent = b.grad();
   for (int i = 0; i < 3; ++i)
     if (b.needs(i)) fill_kernel(b.grad_in(i), 0);
   const Tensor dmask = b.needs(3) ? Tensor::allocate(b.in_meta(3).shape, f64, cpu) : Tensor{};

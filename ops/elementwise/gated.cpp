@@ -36,22 +36,20 @@ constexpr InputDef kInputs[] = {{.name = "gate", .needs = "gate up"}, {.name = "
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 
 template <Gate kGate>
-constexpr OpDef define(const char* name, const char* formula) {
-  OpDef op{};
-  op.name = name;
-  op.formula = formula;
-  op.inputs = kInputs;
-  op.outputs = kOutputs;
-  op.rule = rule<kGate>;
-  op.infer = infer;
-  op.kernels = &kernel_tables::gated;
-  op.cost = cost;
-  return op;
+consteval OpDef define(const char* name, const char* formula) {
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = kInputs,
+                  .outputs = kOutputs,
+                  .infer = infer,
+                  .kernels = &kernel_tables::gated,
+                  .rule = rule<kGate>,
+                  .cost = cost});
 }
 
-constexpr OpDef k_swiglu = checked(define<Gate::silu>("swiglu", "y = silu(a) b"));
-constexpr OpDef k_geglu = checked(define<Gate::gelu>("geglu", "y = gelu(a) b"));
-constexpr OpDef k_geglu_tanh = checked(define<Gate::gelu_tanh>("geglu_tanh", "y = gelu_tanh(a) b"));
+constexpr OpDef k_swiglu = define<Gate::silu>("swiglu", "y = silu(a) b");
+constexpr OpDef k_geglu = define<Gate::gelu>("geglu", "y = gelu(a) b");
+constexpr OpDef k_geglu_tanh = define<Gate::gelu_tanh>("geglu_tanh", "y = gelu_tanh(a) b");
 
 }  // namespace
 

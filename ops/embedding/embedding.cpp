@@ -53,8 +53,11 @@ void rule(const Backward& b) {
   b.set_grad_in(0, matmul(hot.t(), b.grad().reshape({count, weight[1]})));
 }
 
+// Rows are picked as they lie.
+bool readable(const Tensor& weight) { return weight.size(1) <= 1 || weight.stride(1) == 1; }
+
 constexpr InputDef kInputs[] = {
-    {.name = "weight", .needs = "indices", .accumulates = true},
+    {.name = "weight", .needs = "indices", .accumulates = true, .contiguous = true, .readable = readable},
     {.name = "indices", .gradient = false, .any_dtype = true, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, padding_idx), CT_ATTRIBUTE(Attrs, padded)};

@@ -76,7 +76,7 @@ void sum_piece(const T* g, std::int64_t columns, const std::int64_t* places, std
 void forward_cpu(const Forward& f) {
   const Tensor& y = f.out();
   const Tensor& indices = f.in(1);
-  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? contiguous(f.in(0)) : f.in(0);
+  const Tensor& weight = f.in(0);
   const std::int64_t rows = weight.size(0), columns = weight.size(1), stride = weight.stride(0);
   const auto element = static_cast<std::int64_t>(size_of(y.dtype()));
   const Indices index(indices);

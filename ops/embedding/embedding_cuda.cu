@@ -257,7 +257,7 @@ void forward_cuda(const Forward& f) {
   const Tensor& indices = f.in(1);
   const long long n = indices.numel();
   if (n == 0) return;  // without columns, indices are still checked
-  const Tensor weight = f.in(0).size(1) > 1 && f.in(0).stride(1) != 1 ? contiguous(f.in(0)) : f.in(0);
+  const Tensor& weight = f.in(0);
   const std::size_t element = size_of(y.dtype());
   // The widest word that every row begins and ends with.
   const auto fits = [&](std::size_t bytes) {

@@ -1,7 +1,6 @@
 #include <cotangent/core/index_error.h>
 #include <cotangent/ops/embedding/embedding_internal.h>
 #include <cotangent/ops/embedding/embedding_plain.h>
-#include <cotangent/ops/engine/walk/copy.h>
 
 // The plain kernels: embedding_plain.h, after the indices have been checked.
 
@@ -9,7 +8,7 @@ namespace ct::plain {
 namespace {
 
 void forward(const Forward& f) {
-  const Tensor w = contiguous(f.in(0));
+  const Tensor& w = f.in(0);
   const std::int64_t rows = w.size(0), columns = w.size(1), places = f.in(1).numel();
   const Integers i(f.in(1));
   for (std::int64_t p = 0; p < places; ++p)

@@ -1,4 +1,3 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/linear/linear_plain.h>
 
@@ -13,8 +12,7 @@ MutableMatrix rows(const Tensor& t, std::int64_t count, std::int64_t size) {
 }
 
 void forward(const Forward& f) {
-  const NoGrad guard;
-  const Tensor x = f.in(0).contiguous(), w = f.in(1).contiguous();
+  const Tensor &x = f.in(0), &w = f.in(1);
   const std::int64_t outs = w.size(0), ins = w.size(1), n = outs == 0 ? 0 : f.out().numel() / outs;
   const ConstMatrix xs = read(rows(x, n, ins)), ws = read(rows(w, outs, ins));
   if (!f.has(2)) return linear(xs, ws, rows(f.out(), n, outs));
@@ -32,20 +30,13 @@ void give(const Backward& b, int i, const Matrix& value) {
 }
 
 void backward(const Backward& b) {
-  const NoGrad guard;
-  const Tensor g = b.grad().contiguous();
+  const Tensor& g = b.grad();
   const std::int64_t outs = b.in_meta(1).shape[0], ins = b.in_meta(1).shape[1];
   std::int64_t n = 1;
   for (int i = 0; i + 1 < g.dim(); ++i) n *= g.size(i);
   const ConstMatrix gs = read(rows(g, n, outs));
-  if (b.needs(0)) {
-    const Tensor w = b.in(1).contiguous();
-    give(b, 0, input_gradient(gs, read(rows(w, outs, ins))));
-  }
-  if (b.needs(1)) {
-    const Tensor x = b.in(0).contiguous();
-    give(b, 1, weight_gradient(gs, read(rows(x, n, ins))));
-  }
+  if (b.needs(0)) give(b, 0, input_gradient(gs, read(rows(b.in(1), outs, ins))));
+  if (b.needs(1)) give(b, 1, weight_gradient(gs, read(rows(b.in(0), n, ins))));
   if (b.needs(2)) give(b, 2, bias_gradient(gs));
 }
 

@@ -35,25 +35,23 @@ struct Stacks {
 };
 
 void forward(const Forward& f) {
-  const NoGrad guard;
-  const Tensor a = f.in(0).contiguous(), b = f.in(1).contiguous();
+  const Tensor &a = f.in(0), &b = f.in(1);
   const Stacks stacks(a.shape(), b.shape());
   for (std::int64_t s = 0; s < numel(stacks.all); ++s)
     matmul(read(stacks.left(a, s)), read(stacks.right(b, s)), stacks.product(f.out(), s));
 }
 
 void backward(const Backward& call) {
-  const NoGrad guard;
   const Stacks stacks(call.in_meta(0).shape, call.in_meta(1).shape);
-  const Tensor g = call.grad().contiguous();
+  const Tensor& g = call.grad();
   for (int i = 0; i < 2; ++i)
     if (call.needs(i) && !call.accumulate(i)) call.grad_in(i).zero_();
-  const Tensor a = call.needs(1) ? call.in(0).contiguous() : Tensor{},
-               b = call.needs(0) ? call.in(1).contiguous() : Tensor{};
   for (std::int64_t s = 0; s < numel(stacks.all); ++s) {
     const ConstMatrix gs = read(stacks.product(g, s));
-    if (call.needs(0)) add_left_gradient(gs, read(stacks.right(b, s)), stacks.left(call.grad_in(0), s));
-    if (call.needs(1)) add_right_gradient(gs, read(stacks.left(a, s)), stacks.right(call.grad_in(1), s));
+    if (call.needs(0))
+      add_left_gradient(gs, read(stacks.right(call.in(1), s)), stacks.left(call.grad_in(0), s));
+    if (call.needs(1))
+      add_right_gradient(gs, read(stacks.left(call.in(0), s)), stacks.right(call.grad_in(1), s));
   }
 }
 

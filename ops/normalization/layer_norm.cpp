@@ -8,10 +8,30 @@ namespace ct {
 CT_KERNEL_TABLES(layer_norm)
 namespace {
 
-constexpr OpDef k_layer_norm = checked(
-    norms::define<true, false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b", &kernel_tables::layer_norm));
-constexpr OpDef k_add_layer_norm = checked(norms::define<true, true>(
-    "s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b", &kernel_tables::layer_norm));
+// What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
+// for the rows the weight.
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = "x weight mean rstd", .accumulates = true, .contiguous = true},
+    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true, .contiguous = true},
+    {.name = "bias", .accumulates = true, .optional = true, .contiguous = true}};
+constexpr InputDef kAddInputs[] = {
+    {.name = "x", .needs = "sum weight mean rstd", .contiguous = true},
+    {.name = "residual", .needs = "sum weight mean rstd", .contiguous = true, .low = true},
+    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true, .contiguous = true},
+    {.name = "bias", .accumulates = true, .optional = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true},
+                                  {.name = "mean", .gradient = false},
+                                  {.name = "rstd", .gradient = false}};
+constexpr OutputDef kAddOutputs[] = {{.name = "y", .contiguous = true},
+                                     {.name = "sum", .contiguous = true},
+                                     {.name = "mean", .gradient = false},
+                                     {.name = "rstd", .gradient = false}};
+
+constexpr OpDef k_layer_norm = norms::define<true, false>("y = (x - mean(x)) / sqrt(var(x) + eps) w + b",
+                                                          kInputs, kOutputs, &kernel_tables::layer_norm);
+constexpr OpDef k_add_layer_norm =
+    norms::define<true, true>("s = x + r; y = (s - mean(s)) / sqrt(var(s) + eps) w + b", kAddInputs,
+                              kAddOutputs, &kernel_tables::layer_norm);
 
 }  // namespace
 

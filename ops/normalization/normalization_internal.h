@@ -122,62 +122,26 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind 
 template <bool kCentered, bool kAdd>
 inline constexpr Kind kKind{kCentered, kAdd};
 
-// What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
-// for the rows the weight.
-inline constexpr InputDef kLayerNormInputs[] = {
-    {.name = "x", .needs = "x weight mean rstd", .accumulates = true, .contiguous = true},
-    {.name = "weight", .needs = "x mean rstd", .accumulates = true, .optional = true, .contiguous = true},
-    {.name = "bias", .accumulates = true, .optional = true, .contiguous = true}};
-inline constexpr InputDef kAddLayerNormInputs[] = {
-    {.name = "x", .needs = "sum weight mean rstd", .contiguous = true},
-    {.name = "residual", .needs = "sum weight mean rstd", .contiguous = true, .low = true},
-    {.name = "weight", .needs = "sum mean rstd", .accumulates = true, .optional = true, .contiguous = true},
-    {.name = "bias", .accumulates = true, .optional = true, .contiguous = true}};
-inline constexpr InputDef kRmsNormInputs[] = {
-    {.name = "x", .needs = "x weight rstd", .accumulates = true, .contiguous = true},
-    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true, .contiguous = true}};
-inline constexpr InputDef kAddRmsNormInputs[] = {
-    {.name = "x", .needs = "sum weight rstd", .contiguous = true},
-    {.name = "residual", .needs = "sum weight rstd", .contiguous = true, .low = true},
-    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true, .contiguous = true}};
-inline constexpr OutputDef kAddLayerNormOutputs[] = {{.name = "y", .contiguous = true},
-                                                     {.name = "sum", .contiguous = true},
-                                                     {.name = "mean", .gradient = false},
-                                                     {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kLayerNormOutputs[] = {{.name = "y", .contiguous = true},
-                                                  {.name = "mean", .gradient = false},
-                                                  {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kAddRmsNormOutputs[] = {{.name = "y", .contiguous = true},
-                                                   {.name = "sum", .contiguous = true},
-                                                   {.name = "rstd", .gradient = false}};
-inline constexpr OutputDef kRmsNormOutputs[] = {{.name = "y", .contiguous = true},
-                                                {.name = "rstd", .gradient = false}};
 inline constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps), CT_ATTRIBUTE(Attrs, axes),
                                           CT_ATTRIBUTE(Attrs, converts), CT_ATTRIBUTE(Attrs, y)};
 
 /// The op of a kind.
 template <bool kCentered, bool kAdd>
-constexpr OpDef define(const char* formula, const KernelTables* kernels) {
+consteval OpDef define(const char* formula, std::span<const InputDef> inputs,
+                       std::span<const OutputDef> outputs, const KernelTables* kernels) {
   constexpr const Kind& kind = kKind<kCentered, kAdd>;
-  OpDef op{};
-  op.name = kind.name();
-  op.formula = formula;
-  op.kernels = kernels;
-  op.infer = [](Infer& in) { infer(in, kKind<kCentered, kAdd>); };
-  op.cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-    return cost(in, out, kKind<kCentered, kAdd>);
-  };
-  op.inputs = kCentered ? std::span<const InputDef>(kLayerNormInputs) : kRmsNormInputs;
-  op.outputs = kCentered ? std::span<const OutputDef>(kLayerNormOutputs) : kRmsNormOutputs;
-  if (kAdd) {
-    op.inputs = kCentered ? std::span<const InputDef>(kAddLayerNormInputs) : kAddRmsNormInputs;
-    op.outputs = kCentered ? std::span<const OutputDef>(kAddLayerNormOutputs) : kAddRmsNormOutputs;
-  }
-  op.attributes = kAttributes;
-  op.rule = [](const Backward& b) { rule(b, kKind<kCentered, kAdd>); };
-  op.autocast = AutocastPolicy::f32;
-  op.undefined_grads = kind.add;
-  return op;
+  return checked({.name = kind.name(),
+                  .formula = formula,
+                  .inputs = inputs,
+                  .outputs = outputs,
+                  .attributes = kAttributes,
+                  .infer = [](Infer& in) { infer(in, kKind<kCentered, kAdd>); },
+                  .kernels = kernels,
+                  .rule = [](const Backward& b) { rule(b, kKind<kCentered, kAdd>); },
+                  .undefined_grads = kAdd,
+                  .autocast = AutocastPolicy::f32,
+                  .cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out,
+                             AttrsView) { return cost(in, out, kKind<kCentered, kAdd>); }});
 }
 
 }  // namespace ct::norms

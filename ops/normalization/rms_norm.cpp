@@ -8,10 +8,24 @@ namespace ct {
 CT_KERNEL_TABLES(rms_norm)
 namespace {
 
-constexpr OpDef k_rms_norm =
-    checked(norms::define<false, false>("y = x / sqrt(mean(x^2) + eps) w", &kernel_tables::rms_norm));
-constexpr OpDef k_add_rms_norm = checked(
-    norms::define<false, true>("s = x + r; y = s / sqrt(mean(s^2) + eps) w", &kernel_tables::rms_norm));
+// What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
+// for the rows the weight.
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = "x weight rstd", .accumulates = true, .contiguous = true},
+    {.name = "weight", .needs = "x rstd", .accumulates = true, .optional = true, .contiguous = true}};
+constexpr InputDef kAddInputs[] = {
+    {.name = "x", .needs = "sum weight rstd", .contiguous = true},
+    {.name = "residual", .needs = "sum weight rstd", .contiguous = true, .low = true},
+    {.name = "weight", .needs = "sum rstd", .accumulates = true, .optional = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}, {.name = "rstd", .gradient = false}};
+constexpr OutputDef kAddOutputs[] = {{.name = "y", .contiguous = true},
+                                     {.name = "sum", .contiguous = true},
+                                     {.name = "rstd", .gradient = false}};
+
+constexpr OpDef k_rms_norm = norms::define<false, false>("y = x / sqrt(mean(x^2) + eps) w", kInputs, kOutputs,
+                                                         &kernel_tables::rms_norm);
+constexpr OpDef k_add_rms_norm = norms::define<false, true>(
+    "s = x + r; y = s / sqrt(mean(s^2) + eps) w", kAddInputs, kAddOutputs, &kernel_tables::rms_norm);
 
 }  // namespace
 

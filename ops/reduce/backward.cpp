@@ -89,7 +89,7 @@ void backward_by(Kind kind, const Backward& b, const DeviceFunctions& device) {
   if (call.dx.numel() == 0) return;
   call.g = in_fold_type(b.grad(), device.sum);
   NoGrad guard;
-  if (kind != Kind::max && kind != Kind::min) call.x = b.in(0).contiguous();
+  if (kind != Kind::max && kind != Kind::min) call.x = b.in(0);
   const auto use_side = [&](Gradient gradient, bool smallest) {
     call.kind = gradient;
     Side side = device.side(call.x, mask, gradient, smallest);

@@ -182,15 +182,31 @@ void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, slope<kind>(b, RuleCall(b)));
 }
 
+// Positions and truth values have no gradient.
+template <Kind kind>
+constexpr BackwardFn rule_of = rule<kind>;
+template <>
+constexpr BackwardFn rule_of<Kind::argmax> = nullptr;
+template <>
+constexpr BackwardFn rule_of<Kind::argmin> = nullptr;
+template <>
+constexpr BackwardFn rule_of<Kind::any> = nullptr;
+template <>
+constexpr BackwardFn rule_of<Kind::all> = nullptr;
+
 // ---- definitions ---------------------------------------------------------------------------------------
 
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axes), CT_ATTRIBUTE(Attrs, keepdim),
                                    CT_ATTRIBUTE(Attrs, number), CT_ATTRIBUTE(Attrs, converts),
                                    CT_ATTRIBUTE(Attrs, dtype)};
 // The input by what its gradient needs.
-constexpr InputDef kX[] = {{"x"}}, kXNeedsX[] = {{"x", "x"}}, kXNeedsIndices[] = {{"x", "indices"}},
-                   kXNeedsMean[] = {{"x", "x mean"}}, kXNeedsDeviation[] = {{"x", "x y mean"}},
-                   kXNeedsY[] = {{"x", "x y"}}, kXNeedsWide[] = {{"x", "x wide"}},
+consteval InputDef x_needing(const char* needs) {
+  return {.name = "x", .needs = needs, .contiguous_saved = true};
+}
+constexpr InputDef kX[] = {x_needing("")}, kXNeedsX[] = {x_needing("x")},
+                   kXNeedsIndices[] = {x_needing("indices")}, kXNeedsMean[] = {x_needing("x mean")},
+                   kXNeedsDeviation[] = {x_needing("x y mean")}, kXNeedsY[] = {x_needing("x y")},
+                   kXNeedsWide[] = {x_needing("x wide")},
                    kXWithoutGradient[] = {{.name = "x", .gradient = false}};
 constexpr OutputDef kY[] = {{"y"}}, kTruth[] = {{"y", false}}, kIndices[] = {{"indices", false}},
                     kValues[] = {{"values"}, {"indices", false}}, kYMean[] = {{"y"}, {"mean", false}},
@@ -217,67 +233,51 @@ constexpr const KernelTables* tables_of(Kind kind) {
   }
 }
 
-// What is common to all.
-template <Kind kind>
-constexpr OpDef define(const char* name, const char* formula, std::span<const OutputDef> outputs) {
-  OpDef op{};
-  op.name = name;
-  op.formula = formula;
-  op.inputs = kXWithoutGradient;
-  op.outputs = outputs;
-  op.attributes = kAttributes;
-  op.infer = infer<kind>;
-  op.kernels = tables_of(kind);
-  op.fast_f64 = true;
-  op.dtypes = kAllTypes;
-  op.cost = cost;
-  return op;
-}
+// Beside what all have: which dtypes an op takes, and whether it adds many numbers up, which Autocast does in f32.
+struct Traits {
+  DTypeSet dtypes = kAllTypes;
+  bool sums = false;
+};
 
 template <Kind kind>
-constexpr OpDef differentiable(const char* name, const char* formula, std::span<const InputDef> inputs,
-                               std::span<const OutputDef> outputs = kY) {
-  OpDef op = define<kind>(name, formula, outputs);
-  op.inputs = inputs;
-  op.rule = rule<kind>;
-  return op;
+consteval OpDef define(const char* name, const char* formula, std::span<const InputDef> inputs,
+                       std::span<const OutputDef> outputs, Traits traits = {}) {
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = inputs,
+                  .outputs = outputs,
+                  .attributes = kAttributes,
+                  .infer = infer<kind>,
+                  .kernels = tables_of(kind),
+                  .fast_f64 = true,
+                  .rule = rule_of<kind>,
+                  .autocast = traits.sums ? AutocastPolicy::f32 : AutocastPolicy::promote,
+                  .dtypes = traits.dtypes,
+                  .cost = cost});
 }
 
-// Ops that only floating dtypes have.
-constexpr OpDef floating(OpDef op) {
-  op.dtypes = kFloatingTypes;
-  return op;
-}
-
-// Ops that add many numbers up.
-constexpr OpDef summing(OpDef op) {
-  op.autocast = AutocastPolicy::f32;
-  return op;
-}
-
-constexpr OpDef k_sum = checked(summing(differentiable<Kind::sum>("sum", "y = sum(x)", kX)));
-constexpr OpDef k_mean = checked(summing(floating(differentiable<Kind::mean>("mean", "y = sum(x) / n", kX))));
-constexpr OpDef k_prod = checked(summing(differentiable<Kind::prod>("prod", "y = product of x", kXNeedsX)));
-constexpr OpDef k_amax = checked(differentiable<Kind::amax>("amax", "y = largest x", kXNeedsX));
-constexpr OpDef k_amin = checked(differentiable<Kind::amin>("amin", "y = smallest x", kXNeedsX));
-constexpr OpDef k_max = checked(differentiable<Kind::max>(
-    "max", "y, i = largest x along an axis, its position", kXNeedsIndices, kValues));
-constexpr OpDef k_min = checked(differentiable<Kind::min>(
-    "min", "y, i = smallest x along an axis, its position", kXNeedsIndices, kValues));
+constexpr Traits kSums{.sums = true}, kFloatingSums{kFloatingTypes, true};
+constexpr OpDef k_sum = define<Kind::sum>("sum", "y = sum(x)", kX, kY, kSums);
+constexpr OpDef k_mean = define<Kind::mean>("mean", "y = sum(x) / n", kX, kY, kFloatingSums);
+constexpr OpDef k_prod = define<Kind::prod>("prod", "y = product of x", kXNeedsX, kY, kSums);
+constexpr OpDef k_amax = define<Kind::amax>("amax", "y = largest x", kXNeedsX, kY);
+constexpr OpDef k_amin = define<Kind::amin>("amin", "y = smallest x", kXNeedsX, kY);
+constexpr OpDef k_max =
+    define<Kind::max>("max", "y, i = largest x along an axis, its position", kXNeedsIndices, kValues);
+constexpr OpDef k_min =
+    define<Kind::min>("min", "y, i = smallest x along an axis, its position", kXNeedsIndices, kValues);
 constexpr OpDef k_argmax =
-    checked(define<Kind::argmax>("argmax", "i = position of the first largest x", kIndices));
+    define<Kind::argmax>("argmax", "i = position of the first largest x", kXWithoutGradient, kIndices);
 constexpr OpDef k_argmin =
-    checked(define<Kind::argmin>("argmin", "i = position of the first smallest x", kIndices));
-constexpr OpDef k_any = checked(define<Kind::any>("any", "y = some x differs from 0", kTruth));
-constexpr OpDef k_all = checked(define<Kind::all>("all", "y = all x differ from 0", kTruth));
-constexpr OpDef k_var = checked(summing(
-    floating(differentiable<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", kXNeedsMean, kYMean))));
-constexpr OpDef k_std = checked(
-    summing(floating(differentiable<Kind::std>("std", "y = sqrt(var(x))", kXNeedsDeviation, kYMean))));
-constexpr OpDef k_norm =
-    checked(summing(floating(differentiable<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", kXNeedsY))));
-constexpr OpDef k_logsumexp = checked(summing(
-    floating(differentiable<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", kXNeedsWide, kYWide))));
+    define<Kind::argmin>("argmin", "i = position of the first smallest x", kXWithoutGradient, kIndices);
+constexpr OpDef k_any = define<Kind::any>("any", "y = some x differs from 0", kXWithoutGradient, kTruth);
+constexpr OpDef k_all = define<Kind::all>("all", "y = all x differ from 0", kXWithoutGradient, kTruth);
+constexpr OpDef k_var =
+    define<Kind::var>("var", "y = sum((x - mean(x))^2) / (n - c)", kXNeedsMean, kYMean, kFloatingSums);
+constexpr OpDef k_std = define<Kind::std>("std", "y = sqrt(var(x))", kXNeedsDeviation, kYMean, kFloatingSums);
+constexpr OpDef k_norm = define<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", kXNeedsY, kY, kFloatingSums);
+constexpr OpDef k_logsumexp =
+    define<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", kXNeedsWide, kYWide, kFloatingSums);
 
 Attrs over(const Dims& axes, bool keepdim, double number = 0) {
   Attrs attrs;

@@ -81,7 +81,7 @@ void backward(const Backward& b) {
   NoGrad guard;
   const Groups groups(b.op, b.in_meta(0).shape, b.attrs<Attrs>());
   constexpr bool reads_x = kind != Kind::sum && kind != Kind::mean && !is_position(kind);
-  const Tensor x = reads_x ? groups.moved(b.in(0)) : Tensor{}, cotangent = b.grad().contiguous();
+  const Tensor x = reads_x ? groups.moved(b.in(0)) : Tensor{}, cotangent = b.grad();
   Tensor to = b.grad_in(0).permute(groups.order), moved = Tensor::allocate(to.shape(), f64, cpu);
   const double number = b.attrs<Attrs>().number;
   for (std::int64_t k = 0; k < cotangent.numel(); ++k) {
@@ -92,7 +92,7 @@ void backward(const Backward& b) {
     } else if constexpr (kind == Kind::mean) {
       mean_gradient(g, dx);
     } else if constexpr (is_position(kind)) {
-      position_gradient(b.out(1).contiguous().data<std::int64_t>()[k], g, dx);
+      position_gradient(b.out(1).data<std::int64_t>()[k], g, dx);
     } else {
       const Row row = groups.of(x, k);
       if constexpr (kind == Kind::prod) prod_gradient(row, g, dx);

@@ -6,7 +6,6 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 namespace ct {
@@ -73,22 +72,12 @@ Call::Call(const char* op, const Tensor& from, const Tensor& positions, const Te
   length = x.size(-2);
   pairs = attrs.turned(columns) / 2;
   position_stride = positions.dim() == 2 ? length : 0;
-  bool usable = columns <= 1 || x.stride(-1) == 1;
-  if (rank >= 3) batch = x.size(0);
-  // The axes between the batch and T are one to the kernels; from the innermost of them outwards, each must
-  // begin where the one before it ends.
   for (int i = rank - 3; i >= 1; --i) {
     if (x.size(i) == 1) continue;
-    if (heads == 1)
-      head_stride = x.stride(i);
-    else
-      usable = usable && x.stride(i) == head_stride * heads;
+    if (heads == 1) head_stride = x.stride(i);
     heads *= x.size(i);
   }
-  if (!usable) {
-    x = contiguous(x);
-    head_stride = length * columns;
-  }
+  if (rank >= 3) batch = x.size(0);
   row_stride = x.stride(-2);
   if (rank >= 3) batch_stride = x.stride(0);
 }
@@ -98,6 +87,19 @@ Call::Call(const char* op, const Tensor& from, const Tensor& positions, const Te
 namespace {
 
 using rotary::Attrs;
+
+// Rows lie together, and the axes between the batch and T are one to the kernels: from the innermost of them outwards,
+// each begins where the one before it ends.
+bool readable(const Tensor& x) {
+  std::int64_t heads = 1, stride = 0;
+  for (int i = x.dim() - 3; i >= 1; --i) {
+    if (x.size(i) == 1) continue;
+    if (heads == 1) stride = x.stride(i);
+    if (x.stride(i) != stride * heads) return false;
+    heads *= x.size(i);
+  }
+  return x.size(-1) <= 1 || x.stride(-1) == 1;
+}
 
 void infer(Infer& in) {
   const Tensor &x = in.in(0), &positions = in.in(1);
@@ -141,9 +143,9 @@ void rule(const Backward& b) {
 }
 
 constexpr InputDef kInputs[] = {
-    {.name = "x", .needs = "positions"},
+    {.name = "x", .needs = "positions", .contiguous = true, .readable = readable},
     {.name = "positions", .gradient = false, .any_dtype = true, .contiguous = true}};
-constexpr OutputDef kOutputs[] = {{.name = "y"}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true, .readable = readable}};
 constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, options.base),
     CT_ATTRIBUTE(Attrs, options.interleaved),

@@ -30,7 +30,7 @@ const Frequencies<C>& frequencies(const RotaryOptions& options, std::int64_t tur
 /// One direction of the rotation: y = x turned by its positions' angles, or back.
 struct Call {
   const char* op;
-  Tensor x;  // last stride 1
+  Tensor x;
   Tensor y, positions;
   // x as [batch, heads, length, columns]; y is contiguous.
   std::int64_t batch = 1, heads = 1, length, columns, pairs;

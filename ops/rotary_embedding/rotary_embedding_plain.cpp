@@ -1,18 +1,16 @@
 #include <cmath>
 
-#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 #include <cotangent/ops/rotary_embedding/rotary_embedding_plain.h>
 
-// The plain kernels: every row of a call by rotary_embedding_plain.h. x may have any strides, as that of the fast kernels.
+// The plain kernels: every row of a call by rotary_embedding_plain.h.
 
 namespace ct::plain {
 namespace {
 
 template <auto turn_row>
-void turn(const Tensor& given, const Tensor& positions, const rotary::Attrs& attrs, const Tensor& y) {
+void turn(const Tensor& x, const Tensor& positions, const rotary::Attrs& attrs, const Tensor& y) {
   if (y.numel() == 0) return;
-  const Tensor x = contiguous(given);
   const std::int64_t length = x.size(-2), turned = attrs.turned(x.size(-1));
   const double* frequency = rotary::frequencies<double>(attrs.options, turned).of;
   const rotary::Positions at(positions);

@@ -42,23 +42,21 @@ constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axis)};
 
 template <bool logarithm>
-constexpr OpDef define(const char* name, const char* formula) {
-  OpDef op{};
-  op.name = name;
-  op.formula = formula;
-  op.inputs = kInputs;
-  op.outputs = kOutputs;
-  op.attributes = kAttributes;
-  op.rule = rule<logarithm>;
-  op.infer = infer;
-  op.kernels = &kernel_tables::softmax;
-  op.autocast = AutocastPolicy::f32;
-  op.cost = cost;
-  return op;
+consteval OpDef define(const char* name, const char* formula) {
+  return checked({.name = name,
+                  .formula = formula,
+                  .inputs = kInputs,
+                  .outputs = kOutputs,
+                  .attributes = kAttributes,
+                  .infer = infer,
+                  .kernels = &kernel_tables::softmax,
+                  .rule = rule<logarithm>,
+                  .autocast = AutocastPolicy::f32,
+                  .cost = cost});
 }
 
-constexpr OpDef k_softmax = checked(define<false>("softmax", "y = exp(x) / sum(exp(x))"));
-constexpr OpDef k_log_softmax = checked(define<true>("log_softmax", "y = x - log(sum(exp(x)))"));
+constexpr OpDef k_softmax = define<false>("softmax", "y = exp(x) / sum(exp(x))");
+constexpr OpDef k_log_softmax = define<true>("log_softmax", "y = x - log(sum(exp(x)))");
 
 }  // namespace
 

@@ -8,20 +8,10 @@
 #include <cotangent/ops/attention/mma/params.h>
 
 // Which calls go to the tensor cores: 16-bit dtypes, head dimensions that are multiples of 8 up to 256, and
-// rows of whole 16-byte chunks, or a copy that has them.
+// rows of whole 16-byte chunks (in_chunks), which other layouts are copied into before.
 
 namespace ct::attention {
 namespace {
-
-bool in_chunks(const Tensor& x) {
-  if (x.stride(3) != 1 || !gpu::is_aligned(x.raw_data(), 16)) return false;
-  for (int axis = 0; axis < 3; ++axis)
-    if (x.size(axis) > 1 && x.stride(axis) % 8 != 0) return false;
-  return true;
-}
-
-// x itself if the kernels can read it. Views of a packed projection pass as they are.
-Tensor readable(const Tensor& x) { return in_chunks(x) ? x : x.contiguous(); }
 
 mma::Rows rows(const Tensor& x) { return {x.raw_data(), x.stride(0), x.stride(1), x.stride(2)}; }
 
@@ -96,7 +86,7 @@ void pack_gradients(const Backward& b) {
 bool mma_forward(const Forward& f) {
   mma::Problem p;
   if (!describe_call(p, f.in(0), f.in(1), f.in(2), f.in(3), f.attrs<Attrs>())) return false;
-  const Tensor q = readable(f.in(0)), k = readable(f.in(1)), v = readable(f.in(2));
+  const Tensor &q = f.in(0), &k = f.in(1), &v = f.in(2);
   for (const Tensor* x : std::initializer_list<const Tensor*>{&q, &k, &v, &f.out(0)})
     if (!in_chunks(*x)) return false;
   p.q = rows(q), p.k = rows(k), p.v = rows(v), p.out = rows(f.out(0));
@@ -110,7 +100,7 @@ bool mma_backward(const Backward& b) {
   const Tensor& mask = b.saved_inputs[3];
   if (mask.defined() && b.needs(3)) return false;
   if (!describe_call(p, b.in(0), b.in(1), b.in(2), mask, b.attrs<Attrs>())) return false;
-  const Tensor q = readable(b.in(0)), k = readable(b.in(1)), v = readable(b.in(2)), g = readable(b.grad());
+  const Tensor &q = b.in(0), &k = b.in(1), &v = b.in(2), &g = b.grad();
   for (const Tensor* x : std::initializer_list<const Tensor*>{&q, &k, &v, &g, &b.out(0)})
     if (!in_chunks(*x)) return false;
   p.q = rows(q), p.k = rows(k), p.v = rows(v), p.out = rows(b.out(0)), p.grad_out = rows(g);
