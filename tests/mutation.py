@@ -299,6 +299,12 @@ FAULTS = [
      "p * (dp - sum(p * dp, {-1}, true))", "p * dp"),
     ("autograd/create_graph_test.cpp", "autograd/node.cpp", None, "saved inputs lose their history",
      "if (call.record) t = detail::with_history(t, edges[i]);", ""),
+    ("tests/layouts_test.cpp", "ops/dispatch.cpp", None, "inputs reach kernels as they lie",
+     "copied(i, t) ? contiguous(t) : t", "t"),
+    ("tests/layouts_test.cpp", "autograd/node.cpp", None, "saved tensors and cotangents reach kernels as they lie",
+     "tensors[i] = detail::engine_ops.contiguous(tensors[i]);", "static_cast<void>(tensors[i]);"),
+    ("tests/layouts_test.cpp", "core/registry.cpp", None, "plain kernels are not told from those of the CPU",
+     "op.linked.has_plain = kernels.forward != nullptr;", "op.linked.has_plain = false;"),
 ]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
