@@ -176,20 +176,19 @@ void OpNode::backward(NodeCall& call) {
   // Of cotangents and saved values the kernels get contiguous copies where their op wants it.
   std::span<const Tensor> grads = call.grads_out;
   InlineVector<Tensor, 4> copied_grads;
-  if (!call.record) {
+  const std::uint32_t wanted = contiguous_for(op_, kind, op_.contiguous_outputs);
+  if (!call.record && (wanted | op_.contiguous_saved) != 0) {
     const auto pack = [&](std::span<Tensor> tensors, auto records, std::uint32_t bits) {
       for (std::size_t i = 0; i < tensors.size(); ++i)
-        if (wants_copy(op_, kind, records, bits, i, tensors[i]))
-          tensors[i] = detail::engine_ops.contiguous(tensors[i]);
+        if (wants_copy(records, bits, i, tensors[i])) tensors[i] = detail::engine_ops.contiguous(tensors[i]);
     };
-    pack(inputs, op_.inputs, op_.contiguous_saved);
-    pack(outputs, op_.outputs, op_.contiguous_outputs);
+    pack(inputs, op_.inputs, contiguous_for(op_, kind, op_.contiguous_saved));
+    pack(outputs, op_.outputs, wanted);
     bool any = false;
-    for (std::size_t k = 0; k < grads.size(); ++k)
-      any = any || wants_copy(op_, kind, op_.outputs, op_.contiguous_outputs, k, grads[k]);
+    for (std::size_t k = 0; k < grads.size(); ++k) any = any || wants_copy(op_.outputs, wanted, k, grads[k]);
     if (any) {
       for (const Tensor& g : grads) copied_grads.emplace_back(g);
-      pack(copied_grads, op_.outputs, op_.contiguous_outputs);
+      pack(copied_grads, op_.outputs, wanted);
       grads = copied_grads;
     }
   }

@@ -274,15 +274,16 @@ inline Kernels kernels_of(const OpDef& op, KernelKind kind) {
   return op.linked.kernels[i];
 }
 
-/// Whether kernels of `kind` get t, input or output i of `op` by the records, as a contiguous copy. `bits` are those of
-/// op.contiguous_*: plain kernels get everything contiguous. After kernels_of().
+/// Which tensors kernels get contiguous: kernels of `kind` those of `bits`, plain kernels all. After kernels_of().
+inline std::uint32_t contiguous_for(const OpDef& op, KernelKind kind, std::uint32_t bits) {
+  return kind == KernelKind::plain && op.linked.has_plain ? ~0u : bits;
+}
+/// Whether t, tensor i of `records`, is to be copied for kernels that get `wanted` contiguous.
 template <class Def>
-bool wants_copy(const OpDef& op, KernelKind kind, std::span<const Def> records, std::uint32_t bits,
-                std::size_t i, const Tensor& t) {
-  if (!t.defined() || t.is_contiguous()) return false;
-  if (kind == KernelKind::plain && op.linked.has_plain) return true;
+bool wants_copy(std::span<const Def> records, std::uint32_t wanted, std::size_t i, const Tensor& t) {
+  if (!mask_bit(wanted, i) || !t.defined() || t.is_contiguous()) return false;
   const auto readable = records[std::min(i, records.size() - 1)].readable;
-  return mask_bit(bits, i) && !(readable && readable(t));
+  return wanted == ~0u || !readable || !readable(t);
 }
 
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.

@@ -126,19 +126,19 @@ void run(const OpDef& op, Device device, const Forward& call) {
   const ForwardFn kernel = kernels_of(op, kind).forward;
   CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
            "; move the inputs with .to(device) to a device that it has one for");
-  const auto copied = [&](std::size_t i, const Tensor& t) {
-    return wants_copy(op, kind, op.inputs, op.contiguous_inputs, i, t);
-  };
-  const auto run_on = [&](std::span<const TensorRef> inputs) {
-    const Forward with{op, inputs, call.outputs, call.attrs_view};
-    detail::observed({.op = op, .forward = &with}, [&] { kernel(with); });
-  };
+  const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_inputs);
+  const auto copied = [&](std::size_t i, const Tensor& t) { return wants_copy(op.inputs, wanted, i, t); };
   bool any = false;
-  for (std::size_t i = 0; i < call.inputs.size(); ++i) any = any || copied(i, *call.inputs[i]);
+  if (wanted != 0)
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) any = any || copied(i, *call.inputs[i]);
   if (!any) [[likely]]
-    return run_on(call.inputs);
+    return detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
   with_changed(
-      call.inputs, [&](std::size_t i, const Tensor& t) { return copied(i, t) ? contiguous(t) : t; }, run_on);
+      call.inputs, [&](std::size_t i, const Tensor& t) { return copied(i, t) ? contiguous(t) : t; },
+      [&](std::span<const TensorRef> inputs) {
+        const Forward with{op, inputs, call.outputs, call.attrs_view};
+        detail::observed({.op = op, .forward = &with}, [&] { kernel(with); });
+      });
 }
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
