@@ -11,7 +11,7 @@
 namespace ct {
 namespace {
 
-using gpu::exponential;
+using gpu::exp_fast;
 using gpu::Online;
 using loss::ClassLayout;
 
@@ -162,11 +162,11 @@ struct RowGradient {
       total = hit;
       if constexpr (kTarget == Target::smoothed) total += rows.share() * rows.extra(0);
     }
-    total *= exponential(-rest);
+    total *= exp_fast(-rest);
   }
   __device__ __forceinline__ C dx(long long c, C x, C t) const {
     if (!counts) return C(0);  // not 0 times something that may be infinite
-    C d = total * exponential(x - log_sum);
+    C d = total * exp_fast(x - log_sum);
     if constexpr (kTarget == Target::soft) d -= rows.factor(c, t);
     if constexpr (kTarget == Target::smoothed) d -= rows.share() * rows.factor(c, C(0));
     if (kTarget != Target::soft && c == label) d -= hit;

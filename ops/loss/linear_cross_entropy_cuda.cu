@@ -142,14 +142,14 @@ __global__ void __launch_bounds__(kMaxThreads)
   C scale = 1;
   if (k.cotangent)
     scale = static_cast<const C*>(k.cotangent)[k.each ? r : 0] / *static_cast<const C*>(k.divisor);
-  const C share = smoothing / static_cast<C>(classes), factor = gpu::exponential(-rest);
+  const C share = smoothing / static_cast<C>(classes), factor = gpu::exp_fast(-rest);
   const int hot = static_cast<int>(label);
   row.each([&](const Vec& v, int at) {
     C d[Vec::size];
     v.to_compute(d);
 #pragma unroll
     for (int q = 0; q < Vec::size; ++q) {
-      d[q] = factor * gpu::exponential(d[q] - log_sum);
+      d[q] = factor * gpu::exp_fast(d[q] - log_sum);
       if constexpr (kSmooth) d[q] -= share;
       if (at + q == hot) d[q] -= C(1) - smoothing;
       d[q] *= scale;

@@ -3,14 +3,12 @@
 #include <cfloat>
 
 #include <cotangent/core/cuda/block_reduce.h>
+#include <cotangent/core/cuda/math.h>
 
 // The maximum and the sum of exponentials of a row in one pass: when a larger element comes, the sum so far
 // is scaled down. For .cu files.
 
 namespace ct::gpu {
-
-__device__ __forceinline__ float exponential(float x) { return exp2f(x * 1.44269504f); }
-__device__ __forceinline__ double exponential(double x) { return exp(x); }
 
 /// Finite, so that a logit of -inf is e^-inf = 0 and not NaN.
 template <class C>
@@ -28,11 +26,11 @@ struct Online {
 #pragma unroll
     for (int q = 1; q < N; ++q) top = x[q] > top ? x[q] : top;
     if (top > max) {
-      exps *= exponential(max - top);
+      exps *= exp_fast(max - top);
       max = top;
     }
 #pragma unroll
-    for (int q = 0; q < N; ++q) exps += exponential(x[q] - max);
+    for (int q = 0; q < N; ++q) exps += exp_fast(x[q] - max);
   }
   __device__ __forceinline__ void add_factor(C f, C x) {
     dot += f * x;
@@ -40,7 +38,7 @@ struct Online {
   }
   __device__ __forceinline__ void merge(C other_max, C other_exps) {
     const C top = other_max > max ? other_max : max;
-    exps = exps * exponential(max - top) + other_exps * exponential(other_max - top);
+    exps = exps * exp_fast(max - top) + other_exps * exp_fast(other_max - top);
     max = top;
   }
   /// Over a warp, into all its lanes.

@@ -6,6 +6,7 @@
 
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
+#include <cotangent/core/cuda/math.h>
 
 // What the kernels of softmax and log_softmax share. For softmax_cuda.cu only.
 
@@ -15,20 +16,7 @@ namespace {
 template <class C>
 constexpr C kMinusInf = -std::numeric_limits<C>::infinity();
 
-// exp of the result's accuracy: for 16-bit results two instructions, which flush what is below 2^-126 to 0
-// (if they did not, they were six).
-template <class T>
-__device__ __forceinline__ compute_t<T> exp_for(compute_t<T> x) {
-  if constexpr (std::is_same_v<T, double>) {
-    return exp(x);
-  } else if constexpr (std::is_same_v<T, float>) {
-    return expf(x);
-  } else {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-    return y;
-  }
-}
+using gpu::exp_for;
 
 // The running maximum and the sum of exponentials relative to it; a NaN ends up in the sum.
 template <class C>
