@@ -12,8 +12,8 @@ namespace ct {
 namespace {
 
 using gpu::exp_fast;
-using gpu::Online;
 using loss::ClassLayout;
+using rows::OnlineSoftmax;
 
 constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
@@ -48,7 +48,7 @@ struct Rows : CrossEntropyRows<T, kTarget> {
 template <class T, Target kTarget>
 __device__ __forceinline__ compute_t<T> finish_row(
     const Rows<T, kTarget>& rows, long long r, std::int64_t label, compute_t<T> ref,
-    const Online<compute_t<T>, kTarget != Target::label>& seen) {
+    const OnlineSoftmax<compute_t<T>, kTarget != Target::label>& seen) {
   using C = compute_t<T>;
   const C log_exps = log(seen.exps);
   loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
     const long long start = layout.start(r);
     const T* x = rows.x + start;
     const C ref = gpu::to_compute(x[0]);
-    Online<C, kTarget != Target::label> seen;
+    OnlineSoftmax<C, kTarget != Target::label> seen;
     for (long long v = lane; v < vectors; v += size) {
       C values[Vec::size];
       Vec::load(x + v * Vec::size).unpack(values);
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
         seen.add_factor(rows.factor(c, t), value[0] - ref);
       }
     }
-    if (size == 32) seen.merge_warp();
-    if (size > 32) seen.merge_block();
+    if (size == 32) seen = gpu::warp_combine(seen, gpu::Plus{});
+    if (size > 32) seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (lane != 0) continue;
     const C value = finish_row<T, kTarget>(rows, r, label, ref, seen);
     if (!reduce) each[r] = gpu::from_compute<T>(value);

@@ -67,11 +67,11 @@ struct Row {
 
 // What a thread sees of a row. Behind the row's end, as far as the last vector reaches, there is -inf.
 template <bool kSmooth, class T, bool kKept>
-__device__ __forceinline__ gpu::Online<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
-                                                                   compute_t<T> ref) {
+__device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
+                                                                           compute_t<T> ref) {
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
-  gpu::Online<C, kSmooth> seen;
+  rows::OnlineSoftmax<C, kSmooth> seen;
   row.each([&](const Vec& v, int at) {
     C values[Vec::size];
     v.to_compute(values);
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     log_sum = log_sums[r], rest = rests[r];
   } else {
     const C ref = gpu::to_compute(x[0]), hit = gpu::to_compute(x[label]);
-    gpu::Online<C, kSmooth> seen = look<kSmooth>(row, ref);
-    seen.merge_block();
+    rows::OnlineSoftmax<C, kSmooth> seen = look<kSmooth>(row, ref);
+    seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (threadIdx.x == 0) {
       const C log_exps = log(seen.exps);
       C loss = log_exps - (hit - seen.max);
