@@ -4,7 +4,7 @@
 #include <cotangent/ops/normalization/normalization_internal.h>
 #include <cotangent/ops/normalization/normalization_plain.h>
 
-// A call of layer_norm or rms_norm, row by row with norm_plain.h. Backward takes the rows one after
+// A call of layer_norm or rms_norm, row by row with normalization_plain.h. Backward takes the rows one after
 // the other, so that the sums over them have one order.
 
 namespace ct::plain {

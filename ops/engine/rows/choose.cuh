@@ -71,11 +71,7 @@ void run(const char* op, Kernels, const Call& call, const Extents& e, bool align
     if constexpr (Kernels::kClusters)
       if (packs && detail::run_in_clusters<Kernels, T>(op, call, e)) return;
   }
-  const bool columns = e.inner > 1;
-  const std::int64_t warps = columns ? LoopShare::kColumnWarps
-                                     : std::min<std::int64_t>(LoopShare::kMostWarps, gpu::ceil_div(e.n, 32));
-  const unsigned blocks = gpu::blocks_for(op, e.outer * (columns ? gpu::ceil_div(e.inner, 32) : 1), 1);
-  gpu::launch(op, Kernels::loop, blocks, dim3(32, static_cast<unsigned>(warps)), 0, call, e, 0);
+  launch_loop(op, Kernels::loop, e, call, e, 0);
 }
 
 }  // namespace ct::rows

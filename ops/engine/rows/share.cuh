@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
@@ -80,6 +82,16 @@ struct LoopShare {
     return value;
   }
 };
+
+/// Launches a kernel whose blocks have a LoopShare each, for all rows.
+template <class... Params, class... Args>
+void launch_loop(const char* op, void (*kernel)(Params...), const Extents& e, Args&&... args) {
+  const std::int64_t tiles = e.inner > 1 ? gpu::ceil_div(e.inner, 32) : 1, warps = gpu::ceil_div(e.n, 32);
+  const std::int64_t used =
+      e.inner > 1 ? LoopShare::kColumnWarps : std::min<std::int64_t>(LoopShare::kMostWarps, warps);
+  gpu::launch(op, kernel, gpu::blocks_for(op, e.outer * tiles, 1), dim3(32, static_cast<unsigned>(used)), 0,
+              std::forward<Args>(args)...);
+}
 
 /// Calls go(the first of the constants that is at least `loads`, else the last).
 template <int kFirst, int... kMore, class Go>
