@@ -93,26 +93,23 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
     const T* x = rows.x + start;
     const C ref = gpu::to_compute(x[0]);
     OnlineSoftmax<C, kTarget != Target::label> seen;
-    for (long long v = lane; v < vectors; v += size) {
-      C values[Vec::size];
-      Vec::load(x + v * Vec::size).unpack(values);
+    const auto see = [&]<int N>(const C(&values)[N], long long c, const T* t) {
       seen.add(values);
       if constexpr (kTarget != Target::label) {
 #pragma unroll
-        for (int q = 0; q < Vec::size; ++q) {
-          const long long c = v * Vec::size + q;
-          const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c]) : C(0);
-          seen.add_factor(rows.factor(c, t), values[q] - ref);
-        }
+        for (int q = 0; q < N; ++q)
+          seen.add_factor(rows.factor(c + q, kTarget == Target::soft ? gpu::to_compute(t[q]) : C(0)),
+                          values[q] - ref);
       }
+    };
+    for (long long c = lane * Vec::size; c < vectors * Vec::size; c += size * Vec::size) {
+      C values[Vec::size];
+      Vec::load(x + c).unpack(values);
+      see(values, c, rows.t + start + c);
     }
     for (long long c = vectors * Vec::size + lane; c < layout.classes; c += size) {
       const C value[1] = {gpu::to_compute(x[c * layout.inner])};
-      seen.add(value);
-      if constexpr (kTarget != Target::label) {
-        const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c * layout.inner]) : C(0);
-        seen.add_factor(rows.factor(c, t), value[0] - ref);
-      }
+      see(value, c, rows.t + start + c * layout.inner);
     }
     if (size == 32) seen = gpu::warp_combine(seen, gpu::Plus{});
     if (size > 32) seen = gpu::block_combine(seen, {}, gpu::Plus{});

@@ -174,7 +174,7 @@ void backward_cpu(const Backward& b) {
 }
 
 void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
-  with_gradient(op, g, y, dx, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
+  with_gradient(op, g, y, dx, -1, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
     backward_rows<false>(from, of, to, e.outer, e.n, static_cast<compute_t<T>>(factor));
   });
 }

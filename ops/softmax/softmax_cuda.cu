@@ -31,7 +31,7 @@ void backward_cuda(const Backward& b) {
 }
 
 void gradient_cuda(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
-  with_gradient(op, g, y, dx, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
+  with_gradient(op, g, y, dx, -1, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
     run_backward<false>(op, from, of, to, e, factor);
   });
 }
