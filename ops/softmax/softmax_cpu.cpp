@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/ops/engine/rows/row_cpu.h>
+#include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 
 // softmax and log_softmax on the CPU.
