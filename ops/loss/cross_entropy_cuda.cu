@@ -71,7 +71,7 @@ template <class T, Target kTarget>
 __global__ void __launch_bounds__(loss::kReduceThreads,
                                   kTarget == Target::label && gpu::kFastShapes<T> ? 3 : 2)
     forward_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
-                   loss::RowSums<T> sums) {
+                   loss::Sums<T> sums) {
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
   const ClassLayout& layout = rows.layout;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     if constexpr (kTarget == Target::label) rows.extra(0) = C(0);
-    if (!sums.mean) rows.divisor() = C(1);
+    if (sums.divisor != 0) rows.divisor() = C(1);
   }
   if (reduce) sums.finish(total, weights);
 }
@@ -237,6 +237,7 @@ bool has_vectors(const T* x, const ClassLayout& layout) {
 
 template <class T, Target kTarget>
 void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
+  using C = compute_t<T>;
   const ClassLayout& layout = rows.layout;
   constexpr long long threads = loss::kReduceThreads;
   const bool alone = layout.inner > 1 || layout.classes <= kThreadRow;
@@ -246,12 +247,12 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
       together > 1 && layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(layout.rows(), together);
   blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
-  loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
-                       mean ? &rows.divisor() : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
-                         gpu::launch("cross_entropy", forward_kernel<T, kTarget>, grid, loss::kReduceThreads,
-                                     0, rows, static_cast<int>(size), vectors, reduce, reduce ? nullptr : out,
-                                     sums);
-                       });
+  loss::reduce<T>("cross_entropy", static_cast<unsigned>(blocks), reduce,
+                  {nullptr, C(mean ? 0 : 1), reduce ? out : nullptr, mean ? &rows.divisor() : nullptr},
+                  [&](unsigned grid, const loss::Sums<T>& sums) {
+                    gpu::launch("cross_entropy", forward_kernel<T, kTarget>, grid, loss::kReduceThreads, 0,
+                                rows, static_cast<int>(size), vectors, reduce, reduce ? nullptr : out, sums);
+                  });
 }
 
 template <class T, Target kTarget>
