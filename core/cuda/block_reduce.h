@@ -21,12 +21,17 @@ struct Larger {
   }
 };
 
+/// The value of the lane whose number differs by the bits of `offset`. Structs have a friend of this name.
+template <class C>
+__device__ __forceinline__ C shuffle_xor(C value, int offset, int width) {
+  return __shfl_xor_sync(~0u, value, offset, width);
+}
+
 /// Over each group of `width` neighbouring lanes (a power of two), in all of them.
 template <class C, class Op>
 __device__ __forceinline__ C warp_combine(C value, Op op, int width = 32) {
 #pragma unroll
-  for (int offset = width / 2; offset > 0; offset /= 2)
-    value = op(value, __shfl_xor_sync(~0u, value, offset, width));
+  for (int offset = width / 2; offset > 0; offset /= 2) value = op(value, shuffle_xor(value, offset, width));
   return value;
 }
 template <class C>

@@ -42,7 +42,7 @@ __device__ __forceinline__ void score_gradients(const Problem& p, std::int64_t h
     const C delta = inside ? static_cast<const C*>(p.delta)[row] : C(0);
 #pragma unroll
     for (int c = 0; c < R; ++c) {
-      const C e = s[r][c] == -C(INFINITY) ? C(0) : exp_of(s[r][c] - lse);
+      const C e = s[r][c] == -C(INFINITY) ? C(0) : gpu::exp_full(s[r][c] - lse);
       const C keep = kept<C>(p, row, first_k + tx + 16 * c);
       s[r][c] = e * keep;
       dp[r][c] = e == C(0) ? C(0) : e * (dp[r][c] * keep - delta);

@@ -53,12 +53,12 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
       for (int c = 0; c < RK; ++c) highest = s[r][c] > highest || s[r][c] != s[r][c] ? s[r][c] : highest;
       highest = row_max(highest);
       const C base = highest == -C(INFINITY) ? C(0) : highest;  // nothing seen so far: all exp are 0
-      const C shrink = exp_of(max[r] - base);
+      const C shrink = gpu::exp_full(max[r] - base);
       C added = 0;
       const std::int64_t i = first_q + ty * RQ + r;
 #pragma unroll
       for (int c = 0; c < RK; ++c) {
-        const C e = exp_of(s[r][c] - base);
+        const C e = gpu::exp_full(s[r][c] - base);
         added += e;
         ps[(ty * RQ + r) * (BK + 1) + tx + 16 * c] =
             e * kept<C>(p, head * p.queries + i, first_k + tx + 16 * c);
@@ -83,8 +83,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
 #pragma unroll
     for (int c = 0; c < Cols; ++c)
       if (tx + 16 * c < p.value_dim) to[tx + 16 * c] = gpu::from_compute<T>(acc[r][c] * factor);
-    if (tx == 0)
-      static_cast<C*>(p.lse)[head * p.queries + i] = blind ? -C(INFINITY) : max[r] + log_of(sum[r]);
+    if (tx == 0) static_cast<C*>(p.lse)[head * p.queries + i] = blind ? -C(INFINITY) : max[r] + ::log(sum[r]);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/math.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/engine/rows/additive_mask.cuh>
 
@@ -138,11 +139,6 @@ __device__ __forceinline__ C row_max(C v) {
   return gpu::warp_combine(
       v, [](C a, C b) { return b > a || b != b ? b : a; }, 16);
 }
-
-__device__ __forceinline__ float exp_of(float x) { return expf(x); }
-__device__ __forceinline__ double exp_of(double x) { return exp(x); }
-__device__ __forceinline__ float log_of(float x) { return logf(x); }
-__device__ __forceinline__ double log_of(double x) { return log(x); }
 
 // The tiles of a forward and of a backward block: 16 RQ queries by 16 RK keys, as shared memory allows.
 template <class C, int Dim>

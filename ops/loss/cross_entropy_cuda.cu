@@ -11,9 +11,9 @@
 namespace ct {
 namespace {
 
-using gpu::exponential;
-using gpu::Online;
+using gpu::exp_fast;
 using loss::ClassLayout;
+using rows::OnlineSoftmax;
 
 constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
@@ -48,7 +48,7 @@ struct Rows : CrossEntropyRows<T, kTarget> {
 template <class T, Target kTarget>
 __device__ __forceinline__ compute_t<T> finish_row(
     const Rows<T, kTarget>& rows, long long r, std::int64_t label, compute_t<T> ref,
-    const Online<compute_t<T>, kTarget != Target::label>& seen) {
+    const OnlineSoftmax<compute_t<T>, kTarget != Target::label>& seen) {
   using C = compute_t<T>;
   const C log_exps = log(seen.exps);
   loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
@@ -71,7 +71,7 @@ template <class T, Target kTarget>
 __global__ void __launch_bounds__(loss::kReduceThreads,
                                   kTarget == Target::label && gpu::kFastShapes<T> ? 3 : 2)
     forward_kernel(Rows<T, kTarget> rows, int size, long long vectors, bool reduce, T* each,
-                   loss::RowSums<T> sums) {
+                   loss::Sums<T> sums) {
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
   const ClassLayout& layout = rows.layout;
@@ -92,30 +92,27 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
     const long long start = layout.start(r);
     const T* x = rows.x + start;
     const C ref = gpu::to_compute(x[0]);
-    Online<C, kTarget != Target::label> seen;
-    for (long long v = lane; v < vectors; v += size) {
-      C values[Vec::size];
-      Vec::load(x + v * Vec::size).unpack(values);
+    OnlineSoftmax<C, kTarget != Target::label> seen;
+    const auto see = [&]<int N>(const C(&values)[N], long long c, const T* t) {
       seen.add(values);
       if constexpr (kTarget != Target::label) {
 #pragma unroll
-        for (int q = 0; q < Vec::size; ++q) {
-          const long long c = v * Vec::size + q;
-          const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c]) : C(0);
-          seen.add_factor(rows.factor(c, t), values[q] - ref);
-        }
+        for (int q = 0; q < N; ++q)
+          seen.add_factor(rows.factor(c + q, kTarget == Target::soft ? gpu::to_compute(t[q]) : C(0)),
+                          values[q] - ref);
       }
+    };
+    for (long long c = lane * Vec::size; c < vectors * Vec::size; c += size * Vec::size) {
+      C values[Vec::size];
+      Vec::load(x + c).unpack(values);
+      see(values, c, rows.t + start + c);
     }
     for (long long c = vectors * Vec::size + lane; c < layout.classes; c += size) {
       const C value[1] = {gpu::to_compute(x[c * layout.inner])};
-      seen.add(value);
-      if constexpr (kTarget != Target::label) {
-        const C t = kTarget == Target::soft ? gpu::to_compute(rows.t[start + c * layout.inner]) : C(0);
-        seen.add_factor(rows.factor(c, t), value[0] - ref);
-      }
+      see(value, c, rows.t + start + c * layout.inner);
     }
-    if (size == 32) seen.merge_warp();
-    if (size > 32) seen.merge_block();
+    if (size == 32) seen = gpu::warp_combine(seen, gpu::Plus{});
+    if (size > 32) seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (lane != 0) continue;
     const C value = finish_row<T, kTarget>(rows, r, label, ref, seen);
     if (!reduce) each[r] = gpu::from_compute<T>(value);
@@ -132,7 +129,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
   }
   if (blockIdx.x == 0 && threadIdx.x == 0) {
     if constexpr (kTarget == Target::label) rows.extra(0) = C(0);
-    if (!sums.mean) rows.divisor() = C(1);
+    if (sums.divisor != 0) rows.divisor() = C(1);
   }
   if (reduce) sums.finish(total, weights);
 }
@@ -162,11 +159,11 @@ struct RowGradient {
       total = hit;
       if constexpr (kTarget == Target::smoothed) total += rows.share() * rows.extra(0);
     }
-    total *= exponential(-rest);
+    total *= exp_fast(-rest);
   }
   __device__ __forceinline__ C dx(long long c, C x, C t) const {
     if (!counts) return C(0);  // not 0 times something that may be infinite
-    C d = total * exponential(x - log_sum);
+    C d = total * exp_fast(x - log_sum);
     if constexpr (kTarget == Target::soft) d -= rows.factor(c, t);
     if constexpr (kTarget == Target::smoothed) d -= rows.share() * rows.factor(c, C(0));
     if (kTarget != Target::soft && c == label) d -= hit;
@@ -240,6 +237,7 @@ bool has_vectors(const T* x, const ClassLayout& layout) {
 
 template <class T, Target kTarget>
 void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
+  using C = compute_t<T>;
   const ClassLayout& layout = rows.layout;
   constexpr long long threads = loss::kReduceThreads;
   const bool alone = layout.inner > 1 || layout.classes <= kThreadRow;
@@ -249,12 +247,12 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
       together > 1 && layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(layout.rows(), together);
   blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
-  loss::reduce_rows<T>("cross_entropy", static_cast<unsigned>(blocks), reduce, mean, reduce ? out : nullptr,
-                       mean ? &rows.divisor() : nullptr, [&](unsigned grid, const loss::RowSums<T>& sums) {
-                         gpu::launch("cross_entropy", forward_kernel<T, kTarget>, grid, loss::kReduceThreads,
-                                     0, rows, static_cast<int>(size), vectors, reduce, reduce ? nullptr : out,
-                                     sums);
-                       });
+  loss::reduce<T>("cross_entropy", static_cast<unsigned>(blocks), reduce,
+                  {nullptr, C(mean ? 0 : 1), reduce ? out : nullptr, mean ? &rows.divisor() : nullptr},
+                  [&](unsigned grid, const loss::Sums<T>& sums) {
+                    gpu::launch("cross_entropy", forward_kernel<T, kTarget>, grid, loss::kReduceThreads, 0,
+                                rows, static_cast<int>(size), vectors, reduce, reduce ? nullptr : out, sums);
+                  });
 }
 
 template <class T, Target kTarget>

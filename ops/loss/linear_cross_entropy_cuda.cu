@@ -67,11 +67,11 @@ struct Row {
 
 // What a thread sees of a row. Behind the row's end, as far as the last vector reaches, there is -inf.
 template <bool kSmooth, class T, bool kKept>
-__device__ __forceinline__ gpu::Online<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
-                                                                   compute_t<T> ref) {
+__device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
+                                                                           compute_t<T> ref) {
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
-  gpu::Online<C, kSmooth> seen;
+  rows::OnlineSoftmax<C, kSmooth> seen;
   row.each([&](const Vec& v, int at) {
     C values[Vec::size];
     v.to_compute(values);
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kMaxThreads)
     log_sum = log_sums[r], rest = rests[r];
   } else {
     const C ref = gpu::to_compute(x[0]), hit = gpu::to_compute(x[label]);
-    gpu::Online<C, kSmooth> seen = look<kSmooth>(row, ref);
-    seen.merge_block();
+    rows::OnlineSoftmax<C, kSmooth> seen = look<kSmooth>(row, ref);
+    seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (threadIdx.x == 0) {
       const C log_exps = log(seen.exps);
       C loss = log_exps - (hit - seen.max);
@@ -142,14 +142,14 @@ __global__ void __launch_bounds__(kMaxThreads)
   C scale = 1;
   if (k.cotangent)
     scale = static_cast<const C*>(k.cotangent)[k.each ? r : 0] / *static_cast<const C*>(k.divisor);
-  const C share = smoothing / static_cast<C>(classes), factor = gpu::exponential(-rest);
+  const C share = smoothing / static_cast<C>(classes), factor = gpu::exp_fast(-rest);
   const int hot = static_cast<int>(label);
   row.each([&](const Vec& v, int at) {
     C d[Vec::size];
     v.to_compute(d);
 #pragma unroll
     for (int q = 0; q < Vec::size; ++q) {
-      d[q] = factor * gpu::exponential(d[q] - log_sum);
+      d[q] = factor * gpu::exp_fast(d[q] - log_sum);
       if constexpr (kSmooth) d[q] -= share;
       if (at + q == hot) d[q] -= C(1) - smoothing;
       d[q] *= scale;
@@ -188,10 +188,9 @@ void run_rows(Step step, const Chunk& chunk) {
 }
 
 // One block: the losses of all rows are few numbers.
-template <class T>
+template <class C>
 __global__ void __launch_bounds__(kMaxThreads)
-    reduce_kernel(Chunk all, bool mean, bool each, compute_t<T>* divisor, compute_t<T>* out) {
-  using C = compute_t<T>;
+    reduce_kernel(Chunk all, bool mean, bool each, C* divisor, C* out) {
   const C* losses = static_cast<const C*>(all.losses);
   C total = 0, count = 0;
   for (long long r = threadIdx.x; r < all.rows; r += blockDim.x) {
@@ -208,8 +207,9 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& out) {
   visit_floating(kName, all.dtype, [&]<class T>(TypeTag<T>) {
-    gpu::launch(kName, reduce_kernel<T>, 1, kMaxThreads, 0, all, reduction == Reduction::mean,
-                reduction == Reduction::none, static_cast<compute_t<T>*>(divisor), out.data<compute_t<T>>());
+    using C = compute_t<T>;
+    gpu::launch(kName, reduce_kernel<C>, 1, kMaxThreads, 0, all, reduction == Reduction::mean,
+                reduction == Reduction::none, static_cast<C*>(divisor), out.data<C>());
   });
 }
 
@@ -217,11 +217,9 @@ template <class From, class To>
 constexpr int kScaled = 16 / static_cast<int>(sizeof(From) > sizeof(To) ? sizeof(From) : sizeof(To));
 
 // `vectors` of kScaled elements, and the rest one by one.
-template <class T, class From, class To>
-__global__ void __launch_bounds__(256)
-    scale_kernel(const From* from, To* to, long long n, long long vectors, bool accumulate,
-                 const compute_t<T>* cotangent, const compute_t<T>* divisor) {
-  using C = compute_t<T>;
+template <class From, class To, class C = compute_t<From>>
+__global__ void __launch_bounds__(256) scale_kernel(const From* from, To* to, long long n, long long vectors,
+                                                    bool accumulate, const C* cotangent, const C* divisor) {
   constexpr int kSize = kScaled<From, To>;
   C factor = 1;
   if (cotangent) factor = *divisor == C(0) ? C(0) : *cotangent / *divisor;
@@ -248,8 +246,8 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, c
     const auto run = [&]<class From, class To>(TypeTag<From>, TypeTag<To>) {
       constexpr int kSize = kScaled<From, To>;
       const bool aligned = gpu::is_aligned(from.raw_data(), 16) && gpu::is_aligned(to.raw_data(), 16);
-      gpu::launch(kName, scale_kernel<T, From, To>, gpu::grid_stride_blocks(n, 256 * (aligned ? kSize : 1)),
-                  256, 0, static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n,
+      gpu::launch(kName, scale_kernel<From, To>, gpu::grid_stride_blocks(n, 256 * (aligned ? kSize : 1)), 256,
+                  0, static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), n,
                   aligned ? n / kSize : 0, accumulate, static_cast<const C*>(cotangent),
                   static_cast<const C*>(divisor));
     };

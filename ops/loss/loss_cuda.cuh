@@ -4,10 +4,12 @@
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 
-// Losses that compare two tensors element by element, on a GPU; the twin of loss_cpu.h.
+// What losses share on a GPU: sums with their weights, and losses that compare two tensors element by element; the
+// twin of loss_cpu.h.
 //
 // Forward with a reduction is one launch of one block for small tensors; beyond that every block writes one
 // partial sum and a second launch adds them up in their order.
@@ -27,12 +29,54 @@ inline unsigned sum_blocks(long long n) {
   return static_cast<unsigned>(wanted < kBlocks ? wanted : kBlocks);
 }
 
+/// Where a kernel leaves its sum of losses and of weights: one pair per block in `partial`, or, if it has a
+/// single block, the result.
+template <class T>
+struct Sums {
+  using C = compute_t<T>;
+  C* partial = nullptr;
+  C divisor = 1;  // 0: what the weights add up to
+  T* out = nullptr;
+  C* weight_out = nullptr;  // may be null
+
+  /// To be called by all threads of the block with what they have summed.
+  __device__ __forceinline__ void finish(C total, C weights) const {
+    total = gpu::block_sum(total);
+    weights = gpu::block_sum(weights);
+    if (threadIdx.x != 0) return;
+    if (partial) {
+      partial[2 * blockIdx.x] = total;
+      partial[2 * blockIdx.x + 1] = weights;
+    } else {
+      const C by = divisor != 0 ? divisor : mean_divisor(weights);
+      *out = gpu::from_compute<T>(total / by);
+      if (weight_out) *weight_out = by;
+    }
+  }
+};
+
+/// Adds up the pairs that `count` blocks have left, in their order.
+template <class T>
+void finish_sums(const char* op, const compute_t<T>* partial, unsigned count, const Sums<T>& sums);
+
+/// Runs `launch(blocks, sums)` and, if there is more than one block, a second launch that adds up what they
+/// left. With `reduce` false nothing is summed.
+template <class T, class Launch>
+void reduce(const char* op, unsigned blocks, bool reduce, const Sums<T>& sums, Launch&& launch) {
+  using C = compute_t<T>;
+  if (!reduce || blocks == 1) return launch(blocks, sums);
+  const gpu::Workspace workspace(2 * blocks * sizeof(C));
+  Sums<T> into = sums;
+  into.partial = static_cast<C*>(workspace.data());
+  launch(blocks, into);
+  finish_sums<T>(op, into.partial, blocks, sums);
+}
+
 // The sum of loss(i, x, t). Elements are read 16 bytes at a time as far as `vectors` says, which is 0 where the tensors
 // are not aligned.
 template <class T, class Loss>
 __global__ void __launch_bounds__(kReduceThreads)
-    sum_kernel(const T* x, const T* t, long long n, long long vectors, compute_t<T> divisor,
-               compute_t<T>* partial, T* out, Loss loss) {
+    sum_kernel(const T* x, const T* t, long long n, long long vectors, Loss loss, Sums<T> sums) {
   using C = compute_t<T>;
   using X = elementwise::Lane<C>;
   using Vec = gpu::Vector<T>;
@@ -48,20 +92,7 @@ __global__ void __launch_bounds__(kReduceThreads)
     for (int q = 0; q < Vec::size; ++q) add(v * Vec::size + q, a[q], b[q]);
   }
   for (long long i = vectors * Vec::size + first; i < n; i += step) add(i, x[i], t[i]);
-  sum = gpu::block_sum(sum);
-  if (threadIdx.x != 0) return;
-  if (partial)
-    partial[blockIdx.x] = sum;
-  else
-    *out = gpu::from_compute<T>(sum / divisor);
-}
-
-template <class T>
-__global__ void finish_kernel(const compute_t<T>* partial, int count, compute_t<T> divisor, T* out) {
-  compute_t<T> sum = 0;
-  for (int i = threadIdx.x; i < count; i += blockDim.x) sum += partial[i];
-  sum = gpu::block_sum(sum);
-  if (threadIdx.x == 0) *out = gpu::from_compute<T>(sum / divisor);
+  sums.finish(sum, 0);
 }
 
 /// The forward kernel of a loss by formula F. loss_of(TypeTag<T>) gives its losses as they are summed.
@@ -69,20 +100,16 @@ template <class F, class LossOf>
 void forward_cuda(const Forward& f, Reduction reduction, const LossOf& loss_of) {
   if (reduction == Reduction::none) return elementwise::forward_cuda<F, true, false>(f);
   visit_floating(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T> type) {
-    using C = compute_t<T>;
     const T *x = f.in(0).data<T>(), *t = f.in(1).data<T>();
-    T* out = f.out().data<T>();
     const long long n = f.in(0).numel();
     const long long vectors = gpu::is_aligned(x, 16) && gpu::is_aligned(t, 16) ? n / gpu::Vector<T>::size : 0;
-    const unsigned blocks = sum_blocks(n);
-    const gpu::Workspace workspace(blocks > 1 ? blocks * sizeof(C) : 0);
-    C* partial = static_cast<C*>(workspace.data());
-    const C divisor = reduction == Reduction::mean ? static_cast<C>(n) : C(1);
     const auto loss = loss_of(type);
-    gpu::launch(f.op.name, sum_kernel<T, std::remove_cv_t<decltype(loss)>>, blocks, kReduceThreads, 0, x, t,
-                n, vectors, divisor, partial, out, loss);
-    if (blocks > 1)
-      gpu::launch(f.op.name, finish_kernel<T>, 1, kReduceThreads, 0, partial, blocks, divisor, out);
+    const compute_t<T> divisor = reduction == Reduction::mean ? static_cast<compute_t<T>>(n) : 1;
+    reduce<T>(f.op.name, sum_blocks(n), true, {nullptr, divisor, f.out().data<T>()},
+              [&](unsigned blocks, const Sums<T>& sums) {
+                gpu::launch(f.op.name, sum_kernel<T, std::remove_cv_t<decltype(loss)>>, blocks,
+                            kReduceThreads, 0, x, t, n, vectors, loss, sums);
+              });
   });
 }
 /// A loss without weights, as it is summed.
@@ -106,64 +133,6 @@ void backward_cuda(const Backward& b, Reduction reduction) {
   elementwise::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
     elementwise::run_cuda(b.op.name, elementwise::cuda_kernels<F, true, false>(), outputs, inputs, {p, 0});
   });
-}
-
-// ---- sums of rows with weights ---------------------------------------------------------------------------
-
-/// Where a kernel leaves its sum of losses and of weights: one pair per block in `partial`, or, if it has a
-/// single block, the result.
-template <class T>
-struct RowSums {
-  using C = compute_t<T>;
-  C* partial = nullptr;
-  bool mean = false;
-  T* out = nullptr;
-  C* weight_out = nullptr;  // may be null
-
-  /// To be called by all threads of the block with what they have summed.
-  __device__ __forceinline__ void finish(C total, C weights) const {
-    total = gpu::block_sum(total);
-    weights = gpu::block_sum(weights);
-    if (threadIdx.x != 0) return;
-    if (partial) {
-      partial[2 * blockIdx.x] = total;
-      partial[2 * blockIdx.x + 1] = weights;
-    } else {
-      write(total, weights);
-    }
-  }
-  __device__ __forceinline__ void write(C total, C weights) const {
-    const C by = mean ? mean_divisor(weights) : C(1);
-    *out = gpu::from_compute<T>(total / by);
-    if (weight_out) *weight_out = by;
-  }
-};
-
-template <class T>
-__global__ void finish_rows_kernel(const compute_t<T>* partial, int count, RowSums<T> sums) {
-  using C = compute_t<T>;
-  C total = 0, weights = 0;
-  for (int i = threadIdx.x; i < count; i += blockDim.x) {
-    total += partial[2 * i];
-    weights += partial[2 * i + 1];
-  }
-  sums.finish(total, weights);
-}
-
-/// Runs `launch(blocks, sums)` and, if there is more than one block, a second launch that adds up what they
-/// left. With `reduce` false nothing is summed.
-template <class T, class Launch>
-void reduce_rows(const char* op, unsigned blocks, bool reduce, bool mean, T* out, compute_t<T>* weight_out,
-                 Launch&& launch) {
-  using C = compute_t<T>;
-  RowSums<T> sums{nullptr, mean, out, weight_out};
-  if (!reduce || blocks == 1) return launch(blocks, sums);
-  const gpu::Workspace workspace(2 * blocks * sizeof(C));
-  C* partial = static_cast<C*>(workspace.data());
-  RowSums<T> into = sums;
-  into.partial = partial;
-  launch(blocks, into);
-  gpu::launch(op, finish_rows_kernel<T>, 1, kReduceThreads, 0, partial, blocks, sums);
 }
 
 }  // namespace ct::loss

@@ -31,7 +31,7 @@ struct Rows {
 // Rows with a label out of range are reported and count as ignored.
 template <class T>
 __global__ void __launch_bounds__(loss::kReduceThreads)
-    nll_kernel(Rows<T> rows, const T* x, T* each, loss::RowSums<T> sums) {
+    nll_kernel(Rows<T> rows, const T* x, T* each, loss::Sums<T> sums) {
   using C = compute_t<T>;
   const long long step = static_cast<long long>(gridDim.x) * blockDim.x, count = rows.layout.rows();
   C total = 0, weights = 0;
@@ -77,17 +77,18 @@ void nll_loss_forward_cuda(const Forward& f) {
   const auto& attrs = f.attrs<NllLossAttrs>();
   const Tensor &x = f.in(0), &target = f.in(1), &weight = f.in(2);
   visit_floating("nll_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
+    using C = compute_t<T>;
     const Rows<T> rows{
         ClassLayout(x.shape()), Labels(target),      weight.defined() ? weight.data<T>() : nullptr,
         attrs.ignore_index,     gpu::index_errors(), kSite};
     const bool each = attrs.reduction == Reduction::none, mean = attrs.reduction == Reduction::mean;
     if (each && rows.layout.rows() == 0) return;
-    loss::reduce_rows<T>("nll_loss", loss::sum_blocks(rows.layout.rows()), !each, mean, f.out().data<T>(),
-                         mean ? f.out(1).data<compute_t<T>>() : nullptr,
-                         [&](unsigned blocks, const loss::RowSums<T>& sums) {
-                           gpu::launch("nll_loss", nll_kernel<T>, blocks, loss::kReduceThreads, 0, rows,
-                                       x.data<T>(), each ? f.out().data<T>() : nullptr, sums);
-                         });
+    loss::reduce<T>("nll_loss", loss::sum_blocks(rows.layout.rows()), !each,
+                    {nullptr, C(mean ? 0 : 1), f.out().data<T>(), mean ? f.out(1).data<C>() : nullptr},
+                    [&](unsigned blocks, const loss::Sums<T>& sums) {
+                      gpu::launch("nll_loss", nll_kernel<T>, blocks, loss::kReduceThreads, 0, rows,
+                                  x.data<T>(), each ? f.out().data<T>() : nullptr, sums);
+                    });
   });
 }
 

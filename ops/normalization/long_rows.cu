@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include <cotangent/ops/normalization/long_rows.cuh>
 
 // What long_rows.cuh declares. Of layer_norm and rms_norm it is the mean that tells which: it may be null.
@@ -7,7 +5,7 @@
 namespace ct::norms {
 namespace {
 
-constexpr int kLongThreads = 512;
+constexpr int kLongThreads = 32 * rows::LoopShare::kMostWarps;
 constexpr int kSumRows = 16;  // threads that share a column in the sums over rows
 
 // out (+)= the sum of `count` partial sums per column; blockIdx.y chooses dweight or dbias. blockDim = (32,
@@ -35,77 +33,66 @@ __global__ void finish_kernel(const compute_t<T>* first, const compute_t<T>* sec
   out[column] = gpu::from_compute<T>(sum);
 }
 
-// One block per row; blockDim.y = 1.
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads) long_forward(const ForwardRows<T, L> a) {
   using C = compute_t<T>;
-  const long long row = blockIdx.x, offset = row * a.columns;
-  const T* x = a.x + offset;
+  const rows::LoopShare share({a.rows, a.columns, 1});
+  const T* x = a.x;
   C mean = 0;
   if (a.adds()) {
-    for (int c = threadIdx.x; c < a.columns; c += blockDim.x)
-      a.sum[offset + c] = gpu::from_compute<T>(gpu::to_compute(x[c]) + a.addend(offset + c));
-    x = a.sum + offset;  // every thread reads back what it wrote
+    share.each([&](long long, long long at) {
+      a.sum[at] = gpu::from_compute<T>(gpu::to_compute(x[at]) + a.addend(at));
+    });
+    x = a.sum;  // every thread reads back what it wrote
   }
   if (a.mean) {
-    const C pivot = first_of_row(a, offset);
-#pragma unroll 4
-    for (int c = threadIdx.x; c < a.columns; c += blockDim.x) mean += gpu::to_compute(x[c]) - pivot;
-    mean = pivot + gpu::block_sum(mean) / static_cast<C>(a.columns);
+    const C pivot = first_of_row(a, share.start);
+    share.each([&](long long, long long at) { mean += gpu::to_compute(x[at]) - pivot; });
+    mean = pivot + share.combine(mean, gpu::Plus{}) / static_cast<C>(a.columns);
   }
-  const auto squares = [&](C scale) {
+  const C rstd = rstd_of(static_cast<C>(a.columns), a.eps, [&](C scale, int) {
     C square = 0;
-#pragma unroll 4
-    for (int c = threadIdx.x; c < a.columns; c += blockDim.x) {
-      const C d = (gpu::to_compute(x[c]) - mean) * scale;
+    share.each([&](long long, long long at) {
+      const C d = (gpu::to_compute(x[at]) - mean) * scale;
       square += d * d;
-    }
-    return gpu::block_sum(square);
-  };
-  C square = squares(1);
-  const C columns = static_cast<C>(a.columns);
-  C rstd = C(1) / sqrt(square / columns + a.eps);
-  if (const C scale = rescue_scale(square, columns, a.eps); scale != 1) [[unlikely]] {
-    square = squares(scale);
-    rstd = scale / sqrt(square / columns + a.eps * scale * scale);
+    });
+    return share.combine(square, gpu::Plus{});
+  });
+  if (threadIdx.x == 0 && threadIdx.y == 0) {
+    if (a.mean) a.mean[blockIdx.x] = mean;
+    a.rstd[blockIdx.x] = rstd;
   }
-  if (threadIdx.x == 0) {
-    if (a.mean) a.mean[row] = mean;
-    a.rstd[row] = rstd;
-  }
-#pragma unroll 4
-  for (int c = threadIdx.x; c < a.columns; c += blockDim.x) {
+  share.each([&](long long c, long long at) {
     C w[1], b[1];
     load_parameter<T, 1>(a.weight, c, 1, w);
     load_parameter<T, 1>(a.bias, c, 0, b);
-    a.y[offset + c] = gpu::from_compute<L>((gpu::to_compute(x[c]) - mean) * rstd * w[0] + b[0]);
-  }
+    a.y[at] = gpu::from_compute<L>((gpu::to_compute(x[at]) - mean) * rstd * w[0] + b[0]);
+  });
 }
 
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads) long_backward(const BackwardRows<T, L> a) {
   using C = compute_t<T>;
-  const long long row = blockIdx.x, offset = row * a.columns;
-  const C mean = a.mean ? a.mean[row] : C(0), rstd = a.scale(row, a.mean);
+  const rows::LoopShare share({a.rows, a.columns, 1});
+  const C mean = a.mean ? a.mean[blockIdx.x] : C(0), rstd = a.scale(blockIdx.x, a.mean);
   C sum = 0, dot = 0, w[1];
-#pragma unroll 4
-  for (int c = threadIdx.x; c < a.columns; c += blockDim.x) {
+  share.each([&](long long c, long long at) {
     load_parameter<T, 1>(a.weight, c, 1, w);
-    const C scaled = gpu::to_compute(a.g[offset + c]) * w[0];
+    const C scaled = gpu::to_compute(a.g[at]) * w[0];
     sum += scaled;
-    dot += scaled * (gpu::to_compute(a.x[offset + c]) - mean) * rstd;
-  }
-  const C average = a.mean ? gpu::block_sum(sum) / static_cast<C>(a.columns) : C(0);
-  const C slope = gpu::block_sum(dot) / static_cast<C>(a.columns);
-  for (int c = threadIdx.x; c < a.columns; c += blockDim.x) {
+    dot += scaled * (gpu::to_compute(a.x[at]) - mean) * rstd;
+  });
+  const C average = a.mean ? share.combine(sum, gpu::Plus{}) / static_cast<C>(a.columns) : C(0);
+  const C slope = share.combine(dot, gpu::Plus{}) / static_cast<C>(a.columns);
+  share.each([&](long long c, long long at) {
     load_parameter<T, 1>(a.weight, c, 1, w);
-    const C hat = (gpu::to_compute(a.x[offset + c]) - mean) * rstd;
-    const C more = a.extra ? gpu::to_compute(a.extra[offset + c]) : C(0);
-    const C scaled = gpu::to_compute(a.g[offset + c]) * w[0];
+    const C hat = (gpu::to_compute(a.x[at]) - mean) * rstd;
+    const C more = a.extra ? gpu::to_compute(a.extra[at]) : C(0);
+    const C scaled = gpu::to_compute(a.g[at]) * w[0];
     const C dx = (scaled - average - hat * slope) * rstd + more;
-    if (!a.kMixed || a.dx) a.dx[offset + c] = gpu::from_compute<T>(dx);
-    if (a.kMixed && a.low_dx) a.low_dx[offset + c] = gpu::from_compute<L>(dx);
-  }
+    if (!a.kMixed || a.dx) a.dx[at] = gpu::from_compute<T>(dx);
+    if (a.kMixed && a.low_dx) a.low_dx[at] = gpu::from_compute<L>(dx);
+  });
 }
 
 // The partial sums of 32 columns over the rows of slab blockIdx.y. blockDim = (32, kSumRows).
@@ -135,22 +122,16 @@ __global__ void long_sums(const BackwardRows<T, L> a) {
   to[static_cast<long long>(blockIdx.y) * a.columns + column] = sum;
 }
 
-// Short rows get few threads.
-unsigned threads_for(int columns) {
-  return static_cast<unsigned>(std::min<std::int64_t>(kLongThreads, gpu::ceil_div(columns, 32) * 32));
-}
-
 }  // namespace
 
 template <class T, class L>
 void run_long_forward(const char* op, const ForwardRows<T, L>& a) {
-  gpu::launch(op, long_forward<T, L>, gpu::blocks_for(op, a.rows, 1), threads_for(a.columns), 0, a);
+  rows::launch_loop(op, long_forward<T, L>, {a.rows, a.columns, 1}, a);
 }
 
 template <class T, class L>
 void run_long_backward(const char* op, const BackwardRows<T, L>& a, unsigned slabs) {
-  if (a.wants_dx())
-    gpu::launch(op, long_backward<T, L>, gpu::blocks_for(op, a.rows, 1), threads_for(a.columns), 0, a);
+  if (a.wants_dx()) rows::launch_loop(op, long_backward<T, L>, {a.rows, a.columns, 1}, a);
   if (a.dweight || a.dbias)
     gpu::launch(op, long_sums<T, L>, dim3(static_cast<unsigned>(gpu::ceil_div(a.columns, 32)), slabs),
                 dim3(32, kSumRows), 0, a);

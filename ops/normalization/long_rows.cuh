@@ -2,8 +2,8 @@
 
 #include <cotangent/ops/normalization/rows.cuh>
 
-// The rows of normalization/normalization_cuda.cuh that do not lie in registers as whole vectors, those of f64, and the last pass of all of
-// them. The kernels, in normalization_long.cu, serve rows around a mean and around 0 alike.
+// The rows of normalization/normalization_cuda.cuh that do not lie in registers as whole vectors, those of f64, and
+// the last pass of all of them. The kernels, in long_rows.cu, serve rows around a mean and around 0 alike.
 
 namespace ct::norms {
 

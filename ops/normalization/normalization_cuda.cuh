@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
@@ -26,29 +27,26 @@ namespace ct::norms {
 inline bool vectors(const Tensor& t) { return !t.defined() || gpu::is_aligned(t.raw_data(), 16); }
 
 /// How `units` vectors are shared out: over as few warps as hold them with `most` each.
-struct Share {
-  int warps = 1, loads = 1;
+struct Warps {
+  int count, loads;
 
-  Share(long long units, bool power_of_two, int most = kMaxLoads) {
-    warps = static_cast<int>(gpu::ceil_div(units, 32 * most));
-    if (power_of_two)
-      for (int w = 1;; w *= 2)
-        if (w >= warps) {
-          warps = w;
-          break;
-        }
-    loads = static_cast<int>(gpu::ceil_div(units, 32 * warps));
+  Warps(long long units, bool power_of_two, int most = kMaxLoads) {
+    const auto needed = static_cast<unsigned>(gpu::ceil_div(units, 32 * most));
+    count = static_cast<int>(power_of_two ? std::bit_ceil(needed) : needed);
+    loads = static_cast<int>(gpu::ceil_div(units, 32 * count));
   }
 };
 
-// Calls go(loads as a constant).
-template <class Go>
-void with_loads(int loads, const Go& go) {
-  using std::integral_constant;
-  if (loads == 1) return go(integral_constant<int, 1>{});
-  if (loads == 2) return go(integral_constant<int, 2>{});
-  if (loads == 3) return go(integral_constant<int, 3>{});
-  go(integral_constant<int, 4>{});
+// Calls go(for how many vectors per thread a kernel is compiled that serves `loads`). One kernel serves rows of one and of
+// two; what is rare, f16 beside f32 and a backward of 16 bits with more than two, does with fewer kernels.
+template <class T, class L, bool kBackward, class Go>
+void with_kernel(int loads, const Go& go) {
+  if constexpr (sizeof(T) == 4 && std::is_same_v<L, Half>)
+    rows::with_loads<3, 4>(loads, go);
+  else if constexpr (sizeof(T) == 2 && kBackward)
+    rows::with_loads<2, 4>(loads, go);
+  else
+    rows::with_loads<2, 3, 4>(loads, go);
 }
 
 template <bool kCentered, class T, class L>
@@ -70,13 +68,13 @@ void launch_forward(const ForwardCall& call) {
   const bool packs = columns % gpu::Vector<T>::size == 0 && vectors(call.x) && vectors(call.residual) &&
                      vectors(call.low_residual) && vectors(call.weight) && vectors(call.bias) &&
                      vectors(call.y) && vectors(call.sum);
-  const Share share(gpu::ceil_div(columns, gpu::Vector<T>::size), false);
-  if (!gpu::kFastShapes<T> || !packs || share.warps > 32) return run_long_forward(call.op, a);
+  const Warps warps(gpu::ceil_div(columns, gpu::Vector<T>::size), false);
+  if (!gpu::kFastShapes<T> || !packs || warps.count > 32) return run_long_forward(call.op, a);
   if constexpr (gpu::kFastShapes<T>) {
-    const int together = share.warps == 1 ? 4 : 1;
-    with_loads(share.loads, [&](auto loads) {
+    const int together = warps.count == 1 ? 4 : 1;
+    with_kernel<T, L, false>(warps.loads, [&](auto loads) {
       gpu::launch(call.op, rows_forward<kCentered, T, L, loads()>, gpu::blocks_for(call.op, rows, together),
-                  dim3(static_cast<unsigned>(32 * share.warps), static_cast<unsigned>(together)), 0, a);
+                  dim3(static_cast<unsigned>(32 * warps.count), static_cast<unsigned>(together)), 0, a);
     });
   }
 }
@@ -102,10 +100,10 @@ void launch_backward(const BackwardCall& call) {
   const long long units = gpu::ceil_div(columns, gpu::Vector<T>::size);
   // A thread keeps two sums per element: where warps suffice it has at most 16 of them, and registers to load
   // ahead with.
-  Share share(units, true, std::min(kMaxLoads, 16 / gpu::Vector<T>::size));
-  if (share.warps > kBackwardWarps) share = Share(units, true);
-  const bool longer = !gpu::kFastShapes<T> || !packs || share.warps > kBackwardWarps;
-  const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / share.warps);
+  Warps warps(units, true, std::min(kMaxLoads, 16 / gpu::Vector<T>::size));
+  if (warps.count > kBackwardWarps) warps = Warps(units, true);
+  const bool longer = !gpu::kFastShapes<T> || !packs || warps.count > kBackwardWarps;
+  const unsigned together = longer ? 1 : static_cast<unsigned>(kBackwardWarps / warps.count);
   // One block per multiprocessor; slabs of at least 64 rows for the sums over long rows.
   const auto blocks = static_cast<unsigned>(
       longer ? std::min<long long>(64, gpu::ceil_div(rows, 64))
@@ -119,14 +117,14 @@ void launch_backward(const BackwardCall& call) {
   if (longer) {
     run_long_backward(call.op, a, blocks);
   } else if constexpr (gpu::kFastShapes<T>) {
-    with_loads(share.loads, [&](auto loads) {
+    with_kernel<T, L, true>(warps.loads, [&](auto loads) {
       const std::size_t memory =
           want_weight || want_bias
-              ? static_cast<std::size_t>(together / 2) * 32 * static_cast<std::size_t>(share.warps) *
+              ? static_cast<std::size_t>(together / 2) * 32 * static_cast<std::size_t>(warps.count) *
                     static_cast<std::size_t>(loads() * gpu::Vector<T>::size) * sizeof(C)
               : 0;
       gpu::launch(call.op, rows_backward<kCentered, T, L, loads()>, blocks,
-                  dim3(static_cast<unsigned>(32 * share.warps), together), memory, a);
+                  dim3(static_cast<unsigned>(32 * warps.count), together), memory, a);
     });
   }
   if (want_weight || want_bias) finish_sums(call, a.dweight, a.dbias, blocks);

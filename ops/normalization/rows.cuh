@@ -6,6 +6,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
+#include <cotangent/ops/engine/rows/share.cuh>
 
 // The kernels of normalization/normalization_cuda.cuh for rows of whole vectors that fit into registers.
 
@@ -57,7 +58,8 @@ struct BackwardRows {
 
 // One vector of a parameter, or a constant.
 template <class T, int N>
-__device__ __forceinline__ void load_parameter(const T* p, int at, float otherwise, compute_t<T> (&out)[N]) {
+__device__ __forceinline__ void load_parameter(const T* p, long long at, float otherwise,
+                                               compute_t<T> (&out)[N]) {
   if (p) {
     gpu::Vector<T, N>::load_readonly(p + at).to_compute(out);
   } else {
@@ -75,6 +77,21 @@ __device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a,
   return gpu::to_compute(gpu::from_compute<T>(x + a.addend(offset)));
 }
 
+// 1 / sqrt(the mean of the squares of a row + eps). squares(scale, i) is the sum of the squares times scale^2.
+template <class C, class Squares>
+__device__ __forceinline__ C rstd_of(C columns, C eps, const Squares& squares) {
+  const C square = squares(C(1), 0), scale = rescue_scale(square, columns, eps);
+  if (scale == 1) [[likely]]  // in all threads or none
+    return C(1) / sqrt(square / columns + eps);
+  return scale / sqrt(squares(scale, 1) / columns + eps * scale * scale);
+}
+
+// The vectors of a thread whose row has threads (0, y) to (blockDim.x - 1, y).
+template <int N, int kLoads>
+__device__ __forceinline__ rows::Share<N, kLoads> share_of(int columns) {
+  return {static_cast<int>(threadIdx.x) * N, static_cast<int>(blockDim.x) * N, columns};
+}
+
 // blockDim = (threads of a row, rows): several rows only if each belongs to one warp.
 template <bool kCentered, class T, class L, int kLoads>
 __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) {
@@ -85,28 +102,22 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   const long long row = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y;
   if (row >= a.rows) return;  // whole warps, and whole blocks where a row has several
   const long long offset = row * a.columns;
-  const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
+  const auto share = share_of<N, kLoads>(a.columns);
 
-  gpu::Vector<T, N> v[kLoads];
-#pragma unroll
-  for (int k = 0; k < kLoads; ++k)
-    if (column(k) < a.columns) v[k] = Pack::load_streaming(a.x + offset + column(k));
+  Pack v[kLoads];
+  share.load(v, a.x + offset);
   const auto add = [&]<class R>(const R* residual) {
     gpu::Vector<R, N> r[kLoads];
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) r[k] = gpu::Vector<R, N>::load_streaming(residual + offset + column(k));
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (column(k) >= a.columns) continue;
+    share.load(r, residual + offset);
+    share.each([&](int k, int at) {
       C p[N], q[N];
       v[k].unpack(p);
       r[k].unpack(q);
 #pragma unroll
       for (int j = 0; j < N; ++j) p[j] += q[j];
       v[k] = Pack::from_compute(p);
-      v[k].store(a.sum + offset + column(k));
-    }
+      v[k].store(a.sum + offset + at);
+    });
   };
   if (a.residual) add(a.residual);
   if constexpr (a.kMixed)
@@ -115,21 +126,17 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
   C mean = 0;
   if constexpr (kCentered) {
     const C pivot = first_of_row(a, offset);
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (column(k) >= a.columns) continue;
+    share.each([&](int k, int) {
       C e[N];
       v[k].unpack(e);
 #pragma unroll
       for (int j = 0; j < N; ++j) mean += e[j] - pivot;
-    }
+    });
     mean = pivot + gpu::block_combine(mean, 0, slots[0], gpu::Plus{}) / static_cast<C>(a.columns);
   }
-  const auto squares = [&](C scale) {
+  const C rstd = rstd_of(static_cast<C>(a.columns), a.eps, [&](C scale, int i) {
     C square = 0;
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (column(k) >= a.columns) continue;
+    share.each([&](int k, int) {
       C e[N];
       v[k].unpack(e);
 #pragma unroll
@@ -137,33 +144,23 @@ __global__ void __launch_bounds__(1024) rows_forward(const ForwardRows<T, L> a) 
         const C d = (e[j] - mean) * scale;
         square += d * d;
       }
-    }
-    return square;
-  };
-  C square = gpu::block_combine(squares(1), 0, slots[1], gpu::Plus{});
-  const C columns = static_cast<C>(a.columns);
-  C rstd = C(1) / sqrt(square / columns + a.eps);
-  if (const C scale = rescue_scale(square, columns, a.eps); scale != 1)
-      [[unlikely]] {  // in all threads or none
-    square = gpu::block_combine(squares(scale), 0, slots[2], gpu::Plus{});
-    rstd = scale / sqrt(square / columns + a.eps * scale * scale);
-  }
+    });
+    return gpu::block_combine(square, 0, slots[1 + i], gpu::Plus{});
+  });
   if (threadIdx.x == 0) {
     if constexpr (kCentered) a.mean[row] = mean;
     a.rstd[row] = rstd;
   }
 
-#pragma unroll
-  for (int k = 0; k < kLoads; ++k) {
-    if (column(k) >= a.columns) continue;
+  share.each([&](int k, int at) {
     C e[N], w[N], b[N];
     v[k].unpack(e);
-    load_parameter<T, N>(a.weight, column(k), 1, w);
-    load_parameter<T, N>(a.bias, column(k), 0, b);
+    load_parameter<T, N>(a.weight, at, 1, w);
+    load_parameter<T, N>(a.bias, at, 0, b);
 #pragma unroll
     for (int j = 0; j < N; ++j) e[j] = (e[j] - mean) * rstd * w[j] + b[j];
-    gpu::Vector<L, N>::from_compute(e).store(a.y + offset + column(k));
-  }
+    gpu::Vector<L, N>::from_compute(e).store(a.y + offset + at);
+  });
 }
 
 // The sums over the warps of a row: those with the same threadIdx.y. Two sets of slots take turns, so that
@@ -215,7 +212,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
   constexpr int N = Pack::size;
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ C slots[2][kBackwardWarps][2];
-  const auto column = [&](int k) { return static_cast<int>(threadIdx.x + k * blockDim.x) * N; };
+  const auto share = share_of<N, kLoads>(a.columns);
   C dw[kLoads * N], db[kCentered ? kLoads * N : 1];
 #pragma unroll
   for (int i = 0; i < kLoads * N; ++i) {
@@ -233,13 +230,11 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
   constexpr bool kAhead = sizeof(Part) + 2 * N * kLoads * sizeof(C) < 256;
   const auto fetch = [&](Part& part, long long row) {
     const long long offset = row * a.columns;
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) {
-        part.x[k] = Pack::load_streaming(a.x + offset + column(k));
-        part.g[k] = gpu::Vector<L, N>::load_streaming(a.g + offset + column(k));
-        if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + column(k));
-      }
+    share.each([&](int k, int at) {
+      part.x[k] = Pack::load_streaming(a.x + offset + at);
+      part.g[k] = gpu::Vector<L, N>::load_streaming(a.g + offset + at);
+      if (a.extra) part.more[k] = Pack::load_streaming(a.extra + offset + at);
+    });
     part.mean = kCentered ? __ldg(a.mean + row) : C(0);
     part.rstd = a.scale(row, kCentered);
   };
@@ -258,13 +253,11 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     const T* weight = a.weight;
     asm volatile("" : "+l"(weight));  // or its vectors would be kept in registers, which are needed elsewhere
     C sum = 0, dot = 0;
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (column(k) >= a.columns) continue;
+    share.each([&](int k, int at) {
       C xs[N], gs[N], w[N];
       x[k].unpack(xs);
       g[k].unpack(gs);
-      load_parameter<T, N>(weight, column(k), 1, w);
+      load_parameter<T, N>(weight, at, 1, w);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         const C hat = (xs[j] - mean) * rstd, scaled = gs[j] * w[j];
@@ -275,17 +268,15 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
         dot += scaled * hat;
         dw[k * N + j] += gs[j] * hat;
       }
-    }
+    });
     if (!a.wants_dx()) continue;
     sum_over_row<kCentered>(sum, dot, slots[turn]);
     const C average = sum / static_cast<C>(a.columns), slope = dot / static_cast<C>(a.columns);
-#pragma unroll
-    for (int k = 0; k < kLoads; ++k) {
-      if (column(k) >= a.columns) continue;
+    share.each([&](int k, int at) {
       C xs[N], gs[N], w[N];
       x[k].unpack(xs);
       g[k].unpack(gs);
-      load_parameter<T, N>(weight, column(k), 1, w);
+      load_parameter<T, N>(weight, at, 1, w);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         const C hat = (xs[j] - mean) * rstd;
@@ -296,21 +287,19 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
 #pragma unroll
         for (int j = 0; j < N; ++j) xs[j] += gs[j];
       }
-      if (!a.kMixed || a.dx) Pack::from_compute(xs).store(a.dx + offset + column(k));
+      if (!a.kMixed || a.dx) Pack::from_compute(xs).store(a.dx + offset + at);
       if constexpr (a.kMixed)
-        if (a.low_dx) gpu::Vector<L, N>::from_compute(xs).store(a.low_dx + offset + column(k));
-    }
+        if (a.low_dx) gpu::Vector<L, N>::from_compute(xs).store(a.low_dx + offset + at);
+    });
   }
 
   const auto write = [&](C* to, const auto& values) {
     if (threadIdx.y != 0) return;
     to += static_cast<long long>(blockIdx.x) * a.columns;
+    share.each([&](int k, int at) {
 #pragma unroll
-    for (int k = 0; k < kLoads; ++k)
-      if (column(k) < a.columns) {
-#pragma unroll
-        for (int j = 0; j < N; ++j) to[column(k) + j] = values[k * N + j];
-      }
+      for (int j = 0; j < N; ++j) to[at + j] = values[k * N + j];
+    });
   };
   if (a.dweight) {
     sum_rows_of_block(dw, reinterpret_cast<C*>(memory));

@@ -2,9 +2,9 @@
 
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/rows/additive_mask_cpu.h>
-#include <cotangent/ops/engine/rows/row_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/masked_softmax_internal.h>
+#include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/softmax_internal.h>
 
 // masked_softmax on the CPU: softmax's row kernel, after a pass over the row in the cache that scales and

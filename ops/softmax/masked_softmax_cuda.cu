@@ -1,18 +1,15 @@
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/masked_softmax_internal.h>
-#include <cotangent/ops/softmax/softmax_internal.h>
 #include <cotangent/ops/engine/rows/additive_mask.cuh>
-#include <cotangent/ops/engine/rows/choose.cuh>
+#include <cotangent/ops/softmax/rows.cuh>
 
-// masked_softmax on CUDA: softmax's kernels with an input that scales and masks what it reads. Rows of up to
-// 1024 elements (384, if they are no whole vectors) lie in the registers of a warp; others, and those of f64, are read twice, the second time
-// out of L2.
+// masked_softmax on CUDA: softmax's kernels with an input that scales and masks what it reads. Rows of up to 1024
+// elements (384, if they are no whole vectors) lie in the registers of a warp; others, and those of f64, are read
+// twice, the second time out of L2.
 
 namespace ct::masked_softmax_kernels {
 namespace {
-
-using softmax_kernels::Extents;
 
 struct Masked {
   static constexpr bool hides = true;
@@ -34,49 +31,20 @@ struct Masked {
   }
 };
 
-template <class T>
-struct Launch {
-  const char* op;
-  const T* x;
-  T* y;
-  Extents e;
-  Masked input;
-
-  template <int N>
-  void warps(dim3 grid, int loads, int group) const {
-    using namespace softmax_kernels;
-    const auto go = [&](auto kernel) {
-      gpu::launch(op, kernel, grid, dim3(128), 0, x, y, e.outer, e.n, group, input);
-    };
-    if (loads == 1) return go(warp_forward<false, T, N, 1, Masked>);
-    if constexpr (N == 4)
-      if (loads <= 4) return go(warp_forward<false, T, N, 4, Masked>);
-    go(warp_forward<false, T, N, kMostLoads<N>, Masked>);
-  }
-  int largest_cluster() const { return 1; }
-  void clusters(std::int64_t rows, unsigned, int, int, int) const {
-    loop(dim3(gpu::blocks_for(op, rows, 1)), dim3(512));
-  }
-  void loop(dim3 grid, dim3 block) const {
-    gpu::launch(op, softmax_kernels::loop_forward<T, Masked>, grid, block, 0, false, x, y, e.n, input);
-  }
-  void columns(dim3, dim3, std::int64_t) const {}  // the axis is the last one
-};
-
 }  // namespace
 
 void forward_cuda(const Forward& f) {
   const Tensor& y = f.out();
   if (y.numel() == 0) return;
   const Tensor &x = f.in(0), &mask = f.in(1);
-  const Extents e = softmax_kernels::extents(f.op.name, y.shape(), -1);
+  const rows::Extents e = rows::extents(f.op.name, y.shape(), -1);
   const Masked input{gpu::mask_kind(mask), mask.raw_data(), f.attrs<Attrs>().scale,
                      MaskRows(mask, y.shape())};
   const bool aligned = gpu::is_aligned(x.raw_data(), 16) && gpu::is_aligned(y.raw_data(), 16);
   visit_floating(f.op.name, y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    softmax_kernels::choose<T, 8>(f.op.name, e, aligned,
-                                  Launch<T>{f.op.name, x.data<T>(), y.data<T>(), e, input});
+    rows::run<T>(f.op.name, softmax_kernels::ForwardKernels<false, T, Masked>{},
+                 softmax_kernels::ForwardCall<T, Masked>{false, x.data<T>(), y.data<T>(), input}, e, aligned);
   });
 }
 

@@ -95,3 +95,25 @@ TEST_CASE("masked_softmax on CUDA agrees with the CPU", "[masked_softmax][cuda]"
         }
     }
 }
+
+TEST_CASE("a hidden row of masked_softmax is 0 on CUDA and a NaN shows, however long the row",
+          "[masked_softmax][cuda]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : {f64, f32, bf16})
+    for (const std::int64_t n : {2, 40, 385, 1024, 1032, 5001}) {
+      Tensor x = ones({3, n}, {.dtype = f64}), seen = ones({3, n}, {.dtype = boolean});
+      for (std::int64_t i = 0; i < n; ++i) seen.data<bool>()[n + i] = false;
+      for (const std::int64_t i : {n / 2, n}) x.data<double>()[i] = nan;  // hidden
+      seen.data<bool>()[n / 2] = false;
+      x.data<double>()[2 * n] = nan;
+      const V y = masked_softmax(x.to(dtype).to(cuda(0)), seen.to(cuda(0))).to_vector<double>();
+      CAPTURE(dtype, n);
+      for (std::int64_t i = 0; i < n; ++i) {
+        const auto at = static_cast<std::size_t>(i), row = static_cast<std::size_t>(n);
+        const double share = i == n / 2 ? 0 : 1 / static_cast<double>(n - 1);
+        REQUIRE(std::abs(y[at] - share) <= (dtype == bf16 ? 4e-3 : 1e-6) * share);
+        REQUIRE(y[row + at] == 0);
+        REQUIRE(std::isnan(y[2 * row + at]));
+      }
+    }
+}

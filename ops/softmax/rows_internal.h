@@ -19,25 +19,17 @@ void with_forward(const Forward& f, const Run& run) {
 
 /// Calls run(g, y, dx, extents) unless there is nothing to do.
 template <class Run>
-void with_backward(const Backward& b, const Run& run) {
-  if (!b.needs(0)) return;
-  const Tensor& dx = b.grad_in(0);
+void with_gradient(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, std::int64_t axis,
+                   const Run& run) {
   if (dx.numel() == 0) return;
-  const Tensor &y = b.out(), &g = b.grad();
-  const Extents e = extents(b.op.name, dx.shape(), b.attrs<Attrs>().axis);
-  visit_fast(b.op.name, dx.dtype(), [&]<class T>(TypeTag<T>) {
-    run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);
-  });
-}
-
-/// Calls run(g, y, dx, extents) with the last axis as the softmax's, unless there is nothing to do.
-template <class Run>
-void with_gradient(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, const Run& run) {
-  if (dx.numel() == 0) return;
-  const Extents e = extents(op, dx.shape(), -1);
+  const Extents e = extents(op, dx.shape(), axis);
   visit_fast(op, dx.dtype(), [&]<class T>(TypeTag<T>) {
     run(static_cast<const T*>(g.data<T>()), static_cast<const T*>(y.data<T>()), dx.data<T>(), e);
   });
+}
+template <class Run>
+void with_backward(const Backward& b, const Run& run) {
+  if (b.needs(0)) with_gradient(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().axis, run);
 }
 
 }  // namespace ct::softmax_kernels

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/ops/engine/rows/row_cpu.h>
+#include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 
 // softmax and log_softmax on the CPU.
@@ -174,7 +174,7 @@ void backward_cpu(const Backward& b) {
 }
 
 void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
-  with_gradient(op, g, y, dx, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
+  with_gradient(op, g, y, dx, -1, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
     backward_rows<false>(from, of, to, e.outer, e.n, static_cast<compute_t<T>>(factor));
   });
 }

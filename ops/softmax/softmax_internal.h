@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/engine/rows/extents.h>
 
 namespace ct::softmax_kernels {
 
@@ -8,18 +9,8 @@ struct Attrs {
   std::int64_t axis;
 };
 
-/// A contiguous tensor seen as [outer, n, inner] around an axis.
-struct Extents {
-  std::int64_t outer = 1, n = 1, inner = 1;
-};
-inline Extents extents(const char* op, const Shape& shape, std::int64_t axis) {
-  const int a = wrap_axis(op, axis, shape.size());
-  Extents e;
-  for (int i = 0; i < shape.size(); ++i) (i < a ? e.outer : i == a ? e.n : e.inner) *= shape[i];
-  return e;
-}
-
-/// The kernels of softmax, and with `logarithm` those of log_softmax.
+using rows::extents;
+using rows::Extents;
 
 /// dx = factor * y (g - sum(g y)) along the last axis: the gradient of y = softmax(factor * x + constant).
 /// All of one dtype, contiguous. For ops that contain a softmax.

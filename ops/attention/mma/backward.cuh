@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
         const int i = i0 + 8 * c + (e & 1), key = j0 + 8 * (e >> 1);
         if (cut && (key >= p.keys || i >= p.queries || (p.causal && key > i + p.causal_offset)))
           s[c][e] = -INFINITY;
-        s[c][e] = exp2_fast(s[c][e]);
+        s[c][e] = exp2_flushed(s[c][e]);
       }
     }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/core/cuda/math.h>
 #include <cotangent/ops/attention/mma/params.h>
 #include <cotangent/ops/engine/mma/tile.cuh>
 
@@ -8,6 +9,7 @@
 namespace ct::attention::mma {
 
 using namespace ct::mma;  // the instructions and tiles of the engine
+using gpu::exp2_flushed, gpu::kLn2, gpu::kLog2E;
 
 __device__ __forceinline__ const std::uint16_t* row_pointer(const Rows& rows, int batch, int head,
                                                             int position) {

@@ -141,14 +141,14 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
       const float base = most == -INFINITY ? 0.0f : most * factor;  // a row that has seen nothing yet
-      const float shrink = exp2_fast(row_max[r] * factor - base);
+      const float shrink = exp2_flushed(row_max[r] * factor - base);
       row_max[r] = most;
       float sum = row_sum[r] * shrink;
 #pragma unroll
       for (int c = 0; c < columns; ++c) {
 #pragma unroll
         for (int e = 2 * r; e < 2 * r + 2; ++e) {
-          s[c][e] = exp2_fast(fmaf(s[c][e], factor, -base));
+          s[c][e] = exp2_flushed(fmaf(s[c][e], factor, -base));
           sum += s[c][e];
         }
       }

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include <cotangent/core/cuda/block_reduce.h>
+#include <cotangent/core/cuda/math.h>
 #include <cotangent/ops/engine/fold/gradients.h>
 
 // The arithmetic of the reductions on CUDA; see engine/fold/fold_cuda.cuh for what a fold is, and
@@ -290,7 +291,7 @@ struct LogSumExpFold {
     const C largest = max > acc.max ? max : acc.max, by = shift(largest);
     C e[N];
 #pragma unroll
-    for (int i = 0; i < N; ++i) e[i] = exp_of(x[i] - by);
+    for (int i = 0; i < N; ++i) e[i] = gpu::exp_full(x[i] - by);
     acc.sum = scaled(acc, by) + tree(e, Plus{});
     acc.max = largest;
   }
@@ -306,7 +307,7 @@ struct LogSumExpFold {
  private:
   static __device__ C scaled(const Acc& acc, C by) {
     const bool nothing = acc.max == -static_cast<C>(INFINITY);
-    return nothing ? acc.sum : acc.sum * exp_of(shift(acc.max) - by);
+    return nothing ? acc.sum : acc.sum * gpu::exp_full(shift(acc.max) - by);
   }
 };
 

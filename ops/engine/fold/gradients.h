@@ -31,9 +31,6 @@ struct GradientSettings {
   double p = 2;
 };
 
-CT_HD inline float exp_of(float x) { return ::expf(x); }
-CT_HD inline double exp_of(double x) { return ::exp(x); }
-
 template <class C>
 CT_HD inline C sign_of(C x) {
   return x > 0 ? C(1) : x < 0 ? C(-1) : x == 0 ? C(0) : x;  // a NaN stays
@@ -61,7 +58,7 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
     return g * sign_of(x) * power_of((x < 0 ? -x : x) / y, p - 1);
   } else {
     static_assert(kind == Gradient::log_sum_exp);
-    return g * exp_of(y == -INFINITY ? x : x - y);
+    return g * std::exp(y == -INFINITY ? x : x - y);
   }
 }
 

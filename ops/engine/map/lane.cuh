@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <cotangent/core/cuda/math.h>
 #include <cotangent/ops/engine/map/formulas.h>
 
 // Lane<T>: one number of a GPU thread, with the operators and functions that formulas use (the GPU's twin of
@@ -43,7 +44,7 @@ CT_LANE_FUNCTION(erf)
 CT_LANE_FUNCTION(erfc)
 #undef CT_LANE_FUNCTION
 // e^(-x^2/2) and a / b by the special function unit, to a few ulp.
-__device__ __forceinline__ float call_gauss(float x) { return __expf(-0.5f * (x * x)); }
+__device__ __forceinline__ float call_gauss(float x) { return gpu::exp_fast(-0.5f * (x * x)); }
 __device__ __forceinline__ double call_gauss(double x) { return call_exp(-0.5 * (x * x)); }
 __device__ __forceinline__ float call_quotient(float a, float b) { return __fdividef(a, b); }
 __device__ __forceinline__ double call_quotient(double a, double b) { return a / b; }
@@ -98,7 +99,7 @@ struct Lane {
   }
   friend __device__ __forceinline__ Lane exp(Lane x) {
     if constexpr (kRough)
-      return __expf(x.v);
+      return gpu::exp_fast(x.v);
     else
       return call_exp(x.v);
   }

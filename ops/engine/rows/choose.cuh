@@ -1,56 +1,77 @@
 #pragma once
 
-#include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/rows/cluster_rows.cuh>
-#include <cotangent/ops/engine/rows/general_rows.cuh>
-#include <cotangent/ops/engine/rows/warp_rows.cuh>
+#include <cotangent/ops/engine/rows/cluster.cuh>
+#include <cotangent/ops/engine/rows/share.cuh>
 
-// Which kernel a softmax takes. For the .cu files of softmax and masked_softmax.
+// Which of an op's kernels takes rows of a given shape. For .cu files.
 
-namespace ct::softmax_kernels {
-namespace {
+namespace ct::rows {
 
-// What a kernel is chosen for. `launch` has one member per kernel shape, and says how many blocks of the kernel for
-// long rows may form a cluster. Of a long row a thread takes kPerThread vectors, 4 or 8, unless the row is short or
-// too long for it. In f64 a row is a block's, whatever its length.
-template <class T, int kPerThread, class Launch>
-void choose(const char* op, const Extents& e, bool aligned, const Launch& launch) {
-  if (e.inner > 1) {
-    const std::int64_t tiles = gpu::ceil_div(e.inner, 32);
-    return launch.columns(dim3(gpu::blocks_for(op, e.outer * tiles, 1)), dim3(32, 8), tiles);
-  }
+/// The most vectors of N elements per lane: of rows of 1024 elements, or of 384 where these come one by one.
+template <int N>
+inline constexpr int kMostLoads = N == 1 ? 12 : 32 / N;
+
+namespace detail {
+// Whether the row fits into the registers of a cluster; then it runs.
+template <class Kernels, class T, class Call>
+bool run_in_clusters(const char* op, const Call& call, const Extents& e) {
+  constexpr int threads = kClusterWarps * 32, each = 8 / Kernels::kInputs;
+  const std::int64_t loads = e.n / gpu::Vector<T>::size;
+  // The exchange between blocks is compiled for sm_90 and later.
+  const int largest =
+      gpu::compiled_arch<Kernels::template cluster<8>()>(op) >= kClusterArch ? kLargestCluster : 1;
+  // Two rows of the most that a thread can hold are 128 KiB of shared memory, which not every GPU has.
+  const bool roomy = cuda_properties(current_cuda_device()).shared_bytes_per_block >= 2 * threads * 8 * 16;
+  const int most = largest > 1 && roomy ? 8 : each;
+  if (loads > largest * threads * most) return false;
+  // `each` vectors to a thread, 4 or 8, unless the row is short or too long for that.
+  int per_thread = loads <= 1024 ? 4 : each, cluster = 1;
+  while (cluster < largest && cluster * threads * per_thread < loads) cluster *= 2;
+  if (cluster * threads * per_thread < loads) per_thread = most;
+  const std::int64_t used = gpu::ceil_div(gpu::ceil_div(loads, cluster * per_thread), 32) * 32;
+  with_loads<4, 8>(per_thread, [&]<int kLoads>(std::integral_constant<int, kLoads>) {
+    launch_clusters<Kernels::template cluster<kLoads>()>(
+        op, call, e, static_cast<unsigned>(used), cluster,
+        static_cast<std::size_t>(Kernels::kInputs * used * kLoads * 16));
+  });
+  return true;
+}
+}  // namespace detail
+
+/// Runs one of an op's kernels, whose parameters are (Call, Extents, int). Kernels has
+/// - lanes<N, Loads>: a row in up to Loads vectors of each of a group of lanes, their number the last parameter; see
+///   LaneShare. blockDim = 128.
+/// - cluster<Loads>, where kClusters says so: a row in the registers of a cluster of as many blocks as the last
+///   parameter says; see walk_in_clusters(). kInputs is how many tensors are read.
+/// - loop: a row of any length and stride; see LoopShare. The last parameter is 0.
+/// f64 has loop alone. `aligned` says whether all tensors begin at a multiple of 16 bytes.
+template <class T, class Kernels, class Call>
+void run(const char* op, Kernels, const Call& call, const Extents& e, bool aligned) {
   if constexpr (gpu::kFastShapes<T>) {
     constexpr int n = gpu::Vector<T>::size;
-    const bool packs = aligned && e.n % n == 0;
+    const bool packs = aligned && e.n % n == 0 && e.inner == 1;
     // As few elements per lane as fill the vectors, then as many lanes as the row needs.
     const bool vectors = packs && e.n > 32;
     const std::int64_t units = vectors ? e.n / n : e.n;
-    if (units <= 32 * (vectors ? kMostLoads<n> : kMostLoads<1>)) {
-      const int per_lane = units <= 32 ? 1 : static_cast<int>(gpu::ceil_div(units, 32));
+    if (e.inner == 1 && units <= 32 * (vectors ? kMostLoads<n> : kMostLoads<1>)) {
       int group = 1;
       while (group < 32 && group < units) group *= 2;
-      const dim3 grid(gpu::blocks_for(op, e.outer, 128 / group));
-      if (vectors) return launch.template warps<n>(grid, per_lane, group);
-      return launch.template warps<1>(grid, per_lane, group);
+      const auto go = [&](auto kernel) {
+        gpu::launch(op, kernel, gpu::blocks_for(op, e.outer, 128 / group), 128, 0, call, e, group);
+      };
+      const std::int64_t loads = gpu::ceil_div(units, group);
+      if (vectors)
+        return with_loads<1, 4, kMostLoads<n>>(loads, [&]<int kLoads>(std::integral_constant<int, kLoads>) {
+          go(Kernels::template lanes<n, kLoads>());
+        });
+      return with_loads<1, kMostLoads<1>>(loads, [&]<int kLoads>(std::integral_constant<int, kLoads>) {
+        go(Kernels::template lanes<1, kLoads>());
+      });
     }
-    const std::int64_t loads = e.n / n;
-    constexpr int threads = kClusterWarps * 32;
-    const int largest = launch.largest_cluster();
-    // Two rows of the most that a thread can hold are 128 KiB of shared memory, which not every GPU has.
-    const bool roomy = cuda_properties(current_cuda_device()).shared_bytes_per_block >= 2 * threads * 8 * 16;
-    const int most = largest > 1 && roomy ? 8 : kPerThread;
-    if (packs && loads <= largest * threads * most) {
-      int per_thread = loads <= 1024 ? 4 : kPerThread, cluster = 1;
-      while (cluster < largest && cluster * threads * per_thread < loads) cluster *= 2;
-      if (cluster * threads * per_thread < loads) per_thread = most;
-      const std::int64_t used = gpu::ceil_div(loads, cluster * per_thread);
-      return launch.clusters(e.outer, static_cast<unsigned>(gpu::ceil_div(used, 32) * 32), cluster,
-                             per_thread, static_cast<int>(loads));
-    }
+    if constexpr (Kernels::kClusters)
+      if (packs && detail::run_in_clusters<Kernels, T>(op, call, e)) return;
   }
-  const std::int64_t threads = e.n < 512 ? gpu::ceil_div(e.n, 32) * 32 : 512;
-  launch.loop(dim3(gpu::blocks_for(op, e.outer, 1)), dim3(static_cast<unsigned>(threads)));
+  launch_loop(op, Kernels::loop, e, call, e, 0);
 }
 
-}  // namespace
-}  // namespace ct::softmax_kernels
+}  // namespace ct::rows

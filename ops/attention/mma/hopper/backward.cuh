@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
               const int i = first + 8 * c + 2 * (lane & 3) + (e & 1), key = j0 + 8 * (e >> 1);
               if (key >= p.keys || (p.causal && key > i + p.causal_offset)) x = -INFINITY;
             }
-            s[4 * c + e] = exp2_fast(x);
+            s[4 * c + e] = exp2_flushed(x);
           }
           pairs[2 * c] = pack<T>(s[4 * c], s[4 * c + 1]);
           pairs[2 * c + 1] = pack<T>(s[4 * c + 2], s[4 * c + 3]);

@@ -186,13 +186,13 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
           most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
           most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
           const float base = most == -INFINITY ? 0.0f : most * factor;
-          shrink[r] = exp2_fast(row_max[r] * factor - base);
+          shrink[r] = exp2_flushed(row_max[r] * factor - base);
           row_max[r] = most;
           float sum = row_sum[r] * shrink[r];
 #pragma unroll
           for (int c = 2 * r; c < BN / 2; c += 4) {
-            s[c] = exp2_fast(fmaf(s[c], factor, -base));
-            s[c + 1] = exp2_fast(fmaf(s[c + 1], factor, -base));
+            s[c] = exp2_flushed(fmaf(s[c], factor, -base));
+            s[c + 1] = exp2_flushed(fmaf(s[c + 1], factor, -base));
             sum += s[c] + s[c + 1];
           }
           row_sum[r] = sum;
