@@ -396,7 +396,8 @@ void unary_backward_cuda(const Backward& b) {
 template <class DA, class DB, class Rows>
 void binary_backward_cuda(const Backward& b) {
   const auto gradient = [&]<class F>(F, int i) {
-    operand_gradient<F>(b, i, [&](Tensor& out, std::span<const Tensor* const> inputs) {
+    // The call is a template, so that there are no kernels where g itself is passed on.
+    operand_gradient<F>(b, i, [&](auto& out, auto inputs) {
       run_cuda(b.op.name, gradient_kernels<F, Rows>(), out, inputs, parameters_of(b.attrs_view));
     });
   };
