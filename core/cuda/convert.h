@@ -182,4 +182,28 @@ struct Vector {
   static constexpr bool kPairs = (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)&&N % 2 == 0;
 };
 
+// ---- both 16-bit types ----
+
+// Kernels that wait for memory serve f16 and bf16 alike: their elements have the C++ type BFloat16, and `f16`, which is
+// known at run time, says that these are bits of f16.
+
+/// Calls f(TypeTag<T>{}) for a floating dtype, with BFloat16 for both of 16 bits.
+template <class F>
+void visit_widths(DType t, F&& f) {
+  if (size_of(t) == 2) return f(TypeTag<BFloat16>{});
+  t == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});
+}
+template <class T, int N>
+__device__ __forceinline__ void unpack(const Vector<T, N>& x, bool f16, compute_t<T> (&out)[N]) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (f16) return Vector<Half, N>{x.word}.to_compute(out);
+  x.to_compute(out);
+}
+template <class T, int N>
+__device__ __forceinline__ Vector<T, N> pack(const compute_t<T> (&in)[N], bool f16) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (f16) return {Vector<Half, N>::from_compute(in).word};
+  return Vector<T, N>::from_compute(in);
+}
+
 }  // namespace ct::gpu

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/nn/optim/multi_tensor_cuda.h>
@@ -48,30 +49,40 @@ __device__ __forceinline__ double block_combine(Sum kind, double value) {
   return gpu::block_combine(value, 0.0, [kind](double a, double b) { return combine(kind, a, b); });
 }
 
+// Calls visit(address, values) for all vectors of the block's piece of the gradients, which at its end, and where they are
+// not aligned, are single elements. `f16` as for gpu::unpack().
+template <class T, class Visit>
+__device__ __forceinline__ void each_vector(const GradTable& table, bool f16, const Visit& visit) {
+  const Piece piece = piece_of(table, blockIdx.x);
+  T* g = static_cast<T*>(table.rows[piece.row].grad);
+  const auto range = [&]<int N>(std::integral_constant<int, N>, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin + static_cast<std::int64_t>(threadIdx.x) * N; i < end; i += kThreads * N) {
+      compute_t<T> values[N];
+      gpu::unpack(gpu::Vector<T, N>::load(g + i), f16, values);
+      visit(g + i, values);
+    }
+  };
+  constexpr int kWide = kWidth<T>;
+  const bool wide = aligned_to(g, sizeof(T) * kWide);
+  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
+  range(std::integral_constant<int, kWide>{}, piece.begin, middle);
+  range(std::integral_constant<int, 1>{}, middle, piece.end);
+}
+
 // Each block writes the sum of its piece: of squares, or of what `other` says.
 template <class T, bool kSquares>
 __global__ void __launch_bounds__(kThreads)
-    norm_kernel(const __grid_constant__ GradTable table, Sum other, double power, double* partial) {
+    norm_kernel(const __grid_constant__ GradTable table, bool f16, Sum other, double power, double* partial) {
   const Sum kind = kSquares ? Sum::squares : other;
-  const Piece piece = piece_of(table, blockIdx.x);
-  const T* g = static_cast<const T*>(table.rows[piece.row].grad);
-  constexpr int kWide = kWidth<T>;
-  double sums[kWide] = {};
-  const auto add = [&](int lane, T value) {
-    sums[lane] = combine(kind, sums[lane], term(kind, static_cast<double>(gpu::to_compute(value)), power));
-  };
-  const bool wide = aligned_to(g, sizeof(T) * kWide);
-  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
-       i += kThreads * kWide) {
-    const auto pack = gpu::Vector<T, kWide>::load(g + i);
+  double sums[kWidth<T>] = {};
+  each_vector<T>(table, f16, [&]<int N>(T*, const compute_t<T>(&values)[N]) {
 #pragma unroll
-    for (int j = 0; j < kWide; ++j) add(j, pack[j]);
-  }
-  for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads) add(0, g[i]);
+    for (int j = 0; j < N; ++j)
+      sums[j] = combine(kind, sums[j], term(kind, static_cast<double>(values[j]), power));
+  });
   double mine = sums[0];
 #pragma unroll
-  for (int j = 1; j < kWide; ++j) mine = combine(kind, mine, sums[j]);
+  for (int j = 1; j < kWidth<T>; ++j) mine = combine(kind, mine, sums[j]);
   const double total = block_combine(kind, mine);
   if (threadIdx.x == 0) partial[blockIdx.x] = total;
 }
@@ -93,69 +104,50 @@ __global__ void __launch_bounds__(kThreads) finish_norm_kernel(const double* par
 }
 
 template <class T, class F>
-__device__ __forceinline__ void change_grads(const GradTable& table, F f) {
-  const Piece piece = piece_of(table, blockIdx.x);
-  T* g = static_cast<T*>(table.rows[piece.row].grad);
-  constexpr int kWide = kWidth<T>;
-  const bool wide = aligned_to(g, sizeof(T) * kWide);
-  const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
-       i += kThreads * kWide) {
-    compute_t<T> values[kWide];
-    gpu::Vector<T, kWide>::load(g + i).to_compute(values);
+__device__ __forceinline__ void change_grads(const GradTable& table, bool f16, F f) {
+  each_vector<T>(table, f16, [&]<int N>(T* at, compute_t<T>(&values)[N]) {
 #pragma unroll
-    for (int j = 0; j < kWide; ++j) values[j] = f(values[j]);
-    gpu::Vector<T, kWide>::from_compute(values).store(g + i);
+    for (int j = 0; j < N; ++j) values[j] = f(values[j]);
+    gpu::pack<T>(values, f16).store(at);
+  });
+}
+
+// Scales by the norm, unless there is none, and clamps to a limit, which may be infinite.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    clip_kernel(const __grid_constant__ GradTable table, bool f16, const void* norm, bool f64,
+                double max_norm, double limit) {
+  using C = compute_t<T>;
+  double factor = 1;
+  if (norm) {
+    const double length = f64 ? *static_cast<const double*>(norm) : *static_cast<const float*>(norm);
+    factor = max_norm / (length + 1e-6);
+    if (factor >= 1) return;  // not so for NaN
   }
-  for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads)
-    g[i] = gpu::from_compute<T>(f(gpu::to_compute(g[i])));
-}
-
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    scale_kernel(const __grid_constant__ GradTable table, const void* norm, bool f64, double max_norm) {
-  using C = compute_t<T>;
-  const double length = f64 ? *static_cast<const double*>(norm) : *static_cast<const float*>(norm);
-  const double factor = max_norm / (length + 1e-6);
-  if (factor >= 1) return;  // not so for NaN
-  const C scale = static_cast<C>(factor);
-  change_grads<T>(table, [scale](C x) { return x * scale; });
-}
-
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    clamp_kernel(const __grid_constant__ GradTable table, double limit) {
-  using C = compute_t<T>;
-  const C l = static_cast<C>(limit);
-  change_grads<T>(table, [l](C x) { return x < -l ? -l : x > l ? l : x; });
+  const C scale = static_cast<C>(factor), l = static_cast<C>(limit);
+  change_grads<T>(table, f16, [=](C x) {
+    x *= scale;
+    return x < -l ? -l : x > l ? l : x;
+  });
 }
 
 // Any number of threads may find one: they write the same number.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    unscale_kernel(const __grid_constant__ GradTable table, const float* factor, float* found_inf) {
+    unscale_kernel(const __grid_constant__ GradTable table, bool f16, const float* factor, float* found_inf) {
   using C = compute_t<T>;
   bool bad = false;
   if (factor && *factor != 1) {
     const C f = *factor;
-    change_grads<T>(table, [&](C x) {
+    change_grads<T>(table, f16, [&](C x) {
       bad |= !isfinite(x);
       return x * f;
     });
   } else {
-    const Piece piece = piece_of(table, blockIdx.x);
-    const T* g = static_cast<const T*>(table.rows[piece.row].grad);
-    constexpr int kWide = kWidth<T>;
-    const bool wide = aligned_to(g, sizeof(T) * kWide);
-    const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-    for (std::int64_t i = piece.begin + static_cast<std::int64_t>(threadIdx.x) * kWide; i < middle;
-         i += kThreads * kWide) {
-      const auto pack = gpu::Vector<T, kWide>::load(g + i);
+    each_vector<T>(table, f16, [&]<int N>(T*, const C(&values)[N]) {
 #pragma unroll
-      for (int j = 0; j < kWide; ++j) bad |= !isfinite(gpu::to_compute(pack[j]));
-    }
-    for (std::int64_t i = middle + threadIdx.x; i < piece.end; i += kThreads)
-      bad |= !isfinite(gpu::to_compute(g[i]));
+      for (int j = 0; j < N; ++j) bad |= !isfinite(values[j]);
+    });
   }
   if (bad) *found_inf = 1;
 }
@@ -181,11 +173,12 @@ Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType
   const Tensor norm = Tensor::allocate({}, dtype, device);
   double* next = static_cast<double*>(partial.raw_data());
   for (const Batch& batch : batches) {
-    visit_floating(op, batch.dtype, [&](auto tag) {
+    gpu::visit_widths(batch.dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
+      const auto kernel = kind == Sum::squares ? norm_kernel<T, true> : norm_kernel<T, false>;
       for_gradients(batch, [&](const GradTable& table, int n) {
-        gpu::launch(op, kind == Sum::squares ? norm_kernel<T, true> : norm_kernel<T, false>,
-                    dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, kind, p, next);
+        gpu::launch(op, kernel, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table,
+                    batch.dtype == DType::f16, kind, p, next);
         next += n;
       });
     });
@@ -196,31 +189,29 @@ Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType
   return norm;
 }
 
-void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double max_norm) {
-  visit_floating(op, batch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+namespace {
+void clip(const char* op, const Batch& batch, const Tensor& norm, double max_norm, double limit) {
+  gpu::visit_widths(batch.dtype, [&](auto tag) {
     for_gradients(batch, [&](const GradTable& table, int n) {
-      gpu::launch(op, scale_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table,
-                  norm.raw_data(), norm.dtype() == DType::f64, max_norm);
+      gpu::launch(op, clip_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
+                  dim3(kThreads), 0, table, batch.dtype == DType::f16,
+                  norm.defined() ? norm.raw_data() : nullptr, norm.defined() && norm.dtype() == DType::f64,
+                  max_norm, limit);
     });
   });
 }
+}  // namespace
 
-void clamp_cuda(const char* op, const Batch& batch, double limit) {
-  visit_floating(op, batch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_gradients(batch, [&](const GradTable& table, int n) {
-      gpu::launch(op, clamp_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, limit);
-    });
-  });
+void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double max_norm) {
+  clip(op, batch, norm, max_norm, INFINITY);
 }
+void clamp_cuda(const char* op, const Batch& batch, double limit) { clip(op, batch, {}, 0, limit); }
 
 void unscale_cuda(const char* op, const Batch& batch, const float* factor, float* found_inf) {
-  visit_floating(op, batch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  gpu::visit_widths(batch.dtype, [&](auto tag) {
     for_gradients(batch, [&](const GradTable& table, int n) {
-      gpu::launch(op, unscale_kernel<T>, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, factor,
-                  found_inf);
+      gpu::launch(op, unscale_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
+                  dim3(kThreads), 0, table, batch.dtype == DType::f16, factor, found_inf);
     });
   });
 }

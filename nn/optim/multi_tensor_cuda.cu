@@ -21,7 +21,7 @@ __device__ __forceinline__ double scaled(double g, double factor) { return __dmu
 // kMaster: the parameters are f32 and leave rounded copies of dtype T.
 template <class T, int kMoments, bool kMaster, int kWide, class Constants>
 __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin, std::int64_t end,
-                                             const Constants& constants, compute_t<T> factor) {
+                                             const Constants& constants, compute_t<T> factor, bool f16) {
   using C = compute_t<T>;
   using M = moment_t<T>;
   using P = std::conditional_t<kMaster, C, T>;
@@ -36,8 +36,8 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
       gpu::Vector<M, kWide>::load(static_cast<const M*>(e.moments[k]) + i).to_compute(moments[k]);
-    grad.to_compute(g);
-    param.to_compute(p);
+    gpu::unpack(grad, f16, g);
+    gpu::unpack(param, f16, p);
 #pragma unroll
     for (int j = 0; j < kWide; ++j) {
       C m[kMaxMoments] = {};
@@ -48,8 +48,8 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
 #pragma unroll
       for (int k = 0; k < kMoments; ++k) moments[k][j] = m[k];
     }
-    gpu::Vector<P, kWide>::from_compute(p).store(params + i);
-    if constexpr (kMaster) gpu::Vector<T, kWide>::from_compute(p).store(static_cast<T*>(e.copy) + i);
+    gpu::pack<P>(p, f16).store(params + i);
+    if constexpr (kMaster) gpu::pack<T>(p, f16).store(static_cast<T*>(e.copy) + i);
       // Nobody reads them before the next step. (A plain store is taken apart by the compiler here.)
 #pragma unroll
     for (int k = 0; k < kMoments; ++k)
@@ -59,7 +59,8 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
 
 template <class T, int kMoments, bool kMaster, class TableT, class Constants>
 __global__ void __launch_bounds__(kThreads)
-    update_kernel(const __grid_constant__ TableT table, const Constants constants, const StepGate gate) {
+    update_kernel(const __grid_constant__ TableT table, const Constants constants, const StepGate gate,
+                  bool f16) {
   using P = std::conditional_t<kMaster, compute_t<T>, T>;
   if (gate.found_inf && *gate.found_inf != 0) return;
   const compute_t<T> factor = gate.scale ? *gate.scale : 1.f;
@@ -71,28 +72,28 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < kMoments; ++k) wide &= aligned_to(e.moments[k], sizeof(moment_t<T>) * kWide);
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  update_range<T, kMoments, kMaster, kWide>(e, piece.begin, middle, constants, factor);
-  update_range<T, kMoments, kMaster, 1>(e, middle, piece.end, constants, factor);
+  update_range<T, kMoments, kMaster, kWide>(e, piece.begin, middle, constants, factor, f16);
+  update_range<T, kMoments, kMaster, 1>(e, middle, piece.end, constants, factor, f16);
 }
 
 template <class T, int kMoments, bool kMaster, class TableT, class Constants>
 void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
-                    const StepGate& gate) {
+                    const StepGate& gate, bool f16) {
   for_tables<TableT>(
       entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
       [&](const TableT& table, int blocks) {
         gpu::launch(op, update_kernel<T, kMoments, kMaster, TableT, Constants>,
-                    dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, table, constants, gate);
+                    dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, table, constants, gate, f16);
       });
 }
 
 template <class T, int kMoments, bool kMaster, class Constants>
 void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
-                    const StepGate& gate) {
+                    const StepGate& gate, bool f16) {
   if constexpr ((kMaster || std::is_same_v<T, float>)&&kMoments < 3)
     if (entries.size() > SmallTable::capacity)
-      return launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate);
-  launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate);
+      return launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate, f16);
+  launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate, f16);
 }
 
 }  // namespace
@@ -100,13 +101,13 @@ void launch_updates(const char* op, std::span<const Entry> entries, const Consta
 template <class Rule>
 void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
                      const StepGate& gate) {
-  visit_floating(op, dtype, [&](auto tag) {
+  gpu::visit_widths(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto constants = rule.template constants<compute_t<T>>();
     const auto launch = [&]<bool kMaster>() {
       rule.moment_count() == Rule::kFewest
-          ? launch_updates<T, Rule::kFewest, kMaster>(op, entries, constants, gate)
-          : launch_updates<T, Rule::kMost, kMaster>(op, entries, constants, gate);
+          ? launch_updates<T, Rule::kFewest, kMaster>(op, entries, constants, gate, dtype == DType::f16)
+          : launch_updates<T, Rule::kMost, kMaster>(op, entries, constants, gate, dtype == DType::f16);
     };
     if constexpr (std::is_same_v<T, compute_t<T>>) {
       launch.template operator()<false>();
@@ -124,7 +125,7 @@ namespace {
 
 template <class T, int kWide>
 __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, std::int64_t end,
-                                           Lerp<compute_t<T>> lerp) {
+                                           Lerp<compute_t<T>> lerp, bool f16) {
   using C = compute_t<T>;
   C* const averages = static_cast<C*>(e.param);
   const T* const values = static_cast<const T*>(e.grad);
@@ -132,7 +133,7 @@ __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, s
        i += kThreads * kWide) {
     C average[kWide], value[kWide];
     gpu::Vector<C, kWide>::load(averages + i).to_compute(average);
-    gpu::Vector<T, kWide>::load(values + i).to_compute(value);
+    gpu::unpack(gpu::Vector<T, kWide>::load(values + i), f16, value);
 #pragma unroll
     for (int j = 0; j < kWide; ++j) average[j] = lerp(average[j], value[j]);
     gpu::Vector<C, kWide>::from_compute(average).store(averages + i);
@@ -141,27 +142,27 @@ __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, s
 
 template <class T, class TableT>
 __global__ void __launch_bounds__(kThreads)
-    lerp_kernel(const __grid_constant__ TableT table, Lerp<compute_t<T>> lerp) {
+    lerp_kernel(const __grid_constant__ TableT table, Lerp<compute_t<T>> lerp, bool f16) {
   const Piece piece = piece_of(table, blockIdx.x);
   const Entry& e = table.rows[piece.row];
   constexpr int kWide = kWidth<T>;
   const bool wide =
       aligned_to(e.param, sizeof(compute_t<T>) * kWide) && aligned_to(e.grad, sizeof(T) * kWide);
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
-  lerp_range<T, kWide>(e, piece.begin, middle, lerp);
-  lerp_range<T, 1>(e, middle, piece.end, lerp);
+  lerp_range<T, kWide>(e, piece.begin, middle, lerp, f16);
+  lerp_range<T, 1>(e, middle, piece.end, lerp, f16);
 }
 
 }  // namespace
 
 void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, double weight) {
-  visit_floating(op, dtype, [&](auto tag) {
+  gpu::visit_widths(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_tables<SmallTable>(
         entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
         [&](const SmallTable& table, int blocks) {
           gpu::launch(op, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
-                      table, Lerp<compute_t<T>>(weight));
+                      table, Lerp<compute_t<T>>(weight), dtype == DType::f16);
         });
   });
 }

@@ -16,11 +16,18 @@ namespace ct::unary {
 namespace ct::cuda_kernels {
 using namespace elementwise;
 using namespace unary::formulas;
+
+struct UnaryValues : Table<void
+#define CT_UNARY(name, text, types, saved, samples, y, dx) , Row<name##_y, has_integers(types)>
+#include <cotangent/ops/elementwise/unary_table.inc>
+#undef CT_UNARY
+                           > {
+};
 }  // namespace ct::cuda_kernels
 
-#define CT_UNARY(name, text, types, saved, samples, y, dx) \
-  CT_KERNELS(                                              \
-      cuda, name,                                          \
-      {#name, forward_cuda<name##_y, has_floats(types), has_integers(types)>, unary::name##_backward_cuda})
+#define CT_UNARY(name, text, types, saved, samples, y, dx)                                               \
+  CT_KERNELS(cuda, name,                                                                                 \
+             {#name, forward_cuda<name##_y, has_floats(types), has_integers(types), false, UnaryValues>, \
+              unary::name##_backward_cuda})
 #include <cotangent/ops/elementwise/unary_table.inc>
 #undef CT_UNARY

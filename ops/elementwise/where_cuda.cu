@@ -8,21 +8,25 @@ namespace ct::where_op {
 using namespace elementwise;
 
 namespace {
+struct Formulas : Table<void, Row<Select, true>, Row<SelectScalar, true>, Row<PassUnless>> {};
+
 void gradient(const Backward& b, int i, const Scalar& q) {
   masked_gradient(b, i, q,
                   [&](Tensor& out, std::span<const Tensor* const> inputs, const Parameters& parameters) {
-                    run_cuda(b.op.name, cuda_kernels<PassUnless, true, false>(), out, inputs, parameters);
+                    run_cuda(b.op.name, gradient_kernels<PassUnless, Formulas>(), out, inputs, parameters);
                   });
 }
 }  // namespace
 
-void where_forward_cuda(const Forward& f) { forward_cuda<Select, true, true>(f); }
+void where_forward_cuda(const Forward& f) { forward_cuda<Select, true, true, false, Formulas>(f); }
 void where_backward_cuda(const Backward& b) {
   gradient(b, 1, 0);
   gradient(b, 2, 1);
 }
 
-void where_scalar_forward_cuda(const Forward& f) { forward_cuda<SelectScalar, true, true>(f); }
+void where_scalar_forward_cuda(const Forward& f) {
+  forward_cuda<SelectScalar, true, true, false, Formulas>(f);
+}
 void where_scalar_backward_cuda(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
 
 }  // namespace ct::where_op

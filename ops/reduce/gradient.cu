@@ -46,8 +46,8 @@ template <int N, class T>
 __global__ void __launch_bounds__(256)
     gradient_kernel(Gradient kind, const T* __restrict__ x, const accumulate_t<T>* __restrict__ g,
                     const accumulate_t<T>* __restrict__ y, const void* __restrict__ aux,
-                    accumulate_t<T> scale, accumulate_t<T> p, T* __restrict__ dx, std::int64_t packs,
-                    Spread spread) {
+                    accumulate_t<T> scale, accumulate_t<T> p, T* __restrict__ dx, bool f16,
+                    std::int64_t packs, Spread spread) {
   using C = accumulate_t<T>;
   using Pack = gpu::Vector<T, N>;
   const std::int64_t stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(256)
       for (int j = 0; j < N; ++j)
         out[j] = winner[j * step] == place.number + j * spread.reduced_stride[0] ? gs[j * step] : C(0);
     } else {
-      Pack::load_streaming(x + i * N).to_compute(in);
+      gpu::unpack(Pack::load_streaming(x + i * N), f16, in);
       const C* const ys = y ? y + place.output : nullptr;
       const C* const as = aux ? static_cast<const C*>(aux) + place.output : nullptr;
 #define CT_GRADIENT(k) \
@@ -82,14 +82,14 @@ __global__ void __launch_bounds__(256)
       }
 #undef CT_GRADIENT
     }
-    Pack::from_compute(out).store(dx + i * N);
+    gpu::pack<T>(out, f16).store(dx + i * N);
   }
 }
 
 }  // namespace
 
 void gradient_cuda(const GradientCall& call) {
-  visit_floating("reduce", call.dx.dtype(), [&](auto tag) {
+  gpu::visit_widths(call.dx.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = accumulate_t<T>;
     const Spread spread = make_spread(call.dx.shape(), call.mask);
@@ -100,7 +100,8 @@ void gradient_cuda(const GradientCall& call) {
                   dim3(256), 0, call.kind, static_cast<const T*>(at(call.x)),
                   static_cast<const C*>(at(call.g)), static_cast<const C*>(at(call.y)),
                   static_cast<const void*>(at(call.aux)), static_cast<C>(call.settings.scale),
-                  static_cast<C>(call.settings.p), static_cast<T*>(call.dx.raw_data()), count, spread);
+                  static_cast<C>(call.settings.p), static_cast<T*>(call.dx.raw_data()),
+                  call.dx.dtype() == DType::f16, count, spread);
     };
     if constexpr (gpu::kFastShapes<T>) {
       constexpr int n = gpu::Vector<T>::size;

@@ -10,7 +10,7 @@ template <Kind kind>
 void forward_cuda(const Forward& f) {
   const Tensor& x = f.in(0);
   if constexpr (kind == Kind::prod) {
-    visit_elements(f.op.name, x.dtype(), [&](auto tag) {
+    visit_elements(x.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       run_forward<T>(f, ProdFold<fold_t<T>>{}, Order::any, &f.out(), nullptr);
     });
@@ -28,7 +28,7 @@ Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
   const Side side{Tensor::allocate({plan.outputs}, dtype, x.device()),
                   Tensor::allocate({plan.outputs}, dtype, x.device())};
   const Out out{side.value.raw_data(), dtype, false, side.aux.raw_data()};
-  visit_floating("reduce", x.dtype(), [&](auto tag) {
+  gpu::visit_widths(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = fold_t<T>;
     const Compare compare = kind == Gradient::extremum ? Compare::value : Compare::absolute;

@@ -9,7 +9,7 @@ namespace ct::fold {
 template <Kind kind>
 void forward_cuda(const Forward& f) {
   const double number = f.attrs<Attrs>().number;
-  visit_elements(f.op.name, f.in(0).dtype(), [&](auto tag) {
+  visit_elements(f.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = fold_t<T>;
     Ordering<C> order{Compare::value, finds_smallest(kind)};

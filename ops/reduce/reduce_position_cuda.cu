@@ -7,7 +7,7 @@ namespace ct::fold {
 template <Kind kind>
 void forward_cuda(const Forward& f) {
   constexpr bool values = kind == Kind::max || kind == Kind::min;
-  visit_elements(f.op.name, f.in(0).dtype(), [&](auto tag) {
+  visit_elements(f.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_forward<T>(f, PositionFold<fold_t<T>>{{Compare::value, finds_smallest(kind)}}, Order::logical,
                    values ? &f.out(0) : nullptr, &f.out(values ? 1 : 0));

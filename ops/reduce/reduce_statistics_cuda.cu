@@ -7,7 +7,7 @@ namespace ct::fold {
 template <Kind kind>
 void forward_cuda(const Forward& f) {
   const double number = f.attrs<Attrs>().number;
-  visit_floating(f.op.name, f.in(0).dtype(), [&](auto tag) {
+  gpu::visit_widths(f.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = fold_t<T>;
     if constexpr (kind == Kind::var || kind == Kind::std) {

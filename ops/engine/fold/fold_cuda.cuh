@@ -66,7 +66,7 @@ void run_rows(const char* op, const F& fold, const Source<T>& x, const Plan& pla
       const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
       if (plan.reduced[1].size == 1) {
         layout = RowLayout::contiguous;
-      } else if (gpu::is_aligned(x, 16) && plan.reduced[0].size % n == 0 && whole(plan.reduced[1]) &&
+      } else if (gpu::is_aligned(x.data, 16) && plan.reduced[0].size % n == 0 && whole(plan.reduced[1]) &&
                  whole(plan.kept[0]) && whole(plan.kept[1])) {
         layout = RowLayout::segments;
       }
@@ -124,13 +124,13 @@ void run_fold(const char* op, const F& fold, const Plan& plan, const Tensor& x, 
   if constexpr (std::is_integral_v<T>) {
     data = {x.raw_data(), x.dtype()};
   } else {
-    data = static_cast<const T*>(x.raw_data());
+    data = {static_cast<const T*>(x.raw_data()), x.dtype() == DType::f16};
   }
   if (plan.count == 0 || !plan.columns()) return run_rows<T>(op, fold, data, plan, out);
   if constexpr (kVectors<T>) {
     constexpr int n = gpu::Vector<T>::size;
     const auto whole = [](const Axis& axis) { return axis.size == 1 || axis.stride % n == 0; };
-    if (gpu::is_aligned(data, 16) && plan.kept[0].size % n == 0 && plan.kept[0].size >= 8 * n &&
+    if (gpu::is_aligned(data.data, 16) && plan.kept[0].size % n == 0 && plan.kept[0].size >= 8 * n &&
         whole(plan.kept[1]) && whole(plan.reduced[0]) && whole(plan.reduced[1]))
       return run_columns<n, T>(op, fold, data, plan, out);
   }

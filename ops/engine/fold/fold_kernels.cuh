@@ -14,9 +14,9 @@
 //   columns_kernel  a thread per 1 to 8 neighbouring outputs: whole rows are folded into one another
 //   merge_kernel    merges the pieces where an output was cut, in their order
 //
-// All elements are read by 16-byte loads where the layout allows it, four of them in flight per thread. f64 and the
-// integers, which share their kernels whatever their width, are read one by one, by blocks and columns alone. There
-// are no atomics: an output's value depends on its elements and their number alone.
+// All elements are read by 16-byte loads where the layout allows it, four of them in flight per thread. f16 and bf16
+// share their kernels. f64 and the integers, which share theirs whatever their width, are read one by one, by blocks and
+// columns alone. There are no atomics: an output's value depends on its elements and their number alone.
 //
 // A fold is a small struct, passed by value, with
 //     C, Acc, Second
@@ -56,23 +56,42 @@ struct Integral {
   }
 };
 
+/// Floating elements; `f16` as for gpu::unpack().
+template <class T>
+struct Floating {
+  const T* data;
+  bool f16;
+
+  __device__ Floating operator+(std::int64_t n) const { return {data + n, f16}; }
+};
+
 /// Where elements that are computed with as T's come from; i64 stands for all integers and bool.
 template <class T>
-using Source = std::conditional_t<std::is_integral_v<T>, Integral, const T*>;
+using Source = std::conditional_t<std::is_integral_v<T>, Integral, Floating<T>>;
 
 template <int N, class T>
-__device__ __forceinline__ gpu::Vector<T, N> load(const T* x, std::int64_t i) {
-  return gpu::Vector<T, N>::load_readonly(x + i);
+__device__ __forceinline__ gpu::Vector<T, N> load(const Floating<T>& x, std::int64_t i) {
+  return gpu::Vector<T, N>::load_readonly(x.data + i);
 }
 template <int N>
 __device__ __forceinline__ gpu::Vector<std::int64_t, N> load(const Integral& x, std::int64_t i) {
   return gpu::Vector<std::int64_t, N>::filled(x[i]);
 }
+template <class T, int N>
+__device__ __forceinline__ void unpack(const Floating<T>& x, const gpu::Vector<T, N>& pack,
+                                       fold_t<T> (&values)[N]) {
+  gpu::unpack(pack, x.f16, values);
+}
+template <int N>
+__device__ __forceinline__ void unpack(const Integral&, const gpu::Vector<std::int64_t, N>& pack,
+                                       std::int64_t (&values)[N]) {
+  pack.to_compute(values);
+}
 
 /// Calls f with the TypeTag of the element type whose kernels serve a dtype.
 template <class F>
-void visit_elements(const char* op, DType t, F&& f) {
-  if (is_floating(t)) return visit_floating(op, t, f);
+void visit_elements(DType t, F&& f) {
+  if (is_floating(t)) return gpu::visit_widths(t, f);
   f(TypeTag<std::int64_t>{});
 }
 
@@ -175,41 +194,37 @@ enum class RowLayout : int {
   strided,
 };
 
-template <class F, class T>
-__device__ void add_one(const F& fold, typename F::Acc& acc, T x, std::int64_t index) {
-  const typename F::C one[1] = {static_cast<typename F::C>(gpu::to_compute(x))};
-  fold.add(acc, one, index);
-}
-
-template <class F, class T, int N>
-__device__ void add_pack(const F& fold, typename F::Acc& acc, const gpu::Vector<T, N>& pack,
-                         std::int64_t index) {
+/// Folds N elements of x, from number i on, which are numbers `index` and on of their output.
+template <int N, class F, class S>
+__device__ void add(const F& fold, typename F::Acc& acc, const S& x, std::int64_t i, std::int64_t index) {
   typename F::C values[N];
-#pragma unroll
-  for (int i = 0; i < N; ++i) values[i] = static_cast<typename F::C>(gpu::to_compute(pack[i]));
+  unpack(x, load<N>(x, i), values);
   fold.add(acc, values, index);
 }
 
 template <class F, class T>
-__device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const T* x, std::int64_t begin,
+__device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const Floating<T>& x, std::int64_t begin,
                                 std::int64_t end, int thread, int width) {
   using Pack = gpu::Vector<T>;
-  constexpr int n = Pack::size, unroll = sizeof(T) == 8 ? 2 : 4;
-  const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x + begin) % 16 / sizeof(T));
+  constexpr int n = Pack::size, unroll = 4;
+  const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x.data + begin) % 16 / sizeof(T));
   const std::int64_t first = min(end, begin + (past ? n - past : 0));
-  for (std::int64_t i = begin + thread; i < first; i += width) add_one(fold, acc, load<1>(x, i)[0], i);
+  for (std::int64_t i = begin + thread; i < first; i += width) add<1>(fold, acc, x, i, i);
   const std::int64_t packs = (end - first) / n;
   std::int64_t i = thread;
   for (; i + (unroll - 1) * width < packs; i += unroll * width) {
     Pack pack[unroll];
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) pack[u] = Pack::load_readonly(x + first + (i + u * width) * n);
+    for (int u = 0; u < unroll; ++u) pack[u] = load<n>(x, first + (i + u * width) * n);
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) add_pack(fold, acc, pack[u], first + (i + u * width) * n);
+    for (int u = 0; u < unroll; ++u) {
+      typename F::C values[n];
+      unpack(x, pack[u], values);
+      fold.add(acc, values, first + (i + u * width) * n);
+    }
   }
-  for (; i < packs; i += width) add_pack(fold, acc, Pack::load_readonly(x + first + i * n), first + i * n);
-  for (std::int64_t j = first + packs * n + thread; j < end; j += width)
-    add_one(fold, acc, load<1>(x, j)[0], j);
+  for (; i < packs; i += width) add<n>(fold, acc, x, first + i * n, first + i * n);
+  for (std::int64_t j = first + packs * n + thread; j < end; j += width) add<1>(fold, acc, x, j, j);
 }
 
 template <class T, class F>
@@ -219,20 +234,16 @@ __device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<
   if constexpr (kVectors<T>) {
     if (layout == RowLayout::contiguous) return fold_contiguous(fold, acc, x, begin, end, thread, width);
     if (layout == RowLayout::segments) {
-      using Pack = gpu::Vector<T>;
-      const std::int64_t step = static_cast<std::int64_t>(width) * Pack::size;
+      constexpr int n = gpu::Vector<T>::size;
+      const std::int64_t step = static_cast<std::int64_t>(width) * n;
 #pragma unroll 2
-      for (std::int64_t r = begin + thread * Pack::size; r < end; r += step) {
-        const std::int64_t offset = r / inner.size * outer.stride + r % inner.size;
-        add_pack(fold, acc, Pack::load_readonly(x + offset), r);
-      }
+      for (std::int64_t r = begin + thread * n; r < end; r += step)
+        add<n>(fold, acc, x, r / inner.size * outer.stride + r % inner.size, r);
       return;
     }
   }
 #pragma unroll 1
-  for (std::int64_t r = begin + thread; r < end; r += width) {
-    add_one(fold, acc, load<1>(x, plan.reduced_offset(r))[0], r);
-  }
+  for (std::int64_t r = begin + thread; r < end; r += width) add<1>(fold, acc, x, plan.reduced_offset(r), r);
 }
 
 // ---- kernels ----
@@ -305,8 +316,13 @@ __global__ void __launch_bounds__(256) columns_kernel(F fold, Source<T> x, Plan 
     const auto from = x + (outer * plan.kept[1].stride + column);
     const auto row = [&](std::int64_t r) { return plan.reduced_offset(r); };
     const auto add = [&](const Pack& pack, std::int64_t r) {
+      typename F::C values[N];
+      unpack(x, pack, values);
 #pragma unroll
-      for (int j = 0; j < N; ++j) add_one(fold, acc[j], pack[j], r);
+      for (int j = 0; j < N; ++j) {
+        const typename F::C one[1] = {values[j]};
+        fold.add(acc[j], one, r);
+      }
     };
     const int height = blockDim.y;
     std::int64_t r = begin + threadIdx.y;

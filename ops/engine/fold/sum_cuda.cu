@@ -7,7 +7,7 @@ namespace ct::fold {
 void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate) {
   Tensor source = x;
   const Plan plan = plan_or_pack(source, mask, Order::any, Repeats::drop);
-  visit_elements("sum", x.dtype(), [&](auto tag) {
+  visit_elements(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using C = fold_t<T>;
     SumFold<C> fold;

@@ -20,9 +20,12 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
   const Tensor& g = call.grad();
   if constexpr (F::kSaves == 0) {
     const Tensor summed = sum_to(g, shape);
-    if constexpr (F::kText == "return g") return call.set_grad_in(i, summed);
-    const Tensor* inputs[] = {&summed};
-    run(call.grad_in(i), std::span<const Tensor* const>(inputs));
+    if constexpr (F::kText == "return g") {
+      call.set_grad_in(i, summed);
+    } else {
+      const Tensor* inputs[] = {&summed};
+      run(call.grad_in(i), std::span<const Tensor* const>(inputs));
+    }
   } else {
     const Tensor* inputs[kMaxInputs] = {&g};
     int count = 1;

@@ -61,7 +61,7 @@ void set_sizes(KernelArgs& a, const std::int64_t* sizes) {
 }
 
 // One launch per 2^30 elements: the longest axis is cut in two until the pieces fit.
-void launch_elements(const char* op, Kernel kernel, const Layout& layout, Operands operands,
+void launch_elements(const char* op, Kernel kernel, int row, const Layout& layout, Operands operands,
                      const Parameters& parameters, const Draw& draw) {
   if (layout.numel > kMostElements) {
     int axis = 0;
@@ -71,15 +71,16 @@ void launch_elements(const char* op, Kernel kernel, const Layout& layout, Operan
     const std::int64_t size = layout.sizes[axis];
     half.sizes[axis] = size / 2;
     half.numel = layout.numel / size * half.sizes[axis];
-    launch_elements(op, kernel, half, operands, parameters, draw);
+    launch_elements(op, kernel, row, half, operands, parameters, draw);
     operands.advance(layout, axis, half.sizes[axis]);
     half.sizes[axis] = size - size / 2;
     half.numel = layout.numel / size * half.sizes[axis];
-    return launch_elements(op, kernel, half, operands, parameters, draw);
+    return launch_elements(op, kernel, row, half, operands, parameters, draw);
   }
   KernelArgs a = arguments(layout, operands, parameters, draw);
   set_sizes(a, layout.sizes);
   a.count = layout.numel;
+  a.row = row;
   a.per_thread = steps_per_thread(a.count, kElementUnroll);
   gpu::launch(op, kernel, gpu::blocks_for(op, a.count, kBlockThreads * a.per_thread), kBlockThreads, 0, a);
 }
@@ -139,7 +140,7 @@ void run_cuda(const char* op, const CudaKernels& kernels, std::span<const Tensor
   const int inner = layout.rank - 1;
   const std::int64_t tail = layout.sizes[inner] % v;
   if (!vector || !rows_are_chunks(layout, operands, v) || (tail && layout.numel < kWorthTail))
-    return launch_elements(op, element, layout, operands, parameters, draw);
+    return launch_elements(op, element, kernels.row, layout, operands, parameters, draw);
 
   KernelArgs a = arguments(layout, operands, parameters, draw);
   std::int64_t sizes[kMaxRank];
@@ -154,7 +155,7 @@ void run_cuda(const char* op, const CudaKernels& kernels, std::span<const Tensor
   if (tail) {  // one axis, of which the last elements are left
     operands.advance(layout, 0, layout.numel - tail);
     layout.sizes[0] = layout.numel = tail;
-    launch_elements(op, element, layout, operands, parameters, draw);
+    launch_elements(op, element, kernels.row, layout, operands, parameters, draw);
   }
 }
 

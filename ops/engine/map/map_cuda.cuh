@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -18,7 +19,8 @@
 //    scalar operands, row broadcast (a bias), column broadcast, slices;
 //  * an element kernel per compute type (f32, f64, i64) for all else: any strides, any dtype, 4 elements in
 //    flight per thread, neighbouring threads on neighbouring elements. 8-byte types lose nothing by it, and
-//    comparisons, whose results are bytes, little.
+//    comparisons, whose results are bytes, little. The formulas of a table share it: which one is meant is known at run
+//    time, and all threads take the same branch, once for their 4 elements.
 //
 // Which one runs, and with what arguments, is decided once for all formulas, in engine/map/map_cuda.cu.
 
@@ -55,6 +57,7 @@ struct KernelArgs {
   Parameter p, q;
   Draw draw;
   std::int64_t first;  // the number of the first element in the draw
+  int row;             // of the table (element kernel)
 };
 using Kernel = void (*)(const KernelArgs);
 
@@ -63,6 +66,7 @@ struct CudaKernels {
   Kernel vector_f32 = nullptr, vector_f16 = nullptr, vector_bf16 = nullptr;
   Kernel element_f32 = nullptr, element_f64 = nullptr, element_i64 = nullptr;
   int unroll = 1;  // of the vector kernels
+  int row = 0;     // of the table that the element kernels are for
 };
 
 /// Runs a formula over `out` with inputs broadcast to its shape, like run_cpu().
@@ -254,111 +258,158 @@ __device__ __forceinline__ void store_element(void* to, std::int64_t at, std::ui
   static_cast<C*>(to)[at] = value;
 }
 
-template <class F, class C, std::size_t... I>
-__device__ __forceinline__ void element_body(const KernelArgs& a, std::index_sequence<I...>) {
-  using X = Lane<C>;
-  constexpr int N = F::kInputs, M = F::kOutputs;
+/// A formula in a table.
+template <class Formula, bool integers = false>
+struct Row {
+  using F = Formula;
+  static constexpr bool kIntegers = integers;
+};
+/// Formulas of as many outputs that share their element kernels; one that draws is alone. The first argument, which is
+/// void, is what the comma of a table's first line stands behind.
+template <class, class... Rows>
+struct Table {
+  static constexpr int kInputs = std::max({Rows::F::kInputs...}), kOutputs = std::max({Rows::F::kOutputs...});
+  static constexpr bool kDraws = (Rows::F::kDraws || ...);
+
+  template <class F>
+  static constexpr int find() {
+    int row = 0;
+    (void)((std::is_same_v<F, typename Rows::F> || (++row, false)) || ...);
+    return row;
+  }
+  /// Calls visit(F()) for the formula of a row.
+  template <class C, class Visit>
+  static __device__ __forceinline__ void visit(int row, const Visit& visit) {
+    int at = 0;
+    const auto one = [&]<class R>(R) {
+      if constexpr (!std::is_integral_v<C> || R::kIntegers)
+        if (sizeof...(Rows) == 1 || at == row) visit(typename R::F());
+      return at++ == row;
+    };
+    (void)(one(Rows()) || ...);
+  }
+};
+
+template <class C, class F, std::size_t... I>
+__device__ __forceinline__ void evaluate(F, const C* x, Lane<C> p, Lane<C> q, C* y,
+                                         std::index_sequence<I...>) {
+  const auto value = F::eval(argument<F, Lane<C>, I>(x[I])..., p, q);
+  if constexpr (std::is_same_v<std::remove_cv_t<decltype(value)>, LaneMask>) {
+    y[0] = value.v ? C(1) : C(0);
+  } else {
+#pragma unroll
+    for (int m = 0; m < F::kOutputs; ++m) y[m] = result(value, m).v;
+  }
+}
+
+template <class Rows, class C>
+__global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs a) {
+  constexpr int N = Rows::kInputs, M = Rows::kOutputs;
   constexpr int U = kElementUnroll;
-  const X p(a.p.template get<C>()), q(a.q.template get<C>());
+  const Lane<C> p(a.p.template get<C>()), q(a.q.template get<C>());
   const std::uint32_t count = static_cast<std::uint32_t>(a.count);
   const std::uint32_t first = blockIdx.x * (kBlockThreads * a.per_thread) + threadIdx.x;
-  C x[U][kArguments<F>];
+  const auto is_past = [&](int u) { return u >= a.per_thread || first + u * kBlockThreads >= count; };
+  C x[U][N + Rows::kDraws], y[U][M];
   std::int64_t out[U][M];
 #pragma unroll
   for (int u = 0; u < U; ++u) {
+    if (is_past(u)) break;
     const std::uint32_t i = first + u * kBlockThreads;
-    if (u >= a.per_thread || i >= count) break;
     std::int64_t offset[M + N];
     locate<M + N>(a, i, offset);
 #pragma unroll
     for (int m = 0; m < M; ++m) out[u][m] = offset[m];
 #pragma unroll
-    for (int k = 0; k < N; ++k)
-      x[u][k] = (F::kOptional >> k & 1u) && !a.in[k]
-                    ? C(1)
-                    : load_element<C>(a.in[k], offset[M + k], a.dtypes[M + k]);
-    if constexpr (F::kDraws) {
+    for (int k = 0; k < N; ++k)  // null: an optional input, or one more than the formula has
+      x[u][k] = a.in[k] ? load_element<C>(a.in[k], offset[M + k], a.dtypes[M + k]) : C(1);
+    if constexpr (Rows::kDraws) {
       const std::uint32_t word = philox_word(a.draw.state, static_cast<std::uint64_t>(a.first + i));
       x[u][N] = word < a.draw.threshold ? C(1) : C(0);
     }
   }
+  Rows::template visit<C>(a.row, [&]<class F>(F formula) {
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      if (is_past(u)) break;
+      evaluate(formula, x[u], p, q, y[u], std::make_index_sequence<kArguments<F>>{});
+    }
+  });
 #pragma unroll
   for (int u = 0; u < U; ++u) {
-    if (u >= a.per_thread || first + u * kBlockThreads >= count) break;
-    const auto y = F::eval(argument<F, X, I>(x[u][I])..., p, q);
-    if constexpr (std::is_same_v<std::remove_cv_t<decltype(y)>, LaneMask>) {
-      static_cast<bool*>(a.out[0])[out[u][0]] = y.v;
-    } else {
+    if (is_past(u)) break;
 #pragma unroll
-      for (int m = 0; m < M; ++m)
-        if (M == 1 || a.out[m]) store_element<C>(a.out[m], out[u][m], a.dtypes[m], result(y, m).v);
-    }
+    for (int m = 0; m < M; ++m)
+      if (M == 1 || a.out[m]) store_element<C>(a.out[m], out[u][m], a.dtypes[m], y[u][m]);
   }
-}
-
-template <class F, class C>
-__global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs a) {
-  element_body<F, C>(a, std::make_index_sequence<kArguments<F>>{});
 }
 
 // ---- Host side of a room ---------------------------------------------------------------------------------
 
 /// `predicate` says that F gives masks. The table says so, because nvcc's host and device passes must pick
-/// the same kernels, and the host's can't see what a device function returns.
-template <class F, bool floats, bool integers, bool predicate = false>
+/// the same kernels, and the host's can't see what a device function returns. `Rows` is a Table that has F.
+template <class F, bool floats, bool integers, bool predicate = false,
+          class Rows = Table<void, Row<F, integers>>>
 CudaKernels cuda_kernels() {
   CudaKernels k;
   k.unroll = vector_unroll(kArguments<F>);
+  k.row = Rows::template find<F>();
   if constexpr (floats) {
     if constexpr (!predicate) {
       k.vector_f32 = vector_kernel<F, float>;
       k.vector_f16 = vector_kernel<F, Half>;
       k.vector_bf16 = vector_kernel<F, BFloat16>;
     }
-    k.element_f32 = element_kernel<F, float>;
-    k.element_f64 = element_kernel<F, double>;
+    k.element_f32 = element_kernel<Rows, float>;
+    k.element_f64 = element_kernel<Rows, double>;
   }
-  if constexpr (integers) k.element_i64 = element_kernel<F, std::int64_t>;
+  if constexpr (integers) k.element_i64 = element_kernel<Rows, std::int64_t>;
   return k;
 }
 
 /// The forward kernel of an op from the formula name_y.
-template <class F, bool floats, bool integers, bool predicate = false>
+template <class F, bool floats, bool integers, bool predicate = false,
+          class Rows = Table<void, Row<F, integers>>>
 void forward_cuda(const Forward& f) {
   const Tensor* outputs[F::kOutputs];
   for (int m = 0; m < F::kOutputs; ++m) outputs[m] = &f.out(m);
-  run_cuda(f.op.name, cuda_kernels<F, floats, integers, predicate>(), outputs, f.inputs,
+  run_cuda(f.op.name, cuda_kernels<F, floats, integers, predicate, Rows>(), outputs, f.inputs,
            parameters_of(f.attrs_view));
 }
+/// The kernels of a formula on floats alone, as a gradient is.
+template <class F, class Rows = Table<void, Row<F>>>
+CudaKernels gradient_kernels() {
+  return cuda_kernels<F, true, false, false, Rows>();
+}
 /// The backward kernel of an op with one input, from name_dx.
-template <class F>
+template <class F, class Rows = Table<void, Row<F>>>
 void unary_backward_cuda(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor* inputs[2] = {&b.grad()};
   if constexpr (F::kSaved == Saved::x) inputs[1] = &b.in(0);
   if constexpr (F::kSaved == Saved::y) inputs[1] = &b.out();
-  run_cuda(b.op.name, cuda_kernels<F, true, false>(), b.grad_in(0), {inputs, F::kInputs},
+  run_cuda(b.op.name, gradient_kernels<F, Rows>(), b.grad_in(0), {inputs, F::kInputs},
            parameters_of(b.attrs_view));
 }
 
-template <class F>
-void operand_gradient_cuda(const Backward& b, int i) {
-  operand_gradient<F>(b, i, [&](Tensor& out, std::span<const Tensor* const> inputs) {
-    run_cuda(b.op.name, cuda_kernels<F, true, false>(), out, inputs, parameters_of(b.attrs_view));
-  });
-}
 /// The backward kernel of an op with two inputs, from name_da and name_db.
-template <class DA, class DB>
+template <class DA, class DB, class Rows>
 void binary_backward_cuda(const Backward& b) {
-  operand_gradient_cuda<DA>(b, 0);
-  operand_gradient_cuda<DB>(b, 1);
+  const auto gradient = [&]<class F>(F, int i) {
+    // The call is a template, so that there are no kernels where g itself is passed on.
+    operand_gradient<F>(b, i, [&](auto& out, auto inputs) {
+      run_cuda(b.op.name, gradient_kernels<F, Rows>(), out, inputs, parameters_of(b.attrs_view));
+    });
+  };
+  gradient(DA(), 0);
+  gradient(DB(), 1);
 }
 
 /// The backward kernel of an op from one formula for all gradients (joint_gradients).
-template <class F>
+template <class F, class Rows = Table<void, Row<F>>>
 void joint_backward_cuda(const Backward& b) {
   joint_gradients<F>(b, b.grad(), b.grad().shape(), [&](auto outputs, auto inputs) {
-    run_cuda(b.op.name, cuda_kernels<F, true, false>(), outputs, inputs, parameters_of(b.attrs_view));
+    run_cuda(b.op.name, gradient_kernels<F, Rows>(), outputs, inputs, parameters_of(b.attrs_view));
   });
 }
 
