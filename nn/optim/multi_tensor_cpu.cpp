@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
@@ -90,18 +90,18 @@ void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Co
     alignas(64) float params[kBlock], grads[kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
-      widen_run(g + at, n, grads);
+      simd::convert_run(g + at, n, grads);
       if (scale != 1)
         for (std::int64_t i = 0; i < n; ++i) grads[i] *= scale;
       if (e.copy) {
         float* const master = static_cast<float*>(e.param) + at;
         run(master, grads, at, n);
-        narrow_run(master, n, static_cast<T*>(e.copy) + at);
+        simd::convert_run(master, n, static_cast<T*>(e.copy) + at);
       } else {
         T* const p = static_cast<T*>(e.param) + at;
-        widen_run(p, n, params);
+        simd::convert_run(p, n, params);
         run(params, grads, at, n);
-        narrow_run(params, n, p);
+        simd::convert_run(params, n, p);
       }
     }
   }
@@ -116,7 +116,7 @@ void for_blocks(const T* g, std::int64_t begin, std::int64_t end, F f) {
     alignas(64) float values[kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
-      widen_run(g + at, n, values);
+      simd::convert_run(g + at, n, values);
       f(values, n);
     }
   }
@@ -239,9 +239,9 @@ void change_grads(const char* op, const Batch& batch, F f) {
                    alignas(64) float values[kBlock];
                    for (std::int64_t at = begin; at < end; at += kBlock) {
                      const std::int64_t n = std::min(kBlock, end - at);
-                     widen_run(g + at, n, values);
+                     simd::convert_run(g + at, n, values);
                      for (std::int64_t i = 0; i < n; ++i) values[i] = f(values[i]);
-                     narrow_run(values, n, g + at);
+                     simd::convert_run(values, n, g + at);
                    }
                  }
                });

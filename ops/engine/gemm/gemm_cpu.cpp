@@ -37,7 +37,6 @@ using gemm::Plan;
 using gemm::round_up;
 using gemm::RowTiles;
 using gemm::scratch;
-using gemm::Simd;
 using gemm::TileArgs;
 using std::int64_t;
 
@@ -74,16 +73,11 @@ void end_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, in
               int64_t cols, const T* sums, int64_t ld) {
   if (plan.swapped) {
     Out* c = op.c + col0 * plan.c_row + row0;
-    if constexpr (std::is_same_v<Out, T>) {
-      gemm::pack_transposed(sums, ld, cols, rows, c, plan.c_row);
-    } else {
-      for (int64_t j = 0; j < cols; ++j)
-        for (int64_t i = 0; i < rows; ++i) c[j * plan.c_row + i] = static_cast<Out>(sums[i * ld + j]);
-    }
+    gemm::pack_transposed<T>(sums, ld, cols, rows, c, plan.c_row);
   } else {
     Out* c = op.c + row0 * plan.c_row + col0;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) c[i * plan.c_row + j] = static_cast<Out>(sums[i * ld + j]);
+    if constexpr (!std::is_same_v<Out, T>)
+      for (int64_t i = 0; i < rows; ++i) simd::convert_run(sums + i * ld, cols, c + i * plan.c_row);
   }
 }
 
@@ -93,8 +87,7 @@ void end_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, in
 template <class In, class T, class Out>
 void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packed, int64_t row0, int64_t rows,
               int64_t col0, int64_t cols) {
-  using S = Simd<T>;
-  constexpr int64_t w = S::kWidth, sliver = 2 * w;
+  constexpr int64_t w = simd::Vector<T>::kSize, sliver = 2 * w;
   constexpr bool kConvert = !std::is_same_v<In, T>;
 
   // Sums live in C itself where they fit there. They begin with what is in `start`, or with 0.
@@ -124,11 +117,11 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
     }
   }
 
-  const RowTiles tiles(rows, S::kRows);
+  const RowTiles tiles(rows, gemm::kRows);
   const int64_t depth = std::min(plan.k, plan.k_block);
   // By rows, an odd number of cache lines apart.
-  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : S::kRows;
-  const int64_t r_tile = plan.by_rows ? S::kRows * r_ld : depth * r_ld;
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : gemm::kRows;
+  const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld;
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
   const int64_t v_cols = round_up(plan.cols, sliver);
 
@@ -169,7 +162,7 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
         args.v_stride = sliver;
         args.next_v = args.v + args.k * sliver;
         args.next_v_lines =
-            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * S::kRows) : 0;
+            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * gemm::kRows) : 0;
       } else if constexpr (!kConvert) {
         args.v = op.v + p0 * plan.v_k + (col0 + j) * plan.v_col;
         args.v_stride = plan.v_k;
@@ -247,11 +240,11 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
     if (plan.dots && g.b_row != 1) {
       Gemm turned = g;
       turned.b_row = 1;
-      turned.b_col = round_up(g.k, Simd<T>::kWidth);
+      turned.b_col = round_up(g.k, simd::Vector<T>::kSize);
       T* const copy = scratch<T>(1, g.n * turned.b_col);
       const int64_t items = b_batch == 0 ? batch : 1;
       for (int64_t item = 0; item < batch; item += items) {
-        gemm::pack_transposed(b + item * b_batch, g.b_row, g.n, g.k, copy, turned.b_col);
+        gemm::pack_transposed<T>(b + item * b_batch, g.b_row, g.n, g.k, copy, turned.b_col);
         run_dots<T>(turned, items, a_batch, 0, c_batch, alpha, a + item * a_batch, copy, beta, bias,
                     c + item * c_batch);
       }
@@ -259,7 +252,7 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
     }
     if (plan.dots) return run_dots<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   }
-  constexpr int64_t sliver = 2 * Simd<T>::kWidth;
+  constexpr int64_t sliver = 2 * simd::Vector<T>::kSize;
   const int64_t tasks = plan.tasks();
   const int64_t v_batch = plan.swapped ? a_batch : b_batch;
   const auto operands = [&](int64_t item) {
@@ -296,7 +289,7 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
       const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
       const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
       gemm::pack_vectors(op.v + p0 * plan.v_k + col0 * plan.v_col, plan.v_k, plan.v_col, k, cols,
-                         out + p0 * v_cols + col0 * k, sliver);
+                         out + p0 * v_cols + col0 * k);
     }
   };
 

@@ -8,7 +8,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
-#include <cotangent/ops/engine/gemm/simd_cpu.h>
+#include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
 // How a product is computed, decided from its sizes and strides alone: not from the number of threads, nor
 // from what the machine is doing.
@@ -48,8 +48,8 @@ struct Plan {
 // Shapes are chosen, and k is cut, by sizes and strides alone.
 template <class In, class T>
 Plan make_plan(Gemm g, bool scale) {
-  using S = Simd<T>;
-  constexpr int64_t w = S::kWidth, sliver = 2 * w;
+  using V = simd::Vector<T>;
+  constexpr int64_t w = V::kSize, sliver = 2 * w;
   // Where a size is 1 its stride does not matter: take the one that suits.
   if (g.m == 1) g.a_row = g.a_col == 1 ? g.k : 1;
   if (g.k == 1) g.a_col = g.a_row == 1 ? g.m : 1, g.b_row = g.b_col == 1 ? g.n : 1;
@@ -103,13 +103,13 @@ Plan make_plan(Gemm g, bool scale) {
   plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
                                   : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
   plan.macs = m * n * std::max(k, 1.0);
-  plan.rows_task = round_up(plan.rows, S::kRows), plan.row_tasks = 1;
+  plan.rows_task = round_up(plan.rows, kRows), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
   if (plan.macs >= 2 * kTaskMacs) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
     const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
-    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), S::kRows));
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
     plan.col_tasks = chunk_count(plan.cols, plan.cols_task);

@@ -5,7 +5,7 @@
 
 #include <cotangent/core/convert_element.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>
 #include <cotangent/ops/engine/walk/transpose_cpu.h>
@@ -20,20 +20,16 @@ constexpr std::int64_t kGrain = 1 << 16;
 
 using ConvertRun = void (*)(void* dst, const void* src, std::int64_t n);
 
-template <class T>
-constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-
 template <class To, class From>
 void convert_run(void* dst, const void* src, std::int64_t n) {
   // Bools are read as bytes: memory from elsewhere may hold other values than 0 and 1.
   using Raw = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
   To* __restrict to = static_cast<To*>(dst);
   const Raw* __restrict from = static_cast<const Raw*>(src);
-  if constexpr (std::is_same_v<To, float> && is_narrow<From>) {
-    widen_run(from, n, to);
-  } else if constexpr (is_narrow<To> && std::is_same_v<From, float>) {
-    narrow_run(from, n, to);
-  } else if constexpr (!std::is_same_v<To, From> && (is_narrow<To> || is_narrow<From>)) {
+  if constexpr ((std::is_same_v<To, float> && simd::is_16_bit<From>) ||
+                (simd::is_16_bit<To> && std::is_same_v<From, float>)) {
+    simd::convert_run(from, n, to);
+  } else if constexpr (!std::is_same_v<To, From> && (simd::is_16_bit<To> || simd::is_16_bit<From>)) {
     // Every other conversion of 16 bits is one by way of f32 (core/convert_element.h).
     float wide[256];
     for (std::int64_t i = 0; i < n; i += 256) {
