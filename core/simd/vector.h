@@ -235,6 +235,12 @@ struct Vector {
   requires is_16_bit<S>
   static CT_INLINE Vector load(const S* from, First n) {
     S lanes[kSize] = {};
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (kBytes == 64) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), _mm256_maskz_loadu_epi16(n.mask, from));
+      return load(lanes);
+    }
+#endif
     for (int i = 0; i < n.count; ++i) lanes[i] = from[i];
     return load(lanes);
   }
@@ -242,6 +248,11 @@ struct Vector {
   requires is_16_bit<S> CT_INLINE void store(S* to, First n) const {
     S lanes[kSize];
     store(lanes);
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (kBytes == 64)
+      return _mm256_mask_storeu_epi16(to, n.mask,
+                                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lanes)));
+#endif
     for (int i = 0; i < n.count; ++i) to[i] = lanes[i];
   }
 
