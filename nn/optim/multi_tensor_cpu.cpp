@@ -47,8 +47,9 @@ void for_pieces(std::span<const Entry> entries, std::span<const std::int64_t> st
 // One piece, with the number of moments known to the compiler, so that unused ones cost nothing. __restrict:
 // the optimizer owns the moments, and a gradient is not its parameter's memory.
 template <int kMoments, class C, class Constants>
-void update_run(C* __restrict p, const C* __restrict g, C* __restrict m0, C* __restrict m1, C* __restrict m2,
-                std::int64_t n, const Entry& e, const Constants constants) {
+[[gnu::noinline]] void update_run(C* __restrict p, const C* __restrict g, C* __restrict m0, C* __restrict m1,
+                                  C* __restrict m2, std::int64_t n, const Entry& e,
+                                  const Constants constants) {
   const C a = static_cast<C>(e.scale[0]), b = static_cast<C>(e.scale[1]);
   for (std::int64_t i = 0; i < n; ++i) {
     C m[kMaxMoments] = {};
@@ -184,6 +185,15 @@ double largest_of_run(const C* g, std::int64_t n) {
   return largest;
 }
 
+// `sum` with what n elements add to the p-th power of the norm; for p infinite the largest so far.
+template <class C>
+[[gnu::noinline]] double add_to_norm(double sum, const C* g, std::int64_t n, double p) {
+  if (p == 2) return sum + sum_run(g, n, [](double x) { return x * x; });
+  if (p == 1) return sum + sum_run(g, n, [](double x) { return std::abs(x); });
+  if (std::isinf(p)) return larger(largest_of_run(g, n), sum);
+  return sum + sum_run(g, n, [p](double x) { return std::pow(std::abs(x), p); });
+}
+
 }  // namespace
 
 Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
@@ -198,17 +208,8 @@ Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
       for_pieces(batch.entries, starts,
                  [&](std::int64_t chunk, const Entry& e, std::int64_t begin, std::int64_t end) {
                    double& sum = partials[chunk];
-                   for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const auto* g, std::int64_t n) {
-                     if (p == 2) {
-                       sum += sum_run(g, n, [](double x) { return x * x; });
-                     } else if (p == 1) {
-                       sum += sum_run(g, n, [](double x) { return std::abs(x); });
-                     } else if (std::isinf(p)) {
-                       sum = larger(largest_of_run(g, n), sum);
-                     } else {
-                       sum += sum_run(g, n, [p](double x) { return std::pow(std::abs(x), p); });
-                     }
-                   });
+                   for_blocks(static_cast<const T*>(e.grad), begin, end,
+                              [&](const auto* g, std::int64_t n) { sum = add_to_norm(sum, g, n, p); });
                  });
     });
     for (const double s : partial) total = std::isinf(p) ? larger(s, total) : total + s;
