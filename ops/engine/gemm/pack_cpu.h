@@ -35,13 +35,13 @@ CT_INLINE simd::Vector<T> load_apart(const In* from, std::int64_t stride, std::i
 
 // Rows of R, times alpha, each contiguous: out[i * ld + p].
 template <class In, class T>
-void pack_rows(const In* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k, T alpha,
-               T* out, std::int64_t ld) {
+void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k,
+               T alpha, T* out, std::int64_t ld) {
   using V = simd::Vector<T>;
   constexpr std::int64_t w = V::kSize, line = std::max<std::int64_t>(w, 64 / sizeof(In));
   const V factor(alpha);
   for (std::int64_t i = 0; i < rows; ++i) {
-    const In* from = r + i * r_row;
+    const In* from = static_cast<const In*>(r) + i * r_row;
     T* to = out + i * ld;
     std::int64_t p = 0;
     if (r_k == 1) {
@@ -59,17 +59,17 @@ void pack_rows(const In* r, std::int64_t r_row, std::int64_t r_k, std::int64_t r
   }
 }
 
-// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows + i].
+// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows<T> + i].
 template <class In, class T>
-void pack_columns(const In* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha, T* out,
+void pack_columns(const void* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha, T* out,
                   std::int64_t tile_size) {
   using V = simd::Vector<T>;
   constexpr std::int64_t w = V::kSize;
   const V factor(alpha);
   for (std::int64_t p = 0; p < k; ++p) {
-    const In* from = r + p * r_k;
+    const In* from = static_cast<const In*>(r) + p * r_k;
     const std::int64_t ahead = p + 8 < k ? 8 * r_k : 0;
-    T* to = out + p * kRows;
+    T* to = out + p * kRows<T>;
     for (std::int64_t t = 0; t < tiles.count; ++t) {
       const std::int64_t h = tiles.height(t);
       __builtin_prefetch(from + ahead);
@@ -106,10 +106,11 @@ void pack_transposed(const In* v, std::int64_t v_col, std::int64_t k, std::int64
 
 // V in slivers of two vectors of columns, one after the other: within one, out[p * sliver + j].
 template <class In, class T>
-void pack_vectors(const In* v, std::int64_t v_k, std::int64_t v_col, std::int64_t k, std::int64_t cols,
-                  T* out) {
+void pack_vectors(const void* operand, std::int64_t v_k, std::int64_t v_col, std::int64_t k,
+                  std::int64_t cols, T* out) {
   using V = simd::Vector<T>;
   constexpr std::int64_t w = V::kSize, sliver = 2 * w;
+  const In* const v = static_cast<const In*>(operand);
   if (v_k == 1 && v_col != 1) {
     for (std::int64_t j = 0; j < cols; j += sliver)
       pack_transposed<T>(v + j * v_col, v_col, k, std::min(sliver, cols - j), out + j * k, sliver);
