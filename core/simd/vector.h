@@ -1,161 +1,328 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <iterator>
 #include <type_traits>
 #include <utility>
 
-#if defined(__AVX512F__)
+#include <cotangent/core/dtype.h>
+
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
-// 64-byte vectors of the compiler's own, and exp for them: what reductions and softmax are made of on the
-// CPU. The width is a part of the results' definition, so it is the same on every machine.
+// Vector<T>: as many numbers as one vector register of this machine holds, with the operators of a number. A formula
+// that is written once for a number type X serves the CPU with X = Vector<float> and the GPU with X = Lane<float>
+// (engine/map/lane.cuh). FixedVector<T> has 64 bytes on every machine, for results that the width is a part of.
+//
+// Elements are float, double and std::int64_t; vectors of other integers are for moving bits. Vectors of float are also
+// loaded from and stored as 16-bit floats. -march=native is the build's default.
+//
+// Everything is always inlined: a vector argument of a real call would depend on the target's ABI.
+
+#define CT_INLINE inline __attribute__((always_inline))
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // the vectors are used inside functions only
+#pragma GCC diagnostic ignored "-Wpsabi"  // see above
 
-namespace ct {
+namespace ct::simd {
 
-template <class C>
-struct Vector {
-  typedef C type __attribute__((vector_size(64)));
-  static constexpr int size = 64 / static_cast<int>(sizeof(C));
-
-  static type load(const C* p) {
-    type v;
-    std::memcpy(&v, p, sizeof v);
-    return v;
-  }
-  /// The first n < size elements; `pad` in place of the others.
-  static type load_first(const C* p, int n, C pad) {
 #if defined(__AVX512F__)
-    if constexpr (std::is_same_v<C, float>)
-      return (type)_mm512_mask_loadu_ps(_mm512_set1_ps(pad), static_cast<__mmask16>((1u << n) - 1), p);
-    if constexpr (sizeof(C) == 8) {
-      const type pads = type{} + pad;
-      return (type)_mm512_mask_loadu_epi64((__m512i)pads, static_cast<__mmask8>((1u << n) - 1), p);
-    }
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
 #endif
-    type v = type{} + pad;
-    for (int i = 0; i < n; ++i) v[i] = p[i];
-    return v;
-  }
-  static void store(C* p, type v) { std::memcpy(p, &v, sizeof v); }
-  static void store_first(C* p, type v, int n) {
-#if defined(__AVX512F__)
-    if constexpr (std::is_same_v<C, float>)
-      return _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), (__m512)v);
-    if constexpr (sizeof(C) == 8)
-      return _mm512_mask_storeu_epi64(p, static_cast<__mmask8>((1u << n) - 1), (__m512i)v);
+
+namespace detail {
+
+template <class T, int kBytes>
+struct RawOf {
+  typedef T type __attribute__((vector_size(kBytes)));
+  typedef T in_memory __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
+};
+// The compiler's own vectors; and as they lie among elements.
+template <class T, int kBytes>
+using Raw = typename RawOf<T, kBytes>::type;
+template <class T, int kBytes>
+using RawInMemory = typename RawOf<T, kBytes>::in_memory;
+
+template <std::size_t size>
+using UnsignedOf = std::conditional_t<
+    size == 8, std::uint64_t,
+    std::conditional_t<size == 4, std::uint32_t, std::conditional_t<size == 2, std::uint16_t, std::uint8_t>>>;
+// The unsigned and the signed integer as wide as T. Comparisons give the latter, lane by lane 0 or -1.
+template <class T>
+using Unsigned = UnsignedOf<sizeof(T)>;
+template <class T>
+using Signed = std::make_signed_t<Unsigned<T>>;
+// T itself, or the unsigned integer that wraps around where T must not overflow.
+template <class T>
+using Wrapping = std::conditional_t<std::is_floating_point_v<T>, T, Unsigned<T>>;
+
+}  // namespace detail
+
+/// An element type that is computed with as float.
+template <class T>
+inline constexpr bool is_16_bit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+/// A truth value per lane of a Vector<T, kBytes>.
+template <class T, int kBytes = kVectorBytes>
+struct Mask {
+  using Raw = detail::Raw<detail::Signed<T>, kBytes>;
+  static constexpr int kSize = kBytes / static_cast<int>(sizeof(T));
+  using First = int;
+
+  Raw v;
+
+  static CT_INLINE First first(int count) { return count; }
+  CT_INLINE friend Mask operator&(Mask a, Mask b) { return {a.v & b.v}; }
+  CT_INLINE friend Mask operator|(Mask a, Mask b) { return {a.v | b.v}; }
+  CT_INLINE friend Mask operator^(Mask a, Mask b) { return {a.v ^ b.v}; }
+  CT_INLINE friend Mask operator!(Mask a) { return {~a.v}; }
+
+  /// As bools, one byte each: all, or the first `count`.
+  CT_INLINE void store(bool* to) const {
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)
+    if constexpr (sizeof(T) == 4 && kBytes == 64)
+      return _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                              _mm_maskz_set1_epi8(_mm512_movepi32_mask((__m512i)v), 1));
 #endif
-    for (int i = 0; i < n; ++i) p[i] = v[i];
+    store(to, kSize);
   }
-
-  /// All elements combined, always in the same order.
-  template <class Combine>
-  static C across(type v, Combine combine) {
-    v = combine(v, rotated<size / 2>(v, std::make_integer_sequence<int, size>{}));
-    v = combine(v, rotated<size / 4>(v, std::make_integer_sequence<int, size>{}));
-    v = combine(v, rotated<size / 8>(v, std::make_integer_sequence<int, size>{}));
-    if constexpr (size > 8) v = combine(v, rotated<1>(v, std::make_integer_sequence<int, size>{}));
-    return v[0];
-  }
-
- private:
-  template <int by, int... i>
-  static type rotated(type v, std::integer_sequence<int, i...>) {
-    return __builtin_shufflevector(v, v, ((i + by) % size)...);
+  CT_INLINE void store(bool* to, int count) const {
+    for (int i = 0; i < count; ++i) to[i] = v[i] != 0;
   }
 };
 
 namespace detail {
 
-// The numbers of exp: log 2 is split into a part of few bits, whose product with k is exact, and a rest;
-// adding `magic` leaves k in the low bits; p interpolates (exp(r) - 1 - r) / r^2 at the Chebyshev nodes of
-// |r| <= log(2) / 2, which makes exp good to 1e-8 (float) and 2e-16 (double) before rounding.
-template <class C>
-struct ExpNumbers;
-template <>
-struct ExpNumbers<float> {
-  using Bits = std::uint32_t;
-  static constexpr float log2e = 0x1.715476p+0f, magic = 0x1.8p23f;
-  static constexpr float high = 0x1.62e4p-1f, low = 0x1.7f7d1cp-20f;
-  static constexpr float least = -87.3365f;  // below it, exp is no normal number
-  static constexpr float lowest = -104.0f, highest = 89.0f;
-  static constexpr int mantissa = 23;
-  static constexpr Bits bias = 127;
-  static constexpr float p[] = {0x1.6d117cp-10f, 0x1.120be2p-7f, 0x1.555518p-5f, 0x1.5554dcp-3f, 0.5f};
+// The first n lanes of a vector, in the form that the machine's partial loads and stores want.
+template <class T, int kBytes>
+struct FirstLanes {
+#if defined(__AVX512F__)
+  static constexpr bool kMachine = kBytes == 64 && sizeof(T) >= 4;
+  __mmask16 mask;
+  CT_INLINE explicit FirstLanes(std::int64_t n) : mask(static_cast<__mmask16>((1u << n) - 1)), count(n) {}
+#elif defined(__AVX2__)
+  static constexpr bool kMachine = kBytes == 32 && sizeof(T) >= 4;
+  Raw<Signed<T>, kBytes> mask;
+  CT_INLINE explicit FirstLanes(std::int64_t n) : mask{}, count(n) {
+    for (int i = 0; i < kBytes / static_cast<int>(sizeof(T)); ++i) mask[i] = i;
+    mask = mask < static_cast<Signed<T>>(n);
+  }
+#else
+  static constexpr bool kMachine = false;
+  CT_INLINE explicit FirstLanes(std::int64_t n) : count(n) {}
+#endif
+  std::int64_t count;
 };
-template <>
-struct ExpNumbers<double> {
-  using Bits = std::uint64_t;
-  static constexpr double log2e = 0x1.71547652b82fep+0, magic = 0x1.8p52;
-  static constexpr double high = 0x1.62e42fefa38p-1, low = 0x1.ef35793c7673p-45;
-  static constexpr double least = -708.396;
-  static constexpr double lowest = -746.0, highest = 710.0;
-  static constexpr int mantissa = 52;
-  static constexpr Bits bias = 1023;
-  static constexpr double p[] = {0x1.a5eb2b756a07fp-29, 0x1.b16ee17004b01p-26, 0x1.2797be2ed51ffp-22,
-                                 0x1.71dcca88cbf9ep-19, 0x1.a01a208d30e6dp-16, 0x1.a01a0226f17a7p-13,
-                                 0x1.6c16c16700d92p-10, 0x1.11111110fd3cdp-7,  0x1.5555555555ee0p-5,
-                                 0x1.555555555558ap-3,  0x1.fffffffffffffp-2};
-};
-
-// X is C, or a vector of C with Bits a vector as well.
-template <class C, class X>
-inline X exp_of_rest(X r) {
-  using N = ExpNumbers<C>;
-  X p = X{} + N::p[0];
-  for (std::size_t i = 1; i < std::size(N::p); ++i) p = p * r + N::p[i];
-  return p * r * r + r + C(1);
-}
-
-template <class C, class Bits, class X>
-inline X exp_nonpositive(X x) {
-  using N = ExpNumbers<C>;
-  const X t = x * N::log2e + N::magic;
-  const X k = t - N::magic;
-  const X r = (x - k * N::high) - k * N::low;
-  Bits bits;
-  std::memcpy(&bits, &t, sizeof t);
-  bits = (bits << N::mantissa) + (N::bias << N::mantissa);  // what stood above k is shifted out
-  X scale;
-  std::memcpy(&scale, &bits, sizeof bits);
-  const X y = exp_of_rest<C>(r) * scale;
-  return x < N::least ? X{} : y;  // false for a NaN, which passes through r
-}
 
 }  // namespace detail
 
-/// exp(x) for x <= 0 (or NaN), within 1 ulp (float) or 2 (double); 0 where the result would be subnormal.
-inline float exp_nonpositive(float x) { return detail::exp_nonpositive<float, std::uint32_t>(x); }
-inline double exp_nonpositive(double x) { return detail::exp_nonpositive<double, std::uint64_t>(x); }
-template <class C>
-inline typename Vector<C>::type exp_nonpositive(typename Vector<C>::type x) {
-  return detail::exp_nonpositive<C, typename Vector<typename detail::ExpNumbers<C>::Bits>::type>(x);
+template <class T, int kBytes = kVectorBytes>
+struct Vector {
+  using Scalar = T;
+  using Raw = detail::Raw<T, kBytes>;
+  using Mask = simd::Mask<T, kBytes>;
+  static constexpr int kSize = kBytes / static_cast<int>(sizeof(T));
+
+  Raw v;
+
+  Vector() = default;
+  CT_INLINE Vector(Raw v) : v(v) {}
+  /// The same number in every lane.
+  template <class S>
+  requires std::is_arithmetic_v<S> CT_INLINE Vector(S s) : v(static_cast<T>(s) - Raw{}) {}
+
+  // ---- Loads and stores, of whole vectors and of the first lanes: the others read as 0 and are not written. ----
+
+  using First = detail::FirstLanes<T, kBytes>;
+  static CT_INLINE First first(std::int64_t count) { return First(count); }
+
+  static CT_INLINE Vector load(const T* from) {
+    return (Raw) * reinterpret_cast<const detail::RawInMemory<T, kBytes>*>(from);
+  }
+  CT_INLINE void store(T* to) const { *reinterpret_cast<detail::RawInMemory<T, kBytes>*>(to) = v; }
+
+  static CT_INLINE Vector load(const T* from, First n, Vector otherwise = Raw{}) {
+    if constexpr (First::kMachine) {
+#if defined(__AVX512F__)
+      if constexpr (sizeof(T) == 4)
+        return (Raw)_mm512_mask_loadu_epi32((__m512i)otherwise.v, n.mask, from);
+      else
+        return (Raw)_mm512_mask_loadu_epi64((__m512i)otherwise.v, static_cast<__mmask8>(n.mask), from);
+#elif defined(__AVX2__)
+      __m256i x;
+      if constexpr (sizeof(T) == 4)
+        x = _mm256_maskload_epi32(reinterpret_cast<const int*>(from), (__m256i)n.mask);
+      else
+        x = _mm256_maskload_epi64(reinterpret_cast<const long long*>(from), (__m256i)n.mask);
+      return n.mask ? (Raw)x : otherwise.v;
+#endif
+    } else {
+      T lanes[kSize];
+      otherwise.store(lanes);
+      for (int i = 0; i < n.count; ++i) lanes[i] = from[i];
+      return load(lanes);
+    }
+  }
+  CT_INLINE void store(T* to, First n) const {
+    if constexpr (First::kMachine) {
+#if defined(__AVX512F__)
+      if constexpr (sizeof(T) == 4)
+        _mm512_mask_storeu_epi32(to, n.mask, (__m512i)v);
+      else
+        _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(n.mask), (__m512i)v);
+#elif defined(__AVX2__)
+      if constexpr (sizeof(T) == 4)
+        _mm256_maskstore_epi32(reinterpret_cast<int*>(to), (__m256i)n.mask, (__m256i)v);
+      else
+        _mm256_maskstore_epi64(reinterpret_cast<long long*>(to), (__m256i)n.mask, (__m256i)v);
+#endif
+    } else {
+      for (int i = 0; i < n.count; ++i) to[i] = v[i];
+    }
+  }
+
+  // The same for 16-bit floats: widened, or rounded to nearest even.
+  using Bits16 = detail::Raw<std::uint16_t, kBytes / 2>;
+
+  template <class S>
+  requires is_16_bit<S>
+  static CT_INLINE Vector load(const S* from) {
+    const Bits16 bits =
+        (Bits16) * reinterpret_cast<const detail::RawInMemory<std::uint16_t, kBytes / 2>*>(from);
+    if constexpr (std::is_same_v<S, BFloat16>)
+      return (Raw)(__builtin_convertvector(bits, detail::Raw<std::uint32_t, kBytes>) << 16);
+#if defined(__AVX512F__)
+    else if constexpr (kBytes == 64)
+      return (Raw)_mm512_maskz_cvtph_ps(0xffff, (__m256i)bits);
+#endif
+#if defined(__F16C__) && defined(__AVX2__)
+    else if constexpr (kBytes == 32)
+      return (Raw)_mm256_cvtph_ps((__m128i)bits);
+#endif
+    Vector x;
+    for (int i = 0; i < kSize; ++i) x.v[i] = static_cast<float>(from[i]);
+    return x;
+  }
+  template <class S>
+  requires is_16_bit<S> CT_INLINE void store(S* to) const {
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      using Words = detail::Raw<std::uint32_t, kBytes>;
+      using Ints = detail::Raw<std::int32_t, kBytes>;
+      const Words word = (Words)v;
+      const auto nan = (Ints)(word & 0x7fffffffu) > 0x7f800000;
+      const Words rounded = nan ? word >> 16 | 0x40u : (word + 0x7fffu + (word >> 16 & 1u)) >> 16;
+      *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes / 2>*>(to) =
+          __builtin_convertvector(rounded, Bits16);
+      return;
+    }
+#if defined(__AVX512F__)
+    else if constexpr (kBytes == 64)
+      return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                                 _mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT));
+#endif
+#if defined(__F16C__) && defined(__AVX2__)
+    else if constexpr (kBytes == 32)
+      return _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
+                              _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#endif
+    for (int i = 0; i < kSize; ++i) to[i] = S(v[i]);
+  }
+  template <class S>
+  requires is_16_bit<S>
+  static CT_INLINE Vector load(const S* from, First n) {
+    S lanes[kSize] = {};
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (kBytes == 64) {
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), _mm256_maskz_loadu_epi16(n.mask, from));
+      return load(lanes);
+    }
+#endif
+    for (int i = 0; i < n.count; ++i) lanes[i] = from[i];
+    return load(lanes);
+  }
+  template <class S>
+  requires is_16_bit<S> CT_INLINE void store(S* to, First n) const {
+    S lanes[kSize];
+    store(lanes);
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (kBytes == 64)
+      return _mm256_mask_storeu_epi16(to, n.mask,
+                                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lanes)));
+#endif
+    for (int i = 0; i < n.count; ++i) to[i] = lanes[i];
+  }
+
+  // ---- Arithmetic. Integers wrap around: their sums and products are those of the unsigned numbers. ----
+
+  using Wrapping = detail::Raw<detail::Wrapping<T>, kBytes>;
+  CT_INLINE friend Vector operator+(Vector a, Vector b) { return (Raw)((Wrapping)a.v + (Wrapping)b.v); }
+  CT_INLINE friend Vector operator-(Vector a, Vector b) { return (Raw)((Wrapping)a.v - (Wrapping)b.v); }
+  CT_INLINE friend Vector operator*(Vector a, Vector b) { return (Raw)((Wrapping)a.v * (Wrapping)b.v); }
+  CT_INLINE friend Vector operator/(Vector a, Vector b) { return a.v / b.v; }
+  CT_INLINE friend Vector operator-(Vector a) { return (Raw)(-(Wrapping)a.v); }
+  CT_INLINE Vector& operator+=(Vector b) { return *this = *this + b; }
+  CT_INLINE Vector& operator*=(Vector b) { return *this = *this * b; }
+  CT_INLINE friend Mask operator<(Vector a, Vector b) { return {a.v < b.v}; }
+  CT_INLINE friend Mask operator<=(Vector a, Vector b) { return {a.v <= b.v}; }
+  CT_INLINE friend Mask operator>(Vector a, Vector b) { return {a.v > b.v}; }
+  CT_INLINE friend Mask operator>=(Vector a, Vector b) { return {a.v >= b.v}; }
+  CT_INLINE friend Mask operator==(Vector a, Vector b) { return {a.v == b.v}; }
+  CT_INLINE friend Mask operator!=(Vector a, Vector b) { return {a.v != b.v}; }
+  /// a where m holds, else b. Both are computed; the other one's NaN does not leak.
+  CT_INLINE friend Vector where(Mask m, Vector a, Vector b) { return m.v ? a.v : b.v; }
+  /// a * b + c, rounded once where the machine can.
+  CT_INLINE friend Vector fma(Vector a, Vector b, Vector c) { return a.v * b.v + c.v; }
+
+  // The bits of every lane as integers and back, for polynomials.
+  using Bits = detail::Raw<detail::Signed<T>, kBytes>;
+  CT_INLINE Bits bits() const { return (Bits)v; }
+  static CT_INLINE Vector from_bits(Bits b) { return (Raw)b; }
+  // bits() - b, wrapping around.
+  CT_INLINE Bits bits_less(detail::Signed<T> b) const {
+    return (Bits)((detail::Raw<detail::Unsigned<T>, kBytes>)v - static_cast<detail::Unsigned<T>>(b));
+  }
+
+  /// All lanes combined, always in the same order.
+  template <class Combine>
+  CT_INLINE T across(Combine combine) const {
+    return halved<kSize / 2>(*this, combine).v[0];
+  }
+
+ private:
+  template <int by, class Combine>
+  static CT_INLINE Vector halved(Vector x, Combine combine) {
+    x = combine(x, rotated<by>(x, std::make_integer_sequence<int, kSize>{}));
+    if constexpr (by > 1) return halved<by / 2>(x, combine);
+    return x;
+  }
+  template <int by, int... i>
+  static CT_INLINE Vector rotated(Vector x, std::integer_sequence<int, i...>) {
+    return __builtin_shufflevector(x.v, x.v, ((i + by) % kSize)...);
+  }
+};
+
+template <class T>
+using FixedVector = Vector<T, 64>;
+
+/// The scalar `where`, for what is written for numbers and vectors alike.
+template <class T>
+requires std::is_arithmetic_v<T> CT_INLINE T where(bool m, T a, T b) { return m ? a : b; }
+
+// ---- Runs: for loops that work on f32 block by block. ----
+
+/// to[i] = from[i] of n elements; rounds to nearest even on the way to 16 bits. One side is float, the other 16-bit.
+template <class From, class To>
+inline void convert_run(const From* __restrict from, std::int64_t n, To* __restrict to) {
+  using V = Vector<float>;
+  std::int64_t i = 0;
+  for (; i + V::kSize <= n; i += V::kSize) V::load(from + i).store(to + i);
+  if (i < n) V::load(from + i, V::first(n - i)).store(to + i, V::first(n - i));
 }
 
-/// exp(x) for all x, with the same accuracy; loops over it vectorise. 2^k is multiplied in two steps, so that
-/// results down to the smallest subnormal and up to infinity come out.
-template <class C>
-inline C vector_exp(C x) {
-  using N = detail::ExpNumbers<C>;
-  x = x < N::lowest ? N::lowest : x;  // comparisons with NaN are false: it passes
-  x = x > N::highest ? N::highest : x;
-  const C t = x * N::log2e + N::magic;
-  const C k = t - N::magic;
-  const C r = (x - k * N::high) - k * N::low;
-  using Bits = typename N::Bits;
-  using Signed = std::make_signed_t<Bits>;
-  const Signed n = __builtin_bit_cast(Signed, t) - __builtin_bit_cast(Signed, N::magic), half = n >> 1;
-  const auto power = [](Signed e) {
-    return __builtin_bit_cast(C, (static_cast<Bits>(e) + N::bias) << N::mantissa);
-  };
-  return detail::exp_of_rest<C>(r) * power(half) * power(n - half);
-}
-
-}  // namespace ct
+}  // namespace ct::simd
 
 #pragma GCC diagnostic pop

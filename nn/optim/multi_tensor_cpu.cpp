@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
@@ -47,8 +47,9 @@ void for_pieces(std::span<const Entry> entries, std::span<const std::int64_t> st
 // One piece, with the number of moments known to the compiler, so that unused ones cost nothing. __restrict:
 // the optimizer owns the moments, and a gradient is not its parameter's memory.
 template <int kMoments, class C, class Constants>
-void update_run(C* __restrict p, const C* __restrict g, C* __restrict m0, C* __restrict m1, C* __restrict m2,
-                std::int64_t n, const Entry& e, const Constants constants) {
+[[gnu::noinline]] void update_run(C* __restrict p, const C* __restrict g, C* __restrict m0, C* __restrict m1,
+                                  C* __restrict m2, std::int64_t n, const Entry& e,
+                                  const Constants constants) {
   const C a = static_cast<C>(e.scale[0]), b = static_cast<C>(e.scale[1]);
   for (std::int64_t i = 0; i < n; ++i) {
     C m[kMaxMoments] = {};
@@ -90,18 +91,18 @@ void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Co
     alignas(64) float params[kBlock], grads[kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
-      widen_run(g + at, n, grads);
+      simd::convert_run(g + at, n, grads);
       if (scale != 1)
         for (std::int64_t i = 0; i < n; ++i) grads[i] *= scale;
       if (e.copy) {
         float* const master = static_cast<float*>(e.param) + at;
         run(master, grads, at, n);
-        narrow_run(master, n, static_cast<T*>(e.copy) + at);
+        simd::convert_run(master, n, static_cast<T*>(e.copy) + at);
       } else {
         T* const p = static_cast<T*>(e.param) + at;
-        widen_run(p, n, params);
+        simd::convert_run(p, n, params);
         run(params, grads, at, n);
-        narrow_run(params, n, p);
+        simd::convert_run(params, n, p);
       }
     }
   }
@@ -116,7 +117,7 @@ void for_blocks(const T* g, std::int64_t begin, std::int64_t end, F f) {
     alignas(64) float values[kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
-      widen_run(g + at, n, values);
+      simd::convert_run(g + at, n, values);
       f(values, n);
     }
   }
@@ -184,6 +185,15 @@ double largest_of_run(const C* g, std::int64_t n) {
   return largest;
 }
 
+// `sum` with what n elements add to the p-th power of the norm; for p infinite the largest so far.
+template <class C>
+[[gnu::noinline]] double add_to_norm(double sum, const C* g, std::int64_t n, double p) {
+  if (p == 2) return sum + sum_run(g, n, [](double x) { return x * x; });
+  if (p == 1) return sum + sum_run(g, n, [](double x) { return std::abs(x); });
+  if (std::isinf(p)) return larger(largest_of_run(g, n), sum);
+  return sum + sum_run(g, n, [p](double x) { return std::pow(std::abs(x), p); });
+}
+
 }  // namespace
 
 Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
@@ -198,17 +208,8 @@ Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
       for_pieces(batch.entries, starts,
                  [&](std::int64_t chunk, const Entry& e, std::int64_t begin, std::int64_t end) {
                    double& sum = partials[chunk];
-                   for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const auto* g, std::int64_t n) {
-                     if (p == 2) {
-                       sum += sum_run(g, n, [](double x) { return x * x; });
-                     } else if (p == 1) {
-                       sum += sum_run(g, n, [](double x) { return std::abs(x); });
-                     } else if (std::isinf(p)) {
-                       sum = larger(largest_of_run(g, n), sum);
-                     } else {
-                       sum += sum_run(g, n, [p](double x) { return std::pow(std::abs(x), p); });
-                     }
-                   });
+                   for_blocks(static_cast<const T*>(e.grad), begin, end,
+                              [&](const auto* g, std::int64_t n) { sum = add_to_norm(sum, g, n, p); });
                  });
     });
     for (const double s : partial) total = std::isinf(p) ? larger(s, total) : total + s;
@@ -239,9 +240,9 @@ void change_grads(const char* op, const Batch& batch, F f) {
                    alignas(64) float values[kBlock];
                    for (std::int64_t at = begin; at < end; at += kBlock) {
                      const std::int64_t n = std::min(kBlock, end - at);
-                     widen_run(g + at, n, values);
+                     simd::convert_run(g + at, n, values);
                      for (std::int64_t i = 0; i < n; ++i) values[i] = f(values[i]);
-                     narrow_run(values, n, g + at);
+                     simd::convert_run(values, n, g + at);
                    }
                  }
                });

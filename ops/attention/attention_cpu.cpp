@@ -81,8 +81,8 @@ struct Forwards : Scores {
 template <class SeenBy>
 void softmax_step(C* s, std::int64_t keys, std::int64_t lanes, const SeenBy& seen_by, C* max, C* sum,
                   C* shrink) {
-  using V = Vector<C>;
-  for (std::int64_t lane = 0; lane < lanes; lane += V::size) {
+  using V = simd::FixedVector<C>;
+  for (std::int64_t lane = 0; lane < lanes; lane += V::kSize) {
     const std::int64_t n = seen_by(lane);
     C* const column = s + lane;
     const auto before = V::load(max + lane);
@@ -90,27 +90,27 @@ void softmax_step(C* s, std::int64_t keys, std::int64_t lanes, const SeenBy& see
     std::int64_t j = 0;
     for (; j + 2 <= n; j += 2) {
       const auto a = V::load(column + j * kQueries), b = V::load(column + (j + 1) * kQueries);
-      m = a > m ? a : m;
-      other = b > other ? b : other;
+      m = where(a > m, a, m);
+      other = where(b > other, b, other);
     }
     if (j < n) {
       const auto a = V::load(column + j * kQueries);
-      m = a > m ? a : m;
+      m = where(a > m, a, m);
     }
-    m = other > m ? other : m;
+    m = where(other > m, other, m);
     // Where nothing was seen yet, all differences are -inf. A NaN is passed over here and met in the sum.
-    const auto base = m == kMinusInf ? typename V::type{} : m;
-    const auto factor = exp_nonpositive<C>(before - base);
-    typename V::type added = {};
+    const V base = where(m == kMinusInf, 0, m);
+    const V factor = exp_nonpositive(before - base);
+    V added(C(0));
     for (j = 0; j < n; ++j) {
-      const auto p = exp_nonpositive<C>(V::load(column + j * kQueries) - base);
-      V::store(column + j * kQueries, p);
+      const V p = exp_nonpositive(V::load(column + j * kQueries) - base);
+      p.store(column + j * kQueries);
       added += p;
     }
-    for (; j < keys; ++j) V::store(column + j * kQueries, typename V::type{});
-    V::store(max + lane, m);
-    V::store(sum + lane, V::load(sum + lane) * factor + added);
-    V::store(shrink + lane, factor);
+    for (; j < keys; ++j) V(C(0)).store(column + j * kQueries);
+    m.store(max + lane);
+    (V::load(sum + lane) * factor + added).store(sum + lane);
+    factor.store(shrink + lane);
   }
 }
 
@@ -134,7 +134,7 @@ void many_queries(const Forwards& f, std::int64_t b, std::int64_t kv, std::int64
   Query queries[kQueries];
   f.find_queries(kv, first, count, queries);
   f.load_queries(b, queries, count, static_cast<C>(f.attrs.scale), rows, stride);
-  const std::int64_t lanes = round_up(count, Vector<C>::size);
+  const std::int64_t lanes = round_up(count, simd::FixedVector<C>::kSize);
   if (count < lanes)
     for (std::int64_t d = 0; d < e.dim; ++d) std::fill_n(qt + d * kQueries, lanes, C(0));
   transpose_rows(Matrix{rows, stride}, count, e.dim, C(1), qt);
@@ -153,12 +153,13 @@ void many_queries(const Forwards& f, std::int64_t b, std::int64_t kv, std::int64
     const Matrix v = rows_of(f.v, b, kv, j0, n, v_buffer);
     const auto lanes_of = [&](std::int64_t key, std::int64_t) {
       const std::int64_t skip = triangle ? std::clamp<std::int64_t>(j0 + key - diagonal, 0, lanes) : 0;
-      return Range{skip / Vector<C>::size * Vector<C>::size, lanes};
+      return Range{skip / simd::FixedVector<C>::kSize * simd::FixedVector<C>::kSize, lanes};
     };
     product<true>(n, k.data, k.stride, qt, kQueries, false, s, kQueries, lanes_of, all(e.dim));
     f.hide(b, j0, n, count, query, s, tile);
     const auto seen_by = [&](std::int64_t lane) {
-      return triangle ? std::clamp<std::int64_t>(diagonal + lane + Vector<C>::size - j0, 0, n) : n;
+      return triangle ? std::clamp<std::int64_t>(diagonal + lane + simd::FixedVector<C>::kSize - j0, 0, n)
+                      : n;
     };
     softmax_step(s, n, lanes, seen_by, max, sum, shrink);
     if (f.drops()) {
@@ -198,23 +199,23 @@ void dot_scores(const C* q, std::int64_t q_stride, std::int64_t count, const Mat
 
 // The same step of the online softmax for one row of n scores. Returns what was summed before times this.
 C softmax_row_step(C* s, std::int64_t n, C& max, C& sum) {
-  using V = Vector<C>;
-  for (std::int64_t j = n; j < round_up(n, V::size); ++j) s[j] = kMinusInf;
-  auto m = typename V::type{} + max;
-  for (std::int64_t j = 0; j < n; j += V::size) {
+  using V = simd::FixedVector<C>;
+  for (std::int64_t j = n; j < round_up(n, V::kSize); ++j) s[j] = kMinusInf;
+  V m(max);
+  for (std::int64_t j = 0; j < n; j += V::kSize) {
     const auto a = V::load(s + j);
-    m = a > m ? a : m;
+    m = where(a > m, a, m);
   }
-  const C highest = V::across(m, [](const auto& a, const auto& b) { return b > a ? b : a; });
+  const C highest = m.across([](const auto& a, const auto& b) { return where(b > a, b, a); });
   const C base = highest == kMinusInf ? C(0) : highest;
-  const C factor = exp_nonpositive(max - base);
-  typename V::type added = {};
-  for (std::int64_t j = 0; j < n; j += V::size) {
-    const auto p = exp_nonpositive<C>(V::load(s + j) - base);
-    V::store(s + j, p);
+  const C factor = simd::exp_nonpositive(max - base);
+  V added(C(0));
+  for (std::int64_t j = 0; j < n; j += V::kSize) {
+    const V p = exp_nonpositive(V::load(s + j) - base);
+    p.store(s + j);
     added += p;
   }
-  sum = sum * factor + V::across(added, [](const auto& a, const auto& b) { return a + b; });
+  sum = sum * factor + added.across([](const auto& a, const auto& b) { return a + b; });
   max = highest;
   return factor;
 }

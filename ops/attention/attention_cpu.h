@@ -7,8 +7,7 @@
 #include <type_traits>
 
 #include <cotangent/core/rng.h>
-#include <cotangent/core/simd/convert_run.h>
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
 #include <cotangent/ops/engine/gemm/scratch_cpu.h>
@@ -70,22 +69,22 @@ struct Operand {
 
 /// The scalar product of two rows.
 inline C dot(const C* a, const C* b, std::int64_t n) {
-  using V = Vector<C>;
-  typename V::type sum = {}, other = {};
+  using V = simd::FixedVector<C>;
+  V sum(C(0)), other(C(0));
   std::int64_t i = 0;
-  for (; i + 2 * V::size <= n; i += 2 * V::size) {
+  for (; i + 2 * V::kSize <= n; i += 2 * V::kSize) {
     sum += V::load(a + i) * V::load(b + i);
-    other += V::load(a + i + V::size) * V::load(b + i + V::size);
+    other += V::load(a + i + V::kSize) * V::load(b + i + V::kSize);
   }
-  for (; i < n; i += V::size) {
-    const int m = static_cast<int>(std::min<std::int64_t>(V::size, n - i));
-    if (m == V::size) {
+  for (; i < n; i += V::kSize) {
+    const int m = static_cast<int>(std::min<std::int64_t>(V::kSize, n - i));
+    if (m == V::kSize) {
       sum += V::load(a + i) * V::load(b + i);
     } else {
-      other += V::load_first(a + i, m, C(0)) * V::load_first(b + i, m, C(0));
+      other += V::load(a + i, V::first(m)) * V::load(b + i, V::first(m));
     }
   }
-  return V::across(sum + other, [](const auto& x, const auto& y) { return x + y; });
+  return (sum + other).across([](const auto& x, const auto& y) { return x + y; });
 }
 
 /// Rows of an operand as C: where they lie, or copied.
@@ -115,8 +114,8 @@ inline Matrix rows_of(const Operand& x, std::int64_t b, std::int64_t h, std::int
 /// A row of C, rounded to `dtype`.
 inline void store_row(const C* from, std::int64_t n, DType dtype, void* data, std::int64_t at) {
   switch (dtype) {
-    case DType::f16: narrow_run(from, n, static_cast<Half*>(data) + at); break;
-    case DType::bf16: narrow_run(from, n, static_cast<BFloat16*>(data) + at); break;
+    case DType::f16: simd::convert_run(from, n, static_cast<Half*>(data) + at); break;
+    case DType::bf16: simd::convert_run(from, n, static_cast<BFloat16*>(data) + at); break;
     default: std::copy_n(from, n, static_cast<C*>(data) + at);
   }
 }
@@ -125,20 +124,18 @@ inline void store_row(const C* from, std::int64_t n, DType dtype, void* data, st
 
 /// to[d * kQueries + i] = factor * row i of x, element d; lanes from `count` to the next whole vector are 0.
 inline void transpose_rows(const Matrix& x, std::int64_t count, std::int64_t dim, C factor, C* to) {
-  constexpr int w = gemm::Simd<C>::kWidth;
+  using V = simd::Vector<C>;
+  constexpr int w = V::kSize;
   for (std::int64_t j = 0; j < count; j += w) {
     const std::int64_t wide = std::min<std::int64_t>(w, count - j);
     for (std::int64_t p = 0; p < dim; p += w) {
       const std::int64_t deep = std::min<std::int64_t>(w, dim - p);
-      const auto mask = gemm::Simd<C>::mask(deep);
-      const auto f = gemm::Simd<C>::splat(factor);
-      typename gemm::Simd<C>::V block[w];
+      const auto first = V::first(deep);
+      V block[w];
       for (std::int64_t l = 0; l < w; ++l)
-        block[l] = l < wide
-                       ? gemm::Simd<C>::mul(f, gemm::Simd<C>::load(x.data + (j + l) * x.stride + p, mask))
-                       : gemm::Simd<C>::zero();
-      gemm::transpose(block);
-      for (std::int64_t l = 0; l < deep; ++l) gemm::Simd<C>::store(to + (p + l) * kQueries + j, block[l]);
+        block[l] = l < wide ? factor * V::load(x.data + (j + l) * x.stride + p, first) : V(C(0));
+      simd::transpose(block);
+      for (std::int64_t l = 0; l < deep; ++l) block[l].store(to + (p + l) * kQueries + j);
     }
   }
 }
@@ -152,10 +149,9 @@ struct Range {
 template <bool ByRows, class Cols, class Depth>
 void product(std::int64_t rows, const C* r, std::int64_t r_stride, const C* v, std::int64_t v_stride,
              bool add, C* c, std::int64_t c_stride, const Cols& cols, const Depth& depth) {
-  using S = gemm::Simd<C>;
-  constexpr std::int64_t w = S::kWidth;
+  constexpr std::int64_t w = simd::Vector<C>::kSize;
   if (rows <= 0) return;
-  const gemm::RowTiles tiles(rows, S::kRows);
+  const gemm::RowTiles tiles(rows, gemm::kRows<C>);
   for (std::int64_t t = 0; t < tiles.count; ++t) {
     const std::int64_t i = tiles.begin(t), high = tiles.height(t);
     const Range columns = cols(i, i + high - 1), sum = depth(i, i + high - 1);
@@ -239,7 +235,7 @@ struct Scores {
   template <class QueryOf>
   void hide(std::int64_t b, std::int64_t first_key, std::int64_t n, std::int64_t lanes, const QueryOf& query,
             C* s, C* tile) const {
-    using V = Vector<C>;
+    using V = simd::FixedVector<C>;
     if (mask.defined()) {
       const bool by_key = mask.row == 0 && mask.head == 0;  // the same for all lanes
       C values[kKeys];
@@ -251,12 +247,12 @@ struct Scores {
           for (std::int64_t j = 0; j < n; ++j) tile[j * kQueries + lane] = values[j];
         }
       // What is hidden counts for nothing, not even where it is NaN.
-      const std::int64_t whole = round_up(lanes, V::size);
+      const std::int64_t whole = round_up(lanes, V::kSize);
       for (std::int64_t j = 0; j < n; ++j)
-        for (std::int64_t lane = 0; lane < whole; lane += V::size) {
-          const auto m = by_key ? typename V::type{} + values[j] : V::load(tile + j * kQueries + lane);
-          const auto x = V::load(s + j * kQueries + lane);
-          V::store(s + j * kQueries + lane, m == kMinusInf ? m : x + m);
+        for (std::int64_t lane = 0; lane < whole; lane += V::kSize) {
+          const V m = by_key ? V(values[j]) : V::load(tile + j * kQueries + lane);
+          const V x = V::load(s + j * kQueries + lane);
+          where(m == kMinusInf, m, x + m).store(s + j * kQueries + lane);
         }
     }
     if (!attrs.causal) return;
@@ -269,12 +265,11 @@ struct Scores {
       ends[lane] = static_cast<C>(seen);
     }
     if (!any) return;
-    const std::int64_t whole = round_up(lanes, V::size);
+    const std::int64_t whole = round_up(lanes, V::kSize);
     for (std::int64_t j = 0; j < n; ++j)
-      for (std::int64_t lane = 0; lane < whole; lane += V::size) {
-        const auto x = V::load(s + j * kQueries + lane);
-        const auto minus_inf = typename V::type{} + kMinusInf;
-        V::store(s + j * kQueries + lane, static_cast<C>(j) < V::load(ends + lane) ? x : minus_inf);
+      for (std::int64_t lane = 0; lane < whole; lane += V::kSize) {
+        const V x = V::load(s + j * kQueries + lane);
+        where(static_cast<C>(j) < V::load(ends + lane), x, kMinusInf).store(s + j * kQueries + lane);
       }
   }
 

@@ -63,7 +63,7 @@ class Block {
     const Extents& e = f_.e;
     b_ = b, h_ = h, first_ = first;
     count = std::min<std::int64_t>(kQueries, e.queries - first);
-    lanes = round_up(count, Vector<C>::size);
+    lanes = round_up(count, simd::FixedVector<C>::kSize);
     q = rows_of(f_.q, b, h, first, count, q_rows_);
     grad = rows_of(f_.grad, b, h, first, count, grad_rows_);
     const Matrix out = rows_of(f_.out, b, h, first, count, out_rows_);
@@ -89,7 +89,7 @@ class Block {
 
   /// The probabilities of n keys from j0 on, and with `gradients` also those of the scores, times `factor`.
   void meet(std::int64_t j0, std::int64_t n, const Matrix& k, const Matrix& v, bool gradients, C factor) {
-    using V = Vector<C>;
+    using V = simd::FixedVector<C>;
     const Extents& e = f_.e;
     j0_ = j0, n_ = n;
     const auto lanes_of = [&](std::int64_t key, std::int64_t) { return Range{skipped(key), lanes}; };
@@ -100,23 +100,23 @@ class Block {
     f_.hide(b_, j0, n, count, query, s, tile_);
     const bool drops = f_.drops();
     if (drops) f_.kept(b_, j0, n, count, query, tile_);
-    for (std::int64_t lane = 0; lane < lanes; lane += V::size) {
+    for (std::int64_t lane = 0; lane < lanes; lane += V::kSize) {
       const auto lse = V::load(lse_ + lane), delta = V::load(delta_ + lane);
       const std::int64_t seen =
-          std::clamp<std::int64_t>(diagonal_ + lane + V::size - j0, 0, n);  // by any of these
+          std::clamp<std::int64_t>(diagonal_ + lane + V::kSize - j0, 0, n);  // by any of these
       for (std::int64_t j = seen; j < n; ++j) {
-        V::store(s + j * kQueries + lane, typename V::type{});
-        if (gradients) V::store(ds + j * kQueries + lane, typename V::type{});
+        V(C(0)).store(s + j * kQueries + lane);
+        if (gradients) V(C(0)).store(ds + j * kQueries + lane);
       }
       for (std::int64_t j = 0; j < seen; ++j) {
         const std::int64_t at = j * kQueries + lane;
-        auto p = exp_nonpositive<C>(V::load(s + at) - lse);
-        const auto kept = drops ? V::load(tile_ + at) : typename V::type{} + C(1);
+        const V p = exp_nonpositive(V::load(s + at) - lse);
+        const V kept = drops ? V::load(tile_ + at) : V(C(1));
         if (gradients) {
-          const auto dp = p * (V::load(ds + at) * kept - delta) * factor;
-          V::store(ds + at, p == C(0) ? typename V::type{} : dp);  // where nothing was computed, too
+          const V dp = p * (V::load(ds + at) * kept - delta) * factor;
+          where(p == C(0), 0, dp).store(ds + at);  // where nothing was computed, too
         }
-        V::store(s + at, p * kept);
+        (p * kept).store(s + at);
       }
     }
   }
@@ -130,7 +130,8 @@ class Block {
  private:
   // The lanes before this one do not see the key; whole vectors.
   std::int64_t skipped(std::int64_t key) const {
-    return std::clamp<std::int64_t>(j0_ + key - diagonal_, 0, lanes) / Vector<C>::size * Vector<C>::size;
+    return std::clamp<std::int64_t>(j0_ + key - diagonal_, 0, lanes) / simd::FixedVector<C>::kSize *
+           simd::FixedVector<C>::kSize;
   }
 
   const Backwards& f_;

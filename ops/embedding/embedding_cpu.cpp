@@ -3,7 +3,7 @@
 
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/embedding/embedding_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
@@ -43,7 +43,7 @@ template <class T>
 void add_run(const T* __restrict from, std::int64_t n, compute_t<T>* __restrict to) {
   if constexpr (std::is_same_v<T, Half>) {
     float wide[kColumns];
-    widen_run(from, n, wide);
+    simd::convert_run(from, n, wide);
     for (std::int64_t j = 0; j < n; ++j) to[j] += wide[j];
   } else {
     for (std::int64_t j = 0; j < n; ++j) to[j] += static_cast<compute_t<T>>(from[j]);
@@ -68,7 +68,7 @@ void sum_piece(const T* g, std::int64_t columns, const std::int64_t* places, std
   if constexpr (std::is_same_v<T, compute_t<T>>)
     std::memcpy(out, sum, static_cast<std::size_t>(n) * sizeof(T));
   else
-    narrow_run(sum, n, out);
+    simd::convert_run(sum, n, out);
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ struct Cycle {
   explicit Cycle(const CyclicWeight& w)
       : values(w.values.defined() ? w.values.data<T>() : nullptr), period(w.period) {}
 
-  CT_INLINE loss::Pack<T> operator()(std::int64_t i, int count) const {
-    using P = loss::Pack<T>;
+  CT_INLINE loss::Vector<T> operator()(std::int64_t i, int count) const {
+    using P = loss::Vector<T>;
     if (!values) return P(1);
     if (period == 1) return P(static_cast<compute_t<T>>(values[0]));
     if (i % period + count <= period) return loss::load(values + i % period, count);
@@ -27,7 +27,8 @@ template <class T>
 struct Loss {
   Cycle<T> weight, pos_weight;
 
-  CT_INLINE loss::Pack<T> operator()(std::int64_t i, int count, loss::Pack<T> x, loss::Pack<T> t) const {
+  CT_INLINE loss::Vector<T> operator()(std::int64_t i, int count, loss::Vector<T> x,
+                                       loss::Vector<T> t) const {
     const auto of = softplus_of(x, exp(-abs(x)));
     return weight(i, count) * (pos_weight(i, count) * t * of.negative + (1 - t) * of.positive);
   }

@@ -24,7 +24,7 @@ CT_INLINE typename P::Mask first_lanes(int count) {
 template <class T, Target kTarget>
 struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   using Rows = CrossEntropyRows<T, kTarget>;
-  using P = loss::Pack<T>;
+  using P = loss::Vector<T>;
   using C = compute_t<T>;
   using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
       Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::t;

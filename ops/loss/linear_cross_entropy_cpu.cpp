@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 struct Rows {
-  using P = loss::Pack<T>;
+  using P = loss::Vector<T>;
   using C = compute_t<T>;
   Step step;
   const Chunk& k;

@@ -2,7 +2,7 @@
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
@@ -16,41 +16,25 @@
 namespace ct::loss {
 
 template <class T>
-using Pack = elementwise::Pack<compute_t<T>>;
+using Vector = simd::Vector<compute_t<T>>;
 
 /// `count` elements in the compute type; the lanes after them are 0.
 template <class T>
-CT_INLINE Pack<T> load(const T* from, int count) {
-  using P = Pack<T>;
-  using C = compute_t<T>;
-  if constexpr (std::is_same_v<T, C>) {
-    return count == P::kSize ? P::load(from) : elementwise::load_first(from, count);
-  } else {
-    C lanes[P::kSize] = {};
-    widen_run(from, count, lanes);
-    return P::load(lanes);
-  }
+CT_INLINE Vector<T> load(const T* from, int count) {
+  using V = Vector<T>;
+  return count == V::kSize ? V::load(from) : V::load(from, V::first(count));
 }
-
 template <class T>
-CT_INLINE void store(T* to, Pack<T> p, int count) {
-  using P = Pack<T>;
-  using C = compute_t<T>;
-  if constexpr (std::is_same_v<T, C>) {
-    if (count == P::kSize)
-      p.store(to);
-    else
-      elementwise::store_first(to, p, count);
-  } else {
-    C lanes[P::kSize];
-    p.store(lanes);
-    narrow_run(lanes, count, to);
-  }
+CT_INLINE void store(T* to, Vector<T> x, int count) {
+  if (count == x.kSize)
+    x.store(to);
+  else
+    x.store(to, x.first(count));
 }
 
 /// The sum of the first `count` lanes, in f64.
 template <class C>
-CT_INLINE double lane_sum(elementwise::Pack<C> p, int count) {
+CT_INLINE double lane_sum(simd::Vector<C> p, int count) {
   double sum = 0;
   for (int i = 0; i < count; ++i) sum += p.v[i];
   return sum;
@@ -59,7 +43,7 @@ CT_INLINE double lane_sum(elementwise::Pack<C> p, int count) {
 /// The sum over n elements; loss(i, count, x, t) gives those of elements i, i + 1, ...
 template <class T, class Loss>
 double sum_of(const T* x, const T* t, std::int64_t n, std::int64_t grain, const Loss& loss) {
-  using P = Pack<T>;
+  using P = Vector<T>;
   // Lanes add up over short runs in the compute type, runs in f64.
   constexpr std::int64_t kRun = 64 * P::kSize;
   return ordered_sum(n, grain, [&](std::int64_t begin, std::int64_t end) {

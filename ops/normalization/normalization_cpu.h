@@ -156,8 +156,8 @@ void forward_rows(const ForwardCall& call) {
 template <bool kCentered, class C>
 void add_block(const C* g, const C* x, const C* w, int n, C mean, C rstd, double& sum, double& dot, C* dw,
                C* db) {
-  using V = Vector<C>;
-  typename V::type sums = {}, dots = {};
+  using V = simd::FixedVector<C>;
+  V sums(C(0)), dots(C(0));
   int j = 0;
   const auto step = [&](const auto& gs, const auto& xs, const auto& ws) {
     const auto hat = (xs - mean) * rstd, scaled = gs * ws;
@@ -165,20 +165,21 @@ void add_block(const C* g, const C* x, const C* w, int n, C mean, C rstd, double
     dots += scaled * hat;
     return gs * hat;
   };
-  for (; j + V::size <= n; j += V::size) {
+  for (; j + V::kSize <= n; j += V::kSize) {
     const auto gs = V::load(g + j);
     const auto share = step(gs, V::load(x + j), V::load(w + j));
-    if (dw) V::store(dw + j, V::load(dw + j) + share);
-    if (kCentered && db) V::store(db + j, V::load(db + j) + gs);
+    if (dw) (V::load(dw + j) + share).store(dw + j);
+    if (kCentered && db) (V::load(db + j) + gs).store(db + j);
   }
   if (const int rest = n - j; rest > 0) {
-    const auto gs = V::load_first(g + j, rest, 0);
-    const auto share = step(gs, V::load_first(x + j, rest, mean), V::load_first(w + j, rest, 0));
-    if (dw) V::store_first(dw + j, V::load_first(dw + j, rest, 0) + share, rest);
-    if (kCentered && db) V::store_first(db + j, V::load_first(db + j, rest, 0) + gs, rest);
+    const auto first = V::first(rest);
+    const V gs = V::load(g + j, first);
+    const V share = step(gs, V::load(x + j, first, mean), V::load(w + j, first));
+    if (dw) (V::load(dw + j, first) + share).store(dw + j, first);
+    if (kCentered && db) (V::load(db + j, first) + gs).store(db + j, first);
   }
-  sum += V::across(sums, fold::kPlus);
-  dot += V::across(dots, fold::kPlus);
+  sum += sums.across(fold::kPlus);
+  dot += dots.across(fold::kPlus);
 }
 
 // out (+)= the sum over the chunks of partial[chunk * stride + j].

@@ -17,7 +17,7 @@ using fold::store_block;
 // Of `count` positions: pairs cosines, then pairs sines each.
 template <class C>
 void fill_table(const Call& call, std::int64_t count, C* table) {
-  using P = elementwise::Pack<C>;
+  using P = simd::Vector<C>;
   const Frequencies<C>& frequency = frequencies<C>(call.options, 2 * call.pairs);
   const Positions positions(call.positions);
   const std::int64_t pairs = call.pairs;
@@ -32,9 +32,10 @@ void fill_table(const Call& call, std::int64_t count, C* table) {
         sin(angle).store(sines + i);
       }
       if (const int rest = static_cast<int>(pairs - i); rest > 0) {
-        const P angle = P(position) * elementwise::load_first(frequency.of + i, rest);
-        elementwise::store_first(cosines + i, cos(angle), rest);
-        elementwise::store_first(sines + i, sin(angle), rest);
+        const auto first = P::first(rest);
+        const P angle = P(position) * P::load(frequency.of + i, first);
+        cos(angle).store(cosines + i, first);
+        sin(angle).store(sines + i, first);
       }
       if (call.back)
         for (std::int64_t k = 0; k < pairs; ++k) sines[k] = -sines[k];

@@ -81,14 +81,14 @@ void forward_columns(const T* x, T* y, const Extents& e) {
     });
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
       const C* in = load_block<T, C>(x + at, 1, n, buffer);
-      for (int j = 0; j < n; ++j) sum[first + j] += exp_nonpositive(in[j] - max[first + j]);
+      for (int j = 0; j < n; ++j) sum[first + j] += simd::exp_nonpositive(in[j] - max[first + j]);
     });
     for (int j = 0; j < columns; ++j) scale[j] = static_cast<C>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
       const C* in = load_block<T, C>(x + at, 1, n, buffer);
       for (int j = 0; j < n; ++j) {
         const C v = in[j] - max[first + j];
-        out[j] = logarithm ? v - scale[first + j] : exp_nonpositive(v) * scale[first + j];
+        out[j] = logarithm ? v - scale[first + j] : simd::exp_nonpositive(v) * scale[first + j];
       }
       store_block<T, C>(y + at, 0, out, n, false);
     });
@@ -106,7 +106,7 @@ C block_sum(const C* g, const C* y, int n) {
 
 template <bool logarithm, class C>
 C gradient(C g, C y, C sum, C factor) {
-  return logarithm ? g - exp_nonpositive(y) * sum : y * (g - sum) * factor;
+  return logarithm ? g - simd::exp_nonpositive(y) * sum : y * (g - sum) * factor;
 }
 
 template <bool logarithm, class T>

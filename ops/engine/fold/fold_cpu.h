@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
@@ -30,9 +30,6 @@ template <class T>
 using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
 
-template <class T>
-inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-
 inline constexpr int kBlock = 512;     // elements converted at a time
 inline constexpr int kColumns = 2048;  // neighbouring columns folded at a time
 
@@ -47,8 +44,8 @@ const C* load_block(const void* p, std::int64_t stride, int n, C* buffer) {
   const T* x = static_cast<const T*>(p);
   if (stride == 1) {
     if constexpr (std::is_same_v<T, C>) return x;
-    if constexpr (is_narrow<T>) {
-      widen_run(x, n, buffer);
+    if constexpr (simd::is_16_bit<T>) {
+      simd::convert_run(x, n, buffer);
     } else {
       for (int i = 0; i < n; ++i) buffer[i] = static_cast<C>(x[i]);
     }
@@ -77,16 +74,16 @@ using StoreFn = void (*)(void* out, std::int64_t first, const C* values, int n, 
 template <class T, class C>
 void store_block(void* out, std::int64_t first, const C* values, int n, bool accumulate) {
   T* y = static_cast<T*>(out) + first;
-  if constexpr (is_narrow<T>) {
+  if constexpr (simd::is_16_bit<T>) {
     if constexpr (std::is_same_v<C, float>)
-      if (!accumulate) return narrow_run(values, n, y);
+      if (!accumulate) return simd::convert_run(values, n, y);
     for (int i = 0; i < n; i += kBlock) {
       const int m = std::min(kBlock, n - i);
       float wide[kBlock];
-      if (accumulate) widen_run(y + i, m, wide);
+      if (accumulate) simd::convert_run(y + i, m, wide);
       for (int k = 0; k < m; ++k)
         wide[k] = static_cast<float>(accumulate ? static_cast<C>(wide[k]) + values[i + k] : values[i + k]);
-      narrow_run(wide, m, y + i);
+      simd::convert_run(wide, m, y + i);
     }
   } else if (accumulate) {
     for (int i = 0; i < n; ++i) y[i] = T(static_cast<C>(y[i]) + values[i]);

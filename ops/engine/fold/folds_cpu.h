@@ -24,9 +24,9 @@ namespace ct::fold {
 /// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
 template <class C, class Map, class Combine>
 inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C pad) {
-  using V = Vector<C>;
-  constexpr int w = V::size;
-  typename V::type a = typename V::type{} + identity;
+  using V = simd::FixedVector<C>;
+  constexpr int w = V::kSize;
+  V a(identity);
   int i = 0;
   if (n >= 4 * w) {
     auto b = a, c = a, d = a;
@@ -39,8 +39,8 @@ inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C
     a = combine(combine(a, b), combine(c, d));
   }
   for (; i + w <= n; i += w) a = combine(a, map(V::load(x + i)));
-  if (i < n) a = combine(a, map(V::load_first(x + i, n - i, pad)));
-  return V::across(a, combine);
+  if (i < n) a = combine(a, map(V::load(x + i, V::first(n - i), pad)));
+  return a.across(combine);
 }
 template <class C, class Map, class Combine>
 inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
@@ -74,7 +74,7 @@ struct SumFold {
         case SumMode::plain: acc += fold_vectors(x, n, C(0), kSame, kPlus); break;
         case SumMode::absolute:
           acc += fold_vectors(
-              x, n, C(0), [](const auto& v) { return v < 0 ? -v : v; }, kPlus);
+              x, n, C(0), [](const auto& v) { return where(v < 0, -v, v); }, kPlus);
           break;
         case SumMode::nonzero:
           for (int i = 0; i < n; ++i) acc += x[i] != 0;
@@ -191,8 +191,8 @@ struct ProdFold {
  private:
   /// Product::take for eight lanes; how many elements it took.
   static int take_vectors(Acc& acc, const C* x, int n) {
-    using V = Vector<double>::type;
-    using I = Vector<std::int64_t>::type;
+    using V = simd::FixedVector<double>::Raw;
+    using I = simd::FixedVector<std::int64_t>::Raw;
     constexpr std::int64_t fields = 2047ll << 52, bias = 1023;
     typedef C Part __attribute__((vector_size(8 * sizeof(C))));
     V unit = V{} + 1;

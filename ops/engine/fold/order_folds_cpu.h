@@ -14,10 +14,12 @@
 
 namespace ct::fold {
 
+using simd::where;
+
 /// What is compared: x itself, |x| (norms of order inf), or whether x is not 0 (any, all).
 enum class Compare : std::uint8_t { value, absolute, truth };
 
-inline constexpr auto kLarger = [](const auto& a, const auto& b) { return ((b > a) | (b != b)) ? b : a; };
+inline constexpr auto kLarger = [](const auto& a, const auto& b) { return where((b > a) | (b != b), b, a); };
 
 template <class C>
 struct Ordering {
@@ -38,12 +40,13 @@ struct Ordering {
     return smallest ? turned(x) : x;
   }
   C value(C key) const { return smallest ? turned(key) : key; }
-  static C turned(C x) {
-    if constexpr (std::is_integral_v<C>) {
-      return ~x;
-    } else {
+  /// ~x or -x, of an element or a vector of them.
+  template <class X>
+  static X turned(const X& x) {
+    if constexpr (std::is_integral_v<C>)
+      return -1 - x;
+    else
       return -x;
-    }
   }
   /// The largest key of a block.
   C largest(const C* x, int n) const {
@@ -91,31 +94,21 @@ struct ExtremumFold {
   bool takes_quads() const { return order.compare == Compare::value; }
   void quad(Acc* __restrict acc, const C* __restrict a, const C* __restrict b, const C* __restrict c,
             const C* __restrict d, int n) const {
-    using V = Vector<C>;
+    using V = simd::FixedVector<C>;
     const auto larger_of_all = [this](const auto& k, const auto& p, const auto& q, const auto& r,
                                       const auto& s) {
-      return order.smallest
-                 ? kLarger(k, kLarger(kLarger(turned(p), turned(q)), kLarger(turned(r), turned(s))))
-                 : kLarger(k, kLarger(kLarger(p, q), kLarger(r, s)));
+      return order.smallest ? kLarger(k, kLarger(kLarger(order.turned(p), order.turned(q)),
+                                                 kLarger(order.turned(r), order.turned(s))))
+                            : kLarger(k, kLarger(kLarger(p, q), kLarger(r, s)));
     };
     int j = 0;
-    for (; j + V::size <= n; j += V::size)
-      V::store(acc + j, larger_of_all(V::load(acc + j), V::load(a + j), V::load(b + j), V::load(c + j),
-                                      V::load(d + j)));
+    for (; j + V::kSize <= n; j += V::kSize)
+      larger_of_all(V::load(acc + j), V::load(a + j), V::load(b + j), V::load(c + j), V::load(d + j))
+          .store(acc + j);
     for (; j < n; ++j) acc[j] = larger_of_all(acc[j], a[j], b[j], c[j], d[j]);
   }
   void merge(Acc& acc, const Acc& later) const { acc = kLarger(acc, later); }
   void finish(const Acc& acc, C& value, Second&) const { value = order.value(acc); }
-
- private:
-  template <class X>
-  static X turned(const X& x) {
-    if constexpr (std::is_integral_v<C>) {
-      return ~x;
-    } else {
-      return -x;
-    }
-  }
 };
 
 /// How many elements are as large as the largest: what a gradient is shared between.

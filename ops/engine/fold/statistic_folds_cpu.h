@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/engine/fold/folds_cpu.h>
 
 // Folds that carry several numbers: variance, norms, log-sum-exp. They read their elements once, in blocks that
@@ -185,10 +185,10 @@ struct LogSumExpFold {
   static C shift(C max) { return std::isinf(max) ? C(0) : max; }
 
   void block(Acc& acc, const C* x, int n, std::int64_t) const {
-    const auto larger = [](const auto& a, const auto& b) { return (b > a) ? b : a; };
+    const auto larger = [](const auto& a, const auto& b) { return where(b > a, b, a); };
     const C max = fold_vectors(x, n, identity().max, kSame, larger);
     const C by = shift(max);
-    const auto exponential = [by](const typename Vector<C>::type& v) { return exp_nonpositive<C>(v - by); };
+    const auto exponential = [by](const simd::FixedVector<C>& v) { return exp_nonpositive(v - by); };
     C sum = fold_vectors(x, n, C(0), exponential, kPlus, -std::numeric_limits<C>::infinity());
     if (std::isinf(max) && max > 0) {  // not subtracted: what is summed is exp(inf)
       sum = max;
@@ -197,7 +197,7 @@ struct LogSumExpFold {
     merge(acc, {max, sum});
   }
   void lanes(Acc* acc, const C* x, int n, std::int64_t) const {
-    for (int j = 0; j < n; ++j) merge(acc[j], {x[j], vector_exp(x[j] - shift(x[j]))});
+    for (int j = 0; j < n; ++j) merge(acc[j], {x[j], simd::exp(x[j] - shift(x[j]))});
   }
   void merge(Acc& acc, const Acc& later) const {
     const C max = later.max > acc.max ? later.max : acc.max, by = shift(max);
@@ -212,7 +212,7 @@ struct LogSumExpFold {
   // The sum relative to another shift. Where nothing but -inf was seen it is 0 (or NaN), and stays.
   static double scaled(const Acc& acc, C by) {
     const bool nothing = acc.max == -std::numeric_limits<C>::infinity();
-    return nothing ? acc.sum : acc.sum * vector_exp(static_cast<double>(shift(acc.max)) - by);
+    return nothing ? acc.sum : acc.sum * simd::exp(static_cast<double>(shift(acc.max)) - by);
   }
 };
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include <cotangent/ops/engine/gemm/simd_cpu.h>
+#include <cotangent/core/simd/shuffle.h>
 
 // Products as scalar products: C[i, j] = sum over p of A[i, p] * B[j, p], both contiguous along p. Vectors
 // run along p, and the sums of their lanes are taken at the end. That costs about two cycles per element of
@@ -17,11 +17,11 @@ namespace ct::gemm {
 
 /// The largest tile of C: kTall x kShort sums fill one vector.
 template <class T>
-inline constexpr int kTall = Simd<T>::kWidth == 2   ? 2
-                             : Simd<T>::kWidth == 4 ? 2
-                                                    : 4;
+inline constexpr int kTall = simd::Vector<T>::kSize == 2   ? 2
+                             : simd::Vector<T>::kSize == 4 ? 2
+                                                           : 4;
 template <class T>
-inline constexpr int kShort = Simd<T>::kWidth / kTall<T>;
+inline constexpr int kShort = simd::Vector<T>::kSize / kTall<T>;
 
 template <class T>
 struct DotArgs {
@@ -39,9 +39,8 @@ struct DotArgs {
 /// C[i, j] = alpha * (row i of A) . (row j of B) + beta * C[i, j] + bias[j], i < Rows, j < Cols.
 template <class T, int Rows, int Cols>
 void dot_tile(const DotArgs<T>& t) {
-  using S = Simd<T>;
-  using V = typename S::V;
-  constexpr int w = S::kWidth;
+  using V = simd::Vector<T>;
+  constexpr int w = V::kSize;
   const std::int64_t k = t.k, a_stride = t.a_stride, b_stride = t.b_stride;
   const T* const a = t.a;
   const T* const b = t.b;
@@ -51,7 +50,7 @@ void dot_tile(const DotArgs<T>& t) {
 #pragma GCC unroll 2
   for (int s = 0; s < sets; ++s)
 #pragma GCC unroll 16
-    for (int l = 0; l < w; ++l) acc[s][l] = S::zero();
+    for (int l = 0; l < w; ++l) acc[s][l] = V(T(0));
   const auto step = [&](V(&sum)[w], std::int64_t p, auto&& load) {
     V y[Cols];
 #pragma GCC unroll 4
@@ -64,25 +63,25 @@ void dot_tile(const DotArgs<T>& t) {
       V x = load(a + i * a_stride + p);
       keep(x);
 #pragma GCC unroll 4
-      for (int j = 0; j < Cols; ++j) sum[i * kShort<T> + j] = S::fma(x, y[j], sum[i * kShort<T> + j]);
+      for (int j = 0; j < Cols; ++j) sum[i * kShort<T> + j] = fma(x, y[j], sum[i * kShort<T> + j]);
     }
   };
-  const auto whole = [](const T* from) { return S::load(from); };
+  const auto whole = [](const T* from) { return V::load(from); };
   std::int64_t p = 0;
   for (; p + sets * w <= k; p += sets * w) {
 #pragma GCC unroll 2
     for (int s = 0; s < sets; ++s) step(acc[s], p + s * w, whole);
   }
   for (; p < k; p += w) {
-    const auto mask = S::mask(std::min<std::int64_t>(w, k - p));
-    step(acc[0], p, [&](const T* from) { return S::load(from, mask); });
+    const auto mask = V::first(std::min<std::int64_t>(w, k - p));
+    step(acc[0], p, [&](const T* from) { return V::load(from, mask); });
   }
   if constexpr (sets == 2) {
 #pragma GCC unroll 16
     for (int l = 0; l < w; ++l) acc[0][l] = acc[0][l] + acc[1][l];
   }
   alignas(64) T sums[w];
-  S::store(sums, lane_sums(acc[0]));
+  lane_sums(acc[0]).store(sums);
   T* const c = t.c;
   const std::int64_t c_stride = t.c_stride;
   const bool plain = t.alpha == 1 && t.beta == 0 && t.bias == nullptr;

@@ -37,16 +37,42 @@ using gemm::Plan;
 using gemm::round_up;
 using gemm::RowTiles;
 using gemm::scratch;
-using gemm::Simd;
 using gemm::TileArgs;
 using std::int64_t;
 
-template <class In, class T, class Out>
+template <class T>
+struct Operands;
+
+// What depends on the element types of the operands, In, and of C, Out: their sizes, and what reads and writes them. All
+// else is compiled for T alone, the type of sums.
+template <class T>
+struct Elements {
+  int64_t in_size, out_size;
+  bool convert, round;  // In, or Out, is not T
+  void (*pack_rows)(const void* r, int64_t r_row, int64_t r_k, int64_t rows, int64_t k, T alpha, T* out,
+                    int64_t ld);
+  void (*pack_columns)(const void* r, int64_t r_k, const RowTiles& tiles, int64_t k, T alpha, T* out,
+                       int64_t tile_size);
+  void (*pack_vectors)(const void* v, int64_t v_k, int64_t v_col, int64_t k, int64_t cols, T* out);
+  void (*begin_sums)(const Plan& plan, const Operands<T>& op, int64_t row0, int64_t rows, int64_t col0,
+                     int64_t cols, T* sums, int64_t ld);
+  void (*end_sums)(const Plan& plan, const Operands<T>& op, int64_t row0, int64_t rows, int64_t col0,
+                   int64_t cols, const T* sums, int64_t ld);
+
+  /// Element i of an operand.
+  const char* at(const void* operand, int64_t i) const {
+    return static_cast<const char*>(operand) + i * in_size;
+  }
+  char* at_c(void* c, int64_t i) const { return static_cast<char*>(c) + i * out_size; }
+};
+
+template <class T>
 struct Operands {
-  const In* r;
-  const In* v;
-  const In* bias;  // along the columns of C, null for none
-  Out* c;
+  const Elements<T>& elements;
+  const void* r;
+  const void* v;
+  const void* bias;  // along the columns of C, null for none
+  void* c;
   T alpha, beta;
 };
 
@@ -54,52 +80,58 @@ struct Operands {
 
 // What the sums of a task begin with, where they are kept outside of C: bias, beta * C or 0.
 template <class In, class T, class Out>
-void begin_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, int64_t rows, int64_t col0,
+void begin_sums(const Plan& plan, const Operands<T>& op, int64_t row0, int64_t rows, int64_t col0,
                 int64_t cols, T* sums, int64_t ld) {
+  const In* const bias = static_cast<const In*>(op.bias);
+  const Out* const c = static_cast<const Out*>(op.c);
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < cols; ++j) {
       const int64_t m = plan.swapped ? col0 + j : row0 + i;
       const int64_t n = plan.swapped ? row0 + i : col0 + j;
       T x = 0;
-      if (op.beta != 0) x = op.beta * static_cast<T>(op.c[m * plan.c_row + n]);
-      if (op.bias != nullptr) x += static_cast<T>(op.bias[n]);
+      if (op.beta != 0) x = op.beta * static_cast<T>(c[m * plan.c_row + n]);
+      if (bias != nullptr) x += static_cast<T>(bias[n]);
       sums[i * ld + j] = x;
     }
   }
 }
 
 // Brings such sums to C.
-template <class In, class T, class Out>
-void end_sums(const Plan& plan, const Operands<In, T, Out>& op, int64_t row0, int64_t rows, int64_t col0,
-              int64_t cols, const T* sums, int64_t ld) {
+template <class T, class Out>
+void end_sums(const Plan& plan, const Operands<T>& op, int64_t row0, int64_t rows, int64_t col0, int64_t cols,
+              const T* sums, int64_t ld) {
   if (plan.swapped) {
-    Out* c = op.c + col0 * plan.c_row + row0;
-    if constexpr (std::is_same_v<Out, T>) {
-      gemm::pack_transposed(sums, ld, cols, rows, c, plan.c_row);
-    } else {
-      for (int64_t j = 0; j < cols; ++j)
-        for (int64_t i = 0; i < rows; ++i) c[j * plan.c_row + i] = static_cast<Out>(sums[i * ld + j]);
-    }
+    Out* c = static_cast<Out*>(op.c) + col0 * plan.c_row + row0;
+    gemm::pack_transposed<T>(sums, ld, cols, rows, c, plan.c_row);
   } else {
-    Out* c = op.c + row0 * plan.c_row + col0;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < cols; ++j) c[i * plan.c_row + j] = static_cast<Out>(sums[i * ld + j]);
+    Out* c = static_cast<Out*>(op.c) + row0 * plan.c_row + col0;
+    if constexpr (!std::is_same_v<Out, T>)
+      for (int64_t i = 0; i < rows; ++i) simd::convert_run(sums + i * ld, cols, c + i * plan.c_row);
   }
 }
+
+template <class In, class T, class Out>
+constexpr Elements<T> kElements{sizeof(In),
+                                sizeof(Out),
+                                !std::is_same_v<In, T>,
+                                !std::is_same_v<Out, T>,
+                                gemm::pack_rows<In, T>,
+                                gemm::pack_columns<In, T>,
+                                gemm::pack_vectors<In, T>,
+                                begin_sums<In, T, Out>,
+                                end_sums<T, Out>};
 
 // Computes rows [row0, row0 + rows) and columns [col0, col0 + cols) of C, over all of k. Per block of k the
 // rows of R are packed, if need be, into the second-level cache; each sliver of V, two vectors wide, then
 // meets all.
-template <class In, class T, class Out>
-void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packed, int64_t row0, int64_t rows,
+template <class T>
+void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_t row0, int64_t rows,
               int64_t col0, int64_t cols) {
-  using S = Simd<T>;
-  constexpr int64_t w = S::kWidth, sliver = 2 * w;
-  constexpr bool kConvert = !std::is_same_v<In, T>;
+  constexpr int64_t w = simd::Vector<T>::kSize, sliver = 2 * w;
+  const Elements<T>& elements = op.elements;
 
   // Sums live in C itself where they fit there. They begin with what is in `start`, or with 0.
-  constexpr bool kRound = !std::is_same_v<Out, T>;
-  const bool apart = kRound || plan.swapped;
+  const bool apart = elements.round || plan.swapped;
   T* sums;
   int64_t sums_ld;
   const T* start = nullptr;
@@ -108,27 +140,27 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
     sums_ld = round_up(cols, w);
     sums = scratch<T>(2, rows * sums_ld);
     if (op.beta != 0 || op.bias != nullptr) {
-      begin_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
+      elements.begin_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
       start = sums, start_row = sums_ld;
     }
-  } else if constexpr (!kRound) {
+  } else {
     sums_ld = plan.c_row;
-    sums = op.c + row0 * plan.c_row + col0;
+    sums = static_cast<T*>(op.c) + row0 * plan.c_row + col0;
     if (op.beta != 0) {
       if (op.beta != 1)
         for (int64_t i = 0; i < rows; ++i)
           for (int64_t j = 0; j < cols; ++j) sums[i * sums_ld + j] *= op.beta;
       start = sums, start_row = sums_ld;
-    } else if constexpr (!kConvert) {
-      if (op.bias != nullptr) start = op.bias + col0;
+    } else if (op.bias != nullptr) {
+      start = static_cast<const T*>(op.bias) + col0;
     }
   }
 
-  const RowTiles tiles(rows, S::kRows);
+  const RowTiles tiles(rows, gemm::kRows<T>);
   const int64_t depth = std::min(plan.k, plan.k_block);
   // By rows, an odd number of cache lines apart.
-  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : S::kRows;
-  const int64_t r_tile = plan.by_rows ? S::kRows * r_ld : depth * r_ld;
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : gemm::kRows<T>;
+  const int64_t r_tile = plan.by_rows ? gemm::kRows<T> * r_ld : depth * r_ld;
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
   const int64_t v_cols = round_up(plan.cols, sliver);
 
@@ -143,19 +175,19 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
     int64_t r_step = r_tile;  // from tile to tile, or from row to row
     if (plan.copy_r) {
       args.r_stride = r_ld;
-      const In* from = op.r + row0 * plan.r_row + p0 * plan.r_k;
+      const char* from = elements.at(op.r, row0 * plan.r_row + p0 * plan.r_k);
       if (plan.by_rows) {
         for (int64_t t = 0; t < tiles.count; ++t) {
           const int64_t h = tiles.height(t);
-          gemm::pack_rows(from, plan.r_row, plan.r_k, h, args.k, op.alpha, r_packed + t * r_tile, r_ld);
-          from += h * plan.r_row;
+          elements.pack_rows(from, plan.r_row, plan.r_k, h, args.k, op.alpha, r_packed + t * r_tile, r_ld);
+          from = elements.at(from, h * plan.r_row);
         }
       } else {
-        gemm::pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
+        elements.pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
       }
-    } else if constexpr (!kConvert) {
+    } else {
       args.r_stride = plan.by_rows ? plan.r_row : plan.r_k;
-      r = op.r + row0 * plan.r_row + p0 * plan.r_k;
+      r = static_cast<const T*>(op.r) + row0 * plan.r_row + p0 * plan.r_k;
       r_step = plan.r_row;
     }
     const int64_t share = chunk_count(args.k * sliver, tiles.count);  // of the next sliver, per tile
@@ -169,9 +201,9 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
         args.v_stride = sliver;
         args.next_v = args.v + args.k * sliver;
         args.next_v_lines =
-            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * S::kRows) : 0;
-      } else if constexpr (!kConvert) {
-        args.v = op.v + p0 * plan.v_k + (col0 + j) * plan.v_col;
+            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * gemm::kRows<T>) : 0;
+      } else {
+        args.v = static_cast<const T*>(op.v) + p0 * plan.v_k + (col0 + j) * plan.v_col;
         args.v_stride = plan.v_k;
       }
       const gemm::TileKernel<T> kernels[2] = {
@@ -192,7 +224,7 @@ void run_task(const Plan& plan, const Operands<In, T, Out>& op, const T* v_packe
     }
     start = sums, start_row = sums_ld;
   }
-  if (apart) end_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
+  if (apart) elements.end_sums(plan, op, row0, rows, col0, cols, sums, sums_ld);
 }
 
 // --- scalar products ---------------------------------------------------------------------------------
@@ -238,32 +270,37 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
 // The most elements of V that are packed at a time.
 constexpr int64_t kMostPacked = int64_t{1} << 24;
 
-template <class In, class T, class Out>
-void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
-         const In* a, const In* b, T beta, const In* bias, Out* c) {
+template <class T>
+void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
+         int64_t c_batch, T alpha, const void* a, const void* b, T beta, const void* bias, void* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
-  const Plan plan = make_plan<In, T>(g, alpha != 1);
-  if constexpr (std::is_same_v<In, T>) {
-    if (plan.dots && g.b_row != 1) {
-      Gemm turned = g;
-      turned.b_row = 1;
-      turned.b_col = round_up(g.k, Simd<T>::kWidth);
-      T* const copy = scratch<T>(1, g.n * turned.b_col);
-      const int64_t items = b_batch == 0 ? batch : 1;
-      for (int64_t item = 0; item < batch; item += items) {
-        gemm::pack_transposed(b + item * b_batch, g.b_row, g.n, g.k, copy, turned.b_col);
-        run_dots<T>(turned, items, a_batch, 0, c_batch, alpha, a + item * a_batch, copy, beta, bias,
-                    c + item * c_batch);
-      }
-      return;
+  const Plan plan = make_plan<T>(g, elements.convert, alpha != 1);
+  if (plan.dots) {
+    const T* const as = static_cast<const T*>(a);
+    const T* const bs = static_cast<const T*>(b);
+    const T* const biases = static_cast<const T*>(bias);
+    T* const cs = static_cast<T*>(c);
+    if (g.b_row == 1)
+      return run_dots<T>(g, batch, a_batch, b_batch, c_batch, alpha, as, bs, beta, biases, cs);
+    Gemm turned = g;
+    turned.b_row = 1;
+    turned.b_col = round_up(g.k, simd::Vector<T>::kSize);
+    T* const copy = scratch<T>(1, g.n * turned.b_col);
+    const int64_t items = b_batch == 0 ? batch : 1;
+    for (int64_t item = 0; item < batch; item += items) {
+      gemm::pack_transposed<T>(bs + item * b_batch, g.b_row, g.n, g.k, copy, turned.b_col);
+      run_dots<T>(turned, items, a_batch, 0, c_batch, alpha, as + item * a_batch, copy, beta, biases,
+                  cs + item * c_batch);
     }
-    if (plan.dots) return run_dots<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+    return;
   }
-  constexpr int64_t sliver = 2 * Simd<T>::kWidth;
+  constexpr int64_t sliver = 2 * simd::Vector<T>::kSize;
   const int64_t tasks = plan.tasks();
   const int64_t v_batch = plan.swapped ? a_batch : b_batch;
   const auto operands = [&](int64_t item) {
-    Operands<In, T, Out> op{a + item * a_batch, b + item * b_batch, bias, c + item * c_batch, alpha, beta};
+    Operands<T> op{elements, elements.at(a, item * a_batch),   elements.at(b, item * b_batch),
+                   bias,     elements.at_c(c, item * c_batch), alpha,
+                   beta};
     if (plan.swapped) std::swap(op.r, op.v);
     return op;
   };
@@ -274,37 +311,37 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
       Gemm part = g;
       (plan.swapped ? part.m : part.n) = std::min(panel, plan.cols - j);
       if (plan.swapped) {
-        run<In, T, Out>(part, batch, a_batch, b_batch, c_batch, alpha, a + j * g.a_row, b, beta, bias,
-                        c + j * g.c_row);
+        run<T>(elements, part, batch, a_batch, b_batch, c_batch, alpha, elements.at(a, j * g.a_row), b, beta,
+               bias, elements.at_c(c, j * g.c_row));
       } else {
-        run<In, T, Out>(part, batch, a_batch, b_batch, c_batch, alpha, a, b + j * g.b_col, beta,
-                        bias == nullptr ? nullptr : bias + j, c + j);
+        run<T>(elements, part, batch, a_batch, b_batch, c_batch, alpha, a, elements.at(b, j * g.b_col), beta,
+               bias == nullptr ? nullptr : elements.at(bias, j), elements.at_c(c, j));
       }
     }
     return;
   }
-  const auto one_task = [&](const Operands<In, T, Out>& op, const T* v_packed, int64_t t) {
+  const auto one_task = [&](const Operands<T>& op, const T* v_packed, int64_t t) {
     const int64_t row0 = t / plan.col_tasks * plan.rows_task, col0 = t % plan.col_tasks * plan.cols_task;
-    run_task<In, T, Out>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
-                         std::min(plan.cols_task, plan.cols - col0));
+    run_task<T>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
+                std::min(plan.cols_task, plan.cols - col0));
   };
   // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short.
   constexpr int64_t group = 16 * sliver;
   const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
-  const auto pack = [&](const Operands<In, T, Out>& op, T* out, int64_t begin, int64_t end) {
+  const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
       const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
-      gemm::pack_vectors(op.v + p0 * plan.v_k + col0 * plan.v_col, plan.v_k, plan.v_col, k, cols,
-                         out + p0 * v_cols + col0 * k, sliver);
+      elements.pack_vectors(elements.at(op.v, p0 * plan.v_k + col0 * plan.v_col), plan.v_k, plan.v_col, k,
+                            cols, out + p0 * v_cols + col0 * k);
     }
   };
 
   if (batch == 1 && tasks == 1) {
-    const Operands<In, T, Out> op = operands(0);
+    const Operands<T> op = operands(0);
     T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
     if (plan.copy_v) pack(op, v_packed, 0, blocks);
-    return run_task<In, T, Out>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
+    return run_task<T>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
   }
 
   const double task_macs = plan.macs / static_cast<double>(tasks);
@@ -312,7 +349,7 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
   if (!plan.copy_v || (tasks == 1 && v_batch != 0)) {
     parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        const Operands<In, T, Out> op = operands(t / tasks);
+        const Operands<T> op = operands(t / tasks);
         T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
         if (plan.copy_v) pack(op, v_packed, 0, blocks);
         one_task(op, v_packed, t % tasks);
@@ -337,8 +374,9 @@ void run(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
 
 // Integers: sums wrap around, hence the unsigned type.
 template <class T>
-void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, T alpha,
-                 const T* a, const T* b, T beta, const T* bias, T* c) {
+[[gnu::noinline]] void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
+                                   int64_t c_batch, T alpha, const T* a, const T* b, T beta, const T* bias,
+                                   T* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
   using U = std::make_unsigned_t<std::common_type_t<T, int>>;
   const int64_t row_cost = std::max<int64_t>(1, g.n * std::max<int64_t>(g.k, 1));
@@ -363,8 +401,9 @@ void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
 }
 
 template <class T, class Out>
-void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch, compute_t<T> alpha,
-         const T* a, const T* b, compute_t<T> beta, const T* bias, Out* c) {
+[[gnu::noinline]] void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch,
+                           compute_t<T> alpha, const T* a, const T* b, compute_t<T> beta, const T* bias,
+                           Out* c) {
   if (g.k <= 0) {  // Without elements there is no address to step from: one term, -0, which adds nothing.
     static const T zero(compute_t<T>(0)), minus_zero(-compute_t<T>(0));
     Gemm one = g;
@@ -375,7 +414,8 @@ void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t
   if constexpr (std::is_integral_v<T>) {
     run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   } else {
-    run<T, compute_t<T>, Out>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+    run<compute_t<T>>(kElements<T, compute_t<T>, Out>, g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta,
+                      bias, c);
   }
 }
 

@@ -5,7 +5,8 @@
 #include <type_traits>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/engine/gemm/simd_cpu.h>
+#include <cotangent/core/simd/shuffle.h>
+#include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
 // Copies of parts of the operands, in the order in which the kernels read them (engine/gemm/tiles_cpu.h), converted
 // to the type that sums are made of.
@@ -22,50 +23,59 @@ struct RowTiles {
   std::int64_t height(std::int64_t t) const { return low + (t < taller); }
 };
 
+// The n <= kSize elements from `from` on at some stride, in the type of sums.
+template <class T, class In>
+CT_INLINE simd::Vector<T> load_apart(const In* from, std::int64_t stride, std::int64_t n) {
+  using V = simd::Vector<T>;
+  if (stride == 1) return n == V::kSize ? V::load(from) : V::load(from, V::first(n));
+  In lanes[V::kSize] = {};
+  for (std::int64_t l = 0; l < n; ++l) lanes[l] = from[l * stride];
+  return V::load(lanes);
+}
+
 // Rows of R, times alpha, each contiguous: out[i * ld + p].
 template <class In, class T>
-void pack_rows(const In* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k, T alpha,
-               T* out, std::int64_t ld) {
+void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k,
+               T alpha, T* out, std::int64_t ld) {
+  using V = simd::Vector<T>;
+  constexpr std::int64_t w = V::kSize, line = std::max<std::int64_t>(w, 64 / sizeof(In));
+  const V factor(alpha);
   for (std::int64_t i = 0; i < rows; ++i) {
-    const In* from = r + i * r_row;
+    const In* from = static_cast<const In*>(r) + i * r_row;
     T* to = out + i * ld;
+    std::int64_t p = 0;
     if (r_k == 1) {
       // Short pieces far apart are not foreseen by the machine: ask for the row after the next.
       const In* ahead = i + 2 < rows ? from + 2 * r_row : from;
-      constexpr std::int64_t line = 64 / sizeof(In);
-      std::int64_t p = 0;
       for (; p + line <= k; p += line) {
         __builtin_prefetch(ahead + p);
-        for (std::int64_t l = 0; l < line; ++l) to[p + l] = alpha * static_cast<T>(from[p + l]);
+        for (std::int64_t l = p; l < p + line; l += w) (factor * V::load(from + l)).store(to + l);
       }
-      for (; p < k; ++p) to[p] = alpha * static_cast<T>(from[p]);
-    } else {
-      for (std::int64_t p = 0; p < k; ++p) to[p] = alpha * static_cast<T>(from[p * r_k]);
+    }
+    for (; p < k; p += w) {
+      const std::int64_t n = std::min(w, k - p);
+      (factor * load_apart<T>(from + p * r_k, r_k, n)).store(to + p, V::first(n));
     }
   }
 }
 
-// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows + i].
+// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows<T> + i].
 template <class In, class T>
-void pack_columns(const In* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha, T* out,
+void pack_columns(const void* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha, T* out,
                   std::int64_t tile_size) {
-  using S = Simd<T>;
-  constexpr std::int64_t w = S::kWidth;
-  [[maybe_unused]] const auto factor = S::splat(alpha);
+  using V = simd::Vector<T>;
+  constexpr std::int64_t w = V::kSize;
+  const V factor(alpha);
   for (std::int64_t p = 0; p < k; ++p) {
-    const In* from = r + p * r_k;
+    const In* from = static_cast<const In*>(r) + p * r_k;
     const std::int64_t ahead = p + 8 < k ? 8 * r_k : 0;
-    T* to = out + p * S::kRows;
+    T* to = out + p * kRows<T>;
     for (std::int64_t t = 0; t < tiles.count; ++t) {
       const std::int64_t h = tiles.height(t);
       __builtin_prefetch(from + ahead);
-      if constexpr (std::is_same_v<In, T>) {
-        for (std::int64_t i = 0; i < h; i += w) {
-          const auto mask = S::mask(std::min(w, h - i));
-          S::store(to + i, S::mul(factor, S::load(from + i, mask)), mask);
-        }
-      } else {
-        for (std::int64_t i = 0; i < h; ++i) to[i] = alpha * static_cast<T>(from[i]);
+      for (std::int64_t i = 0; i < h; i += w) {
+        const auto first = V::first(std::min(w, h - i));
+        (factor * V::load(from + i, first)).store(to + i, first);
       }
       from += h;
       to += tile_size;
@@ -73,38 +83,38 @@ void pack_columns(const In* r, std::int64_t r_k, const RowTiles& tiles, std::int
   }
 }
 
-// out[p * ld + j] = v[j * v_col + p]: a transposition, in registers where whole blocks fit.
-template <class T>
-void pack_transposed(const T* v, std::int64_t v_col, std::int64_t k, std::int64_t cols, T* out,
+// out[p * ld + j] = v[j * v_col + p], by way of T: a transposition, in registers where whole blocks fit.
+template <class T, class In, class Out>
+void pack_transposed(const In* v, std::int64_t v_col, std::int64_t k, std::int64_t cols, Out* out,
                      std::int64_t ld) {
-  using S = Simd<T>;
-  constexpr std::int64_t w = S::kWidth;
+  using V = simd::Vector<T>;
+  constexpr std::int64_t w = V::kSize;
   for (std::int64_t j = 0; j < cols; j += w) {
     const std::int64_t wide = std::min(w, cols - j);
     for (std::int64_t p = 0; p < k; p += w) {
       const std::int64_t deep = std::min(w, k - p);
-      const auto mask = S::mask(deep);
-      typename S::V block[w];
+      const auto row = V::first(deep), column = V::first(wide);
+      V block[w];
       for (std::int64_t l = 0; l < w; ++l)
-        block[l] = l < wide ? S::load(v + (j + l) * v_col + p, mask) : S::zero();
-      transpose(block);
-      const auto column_mask = S::mask(wide);
+        block[l] = l < wide ? V::load(v + (j + l) * v_col + p, row) : V(T(0));
+      simd::transpose(block);
       for (std::int64_t l = 0; l < w; ++l)
-        if (l < deep) S::store(out + (p + l) * ld + j, block[l], column_mask);
+        if (l < deep) block[l].store(out + (p + l) * ld + j, column);
     }
   }
 }
 
-// V in slivers of `sliver` columns, one after the other: within one, out[p * sliver + j].
+// V in slivers of two vectors of columns, one after the other: within one, out[p * sliver + j].
 template <class In, class T>
-void pack_vectors(const In* v, std::int64_t v_k, std::int64_t v_col, std::int64_t k, std::int64_t cols,
-                  T* out, std::int64_t sliver) {
-  if constexpr (std::is_same_v<In, T>) {
-    if (v_k == 1 && v_col != 1) {
-      for (std::int64_t j = 0; j < cols; j += sliver)
-        pack_transposed(v + j * v_col, v_col, k, std::min(sliver, cols - j), out + j * k, sliver);
-      return;
-    }
+void pack_vectors(const void* operand, std::int64_t v_k, std::int64_t v_col, std::int64_t k,
+                  std::int64_t cols, T* out) {
+  using V = simd::Vector<T>;
+  constexpr std::int64_t w = V::kSize, sliver = 2 * w;
+  const In* const v = static_cast<const In*>(operand);
+  if (v_k == 1 && v_col != 1) {
+    for (std::int64_t j = 0; j < cols; j += sliver)
+      pack_transposed<T>(v + j * v_col, v_col, k, std::min(sliver, cols - j), out + j * k, sliver);
+    return;
   }
   for (std::int64_t p = 0; p < k; ++p) {
     const std::int64_t ahead = p + 4 < k ? 4 * v_k : 0;
@@ -114,12 +124,13 @@ void pack_vectors(const In* v, std::int64_t v_k, std::int64_t v_col, std::int64_
       __builtin_prefetch(from + ahead + (cols - j < sliver ? 0 : sliver - 1) * v_col);
       T* to = out + j * k + p * sliver;
       const std::int64_t wide = std::min(sliver, cols - j);
-      if (v_col != 1) {
-        for (std::int64_t l = 0; l < wide; ++l) to[l] = static_cast<T>(from[l * v_col]);
-      } else if (wide == sliver) {
-        for (std::int64_t l = 0; l < 2 * Simd<T>::kWidth; ++l) to[l] = static_cast<T>(from[l]);
+      if (v_col == 1 && wide == sliver) {
+        V::load(from).store(to), V::load(from + w).store(to + w);
       } else {
-        for (std::int64_t l = 0; l < wide; ++l) to[l] = static_cast<T>(from[l]);
+        for (std::int64_t l = 0; l < wide; l += w) {
+          const std::int64_t n = std::min(w, wide - l);
+          load_apart<T>(from + l * v_col, v_col, n).store(to + l, V::first(n));
+        }
       }
     }
   }

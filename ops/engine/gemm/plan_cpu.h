@@ -8,7 +8,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
-#include <cotangent/ops/engine/gemm/simd_cpu.h>
+#include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
 // How a product is computed, decided from its sizes and strides alone: not from the number of threads, nor
 // from what the machine is doing.
@@ -46,10 +46,11 @@ struct Plan {
 };
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
-template <class In, class T>
-Plan make_plan(Gemm g, bool scale) {
-  using S = Simd<T>;
-  constexpr int64_t w = S::kWidth, sliver = 2 * w;
+// `convert`: operands are not of type T.
+template <class T>
+Plan make_plan(Gemm g, bool convert, bool scale) {
+  using V = simd::Vector<T>;
+  constexpr int64_t w = V::kSize, sliver = 2 * w;
   // Where a size is 1 its stride does not matter: take the one that suits.
   if (g.m == 1) g.a_row = g.a_col == 1 ? g.k : 1;
   if (g.k == 1) g.a_col = g.a_row == 1 ? g.m : 1, g.b_row = g.b_col == 1 ? g.n : 1;
@@ -70,7 +71,7 @@ Plan make_plan(Gemm g, bool scale) {
   const double dots = m * n * 0.55 * vecs(g.k) +
                       30 * static_cast<double>(chunk_count(g.m, kTall<T>) * chunk_count(g.n, kShort<T>));
   const double copy_b = g.b_row == 1 ? 0.0 : 0.5 * n * k;
-  const bool along_k = std::is_same_v<In, T> && g.a_col == 1 && (g.b_row == 1 || g.b_col == 1);
+  const bool along_k = !convert && g.a_col == 1 && (g.b_row == 1 || g.b_col == 1);
 
   Plan plan{};
   plan.dots = along_k && dots + copy_b < std::min(normal, swapped);
@@ -84,7 +85,6 @@ Plan make_plan(Gemm g, bool scale) {
     plan.rows = g.m, plan.cols = g.n;
     plan.r_row = g.a_row, plan.r_k = g.a_col, plan.v_k = g.b_row, plan.v_col = g.b_col;
   }
-  constexpr bool kConvert = !std::is_same_v<In, T>;
   // Rows or columns that lie a multiple of a page apart all want the same few places of the first-level
   // cache.
   const auto hostile = [](int64_t stride) { return stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0; };
@@ -94,8 +94,8 @@ Plan make_plan(Gemm g, bool scale) {
   const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > kNearBytes);
   const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > kNearBytes);
   // alpha is multiplied into R, whichever operand that is.
-  plan.copy_r = kConvert || scale || (plan.r_k != 1 && plan.r_row != 1) || far_r;
-  plan.copy_v = kConvert || plan.v_col != 1 || far_v;
+  plan.copy_r = convert || scale || (plan.r_k != 1 && plan.r_row != 1) || far_r;
+  plan.copy_v = convert || plan.v_col != 1 || far_v;
   plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
 
   // Divisions are dear beside the smallest products: those are not cut at all.
@@ -103,13 +103,13 @@ Plan make_plan(Gemm g, bool scale) {
   plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
                                   : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
   plan.macs = m * n * std::max(k, 1.0);
-  plan.rows_task = round_up(plan.rows, S::kRows), plan.row_tasks = 1;
+  plan.rows_task = round_up(plan.rows, kRows<T>), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
   if (plan.macs >= 2 * kTaskMacs) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
     const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
-    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), S::kRows));
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows<T>));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
     plan.col_tasks = chunk_count(plan.cols, plan.cols_task);

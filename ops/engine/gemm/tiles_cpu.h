@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cotangent/ops/engine/gemm/simd_cpu.h>
+#include <cotangent/core/simd/vector.h>
 
 // The innermost loops. Names: the product is seen as C[i, j] = start[i, j] + sum over p of R[i, p] * V[p, j],
 // where the elements of R (rows) are broadcast and those of V (vectors) are contiguous along j. Whether R is
@@ -14,6 +14,13 @@
 // on the number of threads.
 
 namespace ct::gemm {
+
+/// The most rows of a tile: as many as there are registers for, with two vectors each. f64 has half as many kernels, which
+/// keep the multiply-add units busy too.
+template <class T>
+inline constexpr int kRows = simd::kVectorBytes == 64 && sizeof(T) == 4 ? 12
+                             : simd::kVectorBytes >= 32                 ? 6
+                                                                        : 4;
 
 template <class T>
 struct TileArgs {
@@ -36,23 +43,22 @@ struct TileArgs {
 // once they would hold up the loads that are needed now.
 template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch>
 void tile(const TileArgs<T>& t) {
-  using S = Simd<T>;
-  using V = typename S::V;
-  constexpr int w = S::kWidth;
-  const auto last = S::mask(t.cols - (Vecs - 1) * w);
+  using V = simd::Vector<T>;
+  constexpr int w = V::kSize;
+  const auto last = V::first(t.cols - (Vecs - 1) * w);
   V acc[Rows][Vecs];
   if (t.start == nullptr) {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int j = 0; j < Vecs; ++j) acc[i][j] = S::zero();
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = V(T(0));
   } else {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (int j = 0; j < Vecs; ++j) {
         const T* from = t.start + i * t.start_stride + j * w;
-        acc[i][j] = j == Vecs - 1 ? S::load(from, last) : S::load(from);
+        acc[i][j] = j == Vecs - 1 ? V::load(from, last) : V::load(from);
       }
   }
   const std::int64_t k = t.k, rs = t.r_stride, vs = t.v_stride;
@@ -69,12 +75,12 @@ void tile(const TileArgs<T>& t) {
   const auto step = [&] {
     V b[Vecs];
 #pragma GCC unroll 8
-    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? S::load(v + j * w, last) : S::load(v + j * w);
+    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? V::load(v + j * w, last) : V::load(v + j * w);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
-      const V a = S::splat(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
+      const V a = V(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
 #pragma GCC unroll 8
-      for (int j = 0; j < Vecs; ++j) acc[i][j] = S::fma(a, b[j], acc[i][j]);
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = fma(a, b[j], acc[i][j]);
     }
     v += vs;
     if constexpr (ByRows) {
@@ -108,14 +114,14 @@ void tile(const TileArgs<T>& t) {
     for (int i = 0; i < Rows; ++i) {
       T* to = c + i * c_stride;
 #pragma GCC unroll 8
-      for (int j = 0; j < Vecs - 1; ++j) S::store(to + j * w, acc[i][j]);
+      for (int j = 0; j < Vecs - 1; ++j) acc[i][j].store(to + j * w);
       store_last(to + (Vecs - 1) * w, acc[i][Vecs - 1]);
     }
   };
   if (t.cols == Vecs * w) {
-    put([](T* to, V x) { S::store(to, x); });
+    put([](T* to, V x) { x.store(to); });
   } else {
-    put([&](T* to, V x) { S::store(to, x, last); });
+    put([&](T* to, V x) { x.store(to, last); });
   }
 }
 
@@ -127,12 +133,12 @@ constexpr auto tile_row(std::index_sequence<I...>) {
   return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false>...};
 }
 
-/// The kernel for a tile of `rows` rows, 1 to Simd::kRows, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
+/// The kernel for a tile of `rows` rows, 1 to kRows<T>, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
 /// and one row also 8, without which there would be too few sums to work on at once. Only the largest tiles
 /// prefetch.
 template <class T>
 TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefetch) {
-  constexpr int most = Simd<T>::kRows;
+  constexpr int most = kRows<T>;
   using Counts = std::make_index_sequence<most>;
   static constexpr std::array<TileKernel<T>, most> table[2][2] = {
       {tile_row<T, 1, false>(Counts{}), tile_row<T, 2, false>(Counts{})},

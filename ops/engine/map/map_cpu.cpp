@@ -16,14 +16,10 @@ constexpr std::int64_t kLongRow = 64;  // from here on, blocks end with their ro
 template <class S, class C>
 void read_run(C* to, const S* from, std::int64_t stride, std::int64_t n) {
   if (stride == 1) {
-    std::int64_t i = 0;
-#if defined(__F16C__) && defined(__AVX__)
-    if constexpr (std::is_same_v<S, Half>)
-      for (; i + 8 <= n; i += 8)
-        _mm256_storeu_ps(to + i,
-                         _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
-#endif
-    for (; i < n; ++i) to[i] = static_cast<C>(from[i]);
+    if constexpr (simd::is_16_bit<S>)
+      simd::convert_run(from, n, to);
+    else
+      for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i]);
   } else if (stride == 0) {
     std::fill_n(to, n, static_cast<C>(from[0]));
   } else {
@@ -40,14 +36,10 @@ S narrow(C value) {
 template <class S, class C>
 void write_run(S* to, const C* from, std::int64_t stride, std::int64_t n) {
   if (stride == 1) {
-    std::int64_t i = 0;
-#if defined(__F16C__) && defined(__AVX__)
-    if constexpr (std::is_same_v<S, Half>)
-      for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i),
-                         _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-    for (; i < n; ++i) to[i] = narrow<S>(from[i]);
+    if constexpr (simd::is_16_bit<S>)
+      simd::convert_run(from, n, to);
+    else
+      for (std::int64_t i = 0; i < n; ++i) to[i] = narrow<S>(from[i]);
   } else {
     for (std::int64_t i = 0; i < n; ++i) to[i * stride] = narrow<S>(from[i]);
   }
@@ -91,7 +83,7 @@ Runs runs_of(DType storage, Compute compute) {
 // ---- Operands ------------------------------------------------------------------------------------------
 
 struct alignas(64) Filled {
-  std::byte bytes[kVectorBytes];
+  std::byte bytes[simd::kVectorBytes];
 };
 
 struct Operand {
@@ -178,7 +170,7 @@ struct Call {
 // Fills a vector with the number that run(…) reads.
 void fill(Filled& filled, const Call& call, const Operand& operand, std::int64_t offset) {
   operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0,
-              kVectorBytes / static_cast<std::int64_t>(call.compute_size));
+              simd::kVectorBytes / static_cast<std::int64_t>(call.compute_size));
 }
 
 // Elements [begin, end), block by block.

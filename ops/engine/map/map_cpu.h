@@ -20,6 +20,8 @@
 
 namespace ct::elementwise {
 
+using simd::Vector;
+
 /// One run of a formula. `step[i]` is 1, or 0 for an input that is one number and whose pointer leads to a vector filled
 /// with it.
 struct Tile {
@@ -53,7 +55,7 @@ void run_cpu(const Tiles& tiles, std::span<const Tensor* const> outputs,
 template <class T, bool kWhole, class Out, int kOutputs, class Y>
 CT_INLINE void store_results(Out* const (&out)[kOutputs], std::int64_t i, const Y& y, int count) {
   if constexpr (kOutputs == 1) {
-    kWhole ? store_all(out[0] + i, y) : store_first(out[0] + i, y, count);
+    kWhole ? y.store(out[0] + i) : y.store(out[0] + i, y.first(count));
   } else {
     for (int m = 0; m < kOutputs; ++m) {
       Out* const one[] = {out[m]};
@@ -66,20 +68,20 @@ CT_INLINE void store_results(Out* const (&out)[kOutputs], std::int64_t i, const 
 template <class F, class T, std::size_t i, bool kWhole>
 CT_INLINE auto load_argument(const T* from, int count, std::uint32_t last) {
   if constexpr (i < F::kInputs) {
-    return kWhole ? Pack<T>::load(from) : load_first(from, count);
+    using V = Vector<T>;
+    return kWhole ? V::load(from) : V::load(from, V::first(count));
   } else {
     static_assert(sizeof(T) == 4, "a lane is a word");
-    typename Raw<std::uint32_t>::type words;
-    std::memcpy(&words, from, sizeof words);
-    return PackMask<T>{words <= last};
+    const auto words = Vector<std::uint32_t>::load(reinterpret_cast<const std::uint32_t*>(from));
+    return typename Vector<T>::Mask{(words <= last).v};
   }
 }
 
 template <class F, class T, std::size_t... I>
 void run_tile(const Tile& tile, std::index_sequence<I...>) {
-  using P = Pack<T>;
+  using P = Vector<T>;
   using Result = decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., P(), P()));
-  using Out = std::conditional_t<std::is_same_v<Result, PackMask<T>>, bool, T>;
+  using Out = std::conditional_t<std::is_same_v<Result, typename Vector<T>::Mask>, bool, T>;
   const T* in[] = {static_cast<const T*>(tile.in[I])...};
   Out* out[F::kOutputs];
   for (int m = 0; m < F::kOutputs; ++m) out[m] = static_cast<Out*>(tile.out[m]);
@@ -103,8 +105,9 @@ void tile_function(const Tile& tile) {
 
 template <class F, class T>
 inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I...>) {
-  return std::is_same_v<
-      decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., Pack<T>(), Pack<T>())), PackMask<T>>;
+  return std::is_same_v<decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., Vector<T>(),
+                                         Vector<T>())),
+                        typename Vector<T>::Mask>;
 }
 (std::make_index_sequence<kArguments<F>>{});
 

@@ -2,11 +2,11 @@
 
 #include <cmath>
 
-#include <cotangent/core/simd/pack.h>
+#include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/engine/map/formulas.h>
 
-// Functions of packs. In f32 they are polynomials on the whole register, in f64 and for integers the C++
-// library's functions lane by lane (f64 serves checking more than speed).
+// Functions of vectors; exp is in core/simd/exp.h. In f32 they are polynomials on the whole register, in f64 and for
+// integers the C++ library's functions lane by lane (f64 serves checking more than speed).
 //
 // The coefficients interpolate each function at the Chebyshev nodes of its interval. Largest errors found in
 // f32, in units of the last place, against the C++ library in f64 (engine/map/map_test.cpp repeats the search):
@@ -14,98 +14,89 @@
 //     for sin and cos on a machine without fused multiply-add.
 // NaN gives NaN, infinities and zeros give their limits, results below 2^-126 are denormal as they should be.
 
-namespace ct::elementwise {
+namespace ct::simd {
+
+// A formula finds these through its arguments, wherever it stands.
+using elementwise::base_slope, elementwise::clamp, elementwise::exponent_slope, elementwise::gelu,
+    elementwise::gelu_slope, elementwise::gelu_tanh, elementwise::gelu_tanh_slope, elementwise::integer_power,
+    elementwise::larger_share, elementwise::maximum, elementwise::minimum, elementwise::normal_cdf,
+    elementwise::polynomial, elementwise::results, elementwise::sigmoid, elementwise::sign,
+    elementwise::silu_slope, elementwise::softplus;
 
 // f of every lane, one after the other.
 template <class T, class F>
-CT_INLINE Pack<T> each(Pack<T> x, F f) {
-  for (int i = 0; i < Pack<T>::kSize; ++i) x.v[i] = f(x.v[i]);
+CT_INLINE Vector<T> each(Vector<T> x, F f) {
+  for (int i = 0; i < Vector<T>::kSize; ++i) x.v[i] = f(x.v[i]);
   return x;
 }
 template <class T, class F>
-CT_INLINE Pack<T> each(Pack<T> x, Pack<T> y, F f) {
-  for (int i = 0; i < Pack<T>::kSize; ++i) x.v[i] = f(x.v[i], y.v[i]);
+CT_INLINE Vector<T> each(Vector<T> x, Vector<T> y, F f) {
+  for (int i = 0; i < Vector<T>::kSize; ++i) x.v[i] = f(x.v[i], y.v[i]);
   return x;
 }
 
 template <class T>
-CT_INLINE Pack<T> abs(Pack<T> x) {
+CT_INLINE Vector<T> abs(Vector<T> x) {
   if constexpr (std::is_integral_v<T>) {
-    return where(x < Pack<T>(0), -x, x);
+    return where(x < Vector<T>(0), -x, x);
   } else {
-    using Bits = MaskInt<T>;
-    return Pack<T>::from_bits(x.bits() & static_cast<Bits>(~Bits{0} ^ (Bits{1} << (8 * sizeof(T) - 1))));
+    using Bits = detail::Signed<T>;
+    return Vector<T>::from_bits(x.bits() & static_cast<Bits>(~Bits{0} ^ (Bits{1} << (8 * sizeof(T) - 1))));
   }
 }
 // The size of a with the sign of b.
-CT_INLINE Pack<float> copysign(Pack<float> a, Pack<float> b) {
-  return Pack<float>::from_bits((a.bits() & 0x7fffffff) | (b.bits() & static_cast<std::int32_t>(0x80000000)));
-}
-
-CT_INLINE Pack<double> sqrt(Pack<double> x) {
-  return each(x, [](double v) { return std::sqrt(v); });
-}
-CT_INLINE Pack<float> sqrt(Pack<float> x) {
-#if defined(__AVX512F__)
-  return Pack<float>((Pack<float>::Vector)_mm512_maskz_sqrt_ps(0xffff, (__m512)x.v));
-#else
-  return each(x, [](float v) { return std::sqrt(v); });
-#endif
+CT_INLINE Vector<float> copysign(Vector<float> a, Vector<float> b) {
+  return Vector<float>::from_bits((a.bits() & 0x7fffffff) |
+                                  (b.bits() & static_cast<std::int32_t>(0x80000000)));
 }
 
 template <class T>
-CT_INLINE Pack<T> rsqrt(Pack<T> x) {
-  return Pack<T>(1) / sqrt(x);
+CT_INLINE Vector<T> sqrt(Vector<T> x) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4)
+    return (typename Vector<T>::Raw)_mm512_maskz_sqrt_ps(0xffff, (__m512)x.v);
+  else
+    return (typename Vector<T>::Raw)_mm512_maskz_sqrt_pd(0xff, (__m512d)x.v);
+#endif
+  return each(x, [](T v) { return std::sqrt(v); });
+}
+
+template <class T>
+CT_INLINE Vector<T> rsqrt(Vector<T> x) {
+  return Vector<T>(1) / sqrt(x);
 }
 
 // The nearest integer of |x| < 2^22, as a float and in the low bits of `bits`: adding 1.5 * 2^23 leaves no
 // room for a fraction.
 struct Rounded {
-  Pack<float> value;
-  Pack<float>::Bits integer;
+  Vector<float> value;
+  Vector<float>::Bits integer;
 };
-CT_INLINE Rounded round_to_integer(Pack<float> x) {
-  const Pack<float> shifted = x + Pack<float>(12582912.0f);
-  return {shifted - Pack<float>(12582912.0f), shifted.bits_less(0x4b400000)};
-}
-
-// e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln(2)/2. ln 2 comes in two parts, so that r keeps its
-// low bits. 2^n is applied in two halves: n reaches from -150 (the smallest denormal) to 128.
-CT_INLINE Pack<float> exp(Pack<float> x) {
-  using P = Pack<float>;
-  // Clamped so that a NaN stays: where the comparison fails, x itself is taken.
-  const P c = where(x < P(-104.0f), P(-104.0f), where(x > P(89.0f), P(89.0f), x));
-  const Rounded n = round_to_integer(c * P(1.44269504f));
-  const P r = (c - n.value * P(0.693359375f)) + n.value * P(2.12194440e-4f);
-  const P p = polynomial(r, 0.5, 0.1666657338, 0.04166655011, 0.008363773874, 0.001392692661);
-  const P y = r * r * p + r + P(1.0f);
-  const P::Bits half = n.integer >> 1;
-  return y * P::from_bits((half + 127) << 23) * P::from_bits((n.integer - half + 127) << 23);
-}
-CT_INLINE Pack<double> exp(Pack<double> x) {
-  return each(x, [](double v) { return std::exp(v); });
+CT_INLINE Rounded round_to_integer(Vector<float> x) {
+  const Vector<float> shifted = x + Vector<float>(12582912.0f);
+  return {shifted - Vector<float>(12582912.0f), shifted.bits_less(0x4b400000)};
 }
 
 // e^(-x^2/2). The rounding of x^2 costs 6e-8 x^2 of the result, which is small where x is large.
 template <class T>
-CT_INLINE Pack<T> gauss(Pack<T> x) {
-  return exp(Pack<T>(-0.5) * (x * x));
+CT_INLINE Vector<T> gauss(Vector<T> x) {
+  return exp(Vector<T>(-0.5) * (x * x));
 }
 // a / b, for formulas that can do with the GPU's 2 ulp.
 template <class T>
-CT_INLINE Pack<T> quotient(Pack<T> a, Pack<T> b) {
+CT_INLINE Vector<T> quotient(Vector<T> a, Vector<T> b) {
   return a / b;
 }
 
 // log x = e ln 2 + log(1 + f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2)).
-CT_INLINE Pack<float> log(Pack<float> x) {
-  using P = Pack<float>;
+CT_INLINE Vector<float> log(Vector<float> x) {
+  using P = Vector<float>;
   const auto denormal = x < P(1.17549435e-38f);  // scaled up by 2^23 (0 and negative numbers come along)
   const P scaled = where(denormal, x * P(8388608.0f), x);
   const P::Bits shifted = scaled.bits_less(0x3f3504f3);  // the bits of sqrt(1/2)
   const P::Bits e = shifted >> 23;
   const P f = P::from_bits((shifted & 0x007fffff) + 0x3f3504f3) - P(1.0f);
-  const P exponent = P(__builtin_convertvector(e, P::Vector)) - where(denormal, P(23.0f), P(0.0f));
+  const P exponent = P(__builtin_convertvector(e, P::Raw)) - where(denormal, P(23.0f), P(0.0f));
   const P p = polynomial(f, 0.3333333118, -0.2499999696, 0.2000071575, -0.1666780232, 0.1424905765,
                          -0.1242568733, 0.1168541992, -0.1147973385, 0.06971611471);
   const P f2 = f * f;
@@ -115,38 +106,38 @@ CT_INLINE Pack<float> log(Pack<float> x) {
   const P special = where(x == P(0.0f), -infinity, where(x < P(0.0f), P(__builtin_nanf("")), x));
   return where((x > P(0.0f)) & (x < infinity), y, special);
 }
-CT_INLINE Pack<double> log(Pack<double> x) {
+CT_INLINE Vector<double> log(Vector<double> x) {
   return each(x, [](double v) { return std::log(v); });
 }
 
 // log(1 + u) for u in [0, 1]: the rounding of 1 + u is taken back by the factor u / ((1 + u) - 1).
-CT_INLINE Pack<float> log1p(Pack<float> u) {
-  using P = Pack<float>;
+CT_INLINE Vector<float> log1p(Vector<float> u) {
+  using P = Vector<float>;
   const P w = P(1.0f) + u;
   const P d = w - P(1.0f);
   return where(d == P(0.0f), u, log(w) * (u / where(d == P(0.0f), P(1.0f), d)));
 }
-CT_INLINE Pack<double> log1p(Pack<double> u) {
+CT_INLINE Vector<double> log1p(Vector<double> u) {
   return each(u, [](double v) { return std::log1p(v); });
 }
 
 // An odd polynomial near 0, beyond it 1 - 2 / (e^(2|x|) + 1).
-CT_INLINE Pack<float> tanh(Pack<float> x) {
-  using P = Pack<float>;
+CT_INLINE Vector<float> tanh(Vector<float> x) {
+  using P = Vector<float>;
   const P a = abs(x);
   const P z = x * x;
   const P p = polynomial(z, -0.3333332898, 0.1333277302, -0.05385140937, 0.02099955252, -0.006100170943);
   const P far = P(1.0f) - P(2.0f) / (exp(P(2.0f) * a) + P(1.0f));
   return copysign(where(a < P(0.625f), a + a * (z * p), far), x);
 }
-CT_INLINE Pack<double> tanh(Pack<double> x) {
+CT_INLINE Vector<double> tanh(Vector<double> x) {
   return each(x, [](double v) { return std::tanh(v); });
 }
 
 // An odd polynomial up to |x| = 1, beyond it 1 - e^-q(|x|) with a polynomial q = -ln erfc. From 4 on erf is 1
 // to the last place.
-CT_INLINE Pack<float> erf(Pack<float> x) {
-  using P = Pack<float>;
+CT_INLINE Vector<float> erf(Vector<float> x) {
+  using P = Vector<float>;
   const P a = abs(x);
   const P z = x * x;
   const P near = polynomial(z, 0.1283791658, -0.3761262667, 0.1128359472, -0.02685421201, 0.005189087423,
@@ -156,18 +147,18 @@ CT_INLINE Pack<float> erf(Pack<float> x) {
                          0.00294894595, -0.0001865517096);
   return where(a < P(1.0f), x + x * near, copysign(P(1.0f) - exp(-q), x));
 }
-CT_INLINE Pack<double> erf(Pack<double> x) {
+CT_INLINE Vector<double> erf(Vector<double> x) {
   return each(x, [](double v) { return std::erf(v); });
 }
 
-CT_INLINE Pack<double> erfc(Pack<double> x) {
+CT_INLINE Vector<double> erfc(Vector<double> x) {
   return each(x, [](double v) { return std::erfc(v); });
 }
 
 // sin(x + quarter * pi/2): x = n pi/2 + r with |r| <= pi/4; the quadrant n says which polynomial and sign.
 // pi/2 comes in four parts, of which the first three have so few bits that their products are exact.
-CT_INLINE Pack<float> sin_of(Pack<float> x, int quarter) {
-  using P = Pack<float>;
+CT_INLINE Vector<float> sin_of(Vector<float> x, int quarter) {
+  using P = Vector<float>;
   const auto reducible = abs(x) <= P(8192.0f);
   const P c = where(reducible, x, P(0.0f));
   const Rounded n = round_to_integer(c * P(0.636619772f));
@@ -179,7 +170,7 @@ CT_INLINE Pack<float> sin_of(Pack<float> x, int quarter) {
   const P s = r + r * z * polynomial(z, -0.1666666666, 0.008333331866, -0.0001984008201, 2.724931405e-6);
   const P k = P(1.0f) - P(0.5f) * z + z * z * polynomial(z, 0.04166666466, -0.00138883007, 2.454743721e-5);
   const P::Bits quadrant = n.integer + quarter;
-  const P y = where(PackMask<float>{(quadrant & 1) != 0}, k, s);
+  const P y = where(P::Mask{(quadrant & 1) != 0}, k, s);
   const P result = P::from_bits(y.bits() ^ ((quadrant & 2) << 30));
   const auto far = !reducible;
   bool any_far = false;
@@ -192,17 +183,19 @@ CT_INLINE Pack<float> sin_of(Pack<float> x, int quarter) {
   }
   return result;
 }
-CT_INLINE Pack<float> sin(Pack<float> x) { return where(x == Pack<float>(0.0f), x, sin_of(x, 0)); }  // -0
-CT_INLINE Pack<float> cos(Pack<float> x) { return sin_of(x, 1); }
-CT_INLINE Pack<double> sin(Pack<double> x) {
+CT_INLINE Vector<float> sin(Vector<float> x) {
+  return where(x == Vector<float>(0.0f), x, sin_of(x, 0));
+}  // -0
+CT_INLINE Vector<float> cos(Vector<float> x) { return sin_of(x, 1); }
+CT_INLINE Vector<double> sin(Vector<double> x) {
   return each(x, [](double v) { return std::sin(v); });
 }
-CT_INLINE Pack<double> cos(Pack<double> x) {
+CT_INLINE Vector<double> cos(Vector<double> x) {
   return each(x, [](double v) { return std::cos(v); });
 }
 
 template <class T>
-CT_INLINE Pack<T> pow(Pack<T> x, Pack<T> y) {
+CT_INLINE Vector<T> pow(Vector<T> x, Vector<T> y) {
   return each(x, y, [](T a, T b) {
     if constexpr (std::is_integral_v<T>) {
       return integer_power(a, b);
@@ -212,4 +205,4 @@ CT_INLINE Pack<T> pow(Pack<T> x, Pack<T> y) {
   });
 }
 
-}  // namespace ct::elementwise
+}  // namespace ct::simd

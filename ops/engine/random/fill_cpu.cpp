@@ -4,6 +4,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/ops/engine/random/fill.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::detail {
 namespace {
@@ -54,15 +55,23 @@ void fill_low_precision(const Draw& draw, std::int64_t first, std::int64_t n, T*
 
 void sequence_cpu(const Tensor& dst, const Sequence& s) {
   const std::int64_t n = dst.numel();
-  visit_numeric("arange", dst.dtype(), [&]<class T>(TypeTag<T>) {
-    T* out = static_cast<T*>(dst.raw_data());
-    parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  const DType dtype = dst.dtype();
+  char* const out = static_cast<char*>(dst.raw_data());
+  parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t kBuffer = 256;
+    std::int64_t integers[kBuffer];
+    double numbers[kBuffer];
+    for (std::int64_t i = begin; i < end; i += kBuffer) {
+      const std::int64_t count = std::min(kBuffer, end - i);
+      char* const to = out + i * static_cast<std::int64_t>(size_of(dtype));
       if (s.integer) {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = convert_element<T>(integer_sequence_value(s, i));
+        for (std::int64_t k = 0; k < count; ++k) integers[k] = integer_sequence_value(s, i + k);
+        convert_elements_cpu(to, dtype, integers, DType::i64, count);
       } else {
-        for (std::int64_t i = begin; i < end; ++i) out[i] = convert_element<T>(sequence_value(s, i, n));
+        for (std::int64_t k = 0; k < count; ++k) numbers[k] = sequence_value(s, i + k, n);
+        convert_elements_cpu(to, dtype, numbers, DType::f64, count);
       }
-    });
+    }
   });
 }
 

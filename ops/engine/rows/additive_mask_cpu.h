@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include <cotangent/core/dtype.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 
 // Reading masks of scores on the CPU, as numbers to be added: a floating mask as it is, a bool one as 0 where
 // it is true and -inf where it hides.
@@ -18,7 +18,7 @@ template <class T, class C>
 void load_elements(const void* data, std::int64_t at, std::int64_t step, std::int64_t n, C* to) {
   const T* from = static_cast<const T*>(data) + at;
   if constexpr (!std::is_same_v<T, float> && !std::is_same_v<T, double> && std::is_same_v<C, float>) {
-    if (step == 1) return widen_run(from, n, to);
+    if (step == 1) return simd::convert_run(from, n, to);
   } else if constexpr (std::is_same_v<T, C>) {
     if (step == 1) {
       std::copy_n(from, n, to);

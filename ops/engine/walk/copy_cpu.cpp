@@ -5,7 +5,7 @@
 
 #include <cotangent/core/convert_element.h>
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/convert_run.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>
 #include <cotangent/ops/engine/walk/transpose_cpu.h>
@@ -20,20 +20,17 @@ constexpr std::int64_t kGrain = 1 << 16;
 
 using ConvertRun = void (*)(void* dst, const void* src, std::int64_t n);
 
-template <class T>
-constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-
+// Never inlined: conversions by way of f32 are two of the others.
 template <class To, class From>
-void convert_run(void* dst, const void* src, std::int64_t n) {
+[[gnu::noinline]] void convert_run(void* dst, const void* src, std::int64_t n) {
   // Bools are read as bytes: memory from elsewhere may hold other values than 0 and 1.
   using Raw = std::conditional_t<std::is_same_v<From, bool>, std::uint8_t, From>;
   To* __restrict to = static_cast<To*>(dst);
   const Raw* __restrict from = static_cast<const Raw*>(src);
-  if constexpr (std::is_same_v<To, float> && is_narrow<From>) {
-    widen_run(from, n, to);
-  } else if constexpr (is_narrow<To> && std::is_same_v<From, float>) {
-    narrow_run(from, n, to);
-  } else if constexpr (!std::is_same_v<To, From> && (is_narrow<To> || is_narrow<From>)) {
+  if constexpr ((std::is_same_v<To, float> && simd::is_16_bit<From>) ||
+                (simd::is_16_bit<To> && std::is_same_v<From, float>)) {
+    simd::convert_run(from, n, to);
+  } else if constexpr (!std::is_same_v<To, From> && (simd::is_16_bit<To> || simd::is_16_bit<From>)) {
     // Every other conversion of 16 bits is one by way of f32 (core/convert_element.h).
     float wide[256];
     for (std::int64_t i = 0; i < n; i += 256) {
@@ -205,23 +202,15 @@ void fill_cpu(const Tensor& dst, const Scalar& value) {
     const T element = value.to<T>();
     std::memcpy(&bytes, &element, sizeof(T));
   });
-  by_size(size_of(dst.dtype()), [&]<class T>(TypeTag<T>) {
-    T element;
-    std::memcpy(&element, &bytes, sizeof(T));
-    T* to = static_cast<T*>(dst.raw_data());
-    if (dst.is_contiguous()) {
-      parallel_for(n, kGrain,
-                   [&](std::int64_t begin, std::int64_t end) { std::fill(to + begin, to + end, element); });
-      return;
-    }
-    const CopyPlan p = plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0));
-    const std::int64_t stride = p.rank ? p.dst[p.inner()] : 1;
-    parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
-      for_each_run(p, begin, end, [&](std::int64_t d, std::int64_t, std::int64_t count) {
-        for (std::int64_t i = 0; i < count; ++i) to[d + i * stride] = element;
-      });
-    });
-  });
+  // A copy of one element that is repeated.
+  const CopyPlan p = dst.is_contiguous()
+                         ? plan_copy({n}, {1}, {0})
+                         : plan_copy(dst.shape(), dst.strides(), Strides::filled(dst.dim(), 0));
+  copy_same(p, dst.raw_data(), &bytes, size_of(dst.dtype()));
+}
+
+void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t n) {
+  converter(to_dtype, from_dtype)(to, from, n);
 }
 
 }  // namespace ct

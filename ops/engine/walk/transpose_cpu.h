@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/plan.h>
 
 // Transposes on the CPU: tiles that are turned in registers.
@@ -18,13 +19,13 @@ inline constexpr int kLanes = sizeof(Word) == 8   ? 4
                               : sizeof(Word) == 1 ? 16
                                                   : 8;
 template <class Word>
-using Lanes __attribute__((vector_size(kLanes<Word> * sizeof(Word)))) = Word;
+using Lanes = simd::Vector<Word, kLanes<Word>* static_cast<int>(sizeof(Word))>;
 
 // a0 b0 a1 b1 ..., of the lower (kUpper = 0) or the upper halves of a and b.
 template <class Word, int kUpper, int... I>
-inline Lanes<Word> interleave(Lanes<Word> a, Lanes<Word> b, std::integer_sequence<int, I...>) {
+CT_INLINE Lanes<Word> interleave(Lanes<Word> a, Lanes<Word> b, std::integer_sequence<int, I...>) {
   constexpr int n = kLanes<Word>;
-  return __builtin_shufflevector(a, b, (I % 2 * n + I / 2 + kUpper * n / 2)...);
+  return __builtin_shufflevector(a.v, b.v, (I % 2 * n + I / 2 + kUpper * n / 2)...);
 }
 
 // dst[i * dst_step + j] = src[j * src_step + i]. Number the elements of the square by the bits of (row,
@@ -36,7 +37,7 @@ inline void transpose_square(Word* dst, std::int64_t dst_step, const Word* src, 
   constexpr auto lanes = std::make_integer_sequence<int, n>{};
   Lanes<Word> a[n], b[n];
 #pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) std::memcpy(&a[i], src + i * src_step, sizeof a[i]);
+  for (int i = 0; i < n; ++i) a[i] = Lanes<Word>::load(src + i * src_step);
 #pragma GCC unroll 16
   for (int round = 1; round < n; round *= 2) {
 #pragma GCC unroll 16
@@ -48,7 +49,7 @@ inline void transpose_square(Word* dst, std::int64_t dst_step, const Word* src, 
     for (int i = 0; i < n; ++i) a[i] = b[i];
   }
 #pragma GCC unroll 16
-  for (int i = 0; i < n; ++i) std::memcpy(dst + i * dst_step, &a[i], sizeof a[i]);
+  for (int i = 0; i < n; ++i) a[i].store(dst + i * dst_step);
 }
 
 // Copies a plan whose source runs along `axis` and whose destination runs along the innermost axis.
