@@ -80,10 +80,13 @@ __device__ __forceinline__ compute_t<T> first_of_row(const ForwardRows<T, L>& a,
 // 1 / sqrt(the mean of the squares of a row + eps). squares(scale, i) is the sum of the squares times scale^2.
 template <class C, class Squares>
 __device__ __forceinline__ C rstd_of(C columns, C eps, const Squares& squares) {
-  const C square = squares(C(1), 0), scale = rescue_scale(square, columns, eps);
-  if (scale == 1) [[likely]]  // in all threads or none
-    return C(1) / sqrt(square / columns + eps);
-  return scale / sqrt(squares(scale, 1) / columns + eps * scale * scale);
+  C square = squares(C(1), 0), rstd = C(1) / sqrt(square / columns + eps);
+  if (const C scale = rescue_scale(square, columns, eps); scale != 1)
+      [[unlikely]] {  // in all threads or none
+    square = squares(scale, 1);
+    rstd = scale / sqrt(square / columns + eps * scale * scale);
+  }
+  return rstd;
 }
 
 // The vectors of a thread whose row has threads (0, y) to (blockDim.x - 1, y).

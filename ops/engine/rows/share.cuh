@@ -63,11 +63,17 @@ struct LoopShare {
       if (column >= inner) n = 0;
     }
   }
-  /// Calls f(place in the row, place in the tensor).
+  /// Calls f(place in the row, place in the tensor); four times without a branch between, so that as many elements are
+  /// on their way at once.
   template <class F>
   __device__ __forceinline__ void each(const F& f) const {
-#pragma unroll 4
-    for (std::int64_t i = first; i < n; i += step) f(i, start + i * inner);
+    std::int64_t i = first;
+    for (; i + 3 * step < n; i += 4 * step) {
+#pragma unroll
+      for (int u = 0; u < 4; ++u) f(i + u * step, start + (i + u * step) * inner);
+    }
+#pragma unroll 1
+    for (; i < n; i += step) f(i, start + i * inner);
   }
   /// One value per thread combined over the row, in all of its threads; to be called by all threads of the block.
   template <class V, class Op>
