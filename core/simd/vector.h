@@ -21,9 +21,6 @@
 
 #define CT_INLINE inline __attribute__((always_inline))
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // see above
-
 namespace ct::simd {
 
 #if defined(__AVX512F__)
@@ -325,5 +322,3 @@ inline void convert_run(const From* __restrict from, std::int64_t n, To* __restr
 }
 
 }  // namespace ct::simd
-
-#pragma GCC diagnostic pop

@@ -19,9 +19,6 @@
 // the queries, once, and softmax is elementwise work. C is the type that is computed in;
 // 16-bit elements become floats as rows are loaded. f64 is the plain kernels' (attention_plain.h).
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
-
 namespace ct::attention {
 
 void backward_cpu(const Backward& b);  // attention_cpu_backward.cpp
@@ -302,5 +299,3 @@ class Pieces {
 };
 
 }  // namespace ct::attention
-
-#pragma GCC diagnostic pop
