@@ -36,6 +36,10 @@ endif()
 # main.cpp asks Catch2 v2 for its implementation, which must come before any other inclusion of it.
 set_source_files_properties(tests/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
+# Vectors are to be as wide as in the library.
+set_source_files_properties(core/simd_test.cpp PROPERTIES
+  COMPILE_OPTIONS "${COTANGENT_MARCH_FLAG}" SKIP_PRECOMPILE_HEADERS ON)
+
 # CTest entries: one per folder, selected by the file a test is written in.
 set(COTANGENT_TEST_ENTRIES core autograd ops nn)
 foreach(_file IN LISTS _tests)

@@ -9,9 +9,6 @@
 // x, and exp_nonpositive() for those who subtract a maximum first, which needs one product and both clamps less; softmax
 // is mostly that. (Drawing needs the same bits as CUDA and has its own: exp_exact() in engine/random/draw.h.)
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace ct::simd {
 namespace detail {
 
@@ -108,5 +105,3 @@ CT_INLINE Vector<T, kBytes> exp_nonpositive(Vector<T, kBytes> x) {
 }
 
 }  // namespace ct::simd
-
-#pragma GCC diagnostic pop

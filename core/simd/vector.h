@@ -21,9 +21,6 @@
 
 #define CT_INLINE inline __attribute__((always_inline))
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // see above
-
 namespace ct::simd {
 
 #if defined(__AVX512F__)
@@ -315,14 +312,13 @@ requires std::is_arithmetic_v<T> CT_INLINE T where(bool m, T a, T b) { return m 
 // ---- Runs: for loops that work on f32 block by block. ----
 
 /// to[i] = from[i] of n elements; rounds to nearest even on the way to 16 bits. One side is float, the other 16-bit.
-template <class From, class To>
+/// A real function, and one for each width: linkers take one of equal functions that were compiled for different machines.
+template <class From, class To, int kBytes = kVectorBytes>
 inline void convert_run(const From* __restrict from, std::int64_t n, To* __restrict to) {
-  using V = Vector<float>;
+  using V = Vector<float, kBytes>;
   std::int64_t i = 0;
   for (; i + V::kSize <= n; i += V::kSize) V::load(from + i).store(to + i);
   if (i < n) V::load(from + i, V::first(n - i)).store(to + i, V::first(n - i));
 }
 
 }  // namespace ct::simd
-
-#pragma GCC diagnostic pop

@@ -12,8 +12,6 @@
 // Up to kFew queries (one step of generation) are another matter: there all time goes into reading keys and
 // values once. They are read as they come, in vectors along the head dimension.
 
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace ct::attention {
 namespace {
 

@@ -19,9 +19,6 @@
 // the queries, once, and softmax is elementwise work. C is the type that is computed in;
 // 16-bit elements become floats as rows are loaded. f64 is the plain kernels' (attention_plain.h).
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
-
 namespace ct::attention {
 
 void backward_cpu(const Backward& b);  // attention_cpu_backward.cpp
@@ -151,7 +148,7 @@ void product(std::int64_t rows, const C* r, std::int64_t r_stride, const C* v, s
              bool add, C* c, std::int64_t c_stride, const Cols& cols, const Depth& depth) {
   constexpr std::int64_t w = simd::Vector<C>::kSize;
   if (rows <= 0) return;
-  const gemm::RowTiles tiles(rows, gemm::kRows<C>);
+  const gemm::RowTiles tiles(rows, gemm::kRows);
   for (std::int64_t t = 0; t < tiles.count; ++t) {
     const std::int64_t i = tiles.begin(t), high = tiles.height(t);
     const Range columns = cols(i, i + high - 1), sum = depth(i, i + high - 1);
@@ -302,5 +299,3 @@ class Pieces {
 };
 
 }  // namespace ct::attention
-
-#pragma GCC diagnostic pop

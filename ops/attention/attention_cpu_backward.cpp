@@ -8,8 +8,6 @@
 // adds to dk and dv, which nobody else touches. dq of a block is complete after its keys; where several tasks
 // share a head, each has a dq of its own, and those are added up at the end in the order of the keys.
 
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace ct::attention {
 namespace {
 

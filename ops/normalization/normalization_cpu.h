@@ -16,9 +16,6 @@
 // dbias, and then dx. Those shares are collected per chunk of rows; there are at most kChunks, added up in
 // their order.
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
-
 namespace ct::norms {
 
 inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
@@ -277,5 +274,3 @@ void backward_cpu(const Backward& b) {
 }
 
 }  // namespace ct::norms
-
-#pragma GCC diagnostic pop

@@ -9,9 +9,6 @@
 
 // The softmax of one row on the CPU. For the kernels of softmax and masked_softmax.
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
-
 namespace ct::softmax_kernels {
 
 using fold::kBlock;
@@ -77,5 +74,3 @@ void softmax_row(const C* x, C* y, std::int64_t n) {
 }
 
 }  // namespace ct::softmax_kernels
-
-#pragma GCC diagnostic pop

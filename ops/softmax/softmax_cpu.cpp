@@ -11,8 +11,6 @@
 // another axis up to 2048 neighbouring columns are done at once. 16-bit types are computed in float and
 // rounded once.
 
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are used inside functions only
-
 namespace ct::softmax_kernels {
 namespace {
 

@@ -16,9 +16,6 @@
 // elements, so a float lane sees eight additions before it is added to a double; that makes the error of a
 // float sum that of its one rounding at the end, whatever the length.
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"  // 64-byte vectors are used inside functions only
-
 namespace ct::fold {
 
 /// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
@@ -232,5 +229,3 @@ struct ProdFold {
 };
 
 }  // namespace ct::fold
-
-#pragma GCC diagnostic pop

@@ -9,9 +9,6 @@
 // There is one order, upwards: for minima the elements are turned around (-x, or ~x for integers, which has
 // no overflow) and back at the end. A NaN counts as larger than everything, whichever way round.
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace ct::fold {
 
 using simd::where;
@@ -188,5 +185,3 @@ struct PositionFold {
 };
 
 }  // namespace ct::fold
-
-#pragma GCC diagnostic pop

@@ -6,9 +6,6 @@
 // Folds that carry several numbers: variance, norms, log-sum-exp. They read their elements once, in blocks that
 // are gone over twice while they are in the cache, and merge blocks by exact formulas.
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpsabi"
-
 namespace ct::fold {
 
 /// Mean and sum of squared deviations. A block: two passes, with the rounding of the mean taken back. Merging
@@ -217,5 +214,3 @@ struct LogSumExpFold {
 };
 
 }  // namespace ct::fold
-
-#pragma GCC diagnostic pop

@@ -156,11 +156,11 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
     }
   }
 
-  const RowTiles tiles(rows, gemm::kRows<T>);
+  const RowTiles tiles(rows, gemm::kRows);
   const int64_t depth = std::min(plan.k, plan.k_block);
   // By rows, an odd number of cache lines apart.
-  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : gemm::kRows<T>;
-  const int64_t r_tile = plan.by_rows ? gemm::kRows<T> * r_ld : depth * r_ld;
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : gemm::kRows;
+  const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld;
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
   const int64_t v_cols = round_up(plan.cols, sliver);
 
@@ -201,7 +201,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
         args.v_stride = sliver;
         args.next_v = args.v + args.k * sliver;
         args.next_v_lines =
-            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * gemm::kRows<T>) : 0;
+            j + sliver < cols ? chunk_count(share * static_cast<int64_t>(sizeof(T)), 64 * gemm::kRows) : 0;
       } else {
         args.v = static_cast<const T*>(op.v) + p0 * plan.v_k + (col0 + j) * plan.v_col;
         args.v_stride = plan.v_k;

@@ -59,7 +59,7 @@ void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t
   }
 }
 
-// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows<T> + i].
+// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows + i].
 template <class In, class T>
 void pack_columns(const void* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha, T* out,
                   std::int64_t tile_size) {
@@ -69,7 +69,7 @@ void pack_columns(const void* r, std::int64_t r_k, const RowTiles& tiles, std::i
   for (std::int64_t p = 0; p < k; ++p) {
     const In* from = static_cast<const In*>(r) + p * r_k;
     const std::int64_t ahead = p + 8 < k ? 8 * r_k : 0;
-    T* to = out + p * kRows<T>;
+    T* to = out + p * kRows;
     for (std::int64_t t = 0; t < tiles.count; ++t) {
       const std::int64_t h = tiles.height(t);
       __builtin_prefetch(from + ahead);

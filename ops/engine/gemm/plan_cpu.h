@@ -103,13 +103,13 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
                                   : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
   plan.macs = m * n * std::max(k, 1.0);
-  plan.rows_task = round_up(plan.rows, kRows<T>), plan.row_tasks = 1;
+  plan.rows_task = round_up(plan.rows, kRows), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
   if (plan.macs >= 2 * kTaskMacs) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
     const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
-    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows<T>));
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
     plan.col_tasks = chunk_count(plan.cols, plan.cols_task);

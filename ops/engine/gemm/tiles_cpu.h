@@ -15,12 +15,8 @@
 
 namespace ct::gemm {
 
-/// The most rows of a tile: as many as there are registers for, with two vectors each. f64 has half as many kernels, which
-/// keep the multiply-add units busy too.
-template <class T>
-inline constexpr int kRows = simd::kVectorBytes == 64 && sizeof(T) == 4 ? 12
-                             : simd::kVectorBytes >= 32                 ? 6
-                                                                        : 4;
+/// The most rows of a tile: as many as there are registers for, with two vectors each.
+inline constexpr int kRows = simd::kVectorBytes == 64 ? 12 : simd::kVectorBytes == 32 ? 6 : 4;
 
 template <class T>
 struct TileArgs {
@@ -133,12 +129,12 @@ constexpr auto tile_row(std::index_sequence<I...>) {
   return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false>...};
 }
 
-/// The kernel for a tile of `rows` rows, 1 to kRows<T>, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
+/// The kernel for a tile of `rows` rows, 1 to kRows, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
 /// and one row also 8, without which there would be too few sums to work on at once. Only the largest tiles
 /// prefetch.
 template <class T>
 TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefetch) {
-  constexpr int most = kRows<T>;
+  constexpr int most = kRows;
   using Counts = std::make_index_sequence<most>;
   static constexpr std::array<TileKernel<T>, most> table[2][2] = {
       {tile_row<T, 1, false>(Counts{}), tile_row<T, 2, false>(Counts{})},
