@@ -37,7 +37,7 @@ class Call {
   Call(const Extents& e, const Attrs& attrs, const Tensor& mask) : e(e), attrs(attrs), rule_(attrs) {
     if (!mask.defined()) return;
     hides_ = mask.dtype() == DType::boolean;
-    mask_ = contiguous(mask, f64);
+    mask_ = converted(mask, f64);
     mask_strides = broadcast_strides(mask_.shape(), mask_.strides(), {e.batch, e.heads, e.queries, e.keys});
   }
   std::int64_t mask_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
@@ -135,7 +135,7 @@ void backward(const Backward& b) {
                      }
                  }
                });
-  if (b.needs(3)) b.set_grad_in(3, contiguous(dmask, b.in_meta(3).dtype));
+  if (b.needs(3)) b.set_grad_in(3, converted(dmask, b.in_meta(3).dtype));
 }
 
 }  // namespace

@@ -227,7 +227,7 @@ Tensor::operator bool() const {
 
 template <class T>
 std::vector<T> Tensor::elements() const {
-  const Tensor host = ct::contiguous(is_cpu() ? *this : moved(*this, cpu), dtype_of<T>);
+  const Tensor host = converted(is_cpu() ? *this : moved(*this, cpu), dtype_of<T>);
   const T* data = static_cast<const T*>(host.raw_data());
   return std::vector<T>(data, data + host.numel());
 }
@@ -269,8 +269,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
     const bool shared = from.impl()->storage == get().storage;
     if (shared) from = moved(from, device());  // the two may overlap
   } else {
-    if (size_of(dtype()) < size_of(from.dtype()))
-      from = ct::contiguous(from, dtype());  // fewer bytes to move
+    if (size_of(dtype()) < size_of(from.dtype())) from = converted(from, dtype());  // fewer bytes to move
     if (is_contiguous() && from.dtype() == dtype() && from.shape() == shape()) {
       move_bytes(*this, ct::contiguous(from));
       get().storage->bump_version();

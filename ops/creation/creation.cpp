@@ -297,7 +297,7 @@ Tensor from_memory(const char* op, const void* data, DType source, std::int64_t 
            " can't require a gradient; only floating dtypes (f32, f64, f16, bf16) can");
   Tensor t = Tensor::allocate(shape, source, cpu);
   if (count > 0) std::memcpy(t.raw_data(), data, static_cast<std::size_t>(t.nbytes()));
-  if (options.dtype) t = contiguous(t, *options.dtype);
+  if (options.dtype) t = converted(t, *options.dtype);
   if (!options.device.is_cpu()) t = moved(t, options.device);
   return finish(std::move(t), options);
 }

@@ -18,7 +18,7 @@ ForwardCall::ForwardCall(const Forward& f, Kind kind)
   x = f.in(0);
   if (kind.add) {
     const bool low = f.in(1).dtype() != x.dtype() && f.in(1).dtype() == f.out().dtype();
-    (low ? low_residual : residual) = low ? f.in(1) : contiguous(f.in(1), x.dtype());
+    (low ? low_residual : residual) = low ? f.in(1) : converted(f.in(1), x.dtype());
   }
   if (f.has(kind.weight())) weight = f.in(kind.weight());
   if (kind.centered && f.has(kind.bias())) bias = f.in(kind.bias());

@@ -32,7 +32,7 @@ class Parameter {
   using C = compute_t<T>;
   explicit Parameter(const Tensor& t) {
     if (!t.defined()) return;
-    held_ = contiguous(t, dtype_of<C>);
+    held_ = converted(t, dtype_of<C>);
     data_ = static_cast<const C*>(held_.raw_data());
   }
   /// Elements from i on; `otherwise`, kBlock constants, where there are none.

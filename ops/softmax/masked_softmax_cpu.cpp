@@ -80,7 +80,7 @@ void backward_cpu(const Backward& b) {
   if (!b.needs(1)) return;
   const Tensor scores = Tensor::allocate(b.out().shape(), b.out().dtype(), b.out().device());
   softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), scores, 1);
-  b.set_grad_in(1, contiguous(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
+  b.set_grad_in(1, converted(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
 }
 
 }  // namespace ct::masked_softmax_kernels

@@ -36,7 +36,7 @@ void backward(const Backward& b) {
     masked_softmax_gradient(rows.of(b.grad(), r), rows.of(y, r), b.attrs<Attrs>().scale, rows.in(dx, r),
                             rows.in(ds, r));
   });
-  if (b.needs(1)) b.set_grad_in(1, contiguous(sum_to(ds, b.in_meta(1).shape), b.in_meta(1).dtype));
+  if (b.needs(1)) b.set_grad_in(1, converted(sum_to(ds, b.in_meta(1).shape), b.in_meta(1).dtype));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <cotangent/ops/engine/map/formulas.h>
 
 // Lane<T>: one number of a GPU thread, with the operators and functions that formulas use (the GPU's twin of
-// Pack<T>). A literal in a formula takes the lane's type: 0.5 * x stays in float. The functions are CUDA's,
+// simd::Vector<T>). A literal in a formula takes the lane's type: 0.5 * x stays in float. The functions are CUDA's,
 // with at most 2 ulp of error; nothing is compiled with fast-math.
 //
 // Lane<float, true> is for results that are rounded to 16 bits: its exp and quotient are the special function

@@ -29,9 +29,9 @@ void fill_kernel(const Tensor& dst, const Scalar& value) {
   fill_cpu(dst, value);
 }
 
-Tensor contiguous(const Tensor& t) { return contiguous(t, t.dtype()); }
+Tensor contiguous(const Tensor& t) { return converted(t, t.dtype()); }
 
-Tensor contiguous(const Tensor& t, DType dtype) {
+Tensor converted(const Tensor& t, DType dtype) {
   if (t.is_contiguous() && t.dtype() == dtype) return t;
   Tensor out = Tensor::allocate(t.shape(), dtype, t.device());
   copy_kernel(out, t);

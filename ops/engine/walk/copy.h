@@ -38,7 +38,7 @@ void fill_kernel(const Tensor& dst, const Scalar& value);
 /// is too awkward.
 Tensor contiguous(const Tensor& t);
 /// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
-Tensor contiguous(const Tensor& t, DType dtype);
+Tensor converted(const Tensor& t, DType dtype);
 /// A contiguous copy of `t` on `device`, not recorded; also when `t` is there already.
 Tensor moved(const Tensor& t, Device device);
 

@@ -187,7 +187,7 @@ void copy_cpu(const Tensor& dst, const Tensor& src) {
     if (dst.is_contiguous()) {
       copy_cpu(dst, contiguous(src));
     } else {
-      copy_cpu(dst, contiguous(src, dst.dtype()));
+      copy_cpu(dst, converted(src, dst.dtype()));
     }
   } else {
     convert_strided(p, to, dst.dtype(), from, src.dtype());
