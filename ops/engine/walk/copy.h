@@ -34,8 +34,8 @@ void check_writable(const char* op, const Tensor& t);
 /// Writes `value` into every element of `dst`, which may have any strides.
 void fill_kernel(const Tensor& dst, const Scalar& value);
 
-/// `t` if it is contiguous, else a contiguous copy that is not recorded: what a kernel calls when a layout
-/// is too awkward.
+/// `t` if it is contiguous, else a contiguous copy that is not recorded. For dispatch and engines; the kernels of an op get
+/// what its records ask for (core/op_records.h).
 Tensor contiguous(const Tensor& t);
 /// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
 Tensor converted(const Tensor& t, DType dtype);
