@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <cotangent/core/cuda/convert.h>
@@ -248,16 +249,17 @@ struct Table {
     (void)((std::is_same_v<F, typename Rows::F> || (++row, false)) || ...);
     return row;
   }
-  /// Calls visit(F()) for the formula of a row.
-  template <class C, class Visit>
-  static __device__ __forceinline__ void visit(int row, const Visit& visit) {
-    int at = 0;
-    const auto one = [&]<class R>(R) {
-      if constexpr (!std::is_integral_v<C> || R::kIntegers)
-        if (sizeof...(Rows) == 1 || at == row) visit(typename R::F());
-      return at++ == row;
-    };
-    (void)(one(Rows()) || ...);
+  /// Calls use(F()) for the formula of a row, which is one of `count` from `begin` on. They are halved: a chain of
+  /// comparisons with each would take longer than the formula.
+  template <class C, int begin = 0, int count = sizeof...(Rows), class Use>
+  static __device__ __forceinline__ void visit(int row, const Use& use) {
+    using R = std::tuple_element_t<begin, std::tuple<Rows...>>;
+    if constexpr (count > 1) {
+      row < begin + count / 2 ? visit<C, begin, count / 2>(row, use)
+                              : visit<C, begin + count / 2, count - count / 2>(row, use);
+    } else if constexpr (!std::is_integral_v<C> || R::kIntegers) {
+      use(typename R::F());
+    }
   }
 };
 
@@ -269,8 +271,9 @@ __device__ __forceinline__ void evaluate(F, const C* x, Lane<C> p, Lane<C> q, C*
   for (int m = 0; m < F::kOutputs; ++m) y[m] = static_cast<C>(result(value, m).v);
 }
 
+// Five blocks to a multiprocessor, so that the table's longest formula does not cost the others their registers.
 template <class Rows, class C>
-__global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs a) {
+__global__ void __launch_bounds__(kBlockThreads, sizeof(C) == 4 ? 5 : 1) element_kernel(const KernelArgs a) {
   constexpr int N = Rows::kInputs, M = Rows::kOutputs, U = kElementUnroll;
   const Lane<C> p(a.p.template get<C>()), q(a.q.template get<C>());
   const std::uint32_t count = static_cast<std::uint32_t>(a.count);
