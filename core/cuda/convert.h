@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+#include <cuda_runtime.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -12,13 +11,18 @@
 // Element conversions and vector accesses of kernels. For .cu files only.
 //
 // ct::Half and ct::BFloat16 hold bits; on the device the conversions below use the hardware's
-// instructions, which round to nearest even like the host's. Only the bits of a NaN may differ.
+// instructions, which round to nearest even like the host's. Only the bits of a NaN may differ. (They are written out:
+// cuda_fp16.h and cuda_bf16.h take longer to read than most kernels to compile.)
 
 namespace ct::gpu {
 
 // ---- one element ----
 
-__device__ __forceinline__ float to_compute(Half x) { return __half2float(__ushort_as_half(x.bits)); }
+__device__ __forceinline__ float to_compute(Half x) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+  return value;
+}
 __device__ __forceinline__ float to_compute(BFloat16 x) {
   return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
 }
@@ -30,11 +34,11 @@ template <class T, class C>
 __device__ __forceinline__ T from_compute(C x) {
   if constexpr (std::is_same_v<T, Half>) {
     Half h;
-    h.bits = __half_as_ushort(__float2half_rn(static_cast<float>(x)));
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(static_cast<float>(x)));
     return h;
   } else if constexpr (std::is_same_v<T, BFloat16>) {
     BFloat16 b;
-    b.bits = __bfloat16_as_ushort(__float2bfloat16_rn(static_cast<float>(x)));
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(b.bits) : "f"(static_cast<float>(x)));
     return b;
   } else {
     return static_cast<T>(x);
@@ -127,19 +131,13 @@ struct Vector {
 
   /// All elements in the type that arithmetic is done in.
   __device__ __forceinline__ void to_compute(Compute (&out)[N]) const {
-    if constexpr (kPairs) {
+    if constexpr (kPairs && std::is_same_v<T, BFloat16>) {
+      // A shift and a mask; by way of 16-bit registers it would be half as much again.
       const unsigned* pairs = reinterpret_cast<const unsigned*>(&word);
 #pragma unroll
       for (int i = 0; i < N; i += 2) {
-        if constexpr (std::is_same_v<T, BFloat16>) {
-          // A shift and a mask; by way of 16-bit registers it would be half as much again.
-          out[i] = __uint_as_float(pairs[i / 2] << 16);
-          out[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
-        } else {
-          const float2 two = __half22float2(*reinterpret_cast<const __half2*>(&pairs[i / 2]));
-          out[i] = two.x;
-          out[i + 1] = two.y;
-        }
+        out[i] = __uint_as_float(pairs[i / 2] << 16);
+        out[i + 1] = __uint_as_float(pairs[i / 2] & 0xffff0000u);
       }
     } else {
 #pragma unroll
@@ -164,11 +162,9 @@ struct Vector {
       for (int i = 0; i < N; i += 2) {
         const float a = static_cast<float>(in[i]), b = static_cast<float>(in[i + 1]);
         if constexpr (std::is_same_v<T, BFloat16>) {
-          const __nv_bfloat162 two = __floats2bfloat162_rn(a, b);
-          pairs[i / 2] = *reinterpret_cast<const unsigned*>(&two);
+          asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(pairs[i / 2]) : "f"(a), "f"(b));
         } else {
-          const __half2 two = __floats2half2_rn(a, b);
-          pairs[i / 2] = *reinterpret_cast<const unsigned*>(&two);
+          asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(pairs[i / 2]) : "f"(a), "f"(b));
         }
       }
     } else {

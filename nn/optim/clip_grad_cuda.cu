@@ -156,6 +156,17 @@ __global__ void update_scale_kernel(float* numbers, const float* found_inf, cons
   rule.update(numbers, *found_inf != 0);
 }
 
+void clip(const char* op, const Batch& batch, const Tensor& norm, double max_norm, double limit) {
+  gpu::visit_widths(batch.dtype, [&](auto tag) {
+    for_gradients(batch, [&](const GradTable& table, int n) {
+      gpu::launch(op, clip_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
+                  dim3(kThreads), 0, table, batch.dtype == DType::f16,
+                  norm.defined() ? norm.raw_data() : nullptr, norm.defined() && norm.dtype() == DType::f64,
+                  max_norm, limit);
+    });
+  });
+}
+
 }  // namespace
 
 Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType dtype) {
@@ -188,19 +199,6 @@ Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType
               dtype == DType::f64);
   return norm;
 }
-
-namespace {
-void clip(const char* op, const Batch& batch, const Tensor& norm, double max_norm, double limit) {
-  gpu::visit_widths(batch.dtype, [&](auto tag) {
-    for_gradients(batch, [&](const GradTable& table, int n) {
-      gpu::launch(op, clip_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
-                  dim3(kThreads), 0, table, batch.dtype == DType::f16,
-                  norm.defined() ? norm.raw_data() : nullptr, norm.defined() && norm.dtype() == DType::f64,
-                  max_norm, limit);
-    });
-  });
-}
-}  // namespace
 
 void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double max_norm) {
   clip(op, batch, norm, max_norm, INFINITY);

@@ -13,13 +13,9 @@ namespace ct {
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) CT_KERNEL_TABLES(name)
 #define CT_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) CT_KERNEL_TABLES(name)
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
 #include <cotangent/ops/elementwise/scalar_table.inc>
-#undef CT_SCALAR
-#undef CT_SCALAR_PREDICATE
 namespace binary {
 namespace {
 
@@ -90,8 +86,6 @@ constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false
   constexpr InputDef k_##name##_inputs[] = {{"a", CT_NEEDS_##saves_a}, {"b", CT_NEEDS_##saves_b}};
 #define CT_PREDICATE(name, text, types, samples, y)
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
 }  // namespace
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                \
@@ -102,8 +96,6 @@ constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false
   extern constexpr OpDef k_##name =                 \
       define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
 
 #define CT_SCALAR(name, text, types, saved, samples, y, dx)                                         \
   extern constexpr OpDef k_##name = define_scalar(Kind::function, #name, text, types, Saved::saved, \
@@ -112,21 +104,15 @@ constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false
   extern constexpr OpDef k_##name =                        \
       define_scalar(Kind::predicate, #name, text, types, Saved::none, &kernel_tables::name, nullptr);
 #include <cotangent/ops/elementwise/scalar_table.inc>
-#undef CT_SCALAR
-#undef CT_SCALAR_PREDICATE
 
 namespace {
 constexpr const OpDef* ops[] = {
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) &k_##name,
 #define CT_PREDICATE(name, text, types, samples, y) &k_##name,
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) &k_##name,
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) &k_##name,
 #include <cotangent/ops/elementwise/scalar_table.inc>
-#undef CT_SCALAR
-#undef CT_SCALAR_PREDICATE
 };
 }  // namespace
 }  // namespace binary

@@ -2,32 +2,40 @@
 #include <cotangent/ops/elementwise/binary_formulas_internal.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 
-// Every kernel of the table of two-tensor ops for CUDA (ops/engine/map/map_cuda.cuh says how they run).
+// Every kernel of the tables of two-tensor ops and of tensor-and-number ops for CUDA (ops/engine/map/map_cuda.cuh says how
+// they run).
 
 namespace ct::cuda_kernels {
 using namespace elementwise;
 using namespace binary::formulas;
 
-struct BinaryFormulas : Table<void
+struct Formulas : Table<void
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
   , Row<name##_y, has_integers(types)>, Row<name##_da>, Row<name##_db>
 #define CT_PREDICATE(name, text, types, samples, y) , Row<name##_y, has_integers(types)>
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
-                              > {
+#define CT_SCALAR(name, text, types, saved, samples, y, dx) \
+  , Row<name##_y, has_integers(types)>, Row<name##_dx>
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y) , Row<name##_y, has_integers(types)>
+#include <cotangent/ops/elementwise/scalar_table.inc>
+                        > {
 };
+
+template <class F, bool integers, bool predicate>
+constexpr auto kForward = forward_cuda<F, true, integers, predicate, Formulas>;
 }  // namespace ct::cuda_kernels
 
-#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                                  \
-  CT_KERNELS(cuda, name,                                                                                    \
-             {#name, forward_cuda<name##_y, has_floats(types), has_integers(types), false, BinaryFormulas>, \
-              binary_backward_cuda<name##_da, name##_db, BinaryFormulas>})
+#define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
+  CT_KERNELS(cuda, name,                                                   \
+             {#name, kForward<name##_y, has_integers(types), false>,       \
+              binary_backward_cuda<name##_da, name##_db, Formulas>})
 #define CT_PREDICATE(name, text, types, samples, y) \
-  CT_KERNELS(                                       \
-      cuda, name,                                   \
-      forward_only(#name,                           \
-                   forward_cuda<name##_y, has_floats(types), has_integers(types), true, BinaryFormulas>))
+  CT_KERNELS(cuda, name, forward_only(#name, kForward<name##_y, has_integers(types), true>))
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
+#define CT_SCALAR(name, text, types, saved, samples, y, dx) \
+  CT_KERNELS(                                               \
+      cuda, name,                                           \
+      {#name, kForward<name##_y, has_integers(types), false>, unary_backward_cuda<name##_dx, Formulas>})
+#define CT_SCALAR_PREDICATE(name, text, types, samples, y) \
+  CT_KERNELS(cuda, name, forward_only(#name, kForward<name##_y, has_integers(types), true>))
+#include <cotangent/ops/elementwise/scalar_table.inc>

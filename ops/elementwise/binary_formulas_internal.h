@@ -10,13 +10,9 @@ using namespace elementwise;
   CT_BINARY_FORMULAS(name, saves_a, saves_b, y, da, db)
 #define CT_PREDICATE(name, text, types, samples, y) CT_BINARY_FORMULA(name##_y, y)
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
 
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(name, saved, y, dx)
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) CT_UNARY_PREDICATE_FORMULA(name, y)
 #include <cotangent/ops/elementwise/scalar_table.inc>
-#undef CT_SCALAR
-#undef CT_SCALAR_PREDICATE
 
 }  // namespace ct::binary::formulas

@@ -3,18 +3,9 @@
 
 // Gated activations are elementwise formulas, backward one with two results; nothing here but their instances.
 
-namespace ct::gated {
-template <template <Gate> class F>
-struct Gates : elementwise::Table<void, elementwise::Row<F<Gate::silu>>, elementwise::Row<F<Gate::gelu>>,
-                                  elementwise::Row<F<Gate::gelu_tanh>>> {};
-}  // namespace ct::gated
-
-#define CT_GATE(name, gate)                                                            \
-  {                                                                                    \
-    name,                                                                              \
-        elementwise::forward_cuda<gated::Gated<gated::Gate::gate>, true, false, false, \
-                                  gated::Gates<gated::Gated>>,                         \
-        elementwise::joint_backward_cuda<gated::GatedGradients<gated::Gate::gate>,     \
-                                         gated::Gates<gated::GatedGradients>>          \
+#define CT_GATE(name, gate)                                                        \
+  {                                                                                \
+    name, elementwise::forward_cuda<gated::Gated<gated::Gate::gate>, true, false>, \
+        elementwise::joint_backward_cuda<gated::GatedGradients<gated::Gate::gate>> \
   }
 CT_KERNELS(cuda, gated, CT_GATE("swiglu", silu), CT_GATE("geglu", gelu), CT_GATE("geglu_tanh", gelu_tanh))

@@ -14,7 +14,6 @@
 namespace ct {
 #define CT_UNARY(name, text, types, saved, samples, y, dx) CT_KERNEL_TABLES(name)
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
 namespace {
 
 using namespace elementwise;
@@ -51,7 +50,6 @@ namespace unary {
   extern constexpr OpDef k_##name =                        \
       define(#name, text, types, Saved::saved, &kernel_tables::name, unary_rule<formulas::name##_dx>);
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
 }  // namespace unary
 
 namespace rooms {
@@ -59,7 +57,6 @@ namespace {
 constexpr const OpDef* unary_ops[] = {
 #define CT_UNARY(name, text, types, saved, samples, y, dx) &ct::unary::k_##name,
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
 };
 }  // namespace
 extern const Room unary;

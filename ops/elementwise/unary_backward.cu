@@ -10,13 +10,11 @@ using namespace elementwise;
 struct Gradients : Table<void
 #define CT_UNARY(name, text, types, saved, samples, y, dx) , Row<formulas::name##_dx>
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
                          > {
 };
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx) \
   void name##_backward_cuda(const Backward& b) { unary_backward_cuda<formulas::name##_dx, Gradients>(b); }
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
 
 }  // namespace ct::unary

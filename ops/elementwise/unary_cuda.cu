@@ -9,7 +9,6 @@ namespace ct::unary {
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx) void name##_backward_cuda(const Backward&);
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
 
 }  // namespace ct::unary
 
@@ -20,7 +19,6 @@ using namespace unary::formulas;
 struct UnaryValues : Table<void
 #define CT_UNARY(name, text, types, saved, samples, y, dx) , Row<name##_y, has_integers(types)>
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
                            > {
 };
 }  // namespace ct::cuda_kernels
@@ -30,4 +28,3 @@ struct UnaryValues : Table<void
              {#name, forward_cuda<name##_y, has_floats(types), has_integers(types), false, UnaryValues>, \
               unary::name##_backward_cuda})
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY

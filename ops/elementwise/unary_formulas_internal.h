@@ -8,6 +8,5 @@ using namespace elementwise;
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(name, saved, y, dx)
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
 
 }  // namespace ct::unary::formulas

@@ -247,15 +247,13 @@ template <class T, int N, int kLoads>
 void sum_rows(const Pairs& pairs, const T* g, long long columns, bool f16, compute_t<T>* sums,
               bool accumulate, T* dw) {
   const unsigned tiles = pairs.n / kTile;
-  const auto blocks = [&](int loads) {
-    return static_cast<unsigned>(gpu::ceil_div(columns, loads * 32 * N));
-  };
+  const auto vectors = static_cast<unsigned>(gpu::ceil_div(columns, 32 * N));
   if (tiles > 0)
-    gpu::launch("embedding", tile_kernel<T, N>, dim3((tiles + kWarps - 1) / kWarps, blocks(1)), kThreads, 0,
+    gpu::launch("embedding", tile_kernel<T, N>, dim3((tiles + kWarps - 1) / kWarps, vectors), kThreads, 0,
                 pairs.keys[0], pairs.places[0], tiles, pairs.rows, g, columns, f16, sums);
-  gpu::launch("embedding", row_kernel<T, N, kLoads>, dim3((pairs.rows + kWarps - 1) / kWarps, blocks(kLoads)),
-              kThreads, 0, pairs.keys[0], pairs.places[0], pairs.n, pairs.rows, g, columns, f16, sums,
-              accumulate, dw);
+  gpu::launch("embedding", row_kernel<T, N, kLoads>,
+              dim3((pairs.rows + kWarps - 1) / kWarps, (vectors + kLoads - 1) / kLoads), kThreads, 0,
+              pairs.keys[0], pairs.places[0], pairs.n, pairs.rows, g, columns, f16, sums, accumulate, dw);
 }
 
 }  // namespace

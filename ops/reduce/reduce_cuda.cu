@@ -1,8 +1,8 @@
 #include <cotangent/ops/reduce/cuda_forward_internal.cuh>
 
 // sum, mean and prod on CUDA, and what the gradients need to know of factors and ties. The other kinds are in
-// reduce_extremum_cuda.cu, reduce_position_cuda.cu and reduce_statistics_cuda.cu, the gradients in gradient.cu: apart,
-// so that each compiles quickly.
+// reduce_extremum_cuda.cu and reduce_statistics_cuda.cu, the gradients in gradient.cu: apart, so that each compiles
+// quickly.
 
 namespace ct::fold {
 

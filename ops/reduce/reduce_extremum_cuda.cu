@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/reduce/cuda_forward_internal.cuh>
 
-// amax, amin, any, all and norm, which may be an extremum too, on CUDA.
+// amax, amin, any, all, max and min along an axis, argmax, argmin, and norm, which may be an extremum too, on CUDA.
 
 namespace ct::fold {
 
@@ -21,7 +21,13 @@ void forward_cuda(const Forward& f) {
           return run_forward<T>(f, NormFold<C>{{static_cast<C>(number)}}, Order::any, &f.out(), nullptr);
       }
     }
-    run_forward<T>(f, ExtremumFold<C>{order}, Order::any, &f.out(), nullptr);
+    if constexpr (kind == Kind::max || kind == Kind::min) {
+      run_forward<T>(f, PositionFold<C>{order}, Order::logical, &f.out(0), &f.out(1));
+    } else if constexpr (kind == Kind::argmax || kind == Kind::argmin) {
+      run_forward<T>(f, PositionFold<C>{order}, Order::logical, nullptr, &f.out());
+    } else {
+      run_forward<T>(f, ExtremumFold<C>{order}, Order::any, &f.out(), nullptr);
+    }
   });
 }
 
@@ -30,3 +36,5 @@ void forward_cuda(const Forward& f) {
 CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
 CT_KERNELS(cuda, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))
 CT_KERNELS(cuda, reduce_norm, CT_FOLD(norm))
+CT_KERNELS(cuda, reduce_position, CT_FOLD(max), CT_FOLD(min))
+CT_KERNELS(cuda, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))

@@ -43,6 +43,7 @@ struct Integral {
   const void* data;
   DType dtype;
   std::int64_t first = 0;
+  static constexpr bool f16 = false;
 
   __device__ Integral operator+(std::int64_t n) const { return {data, dtype, first + n}; }
   __device__ std::int64_t operator[](std::int64_t i) const {
@@ -76,16 +77,6 @@ __device__ __forceinline__ gpu::Vector<T, N> load(const Floating<T>& x, std::int
 template <int N>
 __device__ __forceinline__ gpu::Vector<std::int64_t, N> load(const Integral& x, std::int64_t i) {
   return gpu::Vector<std::int64_t, N>::filled(x[i]);
-}
-template <class T, int N>
-__device__ __forceinline__ void unpack(const Floating<T>& x, const gpu::Vector<T, N>& pack,
-                                       fold_t<T> (&values)[N]) {
-  gpu::unpack(pack, x.f16, values);
-}
-template <int N>
-__device__ __forceinline__ void unpack(const Integral&, const gpu::Vector<std::int64_t, N>& pack,
-                                       std::int64_t (&values)[N]) {
-  pack.to_compute(values);
 }
 
 /// Calls f with the TypeTag of the element type whose kernels serve a dtype.
@@ -194,11 +185,12 @@ enum class RowLayout : int {
   strided,
 };
 
-/// Folds N elements of x, from number i on, which are numbers `index` and on of their output.
-template <int N, class F, class S>
-__device__ void add(const F& fold, typename F::Acc& acc, const S& x, std::int64_t i, std::int64_t index) {
+/// Folds N elements, which are numbers `index` and on of their output.
+template <class F, class T, int N>
+__device__ void add(const F& fold, typename F::Acc& acc, const gpu::Vector<T, N>& pack, bool f16,
+                    std::int64_t index) {
   typename F::C values[N];
-  unpack(x, load<N>(x, i), values);
+  gpu::unpack(pack, f16, values);
   fold.add(acc, values, index);
 }
 
@@ -209,7 +201,7 @@ __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const Float
   constexpr int n = Pack::size, unroll = 4;
   const int past = static_cast<int>(reinterpret_cast<std::uintptr_t>(x.data + begin) % 16 / sizeof(T));
   const std::int64_t first = min(end, begin + (past ? n - past : 0));
-  for (std::int64_t i = begin + thread; i < first; i += width) add<1>(fold, acc, x, i, i);
+  for (std::int64_t i = begin + thread; i < first; i += width) add(fold, acc, load<1>(x, i), x.f16, i);
   const std::int64_t packs = (end - first) / n;
   std::int64_t i = thread;
   for (; i + (unroll - 1) * width < packs; i += unroll * width) {
@@ -217,14 +209,11 @@ __device__ void fold_contiguous(const F& fold, typename F::Acc& acc, const Float
 #pragma unroll
     for (int u = 0; u < unroll; ++u) pack[u] = load<n>(x, first + (i + u * width) * n);
 #pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      typename F::C values[n];
-      unpack(x, pack[u], values);
-      fold.add(acc, values, first + (i + u * width) * n);
-    }
+    for (int u = 0; u < unroll; ++u) add(fold, acc, pack[u], x.f16, first + (i + u * width) * n);
   }
-  for (; i < packs; i += width) add<n>(fold, acc, x, first + i * n, first + i * n);
-  for (std::int64_t j = first + packs * n + thread; j < end; j += width) add<1>(fold, acc, x, j, j);
+  for (; i < packs; i += width) add(fold, acc, load<n>(x, first + i * n), x.f16, first + i * n);
+  for (std::int64_t j = first + packs * n + thread; j < end; j += width)
+    add(fold, acc, load<1>(x, j), x.f16, j);
 }
 
 template <class T, class F>
@@ -238,12 +227,13 @@ __device__ void fold_elements(const F& fold, typename F::Acc& acc, const Source<
       const std::int64_t step = static_cast<std::int64_t>(width) * n;
 #pragma unroll 2
       for (std::int64_t r = begin + thread * n; r < end; r += step)
-        add<n>(fold, acc, x, r / inner.size * outer.stride + r % inner.size, r);
+        add(fold, acc, load<n>(x, r / inner.size * outer.stride + r % inner.size), x.f16, r);
       return;
     }
   }
 #pragma unroll 1
-  for (std::int64_t r = begin + thread; r < end; r += width) add<1>(fold, acc, x, plan.reduced_offset(r), r);
+  for (std::int64_t r = begin + thread; r < end; r += width)
+    add(fold, acc, load<1>(x, plan.reduced_offset(r)), x.f16, r);
 }
 
 // ---- kernels ----
@@ -317,7 +307,7 @@ __global__ void __launch_bounds__(256) columns_kernel(F fold, Source<T> x, Plan 
     const auto row = [&](std::int64_t r) { return plan.reduced_offset(r); };
     const auto add = [&](const Pack& pack, std::int64_t r) {
       typename F::C values[N];
-      unpack(x, pack, values);
+      gpu::unpack(pack, x.f16, values);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
         const typename F::C one[1] = {values[j]};

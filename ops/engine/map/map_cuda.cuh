@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include <cotangent/core/cuda/convert.h>
@@ -204,58 +205,29 @@ __global__ void __launch_bounds__(kBlockThreads) vector_kernel(const KernelArgs 
   vector_body<F, T>(a, std::make_index_sequence<kArguments<F>>{});
 }
 
+// Calls f(TypeTag<T>{}) with the type of elements that a kernel which computes in C reads or writes.
+template <class C, class F>
+__device__ __forceinline__ auto visit_element(std::uint8_t dtype, const F& f) {
+  const auto is = [&](DType t) { return dtype == static_cast<std::uint8_t>(t); };
+  if (is(DType::boolean)) return f(TypeTag<bool>{});
+  if constexpr (std::is_same_v<C, float>) {
+    if (is(DType::f16)) return f(TypeTag<Half>{});
+    if (is(DType::bf16)) return f(TypeTag<BFloat16>{});
+  } else if constexpr (std::is_integral_v<C>) {
+    if (is(DType::i32)) return f(TypeTag<std::int32_t>{});
+    if (is(DType::u8)) return f(TypeTag<std::uint8_t>{});
+  }
+  return f(TypeTag<C>{});
+}
 template <class C>
 __device__ __forceinline__ C load_element(const void* from, std::int64_t at, std::uint8_t dtype) {
-  switch (static_cast<DType>(dtype)) {
-    case DType::boolean: return static_cast<const bool*>(from)[at] ? C(1) : C(0);
-    case DType::f16:
-      if constexpr (std::is_same_v<C, float>) return gpu::to_compute(static_cast<const Half*>(from)[at]);
-      break;
-    case DType::bf16:
-      if constexpr (std::is_same_v<C, float>) return gpu::to_compute(static_cast<const BFloat16*>(from)[at]);
-      break;
-    case DType::i32:
-      if constexpr (std::is_integral_v<C>) return static_cast<const std::int32_t*>(from)[at];
-      break;
-    case DType::u8:
-      if constexpr (std::is_integral_v<C>) return static_cast<const std::uint8_t*>(from)[at];
-      break;
-    default: break;
-  }
-  return static_cast<const C*>(from)[at];
+  return visit_element<C>(
+      dtype, [&]<class T>(TypeTag<T>) -> C { return gpu::to_compute(static_cast<const T*>(from)[at]); });
 }
-
 template <class C>
 __device__ __forceinline__ void store_element(void* to, std::int64_t at, std::uint8_t dtype, C value) {
-  switch (static_cast<DType>(dtype)) {
-    case DType::f16:
-      if constexpr (std::is_same_v<C, float>) {
-        static_cast<Half*>(to)[at] = gpu::from_compute<Half>(value);
-        return;
-      }
-      break;
-    case DType::bf16:
-      if constexpr (std::is_same_v<C, float>) {
-        static_cast<BFloat16*>(to)[at] = gpu::from_compute<BFloat16>(value);
-        return;
-      }
-      break;
-    case DType::i32:
-      if constexpr (std::is_integral_v<C>) {
-        static_cast<std::int32_t*>(to)[at] = static_cast<std::int32_t>(value);
-        return;
-      }
-      break;
-    case DType::u8:
-      if constexpr (std::is_integral_v<C>) {
-        static_cast<std::uint8_t*>(to)[at] = static_cast<std::uint8_t>(value);
-        return;
-      }
-      break;
-    case DType::boolean: static_cast<bool*>(to)[at] = value != C(0); return;
-    default: break;
-  }
-  static_cast<C*>(to)[at] = value;
+  visit_element<C>(dtype,
+                   [&]<class T>(TypeTag<T>) { static_cast<T*>(to)[at] = gpu::from_compute<T>(value); });
 }
 
 /// A formula in a table.
@@ -277,16 +249,17 @@ struct Table {
     (void)((std::is_same_v<F, typename Rows::F> || (++row, false)) || ...);
     return row;
   }
-  /// Calls visit(F()) for the formula of a row.
-  template <class C, class Visit>
-  static __device__ __forceinline__ void visit(int row, const Visit& visit) {
-    int at = 0;
-    const auto one = [&]<class R>(R) {
-      if constexpr (!std::is_integral_v<C> || R::kIntegers)
-        if (sizeof...(Rows) == 1 || at == row) visit(typename R::F());
-      return at++ == row;
-    };
-    (void)(one(Rows()) || ...);
+  /// Calls use(F()) for the formula of a row, which is one of `count` from `begin` on. They are halved: a chain of
+  /// comparisons with each would take longer than the formula.
+  template <class C, int begin = 0, int count = sizeof...(Rows), class Use>
+  static __device__ __forceinline__ void visit(int row, const Use& use) {
+    using R = std::tuple_element_t<begin, std::tuple<Rows...>>;
+    if constexpr (count > 1) {
+      row < begin + count / 2 ? visit<C, begin, count / 2>(row, use)
+                              : visit<C, begin + count / 2, count - count / 2>(row, use);
+    } else if constexpr (!std::is_integral_v<C> || R::kIntegers) {
+      use(typename R::F());
+    }
   }
 };
 
@@ -294,18 +267,14 @@ template <class C, class F, std::size_t... I>
 __device__ __forceinline__ void evaluate(F, const C* x, Lane<C> p, Lane<C> q, C* y,
                                          std::index_sequence<I...>) {
   const auto value = F::eval(argument<F, Lane<C>, I>(x[I])..., p, q);
-  if constexpr (std::is_same_v<std::remove_cv_t<decltype(value)>, LaneMask>) {
-    y[0] = value.v ? C(1) : C(0);
-  } else {
 #pragma unroll
-    for (int m = 0; m < F::kOutputs; ++m) y[m] = result(value, m).v;
-  }
+  for (int m = 0; m < F::kOutputs; ++m) y[m] = static_cast<C>(result(value, m).v);
 }
 
+// Five blocks to a multiprocessor, so that the table's longest formula does not cost the others their registers.
 template <class Rows, class C>
-__global__ void __launch_bounds__(kBlockThreads) element_kernel(const KernelArgs a) {
-  constexpr int N = Rows::kInputs, M = Rows::kOutputs;
-  constexpr int U = kElementUnroll;
+__global__ void __launch_bounds__(kBlockThreads, sizeof(C) == 4 ? 5 : 1) element_kernel(const KernelArgs a) {
+  constexpr int N = Rows::kInputs, M = Rows::kOutputs, U = kElementUnroll;
   const Lane<C> p(a.p.template get<C>()), q(a.q.template get<C>());
   const std::uint32_t count = static_cast<std::uint32_t>(a.count);
   const std::uint32_t first = blockIdx.x * (kBlockThreads * a.per_thread) + threadIdx.x;
@@ -382,7 +351,7 @@ CudaKernels gradient_kernels() {
   return cuda_kernels<F, true, false, false, Rows>();
 }
 /// The backward kernel of an op with one input, from name_dx.
-template <class F, class Rows = Table<void, Row<F>>>
+template <class F, class Rows>
 void unary_backward_cuda(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor* inputs[2] = {&b.grad()};
@@ -406,10 +375,10 @@ void binary_backward_cuda(const Backward& b) {
 }
 
 /// The backward kernel of an op from one formula for all gradients (joint_gradients).
-template <class F, class Rows = Table<void, Row<F>>>
+template <class F>
 void joint_backward_cuda(const Backward& b) {
   joint_gradients<F>(b, b.grad(), b.grad().shape(), [&](auto outputs, auto inputs) {
-    run_cuda(b.op.name, gradient_kernels<F, Rows>(), outputs, inputs, parameters_of(b.attrs_view));
+    run_cuda(b.op.name, gradient_kernels<F>(), outputs, inputs, parameters_of(b.attrs_view));
   });
 }
 
