@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 // Copies from global to shared memory that a thread does not wait for. For .cu files only.

@@ -16,8 +16,6 @@ using namespace binary::formulas;
 #define CT_PREDICATE(name, text, types, samples, y) \
   CT_KERNELS(cpu, name, forward_only(#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>))
 #include <cotangent/ops/elementwise/binary_table.inc>
-#undef CT_BINARY
-#undef CT_PREDICATE
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) \
   CT_KERNELS(                                               \
       cpu, name,                                            \
@@ -25,5 +23,3 @@ using namespace binary::formulas;
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) \
   CT_KERNELS(cpu, name, forward_only(#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>))
 #include <cotangent/ops/elementwise/scalar_table.inc>
-#undef CT_SCALAR
-#undef CT_SCALAR_PREDICATE

@@ -15,4 +15,3 @@ using namespace unary::formulas;
       cpu, name,                                           \
       {#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>, unary_backward_cpu<name##_dx>})
 #include <cotangent/ops/elementwise/unary_table.inc>
-#undef CT_UNARY
