@@ -255,7 +255,7 @@ says "lower --lr"
 # Memory: a limit on addresses is a machine without more (a GPU's driver wants more of them than there is memory).
 if [ ! -e /dev/nvidiactl ]; then
   expect 1 "out of memory: the layers" bash -c \
-    "ulimit -v 4000000 && exec '$mnist' --data data --device cpu --threads 1 --hidden 1000000 --out oom"
+    "ulimit -v 2000000 && exec '$mnist' --data data --device cpu --threads 1 --hidden 1000000 --out oom"
   says "^mnist: \[allocator\] out of memory on cpu: requested .*; "
   says "smaller --batch \(now 128\) or smaller --hidden"
   expect 1 "out of memory: the batch" bash -c \
