@@ -95,14 +95,11 @@ struct Columns {
   using Pack = gpu::Vector<T, N>;
 
   long long columns;
-  bool f16;         // see gpu::unpack()
   long long first;  // of this lane; the next vector is 32 N columns further
   C sum[kLoads][N];
 
-  __device__ __forceinline__ Columns(long long columns, bool f16)
-      : columns(columns),
-        f16(f16),
-        first((static_cast<long long>(blockIdx.y) * kLoads * 32 + threadIdx.x % 32) * N) {
+  __device__ __forceinline__ explicit Columns(long long columns)
+      : columns(columns), first((static_cast<long long>(blockIdx.y) * kLoads * 32 + threadIdx.x % 32) * N) {
 #pragma unroll
     for (int k = 0; k < kLoads; ++k)
 #pragma unroll
@@ -133,7 +130,7 @@ struct Columns {
       for (int k = 0; k < kLoads; ++k)
         if (at(k) < columns) {
           C wide[N];
-          gpu::unpack(packs[r][k], f16, wide);
+          packs[r][k].to_compute(wide);
 #pragma unroll
           for (int j = 0; j < N; ++j) sum[k][j] += wide[j];
         }
@@ -160,11 +157,11 @@ struct Columns {
       if (at(k) < columns) {
         if (accumulate) {
           C wide[N];
-          gpu::unpack(Pack::load(row + at(k)), f16, wide);
+          Pack::load(row + at(k)).to_compute(wide);
 #pragma unroll
           for (int j = 0; j < N; ++j) sum[k][j] += wide[j];
         }
-        gpu::pack<T>(sum[k], f16).store(row + at(k));
+        Pack::from_compute(sum[k]).store(row + at(k));
       }
   }
 };
@@ -174,13 +171,12 @@ struct Columns {
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads)
     tile_kernel(const unsigned* __restrict__ keys, const unsigned* __restrict__ places, unsigned tiles,
-                unsigned rows, const T* __restrict__ g, long long columns, bool f16,
-                compute_t<T>* __restrict__ sums) {
+                unsigned rows, const T* __restrict__ g, long long columns, compute_t<T>* __restrict__ sums) {
   const unsigned tile = blockIdx.x * kWarps + threadIdx.x / 32;
   if (tile >= tiles) return;
   const unsigned begin = tile * kTile, key = __ldg(keys + begin);
   if (key == rows || __ldg(keys + begin + kTile - 1) != key) return;
-  Columns<T, N, 1> share(columns, f16);
+  Columns<T, N, 1> share(columns);
   share.add(g, places, begin, begin + kTile);
   share.store_sums(sums + tile * columns);
 }
@@ -188,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int N, int kLoads>
 __global__ void __launch_bounds__(kThreads)
     row_kernel(const unsigned* __restrict__ keys, const unsigned* __restrict__ places, unsigned n,
-               unsigned rows, const T* __restrict__ g, long long columns, bool f16,
+               unsigned rows, const T* __restrict__ g, long long columns,
                const compute_t<T>* __restrict__ sums, bool accumulate, T* __restrict__ dw) {
   const unsigned row = blockIdx.x * kWarps + threadIdx.x / 32, lane = threadIdx.x % 32;
   if (row >= rows) return;
@@ -196,7 +192,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned seen = __popc(__ballot_sync(~0u, begin + lane < n && __ldg(keys + begin + lane) == row));
   if (seen == 0 && accumulate) return;
   const unsigned end = seen < 32 ? begin + seen : lower_bound(keys, n, row + 1);
-  Columns<T, N, kLoads> share(columns, f16);
+  Columns<T, N, kLoads> share(columns);
   unsigned tile = (begin + kTile - 1) / kTile;
   const unsigned last = end / kTile;
   if (tile < last) {
@@ -244,16 +240,15 @@ struct Pairs {
 };
 
 template <class T, int N, int kLoads>
-void sum_rows(const Pairs& pairs, const T* g, long long columns, bool f16, compute_t<T>* sums,
-              bool accumulate, T* dw) {
+void sum_rows(const Pairs& pairs, const T* g, long long columns, compute_t<T>* sums, bool accumulate, T* dw) {
   const unsigned tiles = pairs.n / kTile;
   const auto vectors = static_cast<unsigned>(gpu::ceil_div(columns, 32 * N));
   if (tiles > 0)
     gpu::launch("embedding", tile_kernel<T, N>, dim3((tiles + kWarps - 1) / kWarps, vectors), kThreads, 0,
-                pairs.keys[0], pairs.places[0], tiles, pairs.rows, g, columns, f16, sums);
+                pairs.keys[0], pairs.places[0], tiles, pairs.rows, g, columns, sums);
   gpu::launch("embedding", row_kernel<T, N, kLoads>,
               dim3((pairs.rows + kWarps - 1) / kWarps, (vectors + kLoads - 1) / kLoads), kThreads, 0,
-              pairs.keys[0], pairs.places[0], pairs.n, pairs.rows, g, columns, f16, sums, accumulate, dw);
+              pairs.keys[0], pairs.places[0], pairs.n, pairs.rows, g, columns, sums, accumulate, dw);
 }
 
 }  // namespace
@@ -292,7 +287,7 @@ void backward_cuda(const Backward& b) {
   }
   CT_CHECK(n < 0x7fffffff && rows < 0x7fffffff, ValueError, "embedding", "backward of ", n, " indices into ",
            rows, " rows; on CUDA at most 2147483646 of each are possible: split the batch");
-  gpu::visit_widths(dw.dtype(), [&]<class T>(TypeTag<T>) {
+  visit_fast("embedding", dw.dtype(), [&]<class T>(TypeTag<T>) {
     using C = compute_t<T>;
     Pairs pairs(static_cast<unsigned>(n), static_cast<unsigned>(rows));
     const std::size_t sums_bytes = pairs.n / kTile * static_cast<std::size_t>(columns) * sizeof(C);
@@ -302,7 +297,7 @@ void backward_cuda(const Backward& b) {
                 pairs.n, rows, b.attrs<Attrs>().padding_row(rows), pairs.keys[0], pairs.places[0]);
     CT_CUDA_OP("embedding", pairs.sort(reinterpret_cast<char*>(sums) - Pairs::padded(pairs.sort_bytes)));
     const auto go = [&](auto kernel) {
-      kernel(pairs, static_cast<const T*>(g.raw_data()), columns, dw.dtype() == DType::f16, sums, accumulate,
+      kernel(pairs, static_cast<const T*>(g.raw_data()), columns, sums, accumulate,
              static_cast<T*>(dw.raw_data()));
     };
     if constexpr (gpu::kFastShapes<T>) {
