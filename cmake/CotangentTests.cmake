@@ -26,8 +26,9 @@ if(COTANGENT_WITH_CUDA)
   target_compile_definitions(ct_tests PRIVATE COTANGENT_CUDA=1)
   target_link_libraries(ct_tests PRIVATE CUDA::cudart_static)
 endif()
-# Tests are many and run once: -O1 would take half as long again to compile, with sanitizers three times as long.
-target_compile_options(ct_tests PRIVATE -O0)
+# Tests are many and run once: compile them for the shorter build. (Without optimisation the compiler takes 30 s less and
+# the tests 30 s more.) With sanitizers -O1 takes three times as long as -O0.
+target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-O1>" "$<$<CONFIG:Debug>:-O0>")
 if(COTANGENT_PRECOMPILE)
   cotangent_precompile(ct_tests tests/catch.h <algorithm> <cmath> <cotangent/core/op_def.h>)
 elseif(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
