@@ -19,6 +19,9 @@ constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
 constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
 constexpr unsigned kRowBlocks = 16384;  // at most
+// So many reads of a row are on their way to a thread at once.
+template <class T>
+constexpr int kAhead = gpu::kFastShapes<T> ? 4 : 1;
 
 template <class T, Target kTarget>
 struct Rows : CrossEntropyRows<T, kTarget> {
@@ -102,15 +105,29 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
                           values[q] - ref);
       }
     };
-    for (long long c = lane * Vec::size; c < vectors * Vec::size; c += size * Vec::size) {
-      C values[Vec::size];
-      Vec::load(x + c).unpack(values);
-      see(values, c, rows.t + start + c);
-    }
-    for (long long c = vectors * Vec::size + lane; c < layout.classes; c += size) {
-      const C value[1] = {gpu::to_compute(x[c * layout.inner])};
-      see(value, c, rows.t + start + c * layout.inner);
-    }
+    // The row's elements from `first` to `last`, as many at a time as V has.
+    const auto read = [&]<class V>(V, long long first, long long last) {
+      const long long step = static_cast<long long>(size) * V::size;
+      const auto place = [&](long long c) { return V::size == 1 ? c * layout.inner : c; };
+      const auto see_next = [&](auto count, long long c) {
+        V v[count()];
+#pragma unroll
+        for (int u = 0; u < count(); ++u) v[u] = V::load(x + place(c + u * step));
+#pragma unroll
+        for (int u = 0; u < count(); ++u) {
+          C values[V::size];
+          v[u].unpack(values);
+          see(values, c + u * step, rows.t + start + place(c + u * step));
+        }
+      };
+      long long c = first + lane * V::size;
+      for (; c + (kAhead<T> - 1) * step < last; c += kAhead<T> * step)
+        see_next(std::integral_constant<int, kAhead<T>>(), c);
+      for (; c < last; c += step) see_next(std::integral_constant<int, 1>(), c);
+    };
+    const long long whole = vectors * Vec::size;
+    read(Vec(), 0, whole);
+    read(gpu::Vector<T, 1>(), whole, layout.classes);
     if (size == 32) seen = gpu::warp_combine(seen, gpu::Plus{});
     if (size > 32) seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (lane != 0) continue;
