@@ -28,7 +28,7 @@ CT_API Tensor autocast_convert(const Tensor& t, DType dtype);
 class CT_API AutocastModeGuard {
  public:
   /// `apart`: converted weights from outside are not seen within, nor the other way round.
-  explicit AutocastModeGuard(const AutocastMode& mode, bool apart = false);
+  [[nodiscard]] explicit AutocastModeGuard(const AutocastMode& mode, bool apart = false);
   ~AutocastModeGuard();
   AutocastModeGuard(const AutocastModeGuard&) = delete;
   AutocastModeGuard& operator=(const AutocastModeGuard&) = delete;

@@ -54,7 +54,9 @@ CT_API bool anomaly_enabled();
 CT_API void set_anomaly(Flag enabled);
 class AnomalyGuard {
  public:
-  explicit AnomalyGuard(Flag enabled = true) : previous_(anomaly_enabled()) { set_anomaly(enabled); }
+  [[nodiscard]] explicit AnomalyGuard(Flag enabled = true) : previous_(anomaly_enabled()) {
+    set_anomaly(enabled);
+  }
   ~AnomalyGuard() { set_anomaly(previous_); }
   AnomalyGuard(const AnomalyGuard&) = delete;
   AnomalyGuard& operator=(const AnomalyGuard&) = delete;

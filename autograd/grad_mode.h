@@ -18,7 +18,7 @@ inline bool grad_enabled() { return detail::grad_mode_state().enabled; }
 /// Turns recording on or off for this thread while it lives.
 class GradModeGuard {
  public:
-  explicit GradModeGuard(bool enabled) : previous_(grad_enabled()) {
+  [[nodiscard]] explicit GradModeGuard(bool enabled) : previous_(grad_enabled()) {
     detail::grad_mode_state().enabled = enabled;
   }
   ~GradModeGuard() { detail::grad_mode_state().enabled = previous_; }
@@ -32,13 +32,13 @@ class GradModeGuard {
 /// `ct::NoGrad guard;`: nothing is recorded while it lives.
 class NoGrad : public GradModeGuard {
  public:
-  NoGrad() : GradModeGuard(false) {}
+  [[nodiscard]] NoGrad() : GradModeGuard(false) {}
 };
 
 /// `ct::EnableGrad guard;`: recording is on while it lives, also inside a NoGrad.
 class EnableGrad : public GradModeGuard {
  public:
-  EnableGrad() : GradModeGuard(true) {}
+  [[nodiscard]] EnableGrad() : GradModeGuard(true) {}
 };
 
 }  // namespace ct

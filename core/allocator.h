@@ -86,7 +86,7 @@ CT_API void set_allocator(Device device, std::shared_ptr<Allocator> replacement)
 /// Replaces the allocator of `device` until the end of the scope.
 class AllocatorGuard {
  public:
-  AllocatorGuard(Device device, std::shared_ptr<Allocator> replacement)
+  [[nodiscard]] AllocatorGuard(Device device, std::shared_ptr<Allocator> replacement)
       : device_(device), previous_(allocator(device)) {
     set_allocator(device, std::move(replacement));
   }
@@ -125,7 +125,7 @@ CT_API void release_memory_pool(Device device, MemoryPoolId pool) noexcept;
 /// Sends the calling thread's allocations on `device` to `pool` until the end of the scope.
 class CT_API MemoryPoolGuard {
  public:
-  MemoryPoolGuard(Device device, MemoryPoolId pool);
+  [[nodiscard]] MemoryPoolGuard(Device device, MemoryPoolId pool);
   ~MemoryPoolGuard();
   MemoryPoolGuard(const MemoryPoolGuard&) = delete;
   MemoryPoolGuard& operator=(const MemoryPoolGuard&) = delete;

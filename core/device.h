@@ -60,7 +60,7 @@ CT_API int current_cuda_device();
 /// Throws DeviceError when the device is not there.
 class CT_API DeviceGuard {
  public:
-  explicit DeviceGuard(Device device) {
+  [[nodiscard]] explicit DeviceGuard(Device device) {
     if (device.is_cuda()) enter(device);
   }
   ~DeviceGuard() {

@@ -50,7 +50,7 @@ CT_API Stream new_stream(Device device, int priority = 0);
 /// Makes `stream` (and its device) current for the calling thread until the end of the scope.
 class CT_API StreamGuard {
  public:
-  explicit StreamGuard(const Stream& stream);
+  [[nodiscard]] explicit StreamGuard(const Stream& stream);
   ~StreamGuard();
   StreamGuard(const StreamGuard&) = delete;
   StreamGuard& operator=(const StreamGuard&) = delete;
@@ -111,7 +111,7 @@ CT_API void note_sync(const char* op);
 /// Sets the calling thread's policy until the end of the scope.
 class SyncPolicyGuard {
  public:
-  explicit SyncPolicyGuard(SyncPolicy policy) : previous_(set_sync_policy(policy)) {}
+  [[nodiscard]] explicit SyncPolicyGuard(SyncPolicy policy) : previous_(set_sync_policy(policy)) {}
   ~SyncPolicyGuard() { set_sync_policy(previous_); }
   SyncPolicyGuard(const SyncPolicyGuard&) = delete;
   SyncPolicyGuard& operator=(const SyncPolicyGuard&) = delete;

@@ -15,7 +15,7 @@ namespace ct::nn::init {
 /// for a model whose values come from a file or are drawn afterwards. What it holds until then is undefined.
 class CT_API Skip {
  public:
-  Skip();
+  [[nodiscard]] Skip();
   ~Skip();
   Skip(const Skip&) = delete;
   Skip& operator=(const Skip&) = delete;

@@ -71,7 +71,7 @@ struct ModuleExtra {
 /// one original share theirs. This is how clone() reaches the members of the user's own structs.
 class CT_API CloneScope {
  public:
-  CloneScope();
+  [[nodiscard]] CloneScope();
   ~CloneScope();
   CloneScope(const CloneScope&) = delete;
   CloneScope& operator=(const CloneScope&) = delete;

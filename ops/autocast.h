@@ -31,7 +31,7 @@ struct AutocastOptions {
 class CT_API Autocast {
  public:
   /// Throws DTypeError unless `dtype` is bf16 or f16.
-  explicit Autocast(DType dtype, AutocastOptions options = {});
+  [[nodiscard]] explicit Autocast(DType dtype, AutocastOptions options = {});
 
  private:
   detail::AutocastModeGuard guard_;
@@ -41,7 +41,7 @@ class CT_API Autocast {
 /// what comes from outside with .to(f32) first.
 class CT_API NoAutocast {
  public:
-  NoAutocast() : guard_(detail::AutocastMode{}) {}
+  [[nodiscard]] NoAutocast() : guard_(detail::AutocastMode{}) {}
 
  private:
   detail::AutocastModeGuard guard_;

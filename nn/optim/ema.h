@@ -68,7 +68,7 @@ class CT_API Ema {
 /// restore() fails there, for a parameter that has changed its shape, say, ema.applied() stays true.
 class CT_API EmaScope {
  public:
-  explicit EmaScope(Ema& ema) : ema_(ema) { ema.apply(); }
+  [[nodiscard]] explicit EmaScope(Ema& ema) : ema_(ema) { ema.apply(); }
   ~EmaScope();
   EmaScope(const EmaScope&) = delete;
   EmaScope& operator=(const EmaScope&) = delete;

@@ -19,7 +19,7 @@ if messages=$(compile -fsyntax-only -include cotangent/ops/interop_eigen.h -x c+
 fi
 
 # One compilation; the messages that follow the mention of a line, up to that of another line, are that line's.
-if messages=$(compile -fsyntax-only -Wno-all -fmax-errors=0 "$checks/refused.cpp" 2>&1); then
+if messages=$(compile -fsyntax-only -Wno-all -Werror=unused-result -fmax-errors=0 "$checks/refused.cpp" 2>&1); then
   echo "refused.cpp compiles"
   exit 1
 fi

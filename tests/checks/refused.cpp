@@ -10,6 +10,10 @@ using namespace ct;
 enum Level { low, high };
 
 void refused(Tensor x, const Tensor y, nn::Linear layer, const float* pointer, Level level) {
+  // Guards that end where they begin.
+  NoGrad();                                 // refused: NoGrad
+  Autocast(bf16);                           // refused: Autocast
+  StreamGuard(current_stream(x.device()));  // refused: StreamGuard
   // Numbers that are none.
   (void)(x + "a");            // refused: operator+
   (void)(x * pointer);        // refused: operator*
