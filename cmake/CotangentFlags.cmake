@@ -101,6 +101,48 @@ function(cotangent_precompile target)
   endif()
 endfunction()
 
+# With COTANGENT_BATCH the files of a folder, in the rooms of ops those of an op, are compiled as one: headers are parsed
+# and templates made once for all of them. clang-tidy reads them so in any case (batches.txt: batch and file, one a line).
+# These files give a name of their own folder a second meaning, and stand alone:
+set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
+  nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp)
+
+# The op that a file of a room belongs to, as "ops/ROOM/NAME", or "ops/ROOM"; with plain kernels, oracle and samples apart.
+function(cotangent_op_of file result)
+  cmake_path(GET file PARENT_PATH op)
+  file(GLOB headers RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/${op}/*.h")
+  foreach(header IN LISTS headers)  # sorted: the longest name that fits comes last
+    string(REGEX REPLACE "\\.h$" "" name "${header}")
+    string(FIND "${file}" "${name}" at)
+    if(at EQUAL 0 AND EXISTS "${PROJECT_SOURCE_DIR}/${name}.cpp")
+      set(op "${name}")
+    endif()
+  endforeach()
+  string(REGEX MATCH "(_plain|_oracle|_samples)\\.cpp$" part "${file}")
+  set(${result} "${op}${part}" PARENT_SCOPE)
+endfunction()
+
+function(cotangent_batch target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_MODE GROUP)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "^${PROJECT_SOURCE_DIR}/(core|autograd|ops|nn)/.*\\.cpp$")
+  foreach(source IN LISTS sources)
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE file)
+    set(batch "${file}")
+    if(NOT file IN_LIST COTANGENT_APART)
+      if(file MATCHES "^ops/[^/]+/" AND NOT file MATCHES "^ops/engine/")
+        cotangent_op_of("${file}" batch)
+      else()
+        cmake_path(GET file PARENT_PATH batch)
+      endif()
+      string(MAKE_C_IDENTIFIER "${batch}" group)
+      set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${group}")
+    endif()
+    file(APPEND "${PROJECT_BINARY_DIR}/batches.txt" "${batch} ${file}\n")
+  endforeach()
+endfunction()
+file(WRITE "${PROJECT_BINARY_DIR}/batches.txt" "")
+
 # Programs: drop unused sections.
 function(cotangent_executable target)
   cotangent_compile_options(${target})

@@ -26,12 +26,19 @@ HEADER = """# What may not be exceeded without a change to this file: what, of w
 """
 
 
-def folder_of(output):
+def folders_of_batches(build):
+    """The folders of objects that several files are compiled into (COTANGENT_BATCH), by the objects' names."""
+    rows = (line.split() for line in open(os.path.join(build, "batches.txt")))
+    return {f"unity_{re.sub('[^A-Za-z0-9]', '_', batch)}_cxx.cxx.o": os.path.dirname(file) for batch, file in rows}
+
+
+def folder_of(output, batches={}):
     """The source folder of an object file or program, by its path in the build folder."""
     match = re.match(r"CMakeFiles/([^/]+)\.dir/(.*)/[^/]*$", output)
     if not match:
         return "programs" if "CMakeFiles" not in output else "other"
     target, folder = match.groups()
+    folder = batches.get(os.path.basename(output), folder)
     if target == "cotangent_testing":
         return "testing"
     if target.startswith("cotangent"):
@@ -48,9 +55,9 @@ def seconds_by_folder(build):
                 start, end, _, output = line.split("\t")[:4]
                 if not os.path.isabs(output):
                     spans[output] = (int(end) - int(start)) / 1000
-    out = collections.Counter()
+    out, batches = collections.Counter(), folders_of_batches(build)
     for output, span in spans.items():
-        out[folder_of(output)] += span
+        out[folder_of(output, batches)] += span
     return out
 
 
