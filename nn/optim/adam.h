@@ -1,9 +1,10 @@
 #pragma once
 
 #include <span>
+#include <utility>
 #include <vector>
 
-#include <cotangent/nn/optim/optimizer.h>
+#include <cotangent/nn/optim/grouped.h>
 
 namespace ct::optim {
 
@@ -17,36 +18,32 @@ struct AdamOptions {
   bool master_weights = true;  ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 
+CT_API void check_options(const char* op, const AdamOptions& options);
+
 /// Adam (Kingma and Ba, 2015), as torch.optim.Adam. At step t of a parameter:
 ///     g <- grad + weight_decay p
 ///     m <- m + (1 - beta1) (g - m),    v <- beta2 v + (1 - beta2) g^2
 ///     p <- p - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
 /// With amsgrad the largest v so far takes v's place in the last line.
-class CT_API Adam : public Optimizer {
+class CT_API Adam : public GroupedOptimizer<AdamOptions> {
  public:
   /// Throws ValueError for options out of range (lr, eps, weight_decay finite and >= 0; 0 <= beta < 1) and
   /// without parameters.
-  explicit Adam(std::vector<Tensor> params, AdamOptions options = {});
-  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups);
-  void add_param_group(ParamGroup<AdamOptions> group);
-  /// As they were given: the learning rate of this moment is lr(group).
-  const AdamOptions& options(int group = 0) const {
-    params(group);  // throws IndexError if there is no such group
-    return options_[static_cast<std::size_t>(group)];
-  }
+  explicit Adam(std::vector<Tensor> params, const AdamOptions& options = {})
+      : GroupedOptimizer("Adam", std::move(params), options) {}
+  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups) : GroupedOptimizer("Adam", std::move(groups)) {}
 
  protected:
-  Adam(const char* name, bool decoupled) : Optimizer(name), decoupled_(decoupled) {}
+  template <class Params, class... Options>
+  Adam(bool decoupled, const char* name, Params params, const Options&... options)
+      : GroupedOptimizer(name, std::move(params), options...), decoupled_(decoupled) {}
 
  private:
   int moment_count(int group) const override { return options(group).amsgrad ? 3 : 2; }
   const char* moment_name(int moment) const override;
-  bool keeps_master(int group) const override { return options(group).master_weights; }
-  bool takes_gate() const override { return true; }
   void update(int group, std::span<const int> members) override;
 
   bool decoupled_ = false;
-  std::vector<AdamOptions> options_;
 };
 
 struct AdamWOptions {
@@ -64,7 +61,8 @@ struct AdamWOptions {
 /// weight_decay) p before the step, and the gradient is left alone. Its default is 0.01.
 class CT_API AdamW final : public Adam {
  public:
-  explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {});
+  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& options = {})
+      : Adam(true, "AdamW", std::move(params), AdamOptions(options)) {}
   explicit AdamW(std::vector<ParamGroup<AdamWOptions>> groups);
   void add_param_group(ParamGroup<AdamWOptions> group);
 };

@@ -26,7 +26,9 @@ std::vector<std::pair<const char*, Make>> kinds() {
       {"SGD", [](auto p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.01}); }},
       {"momentum", [](auto p) { return std::make_unique<SGD>(p, SGDOptions{.lr = 0.01, .momentum = 0.9}); }},
       {"Adam", [](auto p) { return std::make_unique<Adam>(p, AdamOptions{.lr = 1e-3, .amsgrad = true}); }},
-      {"AdamW", [](auto p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 1e-3}); }}};
+      {"AdamW", [](auto p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 1e-3}); }},
+      {"RMSprop", [](auto p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.momentum = 0.9}); }},
+      {"Lion", [](auto p) { return std::make_unique<Lion>(p, LionOptions{.lr = 1e-3}); }}};
 }
 
 }  // namespace

@@ -26,8 +26,9 @@ void apply_rule(const char* op, Device device, DType dtype, std::span<const Entr
   if (device.is_cuda()) return apply_rule_cuda(op, dtype, entries, rule, gate);
   apply_rule_cpu(op, dtype, entries, rule, gate);
 }
-template void apply_rule(const char*, Device, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
-template void apply_rule(const char*, Device, DType, std::span<const Entry>, const AdamRule&,
-                         const StepGate&);
+#define CT_APPLY(rule) \
+  template void apply_rule(const char*, Device, DType, std::span<const Entry>, const rule&, const StepGate&);
+CT_OPTIM_RULES(CT_APPLY)
+#undef CT_APPLY
 
 }  // namespace ct::optim::internal

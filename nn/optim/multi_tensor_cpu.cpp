@@ -143,8 +143,10 @@ void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries,
                                          : run.template operator()<Rule::kMost>();
   });
 }
-template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
-template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const AdamRule&, const StepGate&);
+#define CT_APPLY(rule) \
+  template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
+CT_OPTIM_RULES(CT_APPLY)
+#undef CT_APPLY
 
 namespace {
 

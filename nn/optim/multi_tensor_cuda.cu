@@ -9,7 +9,7 @@ namespace ct::optim::internal {
 namespace {
 
 // Two sizes of table: launching costs time by the byte, which a small model feels. The large one is for f32 parameters
-// and the usual moments; other steps take more launches.
+// and the usual moments of SGD and Adam; other steps take more launches.
 using SmallTable = Table<Entry, 40>;
 using LargeTable = Table<Entry, 320>;
 static_assert(sizeof(SmallTable) < 4000 && sizeof(LargeTable) < 32000,
@@ -90,7 +90,9 @@ void launch_updates(const char* op, std::span<const Entry> entries, const Consta
 template <class T, int kMoments, bool kMaster, class Constants>
 void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
                     const StepGate& gate, bool f16) {
-  if constexpr ((kMaster || std::is_same_v<T, float>)&&kMoments < 3)
+  constexpr bool kOften = std::is_same_v<Constants, SgdConstants<compute_t<T>>> ||
+                          std::is_same_v<Constants, AdamConstants<compute_t<T>>>;
+  if constexpr (kOften && (kMaster || std::is_same_v<T, float>)&&kMoments < 3)
     if (entries.size() > SmallTable::capacity)
       return launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate, f16);
   launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate, f16);
@@ -116,8 +118,10 @@ void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries
     }
   });
 }
-template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
-template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const AdamRule&, const StepGate&);
+#define CT_APPLY(rule) \
+  template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
+CT_OPTIM_RULES(CT_APPLY)
+#undef CT_APPLY
 
 // ---- Averages -------------------------------------------------------------------------------------------
 

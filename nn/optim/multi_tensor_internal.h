@@ -139,6 +139,95 @@ struct AdamRule {
   int moment_count() const { return amsgrad ? 3 : 2; }
 };
 
+template <class C>
+struct RmspropConstants {
+  Lerp<C> average;
+  C alpha, rate, eps, weight_decay, momentum;
+  bool centered;
+  // a: lr
+  template <int kMoments>
+  CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C) const {
+    using std::sqrt;
+    g = weight_decay != C(0) ? g + weight_decay * p : g;
+    m[0] = alpha * m[0] + rate * g * g;
+    C v = m[0];
+    if constexpr (kMoments > 1) {
+      m[2] = centered ? average(m[2], g) : m[2];
+      v = centered ? v - m[2] * m[2] : v;
+      v = v < C(0) ? C(0) : v;  // by rounding
+    }
+    g = g / (sqrt(v) + eps);
+    if constexpr (kMoments > 1) g = m[1] = momentum * m[1] + g;
+    p = p - a * g;
+  }
+};
+
+struct RmspropRule {
+  double alpha, eps, weight_decay, momentum;
+  bool centered;
+  template <class C>
+  RmspropConstants<C> constants() const {
+    return {Lerp<C>(1 - alpha),
+            static_cast<C>(alpha),
+            static_cast<C>(1 - alpha),
+            static_cast<C>(eps),
+            static_cast<C>(weight_decay),
+            static_cast<C>(momentum),
+            centered};
+  }
+  static constexpr int kFewest = 1, kMost = 3;
+  int moment_count() const { return momentum != 0 || centered ? 3 : 1; }
+};
+
+template <class C>
+struct AdagradConstants {
+  C eps, weight_decay;
+  // a: lr / (1 + (t - 1) lr_decay);  b: what the sum begins with, in the first step, then 0
+  template <int>
+  CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C b) const {
+    using std::sqrt;
+    g = weight_decay != C(0) ? g + weight_decay * p : g;
+    m[0] = multiply_add(g, g, m[0] + b);
+    p = p - a * (g / (sqrt(m[0]) + eps));
+  }
+};
+
+struct AdagradRule {
+  double eps, weight_decay;
+  template <class C>
+  AdagradConstants<C> constants() const {
+    return {static_cast<C>(eps), static_cast<C>(weight_decay)};
+  }
+  static constexpr int kFewest = 1, kMost = 1;
+  int moment_count() const { return 1; }
+};
+
+template <class C>
+struct LionConstants {
+  Lerp<C> direction, average;
+  C keep;
+  // a: lr
+  template <int>
+  CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C) const {
+    const C d = direction(m[0], g);
+    m[0] = average(m[0], g);
+    p = p * keep - (d > C(0) ? a : d < C(0) ? -a : a * d);  // a NaN stays one
+  }
+};
+
+struct LionRule {
+  double beta1, beta2, lr, weight_decay;
+  template <class C>
+  LionConstants<C> constants() const {
+    return {Lerp<C>(1 - beta1), Lerp<C>(1 - beta2), static_cast<C>(1 - lr * weight_decay)};
+  }
+  static constexpr int kFewest = 1, kMost = 1;
+  int moment_count() const { return 1; }
+};
+
+/// The rules, for what is made of each: CT_OPTIM_RULES(X) is X(SgdRule) X(AdamRule) ...
+#define CT_OPTIM_RULES(X) X(SgdRule) X(AdamRule) X(RmspropRule) X(AdagradRule) X(LionRule)
+
 /// Applies a rule to all entries, whose gradients have one dtype, on `device`. All entries of a 16-bit dtype
 /// have a master, or none has.
 template <class Rule>
@@ -151,6 +240,26 @@ void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries,
 template <class Rule>
 void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
                      const StepGate& gate);
+
+/// A step of some members of an optimizer's group by a rule; scales(state, scale) sets a parameter's Entry::scale.
+template <class Group, class Rule, class Scales>
+void step(const char* op, const Group& g, std::span<const int> members, const Rule& rule,
+          const StepGate& gate, const Scales& scales) {
+  std::vector<Entry>& entries = scratch_entries();
+  for (const int member : members) {
+    const auto i = static_cast<std::size_t>(member);
+    const auto& state = g.states[i];
+    Entry& e = entries.emplace_back();
+    e.param = (state.master.defined() ? state.master : g.params[i]).raw_data();
+    if (state.master.defined()) e.copy = g.params[i].raw_data();
+    e.grad = g.grads[i].raw_data();
+    e.count = g.params[i].numel();
+    for (int m = 0; m < rule.moment_count(); ++m) e.moments[m] = state.moments[m].raw_data();
+    scales(state, e.scale);
+  }
+  const Tensor& first = g.params[static_cast<std::size_t>(members[0])];
+  apply_rule(op, first.device(), first.dtype(), entries, rule, gate);
+}
 
 // ---- Clipping -------------------------------------------------------------------------------------------
 // Of an entry only `grad` and `count` are looked at.

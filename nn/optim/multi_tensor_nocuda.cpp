@@ -11,8 +11,10 @@ template <class Rule>
 void apply_rule_cuda(const char* op, DType, std::span<const Entry>, const Rule&, const StepGate&) {
   fail_without_cuda(op);
 }
-template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const SgdRule&, const StepGate&);
-template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const AdamRule&, const StepGate&);
+#define CT_APPLY(rule) \
+  template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
+CT_OPTIM_RULES(CT_APPLY)
+#undef CT_APPLY
 
 Tensor norm_cuda(const char* op, std::span<const Batch>, double, DType) { fail_without_cuda(op); }
 void scale_cuda(const char* op, const Batch&, const Tensor&, double) { fail_without_cuda(op); }

@@ -56,6 +56,14 @@ const std::vector<Make> makers = {
     },
     [](const auto& p) { return std::make_unique<Adam>(p, AdamOptions{.lr = 0.02, .weight_decay = 0.1}); },
     [](const auto& p) { return std::make_unique<AdamW>(p, AdamWOptions{.lr = 0.02, .amsgrad = true}); },
+    [](const auto& p) { return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02}); },
+    [](const auto& p) {
+      return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.02, .momentum = 0.8, .centered = true});
+    },
+    [](const auto& p) {
+      return std::make_unique<Adagrad>(p, AdagradOptions{.lr = 0.02, .weight_decay = 0.1});
+    },
+    [](const auto& p) { return std::make_unique<Lion>(p, LionOptions{.lr = 0.02, .weight_decay = 0.1}); },
 };
 
 void compare(const std::vector<std::int64_t>& sizes, DType dtype, bool misaligned) {

@@ -52,6 +52,11 @@ Make adam(AdamOptions options) {
   return [=](const auto& p) { return std::make_unique<Adam>(p, options); };
 }
 
+template <class O, class Options>
+Make made(Options options) {
+  return [=](const auto& p) { return std::make_unique<O>(p, options); };
+}
+
 const std::map<std::string, Make> runs = {
     {"sgd", sgd({})},
     {"sgd_momentum", sgd({.momentum = 0.9})},
@@ -72,6 +77,18 @@ const std::map<std::string, Make> runs = {
            {{p[2], p[3]}, {.lr = 0.003, .eps = 1e-3, .weight_decay = 0}}});
      }},
     {"clipped", adam({})},
+    {"rmsprop", made<RMSprop>(RMSpropOptions{.lr = 0.01})},
+    {"rmsprop_momentum", made<RMSprop>(RMSpropOptions{.lr = 0.01, .alpha = 0.9, .momentum = 0.8})},
+    {"rmsprop_centered",
+     made<RMSprop>(RMSpropOptions{
+         .lr = 0.01, .alpha = 0.95, .eps = 1e-3, .weight_decay = 0.05, .momentum = 0.5, .centered = true})},
+    {"adagrad", made<Adagrad>(AdagradOptions{.lr = 0.05})},
+    {"adagrad_decay", made<Adagrad>(AdagradOptions{.lr = 0.05,
+                                                   .lr_decay = 0.01,
+                                                   .weight_decay = 0.05,
+                                                   .initial_accumulator_value = 0.25,
+                                                   .eps = 1e-3})},
+    {"lion", made<Lion>(LionOptions{.lr = 0.01, .weight_decay = 0.1})},
 };
 
 void check_runs(DType dtype, double tolerance, Device device = cpu) {
@@ -245,6 +262,33 @@ TEST_CASE("learning-rate schedules equal PyTorch's", "[optim]") {
                  std::make_shared<ExponentialLR>(o, ExponentialLROptions{0.5})},
              std::vector<std::int64_t>{5, 22});
        }},
+      {"restarts",
+       [](Optimizer& o) {
+         return std::make_shared<CosineAnnealingWarmRestarts>(
+             o, CosineAnnealingWarmRestartsOptions{4, 2, 0.001});
+       }},
+      {"restarts_even",
+       [](Optimizer& o) {
+         return std::make_shared<CosineAnnealingWarmRestarts>(o, CosineAnnealingWarmRestartsOptions{7});
+       }},
+      {"one_cycle",
+       [](Optimizer& o) {
+         return std::make_shared<OneCycleLR>(o, OneCycleLROptions{.max_lr = 0.5, .total_steps = 31});
+       }},
+      {"one_cycle_phases",
+       [](Optimizer& o) {
+         return std::make_shared<OneCycleLR>(o, OneCycleLROptions{.max_lr = 0.3,
+                                                                  .total_steps = 34,
+                                                                  .pct_start = 0.25,
+                                                                  .linear = true,
+                                                                  .div_factor = 10,
+                                                                  .final_div_factor = 100,
+                                                                  .three_phase = true});
+       }},
+      {"polynomial",
+       [](Optimizer& o) {
+         return std::make_shared<PolynomialLR>(o, PolynomialLROptions{20, 1.7});
+       }},
   };
   for (const auto& [name, make] : schedules) {
     SGD sgd({{{ones({1}, {.requires_grad = true})}, {.lr = 0.1}},
@@ -257,6 +301,29 @@ TEST_CASE("learning-rate schedules equal PyTorch's", "[optim]") {
       CHECK(worst({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
       CHECK(schedule->last_lr() == std::vector<double>{sgd.lr(0), sgd.lr(1)});
       schedule->step();
+    }
+  }
+}
+
+TEST_CASE("rates that wait for a plateau equal PyTorch's", "[optim]") {
+  const std::map<std::string, ReduceLROnPlateauOptions> all = {
+      {"plateau", {.factor = 0.5, .patience = 2, .threshold = 0.05, .cooldown = 1}},
+      {"plateau_max", {.maximize = true, .factor = 0.3, .patience = 1, .absolute = true, .min_lr = 0.005}}};
+  for (const auto& [name, options] : all) {
+    SGD sgd({{{ones({1}, {.requires_grad = true})}, {.lr = 0.1}},
+             {{ones({1}, {.requires_grad = true})}, {.lr = 0.04}}});
+    auto schedule = std::make_unique<ReduceLROnPlateau>(sgd, options);
+    const Tensor want = golden().at("lr." + name);
+    REQUIRE(want.size(0) == 30);
+    for (std::int64_t t = 0; t < 30; ++t) {
+      INFO(name << ", time " << t);
+      if (t == 13) {  // goes on where it stopped
+        const StateDict state = schedule->state_dict();
+        schedule = std::make_unique<ReduceLROnPlateau>(sgd, options);
+        schedule->load_state_dict(state);
+      }
+      schedule->step(static_cast<double>(t * 37 % 11 - t) / 8);
+      CHECK(worst({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
     }
   }
 }

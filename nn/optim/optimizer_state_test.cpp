@@ -19,11 +19,14 @@ TEST_CASE("a run that is saved and resumed equals the uninterrupted one bit for 
   const auto make = [](int kind, const std::vector<Tensor>& p) -> std::unique_ptr<Optimizer> {
     if (kind == 0) return std::make_unique<SGD>(p, SGDOptions{.lr = 0.1, .momentum = 0.9});
     if (kind == 1) return std::make_unique<Adam>(p, AdamOptions{.lr = 0.1, .amsgrad = true});
+    if (kind == 2) return std::make_unique<RMSprop>(p, RMSpropOptions{.lr = 0.1, .centered = true});
+    if (kind == 3) return std::make_unique<Adagrad>(p, AdagradOptions{.lr = 0.1, .lr_decay = 0.1});
+    if (kind == 4) return std::make_unique<Lion>(p, LionOptions{.lr = 0.1});
     return std::make_unique<AdamW>(std::vector<ParamGroup<AdamWOptions>>{
         {{p[0], p[1]}, {.lr = 0.1}}, {{p[2], p[3]}, {.lr = 0.2, .weight_decay = 0}}});
   };
   for (const DType dtype : {f32, bf16, f64}) {
-    for (const int kind : {0, 1, 2}) {
+    for (const int kind : {0, 1, 2, 3, 4, 5}) {
       INFO("kind " << kind << ", " << dtype);
       std::vector<Tensor> params = optim_params(dtype);
       const auto optimizer = make(kind, params);

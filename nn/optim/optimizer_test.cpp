@@ -266,6 +266,13 @@ TEST_CASE("options out of range", "[optim]") {
   CHECK_THROWS_AS(Adam({p}, {.beta2 = -0.1}), ValueError);
   CHECK_THROWS_AS(Adam({p}, {.eps = -1e-8}), ValueError);
   CHECK_THROWS_AS(AdamW({p}, {.weight_decay = nan}), ValueError);
+  CHECK_THROWS_AS(RMSprop({p}, {.lr = -1}), ValueError);
+  CHECK_THROWS_AS(RMSprop({p}, {.alpha = 1.5}), ValueError);
+  CHECK_THROWS_AS(RMSprop({p}, {.momentum = nan}), ValueError);
+  CHECK_THROWS_AS(Adagrad({p}, {.lr_decay = -1}), ValueError);
+  CHECK_THROWS_AS(Adagrad({p}, {.initial_accumulator_value = -1}), ValueError);
+  CHECK_THROWS_AS(Lion({p}, {.beta2 = 1}), ValueError);
+  CHECK_THROWS_AS(Lion({p}, {.weight_decay = -1}), ValueError);
   check_mentions(message_of([&] { AdamW({p}, {.beta1 = 1.5}); }), {"[AdamW]", "beta1", "1.5"});
   SGD sgd({p});
   CHECK_THROWS_AS(sgd.set_lr(-1), ValueError);

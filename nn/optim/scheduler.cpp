@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <string>
 #include <utility>
@@ -132,6 +133,79 @@ double CosineAnnealingLR::rate(std::int64_t time, int, double base) const {
   return options_.min_lr + (base - options_.min_lr) * (1 + std::cos(angle)) / 2;
 }
 
+namespace {
+
+// From one rate to another along half a cosine, or a line; progress in [0, 1].
+double anneal(double from, double to, double progress, bool linear) {
+  if (linear) return from + (to - from) * progress;
+  return to + (from - to) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+}  // namespace
+
+CosineAnnealingWarmRestarts::CosineAnnealingWarmRestarts(Optimizer& optimizer,
+                                                         CosineAnnealingWarmRestartsOptions options)
+    : LRScheduler("CosineAnnealingWarmRestarts", optimizer), options_(options) {
+  check_steps(name(), "steps", options.steps);
+  check_steps(name(), "multiplier", options.multiplier);
+  detail::check_not_negative(name(), "min_lr", options.min_lr);
+  start();
+}
+double CosineAnnealingWarmRestarts::rate(std::int64_t time, int, double base) const {
+  std::int64_t period = options_.steps;
+  if (options_.multiplier == 1) time %= period;
+  while (time >= period) {
+    time -= period;
+    // A period that no clock outlasts may as well be the last.
+    if (period > INT64_MAX / options_.multiplier) break;
+    period *= options_.multiplier;
+  }
+  return anneal(base, options_.min_lr, static_cast<double>(time) / static_cast<double>(period), false);
+}
+
+OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
+    : LRScheduler("OneCycleLR", optimizer), options_(options) {
+  detail::check_not_negative(name(), "max_lr", options.max_lr);
+  check_steps(name(), "total_steps", options.total_steps);
+  CT_CHECK(options.pct_start >= 0 && options.pct_start <= 1, ValueError, name(), "pct_start is ",
+           options.pct_start, "; it must lie in [0, 1]");
+  CT_CHECK(options.div_factor > 0 && options.final_div_factor > 0, ValueError, name(), "div_factor is ",
+           options.div_factor, ", final_div_factor is ", options.final_div_factor, "; both must be > 0");
+  start();
+}
+double OneCycleLR::rate(std::int64_t time, int, double) const {
+  const OneCycleLROptions& o = options_;
+  CT_CHECK(time <= o.total_steps, ValueError, name(), "time ", time, " is after the cycle of ", o.total_steps,
+           " steps; make it as long as the training");
+  const double steps = static_cast<double>(o.total_steps), t = static_cast<double>(time);
+  const double first = o.max_lr / o.div_factor, rise = o.pct_start * steps;
+  // Where each phase ends, and at which rate.
+  const struct {
+    double end, lr;
+  } phases[] = {{rise - 1, o.max_lr},
+                {o.three_phase ? 2 * rise - 2 : rise - 1, o.three_phase ? first : o.max_lr},
+                {steps - 1, first / o.final_div_factor}};
+  double begin = 0, lr = first;
+  for (const auto& phase : phases) {
+    if (t < phase.end) return anneal(lr, phase.lr, (t - begin) / (phase.end - begin), o.linear);
+    begin = phase.end;
+    lr = phase.lr;
+  }
+  return lr;
+}
+
+PolynomialLR::PolynomialLR(Optimizer& optimizer, PolynomialLROptions options)
+    : LRScheduler("PolynomialLR", optimizer), options_(options) {
+  check_steps(name(), "steps", options.steps);
+  detail::check_not_negative(name(), "power", options.power);
+  start();
+}
+double PolynomialLR::rate(std::int64_t time, int, double base) const {
+  const double left =
+      1 - static_cast<double>(std::min(time, options_.steps)) / static_cast<double>(options_.steps);
+  return base * std::pow(left, options_.power);
+}
+
 LinearLR::LinearLR(Optimizer& optimizer, LinearLROptions options)
     : LRScheduler("LinearLR", optimizer), options_(options) {
   CT_CHECK(options.start_factor > 0 && options.start_factor <= 1, ValueError, name(), "start_factor is ",
@@ -188,6 +262,61 @@ double SequentialLR::rate(std::int64_t time, int group, double base) const {
   const auto k = static_cast<std::size_t>(after - milestones_.begin());
   const std::int64_t begun = k == 0 ? 0 : milestones_[k - 1];
   return schedules_[k]->rate(time - begun, group, base);
+}
+
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options)
+    : optimizer_(optimizer),
+      options_(options),
+      best_(options.maximize ? -std::numeric_limits<double>::infinity()
+                             : std::numeric_limits<double>::infinity()) {
+  constexpr const char* name = "ReduceLROnPlateau";
+  CT_CHECK(options.factor >= 0 && options.factor < 1, ValueError, name, "factor is ", options.factor,
+           "; it must lie in [0, 1)");
+  CT_CHECK(options.patience >= 0 && options.cooldown >= 0, ValueError, name, "patience is ", options.patience,
+           ", cooldown is ", options.cooldown, "; both must be >= 0");
+  detail::check_not_negative(name, "threshold", options.threshold);
+  detail::check_not_negative(name, "min_lr", options.min_lr);
+  detail::check_not_negative(name, "eps", options.eps);
+}
+
+bool ReduceLROnPlateau::step(Real value) {
+  const double margin = options_.maximize ? options_.threshold : -options_.threshold;
+  const double limit = options_.absolute ? best_ + margin : best_ * (1 + margin);
+  const bool better = options_.maximize ? value > limit : value < limit;
+  if (better) best_ = value;
+  bad_ = better ? 0 : bad_ + 1;
+  if (cooling_ > 0) {
+    --cooling_;
+    bad_ = 0;
+  }
+  if (bad_ <= options_.patience) return false;
+  bad_ = 0;
+  cooling_ = options_.cooldown;
+  for (int g = 0; g < optimizer_.group_count(); ++g) {
+    const double old = optimizer_.lr(g), reduced = std::max(old * options_.factor, options_.min_lr);
+    if (old - reduced > options_.eps) optimizer_.set_lr(reduced, g);
+  }
+  return true;
+}
+
+StateDict ReduceLROnPlateau::state_dict() const {
+  StateDict dict;
+  dict.set_value("scheduler", "ReduceLROnPlateau");
+  dict.set_value("best", best_);
+  dict.set_value("bad", bad_);
+  dict.set_value("cooling", cooling_);
+  return dict;
+}
+
+void ReduceLROnPlateau::load_state_dict(const StateDict& dict) {
+  const auto kind = dict.value<std::string>("scheduler");
+  CT_CHECK(kind == "ReduceLROnPlateau", ValueError, "ReduceLROnPlateau", "the state is one of ",
+           escaped(kind), "; load it into the same kind of scheduler");
+  const double best = dict.value<double>("best");
+  const auto bad = dict.value<std::int64_t>("bad"), cooling = dict.value<std::int64_t>("cooling");
+  best_ = best;
+  bad_ = bad;
+  cooling_ = cooling;
 }
 
 }  // namespace ct::optim

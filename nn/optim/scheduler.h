@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/number.h>
 #include <cotangent/nn/optim/optimizer.h>
 #include <cotangent/nn/state_dict.h>
 
@@ -122,6 +123,58 @@ class CT_API CosineAnnealingLR final : public LRScheduler {
   CosineAnnealingLROptions options_;
 };
 
+struct CosineAnnealingWarmRestartsOptions {
+  std::int64_t steps;           ///< until the first restart (PyTorch's T_0)
+  std::int64_t multiplier = 1;  ///< each period is so many times as long as the one before (T_mult)
+  double min_lr = 0;
+};
+/// min_lr + (base - min_lr) (1 + cos(pi u / n)) / 2, u steps after a restart in a period of n, as torch's
+/// CosineAnnealingWarmRestarts (Loshchilov and Hutter, SGDR, 2017). ValueError: steps < 1, multiplier < 1, min_lr < 0.
+class CT_API CosineAnnealingWarmRestarts final : public LRScheduler {
+ public:
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, CosineAnnealingWarmRestartsOptions options);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  CosineAnnealingWarmRestartsOptions options_;
+};
+
+struct OneCycleLROptions {
+  double max_lr;
+  std::int64_t total_steps;
+  double pct_start = 0.3;  ///< the part of the steps in which the rate rises
+  bool linear = false;     ///< straight lines instead of halves of a cosine
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  bool three_phase = false;  ///< down to the first rate as fast as up, then further down
+};
+/// From max_lr / div_factor up to max_lr and down to max_lr / div_factor / final_div_factor, as torch's OneCycleLR
+/// without its cycle of momentum (Smith and Topin, Super-Convergence, 2018). All groups get the same rate, whatever
+/// theirs was. ValueError: max_lr < 0, total_steps < 1, pct_start outside [0, 1], a factor <= 0, and, thrown by step(), a
+/// time after total_steps.
+class CT_API OneCycleLR final : public LRScheduler {
+ public:
+  OneCycleLR(Optimizer& optimizer, OneCycleLROptions options);
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  OneCycleLROptions options_;
+};
+
+struct PolynomialLROptions {
+  std::int64_t steps = 5;
+  double power = 1;
+};
+/// base (1 - t / steps)^power, and 0 from then on, as torch's PolynomialLR. ValueError: steps < 1, power < 0.
+class CT_API PolynomialLR final : public LRScheduler {
+ public:
+  explicit PolynomialLR(Optimizer& optimizer, PolynomialLROptions options = {});
+
+ private:
+  double rate(std::int64_t time, int group, double base) const override;
+  PolynomialLROptions options_;
+};
+
 struct LinearLROptions {
   double start_factor = 1.0 / 3;
   double end_factor = 1;
@@ -171,6 +224,41 @@ class CT_API SequentialLR final : public LRScheduler {
   double rate(std::int64_t time, int group, double base) const override;
   std::vector<std::shared_ptr<LRScheduler>> schedules_;
   std::vector<std::int64_t> milestones_;
+};
+
+struct ReduceLROnPlateauOptions {
+  bool maximize = false;  ///< larger is better (PyTorch's mode "max")
+  double factor = 0.1;
+  std::int64_t patience = 10;  ///< steps without improvement that are let pass
+  double threshold =
+      1e-4;  ///< what counts as improvement: so much of the best value, or, if `absolute`, so much
+  bool absolute = false;
+  std::int64_t cooldown = 0;  ///< steps after a reduction that are not counted
+  double min_lr = 0;
+  double eps = 1e-8;  ///< a smaller change of the rate is not made
+};
+/// Multiplies the rates by `factor` when a value that should get better, a validation loss, has not for more than
+/// `patience` steps, as torch's ReduceLROnPlateau. It has no formula of time, and is no LRScheduler. A NaN is no
+/// improvement. The optimizer must outlive it. ValueError: factor outside [0, 1), patience, threshold, cooldown, min_lr or
+/// eps < 0.
+class CT_API ReduceLROnPlateau {
+ public:
+  explicit ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options = {});
+
+  /// Takes the value of this epoch; true if the rates were reduced.
+  bool step(Real value);
+  /// The best value so far; infinite before the first.
+  double best() const { return best_; }
+
+  StateDict state_dict() const;
+  /// Throws ValueError for the state of another kind of scheduler; nothing is changed then.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  Optimizer& optimizer_;
+  ReduceLROnPlateauOptions options_;
+  double best_;
+  std::int64_t bad_ = 0, cooling_ = 0;
 };
 
 }  // namespace ct::optim

@@ -1,5 +1,7 @@
 #include <cotangent/nn/optim/scheduler.h>
 
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <memory>
 
@@ -159,4 +161,41 @@ TEST_CASE("a formula that gives no rate changes nothing", "[optim]") {
   CHECK_THROWS_AS(schedule.step(), ValueError);
   CHECK(sgd.lr(0) == 0.5);
   CHECK(schedule.time() == 0);
+}
+
+TEST_CASE("schedules refuse options out of range", "[optim]") {
+  SGD sgd({ones({1}, {.requires_grad = true})}, {.lr = 0.1});
+  CHECK_THROWS_AS(CosineAnnealingWarmRestarts(sgd, {.steps = 0}), ValueError);
+  CHECK_THROWS_AS(CosineAnnealingWarmRestarts(sgd, {.steps = 3, .multiplier = 0}), ValueError);
+  CHECK_THROWS_AS(OneCycleLR(sgd, {.max_lr = -1, .total_steps = 10}), ValueError);
+  CHECK_THROWS_AS(OneCycleLR(sgd, {.max_lr = 1, .total_steps = 0}), ValueError);
+  CHECK_THROWS_AS(OneCycleLR(sgd, {.max_lr = 1, .total_steps = 10, .pct_start = 1.5}), ValueError);
+  CHECK_THROWS_AS(OneCycleLR(sgd, {.max_lr = 1, .total_steps = 10, .div_factor = 0}), ValueError);
+  CHECK_THROWS_AS(PolynomialLR(sgd, {.steps = 0}), ValueError);
+  CHECK_THROWS_AS(PolynomialLR(sgd, {.power = -1}), ValueError);
+  CHECK_THROWS_AS(ReduceLROnPlateau(sgd, {.factor = 1}), ValueError);
+  CHECK_THROWS_AS(ReduceLROnPlateau(sgd, {.patience = -1}), ValueError);
+  CHECK_THROWS_AS(ReduceLROnPlateau(sgd, {.threshold = -1}), ValueError);
+  CHECK(sgd.lr() == 0.1);
+}
+
+TEST_CASE("schedules at their ends", "[optim]") {
+  SGD sgd({ones({1}, {.requires_grad = true})}, {.lr = 0.1});
+  const OneCycleLR cycle(sgd, {.max_lr = 1, .total_steps = 10});
+  CHECK(cycle.lr_at(10) == cycle.lr_at(9));
+  CHECK_THROWS_AS(cycle.lr_at(11), ValueError);
+  // Periods that grow beyond any clock.
+  const CosineAnnealingWarmRestarts restarts(sgd, {.steps = 1, .multiplier = 1000});
+  CHECK(restarts.lr_at(1) == sgd.lr());
+  CHECK(restarts.lr_at(INT64_MAX) >= 0);
+  const PolynomialLR line(sgd, {.steps = 4});
+  CHECK(line.lr_at(1000) == 0);
+  ReduceLROnPlateau plateau(sgd, {.patience = 0});
+  CHECK_FALSE(plateau.step(1));
+  CHECK(plateau.best() == 1);
+  CHECK(plateau.step(std::nan("")));
+  CHECK(plateau.best() == 1);
+  StateDict other;
+  other.set_value("scheduler", "StepLR");
+  CHECK_THROWS_AS(plateau.load_state_dict(other), ValueError);
 }

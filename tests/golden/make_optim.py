@@ -1,4 +1,4 @@
-"""Writes optim.npz: what PyTorch's optimizers, schedulers and clipping do, for nn/optim/golden_test.cpp.
+"""Writes optim.npz: what PyTorch's optimizers, schedulers and clipping do, for nn/optim/optim_golden_test.cpp.
 
     python3 make_optim.py [optim.npz]
 
@@ -7,7 +7,8 @@ formulas that the test repeats; only results are stored. Names:
 
     RUN.DTYPE.steps   all parameters, one after the other, after each of the steps KEPT
     RUN.DTYPE.trace   a weighted sum of them after every step
-    lr.SCHEDULE       learning rates [steps + 1, groups], the first row before any step
+    lr.SCHEDULE       learning rates [steps + 1, groups], the first row before any step; for those that wait for a
+                      plateau [steps, groups], after each
     mlp.DTYPE         the losses of a hundred steps of a small network
     clip.KIND.DTYPE   the norm (but for "value"), then all gradients after clipping
 """
@@ -47,6 +48,25 @@ def adam(kind=torch.optim.Adam, **options):
     return lambda p: kind(p, lr=0.01, **options)
 
 
+class Lion(torch.optim.Optimizer):
+    """As in the paper; PyTorch has none."""
+
+    def __init__(self, params, lr, betas, weight_decay):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                first, second = group["betas"]
+                direction = (m * first + p.grad * (1 - first)).sign()
+                p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(direction * group["lr"])
+                m.mul_(second).add_(p.grad * (1 - second))
+
+
 def two_groups(p):
     return torch.optim.AdamW(
         [
@@ -68,6 +88,16 @@ RUNS = {
     "adam_amsgrad": adam(amsgrad=True, betas=(0.3, 0.9)),
     "adamw": adam(torch.optim.AdamW, weight_decay=0.05),
     "two_groups": two_groups,
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, momentum=0.8),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(
+        p, lr=0.01, alpha=0.95, eps=1e-3, weight_decay=0.05, momentum=0.5, centered=True
+    ),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.05),
+    "adagrad_decay": lambda p: torch.optim.Adagrad(
+        p, lr=0.05, lr_decay=0.01, weight_decay=0.05, initial_accumulator_value=0.25, eps=1e-3
+    ),
+    "lion": lambda p: Lion(p, lr=0.01, betas=(0.9, 0.99), weight_decay=0.1),
     "clipped": adam(),
 }
 
@@ -109,7 +139,37 @@ SCHEDULES = {
     "linear": lambda o: schedules.LinearLR(o, start_factor=0.25, end_factor=0.9, total_iters=6),
     "lambda": lambda o: schedules.LambdaLR(o, [lambda t: 0.95**t, lambda t: 1 / (t + 1)]),
     "warmup_cosine": warmup_cosine,
+    "restarts": lambda o: schedules.CosineAnnealingWarmRestarts(o, T_0=4, T_mult=2, eta_min=0.001),
+    "restarts_even": lambda o: schedules.CosineAnnealingWarmRestarts(o, T_0=7),
+    "one_cycle": lambda o: schedules.OneCycleLR(o, max_lr=0.5, total_steps=31, cycle_momentum=False),
+    "one_cycle_phases": lambda o: schedules.OneCycleLR(
+        o,
+        max_lr=0.3,
+        total_steps=34,
+        pct_start=0.25,
+        anneal_strategy="linear",
+        cycle_momentum=False,
+        div_factor=10,
+        final_div_factor=100,
+        three_phase=True,
+    ),
+    "polynomial": lambda o: schedules.PolynomialLR(o, total_iters=20, power=1.7),
 }
+PLATEAUS = {
+    "plateau": {"factor": 0.5, "patience": 2, "threshold": 0.05, "cooldown": 1},
+    "plateau_max": {"mode": "max", "factor": 0.3, "patience": 1, "threshold_mode": "abs", "min_lr": 0.005},
+}
+
+
+def plateau(options):
+    params = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    optimizer = torch.optim.SGD([{"params": params[:1], "lr": 0.1}, {"params": params[1:], "lr": 0.04}])
+    schedule = schedules.ReduceLROnPlateau(optimizer, **options)
+    rows = []
+    for t in range(30):
+        schedule.step((t * 37 % 11 - t) / 8)
+        rows.append([g["lr"] for g in optimizer.param_groups])
+    return np.array(rows)
 
 
 def rates(make):
@@ -192,6 +252,8 @@ def main():
             out[f"clip.{kind}.{name}"] = clip(setting, dtype)
     for name, make in SCHEDULES.items():
         out[f"lr.{name}"] = rates(make)
+    for name, options in PLATEAUS.items():
+        out[f"lr.{name}"] = plateau(options)
     np.savez_compressed(sys.argv[1] if len(sys.argv) > 1 else "optim.npz", **out)
 
 

@@ -1,0 +1,25 @@
+#include <cotangent/nn/optim/adagrad.h>
+
+#include <cotangent/core/check_number_internal.h>
+#include <cotangent/nn/optim/multi_tensor_internal.h>
+
+namespace ct::optim {
+
+void check_options(const char* op, const AdagradOptions& o) {
+  detail::check_not_negative(op, "lr_decay", o.lr_decay);
+  detail::check_not_negative(op, "weight_decay", o.weight_decay);
+  detail::check_not_negative(op, "initial_accumulator_value", o.initial_accumulator_value);
+  detail::check_not_negative(op, "eps", o.eps);
+}
+
+void Adagrad::update(int group, std::span<const int> members) {
+  Group& g = group_at(group);
+  const AdagradOptions& o = options(group);
+  internal::step(name(), g, members, internal::AdagradRule{o.eps, o.weight_decay}, gate(),
+                 [&](const ParamState& state, double(&scale)[2]) {
+                   scale[0] = g.lr / (1 + static_cast<double>(state.step - 1) * o.lr_decay);
+                   scale[1] = state.step == 1 ? o.initial_accumulator_value : 0;
+                 });
+}
+
+}  // namespace ct::optim

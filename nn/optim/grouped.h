@@ -1,0 +1,45 @@
+#pragma once
+
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <cotangent/nn/optim/optimizer.h>
+
+namespace ct::optim {
+
+/// What the optimizers here have in common: options for each group of parameters, checked by check_options(), which
+/// throws ValueError for those that are out of range. Constructors and add_param_group() throw that, and what
+/// Optimizer::add_group() throws.
+template <class Options>
+class CT_API GroupedOptimizer : public Optimizer {
+ public:
+  void add_param_group(ParamGroup<Options> group) {
+    check_options(name(), group.options);
+    options_.reserve(options_.size() + 1);  // both or neither
+    add_group(std::move(group.params), group.options.lr);
+    options_.push_back(group.options);
+  }
+  /// As they were given: the learning rate of this moment is lr(group).
+  const Options& options(int group = 0) const {
+    params(group);  // throws IndexError if there is no such group
+    return options_[static_cast<std::size_t>(group)];
+  }
+
+ protected:
+  GroupedOptimizer(const char* name, std::vector<Tensor> params, const Options& options) : Optimizer(name) {
+    add_param_group({std::move(params), options});
+  }
+  GroupedOptimizer(const char* name, std::vector<ParamGroup<Options>> groups) : Optimizer(name) {
+    check_has_groups(groups.size());
+    for (auto& group : groups) add_param_group(std::move(group));
+  }
+
+ private:
+  bool keeps_master(int group) const override { return options(group).master_weights; }
+  bool takes_gate() const override { return true; }
+
+  std::vector<Options> options_;
+};
+
+}  // namespace ct::optim
