@@ -1,5 +1,7 @@
 #include <cotangent/nn/container.h>
 
+#include <algorithm>
+
 #include <cotangent/nn/module_internal.h>
 
 namespace ct::nn {
@@ -40,6 +42,11 @@ void AnyModule::add_to(Module& parent, std::string name) {
   seat_.settle(parent.add_child(std::move(name), held().as_module(), held().type()));
 }
 
+Lambda::Lambda(Function function, std::string description) : function_(std::move(function)) {
+  CT_CHECK(function_, ValueError, "Lambda", "the function is empty; it must turn a tensor into a tensor");
+  describe_as("Lambda", std::move(description));
+}
+
 Sequential::Sequential() {
   describe_as("Sequential");
   set_extra(std::make_unique<Layers>());
@@ -54,10 +61,21 @@ Sequential& Sequential::append(std::string name, AnyModule module) {
 }
 
 Sequential& Sequential::replace(std::size_t i, AnyModule module) {
-  CT_CHECK(i < size(), IndexError, "Sequential", "index ", i, " is out of range; there are ", size(),
-           " modules: pass one in [0, ", size(), ')');
+  (void)(*this)[i];  // throws past the end
   layers().items[i] = std::move(module);
   return *this;
+}
+
+const AnyModule& Sequential::operator[](std::size_t i) const {
+  CT_CHECK(i < size(), IndexError, "Sequential", "index ", i, " is out of range; there are ", size(),
+           " modules: pass one in [0, ", size(), ')');
+  return layers().items[i];
+}
+
+Sequential Sequential::slice(std::size_t start, std::size_t stop) const {
+  Sequential part;
+  for (std::size_t i = start; i < std::min(stop, size()); ++i) part.append(layers().items[i]);
+  return part;
 }
 
 std::size_t Sequential::size() const { return layers().items.size(); }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -11,6 +14,30 @@
 
 namespace ct::nn {
 
+/// A function from tensor to tensor as a module, without parameters:
+///
+///     nn::Sequential net(nn::Linear(2, 8), ct::relu, [](const ct::Tensor& x) { return 2 * x; });
+class CT_API Lambda : public Module {
+ public:
+  using Function = std::function<Tensor(const Tensor&)>;
+  /// Throws ValueError for an empty function. `description` is for printing.
+  explicit Lambda(Function function, std::string description = {});
+  Tensor forward(const Tensor& x) const { return function_(x); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  Function function_;
+};
+
+class AnyModule;
+/// What Lambda makes a module of.
+template <class F>
+concept TensorFunction = !std::derived_from<F, Module> && !std::same_as<F, AnyModule> &&
+                         std::is_invocable_r_v<Tensor, const F&, const Tensor&>;
+/// What Sequential takes.
+template <class T>
+concept Layer = UnaryModule<T> || TensorFunction<T>;
+
 /// A handle to any module with a forward() from tensor to tensor. As with other handles, assigning to one that
 /// is registered replaces the child (see Module), and using one that was moved from throws Error.
 class CT_API AnyModule {
@@ -19,6 +46,8 @@ class CT_API AnyModule {
   AnyModule(T module)
       : seat_(std::move(static_cast<Module&>(module).seat_)),
         held_(std::make_shared<Held<T>>(std::move(module))) {}
+  template <TensorFunction F>
+  AnyModule(F function) : AnyModule(Lambda(std::move(function))) {}
   AnyModule(const AnyModule& other);
   AnyModule(AnyModule&&) noexcept = default;
   AnyModule& operator=(const AnyModule& other);
@@ -61,7 +90,7 @@ class CT_API AnyModule {
 class CT_API Sequential : public Module {
  public:
   Sequential();
-  template <UnaryModule First, UnaryModule... Rest>
+  template <Layer First, Layer... Rest>
   requires(sizeof...(Rest) > 0 || !std::is_same_v<First, Sequential>) explicit Sequential(First first,
                                                                                           Rest... rest)
       : Sequential() {
@@ -74,6 +103,13 @@ class CT_API Sequential : public Module {
   /// Puts a module in the place of the one at position i, under its name. Throws IndexError past the end.
   Sequential& replace(std::size_t i, AnyModule module);
   std::size_t size() const;
+  /// Throws IndexError past the end.
+  const AnyModule& operator[](std::size_t i) const;
+  std::vector<AnyModule>::const_iterator begin() const { return layers().items.begin(); }
+  std::vector<AnyModule>::const_iterator end() const { return layers().items.end(); }
+  /// The modules from `start` to before `stop`, shared with this one, as a Sequential that numbers them from "0". What lies
+  /// outside is left out, as in Tensor::slice().
+  Sequential slice(std::size_t start, std::size_t stop = SIZE_MAX) const;
   /// The input itself if there are no modules.
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }

@@ -1,10 +1,12 @@
 #include <cotangent/nn/linear.h>
 
 #include <cmath>
+#include <utility>
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/linear/linear.h>
+#include <cotangent/ops/view/view.h>
 
 namespace ct::nn {
 
@@ -31,6 +33,18 @@ Tensor Linear::forward(const Tensor& x) const { return ct::linear(x, weight_, bi
 
 Flatten::Flatten(std::int64_t first_axis, std::int64_t last_axis) : first_(first_axis), last_(last_axis) {
   describe_as("Flatten", ct::detail::cat("first_axis=", first_, ", last_axis=", last_));
+}
+
+Unflatten::Unflatten(std::int64_t axis, Shape sizes) : axis_(axis), sizes_(std::move(sizes)) {
+  CT_CHECK(sizes_.size() > 0, ValueError, "Unflatten", "no sizes were given; the axis needs at least one");
+  describe_as("Unflatten", ct::detail::cat("axis=", axis_, ", sizes=", sizes_));
+}
+Tensor Unflatten::forward(const Tensor& x) const {
+  const int axis = wrap_axis("Unflatten", axis_, x.dim());
+  Shape shape(x.shape().begin(), static_cast<std::size_t>(axis));
+  for (const std::int64_t size : resolve_shape("Unflatten", sizes_, x.shape()[axis])) shape.push_back(size);
+  for (int i = axis + 1; i < x.dim(); ++i) shape.push_back(x.shape()[i]);
+  return x.reshape(shape);
 }
 
 }  // namespace ct::nn

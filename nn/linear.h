@@ -57,4 +57,17 @@ class CT_API Flatten : public Module {
   std::int64_t first_, last_;
 };
 
+/// Splits an axis into several of these sizes, one of which may be -1, which is what is left for it.
+class CT_API Unflatten : public Module {
+ public:
+  Unflatten(std::int64_t axis, Shape sizes);
+  /// Throws ShapeError where the sizes do not make up the axis.
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  std::int64_t axis_;
+  Shape sizes_;
+};
+
 }  // namespace ct::nn

@@ -386,3 +386,42 @@ TEST_CASE("Handles that were moved from say so", "[nn][assign]") {
   const nn::Sequential sequential_moved = std::move(sequential);
   check_mentions(text_of([&] { sequential(x); }), {"moved from"});  // NOLINT
 }
+
+TEST_CASE("Sequential: functions, indices and slices", "[nn]") {
+  const Tensor x = ct::randn({4, 3});
+  nn::Sequential net(
+      nn::Linear(3, 5), ct::relu, [](const Tensor& h) { return 2 * h; }, nn::Linear(5, 1));
+  CHECK(net.size() == 4);
+  CHECK(net.parameters().size() == 4);
+  const Tensor hidden = 2 * ct::relu(net[0](x));
+  CHECK(bytes_of(net(x)) == bytes_of(net[3](hidden)));
+  Tensor y = x;
+  for (const nn::AnyModule& layer : net) y = layer(y);
+  CHECK(bytes_of(net(x)) == bytes_of(y));
+  CHECK_THROWS_AS(net[4], IndexError);
+
+  // A slice shares its modules.
+  const nn::Sequential front = net.slice(0, 3), back = net.slice(3), none = net.slice(4);
+  CHECK(front.size() == 3);
+  CHECK(back.named_parameters()[0].name == "0.weight");
+  CHECK(bytes_of(back(front(x))) == bytes_of(net(x)));
+  CHECK(bytes_of(none(x)) == bytes_of(x));
+  CHECK(net.slice(2, 1).size() == 0);
+  net.get("0.bias").detach().fill_(3);
+  CHECK(bytes_of(back(front(x))) == bytes_of(net(x)));
+  // And what is put in a place of the whole does not reach it.
+  net.replace(1, nn::Tanh());
+  CHECK(bytes_of(back(front(x))) != bytes_of(net(x)));
+  CHECK(bytes_of(ct::nn::clone(net)(x)) == bytes_of(net(x)));
+  CHECK_THROWS_AS(nn::Lambda(nn::Lambda::Function()), ValueError);
+  CHECK(nn::to_string(nn::Lambda([](const Tensor& t) { return t; }, "same")) == "Lambda(same)");
+}
+
+TEST_CASE("Unflatten splits an axis", "[nn]") {
+  CHECK(nn::Unflatten(1, {2, 3})(ct::zeros({4, 6, 5})).shape() == Shape{4, 2, 3, 5});
+  CHECK(nn::Unflatten(-1, {-1, 2})(ct::zeros({4, 6})).shape() == Shape{4, 3, 2});
+  CHECK(nn::Unflatten(0, {6})(ct::zeros({6})).shape() == Shape{6});
+  CHECK_THROWS_AS(nn::Unflatten(1, {4, 2})(ct::zeros({4, 6})), ShapeError);
+  CHECK_THROWS_AS(nn::Unflatten(2, {2})(ct::zeros({4, 6})), ShapeError);
+  CHECK_THROWS_AS(nn::Unflatten(1, {}), ValueError);
+}
