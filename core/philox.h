@@ -232,6 +232,15 @@ CT_HD inline void normals_from(std::uint64_t radius_word, std::uint64_t angle_wo
   second = r * s;
 }
 
+/// A number of the exponential distribution of rate 1 from a random word: -log u, with u the middle of one of 2^23 (in f64
+/// 2^52) pieces of (0, 1), so that it is above 0 and at most 16.7 (36.8).
+CT_HD inline float exponential_from(std::uint32_t word) {
+  return -detail::log_exact(detail::fma_exact(static_cast<float>(word >> 9), 0x1p-23f, 0x1p-24f));
+}
+CT_HD inline double exponential_from(std::uint64_t word) {
+  return -detail::log_exact(detail::fma_exact(static_cast<double>(word >> 12), 0x1p-52, 0x1p-53));
+}
+
 /// The elements of one block of a draw at once: 4 floats or 2 doubles. This is what a kernel calls that fills
 /// a tensor; the functions for one element below give the same bits.
 CT_HD inline void uniform_block(const GeneratorState& draw, std::uint64_t block, float (&out)[4]) {
@@ -252,6 +261,16 @@ CT_HD inline void normal_block(const GeneratorState& draw, std::uint64_t block, 
   const PhiloxBlock b = philox_block(draw, block);
   normals_from(std::uint64_t{b.word[0]} << 32 | b.word[1], std::uint64_t{b.word[2]} << 32 | b.word[3], out[0],
                out[1]);
+}
+
+CT_HD inline void exponential_block(const GeneratorState& draw, std::uint64_t block, float (&out)[4]) {
+  const PhiloxBlock b = philox_block(draw, block);
+  for (int i = 0; i < 4; ++i) out[i] = exponential_from(b.word[i]);
+}
+CT_HD inline void exponential_block(const GeneratorState& draw, std::uint64_t block, double (&out)[2]) {
+  const PhiloxBlock b = philox_block(draw, block);
+  out[0] = exponential_from(std::uint64_t{b.word[0]} << 32 | b.word[1]);
+  out[1] = exponential_from(std::uint64_t{b.word[2]} << 32 | b.word[3]);
 }
 
 /// How many elements of type T one block holds.

@@ -91,6 +91,9 @@ CT_API Tensor randperm(Integer n, const TensorOptions& options = {},
 CT_API Tensor& uniform_(Tensor& t, double low, double high, Generator& generator = default_generator());
 /// Overwrites a floating tensor with normal values. Throws as uniform_, ValueError if std < 0.
 CT_API Tensor& normal_(Tensor& t, double mean, double std, Generator& generator = default_generator());
+/// Overwrites a floating tensor with values of the exponential distribution, rate e^(-rate x), which are above 0
+/// unless 1 / rate underflows. Throws as uniform_, ValueError unless rate > 0.
+CT_API Tensor& exponential_(Tensor& t, double rate = 1, Generator& generator = default_generator());
 
 // ---- values from elsewhere -------------------------------------------------------------------------------
 

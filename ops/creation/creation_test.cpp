@@ -184,6 +184,12 @@ TEST_CASE("uniform_ and normal_ scale and shift", "[creation]") {
     v = values(ct::normal_(t, 2, 0.5, g));
     CHECK(std::accumulate(v.begin(), v.end(), 0.0) / 1e4 == Approx(2).margin(4 * 0.5 / 100));
     CHECK(values(ct::uniform_(t, 3, 3, g))[17] == 3);
+    // Mean and standard deviation of the exponential distribution are 1 / rate, and e^-1 of it lies above them.
+    v = values(ct::exponential_(t, 4, g));
+    CHECK(*std::min_element(v.begin(), v.end()) > 0);
+    CHECK(std::accumulate(v.begin(), v.end(), 0.0) / 1e4 == Approx(0.25).margin(4 * 0.25 / 100));
+    const auto above = static_cast<double>(std::ranges::count_if(v, [](double x) { return x > 0.25; }));
+    CHECK(above / 1e4 == Approx(std::exp(-1)).margin(4 * 0.0048));
   }
   // Into a strided view, and only there.
   Tensor whole = ct::zeros({4, 6});
@@ -195,6 +201,7 @@ TEST_CASE("uniform_ and normal_ scale and shift", "[creation]") {
   CHECK_THROWS_AS(ct::normal_(leaf, 0, 1), ct::AutogradError);
   CHECK_THROWS_AS(ct::uniform_(whole, 1, 0), ct::ValueError);
   CHECK_THROWS_AS(ct::normal_(whole, 1, -1), ct::ValueError);
+  CHECK_THROWS_AS(ct::exponential_(whole, 0), ct::ValueError);
   Tensor ints = ct::zeros({2}, {.dtype = ct::i64});
   CHECK_THROWS_AS(ct::uniform_(ints, 0, 1), ct::DTypeError);
   Tensor wide = ct::zeros({1}).expand({3});
@@ -340,6 +347,7 @@ TEST_CASE("a GPU creates the same bits", "[creation][cuda]") {
       Tensor a = ct::empty({n}, {.dtype = dtype}), b = ct::empty({n}, {.dtype = dtype, .device = gpu});
       CHECK(same(ct::uniform_(a, -0.3, 1.7, g), ct::uniform_(b, -0.3, 1.7, h)));
       CHECK(same(ct::normal_(a, 0.1, 0.02, g), ct::normal_(b, 0.1, 0.02, h)));
+      CHECK(same(ct::exponential_(a, 1.5, g), ct::exponential_(b, 1.5, h)));
       CHECK(same(ct::linspace(-1, 3, n, {.dtype = dtype}),
                  ct::linspace(-1, 3, n, {.dtype = dtype, .device = gpu})));
       CHECK(same(ct::arange(0, 0.01 * static_cast<double>(n), 0.01, {.dtype = dtype}),

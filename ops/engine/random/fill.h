@@ -28,9 +28,9 @@ CT_HD inline std::int64_t integer_sequence_value(const Sequence& s, std::int64_t
                                        static_cast<std::uint64_t>(s.integer_step));
 }
 
-/// What random_* draws: u * scale + offset with u uniform or normal, or integers in [low, high).
+/// What random_* draws: u * scale + offset with u uniform, normal or exponential, or integers in [low, high).
 struct Draw {
-  enum class Kind { uniform, normal, integer };
+  enum class Kind { uniform, normal, exponential, integer };
   Kind kind = Kind::uniform;
   double offset = 0, scale = 1;
   std::int64_t low = 0, high = 0;

@@ -11,6 +11,20 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;
 
+// Elements [first, first + n) of a draw that is not uniform.
+template <class C>
+void fill_unbounded(const Draw& draw, std::uint64_t first, std::int64_t n, C* out) {
+  if (draw.kind == Draw::Kind::normal) return fill_normal(draw.state, first, n, out);
+  constexpr std::uint64_t kWide = philox_elements<C>;
+  const std::uint64_t end = first + static_cast<std::uint64_t>(n);
+  for (std::uint64_t block = first / kWide; block * kWide < end; ++block) {
+    C values[kWide];
+    exponential_block(draw.state, block, values);
+    for (std::uint64_t i = std::max(first, block * kWide); i < std::min(end, (block + 1) * kWide); ++i)
+      out[i - first] = values[i % kWide];
+  }
+}
+
 // The draws behind elements [first, first + n), scaled.
 template <class C>
 void fill_scaled(const Draw& draw, std::int64_t first, std::int64_t n, C* out) {
@@ -19,7 +33,7 @@ void fill_scaled(const Draw& draw, std::int64_t first, std::int64_t n, C* out) {
   if (draw.kind == Draw::Kind::uniform) {
     fill_uniform(draw.state, at, n, out);
   } else {
-    fill_normal(draw.state, at, n, out);
+    fill_unbounded(draw, at, n, out);
   }
   if (scale == 1 && offset == 0) return;
   for (std::int64_t i = 0; i < n; ++i) out[i] = fma_exact(out[i], scale, offset);
@@ -45,7 +59,7 @@ void fill_low_precision(const Draw& draw, std::int64_t first, std::int64_t n, T*
         out[done + i] = static_cast<float>(value) < high ? value : T(offset);
       }
     } else {
-      fill_normal(draw.state, at, count, buffer);
+      fill_unbounded(draw, at, count, buffer);
       for (std::int64_t i = 0; i < count; ++i) out[done + i] = T(fma_exact(buffer[i], scale, offset));
     }
   }

@@ -37,7 +37,10 @@ __global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, 
       result.set(i, gpu::to_compute(value) < high ? value : gpu::from_compute<T>(offset));
     }
   } else {
-    normal_block(draw.state, static_cast<std::uint64_t>(block), values);
+    if (draw.kind == Draw::Kind::normal)
+      normal_block(draw.state, static_cast<std::uint64_t>(block), values);
+    else
+      exponential_block(draw.state, static_cast<std::uint64_t>(block), values);
 #pragma unroll
     for (int i = 0; i < N; ++i) result.set(i, gpu::from_compute<T>(fma_exact(values[i], scale, offset)));
   }

@@ -1,0 +1,106 @@
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/loss/bce_with_logits.h>
+#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/sampling/distributions.h>
+#include <cotangent/ops/sampling/sampling.h>
+#include <cotangent/ops/softmax/softmax.h>
+
+namespace ct {
+
+Tensor bernoulli(const Tensor& p, Generator& generator) {
+  CT_CHECK(is_floating(p.dtype()), DTypeError, "bernoulli", "p is ", describe(p),
+           "; probabilities are of a floating dtype: convert it with .to(f32)");
+  const NoGrad no_grad;
+  if (p.device().is_cpu())
+    CT_CHECK(all(ge(p, 0)).item<bool>() && all(le(p, 1)).item<bool>(), ValueError, "bernoulli",
+             "p, which is ", describe(p),
+             ", has elements outside of [0, 1]; probabilities lie between: use clamp() or sigmoid()");
+  const DType dtype = p.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  return lt(rand(p.shape(), {.dtype = dtype, .device = p.device()}, generator), p.to(dtype)).to(p.dtype());
+}
+
+Tensor normal(const Tensor& mean, const Tensor& std, Generator& generator) {
+  const Shape shape = broadcast_shapes("normal", mean.shape(), std.shape());
+  return mean + std * randn(shape, {.dtype = mean.dtype(), .device = mean.device()}, generator);
+}
+
+namespace distributions {
+namespace {
+
+constexpr double kLogTwoPi = 1.8378770664093453;
+
+// sum p ln q, where p is 0 if ln q is -inf, and so is their product.
+Tensor expected_log(const Tensor& log_p, const Tensor& log_q) {
+  const double lowest = log_q.dtype() == DType::f16 ? -65504 : -std::numeric_limits<float>::max();
+  return sum(exp(log_p) * clamp(log_q, lowest), {-1});
+}
+
+}  // namespace
+
+Categorical::Categorical(Tensor logits) : logits_(std::move(logits)) {
+  CT_CHECK(logits_.dim() > 0 && logits_.size(-1) > 0, ShapeError, "Categorical", "logits are ",
+           describe(logits_), "; the last axis is that of the choices, at least one");
+  CT_CHECK(is_floating(logits_.dtype()), DTypeError, "Categorical", "logits are ", describe(logits_),
+           "; they must be of a floating dtype");
+}
+Categorical Categorical::from_probs(const Tensor& probs) { return Categorical(log(probs)); }
+
+Tensor Categorical::sample(Generator& generator) const {
+  return sample_logits(logits_.detach(), {}, generator);
+}
+
+Tensor Categorical::log_prob(const Tensor& value) const {
+  const std::int64_t n = logits_.size(-1);
+  const Shape batch(logits_.shape().begin(), static_cast<std::size_t>(logits_.dim() - 1));
+  CT_CHECK(value.shape() == batch, ShapeError, "Categorical::log_prob", "value is ", describe(value),
+           ", logits are ", describe(logits_), "; value needs a number for each row of logits");
+  const std::int64_t rows = logits_.numel() / n;
+  return -cross_entropy(logits_.reshape({rows, n}), value.reshape({rows}), {.reduction = Reduction::none})
+              .reshape(batch);
+}
+
+Tensor Categorical::entropy() const {
+  const Tensor logs = log_softmax(logits_, -1);
+  return -expected_log(logs, logs);
+}
+Tensor Categorical::probs() const { return softmax(logits_, -1); }
+
+Tensor Bernoulli::sample(Generator& generator) const { return bernoulli(probs().detach(), generator); }
+Tensor Bernoulli::log_prob(const Tensor& value) const {
+  return -bce_with_logits(logits_, value, {.reduction = Reduction::none});
+}
+Tensor Bernoulli::entropy() const {
+  return bce_with_logits(logits_, probs(), {.reduction = Reduction::none});
+}
+Tensor Bernoulli::probs() const { return sigmoid(logits_); }
+
+Tensor Normal::sample(Generator& generator) const {
+  const NoGrad no_grad;
+  return normal(mean_, std_, generator);
+}
+Tensor Normal::rsample(Generator& generator) const { return normal(mean_, std_, generator); }
+Tensor Normal::log_prob(const Tensor& value) const {
+  return -0.5 * square((value - mean_) / std_) - log(std_) - 0.5 * kLogTwoPi;
+}
+Tensor Normal::entropy() const { return log(std_) + zeros_like(mean_) + 0.5 * (1 + kLogTwoPi); }
+
+Tensor kl_divergence(const Categorical& p, const Categorical& q) {
+  const Tensor log_p = log_softmax(p.logits(), -1), log_q = log_softmax(q.logits(), -1);
+  return expected_log(log_p, log_p) - expected_log(log_p, log_q);
+}
+Tensor kl_divergence(const Normal& p, const Normal& q) {
+  const Tensor ratio = square(p.stddev() / q.stddev()), apart = square((p.mean() - q.mean()) / q.stddev());
+  return 0.5 * (ratio + apart - 1 - log(ratio));
+}
+
+}  // namespace distributions
+}  // namespace ct
