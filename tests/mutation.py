@@ -42,6 +42,8 @@ FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
      "g, g * sigmoid(p * x))", "g, g * sigmoid(x))"),
+    ("mish", "ops/engine/map/formulas.h", UNARY, "the sigmoid left out of the slope", "(rest * (1 + gate)) * sigmoid(x)", "(rest * (1 + gate))"),
+    ("log10", "ops/elementwise/unary_table.inc", UNARY, "another base's gradient", "g / (kLn10 * x)", "g / (kLn2 * x)"),
     ("mul", "ops/elementwise/binary_table.inc", BINARY, "sign of db", "g * b, g * a)", "g * b, -g * a)"),
     ("div", "ops/elementwise/binary_table.inc", BINARY, "one division by b missing in db",
      "-g * ((a / b) / b))", "-g * (a / b))"),

@@ -278,6 +278,9 @@ Tensor logical_and(const Tensor& a, const Tensor& b) { return dispatch(binary::k
 Tensor logical_or(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_or, {a, b}); }
 Tensor logical_xor(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_xor, {a, b}); }
 Tensor logical_not(const Tensor& x) { return dispatch(binary::k_logical_not, {x}); }
+Tensor isnan(const Tensor& x) { return dispatch(binary::k_isnan, {x}); }
+Tensor isinf(const Tensor& x) { return dispatch(binary::k_isinf, {x}); }
+Tensor isfinite(const Tensor& x) { return dispatch(binary::k_isfinite, {x}); }
 
 const Tensor& detail::compared(const char* op, const Tensor& a) {
   CT_CHECK(a.dtype() != DType::boolean, DTypeError, op, "the left side, ", describe(a),

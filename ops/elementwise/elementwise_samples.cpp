@@ -1,5 +1,6 @@
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include <cotangent/ops/engine/map/unary.h>
 #include <cotangent/ops/testing/references.h>
@@ -55,6 +56,34 @@ CT_REFERENCE(silu, x* sigmoid_formula(x, 0, 0))
 CT_REFERENCE(softplus, p* x > q ? x : std::log1p(std::exp(p * x)) / p)
 CT_REFERENCE(erf, std::erf(x))
 CT_REFERENCE(clamp, std::fmin(std::fmax(x, p), q))
+CT_REFERENCE(log1p, std::log(1 + x))
+CT_REFERENCE(expm1, std::exp(x) - 1)
+CT_REFERENCE(log2, std::log(x) / std::log(2.0))
+CT_REFERENCE(log10, std::log(x) / std::log(10.0))
+CT_REFERENCE(exp2, std::pow(2.0, x))
+CT_REFERENCE(tan, std::sin(x) / std::cos(x))
+CT_REFERENCE(asin, std::atan2(x, std::sqrt(1 - x * x)))
+CT_REFERENCE(acos, std::atan2(std::sqrt(1 - x * x), x))
+CT_REFERENCE(atan, std::atan2(x, 1.0))
+CT_REFERENCE(sinh, (std::exp(x) - std::exp(-x)) / 2)
+CT_REFERENCE(cosh, (std::exp(x) + std::exp(-x)) / 2)
+CT_REFERENCE(asinh, std::log(x + std::sqrt(x * x + 1)))
+CT_REFERENCE(acosh, std::log(x + std::sqrt(x * x - 1)))
+CT_REFERENCE(atanh, std::log((1 + x) / (1 - x)) / 2)
+CT_REFERENCE(erfc, 1 - std::erf(x))
+CT_REFERENCE(floor, x - std::fmod(x, 1.0) - (std::fmod(x, 1.0) < 0))
+CT_REFERENCE(ceil, -floor_formula(-x, 0, 0))
+CT_REFERENCE(round, std::remainder(x, 1.0) == 0 ? x : x - std::remainder(x, 1.0))
+CT_REFERENCE(trunc, x - std::fmod(x, 1.0))
+CT_REFERENCE(nan_to_num, std::isnan(x) ? p : x)
+CT_REFERENCE(inf_to_num, !std::isinf(x) ? x : x > 0 ? p : q)
+CT_REFERENCE(elu, x > 0 ? x : p * (std::exp(x) - 1))
+CT_REFERENCE(selu, 1.0507009873554805 * elu_formula(x, 1.6732632423543772, 0))
+CT_REFERENCE(hardtanh, std::fmin(std::fmax(x, p), q))
+CT_REFERENCE(hardsigmoid, std::fmin(std::fmax(x / 6 + 0.5, 0.0), 1.0))
+CT_REFERENCE(hardswish, x* hardsigmoid_formula(x, 0, 0))
+CT_REFERENCE(mish, x* std::tanh(std::log1p(std::exp(x))))
+CT_REFERENCE(logsigmoid, x < -30 ? x : -std::log1p(std::exp(-x)))
 
 CT_REFERENCE(add_scalar, x + p)
 CT_REFERENCE(rsub_scalar, p - x)
@@ -72,6 +101,9 @@ CT_REFERENCE(le_scalar, !(x > p))
 CT_REFERENCE(gt_scalar, x - p > 0)
 CT_REFERENCE(ge_scalar, !(x < p))
 CT_REFERENCE(logical_not, !x)
+CT_REFERENCE(isnan, std::isnan(x))
+CT_REFERENCE(isinf, std::isinf(x))
+CT_REFERENCE(isfinite, std::isfinite(x))
 #undef CT_REFERENCE
 
 #define CT_REFERENCE(name, expression) \
@@ -166,6 +198,30 @@ std::vector<Sample> clamp(SampleMaker& m) {
              {{m.normal({4, 5})}, Parameters{-far, 0}, "high only", false},
              {{m.values({5}, {-3, -1, 0, 2, 5})}, Parameters{-1, 2}, "at the bounds", false},
              {{m.values({3}, {-3, 0, 5})}, Parameters{2, 1}, "crossed bounds", false}};
+}
+
+std::vector<Sample> inside_1(SampleMaker& m) { return uniform(m, -0.9, 0.9); }
+std::vector<Sample> above_minus_1(SampleMaker& m) { return uniform(m, -0.7, 3); }
+std::vector<Sample> above_1(SampleMaker& m) { return uniform(m, 1.2, 4); }
+// Whole numbers and ties, where the function jumps.
+std::vector<Sample> steps(SampleMaker& m) {
+  return uniform(m, -4, 4) << std::vector<Sample>{
+             {{m.values({9}, {-2.5, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2.5})}, {}, "jumps", false}};
+}
+// Corners at -3 and 3.
+std::vector<Sample> corners(SampleMaker& m) {
+  return uniform(m, -5, 5) << std::vector<Sample>{{{m.values({5}, {-3, 3, 0, -9, 9})}, {}, "at them", false}};
+}
+std::vector<Sample> far(SampleMaker& m) {
+  return real(m) << std::vector<Sample>{{{m.values({7}, {-60, -20, -3, 0, 3, 20, 60})}, {}, "far out"}};
+}
+std::vector<Sample> unusual(SampleMaker& m) {
+  constexpr double inf = std::numeric_limits<double>::infinity();
+  return normal(m, Parameters{2, -3})
+         << std::vector<Sample>{{{m.values({5}, {std::nan(""), inf, -inf, 0, 2})},
+                                 Parameters{2, -3},
+                                 "NaN and infinities",
+                                 false}};
 }
 
 // ---- a tensor and a number ----

@@ -80,6 +80,11 @@ inline Symbol operator&(const Symbol& a, const Symbol& b) {
   if (b.is_number()) return b.number() != 0 ? a : b;
   return Symbol(logical_and(a.tensor(), b.tensor()));
 }
+inline Symbol operator|(const Symbol& a, const Symbol& b) {
+  if (a.is_number()) return a.number() != 0 ? a : b;
+  if (b.is_number()) return b.number() != 0 ? b : a;
+  return Symbol(logical_or(a.tensor(), b.tensor()));
+}
 inline Symbol operator-(const Symbol& x) {
   return Symbol::map(
       x, [](const Tensor& t) { return neg(t); }, [](double v) { return -v; });
@@ -97,7 +102,10 @@ CT_SYMBOL_FUNCTION(log, ct::log(t), std::log(t))
 CT_SYMBOL_FUNCTION(sin, ct::sin(t), std::sin(t))
 CT_SYMBOL_FUNCTION(cos, ct::cos(t), std::cos(t))
 CT_SYMBOL_FUNCTION(sigmoid, ct::sigmoid(t), 1 / (1 + std::exp(-t)))
-CT_SYMBOL_FUNCTION(erfc, 1 - ct::erf(t), std::erfc(t))
+CT_SYMBOL_FUNCTION(erfc, ct::erfc(t), std::erfc(t))
+CT_SYMBOL_FUNCTION(rsqrt, ct::rsqrt(t), 1 / std::sqrt(t))
+CT_SYMBOL_FUNCTION(sinh, ct::sinh(t), std::sinh(t))
+CT_SYMBOL_FUNCTION(cosh, ct::cosh(t), std::cosh(t))
 #undef CT_SYMBOL_FUNCTION
 /// e^(-x^2 / 2)
 inline Symbol gauss(const Symbol& x) { return exp(-0.5 * (x * x)); }

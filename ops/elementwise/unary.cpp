@@ -22,7 +22,9 @@ using namespace elementwise;
 
 // Whose results or gradients leave the range of 16 bits, or lose the digits that matter (as in PyTorch).
 consteval AutocastPolicy autocast_policy(std::string_view name) {
-  for (const std::string_view steep : {"exp", "log", "rsqrt", "square", "cube", "reciprocal", "softplus"})
+  for (const std::string_view steep :
+       {"exp", "log", "rsqrt", "square", "cube", "reciprocal", "softplus", "log1p", "expm1", "log2", "log10",
+        "exp2", "tan", "asin", "acos", "sinh", "cosh"})
     if (name == steep) return AutocastPolicy::f32;
   return AutocastPolicy::promote;
 }
@@ -83,6 +85,30 @@ CT_PLAIN(sigmoid)
 CT_PLAIN(relu)
 CT_PLAIN(silu)
 CT_PLAIN(erf)
+CT_PLAIN(erfc)
+CT_PLAIN(log1p)
+CT_PLAIN(expm1)
+CT_PLAIN(log2)
+CT_PLAIN(log10)
+CT_PLAIN(exp2)
+CT_PLAIN(tan)
+CT_PLAIN(asin)
+CT_PLAIN(acos)
+CT_PLAIN(atan)
+CT_PLAIN(sinh)
+CT_PLAIN(cosh)
+CT_PLAIN(asinh)
+CT_PLAIN(acosh)
+CT_PLAIN(atanh)
+CT_PLAIN(floor)
+CT_PLAIN(ceil)
+CT_PLAIN(round)
+CT_PLAIN(trunc)
+CT_PLAIN(selu)
+CT_PLAIN(hardsigmoid)
+CT_PLAIN(hardswish)
+CT_PLAIN(mish)
+CT_PLAIN(logsigmoid)
 #undef CT_PLAIN
 
 #define CT_IN_PLACE(name) \
@@ -103,6 +129,45 @@ CT_IN_PLACE(relu)
 Tensor leaky_relu(const Tensor& x, double slope) {
   detail::check_finite("leaky_relu", "slope", slope);
   return dispatch(unary::k_leaky_relu, {x}, Parameters{slope, 0});
+}
+
+Tensor elu(const Tensor& x, double alpha) {
+  detail::check_finite("elu", "alpha", alpha);
+  return dispatch(unary::k_elu, {x}, Parameters{alpha, 0});
+}
+
+Tensor hardtanh(const Tensor& x, double low, double high) {
+  CT_CHECK(low <= high, ValueError, "hardtanh", "the bounds are ", low, " and ", high,
+           "; they must be numbers, the lower one first");
+  return dispatch(unary::k_hardtanh, {x}, Parameters{low, high});
+}
+Tensor relu6(const Tensor& x) { return hardtanh(x, 0, 6); }
+
+namespace {
+double largest(DType dtype) {
+  switch (dtype) {
+    case DType::f16: return 65504;
+    case DType::bf16: return 0x1.fep127;
+    case DType::f32: return std::numeric_limits<float>::max();
+    default: return std::numeric_limits<double>::max();
+  }
+}
+}  // namespace
+
+Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std::optional<double> neginf) {
+  if (x.defined() && !is_floating(x.dtype())) return x.clone();
+  const double high = posinf.value_or(largest(x.dtype())), low = neginf.value_or(-largest(x.dtype()));
+  const bool gives_nan = std::isnan(high) || std::isnan(low);
+  CT_CHECK(!(gives_nan && std::isinf(nan)), ValueError, "nan_to_num",
+           "NaN is to become infinite and an infinity NaN; use where() for one of them");
+  // What one of the two puts in is not for the other to replace.
+  const auto without_nan = [&](const Tensor& t) {
+    return dispatch(unary::k_nan_to_num, {t}, Parameters{nan, 0});
+  };
+  const auto without_inf = [&](const Tensor& t) {
+    return dispatch(unary::k_inf_to_num, {t}, Parameters{high, low});
+  };
+  return gives_nan ? without_inf(without_nan(x)) : without_nan(without_inf(x));
 }
 
 Tensor gelu(const Tensor& x, Gelu approximate) {

@@ -9,12 +9,14 @@ using namespace elementwise;
 
 struct Gradients : Table<void
 #define CT_UNARY(name, text, types, saved, samples, y, dx) , Row<formulas::name##_dx>
+#define CT_UNARY_COLD(...)
 #include <cotangent/ops/elementwise/unary_table.inc>
                          > {
 };
 
 #define CT_UNARY(name, text, types, saved, samples, y, dx) \
   void name##_backward_cuda(const Backward& b) { unary_backward_cuda<formulas::name##_dx, Gradients>(b); }
+#define CT_UNARY_COLD(...)
 #include <cotangent/ops/elementwise/unary_table.inc>
 
 }  // namespace ct::unary

@@ -6,7 +6,8 @@ namespace ct::unary::formulas {
 
 using namespace elementwise;
 
-#define CT_UNARY(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(name, saved, y, dx)
+#define CT_UNARY(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(Formula, name, saved, y, dx)
+#define CT_UNARY_COLD(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(Cold, name, saved, y, dx)
 #include <cotangent/ops/elementwise/unary_table.inc>
 
 }  // namespace ct::unary::formulas

@@ -3,10 +3,12 @@
 // Formulas that the tables of unary and binary ops share, for any number type X: simd::Vector<T> on the CPU, Lane<T>
 // on the GPU. Both bring their own abs, exp, log, log1p, sqrt, rsqrt, sin, cos, tanh, erf, erfc, pow, where,
 // and gauss and quotient, which may be less exact on the GPU; all are found through the argument. The divisor
-// of quotient is 1 or more. CT_FORMULA marks a function for the device that is being compiled for.
+// of quotient is 1 or more. Cold formulas may name the rest of <cmath> as well. CT_FORMULA marks a function for the device that is being compiled for.
 
 #include <cstdint>
+#include <limits>
 #include <string_view>
+#include <type_traits>
 
 #include <cotangent/core/export.h>
 
@@ -33,12 +35,19 @@ struct Formula {
   static constexpr unsigned kMasks = 0, kOptional = 0;
   /// Behind the inputs comes a truth value that is drawn for every element (Draw in map.h).
   static constexpr bool kDraws = false;
+  /// Seldom called: worth no kernels of its own. On the CPU it is compiled for f64 alone, in which f32 and 16 bits are
+  /// computed too, and rounded once; on CUDA it has no vector kernels.
+  static constexpr bool kCold = false;
   /// False: on the CPU the op's plain kernels do f64.
   static constexpr bool kF64OnCpu = true;
   /// On CUDA, what was read is not kept in caches.
   static constexpr bool kStreaming = false;
   /// Elements worth a task on the CPU.
   static constexpr std::int64_t kGrain = 32768;
+};
+struct Cold : Formula {
+  static constexpr bool kCold = true;
+  static constexpr std::int64_t kGrain = 4096;
 };
 /// A formula with its text: CT_MAP_FORMULA(Fused, Formula, 3, 1, (X a, X b, X c, X p, X q), return a * b + c) has 3
 /// inputs and 1 output, and the traits of Formula, or of a struct that derives from it.
@@ -70,6 +79,12 @@ inline constexpr double kTwoOverSqrtPi = 1.12837916709551257390;
 inline constexpr double kSqrtHalf = 0.70710678118654752440;
 inline constexpr double kOneOverSqrtTwoPi = 0.39894228040143267794;
 inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+inline constexpr double kLn2 = 0.69314718055994530942;
+inline constexpr double kLn10 = 2.30258509299404568402;
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Of selu (Klambauer et al., 2017): with them the mean 0 and the variance 1 are a fixed point.
+inline constexpr double kSeluScale = 1.0507009873554804934;
+inline constexpr double kSeluAlpha = 1.6732632423543772848;
 
 // A power of integers, wrapping like their products. A negative exponent gives 0, except for 1 and -1.
 CT_HD inline std::int64_t integer_power(std::int64_t base, std::int64_t exponent) {
@@ -194,6 +209,49 @@ CT_FORMULA X base_slope(X g, X a, X b) {
 template <class X>
 CT_FORMULA X exponent_slope(X g, X a, X b) {
   return where((a == 0) & (b >= 0), 0, g * (pow(a, b) * log(a)));
+}
+
+// ---- Of cold lines ------------------------------------------------------------------------------------------
+
+// expm1 keeps the digits near 0.
+template <class X>
+CT_FORMULA X elu(X x, X alpha) {
+  return where(x > 0, x, alpha * expm1(x));
+}
+template <class X>
+CT_FORMULA X elu_slope(X x, X alpha) {
+  return where(x > 0, 1, alpha * exp(x));
+}
+template <class X>
+CT_FORMULA X hard_sigmoid(X x) {
+  return clamp(x + 3, X(0), X(6)) / 6;
+}
+template <class X>
+CT_FORMULA X hard_swish(X x) {
+  return where(x <= -3, 0, where(x >= 3, x, x * ((x + 3) / 6)));
+}
+// PyTorch's since 2.7; before, it was that of the middle at both corners.
+template <class X>
+CT_FORMULA X hard_swish_slope(X g, X x) {
+  return where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5)));
+}
+// tanh(softplus(x)) = n / (n + 2) with n = e^x (e^x + 2); right of 0 both are divided by e^2x, so that nothing overflows.
+// `rest` is 1 - tanh(softplus(x)), of which a difference would leave no digits. (No |x|: a rule would take its slope at 0.)
+template <class X>
+CT_FORMULA X mish_gate(X x) {
+  const X w = exp(where(x > 0, -x, x)), n = w * (w + 2), m = 1 + 2 * w;
+  return where(x > 0, m / (m + 2 * (w * w)), n / (n + 2));
+}
+template <class X>
+CT_FORMULA X mish_slope(X x) {
+  const X w = exp(where(x > 0, -x, x)), n = w * (w + 2), d = 2 * (w * w);
+  const X gate = mish_gate(x), rest = where(x > 0, d / (1 + 2 * w + d), 2 / (n + 2));
+  return gate + x * (rest * (1 + gate)) * sigmoid(x);
+}
+// ln s(x) = min(x, 0) - ln(1 + e^-|x|) does not overflow.
+template <class X>
+CT_FORMULA X log_sigmoid(X x) {
+  return where(x >= 0, 0, x) - log1p(exp(-abs(x)));
 }
 
 }  // namespace ct::elementwise

@@ -43,6 +43,15 @@ CT_LANE_FUNCTION(tanh)
 CT_LANE_FUNCTION(erf)
 CT_LANE_FUNCTION(erfc)
 #undef CT_LANE_FUNCTION
+// Those of cold formulas, of which many share a kernel, are called in f32 too.
+#define CT_LANE_CALLED(name)                                                      \
+  static __device__ __noinline__ float call_##name(float x) { return ::name(x); } \
+  static __device__ __noinline__ double call_##name(double x) { return ::name(x); }
+#define CT_LANE_COLD(each)                                                                            \
+  each(expm1) each(exp2) each(log2) each(log10) each(tan) each(asin) each(acos) each(atan) each(sinh) \
+      each(cosh) each(asinh) each(acosh) each(atanh)
+CT_LANE_COLD(CT_LANE_CALLED)
+#undef CT_LANE_CALLED
 // e^(-x^2/2) and a / b by the special function unit, to a few ulp.
 __device__ __forceinline__ float call_gauss(float x) { return gpu::exp_fast(-0.5f * (x * x)); }
 __device__ __forceinline__ double call_gauss(double x) { return call_exp(-0.5 * (x * x)); }
@@ -120,6 +129,25 @@ struct Lane {
       return call_quotient(a.v, b.v);
   }
   friend __device__ __forceinline__ Lane pow(Lane x, Lane y) { return call_pow(x.v, y.v); }
+#define CT_LANE_CALLED(name) \
+  friend __device__ __forceinline__ Lane name(Lane x) { return call_##name(x.v); }
+  CT_LANE_COLD(CT_LANE_CALLED)
+#undef CT_LANE_CALLED
+// Integers are whole already. Ties of rint go to the even neighbour.
+#define CT_LANE_ROUNDING(name)                          \
+  friend __device__ __forceinline__ Lane name(Lane x) { \
+    if constexpr (std::is_integral_v<T>)                \
+      return x;                                         \
+    else                                                \
+      return ::name(x.v);                               \
+  }
+  CT_LANE_ROUNDING(floor)
+  CT_LANE_ROUNDING(ceil)
+  CT_LANE_ROUNDING(trunc)
+  CT_LANE_ROUNDING(rint)
+#undef CT_LANE_ROUNDING
 };
 
 }  // namespace ct::elementwise
+
+#undef CT_LANE_COLD

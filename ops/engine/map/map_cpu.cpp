@@ -16,7 +16,7 @@ constexpr std::int64_t kLongRow = 64;  // from here on, blocks end with their ro
 template <class S, class C>
 void read_run(C* to, const S* from, std::int64_t stride, std::int64_t n) {
   if (stride == 1) {
-    if constexpr (simd::is_16_bit<S>)
+    if constexpr (simd::is_16_bit<S> && std::is_same_v<C, float>)
       simd::convert_run(from, n, to);
     else
       for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i]);
@@ -30,13 +30,14 @@ void read_run(C* to, const S* from, std::int64_t stride, std::int64_t n) {
 template <class S, class C>
 S narrow(C value) {
   if constexpr (std::is_same_v<S, bool>) return value != 0;
+  if constexpr (simd::is_16_bit<S>) return S(static_cast<float>(value));
   return static_cast<S>(value);
 }
 
 template <class S, class C>
 void write_run(S* to, const C* from, std::int64_t stride, std::int64_t n) {
   if (stride == 1) {
-    if constexpr (simd::is_16_bit<S>)
+    if constexpr (simd::is_16_bit<S> && std::is_same_v<C, float>)
       simd::convert_run(from, n, to);
     else
       for (std::int64_t i = 0; i < n; ++i) to[i] = narrow<S>(from[i]);
@@ -64,11 +65,12 @@ template <class S, class C>
 constexpr Runs kRuns{read_run_erased<S, C>, write_run_erased<S, C>};
 
 Runs runs_of(DType storage, Compute compute) {
+  const bool wide = compute == Compute::f64;  // of a cold formula
   switch (storage) {
-    case DType::f32: return kRuns<float, float>;
+    case DType::f32: return wide ? kRuns<float, double> : kRuns<float, float>;
     case DType::f64: return kRuns<double, double>;
-    case DType::f16: return kRuns<Half, float>;
-    case DType::bf16: return kRuns<BFloat16, float>;
+    case DType::f16: return wide ? kRuns<Half, double> : kRuns<Half, float>;
+    case DType::bf16: return wide ? kRuns<BFloat16, double> : kRuns<BFloat16, float>;
     case DType::i64: return kRuns<std::int64_t, std::int64_t>;
     case DType::i32: return kRuns<std::int32_t, std::int64_t>;
     case DType::u8: return kRuns<std::uint8_t, std::int64_t>;
@@ -246,6 +248,12 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
 
 constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
 
+// Floats that a formula has no tile for are computed in f64.
+Compute computed_in(const Tiles& tiles, DType dtype) {
+  const Compute compute = compute_type(dtype);
+  return compute == Compute::f32 && !tiles.f32 ? Compute::f64 : compute;
+}
+
 TileFn tile_of(const Tiles& tiles, Compute compute) {
   const TileFn tile = compute == Compute::f32 ? tiles.f32 : compute == Compute::f64 ? tiles.f64 : tiles.i64;
   CT_ASSERT(tile != nullptr);
@@ -259,12 +267,16 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
                                const Draw* draw) {
   PackedInputs contiguous_inputs(given);
   const std::span<const Tensor* const> inputs = contiguous_inputs;
-  const Compute compute = compute_type(dtype_of_call(inputs));
+  const Compute compute = computed_in(tiles, dtype_of_call(inputs));
+  // A number has the value that it would have in f32, also beside f32 that is computed in f64.
+  const bool rounds = compute_type(dtype_of_call(inputs)) == Compute::f32;
+  const Parameters numbers =
+      rounds ? Parameters{parameters.p.to<float>(), parameters.q.to<float>()} : parameters;
   Call call;
   call.tile = tile_of(tiles, compute);
   const DType type = kComputeDType[static_cast<int>(compute)];
   call.compute_size = size_of(type);
-  call.parameters = &parameters;
+  call.parameters = &numbers;
   call.inputs = static_cast<int>(inputs.size());
   call.outputs = static_cast<int>(outputs.size());
   call.layout = make_layout(outputs, inputs);
@@ -312,7 +324,7 @@ void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inp
   const std::int64_t n = out.numel();
   if (n == 0) return;
   const DType dtype = inputs.back()->dtype();
-  const Compute compute = compute_type(dtype);
+  const Compute compute = computed_in(tiles, dtype);
   bool plain = dtype == kComputeDType[static_cast<int>(compute)] && out.is_contiguous() &&
                (tiles.predicate || out.dtype() == dtype);
   for (const Tensor* in : inputs) plain = plain && in->dtype() == dtype && walks_along(*in, n);

@@ -13,7 +13,8 @@
 // Elementwise kernels on the CPU. For .cpp files of rooms.
 //
 // A formula (engine/map/formulas.h), whose result is an X, several of them, or a truth value for an output of dtype
-// bool, is compiled once per compute type (f32, f64, i64) into a tile function that runs over vectors of that type.
+// bool, is compiled once per compute type (f32, f64, i64) into a tile function that runs over vectors of that type; a cold
+// one without f32, which is computed in f64 then.
 // Everything else, 16-bit floats, narrow integers, strides, broadcasting, draws, threads, belongs to the driver, which is
 // compiled once for all formulas: what is not a plain run of the compute type is brought into one, block by block in the
 // L1 cache.
@@ -34,7 +35,7 @@ struct Tile {
 };
 using TileFn = void (*)(const Tile&);
 
-/// The tile functions of a formula; null where it has no meaning.
+/// The tile functions of a formula; null where it has no meaning. Without f32 those calls are computed in f64.
 struct Tiles {
   TileFn f32 = nullptr;
   TileFn f64 = nullptr;
@@ -117,9 +118,9 @@ constexpr Tiles make_tiles() {
   Tiles tiles;
   tiles.grain = F::kGrain;
   if constexpr (floats) {
-    tiles.f32 = tile_function<F, float>;
+    if constexpr (!F::kCold) tiles.f32 = tile_function<F, float>;
     if constexpr (F::kF64OnCpu) tiles.f64 = tile_function<F, double>;
-    tiles.predicate = is_predicate<F, float>;
+    tiles.predicate = is_predicate<F, std::conditional_t<F::kCold, double, float>>;
   }
   if constexpr (integers) {
     tiles.i64 = tile_function<F, std::int64_t>;

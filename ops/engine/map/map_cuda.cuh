@@ -21,7 +21,7 @@
 //  * an element kernel per compute type (f32, f64, i64) for all else: any strides, any dtype, 4 elements in
 //    flight per thread, neighbouring threads on neighbouring elements. 8-byte types lose nothing by it, and
 //    comparisons, whose results are bytes, little. The formulas of a table share it: which one is meant is known at run
-//    time, and all threads take the same branch, once for their 4 elements.
+//    time, and all threads take the same branch, once for their 4 elements. Cold formulas have no other.
 //
 // Which one runs, and with what arguments, is decided once for all formulas, in engine/map/map_cuda.cu.
 
@@ -231,10 +231,10 @@ __device__ __forceinline__ void store_element(void* to, std::int64_t at, std::ui
 }
 
 /// A formula in a table.
-template <class Formula, bool integers = false>
+template <class Formula, bool integers = false, bool floats = true>
 struct Row {
   using F = Formula;
-  static constexpr bool kIntegers = integers;
+  static constexpr bool kIntegers = integers, kFloats = floats;
 };
 /// Formulas of as many outputs that share their element kernels; one that draws is alone. The first argument, which is
 /// void, is what the comma of a table's first line stands behind.
@@ -257,7 +257,7 @@ struct Table {
     if constexpr (count > 1) {
       row < begin + count / 2 ? visit<C, begin, count / 2>(row, use)
                               : visit<C, begin + count / 2, count - count / 2>(row, use);
-    } else if constexpr (!std::is_integral_v<C> || R::kIntegers) {
+    } else if constexpr (std::is_integral_v<C> ? R::kIntegers : R::kFloats) {
       use(typename R::F());
     }
   }
@@ -324,7 +324,7 @@ CudaKernels cuda_kernels() {
   k.unroll = vector_unroll(kArguments<F>);
   k.row = Rows::template find<F>();
   if constexpr (floats) {
-    if constexpr (!predicate) {
+    if constexpr (!predicate && !F::kCold) {
       k.vector_f32 = vector_kernel<F, float>;
       k.vector_f16 = vector_kernel<F, Half>;
       k.vector_bf16 = vector_kernel<F, BFloat16>;

@@ -205,4 +205,50 @@ CT_INLINE Vector<T> pow(Vector<T> x, Vector<T> y) {
   });
 }
 
+// ---- Of cold formulas, which are computed in f64: the C++ library's functions, called lane by lane -------------
+
+// f of n numbers; a real call, since its code would be repeated for each formula that names a function.
+[[gnu::noinline]] inline void call_each(double (*f)(double), double* x, int n) {
+  for (int i = 0; i < n; ++i) x[i] = f(x[i]);
+}
+[[gnu::noinline]] inline void call_each(double (*f)(double, double), double* x, const double* y, int n) {
+  for (int i = 0; i < n; ++i) x[i] = f(x[i], y[i]);
+}
+#define CT_CALLED_FUNCTION(name)                                                         \
+  CT_INLINE Vector<double> name(Vector<double> x) {                                      \
+    double lanes[Vector<double>::kSize];                                                 \
+    x.store(lanes);                                                                      \
+    call_each(static_cast<double (*)(double)>(std::name), lanes, Vector<double>::kSize); \
+    return Vector<double>::load(lanes);                                                  \
+  }
+CT_CALLED_FUNCTION(expm1)
+CT_CALLED_FUNCTION(exp2)
+CT_CALLED_FUNCTION(log2)
+CT_CALLED_FUNCTION(log10)
+CT_CALLED_FUNCTION(tan)
+CT_CALLED_FUNCTION(asin)
+CT_CALLED_FUNCTION(acos)
+CT_CALLED_FUNCTION(atan)
+CT_CALLED_FUNCTION(sinh)
+CT_CALLED_FUNCTION(cosh)
+CT_CALLED_FUNCTION(asinh)
+CT_CALLED_FUNCTION(acosh)
+CT_CALLED_FUNCTION(atanh)
+#undef CT_CALLED_FUNCTION
+
+// Integers are whole already. Ties of rint go to the even neighbour.
+#define CT_ROUNDING(name)                               \
+  template <class T>                                    \
+  CT_INLINE Vector<T> name(Vector<T> x) {               \
+    if constexpr (std::is_integral_v<T>)                \
+      return x;                                         \
+    else                                                \
+      return each(x, [](T v) { return std::name(v); }); \
+  }
+CT_ROUNDING(floor)
+CT_ROUNDING(ceil)
+CT_ROUNDING(trunc)
+CT_ROUNDING(rint)
+#undef CT_ROUNDING
+
 }  // namespace ct::simd

@@ -12,7 +12,7 @@ inline constexpr DTypeSet floats = kFloatingTypes;
 inline constexpr DTypeSet numbers = kNumericTypes;
 inline constexpr DTypeSet signed_numbers = kNumericTypes & ~dtype_bit(DType::u8);
 inline constexpr DTypeSet any_type = kAllTypes;
-constexpr bool has_floats(DTypeSet) { return true; }
+constexpr bool has_floats(DTypeSet types) { return types & kFloatingTypes; }
 constexpr bool has_integers(DTypeSet types) { return types & dtype_bit(DType::i64); }
 
 // What a table's `saved` column means for backward.
@@ -41,18 +41,19 @@ inline Scalar rounded(Scalar s, DType t) {
 #define CT_SAVED_COUNT_x 1
 #define CT_SAVED_COUNT_y 1
 
-// Two formulas: name_y(x) and name_dx(g, saved). An expression that names a value its line does not save does
-// not compile.
-#define CT_UNARY_FORMULAS(name, saved, y_expression, dx_expression)                           \
-  CT_UNARY_PREDICATE_FORMULA(name, y_expression)                                              \
-  struct name##_saved : ::ct::elementwise::Formula {                                          \
-    static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;       \
-  };                                                                                          \
-  CT_MAP_FORMULA(name##_dx, name##_saved, 1 + CT_SAVED_COUNT_##saved, 1,                      \
-                 (X g, CT_SAVED_ARGUMENT_##saved [[maybe_unused]] X p, [[maybe_unused]] X q), \
-                 return dx_expression)
+// Two formulas with the traits of Formula or Cold: name_y(x) and name_dx(g, saved). An expression that names a value its
+// line does not save does not compile.
+#define CT_UNARY_FORMULAS(traits, name, saved, y_expression, dx_expression)                         \
+  CT_UNARY_PREDICATE_FORMULA(traits, name, y_expression)                                            \
+  struct name##_saved : ::ct::elementwise::traits {                                                 \
+    static constexpr ::ct::elementwise::Saved kSaved = ::ct::elementwise::Saved::saved;             \
+  };                                                                                                \
+  CT_MAP_FORMULA(                                                                                   \
+      name##_dx, name##_saved, 1 + CT_SAVED_COUNT_##saved, 1,                                       \
+      ([[maybe_unused]] X g, CT_SAVED_ARGUMENT_##saved [[maybe_unused]] X p, [[maybe_unused]] X q), \
+      return dx_expression)
 
 // A formula of one input, whose result may be a truth value.
-#define CT_UNARY_PREDICATE_FORMULA(name, y_expression)       \
-  CT_MAP_FORMULA(name##_y, ::ct::elementwise::Formula, 1, 1, \
+#define CT_UNARY_PREDICATE_FORMULA(traits, name, y_expression) \
+  CT_MAP_FORMULA(name##_y, ::ct::elementwise::traits, 1, 1,    \
                  (X x, [[maybe_unused]] X p, [[maybe_unused]] X q), return y_expression)
