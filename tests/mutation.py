@@ -49,6 +49,8 @@ FAULTS = [
      "-g * ((a / b) / b))", "-g * (a / b))"),
     ("pow", "ops/elementwise/binary_table.inc", BINARY, "base and exponent swapped in db",
      "exponent_slope(g, a, b))", "exponent_slope(g, b, a))"),
+    ("remainder", "ops/elementwise/binary_table.inc", BINARY, "another quotient's gradient", "-g * floor_divide(a, b))", "-g * trunc(a / b))"),
+    ("lerp", "ops/elementwise/binary_table.inc", BINARY, "both operands get the share of b", "g * (1 - c), g * c,", "g * c, g * c,"),
     ("maximum", "ops/elementwise/binary_table.inc", BINARY, "the smaller operand gets the gradient",
      "maximum(a, b), larger_share(g, a, b), larger_share(g, b, a))",
      "maximum(a, b), larger_share(g, b, a), larger_share(g, a, b))"),

@@ -40,8 +40,6 @@ Tensor run(const Call& call, const std::vector<Tensor>& inputs) {
   return outputs[0];
 }
 
-bool equal(const Tensor& a, const Tensor& b) { return a.to_vector<float>() == b.to_vector<float>(); }
-
 double largest(const Tensor& t) {
   double most = 0;
   for (const double v : t.to(cpu).to(f64).to_vector<double>()) most = std::max(most, std::abs(v));

@@ -12,6 +12,8 @@
 namespace ct {
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) CT_KERNEL_TABLES(name)
 #define CT_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
+#define CT_BITWISE CT_PREDICATE
+#define CT_TERNARY(name, ...) CT_KERNEL_TABLES(name)
 #include <cotangent/ops/elementwise/binary_table.inc>
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) CT_KERNEL_TABLES(name)
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) CT_KERNEL_TABLES(name)
@@ -36,7 +38,7 @@ consteval AutocastPolicy autocast_policy(std::string_view name) {
 
 // Whether an op has a gradient is said by the table it stands in, not by whether a kernel was given: one
 // without its backward must not build.
-enum class Kind { function, predicate };
+enum class Kind { function, predicate, bitwise };
 
 consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSet types,
                        std::span<const InputDef> inputs, const KernelTables* kernels, BackwardFn rule) {
@@ -74,27 +76,40 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
 
 }  // namespace
 
-// The records of a and b, by what a table's `saves` columns say.
+// The records of the operands, by what a table's `saves` columns say.
 #define CT_NEEDS_none ""
 #define CT_NEEDS_a "a"
 #define CT_NEEDS_b "b"
 #define CT_NEEDS_ab "a b"
+#define CT_NEEDS_c "c"
+#define CT_NEEDS_bc "b c"
 namespace {
 constexpr InputDef kOperandsWithoutGradient[] = {{.name = "a", .gradient = false},
                                                  {.name = "b", .gradient = false}};
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
   constexpr InputDef k_##name##_inputs[] = {{"a", CT_NEEDS_##saves_a}, {"b", CT_NEEDS_##saves_b}};
 #define CT_PREDICATE(name, text, types, samples, y)
+#define CT_BITWISE CT_PREDICATE
+#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc) \
+  constexpr InputDef k_##name##_inputs[] = {                                             \
+      {"a", CT_NEEDS_##saves_a}, {"b", CT_NEEDS_##saves_b}, {"c", CT_NEEDS_##saves_c}};
 #include <cotangent/ops/elementwise/binary_table.inc>
 }  // namespace
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)                \
   extern constexpr OpDef k_##name =                                                       \
       define(Kind::function, #name, text, types, k_##name##_inputs, &kernel_tables::name, \
-             binary_rule<formulas::name##_da, formulas::name##_db>);
+             operands_rule<formulas::name##_da, formulas::name##_db>);
 #define CT_PREDICATE(name, text, types, samples, y) \
   extern constexpr OpDef k_##name =                 \
       define(Kind::predicate, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
+#define CT_BITWISE(name, text, types, samples, y) \
+  extern constexpr OpDef k_##name =               \
+      define(Kind::bitwise, #name, text, types, kOperandsWithoutGradient, &kernel_tables::name, nullptr);
+#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc)  \
+  extern constexpr OpDef k_##name =                                                       \
+      define(Kind::function, #name, text, types, k_##name##_inputs, &kernel_tables::name, \
+             operands_rule<formulas::name##_da, formulas::name##_db, formulas::name##_dc>);
 #include <cotangent/ops/elementwise/binary_table.inc>
 
 #define CT_SCALAR(name, text, types, saved, samples, y, dx)                                         \
@@ -109,6 +124,8 @@ namespace {
 constexpr const OpDef* ops[] = {
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) &k_##name,
 #define CT_PREDICATE(name, text, types, samples, y) &k_##name,
+#define CT_BITWISE CT_PREDICATE
+#define CT_TERNARY(name, ...) &k_##name,
 #include <cotangent/ops/elementwise/binary_table.inc>
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) &k_##name,
 #define CT_SCALAR_PREDICATE(name, text, types, samples, y) &k_##name,

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/number.h>
 #include <cotangent/core/scalar.h>
 #include <cotangent/core/tensor.h>
 
-// Functions of two tensors, element by element, or of a tensor and a number on either side.
+// Functions of two tensors, or of three, element by element, or of a tensor and a number on either side.
 //
 // Shapes broadcast by NumPy's rule (aligned at the right, sizes equal or 1; else ShapeError). Tensors of
 // different dtypes are converted to their promoted dtype, where a tensor of rank 0, like a plain number, only
@@ -50,6 +51,73 @@ CT_API Tensor minimum(const Tensor& a, const Tensor& b);
 CT_API Tensor minimum(const Tensor& a, const Scalar& b);
 CT_API Tensor minimum(const Scalar& a, const Tensor& b);
 
+// ---- Quotients that are whole, and what is left: numbers -------------------------------------------------
+// Integers are divided exactly. Dividing them by the number 0 throws ValueError; where a tensor of integers holds a 0, the
+// quotient and what is left are 0. Floats divided by 0 give infinities and NaN.
+
+/// a - b * trunc(a / b), exact, with the sign of a; % of C++.
+CT_API Tensor fmod(const Tensor& a, const Tensor& b);
+CT_API Tensor fmod(const Tensor& a, const Scalar& b);
+CT_API Tensor fmod(const Scalar& a, const Tensor& b);
+/// a - b * floor(a / b), with the sign of b; % of Python.
+CT_API Tensor remainder(const Tensor& a, const Tensor& b);
+CT_API Tensor remainder(const Tensor& a, const Scalar& b);
+CT_API Tensor remainder(const Scalar& a, const Tensor& b);
+/// floor(a / b). Integers stay integers. The gradient is 0.
+CT_API Tensor floor_divide(const Tensor& a, const Tensor& b);
+CT_API Tensor floor_divide(const Tensor& a, const Scalar& b);
+CT_API Tensor floor_divide(const Scalar& a, const Tensor& b);
+
+// ---- More functions: floats ---------------------------------------------------------------------------------
+
+/// The angle of the point (b, a) in the plane, from -pi to pi; the signs of zeros count as C++'s atan2 has them. Its
+/// gradients at the origin are 0.
+CT_API Tensor atan2(const Tensor& a, const Tensor& b);
+CT_API Tensor atan2(const Tensor& a, const Scalar& b);
+CT_API Tensor atan2(const Scalar& a, const Tensor& b);
+/// sqrt(a^2 + b^2), without overflow on the way. Its gradients at the origin are 0.
+CT_API Tensor hypot(const Tensor& a, const Tensor& b);
+CT_API Tensor hypot(const Tensor& a, const Scalar& b);
+CT_API Tensor hypot(const Scalar& a, const Tensor& b);
+/// a ln(b), and 0 where a is 0 and b not NaN. Where a is 0, the gradient of b is 0, and that of a for b <= 0.
+CT_API Tensor xlogy(const Tensor& a, const Tensor& b);
+CT_API Tensor xlogy(const Tensor& a, const Scalar& b);
+CT_API Tensor xlogy(const Scalar& a, const Tensor& b);
+/// x where x > 0, else weight * x (He et al., 2015). The weight has one number, or one for each place of axis 1: f[C] for
+/// x of f[N, C, ...]; else ShapeError. The gradient of x at 0 is weight.
+CT_API Tensor prelu(const Tensor& x, const Tensor& weight);
+
+/// a + weight * (b - a), exactly a for weight 0 and b for 1. Floats.
+CT_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
+CT_API Tensor lerp(const Tensor& a, const Tensor& b, const Scalar& weight);
+/// x + value * a * b. Numbers; for integers value must be an integer (DTypeError).
+CT_API Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
+/// x + value * a / b. Floats.
+CT_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& value = 1);
+
+// ---- Bits: integers, and bool but for shifts; no gradient --------------------------------------------------------
+
+CT_API Tensor bitwise_and(const Tensor& a, const Tensor& b);
+CT_API Tensor bitwise_and(const Tensor& a, const Scalar& b);
+CT_API Tensor bitwise_and(const Scalar& a, const Tensor& b);
+CT_API Tensor bitwise_or(const Tensor& a, const Tensor& b);
+CT_API Tensor bitwise_or(const Tensor& a, const Scalar& b);
+CT_API Tensor bitwise_or(const Scalar& a, const Tensor& b);
+CT_API Tensor bitwise_xor(const Tensor& a, const Tensor& b);
+CT_API Tensor bitwise_xor(const Tensor& a, const Scalar& b);
+CT_API Tensor bitwise_xor(const Scalar& a, const Tensor& b);
+/// Every bit the other way round; of bool: logical_not().
+CT_API Tensor bitwise_not(const Tensor& x);
+/// a times 2^b, wrapping around, and floor(a / 2^b). A negative b counts as more bits than a has: 0, or -1 for a negative
+/// number shifted to the right.
+CT_API Tensor bitwise_left_shift(const Tensor& a, const Tensor& b);
+CT_API Tensor bitwise_left_shift(const Tensor& a, const Scalar& b);
+CT_API Tensor bitwise_left_shift(const Scalar& a, const Tensor& b);
+CT_API Tensor bitwise_right_shift(const Tensor& a, const Tensor& b);
+CT_API Tensor bitwise_right_shift(const Tensor& a, const Scalar& b);
+CT_API Tensor bitwise_right_shift(const Scalar& a, const Tensor& b);
+inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
+
 // ---- Comparisons: bool results, no gradient, any dtype -------------------------------------------------
 // A number that is compared with a 16-bit tensor is rounded to its dtype first.
 
@@ -65,6 +133,16 @@ CT_API Tensor gt(const Tensor& a, const Tensor& b);
 CT_API Tensor gt(const Tensor& a, const Scalar& b);
 CT_API Tensor ge(const Tensor& a, const Tensor& b);
 CT_API Tensor ge(const Tensor& a, const Scalar& b);
+
+/// |a - b| <= atol + rtol * |b|; infinities are close to their like alone, NaN to nothing, or to NaN if `equal_nan`.
+/// Integers and bool are compared in f64. Throws ValueError for a tolerance that is negative or NaN.
+CT_API Tensor isclose(const Tensor& a, const Tensor& b, Real rtol = 1e-5, Real atol = 1e-8,
+                      Flag equal_nan = false);
+/// Whether all elements are close. Waits for the device.
+CT_API bool allclose(const Tensor& a, const Tensor& b, Real rtol = 1e-5, Real atol = 1e-8,
+                     Flag equal_nan = false);
+/// Whether the shapes are the same, and so are all elements; NaN equals nothing. Waits for the device.
+CT_API bool equal(const Tensor& a, const Tensor& b);
 
 // ---- Logic: anything but 0 is true; bool results, no gradient, any dtype ---------------------------------
 
@@ -86,6 +164,10 @@ CT_OPERATOR(+, add)
 CT_OPERATOR(-, sub)
 CT_OPERATOR(*, mul)
 CT_OPERATOR(/, div)
+CT_OPERATOR(%, remainder)
+CT_OPERATOR(&, bitwise_and)
+CT_OPERATOR(|, bitwise_or)
+CT_OPERATOR(^, bitwise_xor)
 #undef CT_OPERATOR
 
 namespace detail {

@@ -12,9 +12,15 @@ using namespace binary::formulas;
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db)          \
   CT_KERNELS(cpu, name,                                                             \
              {#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>, \
-              binary_backward_cpu<name##_da, name##_db>})
+              operands_backward_cpu<name##_da, name##_db>})
 #define CT_PREDICATE(name, text, types, samples, y) \
   CT_KERNELS(cpu, name, forward_only(#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>))
+#define CT_BITWISE(name, text, types, samples, y) \
+  CT_KERNELS(cpu, name, forward_only(#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>))
+#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc) \
+  CT_KERNELS(cpu, name,                                                                  \
+             {#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>,      \
+              operands_backward_cpu<name##_da, name##_db, name##_dc>})
 #include <cotangent/ops/elementwise/binary_table.inc>
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) \
   CT_KERNELS(                                               \

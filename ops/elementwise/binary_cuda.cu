@@ -3,7 +3,7 @@
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 
 // Every kernel of the tables of two-tensor ops and of tensor-and-number ops for CUDA (ops/engine/map/map_cuda.cuh says how
-// they run).
+// they run), but those of cold lines: binary_cold_cuda.cu.
 
 namespace ct::cuda_kernels {
 using namespace elementwise;
@@ -13,6 +13,9 @@ struct Formulas : Table<void
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
   , Row<name##_y, has_integers(types)>, Row<name##_da>, Row<name##_db>
 #define CT_PREDICATE(name, text, types, samples, y) , Row<name##_y, has_integers(types)>
+#define CT_BINARY_COLD(...)
+#define CT_BITWISE(...)
+#define CT_TERNARY(...)
 #include <cotangent/ops/elementwise/binary_table.inc>
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) \
   , Row<name##_y, has_integers(types)>, Row<name##_dx>
@@ -28,9 +31,12 @@ constexpr auto kForward = forward_cuda<F, true, integers, predicate, Formulas>;
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
   CT_KERNELS(cuda, name,                                                   \
              {#name, kForward<name##_y, has_integers(types), false>,       \
-              binary_backward_cuda<name##_da, name##_db, Formulas>})
+              operands_backward_cuda<Formulas, name##_da, name##_db>})
 #define CT_PREDICATE(name, text, types, samples, y) \
   CT_KERNELS(cuda, name, forward_only(#name, kForward<name##_y, has_integers(types), true>))
+#define CT_BINARY_COLD(...)
+#define CT_BITWISE(...)
+#define CT_TERNARY(...)
 #include <cotangent/ops/elementwise/binary_table.inc>
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) \
   CT_KERNELS(                                               \

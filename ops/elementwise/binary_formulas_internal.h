@@ -7,8 +7,13 @@ namespace ct::binary::formulas {
 using namespace elementwise;
 
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
-  CT_BINARY_FORMULAS(name, saves_a, saves_b, y, da, db)
-#define CT_PREDICATE(name, text, types, samples, y) CT_BINARY_FORMULA(name##_y, y)
+  CT_BINARY_FORMULAS(Formula, name, saves_a, saves_b, y, da, db)
+#define CT_BINARY_COLD(name, text, types, saves_a, saves_b, samples, y, da, db) \
+  CT_BINARY_FORMULAS(Cold, name, saves_a, saves_b, y, da, db)
+#define CT_PREDICATE(name, text, types, samples, y) CT_BINARY_FORMULA(Formula, name##_y, y)
+#define CT_BITWISE(name, text, types, samples, y) CT_BINARY_FORMULA(Cold, name##_y, y)
+#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc) \
+  CT_TERNARY_FORMULAS(Cold, name, saves_a, saves_b, saves_c, y, da, db, dc)
 #include <cotangent/ops/elementwise/binary_table.inc>
 
 #define CT_SCALAR(name, text, types, saved, samples, y, dx) CT_UNARY_FORMULAS(Formula, name, saved, y, dx)

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <complex>
 #include <iterator>
 #include <limits>
 
@@ -83,6 +84,7 @@ CT_REFERENCE(hardtanh, std::fmin(std::fmax(x, p), q))
 CT_REFERENCE(hardsigmoid, std::fmin(std::fmax(x / 6 + 0.5, 0.0), 1.0))
 CT_REFERENCE(hardswish, x* hardsigmoid_formula(x, 0, 0))
 CT_REFERENCE(mish, x* std::tanh(std::log1p(std::exp(x))))
+CT_REFERENCE(softsign, x < 0 ? x / (1 - x) : x / (1 + x))
 CT_REFERENCE(logsigmoid, x < -30 ? x : -std::log1p(std::exp(-x)))
 
 CT_REFERENCE(add_scalar, x + p)
@@ -125,7 +127,35 @@ CT_REFERENCE(ge, !(a < b))
 CT_REFERENCE(logical_and, a* b != 0)
 CT_REFERENCE(logical_or, std::fabs(a) + std::fabs(b) > 0)
 CT_REFERENCE(logical_xor, !a != !b)
+CT_REFERENCE(isclose, std::fabs(a - b) <= p + p * std::fabs(b))
+CT_REFERENCE(atan2, std::arg(std::complex(b, a)))
+CT_REFERENCE(hypot, std::sqrt(a* a + b * b))
+CT_REFERENCE(xlogy, a == 0 ? 0 : a * std::log(b))
+CT_REFERENCE(fmod, a - b * std::trunc(a / b))
+CT_REFERENCE(remainder, a - b * std::floor(a / b))
+CT_REFERENCE(floor_divide, std::floor(a / b))
+CT_REFERENCE(prelu, std::fmax(a, 0.0) + b * std::fmin(a, 0.0))
+CT_REFERENCE(lerp_scalar, (1 - p) * a + p * b)
+CT_REFERENCE(bitwise_and, static_cast<double>(std::int64_t(a) & std::int64_t(b)))
+CT_REFERENCE(bitwise_or, static_cast<double>(std::int64_t(a) | std::int64_t(b)))
+CT_REFERENCE(bitwise_xor, static_cast<double>(std::int64_t(a) ^ std::int64_t(b)))
+CT_REFERENCE(bitwise_left_shift, a* std::pow(2.0, b))
+CT_REFERENCE(bitwise_right_shift, std::floor(a / std::pow(2.0, b)))
 #undef CT_REFERENCE
+
+// Of a, b, c and p.
+using TernaryFormula = double (*)(double, double, double, double);
+template <TernaryFormula f>
+std::vector<Tensor> ternary_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const double p = elementwise::parameters_of(attrs).p.to<double>();
+  const Shape shape = broadcast_shapes("reference", in[0].shape(), in[1].shape());
+  return {testing::by_index(broadcast_shapes("reference", shape, in[2].shape()), [&](const Dims& i) {
+    return f(testing::at(in[0], i), testing::at(in[1], i), testing::at(in[2], i), p);
+  })};
+}
+double lerp_formula(double a, double b, double c, double) { return (1 - c) * a + c * b; }
+double addcmul_formula(double a, double b, double c, double p) { return a + p * b * c; }
+double addcdiv_formula(double a, double b, double c, double p) { return a + p * b / c; }
 
 std::vector<Tensor> where_reference(std::span<const Tensor> in, AttrsView) {
   const Shape shape = broadcast_shapes("reference", in[1].shape(), in[2].shape());
@@ -315,13 +345,97 @@ std::vector<Sample> truth(SampleMaker& m) {
   return real(m) << std::vector<Sample>{
              {{m.values({4}, {0, 0, 2, -1}), m.values({4}, {0, 1, 0, 3})}, {}, "all cases"}};
 }
+std::vector<Sample> near(SampleMaker& m) {
+  return normal(m, Parameters{0.02, 0.02}) << std::vector<Sample>{
+             {{m.values({6}, {1, 1, 5, 5, -5, 0}), m.values({6}, {1.03, 1.05, 5.1, 5.2, 5, 0})},
+              Parameters{0.02, 0.02},
+              "about"}};
+}
+// At the origin, and on the axes.
+std::vector<Sample> plane(SampleMaker& m) {
+  return real(m) << std::vector<Sample>{
+             {{m.values({6}, {0, 0, 0, 2, -2, 3}), m.values({6}, {0, 2, -2, 0, 0, -4})}, {}, "axes", false}};
+}
+std::vector<Sample> entropy(SampleMaker& m) {
+  return pairs([&](const Shape& s) { return m.normal(s); },
+               [&](const Shape& s) { return m.uniform(s, 0.3, 3); })
+         << std::vector<Sample>{
+                {{m.values({4}, {0, 0, 0, 2}), m.values({4}, {0, 2, -1, 1})}, {}, "zeros", false}};
+}
+std::vector<Sample> modulus(SampleMaker& m) {
+  return pairs([&](const Shape& s) { return m.uniform(s, -8, 8); },
+               [&](const Shape& s) { return m.uniform(s, 0.5, 3); })
+         << std::vector<Sample>{{{m.uniform({4, 9}, -8, 8), m.uniform({9}, -3, -0.5)}, {}, "negative"},
+                                {{m.values({6}, {6, -6, 0, 2, -2, 5}), m.values({6}, {3, 3, 2, -2, 2, -5})},
+                                 {},
+                                 "no rest",
+                                 false}};
+}
+std::vector<Sample> blend(SampleMaker& m) {
+  return normal(m, Parameters{0.25, 0}) << normal(m, Parameters{0.75, 0});
+}
+std::vector<Sample> bits(SampleMaker& m) { return normal(m); }
+std::vector<Sample> shift(SampleMaker& m) {
+  return pairs([&](const Shape& s) { return m.normal(s); },
+               [&](const Shape& s) { return m.uniform(s, 0.1, 0.95); });
+}
 std::vector<ErrorSample> errors(SampleMaker& m) {
   return {{{m.normal({2, 3}), m.normal({4})}, {}, "shapes [2, 3] and [4] do not broadcast"},
           {{m.normal({2, 3}), m.normal({3, 3})}, {}, "aligned at the right, sizes must be equal or 1"},
           {{m.normal({2}), Tensor{}}, {}, "input 'b' is undefined"}};
 }
 
+std::vector<ErrorSample> bit_errors(SampleMaker& m) {
+  return {{{m.index({2, 3}, 5), m.index({4}, 5)}, {}, "shapes [2, 3] and [4] do not broadcast"},
+          {{m.normal({2}), m.normal({2})}, {}, "input 'a' is f64[2]; supported dtypes are i64, i32, u8"},
+          {{m.index({2}, 5), m.normal({2})}, {}, "f64[2]"},
+          {{Tensor{}, m.index({2}, 5)}, {}, "input 'a' is undefined"}};
+}
+
 }  // namespace two
+
+namespace three {
+
+template <class MakeB, class MakeC>
+std::vector<Sample> triples(SampleMaker& m, MakeB&& make_b, MakeC&& make_c, AnyAttrs attrs = {}) {
+  struct Shapes {
+    Shape a, b, c;
+    const char* label;
+  };
+  const Shapes all[] = {
+      {{}, {}, {}, "scalars"},
+      {{0}, {0}, {0}, "empty"},
+      {{3, 5, 7}, {3, 5, 7}, {3, 5, 7}, "same"},
+      {{4, 5}, {}, {5}, "a number and a row"},
+      {{}, {4, 1}, {5}, "all broadcast"},
+      {{4, 16}, {4, 16}, {}, "a number last"},
+      {{2, 70}, {70}, {2, 1}, "long rows"},
+  };
+  std::vector<Sample> samples;
+  for (const Shapes& s : all) samples.push_back({{m.normal(s.a), make_b(s.b), make_c(s.c)}, attrs, s.label});
+  return samples;
+}
+std::vector<Sample> scaled(SampleMaker& m) {
+  const auto make = [&](const Shape& s) { return m.normal(s); };
+  return triples(m, make, make, Parameters{3, 0});
+}
+std::vector<Sample> divided(SampleMaker& m) {
+  return triples(
+      m, [&](const Shape& s) { return m.normal(s); }, [&](const Shape& s) { return m.uniform(s, 0.5, 3); },
+      Parameters{-2, 0});
+}
+std::vector<Sample> blends(SampleMaker& m) {
+  return triples(
+      m, [&](const Shape& s) { return m.normal(s); },
+      [&](const Shape& s) { return m.uniform(s, -0.4, 1.4); });
+}
+std::vector<ErrorSample> errors(SampleMaker& m) {
+  return {{{m.normal({2, 3}), m.normal({3}), m.normal({4})}, {}, "shapes [2, 3] and [4] do not broadcast"},
+          {{m.normal({2}), m.normal({3}), m.normal({2})}, {}, "shapes [2] and [3] do not broadcast"},
+          {{m.normal({2}), m.normal({2}), Tensor{}}, {}, "input 'c' is undefined"}};
+}
+
+}  // namespace three
 
 std::vector<Sample> where_samples(SampleMaker& m) {
   struct Shapes {
@@ -371,6 +485,10 @@ std::vector<ErrorSample> where_errors(SampleMaker& m) {
 #define CT_BINARY(name, text, types, saves_a, saves_b, samples, y, da, db) \
   {#name, two::samples, two::errors, reference<name##_formula>},
 #define CT_PREDICATE(name, text, types, samples, y) CT_BINARY(name, text, types, none, none, samples, y, 0, 0)
+#define CT_BITWISE(name, text, types, samples, y) \
+  {#name, two::samples, two::bit_errors, reference<name##_formula>},
+#define CT_TERNARY(name, text, types, saves_a, saves_b, saves_c, samples, y, da, db, dc) \
+  {#name, three::samples, three::errors, ternary_reference<name##_formula>},
 namespace ct::op_tests {
 namespace {
 constexpr OpTests elementwise_list[] = {

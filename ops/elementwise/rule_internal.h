@@ -105,6 +105,7 @@ CT_SYMBOL_FUNCTION(sigmoid, ct::sigmoid(t), 1 / (1 + std::exp(-t)))
 CT_SYMBOL_FUNCTION(erfc, ct::erfc(t), std::erfc(t))
 CT_SYMBOL_FUNCTION(rsqrt, ct::rsqrt(t), 1 / std::sqrt(t))
 CT_SYMBOL_FUNCTION(sinh, ct::sinh(t), std::sinh(t))
+CT_SYMBOL_FUNCTION(trunc, ct::trunc(t), std::trunc(t))
 CT_SYMBOL_FUNCTION(cosh, ct::cosh(t), std::cosh(t))
 #undef CT_SYMBOL_FUNCTION
 /// e^(-x^2 / 2)
@@ -115,6 +116,15 @@ inline Symbol pow(const Symbol& a, const Symbol& b) {
       a, b, [](const auto& x, const auto& y) { return ct::pow(x, y); },
       [](double x, double y) { return std::pow(x, y); });
 }
+#define CT_SYMBOL_FUNCTION(name, of_numbers)                               \
+  inline Symbol name(const Symbol& a, const Symbol& b) {                   \
+    return Symbol::join(                                                   \
+        a, b, [](const auto& x, const auto& y) { return ct::name(x, y); }, \
+        [](double x, double y) { return of_numbers; });                    \
+  }
+CT_SYMBOL_FUNCTION(hypot, std::hypot(x, y))
+CT_SYMBOL_FUNCTION(floor_divide, std::floor(x / y))
+#undef CT_SYMBOL_FUNCTION
 inline Symbol where(const Symbol& condition, const Symbol& a, const Symbol& b) {
   if (condition.is_number()) return condition.number() != 0 ? a : b;
   return Symbol::join(
@@ -144,21 +154,23 @@ void unary_rule(const Backward& b) {
   }
 }
 
-/// The gradient of operand i of a table's op of two, by formula F.
+/// The gradient of operand i of a table's op of two or three, by formula F.
 template <class F>
 void operand_rule(const Backward& b, int i) {
   if (!b.needs(i)) return;
   const Parameters parameters = parameters_of(b.attrs_view);
   const Symbol g(b.grad()), p(parameters.p.to<double>()), q(parameters.q.to<double>());
+  Symbol saved[] = {0, 0};
+  int count = 0;
+  for (int k = 0; k < 3; ++k)
+    if (F::kSaves >> k & 1u) saved[count++] = Symbol(b.in(k));
   const auto result = [&]() -> Symbol {
-    if constexpr (F::kSaves == saved_operands::none)
+    if constexpr (F::kInputs == 1)
       return F::eval(g, p, q);
-    else if constexpr (F::kSaves == saved_operands::a)
-      return F::eval(g, Symbol(b.in(0)), p, q);
-    else if constexpr (F::kSaves == saved_operands::b)
-      return F::eval(g, Symbol(b.in(1)), p, q);
+    else if constexpr (F::kInputs == 2)
+      return F::eval(g, saved[0], p, q);
     else
-      return F::eval(g, Symbol(b.in(0)), Symbol(b.in(1)), p, q);
+      return F::eval(g, saved[0], saved[1], p, q);
   };
   b.set_grad_in(i, rules::unbroadcast(tensor_of(result(), b.grad()), b.in_meta(i).shape));
 }
@@ -176,11 +188,11 @@ void joint_rule(const Backward& b) {
   (std::make_integer_sequence<int, F::kInputs - 1>());
 }
 
-/// The rule of a table's op of two inputs.
-template <class A, class B>
-void binary_rule(const Backward& b) {
-  operand_rule<A>(b, 0);
-  operand_rule<B>(b, 1);
+/// The rule of a table's op of two or three inputs.
+template <class... D>
+void operands_rule(const Backward& b) {
+  int i = 0;
+  (operand_rule<D>(b, i++), ...);
 }
 
 }  // namespace ct::elementwise

@@ -108,6 +108,7 @@ CT_PLAIN(selu)
 CT_PLAIN(hardsigmoid)
 CT_PLAIN(hardswish)
 CT_PLAIN(mish)
+CT_PLAIN(softsign)
 CT_PLAIN(logsigmoid)
 #undef CT_PLAIN
 

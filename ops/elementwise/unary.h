@@ -112,6 +112,8 @@ CT_API Tensor hardsigmoid(const Tensor& x);
 CT_API Tensor hardswish(const Tensor& x);
 /// x tanh(softplus(x)) (Misra, 2019). Floats.
 CT_API Tensor mish(const Tensor& x);
+/// x / (1 + |x|). Floats.
+CT_API Tensor softsign(const Tensor& x);
 /// ln(sigmoid(x)), which does not overflow. Floats.
 CT_API Tensor logsigmoid(const Tensor& x);
 

@@ -62,6 +62,7 @@ void check_functions(ct::Device device) {
   check_values(ct::hardsigmoid(x), {1.0 / 6, 2.5 / 6, 0.5, 4.0 / 6, 1});
   check_values(ct::hardswish(x), {-2.0 / 6, -1.25 / 6, 0, 4.0 / 6, 3});
   check_values(ct::mish(x), {-0.252501339, -0.220743775, 0, 0.865098388, 2.986535049});
+  check_values(ct::softsign(x), {-2.0 / 3, -1.0 / 3, 0, 0.5, 0.75});
   check_values(ct::logsigmoid(x), {-2.126928011, -0.974076984, -0.693147181, -0.313261688, -0.048587352});
 }
 
@@ -129,6 +130,7 @@ void check_edges(ct::Device device) {
   check_values(gradient(ct::relu6, {0, 3, 6}, device), {0, 1, 0});
   check_values(gradient(ct::hardsigmoid, {-3, 0, 3}, device), {0, 1.0 / 6, 0});
   check_values(gradient(ct::hardswish, {-3, -1.5, 0, 3, 4}, device), {0, 0, 0.5, 1, 1});
+  check_values(gradient(ct::softsign, {-1, 0, 3}, device), {0.25, 1, 0.0625});
   check_values(gradient(ct::asin, {0, 1}, device), {1, kInf});
   check_values(gradient(ct::acos, {0, -1}, device), {-1, -kInf});
   check_values(gradient(ct::acosh, {1, 2}, device), {kInf, 0.577350269});

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Adds an op as CONTRIBUTING.md says, in a scratch copy of the sources: the folder softsign/ beside this script, and
+# Adds an op as CONTRIBUTING.md says, in a scratch copy of the sources: the folder squash/ beside this script, and
 # nothing else. Shows that the op is built, registered and conforms; that without its backward the build fails; and
 # that with a wrong backward the suite fails.
 #
@@ -16,8 +16,8 @@ for entry in CMakeLists.txt cmake core autograd ops nn tests/catch.h tests/main.
 done
 # The one folder under test, and the tests that concern it.
 find "$scratch/tree" -name '*_test.cpp' -delete -o -name '*_bench.cpp' -delete
-mkdir -p "$scratch/tree/ops/softsign"
-cp "$here"/softsign/* "$scratch/tree/ops/softsign/"
+mkdir -p "$scratch/tree/ops/squash"
+cp "$here"/squash/* "$scratch/tree/ops/squash/"
 for source in "$scratch"/tree/ops/*/*.cpp; do  # every op must have a test; empty ones do here
   name=${source%.cpp}
   [ ! -f "$name.h" ] || [ -f "${name}_test.cpp" ] || : >"${name}_test.cpp"
@@ -28,8 +28,8 @@ cat >"$scratch/tree/tests/registry_test.cpp" <<'CPP'
 
 #include "tests/catch.h"
 
-TEST_CASE("softsign is in the registry and conforms") {
-  const ct::OpDef* op = ct::find_op("softsign");
+TEST_CASE("squash is in the registry and conforms") {
+  const ct::OpDef* op = ct::find_op("squash");
   REQUIRE(op != nullptr);
   for (const std::string& failure : ct::check_conformance(*op).failures) FAIL_CHECK(failure);
 }
@@ -44,18 +44,18 @@ build || fail "the op does not build"
 "$scratch/build/ct_tests" >"$scratch/test.log" 2>&1 || { tail -n 30 "$scratch/test.log"; fail "the op does not conform"; }
 echo "1. one folder, nothing else: built, registered, conforms"
 
-room=$scratch/tree/ops/softsign
-sed -i 's/softsign_forward, softsign_backward}/softsign_forward, nullptr}/' "$room/softsign_cpu.cpp"
+room=$scratch/tree/ops/squash
+sed -i 's/squash_forward, squash_backward}/squash_forward, nullptr}/' "$room/squash_cpu.cpp"
 if build; then fail "an op without backward was built"; fi
 grep -q "needs a backward kernel" "$scratch/build.log" || fail "the build failed for another reason"
-cp "$here/softsign/softsign_cpu.cpp" "$room/"
+cp "$here/squash/squash_cpu.cpp" "$room/"
 rm "$room/README.md"
 if cmake -S "$scratch/tree" -B "$scratch/build" >"$scratch/configure.log" 2>&1; then fail "a room without README was accepted"; fi
 grep -q "README.md is missing" "$scratch/configure.log" || fail "configuring failed for another reason"
-cp "$here/softsign/README.md" "$room/"
+cp "$here/squash/README.md" "$room/"
 echo "2. without its backward the build fails: an op needs a backward kernel; without README it does not configure"
 
-sed -i 's|/ (d \* d)|/ d|' "$room/softsign_cpu.cpp"
+sed -i 's|/ (d \* d)|/ d|' "$room/squash_cpu.cpp"
 build || fail "the wrong backward does not build"
 if "$scratch/build/ct_tests" >"$scratch/test.log" 2>&1; then fail "a wrong backward passed"; fi
 grep -q "central differences give" "$scratch/test.log" || fail "the suite failed for another reason"

@@ -23,7 +23,7 @@ PLACEHOLDER = re.compile(r"(?:^|[/_.])(?:NAME|ROOM|DIR|FILE|FOLDER|LINE|PROGRAM)
 FIRST = re.compile(r"`([^`\s]+)` \(([^)]*)\)")
 
 OUTSIDE = {  # of others, or made while building
-    "cotangent.h", "cotangent/cotangent.h", "cotangent/ops.h", "ops.h", "core/core.h", "app.cpp", "softsign_bench.cpp",
+    "cotangent.h", "cotangent/cotangent.h", "cotangent/ops.h", "ops.h", "core/core.h", "app.cpp", "squash_bench.cpp",
     "cuda.h", "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "immintrin.h", "nvtx3.h", "CotangentConfig.cmake",
 }
 

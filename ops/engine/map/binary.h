@@ -3,13 +3,13 @@
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/map/unary.h>
 
-// From a line of a table of two-input ops to formulas, and the backward pass of such an op on any device.
+// From a line of a table of ops of two or three inputs to formulas, and the backward pass of such an op on any device.
 
 namespace ct::elementwise {
 
-// What a table's `saves` columns mean: bit 0 is a, bit 1 is b.
+// What a table's `saves` columns mean: bit 0 is a, bit 1 is b, bit 2 is c.
 namespace saved_operands {
-inline constexpr std::uint32_t none = 0, a = 1, b = 2, ab = 3;
+inline constexpr std::uint32_t none = 0, a = 1, b = 2, ab = 3, c = 4, bc = 6;
 }
 
 /// The gradient of input i by formula F. `run(out, inputs)` runs F on the op's device.
@@ -29,7 +29,7 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
   } else {
     const Tensor* inputs[kMaxInputs] = {&g};
     int count = 1;
-    for (int k = 0; k < 2; ++k)
+    for (int k = 0; k < 3; ++k)
       if (F::kSaves >> k & 1u) inputs[count++] = &call.in(k);
     const std::span<const Tensor* const> operands(inputs, F::kInputs);
     if (g.shape() == shape) return run(call.grad_in(i), operands);
@@ -67,25 +67,38 @@ void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, 
 #define CT_OPERANDS_a X a,
 #define CT_OPERANDS_b X b,
 #define CT_OPERANDS_ab X a, X b,
+#define CT_OPERANDS_c X c,
+#define CT_OPERANDS_bc X b, X c,
 
 // How many they are.
 #define CT_OPERAND_COUNT_none 0
 #define CT_OPERAND_COUNT_a 1
 #define CT_OPERAND_COUNT_b 1
 #define CT_OPERAND_COUNT_ab 2
+#define CT_OPERAND_COUNT_c 1
+#define CT_OPERAND_COUNT_bc 2
 
-#define CT_BINARY_GRADIENT(name, saves, expression)                                   \
-  struct name##_saves : ::ct::elementwise::Formula {                                  \
-    static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves; \
-  };                                                                                  \
-  CT_MAP_FORMULA(name, name##_saves, 1 + CT_OPERAND_COUNT_##saves, 1,                 \
-                 (X g, CT_OPERANDS_##saves [[maybe_unused]] X p, [[maybe_unused]] X q), return expression)
-#define CT_BINARY_FORMULA(name, expression)              \
-  CT_MAP_FORMULA(name, ::ct::elementwise::Formula, 2, 1, \
+// The gradient of one operand, with the traits of Formula or Cold.
+#define CT_OPERAND_GRADIENT(traits, name, saves, expression)                                             \
+  struct name##_saves : ::ct::elementwise::traits {                                                      \
+    static constexpr std::uint32_t kSaves = ::ct::elementwise::saved_operands::saves;                    \
+  };                                                                                                     \
+  CT_MAP_FORMULA(name, name##_saves, 1 + CT_OPERAND_COUNT_##saves, 1,                                    \
+                 ([[maybe_unused]] X g, CT_OPERANDS_##saves [[maybe_unused]] X p, [[maybe_unused]] X q), \
+                 return expression)
+#define CT_BINARY_FORMULA(traits, name, expression)     \
+  CT_MAP_FORMULA(name, ::ct::elementwise::traits, 2, 1, \
                  (X a, X b, [[maybe_unused]] X p, [[maybe_unused]] X q), return expression)
 
 // Three formulas: name_y(a, b), name_da and name_db(g, saved operands).
-#define CT_BINARY_FORMULAS(name, saves_a, saves_b, y, da, db) \
-  CT_BINARY_FORMULA(name##_y, y)                              \
-  CT_BINARY_GRADIENT(name##_da, saves_a, da)                  \
-  CT_BINARY_GRADIENT(name##_db, saves_b, db)
+#define CT_BINARY_FORMULAS(traits, name, saves_a, saves_b, y, da, db) \
+  CT_BINARY_FORMULA(traits, name##_y, y)                              \
+  CT_OPERAND_GRADIENT(traits, name##_da, saves_a, da)                 \
+  CT_OPERAND_GRADIENT(traits, name##_db, saves_b, db)
+// Four: of an op of three tensors.
+#define CT_TERNARY_FORMULAS(traits, name, saves_a, saves_b, saves_c, y, da, db, dc)     \
+  CT_MAP_FORMULA(name##_y, ::ct::elementwise::traits, 3, 1,                             \
+                 (X a, X b, X c, [[maybe_unused]] X p, [[maybe_unused]] X q), return y) \
+  CT_OPERAND_GRADIENT(traits, name##_da, saves_a, da)                                   \
+  CT_OPERAND_GRADIENT(traits, name##_db, saves_b, db)                                   \
+  CT_OPERAND_GRADIENT(traits, name##_dc, saves_c, dc)

@@ -95,6 +95,22 @@ CT_HD inline std::int64_t integer_power(std::int64_t base, std::int64_t exponent
   return static_cast<std::int64_t>(result);
 }
 
+// Quotients of integers, towards 0, and what is left. Where b is 0 both are 0, on every device; -1 is apart because the
+// quotient of the lowest number wraps around.
+CT_HD inline std::int64_t integer_quotient(std::int64_t a, std::int64_t b) {
+  return b == 0 ? 0 : b == -1 ? static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(a)) : a / b;
+}
+CT_HD inline std::int64_t integer_remainder(std::int64_t a, std::int64_t b) {
+  return b == 0 || b == -1 ? 0 : a % b;
+}
+// A negative number of bits counts as more than there are.
+CT_HD inline std::int64_t shifted_left(std::int64_t a, std::int64_t bits) {
+  return bits < 0 || bits > 63 ? 0 : static_cast<std::int64_t>(static_cast<std::uint64_t>(a) << bits);
+}
+CT_HD inline std::int64_t shifted_right(std::int64_t a, std::int64_t bits) {
+  return a >> (bits < 0 || bits > 63 ? 63 : bits);
+}
+
 // NaN stays NaN, -0 stays -0.
 template <class X>
 CT_FORMULA X sign(X x) {
@@ -252,6 +268,56 @@ CT_FORMULA X mish_slope(X x) {
 template <class X>
 CT_FORMULA X log_sigmoid(X x) {
   return where(x >= 0, 0, x) - log1p(exp(-abs(x)));
+}
+
+// The remainder with the sign of the divisor, from the one with the sign of the dividend. Integers: 0 where b is 0.
+template <class X>
+CT_FORMULA X remainder(X a, X b) {
+  const X r = fmod(a, b);
+  return where((r != 0) & ((r < 0) ^ (b < 0)), r + b, r);
+}
+// floor(a / b) as (a - remainder) / b, which is whole but for rounding: a / b itself may be rounded up to a whole number.
+// Integers: 0 where b is 0.
+template <class X>
+CT_FORMULA X floor_divide(X a, X b) {
+  const X r = fmod(a, b);
+  const auto below = (r != 0) & ((r < 0) ^ (b < 0));
+  if constexpr (std::is_integral_v<typename X::Scalar>) {
+    const X quotient = truncated_quotient(a, b);
+    return where(below, quotient - 1, quotient);
+  } else {
+    const X whole = (a - r) / b, quotient = where(below, whole - 1, whole), low = floor(quotient);
+    const X rounded = where(quotient - low > 0.5, low + 1, low);
+    return where(b == 0, a / b, where(quotient == 0, 0 * (a / b), rounded));  // 0 with the sign of a / b
+  }
+}
+// a over the length of (a, b), 0 at the origin.
+template <class X>
+CT_FORMULA X hypot_slope(X g, X a, X b) {
+  const X r = hypot(a, b);
+  return where(r == 0, 0, g * (a / r));
+}
+// b / (a^2 + b^2), 0 at the origin; squares would overflow.
+template <class X>
+CT_FORMULA X angle_slope(X g, X a, X b) {
+  const X r = hypot(a, b);
+  return where(r == 0, 0, g * (b / r / r));
+}
+// a ln b, and 0 for a = 0, unless b is NaN.
+template <class X>
+CT_FORMULA X xlogy(X a, X b) {
+  return where((a == 0) & (b == b), 0, a * log(b));
+}
+// a where w is 0 and b where it is 1, to the last place: each half counts from its own end.
+template <class X>
+CT_FORMULA X lerp(X a, X b, X w) {
+  return where(abs(w) < 0.5, a + w * (b - a), b - (b - a) * (1 - w));
+}
+// |a - b| <= absolute + relative |b|. Infinities are close to themselves alone.
+template <class X>
+CT_FORMULA auto is_close(X a, X b, X relative, X absolute) {
+  const X distance = abs(a - b);
+  return (a == b) | ((distance <= absolute + relative * abs(b)) & (distance < kInfinity));
 }
 
 }  // namespace ct::elementwise

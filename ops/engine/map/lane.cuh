@@ -52,6 +52,19 @@ CT_LANE_FUNCTION(erfc)
       each(cosh) each(asinh) each(acosh) each(atanh)
 CT_LANE_COLD(CT_LANE_CALLED)
 #undef CT_LANE_CALLED
+#define CT_LANE_CALLED(name)                                                                  \
+  static __device__ __noinline__ float call_##name(float x, float y) { return ::name(x, y); } \
+  static __device__ __noinline__ double call_##name(double x, double y) { return ::name(x, y); }
+CT_LANE_CALLED(fmod)
+CT_LANE_CALLED(atan2)
+CT_LANE_CALLED(hypot)
+#undef CT_LANE_CALLED
+static __device__ __noinline__ std::int64_t call_fmod(std::int64_t x, std::int64_t y) {
+  return integer_remainder(x, y);
+}
+static __device__ __noinline__ std::int64_t call_quotient_of(std::int64_t x, std::int64_t y) {
+  return integer_quotient(x, y);
+}
 // e^(-x^2/2) and a / b by the special function unit, to a few ulp.
 __device__ __forceinline__ float call_gauss(float x) { return gpu::exp_fast(-0.5f * (x * x)); }
 __device__ __forceinline__ double call_gauss(double x) { return call_exp(-0.5 * (x * x)); }
@@ -133,6 +146,18 @@ struct Lane {
   friend __device__ __forceinline__ Lane name(Lane x) { return call_##name(x.v); }
   CT_LANE_COLD(CT_LANE_CALLED)
 #undef CT_LANE_CALLED
+  friend __device__ __forceinline__ Lane fmod(Lane x, Lane y) { return call_fmod(x.v, y.v); }
+  friend __device__ __forceinline__ Lane atan2(Lane x, Lane y) { return call_atan2(x.v, y.v); }
+  friend __device__ __forceinline__ Lane hypot(Lane x, Lane y) { return call_hypot(x.v, y.v); }
+  // Of integers alone.
+  friend __device__ __forceinline__ Lane truncated_quotient(Lane x, Lane y) {
+    return call_quotient_of(x.v, y.v);
+  }
+  friend __device__ __forceinline__ Lane bit_and(Lane x, Lane y) { return x.v & y.v; }
+  friend __device__ __forceinline__ Lane bit_or(Lane x, Lane y) { return x.v | y.v; }
+  friend __device__ __forceinline__ Lane bit_xor(Lane x, Lane y) { return x.v ^ y.v; }
+  friend __device__ __forceinline__ Lane shift_left(Lane x, Lane y) { return shifted_left(x.v, y.v); }
+  friend __device__ __forceinline__ Lane shift_right(Lane x, Lane y) { return shifted_right(x.v, y.v); }
 // Integers are whole already. Ties of rint go to the even neighbour.
 #define CT_LANE_ROUNDING(name)                          \
   friend __device__ __forceinline__ Lane name(Lane x) { \

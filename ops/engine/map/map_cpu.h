@@ -152,17 +152,17 @@ void unary_backward_cpu(const Backward& b) {
   run_cpu(tiles_of<F>, b.grad_in(0), {inputs, F::kInputs}, parameters_of(b.attrs_view));
 }
 
-/// The backward kernel of an op with two inputs, from name_da and name_db.
+/// The backward kernel of an op with two or three inputs, from name_da, name_db, ...
 template <class F>
 void operand_gradient_cpu(const Backward& b, int i) {
   operand_gradient<F>(b, i, [&](Tensor& out, std::span<const Tensor* const> inputs) {
     run_cpu(tiles_of<F>, out, inputs, parameters_of(b.attrs_view));
   });
 }
-template <class DA, class DB>
-void binary_backward_cpu(const Backward& b) {
-  operand_gradient_cpu<DA>(b, 0);
-  operand_gradient_cpu<DB>(b, 1);
+template <class... D>
+void operands_backward_cpu(const Backward& b) {
+  int i = 0;
+  (operand_gradient_cpu<D>(b, i++), ...);
 }
 
 /// The backward kernel of an op from one formula for all gradients (joint_gradients).

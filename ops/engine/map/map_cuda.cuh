@@ -361,17 +361,17 @@ void unary_backward_cuda(const Backward& b) {
            parameters_of(b.attrs_view));
 }
 
-/// The backward kernel of an op with two inputs, from name_da and name_db.
-template <class DA, class DB, class Rows>
-void binary_backward_cuda(const Backward& b) {
+/// The backward kernel of an op with two or three inputs, from name_da, name_db, ...
+template <class Rows, class... D>
+void operands_backward_cuda(const Backward& b) {
   const auto gradient = [&]<class F>(F, int i) {
     // The call is a template, so that there are no kernels where g itself is passed on.
     operand_gradient<F>(b, i, [&](auto& out, auto inputs) {
       run_cuda(b.op.name, gradient_kernels<F, Rows>(), out, inputs, parameters_of(b.attrs_view));
     });
   };
-  gradient(DA(), 0);
-  gradient(DB(), 1);
+  int i = 0;
+  (gradient(D(), i++), ...);
 }
 
 /// The backward kernel of an op from one formula for all gradients (joint_gradients).

@@ -251,4 +251,30 @@ CT_ROUNDING(trunc)
 CT_ROUNDING(rint)
 #undef CT_ROUNDING
 
+#define CT_CALLED_FUNCTION(name)                                                                \
+  CT_INLINE Vector<double> name(Vector<double> x, Vector<double> y) {                           \
+    double a[Vector<double>::kSize], b[Vector<double>::kSize];                                  \
+    x.store(a);                                                                                 \
+    y.store(b);                                                                                 \
+    call_each(static_cast<double (*)(double, double)>(std::name), a, b, Vector<double>::kSize); \
+    return Vector<double>::load(a);                                                             \
+  }
+CT_CALLED_FUNCTION(fmod)
+CT_CALLED_FUNCTION(atan2)
+CT_CALLED_FUNCTION(hypot)
+#undef CT_CALLED_FUNCTION
+
+// ---- Of integers alone -----------------------------------------------------------------------------------------
+
+using Integers = Vector<std::int64_t>;
+CT_INLINE Integers fmod(Integers x, Integers y) { return each(x, y, elementwise::integer_remainder); }
+CT_INLINE Integers truncated_quotient(Integers x, Integers y) {
+  return each(x, y, elementwise::integer_quotient);
+}
+CT_INLINE Integers bit_and(Integers x, Integers y) { return Integers(x.v & y.v); }
+CT_INLINE Integers bit_or(Integers x, Integers y) { return Integers(x.v | y.v); }
+CT_INLINE Integers bit_xor(Integers x, Integers y) { return Integers(x.v ^ y.v); }
+CT_INLINE Integers shift_left(Integers x, Integers y) { return each(x, y, elementwise::shifted_left); }
+CT_INLINE Integers shift_right(Integers x, Integers y) { return each(x, y, elementwise::shifted_right); }
+
 }  // namespace ct::simd

@@ -12,6 +12,8 @@ inline constexpr DTypeSet floats = kFloatingTypes;
 inline constexpr DTypeSet numbers = kNumericTypes;
 inline constexpr DTypeSet signed_numbers = kNumericTypes & ~dtype_bit(DType::u8);
 inline constexpr DTypeSet any_type = kAllTypes;
+inline constexpr DTypeSet whole_numbers = kAllTypes & ~kFloatingTypes;
+inline constexpr DTypeSet integers = numbers & ~floats;
 constexpr bool has_floats(DTypeSet types) { return types & kFloatingTypes; }
 constexpr bool has_integers(DTypeSet types) { return types & dtype_bit(DType::i64); }
 

@@ -24,7 +24,7 @@ __global__ void backward_kernel(const T* x, const T* g, T* dx, long long n) {
   dx[i] = gpu::from_compute<T>(gpu::to_compute(g[i]) / (d * d));
 }
 
-void softsign_forward(const Forward& f) {
+void squash_forward(const Forward& f) {
   const Tensor& x = f.in(0);
   visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch(f.op.name, forward_kernel<T>, gpu::blocks_for(f.op.name, x.numel(), kThreads), kThreads, 0,
@@ -32,7 +32,7 @@ void softsign_forward(const Forward& f) {
   });
 }
 
-void softsign_backward(const Backward& b) {
+void squash_backward(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor &x = b.in(0), &g = b.grad();
   visit_floating(b.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -44,4 +44,4 @@ void softsign_backward(const Backward& b) {
 }  // namespace
 }  // namespace ct
 
-CT_KERNELS(cuda, softsign, {"softsign", softsign_forward, softsign_backward})
+CT_KERNELS(cuda, squash, {"squash", squash_forward, squash_backward})

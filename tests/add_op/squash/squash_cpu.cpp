@@ -7,7 +7,7 @@ namespace ct {
 namespace {
 constexpr std::int64_t kGrain = 1 << 15;
 
-void softsign_forward(const Forward& f) {
+void squash_forward(const Forward& f) {
   const Tensor& x = f.in(0);
   visit_floating(f.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
     const T* in = x.data<T>();
@@ -22,7 +22,7 @@ void softsign_forward(const Forward& f) {
 }
 
 // dx = g / (1 + |x|)^2
-void softsign_backward(const Backward& b) {
+void squash_backward(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor &x = b.in(0), &cotangent = b.grad();
   visit_floating(b.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -40,4 +40,4 @@ void softsign_backward(const Backward& b) {
 }  // namespace
 }  // namespace ct
 
-CT_KERNELS(cpu, softsign, {"softsign", softsign_forward, softsign_backward})
+CT_KERNELS(cpu, squash, {"squash", squash_forward, squash_backward})

@@ -1,4 +1,4 @@
-#include <cotangent/ops/softsign/softsign.h>
+#include <cotangent/ops/squash/squash.h>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
@@ -6,7 +6,7 @@
 #include <cotangent/ops/elementwise/unary.h>
 
 namespace ct {
-CT_KERNEL_TABLES(softsign)
+CT_KERNEL_TABLES(squash)
 namespace {
 
 void infer(Infer& c) { c.output(c.in(0).shape(), c.in(0).dtype()); }
@@ -19,19 +19,19 @@ void rule(const Backward& b) {
 constexpr InputDef kInputs[] = {{.name = "x", .needs = "x", .contiguous = true}};  // dx needs x
 constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true}};
 
-constexpr OpDef k_softsign = checked({
-    .name = "softsign",
+constexpr OpDef k_squash = checked({
+    .name = "squash",
     .formula = "y = x / (1 + |x|)",
     .inputs = kInputs,
     .outputs = kOutputs,
     .infer = infer,
-    .kernels = &kernel_tables::softsign,
+    .kernels = &kernel_tables::squash,
     .rule = rule,
 });
 
 }  // namespace
 
-Tensor softsign(const Tensor& x) { return dispatch(k_softsign, {x}); }
+Tensor squash(const Tensor& x) { return dispatch(k_squash, {x}); }
 
-CT_ROOM(softsign, &k_softsign)
+CT_ROOM(squash, &k_squash)
 }  // namespace ct

@@ -21,4 +21,4 @@ std::vector<Sample> samples(SampleMaker& make) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(softsign, {"softsign", samples, nullptr, reference})
+CT_OP_TESTS(squash, {"squash", samples, nullptr, reference})
