@@ -4,6 +4,7 @@
 
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/softmax/softmax.h>
 
 namespace ct::nn {
@@ -13,6 +14,26 @@ using ct::detail::cat;
 LeakyReLU::LeakyReLU(double slope) : slope_(slope) {
   ct::detail::check_finite("LeakyReLU", "slope", slope);
   describe_as("LeakyReLU", cat("slope=", slope));
+}
+
+ELU::ELU(double alpha) : alpha_(alpha) {
+  ct::detail::check_finite("ELU", "alpha", alpha);
+  describe_as("ELU", cat("alpha=", alpha));
+}
+
+Hardtanh::Hardtanh(double low, double high) : low_(low), high_(high) {
+  CT_CHECK(low <= high, ValueError, "Hardtanh", "the bounds are ", low, " and ", high,
+           "; they must be numbers, the lower one first");
+  describe_as("Hardtanh", cat("low=", low, ", high=", high));
+}
+
+PReLU::PReLU(std::int64_t num_parameters, PReLUOptions options) {
+  CT_CHECK(num_parameters >= 1, ShapeError, "PReLU", "got ", num_parameters,
+           " parameters; 1 or one for each channel");
+  ct::detail::check_finite("PReLU", "init", options.init);
+  describe_as("PReLU", cat("num_parameters=", num_parameters));
+  weight_ = parameter(
+      "weight", full({num_parameters}, options.init, {.dtype = options.dtype, .device = options.device}));
 }
 
 GELU::GELU(Gelu approximate) : approximate_(approximate) {

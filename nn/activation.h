@@ -4,6 +4,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
+#include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
 
 // Activations as modules, for Sequential. Each is the function of ops/ of the same name, element by element
@@ -35,6 +36,77 @@ struct Tanh : detail::Pointwise<ct::tanh> {
 /// 1 / (1 + e^-x)
 struct Sigmoid : detail::Pointwise<sigmoid> {
   Sigmoid() { describe_as("Sigmoid"); }
+};
+
+/// elu(x) times a scale, under which activations normalise themselves
+struct SELU : detail::Pointwise<selu> {
+  SELU() { describe_as("SELU"); }
+};
+/// min(max(x, 0), 6)
+struct ReLU6 : detail::Pointwise<relu6> {
+  ReLU6() { describe_as("ReLU6"); }
+};
+/// min(max(x + 3, 0), 6) / 6
+struct Hardsigmoid : detail::Pointwise<hardsigmoid> {
+  Hardsigmoid() { describe_as("Hardsigmoid"); }
+};
+/// x hardsigmoid(x)
+struct Hardswish : detail::Pointwise<hardswish> {
+  Hardswish() { describe_as("Hardswish"); }
+};
+/// x tanh(softplus(x))
+struct Mish : detail::Pointwise<mish> {
+  Mish() { describe_as("Mish"); }
+};
+/// x / (1 + |x|)
+struct Softsign : detail::Pointwise<softsign> {
+  Softsign() { describe_as("Softsign"); }
+};
+/// ln(sigmoid(x))
+struct LogSigmoid : detail::Pointwise<logsigmoid> {
+  LogSigmoid() { describe_as("LogSigmoid"); }
+};
+
+/// x where x > 0, else alpha (e^x - 1).
+class CT_API ELU : public Module {
+ public:
+  explicit ELU(double alpha = 1);
+  Tensor forward(const Tensor& x) const { return elu(x, alpha_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  double alpha_;
+};
+
+/// min(max(x, low), high). Throws ValueError for bounds that are NaN or cross.
+class CT_API Hardtanh : public Module {
+ public:
+  explicit Hardtanh(double low = -1, double high = 1);
+  Tensor forward(const Tensor& x) const { return hardtanh(x, low_, high_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+ private:
+  double low_, high_;
+};
+
+struct PReLUOptions {
+  /// Of each slope, in the beginning.
+  double init = 0.25;
+  DType dtype = DType::f32;
+  Device device = cpu;
+};
+/// x where x > 0, else weight * x, with a parameter "weight" [num_parameters]: one slope for all, or one for each place of
+/// axis 1. Throws ShapeError for fewer than one.
+class CT_API PReLU : public Module {
+ public:
+  explicit PReLU(std::int64_t num_parameters = 1, PReLUOptions options = {});
+  Tensor forward(const Tensor& x) const { return prelu(x, weight_); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+  const Parameter& weight() const { return weight_; }
+
+ private:
+  Parameter weight_;
 };
 
 /// x where x > 0, else slope * x.

@@ -21,6 +21,16 @@ TEST_CASE("activations are the functions of their names", "[nn]") {
   same(nn::Tanh(), ct::tanh(x));
   same(nn::Sigmoid(), sigmoid(x));
   same(nn::LeakyReLU(0.2), leaky_relu(x, 0.2));
+  same(nn::ELU(1.5), elu(x, 1.5));
+  same(nn::SELU(), selu(x));
+  same(nn::Hardtanh(-0.5, 2), hardtanh(x, -0.5, 2));
+  same(nn::ReLU6(), relu6(x));
+  same(nn::Hardsigmoid(), hardsigmoid(x));
+  same(nn::Hardswish(), hardswish(x));
+  same(nn::Mish(), mish(x));
+  same(nn::Softsign(), softsign(x));
+  same(nn::LogSigmoid(), logsigmoid(x));
+  same(nn::PReLU(), leaky_relu(x, 0.25));
   same(nn::GELU(), gelu(x));
   same(nn::GELU(Gelu::tanh), gelu(x, Gelu::tanh));
   same(nn::Softplus(2, 5), softplus(x, 2, 5));
@@ -28,11 +38,22 @@ TEST_CASE("activations are the functions of their names", "[nn]") {
   same(nn::LogSoftmax(), log_softmax(x, 1));
   same(nn::Identity(), x);
   CHECK_THROWS_AS(nn::Softplus(0), ValueError);
+  CHECK_THROWS_WITH(nn::PReLU(0), Catch::Contains("[PReLU] got 0 parameters"));
   std::ostringstream text;
   text << nn::Sequential(nn::ReLU(), nn::GELU(Gelu::tanh), nn::Softmax(0), nn::Dropout(0.25));
   CHECK(text.str() ==
         "Sequential(\n  (0): ReLU()\n  (1): GELU(approximate=tanh)\n  (2): Softmax(axis=0)\n  (3): "
         "Dropout(p=0.25)\n)");
+}
+
+TEST_CASE("PReLU learns a slope for each channel", "[nn]") {
+  nn::PReLU layer(3, {.init = 0.5});
+  REQUIRE(layer.parameters().size() == 1);
+  CHECK(layer.state_dict().contains("weight"));
+  const Tensor x = tensor_of<float>({1, 3}, {-2, 4, -3});
+  layer(x).backward(ones({1, 3}));
+  CHECK(layer.parameters()[0].grad().to_vector<float>() == std::vector<float>{-2, 0, -3});
+  CHECK_THROWS_AS(layer(ones({1, 4})), ShapeError);
 }
 
 TEST_CASE("Dropout follows the mode of the module it is in", "[nn]") {
