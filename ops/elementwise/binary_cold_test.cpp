@@ -59,6 +59,9 @@ void check_quotients(ct::Device device) {
   }
   // 1 / 0.1 is rounded up to 10, and 0.1 is above a tenth.
   check_values(ct::floor_divide(floats({1}, device), 0.1), {9}, 0);
+  // A large quotient is not off by one, as it would be in f32.
+  check_values(ct::floor_divide(floats({9917909, 5719311}, device), floats({0.7f}, device)),
+               {14168441, 8170444}, 0);
   // The number has the value that it has in the tensor's dtype.
   for (const ct::DType t : {ct::f32, ct::f64, ct::f16, ct::bf16}) {
     const Tensor x = ct::from_vector<double>({0.7, 0.1}).to(t).to(device);

@@ -173,6 +173,11 @@ struct Lane {
 #undef CT_LANE_ROUNDING
 };
 
+// In f64, as on the CPU: in f32 a quotient above 2^22 may be off by one.
+__device__ __forceinline__ Lane<float> floor_divide(Lane<float> a, Lane<float> b) {
+  return static_cast<float>(floor_divide(Lane<double>(a.v), Lane<double>(b.v)).v);
+}
+
 }  // namespace ct::elementwise
 
 #undef CT_LANE_COLD

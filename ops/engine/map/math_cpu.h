@@ -221,7 +221,6 @@ CT_INLINE Vector<T> pow(Vector<T> x, Vector<T> y) {
     call_each(static_cast<double (*)(double)>(std::name), lanes, Vector<double>::kSize); \
     return Vector<double>::load(lanes);                                                  \
   }
-CT_CALLED_FUNCTION(expm1)
 CT_CALLED_FUNCTION(exp2)
 CT_CALLED_FUNCTION(log2)
 CT_CALLED_FUNCTION(log10)
@@ -235,6 +234,15 @@ CT_CALLED_FUNCTION(asinh)
 CT_CALLED_FUNCTION(acosh)
 CT_CALLED_FUNCTION(atanh)
 #undef CT_CALLED_FUNCTION
+
+// The series near 0, where e^x - 1 would lose digits: elu and selu are activations after all. Error in f64: at most 4 units
+// of the last place.
+CT_INLINE Vector<double> expm1(Vector<double> x) {
+  const Vector<double> series =
+      polynomial(x, 1, 1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040, 1. / 40320, 1. / 362880,
+                 1. / 3628800, 1. / 39916800, 1. / 479001600, 1. / 6227020800);
+  return where(abs(x) < 0.35, x * series, exp(x) - 1);
+}
 
 // Integers are whole already. Ties of rint go to the even neighbour.
 #define CT_ROUNDING(name)                               \
