@@ -1,11 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/testing/samples.h>
 
 // What references (OpTests::reference) of elements that move are made of: index arithmetic in f64 on the CPU, without
-// any op. Include it where they are written.
+// any op. And how lists of samples are joined. Include it where they are written.
 
 namespace ct::testing {
 
@@ -29,6 +32,12 @@ Tensor by_index(const Shape& shape, F&& f) {
     y.data<double>()[position] = f(index);
   }
   return y;
+}
+
+/// Both lists. Left before right, by the language: the numbers drawn are the same whoever compiles this.
+inline std::vector<Sample> operator<<(std::vector<Sample> a, std::vector<Sample> b) {
+  a.insert(a.end(), std::make_move_iterator(b.begin()), std::make_move_iterator(b.end()));
+  return a;
 }
 
 }  // namespace ct::testing
