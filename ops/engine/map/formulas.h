@@ -3,7 +3,8 @@
 // Formulas that the tables of unary and binary ops share, for any number type X: simd::Vector<T> on the CPU, Lane<T>
 // on the GPU. Both bring their own abs, exp, log, log1p, sqrt, rsqrt, sin, cos, tanh, erf, erfc, pow, where,
 // and gauss and quotient, which may be less exact on the GPU; all are found through the argument. The divisor
-// of quotient is 1 or more. Cold formulas may name the rest of <cmath> as well. CT_FORMULA marks a function for the device that is being compiled for.
+// of quotient is 1 or more. Cold formulas may name more of <cmath>. CT_FORMULA marks a function for the device that is
+// being compiled for.
 
 #include <cstdint>
 #include <limits>
