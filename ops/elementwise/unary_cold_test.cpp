@@ -127,6 +127,9 @@ void check_edges(ct::Device device) {
   check_values(gradient(ct::selu, {0, 1}, device), {1.758099341, 1.050700987});
   check_values(gradient([](const Tensor& x) { return ct::hardtanh(x); }, {-2, -1, 0, 1, kNaN}, device),
                {0, 0, 1, 0, 1});
+  // Bounds have the values that they have in f32.
+  check_values(gradient([](const Tensor& x) { return ct::hardtanh(x, 0.1, 0.7); }, {0.1, 0.7, 0.5}, device),
+               {0, 0, 1});
   check_values(gradient(ct::relu6, {0, 3, 6}, device), {0, 1, 0});
   check_values(gradient(ct::hardsigmoid, {-3, 0, 3}, device), {0, 1.0 / 6, 0});
   check_values(gradient(ct::hardswish, {-3, -1.5, 0, 3, 4}, device), {0, 0, 0.5, 1, 1});
