@@ -158,6 +158,29 @@ std::vector<ErrorSample> put_errors(SampleMaker& make) {
   return errors<slices>(make, true);
 }
 
+std::vector<Sample> nonzero_samples(SampleMaker& make) {
+  return {{{make.mask({5, 7}).to(f64)}, {}, "a mask"},
+          {{make.normal({3, 2, 4})}, {}, "numbers"},
+          {{make.values({2, 3}, {0, -0., 1, 0, 0, 2})}, {}, "zeros of both signs"},
+          {{make.mask({70000}).to(f64)}, {}, "more than a chunk"},
+          {{make.normal({})}, {}, "a scalar"},
+          {{make.values({3}, {0, 0, 0})}, {}, "nothing"},
+          {{make.normal({2, 0})}, {}, "empty"}};
+}
+std::vector<Tensor> nonzero_reference(std::span<const Tensor> in, AttrsView) {
+  std::vector<double> found;
+  testing::by_index(in[0].shape(), [&](const Dims& at) {
+    if (testing::at(in[0], at) != 0) found.insert(found.end(), at.begin(), at.end());
+    return 0.0;
+  });
+  const int rank = in[0].dim();
+  std::int64_t n = rank > 0 ? static_cast<std::int64_t>(found.size()) / rank : 0;
+  if (rank == 0) n = testing::at(in[0], {}) != 0;
+  Tensor y = Tensor::allocate({n, rank}, f64, cpu);
+  std::copy(found.begin(), found.end(), y.data<double>());
+  return {y};
+}
+
 }  // namespace
 }  // namespace ct
 
@@ -166,4 +189,5 @@ CT_OP_TESTS(indexing, {"index_select", take_samples<true>, take_errors<true>, ta
             {"index_add", put_samples<true>, put_errors<true>, put<true, true>},
             {"scatter_add", put_samples<false>, put_errors<false>, put<false, true>},
             {"index_copy", put_samples<true>, put_errors<true>, put<true, false>},
-            {"scatter", put_samples<false>, put_errors<false>, put<false, false>})
+            {"scatter", put_samples<false>, put_errors<false>, put<false, false>},
+            {"nonzero", nonzero_samples, nullptr, nonzero_reference})
