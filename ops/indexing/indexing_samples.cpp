@@ -1,3 +1,4 @@
+#include <cotangent/ops/indexing/index_internal.h>
 #include <cotangent/ops/indexing/indexing_internal.h>
 #include <cotangent/ops/testing/references.h>
 #include <cotangent/ops/testing/samples.h>
@@ -181,6 +182,40 @@ std::vector<Tensor> nonzero_reference(std::span<const Tensor> in, AttrsView) {
   return {y};
 }
 
+std::vector<Sample> flat_index_samples(SampleMaker& make) {
+  const auto sample = [&](const Shape& shape, const Dims& sizes, const char* label) {
+    Sample s{{}, flat_index_op::Attrs{sizes}, label};
+    for (const std::int64_t n : sizes) {
+      Tensor t = make.index(shape, 2 * n).clone();  // from -n to n - 1
+      for (std::int64_t i = 0; i < t.numel(); ++i) t.data<std::int64_t>()[i] -= n;
+      s.inputs.push_back(t);
+    }
+    return s;
+  };
+  return {sample({7}, {5}, "one list"), sample({3, 4}, {5, 2, 7}, "three"), sample({}, {3, 3}, "scalars"),
+          sample({20000}, {9, 11}, "more than a chunk"), sample({0, 2}, {4}, "none")};
+}
+std::vector<Tensor> flat_index_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const Dims& sizes = static_cast<const flat_index_op::Attrs*>(attrs.data)->sizes;
+  return {testing::by_index(in[0].shape(), [&](const Dims& at) {
+    double flat = 0;
+    for (std::size_t k = 0; k < in.size(); ++k) {
+      const double i = testing::at(in[k], at), n = static_cast<double>(sizes[static_cast<int>(k)]);
+      flat = flat * n + (i < 0 ? i + n : i);
+    }
+    return flat;
+  })};
+}
+std::vector<ErrorSample> flat_index_errors(SampleMaker& make) {
+  using flat_index_op::Attrs;
+  return {{{integers({2}, {0, 5})}, Attrs{{5}}, "index 5 is out of range for an axis of size 5"},
+          {{integers({2}, {0, 1}), integers({2}, {-1, -4})},
+           Attrs{{5, 3}},
+           "index -4 is out of range for an axis of size 3"},
+          {{make.index({2}, 3), make.index({3}, 3)}, Attrs{{3, 3}}, "all shapes must be equal"},
+          {{make.index({2}, 3)}, Attrs{{3, 3}}, "there must be one for each"}};
+}
+
 }  // namespace
 }  // namespace ct
 
@@ -190,4 +225,5 @@ CT_OP_TESTS(indexing, {"index_select", take_samples<true>, take_errors<true>, ta
             {"scatter_add", put_samples<false>, put_errors<false>, put<false, true>},
             {"index_copy", put_samples<true>, put_errors<true>, put<true, false>},
             {"scatter", put_samples<false>, put_errors<false>, put<false, false>},
-            {"nonzero", nonzero_samples, nullptr, nonzero_reference})
+            {"nonzero", nonzero_samples, nullptr, nonzero_reference},
+            {"flat_index", flat_index_samples, flat_index_errors, flat_index_reference})
