@@ -155,6 +155,8 @@ FAULTS = [
      "(index < 0 ? index + size[k] : index)", "index"),
     ("ops/indexing/index_test.cpp", "ops/indexing/index.cpp", None, "axes that are apart count as neighbours",
      "axes.back() - axes.front() + 1 == static_cast<int>(axes.size())", "true"),
+    ("pad", "ops/indexing/rearrange.cpp", None, "the gradient is that of the beginning",
+     "y.narrow(i, a.before[i], y.shape()[i]", "y.narrow(i, 0, y.shape()[i]"),
     ("unfold", "ops/view/view_defs.cpp", None, "the rule takes windows for neighbours",
      "(arange(g.shape()[axis], integers) * a.step)", "(arange(g.shape()[axis], integers) * a.size)"),
     ("nonzero", "ops/indexing/masks_cpu.cpp", None, "chunks write from the beginning",
