@@ -41,7 +41,8 @@ struct Slice {
   std::int64_t step;
 };
 
-/// One index: a whole number, a Slice, None, Ellipsis, or a tensor of integers or a mask.
+/// One index: a whole number, a Slice, None, Ellipsis, or a tensor of integers or a mask. A tensor of one integer, of rank 0,
+/// selects as the number does, and waits for the device.
 class TensorIndex {
  public:
   using Value = std::variant<std::int64_t, Slice, NoneType, EllipsisType, Tensor>;

@@ -1,6 +1,7 @@
 #include <cotangent/ops/indexing/index.h>
 
 #include <algorithm>
+#include <optional>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/index_error.h>
@@ -84,6 +85,15 @@ int axes_of(const TensorIndex& index) {
   return std::holds_alternative<std::int64_t>(value) || std::holds_alternative<Slice>(value);
 }
 
+// What selects: a number, or a tensor of integers of rank 0, which waits for the device.
+std::optional<std::int64_t> number_of(const TensorIndex& index) {
+  if (const auto* number = std::get_if<std::int64_t>(&index.value())) return *number;
+  const auto* t = std::get_if<Tensor>(&index.value());
+  if (t && t->dim() == 0 && (t->dtype() == DType::i64 || t->dtype() == DType::i32))
+    return t->item<std::int64_t>();
+  return {};
+}
+
 Named resolve(const Tensor& x, TensorIndices indices) {
   int taken = 0, dots = 0;
   for (const TensorIndex& index : indices) {
@@ -100,7 +110,7 @@ Named resolve(const Tensor& x, TensorIndices indices) {
   int axis = 0;
   for (const TensorIndex& index : indices) {
     const auto& value = index.value();
-    if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    if (const std::optional<std::int64_t> number = number_of(index)) {
       const std::int64_t n = t.shape()[axis];
       if (*number < -n || *number >= n) throw_index_error("index", IndexKind::index, *number, n);
       t = t.select(axis, *number);

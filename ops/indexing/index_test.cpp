@@ -59,6 +59,7 @@ TEST_CASE("the axes of tensors come where they were, or first if they are apart"
   CHECK(x.index({i, None, i}).shape() == Shape{3, 1, 4, 5});
   // A number is no tensor: it selects first, and what it stood between become neighbours.
   CHECK(x.index({Slice(), i, 0, i}).shape() == Shape{2, 3});
+  CHECK(x.index({Slice(), tensor(0), Slice(), i}).shape() == Shape{2, 4, 3});
   const Tensor y = x.index({i, Slice(), i});
   for (int k = 0; k < 3; ++k)
     CHECK(values(y.select(0, k)) == values(x.select(0, k > 0 ? 1 : 0).select(1, k > 0 ? 1 : 0)));
