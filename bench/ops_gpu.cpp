@@ -113,6 +113,18 @@ void cross_entropy(benchmark::State& state) {
 }
 BENCHMARK(cross_entropy)->Name("O7/cross_entropy_bf16_8192x50304")->Iterations(15)->UseManualTime();
 
+// O9: the source is read, and the rows are read and written.
+void index_add(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  const ct::DType t = kTypes[state.range(0)];
+  Tensor rows = random({100000, 256}, t);
+  const Tensor source = random({262144, 256}, t), index = ct::randint(0, 100000, {262144}).to(kGpu);
+  time_device(state, kGpu, 10, [&] { ct::index_add_(rows, 0, index, source); });
+  count_bytes(state, static_cast<double>(source.nbytes() + index.nbytes() + 2 * rows.nbytes()));
+}
+BENCHMARK(index_add)->Name("O9/index_add_f32")->Arg(0)->Iterations(15)->UseManualTime();
+BENCHMARK(index_add)->Name("O9/index_add_f16")->Arg(1)->Iterations(15)->UseManualTime();
+
 void transpose(benchmark::State& state) {
   if (!needs_gpu(state)) return;
   const Tensor x = random({16384, 16384}, kTypes[state.range(0)]);

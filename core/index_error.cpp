@@ -20,9 +20,9 @@ void throw_index_error(const char* op, IndexKind kind, std::int64_t value, std::
     case IndexKind::token:
       detail::fail<IndexError>(op, "token ", value, " is out of range for a table of ", limit,
                                " rows; tokens must lie in [0, ", limit, ")");
-    case IndexKind::row:
-      detail::fail<IndexError>(op, "row ", value, " is out of range for ", limit,
-                               " rows; rows must lie in [0, ", limit, ")");
+    case IndexKind::position:
+      detail::fail<IndexError>(op, "index ", value, " is out of range for an axis of size ", limit,
+                               "; indices must lie in [0, ", limit, ")");
     case IndexKind::index: break;
   }
   detail::fail<IndexError>(op, "index ", value, " is out of range for an axis of size ", limit,

@@ -18,7 +18,7 @@ enum class IndexKind : std::int32_t {
   class_label,  ///< a class number in [0, limit) or ignore_index
   token,        ///< a row of an embedding table, in [0, limit)
   index,        ///< an element along an axis, in [-limit, limit)
-  row,          ///< a row to gather or scatter, in [0, limit)
+  position,     ///< an element along an axis, in [0, limit)
 };
 
 /// Names the place that checks: a string literal (the op's name) and the kind. Passed by value to

@@ -86,7 +86,8 @@ TEST_CASE("index errors: the sentences") {
       "or equal ignore_index");
   CHECK_THROWS_WITH(throw_index_error("embedding", IndexKind::token, -1, 5),
                     "[embedding] token -1 is out of range for a table of 5 rows; tokens must lie in [0, 5)");
-  CHECK_THROWS_WITH(throw_index_error("index_add", IndexKind::row, 7, 7), Contains("row 7 is out of range"));
+  CHECK_THROWS_WITH(throw_index_error("index_add", IndexKind::position, 7, 7),
+                    Contains("index 7 is out of range for an axis of size 7; indices must lie in [0, 7)"));
   CHECK_THROWS_WITH(throw_index_error("gather", IndexKind::index, 4, 3),
                     Contains("index 4 is out of range for an axis of size 3; indices must lie in [-3, 3)"));
   CHECK_THROWS_AS(throw_index_error("gather", IndexKind::index, 4, 3), IndexError);

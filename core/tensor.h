@@ -27,6 +27,7 @@
 namespace ct {
 
 class Tensor;
+class TensorIndices;
 
 /// What is known of a tensor without its data.
 struct TensorMeta {
@@ -193,6 +194,15 @@ class CT_API Tensor {
   Tensor select(Integer axis, Integer index) const;
   /// Shorthand for select(0, index).
   Tensor operator[](Integer index) const { return select(0, index); }
+  /// x.index({2, Slice(0, 3), None, Ellipsis, tensor}), as x[2, 0:3, None, ..., tensor] in PyTorch: from the first axis on,
+  /// a number selects, a Slice narrows, None is a new axis, Ellipsis stands for whole axes; what is not named is whole. So
+  /// far a view, which can be assigned to. Tensors of i64 or i32, whose negative elements count from the end, broadcast
+  /// and name elements together: their shape takes the place of their axes, or comes first where these are not neighbours.
+  /// A mask (bool) stands for the indices of its true elements, and has the sizes of the axes it takes. The result is
+  /// then a copy. Everything is recorded. Tensors may be on the CPU.
+  /// Throws IndexError for too many indices, two Ellipsis, a mask of other sizes and what is out of range (in a tensor on
+  /// CUDA at the next call that waits), DTypeError for tensors of other dtypes. (core/tensor_index.h has Slice and None.)
+  Tensor index(const TensorIndices& indices) const;
   /// Axes of size 1 repeated to the given size (-1 keeps a size), new axes in front; stride 0, nothing
   /// copied.
   Tensor expand(const Shape& shape) const;
@@ -200,6 +210,15 @@ class CT_API Tensor {
   Tensor squeeze() const;
   Tensor squeeze(Integer axis) const;
   Tensor unsqueeze(Integer axis) const;
+  /// Axis `source` at the place `destination`; the others keep their order.
+  Tensor movedim(Integer source, Integer destination) const;
+  /// transpose(), by NumPy's name.
+  Tensor swapaxes(Integer axis0, Integer axis1) const { return transpose(axis0, axis1); }
+  /// The elements x[.., i, .., i + offset, ..] of axes axis1 and axis2, along a new last axis.
+  Tensor diagonal(Integer offset = 0, Integer axis1 = 0, Integer axis2 = 1) const;
+  /// Windows of `size` elements along `axis`, `step` apart, that may overlap: axis `axis` counts them, a new last one their
+  /// elements. Throws ValueError unless 0 <= size <= the axis's size and step > 0.
+  Tensor unfold(Integer axis, Integer size, Integer step) const;
   std::vector<Tensor> unbind(Integer axis = 0) const;
   /// Pieces of `size` along `axis`, the last one may be shorter.
   std::vector<Tensor> split(Integer size, Integer axis = 0) const;
@@ -230,6 +249,10 @@ class CT_API Tensor {
   Tensor& zero_();
   /// Copies `source` (broadcast, converted, from any device) into this tensor.
   Tensor& copy_(const Tensor& source);
+  /// Writes `values` (broadcast, converted) into the elements that index(indices) gives, or adds them: with `accumulate` an
+  /// element that is named twice gets both, else the last in row-major order. Errors as of index() and copy_().
+  Tensor& index_put_(const TensorIndices& indices, const Tensor& values, Flag accumulate = false);
+  Tensor& index_put_(const TensorIndices& indices, const Scalar& value, Flag accumulate = false);
   Tensor& add_(const Tensor& other);
   Tensor& add_(const Scalar& other);
   Tensor& sub_(const Tensor& other);

@@ -2,6 +2,7 @@
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/random/fill.h>
+#include <cotangent/ops/engine/scatter/scatter.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
@@ -18,6 +19,19 @@ void fill_cuda(const Tensor&, const Scalar&) { fail_without_cuda("fill"); }
 namespace fold {
 void sum_cuda(const Tensor&, AxisMask, const Tensor&, double, bool) { fail_without_cuda("sum"); }
 }  // namespace fold
+
+namespace scattering {
+void take_cuda(IndexSite site, const Selection&, std::int64_t, const Tensor&, std::int64_t, const Tensor&) {
+  fail_without_cuda(site.op);
+}
+void add_cuda(const char* op, const IndexSite*, const Selection&, std::int64_t, const Tensor&, const Tensor&,
+              bool) {
+  fail_without_cuda(op);
+}
+void set_cuda(IndexSite site, const Selection&, std::int64_t, const Tensor&, const Tensor&) {
+  fail_without_cuda(site.op);
+}
+}  // namespace scattering
 
 namespace detail {
 bool all_finite_cuda(const Tensor&) { fail_without_cuda("all_finite"); }

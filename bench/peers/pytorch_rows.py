@@ -166,6 +166,16 @@ row("O7/cross_entropy_bf16_8192x50304@compile", True)(
     lambda: cross_entropy(torch.compile(F.cross_entropy, dynamic=False)))
 
 
+def index_add(dtype):
+    rows, source = gpu(100000, 256, dtype=dtype), gpu(262144, 256, dtype=dtype)
+    index = torch.randint(0, 100000, (262144,), device="cuda")
+    return device_median(lambda: rows.index_add_(0, index, source))
+
+
+row("O9/index_add_f32", True)(lambda: index_add(torch.float32))
+row("O9/index_add_f16", True)(lambda: index_add(torch.float16))
+
+
 def transpose(dtype):
     x = gpu(16384, 16384, dtype=dtype)
     out = torch.empty_like(x)

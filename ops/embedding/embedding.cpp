@@ -6,8 +6,7 @@
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/embedding/embedding_internal.h>
-#include <cotangent/ops/matmul/matmul.h>
-#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/indexing/indexing.h>
 
 namespace ct {
 CT_KERNEL_TABLES(embedding)
@@ -38,19 +37,16 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
                  static_cast<double>(numel(in[1].shape)) * static_cast<double>(size_of(in[1].dtype))};
 }
 
-// dw = one_hot(indices)^T g, and 0 in the padding row. A table of rows x indices is written: the price of higher
-// derivatives alone.
+// The cotangents are added to the rows that were read, those of the padding row as zeros.
 void rule(const Backward& b) {
   if (!b.needs(0)) return;
   const Shape& weight = b.in_meta(0).shape;
-  const std::int64_t count = numel(b.in_meta(1).shape);
-  Tensor hot = rules::one_hot(b.in(1).reshape({count}), -1, weight[0], b.grad().dtype());
-  const std::int64_t padding = b.attrs<Attrs>().padding_row(weight[0]);
-  if (padding >= 0) {
-    const Tensor rows = arange(weight[0], {.device = hot.device()});
-    hot = where(eq(rows, padding), 0, hot);
-  }
-  b.set_grad_in(0, matmul(hot.t(), b.grad().reshape({count, weight[1]})));
+  const std::int64_t count = numel(b.in_meta(1).shape), padding = b.attrs<Attrs>().padding_row(weight[0]);
+  const Tensor rows = b.in(1).reshape({count});
+  Tensor g = b.grad().reshape({count, weight[1]});
+  if (padding >= 0) g = where(eq(rows, padding).unsqueeze(1), 0, g);
+  const Tensor none = zeros(weight, {.dtype = g.dtype(), .device = g.device()});
+  b.set_grad_in(0, index_add(none, 0, rows, g));
 }
 
 // Rows are picked as they lie.

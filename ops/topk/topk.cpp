@@ -1,10 +1,9 @@
 #include <cotangent/ops/topk/topk.h>
 
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/reduce/reduce.h>
-#include <cotangent/ops/rules_internal.h>
+#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/topk/topk_internal.h>
 
 namespace ct {
@@ -36,11 +35,8 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
 // Each cotangent at the place that its value came from.
 void rule(const Backward& b) {
   if (!b.needs(0)) return;
-  const Shape& shape = b.in_meta(0).shape;
-  const int axis = wrap_axis("topk", b.attrs<Attrs>().axis, shape.size());
-  // [.., k, ..] with a new axis of the places in front of that of the k.
-  const Tensor hot = rules::one_hot(b.out(1), axis, shape[axis], b.grad().dtype());
-  b.set_grad_in(0, sum(hot * b.grad().unsqueeze(axis), {axis + 1}));
+  const Tensor none = zeros(b.in_meta(0).shape, {.dtype = b.grad().dtype(), .device = b.grad().device()});
+  b.set_grad_in(0, scatter_add(none, b.attrs<Attrs>().axis, b.out(1), b.grad()));
 }
 
 constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};

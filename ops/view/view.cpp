@@ -207,6 +207,47 @@ void unsqueeze_infer(Infer& i) {
   i.output_strided(shape, strides, x.storage_offset());
 }
 
+void diagonal_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const DiagonalAttrs& a = i.attrs<DiagonalAttrs>();
+  CT_CHECK(x.dim() >= 2, ShapeError, "diagonal", "x is ", describe(x), "; it must have two axes or more");
+  const int row = wrap_axis("diagonal", a.axis1, x.dim()), column = wrap_axis("diagonal", a.axis2, x.dim());
+  CT_CHECK(row != column, ShapeError, "diagonal", "both axes are ", row, "; they must be two");
+  const std::int64_t rows = x.shape()[row], columns = x.shape()[column];
+  const std::int64_t length = std::max<std::int64_t>(
+      0, a.offset >= 0 ? std::min(rows, columns - a.offset) : std::min(rows + a.offset, columns));
+  std::int64_t first = x.storage_offset();
+  if (length > 0) first += a.offset >= 0 ? a.offset * x.strides()[column] : -a.offset * x.strides()[row];
+  Shape shape;
+  Strides strides;
+  for (int k = 0; k < x.dim(); ++k) {
+    if (k == row || k == column) continue;
+    shape.push_back(x.shape()[k]);
+    strides.push_back(x.strides()[k]);
+  }
+  shape.push_back(length);
+  strides.push_back(x.strides()[row] + x.strides()[column]);
+  i.output_strided(shape, strides, first);
+}
+
+void unfold_infer(Infer& i) {
+  const Tensor& x = i.in(0);
+  const UnfoldAttrs& a = i.attrs<UnfoldAttrs>();
+  check_has_axes("unfold", x, a.axis, " to unfold");
+  const int axis = wrap_axis("unfold", a.axis, x.dim());
+  const std::int64_t n = x.shape()[axis], stride = x.strides()[axis];
+  CT_CHECK(a.size >= 0 && a.size <= n, ValueError, "unfold", "the size of a window is ", a.size, ", axis ",
+           axis, " of ", describe(x), " has ", n, "; it must lie in [0, ", n, "]");
+  CT_CHECK(a.step > 0, ValueError, "unfold", "step is ", a.step, "; it must be > 0");
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape[axis] = (n - a.size) / a.step + 1;
+  if (shape[axis] > 1) strides[axis] *= a.step;
+  shape.push_back(a.size);
+  strides.push_back(stride);
+  i.output_strided(shape, strides, x.storage_offset());
+}
+
 }  // namespace views
 
 // ---- members of Tensor ------------------------------------------------------------------------------------
@@ -279,6 +320,24 @@ Tensor Tensor::squeeze(Integer axis) const {
 }
 
 Tensor Tensor::unsqueeze(Integer axis) const { return dispatch(k_unsqueeze, {*this}, UnsqueezeAttrs{axis}); }
+
+Tensor Tensor::movedim(Integer source, Integer destination) const {
+  const int from = wrap_axis("movedim", source, dim()), to = wrap_axis("movedim", destination, dim());
+  if (dim() == 0) return *this;
+  PermuteAttrs attrs;
+  for (int i = 0; i < dim(); ++i)
+    if (i != from) attrs.axes.push_back(i);
+  attrs.axes.insert(to, from);
+  return dispatch(k_permute, {*this}, attrs);
+}
+
+Tensor Tensor::diagonal(Integer offset, Integer axis1, Integer axis2) const {
+  return dispatch(k_diagonal, {*this}, DiagonalAttrs{offset, axis1, axis2});
+}
+
+Tensor Tensor::unfold(Integer axis, Integer size, Integer step) const {
+  return dispatch(k_unfold, {*this}, UnfoldAttrs{axis, size, step});
+}
 
 std::vector<Tensor> Tensor::unbind(Integer axis) const {
   check_has_axes("unbind", *this, axis, " to take apart");

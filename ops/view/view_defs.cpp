@@ -6,8 +6,11 @@
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/rules_internal.h>
 
 // Gradients of views. A view moves nothing, so its gradient only says where
@@ -58,6 +61,7 @@ void place_backward(const Backward& b, InferFn infer) {
 }
 void slice_backward(const Backward& b) { place_backward(b, slice_infer); }
 void select_backward(const Backward& b) { place_backward(b, select_infer); }
+void diagonal_backward(const Backward& b) { place_backward(b, diagonal_infer); }
 
 // The tensor that all cotangents together are views of, as a kernel may have laid them out; undefined if they
 // are not the neighbouring parts of one.
@@ -136,6 +140,42 @@ void expand_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, rules::unbroadcast(b.grad(), b.in_meta(0).shape));
 }
 
+// diagonal: the cotangents at the places of the diagonal in both axes taken as one, which is then the last.
+void diagonal_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const DiagonalAttrs& a = b.attrs<DiagonalAttrs>();
+  const Tensor& g = b.grad();
+  const Shape& shape = b.in_meta(0).shape;
+  const int row = wrap_axis("diagonal", a.axis1, shape.size()),
+            column = wrap_axis("diagonal", a.axis2, shape.size());
+  Shape flat = g.shape(), apart = g.shape();
+  flat.back() = shape[row] * shape[column];
+  apart.back() = shape[row];
+  apart.push_back(shape[column]);
+  const Tensor steps = arange(g.shape().back(), {.dtype = DType::i64, .device = g.device()});
+  const std::int64_t first = a.offset >= 0 ? a.offset : -a.offset * shape[column];
+  const Tensor none = zeros(flat, {.dtype = g.dtype(), .device = g.device()});
+  const Tensor placed = index_add(none, -1, steps * (shape[column] + 1) + first, g).view(apart);
+  Dims order;
+  for (int i = 0, rest = 0; i < shape.size(); ++i)
+    order.push_back(i == row ? shape.size() - 2 : i == column ? shape.size() - 1 : rest++);
+  b.set_grad_in(0, placed.permute(order));
+}
+
+// unfold: what lies in several windows sums their cotangents. Its backward kernel too.
+void unfold_rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const UnfoldAttrs& a = b.attrs<UnfoldAttrs>();
+  const Tensor& g = b.grad();
+  const Shape& shape = b.in_meta(0).shape;
+  const int axis = wrap_axis("unfold", a.axis, shape.size());
+  const TensorOptions integers{.dtype = DType::i64, .device = g.device()};
+  const Tensor places = (arange(g.shape()[axis], integers) * a.step).unsqueeze(1) + arange(a.size, integers);
+  const Tensor none = zeros(shape, {.dtype = g.dtype(), .device = g.device()});
+  b.set_grad_in(0, index_add(none, axis, places.reshape({places.numel()}),
+                             g.movedim(-1, axis + 1).flatten(axis, axis + 1)));
+}
+
 // ---- records --------------------------------------------------------------------------------------------
 
 constexpr InputDef kX[] = {{.name = "x"}};
@@ -150,6 +190,11 @@ constexpr AttrDef kSelectAttributes[] = {CT_ATTRIBUTE(SelectAttrs, axis), CT_ATT
 constexpr AttrDef kUnbindAttributes[] = {CT_ATTRIBUTE(UnbindAttrs, axis)};
 constexpr AttrDef kSqueezeAttributes[] = {CT_ATTRIBUTE(SqueezeAttrs, mask)};
 constexpr AttrDef kUnsqueezeAttributes[] = {CT_ATTRIBUTE(UnsqueezeAttrs, axis)};
+constexpr AttrDef kDiagonalAttributes[] = {CT_ATTRIBUTE(DiagonalAttrs, offset),
+                                           CT_ATTRIBUTE(DiagonalAttrs, axis1),
+                                           CT_ATTRIBUTE(DiagonalAttrs, axis2)};
+constexpr AttrDef kUnfoldAttributes[] = {CT_ATTRIBUTE(UnfoldAttrs, axis), CT_ATTRIBUTE(UnfoldAttrs, size),
+                                         CT_ATTRIBUTE(UnfoldAttrs, step)};
 
 Cost no_cost(std::span<const TensorMeta>, std::span<const TensorMeta>, AttrsView) { return {}; }
 
@@ -189,13 +234,18 @@ constexpr OpDef k_squeeze = view_op("squeeze", "y = x without axes of size 1", k
                                     squeeze_infer, reshape_backward, reshape_backward);
 constexpr OpDef k_unsqueeze = view_op("unsqueeze", "y = x with a new axis of size 1", kUnsqueezeAttributes,
                                       unsqueeze_infer, reshape_backward, reshape_backward);
+constexpr OpDef k_diagonal = view_op("diagonal", "y_i = x[i, i + offset] of two axes", kDiagonalAttributes,
+                                     diagonal_infer, diagonal_backward, diagonal_rule, kXAccumulates);
+constexpr OpDef k_unfold = view_op("unfold", "y[w, .., j] = x[w step + j, ..] along an axis",
+                                   kUnfoldAttributes, unfold_infer, unfold_rule, unfold_rule);
 
 }  // namespace ct::views
 
 namespace ct::rooms {
 namespace {
-constexpr const OpDef* ops[] = {&views::k_view,   &views::k_permute, &views::k_slice,   &views::k_select,
-                                &views::k_unbind, &views::k_expand,  &views::k_squeeze, &views::k_unsqueeze};
+constexpr const OpDef* ops[] = {&views::k_view,     &views::k_permute, &views::k_slice,   &views::k_select,
+                                &views::k_unbind,   &views::k_expand,  &views::k_squeeze, &views::k_unsqueeze,
+                                &views::k_diagonal, &views::k_unfold};
 }
 extern const Room view;
 const Room view{"view", ops};

@@ -27,6 +27,12 @@ struct SqueezeAttrs {
 struct UnsqueezeAttrs {
   std::int64_t axis;
 };
+struct DiagonalAttrs {
+  std::int64_t offset, axis1, axis2;
+};
+struct UnfoldAttrs {
+  std::int64_t axis, size, step;
+};
 
 void reshape_infer(Infer&);
 void permute_infer(Infer&);
@@ -36,6 +42,8 @@ void unbind_infer(Infer&);
 void expand_infer(Infer&);
 void squeeze_infer(Infer&);
 void unsqueeze_infer(Infer&);
+void diagonal_infer(Infer&);
+void unfold_infer(Infer&);
 
 extern const OpDef k_view;
 extern const OpDef k_permute;
@@ -45,5 +53,7 @@ extern const OpDef k_unbind;
 extern const OpDef k_expand;
 extern const OpDef k_squeeze;
 extern const OpDef k_unsqueeze;
+extern const OpDef k_diagonal;
+extern const OpDef k_unfold;
 
 }  // namespace ct::views

@@ -234,6 +234,68 @@ std::vector<ErrorSample> unsqueeze_errors(SampleMaker& make) {
           {{make.normal({1, 1, 1, 1, 1, 1, 1, 1})}, UnsqueezeAttrs{0}, "more than 8 dimensions"}};
 }
 
+std::vector<Tensor> diagonal_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const DiagonalAttrs& a = as<DiagonalAttrs>(attrs);
+  Shape shape = in[0].shape();
+  const int row = wrap_axis("reference", a.axis1, shape.size()),
+            column = wrap_axis("reference", a.axis2, shape.size());
+  std::int64_t length = 0;
+  for (std::int64_t i = 0; i < shape[row]; ++i) length += i + a.offset >= 0 && i + a.offset < shape[column];
+  shape.erase(std::max(row, column));
+  shape.erase(std::min(row, column));
+  shape.push_back(length);
+  return gather(in[0], shape, [&](Dims index) {
+    const std::int64_t i = index.back() + std::max<std::int64_t>(0, -a.offset);
+    index.erase(index.size() - 1);
+    index.insert(std::min(row, column), row < column ? i : i + a.offset);
+    index.insert(std::max(row, column), row < column ? i + a.offset : i);
+    return index;
+  });
+}
+std::vector<Sample> diagonal_samples(SampleMaker& make) {
+  return {{{make.normal({4, 4})}, DiagonalAttrs{0, 0, 1}, "square"},
+          {{make.normal({3, 5})}, DiagonalAttrs{2, 0, 1}, "above"},
+          {{make.normal({5, 3})}, DiagonalAttrs{-1, 0, 1}, "below"},
+          {{make.normal({2, 3, 4})}, DiagonalAttrs{1, -1, 0}, "axes apart, exchanged"},
+          {{make.normal({2, 3, 4})}, DiagonalAttrs{-2, 1, 2}, "the last axes"},
+          {{make.normal({3, 3})}, DiagonalAttrs{3, 0, 1}, "outside"},
+          {{make.normal({0, 3})}, DiagonalAttrs{0, 0, 1}, "empty"}};
+}
+std::vector<ErrorSample> diagonal_errors(SampleMaker& make) {
+  return {{{make.normal({3})}, DiagonalAttrs{0, 0, 1}, "two axes or more"},
+          {{make.normal({3, 3})}, DiagonalAttrs{0, 1, -1}, "they must be two"},
+          {{make.normal({3, 3})}, DiagonalAttrs{0, 0, 2}, "axis 2 is out of range"}};
+}
+
+std::vector<Tensor> unfold_reference(std::span<const Tensor> in, AttrsView attrs) {
+  const UnfoldAttrs& a = as<UnfoldAttrs>(attrs);
+  Shape shape = in[0].shape();
+  const int axis = wrap_axis("reference", a.axis, shape.size());
+  std::int64_t windows = 0;
+  while (windows * a.step + a.size <= shape[axis]) ++windows;
+  shape[axis] = windows;
+  shape.push_back(a.size);
+  return gather(in[0], shape, [&](Dims index) {
+    index[axis] = index[axis] * a.step + index.back();
+    index.erase(index.size() - 1);
+    return index;
+  });
+}
+std::vector<Sample> unfold_samples(SampleMaker& make) {
+  return {{{make.normal({7})}, UnfoldAttrs{0, 3, 1}, "overlapping"},
+          {{make.normal({2, 8})}, UnfoldAttrs{-1, 3, 2}, "the last axis"},
+          {{make.normal({9, 2})}, UnfoldAttrs{0, 2, 4}, "with gaps"},
+          {{make.normal({2, 5, 3})}, UnfoldAttrs{1, 5, 7}, "one window"},
+          {{make.normal({4})}, UnfoldAttrs{0, 0, 1}, "windows of nothing"},
+          {{make.normal({0, 3})}, UnfoldAttrs{1, 2, 1}, "empty"}};
+}
+std::vector<ErrorSample> unfold_errors(SampleMaker& make) {
+  return {{{make.normal({3})}, UnfoldAttrs{0, 4, 1}, "it must lie in [0, 3]"},
+          {{make.normal({3})}, UnfoldAttrs{0, 2, 0}, "step is 0"},
+          {{make.normal({})}, UnfoldAttrs{0, 1, 1}, "no axis 0"},
+          {{make.normal({3})}, UnfoldAttrs{1, 1, 1}, "axis 1 is out of range"}};
+}
+
 }  // namespace
 }  // namespace ct
 
@@ -244,4 +306,6 @@ CT_OP_TESTS(view, {"view", view_samples, view_errors, reshape_reference},
             {"unbind", unbind_samples, unbind_errors, unbind_reference},
             {"expand", expand_samples, expand_errors, expand_reference},
             {"squeeze", squeeze_samples, nullptr, squeeze_reference},
-            {"unsqueeze", unsqueeze_samples, unsqueeze_errors, unsqueeze_reference})
+            {"unsqueeze", unsqueeze_samples, unsqueeze_errors, unsqueeze_reference},
+            {"diagonal", diagonal_samples, diagonal_errors, diagonal_reference},
+            {"unfold", unfold_samples, unfold_errors, unfold_reference})

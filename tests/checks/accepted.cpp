@@ -3,6 +3,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/indexing/index.h>
 
 #include <algorithm>
 #include <array>
@@ -35,6 +36,8 @@ std::vector<Tensor> written(Tensor& x, const Tensor& y) {
   x[0] = y;
   x[0][1] = 3.f;
   x.slice(1, 0, 2) += y;
+  x.index({0, Slice(None, 2), Ellipsis, None}) = y;
+  x.index_put_({Slice(), y > 0, y.to(i64)}, 3);
   if (y > 0 && !y) x[1] = x[0];
   return grad({x}, {y});
 }

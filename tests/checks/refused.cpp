@@ -29,6 +29,8 @@ void refused(Tensor x, const Tensor y, nn::Linear layer, const float* pointer, L
   (void)dropout(x, 0.5, 1);   // refused: Flag
   (void)x[1.5];               // refused: Integer
   (void)x[true];              // refused: Integer
+  (void)x.index({1.5});       // refused: TensorIndices
+  (void)x.index({true});      // refused: TensorIndices
   (void)concat(x, 1);         // refused: TensorList
   (void)linspace(0, 1, 2.5);  // refused: Integer
   x.set_requires_grad("no");  // refused: Flag

@@ -3,6 +3,7 @@
 #include <cotangent/core/error.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/stream.h>
+#include <cotangent/ops/engine/walk/axes.h>
 
 namespace ct {
 
@@ -82,6 +83,17 @@ void detail::check_writable(const char* op, const Tensor& t) {
   const int axis = expanded_axis(t.shape(), t.strides());
   CT_CHECK(axis < 0, ShapeError, op, "axis ", axis, " of ", describe(t),
            " is expanded: its elements share one place in memory; clone() the tensor before writing to it");
+  if (t.is_contiguous()) return;
+  // Windows of unfold() overlap: an axis steps no further than those inside of it reach.
+  Axes<1> axes;
+  for (int i = 0; i < t.dim(); ++i) axes.append(t.shape()[i], {t.strides()[i]});
+  axes.sort();
+  std::int64_t reach = 0;
+  for (int i = axes.rank - 1; i >= 0; --i) {
+    CT_CHECK(axes.stride[i][0] > reach, ShapeError, op, describe(t), " with strides ", t.strides(),
+             " has elements that share one place in memory; clone() the tensor before writing to it");
+    reach += (axes.size[i] - 1) * axes.stride[i][0];
+  }
 }
 
 }  // namespace ct

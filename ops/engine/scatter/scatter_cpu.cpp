@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cstring>
+
+#include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/vector.h>
+#include <cotangent/ops/engine/scatter/scatter.h>
+
+// take() copies rows. add() first lists, for every row of the table, the places that name it (a counting sort, in the
+// order of the places); then every piece of a row is summed in cache and written once. set() cuts the table into a
+// few parts, and whoever writes one goes through all places in their order.
+
+namespace ct::scattering {
+namespace {
+
+constexpr std::int64_t kGrain = 32768;  // elements per chunk
+constexpr std::int64_t kColumns = 256;  // columns summed at a time
+
+// Calls f(q, base, index) for the places from begin to end.
+template <class F>
+void for_each_place(const Selection& s, std::int64_t begin, std::int64_t end, F&& f) {
+  std::int64_t at[kMaxRank], base = 0, number = 0;
+  for (std::int64_t k = s.rank - 1, rest = begin; k >= 0; rest /= s.size[k--]) {
+    at[k] = rest % s.size[k];
+    base += at[k] * s.row_step[k];
+    number += at[k] * s.index_step[k];
+  }
+  for (std::int64_t q = begin; q < end; ++q) {
+    f(q, base, s.index[number]);
+    for (int k = s.rank - 1; k >= 0; --k) {
+      base += s.row_step[k];
+      number += s.index_step[k];
+      if (++at[k] < s.size[k]) break;
+      base -= at[k] * s.row_step[k];
+      number -= at[k] * s.index_step[k];
+      at[k] = 0;
+    }
+  }
+}
+
+// The row of each place, -1 for those that are left out.
+Tensor rows_of_places(const IndexSite* site, const Selection& s) {
+  Tensor list = Tensor::allocate({s.count}, DType::i64, cpu);
+  std::int64_t* const rows = list.data<std::int64_t>();
+  parallel_for(s.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for_each_place(s, begin, end, [&](std::int64_t q, std::int64_t base, std::int64_t i) {
+      const bool good = s.in_range(i);
+      if (!good && site) throw_index_error(*site, i, s.limit);
+      rows[q] = good && i != s.skip ? base + i * s.axis_step : -1;
+    });
+  });
+  return list;
+}
+
+// The places that name each row: those of row v are places[starts[v]] to places[starts[v + 1]].
+struct Readers {
+  Tensor starts_, places_;
+  std::int64_t* starts;
+  std::int64_t* places;
+
+  Readers(const std::int64_t* row_of, std::int64_t n, std::int64_t rows)
+      : starts_(Tensor::allocate({rows + 1}, DType::i64, cpu)),
+        places_(Tensor::allocate({n}, DType::i64, cpu)),
+        starts(starts_.data<std::int64_t>()),
+        places(places_.data<std::int64_t>()) {
+    std::fill_n(starts, rows + 1, 0);
+    for (std::int64_t i = 0; i < n; ++i)
+      if (row_of[i] >= 0) ++starts[row_of[i]];
+    std::int64_t end = 0;
+    for (std::int64_t v = 0; v <= rows; ++v) starts[v] = end += starts[v];
+    // From the back, so that each start arrives at its place and the order is kept.
+    for (std::int64_t i = n - 1; i >= 0; --i)
+      if (row_of[i] >= 0) places[--starts[row_of[i]]] = i;
+  }
+};
+
+template <class T>
+void add_run(const T* __restrict from, std::int64_t n, compute_t<T>* __restrict to) {
+  if constexpr (std::is_same_v<T, Half>) {
+    float wide[kColumns];
+    simd::convert_run(from, n, wide);
+    for (std::int64_t j = 0; j < n; ++j) to[j] += wide[j];
+  } else {
+    for (std::int64_t j = 0; j < n; ++j) to[j] += static_cast<compute_t<T>>(from[j]);
+  }
+}
+
+// n columns of one row: the sum over its readers.
+template <class T>
+void sum_piece(const T* g, std::int64_t columns, const std::int64_t* places, std::int64_t readers,
+               std::int64_t n, bool accumulate, T* out) {
+  if (readers == 0) {
+    if (!accumulate) std::fill_n(out, n, T{});
+    return;
+  }
+  if (readers == 1 && !accumulate) {
+    std::memcpy(out, g + places[0] * columns, static_cast<std::size_t>(n) * sizeof(T));
+    return;
+  }
+  compute_t<T> sum[kColumns];
+  std::fill_n(sum, n, compute_t<T>{});
+  for (std::int64_t r = 0; r < readers; ++r) add_run(g + places[r] * columns, n, sum);
+  if (accumulate) add_run(out, n, sum);
+  if constexpr (std::is_same_v<T, compute_t<T>>)
+    std::memcpy(out, sum, static_cast<std::size_t>(n) * sizeof(T));
+  else
+    simd::convert_run(sum, n, out);
+}
+
+template <class T>
+void add_rows(const Readers& readers, std::int64_t rows, std::int64_t columns, const Tensor& source,
+              const Tensor& table, bool accumulate) {
+  const std::int64_t pieces = (columns + kColumns - 1) / kColumns;
+  const std::int64_t together = std::max<std::int64_t>(1, kGrain / std::min(columns, kColumns));
+  const T* from = static_cast<const T*>(source.raw_data());
+  T* to = static_cast<T*>(table.raw_data());
+  parallel_for(chunk_count(rows, together) * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t first = item / pieces * together, last = std::min(rows, first + together);
+      const std::int64_t column = item % pieces * kColumns, n = std::min(kColumns, columns - column);
+      for (std::int64_t v = first; v < last; ++v)
+        sum_piece(from + column, columns, readers.places + readers.starts[v],
+                  readers.starts[v + 1] - readers.starts[v], n, accumulate, to + v * columns + column);
+    }
+  });
+}
+
+// Calls f(copy), where copy(to, from) copies a row of so many bytes.
+template <class F>
+void with_row_copy(std::int64_t bytes, F&& f) {
+  const auto word = [&]<class Word>(TypeTag<Word>) {
+    f([](char* to, const char* from) { std::memcpy(to, from, sizeof(Word)); });
+  };
+  if (bytes == 1) return word(TypeTag<std::uint8_t>{});
+  if (bytes == 2) return word(TypeTag<std::uint16_t>{});
+  if (bytes == 4) return word(TypeTag<std::uint32_t>{});
+  if (bytes == 8) return word(TypeTag<std::uint64_t>{});
+  f([n = static_cast<std::size_t>(bytes)](char* to, const char* from) {
+    if (n > 0) std::memcpy(to, from, n);
+  });
+}
+
+}  // namespace
+
+void take_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Tensor& table,
+              std::int64_t stride, const Tensor& y) {
+  const auto element = static_cast<std::int64_t>(size_of(y.dtype()));
+  const std::int64_t bytes = columns * element, step = stride * element;
+  const char* const from = static_cast<const char*>(table.raw_data());
+  char* const to = static_cast<char*>(y.raw_data());
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, columns));
+  with_row_copy(bytes, [&](auto copy) {
+    parallel_for(s.count, grain, [&](std::int64_t begin, std::int64_t end) {
+      for_each_place(s, begin, end, [&](std::int64_t q, std::int64_t base, std::int64_t i) {
+        if (!s.in_range(i)) throw_index_error(site, i, s.limit);
+        copy(to + q * bytes, from + (base + i * s.axis_step) * step);
+      });
+    });
+  });
+}
+
+void add_cpu(const char* op, const IndexSite* site, const Selection& s, std::int64_t columns,
+             const Tensor& source, const Tensor& table, bool accumulate) {
+  const Tensor row_of = rows_of_places(site, s);
+  if (table.numel() == 0) return;
+  const Readers readers(row_of.data<std::int64_t>(), s.count, s.rows);
+  const auto go = [&]<class T>(TypeTag<T>) {
+    add_rows<T>(readers, s.rows, columns, source, table, accumulate);
+  };
+  if (table.dtype() == DType::i64) return go(TypeTag<std::uint64_t>{});  // which wrap
+  visit_floating(op, table.dtype(), go);
+}
+
+void set_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Tensor& source,
+             const Tensor& table) {
+  const Tensor list = rows_of_places(&site, s);
+  const std::int64_t* const row_of = list.data<std::int64_t>();
+  const std::int64_t bytes = columns * static_cast<std::int64_t>(size_of(table.dtype()));
+  const char* const from = static_cast<const char*>(source.raw_data());
+  char* const to = static_cast<char*>(table.raw_data());
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain * 16 / std::max<std::int64_t>(1, bytes));
+  const std::int64_t part = std::max(grain, (s.rows + 3) / 4);
+  with_row_copy(bytes, [&](auto copy) {
+    parallel_for(s.rows, part, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t q = 0; q < s.count; ++q)
+        if (row_of[q] >= begin && row_of[q] < end) copy(to + row_of[q] * bytes, from + q * bytes);
+    });
+  });
+}
+
+}  // namespace ct::scattering
