@@ -40,27 +40,40 @@ struct Patches {
 
   CT_HD Place pixel(std::uint32_t i) const {
     const std::uint32_t n = plane.divide(i), rest = i - n * plane.divisor, p = width.divide(rest);
-    return {static_cast<long long>(n) * image, static_cast<int>(p) * scale_row + shift_row,
-            static_cast<int>(rest - p * width.divisor) * scale_column + shift_column};
+    return place(static_cast<long long>(n) * image, static_cast<int>(p) * scale_row + shift_row,
+                 static_cast<int>(rest - p * width.divisor) * scale_column + shift_column);
   }
   CT_HD Place tap(std::uint32_t k) const {
     const std::uint32_t c = taps.divide(k), rest = k - c * taps.divisor, i = kernel_width.divide(rest);
-    return {static_cast<long long>(c) * channel, static_cast<int>(i) * step_row,
-            static_cast<int>(rest - i * kernel_width.divisor) * step_column};
+    return place(static_cast<long long>(c) * channel, static_cast<int>(i) * step_row,
+                 static_cast<int>(rest - i * kernel_width.divisor) * step_column);
   }
   /// The element that is seen, or -1 outside of the image.
   CT_HD long long at(const Place& pixel, const Place& tap) const {
-    int row = pixel.row + tap.row, column = pixel.column + tap.column;
+    const int row = pixel.row + tap.row, column = pixel.column + tap.column;
+    const long long offset = pixel.offset + tap.offset;
+    if (!strided) return row_is_inside(row) && column_is_inside(column) ? offset : -1;
     if (row < 0 || column < 0) return -1;
-    if (strided) {
-      const int p = static_cast<int>(down.divide(static_cast<std::uint32_t>(row)));
-      const int q = static_cast<int>(across.divide(static_cast<std::uint32_t>(column)));
-      if (p * static_cast<int>(down.divisor) != row || q * static_cast<int>(across.divisor) != column)
-        return -1;
-      row = p, column = q;
-    }
-    if (row >= seen_height || column >= seen_width) return -1;
-    return pixel.offset + tap.offset + static_cast<long long>(row) * seen_width + column;
+    const int p = static_cast<int>(down.divide(static_cast<std::uint32_t>(row)));
+    const int q = static_cast<int>(across.divide(static_cast<std::uint32_t>(column)));
+    const bool hit =
+        p * static_cast<int>(down.divisor) == row && q * static_cast<int>(across.divisor) == column;
+    return hit && row_is_inside(p) && column_is_inside(q)
+               ? offset + static_cast<long long>(p) * seen_width + q
+               : -1;
+  }
+
+ private:
+  // Unless the stride has to divide their sum first, row and column are in the offset already.
+  CT_HD Place place(long long offset, int row, int column) const {
+    if (!strided) offset += static_cast<long long>(row) * seen_width + column;
+    return {offset, row, column};
+  }
+  CT_HD bool row_is_inside(int row) const {
+    return static_cast<unsigned>(row) < static_cast<unsigned>(seen_height);
+  }
+  CT_HD bool column_is_inside(int column) const {
+    return static_cast<unsigned>(column) < static_cast<unsigned>(seen_width);
   }
 };
 
