@@ -199,7 +199,7 @@ void input_gradient(const Parts<T>& p) {
   });
 }
 
-// ---- one channel to a group ---------------------------------------------------------------------------------
+// ---- depthwise -----------------------------------------------------------------------------------------------
 
 template <class T>
 void forward_direct(const Parts<T>& p) {
@@ -322,7 +322,7 @@ template <class T>
 void run_typed(const Job& job) {
   const Parts<T> p(job);
   const Geometry& g = job.g;
-  const bool direct = g.group_channels() == 1;
+  const bool direct = g.thin();
   if (job.result == Part::y) return direct ? forward_direct(p) : forward(p);
   if (job.result == Part::x) return direct ? input_gradient_direct(p) : input_gradient(p);
   const int64_t size = job.out().numel(), units = g.batch * Tiles(g).count;

@@ -277,7 +277,7 @@ constexpr std::int64_t kWantedBlocks =
 template <class T>
 void run_typed(const Job& job) {
   Product p = product_of(job);
-  const bool thin = job.g.group_channels() == 1 && job.g.group_filters() <= 8;
+  const bool thin = job.g.thin();
   const std::int64_t tiles = gpu::ceil_div(p.n, kColumns) * gpu::ceil_div(p.m, kRows) * p.groups;
   if (job.result != Part::weight) {
     if (thin) {

@@ -66,6 +66,8 @@ struct Geometry {
   std::int64_t in_pixels() const { return height.in * width.in; }
   std::int64_t out_pixels() const { return height.out * width.out; }
   std::int64_t depth() const { return group_channels() * taps(); }  // elements of one filter
+  /// Depthwise, more or less: there is no matrix worth unfolding anything for.
+  bool thin() const { return group_channels() == 1 && group_filters() <= 8; }
 };
 
 /// One of the three computed from the others, all contiguous and not empty but for the inputs: `result` is written.

@@ -43,6 +43,7 @@ std::vector<Case> cases() {
        3,
        {.stride = 2, .padding = 1, .padding_end = 1, .groups = 3}},
       {"one channel", {2, 1, 5, 5}, 3, {3, 2}},
+      {"one channel, many filters", {2, 1, 5, 4}, 9, 3, {.padding = 1, .padding_end = 1}},
       {"a kernel as large as the image", {3, 2, 4, 3}, 5, {4, 3}},
       {"one more after than before", {1, 2, 5, 6}, 2, {4, 2}, {.padding = {1, 0}, .padding_end = {2, 1}}},
       {"padding beyond the kernel", {1, 2, 2, 3}, 2, 2, {.padding = 3, .padding_end = 3}},

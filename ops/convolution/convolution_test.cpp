@@ -240,3 +240,24 @@ TEST_CASE("large convolutions on CUDA agree with the CPU", "[convolution][cuda]"
     }
   }
 }
+
+TEST_CASE("under Autocast the gradients of f32 weights are not rounded to 16 bits", "[convolution]") {
+  for (const bool depthwise : {false, true}) {
+    const std::int64_t groups = depthwise ? 4 : 1;
+    const Tensor x = randn({3, 4, 6, 5});
+    Tensor w = randn({4, 4 / groups, 3, 3}).set_requires_grad(), b = randn({4}).set_requires_grad();
+    const Tensor g = randn({3, 4, 4, 3}).to(bf16);
+    {
+      const Autocast guard(bf16);
+      const Tensor y = conv2d(x, w, b, {.groups = groups});
+      CHECK(y.dtype() == bf16);
+      y.backward(g);
+    }
+    Tensor w64 = w.detach().to(bf16).to(f64).set_requires_grad();
+    conv2d(x.to(bf16).to(f64), w64, {}, {.groups = groups}).backward(g.to(f64));
+    CHECK(w.grad().dtype() == f32);
+    const V got = values(w.grad()), want = values(w64.grad());
+    for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want[i]).margin(2e-5));
+    CHECK(b.grad().dtype() == f32);
+  }
+}

@@ -18,6 +18,8 @@ __global__ void __launch_bounds__(kThreads)
   const int out = work == Work::gathered ? w.in_pixels() : w.out_pixels();
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   if (i >= static_cast<unsigned>(out)) return;
+  const int width = work == Work::gathered ? w.width.in : w.width.out;
+  const int row = static_cast<int>(i) / width, column = static_cast<int>(i) % width;
   for (long long n = blockIdx.y; n < images; n += gridDim.y) {
     const T* const x = from + n * in;
     std::int64_t* const index = indices ? indices + n * w.out_pixels() : nullptr;
@@ -25,12 +27,12 @@ __global__ void __launch_bounds__(kThreads)
     C value;
     if constexpr (work == Work::largest) {
       std::int64_t place;
-      value = largest<C>(w, static_cast<int>(i), read, place);
+      value = largest<C>(w, row, column, read, place);
       index[i] = place;
     } else if constexpr (work == Work::pooled) {
-      value = pooled<C>(w, static_cast<int>(i), read, index);
+      value = pooled<C>(w, row, column, read, index);
     } else {
-      value = gathered<C>(w, static_cast<int>(i), read, index);
+      value = gathered<C>(w, row, column, read, index);
     }
     to[n * out + i] = gpu::from_compute<T>(value);
   }

@@ -102,23 +102,29 @@ CT_HD void each_element(const Windows& w, int p, int q, const F& f) {
       if (i >= 0 && j >= 0) f(i * w.width.in + j);
 }
 
-/// The largest of the window whose number among all is `window`, and where it is.
+/// The largest of window (p, q), and where it is.
 template <class C, class Read>
-CT_HD C largest(const Windows& w, int window, const Read& x, std::int64_t& index) {
+CT_HD C largest(const Windows& w, int p, int q, const Read& x, std::int64_t& index) {
   C best = -static_cast<C>(INFINITY);
-  index = -1;
-  each_element(w, window / w.width.out, window % w.width.out, [&](int at) {
+  int place = -1;
+  each_element(w, p, q, [&](int at) {
     const C value = x(at);
-    if (index < 0 || value > best || value != value) best = value, index = at;
+    const bool wins =
+        (place < 0) | (value > best) | (value != value);  // no branches: nobody could foresee them
+    best = wins ? value : best;
+    place = wins ? at : place;
   });
+  index = place;
   return best;
 }
 
 /// The mean of a window, or the element that is chosen in it.
 template <class C, class Read>
-CT_HD C pooled(const Windows& w, int window, const Read& x, const std::int64_t* chosen) {
-  if (chosen) return chosen[window] < 0 ? C(0) : x(static_cast<int>(chosen[window]));
-  const int p = window / w.width.out, q = window % w.width.out;
+CT_HD C pooled(const Windows& w, int p, int q, const Read& x, const std::int64_t* chosen) {
+  if (chosen) {
+    const std::int64_t at = chosen[p * w.width.out + q];
+    return at < 0 ? C(0) : x(static_cast<int>(at));
+  }
   C sum = 0;
   each_element(w, p, q, [&](int at) { sum += x(at); });
   return sum / static_cast<C>(w.divisor(p, q));
@@ -126,8 +132,8 @@ CT_HD C pooled(const Windows& w, int window, const Read& x, const std::int64_t* 
 
 /// The gradient of an element: the shares of all windows that hold it, or that have chosen it.
 template <class C, class Read>
-CT_HD C gathered(const Windows& w, int element, const Read& g, const std::int64_t* chosen) {
-  const int row = element / w.width.in, column = element % w.width.in;
+CT_HD C gathered(const Windows& w, int row, int column, const Read& g, const std::int64_t* chosen) {
+  const int element = row * w.width.in + column;
   const int bottom = w.height.last(row), right = w.width.last(column);
   C sum = 0;
   for (int p = w.height.first(row); p < bottom; ++p)
