@@ -5,6 +5,7 @@
 #include <cotangent/nn/activation.h>
 #include <cotangent/nn/attention.h>
 #include <cotangent/nn/container.h>
+#include <cotangent/nn/convolution.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/idx.h>
 #include <cotangent/nn/data/loader.h>
@@ -25,6 +26,7 @@
 #include <cotangent/nn/module.h>
 #include <cotangent/nn/normalization.h>
 #include <cotangent/nn/optim/optim.h>
+#include <cotangent/nn/pooling.h>
 #include <cotangent/nn/state_dict.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/tokenizer.h>

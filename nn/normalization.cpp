@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
+#include <cotangent/ops/normalization/batch_norm.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 #include <cotangent/ops/normalization/rms_norm.h>
 
@@ -75,6 +77,83 @@ Tensor RMSNorm::forward(const Tensor& x) const {
 std::array<Tensor, 2> RMSNorm::add_forward(const Tensor& x, const Tensor& residual, NormUse use) const {
   check_tail("RMSNorm", x, {size_});
   return ct::add_rms_norm(x, residual, weight_, eps_for(x), use);
+}
+
+namespace detail {
+
+BatchNorm::BatchNorm(const char* kind, std::int64_t num_features, const BatchNormOptions& options)
+    : size_(num_features), eps_(options.eps), momentum_(options.momentum) {
+  CT_CHECK(size_ >= 0, ShapeError, kind, "got the size ", size_, "; it must be >= 0");
+  ct::detail::check_not_negative(kind, "eps", eps_);
+  CT_CHECK(!momentum_ || (*momentum_ >= 0 && *momentum_ <= 1), ValueError, kind, "momentum is ", *momentum_,
+           "; it must lie in [0, 1]");
+  describe_as(kind, ct::detail::cat(size_, ", eps=", eps_, options.affine ? "" : ", affine=false",
+                                    options.track_running_stats ? "" : ", track_running_stats=false"));
+  const auto make = [&](bool there, double value) {
+    Tensor t = there ? Tensor::allocate({size_}, options.dtype, options.device) : Tensor();
+    if (there) t.fill_(value);
+    return t;
+  };
+  weight_ = parameter("weight", make(options.affine, 1));
+  bias_ = parameter("bias", make(options.affine, 0));
+  running_mean_ = buffer("running_mean", make(options.track_running_stats, 0));
+  running_var_ = buffer("running_var", make(options.track_running_stats, 1));
+  Tensor batches = options.track_running_stats ? Tensor::allocate({}, DType::i64, options.device) : Tensor();
+  if (batches.defined()) batches.zero_();
+  num_batches_tracked_ = buffer("num_batches_tracked", batches);
+}
+
+Tensor BatchNorm::normalized(const Tensor& x) const {
+  CT_CHECK(x.size(1) == size_, ShapeError, kind().c_str(), "x is ", describe(x), "; x.size(1) must be ",
+           size_);
+  const bool tracked = running_mean_.defined();
+  double momentum = momentum_.value_or(0);
+  if (tracked && is_training()) {
+    const NoGrad guard;
+    Tensor batches = num_batches_tracked_;
+    batches.add_(1);
+    if (!momentum_) momentum = 1 / batches.item();
+  }
+  return ct::batch_norm(x, running_mean_, running_var_, weight_, bias_,
+                        {.training = is_training() || !tracked, .momentum = momentum, .eps = eps_});
+}
+
+void BatchNorm::check_rank(const Tensor& x, int least, int most, const char* form) const {
+  CT_CHECK(x.dim() >= least && x.dim() <= most, ShapeError, kind().c_str(), "x is ", describe(x),
+           "; it must be ", form);
+}
+
+}  // namespace detail
+
+Tensor BatchNorm1d::forward(const Tensor& x) const {
+  check_rank(x, 2, 3, "[N, C] or [N, C, L]");
+  return normalized(x);
+}
+Tensor BatchNorm2d::forward(const Tensor& x) const {
+  check_rank(x, 4, 4, "[N, C, H, W]");
+  return normalized(x);
+}
+
+GroupNorm::GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options)
+    : groups_(num_groups), channels_(num_channels), eps_(options.eps) {
+  CT_CHECK(groups_ >= 1 && channels_ >= 0 && channels_ % groups_ == 0, ValueError, "GroupNorm", "got ",
+           groups_, " groups of ", channels_, " channels; the first must divide the second");
+  ct::detail::check_not_negative("GroupNorm", "eps", eps_);
+  describe_as("GroupNorm", ct::detail::cat(groups_, ", ", channels_, ", eps=", eps_,
+                                           options.affine ? "" : ", affine=false"));
+  const auto make = [&] {
+    return options.affine ? Tensor::allocate({channels_}, options.dtype, options.device) : Tensor();
+  };
+  weight_ = parameter("weight", make());
+  bias_ = parameter("bias", make());
+  if (weight_.defined()) init::ones_(weight_);
+  if (bias_.defined()) init::zeros_(bias_);
+}
+
+Tensor GroupNorm::forward(const Tensor& x) const {
+  CT_CHECK(x.dim() >= 2 && x.size(1) == channels_, ShapeError, "GroupNorm", "x is ", describe(x),
+           "; it must be [N, ", channels_, ", ...]");
+  return ct::group_norm(x, groups_, weight_, bias_, eps_);
 }
 
 }  // namespace ct::nn

@@ -80,4 +80,90 @@ class CT_API RMSNorm : public Module {
   Parameter weight_;
 };
 
+struct BatchNormOptions {
+  double eps = 1e-5;
+  /// The share of a batch in the running statistics; left out: they are the means of all batches.
+  std::optional<double> momentum = 0.1;
+  /// False: no parameters.
+  bool affine = true;
+  /// False: no running statistics; those of the batch serve in evaluation as well.
+  bool track_running_stats = true;
+  DType dtype = DType::f32;
+  Device device = cpu;
+};
+
+namespace detail {
+/// What BatchNorm1d and BatchNorm2d have in common.
+///
+/// Parameters "weight" (ones) and "bias" (zeros), buffers "running_mean" (zeros), "running_var" (ones) and
+/// "num_batches_tracked" (i64, 0), as in PyTorch. In training, forward() uses the statistics of the batch and changes the
+/// buffers; in evaluation it uses the buffers. Throws ShapeError for a negative size, ValueError for an eps or momentum
+/// that makes no sense.
+class CT_API BatchNorm : public Module {
+ public:
+  const Parameter& weight() const { return weight_; }
+  const Parameter& bias() const { return bias_; }
+  const Buffer& running_mean() const { return running_mean_; }
+  const Buffer& running_var() const { return running_var_; }
+  const Buffer& num_batches_tracked() const { return num_batches_tracked_; }
+
+ protected:
+  BatchNorm(const char* kind, std::int64_t num_features, const BatchNormOptions& options);
+  Tensor normalized(const Tensor& x) const;
+  void check_rank(const Tensor& x, int least, int most, const char* form) const;
+
+ private:
+  std::int64_t size_;
+  double eps_;
+  std::optional<double> momentum_;
+  Parameter weight_, bias_;
+  Buffer running_mean_, running_var_, num_batches_tracked_;
+};
+}  // namespace detail
+
+/// batch_norm of x [N, C] or [N, C, L].
+class CT_API BatchNorm1d : public detail::BatchNorm {
+ public:
+  explicit BatchNorm1d(std::int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm1d", num_features, options) {}
+  /// Throws as batch_norm, and ShapeError for another rank.
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+
+/// batch_norm of x [N, C, H, W].
+class CT_API BatchNorm2d : public detail::BatchNorm {
+ public:
+  explicit BatchNorm2d(std::int64_t num_features, const BatchNormOptions& options = {})
+      : BatchNorm("BatchNorm2d", num_features, options) {}
+  /// Throws as batch_norm, and ShapeError for another rank.
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+
+struct GroupNormOptions {
+  double eps = 1e-5;
+  /// False: no parameters.
+  bool affine = true;
+  DType dtype = DType::f32;
+  Device device = cpu;
+};
+
+/// group_norm of x [N, C, ...]: parameters "weight" (ones) and "bias" (zeros) [C]. Throws ValueError unless num_groups
+/// divides num_channels.
+class CT_API GroupNorm : public Module {
+ public:
+  GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options = {});
+  Tensor forward(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+
+  const Parameter& weight() const { return weight_; }
+  const Parameter& bias() const { return bias_; }
+
+ private:
+  std::int64_t groups_, channels_;
+  double eps_;
+  Parameter weight_, bias_;
+};
+
 }  // namespace ct::nn

@@ -193,6 +193,21 @@ def gemm_f32():
     return device_median(lambda: a @ b, repeat=5)
 
 
+def convolution(part):
+    torch.backends.cudnn.benchmark = True
+    x = gpu(64, 64, 56, 56, dtype=torch.bfloat16, grad=part == "dgrad")
+    w = gpu(64, 64, 3, 3, dtype=torch.bfloat16, grad=part == "wgrad")
+    if part == "fwd":
+        return device_median(lambda: F.conv2d(x, w, padding=1))
+    y = F.conv2d(x, w, padding=1)
+    g = torch.randn_like(y)
+    return device_median(lambda: torch.autograd.grad(y, x if part == "dgrad" else w, g, retain_graph=True))
+
+
+for _part in ("fwd", "dgrad", "wgrad"):
+    row(f"N1/conv2d_bf16_{_part}", True)(lambda p=_part: convolution(p))
+
+
 # --- GPU: training steps -------------------------------------------------------------------------------
 def mlp_step(hidden, batch, mode):
     torch.backends.cuda.matmul.allow_tf32 = False  # the same arithmetic on both sides

@@ -7,7 +7,7 @@
 
 #include <cotangent/core/dtype.h>
 
-// The instructions that the attention kernels are made of, one function each (PTX ISA, "Warp-level matrix
+// The instructions that kernels on tensor cores are made of, one function each (PTX ISA, "Warp-level matrix
 // instructions" and "Asynchronous copy"). sm_80 and later.
 
 namespace ct::mma {

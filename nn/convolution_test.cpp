@@ -1,0 +1,101 @@
+#include <cotangent/cotangent.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
+
+using namespace ct;
+using ct::testing::bytes_of;
+
+TEST_CASE("layers of convolutions are the functions with parameters of PyTorch's names",
+          "[nn][convolution]") {
+  manual_seed(3);
+  const nn::Conv2d conv(4, 6, {3, 2}, {.stride = {2, 1}, .padding = 1, .groups = 2});
+  CHECK(conv.weight()->shape() == Shape{6, 2, 3, 2});
+  CHECK(conv.bias()->shape() == Shape{6});
+  REQUIRE(conv.named_parameters().size() == 2);
+  CHECK(conv.named_parameters()[0].name == "weight");
+  CHECK(conv.named_parameters()[1].name == "bias");
+  const Tensor x = randn({2, 4, 7, 5});
+  CHECK(bytes_of(conv(x)) ==
+        bytes_of(conv2d(x, conv.weight(), conv.bias(), {.stride = {2, 1}, .padding = 1, .groups = 2})));
+
+  const nn::Conv1d line(4, 3, 5, {.padding = "same", .bias = false});
+  CHECK(line.weight()->shape() == Shape{3, 4, 5});
+  CHECK_FALSE(line.bias().defined());
+  CHECK(line(randn({2, 4, 9})).shape() == Shape{2, 3, 9});
+
+  const nn::ConvTranspose2d up(4, 6, 2, {.stride = 2, .groups = 2});
+  CHECK(up.weight()->shape() == Shape{4, 3, 2, 2});
+  CHECK(up.bias()->shape() == Shape{6});
+  CHECK(up(randn({4, 5, 3})).shape() == Shape{6, 10, 6});
+  const nn::ConvTranspose2d more(1, 1, 3, {.stride = 2, .padding = 1, .output_padding = 1});
+  CHECK(more(randn({1, 1, 4, 4})).shape() == Shape{1, 1, 8, 8});
+}
+
+TEST_CASE("parameters of convolutions begin within 1 / sqrt(fan)", "[nn][convolution]") {
+  manual_seed(4);
+  const nn::Conv2d conv(8, 64, 3);
+  const nn::ConvTranspose2d up(64, 8, 3);
+  const double bound = 1 / std::sqrt(8 * 9.0);  // of both: weight[0] has as many elements
+  for (const Tensor& t : {Tensor(conv.weight()), Tensor(conv.bias()), Tensor(up.weight())}) {
+    double largest = 0;
+    for (const double v : t.detach().to_vector<double>()) largest = std::max(largest, std::abs(v));
+    CHECK(largest <= bound);
+    CHECK(largest > 0.9 * bound);
+  }
+}
+
+TEST_CASE("layers of convolutions refuse sizes that do not fit", "[nn][convolution]") {
+  CHECK_THROWS_AS(nn::Conv2d(4, 6, 3, {.groups = 4}), ShapeError);
+  CHECK_THROWS_AS(nn::Conv2d(4, 6, 3, {.groups = 0}), ValueError);
+  CHECK_THROWS_AS(nn::Conv2d(4, -2, 3), ShapeError);
+  CHECK_THROWS_AS(nn::Conv1d(4, 2, 0), ShapeError);
+  CHECK_THROWS_AS(nn::Conv2d(4, 6, 3)(randn({1, 3, 5, 5})), ShapeError);
+}
+
+TEST_CASE("pools as modules give what the functions give", "[nn][pooling]") {
+  const Tensor x = randn({2, 3, 6, 8});
+  CHECK(bytes_of(nn::MaxPool2d(2)(x)) == bytes_of(max_pool2d(x, 2)));
+  CHECK(bytes_of(nn::MaxPool2d({3, 2}, {.stride = 1, .padding = 1})(x)) ==
+        bytes_of(max_pool2d(x, {3, 2}, {.stride = 1, .padding = 1})));
+  CHECK(bytes_of(nn::AvgPool2d(3, {.stride = 2})(x)) == bytes_of(avg_pool2d(x, 3, {.stride = 2})));
+  CHECK(bytes_of(nn::AdaptiveAvgPool2d({2, 3})(x)) == bytes_of(adaptive_avg_pool2d(x, {2, 3})));
+  std::ostringstream text;
+  text << nn::Sequential(nn::Conv2d(3, 4, 3), nn::MaxPool2d(2), nn::AdaptiveAvgPool2d(1));
+  CHECK(text.str() ==
+        "Sequential(\n  (0): Conv2d(3, 4, kernel=[3, 3], bias=true)\n  (1): MaxPool2d(kernel=[2, 2], "
+        "stride=[2, "
+        "2])\n  (2): AdaptiveAvgPool2d(output_size=[1, 1])\n)");
+}
+
+TEST_CASE("a small convolutional network learns, and its copy is independent", "[nn][convolution]") {
+  manual_seed(5);
+  nn::Sequential net(nn::Conv2d(1, 8, 3, {.padding = "same"}), nn::ReLU(), nn::MaxPool2d(2),
+                     nn::Conv2d(8, 8, 3, {.padding = 1}), nn::ReLU(), nn::AdaptiveAvgPool2d(1), nn::Flatten(),
+                     nn::Linear(8, 2));
+  // Stripes down or across.
+  Tensor x = zeros({16, 1, 8, 8}), y = zeros({16}, {.dtype = i64});
+  for (std::int64_t n = 0; n < 16; ++n) {
+    y.data<std::int64_t>()[n] = n % 2;
+    for (std::int64_t i = 0; i < 64; ++i)
+      x.data<float>()[n * 64 + i] = static_cast<float>(((n % 2 ? i / 8 : i % 8) + n / 2) % 2);
+  }
+  nn::Sequential before = nn::clone(net);
+  optim::Adam adam(net.parameters(), {.lr = 1e-2});
+  double first = 0, last = 0;
+  for (int step = 0; step < 60; ++step) {
+    const Tensor loss = cross_entropy(net(x), y);
+    adam.zero_grad();
+    loss.backward();
+    adam.step();
+    last = loss.item();
+    if (step == 0) first = last;
+  }
+  CHECK(last < 0.2 * first);
+  CHECK(cross_entropy(before(x), y).item() == Approx(first));
+  net.load_state_dict(before.state_dict());
+  CHECK(bytes_of(net(x)) == bytes_of(before(x)));
+}

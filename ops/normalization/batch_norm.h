@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
+
+namespace ct {
+
+struct BatchNormOptions {
+  bool training = false;
+  /// The share of this batch in the running statistics.
+  double momentum = 0.1;
+  double eps = 1e-5;
+};
+
+/// Batch normalization (Ioffe, Szegedy 2015): y = (x - mean) / sqrt(var + eps) w + b, with a mean and a variance for each
+/// channel, axis 1 of x.
+///
+/// x is [N, C] or [N, C, ...] of a floating dtype, and so is y. All others are [C] or undefined; weight and bias (1 and 0
+/// where undefined) have x's dtype, or f32 where that has 16 bits, in which case all is computed in f32 and rounded once.
+///
+/// In training the statistics are the batch's, the variance without correction; running_mean and running_var, where
+/// defined, change in place to (1 - momentum) running + momentum batch, with the unbiased variance. Else they are the
+/// statistics. Composed of reductions and elementwise ops, and so differentiable to any order.
+///
+/// Throws ShapeError where shapes do not fit, ValueError for an eps or momentum that makes no sense, a batch of one value
+/// for each channel in training, or no running statistics otherwise, DTypeError, DeviceError.
+CT_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                         const Tensor& weight = {}, const Tensor& bias = {},
+                         const BatchNormOptions& options = {});
+
+/// Group normalization (Wu, He 2018): as layer_norm over num_groups groups of channels of each sample, and then by a
+/// weight and a bias [C] for each channel. x is [N, C, ...]. Dtypes as of batch_norm. Throws ShapeError, ValueError,
+/// DTypeError, DeviceError.
+CT_API Tensor group_norm(const Tensor& x, Integer num_groups, const Tensor& weight = {},
+                         const Tensor& bias = {}, Real eps = 1e-5);
+
+}  // namespace ct

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cmath>
+
+#include <cotangent/ops/pooling/pooling_internal.h>
+
+// Pools of one image and their gradients in the plainest way: window by window. README.md derives them.
+
+namespace ct::plain {
+
+/// Calls f(window, element) for all elements of all windows.
+template <class F>
+void each_pair(const pooling::Windows& w, const F& f) {
+  for (int p = 0; p < w.height.out; ++p)
+    for (int q = 0; q < w.width.out; ++q)
+      for (int i = w.height.begin(p); i < w.height.end(p); i += w.height.dilation)
+        for (int j = w.width.begin(q); j < w.width.end(q); j += w.width.dilation)
+          if (i >= 0 && i < w.height.in && j >= 0 && j < w.width.in)
+            f(p * w.width.out + q, i * w.width.in + j);
+}
+
+/// y = max x, and where it is
+inline void max_pool(const pooling::Windows& w, const double* x, double* y, std::int64_t* index) {
+  for (int window = 0; window < w.out_pixels(); ++window) y[window] = -INFINITY, index[window] = -1;
+  each_pair(w, [&](int window, int a) {
+    if (index[window] < 0 || x[a] > y[window] || std::isnan(x[a])) y[window] = x[a], index[window] = a;
+  });
+}
+/// y = x[index], or the mean of x without one
+inline void pool(const pooling::Windows& w, const double* x, const std::int64_t* index, double* y) {
+  for (int window = 0; window < w.out_pixels(); ++window) y[window] = 0;
+  each_pair(w, [&](int window, int a) {
+    const double share = 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
+    if (!index || index[window] == a) y[window] += index ? x[a] : x[a] * share;
+  });
+}
+/// dx: each window gives its cotangent to the element it chose, or in equal shares to all
+inline void pool_gradient(const pooling::Windows& w, const double* g, const std::int64_t* index, double* dx) {
+  for (int a = 0; a < w.in_pixels(); ++a) dx[a] = 0;
+  each_pair(w, [&](int window, int a) {
+    const double share = 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
+    if (!index || index[window] == a) dx[a] += index ? g[window] : g[window] * share;
+  });
+}
+
+}  // namespace ct::plain
