@@ -88,6 +88,25 @@ TEST_CASE("losses as modules give what the functions give", "[nn]") {
         bytes_of(bce_with_logits(logits, target, {.pos_weight = weight})));
   CHECK(bytes_of(nn::NLLLoss({.weight = weight, .ignore_index = 0})(logits, labels)) ==
         bytes_of(nll_loss(logits, labels, {.weight = weight, .ignore_index = 0})));
+  CHECK(bytes_of(nn::L1Loss()(logits, target)) == bytes_of(l1_loss(logits, target)));
+  CHECK(bytes_of(nn::SmoothL1Loss({.beta = 2})(logits, target)) ==
+        bytes_of(smooth_l1_loss(logits, target, {.beta = 2})));
+  CHECK(bytes_of(nn::HuberLoss({.delta = 2})(logits, target)) ==
+        bytes_of(huber_loss(logits, target, {.delta = 2})));
+  CHECK(bytes_of(nn::KLDivLoss({.batch_mean = true})(logits, target)) ==
+        bytes_of(kl_div(logits, target, {.batch_mean = true})));
+  const Tensor var = tensor_of<float>({2}, {1, 4}), pair = tensor_of<float>({2}, {1, -1});
+  CHECK(bytes_of(nn::GaussianNLLLoss()(logits, target, var)) ==
+        bytes_of(gaussian_nll_loss(logits, target, var)));
+  CHECK(bytes_of(nn::CosineEmbeddingLoss()(logits, target, pair)) ==
+        bytes_of(cosine_embedding_loss(logits, target, pair)));
+  CHECK(bytes_of(nn::TripletMarginLoss()(logits, target, logits + 1)) ==
+        bytes_of(triplet_margin_loss(logits, target, logits + 1)));
+  const Tensor sure = sigmoid(logits);
+  nn::BCELoss chance({.weight = weight});
+  CHECK(bytes_of(chance(sure, target)) == bytes_of(binary_cross_entropy(sure, target, {.weight = weight})));
+  chance.to(f64);
+  CHECK(chance(sure.to(f64), target.to(f64)).dtype() == f64);
   nn::CrossEntropyLoss loss({.weight = weight, .label_smoothing = 0.1});
   CHECK(bytes_of(loss(logits, labels)) ==
         bytes_of(cross_entropy(logits, labels, {.weight = weight, .label_smoothing = 0.1})));

@@ -20,12 +20,14 @@ Options with_weight(Options options, const Buffer& weight) {
 
 }  // namespace
 
-MSELoss::MSELoss(MseLossOptions options) : options_(options) {
-  describe_as("MSELoss", text(options.reduction));
+BCELoss::BCELoss(BinaryCrossEntropyOptions options)
+    : options_(std::move(options)),
+      weight_(buffer("weight", std::exchange(options_.weight, {}), {.persistent = false})) {
+  describe_as("BCELoss", text(options_.reduction));
 }
 
-Tensor MSELoss::forward(const Tensor& input, const Tensor& target) const {
-  return mse_loss(input, target, options_);
+Tensor BCELoss::forward(const Tensor& input, const Tensor& target) const {
+  return binary_cross_entropy(input, target, with_weight(options_, weight_));
 }
 
 BCEWithLogitsLoss::BCEWithLogitsLoss(BceWithLogitsOptions options)

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <string>
+
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/loss/bce_with_logits.h>
+#include <cotangent/ops/loss/composed.h>
 #include <cotangent/ops/loss/cross_entropy.h>
 #include <cotangent/ops/loss/mse_loss.h>
 #include <cotangent/ops/loss/nll_loss.h>
@@ -12,15 +15,92 @@
 
 namespace ct::nn {
 
-/// ct::mse_loss
-class CT_API MSELoss : public Module {
+namespace detail {
+/// A loss function with its options kept.
+template <auto kFunction, class Options>
+class FunctionLoss : public Module {
  public:
-  explicit MSELoss(MseLossOptions options = {});
+  template <class... Inputs>
+  Tensor forward(const Inputs&... inputs) const {
+    return kFunction(inputs..., options_);
+  }
+  template <class... Inputs>
+  Tensor operator()(const Inputs&... inputs) const {
+    return forward(inputs...);
+  }
+
+ protected:
+  FunctionLoss(const char* type, const Options& options) : options_(options) {
+    describe_as(type, "reduction=" + std::string(ct::name(options.reduction)));
+  }
+
+ private:
+  Options options_;
+};
+}  // namespace detail
+
+/// ct::mse_loss
+class CT_API MSELoss : public detail::FunctionLoss<mse_loss, MseLossOptions> {
+ public:
+  explicit MSELoss(const MseLossOptions& options = {}) : FunctionLoss("MSELoss", options) {}
+};
+
+/// ct::l1_loss
+class CT_API L1Loss : public detail::FunctionLoss<l1_loss, L1LossOptions> {
+ public:
+  explicit L1Loss(const L1LossOptions& options = {}) : FunctionLoss("L1Loss", options) {}
+};
+
+/// ct::smooth_l1_loss
+class CT_API SmoothL1Loss : public detail::FunctionLoss<smooth_l1_loss, SmoothL1LossOptions> {
+ public:
+  explicit SmoothL1Loss(const SmoothL1LossOptions& options = {}) : FunctionLoss("SmoothL1Loss", options) {}
+};
+
+/// ct::huber_loss
+class CT_API HuberLoss : public detail::FunctionLoss<huber_loss, HuberLossOptions> {
+ public:
+  explicit HuberLoss(const HuberLossOptions& options = {}) : FunctionLoss("HuberLoss", options) {}
+};
+
+/// ct::kl_div
+class CT_API KLDivLoss : public detail::FunctionLoss<kl_div, KlDivOptions> {
+ public:
+  explicit KLDivLoss(const KlDivOptions& options = {}) : FunctionLoss("KLDivLoss", options) {}
+};
+
+/// ct::gaussian_nll_loss
+class CT_API GaussianNLLLoss : public detail::FunctionLoss<gaussian_nll_loss, GaussianNllLossOptions> {
+ public:
+  explicit GaussianNLLLoss(const GaussianNllLossOptions& options = {})
+      : FunctionLoss("GaussianNLLLoss", options) {}
+};
+
+/// ct::cosine_embedding_loss
+class CT_API CosineEmbeddingLoss
+    : public detail::FunctionLoss<cosine_embedding_loss, CosineEmbeddingLossOptions> {
+ public:
+  explicit CosineEmbeddingLoss(const CosineEmbeddingLossOptions& options = {})
+      : FunctionLoss("CosineEmbeddingLoss", options) {}
+};
+
+/// ct::triplet_margin_loss
+class CT_API TripletMarginLoss : public detail::FunctionLoss<triplet_margin_loss, TripletMarginLossOptions> {
+ public:
+  explicit TripletMarginLoss(const TripletMarginLossOptions& options = {})
+      : FunctionLoss("TripletMarginLoss", options) {}
+};
+
+/// ct::binary_cross_entropy
+class CT_API BCELoss : public Module {
+ public:
+  explicit BCELoss(BinaryCrossEntropyOptions options = {});
   Tensor forward(const Tensor& input, const Tensor& target) const;
   Tensor operator()(const Tensor& input, const Tensor& target) const { return forward(input, target); }
 
  private:
-  MseLossOptions options_;
+  BinaryCrossEntropyOptions options_;  // without the weight
+  Buffer weight_;
 };
 
 /// ct::bce_with_logits

@@ -50,6 +50,7 @@ CT_REFERENCE(isclose, std::fabs(a - b) <= p + p * std::fabs(b))
 CT_REFERENCE(atan2, std::arg(std::complex(b, a)))
 CT_REFERENCE(hypot, std::sqrt(a* a + b * b))
 CT_REFERENCE(xlogy, a == 0 ? 0 : a * std::log(b))
+CT_REFERENCE(binary_cross_entropy, -b * std::log(a) - (1 - b) * std::log(1 - a))
 CT_REFERENCE(fmod, a - b * std::trunc(a / b))
 CT_REFERENCE(remainder, a - b * std::floor(a / b))
 CT_REFERENCE(floor_divide, std::floor(a / b))
@@ -159,6 +160,10 @@ std::vector<Sample> entropy(SampleMaker& m) {
                [&](const Shape& s) { return m.uniform(s, 0.3, 3); })
          << std::vector<Sample>{
                 {{m.values({4}, {0, 0, 0, 2}), m.values({4}, {0, 2, -1, 1})}, {}, "zeros", false}};
+}
+std::vector<Sample> chance(SampleMaker& m) {
+  return pairs([&](const Shape& s) { return m.uniform(s, 0.1, 0.9); },
+               [&](const Shape& s) { return m.uniform(s, 0, 1); });
 }
 std::vector<Sample> modulus(SampleMaker& m) {
   return pairs([&](const Shape& s) { return m.uniform(s, -8, 8); },

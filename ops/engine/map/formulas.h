@@ -271,6 +271,21 @@ CT_FORMULA X log_sigmoid(X x) {
   return where(x >= 0, 0, x) - log1p(exp(-abs(x)));
 }
 
+// The cross-entropy of chance p against b, and its slopes: PyTorch's bounds keep them finite where p is 0 or 1.
+template <class X>
+CT_FORMULA X bounded_log(X l) {
+  return where(l < -100, -100, l);
+}
+template <class X>
+CT_FORMULA X chance_loss(X p, X b) {
+  return -(b * bounded_log(log(p)) + (1 - b) * bounded_log(log1p(-p)));
+}
+template <class X>
+CT_FORMULA X chance_slope(X g, X p, X b) {
+  const X spread = p * (1 - p);
+  return g * ((p - b) / where(spread < 1e-12, 1e-12, spread));
+}
+
 // The remainder with the sign of the divisor, from the one with the sign of the dividend. Integers: 0 where b is 0.
 template <class X>
 CT_FORMULA X remainder(X a, X b) {
