@@ -26,6 +26,13 @@ struct Room {
   const Room name{#name, name##_ops};                  \
   }
 
+/// The same for a NAME.cpp without ops of its own, whose functions are made of others: CT_COMPOSED(products).
+#define CT_COMPOSED(name)     \
+  namespace rooms {           \
+  extern const Room name;     \
+  const Room name{#name, {}}; \
+  }
+
 /// Every op there is: those of the library, in order of room, then those added by register_op.
 CT_API std::vector<const OpDef*> registry();
 

@@ -2,6 +2,7 @@
 #include <numbers>
 
 #include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
@@ -135,5 +136,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   if (options.swap) far = minimum(far, pairwise_distance(positive, negative, how));
   return reduced(clamp(near - far + options.margin, 0), options.reduction);
 }
+
+CT_COMPOSED(composed)
 
 }  // namespace ct

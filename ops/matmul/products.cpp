@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include <cotangent/core/registry.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/matmul/products.h>
@@ -283,5 +284,7 @@ Tensor cdist(const Tensor& x, const Tensor& y, Real p) {
   CT_CHECK(p >= 0, ValueError, "cdist", "p is ", static_cast<double>(p), "; it must be at least 0");
   return norm(sub(x.unsqueeze(-2), y.unsqueeze(-3)), p, {-1});
 }
+
+CT_COMPOSED(products)
 
 }  // namespace ct

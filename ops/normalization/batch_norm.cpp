@@ -109,8 +109,6 @@ Tensor group_norm(const Tensor& x, Integer num_groups, const Tensor& weight, con
   return affine(y, weight, bias).to(x.dtype());
 }
 
-namespace rooms {
-extern const Room batch_norm;
-const Room batch_norm{"batch_norm", {}};  // composed of other rooms' ops
-}  // namespace rooms
+CT_COMPOSED(batch_norm)
+
 }  // namespace ct

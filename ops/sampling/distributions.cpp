@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
@@ -103,4 +104,7 @@ Tensor kl_divergence(const Normal& p, const Normal& q) {
 }
 
 }  // namespace distributions
+
+CT_COMPOSED(distributions)
+
 }  // namespace ct
