@@ -211,7 +211,8 @@ struct LionConstants {
   CT_OPTIM_HD void update(C& p, C g, C (&m)[kMaxMoments], C a, C) const {
     const C d = direction(m[0], g);
     m[0] = average(m[0], g);
-    p = p * keep - (d > C(0) ? a : d < C(0) ? -a : a * d);  // a NaN stays one
+    const C sign = d > C(0) ? C(1) : d < C(0) ? C(-1) : d;  // a NaN stays one
+    p = multiply_add(-a, sign, p * keep);
   }
 };
 

@@ -141,7 +141,7 @@ TEST_CASE("cosines and losses of pairs and triplets", "[loss]") {
   for (std::size_t i : {1u, 3u}) CHECK(got[i] == Approx(std::max(cosines[i] - 0.2, 0.0)).margin(1e-15));
   CHECK(got[4] == 0);
   CHECK(cosine_embedding_loss(a[0], b[0], target[0]).item() == Approx(1 - cosines[0]));
-  CHECK(gradcheck([&](auto& x, auto& y) { return cosine_embedding_loss(x, y, target); }, {a, b}));
+  CHECK(gradcheck([](auto& x, auto& y, auto& t) { return cosine_embedding_loss(x, y, t); }, {a, b, target}));
   CHECK_THROWS_AS(cosine_embedding_loss(a, b, target.narrow(0, 0, 4)), ShapeError);
   CHECK_THROWS_AS(cosine_embedding_loss(normal({2, 5, 3}), normal({2, 5, 3}), target), ShapeError);
 
