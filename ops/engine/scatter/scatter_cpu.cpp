@@ -144,7 +144,8 @@ void with_row_copy(std::int64_t bytes, F&& f) {
 void take_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Tensor& table,
               std::int64_t stride, const Tensor& y) {
   const auto element = static_cast<std::int64_t>(size_of(y.dtype()));
-  const std::int64_t bytes = columns * element, step = stride * element;
+  const std::int64_t bytes = columns * element;
+  const std::int64_t step = bytes > 0 ? stride * element : 0;  // without columns there is no memory
   const char* const from = static_cast<const char*>(table.raw_data());
   char* const to = static_cast<char*>(y.raw_data());
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, columns));
