@@ -93,6 +93,8 @@ FAULTS = [
     ("matmul", "ops/engine/gemm/product.cpp", None, "a stack's second gradient replaces the first",
      "return multiply(x, y, Stack(b.grad_in(i), missing), b.accumulate(i), backend);",
      "return multiply(x, y, Stack(b.grad_in(i), missing), false, backend);"),
+    ("ops/normalization/batch_norm_test.cpp", "ops/normalization/batch_norm.cpp", None,
+     "the variance that is remembered is the biased one", "options.momentum * unbiased", "options.momentum"),
     ("conv2d", "ops/convolution/convolution_cpu.cpp", None, "each tile's share of dw replaces the one before",
      "x.data, u == start ? 0 : 1, dw)", "x.data, 0, dw)"),
     ("conv2d", "ops/convolution/convolution_cpu.cpp", None, "all groups add to the first one's image in dx",
