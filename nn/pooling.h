@@ -2,7 +2,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/ops/pooling/pooling.h>
+#include <cotangent/ops/convolution/pooling.h>
 
 // Pools as modules, for Sequential. Each is the function of ops/ of the same name and throws as it does.
 

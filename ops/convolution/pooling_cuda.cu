@@ -1,6 +1,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/pooling/pooling_internal.h>
+#include <cotangent/ops/convolution/pooling_internal.h>
 
 // A thread for each element of the result, forward and back: no two write to one place. Images are counted in
 // blockIdx.y.

@@ -1,5 +1,5 @@
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/pooling/pooling_plain.h>
+#include <cotangent/ops/convolution/pooling_plain.h>
 
 // The plain kernels: image by image by pooling_plain.h.
 

@@ -1,10 +1,10 @@
-#include <cotangent/ops/pooling/pooling.h>
+#include <cotangent/ops/convolution/pooling.h>
 
 #include <algorithm>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/pooling/pooling_internal.h>
+#include <cotangent/ops/convolution/pooling_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(pooling)

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <cotangent/ops/pooling/pooling_internal.h>
+#include <cotangent/ops/convolution/pooling_internal.h>
 
 // Pools of one image and their gradients in the plainest way: window by window. README.md derives them.
 

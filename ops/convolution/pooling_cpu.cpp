@@ -1,5 +1,5 @@
 #include <cotangent/core/parallel.h>
-#include <cotangent/ops/pooling/pooling_internal.h>
+#include <cotangent/ops/convolution/pooling_internal.h>
 
 // Image by image, an element of the result at a time. In the gradient too every element has one writer.
 

@@ -1,5 +1,5 @@
-#include <cotangent/ops/pooling/pooling.h>
-#include <cotangent/ops/pooling/pooling_internal.h>
+#include <cotangent/ops/convolution/pooling.h>
+#include <cotangent/ops/convolution/pooling_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {
