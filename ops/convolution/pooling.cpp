@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/convolution/pooling_internal.h>
+#include <cotangent/ops/dispatch.h>
 
 namespace ct {
 CT_KERNEL_TABLES(pooling)
