@@ -113,6 +113,7 @@ struct OtherFactors {
   /// The gradient of the factor x.
   CT_HD C gradient(C g, C x) const {
     if (aux == 0) return g * y / x;
+    using std::floor;
     const C exponent = floor(aux / 4), zeros = aux - 4 * exponent;
     if (zeros == 0) return scaled(g, x, exponent);
     if (zeros == 1 && x == 0) return scaled(g, C(1), exponent);
