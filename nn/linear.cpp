@@ -1,7 +1,6 @@
 #include <cotangent/nn/linear.h>
 
 #include <cmath>
-#include <utility>
 
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
@@ -35,7 +34,7 @@ Flatten::Flatten(std::int64_t first_axis, std::int64_t last_axis) : first_(first
   describe_as("Flatten", ct::detail::cat("first_axis=", first_, ", last_axis=", last_));
 }
 
-Unflatten::Unflatten(std::int64_t axis, Shape sizes) : axis_(axis), sizes_(std::move(sizes)) {
+Unflatten::Unflatten(std::int64_t axis, const Shape& sizes) : axis_(axis), sizes_(sizes) {
   CT_CHECK(sizes_.size() > 0, ValueError, "Unflatten", "no sizes were given; the axis needs at least one");
   describe_as("Unflatten", ct::detail::cat("axis=", axis_, ", sizes=", sizes_));
 }

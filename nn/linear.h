@@ -60,7 +60,7 @@ class CT_API Flatten : public Module {
 /// Splits an axis into several of these sizes, one of which may be -1, which is what is left for it.
 class CT_API Unflatten : public Module {
  public:
-  Unflatten(std::int64_t axis, Shape sizes);
+  Unflatten(std::int64_t axis, const Shape& sizes);
   /// Throws ShapeError where the sizes do not make up the axis.
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return forward(x); }

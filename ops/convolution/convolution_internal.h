@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 
+#include <cotangent/core/export.h>
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
@@ -87,8 +88,8 @@ struct Job {
 };
 using Run = void (*)(const Job&);
 
-void forward(const Forward& f, const Roles& roles, Run run);
-void backward(const Backward& b, const Roles& roles, Run run);
+CT_API void forward(const Forward& f, const Roles& roles, Run run);
+CT_API void backward(const Backward& b, const Roles& roles, Run run);
 
 /// The kernels of the ops, made of what computes any of the three parts.
 template <Run run>
