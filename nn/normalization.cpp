@@ -85,8 +85,7 @@ BatchNorm::BatchNorm(const char* kind, std::int64_t num_features, const BatchNor
     : size_(num_features), eps_(options.eps), momentum_(options.momentum) {
   CT_CHECK(size_ >= 0, ShapeError, kind, "got the size ", size_, "; it must be >= 0");
   ct::detail::check_not_negative(kind, "eps", eps_);
-  CT_CHECK(!momentum_ || (*momentum_ >= 0 && *momentum_ <= 1), ValueError, kind, "momentum is ", *momentum_,
-           "; it must lie in [0, 1]");
+  if (momentum_) ct::detail::check_probability(kind, "momentum", *momentum_);
   describe_as(kind, ct::detail::cat(size_, ", eps=", eps_, options.affine ? "" : ", affine=false",
                                     options.track_running_stats ? "" : ", track_running_stats=false"));
   const auto make = [&](bool there, double value) {

@@ -90,9 +90,7 @@ void launch_updates(const char* op, std::span<const Entry> entries, const Consta
 template <class T, int kMoments, bool kMaster, class Constants>
 void launch_updates(const char* op, std::span<const Entry> entries, const Constants& constants,
                     const StepGate& gate, bool f16) {
-  constexpr bool kOften = std::is_same_v<Constants, SgdConstants<compute_t<T>>> ||
-                          std::is_same_v<Constants, AdamConstants<compute_t<T>>>;
-  if constexpr (kOften && (kMaster || std::is_same_v<T, float>)&&kMoments < 3)
+  if constexpr (Constants::kOften && (kMaster || std::is_same_v<T, float>)&&kMoments < 3)
     if (entries.size() > SmallTable::capacity)
       return launch_updates<T, kMoments, kMaster, LargeTable>(op, entries, constants, gate, f16);
   launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate, f16);

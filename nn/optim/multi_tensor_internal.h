@@ -77,6 +77,7 @@ struct Lerp {
 
 template <class C>
 struct SgdConstants {
+  static constexpr bool kOften = true;  // worth kernels for tables of many tensors
   C lr, momentum, undamped, weight_decay;
   bool nesterov;
   // a: 1 at a parameter's first step (the buffer starts as the gradient), else 0
@@ -105,6 +106,7 @@ struct SgdRule {
 
 template <class C>
 struct AdamConstants {
+  static constexpr bool kOften = true;
   Lerp<C> first;
   C beta2, rate2, eps, weight_decay, keep;
   // a: lr / (1 - beta1^t);  b: 1 / sqrt(1 - beta2^t)
@@ -141,6 +143,7 @@ struct AdamRule {
 
 template <class C>
 struct RmspropConstants {
+  static constexpr bool kOften = false;
   Lerp<C> average;
   C alpha, rate, eps, weight_decay, momentum;
   bool centered;
@@ -181,6 +184,7 @@ struct RmspropRule {
 
 template <class C>
 struct AdagradConstants {
+  static constexpr bool kOften = false;
   C eps, weight_decay;
   // a: lr / (1 + (t - 1) lr_decay);  b: what the sum begins with, in the first step, then 0
   template <int>
@@ -204,6 +208,7 @@ struct AdagradRule {
 
 template <class C>
 struct LionConstants {
+  static constexpr bool kOften = false;
   Lerp<C> direction, average;
   C keep;
   // a: lr

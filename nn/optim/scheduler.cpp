@@ -167,10 +167,9 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, OneCycleLROptions options)
     : LRScheduler("OneCycleLR", optimizer), options_(options) {
   detail::check_not_negative(name(), "max_lr", options.max_lr);
   check_steps(name(), "total_steps", options.total_steps);
-  CT_CHECK(options.pct_start >= 0 && options.pct_start <= 1, ValueError, name(), "pct_start is ",
-           options.pct_start, "; it must lie in [0, 1]");
-  CT_CHECK(options.div_factor > 0 && options.final_div_factor > 0, ValueError, name(), "div_factor is ",
-           options.div_factor, ", final_div_factor is ", options.final_div_factor, "; both must be > 0");
+  detail::check_probability(name(), "pct_start", options.pct_start);
+  detail::check_positive(name(), "div_factor", options.div_factor);
+  detail::check_positive(name(), "final_div_factor", options.final_div_factor);
   start();
 }
 double OneCycleLR::rate(std::int64_t time, int, double) const {

@@ -4,6 +4,7 @@
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
+#include <cotangent/ops/convolution/window_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/rules_internal.h>
@@ -23,14 +24,9 @@ int64_t reach(int64_t kernel, int64_t dilation) { return dilation * (kernel - 1)
 
 void check_attrs(const char* op, const Attrs& a) {
   constexpr int64_t kMost = 0x7fffffff;
-  const auto check = [&](const char* what, Size2d size, int64_t least) {
-    CT_CHECK(std::min(size.height, size.width) >= least && std::max(size.height, size.width) <= kMost,
-             ValueError, op, what, " is {", size.height, ", ", size.width, "}; both must be from ", least,
-             " to ", kMost);
-  };
-  check("stride", a.stride, 1);
-  check("padding", a.padding, 0);
-  check("dilation", a.dilation, 1);
+  windows::check(op, "stride", a.stride, 1, kMost);
+  windows::check(op, "padding", a.padding, 0, kMost);
+  windows::check(op, "dilation", a.dilation, 1, kMost);
   CT_CHECK(a.groups >= 1, ValueError, op, "groups is ", a.groups, "; it must be at least 1");
 }
 
@@ -283,18 +279,12 @@ CT_ROOM(convolution, &convolution::k_conv2d, &convolution::k_conv_transpose2d, &
 namespace {
 
 using convolution::Attrs;
+using windows::row;
 
 // One image is a batch of one.
 Tensor layer(const OpDef& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Attrs& attrs) {
   if (!x.defined() || x.dim() != 3) return dispatch(op, {x, weight, bias}, attrs);
   return dispatch(op, {x.unsqueeze(0), weight, bias}, attrs).squeeze(0);
-}
-// A line is an image of one row.
-Tensor row(const char* op, const char* name, const Tensor& t, int least) {
-  CT_CHECK(t.defined(), ValueError, op, name, " is undefined; it is needed");
-  CT_CHECK(t.dim() >= least && t.dim() <= 3, ShapeError, op, name, " is ", describe(t), "; it must be ",
-           least == 2 ? "[N, C, L], or [C, L] for one sequence" : "of rank 3, a kernel of one axis");
-  return t.unsqueeze(-2);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/convolution/pooling_internal.h>
+#include <cotangent/ops/convolution/window_internal.h>
 #include <cotangent/ops/dispatch.h>
 
 namespace ct {
@@ -18,9 +19,7 @@ constexpr int64_t kMost = int64_t{1} << 28;  // places are 32-bit numbers
 // ---- shape rules ------------------------------------------------------------------------------------------
 
 void check(const char* op, const char* what, Size2d size, int64_t least) {
-  CT_CHECK(std::min(size.height, size.width) >= least && std::max(size.height, size.width) <= kMost,
-           ValueError, op, what, " is {", size.height, ", ", size.width, "}; both must be from ", least,
-           " to ", kMost);
+  windows::check(op, what, size, least, kMost);
 }
 
 // How many windows an axis of `in` elements has.
@@ -192,16 +191,13 @@ void gradient_forward(const Forward& f, Run run) {
   if (f.out().numel() == 0) return;
   run(Work::gathered, {f.attrs<Attrs>(), f.out().shape(), f.in(0).shape()}, f.in(0), f.in(1), f.out());
 }
-void max_backward(const Backward& b, Run run) {
+static void gather_back(const Backward& b, const Tensor& indices, Run run) {
   if (!b.needs(0) || b.grad_in(0).numel() == 0) return;
-  run(Work::gathered, {b.attrs<Attrs>(), b.in_meta(0).shape, b.grad().shape()}, b.grad(), b.out(1),
+  run(Work::gathered, {b.attrs<Attrs>(), b.in_meta(0).shape, b.grad().shape()}, b.grad(), indices,
       b.grad_in(0));
 }
-void average_backward(const Backward& b, Run run) {
-  if (!b.needs(0) || b.grad_in(0).numel() == 0) return;
-  run(Work::gathered, {b.attrs<Attrs>(), b.in_meta(0).shape, b.grad().shape()}, b.grad(), indices_of(b),
-      b.grad_in(0));
-}
+void max_backward(const Backward& b, Run run) { gather_back(b, b.out(1), run); }
+void average_backward(const Backward& b, Run run) { gather_back(b, indices_of(b), run); }
 void gradient_backward(const Backward& b, Run run) {
   if (!b.needs(0) || b.grad_in(0).numel() == 0) return;
   run(Work::pooled, {b.attrs<Attrs>(), b.grad().shape(), b.in_meta(0).shape}, b.grad(), indices_of(b),
@@ -220,13 +216,7 @@ using pooling::Attrs;
 
 Attrs adaptive(Size2d output_size) { return {.kernel = output_size, .adaptive = true}; }
 
-// A line is an image of one row.
-Tensor row(const char* op, const Tensor& x) {
-  CT_CHECK(x.defined(), ValueError, op, "x is undefined; it is needed");
-  CT_CHECK(x.dim() == 2 || x.dim() == 3, ShapeError, op, "x is ", describe(x),
-           "; it must be [N, C, L], or [C, L] for one sequence");
-  return x.unsqueeze(-2);
-}
+Tensor row(const char* op, const Tensor& x) { return windows::row(op, "x", x, 2); }
 PoolStride along(std::optional<std::int64_t> stride) {
   return stride ? PoolStride(1, *stride) : PoolStride();
 }

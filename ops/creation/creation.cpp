@@ -283,8 +283,7 @@ Tensor& normal_(Tensor& t, double mean, double std, Generator& generator) {
 }
 
 Tensor& exponential_(Tensor& t, double rate, Generator& generator) {
-  CT_CHECK(rate > 0 && std::isfinite(rate), ValueError, "exponential_", "rate is ", rate,
-           "; it must be finite and > 0");
+  detail::check_positive("exponential_", "rate", rate);
   return overwrite_random("exponential_", t,
                           {.kind = detail::Draw::Kind::exponential, .scale = 1 / rate, .state = {}},
                           generator);

@@ -1,3 +1,4 @@
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/op_def.h>
@@ -13,30 +14,13 @@ constexpr int kThreads = 256;
 constexpr int kPerThread = 16;
 constexpr long long kPerBlock = kThreads * kPerThread;
 
-// How many threads of the block before this one have `flag` set; `total` of the block. All threads call it.
-__device__ __forceinline__ int block_rank(bool flag, int& total) {
-  __shared__ int warps[kThreads / 32];
-  const unsigned set = __ballot_sync(~0u, flag);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncthreads();  // those of the call before have been read
-  if (lane == 0) warps[warp] = __popc(set);
-  __syncthreads();
-  int before = 0;
-  total = 0;
-  for (int w = 0; w < kThreads / 32; ++w) {
-    if (w < warp) before += warps[w];
-    total += warps[w];
-  }
-  return before + __popc(set & ((1u << lane) - 1));
-}
-
 __global__ void __launch_bounds__(kThreads)
     count_kernel(const unsigned char* __restrict__ x, long long n, long long* __restrict__ counts) {
   int count = 0;
   for (int u = 0; u < kPerThread; ++u) {
     const long long i = blockIdx.x * kPerBlock + u * kThreads + threadIdx.x;
     int total;
-    block_rank(i < n && x[i] != 0, total);
+    gpu::block_rank<kThreads>(i < n && x[i] != 0, total);
     count += total;
   }
   if (threadIdx.x == 0) counts[blockIdx.x] = count;
@@ -74,7 +58,7 @@ __global__ void __launch_bounds__(kThreads)
     const long long i = blockIdx.x * kPerBlock + u * kThreads + threadIdx.x;
     const bool flag = i < n && x[i] != 0;
     int total;
-    const int rank = block_rank(flag, total);
+    const int rank = gpu::block_rank<kThreads>(flag, total);
     if (flag) {
       long long* const to = out + (start + rank) * sizes.rank;
       long long rest = i;

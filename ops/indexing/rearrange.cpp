@@ -100,6 +100,11 @@ Tensor repeat_runs(const Tensor& x, std::int64_t outer, std::int64_t inner, std:
   return x.reshape({outer, 1, inner}).expand({outer, times, inner}).reshape(shape);
 }
 
+// y, in memory of its own: these functions give no views.
+Tensor apart_from(const Tensor& x, const Tensor& y) {
+  return y.impl()->storage == x.impl()->storage ? y.clone() : y;
+}
+
 // The number of elements of the axes from `first` up to `end`.
 std::int64_t count_of(const Shape& shape, int first, int end) {
   std::int64_t n = 1;
@@ -147,7 +152,7 @@ Tensor flip(const Tensor& x, const Dims& axes) {
     const std::int64_t n = x.dim() == 0 ? 1 : x.shape()[axis];
     y = index_select(y, axis, (n - 1) - arange(n, integers_on(x)));
   }
-  return seen == 0 ? x.clone() : y;
+  return apart_from(x, y);
 }
 
 Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
@@ -161,7 +166,7 @@ Tensor roll(const Tensor& x, const Dims& shifts, const Dims& axes) {
     const std::int64_t shift = (shifts[k] % n + n) % n;
     if (shift != 0) y = concat({y.narrow(axis, n - shift, shift), y.narrow(axis, 0, n - shift)}, axis);
   }
-  return y.is_same(x) ? x.clone() : y;
+  return apart_from(x, y);
 }
 Tensor roll(const Tensor& x, Integer shift) {
   return roll(x.reshape({x.numel()}), Dims{shift}, Dims{0}).view(x.shape());
@@ -181,7 +186,7 @@ Tensor repeat(const Tensor& x, const Dims& repeats) {
     shape[i] *= repeats[i];
     y = repeat_runs(y, outer, inner, repeats[i], shape);
   }
-  return y.impl()->storage == x.impl()->storage ? y.clone() : y;
+  return apart_from(x, y);
 }
 Tensor tile(const Tensor& x, const Dims& repeats) {
   Dims all = repeats;
@@ -196,8 +201,7 @@ Tensor repeat_interleave(const Tensor& x, Integer repeats, Integer axis) {
   Shape shape = x.dim() == 0 ? Shape{1} : x.shape();
   const std::int64_t outer = count_of(shape, 0, a + 1), inner = count_of(shape, a + 1, shape.size());
   shape[a] *= repeats;
-  const Tensor y = repeat_runs(x, outer, inner, repeats, shape);
-  return y.impl()->storage == x.impl()->storage ? y.clone() : y;
+  return apart_from(x, repeat_runs(x, outer, inner, repeats, shape));
 }
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, Integer axis) {
   const int a = wrap_axis("repeat_interleave", axis, x.dim());
@@ -294,8 +298,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, Pad mode, 
     if (mode != Pad::constant && attrs.before[axis] + attrs.after[axis] > 0)
       y = index_select(y, axis, list_on(x, sources(mode, n - less, attrs.before[axis], attrs.after[axis])));
   }
-  if (mode == Pad::constant) return dispatch(k_pad, {y}, attrs);
-  return y.impl()->storage == x.impl()->storage ? y.clone() : y;
+  return mode == Pad::constant ? dispatch(k_pad, {y}, attrs) : apart_from(x, y);
 }
 
 }  // namespace ct

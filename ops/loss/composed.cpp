@@ -28,10 +28,6 @@ void check_same(const char* op, const Tensor& input, const Tensor& target) {
            describe(input), ", target is ", describe(target), "; both must have the same floating dtype");
 }
 
-void check_positive(const char* op, const char* what, double value) {
-  CT_CHECK(value > 0 && std::isfinite(value), ValueError, op, what, " is ", value, "; it must be > 0");
-}
-
 // With c = min(d, delta), c (d - c / 2) is d^2 / 2 up to delta and linear from there.
 Tensor huber(const Tensor& input, const Tensor& target, double delta) {
   const Tensor d = abs(input - target), c = clamp(d, std::nullopt, delta);
@@ -47,7 +43,7 @@ Tensor l1_loss(const Tensor& input, const Tensor& target, const L1LossOptions& o
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
   check_same("huber_loss", input, target);
-  check_positive("huber_loss", "delta", options.delta);
+  detail::check_positive("huber_loss", "delta", options.delta);
   return reduced(huber(input, target, options.delta), options.reduction);
 }
 
@@ -80,7 +76,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
                          const GaussianNllLossOptions& options) {
   constexpr const char* op = "gaussian_nll_loss";
   check_same(op, input, target);
-  check_positive(op, "eps", options.eps);
+  detail::check_positive(op, "eps", options.eps);
   Shape one = input.shape(), lacking = input.shape();
   if (input.dim() > 0) {
     one.back() = 1;
@@ -98,7 +94,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
 }
 
 Tensor cosine_similarity(const Tensor& a, const Tensor& b, const CosineSimilarityOptions& options) {
-  check_positive("cosine_similarity", "eps", options.eps);
+  detail::check_positive("cosine_similarity", "eps", options.eps);
   const Dims axis{options.axis};
   const auto length = [&](const Tensor& x) { return clamp(norm(x, 2, axis, true), options.eps); };
   return sum(a / length(a) * (b / length(b)), axis);
@@ -115,8 +111,8 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   constexpr double kEps = 1e-12;  // as in PyTorch
   const Dims last{-1};
   const Tensor c = sum(a * b, last) / sqrt((sum(a * a, last) + kEps) * (sum(b * b, last) + kEps));
-  const Tensor apart = clamp(c - options.margin, 0), none = c.detach() * 0;
-  return reduced(where(eq(target, 1), 1 - c, where(eq(target, -1), apart, none)), options.reduction);
+  const Tensor apart = clamp(c - options.margin, 0);
+  return reduced(where(eq(target, 1), 1 - c, where(eq(target, -1), apart, 0)), options.reduction);
 }
 
 Tensor pairwise_distance(const Tensor& a, const Tensor& b, const PairwiseDistanceOptions& options) {
@@ -129,7 +125,7 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   constexpr const char* op = "triplet_margin_loss";
   check_same(op, anchor, positive);
   check_same(op, anchor, negative);
-  check_positive(op, "margin", options.margin);
+  detail::check_positive(op, "margin", options.margin);
   const PairwiseDistanceOptions how{options.p, options.eps};
   const Tensor near = pairwise_distance(anchor, positive, how);
   Tensor far = pairwise_distance(anchor, negative, how);

@@ -117,26 +117,22 @@ struct Term {
   }
 };
 
-// Of axes with the same letter the diagonal is left: every (n + 1)th element of both together.
+// Of axes with the same letter the diagonal is left, as the last axis.
 void take_diagonals(Operand& x) {
-  for (std::size_t i = 0; i < x.labels.size(); ++i)
-    for (std::size_t j = x.labels.size() - 1; j > i; --j) {
-      if (x.labels[i] != x.labels[j]) continue;
-      Dims order;
-      Labels left;
-      for (std::size_t axis = 0; axis < x.labels.size(); ++axis) {
-        if (axis == i || axis == j) continue;
-        order.push_back(static_cast<std::int64_t>(axis));
-        left.push_back(x.labels[axis]);
-      }
-      order.push_back(static_cast<std::int64_t>(i));
-      order.push_back(static_cast<std::int64_t>(j));
-      left.push_back(x.labels[i]);
-      const std::int64_t n = x.tensor.size(static_cast<std::int64_t>(i));
-      x = {x.tensor.permute(order).flatten(-2, -1).slice(-1, 0, n * n, n + 1), left};
-      i = static_cast<std::size_t>(-1);  // the places have changed: once more from the start
-      break;
+  Labels& labels = x.labels;
+  for (std::size_t i = 0; i < labels.size();) {
+    const auto first = labels.begin() + static_cast<std::ptrdiff_t>(i);
+    const auto twin = std::find(first + 1, labels.end(), *first);
+    if (twin == labels.end()) {
+      ++i;
+      continue;
     }
+    const int label = *first;
+    x.tensor = x.tensor.diagonal(0, static_cast<std::int64_t>(i), twin - labels.begin());
+    labels.erase(twin);
+    labels.erase(labels.begin() + static_cast<std::ptrdiff_t>(i));
+    labels.push_back(label);
+  }
 }
 
 }  // namespace

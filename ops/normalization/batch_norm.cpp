@@ -1,10 +1,10 @@
 #include <cotangent/ops/normalization/batch_norm.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
@@ -45,11 +45,8 @@ void check_input(const char* op, const Tensor& x, double eps) {
   CT_CHECK(x.defined(), ValueError, op, "x is undefined; it is needed");
   CT_CHECK(is_floating(x.dtype()), DTypeError, op, "x is ", describe(x), "; a floating dtype is needed");
   CT_CHECK(x.dim() >= 2, ShapeError, op, "x is ", describe(x), "; it must be [N, C, ...]");
-  CT_CHECK(eps >= 0 && std::isfinite(eps), ValueError, op, "eps is ", eps,
-           "; it must be at least 0 and finite");
+  detail::check_not_negative(op, "eps", eps);
 }
-
-DType wide(DType t) { return is_low_precision(t) ? DType::f32 : t; }
 
 // running = (1 - momentum) running + share batch
 void advance(Tensor running, const Tensor& batch, double momentum, double share) {
@@ -67,11 +64,10 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   check_parameters(
       kOp, x,
       {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
-  CT_CHECK(options.momentum >= 0 && options.momentum <= 1, ValueError, kOp, "momentum is ", options.momentum,
-           "; it must lie in [0, 1]");
+  detail::check_probability(kOp, "momentum", options.momentum);
   CT_CHECK(options.training || (running_mean.defined() && running_var.defined()), ValueError, kOp,
            "running_mean or running_var is undefined; both are needed outside of training");
-  const DType dtype = wide(x.dtype());
+  const DType dtype = accumulate_type(x.dtype());
   const Tensor values = x.to(dtype);
   Tensor mean, variance;
   if (options.training) {
@@ -101,7 +97,7 @@ Tensor group_norm(const Tensor& x, Integer num_groups, const Tensor& weight, con
   const std::int64_t groups = num_groups;
   CT_CHECK(groups >= 1 && x.size(1) % groups == 0, ValueError, kOp, "num_groups is ", groups, ", x is ",
            describe(x), "; it must be at least 1 and divide x.size(1)");
-  const Tensor values = x.to(wide(x.dtype()));
+  const Tensor values = x.to(accumulate_type(x.dtype()));
   const std::int64_t rows = x.size(0) * groups;
   const Tensor y = x.numel() == 0
                        ? values
