@@ -3,7 +3,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
-#include <cotangent/ops/embedding/embedding.h>
+#include <cotangent/ops/indexing/embedding.h>
 
 namespace ct::nn {
 

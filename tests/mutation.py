@@ -29,7 +29,7 @@ NORM, LAYER, RMS = "ops/normalization/normalization_cpu.h", "ops/normalization/l
 PLAIN_NORM = "ops/normalization/normalization_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
 MAP = "ops/engine/map/map_cpu.cpp"
-ROTARY, TOPK = "ops/rotary_embedding/rotary_embedding_cpu.cpp", "ops/topk/topk_cpu.cpp"
+ROTARY, TOPK = "ops/elementwise/rotary_embedding_cpu.cpp", "ops/sorting/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
 LCE, CHUNKS = "ops/loss/linear_cross_entropy_cpu.cpp", "ops/loss/linear_cross_entropy_chunks.cpp"
 CROSS, CROSS_TEST = "ops/loss/cross_entropy_cpu.cpp", "ops/loss/cross_entropy_test.cpp"
@@ -149,15 +149,15 @@ FAULTS = [
      "(u - xhat * (u * xhat).mean())", "(u - xhat * (u * xhat).sum())"),
     ("masked_softmax", "ops/softmax/masked_softmax_plain.h", "ops/softmax/masked_softmax_plain.cpp",
      "the scale is left out of dx", "dx = scale * ds;", "dx = ds;"),
-    ("topk", "ops/topk/topk_plain.h", "ops/topk/topk_plain.cpp", "dx is not cleared", "dx = 0;", ""),
-    ("embedding", "ops/embedding/embedding_plain.h", "ops/embedding/embedding_plain.cpp",
+    ("topk", "ops/sorting/topk_plain.h", "ops/sorting/topk_plain.cpp", "dx is not cleared", "dx = 0;", ""),
+    ("embedding", "ops/indexing/embedding_plain.h", "ops/indexing/embedding_plain.cpp",
      "the last place that reads a row is all that counts", "dw.row(i[p]) += g.row(p)", "dw.row(i[p]) = g.row(p)"),
     ("multinomial", "ops/sampling/multinomial_plain.h", "ops/sampling/multinomial_plain.cpp",
      "what was drawn can be drawn again", "if (!replacement) whole", "if (false) whole"),
     ("sample_logits", "ops/sampling/sampling_plain.h", "ops/sampling/sampling_plain.cpp",
      "top_k keeps one more", "attrs.top_k - 1", "attrs.top_k"),
     # --- a transformer's rooms ---
-    ("ops/embedding/embedding_test.cpp", "ops/engine/scatter/scatter_cpu.cpp", None, "the padding row gets a gradient",
+    ("ops/indexing/embedding_test.cpp", "ops/engine/scatter/scatter_cpu.cpp", None, "the padding row gets a gradient",
      "good && i != s.skip ? base", "good ? base"),
     ("embedding", "ops/engine/scatter/scatter_cpu.cpp", None, "a row's first reader is left out",
      "for (std::int64_t r = 0; r < readers; ++r)", "for (std::int64_t r = 1; r < readers; ++r)"),
@@ -206,8 +206,8 @@ FAULTS = [
      "s + a * s * (1 - s)", "s"),
     ("geglu", "ops/elementwise/gated_plain.h", "ops/elementwise/gated_plain.cpp", "the density is left out, plain",
      "cdf + a * density", "cdf"),
-    ("rotary_embedding", "ops/rotary_embedding/rotary_embedding_plain.h",
-     "ops/rotary_embedding/rotary_embedding_plain.cpp", "turned on instead of back, plain",
+    ("rotary_embedding", "ops/elementwise/rotary_embedding_plain.h",
+     "ops/elementwise/rotary_embedding_plain.cpp", "turned on instead of back, plain",
      "rotary_embedding(g, -position,", "rotary_embedding(g, position,"),
     ("rotary_embedding", ROTARY, None, "turned on instead of back", "if (call.back)", "if (false)"),
     ("rotary_embedding", ROTARY, None, "what is not turned gets no gradient",
@@ -337,7 +337,7 @@ FAULTS = [
      "share(2, ct::where(b.in(0), 0, b.grad()))", "share(2, ct::where(b.in(0), b.grad(), 0))"),
     ("cross_entropy", "ops/loss/class_loss.cpp", None, "the rule forgets the weights of the targets",
      "softmax(x, axis) * weights - targets", "softmax(x, axis) - targets"),
-    ("embedding", "ops/embedding/embedding.cpp", None, "the rule gives the padding row a gradient",
+    ("embedding", "ops/indexing/embedding.cpp", None, "the rule gives the padding row a gradient",
      "if (padding >= 0) g = where(", "if (false) g = where("),
     ("scaled_dot_product_attention", "ops/attention/attention.cpp", None, "the rule forgets that rows sum to 1",
      "p * (dp - sum(p * dp, {-1}, true))", "p * dp"),

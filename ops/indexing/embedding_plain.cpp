@@ -1,6 +1,6 @@
 #include <cotangent/core/index_error.h>
-#include <cotangent/ops/embedding/embedding_internal.h>
-#include <cotangent/ops/embedding/embedding_plain.h>
+#include <cotangent/ops/indexing/embedding_internal.h>
+#include <cotangent/ops/indexing/embedding_plain.h>
 
 // The plain kernels: embedding_plain.h, after the indices have been checked.
 

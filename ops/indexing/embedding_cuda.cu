@@ -1,4 +1,4 @@
-#include <cotangent/ops/embedding/embedding_internal.h>
+#include <cotangent/ops/indexing/embedding_internal.h>
 
 // Rows picked and summed by the engine in ops/engine/scatter.
 

@@ -1,4 +1,4 @@
-#include <cotangent/ops/embedding/embedding_internal.h>
+#include <cotangent/ops/indexing/embedding_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {

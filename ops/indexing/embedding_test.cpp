@@ -1,4 +1,4 @@
-#include <cotangent/ops/embedding/embedding.h>
+#include <cotangent/ops/indexing/embedding.h>
 
 #include <cmath>
 #include <vector>

@@ -6,7 +6,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/pool.h>
 #include <cotangent/ops/engine/rows/order_key.h>
-#include <cotangent/ops/topk/topk_internal.h>
+#include <cotangent/ops/sorting/topk_internal.h>
 
 // A row becomes pairs of key and position, of which the standard library selects and sorts the first k. All
 // pairs differ, so there is one answer.

@@ -1,4 +1,4 @@
-#include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
+#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {

@@ -1,12 +1,12 @@
-#include <cotangent/ops/rotary_embedding/rotary_embedding.h>
+#include <cotangent/ops/elementwise/rotary_embedding.h>
 
 #include <cmath>
 #include <memory>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/rotary_embedding/rotary_embedding_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(rotary_embedding)

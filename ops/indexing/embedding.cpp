@@ -1,11 +1,11 @@
-#include <cotangent/ops/embedding/embedding.h>
+#include <cotangent/ops/indexing/embedding.h>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/where.h>
-#include <cotangent/ops/embedding/embedding_internal.h>
+#include <cotangent/ops/indexing/embedding_internal.h>
 #include <cotangent/ops/indexing/indexing.h>
 
 namespace ct {

@@ -1,4 +1,4 @@
-#include <cotangent/ops/rotary_embedding/rotary_embedding.h>
+#include <cotangent/ops/elementwise/rotary_embedding.h>
 
 #include <cmath>
 #include <vector>

@@ -1,5 +1,5 @@
-#include <cotangent/ops/topk/topk_internal.h>
-#include <cotangent/ops/topk/topk_plain.h>
+#include <cotangent/ops/sorting/topk_internal.h>
+#include <cotangent/ops/sorting/topk_plain.h>
 
 // The plain kernels: every row of a call by topk_plain.h.
 

@@ -1,10 +1,10 @@
-#include <cotangent/ops/topk/topk.h>
+#include <cotangent/ops/sorting/topk.h>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/indexing/indexing.h>
-#include <cotangent/ops/topk/topk_internal.h>
+#include <cotangent/ops/sorting/topk_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(topk)

@@ -1,5 +1,5 @@
+#include <cotangent/ops/sorting/topk_internal.h>
 #include <cotangent/ops/testing/samples.h>
-#include <cotangent/ops/topk/topk_internal.h>
 
 namespace ct {
 namespace {

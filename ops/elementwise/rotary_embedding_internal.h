@@ -4,7 +4,7 @@
 
 #include <cotangent/core/integers_internal.h>
 #include <cotangent/core/op_def.h>
-#include <cotangent/ops/rotary_embedding/rotary_embedding.h>
+#include <cotangent/ops/elementwise/rotary_embedding.h>
 
 namespace ct::rotary {
 

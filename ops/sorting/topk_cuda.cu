@@ -2,7 +2,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/topk/topk_internal.h>
+#include <cotangent/ops/sorting/topk_internal.h>
 #include <cotangent/ops/engine/rows/threshold.cuh>
 
 // A block per row: the key of the k-th largest element is found by its bits; what is larger, and the first of
