@@ -99,7 +99,7 @@ endfunction()
 set(_declarations "")
 set(_pointers "")
 set(_ops_h "#pragma once\n\n// Every op. Generated from the folders under ops/.\n\n")
-foreach(_header autocast dispatch)  # the door
+foreach(_header autocast dispatch print)  # the door
   string(APPEND _ops_h "#include <cotangent/ops/${_header}.h>\n")
 endforeach()
 foreach(_op IN LISTS COTANGENT_OPS)

@@ -33,6 +33,11 @@ struct Room {
   const Room name{#name, {}}; \
   }
 
+/// Defines the member of Tensor that is the function of that name with the tensor in front:
+/// CT_MEMBER(Tensor, gather, (Integer axis, const Tensor& index) const, axis, index).
+#define CT_MEMBER(result, name, parameters, ...) \
+  result Tensor::name parameters { return ct::name(*this __VA_OPT__(, ) __VA_ARGS__); }
+
 /// Every op there is: those of the library, in order of room, then those added by register_op.
 CT_API std::vector<const OpDef*> registry();
 

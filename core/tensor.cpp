@@ -61,6 +61,8 @@ void Tensor::throw_undefined() {
       "create one with ct::zeros, ct::randn, ... or check defined() first");
 }
 
+std::string Tensor::describe_self() const { return describe(*this); }
+
 std::string describe(const TensorMeta& t) {
   std::string text = detail::cat(t.dtype, t.shape);
   if (!t.device.is_cpu()) text += " on " + to_string(t.device);

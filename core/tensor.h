@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include <cotangent/core/accessor.h>
 #include <cotangent/core/device.h>
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/error.h>
@@ -28,6 +29,8 @@ namespace ct {
 
 class Tensor;
 class TensorIndices;
+class RowIterator;
+struct ValuesIndices;
 
 /// What is known of a tensor without its data.
 struct TensorMeta {
@@ -162,12 +165,32 @@ class CT_API Tensor {
     }
   }
 
+  /// The elements of a CPU tensor by their indices, a[i][j], without the cost of tensors (core/accessor.h). Throws DTypeError
+  /// if T is not the element type, ShapeError unless dim() == N, DeviceError for a tensor on another device.
+  template <class T, int N>
+  Accessor<T, N> accessor() const& {
+    CT_CHECK(dim() == N, ShapeError, "accessor", "asked for ", N, " axes of ", describe_self(),
+             "; the number in accessor<T, N>() is that of the tensor's axes");
+    CT_CHECK(is_cpu(), DeviceError, "accessor", "the tensor is ", describe_self(),
+             "; elements are reached one by one on the CPU: use .to(ct::cpu) first");
+    return {data<T>(), shape().begin(), strides().begin()};
+  }
+  template <class T, int N>
+  Accessor<T, N> accessor() const&& = delete;  // it would refer to memory that is gone
+  /// The parts along the first axis, for a loop: `for (const ct::Tensor& row : x)`. Throws ShapeError for a tensor without
+  /// axes.
+  RowIterator begin() const;
+  RowIterator end() const;
+
   // ---- Conversion (recorded on the tape where the dtype is floating) ----------------------------------
   /// Converted to `dtype`; the same tensor if it already has it.
   Tensor to(DType dtype) const;
   /// On `device`; the same tensor if it is there. From pinned memory the copy is asynchronous.
   Tensor to(Device device) const;
   Tensor to(Device device, DType dtype) const { return to(dtype).to(device); }
+  /// On the device of `other`, and in its dtype.
+  Tensor to(const Tensor& other) const { return to(other.device(), other.dtype()); }
+  Tensor type_as(const Tensor& other) const { return to(other.dtype()); }
   /// A contiguous copy with storage of its own.
   Tensor clone() const;
   /// This tensor if it is contiguous, else a contiguous copy.
@@ -180,6 +203,8 @@ class CT_API Tensor {
   /// allows no view.
   Tensor view(const Shape& shape) const;
   Tensor reshape(const Shape& shape) const;
+  Tensor view_as(const Tensor& other) const { return view(other.shape()); }
+  Tensor reshape_as(const Tensor& other) const { return reshape(other.shape()); }
   Tensor flatten(Integer first_axis = 0, Integer last_axis = -1) const;
   Tensor transpose(Integer axis0, Integer axis1) const;
   /// Transpose of a matrix (rank 2), a vector or a scalar (unchanged).
@@ -262,16 +287,115 @@ class CT_API Tensor {
   Tensor& div_(const Tensor& other);
   Tensor& div_(const Scalar& other);
 
-  // ---- Common ops as members --------------------------------------------------------------------------
-  Tensor sum() const;
-  Tensor mean() const;
-  Tensor matmul(const Tensor& other) const;
+  // ---- Ops as members -----------------------------------------------------------------------------------
+  // x.NAME(..) is ct::NAME(x, ..), whose contract stands in the header of its room; axes of reductions default to all.
+  Tensor neg() const, abs() const, sign() const, square() const, sqrt() const, rsqrt() const,
+      reciprocal() const, exp() const, exp2() const, expm1() const, log() const, log2() const, log10() const,
+      log1p() const, sin() const, cos() const, tan() const, asin() const, acos() const, atan() const,
+      sinh() const, cosh() const, asinh() const, acosh() const, atanh() const, erf() const, erfc() const,
+      floor() const, ceil() const, round() const, trunc() const, relu() const, sigmoid() const, tanh() const,
+      silu() const, selu() const, mish() const, softsign() const, logsigmoid() const, hardsigmoid() const,
+      hardswish() const;
+  Tensor isnan() const, isinf() const, isfinite() const, logical_not() const, bitwise_not() const;
+  Tensor clamp(std::optional<Scalar> low, std::optional<Scalar> high = std::nullopt) const;
+  Tensor add(const Tensor& b) const;
+  Tensor sub(const Tensor& b) const;
+  Tensor mul(const Tensor& b) const;
+  Tensor div(const Tensor& b) const;
+  Tensor pow(const Tensor& b) const;
+  Tensor maximum(const Tensor& b) const;
+  Tensor minimum(const Tensor& b) const;
+  Tensor fmod(const Tensor& b) const;
+  Tensor remainder(const Tensor& b) const;
+  Tensor atan2(const Tensor& b) const;
+  Tensor add(const Scalar& b) const;
+  Tensor sub(const Scalar& b) const;
+  Tensor mul(const Scalar& b) const;
+  Tensor div(const Scalar& b) const;
+  Tensor pow(const Scalar& b) const;
+  Tensor maximum(const Scalar& b) const;
+  Tensor minimum(const Scalar& b) const;
+  Tensor fmod(const Scalar& b) const;
+  Tensor remainder(const Scalar& b) const;
+  Tensor atan2(const Scalar& b) const;
+  Tensor eq(const Tensor& b) const;
+  Tensor ne(const Tensor& b) const;
+  Tensor lt(const Tensor& b) const;
+  Tensor le(const Tensor& b) const;
+  Tensor gt(const Tensor& b) const;
+  Tensor ge(const Tensor& b) const;
+  Tensor logical_and(const Tensor& b) const;
+  Tensor logical_or(const Tensor& b) const;
+  Tensor logical_xor(const Tensor& b) const;
+  Tensor eq(const Scalar& b) const;
+  Tensor ne(const Scalar& b) const;
+  Tensor lt(const Scalar& b) const;
+  Tensor le(const Scalar& b) const;
+  Tensor gt(const Scalar& b) const;
+  Tensor ge(const Scalar& b) const;
+  Tensor lerp(const Tensor& b, const Tensor& weight) const;
+  Tensor lerp(const Tensor& b, const Scalar& weight) const;
+  Tensor where(const Tensor& condition, const Tensor& other) const;
+  Tensor where(const Tensor& condition, const Scalar& other) const;
+  Tensor masked_fill(const Tensor& mask, const Scalar& value) const;
+  Tensor masked_select(const Tensor& mask) const;
+  bool allclose(const Tensor& b, Real rtol = 1e-5, Real atol = 1e-8, Flag equal_nan = false) const;
+  bool equal(const Tensor& b) const;
+  Tensor sum() const, mean() const, max() const, min() const, argmax() const, argmin() const;
+  Tensor sum(const Dims& axes, Flag keepdim = false) const;
+  Tensor mean(const Dims& axes, Flag keepdim = false) const;
+  Tensor prod(const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor amax(const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor amin(const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor any(const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor all(const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor logsumexp(const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor argmax(Integer axis, Flag keepdim = false) const;
+  Tensor argmin(Integer axis, Flag keepdim = false) const;
+  ValuesIndices max(Integer axis, Flag keepdim = false) const;
+  ValuesIndices min(Integer axis, Flag keepdim = false) const;
+  /// `std` is ct::stddev.
+  Tensor var(const Dims& axes = {}, Real correction = 1, Flag keepdim = false) const;
+  Tensor std(const Dims& axes = {}, Real correction = 1, Flag keepdim = false) const;
+  Tensor norm(Real p = 2, const Dims& axes = {}, Flag keepdim = false) const;
+  Tensor softmax(Integer axis) const;
+  Tensor log_softmax(Integer axis) const;
+  Tensor matmul(const Tensor& b) const;
+  Tensor mm(const Tensor& b) const;
+  Tensor bmm(const Tensor& b) const;
+  Tensor dot(const Tensor& b) const;
+  Tensor outer(const Tensor& b) const;
+  Tensor gather(Integer axis, const Tensor& index) const;
+  Tensor index_select(Integer axis, const Tensor& indices) const;
+  Tensor scatter(Integer axis, const Tensor& index, const Tensor& source) const;
+  Tensor scatter_add(Integer axis, const Tensor& index, const Tensor& source) const;
+  Tensor index_add(Integer axis, const Tensor& index, const Tensor& source) const;
+  Tensor nonzero() const;
+  Tensor flip(const Dims& axes) const;
+  Tensor roll(Integer shift) const;
+  Tensor roll(const Dims& shifts, const Dims& axes) const;
+  Tensor repeat(const Dims& repeats) const;
+  Tensor repeat_interleave(Integer repeats, Integer axis) const;
+  Tensor tril(Integer diagonal = 0) const;
+  Tensor triu(Integer diagonal = 0) const;
+  Tensor diag(Integer offset = 0) const;
+  ValuesIndices topk(Integer k, Integer axis = -1) const;
+  // In place; the same rules as for add_() hold.
+  Tensor &neg_(), &abs_(), &exp_(), &log_(), &sqrt_(), &rsqrt_(), &square_(), &reciprocal_(), &tanh_(),
+      &sigmoid_(), &relu_();
+  Tensor& clamp_(std::optional<Scalar> low, std::optional<Scalar> high = std::nullopt);
+  Tensor& masked_fill_(const Tensor& mask, const Scalar& value);
+  Tensor& scatter_(Integer axis, const Tensor& index, const Tensor& source);
+  Tensor& scatter_add_(Integer axis, const Tensor& index, const Tensor& source);
+  Tensor& index_add_(Integer axis, const Tensor& index, const Tensor& source);
 
   // ---- Autograd -----------------------------------------------------------------------------------------
   bool requires_grad() const { return get().requires_grad; }
   /// Marks a leaf as wanting a gradient (or not). Throws DTypeError for a non-floating dtype and
   /// AutogradError for the result of an op.
   Tensor& set_requires_grad(Flag value = true);
+  /// set_requires_grad(), by PyTorch's name.
+  Tensor& requires_grad_(Flag value = true) { return set_requires_grad(value); }
   bool is_leaf() const { return !get().grad_fn; }
   /// The accumulated gradient; undefined before the first backward().
   Tensor grad() const;
@@ -305,11 +429,33 @@ class CT_API Tensor {
     return *impl_;
   }
   [[noreturn, gnu::cold]] static void throw_undefined();
+  [[gnu::cold]] std::string describe_self() const;  // describe(), declared below
   template <class T>
   std::vector<T> elements() const;
 
   Ref<TensorImpl> impl_;
 };
+
+/// Goes along a tensor's first axis; *i is select(0, ..).
+class RowIterator {
+ public:
+  using value_type = Tensor;
+  using difference_type = std::int64_t;
+  RowIterator(const Tensor& tensor, std::int64_t row) : tensor_(&tensor), row_(row) {}
+  Tensor operator*() const { return tensor_->select(0, row_); }
+  RowIterator& operator++() {
+    ++row_;
+    return *this;
+  }
+  void operator++(int) { ++row_; }
+  bool operator==(const RowIterator& other) const { return row_ == other.row_; }
+
+ private:
+  const Tensor* tensor_;
+  std::int64_t row_;
+};
+inline RowIterator Tensor::begin() const { return {*this, 0}; }
+inline RowIterator Tensor::end() const { return {*this, size(0)}; }
 
 /// Base of what converts to a Tensor from outside of this namespace, as nn::Parameter does: thanks to it C++
 /// looks for the operators of tensors here.

@@ -1,5 +1,8 @@
+#include <cotangent/ops/print.h>
+
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <ostream>
 
 #include <cotangent/autograd/grad_mode.h>
@@ -12,19 +15,17 @@
 namespace ct {
 namespace {
 
-constexpr std::int64_t kThreshold = 1000;  // more elements than that are summarised
-constexpr std::int64_t kEdge = 3;          // what is left of a long axis on either side
-constexpr int kLineWidth = 80;
-
-bool is_cut(const Tensor& t, int axis) { return t.numel() > kThreshold && t.shape()[axis] > 2 * kEdge; }
+bool is_cut(const Tensor& t, int axis, const PrintOptions& options) {
+  return t.numel() > options.threshold && t.shape()[axis] > 2 * options.edge_items;
+}
 
 // The elements that are shown, on the CPU: long axes shrink to their two ends.
-Tensor shown_part(const Tensor& t) {
+Tensor shown_part(const Tensor& t, const PrintOptions& options) {
   Tensor part = t;
   for (int axis = 0; axis < t.dim(); ++axis) {
-    if (!is_cut(t, axis)) continue;
-    const std::int64_t n = t.shape()[axis];
-    part = concat({part.narrow(axis, 0, kEdge), part.narrow(axis, n - kEdge, kEdge)}, axis);
+    if (!is_cut(t, axis, options)) continue;
+    const std::int64_t n = t.shape()[axis], edge = options.edge_items;
+    part = concat({part.narrow(axis, 0, edge), part.narrow(axis, n - edge, edge)}, axis);
   }
   return part.is_cpu() ? part : moved(part, cpu);
 }
@@ -32,7 +33,8 @@ Tensor shown_part(const Tensor& t) {
 // How one value is written; found by looking at all of them.
 class Format {
  public:
-  Format(DType dtype, const std::vector<double>& values) : dtype_(dtype) {
+  Format(DType dtype, const std::vector<double>& values, const PrintOptions& options)
+      : dtype_(dtype), precision_(options.precision) {
     double low = 0, high = 0;
     for (const double v : values) {
       if (v == 0 || !std::isfinite(v)) continue;
@@ -41,12 +43,13 @@ class Format {
       high = std::max(high, size);
       whole_ = whole_ && v == std::ceil(v);
     }
-    if (high == 0) return;
-    scientific_ = high / low > 1000 || high > 1e8 || (!whole_ && low < 1e-4);
+    scientific_ = options.scientific.value_or(
+        high > 0 && (high / low > 1000 || high > 1e8 || (!whole_ && low < 1e-4)));
+    if (high == 0 && !scientific_) return;
     for (const double v : values)
-      if (v != 0 && std::isfinite(v)) width_ = std::max(width_, plain(v).size());
+      if ((v != 0 || scientific_) && std::isfinite(v)) width_ = std::max(width_, plain(v).size());
   }
-  Format(DType dtype, const std::vector<std::int64_t>& values) : dtype_(dtype) {
+  Format(DType dtype, const std::vector<std::int64_t>& values, const PrintOptions&) : dtype_(dtype) {
     for (const std::int64_t v : values) width_ = std::max(width_, plain(v).size());
   }
 
@@ -61,8 +64,8 @@ class Format {
   std::string plain(double v) const {
     if (std::isnan(v)) return "nan";
     if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
-    if (scientific_) return detail::scientific(v, 4);
-    return whole_ ? detail::fixed(v, 0) + '.' : detail::fixed(v, 4);
+    if (scientific_) return detail::scientific(v, precision_);
+    return whole_ ? detail::fixed(v, 0) + '.' : detail::fixed(v, precision_);
   }
   std::string plain(std::int64_t v) const {
     if (dtype_ == DType::boolean) return v ? "True" : "False";
@@ -70,6 +73,7 @@ class Format {
   }
 
   DType dtype_;
+  int precision_ = 0;
   std::size_t width_ = 1;
   bool whole_ = true;
   bool scientific_ = false;
@@ -79,8 +83,8 @@ class Format {
 template <class T>
 class Writer {
  public:
-  Writer(const Tensor& full, const std::vector<T>& values)
-      : full_(full), format_(full.dtype(), values), next_(values.data()) {}
+  Writer(const Tensor& full, const std::vector<T>& values, const PrintOptions& options)
+      : full_(full), options_(options), format_(full.dtype(), values, options), next_(values.data()) {}
 
   void write(std::string& out, int indent, int axis = 0) {
     if (full_.dim() == 0) {
@@ -94,9 +98,9 @@ class Writer {
 
  private:
   void write_row(std::string& out, int indent, int axis) {
-    const bool cut = is_cut(full_, axis);
-    const std::int64_t entries = cut ? 2 * kEdge + 1 : full_.shape()[axis];
-    const int per_line = std::max(1, (kLineWidth - indent) / (format_.width() + 2));
+    const bool cut = is_cut(full_, axis, options_);
+    const std::int64_t entries = cut ? 2 * options_.edge_items + 1 : full_.shape()[axis];
+    const int per_line = std::max(1, (options_.line_width - indent) / (format_.width() + 2));
     out += '[';
     for (std::int64_t i = 0; i < entries; ++i) {
       if (i > 0) {
@@ -107,13 +111,13 @@ class Writer {
           out += ' ';
         }
       }
-      out += cut && i == kEdge ? std::string(" ...") : format_(*next_++);
+      out += cut && i == options_.edge_items ? std::string(" ...") : format_(*next_++);
     }
     out += ']';
   }
   void write_block(std::string& out, int indent, int axis) {
-    const bool cut = is_cut(full_, axis);
-    const std::int64_t entries = cut ? 2 * kEdge + 1 : full_.shape()[axis];
+    const bool cut = is_cut(full_, axis, options_);
+    const std::int64_t entries = cut ? 2 * options_.edge_items + 1 : full_.shape()[axis];
     out += '[';
     for (std::int64_t i = 0; i < entries; ++i) {
       if (i > 0) {
@@ -121,7 +125,7 @@ class Writer {
         out.append(static_cast<std::size_t>(full_.dim() - axis - 1), '\n');
         out.append(static_cast<std::size_t>(indent + 1), ' ');
       }
-      if (cut && i == kEdge) {
+      if (cut && i == options_.edge_items) {
         out += "...";
       } else {
         write(out, indent + 1, axis + 1);
@@ -131,12 +135,13 @@ class Writer {
   }
 
   const Tensor& full_;
+  const PrintOptions& options_;
   Format format_;
   const T* next_;
 };
 
 // ", dtype=f64" and the like, on a line of its own where the last one is full.
-void append_facts(std::string& out, const Tensor& t, int indent) {
+void append_facts(std::string& out, const Tensor& t, int indent, const PrintOptions& options) {
   const bool empty = t.numel() == 0;
   const bool usual =
       t.dtype() == DType::f32 || (!empty && (t.dtype() == DType::i64 || t.dtype() == DType::boolean));
@@ -157,7 +162,7 @@ void append_facts(std::string& out, const Tensor& t, int indent) {
   const std::size_t newline = out.rfind('\n');
   std::size_t column = (newline == std::string::npos ? out.size() + 1 : out.size() - newline) + 1;
   for (const std::string& fact : facts) {
-    if (column + fact.size() + 2 > kLineWidth) {
+    if (column + fact.size() + 2 > static_cast<std::size_t>(options.line_width)) {
       out.append(",\n").append(static_cast<std::size_t>(indent), ' ').append(fact);
       column = static_cast<std::size_t>(indent) + fact.size();
     } else {
@@ -167,10 +172,38 @@ void append_facts(std::string& out, const Tensor& t, int indent) {
   }
 }
 
+// What all threads print with.
+struct Shared {
+  std::mutex mutex;
+  PrintOptions options;
+};
+Shared& shared() {
+  static auto* const instance = new Shared;  // never freed: tensors may be printed while the program ends
+  return *instance;
+}
+
 }  // namespace
 
-std::ostream& operator<<(std::ostream& out, const Tensor& t) {
-  if (!t.defined()) return out << "tensor(undefined)";
+void set_print_options(const PrintOptions& options) {
+  const auto check = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
+    CT_CHECK(low <= value && value <= high, ValueError, "set_print_options", name, " is ", value,
+             "; it must lie in [", low, ", ", high, "]");
+  };
+  check("precision", options.precision, 0, 17);
+  check("threshold", options.threshold, 0, INT64_MAX);
+  check("edge_items", options.edge_items, 0, INT32_MAX);
+  check("line_width", options.line_width, 16, 65536);
+  const std::lock_guard lock(shared().mutex);
+  shared().options = options;
+}
+
+PrintOptions print_options() {
+  const std::lock_guard lock(shared().mutex);
+  return shared().options;
+}
+
+std::string to_string(const Tensor& t, const PrintOptions& options) {
+  if (!t.defined()) return "tensor(undefined)";
   const NoGrad guard;
   const std::string prefix = "tensor(";
   const int indent = static_cast<int>(prefix.size());
@@ -178,14 +211,17 @@ std::ostream& operator<<(std::ostream& out, const Tensor& t) {
   if (t.numel() == 0) {
     text += "[]";
   } else if (is_floating(t.dtype())) {
-    const std::vector<double> values = shown_part(t).to_vector<double>();
-    Writer<double>(t, values).write(text, indent);
+    const std::vector<double> values = shown_part(t, options).to_vector<double>();
+    Writer<double>(t, values, options).write(text, indent);
   } else {
-    const std::vector<std::int64_t> values = shown_part(t).to_vector<std::int64_t>();
-    Writer<std::int64_t>(t, values).write(text, indent);
+    const std::vector<std::int64_t> values = shown_part(t, options).to_vector<std::int64_t>();
+    Writer<std::int64_t>(t, values, options).write(text, indent);
   }
-  append_facts(text, t, indent);
-  return out << text << ')';
+  append_facts(text, t, indent, options);
+  return text + ')';
 }
+std::string to_string(const Tensor& t) { return to_string(t, print_options()); }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) { return out << to_string(t); }
 
 }  // namespace ct

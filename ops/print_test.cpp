@@ -1,4 +1,5 @@
 #include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/print.h>
 #include <cotangent/ops/view/view.h>
 
 #include <limits>
@@ -240,4 +241,28 @@ TEST_CASE("printing names the device", "[print][cuda]") {
         "tensor([1., 2.], device='cuda:0', dtype=f64)");
   CHECK(print(ct::arange(2000, {.device = ct::cuda()})) ==
         "tensor([   0,    1,    2,  ..., 1997, 1998, 1999], device='cuda:0')");
+}
+
+TEST_CASE("print options are PyTorch's", "[print]") {
+  using ct::to_string;
+  const ct::Tensor x = ct::tensor({1.23456f, 100.f});
+  CHECK(to_string(x) == print(x));
+  CHECK(to_string(x, {.precision = 2}) == "tensor([  1.23, 100.00])");
+  CHECK(to_string(x, {.scientific = true}) == "tensor([1.2346e+00, 1.0000e+02])");
+  CHECK(to_string(ct::zeros({2}), {.precision = 1, .scientific = true}) == "tensor([0.0e+00, 0.0e+00])");
+  CHECK(to_string(ct::tensor({0.001f, 1.f, 1000.f}), {.scientific = false}) ==
+        "tensor([   0.0010,    1.0000, 1000.0000])");
+  CHECK(to_string(ct::arange(10), {.threshold = 5, .edge_items = 2}) == "tensor([0, 1,  ..., 8, 9])");
+  CHECK(to_string(ct::arange(10), {.threshold = 5, .edge_items = 0}) == "tensor([ ...])");
+  CHECK(to_string(ct::arange(4), {.line_width = 16}) ==
+        "tensor([0, 1, 2,\n"
+        "        3])");
+  CHECK(to_string(ct::Tensor()) == "tensor(undefined)");
+  ct::set_print_options({.precision = 1});
+  CHECK(print(x) == "tensor([  1.2, 100.0])");
+  CHECK(ct::print_options().precision == 1);
+  ct::set_print_options({});
+  CHECK(print(x) == "tensor([  1.2346, 100.0000])");
+  CHECK_THROWS_AS(ct::set_print_options({.precision = 18}), ct::ValueError);
+  CHECK_THROWS_AS(ct::set_print_options({.line_width = 0}), ct::ValueError);
 }

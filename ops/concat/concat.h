@@ -12,6 +12,8 @@ namespace ct {
 /// Throws ValueError for an empty list, ShapeError for scalars and for shapes or axes that do not fit,
 /// DeviceError for different devices.
 CT_API Tensor concat(TensorList tensors, Integer axis = 0);
+/// concat(), by PyTorch's name.
+inline Tensor cat(TensorList tensors, Integer axis = 0) { return concat(tensors, axis); }
 
 /// The tensors side by side along a new axis: y[.., i, ..] = x_i[.., ..], with i at position `axis` in
 /// [-rank - 1, rank]. All shapes must be equal. Otherwise as concat.

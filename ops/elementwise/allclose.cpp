@@ -30,4 +30,8 @@ bool equal(const Tensor& a, const Tensor& b) {
   return all(eq(a, b)).item<bool>();
 }
 
+CT_MEMBER(bool, allclose, (const Tensor& b, Real rtol, Real atol, Flag equal_nan) const, b, rtol, atol,
+          equal_nan)
+CT_MEMBER(bool, equal, (const Tensor& b) const, b)
+
 }  // namespace ct

@@ -324,4 +324,29 @@ Tensor& Tensor::div_(const Scalar& other) {
   return calculate_in_place(binary::k_div_scalar, "div_", *this, other);
 }
 
+#define CT_WITH_EITHER(name)                          \
+  CT_MEMBER(Tensor, name, (const Tensor& b) const, b) \
+  CT_MEMBER(Tensor, name, (const Scalar& b) const, b)
+CT_WITH_EITHER(add)
+CT_WITH_EITHER(sub)
+CT_WITH_EITHER(mul)
+CT_WITH_EITHER(div)
+CT_WITH_EITHER(pow)
+CT_WITH_EITHER(maximum)
+CT_WITH_EITHER(minimum)
+CT_WITH_EITHER(eq)
+CT_WITH_EITHER(ne)
+CT_WITH_EITHER(lt)
+CT_WITH_EITHER(le)
+CT_WITH_EITHER(gt)
+CT_WITH_EITHER(ge)
+#undef CT_WITH_EITHER
+CT_MEMBER(Tensor, logical_and, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, logical_or, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, logical_xor, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, logical_not, () const)
+CT_MEMBER(Tensor, isnan, () const)
+CT_MEMBER(Tensor, isinf, () const)
+CT_MEMBER(Tensor, isfinite, () const)
+
 }  // namespace ct

@@ -119,4 +119,14 @@ Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, const Scalar& 
   return dispatch(binary::k_addcdiv, {x, a, b}, Parameters{value, 0});
 }
 
+CT_MEMBER(Tensor, atan2, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, atan2, (const Scalar& b) const, b)
+CT_MEMBER(Tensor, fmod, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, fmod, (const Scalar& b) const, b)
+CT_MEMBER(Tensor, remainder, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, remainder, (const Scalar& b) const, b)
+CT_MEMBER(Tensor, bitwise_not, () const)
+CT_MEMBER(Tensor, lerp, (const Tensor& b, const Tensor& weight) const, b, weight)
+CT_MEMBER(Tensor, lerp, (const Tensor& b, const Scalar& weight) const, b, weight)
+
 }  // namespace ct

@@ -67,8 +67,9 @@ const Room unary{"unary", unary_ops};
 
 // ---- Functions ------------------------------------------------------------------------------------------
 
-#define CT_PLAIN(name) \
-  Tensor name(const Tensor& x) { return dispatch(unary::k_##name, {x}); }
+#define CT_PLAIN(name)                                                    \
+  Tensor name(const Tensor& x) { return dispatch(unary::k_##name, {x}); } \
+  Tensor Tensor::name() const { return ct::name(*this); }
 CT_PLAIN(neg)
 CT_PLAIN(abs)
 CT_PLAIN(sign)
@@ -112,8 +113,9 @@ CT_PLAIN(softsign)
 CT_PLAIN(logsigmoid)
 #undef CT_PLAIN
 
-#define CT_IN_PLACE(name) \
-  Tensor& name##_(Tensor& x) { return dispatch_inplace(unary::k_##name, x, {}); }
+#define CT_IN_PLACE(name)                                                         \
+  Tensor& name##_(Tensor& x) { return dispatch_inplace(unary::k_##name, x, {}); } \
+  Tensor& Tensor::name##_() { return ct::name##_(*this); }
 CT_IN_PLACE(neg)
 CT_IN_PLACE(abs)
 CT_IN_PLACE(exp)
@@ -219,5 +221,8 @@ Tensor& clamp_(Tensor& x, std::optional<Scalar> low, std::optional<Scalar> high)
            " can't be written in place into ", describe(x), "; use the out-of-place form or integer bounds");
   return dispatch_inplace(unary::k_clamp, x, {}, clamp_bounds(dtype, low, high));
 }
+
+CT_MEMBER(Tensor, clamp, (std::optional<Scalar> low, std::optional<Scalar> high) const, low, high)
+CT_MEMBER(Tensor&, clamp_, (std::optional<Scalar> low, std::optional<Scalar> high), low, high)
 
 }  // namespace ct

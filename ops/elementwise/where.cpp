@@ -100,4 +100,11 @@ Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b) {
   return where_op::select(condition, b, a, true);
 }
 
+Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
+  return ct::where(condition, *this, other);
+}
+Tensor Tensor::where(const Tensor& condition, const Scalar& other) const {
+  return ct::where(condition, *this, other);
+}
+
 }  // namespace ct

@@ -347,4 +347,17 @@ Tensor& scatter_(Tensor& x, Integer axis, const Tensor& index, const Scalar& val
   return dispatch_inplace(k_scatter, x, {index, spread(x, index, value)}, Attrs{axis});
 }
 
+CT_MEMBER(Tensor, gather, (Integer axis, const Tensor& index) const, axis, index)
+CT_MEMBER(Tensor, index_select, (Integer axis, const Tensor& indices) const, axis, indices)
+CT_MEMBER(Tensor, scatter, (Integer axis, const Tensor& index, const Tensor& source) const, axis, index,
+          source)
+CT_MEMBER(Tensor&, scatter_, (Integer axis, const Tensor& index, const Tensor& source), axis, index, source)
+CT_MEMBER(Tensor, scatter_add, (Integer axis, const Tensor& index, const Tensor& source) const, axis, index,
+          source)
+CT_MEMBER(Tensor&, scatter_add_, (Integer axis, const Tensor& index, const Tensor& source), axis, index,
+          source)
+CT_MEMBER(Tensor, index_add, (Integer axis, const Tensor& index, const Tensor& source) const, axis, index,
+          source)
+CT_MEMBER(Tensor&, index_add_, (Integer axis, const Tensor& index, const Tensor& source), axis, index, source)
+
 }  // namespace ct

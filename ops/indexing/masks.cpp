@@ -103,4 +103,9 @@ Tensor& masked_scatter_(Tensor& x, const Tensor& mask, const Tensor& source) {
   return assigned_to("masked_scatter_", x, masked_scatter(x, mask, source));
 }
 
+CT_MEMBER(Tensor, nonzero, () const)
+CT_MEMBER(Tensor, masked_select, (const Tensor& mask) const, mask)
+CT_MEMBER(Tensor, masked_fill, (const Tensor& mask, const Scalar& value) const, mask, value)
+CT_MEMBER(Tensor&, masked_fill_, (const Tensor& mask, const Scalar& value), mask, value)
+
 }  // namespace ct

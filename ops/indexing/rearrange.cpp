@@ -301,4 +301,13 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, Pad mode, 
   return mode == Pad::constant ? dispatch(k_pad, {y}, attrs) : apart_from(x, y);
 }
 
+CT_MEMBER(Tensor, flip, (const Dims& axes) const, axes)
+CT_MEMBER(Tensor, roll, (Integer shift) const, shift)
+CT_MEMBER(Tensor, roll, (const Dims& shifts, const Dims& axes) const, shifts, axes)
+CT_MEMBER(Tensor, repeat, (const Dims& repeats) const, repeats)
+CT_MEMBER(Tensor, repeat_interleave, (Integer repeats, Integer axis) const, repeats, axis)
+CT_MEMBER(Tensor, tril, (Integer diagonal) const, diagonal)
+CT_MEMBER(Tensor, triu, (Integer diagonal) const, diagonal)
+CT_MEMBER(Tensor, diag, (Integer offset) const, offset)
+
 }  // namespace ct

@@ -81,7 +81,10 @@ constexpr OpDef k_matmul = checked({
 CT_ROOM(matmul, &k_matmul)
 
 Tensor matmul(const Tensor& a, const Tensor& b) { return dispatch(k_matmul, {a, b}); }
-Tensor Tensor::matmul(const Tensor& other) const { return ct::matmul(*this, other); }
+CT_MEMBER(Tensor, matmul, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, mm, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, bmm, (const Tensor& b) const, b)
+CT_MEMBER(Tensor, dot, (const Tensor& b) const, b)
 
 Tensor mm(const Tensor& a, const Tensor& b) {
   CT_CHECK(a.dim() == 2 && b.dim() == 2, ShapeError, "mm", "a is ", describe(a), ", b is ", describe(b),

@@ -283,4 +283,6 @@ Tensor cdist(const Tensor& x, const Tensor& y, Real p) {
 
 CT_COMPOSED(products)
 
+CT_MEMBER(Tensor, outer, (const Tensor& b) const, b)
+
 }  // namespace ct

@@ -362,8 +362,29 @@ Tensor logsumexp(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_logsumexp, {x}, over(axes, keepdim));
 }
 
-Tensor Tensor::sum() const { return ct::sum(*this); }
-Tensor Tensor::mean() const { return ct::mean(*this); }
+CT_MEMBER(Tensor, sum, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, mean, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, prod, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, amax, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, amin, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, any, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, all, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, logsumexp, (const Dims& axes, Flag keepdim) const, axes, keepdim)
+CT_MEMBER(Tensor, sum, () const)
+CT_MEMBER(Tensor, mean, () const)
+CT_MEMBER(Tensor, max, () const)
+CT_MEMBER(Tensor, min, () const)
+CT_MEMBER(Tensor, argmax, () const)
+CT_MEMBER(Tensor, argmin, () const)
+CT_MEMBER(Tensor, argmax, (Integer axis, Flag keepdim) const, axis, keepdim)
+CT_MEMBER(Tensor, argmin, (Integer axis, Flag keepdim) const, axis, keepdim)
+CT_MEMBER(ValuesIndices, max, (Integer axis, Flag keepdim) const, axis, keepdim)
+CT_MEMBER(ValuesIndices, min, (Integer axis, Flag keepdim) const, axis, keepdim)
+CT_MEMBER(Tensor, var, (const Dims& axes, Real correction, Flag keepdim) const, axes, correction, keepdim)
+Tensor Tensor::std(const Dims& axes, Real correction, Flag keepdim) const {
+  return stddev(*this, axes, correction, keepdim);
+}
+CT_MEMBER(Tensor, norm, (Real p, const Dims& axes, Flag keepdim) const, p, axes, keepdim)
 
 CT_ROOM(reduce, &k_sum, &k_mean, &k_prod, &k_amax, &k_amin, &k_max, &k_min, &k_argmax, &k_argmin, &k_any,
         &k_all, &k_var, &k_std, &k_norm, &k_logsumexp)

@@ -62,6 +62,8 @@ constexpr OpDef k_log_softmax = define<true>("log_softmax", "y = x - log(sum(exp
 
 Tensor softmax(const Tensor& x, Integer axis) { return dispatch(k_softmax, {x}, Attrs{axis}); }
 Tensor log_softmax(const Tensor& x, Integer axis) { return dispatch(k_log_softmax, {x}, Attrs{axis}); }
+CT_MEMBER(Tensor, softmax, (Integer axis) const, axis)
+CT_MEMBER(Tensor, log_softmax, (Integer axis) const, axis)
 
 CT_ROOM(softmax, &k_softmax, &k_log_softmax)
 }  // namespace ct

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include <cotangent/core/export.h>
 #include <cotangent/core/shape.h>
 #include <cotangent/core/tensor.h>
@@ -12,6 +14,27 @@
 // whose gradient is written once; longer axes are taken apart by one select for each part.
 
 namespace ct {
+
+// The members most used, as functions.
+inline Tensor reshape(const Tensor& x, const Shape& shape) { return x.reshape(shape); }
+inline Tensor flatten(const Tensor& x, Integer first_axis = 0, Integer last_axis = -1) {
+  return x.flatten(first_axis, last_axis);
+}
+inline Tensor transpose(const Tensor& x, Integer axis0, Integer axis1) { return x.transpose(axis0, axis1); }
+inline Tensor permute(const Tensor& x, const Dims& axes) { return x.permute(axes); }
+inline Tensor squeeze(const Tensor& x) { return x.squeeze(); }
+inline Tensor squeeze(const Tensor& x, Integer axis) { return x.squeeze(axis); }
+inline Tensor unsqueeze(const Tensor& x, Integer axis) { return x.unsqueeze(axis); }
+inline Tensor movedim(const Tensor& x, Integer source, Integer destination) {
+  return x.movedim(source, destination);
+}
+inline std::vector<Tensor> unbind(const Tensor& x, Integer axis = 0) { return x.unbind(axis); }
+inline std::vector<Tensor> split(const Tensor& x, Integer size, Integer axis = 0) {
+  return x.split(size, axis);
+}
+inline std::vector<Tensor> chunk(const Tensor& x, Integer chunks, Integer axis = 0) {
+  return x.chunk(chunks, axis);
+}
 
 /// `shape` with its -1, if it has one, replaced so that there are `numel` elements. Throws ShapeError,
 /// naming `op`, if the sizes do not fit, are negative, or hold more than one -1.
