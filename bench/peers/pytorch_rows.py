@@ -17,6 +17,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 
 import pytorch_models
+import pytorch_vision
 
 WANTED = re.compile(sys.argv[1] if len(sys.argv) > 1 else ".")
 THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
@@ -245,6 +246,7 @@ for _id, _hidden, _batch in (("G3", 128, 64), ("G3b", 512, 128), ("G3c", 1024, 1
 
 
 pytorch_models.register(row, gpu, device_median, step_median, median_of)
+pytorch_vision.register(row, step_median, median_of)
 
 
 def main():
