@@ -36,9 +36,10 @@ TEST_CASE("value_and_grad gives both and touches no tensor", "[functional]") {
 }
 
 TEST_CASE("vjp and jvp multiply with the matrix of derivatives from either side", "[functional]") {
-  const Tensor a = tensor({{1., 2., 3.}, {-1., 0.5, 2.}});
+  const Tensor a = tensor({{1., 2., 3.}, {-1., 0.5, 2.}}, {.dtype = f64});
   const auto g = [&](const Tensor& t) { return matmul(a, t * t); };  // J = 2 A diag(x)
-  const Tensor j = 2 * a * x(), left = tensor({0.5, -3.}), right = tensor({1., 2., -1.});
+  const Tensor j = 2 * a * x(), left = tensor({0.5, -3.}, {.dtype = f64}),
+               right = tensor({1., 2., -1.}, {.dtype = f64});
   const auto [value, product] = vjp(g, x(), left);
   CHECK(allclose(value, matmul(a, x() * x())));
   CHECK(allclose(product, matmul(left, j)));
@@ -66,7 +67,7 @@ TEST_CASE("jacobian and hessian have the axes of both sides", "[functional]") {
 
   CHECK(allclose(hessian(f, x()), diag(6 * x())));
   const auto h = hessian([](const std::vector<Tensor>& in) { return sum(in[0] * in[0] * in[1]); },
-                         {x(), tensor({1., 2., 3.})});
+                         {x(), tensor({1., 2., 3.}, {.dtype = f64})});
   CHECK(allclose(h[0][0], diag(tensor({2., 4., 6.}))));
   CHECK(allclose(h[0][1], diag(2 * x())));
   CHECK(allclose(h[1][0], diag(2 * x())));

@@ -206,6 +206,9 @@ class CT_API Tensor {
   Tensor view_as(const Tensor& other) const { return view(other.shape()); }
   Tensor reshape_as(const Tensor& other) const { return reshape(other.shape()); }
   Tensor flatten(Integer first_axis = 0, Integer last_axis = -1) const;
+  /// One axis becomes several, of the sizes given, one of which may be -1. Throws ShapeError unless their product is the
+  /// axis's size.
+  Tensor unflatten(Integer axis, const Shape& sizes) const;
   Tensor transpose(Integer axis0, Integer axis1) const;
   /// Transpose of a matrix (rank 2), a vector or a scalar (unchanged).
   Tensor t() const;

@@ -5,7 +5,6 @@
 #include <cotangent/core/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/view/view.h>
 
 namespace ct::nn {
 
@@ -38,12 +37,6 @@ Unflatten::Unflatten(std::int64_t axis, const Shape& sizes) : axis_(axis), sizes
   CT_CHECK(sizes_.size() > 0, ValueError, "Unflatten", "no sizes were given; the axis needs at least one");
   describe_as("Unflatten", ct::detail::cat("axis=", axis_, ", sizes=", sizes_));
 }
-Tensor Unflatten::forward(const Tensor& x) const {
-  const int axis = wrap_axis("Unflatten", axis_, x.dim());
-  Shape shape(x.shape().begin(), static_cast<std::size_t>(axis));
-  for (const std::int64_t size : resolve_shape("Unflatten", sizes_, x.shape()[axis])) shape.push_back(size);
-  for (int i = axis + 1; i < x.dim(); ++i) shape.push_back(x.shape()[i]);
-  return x.reshape(shape);
-}
+Tensor Unflatten::forward(const Tensor& x) const { return x.unflatten(axis_, sizes_); }
 
 }  // namespace ct::nn

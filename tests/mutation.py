@@ -28,7 +28,7 @@ FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/loss_cpu.h"
 NORM, LAYER, RMS = "ops/normalization/normalization_cpu.h", "ops/normalization/layer_norm_cpu.cpp", "ops/normalization/rms_norm_cpu.cpp"
 PLAIN_NORM = "ops/normalization/normalization_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
-MAP = "ops/engine/map/map_cpu.cpp"
+MAP, POOL = "ops/engine/map/map_cpu.cpp", "ops/convolution/pooling_cpu.cpp"
 ROTARY, TOPK = "ops/elementwise/rotary_embedding_cpu.cpp", "ops/sorting/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
 LCE, CHUNKS = "ops/loss/linear_cross_entropy_cpu.cpp", "ops/loss/linear_cross_entropy_chunks.cpp"
@@ -102,10 +102,11 @@ FAULTS = [
      "const int64_t count = std::min(some, channels - c0), channel = c0;"),
     ("conv_transpose2d", "ops/convolution/convolution.cpp", None, "the sum for the bias is left out of the second pass",
      "sum_to_into(db, b.grad(), b.accumulate(2))", "sum_to_into(db, b.grad(), false)"),
-    ("max_pool2d", "ops/convolution/pooling_internal.h", "ops/convolution/pooling_cpu.cpp",
-     "every window gives its gradient to all of its elements", "chosen[window] == element", "chosen[window] >= 0"),
-    ("avg_pool2d", "ops/convolution/pooling_internal.h", "ops/convolution/pooling_cpu.cpp", "the last window is left out of dx",
-     "const int bottom = w.height.last(row), right", "const int bottom = w.height.last(row) - 1, right"),
+    ("max_pool2d", POOL, None, "an element gets the gradient of the last window that chose it alone",
+     "sum[index[window]] += static_cast<C>(g[window])", "sum[index[window]] = static_cast<C>(g[window])"),
+    ("max_pool2d", POOL, None, "of equal elements the last wins", "(value > best[q])", "(value >= best[q])"),
+    ("avg_pool2d", POOL, None, "all windows of a row give as large shares as the first",
+     "/ static_cast<C>(w.divisor(p, q));\n          each", "/ static_cast<C>(w.divisor(p, 0));\n          each"),
     ("linear", "ops/linear/linear.cpp", None, "the bias gets its gradient from the first row only",
      "sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2))",
      "sum_to_into(b.grad_in(2), b.grad().dim() > 1 ? b.grad().narrow(0, 0, 1) : b.grad(), b.accumulate(2))"),

@@ -215,7 +215,7 @@ Tensor Tensor::index(const TensorIndices& indices) const {
   const Places places(named);
   const int count = count_of(named);
   const Tensor joined = named.view.flatten(named.axis, named.axis + count - 1);
-  return index_select(joined, named.axis, places.flat)
+  return ct::index_select(joined, named.axis, places.flat)
       .view(replaced(named.view.shape(), named.axis, count, places.shape));
 }
 

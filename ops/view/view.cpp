@@ -331,6 +331,16 @@ Tensor Tensor::movedim(Integer source, Integer destination) const {
   return dispatch(k_permute, {*this}, attrs);
 }
 
+Tensor Tensor::unflatten(Integer axis, const Shape& sizes) const {
+  CT_CHECK(dim() > 0 && sizes.size() > 0, ShapeError, "unflatten", "got ", sizes, " for an axis of ",
+           describe(*this), "; pass at least one size, and a tensor with axes");
+  const int at = wrap_axis("unflatten", axis, dim());
+  Shape wanted(shape().begin(), static_cast<std::size_t>(at));
+  for (const std::int64_t size : resolve_shape("unflatten", sizes, shape()[at])) wanted.push_back(size);
+  for (int i = at + 1; i < dim(); ++i) wanted.push_back(shape()[i]);
+  return reshape(wanted);
+}
+
 Tensor Tensor::diagonal(Integer offset, Integer axis1, Integer axis2) const {
   return dispatch(k_diagonal, {*this}, DiagonalAttrs{offset, axis1, axis2});
 }
