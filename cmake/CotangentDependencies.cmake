@@ -68,6 +68,20 @@ if(NOT TARGET nlohmann_json::nlohmann_json)
 endif()
 cotangent_row("nlohmann-json" "${nlohmann_json_VERSION}")
 
+# --- Pictures: optional ---
+set(_formats "")
+foreach(_format PNG JPEG)
+  find_package(${_format} QUIET)
+  if(${_format}_FOUND)
+    list(APPEND _formats ${_format})
+  endif()
+endforeach()
+list(JOIN _formats ", " _formats)
+if(NOT _formats)
+  set(_formats "none (apt install libpng-dev libjpeg-dev)")
+endif()
+cotangent_row("pictures" "${_formats}")
+
 # --- CUDA ----------------------------------------------------------------------------------------------
 # The oldest that the kernels are written for: cp.async and products of bf16. As in core/gpu_code_internal.h.
 set(COTANGENT_OLDEST_GPU 80)

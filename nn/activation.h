@@ -17,7 +17,7 @@ template <Tensor (*Function)(const Tensor&)>
 class Pointwise : public Module {
  public:
   Tensor forward(const Tensor& x) const { return Function(x); }
-  Tensor operator()(const Tensor& x) const { return Function(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 };
 }  // namespace detail
 
@@ -72,7 +72,7 @@ class CT_API ELU : public Module {
  public:
   explicit ELU(double alpha = 1);
   Tensor forward(const Tensor& x) const { return elu(x, alpha_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   double alpha_;
@@ -83,7 +83,7 @@ class CT_API Hardtanh : public Module {
  public:
   explicit Hardtanh(double low = -1, double high = 1);
   Tensor forward(const Tensor& x) const { return hardtanh(x, low_, high_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   double low_, high_;
@@ -101,7 +101,7 @@ class CT_API PReLU : public Module {
  public:
   explicit PReLU(std::int64_t num_parameters = 1, PReLUOptions options = {});
   Tensor forward(const Tensor& x) const { return prelu(x, weight_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
   const Parameter& weight() const { return weight_; }
 
@@ -114,7 +114,7 @@ class CT_API LeakyReLU : public Module {
  public:
   explicit LeakyReLU(double slope = 0.01);
   Tensor forward(const Tensor& x) const { return leaky_relu(x, slope_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   double slope_;
@@ -125,7 +125,7 @@ class CT_API GELU : public Module {
  public:
   explicit GELU(Gelu approximate = Gelu::exact);
   Tensor forward(const Tensor& x) const { return gelu(x, approximate_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   Gelu approximate_;
@@ -136,7 +136,7 @@ class CT_API Softplus : public Module {
  public:
   explicit Softplus(double beta = 1, double threshold = 20);
   Tensor forward(const Tensor& x) const { return softplus(x, beta_, threshold_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   double beta_, threshold_;
@@ -147,7 +147,7 @@ class CT_API Softmax : public Module {
  public:
   explicit Softmax(std::int64_t axis = -1);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   std::int64_t axis_;
@@ -158,7 +158,7 @@ class CT_API LogSoftmax : public Module {
  public:
   explicit LogSoftmax(std::int64_t axis = -1);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   std::int64_t axis_;

@@ -55,7 +55,7 @@ class CT_API MultiheadAttention : public Module {
                  const AttentionMasks& masks = {}) const;
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionMasks& masks = {}) const {
-    return forward(query, key, value, masks);
+    return call(*this, query, key, value, masks);
   }
   /// {output, weights}: the second are the attention weights [B, Tq, Tk], averaged over the heads. It makes
   /// the whole matrix that forward() avoids.

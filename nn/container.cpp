@@ -86,4 +86,23 @@ Tensor Sequential::forward(const Tensor& x) const {
   return y;
 }
 
+ParameterList::ParameterList() {
+  describe_as("ParameterList");
+  set_extra(std::make_unique<Items>());
+}
+
+ParameterList::ParameterList(std::initializer_list<Tensor> tensors) : ParameterList() {
+  for (const Tensor& t : tensors) append(t);
+}
+
+void ParameterList::append(Tensor tensor) {
+  items().push_back(parameter(std::to_string(size()), std::move(tensor)));
+}
+
+const Tensor& ParameterList::operator[](std::size_t i) const {
+  CT_CHECK(i < size(), IndexError, "ParameterList", "index ", i, " is out of range; there are ", size(),
+           " parameters: pass one in [0, ", size(), ')');
+  return items()[i].tensor();
+}
+
 }  // namespace ct::nn

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ class CT_API Lambda : public Module {
   /// Throws ValueError for an empty function. `description` is for printing.
   explicit Lambda(Function function, std::string description = {});
   Tensor forward(const Tensor& x) const { return function_(x); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   Function function_;
@@ -53,6 +54,7 @@ class CT_API AnyModule {
   AnyModule& operator=(const AnyModule& other);
   AnyModule& operator=(AnyModule&& other);
 
+  /// The module's forward(), with its hooks.
   Tensor forward(const Tensor& x) const { return held().forward(x); }
   Tensor operator()(const Tensor& x) const { return forward(x); }
   /// Registers the module as a child of `parent`; what is assigned to this handle later replaces it.
@@ -69,7 +71,7 @@ class CT_API AnyModule {
   template <class T>
   struct Held final : Base {
     explicit Held(T m) : module(std::move(m)) {}
-    Tensor forward(const Tensor& x) const override { return module.forward(x); }
+    Tensor forward(const Tensor& x) const override { return call(module, x); }
     const Module& as_module() const override { return module; }
     const std::type_info& type() const override { return typeid(T); }
     std::shared_ptr<const Base> clone() const override { return std::make_shared<Held<T>>(T(module)); }
@@ -112,7 +114,7 @@ class CT_API Sequential : public Module {
   Sequential slice(std::size_t start, std::size_t stop = SIZE_MAX) const;
   /// The input itself if there are no modules.
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   struct Layers final : detail::ModuleExtra {
@@ -157,6 +159,83 @@ class ModuleList : public Module {
     return items()[i];
   }
   std::vector<T>& items() const { return static_cast<Items*>(extra())->list; }
+};
+
+/// Modules by name, in the order in which they came:
+///
+///     nn::ModuleDict choices{{"conv", nn::Conv2d(8, 8, 3)}, {"pool", nn::MaxPool2d(3)}};
+///     x = choices["conv"](x);
+///
+/// Names are those of children (see Module), and paths go through them ("choices.conv.weight"). With a type,
+/// ModuleDict<Block>, it holds modules of that type, which need no forward() from tensor to tensor.
+template <class T = AnyModule>
+requires(std::derived_from<T, Module> || std::same_as<T, AnyModule>) class ModuleDict : public Module {
+ public:
+  using Entry = std::pair<std::string, T>;
+
+  ModuleDict() {
+    describe_as("ModuleDict");
+    set_extra(std::make_unique<Items>());
+  }
+  ModuleDict(std::initializer_list<Entry> modules) : ModuleDict() {
+    for (const Entry& m : modules) insert(m.first, m.second);
+  }
+  /// Adds a module, or puts it in the place of the one of this name. Throws ValueError as Module::add().
+  void insert(std::string name, T module) {
+    if (Entry* const known = find(name)) {
+      known->second = std::move(module);
+    } else if constexpr (std::same_as<T, AnyModule>) {
+      module.add_to(*this, name);
+      items().emplace_back(std::move(name), std::move(module));
+    } else {
+      T added = add(name, std::move(module));
+      items().emplace_back(std::move(name), std::move(added));
+    }
+  }
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
+  /// Throws ValueError if there is no module of this name.
+  const T& operator[](std::string_view name) const {
+    const Entry* const found = find(name);
+    CT_CHECK(found, ValueError, "ModuleDict", "there is no module '", name, "' among the ", size(),
+             "; insert() it, or print the dictionary to see their names");
+    return found->second;
+  }
+  std::size_t size() const { return items().size(); }
+  typename std::vector<Entry>::const_iterator begin() const { return items().begin(); }
+  typename std::vector<Entry>::const_iterator end() const { return items().end(); }
+
+ private:
+  struct Items final : detail::ModuleExtra {
+    std::vector<Entry> list;
+    std::unique_ptr<detail::ModuleExtra> clone() const override { return std::make_unique<Items>(*this); }
+  };
+  Entry* find(std::string_view name) const {
+    for (Entry& entry : items())
+      if (entry.first == name) return &entry;
+    return nullptr;
+  }
+  std::vector<Entry>& items() const { return static_cast<Items*>(extra())->list; }
+};
+
+/// Parameters named "0", "1", ...: as many as the program says, which the owner's forward() uses by their numbers.
+class CT_API ParameterList : public Module {
+ public:
+  ParameterList();
+  ParameterList(std::initializer_list<Tensor> tensors);
+  /// Makes a tensor a parameter at the end. Throws as Module::parameter().
+  void append(Tensor tensor);
+  std::size_t size() const { return items().size(); }
+  /// Throws IndexError past the end.
+  const Tensor& operator[](std::size_t i) const;
+  std::vector<Parameter>::const_iterator begin() const { return items().begin(); }
+  std::vector<Parameter>::const_iterator end() const { return items().end(); }
+
+ private:
+  struct Items final : detail::ModuleExtra {
+    std::vector<Parameter> list;
+    std::unique_ptr<detail::ModuleExtra> clone() const override { return std::make_unique<Items>(*this); }
+  };
+  std::vector<Parameter>& items() const { return static_cast<Items*>(extra())->list; }
 };
 
 }  // namespace ct::nn

@@ -68,7 +68,7 @@ class CT_API Conv1d : public detail::ConvolutionLayer {
          Conv1dOptions options = {});
   /// Throws as conv1d.
   Tensor forward(const Tensor& x) const { return ct::conv1d(x, weight(), bias(), options_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   ct::Conv1dOptions options_;
@@ -80,7 +80,7 @@ class CT_API Conv2d : public detail::ConvolutionLayer {
   Conv2d(std::int64_t in_channels, std::int64_t out_channels, Size2d kernel_size, Conv2dOptions options = {});
   /// Throws as conv2d.
   Tensor forward(const Tensor& x) const { return ct::conv2d(x, weight(), bias(), options_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   ct::Conv2dOptions options_;
@@ -93,7 +93,7 @@ class CT_API ConvTranspose2d : public detail::ConvolutionLayer {
                   ConvTranspose2dOptions options = {});
   /// Throws as conv_transpose2d.
   Tensor forward(const Tensor& x) const { return ct::conv_transpose2d(x, weight(), bias(), options_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   ct::ConvTranspose2dOptions options_;

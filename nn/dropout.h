@@ -12,7 +12,7 @@ class CT_API Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5);
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
   double p() const { return p_; }
 
  private:

@@ -25,7 +25,7 @@ class CT_API Embedding : public Module {
   Embedding(std::int64_t count, std::int64_t dim, EmbeddingOptions options = {});
   /// Throws IndexError for an index outside [0, count) (on a GPU at the next call that waits for it).
   Tensor forward(const Tensor& indices) const;
-  Tensor operator()(const Tensor& indices) const { return forward(indices); }
+  Tensor operator()(const Tensor& indices) const { return call(*this, indices); }
   /// Draws new values.
   void reset_parameters();
 

@@ -23,7 +23,7 @@ class CT_API Linear : public Module {
   Linear(std::int64_t in_features, std::int64_t out_features, LinearOptions options = {});
   /// Throws ShapeError unless x.size(-1) is in_features().
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
   /// Draws new values.
   void reset_parameters();
 
@@ -43,7 +43,7 @@ class CT_API Identity : public Module {
  public:
   Identity() { describe_as("Identity"); }
   Tensor forward(const Tensor& x) const { return x; }
-  Tensor operator()(const Tensor& x) const { return x; }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 };
 
 /// Joins the axes first..last into one: by default all but the batch axis.
@@ -51,7 +51,7 @@ class CT_API Flatten : public Module {
  public:
   explicit Flatten(std::int64_t first_axis = 1, std::int64_t last_axis = -1);
   Tensor forward(const Tensor& x) const { return x.flatten(first_, last_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   std::int64_t first_, last_;
@@ -63,7 +63,7 @@ class CT_API Unflatten : public Module {
   Unflatten(std::int64_t axis, const Shape& sizes);
   /// Throws ShapeError where the sizes do not make up the axis.
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   std::int64_t axis_;

@@ -26,7 +26,7 @@ class FunctionLoss : public Module {
   }
   template <class... Inputs>
   Tensor operator()(const Inputs&... inputs) const {
-    return forward(inputs...);
+    return call(*this, inputs...);
   }
 
  protected:
@@ -96,7 +96,7 @@ class CT_API BCELoss : public Module {
  public:
   explicit BCELoss(BinaryCrossEntropyOptions options = {});
   Tensor forward(const Tensor& input, const Tensor& target) const;
-  Tensor operator()(const Tensor& input, const Tensor& target) const { return forward(input, target); }
+  Tensor operator()(const Tensor& input, const Tensor& target) const { return call(*this, input, target); }
 
  private:
   BinaryCrossEntropyOptions options_;  // without the weight
@@ -108,7 +108,7 @@ class CT_API BCEWithLogitsLoss : public Module {
  public:
   explicit BCEWithLogitsLoss(BceWithLogitsOptions options = {});
   Tensor forward(const Tensor& input, const Tensor& target) const;
-  Tensor operator()(const Tensor& input, const Tensor& target) const { return forward(input, target); }
+  Tensor operator()(const Tensor& input, const Tensor& target) const { return call(*this, input, target); }
 
  private:
   Reduction reduction_;
@@ -121,7 +121,7 @@ class CT_API NLLLoss : public Module {
   explicit NLLLoss(NllLossOptions options = {});
   Tensor forward(const Tensor& log_probs, const Tensor& target) const;
   Tensor operator()(const Tensor& log_probs, const Tensor& target) const {
-    return forward(log_probs, target);
+    return call(*this, log_probs, target);
   }
 
  private:
@@ -134,7 +134,7 @@ class CT_API CrossEntropyLoss : public Module {
  public:
   explicit CrossEntropyLoss(CrossEntropyOptions options = {});
   Tensor forward(const Tensor& logits, const Tensor& target) const;
-  Tensor operator()(const Tensor& logits, const Tensor& target) const { return forward(logits, target); }
+  Tensor operator()(const Tensor& logits, const Tensor& target) const { return call(*this, logits, target); }
 
  private:
   CrossEntropyOptions options_;  // without the weight

@@ -75,6 +75,10 @@ ModuleState& Module::state() const {
   return *state_;
 }
 
+const detail::ForwardHooks* detail::hooks_of(const Module& module) {
+  return ModuleState::of(module).hooks.get();
+}
+
 detail::ModuleExtra* Module::extra() const { return state().extra.get(); }
 void Module::set_extra(std::unique_ptr<detail::ModuleExtra> extra) { state().extra = std::move(extra); }
 

@@ -84,6 +84,18 @@ CT_API std::shared_ptr<TensorSlot> copy_or_clone(const std::shared_ptr<TensorSlo
 CT_API std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& state);
 CT_API std::string readable_type_name(const std::type_info& type);
 
+/// The forward hooks of one module. Only who registers one makes one: a program without hooks does not link what
+/// runs them.
+struct ForwardHooks {
+  virtual ~ForwardHooks() = default;
+  /// The hooks of before, forward, the hooks of after.
+  virtual Tensor around(const Module& module, const Tensor& x,
+                        const std::function<Tensor(const Tensor&)>& forward) const = 0;
+  virtual void remove(std::uint64_t id) = 0;
+};
+/// Null without hooks.
+CT_API const ForwardHooks* hooks_of(const Module& module);
+
 /// What Parameter and Buffer have in common.
 class CT_API SlotHandle : public TensorHandle {
  public:
@@ -151,6 +163,32 @@ struct LoadOptions {
 /// What load_state_dict() passed over.
 struct LoadReport {
   std::vector<std::string> missing, unexpected;
+};
+
+/// Called with a module and its first input. A defined tensor takes the input's place.
+using ForwardPreHook = std::function<Tensor(const class Module&, const Tensor& input)>;
+/// Called with a module, its first input and its output. A defined tensor takes the output's place.
+using ForwardHook = std::function<Tensor(const class Module&, const Tensor& input, const Tensor& output)>;
+/// A hook that looks and changes nothing, and so gives nothing back, is one as well.
+template <class F>
+concept ForwardPreWatcher = std::is_void_v<std::invoke_result_t<F, const Module&, const Tensor&>>;
+template <class F>
+concept ForwardWatcher = std::is_void_v<std::invoke_result_t<F, const Module&, const Tensor&, const Tensor&>>;
+
+/// A hook that was registered. It stays when this goes.
+class CT_API HookHandle {
+ public:
+  HookHandle() = default;
+  HookHandle(std::weak_ptr<detail::ForwardHooks> hooks, std::uint64_t id)
+      : hooks_(std::move(hooks)), id_(id) {}
+  /// Removes the hook, from within a hook as well; it may be gone already, with its module too.
+  void remove() {
+    if (const auto hooks = hooks_.lock()) hooks->remove(id_);
+  }
+
+ private:
+  std::weak_ptr<detail::ForwardHooks> hooks_;
+  std::uint64_t id_ = 0;
 };
 
 /// A named thing in a list.
@@ -255,11 +293,33 @@ class CT_API Module {
   void to(Device device, DType dtype);
   /// Clears all gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
-  /// Sets requires_grad of all parameters.
+  /// Sets requires_grad of all parameters: `net.features.requires_grad_(false)` freezes a part of a network.
   void requires_grad(bool value = true);
+  void requires_grad_(bool value = true) { requires_grad(value); }
   /// Calls f on every module below this one, children first, and on this one. Throws ValueError for an empty
   /// function.
   void apply(const std::function<void(Module&)>& f);
+
+  // ---- Hooks --------------------------------------------------------------------------------------------
+  // Functions that run when this module is called: by Sequential, by operator() of a layer, by nn::call(). They do
+  // not run in forward(), nor where one kernel does the work of two modules (a norm behind a sum). Handles to one module have the same hooks, a clone() has none. Hooks run in the order in
+  // which they were registered; each sees what the one before has put in place. Throw ValueError for an empty
+  // function.
+
+  HookHandle register_forward_pre_hook(ForwardPreHook hook);
+  HookHandle register_forward_hook(ForwardHook hook);
+  template <ForwardPreWatcher F>
+  HookHandle register_forward_pre_hook(F hook) {
+    return register_forward_pre_hook(ForwardPreHook(
+        [hook = std::move(hook)](const Module& m, const Tensor& x) { return hook(m, x), Tensor(); }));
+  }
+  template <ForwardWatcher F>
+  HookHandle register_forward_hook(F hook) {
+    return register_forward_hook(
+        ForwardHook([hook = std::move(hook)](const Module& m, const Tensor& x, const Tensor& y) {
+          return hook(m, x, y), Tensor();
+        }));
+  }
 
   /// The kind of this module and its settings, for printing: ("Linear", "in=784, out=256, bias=true").
   void describe_as(std::string kind, std::string settings = {});
@@ -297,6 +357,16 @@ CT_API std::ostream& print(std::ostream& out, const Module& module, const std::t
 template <std::derived_from<Module> T>
 std::ostream& operator<<(std::ostream& out, const T& module) {
   return print(out, module, typeid(T));
+}
+
+/// forward(x, ...) of a module that gives one tensor, with the module's hooks around it: what operator() of the layers
+/// is, and that of a struct of one's own can be.
+template <std::derived_from<Module> M, class... More>
+Tensor call(const M& module, const Tensor& x, const More&... more) {
+  if (const detail::ForwardHooks* hooks = detail::hooks_of(module)) [[unlikely]]
+    return hooks->around(module, x,
+                         [&](const Tensor& input) -> Tensor { return module.forward(input, more...); });
+  return module.forward(x, more...);
 }
 
 /// Anything that turns a tensor into a tensor: a layer, or the user's own struct with such a forward().

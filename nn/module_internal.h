@@ -36,6 +36,7 @@ struct ModuleState {
   std::vector<std::shared_ptr<Entry>> slots;  // parameters and buffers in the order of registration
   std::vector<std::shared_ptr<Entry>> children;
   std::unique_ptr<ModuleExtra> extra;
+  std::shared_ptr<ForwardHooks> hooks;  // null where there never was one
 
   ModuleState() = default;
   ModuleState(const ModuleState&) = delete;

@@ -6,10 +6,16 @@
 #include <cotangent/nn/attention.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/convolution.h>
+#include <cotangent/nn/data/cifar.h>
+#include <cotangent/nn/data/csv.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/idx.h>
+#include <cotangent/nn/data/image.h>
 #include <cotangent/nn/data/loader.h>
+#include <cotangent/nn/data/npy.h>
+#include <cotangent/nn/data/sampler.h>
 #include <cotangent/nn/data/tokens.h>
+#include <cotangent/nn/data/transform.h>
 #include <cotangent/nn/dropout.h>
 #include <cotangent/nn/embedding.h>
 #include <cotangent/nn/init.h>

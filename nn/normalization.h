@@ -31,7 +31,7 @@ class CT_API LayerNorm : public Module {
   explicit LayerNorm(std::int64_t size, LayerNormOptions options = {}) : LayerNorm(Shape{size}, options) {}
   /// Throws ShapeError unless x ends with normalized_shape.
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
   /// {forward(x + residual), x + residual} in one pass: what blocks with a residual path want. For a
   /// normalized_shape of one axis. Under Autocast the first has the dtype of products, unless `use` is
   /// stream, and the sum is f32 (see add_layer_norm).
@@ -65,7 +65,7 @@ class CT_API RMSNorm : public Module {
   explicit RMSNorm(std::int64_t size, RMSNormOptions options = {});
   /// Throws ShapeError unless x.size(-1) is the size.
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
   /// {forward(x + residual), x + residual} in one pass. Under Autocast as LayerNorm's.
   std::array<Tensor, 2> add_forward(const Tensor& x, const Tensor& residual,
                                     NormUse use = NormUse::product) const;
@@ -128,7 +128,7 @@ class CT_API BatchNorm1d : public detail::BatchNorm {
       : BatchNorm("BatchNorm1d", num_features, options) {}
   /// Throws as batch_norm, and ShapeError for another rank.
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 };
 
 /// batch_norm of x [N, C, H, W].
@@ -138,7 +138,7 @@ class CT_API BatchNorm2d : public detail::BatchNorm {
       : BatchNorm("BatchNorm2d", num_features, options) {}
   /// Throws as batch_norm, and ShapeError for another rank.
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 };
 
 struct GroupNormOptions {
@@ -155,7 +155,7 @@ class CT_API GroupNorm : public Module {
  public:
   GroupNorm(std::int64_t num_groups, std::int64_t num_channels, GroupNormOptions options = {});
   Tensor forward(const Tensor& x) const;
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
   const Parameter& weight() const { return weight_; }
   const Parameter& bias() const { return bias_; }

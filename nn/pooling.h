@@ -13,7 +13,7 @@ class CT_API MaxPool2d : public Module {
  public:
   explicit MaxPool2d(Size2d kernel_size, MaxPool2dOptions options = {});
   Tensor forward(const Tensor& x) const { return max_pool2d(x, kernel_size_, options_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   Size2d kernel_size_;
@@ -25,7 +25,7 @@ class CT_API AvgPool2d : public Module {
  public:
   explicit AvgPool2d(Size2d kernel_size, AvgPool2dOptions options = {});
   Tensor forward(const Tensor& x) const { return avg_pool2d(x, kernel_size_, options_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   Size2d kernel_size_;
@@ -37,7 +37,7 @@ class CT_API AdaptiveAvgPool2d : public Module {
  public:
   explicit AdaptiveAvgPool2d(Size2d output_size);
   Tensor forward(const Tensor& x) const { return adaptive_avg_pool2d(x, output_size_); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
   Size2d output_size_;

@@ -41,7 +41,9 @@ class CT_API TransformerEncoderLayer : public Module {
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, TransformerLayerOptions options = {});
   /// [T, B, d_model] -> the same shape. The masks say what is *not* seen, see AttentionMasks.
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {}) const;
-  Tensor operator()(const Tensor& src, const AttentionMasks& masks = {}) const { return forward(src, masks); }
+  Tensor operator()(const Tensor& src, const AttentionMasks& masks = {}) const {
+    return call(*this, src, masks);
+  }
 
  private:
   bool norm_first_;
@@ -67,7 +69,7 @@ class CT_API TransformerDecoderLayer : public Module {
                  const AttentionMasks& memory_masks = {}) const;
   Tensor operator()(const Tensor& tgt, const Tensor& memory, const AttentionMasks& tgt_masks = {},
                     const AttentionMasks& memory_masks = {}) const {
-    return forward(tgt, memory, tgt_masks, memory_masks);
+    return call(*this, tgt, memory, tgt_masks, memory_masks);
   }
 
  private:
@@ -92,7 +94,9 @@ class CT_API TransformerEncoder : public Module {
                      std::optional<LayerNorm> norm = {});
   /// The masks hold for every layer.
   Tensor forward(const Tensor& src, const AttentionMasks& masks = {}) const;
-  Tensor operator()(const Tensor& src, const AttentionMasks& masks = {}) const { return forward(src, masks); }
+  Tensor operator()(const Tensor& src, const AttentionMasks& masks = {}) const {
+    return call(*this, src, masks);
+  }
 
   ModuleList<TransformerEncoderLayer> layers;
   std::optional<LayerNorm> norm;

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include <cotangent/core/tensor.h>
+#include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -53,6 +56,24 @@ inline void optim_set_gradients(std::vector<Tensor>& params, std::int64_t t) {
     p.set_grad(none ? Tensor{}
                     : optim_gradient(p.shape(), static_cast<std::int64_t>(k), t, p.dtype(), p.device()));
   }
+}
+
+/// PyTorch's values, made by tests/golden/make_optim.py.
+inline const StateDict& optim_golden() {
+  static const StateDict file = io::load_npz(COTANGENT_SOURCE_DIR "/tests/golden/optim.npz");
+  return file;
+}
+
+/// The largest difference, relative to the wanted value or, near zero, to `scale`.
+inline double worst_each(const std::vector<double>& got, const std::vector<double>& want, double scale) {
+  REQUIRE(got.size() == want.size());
+  double most = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const double error = std::abs(got[i] - want[i]) / std::max(std::abs(want[i]), scale);
+    if (std::isnan(error)) return error;
+    most = std::max(most, error);
+  }
+  return most;
 }
 
 /// All elements, one tensor after the other.

@@ -25,23 +25,6 @@ constexpr std::uint64_t kOrderStream = 0x0DE2C0DE5A17ull;
 
 constexpr int kMostAhead = 1 << 16;  // batches
 
-// The order of an epoch: the shuffle of Fisher and Yates with draws by position. Empty without a shuffle: a
-// dataset in its own order may have more examples than memory has room for their numbers.
-std::vector<std::int64_t> make_order(std::int64_t count, bool shuffle, std::uint64_t seed,
-                                     std::int64_t epoch) {
-  if (!shuffle) return {};
-  std::vector<std::int64_t> order;
-  ct::detail::reserve("DataLoader", order, count);
-  order.resize(static_cast<std::size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  const GeneratorState draw{seed ^ kOrderStream, static_cast<std::uint64_t>(epoch)};
-  for (std::int64_t i = count - 1; i > 0; --i) {
-    const std::int64_t j = philox_integer(draw, static_cast<std::uint64_t>(i), 0, i + 1);
-    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
-  }
-  return order;
-}
-
 /// The stream of one loop's copies. Those of loops that have ended are taken again: the memory that the
 /// allocator keeps belongs to a stream, and with a new stream each epoch and each evaluation would ask the
 /// system for its own.
@@ -82,6 +65,20 @@ class UploadStream {
 };
 
 }  // namespace
+
+// The shuffle of Fisher and Yates with draws by position.
+std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t seed, std::int64_t epoch) {
+  std::vector<std::int64_t> order;
+  ct::detail::reserve("DataLoader", order, count);
+  order.resize(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  const GeneratorState draw{seed ^ kOrderStream, static_cast<std::uint64_t>(epoch)};
+  for (std::int64_t i = count - 1; i > 0; --i) {
+    const std::int64_t j = philox_integer(draw, static_cast<std::uint64_t>(i), 0, i + 1);
+    std::swap(order[static_cast<std::size_t>(i)], order[static_cast<std::size_t>(j)]);
+  }
+  return order;
+}
 
 /// One pass: batches [first, last) of an order, made ahead in a ring of slots by workers or, without any, by
 /// the thread that asks.
@@ -238,7 +235,10 @@ class EpochRun {
 };
 
 LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& options)
-    : examples_(examples), fetch_(std::move(fetch)), options_(options) {
+    : dataset_size_(examples),
+      examples_(options.sampler ? options.sampler->size() : examples),
+      fetch_(std::move(fetch)),
+      options_(options) {
   CT_CHECK(options.batch_size > 0, ValueError, "DataLoader", "batch_size is ", options.batch_size,
            "; it must be > 0");
   CT_CHECK(options.workers >= 0 && options.workers <= 1024, ValueError, "DataLoader", "workers is ",
@@ -246,6 +246,9 @@ LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& 
   CT_CHECK(options.prefetch_batches > 0 && options.prefetch_batches <= kMostAhead, ValueError, "DataLoader",
            "prefetch_batches is ", options.prefetch_batches, "; it must lie in [1, ", kMostAhead, ']');
   CT_CHECK(examples >= 0, ValueError, "DataLoader", "the dataset's size is ", examples, "; it must be >= 0");
+  CT_CHECK(!options.sampler || (!options.shuffle && examples_ >= 0), ValueError, "DataLoader",
+           "got a sampler of size ", examples_,
+           options.shuffle ? ", and shuffle too; the order is the sampler's alone" : "; it must be >= 0");
   if (options.prefetch.is_cuda()) check_device("DataLoader", options.prefetch);
   // An order that needs no seed draws none: a loop that only evaluates leaves the generator as it was.
   if (options.seed || options.shuffle)
@@ -259,12 +262,26 @@ std::int64_t LoaderCore::batch_count() const {
   return examples_ / options_.batch_size + (shorter ? 1 : 0);
 }
 
+// The examples of an epoch. Empty for all in their own order: there may be more than memory has room for their numbers.
+std::vector<std::int64_t> LoaderCore::order(std::int64_t epoch) const {
+  if (!options_.sampler)
+    return options_.shuffle ? shuffled(examples_, seed_, epoch) : std::vector<std::int64_t>();
+  std::vector<std::int64_t> order = options_.sampler->order(epoch);
+  CT_CHECK(static_cast<std::int64_t>(order.size()) == examples_, ValueError, "DataLoader",
+           "the sampler gave ", order.size(), " examples for an epoch, its size is ", examples_,
+           "; order() must give size() of them");
+  for (const std::int64_t i : order)
+    CT_CHECK(i >= 0 && i < dataset_size_, IndexError, "DataLoader", "the sampler gave example ", i,
+             ", which is out of range; it must lie in [0, ", dataset_size_, ')');
+  return order;
+}
+
 void LoaderCore::begin() {
   CT_CHECK(!run_, Error, "DataLoader",
            "is being looped over already; give the inner loop a loader of its own");
   const std::int64_t epoch = this->epoch(), position = resumed_ ? position_ : 0;
-  run_ = std::make_unique<EpochRun>(fetch_, options_, make_order(examples_, options_.shuffle, seed_, epoch),
-                                    examples_, std::min(position, batch_count()), batch_count());
+  run_ = std::make_unique<EpochRun>(fetch_, options_, order(epoch), examples_,
+                                    std::min(position, batch_count()), batch_count());
   epoch_ = epoch;
   position_ = position;
   resumed_ = left_ = false;

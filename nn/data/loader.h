@@ -13,6 +13,7 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/nn/data/dataset.h>
+#include <cotangent/nn/data/sampler.h>
 #include <cotangent/nn/state_dict.h>
 
 namespace ct::data {
@@ -20,6 +21,8 @@ namespace ct::data {
 struct LoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;
+  /// Which examples an epoch has, and in which order, in place of each once: sampler.h has some.
+  std::optional<AnySampler> sampler = std::nullopt;
   /// Leaves out a last batch that is not full.
   bool drop_last = false;
   /// Threads that make batches ahead, or as many of them as the system gives. 0: batches are made by the
@@ -60,7 +63,9 @@ class CT_API LoaderCore {
   const LoaderOptions& options() const { return options_; }
 
  private:
-  std::int64_t examples_;
+  std::vector<std::int64_t> order(std::int64_t epoch) const;
+
+  std::int64_t dataset_size_, examples_;  // of an epoch
   Fetch fetch_;
   LoaderOptions options_;
   std::uint64_t seed_ = 0;
@@ -90,7 +95,8 @@ template <Dataset D>
 class DataLoader {
  public:
   /// Throws ValueError for a batch size below 1, a number of prefetched batches outside [1, 65536], or of
-  /// workers outside [0, 1024]. The loop throws Error if a worker can't be started, OutOfMemoryError if there is
+  /// workers outside [0, 1024], or for `shuffle` beside a sampler. The loop throws IndexError if the sampler gives a number
+  /// that the dataset has not, ValueError if it gives more or fewer than its size(), Error if a worker can't be started, OutOfMemoryError if there is
   /// no room for the order or for the numbers of a batch. Using a loader that was moved from throws Error.
   explicit DataLoader(D dataset, LoaderOptions options = {})
       : dataset_(std::make_shared<const D>(std::move(dataset))),

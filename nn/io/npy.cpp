@@ -124,6 +124,10 @@ class HeaderParser {
   NpyHeader header_;
 };
 
+void take_all(const ByteSource& source, const ByteStream& next, void* to, std::size_t bytes) {
+  source.check(next(to, bytes) == bytes, kOp, "is truncated; fetch or save the file again");
+}
+
 void swap_bytes(void* data, std::int64_t count, std::size_t size) {
   auto* bytes = static_cast<std::uint8_t*>(data);
   for (std::int64_t i = 0; i < count; ++i, bytes += size) std::reverse(bytes, bytes + size);
@@ -135,10 +139,8 @@ NpyHeader parse_npy_header(const ByteSource& source, std::string_view text) {
   return HeaderParser(source, text).parse();
 }
 
-Tensor read_npy(const ByteSource& source, const ByteStream& next, std::uint64_t limit) {
-  const auto take = [&](void* to, std::size_t bytes) {
-    source.check(next(to, bytes) == bytes, kOp, "is truncated; fetch or save the file again");
-  };
+NpyHeader read_npy_header(const ByteSource& source, const ByteStream& next) {
+  const auto take = [&](void* to, std::size_t bytes) { take_all(source, next, to, bytes); };
   unsigned char start[8];
   take(start, sizeof(start));
   source.check(std::memcmp(start, kMagic, 6) == 0, kOp,
@@ -152,8 +154,10 @@ Tensor read_npy(const ByteSource& source, const ByteStream& next, std::uint64_t 
   source.check(length <= kMaxHeader, kOp, "announces a header of ", length, " bytes; the file is damaged");
   std::string text(length, '\0');
   take(text.data(), length);
-  const NpyHeader header = parse_npy_header(source, text);
+  return parse_npy_header(source, text);
+}
 
+std::uint64_t npy_data_bytes(const ByteSource& source, const NpyHeader& header, std::uint64_t limit) {
   std::uint64_t bytes = size_of(header.dtype);
   bool fits = true, is_empty = false;
   for (std::int64_t size : header.shape) {
@@ -164,7 +168,12 @@ Tensor read_npy(const ByteSource& source, const ByteStream& next, std::uint64_t 
   source.check(fits && bytes <= std::uint64_t{INT64_MAX} && (is_empty || bytes <= limit), kOp, "has shape ",
                header.shape, " of ", header.dtype, ", more than the ", limit,
                " bytes that can be there; it is truncated or damaged");
+  return is_empty ? 0 : bytes;
+}
 
+Tensor read_npy(const ByteSource& source, const ByteStream& next, std::uint64_t limit) {
+  const NpyHeader header = read_npy_header(source, next);
+  npy_data_bytes(source, header, limit);
   Strides strides = contiguous_strides(header.shape);
   if (header.fortran_order) {
     std::int64_t step = 1;
@@ -174,7 +183,7 @@ Tensor read_npy(const ByteSource& source, const ByteStream& next, std::uint64_t 
     }
   }
   Tensor flat = Tensor::allocate(header.shape, header.dtype, cpu);
-  take(flat.raw_data(), static_cast<std::size_t>(flat.nbytes()));
+  take_all(source, next, flat.raw_data(), static_cast<std::size_t>(flat.nbytes()));
   if (header.big_endian) swap_bytes(flat.raw_data(), flat.numel(), size_of(header.dtype));
   if (header.dtype == DType::boolean) {
     auto* values = static_cast<std::uint8_t*>(flat.raw_data());

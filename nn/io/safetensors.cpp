@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <istream>
+#include <ostream>
 #include <utility>
 
+#include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/json.h>
@@ -24,8 +27,10 @@ const char* format_name(DType t) {
   return names[static_cast<int>(t)];
 }
 
-// The bytes of a tensor in row-major order on the host, a piece at a time. Returns their checksum.
-std::uint32_t write_tensor(AtomicFile& file, const Tensor& tensor) {
+// Hands the bytes of a tensor to sink(from, bytes) in row-major order on the host, a piece at a time. Returns their
+// checksum.
+template <class Sink>
+std::uint32_t write_tensor(const Tensor& tensor, const Sink& sink) {
   const Tensor dense = tensor.contiguous();
   const std::size_t bytes = static_cast<std::size_t>(dense.nbytes());
   std::uint32_t sum = 0;
@@ -40,28 +45,57 @@ std::uint32_t write_tensor(AtomicFile& file, const Tensor& tensor) {
       from = piece.data();
     }
     sum = crc32_parallel(sum, from, step);
-    file.write(from, step);
+    sink(from, step);
   }
   return sum;
 }
 
-}  // namespace
+// A file before its checksums are known.
+class Layout {
+ public:
+  Layout(const StateDict& dict, const Metadata& metadata, const std::string& name);
 
-void save(const std::string& path, const StateDict& dict, const Metadata& metadata) {
+  const std::string& json() const { return json_; }
+  std::uint64_t length() const { return json_.size(); }
+  /// Hands all tensors to the sink, in the order in which they stand in the file, and completes the header.
+  template <class Sink>
+  void write(const Sink& sink) {
+    const std::size_t first_sum = json_.find(kTensorSums) + sizeof kTensorSums + 2;
+    for (const std::size_t i : order_)
+      json_.replace(first_sum + i * (kSumDigits + 1), kSumDigits,
+                    checksum_text(write_tensor(entry(i).second, sink)));
+    json_.replace(kSumStart.size(), kSumDigits, checksum_text(header_checksum(json_)));
+  }
+  /// The whole file into something that is written from the front to the end: each tensor is gone through twice.
+  template <class Sink>
+  void write_forward(const Sink& sink) {
+    write([](const char*, std::size_t) {});
+    const std::uint64_t bytes = length();
+    sink(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+    sink(json_.data(), json_.size());
+    write(sink);
+  }
+  std::uint64_t bytes() const { return sizeof(std::uint64_t) + json_.size() + data_bytes_; }
+
+ private:
+  const StateDict::Entry& entry(std::size_t i) const { return dict_.begin()[static_cast<std::ptrdiff_t>(i)]; }
+
+  const StateDict& dict_;
+  std::vector<std::size_t> order_;
+  std::uint64_t data_bytes_ = 0;
+  std::string json_;
+};
+
+Layout::Layout(const StateDict& dict, const Metadata& metadata, const std::string& name) : dict_(dict) {
   // Elements stay aligned when wide types come first; within a width the dict's order is kept.
-  std::vector<std::pair<std::size_t, std::uint64_t>> layout;  // entry, first byte
-  const auto entry = [&dict](std::size_t i) -> const StateDict::Entry& {
-    return dict.begin()[static_cast<std::ptrdiff_t>(i)];
-  };
-  for (std::size_t i = 0; i < dict.size(); ++i) layout.emplace_back(i, 0);
-  std::ranges::stable_sort(layout, [&](const auto& a, const auto& b) {
-    return size_of(entry(a.first).second.dtype()) > size_of(entry(b.first).second.dtype());
+  for (std::size_t i = 0; i < dict.size(); ++i) order_.push_back(i);
+  std::ranges::stable_sort(order_, [&](std::size_t a, std::size_t b) {
+    return size_of(entry(a).second.dtype()) > size_of(entry(b).second.dtype());
   });
   std::vector<std::uint64_t> begins(dict.size());
-  std::uint64_t at = 0;
-  for (const auto& [i, unused] : layout) {
-    begins[i] = at;
-    at += static_cast<std::uint64_t>(entry(i).second.nbytes());
+  for (const std::size_t i : order_) {
+    begins[i] = data_bytes_;
+    data_bytes_ += static_cast<std::uint64_t>(entry(i).second.nbytes());
   }
 
   std::string sums;
@@ -76,34 +110,66 @@ void save(const std::string& path, const StateDict& dict, const Metadata& metada
   std::vector<Json::Member> members;
   members.emplace_back("__metadata__", Json::object(std::move(text)));
   for (std::size_t i = 0; i < dict.size(); ++i) {
-    const auto& [name, tensor] = entry(i);
-    CT_CHECK(name != "__metadata__", IoError, "save",
+    const auto& [tensor_name, tensor] = entry(i);
+    CT_CHECK(tensor_name != "__metadata__", IoError, "save",
              "a tensor is named '__metadata__', which the format keeps for "
              "itself; choose another name");
     members.emplace_back(
-        name,
+        tensor_name,
         Json::object({{"dtype", format_name(tensor.dtype())},
                       {"shape", Json::List(tensor.shape().begin(), tensor.shape().end())},
                       {"data_offsets",
                        Json::List{begins[i], begins[i] + static_cast<std::uint64_t>(tensor.nbytes())}}}));
   }
-  std::string json = Json::object(std::move(members)).dump("save");
-  while (json.size() % 8 != 0) json += ' ';
-  CT_CHECK(json.size() <= kMaxHeader, IoError, "save", "the header of ", printable_path(path), " would have ",
-           json.size(), " bytes; readers accept up to ", kMaxHeader);
+  json_ = Json::object(std::move(members)).dump("save");
+  while (json_.size() % 8 != 0) json_ += ' ';
+  CT_CHECK(json_.size() <= kMaxHeader, IoError, "save", "the header of ", printable_path(name),
+           " would have ", json_.size(), " bytes; readers accept up to ", kMaxHeader);
+}
 
+}  // namespace
+
+void save(const std::string& path, const StateDict& dict, const Metadata& metadata) {
+  Layout layout(dict, metadata, path);
   AtomicFile file(path);
-  const std::uint64_t length = json.size();
+  const std::uint64_t length = layout.length();
   file.write(&length, sizeof(length));
-  file.write(json);
+  file.write(layout.json());
   // The checksums of tensors are known once these are written: behind the header's, which covers them.
-  const std::size_t first_sum = json.find(kTensorSums) + sizeof kTensorSums + 2;
-  for (const auto& [i, unused] : layout)
-    json.replace(first_sum + i * (kSumDigits + 1), kSumDigits,
-                 checksum_text(write_tensor(file, entry(i).second)));
-  json.replace(kSumStart.size(), kSumDigits, checksum_text(header_checksum(json)));
-  file.rewrite(sizeof(length), json.data(), json.size());
+  layout.write([&](const char* from, std::size_t bytes) { file.write(from, bytes); });
+  file.rewrite(sizeof(length), layout.json().data(), layout.json().size());
   file.commit();
+}
+
+void save(std::ostream& out, const StateDict& dict, const Metadata& metadata) {
+  Layout layout(dict, metadata, "stream");
+  layout.write_forward(
+      [&](const char* from, std::size_t bytes) { out.write(from, static_cast<std::streamsize>(bytes)); });
+  CT_CHECK(out.flush(), IoError, "save", "the stream failed; open it in binary mode, with room for ",
+           layout.bytes(), " bytes");
+}
+
+std::vector<std::byte> save_to_memory(const StateDict& dict, const Metadata& metadata) {
+  Layout layout(dict, metadata, "memory");
+  std::vector<std::byte> bytes;
+  ct::detail::reserve("save_to_memory", bytes, static_cast<std::int64_t>(layout.bytes()));
+  layout.write_forward([&](const char* from, std::size_t count) {
+    const auto* begin = reinterpret_cast<const std::byte*>(from);
+    bytes.insert(bytes.end(), begin, begin + count);
+  });
+  return bytes;
+}
+
+StateDict dict_of_tensor(const Tensor& tensor) {
+  StateDict dict;
+  dict.set("tensor", tensor);
+  return dict;
+}
+
+Tensor only_tensor(const StateDict& dict) {
+  CT_CHECK(dict.size() == 1, IoError, "load_tensor", "found ", dict.size(),
+           " tensors; one is wanted: load() gives all of them by name");
+  return dict.begin()->second;
 }
 
 void read_tensor(const ByteSource& source, std::uint64_t data, const TensorRecord& r, void* to) {
@@ -154,5 +220,23 @@ SafetensorsFile load_safetensors(const ByteSource& source) {
 SafetensorsFile load_file(const std::string& path) { return load_safetensors(*open_file("load", path)); }
 
 StateDict load(const std::string& path) { return load_file(path).tensors; }
+
+StateDict load(std::span<const std::byte> bytes) {
+  return load_safetensors(*open_memory(bytes, "memory")).tensors;
+}
+
+StateDict load(std::istream& in) {
+  std::string bytes;
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  do {  // by what is there, whatever it announces
+    const std::size_t before = bytes.size();
+    bytes.resize(before + kPiece);
+    in.read(bytes.data() + before, kPiece);
+    bytes.resize(before + static_cast<std::size_t>(in.gcount()));
+  } while (in.good());
+  CT_CHECK(in.eof() && !in.bad(), IoError, "load", "the stream failed after ", bytes.size(),
+           " bytes; open it in binary mode");
+  return load_safetensors(*open_memory(std::as_bytes(std::span(bytes)), "stream")).tensors;
+}
 
 }  // namespace ct::io

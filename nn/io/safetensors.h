@@ -1,7 +1,14 @@
 #pragma once
 
+#include <concepts>
+#include <cstddef>
+#include <iosfwd>
 #include <map>
+#include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <cotangent/core/export.h>
 #include <cotangent/nn/state_dict.h>
@@ -39,5 +46,62 @@ CT_API void save(const std::string& path, const StateDict& dict, const Metadata&
 CT_API StateDict load(const std::string& path);
 /// The same with the metadata.
 CT_API SafetensorsFile load_file(const std::string& path);
+
+// ---- Streams and memory -----------------------------------------------------------------------------------
+// The same bytes elsewhere.
+
+/// Writes to a stream, which need not be one that can go back. Throws IoError, also if the stream fails.
+CT_API void save(std::ostream& out, const StateDict& dict, const Metadata& metadata = {});
+CT_API std::vector<std::byte> save_to_memory(const StateDict& dict, const Metadata& metadata = {});
+/// Reads a stream to its end. Throws IoError as for a file, and if the stream fails.
+CT_API StateDict load(std::istream& in);
+CT_API StateDict load(std::span<const std::byte> bytes);
+
+// ---- Single tensors, and what has a state -----------------------------------------------------------------
+
+/// What has a state: modules, optimizers, schedules.
+template <class T>
+concept HasState = requires(const T& object) {
+  { object.state_dict() } -> std::convertible_to<StateDict>;
+};
+/// A Tensor, or a handle to one: nn::Parameter.
+template <class T>
+concept IsTensor = std::same_as<T, Tensor> || std::derived_from<T, TensorHandle>;
+/// {"tensor": tensor}, and back: the only tensor, whatever its name. Throws IoError if there is another number of them.
+CT_API StateDict dict_of_tensor(const Tensor& tensor);
+CT_API Tensor only_tensor(const StateDict& dict);
+
+/// save(where, model) and save(where, tensor): `where` is a path or a std::ostream. A module, an optimizer, whatever
+/// has a state_dict(), is saved as that; a tensor under the name "tensor". Throws as save() of a StateDict.
+template <class Where, HasState T>
+void save(Where&& where, const T& object) {
+  save(std::forward<Where>(where), StateDict(object.state_dict()));
+}
+template <class Where, IsTensor T>
+void save(Where&& where, const T& tensor) {
+  save(std::forward<Where>(where), dict_of_tensor(tensor));
+}
+/// The same into memory.
+template <class T>
+requires(HasState<T> || IsTensor<T>) std::vector<std::byte> save_to_memory(const T& object) {
+  if constexpr (HasState<T>) {
+    return save_to_memory(StateDict(object.state_dict()));
+  } else {
+    return save_to_memory(dict_of_tensor(object));
+  }
+}
+
+/// Loads into a module, or whatever has a load_state_dict(), from a path, a std::istream or memory. Throws as load(),
+/// and what load_state_dict() throws, having changed nothing.
+template <class Where, HasState T>
+void load(Where&& where, T& object) {
+  object.load_state_dict(load(std::forward<Where>(where)));
+}
+/// The tensor of a file, stream or memory that has one, whatever its name. Throws as load(), IoError if there is another
+/// number of tensors.
+template <class Where>
+Tensor load_tensor(Where&& where) {
+  return only_tensor(load(std::forward<Where>(where)));
+}
 
 }  // namespace ct::io

@@ -117,7 +117,7 @@ class CT_API LanguageModel : public Module {
   // ---- What follows from it -----------------------------------------------------------------------------
   /// Logits [B, T, vocabulary] of the token after each position.
   Tensor forward(const Tensor& tokens) const;
-  Tensor operator()(const Tensor& tokens) const { return forward(tokens); }
+  Tensor operator()(const Tensor& tokens) const { return call(*this, tokens); }
   /// The same for tokens that follow those in the cache; theirs are added to it. Nothing is recorded.
   Tensor forward(const Tensor& tokens, KvCache& cache) const;
   /// The mean cross-entropy of the targets i64 or i32 [B, T], of which target [b, i] is the token after

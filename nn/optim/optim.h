@@ -8,7 +8,9 @@
 #include <cotangent/nn/optim/ema.h>
 #include <cotangent/nn/optim/grad_scaler.h>
 #include <cotangent/nn/optim/gradient_state.h>
+#include <cotangent/nn/optim/lbfgs.h>
 #include <cotangent/nn/optim/lion.h>
+#include <cotangent/nn/optim/muon.h>
 #include <cotangent/nn/optim/optimizer.h>
 #include <cotangent/nn/optim/param_groups.h>
 #include <cotangent/nn/optim/rmsprop.h>

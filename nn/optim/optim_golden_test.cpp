@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
@@ -19,27 +18,12 @@
 using namespace ct;
 using namespace ct::optim;
 using ct::testing::flat_values;
+using ct::testing::optim_golden;
 using ct::testing::optim_params;
 using ct::testing::optim_set_gradients;
+using ct::testing::worst_each;
 
 namespace {
-
-const StateDict& golden() {
-  static const StateDict file = io::load_npz(COTANGENT_SOURCE_DIR "/tests/golden/optim.npz");
-  return file;
-}
-
-// The largest difference, relative to the wanted value or, near zero, to `scale`.
-double worst(const std::vector<double>& got, const std::vector<double>& want, double scale) {
-  REQUIRE(got.size() == want.size());
-  double most = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    const double error = std::abs(got[i] - want[i]) / std::max(std::abs(want[i]), scale);
-    if (std::isnan(error)) return error;
-    most = std::max(most, error);
-  }
-  return most;
-}
 
 using Make = std::function<std::unique_ptr<Optimizer>(const std::vector<Tensor>&)>;
 
@@ -94,8 +78,8 @@ const std::map<std::string, Make> runs = {
 void check_runs(DType dtype, double tolerance, Device device = cpu) {
   for (const auto& [name, make] : runs) {
     const std::string key = name + '.' + std::string(ct::name(dtype));
-    const Tensor steps = golden().at(key + ".steps");
-    const std::vector<double> trace = golden().at(key + ".trace").to_vector<double>();
+    const Tensor steps = optim_golden().at(key + ".steps");
+    const std::vector<double> trace = optim_golden().at(key + ".trace").to_vector<double>();
     std::vector<Tensor> params = optim_params(dtype, device);
     const auto optimizer = make(params);
     std::int64_t row = 0;
@@ -110,10 +94,10 @@ void check_runs(DType dtype, double tolerance, Device device = cpu) {
         sum += values[i] * static_cast<double>(i + 1) / static_cast<double>(values.size());
         size += std::abs(values[i]) * static_cast<double>(i + 1) / static_cast<double>(values.size());
       }
-      REQUIRE(worst({sum}, {trace[static_cast<std::size_t>(t - 1)]}, size) <= tolerance);
+      REQUIRE(worst_each({sum}, {trace[static_cast<std::size_t>(t - 1)]}, size) <= tolerance);
       for (const std::int64_t kept : {1, 2, 3, 8, 32, 100}) {
         if (kept != t) continue;
-        REQUIRE(worst(values, steps.select(0, row++).to_vector<double>(), 1) <= tolerance);
+        REQUIRE(worst_each(values, steps.select(0, row++).to_vector<double>(), 1) <= tolerance);
       }
     }
     CHECK(row == 6);
@@ -158,7 +142,7 @@ void check_clip(DType dtype, double tolerance, Device device = cpu) {
     }
     for (const Tensor& p : params)
       if (p.grad().defined()) results.push_back(p.grad());
-    CHECK(worst(flat_values(results), golden().at(key).to_vector<double>(), 1e-30) <= tolerance);
+    CHECK(worst_each(flat_values(results), optim_golden().at(key).to_vector<double>(), 1e-30) <= tolerance);
   }
 }
 
@@ -198,7 +182,8 @@ void check_network(DType dtype, double tolerance, Device device = cpu) {
                         {std::make_shared<LinearLR>(adamw, LinearLROptions{.start_factor = 0.1, .steps = 10}),
                          std::make_shared<CosineAnnealingLR>(adamw, CosineAnnealingLROptions{90})},
                         {10});
-  const std::vector<double> want = golden().at("mlp." + std::string(ct::name(dtype))).to_vector<double>();
+  const std::vector<double> want =
+      optim_golden().at("mlp." + std::string(ct::name(dtype))).to_vector<double>();
   for (std::int64_t t = 0; t < 100; ++t) {
     const Tensor hidden = relu(linear(x[t % 4], params[0], params[1]));
     const Tensor loss = cross_entropy(linear(hidden, params[2], params[3]), y[t % 4]);
@@ -208,7 +193,7 @@ void check_network(DType dtype, double tolerance, Device device = cpu) {
     adamw.step();
     schedule.step();
     INFO(dtype << ", step " << t);
-    REQUIRE(worst({loss.item()}, {want[static_cast<std::size_t>(t)]}, 1e-30) <= tolerance);
+    REQUIRE(worst_each({loss.item()}, {want[static_cast<std::size_t>(t)]}, 1e-30) <= tolerance);
   }
 }
 
@@ -294,11 +279,11 @@ TEST_CASE("learning-rate schedules equal PyTorch's", "[optim]") {
     SGD sgd({{{ones({1}, {.requires_grad = true})}, {.lr = 0.1}},
              {{ones({1}, {.requires_grad = true})}, {.lr = 0.04}}});
     const auto schedule = make(sgd);
-    const Tensor want = golden().at("lr." + name);
+    const Tensor want = optim_golden().at("lr." + name);
     for (std::int64_t t = 0; t < want.size(0); ++t) {
       INFO(name << ", time " << t);
       // PyTorch multiplies the rate of the step before, we compute each anew: its roundings add up.
-      CHECK(worst({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
+      CHECK(worst_each({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
       CHECK(schedule->last_lr() == std::vector<double>{sgd.lr(0), sgd.lr(1)});
       schedule->step();
     }
@@ -313,7 +298,7 @@ TEST_CASE("rates that wait for a plateau equal PyTorch's", "[optim]") {
     SGD sgd({{{ones({1}, {.requires_grad = true})}, {.lr = 0.1}},
              {{ones({1}, {.requires_grad = true})}, {.lr = 0.04}}});
     auto schedule = std::make_unique<ReduceLROnPlateau>(sgd, options);
-    const Tensor want = golden().at("lr." + name);
+    const Tensor want = optim_golden().at("lr." + name);
     REQUIRE(want.size(0) == 30);
     for (std::int64_t t = 0; t < 30; ++t) {
       INFO(name << ", time " << t);
@@ -323,7 +308,7 @@ TEST_CASE("rates that wait for a plateau equal PyTorch's", "[optim]") {
         schedule->load_state_dict(state);
       }
       schedule->step(static_cast<double>(t * 37 % 11 - t) / 8);
-      CHECK(worst({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
+      CHECK(worst_each({sgd.lr(0), sgd.lr(1)}, want.select(0, t).to_vector<double>(), 0.04) < 1e-14);
     }
   }
 }

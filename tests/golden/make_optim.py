@@ -5,7 +5,9 @@
 Made with PyTorch 2.11.0 on the CPU. Parameters and gradients are ratios of small integers, exact in f32, by
 formulas that the test repeats; only results are stored. Names:
 
-    RUN.DTYPE.steps   all parameters, one after the other, after each of the steps KEPT
+    RUN.DTYPE.steps   all parameters, one after the other, after each of the steps KEPT. "muon" has matrices for
+                      parameters; "muon_exact" computes Newton and Schulz's steps in DTYPE, not in bf16
+    lbfgs_KIND.steps, .trace, .evals   the parameters, the loss and the calls of the closure after those steps, in f64
     RUN.DTYPE.trace   a weighted sum of them after every step
     lr.SCHEDULE       learning rates [steps + 1, groups], the first row before any step; for those that wait for a
                       plateau [steps, groups], after each
@@ -20,24 +22,26 @@ import torch
 from torch.optim import lr_scheduler as schedules
 
 SIZES = [(37,), (3, 1), (1,), (7,)]
+MATRICES = [(12, 4), (4, 9), (8, 3)]
 STEPS = 100
 KEPT = [1, 2, 3, 8, 32, 100]
 DTYPES = {"f32": torch.float32, "f64": torch.float64}
 
 
-def initial(k, dtype):
-    n = int(np.prod(SIZES[k]))
+def initial(k, dtype, sizes=SIZES):
+    n = int(np.prod(sizes[k]))
     values = [((i * 271 + k * 97 + 13) % 401 - 200) / 128 for i in range(n)]
-    return torch.tensor(values, dtype=dtype).reshape(SIZES[k])
+    return torch.tensor(values, dtype=dtype).reshape(sizes[k])
 
 
-def gradient(k, t, dtype):
+def gradient(k, t, dtype, sizes=SIZES):
     """The gradient of parameter k in step t; None where the parameter took no part."""
     if k == 2 and t % 3 == 1 or k == 3 and 40 <= t < 60:
         return None
-    n = int(np.prod(SIZES[k]))
-    values = [((i * 7919 + t * 104729 + k * 1299709) % 2003 - 901) / 1024 for i in range(n)]
-    return torch.tensor(values, dtype=dtype).reshape(SIZES[k])
+    n = int(np.prod(sizes[k]))
+    bend = 31 if sizes is MATRICES else 0  # without it rows are all but multiples of each other
+    values = [((i * i * bend + i * 7919 + t * 104729 + k * 1299709) % 2003 - 901) / 1024 for i in range(n)]
+    return torch.tensor(values, dtype=dtype).reshape(sizes[k])
 
 
 def sgd(**options):
@@ -102,13 +106,78 @@ RUNS = {
 }
 
 
-def train(run, make, dtype):
-    params = [torch.nn.Parameter(initial(k, dtype)) for k in range(len(SIZES))]
+def newton_schulz(grad, coefficients, steps, eps):
+    """What torch.optim.Muon does in bf16, in the dtype of the gradient."""
+    a, b, c = coefficients
+    x = grad.T if grad.size(0) > grad.size(1) else grad
+    x = x / x.norm().clamp(min=eps)
+    for _ in range(steps):
+        s = x @ x.T
+        x = a * x + (b * s + c * s @ s) @ x
+    return x.T if grad.size(0) > grad.size(1) else x
+
+
+def muon(exact):
+    def make(p):
+        if exact:
+            torch.optim._muon._zeropower_via_newtonschulz = newton_schulz
+        return torch.optim.Muon(
+            [{"params": p[:1]}, {"params": p[1:], "nesterov": False, "adjust_lr_fn": "match_rms_adamw"}],
+            lr=0.02, weight_decay=0.1, momentum=0.9,
+        )
+
+    return make
+
+
+MUON_RUNS = {"muon": muon(False), "muon_exact": muon(True)}  # in this order
+
+
+def rosenbrock(x):
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def bowl(x):
+    i = torch.arange(1, len(x) + 1, dtype=x.dtype)
+    return (i * (x - 1) ** 2 + (x - 1) ** 4).sum() / 2 + x.sum() ** 2 / 4
+
+
+def lbfgs(loss_of, **options):
+    """A hundred steps of two parameters that are one vector."""
+    sizes = [(6,), (2, 2)]
+    params = [torch.nn.Parameter(initial(k, torch.float64, sizes)) for k in range(2)]
+    optimizer = torch.optim.LBFGS(params, **options)
+    kept, trace, evals = [], [], []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = loss_of(torch.cat([p.flatten() for p in params]))
+        loss.backward()
+        return loss
+
+    for t in range(1, STEPS + 1):
+        trace.append(float(optimizer.step(closure)))
+        evals.append(optimizer.state[params[0]]["func_evals"])
+        if t in KEPT:
+            kept.append(torch.cat([p.detach().flatten() for p in params]).numpy())
+    return {"steps": np.stack(kept), "trace": np.array(trace), "evals": np.array(evals)}
+
+
+LBFGS_RUNS = {
+    "lbfgs_wolfe": lambda: lbfgs(rosenbrock, max_iter=1, line_search_fn="strong_wolfe"),
+    "lbfgs_short": lambda: lbfgs(
+        rosenbrock, lr=0.5, max_iter=2, max_eval=100, history_size=3, line_search_fn="strong_wolfe"
+    ),
+    "lbfgs_plain": lambda: lbfgs(bowl, lr=0.25, max_iter=2, max_eval=100, tolerance_change=0, tolerance_grad=0),
+}
+
+
+def train(run, make, dtype, sizes=SIZES):
+    params = [torch.nn.Parameter(initial(k, dtype, sizes)) for k in range(len(sizes))]
     optimizer = make(params)
     kept, trace = [], []
     for t in range(1, STEPS + 1):
         for k, p in enumerate(params):
-            p.grad = gradient(k, t, dtype)
+            p.grad = gradient(k, t, dtype, sizes)
         if run == "clipped":
             torch.nn.utils.clip_grad_norm_(params, 1.5)
         optimizer.step()
@@ -250,6 +319,11 @@ def main():
         out[f"mlp.{name}"] = mlp(dtype)
         for kind, setting in CLIPS.items():
             out[f"clip.{kind}.{name}"] = clip(setting, dtype)
+    for run, make in MUON_RUNS.items():
+        for name, dtype in DTYPES.items():
+            out |= {f"{run}.{name}.{key}": v for key, v in train(run, make, dtype, MATRICES).items()}
+    for run, make in LBFGS_RUNS.items():
+        out |= {f"{run}.{key}": v for key, v in make().items()}
     for name, make in SCHEDULES.items():
         out[f"lr.{name}"] = rates(make)
     for name, options in PLATEAUS.items():

@@ -1,0 +1,221 @@
+#include <cotangent/nn/data/csv.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <cotangent/core/error.h>
+#include <cotangent/core/printable.h>
+#include <cotangent/nn/io/source_internal.h>
+
+namespace ct::data {
+namespace {
+
+constexpr char kOp[] = "read_csv";
+
+std::string_view trimmed(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// The whole text as a number, whatever the locale. False if it is none.
+template <class T>
+bool parse(std::string_view text, T& value) {
+  if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+// One pass over the text, which knows where it is.
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, const CsvOptions& options, std::string name)
+      : text_(text), delimiter_(options.delimiter), quote_(options.quote) {
+    CT_CHECK(
+        delimiter_ != quote_ && delimiter_ != '\n' && delimiter_ != '\r' && quote_ != '\n' && quote_ != '\r',
+        ValueError, kOp, "got the delimiter ", printable({&delimiter_, 1}), " and the quote ",
+        printable({&quote_, 1}), "; they are two characters, and no ends of lines");
+    table_.name_ = std::move(name);
+  }
+
+  CsvTable read(bool header) {
+    if (text_.starts_with("\xef\xbb\xbf")) at_ = 3;  // what some programs mark UTF-8 with
+    std::size_t width = 0;
+    while (at_ < text_.size()) {
+      const std::int64_t line = line_;
+      const std::size_t before = table_.cells_.size();
+      if (!row()) continue;
+      const std::size_t count = table_.cells_.size() - before;
+      if (width == 0) {
+        width = count;
+        name_columns(header, width, line);
+        if (header) continue;
+      }
+      if (count != width)
+        table_fail(line, count + 1, "a row of ", count, " cells; the first line has ", width);
+      table_.lines_.push_back(line);
+    }
+    CT_CHECK(width > 0 || !header, IoError, kOp, printable_path(table_.name_),
+             ": is empty; a line with the names of the columns is wanted");
+    return std::move(table_);
+  }
+
+ private:
+  template <class... Args>
+  [[noreturn]] void table_fail(std::int64_t line, std::size_t column, const Args&... args) const {
+    ct::detail::fail<IoError>(kOp, printable_path(table_.name_), ": line ", line, ", column ", column, ": ",
+                              args..., "; correct the file, or pass its delimiter and quote");
+  }
+
+  bool at_end_of_line() const { return at_ >= text_.size() || text_[at_] == '\n' || is_crlf(); }
+  bool is_crlf() const { return text_.substr(at_).starts_with("\r\n"); }
+  void end_line() {
+    if (at_ < text_.size()) at_ += text_[at_] == '\n' ? 1 : 2;
+    ++line_;
+  }
+
+  // False for a line of nothing.
+  bool row() {
+    if (at_end_of_line()) return end_line(), false;
+    for (std::size_t column = 1;; ++column) {
+      cell(column);
+      if (at_end_of_line()) break;
+      ++at_;  // the delimiter
+    }
+    end_line();
+    return true;
+  }
+
+  void put(std::string_view piece, std::size_t column) {
+    if (piece.find('\0') != std::string_view::npos) table_fail(line_, column, "a NUL byte: this is no text");
+    table_.text_.append(piece);
+  }
+
+  void cell(std::size_t column) {
+    const std::size_t begin = table_.text_.size();
+    if (at_ < text_.size() && text_[at_] == quote_) {
+      const std::int64_t line = line_;
+      for (bool open = true; open;) {
+        const std::size_t end = text_.find(quote_, ++at_);
+        if (end == std::string_view::npos) table_fail(line, column, "a quote that does not end");
+        const std::string_view piece = text_.substr(at_, end - at_);
+        put(piece, column);
+        line_ += std::ranges::count(piece, '\n');
+        at_ = end + 1;
+        open = at_ < text_.size() && text_[at_] == quote_;
+        if (open) table_.text_ += quote_;
+      }
+      if (!at_end_of_line() && text_[at_] != delimiter_) table_fail(line_, column, "text behind a quote");
+    } else {
+      const std::size_t from = at_;
+      while (!at_end_of_line() && text_[at_] != delimiter_) ++at_;
+      put(text_.substr(from, at_ - from), column);
+    }
+    table_.cells_.push_back({begin, table_.text_.size() - begin});
+  }
+
+  void name_columns(bool header, std::size_t width, std::int64_t line) {
+    std::set<std::string> known;
+    for (std::size_t c = 0; c < width; ++c) {
+      const CsvTable::Cell& cell = table_.cells_[c];
+      std::string name =
+          header ? std::string(trimmed(std::string_view(table_.text_).substr(cell.begin, cell.length)))
+                 : std::to_string(c);
+      if (!known.insert(name).second) table_fail(line, c + 1, "the name ", printable(name), " a second time");
+      table_.columns_.push_back(std::move(name));
+    }
+    if (header) table_.cells_.clear();
+  }
+
+  std::string_view text_;
+  char delimiter_, quote_;
+  std::size_t at_ = 0;
+  std::int64_t line_ = 1;
+  CsvTable table_;
+};
+
+CsvTable parse_csv(std::string_view text, const CsvOptions& options, std::string name) {
+  return CsvReader(text, options, std::move(name)).read(options.header);
+}
+
+CsvTable read_csv(const std::string& path, const CsvOptions& options) {
+  return parse_csv(io::read_text_file(kOp, path), options, path);
+}
+
+std::string_view CsvTable::text(std::int64_t row, std::int64_t column) const {
+  const auto width = static_cast<std::int64_t>(columns_.size());
+  CT_CHECK(row >= 0 && row < rows() && column >= 0 && column < width, IndexError, "CsvTable", "cell [", row,
+           ", ", column, "] is out of range; there are ", rows(), " rows and ", width, " columns");
+  const Cell& cell = cells_[static_cast<std::size_t>(row * width + column)];
+  return std::string_view(text_).substr(cell.begin, cell.length);
+}
+
+std::size_t CsvTable::find(std::string_view name) const {
+  const auto found = std::ranges::find(columns_, name);
+  CT_CHECK(found != columns_.end(), ValueError, "CsvTable", "there is no column ", printable(name),
+           "; there are ", printable_list(columns_));
+  return static_cast<std::size_t>(found - columns_.begin());
+}
+
+void CsvTable::fail(std::size_t row, std::size_t column, const char* problem) const {
+  const std::string_view cell = text(static_cast<std::int64_t>(row), static_cast<std::int64_t>(column));
+  ct::detail::fail<IoError>(kOp, printable_path(name_), ": line ", lines_[row], ", column ", column + 1, " (",
+                            printable(columns_[column]), "): ", printable(cell), ' ', problem);
+}
+
+Tensor CsvTable::numbers(const std::vector<std::string>& names, DType dtype) const {
+  CT_CHECK(dtype != DType::boolean, DTypeError, "CsvTable", "numbers() was asked for ", dtype,
+           "; take a dtype of numbers, and compare");
+  std::vector<std::size_t> wanted;
+  for (const std::string& name : names.empty() ? columns_ : names) wanted.push_back(find(name));
+  const Shape shape = {rows(), static_cast<std::int64_t>(wanted.size())};
+  const auto fill = [&]<class T>(T* to, double low, double high) {
+    for (std::size_t r = 0; r < lines_.size(); ++r) {
+      for (const std::size_t c : wanted) {
+        const std::string_view cell =
+            trimmed(text(static_cast<std::int64_t>(r), static_cast<std::int64_t>(c)));
+        T& value = *to++;
+        if (std::is_floating_point_v<T> && cell.empty()) {
+          value = std::numeric_limits<T>::quiet_NaN();
+        } else if (!parse(cell, value) || static_cast<double>(value) < low ||
+                   static_cast<double>(value) > high) {
+          fail(r, c, std::is_integral_v<T> ? "is no whole number that fits" : "is no number that fits");
+        }
+      }
+    }
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  const Tensor wide = Tensor::allocate(shape, is_floating(dtype) ? DType::f64 : DType::i64, cpu);
+  if (is_floating(dtype)) {
+    fill(wide.data<double>(), -inf, inf);
+  } else {
+    const bool byte = dtype == DType::u8;
+    fill(wide.data<std::int64_t>(),
+         byte                  ? 0
+         : dtype == DType::i32 ? -0x1p31
+                               : -inf,
+         byte                  ? 255
+         : dtype == DType::i32 ? 0x1p31 - 1
+                               : inf);
+  }
+  return wide.to(dtype);
+}
+
+std::pair<Tensor, std::vector<std::string>> CsvTable::classes(std::string_view name) const {
+  const auto column = static_cast<std::int64_t>(find(name));
+  std::set<std::string_view> distinct;
+  for (std::int64_t r = 0; r < rows(); ++r) distinct.insert(text(r, column));
+  const std::vector<std::string> sorted(distinct.begin(), distinct.end());
+  const Tensor labels = Tensor::allocate({rows()}, DType::i64, cpu);
+  for (std::int64_t r = 0; r < rows(); ++r)
+    labels.data<std::int64_t>()[r] = std::ranges::lower_bound(sorted, text(r, column)) - sorted.begin();
+  return {labels, sorted};
+}
+
+}  // namespace ct::data

@@ -1,0 +1,187 @@
+#include <cotangent/nn/data/image.h>
+
+#include <filesystem>
+
+#include <zlib.h>
+
+#include <cotangent/nn/data/loader.h>
+#include <cotangent/nn/data/transform.h>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
+
+using namespace ct;
+using ct::testing::TempFolder;
+using Bytes = std::vector<std::uint8_t>;
+
+namespace {
+
+std::string word(std::uint32_t value) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
+  return bytes;
+}
+std::string chunk(std::string name_and_data) {
+  const auto size = static_cast<std::uint32_t>(name_and_data.size() - 4);
+  const auto sum = crc32(0, reinterpret_cast<const Bytef*>(name_and_data.data()), size + 4);
+  return word(size) + name_and_data + word(static_cast<std::uint32_t>(sum));
+}
+// A PNG of these rows, each with its byte for the filter in front.
+std::string png(std::uint32_t width, std::uint32_t height, char depth, char kind, const std::string& rows) {
+  std::string packed(compressBound(rows.size()), '\0');
+  uLongf size = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()),
+           rows.size());
+  packed.resize(size);
+  return "\x89PNG\r\n\x1a\n" +
+         chunk("IHDR" + word(width) + word(height) + depth + kind + std::string(3, '\0')) +
+         chunk("IDAT" + packed) + chunk("IEND");
+}
+constexpr char kGray = 0, kRgb = 2, kRgba = 6;
+
+std::string from_hex(const std::string& hex) {
+  std::string bytes;
+  for (std::size_t i = 0; i < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+// 8 x 8 points of one colour, (200, 40, 90) and 100, by libjpeg at quality 95.
+const std::string red = from_hex(
+    "ffd8ffe000104a46494600010100000100010000ffdb004300020101010101020101010202020202040302020202050404030406"
+    "0506060605"
+    "060606070908060709070606080b08090a0a0a0a0a06080b0c0b0a0c090a0a0affdb004301020202020202050303050a0706070a"
+    "0a0a0a0a0a"
+    "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0affc000110800080008"
+    "0301110002"
+    "1101031101ffc40014000100000000000000000000000000000008ffc40014100100000000000000000000000000000000ffc400"
+    "1501010100"
+    "000000000000000000000000000409ffc40014110100000000000000000000000000000000ffda000c03010002110311003f003b"
+    "8ea60fffd9");
+const std::string gray = from_hex(
+    "ffd8ffe000104a46494600010100000100010000ffdb004300020101010101020101010202020202040302020202050404030406"
+    "0506060605"
+    "060606070908060709070606080b08090a0a0a0a0a06080b0c0b0a0c090a0a0affc0000b080008000801011100ffc40014000100"
+    "0000000000"
+    "00000000000000000007ffc40014100100000000000000000000000000000000ffda0008010100003f000f7fffd9");
+
+Tensor decode(const std::string& bytes, data::Color color = data::Color::rgb) {
+  return data::decode_image(std::as_bytes(std::span(bytes)), color);
+}
+Bytes values_of(const std::string& bytes, data::Color color = data::Color::rgb) {
+  return decode(bytes, color).to_vector<std::uint8_t>();
+}
+void refused(const std::string& bytes, const std::string& words = "'memory': ") {
+  try {
+    decode(bytes);
+    FAIL_CHECK("was accepted");
+  } catch (const IoError& e) {
+    INFO(e.what());
+    CHECK(std::string(e.what()).find(words) != std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("images: what is no picture, or none that this build reads", "[data][image]") {
+  refused("", "neither as a PNG nor as a JPEG");
+  refused("BM......", "neither as a PNG nor as a JPEG");
+  if (!data::has_png()) refused(png(1, 1, 8, kGray, std::string("\0\7", 2)), "install libpng");
+  if (!data::has_jpeg()) refused(red, "install libjpeg");
+  CHECK_THROWS_AS(data::read_image("/nowhere/at/all.png"), IoError);
+}
+
+TEST_CASE("images: PNG", "[data][image]") {
+  if (!data::has_png()) {
+    WARN("built without libpng");
+    return;
+  }
+  const std::string rgb = png(2, 1, 8, kRgb, std::string("\0\x01\x02\x03\xff\xfe\xfd", 7));
+  CHECK(decode(rgb).shape() == Shape{3, 1, 2});
+  CHECK(values_of(rgb) == Bytes{1, 255, 2, 254, 3, 253});
+  // 0.299 + 2 * 0.587 + 3 * 0.114 = 1.8; and 254.3
+  CHECK(values_of(rgb, data::Color::gray) == Bytes{2, 254});
+  // What is transparent keeps its colour.
+  CHECK(values_of(png(1, 1, 8, kRgba, std::string("\0\x0a\x14\x1e\x00", 5))) == Bytes{10, 20, 30});
+  const std::string bits = png(8, 2, 1, kGray, std::string("\0\xa5\0\xff", 4));
+  CHECK(values_of(bits, data::Color::gray) ==
+        Bytes{255, 0, 255, 0, 0, 255, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255});
+  CHECK(values_of(png(1, 1, 16, kGray, std::string("\0\x80\x80", 3)), data::Color::gray) == Bytes{128});
+
+  // Sizes that the file can't hold ask for no memory.
+  refused(png(100000, 100000, 8, kRgb, "x"), "up to 134217728");
+  refused(png(10000, 10000, 8, kRgb, "x"), "can hold");
+  refused(png(0, 1, 8, kRgb, "x"));
+  refused(png(2, 2, 8, kRgb, std::string("\0\x01\x02\x03\xff\xfe\xfd", 7)));  // one row of two
+  for (std::size_t n = 8; n < rgb.size() - 12; ++n) refused(rgb.substr(0, n));
+  for (std::size_t n = 8; n < rgb.size(); ++n) {  // whatever is changed, it is read or refused
+    std::string changed = rgb;
+    changed[n] = static_cast<char>(changed[n] ^ 0x21);
+    try {
+      CHECK(decode(changed).numel() % 3 == 0);
+    } catch (const IoError&) {}
+  }
+}
+
+TEST_CASE("images: JPEG", "[data][image]") {
+  if (!data::has_jpeg()) {
+    WARN("built without libjpeg");
+    return;
+  }
+  const Tensor image = decode(red);
+  CHECK(image.shape() == Shape{3, 8, 8});
+  for (std::int64_t c = 0; c < 3; ++c) {
+    const int want[] = {200, 40, 90};
+    for (const std::uint8_t value : image.select(0, c).to_vector<std::uint8_t>())
+      CHECK(std::abs(value - want[c]) <= 3);
+  }
+  for (const std::uint8_t value : values_of(gray, data::Color::gray)) CHECK(std::abs(value - 100) <= 1);
+  CHECK(decode(gray).shape() == Shape{3, 8, 8});
+
+  std::string large = red;
+  large.replace(large.find("\xff\xc0") + 5, 4, "\xff\x00\xff\x00", 4);
+  refused(large, "can hold");
+  large.replace(large.find("\xff\xc0") + 5, 4, "\x0f\x00\x0f\x00", 4);
+  refused(large);  // could be, but is not there
+  for (std::size_t n = 3; n + 2 < red.size(); ++n) refused(red.substr(0, n));
+  for (std::size_t n = 3; n < red.size(); ++n) {
+    std::string changed = red;
+    changed[n] = static_cast<char>(changed[n] ^ 0x21);
+    try {
+      CHECK(decode(changed).numel() % 3 == 0);
+    } catch (const IoError&) {}
+  }
+}
+
+TEST_CASE("ImageFolder: classes are folders", "[data][image]") {
+  namespace fs = std::filesystem;
+  const TempFolder folder;
+  CHECK_THROWS_AS(data::ImageFolder(folder / "nowhere"), IoError);
+  CHECK_THROWS_AS(data::ImageFolder(folder.path()), IoError);
+  for (const char* name : {"dog/more", "cat"}) fs::create_directories(folder / name);
+  const auto point = [](char value) { return png(1, 1, 8, kGray, std::string("\0", 1) + value); };
+  folder.write("dog/more/2.PNG", point('\x66'));
+  folder.write("dog/b.png", point('\x33'));
+  folder.write("dog/readme.txt", "no picture");
+  folder.write("stray.png", point('\0'));
+  CHECK_THROWS_AS(data::ImageFolder(folder.path()), IoError);  // no cat
+  folder.write("cat/1.png", point('\xff'));
+  const data::ImageFolder images(folder.path(), data::Color::gray);
+  CHECK(images.classes() == std::vector<std::string>{"cat", "dog"});
+  REQUIRE(images.size() == 3);
+  CHECK(images.files()[1].first == folder / "dog/b.png");
+  CHECK(images.files()[2].second == 1);
+  CHECK_THROWS_AS(images.get(3), IndexError);
+  CHECK_THROWS_AS(images.get(-1), IndexError);
+  if (!data::has_png()) {
+    CHECK_THROWS_AS(images.get(0), IoError);
+    return;
+  }
+  data::DataLoader loader(images, {.batch_size = 3, .workers = 2});
+  for (const auto& [x, y] : loader) {
+    CHECK(x.shape() == Shape{3, 1, 1, 1});
+    CHECK(x.to_vector<float>() == std::vector<float>{1, 0.2f, 0.4f});
+    CHECK(y.to_vector<std::int64_t>() == std::vector<std::int64_t>{0, 1, 1});
+  }
+  folder.write("cat/1.png", "broken");
+  CHECK_THROWS_AS(images.get(0), IoError);
+}

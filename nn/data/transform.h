@@ -1,0 +1,140 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <cotangent/core/error.h>
+#include <cotangent/core/export.h>
+#include <cotangent/nn/data/dataset.h>
+#include <cotangent/nn/data/sampler.h>
+
+// Datasets made of datasets. Each is a dataset itself, so they go into one another and into a DataLoader:
+//
+//     auto parts = ct::data::random_split(digits, {0.9, 0.1}, 42);
+//     auto train = ct::data::map(parts[0], [](auto example) { ... });
+
+namespace ct::data {
+
+namespace detail {
+/// One example of a dataset.
+template <ExampleDataset D>
+using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
+
+/// Rows of batches in another order: row j of parts[p] is row places[p][j] of the result.
+CT_API std::vector<Tensor> join_batches(std::span<const std::vector<Tensor>> parts,
+                                        std::span<const std::vector<std::int64_t>> places);
+}  // namespace detail
+
+/// What a function makes of the examples of another dataset: f(example), or f(example, i) with the example's number,
+/// by which a random change can be one that does not depend on the loader's threads. With several workers it is
+/// called by several threads at once.
+template <ExampleDataset D, class F>
+class MapDataset {
+ public:
+  MapDataset(D dataset, F function) : dataset_(std::move(dataset)), function_(std::move(function)) {}
+  std::int64_t size() const { return dataset_.size(); }
+  auto get(std::int64_t i) const {
+    if constexpr (std::is_invocable_v<const F&, detail::Example<D>, std::int64_t>) {
+      return function_(dataset_.get(i), i);
+    } else {
+      return function_(dataset_.get(i));
+    }
+  }
+
+ private:
+  D dataset_;
+  F function_;
+};
+template <ExampleDataset D, class F>
+requires std::is_invocable_v<const F&, detail::Example<D>> ||
+    std::is_invocable_v<const F&, detail::Example<D>, std::int64_t>
+        MapDataset<D, F> map(D dataset, F function) {
+  return {std::move(dataset), std::move(function)};
+}
+
+/// Batches put together by a function of the list of their examples, f(std::vector<Example>), in place of stacking:
+/// to pad texts to one length, say.
+template <ExampleDataset D, class F>
+class CollateDataset {
+ public:
+  CollateDataset(D dataset, F function) : dataset_(std::move(dataset)), function_(std::move(function)) {}
+  std::int64_t size() const { return dataset_.size(); }
+  auto get_batch(std::span<const std::int64_t> indices) const {
+    std::vector<detail::Example<D>> examples;
+    examples.reserve(indices.size());
+    for (const std::int64_t i : indices) examples.push_back(dataset_.get(i));
+    return function_(std::move(examples));
+  }
+
+ private:
+  D dataset_;
+  F function_;
+};
+template <ExampleDataset D, class F>
+requires std::is_invocable_v<const F&, std::vector<detail::Example<D>>> CollateDataset<D, F> collate(
+    D dataset, F function) {
+  return {std::move(dataset), std::move(function)};
+}
+
+/// Datasets of one type, one after the other.
+template <Dataset D>
+class ConcatDataset {
+ public:
+  /// Throws ValueError without datasets.
+  explicit ConcatDataset(std::vector<D> datasets) : datasets_(std::move(datasets)) {
+    CT_CHECK(!datasets_.empty(), ValueError, "ConcatDataset", "got no datasets; pass at least one");
+    for (const D& d : datasets_) ends_.push_back(size() + d.size());
+  }
+  std::int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
+  auto get(std::int64_t i) const requires ExampleDataset<D> {
+    const auto [d, at] = place(i);
+    return datasets_[d].get(at);
+  }
+  auto get_batch(std::span<const std::int64_t> indices) const requires BatchDataset<D> {
+    using Batch = std::remove_cvref_t<decltype(datasets_[0].get_batch(indices))>;
+    std::vector<std::vector<std::int64_t>> wanted(datasets_.size()), places(datasets_.size());
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      const auto [d, at] = place(indices[k]);
+      wanted[d].push_back(at);
+      places[d].push_back(static_cast<std::int64_t>(k));
+    }
+    std::vector<std::vector<Tensor>> parts;
+    for (std::size_t d = 0; d < wanted.size(); ++d) {
+      // Parts that give nothing are left out, but one is there for its shape.
+      if (wanted[d].empty() && (!parts.empty() || d + 1 < wanted.size())) continue;
+      places[parts.size()] = std::move(places[d]);
+      parts.push_back(detail::TensorsOf<Batch>::list(datasets_[d].get_batch(wanted[d])));
+    }
+    return detail::TensorsOf<Batch>::batch(detail::join_batches(parts, places));
+  }
+
+ private:
+  std::pair<std::size_t, std::int64_t> place(std::int64_t i) const {
+    CT_CHECK(i >= 0 && i < size(), IndexError, "ConcatDataset", "index ", i,
+             " is out of range; it must lie in [0, ", size(), ')');
+    const auto d = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
+    return {d, d == 0 ? i : i - ends_[d - 1]};
+  }
+
+  std::vector<D> datasets_;
+  std::vector<std::int64_t> ends_;
+};
+
+/// A dataset cut at random into parts of these lengths, or shares: random_split(digits, {0.9, 0.1}, seed). The cut is a
+/// function of the seed. Throws ValueError for lengths that are negative or not whole, or whose sum is neither the size
+/// nor 1.
+template <Dataset D>
+std::vector<Subset<D>> random_split(const D& dataset, const std::vector<Real>& lengths,
+                                    std::uint64_t seed = 0) {
+  std::vector<Subset<D>> parts;
+  for (auto& list : random_split_indices(dataset.size(), lengths, seed))
+    parts.emplace_back(dataset, std::move(list));
+  return parts;
+}
+
+}  // namespace ct::data

@@ -1,0 +1,55 @@
+#include <atomic>
+#include <utility>
+
+#include <cotangent/autograd/node.h>
+#include <cotangent/core/error.h>
+#include <cotangent/nn/module_internal.h>
+
+// Functions around the calls of a module. Apart from module.cpp, so that only programs with hooks link it.
+
+namespace ct::nn {
+namespace {
+
+struct Hooks final : detail::ForwardHooks {
+  HookList<ForwardPreHook> before;
+  HookList<ForwardHook> after;
+
+  Tensor around(const Module& module, const Tensor& x,
+                const std::function<Tensor(const Tensor&)>& forward) const override {
+    Tensor input = x;
+    before.each([&](const ForwardPreHook& hook) {
+      if (Tensor changed = hook(module, input); changed.defined()) input = std::move(changed);
+    });
+    Tensor output = forward(input);
+    after.each([&](const ForwardHook& hook) {
+      if (Tensor changed = hook(module, input, output); changed.defined()) output = std::move(changed);
+    });
+    return output;
+  }
+  void remove(std::uint64_t id) override {
+    before.remove(id);
+    after.remove(id);
+  }
+};
+
+template <class Hook>
+HookHandle register_hook(std::shared_ptr<detail::ForwardHooks>& of_module, const char* op,
+                         HookList<Hook> Hooks::*list, Hook hook) {
+  CT_CHECK(hook, ValueError, op, "got an empty function; pass one that takes the module and its tensors");
+  static std::atomic<std::uint64_t> next{1};
+  const std::uint64_t id = next.fetch_add(1, std::memory_order_relaxed);
+  if (!of_module) of_module = std::make_shared<Hooks>();
+  (static_cast<Hooks&>(*of_module).*list).add(id, std::move(hook));
+  return HookHandle(of_module, id);
+}
+
+}  // namespace
+
+HookHandle Module::register_forward_pre_hook(ForwardPreHook hook) {
+  return register_hook(state().hooks, "register_forward_pre_hook", &Hooks::before, std::move(hook));
+}
+HookHandle Module::register_forward_hook(ForwardHook hook) {
+  return register_hook(state().hooks, "register_forward_hook", &Hooks::after, std::move(hook));
+}
+
+}  // namespace ct::nn

@@ -1,0 +1,203 @@
+#include <cotangent/nn/activation.h>
+#include <cotangent/nn/attention.h>
+#include <cotangent/nn/container.h>
+#include <cotangent/nn/linear.h>
+#include <cotangent/nn/loss.h>
+#include <cotangent/nn/module.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/reduce/reduce.h>
+
+#include "tests/catch.h"
+#include "tests/nn_testing.h"
+
+using namespace ct;
+
+namespace {
+
+// Doubles, so that every step of a chain is seen in the result.
+struct Twice : nn::Module {
+  Tensor forward(const Tensor& x) const { return 2 * x; }
+  Tensor operator()(const Tensor& x) const { return nn::call(*this, x); }
+};
+// Has no operator() of its own.
+struct Plain : nn::Module {
+  nn::Linear fc = add("fc", nn::Linear(2, 2, {.bias = false}));
+  Tensor forward(const Tensor& x) const { return fc(x); }
+};
+
+double first(const Tensor& x) { return x.flatten().select(0, 0).item(); }
+
+}  // namespace
+
+TEST_CASE("forward hooks see and change what goes in and out", "[nn][hooks]") {
+  Twice twice;
+  std::vector<double> seen;
+  nn::HookHandle pre = twice.register_forward_pre_hook([&](const nn::Module& m, const Tensor& x) {
+    CHECK(m.is_same(twice));
+    seen.push_back(first(x));
+  });
+  nn::HookHandle watch =
+      twice.register_forward_hook([&](const nn::Module&, const Tensor& x, const Tensor& y) {
+        seen.push_back(first(x));
+        seen.push_back(first(y));
+      });
+  CHECK(first(twice(ones({1}))) == 2);
+  CHECK(seen == std::vector<double>{1, 1, 2});
+
+  // What a hook gives takes the place of what it got; the next one sees that.
+  nn::HookHandle more =
+      twice.register_forward_pre_hook([](const nn::Module&, const Tensor& x) -> Tensor { return x + 10; });
+  twice.register_forward_hook(
+      [](const nn::Module&, const Tensor& x, const Tensor& y) -> Tensor { return y - x; });
+  twice.register_forward_hook([](const nn::Module&, const Tensor&, const Tensor& y) -> Tensor { return -y; });
+  seen.clear();
+  CHECK(first(twice(ones({1}))) == -11);
+  CHECK(seen == std::vector<double>{1, 11, 22});
+  // Not in forward(), in every handle, not in a clone.
+  CHECK(first(twice.forward(ones({1}))) == 2);
+  const Twice other = twice;
+  CHECK(first(other(ones({1}))) == -11);
+  CHECK(first(nn::clone(twice)(ones({1}))) == 2);
+
+  more.remove();
+  more.remove();
+  pre.remove();
+  watch.remove();
+  seen.clear();
+  CHECK(first(twice(ones({1}))) == -1);
+  CHECK(seen.empty());
+  CHECK_THROWS_AS(twice.register_forward_hook(nn::ForwardHook()), ValueError);
+  CHECK_THROWS_AS(twice.register_forward_pre_hook(nn::ForwardPreHook()), ValueError);
+}
+
+TEST_CASE("a hook may remove itself, and outlives its module", "[nn][hooks]") {
+  nn::HookHandle handle;
+  handle.remove();  // of nothing
+  int calls = 0;
+  {
+    Twice twice;
+    handle = twice.register_forward_hook([&](const nn::Module&, const Tensor&, const Tensor&) {
+      ++calls;
+      handle.remove();
+    });
+    twice(ones({1}));
+    twice(ones({1}));
+    CHECK(calls == 1);
+    handle = twice.register_forward_hook([&](const nn::Module&, const Tensor&, const Tensor&) { ++calls; });
+    twice(ones({1}));
+  }
+  CHECK(calls == 2);
+  handle.remove();
+}
+
+TEST_CASE("hooks of layers run in whatever calls them", "[nn][hooks]") {
+  int calls = 0;
+  const auto count = [&](nn::Module& m) {
+    m.register_forward_hook([&](const nn::Module&, const Tensor&, const Tensor&) { ++calls; });
+  };
+  nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), Plain{}.fc, Twice(), ct::relu);
+  net.apply(count);
+  net(ones({1, 2}));
+  CHECK(calls == 6);  // five and the whole
+  calls = 0;
+  net.forward(ones({1, 2}));
+  CHECK(calls == 5);
+
+  // In a struct with a forward() alone, by its parts, by nn::call() and in a Sequential.
+  calls = 0;
+  Plain plain;
+  plain.apply(count);
+  plain.forward(ones({1, 2}));
+  CHECK(calls == 1);
+  nn::call(plain, ones({1, 2}));
+  CHECK(calls == 3);
+  const nn::Sequential around(plain);
+  around(ones({1, 2}));
+  CHECK(calls == 5);
+
+  // Modules of several inputs show the first.
+  calls = 0;
+  nn::MSELoss loss;
+  count(loss);
+  CHECK(loss(ones({2}), zeros({2})).item() == 1);
+  nn::MultiheadAttention attention(4, 2);
+  attention.register_forward_pre_hook(
+      [](const nn::Module&, const Tensor& query) -> Tensor { return 0 * query; });
+  const Tensor x = ones({3, 1, 4}), y = attention(x, x, x);
+  CHECK(calls == 1);
+  CHECK(ct::testing::bytes_of(y.select(0, 0)) == ct::testing::bytes_of(y.select(0, 2)));
+}
+
+TEST_CASE("gradients flow through what hooks put in place", "[nn][hooks]") {
+  Twice twice;
+  twice.register_forward_hook(
+      [](const nn::Module&, const Tensor&, const Tensor& y) -> Tensor { return y * y; });
+  const Tensor x = ct::testing::tensor_of<float>({2}, {3, -1});
+  Tensor leaf = x.clone().set_requires_grad();
+  twice(leaf).sum().backward();
+  CHECK(leaf.grad().to_vector<float>() == std::vector<float>{24, -8});  // d (2x)^2 = 8x
+}
+
+TEST_CASE("ModuleDict: modules by name", "[nn]") {
+  struct Net : nn::Module {
+    nn::ModuleDict<> choices =
+        add("choices", nn::ModuleDict<>{{"linear", nn::Linear(2, 2)}, {"tanh", nn::Tanh()}});
+    Tensor forward(const Tensor& x) const { return choices["tanh"](choices["linear"](x)); }
+  };
+  Net net;
+  CHECK(net.choices.size() == 2);
+  CHECK(net.choices.contains("tanh"));
+  CHECK_FALSE(net.choices.contains("relu"));
+  CHECK_THROWS_AS(net.choices["relu"], ValueError);
+  CHECK(net.named_parameters()[0].name == "choices.linear.weight");
+  std::vector<std::string> names;
+  for (const auto& [name, module] : net.choices) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"linear", "tanh"});
+  CHECK_THROWS_AS(net.choices.insert("a.b", nn::ReLU()), ValueError);
+  CHECK_THROWS_AS(net.choices.insert("", nn::ReLU()), ValueError);
+  CHECK(net.choices.size() == 2);
+
+  // In place of another, for every path to it.
+  net.choices.insert("linear", nn::Linear(2, 5));
+  CHECK(net.num_parameters() == 15);
+  CHECK(net.forward(ones({1, 2})).shape() == Shape{1, 5});
+  const Net copy = nn::clone(net);
+  CHECK(copy.num_parameters() == 15);
+  CHECK_FALSE(copy.parameters()[0].is_same(net.parameters()[0]));
+  CHECK(copy.forward(ones({1, 2})).to_vector<float>() == net.forward(ones({1, 2})).to_vector<float>());
+  CHECK(nn::to_string(nn::ModuleDict<>{{"act", nn::ReLU()}}) == "ModuleDict(\n  (act): ReLU()\n)");
+
+  // Of one type, which is kept.
+  nn::ModuleDict<nn::Linear> same{{"a", nn::Linear(1, 2)}, {"b", nn::Linear(2, 3)}};
+  CHECK(same["b"].out_features() == 3);
+  same.insert("a", nn::Linear(1, 7));
+  CHECK(same["a"].out_features() == 7);
+  CHECK(same.num_parameters() == 14 + 9);
+}
+
+TEST_CASE("ParameterList, freezing, and layers that are replaced", "[nn]") {
+  struct Polynomial : nn::Module {
+    nn::ParameterList coefficients = add("c", nn::ParameterList{ct::full({}, 3.0), ct::full({}, 2.0)});
+    Tensor forward(const Tensor& x) const { return coefficients[0] + coefficients[1] * x; }
+  };
+  Polynomial p;
+  p.coefficients.append(zeros({2}));
+  CHECK(p.coefficients.size() == 3);
+  CHECK(p.named_parameters()[1].name == "c.1");
+  CHECK(p.forward(full({}, 5.0)).item() == 13);
+  CHECK_THROWS_AS(p.coefficients[3], IndexError);
+  CHECK_THROWS_AS(p.coefficients.append(zeros({1}, {.dtype = i64})), DTypeError);
+  std::int64_t count = 0;
+  for (const nn::Parameter& c : p.coefficients) count += c->numel();
+  CHECK(count == 4);
+  const Polynomial copy = nn::clone(p);
+  CHECK_FALSE(copy.coefficients[0].is_same(p.coefficients[0]));
+
+  p.coefficients.requires_grad_(false);
+  CHECK(p.num_parameters(true) == 0);
+  CHECK_FALSE(p.forward(ones({})).requires_grad());
+  p.requires_grad_();
+  CHECK(p.num_parameters(true) == 4);
+}
