@@ -32,11 +32,12 @@ struct Hooks final : detail::ForwardHooks {
   }
 };
 
+std::atomic<std::uint64_t> next{1};  // one count for both kinds: remove() looks into both lists
+
 template <class Hook>
 HookHandle register_hook(std::shared_ptr<detail::ForwardHooks>& of_module, const char* op,
                          HookList<Hook> Hooks::*list, Hook hook) {
   CT_CHECK(hook, ValueError, op, "got an empty function; pass one that takes the module and its tensors");
-  static std::atomic<std::uint64_t> next{1};
   const std::uint64_t id = next.fetch_add(1, std::memory_order_relaxed);
   if (!of_module) of_module = std::make_shared<Hooks>();
   (static_cast<Hooks&>(*of_module).*list).add(id, std::move(hook));

@@ -97,7 +97,7 @@ TEST_CASE("hooks of layers run in whatever calls them", "[nn][hooks]") {
   const auto count = [&](nn::Module& m) {
     m.register_forward_hook([&](const nn::Module&, const Tensor&, const Tensor&) { ++calls; });
   };
-  nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), Plain{}.fc, Twice(), ct::relu);
+  nn::Sequential net(nn::Linear(2, 3), nn::Tanh(), nn::Linear(3, 2), Twice(), ct::relu);
   net.apply(count);
   net(ones({1, 2}));
   CHECK(calls == 6);  // five and the whole

@@ -92,7 +92,7 @@ TEST_CASE("csv: what is wrong is named with line and column", "[data][csv]") {
   // Lines are those of the file, whatever stands in quotes.
   CHECK(mentions(message_of("a,b\n\"\n\n\",1\n2,x\n", {}, true), "line 2, column 1 ('a'): "));
   CHECK(mentions(message_of("a,b\n1,\"\n\"\n2,\x1b[2J\n", {.header = true}, true),
-                 "line 2, column 2 ('b'): '\\x0a' is no number"));
+                 "line 2, column 2 ('b'): '\\x0A' is no number"));
   CHECK(mentions(message_of("a,b\n1,2\n\n2,0x1\n", {}, true), "line 4, column 2 ('b'): '0x1' is no number"));
   for (const char* no : {"1 2", "1,", "--1", "+-1", "1e", "e5", "1.5.2", "nanx", "1e999"})
     CHECK_THROWS_AS(parse_csv("a;\n" + std::string(no) + ";\n", {.delimiter = ';'}).numbers({"a"}), IoError);

@@ -104,13 +104,14 @@ class ConcatDataset {
       places[d].push_back(static_cast<std::int64_t>(k));
     }
     std::vector<std::vector<Tensor>> parts;
+    std::vector<std::vector<std::int64_t>> rows;
     for (std::size_t d = 0; d < wanted.size(); ++d) {
       // Parts that give nothing are left out, but one is there for its shape.
       if (wanted[d].empty() && (!parts.empty() || d + 1 < wanted.size())) continue;
-      places[parts.size()] = std::move(places[d]);
+      rows.push_back(std::move(places[d]));
       parts.push_back(detail::TensorsOf<Batch>::list(datasets_[d].get_batch(wanted[d])));
     }
-    return detail::TensorsOf<Batch>::batch(detail::join_batches(parts, places));
+    return detail::TensorsOf<Batch>::batch(detail::join_batches(parts, rows));
   }
 
  private:

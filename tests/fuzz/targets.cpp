@@ -11,6 +11,8 @@
 
 #include <cotangent/core/allocator.h>
 #include <cotangent/core/rng.h>
+#include <cotangent/nn/data/cifar_internal.h>
+#include <cotangent/nn/data/csv.h>
 #include <cotangent/nn/data/idx_internal.h>
 #include <cotangent/nn/data/tokens_internal.h>
 #include <cotangent/nn/io/checkpoint.h>
@@ -145,6 +147,25 @@ std::vector<std::string> idx_seeds() {
   packed += wide;
   put(packed, io::crc32_continue(0, wide.data(), wide.size()), 4), put(packed, wide.size(), 4);
   return {plain, wide, packed};
+}
+
+std::vector<std::string> cifar_seeds() {
+  std::string record(3073, 'x');
+  record[0] = '\7';
+  return {record, record + record};
+}
+
+std::vector<std::string> csv_seeds() {
+  return {"x,\"y \"\"z\"\"\",kind\r\n1.5,-2e3,dog\n\n,\"4\",\"a,\nb\"\n", "1\n2\n"};
+}
+void read_csv(std::span<const std::byte> input) {
+  const data::CsvTable table = data::parse_csv({reinterpret_cast<const char*>(input.data()), input.size()});
+  for (const std::string& column : table.columns()) {
+    touch(table.classes(column).first);
+    try {
+      touch(table.numbers({column}));
+    } catch (const IoError&) {}
+  }
 }
 
 std::vector<std::string> token_seeds() {
@@ -373,6 +394,20 @@ constexpr Target kTargets[] = {
        return guarded(input, [](const io::ByteSource& s) { touch(data::read_idx(s)); });
      },
      idx_seeds},
+    {"cifar10",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [](const io::ByteSource& s) {
+         const data::ImageDataset images = data::read_cifar10(s);
+         touch(images.images());
+         touch(images.labels());
+       });
+     },
+     cifar_seeds},
+    {"csv",
+     [](std::span<const std::byte> input) {
+       return guarded(input, [&](const io::ByteSource&) { read_csv(input); });
+     },
+     csv_seeds},
     {"tokens",
      [](std::span<const std::byte> input) {
        return guarded(input, [&](const io::ByteSource& s) {

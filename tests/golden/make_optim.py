@@ -132,8 +132,8 @@ def muon(exact):
 MUON_RUNS = {"muon": muon(False), "muon_exact": muon(True)}  # in this order
 
 
-def rosenbrock(x):
-    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+def rosenbrock(x, steep=100):
+    return (steep * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
 
 
 def bowl(x):
@@ -163,7 +163,7 @@ def lbfgs(loss_of, **options):
 
 
 LBFGS_RUNS = {
-    "lbfgs_wolfe": lambda: lbfgs(rosenbrock, max_iter=1, line_search_fn="strong_wolfe"),
+    "lbfgs_wolfe": lambda: lbfgs(lambda x: rosenbrock(x, 10), max_iter=1, line_search_fn="strong_wolfe"),
     "lbfgs_short": lambda: lbfgs(
         rosenbrock, lr=0.5, max_iter=2, max_eval=100, history_size=3, line_search_fn="strong_wolfe"
     ),
