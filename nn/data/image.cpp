@@ -35,8 +35,8 @@ template <class... Args>
 }
 
 // Before memory is asked for: a header of some bytes may claim any size. `ratio` is how many points a byte can hold.
-void check_size(const std::string& name, Bytes bytes, std::uint64_t width, std::uint64_t height,
-                std::uint64_t ratio) {
+[[maybe_unused]] void check_size(const std::string& name, Bytes bytes, std::uint64_t width,
+                                 std::uint64_t height, std::uint64_t ratio) {
   if (width == 0 || height == 0 || height > kMaxPoints / width)
     fail(name, "announces ", width, " x ", height, " points; a picture has up to ", kMaxPoints);
   if (width * height > bytes.size() * ratio)
@@ -45,8 +45,8 @@ void check_size(const std::string& name, Bytes bytes, std::uint64_t width, std::
 }
 
 // Points of `stride` bytes, red, green and blue first.
-Tensor planes(const std::uint8_t* from, std::int64_t height, std::int64_t width, std::size_t stride,
-              Color color) {
+[[maybe_unused]] Tensor planes(const std::uint8_t* from, std::int64_t height, std::int64_t width,
+                               std::size_t stride, Color color) {
   const std::int64_t points = height * width;
   const Tensor image = Tensor::allocate({color == Color::rgb ? 3 : 1, height, width}, DType::u8, cpu);
   auto* to = image.data<std::uint8_t>();
