@@ -54,6 +54,13 @@ void multiply(const product::Product& p, const product::Backend& backend) {
   if (p.m > 0 && p.n > 0) backend.run(p);
 }
 
+// w^T where products read w^T, every step, more cheaply than they turn w: on the CPU.
+Tensor turned(const Tensor& w, const product::Backend& backend) {
+  if (!backend.any_strides) return {};
+  return contiguous(Tensor::from_storage(w.impl()->storage, {w.size(1), w.size(0)}, {1, w.size(1)},
+                                         w.storage_offset(), w.dtype()));
+}
+
 // The state that a loop works on: `given` in the accumulate type, in memory of its own.
 Tensor working(const Tensor& given, const Shape& shape, DType dtype, Device device) {
   Tensor t = Tensor::allocate(shape, accumulate_type(dtype), device);
@@ -77,10 +84,12 @@ void forward(const Forward& f, const Cell& cell, const Steps& steps) {
   multiply(
       product_of(s.rows(), s.gates, s.inputs, {x, s.inputs, 1}, {w_ih, 1, s.inputs}, trace, s.columns, false),
       steps.backend);
+  const Tensor turned_w = turned(w_hh, steps.backend);
+  const Matrix w = turned_w.defined() ? Matrix{turned_w, s.gates, 1} : Matrix{w_hh, 1, s.hidden};
   // Sequences do not meet: threads take some of them through all steps.
   parallel_for(s.batch, steps.rows, [&](int64_t begin, int64_t end) {
-    product::Product p = product_of(end - begin, s.gates, s.hidden, {h, s.hidden, 1, begin * s.hidden},
-                                    {w_hh, 1, s.hidden}, u, s.gates, false);
+    product::Product p =
+        product_of(end - begin, s.gates, s.hidden, {h, s.hidden, 1, begin * s.hidden}, w, u, s.gates, false);
     p.c = at(u, begin * s.gates);
     Step step{.dtype = dtype, .relu = attrs.relu, .rows = end - begin, .hidden = s.hidden};
     step.lengths = static_cast<const int64_t*>(at(f.in(6), begin));
@@ -134,7 +143,14 @@ void backward(const Backward& b, const Cell& cell, const Steps& steps) {
   if (b.needs(1)) product(1, s.gates, s.inputs, s.rows(), p.t(), {b.in(0), s.inputs, 1});
   product(2, s.gates, s.hidden, s.rows(), u.t(), {trace, s.columns, 1, s.columns - s.hidden});
   if (b.needs(3)) sum_to_into(b.grad_in(3), dp, b.accumulate(3));
-  if (b.needs(4)) sum_to_into(b.grad_in(4), du, b.accumulate(4));
+  if (b.needs(4)) {
+    // The same sum as of b_ih, unless du is another.
+    if (!cell.apart && b.needs(3) && !b.accumulate(3) && !b.accumulate(4) &&
+        b.grad_dtype(3) == b.grad_dtype(4))
+      copy_kernel(b.grad_in(4), b.grad_in(3));
+    else
+      sum_to_into(b.grad_in(4), du, b.accumulate(4));
+  }
   if (b.needs(5)) copy_kernel(b.grad_in(5), dh);
   if (cell.memory && b.needs(7)) copy_kernel(b.grad_in(7), dc);
 }
