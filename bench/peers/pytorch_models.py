@@ -78,6 +78,19 @@ def gpt_step(shape, batch, device, mode, median, repeat):
     return seconds, peak
 
 
+def lstm_step(size, batch, steps, dtype, device, median, repeat):
+    layer = nn.LSTM(size, size, dtype=dtype, device=device)
+    layer.flatten_parameters()
+    torch.backends.cudnn.allow_tf32 = False  # the same arithmetic on both sides
+    x = torch.randn(steps, batch, size, dtype=dtype, device=device, requires_grad=True)
+
+    def step():
+        layer.zero_grad(set_to_none=True)
+        x.grad = None
+        layer(x)[0].sum().backward()
+    return median(step, repeat)
+
+
 def register(row, gpu, device_median, step_median, host_median):
     def both(prefix, f, *shapes):
         def forward():
@@ -131,3 +144,7 @@ def register(row, gpu, device_median, step_median, host_median):
             lambda m=mode: gpt_step((65, 256, 6, 6, 384), 64, "cuda", m, step_median, 40))
     row("C3/gpt_4l4h128_b12_t64")(
         lambda: gpt_step((65, 64, 4, 4, 128), 12, "cpu", "eager", host_median, 1))
+    for name, dtype in (("bf16", torch.bfloat16), ("f32", torch.float32)):
+        row(f"R1/lstm512_{name}_b64_t128", True)(
+            lambda d=dtype: lstm_step(512, 64, 128, d, "cuda", step_median, 10))
+    row("R2/lstm128_b16_t64")(lambda: lstm_step(128, 16, 64, torch.float32, "cpu", host_median, 1))
