@@ -2,24 +2,24 @@
 
 #include <cotangent/ops/engine/map/formulas.h>
 
-// The cells for any number type (see engine/map/formulas.h): one element of a step, forward and back. README.md derives the
-// gradients; recurrence_plain.h has them once more, to be read.
+// The cells for any number type (see engine/map/formulas.h), and for whole tensors: a step, forward and back. README.md
+// derives the gradients; recurrence_plain.h has them once more, to be read.
 //
 // step: of p and u by gates, h and c before the step, to what is kept, and h and c after it. gradient: of what was kept, h
-// before the step, and the cotangents of h and c after it, to dp and du (dp alone unless kApart), dc before the step, and dh
-// before it as far as it does not come through u.
+// before the step, and the cotangents of h and c after it, to dp and du (dp alone unless kApart) and dc before the step;
+// where kDirect also to dh before it, as far as that does not come through u.
 
 namespace ct::recurrence {
 
 struct Rnn {
   static constexpr int kGates = 1, kKept = 1;  // h'
-  static constexpr bool kApart = false, kMemory = false;
+  static constexpr bool kApart = false, kDirect = false, kMemory = false;
 
   template <class X>
   static CT_FORMULA void step(const X* p, const X* u, const X&, bool relu, X* kept, X& h, X&) {
     const X a = p[0] + u[0];
     if (relu)
-      h = where(a <= 0, X(0), a);
+      h = where(a <= 0, 0, a);
     else
       h = tanh(a);
     kept[0] = h;
@@ -27,16 +27,15 @@ struct Rnn {
   template <class X>
   static CT_FORMULA void gradient(const X* kept, const X&, bool relu, X* dp, X*, X& dh, X&) {
     if (relu)
-      dp[0] = where(kept[0] <= 0, X(0), dh);
+      dp[0] = where(kept[0] <= 0, 0, dh);
     else
       dp[0] = dh * (1 - kept[0] * kept[0]);
-    dh = X(0);
   }
 };
 
 struct Gru {
   static constexpr int kGates = 3, kKept = 4;  // r, z, n, u_n
-  static constexpr bool kApart = true, kMemory = false;
+  static constexpr bool kApart = true, kDirect = true, kMemory = false;
 
   template <class X>
   static CT_FORMULA void step(const X* p, const X* u, const X& past, bool, X* kept, X& h, X&) {
@@ -57,7 +56,7 @@ struct Gru {
 
 struct Lstm {
   static constexpr int kGates = 4, kKept = 5;  // i, f, g, o, and c before the step
-  static constexpr bool kApart = false, kMemory = true;
+  static constexpr bool kApart = false, kDirect = false, kMemory = true;
 
   template <class X>
   static CT_FORMULA void step(const X* p, const X* u, const X&, bool, X* kept, X& h, X& c) {
@@ -76,7 +75,6 @@ struct Lstm {
     dp[2] = d * i * (1 - g * g);
     dp[3] = dh * t * o * (1 - o);
     dc = d * f;
-    dh = X(0);
   }
 };
 

@@ -7,7 +7,9 @@
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/elementwise/rule_internal.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/linear/linear.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/recurrence/cells_internal.h>
@@ -18,7 +20,6 @@ namespace ct {
 CT_KERNEL_TABLES(recurrence)
 namespace {
 
-using elementwise::Symbol;
 using recurrence::Attrs;
 using recurrence::Gru;
 using recurrence::kCell;
@@ -64,18 +65,7 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
   return cost;
 }
 
-// ---- The rule: the steps once more as ops on tensors, by the cells' own formulas --------------------------------
-
-std::vector<Symbol> pieces(const Tensor& t, int count) {
-  std::vector<Symbol> parts;
-  for (const Tensor& part : t.chunk(count, -1)) parts.emplace_back(part);
-  return parts;
-}
-Tensor joined(const std::vector<Symbol>& parts) {
-  std::vector<Tensor> tensors;
-  for (const Symbol& part : parts) tensors.push_back(part.tensor());
-  return concat(tensors, -1);
-}
+// ---- The rule: the steps once more as ops on tensors, by the cells' formulas -----------------------------------
 
 template <class C>
 void rule(const Backward& b) {
@@ -90,18 +80,18 @@ void rule(const Backward& b) {
   };
 
   struct Step {
-    std::vector<Symbol> kept;
+    std::vector<Tensor> kept;
     Tensor h;  // before the step
   };
   std::vector<Step> made;
   Tensor h = b.in(5), c = C::kMemory ? b.in(7) : h;
   for (std::int64_t n = 0; n < steps; ++n) {
-    const std::vector<Symbol> p = pieces(projected[time(n)], C::kGates),
-                              u = pieces(linear(h, w_hh, b.saved_inputs[4]), C::kGates);
-    made.push_back({std::vector<Symbol>(C::kKept, 0.0), h});
-    Symbol next(0), memory(c);
-    C::step(p.data(), u.data(), Symbol(h), attrs.relu, made.back().kept.data(), next, memory);
-    h = going(time(n), next.tensor(), h), c = going(time(n), memory.tensor(), c);
+    const std::vector<Tensor> p = projected[time(n)].chunk(C::kGates, -1),
+                              u = linear(h, w_hh, b.saved_inputs[4]).chunk(C::kGates, -1);
+    made.push_back({std::vector<Tensor>(C::kKept), h});
+    Tensor next, memory = c;
+    C::step(p.data(), u.data(), h, attrs.relu, made.back().kept.data(), next, memory);
+    h = going(time(n), next, h), c = going(time(n), memory, c);
   }
 
   const Tensor none = zeros_like(h);
@@ -112,14 +102,16 @@ void rule(const Backward& b) {
     const std::int64_t t = time(n);
     const auto i = static_cast<std::size_t>(t);
     const Step& step = made[static_cast<std::size_t>(n)];
-    std::vector<Symbol> p(C::kGates, 0.0), u(C::kGates, 0.0);
-    Symbol state(b.grad(0).defined() ? dh + b.grad(0)[t] : dh), memory(dc);
-    C::gradient(step.kept.data(), Symbol(step.h), attrs.relu, p.data(), u.data(), state, memory);
-    dps[i] = joined(p), dus[i] = C::kApart ? joined(u) : dps[i];
-    dps[i] = going(t, dps[i], zeros_like(dps[i])), dus[i] = going(t, dus[i], zeros_like(dus[i]));
-    dh = going(t, tensor_of(state, dh), dh) + matmul(dus[i], w_hh);
-    dc = going(t, memory.tensor(), dc);
-    pasts[i] = step.h;
+    std::vector<Tensor> p(C::kGates), u(p);
+    Tensor state = b.grad(0).defined() ? dh + b.grad(0)[t] : dh, memory = dc;
+    C::gradient(step.kept.data(), step.h, attrs.relu, p.data(), u.data(), state, memory);
+    const auto joined = [&](const std::vector<Tensor>& gates) {
+      const Tensor all = concat(gates, -1);
+      return going(t, all, zeros_like(all));
+    };
+    dps[i] = joined(p), dus[i] = C::kApart ? joined(u) : dps[i], pasts[i] = step.h;
+    dh = going(t, C::kDirect ? state : none, dh) + matmul(dus[i], w_hh);
+    dc = going(t, memory, dc);
   }
   const auto stacked = [&](const std::vector<Tensor>& list) {
     const Tensor all = stack(list);

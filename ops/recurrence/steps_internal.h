@@ -56,7 +56,7 @@ CT_FORMULA void make_step_back(const Step& s, std::int64_t row, const At& at) {
     if (g != nullptr) state = state + at.load(g + row * s.hidden, 0);
     if constexpr (C::kMemory) memory = at.load(dc, 0);
     C::gradient(kept, at.load(trace, C::kKept), s.relu, x, y, state, memory);
-    at.store(state, dh, 0);
+    at.store(C::kDirect ? state : X(0), dh, 0);
     if constexpr (C::kMemory) at.store(memory, dc, 0);
   }
   for (int k = 0; k < C::kGates; ++k) {
