@@ -111,6 +111,7 @@ LSTMOutput RecurrentLayers::run(const Tensor& x, const LSTMState& state, const T
   };
   const LSTMState first{batched_state(state.h), batched_state(state.c)};
 
+  const Tensor ends = where_defined(lengths, [&](const Tensor& t) { return t.to(x.device()); });
   Tensor y = !batched ? x.unsqueeze(1) : options_.batch_first ? x.transpose(0, 1) : x;
   std::vector<Tensor> h, c;
   const int directions = options_.bidirectional ? 2 : 1;
@@ -121,7 +122,7 @@ LSTMOutput RecurrentLayers::run(const Tensor& x, const LSTMState& state, const T
       const auto one = [&](const Tensor& all) { return all[i + d]; };
       const Recurrence made = run_cell(kind_, cells_[static_cast<std::size_t>(i + d)], y,
                                        {where_defined(first.h, one), where_defined(first.c, one)},
-                                       {lengths, d == 1}, options_.nonlinearity == "relu");
+                                       {ends, d == 1}, options_.nonlinearity == "relu");
       outputs.push_back(made.output), h.push_back(made.h), c.push_back(made.c);
     }
     y = directions == 1 ? outputs[0] : concat(outputs, -1);

@@ -38,6 +38,8 @@ MULTI, MULTI_RULES = "nn/optim/multi_tensor_cpu.cpp", "nn/optim/multi_tensor_int
 SCALER, SCALER_TEST = "nn/optim/grad_scaler.cpp", "nn/optim/grad_scaler_test.cpp"
 OPTIMIZER, MASTER_TEST = "nn/optim/optimizer.cpp", "nn/optim/master_test.cpp"
 EMA, EMA_TEST = "nn/optim/ema.cpp", "nn/optim/ema_test.cpp"
+CELLS, STEPS, STEPS_CPU = "ops/recurrence/cells_internal.h", "ops/recurrence/steps_internal.h", "ops/recurrence/recurrence_cpu.cpp"
+RECURRENT, RECURRENT_TEST = "nn/recurrent.cpp", "nn/recurrent_test.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -363,6 +365,16 @@ FAULTS = [
      "tensors[i] = detail::engine_ops.contiguous(tensors[i]);", "static_cast<void>(tensors[i]);"),
     ("tests/layouts_test.cpp", "core/registry.cpp", None, "plain kernels are not told from those of the CPU",
      "op.linked.has_plain = kernels.forward != nullptr;", "op.linked.has_plain = false;"),
+    ("rnn", CELLS, STEPS_CPU, "the state not squared in tanh's slope", "(1 - kept[0] * kept[0])", "(1 - kept[0])"),
+    ("gru", CELLS, STEPS_CPU, "u_n's cotangent without the reset gate", "du[2] = dp[2] * r;", "du[2] = dp[2];"),
+    ("lstm", CELLS, STEPS_CPU, "the memory's cotangent not multiplied by f", "dc = d * f;", "dc = d;"),
+    ("lstm", STEPS, STEPS_CPU, "a sequence that has ended goes back on", "if (!s.ended(row)) {", "if (true) {"),
+    ("rnn", "ops/recurrence/recurrence_sequence.cpp", None, "back in the order of forward",
+     "for (int64_t n = s.steps - 1; n >= 0; --n) {", "for (int64_t n = 0; n < s.steps; ++n) {"),
+    ("gru", "ops/recurrence/recurrence_plain.h", "ops/recurrence/recurrence_plain.cpp", "what passes by u is lost",
+     "dh_past = dh * g.z;", "dh_past = 0 * g.z;"),
+    ("gru", "ops/recurrence/recurrence.cpp", None, "the rule sends dp through w_hh", "matmul(dus[i], w_hh)", "matmul(dps[i], w_hh)"),
+    (RECURRENT_TEST, RECURRENT, None, "both directions go forward", "{ends, d == 1}", "{ends, false}"),
 ]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
