@@ -55,7 +55,6 @@ void infer(Infer& in) {
   if (C::kMemory) in.output(state, x.dtype());
 }
 
-template <class C>
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
   Cost cost;
   const double rows = static_cast<double>(in[0].shape[0] * in[0].shape[1]);
@@ -168,7 +167,7 @@ consteval OpDef define(const char* name, const char* formula) {
                   .rule = rule<C>,
                   .undefined_grads = true,
                   .autocast = AutocastPolicy::lower,
-                  .cost = cost<C>});
+                  .cost = cost});
 }
 
 constexpr OpDef k_rnn = define<Rnn>("rnn", "h_t = tanh(w_ih x_t + b_ih + w_hh h_(t-1) + b_hh)");
@@ -184,7 +183,7 @@ Tensor state_of(const Tensor& given, const Tensor& x, const Tensor& w_hh) {
 }  // namespace
 
 Recurrence rnn(const Tensor& x, const Tensor& h0, const RecurrentWeights& w, const RecurrenceOptions& o,
-               bool relu) {
+               Flag relu) {
   const auto [output, h] = dispatch_n<2>(
       k_rnn, {x, w.w_ih, w.w_hh, w.b_ih, w.b_hh, state_of(h0, x, w.w_hh), o.lengths}, Attrs{o.reverse, relu});
   return {output, h};

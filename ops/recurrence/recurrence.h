@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/number.h>
 #include <cotangent/core/tensor.h>
 
 namespace ct {
@@ -44,7 +45,7 @@ struct Recurrence {
 ///
 /// Throws ShapeError where the shapes do not fit, DTypeError, DeviceError.
 CT_API Recurrence rnn(const Tensor& x, const Tensor& h0, const RecurrentWeights& weights,
-                      const RecurrenceOptions& options = {}, bool relu = false);
+                      const RecurrenceOptions& options = {}, Flag relu = false);
 CT_API Recurrence gru(const Tensor& x, const Tensor& h0, const RecurrentWeights& weights,
                       const RecurrenceOptions& options = {});
 CT_API Recurrence lstm(const Tensor& x, const Tensor& h0, const Tensor& c0, const RecurrentWeights& weights,
