@@ -2,6 +2,7 @@
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/random/fill.h>
+#include <cotangent/ops/engine/scan/scan.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine_ops_internal.h>
@@ -19,6 +20,10 @@ void fill_cuda(const Tensor&, const Scalar&) { fail_without_cuda("fill"); }
 namespace fold {
 void sum_cuda(const Tensor&, AxisMask, const Tensor&, double, bool) { fail_without_cuda("sum"); }
 }  // namespace fold
+
+namespace scan {
+void run_cuda(const Call& call, const Lines&) { fail_without_cuda(call.op); }
+}  // namespace scan
 
 namespace scattering {
 void take_cuda(IndexSite site, const Selection&, std::int64_t, const Tensor&, std::int64_t, const Tensor&) {

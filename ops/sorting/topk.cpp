@@ -1,9 +1,7 @@
 #include <cotangent/ops/sorting/topk.h>
 
 #include <cotangent/core/registry.h>
-#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/sorting/topk_internal.h>
 
 namespace ct {
@@ -32,17 +30,11 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
                  static_cast<double>(numel(out[0].shape)) * (size + 8)};
 }
 
-// Each cotangent at the place that its value came from.
-void rule(const Backward& b) {
-  if (!b.needs(0)) return;
-  const Tensor none = zeros(b.in_meta(0).shape, {.dtype = b.grad().dtype(), .device = b.grad().device()});
-  b.set_grad_in(0, scatter_add(none, b.attrs<Attrs>().axis, b.out(1), b.grad()));
-}
-
 constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "values", .contiguous = true},
                                   {.name = "indices", .gradient = false}};
-constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, k), CT_ATTRIBUTE(Attrs, axis)};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, k), CT_ATTRIBUTE(Attrs, axis),
+                                   CT_ATTRIBUTE(Attrs, descending)};
 
 }  // namespace
 
@@ -54,15 +46,15 @@ constexpr OpDef k_topk = checked({
     .attributes = kAttributes,
     .infer = infer,
     .kernels = &kernel_tables::topk,
-    .rule = rule,
+    .rule = topk_kernels::rule,
     .dtypes = kNumericTypes,
     .cost = cost,
 });
 
 CT_ROOM(topk, &k_topk)
 
-ValuesIndices topk(const Tensor& x, Integer k, Integer axis) {
-  auto [values, indices] = dispatch_n<2>(k_topk, {x}, Attrs{k, axis});
+ValuesIndices topk(const Tensor& x, Integer k, Integer axis, Flag largest, Flag) {
+  auto [values, indices] = dispatch_n<2>(k_topk, {x}, Attrs{k, axis, largest});
   return {std::move(values), std::move(indices)};
 }
 

@@ -1,4 +1,4 @@
-#include <cotangent/core/cuda/blas.h>
+#include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
@@ -6,12 +6,14 @@
 #include <cotangent/ops/engine/rows/threshold.cuh>
 
 // A block per row: the key of the k-th largest element is found by its bits; what is larger, and the first of
-// what is equal, is collected and sorted.
+// what is equal, is collected and sorted. The smallest have the largest complements of their keys. Where k is large, all
+// rows are sorted instead (sort_rows.cu).
 
 namespace ct::topk_kernels {
 namespace {
 
 constexpr int kThreads = 512;
+constexpr std::int64_t kMostChosen = 2048;  // which fit into shared memory
 
 // Key and position, in an order without equals.
 template <class K>
@@ -22,23 +24,6 @@ struct Item {
     return key != other.key ? key > other.key : index < other.index;
   }
 };
-
-// For each thread how many threads before it have `flag` set; `total` of the block.
-__device__ __forceinline__ int block_rank(bool flag, int& total) {
-  __shared__ int warps[kThreads / 32];
-  const unsigned set = __ballot_sync(~0u, flag);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  __syncthreads();
-  if (lane == 0) warps[warp] = __popc(set);
-  __syncthreads();
-  int before = 0;
-  total = 0;
-  for (int w = 0; w < kThreads / 32; ++w) {
-    if (w < warp) before += warps[w];
-    total += warps[w];
-  }
-  return before + __popc(set & ((1u << lane) - 1));
-}
 
 // Sorts `size` items, a power of two, by exchanging pairs.
 template <class K>
@@ -59,20 +44,18 @@ __device__ void block_sort(Item<K>* items, int size) {
   __syncthreads();
 }
 
-// `workspace` has `capacity` items per row, or is null: then they are in shared memory.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    topk_kernel(const T* x, T* values, std::int64_t* indices, Rows rows, int k, int capacity,
-                Item<OrderKey<compute_t<T>>>* workspace) {
+    topk_kernel(const T* x, T* values, std::int64_t* indices, Rows rows, int k, int capacity, bool largest) {
   using C = compute_t<T>;
   using K = OrderKey<C>;
   extern __shared__ unsigned long long shared_items[];
   __shared__ int taken;
-  Item<K>* items = workspace ? workspace + static_cast<long long>(blockIdx.x) * capacity
-                             : reinterpret_cast<Item<K>*>(shared_items);
+  Item<K>* items = reinterpret_cast<Item<K>*>(shared_items);
   const T* row = x + rows.start(blockIdx.x, rows.n);
   const auto key_at = [&](long long i) {
-    return order_key(static_cast<C>(gpu::to_compute(row[i * rows.inner])));
+    const K key = order_key(static_cast<C>(gpu::to_compute(row[i * rows.inner])));
+    return largest ? key : static_cast<K>(~key);
   };
 
   const K last = gpu::block_threshold<K>(rows.n, static_cast<unsigned long long>(k), key_at,
@@ -92,7 +75,7 @@ __global__ void __launch_bounds__(kThreads)
     const long long i = first + threadIdx.x;
     const bool equal = i < rows.n && key_at(i) == last;
     int total;
-    const int slot = filled + block_rank(equal, total);
+    const int slot = filled + gpu::block_rank<kThreads>(equal, total);
     if (equal && slot < k) items[slot] = {last, static_cast<unsigned>(i)};
     filled += total;
   }
@@ -103,18 +86,6 @@ __global__ void __launch_bounds__(kThreads)
     values[to + j * rows.inner] = row[from * rows.inner];
     indices[to + j * rows.inner] = from;
   }
-}
-
-template <class T>
-void forward(const T* x, T* values, std::int64_t* indices, const Rows& rows, std::int64_t k) {
-  using I = Item<OrderKey<compute_t<T>>>;
-  std::int64_t capacity = 1;
-  while (capacity < k) capacity *= 2;
-  const std::size_t bytes = static_cast<std::size_t>(capacity) * sizeof(I);
-  const bool shared = bytes <= 40 * 1024;
-  const gpu::Workspace workspace(shared ? 0 : bytes * static_cast<std::size_t>(rows.rows));
-  gpu::launch("topk", topk_kernel<T>, gpu::blocks_for("topk", rows.rows, 1), kThreads, shared ? bytes : 0, x,
-              values, indices, rows, k, capacity, shared ? nullptr : static_cast<I*>(workspace.data()));
 }
 
 template <class T>
@@ -133,14 +104,17 @@ __global__ void __launch_bounds__(256)
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& x = f.in(0);
-  const auto& attrs = f.attrs<Attrs>();
-  const Rows rows(x.shape(), wrap_axis("topk", attrs.axis, x.dim()));
-  CT_CHECK(rows.n <= UINT32_MAX && attrs.k <= (std::int64_t{1} << 30), ShapeError, "topk", "x is ",
-           describe(x), ", k is ", attrs.k,
-           "; on a GPU rows have at most 2^32 - 1 elements, and k is at most 2^30");
-  visit_numeric("topk", x.dtype(), [&]<class T>(TypeTag<T>) {
-    forward(static_cast<const T*>(x.data<T>()), f.out().data<T>(), f.out(1).data<std::int64_t>(), rows,
-            attrs.k);
+  const Choice rows(f.op, f.attrs_view, x.shape(), f.out().shape());
+  const bool largest = f.attrs<Attrs>().descending;
+  std::int64_t capacity = 1;
+  while (capacity < rows.k) capacity *= 2;
+  if (rows.k > rows.n / 2 || capacity > kMostChosen || rows.n > UINT32_MAX)
+    return sort_cuda(f, rows, largest);
+  visit_numeric(f.op.name, x.dtype(), [&]<class T>(TypeTag<T>) {
+    gpu::launch(f.op.name, topk_kernel<T>, gpu::blocks_for(f.op.name, rows.rows, 1), kThreads,
+                static_cast<std::size_t>(capacity) * sizeof(Item<OrderKey<compute_t<T>>>),
+                static_cast<const T*>(x.data<T>()), f.out().data<T>(), f.out(1).data<std::int64_t>(), rows,
+                rows.k, capacity, largest);
   });
 }
 
@@ -150,14 +124,14 @@ void backward_cuda(const Backward& b) {
   zero_bytes(dx.raw_data(), dx.device(), static_cast<std::size_t>(dx.nbytes()));
   const Tensor& g = b.grad();
   if (g.numel() == 0) return;
-  const auto& attrs = b.attrs<Attrs>();
-  const Rows rows(dx.shape(), wrap_axis("topk", attrs.axis, dx.dim()));
-  visit_fast("topk", dx.dtype(), [&]<class T>(TypeTag<T>) {
-    gpu::launch("topk", gradient_kernel<T>, gpu::grid_stride_blocks(g.numel(), 256), 256, 0, g.data<T>(),
-                b.out(1).data<std::int64_t>(), dx.data<T>(), rows, attrs.k);
+  const Choice rows(b.op, b.attrs_view, dx.shape(), g.shape());
+  visit_fast(b.op.name, dx.dtype(), [&]<class T>(TypeTag<T>) {
+    gpu::launch(b.op.name, gradient_kernel<T>, gpu::grid_stride_blocks(g.numel(), 256), 256, 0, g.data<T>(),
+                b.out(1).data<std::int64_t>(), dx.data<T>(), rows, rows.k);
   });
 }
 
 }  // namespace ct::topk_kernels
 
-CT_KERNELS(cuda, topk, {"topk", topk_kernels::forward_cuda, topk_kernels::backward_cuda})
+CT_KERNELS(cuda, topk, {"topk", topk_kernels::forward_cuda, topk_kernels::backward_cuda},
+           {"sort", topk_kernels::forward_cuda, topk_kernels::backward_cuda})

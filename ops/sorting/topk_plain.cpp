@@ -10,14 +10,17 @@ namespace {
 struct Choice {
   Rows all, chosen;
 
-  Choice(const Shape& all, const Shape& chosen, std::int64_t axis)
-      : all(all, wrap_axis("topk", axis, all.size())), chosen(chosen, wrap_axis("topk", axis, all.size())) {}
+  Choice(const OpDef& op, const topk_kernels::Attrs& attrs, const Shape& all, const Shape& chosen)
+      : all(all, wrap_axis(op.name, attrs.axis, all.size())),
+        chosen(chosen, wrap_axis(op.name, attrs.axis, all.size())) {}
 };
 
 void forward(const Forward& f) {
-  const Choice rows(f.in(0).shape(), f.out().shape(), f.attrs<topk_kernels::Attrs>().axis);
+  const auto& attrs = f.attrs<topk_kernels::Attrs>();
+  const Choice rows(f.op, attrs, f.in(0).shape(), f.out().shape());
   rows.chosen.each([&](std::int64_t r) {
-    topk(rows.all.of(f.in(0), r), rows.chosen.in(f.out(), r), rows.chosen.positions(f.out(1), r));
+    topk(rows.all.of(f.in(0), r), attrs.descending, rows.chosen.in(f.out(), r),
+         rows.chosen.positions(f.out(1), r));
   });
 }
 
@@ -27,7 +30,7 @@ void backward(const Backward& b) {
     b.grad_in(0).zero_();
     return;
   }
-  const Choice rows(b.in_meta(0).shape, b.grad().shape(), b.attrs<topk_kernels::Attrs>().axis);
+  const Choice rows(b.op, b.attrs<topk_kernels::Attrs>(), b.in_meta(0).shape, b.grad().shape());
   const Tensor& dx = b.grad_in(0);  // before the threads: the first to ask allocates it
   rows.all.each([&](std::int64_t r) {
     topk_gradient(rows.chosen.of(b.grad(), r), rows.chosen.positions(b.out(1), r), rows.all.in(dx, r));
@@ -37,4 +40,4 @@ void backward(const Backward& b) {
 }  // namespace
 }  // namespace ct::plain
 
-CT_KERNELS(plain, topk, {"topk", plain::forward, plain::backward})
+CT_KERNELS(plain, topk, {"topk", plain::forward, plain::backward}, {"sort", plain::forward, plain::backward})

@@ -30,4 +30,11 @@ CT_HD constexpr OrderKey<T> order_key(T x) {
   }
 }
 
+/// The number of a key, but for those of 0 and NaN, which stand for several.
+template <class T>
+requires std::is_floating_point_v<T> CT_HD constexpr T from_order_key(OrderKey<T> key) {
+  constexpr OrderKey<T> top = OrderKey<T>{1} << (8 * sizeof(key) - 1);
+  return __builtin_bit_cast(T, key & top ? key ^ top : static_cast<OrderKey<T>>(~key));
+}
+
 }  // namespace ct

@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <bit>
 
-#include <cub/device/device_radix_sort.cuh>
-
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory.h>
+#include <cotangent/ops/engine/scatter/pair_sort_cuda.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 
 // take() copies rows in words of up to 16 bytes.
@@ -225,51 +224,39 @@ __global__ void __launch_bounds__(kThreads)
   share.store(dw + row * columns, accumulate);
 }
 
-// n pairs (keys[i], places[i]) that are to be sorted, and room for the sums of their tiles.
-struct Pairs {
-  unsigned n, rows;
-  std::size_t sort_bytes = 0, array_bytes;
-  unsigned *keys[2] = {}, *places[2] = {};
+// The sorted pairs of `s` in memory that is theirs, and `more` bytes behind it.
+struct SortedPairs : PairSort {
+  unsigned rows;
+  gpu::Workspace workspace;
+  char* more;
 
-  Pairs(const char* op, unsigned n, unsigned rows)
-      : n(n), rows(rows), array_bytes(padded(n * sizeof(unsigned))) {
-    CT_CUDA_OP(op, sort(nullptr));
+  SortedPairs(const char* op, const IndexSite* site, const Selection& s, std::size_t more_bytes)
+      : PairSort(op, static_cast<unsigned>(checked(op, s).count)),
+        rows(static_cast<unsigned>(s.rows)),
+        workspace(bytes() + more_bytes),
+        more(place(workspace.data())) {
+    gpu::launch(op, key_kernel, gpu::blocks_for(op, s.count, 256), 256, 0, s, keys(), places(),
+                site ? gpu::index_errors() : nullptr, site ? *site : IndexSite{});
+    sort(std::max(1, static_cast<int>(std::bit_width(rows))));
   }
-  static std::size_t padded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-  std::size_t bytes() const { return 4 * array_bytes + padded(sort_bytes); }
-
-  // Lays the arrays out in `memory` and returns the address behind them.
-  char* place(void* memory) {
-    char* at = static_cast<char*>(memory);
-    for (int k = 0; k < 2; ++k) {
-      keys[k] = reinterpret_cast<unsigned*>(at + 2 * k * array_bytes);
-      places[k] = reinterpret_cast<unsigned*>(at + (2 * k + 1) * array_bytes);
-    }
-    return at + bytes();
-  }
-  // Sorts, and leaves the result in keys[0] and places[0]; without memory only tells how much it needs.
-  cudaError_t sort(void* memory) {
-    cub::DoubleBuffer<unsigned> k(keys[0], keys[1]), p(places[0], places[1]);
-    const cudaError_t status = cub::DeviceRadixSort::SortPairs(
-        memory, sort_bytes, k, p, static_cast<int>(n), 0, std::max(1, static_cast<int>(std::bit_width(rows))),
-        gpu::native_stream());
-    keys[0] = k.Current();
-    places[0] = p.Current();
-    return status;
+  static const Selection& checked(const char* op, const Selection& s) {
+    CT_CHECK(s.count < 0x7fffffff && s.rows < 0x7fffffff, ValueError, op, "got ", s.count, " indices into ",
+             s.rows, " places; on CUDA at most 2147483646 of each are possible: split the tensors");
+    return s;
   }
 };
 
 template <class T, int N, int kLoads>
-void sum_rows(const char* op, const Pairs& pairs, const T* g, long long columns, compute_t<T>* sums,
+void sum_rows(const char* op, const SortedPairs& pairs, const T* g, long long columns, compute_t<T>* sums,
               bool accumulate, T* dw) {
-  const unsigned tiles = pairs.n / kTile;
+  const unsigned tiles = pairs.size() / kTile;
   const auto vectors = static_cast<unsigned>(gpu::ceil_div(columns, 32 * N));
   if (tiles > 0)
     gpu::launch(op, tile_kernel<T, N>, dim3((tiles + kWarps - 1) / kWarps, vectors), kThreads, 0,
-                pairs.keys[0], pairs.places[0], tiles, pairs.rows, g, columns, sums);
+                pairs.keys(), pairs.places(), tiles, pairs.rows, g, columns, sums);
   gpu::launch(op, row_kernel<T, N, kLoads>,
               dim3((pairs.rows + kWarps - 1) / kWarps, (vectors + kLoads - 1) / kLoads), kThreads, 0,
-              pairs.keys[0], pairs.places[0], pairs.n, pairs.rows, g, columns, sums, accumulate, dw);
+              pairs.keys(), pairs.places(), pairs.size(), pairs.rows, g, columns, sums, accumulate, dw);
 }
 
 // A thread per pair and column: that of the first pair of a row sums the pairs of that row, whole tiles by their sums.
@@ -314,26 +301,6 @@ __global__ void __launch_bounds__(kThreads)
   for (long long w = lane; w < words; w += group) to[w] = __ldg(from + w);
 }
 
-// The sorted pairs of `s` in memory that is theirs, and `more` bytes behind it.
-struct SortedPairs : Pairs {
-  gpu::Workspace workspace;
-  char* more;
-
-  SortedPairs(const char* op, const IndexSite* site, const Selection& s, std::size_t more_bytes)
-      : Pairs(op, static_cast<unsigned>(checked(op, s).count), static_cast<unsigned>(s.rows)),
-        workspace(bytes() + more_bytes),
-        more(place(workspace.data())) {
-    gpu::launch(op, key_kernel, gpu::blocks_for(op, s.count, 256), 256, 0, s, keys[0], places[0],
-                site ? gpu::index_errors() : nullptr, site ? *site : IndexSite{});
-    CT_CUDA_OP(op, sort(more - padded(sort_bytes)));
-  }
-  static const Selection& checked(const char* op, const Selection& s) {
-    CT_CHECK(s.count < 0x7fffffff && s.rows < 0x7fffffff, ValueError, op, "got ", s.count, " indices into ",
-             s.rows, " places; on CUDA at most 2147483646 of each are possible: split the tensors");
-    return s;
-  }
-};
-
 }  // namespace
 
 void take_cuda(IndexSite site, const Selection& s, std::int64_t columns, const Tensor& table,
@@ -373,11 +340,11 @@ void add_cuda(const char* op, const IndexSite* site, const Selection& s, std::in
     T* const to = static_cast<T*>(table.raw_data());
     if (columns < kNarrow) {
       clear();
-      const unsigned tiles = pairs.n / kTile;
-      gpu::launch(op, tile_kernel<T, 1>, dim3((tiles + kWarps - 1) / kWarps), kThreads, 0, pairs.keys[0],
-                  pairs.places[0], tiles, pairs.rows, from, columns, sums);
+      const unsigned tiles = pairs.size() / kTile;
+      gpu::launch(op, tile_kernel<T, 1>, dim3((tiles + kWarps - 1) / kWarps), kThreads, 0, pairs.keys(),
+                  pairs.places(), tiles, pairs.rows, from, columns, sums);
       gpu::launch(op, narrow_kernel<T>, gpu::blocks_for(op, s.count * columns, kThreads), kThreads, 0,
-                  pairs.keys[0], pairs.places[0], pairs.n, pairs.rows, from, columns, sums, to);
+                  pairs.keys(), pairs.places(), pairs.size(), pairs.rows, from, columns, sums, to);
       return;
     }
     const auto sum = [&](auto kernel) { kernel(op, pairs, from, columns, sums, accumulate, to); };
@@ -405,7 +372,7 @@ void set_cuda(IndexSite site, const Selection& s, std::int64_t columns, const Te
     const std::int64_t words = bytes / static_cast<std::int64_t>(sizeof(Word));
     const int group = lanes_for(words);
     gpu::launch(site.op, set_kernel<Word>, gpu::blocks_for(site.op, s.count, kThreads / group), kThreads, 0,
-                pairs.keys[0], pairs.places[0], pairs.n, pairs.rows,
+                pairs.keys(), pairs.places(), pairs.size(), pairs.rows,
                 static_cast<const Word*>(source.raw_data()), words, group,
                 static_cast<Word*>(table.raw_data()));
   });

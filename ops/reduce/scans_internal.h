@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cotangent/core/op_def.h>
+
+namespace ct::scan_ops {
+
+struct Attrs {
+  std::int64_t axis;
+  bool reverse = false;  // cumsum and linear_recurrence alone
+};
+
+}  // namespace ct::scan_ops

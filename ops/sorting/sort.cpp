@@ -1,0 +1,175 @@
+#include <cotangent/ops/sorting/sort.h>
+
+#include <algorithm>
+#include <limits>
+
+#include <cotangent/core/registry.h>
+#include <cotangent/ops/concat/concat.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/elementwise/where.h>
+#include <cotangent/ops/indexing/indexing.h>
+#include <cotangent/ops/indexing/masks.h>
+#include <cotangent/ops/reduce/scans.h>
+#include <cotangent/ops/sorting/topk_internal.h>
+
+// sort is topk of all elements; the other functions are made of it.
+
+namespace ct {
+CT_KERNEL_TABLES(topk)
+
+namespace topk_kernels {
+
+void rule(const Backward& b) {
+  if (!b.needs(0)) return;
+  const Tensor none = zeros(b.in_meta(0).shape, {.dtype = b.grad().dtype(), .device = b.grad().device()});
+  b.set_grad_in(0, scatter_add(none, b.attrs<Attrs>().axis, b.out(1), b.grad()));
+}
+
+}  // namespace topk_kernels
+
+namespace {
+
+using topk_kernels::Attrs;
+
+void infer(Infer& in) {
+  const Tensor& x = in.in(0);
+  wrap_axis("sort", in.attrs<Attrs>().axis, x.dim());
+  in.output(x.shape(), x.dtype());
+  in.output(x.shape(), DType::i64);
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
+  return {0, static_cast<double>(numel(in[0].shape)) * (2 * static_cast<double>(size_of(in[0].dtype)) + 8)};
+}
+
+constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "values", .contiguous = true},
+                                  {.name = "indices", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, axis), CT_ATTRIBUTE(Attrs, descending)};
+
+constexpr OpDef k_sort = checked({
+    .name = "sort",
+    .formula = "y_j = the j-th smallest x_i",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = infer,
+    .kernels = &kernel_tables::topk,
+    .rule = topk_kernels::rule,
+    .dtypes = kAllTypes,
+    .cost = cost,
+});
+
+// x where `place` says along the axis, which has size 1 there.
+ValuesIndices taken(const Tensor& x, const Tensor& place, std::int64_t axis, bool keepdim) {
+  const Tensor values = gather(x, axis, place);
+  if (keepdim || x.dim() == 0) return {values, place};
+  return {values.squeeze(axis), place.squeeze(axis)};
+}
+
+std::int64_t length_of(const Tensor& x, int axis) { return x.dim() == 0 ? 1 : x.shape()[axis]; }
+
+// Runs of equal elements of a list: where they start, and the number of its run for each element.
+struct Runs {
+  Tensor starts, numbers;
+
+  explicit Runs(const Tensor& list) {
+    const std::int64_t n = list.numel(), rest = n > 0 ? n - 1 : 0;
+    const TensorOptions flags{.dtype = DType::boolean, .device = list.device()};
+    const Tensor differs = ne(list.narrow(0, n - rest, rest), list.narrow(0, 0, rest));
+    const Tensor first = concat({ones({n - rest}, flags), differs}, 0);
+    starts = nonzero(first).select(1, 0);
+    numbers = cumsum(first, 0) - 1;
+  }
+  Tensor counts(std::int64_t n) const {
+    const Tensor end = full({1}, n, {.dtype = DType::i64, .device = starts.device()});
+    const Tensor ends = concat({starts, end}, 0);
+    return ends.narrow(0, 1, starts.numel()) - starts;
+  }
+};
+
+Unique unique_of(const Tensor& list, const Tensor& order, const Shape& shape, bool inverse, bool counts) {
+  const Runs runs(list);
+  Unique result;
+  result.values = index_select(list, 0, runs.starts);
+  if (inverse)
+    result.inverse = (order.defined() ? index_copy(zeros_like(order), 0, order, runs.numbers) : runs.numbers)
+                         .reshape(shape);
+  if (counts) result.counts = runs.counts(list.numel());
+  return result;
+}
+
+}  // namespace
+
+CT_ROOM(sort, &k_sort)
+
+ValuesIndices sort(const Tensor& x, Integer axis, Flag descending, Flag) {
+  auto [values, indices] = dispatch_n<2>(k_sort, {x}, Attrs{0, axis, descending});
+  return {std::move(values), std::move(indices)};
+}
+Tensor argsort(const Tensor& x, Integer axis, Flag descending, Flag) {
+  return sort(x.detach(), axis, descending).indices;
+}
+
+ValuesIndices kthvalue(const Tensor& x, Integer k, Integer axis, Flag keepdim) {
+  const int a = wrap_axis("kthvalue", axis, x.dim());
+  const std::int64_t n = length_of(x, a);
+  CT_CHECK(k >= 1 && k <= n, ShapeError, "kthvalue", "k is ", std::int64_t{k}, ", x is ", describe(x),
+           "; k must lie in [1, ", n, "], the size along axis ", std::int64_t{axis});
+  const Tensor order = argsort(x, a);
+  return taken(x, x.dim() == 0 ? order : order.narrow(a, k - 1, 1), a, keepdim);
+}
+
+ValuesIndices median(const Tensor& x, Integer axis, Flag keepdim) {
+  const int a = wrap_axis("median", axis, x.dim());
+  const std::int64_t n = length_of(x, a);
+  CT_CHECK(n > 0, ShapeError, "median", "x is ", describe(x), ", axis ", std::int64_t{axis},
+           " has no elements; the median of none is not defined");
+  const auto [sorted, order] = sort(x.detach(), a);
+  Tensor middle = full(x.dim() == 0 ? Shape{} : order.narrow(a, 0, 1).shape(), (n - 1) / 2,
+                       {.dtype = DType::i64, .device = x.device()});
+  if (is_floating(x.dtype())) {  // NaN are last: the first of them, if there are any
+    const Tensor numbers =
+        x.dim() == 0 ? logical_not(isnan(sorted)).to(DType::i64) : sum(logical_not(isnan(sorted)), {a}, true);
+    middle = where(eq(numbers, n), middle, numbers);
+  }
+  return taken(x, gather(order, a, middle), a, keepdim);
+}
+Tensor median(const Tensor& x) {
+  if (x.numel() == 0 && is_floating(x.dtype()))
+    return full({}, std::numeric_limits<double>::quiet_NaN(), {.dtype = x.dtype(), .device = x.device()});
+  return median(x.flatten(), 0).values;
+}
+
+Unique unique(const Tensor& x, Flag, Flag return_inverse, Flag return_counts) {
+  const auto [list, order] = sort(x.detach().flatten(), 0);
+  return unique_of(list, order, x.shape(), return_inverse, return_counts);
+}
+Unique unique_consecutive(const Tensor& x, Flag return_inverse, Flag return_counts) {
+  return unique_of(x.detach().flatten(), {}, x.shape(), return_inverse, return_counts);
+}
+
+Tensor bincount(const Tensor& x, const std::optional<Tensor>& weights, Integer minlength) {
+  CT_CHECK(!is_floating(x.dtype()) && x.dtype() != DType::boolean, DTypeError, "bincount", "x is ",
+           describe(x), "; it must be of integers: convert with .to(i64)");
+  CT_CHECK(x.dim() == 1, ShapeError, "bincount", "x is ", describe(x),
+           "; it must have rank 1: x.flatten() makes it so");
+  CT_CHECK(minlength >= 0, ValueError, "bincount", "minlength is ", std::int64_t{minlength},
+           "; it must be >= 0");
+  CT_CHECK(!weights || weights->shape() == x.shape(), ShapeError, "bincount", "weights are ",
+           weights ? describe(*weights) : "", ", x is ", describe(x), "; they must have x's shape");
+  std::int64_t length = minlength;
+  if (x.numel() > 0) {
+    const auto least = amin(x).item<std::int64_t>();
+    CT_CHECK(least >= 0, ValueError, "bincount", "x has an element ", least, "; all must be >= 0");
+    length = std::max(length, amax(x).item<std::int64_t>() + 1);
+  }
+  Tensor each = weights ? *weights : ones({x.numel()}, {.dtype = DType::i64, .device = x.device()});
+  if (weights && !is_floating(each.dtype())) each = each.to(DType::f64);
+  return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
+}
+
+}  // namespace ct
