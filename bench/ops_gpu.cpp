@@ -125,6 +125,21 @@ void index_add(benchmark::State& state) {
 BENCHMARK(index_add)->Name("O9/index_add_f32")->Arg(0)->Iterations(15)->UseManualTime();
 BENCHMARK(index_add)->Name("O9/index_add_f16")->Arg(1)->Iterations(15)->UseManualTime();
 
+// O14: the elements are read, and written with their positions, however often they move in between.
+void sort(benchmark::State& state) {
+  if (!needs_gpu(state)) return;
+  const Tensor x = random({1 << 24}, ct::f32);
+  time_device(state, kGpu, 10, [&] { ct::sort(x); });
+  count_bytes(state, 4.0 * static_cast<double>(x.nbytes()));
+}
+BENCHMARK(sort)->Name("O14/sort_f32_2^24")->Iterations(15)->UseManualTime();
+
+// O15
+void cumsum(benchmark::State& state) {
+  forward(state, {1 << 27}, ct::f32, [](const Tensor& x) { return ct::cumsum(x, 0); });
+}
+BENCHMARK(cumsum)->Name("O15/cumsum_f32_2^27")->Iterations(15)->UseManualTime();
+
 void transpose(benchmark::State& state) {
   if (!needs_gpu(state)) return;
   const Tensor x = random({16384, 16384}, kTypes[state.range(0)]);

@@ -177,6 +177,19 @@ row("O9/index_add_f32", True)(lambda: index_add(torch.float32))
 row("O9/index_add_f16", True)(lambda: index_add(torch.float16))
 
 
+@row("O14/sort_f32_2^24", True)
+def sort():
+    x = gpu(1 << 24)
+    return device_median(lambda: torch.sort(x))
+
+
+@row("O15/cumsum_f32_2^27", True)
+def cumsum():
+    x = gpu(1 << 27)
+    out = torch.empty_like(x)
+    return device_median(lambda: torch.cumsum(x, 0, out=out))
+
+
 def transpose(dtype):
     x = gpu(16384, 16384, dtype=dtype)
     out = torch.empty_like(x)

@@ -323,6 +323,9 @@ Tensor amax(const Tensor& x, const Dims& axes, Flag keepdim) {
 Tensor amin(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_amin, {x}, over(axes, keepdim));
 }
+MinMax aminmax(const Tensor& x, const Dims& axes, Flag keepdim) {
+  return {amin(x, axes, keepdim), amax(x, axes, keepdim)};
+}
 Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
 ValuesIndices max(const Tensor& x, Integer axis, Flag keepdim) { return along(k_max, x, axis, keepdim); }

@@ -44,7 +44,13 @@ CT_API Tensor prod(const Tensor& x, const Dims& axes = {}, Flag keepdim = false,
 CT_API Tensor amax(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 CT_API Tensor amin(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 
-/// The same over all axes.
+/// Both: of the axes, or of all.
+struct MinMax {
+  Tensor min, max;
+};
+CT_API MinMax aminmax(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
+
+/// The largest, the smallest over all axes.
 CT_API Tensor max(const Tensor& x);
 CT_API Tensor min(const Tensor& x);
 

@@ -107,6 +107,8 @@ TEST_CASE("integers and bool sum and multiply as i64") {
   REQUIRE(sum(values({4}, {1, 0, 1, 1}, boolean)).item<std::int64_t>() == 3);
   REQUIRE(amax(bytes).dtype() == u8);
   REQUIRE(amax(bytes).item<std::int64_t>() == 200);
+  REQUIRE(aminmax(bytes).max.item<std::int64_t>() == 200);
+  REQUIRE(aminmax(bytes, {0}, true).min.item() == amin(bytes).item());
   REQUIRE(amin(values({3}, {-5, 7, -9}, i32)).item<std::int64_t>() == -9);
 }
 
