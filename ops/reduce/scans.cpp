@@ -154,6 +154,7 @@ consteval OpDef define(const char* name, const char* formula, std::span<const In
                   .cpu = {forward<kind>, rule},
                   .cuda = {forward<kind>, rule},
                   .rule = rule,
+                  .autocast = is_extremum(kind) ? AutocastPolicy::promote : AutocastPolicy::f32,
                   .dtypes = dtypes,
                   .cost = cost});
 }
