@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include <cotangent/core/cuda/blas.h>
@@ -7,7 +8,7 @@
 #include <cotangent/ops/engine/scan/operations.h>
 
 // One pass over all rows, end to end, as a single sequence in which the start of a row forgets what was before. A block
-// takes the next tile, scans it, and needs what the tiles before it come to. It makes that known as soon as it is known
+// has a tile, scans it, and needs what the tiles before it come to. It makes that known as soon as it is known
 // of itself, and waits for the others (Merrill and Garland 2016, "decoupled look-back"). What is added up in which order
 // must not depend on who was faster, though: tiles stand in groups of 32, groups in groups of 32, and so on; the last of
 // a group makes the sum of the group known. A tile joins what is before it in its group, then what is before the group
@@ -18,8 +19,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kPacks = 4;  // vectors of a thread
 constexpr int kGroup = 32;
+// Vectors of a thread: as many as there are registers for.
+template <class Op>
+constexpr int kVectors = sizeof(typename Op::Carry) == 4 ? 8 : 4;
+constexpr unsigned kFar = 1 << 30;
 
 // The join of a stretch of elements; `closed` if a row starts in it, and then of those from the last start on.
 template <class Op>
@@ -75,7 +79,6 @@ struct Board {
 
   volatile unsigned long long* states;  // 0: not known; 1 and 2: open, closed; above them a carry of one word
   volatile unsigned* carries;           // those of several
-  unsigned* next_tile;
   long long tiles;
 
   __device__ __forceinline__ void tell(long long i, const Segment<Op>& s) const {
@@ -143,6 +146,7 @@ struct Args {
   long long* indices;
   long long total, n;  // elements in all, and of a row
   long long step;      // from a thread's vector to its next, along a row
+  unsigned row;        // n, or kFar where that is less
   bool reverse, vectors;
   Board<Op> board;
 };
@@ -184,20 +188,14 @@ __device__ __forceinline__ void write(const Args<Op, T>& args, long long first, 
 
 template <class Op, class T>
 __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ Args<Op, T> args) {
-  constexpr int N = 16 / static_cast<int>(sizeof(T));
+  constexpr int N = 16 / static_cast<int>(sizeof(T)), kPacks = kVectors<Op>;
   constexpr bool kTwo = requires(Op op) { op.identity().b; };
   using C = compute_t<T>;
-  __shared__ unsigned ticket;
   __shared__ Segment<Op> shared[kWarps + 1];  // of the warps; of the tiles before
   const Op& op = args.op;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  long long tile = 0;
-  if (args.board.tiles >
-      1) {  // in the order in which blocks start, so that nobody waits for one that has not
-    if (threadIdx.x == 0) ticket = atomicAdd(args.board.next_tile, 1u);
-    __syncthreads();
-    tile = ticket;
-  }
+  // Blocks start in the order of their numbers, as CUB's scans expect too: nobody waits for one that has not started.
+  const long long tile = blockIdx.x;
   const long long base = (tile * kWarps + warp) * (kPacks * 32 * N) + lane * N;
   const long long in_row = args.n == args.total ? base : base % args.n;
 
@@ -212,10 +210,15 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
     C values[N], factors[N];
     x[p].to_compute(values);
     if constexpr (kTwo) a[p].to_compute(factors);
+    // How far the next row is: 32 bits are faster, and places are kept for those alone who ask for them.
+    const long long rest = args.n - place;
+    unsigned left = place == 0 ? 0 : rest < kFar ? static_cast<unsigned>(rest) : kFar;
 #pragma unroll
     for (int e = 0; e < N; ++e) {
-      f(e, op.element(values[e], kTwo ? factors[e] : C(0), place), place == 0);
-      place = place + 1 == args.n ? 0 : place + 1;
+      const bool starts = left == 0;
+      if (starts) left = args.row, place = 0;
+      f(e, op.element(values[e], kTwo ? factors[e] : C(0), place), starts);
+      --left, ++place;
     }
   };
   const auto next = [&](long long place) {
@@ -270,25 +273,25 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
 
 template <class Op, class T>
 void scan_rows(const Call& call, const Lines& lines, const Op& op) {
-  constexpr long long N = 16 / sizeof(T), kTile = kThreads * kPacks * N;
+  constexpr long long N = 16 / sizeof(T), kTile = kThreads * kVectors<Op> * N;
   const auto data = [](const Tensor& t) { return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr; };
   const long long total = lines.outer * lines.n, tiles = gpu::ceil_div(total, kTile);
   Args<Op, T> args{op,      data(call.x),     data(call.a), data(call.y), nullptr, total,
-                   lines.n, 32 * N % lines.n, call.reverse, false,        {}};
+                   lines.n, 32 * N % lines.n, {},           call.reverse, false,   {}};
   if (call.indices.defined()) args.indices = static_cast<long long*>(call.indices.raw_data());
+  args.row = static_cast<unsigned>(std::min<std::int64_t>(lines.n, kFar));
   args.vectors = gpu::is_aligned(args.x, 16) && gpu::is_aligned(args.a, 16) && gpu::is_aligned(args.y, 16) &&
                  (!call.reverse || total % N == 0);
   std::size_t entries = 0;
   for (long long count = tiles; count > 1; count = gpu::ceil_div(count, kGroup))
     entries += static_cast<std::size_t>(count);
-  const std::size_t state_bytes = (entries + 2) * 8;
+  const std::size_t state_bytes = entries * 8;
   const gpu::Workspace memory(entries > 0 ? state_bytes + entries * sizeof(typename Op::Carry) : 0);
   if (entries > 0) {
     CT_CUDA_OP(call.op, cudaMemsetAsync(memory.data(), 0, state_bytes, gpu::native_stream()));
     auto* const states = static_cast<unsigned long long*>(memory.data());
-    args.board.states = states + 2;
-    args.board.carries = reinterpret_cast<unsigned*>(states + 2 + entries);
-    args.board.next_tile = reinterpret_cast<unsigned*>(states);
+    args.board.states = states;
+    args.board.carries = reinterpret_cast<unsigned*>(states + entries);
   }
   args.board.tiles = tiles;
   gpu::launch(call.op, scan_kernel<Op, T>, gpu::blocks_for(call.op, tiles, 1), kThreads, 0, args);
