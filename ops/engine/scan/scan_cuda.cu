@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <cotangent/core/cuda/async_copy.h>
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/check.h>
 #include <cotangent/core/cuda/convert.h>
@@ -20,9 +21,12 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
 constexpr int kGroup = 32;
-// Vectors of a thread: as many as there are registers for.
+// Vectors of a thread, and blocks of a multiprocessor. Elements wait in shared memory: in registers there is no room for
+// those of as many blocks as it takes to keep memory busy while some of them wait for others.
 template <class Op>
 constexpr int kVectors = sizeof(typename Op::Carry) == 4 ? 8 : 4;
+template <class Op>
+constexpr int kBlocks = sizeof(typename Op::Carry) == 4 ? 5 : 3;
 constexpr unsigned kFar = 1 << 30;
 
 // The join of a stretch of elements; `closed` if a row starts in it, and then of those from the last start on.
@@ -160,23 +164,32 @@ __device__ __forceinline__ void turn(gpu::Vector<T, N>& v) {
     v.set(N - 1 - e, t);
   }
 }
-// N elements from number `first` on, as they are scanned.
+// Whether the N elements from number `first` on are one vector in memory.
 template <int N, class Op, class T>
-__device__ __forceinline__ gpu::Vector<T, N> read(const Args<Op, T>& args, const T* from, long long first) {
+__device__ __forceinline__ bool whole(const Args<Op, T>& args, long long first) {
+  return args.vectors && first + N <= args.total;
+}
+// Requests those elements of `from`, for this thread alone; read() gives them as they are scanned.
+template <int N, class Op, class T>
+__device__ __forceinline__ void request(const Args<Op, T>& args, const T* from, long long first, uint4* to) {
+  if (whole<N>(args, first))
+    return gpu::copy_async(to, from + (args.reverse ? args.total - first - N : first));
   gpu::Vector<T, N> v{};
-  if (args.vectors && first + N <= args.total) {
-    v = gpu::Vector<T, N>::load_streaming(from + (args.reverse ? args.total - first - N : first));
-    if (args.reverse) turn(v);
-    return v;
-  }
 #pragma unroll
   for (int e = 0; e < N; ++e)
     if (first + e < args.total) v.set(e, from[args.reverse ? args.total - 1 - first - e : first + e]);
+  *to = v.word;
+}
+template <int N, class Op, class T>
+__device__ __forceinline__ gpu::Vector<T, N> read(const Args<Op, T>& args, const uint4& from,
+                                                  long long first) {
+  gpu::Vector<T, N> v{from};
+  if (args.reverse && whole<N>(args, first)) turn(v);
   return v;
 }
 template <int N, class Op, class T>
 __device__ __forceinline__ void write(const Args<Op, T>& args, long long first, gpu::Vector<T, N> v) {
-  if (args.vectors && first + N <= args.total) {
+  if (whole<N>(args, first)) {
     if (args.reverse) turn(v);
     v.store_streaming(args.y + (args.reverse ? args.total - first - N : first));
     return;
@@ -187,7 +200,8 @@ __device__ __forceinline__ void write(const Args<Op, T>& args, long long first, 
 }
 
 template <class Op, class T>
-__global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ Args<Op, T> args) {
+__global__ void __launch_bounds__(kThreads, kBlocks<Op>)
+    scan_kernel(const __grid_constant__ Args<Op, T> args) {
   constexpr int N = 16 / static_cast<int>(sizeof(T)), kPacks = kVectors<Op>;
   constexpr bool kTwo = requires(Op op) { op.identity().b; };
   using C = compute_t<T>;
@@ -199,17 +213,19 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(const __grid_constant__ 
   const long long base = (tile * kWarps + warp) * (kPacks * 32 * N) + lane * N;
   const long long in_row = args.n == args.total ? base : base % args.n;
 
-  gpu::Vector<T, N> x[kPacks], a[kTwo ? kPacks : 1];
+  __shared__ uint4 elements[kTwo ? 2 : 1][kPacks][kThreads];
 #pragma unroll
   for (int p = 0; p < kPacks; ++p) {
-    x[p] = read<N>(args, args.x, base + p * 32 * N);
-    if constexpr (kTwo) a[p] = read<N>(args, args.a, base + p * 32 * N);
+    request<N>(args, args.x, base + p * 32 * N, &elements[0][p][threadIdx.x]);
+    if constexpr (kTwo) request<N>(args, args.a, base + p * 32 * N, &elements[1][p][threadIdx.x]);
   }
+  gpu::copy_async_wait();
   // Calls f(e, carry, starts) for the elements of vector p, the first of which has the place `place` in its row.
   const auto each = [&](int p, long long place, auto f) {
     C values[N], factors[N];
-    x[p].to_compute(values);
-    if constexpr (kTwo) a[p].to_compute(factors);
+    const long long first = base + p * 32 * N;
+    read<N>(args, elements[0][p][threadIdx.x], first).to_compute(values);
+    if constexpr (kTwo) read<N>(args, elements[1][p][threadIdx.x], first).to_compute(factors);
     // How far the next row is: 32 bits are faster, and places are kept for those alone who ask for them.
     const long long rest = args.n - place;
     unsigned left = place == 0 ? 0 : rest < kFar ? static_cast<unsigned>(rest) : kFar;
