@@ -55,4 +55,10 @@ ConvTranspose2d::ConvTranspose2d(std::int64_t in_channels, std::int64_t out_chan
                        o.groups, true, o.bias, o.dtype, o.device),
       options_{o.stride, o.padding, o.output_padding, o.groups, o.dilation} {}
 
+ConvTranspose1d::ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels,
+                                 std::int64_t kernel_size, ConvTranspose1dOptions o)
+    : ConvolutionLayer("ConvTranspose1d", in_channels, out_channels, {kernel_size}, o.groups, true, o.bias,
+                       o.dtype, o.device),
+      options_{o.stride, o.padding, o.output_padding, o.groups, o.dilation} {}
+
 }  // namespace ct::nn

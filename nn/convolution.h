@@ -49,6 +49,16 @@ struct Conv2dOptions {
   DType dtype = DType::f32;
   Device device = cpu;
 };
+struct ConvTranspose1dOptions {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t output_padding = 0;
+  std::int64_t groups = 1;
+  bool bias = true;
+  std::int64_t dilation = 1;
+  DType dtype = DType::f32;
+  Device device = cpu;
+};
 struct ConvTranspose2dOptions {
   Size2d stride = 1;
   Size2d padding = 0;
@@ -97,6 +107,19 @@ class CT_API ConvTranspose2d : public detail::ConvolutionLayer {
 
  private:
   ct::ConvTranspose2dOptions options_;
+};
+
+/// conv_transpose1d of x [N, C, L] or [C, L].
+class CT_API ConvTranspose1d : public detail::ConvolutionLayer {
+ public:
+  ConvTranspose1d(std::int64_t in_channels, std::int64_t out_channels, std::int64_t kernel_size,
+                  ConvTranspose1dOptions options = {});
+  /// Throws as conv_transpose1d.
+  Tensor forward(const Tensor& x) const { return ct::conv_transpose1d(x, weight(), bias(), options_); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
+
+ private:
+  ct::ConvTranspose1dOptions options_;
 };
 
 }  // namespace ct::nn

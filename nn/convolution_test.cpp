@@ -99,3 +99,26 @@ TEST_CASE("a small convolutional network learns, and its copy is independent", "
   net.load_state_dict(before.state_dict());
   CHECK(bytes_of(net(x)) == bytes_of(before(x)));
 }
+
+TEST_CASE("layers of one axis and bilinear layers are their functions", "[nn][convolution]") {
+  manual_seed(3);
+  const Tensor x = randn({2, 4, 9}), image = randn({2, 4, 6, 5});
+  const nn::ConvTranspose1d up(4, 6, 3, {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2});
+  CHECK(equal(up(x), conv_transpose1d(x, up.weight(), up.bias(),
+                                      {.stride = 2, .padding = 1, .output_padding = 1, .groups = 2})));
+  CHECK(up.weight()->sizes() == Shape{4, 3, 3});
+  CHECK(equal(nn::MaxPool1d(3, {.stride = 2})(x), max_pool1d(x, 3, {.stride = 2})));
+  CHECK(equal(nn::AvgPool1d(2)(x), avg_pool1d(x, 2)));
+  CHECK(equal(nn::AdaptiveAvgPool1d(4)(x), adaptive_avg_pool1d(x, 4)));
+  CHECK(equal(nn::AdaptiveMaxPool1d(4)(x), adaptive_max_pool1d(x, 4)));
+  CHECK(equal(nn::AdaptiveMaxPool2d({3, 2})(image), adaptive_max_pool2d(image, {3, 2})));
+
+  nn::Bilinear pairs(3, 4, 5);
+  const auto parameters = pairs.named_parameters();
+  REQUIRE(parameters.size() == 2);
+  CHECK(parameters[0].value.sizes() == Shape{5, 3, 4});
+  CHECK(amax(abs(parameters[0].value)).item<double>() <= 1 / std::sqrt(3.0));
+  const Tensor a = randn({7, 3}), b = randn({7, 4});
+  CHECK(equal(pairs(a, b), bilinear(a, b, parameters[0].value, parameters[1].value)));
+  CHECK_THROWS_AS(nn::Bilinear(-1, 4, 5), ShapeError);
+}

@@ -29,6 +29,22 @@ void Linear::reset_parameters() {
 
 Tensor Linear::forward(const Tensor& x) const { return ct::linear(x, weight_, bias_); }
 
+Bilinear::Bilinear(std::int64_t in1, std::int64_t in2, std::int64_t out, LinearOptions options) {
+  CT_CHECK(in1 >= 0 && in2 >= 0 && out >= 0, ShapeError, "Bilinear", "got sizes ", in1, ", ", in2, " and ",
+           out, "; sizes must be >= 0");
+  describe_as("Bilinear", ct::detail::cat("in1=", in1, ", in2=", in2, ", out=", out,
+                                          ", bias=", options.bias ? "true" : "false"));
+  weight_ = parameter("weight", Tensor::allocate({out, in1, in2}, options.dtype, options.device));
+  bias_ = parameter("bias", options.bias ? Tensor::allocate({out}, options.dtype, options.device) : Tensor());
+  reset_parameters();
+}
+void Bilinear::reset_parameters() {
+  const std::int64_t in1 = weight_->size(1);
+  const double bound = in1 > 0 ? 1 / std::sqrt(static_cast<double>(in1)) : 0;
+  init::uniform_(weight_, -bound, bound);
+  if (bias_.defined()) init::uniform_(bias_, -bound, bound);
+}
+
 Flatten::Flatten(std::int64_t first_axis, std::int64_t last_axis) : first_(first_axis), last_(last_axis) {
   describe_as("Flatten", ct::detail::cat("first_axis=", first_, ", last_axis=", last_));
 }

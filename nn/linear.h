@@ -5,6 +5,7 @@
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
+#include <cotangent/ops/matmul/products.h>
 
 namespace ct::nn {
 
@@ -44,6 +45,21 @@ class CT_API Identity : public Module {
   Identity() { describe_as("Identity"); }
   Tensor forward(const Tensor& x) const { return x; }
   Tensor operator()(const Tensor& x) const { return call(*this, x); }
+};
+
+/// ct::bilinear: y[.., o] = sum_ij x1[.., i] weight[o, i, j] x2[.., j] + bias[o]. Parameters "weight" [out, in1, in2] and
+/// "bias" [out], both drawn from U(-1/sqrt(in1), 1/sqrt(in1)), which is PyTorch's initialisation.
+class CT_API Bilinear : public Module {
+ public:
+  /// Throws ShapeError for sizes below 0.
+  Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
+           LinearOptions options = {});
+  Tensor forward(const Tensor& x1, const Tensor& x2) const { return ct::bilinear(x1, x2, weight_, bias_); }
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return forward(x1, x2); }
+  void reset_parameters();
+
+ private:
+  Parameter weight_, bias_;
 };
 
 /// Joins the axes first..last into one: by default all but the batch axis.

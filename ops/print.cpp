@@ -43,8 +43,8 @@ class Format {
       high = std::max(high, size);
       whole_ = whole_ && v == std::ceil(v);
     }
-    scientific_ = options.scientific.value_or(
-        high > 0 && (high / low > 1000 || high > 1e8 || (!whole_ && low < 1e-4)));
+    scientific_ =
+        options.scientific.value_or(high > 0 && (high / low > 1000 || high > 1e8 || (!whole_ && low < 1e-4)));
     if (high == 0 && !scientific_) return;
     for (const double v : values)
       if ((v != 0 || scientific_) && std::isfinite(v)) width_ = std::max(width_, plain(v).size());

@@ -13,7 +13,7 @@ namespace ct {
 
 /// How tensors are written; the names and the defaults are PyTorch's.
 struct PrintOptions {
-  int precision = 4;             ///< digits after the point
+  int precision = 4;              ///< digits after the point
   std::int64_t threshold = 1000;  ///< more elements than that are summarised
   std::int64_t edge_items = 3;    ///< what is left of a long axis on either side
   int line_width = 80;            ///< in characters
