@@ -99,6 +99,13 @@ class CT_API Sequential : public Module {
     append(std::move(first));
     (append(std::move(rest)), ...);
   }
+  /// Chosen for what is no layer, to say so.
+  template <class... Others>
+  requires(sizeof...(Others) > 0 && !(Layer<Others> && ...)) explicit Sequential(const Others&...) {
+    static_assert((Layer<Others> && ...),
+                  "nn::Sequential takes modules that have Tensor forward(const Tensor&) const, "
+                  "and functions from tensor to tensor");
+  }
   /// Puts a module at the end.
   Sequential& append(AnyModule module);
   Sequential& append(std::string name, AnyModule module);

@@ -91,8 +91,12 @@ class CT_API LoaderCore {
 /// `break` counts as an epoch.
 ///
 /// The loader keeps a copy of the dataset (datasets are handles, or cheap). One loop at a time.
-template <Dataset D>
+template <class D>
 class DataLoader {
+  static_assert(Dataset<D>,
+                "a DataLoader wants a dataset that has std::int64_t size() const, and get(std::int64_t) or "
+                "get_batch(std::span<const std::int64_t>) const, which give a tensor or several");
+
  public:
   /// Throws ValueError for a batch size below 1, a number of prefetched batches outside [1, 65536], or of
   /// workers outside [0, 1024], or for `shuffle` beside a sampler. The loop throws IndexError if the sampler gives a number

@@ -52,6 +52,9 @@ void refused(Tensor x, const Tensor y, nn::Linear layer, const float* pointer, L
   if (x == y) return;                      // refused: operator==
   if (layer.weight()) return;              // refused: defined()
   const bool some = x;                     // refused: bool
+  // What is no layer, and no dataset.
+  nn::Sequential net(layer, 3);       // refused: nn::Sequential takes modules
+  data::DataLoader batches(Level{});  // refused: a DataLoader wants a dataset
   // Types that tensors do not hold, and memory that they may not write to.
   (void)x.to_vector<std::string>();                  // refused: to_vector<T>() gives numbers
   (void)x.item<const char*>();                       // refused: a Scalar becomes a number
