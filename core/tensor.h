@@ -382,7 +382,16 @@ class CT_API Tensor {
   Tensor tril(Integer diagonal = 0) const;
   Tensor triu(Integer diagonal = 0) const;
   Tensor diag(Integer offset = 0) const;
-  ValuesIndices topk(Integer k, Integer axis = -1) const;
+  ValuesIndices topk(Integer k, Integer axis = -1, Flag largest = true, Flag sorted = true) const;
+  ValuesIndices sort(Integer axis = -1, Flag descending = false) const;
+  Tensor argsort(Integer axis = -1, Flag descending = false) const;
+  Tensor median() const;
+  ValuesIndices median(Integer axis, Flag keepdim = false) const;
+  Tensor cumsum(Integer axis) const;
+  Tensor cumprod(Integer axis) const;
+  Tensor logcumsumexp(Integer axis) const;
+  ValuesIndices cummax(Integer axis) const;
+  ValuesIndices cummin(Integer axis) const;
   // In place; the same rules as for add_() hold.
   Tensor &neg_(), &abs_(), &exp_(), &log_(), &sqrt_(), &rsqrt_(), &square_(), &reciprocal_(), &tanh_(),
       &sigmoid_(), &relu_();

@@ -39,31 +39,30 @@ TEST_CASE("members of one tensor are its functions", "[members]") {
   CHECK_PLAIN(abs)
   CHECK_PLAIN(sign)
   CHECK_PLAIN(square)
-  CHECK_PLAIN(sqrt) CHECK_PLAIN(rsqrt) CHECK_PLAIN(reciprocal) CHECK_PLAIN(exp) CHECK_PLAIN(exp2)
-      CHECK_PLAIN(expm1) CHECK_PLAIN(log) CHECK_PLAIN(log2) CHECK_PLAIN(log10) CHECK_PLAIN(log1p)
-          CHECK_PLAIN(sin) CHECK_PLAIN(cos) CHECK_PLAIN(tan) CHECK_PLAIN(asin) CHECK_PLAIN(acos)
-              CHECK_PLAIN(atan) CHECK_PLAIN(sinh) CHECK_PLAIN(cosh) CHECK_PLAIN(asinh) CHECK_PLAIN(acosh)
-                  CHECK_PLAIN(atanh) CHECK_PLAIN(erf) CHECK_PLAIN(erfc) CHECK_PLAIN(floor) CHECK_PLAIN(ceil)
-                      CHECK_PLAIN(round) CHECK_PLAIN(trunc) CHECK_PLAIN(relu) CHECK_PLAIN(sigmoid)
-                          CHECK_PLAIN(tanh) CHECK_PLAIN(silu) CHECK_PLAIN(selu) CHECK_PLAIN(mish)
-                              CHECK_PLAIN(softsign) CHECK_PLAIN(logsigmoid) CHECK_PLAIN(hardsigmoid)
-                                  CHECK_PLAIN(hardswish) CHECK_PLAIN(isnan) CHECK_PLAIN(isinf)
-                                      CHECK_PLAIN(isfinite) CHECK_PLAIN(logical_not) CHECK_PLAIN(sum)
-                                          CHECK_PLAIN(mean) CHECK_PLAIN(max) CHECK_PLAIN(min)
-                                              CHECK_PLAIN(argmax) CHECK_PLAIN(argmin) CHECK_PLAIN(prod)
-                                                  CHECK_PLAIN(amax) CHECK_PLAIN(amin) CHECK_PLAIN(any)
-                                                      CHECK_PLAIN(all) CHECK_PLAIN(logsumexp) CHECK_PLAIN(var)
-                                                          CHECK_PLAIN(norm) CHECK_PLAIN(nonzero)
-                                                              CHECK_PLAIN(tril) CHECK_PLAIN(triu)
-                                                                  CHECK_MEMBER(x.std(), stddev(x));
+  CHECK_PLAIN(sqrt)
+  CHECK_PLAIN(rsqrt) CHECK_PLAIN(reciprocal) CHECK_PLAIN(exp) CHECK_PLAIN(exp2) CHECK_PLAIN(expm1)
+      CHECK_PLAIN(log) CHECK_PLAIN(log2) CHECK_PLAIN(log10) CHECK_PLAIN(log1p) CHECK_PLAIN(sin) CHECK_PLAIN(
+          cos) CHECK_PLAIN(tan) CHECK_PLAIN(asin) CHECK_PLAIN(acos) CHECK_PLAIN(atan) CHECK_PLAIN(sinh)
+          CHECK_PLAIN(cosh) CHECK_PLAIN(asinh) CHECK_PLAIN(acosh) CHECK_PLAIN(atanh) CHECK_PLAIN(erf)
+              CHECK_PLAIN(erfc) CHECK_PLAIN(floor) CHECK_PLAIN(ceil) CHECK_PLAIN(round) CHECK_PLAIN(trunc)
+                  CHECK_PLAIN(relu) CHECK_PLAIN(sigmoid) CHECK_PLAIN(tanh) CHECK_PLAIN(silu) CHECK_PLAIN(selu)
+                      CHECK_PLAIN(mish) CHECK_PLAIN(softsign) CHECK_PLAIN(logsigmoid) CHECK_PLAIN(hardsigmoid)
+                          CHECK_PLAIN(hardswish) CHECK_PLAIN(isnan) CHECK_PLAIN(isinf) CHECK_PLAIN(isfinite)
+                              CHECK_PLAIN(logical_not) CHECK_PLAIN(sum) CHECK_PLAIN(mean) CHECK_PLAIN(max)
+                                  CHECK_PLAIN(min) CHECK_PLAIN(argmax) CHECK_PLAIN(argmin) CHECK_PLAIN(prod)
+                                      CHECK_PLAIN(amax) CHECK_PLAIN(amin) CHECK_PLAIN(any) CHECK_PLAIN(all)
+                                          CHECK_PLAIN(logsumexp) CHECK_PLAIN(var) CHECK_PLAIN(norm)
+                                              CHECK_PLAIN(nonzero) CHECK_PLAIN(tril) CHECK_PLAIN(triu)
+                                                  CHECK_MEMBER(x.std(), stddev(x));
   CHECK_MEMBER(x.std(1, 0, true), stddev(x, 1, 0, true));
   CHECK_MEMBER(x.to(i64).bitwise_not(), bitwise_not(x.to(i64)));
   CHECK_IN_PLACE(neg)
   CHECK_IN_PLACE(abs)
   CHECK_IN_PLACE(exp)
   CHECK_IN_PLACE(log)
-  CHECK_IN_PLACE(sqrt) CHECK_IN_PLACE(rsqrt) CHECK_IN_PLACE(square) CHECK_IN_PLACE(reciprocal)
-      CHECK_IN_PLACE(tanh) CHECK_IN_PLACE(sigmoid) CHECK_IN_PLACE(relu)
+  CHECK_IN_PLACE(sqrt)
+  CHECK_IN_PLACE(rsqrt) CHECK_IN_PLACE(square) CHECK_IN_PLACE(reciprocal) CHECK_IN_PLACE(tanh)
+      CHECK_IN_PLACE(sigmoid) CHECK_IN_PLACE(relu)
 }
 
 TEST_CASE("members with arguments are their functions", "[members]") {
@@ -72,10 +71,10 @@ TEST_CASE("members with arguments are their functions", "[members]") {
   CHECK_WITH_EITHER(sub)
   CHECK_WITH_EITHER(mul)
   CHECK_WITH_EITHER(div)
-  CHECK_WITH_EITHER(pow) CHECK_WITH_EITHER(maximum) CHECK_WITH_EITHER(minimum) CHECK_WITH_EITHER(fmod)
-      CHECK_WITH_EITHER(remainder) CHECK_WITH_EITHER(atan2) CHECK_WITH_EITHER(eq) CHECK_WITH_EITHER(ne)
-          CHECK_WITH_EITHER(lt) CHECK_WITH_EITHER(le) CHECK_WITH_EITHER(gt) CHECK_WITH_EITHER(ge)
-              const Tensor mask = x > 0;
+  CHECK_WITH_EITHER(pow)
+  CHECK_WITH_EITHER(maximum) CHECK_WITH_EITHER(minimum) CHECK_WITH_EITHER(fmod) CHECK_WITH_EITHER(remainder)
+      CHECK_WITH_EITHER(atan2) CHECK_WITH_EITHER(eq) CHECK_WITH_EITHER(ne) CHECK_WITH_EITHER(lt)
+          CHECK_WITH_EITHER(le) CHECK_WITH_EITHER(gt) CHECK_WITH_EITHER(ge) const Tensor mask = x > 0;
   CHECK_MEMBER(mask.logical_and(b > 0), logical_and(mask, b > 0));
   CHECK_MEMBER(mask.logical_or(b > 0), logical_or(mask, b > 0));
   CHECK_MEMBER(mask.logical_xor(b > 0), logical_xor(mask, b > 0));
@@ -134,6 +133,16 @@ TEST_CASE("members with arguments are their functions", "[members]") {
   CHECK_MEMBER(b.diag(1), diag(b, 1));
   CHECK_MEMBER(x.view_as(zeros({3, 2})), x.view({3, 2}));
   CHECK_MEMBER(x.t().reshape_as(zeros({6})), x.t().reshape({6}));
+  CHECK_MEMBER(x.topk(2, 1, false), topk(x, 2, 1, false));
+  CHECK_MEMBER(x.sort(0, true), sort(x, 0, true));
+  CHECK_MEMBER(x.argsort(), argsort(x));
+  CHECK_MEMBER(x.median(), median(x));
+  CHECK_MEMBER(x.median(1, true), median(x, 1, true));
+  CHECK_MEMBER(x.cumsum(1), cumsum(x, 1));
+  CHECK_MEMBER(x.cumprod(0), cumprod(x, 0));
+  CHECK_MEMBER(x.logcumsumexp(1), logcumsumexp(x, 1));
+  CHECK_MEMBER(x.cummax(1), cummax(x, 1));
+  CHECK_MEMBER(x.cummin(0), cummin(x, 0));
   CHECK(x.unflatten(1, {3, -1}).sizes() == Shape{2, 3, 1});
   CHECK(x.unflatten(-2, {1, 2}).sizes() == Shape{1, 2, 3});
   CHECK_THROWS_AS(x.unflatten(1, {2, 2}), ShapeError);

@@ -198,4 +198,10 @@ Tensor linear_recurrence(const Tensor& a, const Tensor& x, Integer axis, Flag re
   return dispatch(k_linear_recurrence, {a, x}, Attrs{axis, reverse});
 }
 
+CT_MEMBER(Tensor, cumsum, (Integer axis) const, axis)
+CT_MEMBER(Tensor, cumprod, (Integer axis) const, axis)
+CT_MEMBER(Tensor, logcumsumexp, (Integer axis) const, axis)
+CT_MEMBER(ValuesIndices, cummax, (Integer axis) const, axis)
+CT_MEMBER(ValuesIndices, cummin, (Integer axis) const, axis)
+
 }  // namespace ct

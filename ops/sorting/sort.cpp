@@ -172,4 +172,9 @@ Tensor bincount(const Tensor& x, const std::optional<Tensor>& weights, Integer m
   return index_add(zeros({length}, {.dtype = each.dtype(), .device = x.device()}), 0, x.to(DType::i64), each);
 }
 
+CT_MEMBER(ValuesIndices, sort, (Integer axis, Flag descending) const, axis, descending)
+CT_MEMBER(Tensor, argsort, (Integer axis, Flag descending) const, axis, descending)
+CT_MEMBER(Tensor, median, () const)
+CT_MEMBER(ValuesIndices, median, (Integer axis, Flag keepdim) const, axis, keepdim)
+
 }  // namespace ct

@@ -58,4 +58,7 @@ ValuesIndices topk(const Tensor& x, Integer k, Integer axis, Flag largest, Flag)
   return {std::move(values), std::move(indices)};
 }
 
+CT_MEMBER(ValuesIndices, topk, (Integer k, Integer axis, Flag largest, Flag sorted) const, k, axis, largest,
+          sorted)
+
 }  // namespace ct
