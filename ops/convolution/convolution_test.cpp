@@ -1,5 +1,6 @@
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/convolution/convolution_plain.h>
+#include <cotangent/ops/convolution/flat_internal.h>
 #include <cotangent/ops/convolution/patches_internal.h>
 
 #include "tests/catch.h"
@@ -166,6 +167,65 @@ TEST_CASE("a part of a convolution is the product that a GPU computes", "[convol
   }
 }
 
+// The fast kernels' layout, gone through on the host: no tap looks at an edge.
+TEST_CASE("a convolution of images that lie flat is a sum of shifted images", "[convolution]") {
+  using namespace ct::convolution;
+  struct Small {
+    Shape x;
+    Size2d kernel;
+    Attrs attrs;
+  };
+  const Small cases[] = {{{3, 1, 5, 6}, 3, {.padding = 1, .padding_end = 1}},
+                         {{2, 1, 4, 7}, {2, 3}, {.padding = {0, 3}, .padding_end = {1, -1}}},
+                         {{2, 1, 9, 8}, 3, {.padding = {3, 1}, .padding_end = {3, 1}, .dilation = {2, 3}}},
+                         {{2, 1, 3, 4}, 1, {.padding = 2, .padding_end = 2}},
+                         {{1, 1, 6, 5}, {1, 4}, {}}};
+  for (const Small& c : cases)
+    for (const bool back : {false, true}) {
+      const auto size = [](std::int64_t n, std::int64_t k, std::int64_t d, std::int64_t padded) {
+        return n + padded - d * (k - 1);
+      };
+      const Attrs& a = c.attrs;
+      const Shape small{
+          c.x[0], 1,
+          size(c.x[2], c.kernel.height, a.dilation.height, a.padding.height + a.padding_end.height),
+          size(c.x[3], c.kernel.width, a.dilation.width, a.padding.width + a.padding_end.width)};
+      const Geometry g(a, c.x, {1, 1, c.kernel.height, c.kernel.width}, small);
+      Flat f;
+      REQUIRE(lay_out(g, back, f));
+      const Tensor in = randn(back ? small : c.x, {.dtype = f64});
+      const Tensor w = randn({1, 1, c.kernel.height, c.kernel.width}, {.dtype = f64});
+      Tensor want = zeros(back ? c.x : small, {.dtype = f64});
+      back ? plain::input_gradient(g, want.data<double>(), w.data<double>(), in.data<double>())
+           : plain::convolve(g, in.data<double>(), w.data<double>(), want.data<double>());
+      V flat(static_cast<std::size_t>(f.positions));
+      for (int m = 0; m < f.positions; ++m) {
+        std::uint32_t n = 0;
+        const int pixel = f.pixel(static_cast<std::uint32_t>(m), f.in_height, f.in_width, n);
+        if (pixel >= 0)
+          flat[static_cast<std::size_t>(m)] =
+              in.data<double>()[static_cast<int>(n) * f.in_height * f.in_width + pixel];
+      }
+      std::uint32_t u = 0;
+      for (int m = 0; m < f.positions; ++m) {
+        CHECK(f.pixels_before(static_cast<std::uint32_t>(m)) == u);
+        if (u == want.numel() || f.position(u) != m) continue;
+        double sum = 0;
+        for (int tap = 0; tap < f.taps; ++tap) {
+          const int at =
+              m + f.first + tap / f.kernel_width * f.step_row + tap % f.kernel_width * f.step_column;
+          CHECK(at - m - f.first < f.seen(1));
+          if (at >= 0 && at < f.positions)
+            sum += flat[static_cast<std::size_t>(at)] * w.data<double>()[back ? f.taps - 1 - tap : tap];
+        }
+        CHECK(sum == Approx(want.data<double>()[u]).margin(1e-12));
+        ++u;
+      }
+      CHECK(u == want.numel());
+      CHECK(f.pixels_before(static_cast<std::uint32_t>(f.positions)) == u);
+    }
+}
+
 namespace {
 
 struct Large {
@@ -229,7 +289,11 @@ TEST_CASE("large convolutions on CUDA agree with the CPU", "[convolution][cuda]"
                          {{3, 70, 23, 19}, {130, 70, 3, 3}, {.stride = 2, .padding = {2, 1}}},
                          {{2, 96, 17, 16}, {160, 48, 1, 1}, {.groups = 2}},
                          {{2, 40, 31, 30}, {80, 1, 5, 3}, {.stride = {1, 2}, .padding = 2, .groups = 40}},
-                         {{2, 3, 64, 64}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}}};
+                         {{2, 3, 64, 64}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
+                         {{9, 40, 7, 7}, {24, 40, 3, 3}, {.padding = 1}},
+                         {{3, 136, 12, 10}, {66, 136, 3, 3}, {.padding = {2, 0}, .dilation = {1, 2}}},
+                         {{2, 17, 20, 18}, {16, 17, 2, 5}, {.padding = {0, 3}}},
+                         {{2, 64, 5, 6}, {200, 64, 1, 1}, {}}};
   for (const Large& c : cases) {
     const auto in = inputs_of(c);
     for (const DType dtype : {f32, f64, f16, bf16}) {
