@@ -23,36 +23,51 @@ constexpr std::int64_t kMostShared = 99 * 1024;  // what every GPU from sm_80 on
 
 // ---- layouts ----
 
-// NCHW to flat: 64 channels of 64 positions.
-__global__ void __launch_bounds__(256)
-    layout_kernel(const __grid_constant__ Flat f, const Word* __restrict__ from, Word* __restrict__ to,
-                  int height, int width, int channels, int padded) {
-  __shared__ alignas(128) unsigned char tile[64 * Rows::row_bytes];
+// [N, C, plane] to [N, plane, C], channels filled up with zeros to `padded`: 128 pixels of 64 channels. A thread reads
+// eight pixels each of two neighbouring channels and stores them as pairs, so that shared memory is accessed in words of
+// 32 bits, already turned.
+constexpr int kLayoutPixels = 128;
+__global__ void __launch_bounds__(256) layout_kernel(const Word* __restrict__ from, Word* __restrict__ to,
+                                                     int plane, int channels, int padded, int pixel_tiles) {
+  __shared__ std::uint32_t tile[kLayoutPixels][kChannels / 2 + 1];
   const int thread = static_cast<int>(threadIdx.x), c0 = static_cast<int>(blockIdx.y) * kChannels;
-  const int first = static_cast<int>(blockIdx.x) * 64, row = thread % 64, group = thread / 64;
-  std::uint32_t n = 0;
-  const int m = first + row;
-  const int pixel = m < f.positions ? f.pixel(static_cast<std::uint32_t>(m), height, width, n) : -1;
-  const long long plane = static_cast<long long>(height) * width;
-  const int c = c0 + group * 16;
-  const Word* const x = from + (static_cast<long long>(n) * channels + c) * plane + pixel;
-  Word in[16];
+  const long long n = blockIdx.x / static_cast<unsigned>(pixel_tiles);
+  const int first = static_cast<int>(blockIdx.x % static_cast<unsigned>(pixel_tiles)) * kLayoutPixels;
+  const bool vectors = plane % 8 == 0;
+  union Eight {
+    uint4 all;
+    Word each[8];
+  } in[2][2];
 #pragma unroll
-  for (int i = 0; i < 16; ++i) in[i] = pixel >= 0 && c + i < channels ? x[i * plane] : Word(0);
+  for (int u = 0; u < 2; ++u)
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const auto pair = [&](int i) {
-      return in[8 * h + i] | static_cast<std::uint32_t>(in[8 * h + i + 1]) << 16;
-    };
-    *reinterpret_cast<uint4*>(tile + Rows::offset(row, group * 2 + h)) = {pair(0), pair(2), pair(4), pair(6)};
-  }
+    for (int odd = 0; odd < 2; ++odd) {
+      const int pixel = first + thread % 16 * 8, c = c0 + (thread / 16 + 16 * u) * 2 + odd;
+      const Word* const x = from + (n * channels + c) * plane + pixel;
+      Eight& e = in[u][odd];
+      e.all = {0, 0, 0, 0};
+      if (vectors) {
+        if (c < channels && pixel < plane) e.all = __ldcs(reinterpret_cast<const uint4*>(x));
+      } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          if (c < channels && pixel + i < plane) e.each[i] = x[i];
+      }
+    }
+#pragma unroll
+  for (int u = 0; u < 2; ++u)
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      tile[thread % 16 * 8 + i][thread / 16 + 16 * u] =
+          in[u][0].each[i] | static_cast<std::uint32_t>(in[u][1].each[i]) << 16;
   __syncthreads();
 #pragma unroll
-  for (int i = thread; i < 64 * 8; i += 256) {
+  for (int i = thread; i < kLayoutPixels * 8; i += 256) {
     const int line = i / 8, chunk = i % 8;
-    if (first + line < f.positions && c0 + chunk * 8 < padded)
-      *reinterpret_cast<uint4*>(to + static_cast<long long>(first + line) * padded + c0 + chunk * 8) =
-          *reinterpret_cast<const uint4*>(tile + Rows::offset(line, chunk));
+    const std::uint32_t* const pairs = &tile[line][chunk * 4];
+    if (first + line < plane && c0 + chunk * 8 < padded)
+      *reinterpret_cast<uint4*>(to + (n * plane + first + line) * padded + c0 + chunk * 8) = {
+          pairs[0], pairs[1], pairs[2], pairs[3]};
   }
 }
 
@@ -67,30 +82,49 @@ __global__ void __launch_bounds__(256)
   to[i] = k < depth ? w[row * row_stride + k * depth_stride + (back ? taps - 1 - tap : tap)] : Word(0);
 }
 
-// Copies rows [first, first + count) of a flat image, channels from c0 on, into a tile; zeros where there are none.
+/// Images as the kernels read them: [N, height, width, padded channels].
+struct Image {
+  const Word* data;
+  int height, width, padded;
+};
+
+// Copies positions [first, first + count), channels from c0 on, into the rows of a tile; zeros where there are none. Each
+// lane finds the place of one of 32 positions; eight lanes then copy a row.
 template <int kThreads>
-__device__ __forceinline__ void load_rows(std::uint32_t tile, const Word* x, int positions, int padded,
-                                          int c0, int first, int count) {
-  for (int i = static_cast<int>(threadIdx.x); i < count * 8; i += kThreads) {
-    const int row = i / 8, chunk = i % 8, m = first + row, c = c0 + chunk * 8;
-    const bool there = static_cast<unsigned>(m) < static_cast<unsigned>(positions) && c < padded;
-    mma::copy_async_16(tile + Rows::offset(row, chunk),
-                       x + (there ? static_cast<long long>(m) * padded + c : 0), there);
+__device__ __forceinline__ void load_rows(std::uint32_t tile, const Flat& f, const Image& x, int c0,
+                                          int first, int count) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, chunk = lane % 8, c = c0 + chunk * 8;
+  const Word* const from = x.data + (c < x.padded ? c : 0);
+  for (int base = static_cast<int>(threadIdx.x) / 32 * 32; base < count; base += kThreads) {
+    const int m = first + base + lane;
+    std::uint32_t n = 0;
+    int place = -1;
+    if (m >= 0 && m < f.positions) place = f.pixel(static_cast<std::uint32_t>(m), x.height, x.width, n);
+    if (place >= 0) place += static_cast<int>(n) * (x.height * x.width);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int row = base + i * 4 + lane / 8, at = __shfl_sync(~0u, place, i * 4 + lane / 8);
+      if (row < count)
+        mma::copy_async_16(tile + Rows::offset(row, chunk),
+                           from + static_cast<long long>(at < 0 ? 0 : at) * x.padded,
+                           at >= 0 && c < x.padded);
+    }
   }
 }
 
 // ---- y, and x's gradient ----
 
-constexpr int kPixels = 256, kFilters = 64, kThreads = 128;  // a warp has 64 pixels and all filters
+constexpr int kPixels = 192, kFilters = 64, kThreads = 128;  // a warp has 48 pixels and all filters
+constexpr int kWarpPixels = kPixels / (kThreads / 32);
 constexpr int kStages = 4, kFilterBytes = kFilters * Rows::row_bytes;
 constexpr int kOutPitch = kPixels + 8;  // eight rows of results meet different banks
 
 template <class T>
-__global__ void __launch_bounds__(kThreads, 2)
-    flat_kernel(const __grid_constant__ Flat f, const Word* __restrict__ x, const Word* __restrict__ w,
-                const T* __restrict__ bias, Word* __restrict__ y, int filters, int padded) {
+__global__ void __launch_bounds__(kThreads, 3)
+    flat_kernel(const __grid_constant__ Flat f, const __grid_constant__ Image x, const Word* __restrict__ w,
+                const T* __restrict__ bias, Word* __restrict__ y, int filters) {
   extern __shared__ __align__(1024) unsigned char smem[];
-  const int seen = f.seen(kPixels);
+  const int seen = f.seen(kPixels), padded = x.padded;
   const std::uint32_t ring = mma::shared_address(smem), tile = ring + kStages * kFilterBytes;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
   const int filter_tiles = (filters + kFilters - 1) / kFilters;
@@ -99,26 +133,27 @@ __global__ void __launch_bounds__(kThreads, 2)
   const int steps = (padded + kChannels - 1) / kChannels * f.taps;
 
   // Step s: tap s % taps of channels s / taps * 64 and on.
-  int load_tap = 0, load_c = 0, loaded = 0;
+  int load_tap = 0, load_c = thread % 8 * 8, loaded = 0;
+  const long long tap_stride = static_cast<long long>(filters) * padded;
+  const Word* next = w + static_cast<long long>(f0 + thread / 8) * padded + load_c;
   const auto load_filters = [&] {
     if (loaded < steps) {
-      const std::uint32_t to = ring + loaded % kStages * kFilterBytes;
+      const std::uint32_t to = ring + loaded % kStages * kFilterBytes + Rows::offset(thread / 8, thread % 8);
 #pragma unroll
       for (int i = 0; i < kFilters * 8 / kThreads; ++i) {
-        const int row = thread / 8 + i * (kThreads / 8), chunk = thread % 8, c = load_c + chunk * 8;
-        const bool there = f0 + row < filters && c < padded;
-        mma::copy_async_16(
-            to + Rows::offset(row, chunk),
-            w + (there ? (static_cast<long long>(load_tap) * filters + f0 + row) * padded + c : 0), there);
+        constexpr int kStep = kThreads / 8;  // rows, which the swizzle does not see
+        const bool there = f0 + thread / 8 + i * kStep < filters && load_c < padded;
+        mma::copy_async_16(to + i * kStep * Rows::row_bytes, there ? next + i * kStep * padded : w, there);
       }
-      if (++load_tap == f.taps) load_tap = 0, load_c += kChannels;
+      next += tap_stride;
+      if (++load_tap == f.taps) load_tap = 0, load_c += kChannels, next += kChannels - f.taps * tap_stride;
     }
     ++loaded;
     mma::copy_async_commit();
   };
 
-  float sums[4][8][4] = {};  // 16 filters by 8 pixels each
-  load_rows<kThreads>(tile, x, f.positions, padded, 0, m0 + f.first, seen);
+  float sums[4][kWarpPixels / 8][4] = {};  // 16 filters by 8 pixels each
+  load_rows<kThreads>(tile, f, x, 0, m0 + f.first, seen);
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) load_filters();
   int shift = 0, column = 0, tap = 0, c0 = 0;
@@ -127,29 +162,33 @@ __global__ void __launch_bounds__(kThreads, 2)
     __syncthreads();  // all have what this step reads, and have read what the one before did
     if (tap == f.taps) {
       tap = shift = column = 0, c0 += kChannels;
-      load_rows<kThreads>(tile, x, f.positions, padded, c0, m0 + f.first, seen);
+      load_rows<kThreads>(tile, f, x, c0, m0 + f.first, seen);
       mma::copy_async_commit();
       mma::copy_async_wait<0>();
       __syncthreads();
     }
     load_filters();
     const std::uint32_t a_tile = ring + s % kStages * kFilterBytes;
-    const int row = warp * 64 + (lane & 7) + ((lane >> 4) << 3) + shift, half = lane >> 3 & 1;
+    const int row = warp * kWarpPixels + (lane & 7) + ((lane >> 4) << 3) + shift, half = lane >> 3 & 1;
     const std::uint32_t b_row = tile + row * Rows::row_bytes;
+    constexpr int kGroups = kWarpPixels / 16, kLoads = kChannels / 16 * kGroups;
+    const auto load_b = [&](std::uint32_t(&b)[4], int l) {  // 16 pixels of step l / kGroups
+      mma::load_matrices(
+          b, b_row + l % kGroups * 16 * Rows::row_bytes + (((2 * (l / kGroups) + half) ^ (row & 7)) << 4));
+    };
+    std::uint32_t a[4][4], b[2][4];  // of b the next is on its way while one is multiplied
+    load_b(b[0], 0);
 #pragma unroll
-    for (int k = 0; k < kChannels / 16; ++k) {
-      std::uint32_t a[4][4];
+    for (int l = 0; l < kLoads; ++l) {
+      if (l % kGroups == 0)
 #pragma unroll
-      for (int i = 0; i < 4; ++i) mma::load_matrices(a[i], Rows::block(a_tile, 16 * i, 2 * k));
+        for (int i = 0; i < 4; ++i) mma::load_matrices(a[i], Rows::block(a_tile, 16 * i, 2 * (l / kGroups)));
+      if (l + 1 < kLoads) load_b(b[(l + 1) % 2], l + 1);
+      const int j = l % kGroups * 2;
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        std::uint32_t b[4];
-        mma::load_matrices(b, b_row + j * 16 * Rows::row_bytes + (((2 * k + half) ^ (row & 7)) << 4));
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          mma::multiply_add<T>(sums[i][2 * j], a[i], b[0], b[1]);
-          mma::multiply_add<T>(sums[i][2 * j + 1], a[i], b[2], b[3]);
-        }
+      for (int i = 0; i < 4; ++i) {
+        mma::multiply_add<T>(sums[i][j], a[i], b[l % 2][0], b[l % 2][1]);
+        mma::multiply_add<T>(sums[i][j + 1], a[i], b[l % 2][2], b[l % 2][3]);
       }
     }
     ++tap, shift += f.step_column;
@@ -167,8 +206,8 @@ __global__ void __launch_bounds__(kThreads, 2)
       const int row = 16 * i + 8 * h + lane / 4;
       const float add = bias && f0 + row < filters ? gpu::to_compute(bias[f0 + row]) : 0.0f;
 #pragma unroll
-      for (int j = 0; j < 8; ++j)
-        *reinterpret_cast<std::uint32_t*>(out + row * kOutPitch + warp * 64 + 8 * j + lane % 4 * 2) =
+      for (int j = 0; j < kWarpPixels / 8; ++j)
+        *reinterpret_cast<std::uint32_t*>(out + row * kOutPitch + warp * kWarpPixels + 8 * j + lane % 4 * 2) =
             mma::pack<T>(sums[i][j][2 * h] + add, sums[i][j][2 * h + 1] + add);
     }
   __syncthreads();
@@ -218,9 +257,9 @@ constexpr int kWantedBlocks = 132;   // one for each multiprocessor of a large G
 
 template <class T>
 __global__ void __launch_bounds__(kWeightThreads, 1)
-    flat_weight_kernel(const __grid_constant__ Flat f, const Word* __restrict__ x, const Word* __restrict__ g,
-                       float* __restrict__ partial, int channels, int padded_channels, int filters,
-                       int padded_filters, int splits) {
+    flat_weight_kernel(const __grid_constant__ Flat f, const __grid_constant__ Image x,
+                       const __grid_constant__ Image g, float* __restrict__ partial, int channels,
+                       int filters, int splits) {
   extern __shared__ __align__(1024) unsigned char smem[];
   const int seen = f.seen(kDepth), stage_bytes = (seen + kDepth) * Rows::row_bytes;
   const std::uint32_t stages = mma::shared_address(smem);
@@ -237,9 +276,8 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
   const auto load = [&](int part) {
     if (part < end) {
       const std::uint32_t to = stages + (part - begin) % 2 * stage_bytes;
-      load_rows<kWeightThreads>(to, g, f.positions, padded_filters, f0, part * kDepth, kDepth);
-      load_rows<kWeightThreads>(to + kDepth * Rows::row_bytes, x, f.positions, padded_channels, c0,
-                                part * kDepth + f.first, seen);
+      load_rows<kWeightThreads>(to, f, g, f0, part * kDepth, kDepth);
+      load_rows<kWeightThreads>(to + kDepth * Rows::row_bytes, f, x, c0, part * kDepth + f.first, seen);
     }
     mma::copy_async_commit();
   };
@@ -260,49 +298,66 @@ __global__ void __launch_bounds__(kWeightThreads, 1)
 #pragma unroll
         for (int i = 0; i < 4; ++i)
           mma::load_matrices_transposed(a[h][i], Rows::block_columns(a_tile, k + 16 * h, 2 * i));
+      std::uint32_t b[2][4];  // 32 positions of the warp's channels; those of the next tap are on their way
+      const auto load_b = [&](std::uint32_t(&to)[4], int tap) {
+        mma::load_matrices_transposed(
+            to, b_tile + Rows::offset(k + lane + tap / 3 * f.step_row + tap % 3 * f.step_column, warp));
+      };
+      load_b(b[0], 0);
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap) {
-        std::uint32_t b[4];  // 32 positions of the warp's channels
-        mma::load_matrices_transposed(
-            b, b_tile + Rows::offset(k + lane + tap / 3 * f.step_row + tap % 3 * f.step_column, warp));
+        if (tap + 1 < kTaps) load_b(b[(tap + 1) % 2], tap + 1);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          mma::multiply_add<T>(sums[tap][i], a[0][i], b[0], b[1]);
-          mma::multiply_add<T>(sums[tap][i], a[1][i], b[2], b[3]);
-        }
+        for (int h = 0; h < 2; ++h)  // outside, so that no product waits for the one before
+#pragma unroll
+          for (int i = 0; i < 4; ++i)
+            mma::multiply_add<T>(sums[tap][i], a[h][i], b[tap % 2][2 * h], b[tap % 2][2 * h + 1]);
       }
     }
     __syncthreads();
   }
   mma::copy_async_wait<0>();
 
-  float* const to = partial + static_cast<long long>(split) * filters * channels * kTaps;
+  // Sums in the order of the weight's elements, 16 filters at a time by way of shared memory: whole lines are written.
+  constexpr int kRow = kChannels * kTaps, kRowPitch = kRow + 4;
+  float* const rows = reinterpret_cast<float*>(smem);
+  const int count = (channels - c0 < kChannels ? channels - c0 : kChannels) * kTaps;
+  float* const to = partial + (static_cast<long long>(split) * filters * channels + c0) * kTaps;
 #pragma unroll
-  for (int i = 0; i < 4; ++i)
+  for (int i = 0; i < 4; ++i) {
+    __syncthreads();
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const int o = f0 + 16 * i + e / 2 * 8 + lane / 4, c = c0 + warp * 8 + lane % 4 * 2 + e % 2;
-      if (o >= filters || c >= channels) continue;
+    for (int e = 0; e < 4; ++e)
 #pragma unroll
       for (int tap = 0; tap < kTaps; ++tap)
-        to[(static_cast<long long>(o) * channels + c) * kTaps + tap] = sums[tap][i][e];
-    }
+        rows[(e / 2 * 8 + lane / 4) * kRowPitch + (warp * 8 + lane % 4 * 2 + e % 2) * kTaps + tap] =
+            sums[tap][i][e];
+    __syncthreads();
+    for (int row = warp; row < 16 && f0 + 16 * i + row < filters; row += kWeightThreads / 32)
+      for (int at = lane; at < count; at += 32)
+        to[static_cast<long long>(f0 + 16 * i + row) * channels * kTaps + at] = rows[row * kRowPitch + at];
+  }
 }
 
 // ---- launches ----
 
 int round_up(std::int64_t n, int step) { return static_cast<int>((n + step - 1) / step * step); }
 
-// `t`, [N, C, H, W], as flat positions of whole vectors of channels.
-Tensor flat(const Job& job, const Flat& f, const Tensor& t) {
+// `t`, [N, C, H, W], with whole vectors of channels side by side.
+Tensor channels_last(const char* op, const Tensor& t) {
   const int channels = static_cast<int>(t.size(1)), padded = round_up(channels, 8);
-  const Tensor to = Tensor::allocate({f.positions, padded}, t.dtype(), t.device());
-  gpu::launch(
-      job.op, layout_kernel,
-      dim3(gpu::blocks_for(job.op, f.positions, 64), static_cast<unsigned>(gpu::ceil_div(padded, kChannels))),
-      256, 0, f, static_cast<const Word*>(t.raw_data()), static_cast<Word*>(to.raw_data()), t.size(2),
-      t.size(3), channels, padded);
+  const std::int64_t plane = t.size(2) * t.size(3), tiles = gpu::ceil_div(plane, kLayoutPixels);
+  const Tensor to = Tensor::allocate({t.size(0), t.size(2), t.size(3), padded}, t.dtype(), t.device());
+  gpu::launch(op, layout_kernel,
+              dim3(gpu::blocks_for(op, t.size(0) * tiles, 1),
+                   static_cast<unsigned>(gpu::ceil_div(padded, kChannels))),
+              256, 0, static_cast<const Word*>(t.raw_data()), static_cast<Word*>(to.raw_data()), plane,
+              channels, padded, tiles);
   return to;
+}
+Image image_of(const Tensor& t) {
+  return {static_cast<const Word*>(t.raw_data()), static_cast<int>(t.size(1)), static_cast<int>(t.size(2)),
+          static_cast<int>(t.size(3))};
 }
 
 template <class T>
@@ -311,33 +366,31 @@ void convolve(const Job& job, const Flat& f, bool back, std::size_t smem) {
   const Tensor& weight = *job.parts[static_cast<std::size_t>(Part::weight)];
   const int filters = static_cast<int>(back ? g.channels : g.filters);
   const int depth = static_cast<int>(back ? g.filters : g.channels), padded = round_up(depth, 8);
-  const Tensor x = flat(job, f, *job.parts[static_cast<std::size_t>(back ? Part::y : Part::x)]);
+  const Tensor x = channels_last(job.op, *job.parts[static_cast<std::size_t>(back ? Part::y : Part::x)]);
   const Tensor w = Tensor::allocate({f.taps, filters, padded}, weight.dtype(), weight.device());
   const std::int64_t filter = g.channels * f.taps;  // in memory
   gpu::launch(job.op, filters_kernel, gpu::blocks_for(job.op, w.numel(), 256), 256, 0,
               static_cast<const Word*>(weight.raw_data()), static_cast<Word*>(w.raw_data()), f.taps, filters,
               depth, padded, back ? f.taps : filter, back ? filter : f.taps, back);
   const std::int64_t blocks = gpu::ceil_div(f.positions, kPixels) * gpu::ceil_div(filters, kFilters);
-  gpu::launch(job.op, flat_kernel<T>, gpu::blocks_for(job.op, blocks, 1), kThreads, smem, f,
-              static_cast<const Word*>(x.raw_data()), static_cast<const Word*>(w.raw_data()),
+  gpu::launch(job.op, flat_kernel<T>, gpu::blocks_for(job.op, blocks, 1), kThreads, smem, f, image_of(x),
+              static_cast<const Word*>(w.raw_data()),
               job.bias ? static_cast<const T*>(job.bias->raw_data()) : nullptr,
-              static_cast<Word*>(job.out().raw_data()), filters, padded);
+              static_cast<Word*>(job.out().raw_data()), filters);
 }
 
 template <class T>
 void weight_gradient(const Job& job, const Flat& f, std::size_t smem) {
   const Geometry& g = job.g;
-  const Tensor x = flat(job, f, *job.parts[static_cast<std::size_t>(Part::x)]);
-  // The cotangent's pixels lie where those of y do.
-  const Tensor dy = flat(job, f, *job.parts[static_cast<std::size_t>(Part::y)]);
+  const Tensor x = channels_last(job.op, *job.parts[static_cast<std::size_t>(Part::x)]);
+  const Tensor dy = channels_last(job.op, *job.parts[static_cast<std::size_t>(Part::y)]);
   const std::int64_t tiles = gpu::ceil_div(g.filters, kFilters) * gpu::ceil_div(g.channels, kChannels);
   const std::int64_t parts = gpu::ceil_div(f.positions, kDepth);
   const std::int64_t splits = std::max<std::int64_t>(1, std::min(kWantedBlocks / tiles, parts));
   const std::int64_t size = job.out().numel();
   const Tensor partial = Tensor::allocate({splits, size}, DType::f32, job.out().device());
   gpu::launch(job.op, flat_weight_kernel<T>, gpu::blocks_for(job.op, tiles * splits, 1), kWeightThreads, smem,
-              f, static_cast<const Word*>(x.raw_data()), static_cast<const Word*>(dy.raw_data()),
-              partial.data<float>(), g.channels, x.size(1), g.filters, dy.size(1), splits);
+              f, image_of(x), image_of(dy), partial.data<float>(), g.channels, g.filters, splits);
   fold::sum_cuda(partial, 1, job.out().view({size}), 1, job.accumulate);
 }
 

@@ -17,13 +17,7 @@
 namespace ct {
 
 /// A stride, or none: then windows lie side by side.
-struct PoolStride : std::optional<Size2d> {
-  constexpr PoolStride() = default;
-  template <StandsFor<std::int64_t> N>
-  constexpr PoolStride(N both) : optional(Size2d(both)) {}
-  constexpr PoolStride(Integer high, Integer wide) : optional(Size2d(high, wide)) {}
-  constexpr PoolStride(Size2d size) : optional(size) {}
-};
+using PoolStride = OptionalSize2d;
 
 struct MaxPool2dOptions {
   PoolStride stride = {};  ///< left out: the kernel's size

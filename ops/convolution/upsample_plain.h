@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cotangent/ops/convolution/upsample_internal.h>
+
+// An image resized and its gradient in the plainest way. upsample.md derives them.
+
+namespace ct::plain {
+
+/// Calls f(pixel of y, pixel of x, its share).
+template <class F>
+void each_share(const resizing::Grid& grid, const F& f) {
+  for (int p = 0; p < grid.height.out; ++p)
+    for (int q = 0; q < grid.width.out; ++q)
+      for (int i = 0; i < grid.height.in; ++i)
+        for (int j = 0; j < grid.width.in; ++j) {
+          const double share = grid.height.share(p, i) * grid.width.share(q, j);
+          if (share > 0) f(p * grid.width.out + q, i * grid.width.in + j, share);
+        }
+}
+
+/// y = sum s x
+inline void resize(const resizing::Grid& grid, const double* x, double* y) {
+  for (int p = 0; p < grid.out_pixels(); ++p) y[p] = 0;
+  each_share(grid, [&](int p, int a, double share) { y[p] += share * x[a]; });
+}
+/// dx = sum s g
+inline void resize_gradient(const resizing::Grid& grid, const double* g, double* dx) {
+  for (int a = 0; a < grid.in_pixels(); ++a) dx[a] = 0;
+  each_share(grid, [&](int p, int a, double share) { dx[a] += share * g[p]; });
+}
+
+}  // namespace ct::plain
