@@ -63,7 +63,11 @@ TEST_CASE("pools as modules give what the functions give", "[nn][pooling]") {
         bytes_of(max_pool2d(x, {3, 2}, {.stride = 1, .padding = 1})));
   CHECK(bytes_of(nn::AvgPool2d(3, {.stride = 2})(x)) == bytes_of(avg_pool2d(x, 3, {.stride = 2})));
   CHECK(bytes_of(nn::AdaptiveAvgPool2d({2, 3})(x)) == bytes_of(adaptive_avg_pool2d(x, {2, 3})));
+  CHECK(bytes_of(nn::Upsample({.scale_factor = 2})(x)) == bytes_of(interpolate(x, {.scale_factor = 2})));
   std::ostringstream text;
+  text << nn::Upsample({.size = {3, 5}, .mode = Interpolation::bilinear});
+  CHECK(text.str().find("Upsample(size=[3, 5], mode=bilinear)") != std::string::npos);
+  text.str("");
   text << nn::Sequential(nn::Conv2d(3, 4, 3), nn::MaxPool2d(2), nn::AdaptiveAvgPool2d(1));
   CHECK(text.str() ==
         "Sequential(\n  (0): Conv2d(3, 4, kernel=[3, 3], bias=true)\n  (1): MaxPool2d(kernel=[2, 2], "
@@ -121,4 +125,26 @@ TEST_CASE("layers of one axis and bilinear layers are their functions", "[nn][co
   const Tensor a = randn({7, 3}), b = randn({7, 4});
   CHECK(equal(pairs(a, b), bilinear(a, b, parameters[0].value, parameters[1].value)));
   CHECK_THROWS_AS(nn::Bilinear(-1, 4, 5), ShapeError);
+}
+
+TEST_CASE("InstanceNorm normalizes with what is in its batch, or in its buffers", "[nn][instance_norm]") {
+  const Tensor x = randn({2, 3, 4, 5});
+  nn::InstanceNorm2d plain(3);
+  CHECK(plain.parameters().empty());
+  CHECK(bytes_of(plain(x)) == bytes_of(instance_norm(x)));
+  CHECK(bytes_of(plain(x[0])) == bytes_of(instance_norm(x)[0]));
+  plain.eval();
+  CHECK(bytes_of(plain(x)) == bytes_of(instance_norm(x)));
+  nn::InstanceNorm1d tracked(3, {.affine = true, .track_running_stats = true});
+  CHECK(tracked.parameters().size() == 2);
+  const Tensor line = randn({4, 3, 6});
+  Tensor mean = zeros({3}), var = ones({3});
+  CHECK(bytes_of(tracked(line)) == bytes_of(instance_norm(line, mean, var, ones({3}), zeros({3}))));
+  CHECK(bytes_of(tracked.running_mean()) == bytes_of(mean));
+  CHECK(bytes_of(tracked.running_var()) == bytes_of(var));
+  tracked.eval();
+  CHECK(bytes_of(tracked(line)) ==
+        bytes_of(instance_norm(line, mean, var, {}, {}, {.use_input_stats = false})));
+  CHECK_THROWS_AS(tracked(x), ShapeError);
+  CHECK_THROWS_AS(tracked(randn({4, 2, 6})), ShapeError);
 }

@@ -103,8 +103,7 @@ BatchNorm::BatchNorm(const char* kind, std::int64_t num_features, const BatchNor
 }
 
 Tensor BatchNorm::normalized(const Tensor& x) const {
-  CT_CHECK(x.size(1) == size_, ShapeError, kind().c_str(), "x is ", describe(x), "; x.size(1) must be ",
-           size_);
+  check_channels(x, 1);
   const bool tracked = running_mean_.defined();
   double momentum = momentum_.value_or(0);
   if (tracked && is_training()) {
@@ -120,6 +119,30 @@ Tensor BatchNorm::normalized(const Tensor& x) const {
 void BatchNorm::check_rank(const Tensor& x, int least, int most, const char* form) const {
   CT_CHECK(x.dim() >= least && x.dim() <= most, ShapeError, kind().c_str(), "x is ", describe(x),
            "; it must be ", form);
+}
+
+void BatchNorm::check_channels(const Tensor& x, int axis) const {
+  CT_CHECK(x.size(axis) == size_, ShapeError, kind().c_str(), "x is ", describe(x), "; x.size(", axis,
+           ") must be ", size_);
+}
+
+InstanceNorm::InstanceNorm(const char* kind, std::int64_t num_features, const InstanceNormOptions& options)
+    : BatchNorm(kind, num_features,
+                {.eps = options.eps,
+                 .momentum = options.momentum,
+                 .affine = options.affine,
+                 .track_running_stats = options.track_running_stats,
+                 .dtype = options.dtype,
+                 .device = options.device}) {}
+
+Tensor InstanceNorm::normalized(const Tensor& x, int rank, const char* form) const {
+  check_rank(x, rank - 1, rank, form);
+  const bool batch = x.dim() == rank;
+  check_channels(x, batch);
+  const Tensor y = ct::instance_norm(
+      batch ? x : x.unsqueeze(0), running_mean_, running_var_, weight_, bias_,
+      {.use_input_stats = is_training() || !running_mean_.defined(), .momentum = *momentum_, .eps = eps_});
+  return batch ? y : y.squeeze(0);
 }
 
 }  // namespace detail

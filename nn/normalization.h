@@ -111,8 +111,8 @@ class CT_API BatchNorm : public Module {
   BatchNorm(const char* kind, std::int64_t num_features, const BatchNormOptions& options);
   Tensor normalized(const Tensor& x) const;
   void check_rank(const Tensor& x, int least, int most, const char* form) const;
+  void check_channels(const Tensor& x, int axis) const;
 
- private:
   std::int64_t size_;
   double eps_;
   std::optional<double> momentum_;
@@ -139,6 +139,47 @@ class CT_API BatchNorm2d : public detail::BatchNorm {
   /// Throws as batch_norm, and ShapeError for another rank.
   Tensor forward(const Tensor& x) const;
   Tensor operator()(const Tensor& x) const { return call(*this, x); }
+};
+
+struct InstanceNormOptions {
+  double eps = 1e-5;
+  /// The share of a batch in the running statistics.
+  double momentum = 0.1;
+  /// True: parameters.
+  bool affine = false;
+  /// True: running statistics, which serve in evaluation.
+  bool track_running_stats = false;
+  DType dtype = DType::f32;
+  Device device = cpu;
+};
+
+namespace detail {
+/// What InstanceNorm1d and InstanceNorm2d have in common: parameters and buffers as BatchNorm's.
+class CT_API InstanceNorm : public BatchNorm {
+ protected:
+  InstanceNorm(const char* kind, std::int64_t num_features, const InstanceNormOptions& options);
+  Tensor normalized(const Tensor& x, int rank, const char* form) const;
+};
+}  // namespace detail
+
+/// instance_norm of x [N, C, L] or [C, L].
+class CT_API InstanceNorm1d : public detail::InstanceNorm {
+ public:
+  explicit InstanceNorm1d(std::int64_t num_features, const InstanceNormOptions& options = {})
+      : InstanceNorm("InstanceNorm1d", num_features, options) {}
+  /// Throws as instance_norm, and ShapeError for another rank.
+  Tensor forward(const Tensor& x) const { return normalized(x, 3, "[N, C, L] or [C, L]"); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
+};
+
+/// instance_norm of x [N, C, H, W] or [C, H, W].
+class CT_API InstanceNorm2d : public detail::InstanceNorm {
+ public:
+  explicit InstanceNorm2d(std::int64_t num_features, const InstanceNormOptions& options = {})
+      : InstanceNorm("InstanceNorm2d", num_features, options) {}
+  /// Throws as instance_norm, and ShapeError for another rank.
+  Tensor forward(const Tensor& x) const { return normalized(x, 4, "[N, C, H, W] or [C, H, W]"); }
+  Tensor operator()(const Tensor& x) const { return forward(x); }
 };
 
 struct GroupNormOptions {

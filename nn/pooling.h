@@ -6,9 +6,10 @@
 #include <cotangent/core/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/convolution/pooling.h>
+#include <cotangent/ops/convolution/upsample.h>
 
-// Pools as modules, for Sequential: the functions of ops/ of the same names, with their arguments kept. They throw as
-// these do.
+// Pools, and images of another size, as modules, for Sequential: the functions of ops/ of the same names, with their
+// arguments kept. They throw as these do.
 
 namespace ct::nn {
 
@@ -91,6 +92,17 @@ class CT_API AdaptiveMaxPool2d : public detail::AdaptivePool<adaptive_max_pool2d
 class CT_API AdaptiveMaxPool1d : public detail::AdaptivePool<adaptive_max_pool1d, std::int64_t> {
  public:
   explicit AdaptiveMaxPool1d(std::int64_t output_size) : AdaptivePool("AdaptiveMaxPool1d", output_size) {}
+};
+
+/// interpolate() with these options.
+class CT_API Upsample : public Module {
+ public:
+  explicit Upsample(const InterpolateOptions& options);
+  Tensor forward(const Tensor& x) const { return interpolate(x, options_); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
+
+ private:
+  InterpolateOptions options_;
 };
 
 }  // namespace ct::nn

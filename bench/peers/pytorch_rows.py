@@ -209,8 +209,9 @@ def gemm_f32():
 
 def convolution(part):
     torch.backends.cudnn.benchmark = True
-    x = gpu(64, 64, 56, 56, dtype=torch.bfloat16, grad=part == "dgrad")
-    w = gpu(64, 64, 3, 3, dtype=torch.bfloat16, grad=part == "wgrad")
+    last = {"memory_format": torch.channels_last}
+    x = gpu(64, 64, 56, 56, dtype=torch.bfloat16).to(**last).requires_grad_(part == "dgrad")
+    w = gpu(64, 64, 3, 3, dtype=torch.bfloat16).to(**last).requires_grad_(part == "wgrad")
     if part == "fwd":
         return device_median(lambda: F.conv2d(x, w, padding=1))
     y = F.conv2d(x, w, padding=1)
@@ -220,6 +221,40 @@ def convolution(part):
 
 for _part in ("fwd", "dgrad", "wgrad"):
     row(f"N1/conv2d_bf16_{_part}", True)(lambda p=_part: convolution(p))
+
+
+def twice(x):
+    return F.interpolate(x, scale_factor=2)
+
+
+def upsample_bwd(dtype):
+    x = gpu(64, 64, 128, 128, dtype=dtype, grad=True)
+    y = twice(x)
+    g = torch.randn_like(y)
+    return device_median(lambda: torch.autograd.grad(y, x, g, retain_graph=True))
+
+
+for _name in ("f32", "f16"):
+    row(f"O10/upsample_{_name}_fwd", True)(lambda d=DTYPES[_name]: forward(twice, (64, 64, 128, 128), d))
+    row(f"O10/upsample_{_name}_bwd", True)(lambda d=DTYPES[_name]: upsample_bwd(d))
+
+
+def batch_norm_relu(back, last):
+    x = gpu(64, 256, 56, 56, dtype=torch.bfloat16)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    x.requires_grad_()
+    norm = nn.BatchNorm2d(256, device="cuda")
+    y = F.relu(norm(x))
+    if not back:
+        return device_median(lambda: F.relu(norm(x)))
+    g, inputs = torch.randn_like(y), (x, norm.weight, norm.bias)
+    return device_median(lambda: torch.autograd.grad(y, inputs, g, retain_graph=True))
+
+
+for _part in ("fwd", "bwd"):  # whichever layout is faster
+    row(f"N4/batch_norm_relu_bf16_{_part}", True)(
+        lambda p=_part: min(batch_norm_relu(p == "bwd", last) for last in (False, True)))
 
 
 # --- GPU: training steps -------------------------------------------------------------------------------

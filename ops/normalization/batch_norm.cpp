@@ -6,12 +6,16 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/normalization/batch_norm_internal.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 namespace ct {
+CT_KERNEL_TABLES(batch_norm)
 namespace {
 
 // t, of one element for each channel, beside x [N, C, ...].
@@ -29,14 +33,16 @@ Tensor affine(Tensor y, const Tensor& weight, const Tensor& bias) {
 }
 
 void check_parameters(const char* op, const Tensor& x,
-                      std::initializer_list<std::pair<const char*, const Tensor*>> all) {
+                      std::initializer_list<std::pair<const char*, const Tensor*>> all,
+                      bool any_dtype = false) {
   for (const auto& [name, t] : all) {
     if (!t->defined()) continue;
     CT_CHECK(t->dim() == 1 && t->size(0) == x.size(1), ShapeError, op, name, " is ", describe(*t), ", x is ",
              describe(x), "; it must be [", x.size(1), "], a number for each channel");
-    CT_CHECK(t->dtype() == x.dtype() || (t->dtype() == DType::f32 && is_low_precision(x.dtype())), DTypeError,
-             op, name, " is ", describe(*t), ", x is ", describe(x),
-             "; it must have x's dtype, or f32 where that has 16 bits");
+    CT_CHECK(
+        any_dtype || t->dtype() == x.dtype() || (t->dtype() == DType::f32 && is_low_precision(x.dtype())),
+        DTypeError, op, name, " is ", describe(*t), ", x is ", describe(x),
+        "; it must have x's dtype, or f32 where that has 16 bits");
     CT_CHECK(t->device() == x.device(), DeviceError, op, name, " is ", describe(*t), ", x is ", describe(x),
              "; both must be on one device");
   }
@@ -57,6 +63,133 @@ void advance(Tensor running, const Tensor& batch, double momentum, double share)
 
 }  // namespace
 
+namespace batch_norms {
+namespace {
+
+enum Input { kX, kW, kB, kMean, kVar };  // mean and var are defined outside of training
+
+void infer(Infer& in) {
+  const char* op = in.op.name;
+  const Tensor& x = in.in(kX);
+  check_input(op, x, in.attrs<Attrs>().eps);
+  const Tensor &mean = in.in(kMean), &var = in.in(kVar);
+  check_parameters(op, x, {{"weight", &in.in(kW)}, {"bias", &in.in(kB)}, {"mean", &mean}, {"var", &var}},
+                   true);
+  CT_CHECK(mean.defined() == var.defined(), ValueError, op,
+           "one of mean and var is undefined; both are, or neither");
+  const std::int64_t channels = x.size(1), count = channels == 0 ? 0 : x.numel() / channels;
+  CT_CHECK(mean.defined() || count > 1 || channels == 0, ValueError, op, "x is ", describe(x), ", which has ",
+           count, " values for each channel; more than 1 are needed in training");
+  in.output(x.shape(), x.dtype());
+  for (int i = 0; i < 2; ++i) in.output({mean.defined() ? 0 : channels}, accumulate_type(x.dtype()));
+}
+
+Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
+  return {(numel(out[1].shape) > 0 ? 7 : 4) * n, 2 * n * size};
+}
+
+// dx = w r (g - mean(g) - n mean(g n)) with n the normalized x and means over a channel; outside of training w r g.
+void rule(const Backward& b) {
+  const Tensor& x = b.in(kX);
+  const DType dtype = accumulate_type(x.dtype());
+  const bool training = b.in_meta(kMean).shape.empty();
+  Dims axes;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i != 1) axes.push_back(i);
+  const Tensor values = x.to(dtype), g = b.grad().to(dtype);
+  const Tensor center = training ? mean(values, axes, true) : beside(b.in(kMean).to(dtype), x);
+  const Tensor variance = training ? var(values, axes, 0, true) : beside(b.in(kVar).to(dtype), x);
+  const Tensor r = rsqrt(variance + b.attrs<Attrs>().eps), n = (values - center) * r;
+  const auto share = [&](int i, const Tensor& each) {
+    if (b.needs(i)) b.set_grad_in(i, sum(each, axes).to(b.in_meta(i).dtype));
+  };
+  share(kW, g * n);
+  share(kB, g);
+  if (!b.needs(kX)) return;
+  Tensor dx = training ? g - mean(g, axes, true) - n * mean(g * n, axes, true) : g;
+  dx = dx * r;
+  if (!b.in_meta(kW).shape.empty()) dx = dx * beside(b.in(kW).to(dtype), x);
+  b.set_grad_in(kX, dx.to(x.dtype()));
+}
+
+Call call_of(const char* op, const Tensor& x, double eps) {
+  Call c{};
+  c.op = op, c.x = x, c.eps = eps;
+  c.images = x.size(0), c.channels = x.size(1);
+  c.pixels = x.numel() == 0 ? 0 : x.numel() / (c.images * c.channels);
+  return c;
+}
+// In the dtype of sums, as kernels want them.
+Tensor numbers(const Tensor& t, const Tensor& x) {
+  return t.defined() ? converted(t, accumulate_type(x.dtype())) : Tensor{};
+}
+
+}  // namespace
+
+void forward(const Forward& f, Run run) {
+  const Tensor& x = f.in(kX);
+  if (x.numel() == 0) return;
+  Call c = call_of(f.op.name, x, f.attrs<Attrs>().eps);
+  c.training = !f.has(kMean);
+  c.mean = c.training ? f.out(1) : numbers(f.in(kMean), x);
+  c.var = c.training ? f.out(2) : numbers(f.in(kVar), x);
+  if (f.has(kW)) c.weight = numbers(f.in(kW), x);
+  if (f.has(kB)) c.bias = numbers(f.in(kB), x);
+  c.y = f.out();
+  run(c);
+}
+
+void backward(const Backward& b, Run run) {
+  const Tensor& x = b.in(kX);
+  Call c = call_of(b.op.name, x, b.attrs<Attrs>().eps);
+  c.sums = Tensor::allocate({2, c.channels}, accumulate_type(x.dtype()), x.device());
+  if (b.needs(kX)) c.dx = b.grad_in(kX);
+  if (x.numel() == 0) {
+    c.sums.zero_();
+  } else {
+    c.training = b.in_meta(kMean).shape.empty();
+    c.mean = c.training ? b.out(1) : numbers(b.in(kMean), x);
+    c.var = c.training ? b.out(2) : numbers(b.in(kVar), x);
+    if (!b.in_meta(kW).shape.empty()) c.weight = numbers(b.in(kW), x);
+    c.g = b.grad();
+    run(c);
+  }
+  for (const int i : {kW, kB})
+    if (b.needs(i)) copy_kernel(b.grad_in(i), c.sums.narrow(0, i == kW ? 1 : 0, 1).view({c.channels}));
+}
+
+namespace {
+
+constexpr const char* kAll = "x weight mean var batch_mean batch_var";
+constexpr InputDef kInputs[] = {
+    {.name = "x", .needs = kAll, .contiguous = true},
+    {.name = "weight", .needs = kAll, .optional = true, .any_dtype = true, .contiguous = true},
+    {.name = "bias", .needs = kAll, .optional = true, .any_dtype = true, .contiguous = true},
+    {.name = "mean", .gradient = false, .optional = true, .any_dtype = true, .contiguous = true},
+    {.name = "var", .gradient = false, .optional = true, .any_dtype = true, .contiguous = true}};
+constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true},
+                                  {.name = "batch_mean", .gradient = false},
+                                  {.name = "batch_var", .gradient = false}};
+constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, eps)};
+
+constexpr OpDef k_batch_norm = checked({
+    .name = "batch_norm",
+    .formula = "y = (x - mean) / sqrt(var + eps) * w + b, for each channel",
+    .inputs = kInputs,
+    .outputs = kOutputs,
+    .attributes = kAttributes,
+    .infer = infer,
+    .kernels = &kernel_tables::batch_norm,
+    .rule = rule,
+    .cost = cost,
+});
+
+}  // namespace
+}  // namespace batch_norms
+
+CT_ROOM(batch_norm, &batch_norms::k_batch_norm)
+
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
                   const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
   constexpr const char* kOp = "batch_norm";
@@ -67,27 +200,17 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   detail::check_probability(kOp, "momentum", options.momentum);
   CT_CHECK(options.training || (running_mean.defined() && running_var.defined()), ValueError, kOp,
            "running_mean or running_var is undefined; both are needed outside of training");
-  const DType dtype = accumulate_type(x.dtype());
-  const Tensor values = x.to(dtype);
-  Tensor mean, variance;
-  if (options.training) {
-    const std::int64_t channels = x.size(1), count = channels == 0 ? 0 : x.numel() / channels;
-    CT_CHECK(count > 1 || channels == 0, ValueError, kOp, "x is ", describe(x), ", which has ", count,
-             " values for each channel; more than 1 are needed in training");
-    Dims axes;
-    for (int i = 0; i < x.dim(); ++i)
-      if (i != 1) axes.push_back(i);
-    mean = ct::mean(values, axes, true);
-    variance = var(values, axes, 0, true);
-    const NoGrad guard;
-    advance(running_mean, mean, options.momentum, options.momentum);
-    const double unbiased =
-        static_cast<double>(count) / static_cast<double>(std::max<std::int64_t>(count - 1, 1));
-    advance(running_var, variance, options.momentum, options.momentum * unbiased);
-  } else {
-    mean = beside(running_mean.to(dtype), x), variance = beside(running_var.to(dtype), x);
-  }
-  return affine((values - mean) * rsqrt(variance + options.eps), weight, bias).to(x.dtype());
+  const batch_norms::Attrs attrs{options.eps};
+  if (!options.training)
+    return dispatch_n<3>(batch_norms::k_batch_norm, {x, weight, bias, running_mean, running_var}, attrs)[0];
+  auto [y, mean, variance] =
+      dispatch_n<3>(batch_norms::k_batch_norm, {x, weight, bias, Tensor{}, Tensor{}}, attrs);
+  const NoGrad guard;
+  advance(running_mean, mean, options.momentum, options.momentum);
+  const auto count = static_cast<double>(x.numel() / std::max<std::int64_t>(x.size(1), 1));
+  const double unbiased = count / std::max(count - 1, 1.0);
+  advance(running_var, variance, options.momentum, options.momentum * unbiased);
+  return y;
 }
 
 Tensor group_norm(const Tensor& x, Integer num_groups, const Tensor& weight, const Tensor& bias, Real eps) {
@@ -105,6 +228,28 @@ Tensor group_norm(const Tensor& x, Integer num_groups, const Tensor& weight, con
   return affine(y, weight, bias).to(x.dtype());
 }
 
-CT_COMPOSED(batch_norm)
+Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var,
+                     const Tensor& weight, const Tensor& bias, const InstanceNormOptions& options) {
+  constexpr const char* kOp = "instance_norm";
+  check_input(kOp, x, options.eps);
+  CT_CHECK(x.dim() >= 3, ShapeError, kOp, "x is ", describe(x), "; it must be [N, C, L] or [N, C, ...]");
+  if (!options.use_input_stats)
+    return batch_norm(x, running_mean, running_var, weight, bias,
+                      {.momentum = options.momentum, .eps = options.eps});
+  check_parameters(
+      kOp, x,
+      {{"running_mean", &running_mean}, {"running_var", &running_var}, {"weight", &weight}, {"bias", &bias}});
+  detail::check_probability(kOp, "momentum", options.momentum);
+  const std::int64_t rows = x.size(0) * x.size(1), count = rows == 0 ? 0 : x.numel() / rows;
+  CT_CHECK(rows == 0 || count > 1, ValueError, kOp, "x is ", describe(x), ", which has ", count,
+           " values for each channel of a sample; more than 1 are needed");
+  if (rows > 0 && (running_mean.defined() || running_var.defined())) {
+    const NoGrad guard;
+    const Tensor values = x.detach().to(accumulate_type(x.dtype())).flatten(2);
+    advance(running_mean, ct::mean(ct::mean(values, {2}), {0}), options.momentum, options.momentum);
+    advance(running_var, ct::mean(var(values, {2}, 1), {0}), options.momentum, options.momentum);
+  }
+  return group_norm(x, std::max<std::int64_t>(x.size(1), 1), weight, bias, options.eps);
+}
 
 }  // namespace ct

@@ -20,7 +20,7 @@ struct BatchNormOptions {
 ///
 /// In training the statistics are the batch's, the variance without correction; running_mean and running_var, where
 /// defined, change in place to (1 - momentum) running + momentum batch, with the unbiased variance. Else they are the
-/// statistics. Composed of reductions and elementwise ops, and so differentiable to any order.
+/// statistics. Differentiable to any order.
 ///
 /// Throws ShapeError where shapes do not fit, ValueError for an eps or momentum that makes no sense, a batch of one value
 /// for each channel in training, or no running statistics otherwise, DTypeError, DeviceError.
@@ -33,5 +33,21 @@ CT_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tens
 /// DTypeError, DeviceError.
 CT_API Tensor group_norm(const Tensor& x, Integer num_groups, const Tensor& weight = {},
                          const Tensor& bias = {}, Real eps = 1e-5);
+
+struct InstanceNormOptions {
+  /// False: the running statistics serve instead of each image's own.
+  bool use_input_stats = true;
+  /// The share of this batch in the running statistics.
+  double momentum = 0.1;
+  double eps = 1e-5;
+};
+
+/// Instance normalization (Ulyanov, Vedaldi, Lempitsky 2016): as batch_norm, with a mean and a variance for each channel
+/// of each sample. x is [N, C, L] or [N, C, ...]. With use_input_stats, running_mean and running_var, where defined,
+/// change as in batch_norm, by the means over the samples. Otherwise it is batch_norm outside of training. Throws
+/// ShapeError, ValueError (also for one element to normalize over), DTypeError, DeviceError.
+CT_API Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_var = {},
+                            const Tensor& weight = {}, const Tensor& bias = {},
+                            const InstanceNormOptions& options = {});
 
 }  // namespace ct

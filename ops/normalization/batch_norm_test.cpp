@@ -63,7 +63,8 @@ TEST_CASE("batch_norm of 16 bits computes in f32", "[batch_norm]") {
   }
 }
 
-TEST_CASE("gradients of batch_norm and group_norm, first and second", "[batch_norm][group_norm]") {
+TEST_CASE("gradients of batch_norm, group_norm and instance_norm",
+          "[batch_norm][group_norm][instance_norm]") {
   const auto leaf = [](const Shape& shape) { return randn(shape, {.dtype = f64}).set_requires_grad(); };
   const std::vector<Tensor> in{leaf({3, 4, 2}), leaf({4}), leaf({4})};
   const Tensor mean = randn({4}, {.dtype = f64}), variance = rand({4}, {.dtype = f64}) + 0.5;
@@ -77,7 +78,7 @@ TEST_CASE("gradients of batch_norm and group_norm, first and second", "[batch_no
     CHECK(gradgradcheck(f, in).message.empty());
   }
   const GradcheckFunction f = [&](const std::vector<Tensor>& t) {
-    return std::vector<Tensor>{group_norm(t[0], 2, t[1], t[2])};
+    return std::vector<Tensor>{group_norm(t[0], 2, t[1], t[2]), instance_norm(t[0], {}, {}, t[1], t[2])};
   };
   CHECK(gradcheck(f, in).message.empty());
   CHECK(gradgradcheck(f, in).message.empty());
@@ -96,6 +97,29 @@ TEST_CASE("group_norm takes the statistics of a group of channels", "[group_norm
   CHECK_THROWS_AS(group_norm(image, 0), ValueError);
   CHECK_THROWS_AS(group_norm(image, 2, zeros({5})), ShapeError);
   CHECK_THROWS_AS(group_norm(image, 2, {}, {}, -1), ValueError);
+}
+
+TEST_CASE("instance_norm takes the statistics of each channel of each sample", "[instance_norm]") {
+  const Tensor x = tensor({1.f, 3.f, 10.f, 30.f, 5.f, 9.f, 0.f, 8.f}).reshape({2, 2, 2});
+  near(instance_norm(x, {}, {}, {}, {}, {.eps = 0}), {-1, 1, -1, 1, -1, 1, -1, 1});
+  near(instance_norm(x, {}, {}, tensor({2.f, 3.f}), tensor({0.f, 1.f}), {.eps = 0}),
+       {-2, 2, -2, 4, -2, 2, -2, 4});
+  // Means 2, 20 and 7, 4; unbiased variances 2, 200 and 8, 32.
+  Tensor mean = zeros({2}), variance = ones({2});
+  near(instance_norm(x, mean, variance, {}, {}, {.eps = 3}).narrow(0, 0, 1),
+       {-0.5, 0.5, -10 / std::sqrt(103.0), 10 / std::sqrt(103.0)});
+  near(mean, {0.45, 1.2});
+  near(variance, {0.9 + 0.5, 0.9 + 11.6});
+  const Tensor m = tensor({1.f, 10.f}), v = tensor({4.f, 100.f});
+  near(instance_norm(x, m, v, {}, {}, {.use_input_stats = false, .eps = 0}), {0, 1, 0, 2, 2, 4, -1, -0.2});
+  near(m, {1, 10});
+  CHECK(instance_norm(zeros({0, 4, 2})).shape() == Shape{0, 4, 2});
+  CHECK(instance_norm(x.to(bf16)).dtype() == bf16);
+  CHECK_THROWS_AS(instance_norm(x[0]), ShapeError);
+  CHECK_THROWS_AS(instance_norm(x.narrow(2, 0, 1)), ValueError);
+  CHECK_THROWS_AS(instance_norm(x, zeros({3})), ShapeError);
+  CHECK_THROWS_AS(instance_norm(x, {}, {}, {}, {}, {.use_input_stats = false}), ValueError);
+  CHECK_THROWS_AS(instance_norm(x, {}, {}, {}, {}, {.momentum = -1}), ValueError);
 }
 
 TEST_CASE("batch_norm refuses what does not fit, and changes nothing", "[batch_norm]") {

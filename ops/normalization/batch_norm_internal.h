@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/export.h>
+#include <cotangent/core/op_def.h>
+#include <cotangent/core/tensor.h>
+
+// What the kernels of batch_norm share. x is [images, channels, pixels]; a channel's numbers have the dtype of sums.
+
+namespace ct::batch_norms {
+
+struct Attrs {
+  double eps = 1e-5;
+};
+
+struct Call {
+  const char* op;
+  std::int64_t images, channels, pixels;
+  double eps;
+  bool training;        // statistics are those of x
+  Tensor x, mean, var;  // in a training forward pass mean and var are results
+  Tensor weight, bias;  // undefined: 1, 0
+  Tensor y;             // of a forward pass
+  Tensor g, dx;         // of a backward pass; dx undefined: not wanted
+  Tensor sums;          // [2, channels]: sum of g, and of g times the normalized x; results
+};
+using Run = void (*)(const Call& call);
+
+CT_API void forward(const Forward& f, Run run);
+CT_API void backward(const Backward& b, Run run);
+
+template <Run forward_run, Run backward_run>
+struct KernelsOf {
+  static void forward(const Forward& f) { batch_norms::forward(f, forward_run); }
+  static void backward(const Backward& b) { batch_norms::backward(b, backward_run); }
+};
+
+/// Calls f(offset) for the first element of each run of `pixels` elements that belong to a channel.
+template <class F>
+void each_run(const Call& c, std::int64_t channel, const F& f) {
+  for (std::int64_t n = 0; n < c.images; ++n) f((n * c.channels + channel) * c.pixels);
+}
+template <class C>
+C number(const Tensor& t, std::int64_t channel, C otherwise) {
+  return t.defined() ? t.data<C>()[channel] : otherwise;
+}
+
+}  // namespace ct::batch_norms
+
+/// The entries of a device's table of kernels (CT_KERNELS).
+#define CT_BATCH_NORM_KERNELS(forward_run, backward_run)                      \
+  {                                                                           \
+    "batch_norm", batch_norms::KernelsOf<forward_run, backward_run>::forward, \
+        batch_norms::KernelsOf<forward_run, backward_run>::backward           \
+  }

@@ -1,0 +1,33 @@
+#include <cotangent/ops/normalization/batch_norm_plain.h>
+
+#include <cotangent/core/parallel.h>
+
+// The plain kernels: channel by channel by batch_norm_plain.h.
+
+namespace ct::plain {
+namespace {
+
+using batch_norms::Call;
+using batch_norms::number;
+
+void forward(const Call& c) {
+  parallel_for(c.channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      batch_norm(c, i, c.x.data<double>(), number(c.weight, i, 1.0), number(c.bias, i, 0.0),
+                 c.mean.data<double>()[i], c.var.data<double>()[i], c.y.data<double>());
+  });
+}
+void backward(const Call& c) {
+  double* const sums = c.sums.data<double>();
+  parallel_for(c.channels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i)
+      batch_norm_gradient(c, i, c.x.data<double>(), c.g.data<double>(), number(c.weight, i, 1.0),
+                          c.mean.data<double>()[i], c.var.data<double>()[i], sums[i], sums[c.channels + i],
+                          c.dx.defined() ? c.dx.data<double>() : nullptr);
+  });
+}
+
+}  // namespace
+}  // namespace ct::plain
+
+CT_KERNELS(plain, batch_norm, CT_BATCH_NORM_KERNELS(plain::forward, plain::backward))
