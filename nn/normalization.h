@@ -169,7 +169,7 @@ class CT_API InstanceNorm1d : public detail::InstanceNorm {
       : InstanceNorm("InstanceNorm1d", num_features, options) {}
   /// Throws as instance_norm, and ShapeError for another rank.
   Tensor forward(const Tensor& x) const { return normalized(x, 3, "[N, C, L] or [C, L]"); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 };
 
 /// instance_norm of x [N, C, H, W] or [C, H, W].
@@ -179,7 +179,7 @@ class CT_API InstanceNorm2d : public detail::InstanceNorm {
       : InstanceNorm("InstanceNorm2d", num_features, options) {}
   /// Throws as instance_norm, and ShapeError for another rank.
   Tensor forward(const Tensor& x) const { return normalized(x, 4, "[N, C, H, W] or [C, H, W]"); }
-  Tensor operator()(const Tensor& x) const { return forward(x); }
+  Tensor operator()(const Tensor& x) const { return call(*this, x); }
 };
 
 struct GroupNormOptions {
