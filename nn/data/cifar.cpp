@@ -9,7 +9,7 @@
 namespace ct::data {
 namespace {
 
-constexpr char kOp[] = "read_cifar10";
+constexpr char kReadCifar[] = "read_cifar10";
 constexpr std::int64_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels, kClasses = 10;
 
 // The records of several files, one after the other.
@@ -17,7 +17,7 @@ ImageDataset read(const std::vector<const io::ByteSource*>& sources, IdxOptions 
   std::int64_t count = 0;
   for (const io::ByteSource* source : sources) {
     source->check(
-        source->size() > 0 && source->size() % kRecord == 0, kOp, "has ", source->size(),
+        source->size() > 0 && source->size() % kRecord == 0, kReadCifar, "has ", source->size(),
         " bytes, no multiple of ", kRecord,
         " (a label and an image); it is truncated, packed or of another kind: unpack the binary version");
     count += static_cast<std::int64_t>(source->size()) / kRecord;
@@ -30,7 +30,7 @@ ImageDataset read(const std::vector<const io::ByteSource*>& sources, IdxOptions 
   for (const io::ByteSource* source : sources) {
     for (std::uint64_t at = 0; at < source->size(); at += kRecord, pixels += kPixels) {
       source->read(at, record.data(), record.size());
-      source->check(record[0] < kClasses, kOp, "has the label ", int{record[0]}, " at byte ", at,
+      source->check(record[0] < kClasses, kReadCifar, "has the label ", int{record[0]}, " at byte ", at,
                     "; labels are 0 to 9: it is damaged or of another kind");
       *label++ = record[0];
       std::memcpy(pixels, record.data() + 1, kPixels);
@@ -46,7 +46,7 @@ ImageDataset read_cifar10(const io::ByteSource& source, IdxOptions options) {
 }
 
 ImageDataset read_cifar10(const std::string& path, IdxOptions options) {
-  return read_cifar10(*io::open_file(kOp, path), options);
+  return read_cifar10(*io::open_file(kReadCifar, path), options);
 }
 
 ImageDataset cifar10(const std::string& folder, Split split, IdxOptions options) {

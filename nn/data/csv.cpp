@@ -13,7 +13,7 @@
 namespace ct::data {
 namespace {
 
-constexpr char kOp[] = "read_csv";
+constexpr char kReadCsv[] = "read_csv";
 
 std::string_view trimmed(std::string_view text) {
   const auto blank = [](char c) { return c == ' ' || c == '\t'; };
@@ -39,7 +39,7 @@ class CsvReader {
       : text_(text), delimiter_(options.delimiter), quote_(options.quote) {
     CT_CHECK(
         delimiter_ != quote_ && delimiter_ != '\n' && delimiter_ != '\r' && quote_ != '\n' && quote_ != '\r',
-        ValueError, kOp, "got the delimiter ", printable({&delimiter_, 1}), " and the quote ",
+        ValueError, kReadCsv, "got the delimiter ", printable({&delimiter_, 1}), " and the quote ",
         printable({&quote_, 1}), "; they are two characters, and no ends of lines");
     table_.name_ = std::move(name);
   }
@@ -61,7 +61,7 @@ class CsvReader {
         table_fail(line, count + 1, "a row of ", count, " cells; the first line has ", width);
       table_.lines_.push_back(line);
     }
-    CT_CHECK(width > 0 || !header, IoError, kOp, printable_path(table_.name_),
+    CT_CHECK(width > 0 || !header, IoError, kReadCsv, printable_path(table_.name_),
              ": is empty; a line with the names of the columns is wanted");
     return std::move(table_);
   }
@@ -69,8 +69,8 @@ class CsvReader {
  private:
   template <class... Args>
   [[noreturn]] void table_fail(std::int64_t line, std::size_t column, const Args&... args) const {
-    ct::detail::fail<IoError>(kOp, printable_path(table_.name_), ": line ", line, ", column ", column, ": ",
-                              args..., "; correct the file, or pass its delimiter and quote");
+    ct::detail::fail<IoError>(kReadCsv, printable_path(table_.name_), ": line ", line, ", column ", column,
+                              ": ", args..., "; correct the file, or pass its delimiter and quote");
   }
 
   bool at_end_of_line() const { return at_ >= text_.size() || text_[at_] == '\n' || is_crlf(); }
@@ -145,7 +145,7 @@ CsvTable parse_csv(std::string_view text, const CsvOptions& options, std::string
 }
 
 CsvTable read_csv(const std::string& path, const CsvOptions& options) {
-  return parse_csv(io::read_text_file(kOp, path), options, path);
+  return parse_csv(io::read_text_file(kReadCsv, path), options, path);
 }
 
 std::string_view CsvTable::text(std::int64_t row, std::int64_t column) const {
@@ -165,8 +165,8 @@ std::size_t CsvTable::find(std::string_view name) const {
 
 void CsvTable::fail(std::size_t row, std::size_t column, const char* problem) const {
   const std::string_view cell = text(static_cast<std::int64_t>(row), static_cast<std::int64_t>(column));
-  ct::detail::fail<IoError>(kOp, printable_path(name_), ": line ", lines_[row], ", column ", column + 1, " (",
-                            printable(columns_[column]), "): ", printable(cell), ' ', problem);
+  ct::detail::fail<IoError>(kReadCsv, printable_path(name_), ": line ", lines_[row], ", column ", column + 1,
+                            " (", printable(columns_[column]), "): ", printable(cell), ' ', problem);
 }
 
 Tensor CsvTable::numbers(const std::vector<std::string>& names, DType dtype) const {

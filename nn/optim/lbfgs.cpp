@@ -19,7 +19,7 @@
 namespace ct::optim {
 namespace {
 
-constexpr const char* kName = "LBFGS";
+constexpr const char* kLbfgs = "LBFGS";
 // Of the line search: how much of the slope at 0 the loss must fall by, and how much may be left of it.
 constexpr double kFall = 1e-4, kFlat = 0.9;
 constexpr int kTrials = 25;
@@ -48,16 +48,16 @@ struct LBFGS::Point {
   }
 };
 
-LBFGS::LBFGS(std::vector<Tensor> params, const LBFGSOptions& options) : Optimizer(kName), options_(options) {
+LBFGS::LBFGS(std::vector<Tensor> params, const LBFGSOptions& options) : Optimizer(kLbfgs), options_(options) {
   CT_CHECK(options.max_iter >= 1 && options.history_size >= 1 && options.max_eval.value_or(1) >= 1,
-           ValueError, kName, "max_iter is ", options.max_iter, ", max_eval ", options.max_eval.value_or(1),
+           ValueError, kLbfgs, "max_iter is ", options.max_iter, ", max_eval ", options.max_eval.value_or(1),
            ", history_size ", options.history_size, "; each must be >= 1");
-  detail::check_not_negative(kName, "tolerance_grad", options.tolerance_grad);
-  detail::check_not_negative(kName, "tolerance_change", options.tolerance_change);
+  detail::check_not_negative(kLbfgs, "tolerance_grad", options.tolerance_grad);
+  detail::check_not_negative(kLbfgs, "tolerance_change", options.tolerance_change);
   add_group(std::move(params), options.lr);
   const std::vector<Tensor>& all = this->params();
   for (const Tensor& p : all) {
-    CT_CHECK(p.device() == all[0].device(), DeviceError, kName, "got the parameters ", describe(all[0]),
+    CT_CHECK(p.device() == all[0].device(), DeviceError, kLbfgs, "got the parameters ", describe(all[0]),
              " and ", describe(p), "; all are one vector, on one device");
     numel_ += p.numel();
   }
@@ -65,7 +65,7 @@ LBFGS::LBFGS(std::vector<Tensor> params, const LBFGSOptions& options) : Optimize
 
 void LBFGS::update(int, std::span<const int>) {
   detail::fail<ValueError>(
-      kName,
+      kLbfgs,
       "step() was called without a closure; call step([&] { ... }) with one that clears the "
       "gradients, computes the loss, calls backward() and gives the loss");
 }
@@ -98,7 +98,7 @@ Tensor LBFGS::call(const Closure& closure) {
     const EnableGrad guard;
     loss = closure();
   }
-  CT_CHECK(loss.defined() && loss.numel() == 1, ValueError, kName, "the closure gave ",
+  CT_CHECK(loss.defined() && loss.numel() == 1, ValueError, kLbfgs, "the closure gave ",
            loss.defined() ? describe(loss) : "an undefined tensor", "; it must give the loss, one number");
   ++evaluations_;
   return loss;
@@ -180,7 +180,7 @@ LBFGS::Point LBFGS::search(const Closure& closure, const Tensor& x, const Point&
 }
 
 Tensor LBFGS::step(const Closure& closure) {
-  CT_CHECK(closure, ValueError, kName, "the closure is empty; it must compute the loss and its gradients");
+  CT_CHECK(closure, ValueError, kLbfgs, "the closure is empty; it must compute the loss and its gradients");
   const NoGrad no_grad;
   const std::int64_t most = options_.max_eval.value_or(options_.max_iter * 5 / 4), begun = evaluations_;
   const Tensor first = call(closure);
@@ -226,7 +226,7 @@ Tensor LBFGS::step(const Closure& closure) {
 
 StateDict LBFGS::state_dict() const {
   StateDict dict;
-  dict.set_value("optimizer", kName);
+  dict.set_value("optimizer", kLbfgs);
   dict.set_value("lr", lr());
   dict.set_value("numel", numel_);
   dict.set_value("iterations", iterations_);
@@ -245,22 +245,22 @@ StateDict LBFGS::state_dict() const {
 
 void LBFGS::load_state_dict(const StateDict& dict) {
   const auto kind = dict.value<std::string>("optimizer");
-  CT_CHECK(kind == kName, ValueError, kName, "the state is one of ", escaped(kind),
+  CT_CHECK(kind == kLbfgs, ValueError, kLbfgs, "the state is one of ", escaped(kind),
            "; load it into the same kind of optimizer");
   const auto numel = dict.value<std::int64_t>("numel"), iterations = dict.value<std::int64_t>("iterations"),
              evaluations = dict.value<std::int64_t>("evaluations"),
              count = dict.value<std::int64_t>("history");
-  CT_CHECK(numel == numel_, ValueError, kName, "the state is one of ", numel,
+  CT_CHECK(numel == numel_, ValueError, kLbfgs, "the state is one of ", numel,
            " numbers, the parameters here have ", numel_,
            "; build the optimizer as it was when the state was saved");
   CT_CHECK(
       iterations >= 0 && evaluations >= 0 && count >= 0 && count <= static_cast<std::int64_t>(dict.size()),
-      ValueError, kName, "the state counts ", iterations, " iterations, ", evaluations, " evaluations and ",
+      ValueError, kLbfgs, "the state counts ", iterations, " iterations, ", evaluations, " evaluations and ",
       count, " changes; it is damaged");
   const NoGrad no_grad;
   const auto vector = [&](const std::string& name) {
     const Tensor& found = dict.at(name);
-    CT_CHECK(found.dim() == 1 && found.numel() == numel_ && is_floating(found.dtype()), ValueError, kName,
+    CT_CHECK(found.dim() == 1 && found.numel() == numel_ && is_floating(found.dtype()), ValueError, kLbfgs,
              "the state's '", name, "' is ", describe(found), "; it must have ", numel_, " numbers");
     return found.detach().clone();
   };
