@@ -7,11 +7,11 @@
 #include <cotangent/core/cuda/divider.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 
-// Images of a convolution of stride 1 laid out flat, for the fast kernels of 16 bits (flat.cu): one list of positions with
-// all channels of a pixel side by side, in which the rows of an image lie `pitch` apart and images `rows` of those. The
-// gaps hold zeros, as many as a window reaches over the edge; the end of a row serves the beginning of the next. So what
-// pixel m sees under tap (i, j) is position m + i step_row + j step_column + first, without a look at edges. Compiled for
-// the host too, where a test goes through it.
+// Images of a convolution of stride 1 seen flat, by the fast kernels of 16 bits (flat.cu): as one list of positions, in
+// which the rows of an image lie `pitch` apart and images some rows more than they have. What lies in the gaps counts as
+// zeros, as many as a window reaches over the edge; the end of a row serves the beginning of the next. So what pixel m
+// sees under tap (i, j) is position m + first + i step_row + j step_column, without a look at edges. Compiled for the host
+// too, where a test goes through it.
 
 namespace ct::convolution {
 
@@ -51,7 +51,7 @@ struct Flat {
   }
 };
 
-/// Lays the images of `g`, of stride 1, out for its y or, if `back`, its x. False if the positions are too many to count.
+/// The positions of the images of `g`, of stride 1, for its y or, if `back`, its x. False if they are too many to count.
 inline bool lay_out(const Geometry& g, bool back, Flat& f) {
   struct Line {
     std::int64_t in, out, pad, pitch;
