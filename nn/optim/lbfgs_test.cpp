@@ -148,12 +148,9 @@ TEST_CASE("LBFGS equals PyTorch's", "[optim]") {
   for (const Run& run : runs) {
     const std::string name = run.name;
     Problem problem(run.loss, run.options);
-    const bool known = optim_golden().contains(name + ".trace");
-    if (!known) WARN(name << " is not in optim.npz: make_optim.py has to write it anew");
     std::int64_t row = 0;
     for (std::int64_t t = 1; t <= 100; ++t) {
       const double loss = problem.step();
-      if (!known) continue;
       INFO(name << ", step " << t);
       const auto at = static_cast<std::size_t>(t - 1);
       CHECK(loss ==
