@@ -89,6 +89,12 @@ ImageSet load_images(const std::string& directory, bool drawn, std::uint64_t see
   return set;
 }
 
+ct::data::ImageDataset dataset_of(const ImageSet& set, const Images& part) {
+  const ct::Tensor pixels = set.train.pixels.to(ct::f32);
+  const double mean = pixels.mean().item() / 255, std = ct::stddev(pixels).item() / 255;
+  return {part.pixels, part.labels, {.mean = mean, .std = std > 0 ? std : 1}};
+}
+
 std::string fingerprint(const ImageSet& images) {
   std::string text;
   for (const Images* part : {&images.train, &images.test}) {

@@ -25,5 +25,8 @@ struct ImageSet {
 /// files.
 ImageSet load_images(const std::string& directory, bool drawn, std::uint64_t seed);
 
+/// The images `part` of `set` as a loader takes them: centred by what the training pixels look like.
+ct::data::ImageDataset dataset_of(const ImageSet& set, const Images& part);
+
 /// Tells two image sets apart by their pixels and labels.
 std::string fingerprint(const ImageSet& images);

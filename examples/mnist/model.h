@@ -8,7 +8,8 @@
 
 #include "examples/mnist/options.h"
 
-/// A new perceptron with the sizes that the options give, on the CPU. Draws from the default generator.
+/// A new network as the options want it, on the CPU: a perceptron, or convolutions and a perceptron behind them. Draws
+/// from the default generator.
 ct::nn::Sequential make_model(const Options& options);
 
 std::unique_ptr<ct::optim::Optimizer> make_optimizer(const Options& options,

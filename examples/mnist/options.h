@@ -6,8 +6,9 @@
 
 #include "examples/common/run_record.h"
 
-/// What the command line says. The defaults are the settings of the README's run.
+/// What the command line says of a training. The defaults are those of a perceptron; --model cnn has others.
 struct Options {
+  std::string model = "mlp";
   std::string data;
   bool drawn = false;
   std::string device = "auto";
@@ -19,6 +20,7 @@ struct Options {
   double weight_decay = 0;
   double momentum = 0.9;
   double dropout = 0.3;
+  std::string augment = "none";
   std::vector<std::int64_t> hidden = {512, 512};
   std::uint64_t seed = 42;
   int threads = 0;  // 0: as many as there are processors
@@ -29,11 +31,30 @@ struct Options {
   Call call;
 };
 
+/// What the command line says after "eval" or "predict".
+struct UseOptions {
+  std::string run, device = "auto", data, json;
+  std::string image;         // predict: a file,
+  std::int64_t index = -1;   // or one of the test images
+  bool invert = false;
+  int threads = 0;
+};
+
+/// The whole command line.
+struct CommandLine {
+  enum class Command { train, eval, predict } command = Command::train;
+  Options train;
+  UseOptions use;
+};
+
 /// Parses the command line. --resume takes the settings of the run's config.json, and other flags change
 /// them. Returns false when the program should end at once with `exit_code` (--help, or an error that has
 /// been printed). Throws ct::IoError for a run that can't be resumed, ct::ValueError for a flag that can't
 /// change.
-bool parse_options(int argc, char** argv, Options& options, int& exit_code);
+bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code);
 
 /// The settings, a member for each flag that makes the run what it is.
 flags::Members settings(const Options& options);
+
+/// The settings in a run folder's config.json. Throws ct::IoError.
+Options read_config(const std::string& folder);

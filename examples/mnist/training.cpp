@@ -10,6 +10,7 @@
 #include "examples/common/metrics_table.h"
 #include "examples/common/progress.h"
 #include "examples/common/run_folder.h"
+#include "examples/mnist/augment.h"
 #include "examples/mnist/images.h"
 #include "examples/mnist/loop.h"
 #include "examples/mnist/misclassified.h"
@@ -30,9 +31,9 @@ class Training : private Watch {
         images_(load_images(options.data, options.drawn, options.seed)),
         folder_("mnist", options.out, options.resume),
         model_((ct::manual_seed(options.seed), make_model(options))),
-        loader_(dataset(images_.train),
+        loader_(dataset_of(images_, images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
-        test_loader_(dataset(images_.test), {.batch_size = 1000, .prefetch = device_}) {
+        test_loader_(dataset_of(images_, images_.test), {.batch_size = 1000, .prefetch = device_}) {
     // What can't be written at the end is said at the start.
     if (!o_.json.empty()) ct::io::AtomicFile writable(o_.json);
     // What is used, rather than what was asked for.
@@ -93,13 +94,6 @@ class Training : private Watch {
     if (!folder_.holds(RunFolder::kBest)) best_accuracy_ = 0;
   }
 
-  ct::data::ImageDataset dataset(const Images& images) const {
-    // Centred by what the training pixels look like.
-    const Tensor pixels = images_.train.pixels.to(ct::f32);
-    const double mean = pixels.mean().item() / 255, std = ct::stddev(pixels).item() / 255;
-    return {images.pixels, images.labels, {.mean = mean, .std = std > 0 ? std : 1}};
-  }
-
   // One pass over the training images; false if the user interrupted it.
   bool train_one_epoch() {
     epoch_start_ = Clock::now();
@@ -110,7 +104,8 @@ class Training : private Watch {
     const auto rate = [&](std::int64_t step) {
       return o_.lr * schedule(o_.schedule, static_cast<double>(step), static_cast<double>(total_steps_));
     };
-    if (!train_epoch(model_, *optimizer_, loader_, rate, *this)) return false;
+    const auto augment = [&](const Tensor& x) { return augmented(x, o_.augment); };
+    if (!train_epoch(model_, *optimizer_, loader_, augment, rate, *this)) return false;
     train_ = tally_.score();
     samples_per_s_ = samples_per_s();
     return true;

@@ -1,0 +1,8 @@
+#pragma once
+
+#include "examples/mnist/options.h"
+
+// What the program does with a trained network. Each returns the exit code.
+
+int eval(const UseOptions& options);
+int predict(const UseOptions& options);
