@@ -62,6 +62,17 @@ TEST_CASE("create_graph gives derivatives of any order", "[autograd][second_orde
   }
 }
 
+TEST_CASE("create_graph reads the result of an op in place", "[autograd][second_order]") {
+  Tensor x = ct::tensor({0.5, -1.0}, {.dtype = ct::f64});
+  x.set_requires_grad();
+  Tensor y = x.clone();
+  ct::exp_(y);  // its gradient is made of y, which stands on the tape as its result
+  const Tensor first = grad({ct::sum(y)}, {x}, {}, {.create_graph = true})[0];
+  const Tensor second = grad({ct::sum(first)}, {x})[0];
+  for (const Tensor& g : {first, second})
+    for (int i = 0; i < 2; ++i) CHECK(g[i].item() == Approx(std::exp(x[i].item())));
+}
+
 TEST_CASE("without create_graph gradients are constants", "[autograd][second_order]") {
   const Tensor x = leaf({2});
   const Tensor y = sum(x * x);

@@ -96,7 +96,11 @@ Edge gradient_edge(const Tensor& t) {
 Tensor detail::with_history(const Tensor& saved, const Edge& edge) {
   if (edge.leaf) return Tensor(edge.leaf);
   Tensor t = saved.detach();
-  if (edge.node) set_history(t, edge.node, edge.index);
+  if (!edge.node) return t;
+  set_history(t, edge.node, edge.index);
+  // What is saved was not changed since, so `edge` is its place on the tape. An op in place saves its result before the
+  // storage counts as having a new history.
+  t.impl()->history_version = t.impl()->storage->history_version();
   return t;
 }
 

@@ -1,5 +1,17 @@
 # One Catch2 executable out of every *_test.cpp beside the code and every .cpp under tests/.
 
+# Random programs, for the tests and for comparing with PyTorch (tests/random_programs/README.md).
+file(GLOB _programs CONFIGURE_DEPENDS tests/random_programs/program.cpp tests/random_programs/ops_*.cpp)
+add_library(cotangent_random_programs OBJECT EXCLUDE_FROM_ALL ${_programs})
+cotangent_compile_options(cotangent_random_programs)
+target_link_libraries(cotangent_random_programs PUBLIC cotangent_io)
+target_include_directories(cotangent_random_programs PUBLIC "${PROJECT_SOURCE_DIR}")
+target_compile_options(cotangent_random_programs PRIVATE "$<$<CONFIG:Release>:-O1>")
+add_executable(ct_random_programs EXCLUDE_FROM_ALL tests/random_programs/main.cpp)
+cotangent_compile_options(ct_random_programs)
+target_link_libraries(ct_random_programs PRIVATE cotangent_random_programs)
+set_target_properties(ct_random_programs PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+
 find_package(Catch2 QUIET)
 if(NOT TARGET Catch2::Catch2)
   list(APPEND COTANGENT_SUMMARY "tests|left out: Catch2 was not found (apt install catch2)")
@@ -9,11 +21,11 @@ endif()
 file(GLOB _tests CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
   core/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp ops/engine/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
   tests/*.cpp tests/*/*.cpp)
-list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/")
+list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/|^tests/random_programs/(main|program|ops_.*)\\.cpp$")
 
 add_executable(ct_tests ${_tests})
 cotangent_compile_options(ct_tests)
-target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_testing Catch2::Catch2)
+target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_testing cotangent_random_programs Catch2::Catch2)
 target_include_directories(ct_tests PRIVATE "${PROJECT_SOURCE_DIR}")
 foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
   target_include_directories(ct_tests SYSTEM PRIVATE

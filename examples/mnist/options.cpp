@@ -6,7 +6,8 @@
 
 namespace {
 
-const char* const kAbout = "Trains a network on 28 x 28 images: MNIST, Fashion-MNIST, or digits it draws itself.";
+const char* const kAbout =
+    "Trains a network on 28 x 28 images: MNIST, Fashion-MNIST, or digits it draws itself.";
 const char* const kFooter =
     "Examples:\n"
     "  ./ct mnist                                     Fashion-MNIST, 20 epochs\n"
@@ -25,13 +26,13 @@ Options defaults_of(const std::string& model) {
   Options o;
   if (model != "cnn") return o;
   o.model = "cnn";
-  o.epochs = 14;
+  o.epochs = 10;
   o.lr = 2e-3;
   o.optimizer = "adamw";
   o.weight_decay = 0.05;
   o.schedule = "warmup-cosine";
   o.hidden = {128};
-  o.augment = "shift";
+  o.augment = "flip";
   return o;
 }
 
@@ -57,7 +58,8 @@ void add_settings(CLI::App& app, flags::Settings& s, Options& o) {
   s.add(&app, "momentum", o.momentum, "for sgd")->check(flags::between(0, 1));
   s.add(&app, "dropout", o.dropout, "probability to drop a hidden unit")->check(flags::between(0, 0.95));
   s.add(&app, "augment", o.augment,
-        "what happens to training images: none; shift, by up to two pixels; flip, which also mirrors half of them")
+        "what happens to training images: none; shift, by up to two pixels; flip, which also mirrors half of "
+        "them")
       ->check(CLI::IsMember({"none", "shift", "flip"}));
   s.add(&app, "hidden", o.hidden, "sizes of the hidden layers, separated by commas")
       ->delimiter(',')
@@ -132,11 +134,12 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
   add_use(*predict, u);
   auto* index = predict->add_option("--index", u.index, "the test image of this number")
                     ->transform(flags::whole_number(0));
-  auto* image = predict
-                    ->add_option("--image", u.image,
-                                 "a picture in a PGM file, light on dark as those of the data; one of another "
-                                 "size is brought to 28 x 28")
-                    ->check(flags::path());
+  auto* image =
+      predict
+          ->add_option("--image", u.image,
+                       "a picture in a PGM file, light on dark as those of the data; one of another "
+                       "size is brought to 28 x 28")
+          ->check(flags::path());
   predict->add_flag("--invert", u.invert, "the picture of --image is dark on light");
 
   const bool good = flags::parse(app, args, exit_code, [&] {
