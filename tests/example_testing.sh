@@ -42,5 +42,17 @@ help_is_kept() {  # help_is_kept [SUBCOMMAND]
   same log help.out "and it is this help"
   [ ! -e clone/build ] || fail "something was built or installed for it"
 }
+# --- a small image set: bytes of the program as pixels, labels in turn ---
+be32() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 & 255)))"; }
+labels() { for ((i = 0; i < $1; ++i)); do printf "\\x0$((i % 10))"; done; }
+idx_images() { be32 2051; be32 "$1"; be32 28; be32 28; tail -c +"$2" "$program" | head -c $(($1 * 784)); }
+idx_labels() { be32 2049; be32 "$1"; labels "$1"; }
+small_images() {  # small_images TRAIN TEST: in the folder data
+  mkdir data
+  idx_images "$1" 4000 | gzip >data/train-images-idx3-ubyte.gz
+  idx_labels "$1" >data/train-labels-idx1-ubyte
+  idx_images "$2" 2000 >data/t10k-images-idx3-ubyte
+  idx_labels "$2" | gzip >data/t10k-labels-idx1-ubyte.gz
+}
 # The settings in a config.json: without what differs from call to call.
 settings_of() { grep -vE '"(started|command|threads)": ' "$1/config.json"; }

@@ -7,16 +7,7 @@ mnist=$program
 
 figures() { cut -d, -f1-6 "$1"; }  # of metrics.csv, without times
 
-# --- a small image set: bytes of the program as pixels, labels in turn ---
-be32() { printf "\\x$(printf %02x $(($1 >> 24 & 255)))\\x$(printf %02x $(($1 >> 16 & 255)))\\x$(printf %02x $(($1 >> 8 & 255)))\\x$(printf %02x $(($1 & 255)))"; }
-labels() { for ((i = 0; i < $1; ++i)); do printf "\\x0$((i % 10))"; done; }
-idx_images() { be32 2051; be32 "$1"; be32 28; be32 28; tail -c +"$2" "$mnist" | head -c $(($1 * 784)); }
-idx_labels() { be32 2049; be32 "$1"; labels "$1"; }
-mkdir data
-idx_images 1280 4000 | gzip >data/train-images-idx3-ubyte.gz
-idx_labels 1280 >data/train-labels-idx1-ubyte
-idx_images 300 2000 >data/t10k-images-idx3-ubyte
-idx_labels 300 | gzip >data/t10k-labels-idx1-ubyte.gz
+small_images 1280 300
 tiny=("$mnist" --data data --device cpu --hidden 32,16 --batch 64)
 
 # --- command line ---
@@ -67,6 +58,38 @@ expect 0 "one batch is learned by heart" "${tiny[@]}" --hidden 128 --dropout 0 -
 says "loss 0.00(0|100)"
 says "^learned by heart in [0-9]+ steps: forward, backward and optimizer work$"
 says "^model .* on cpu \([0-9]+ threads?\)"
+
+# --- what a trained network is used for ---
+best=$(cut -d, -f5 one/metrics.csv | tail -n +2 | sort -g | tail -n 1)
+expect 0 "eval" "$mnist" eval --run one --json eval.json
+says "^test accuracy [0-9.]+%, loss [0-9.]+, of 300 images"
+awk -v a="$best" -v b="$(sed 's/.*"test_accuracy": \([0-9.]*\).*/\1/' eval.json)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
+  fail "eval: $(cat eval.json); $best is wanted"
+expect 0 "convolutions" "$mnist" --model cnn --data data --device cpu --hidden 8 --epochs 1 --out cnn --threads 1
+expect 0 "the same with two threads" "$mnist" --model cnn --data data --device cpu --hidden 8 --epochs 1 --out cnn2 --threads 2
+same cnn/checkpoint-last.safetensors cnn2/checkpoint-last.safetensors "one and two threads convolve alike"
+expect 1 "a perceptron in the place of convolutions" "$mnist" --resume cnn --model mlp
+one_line_error
+expect 0 "predict a test image" "$mnist" predict --run cnn --index 3
+says "^test image 3, which is: 3$"
+says "^ *[0-9.]+%  [0-9]$"
+{ printf 'P5\n# a comment\n28 28\n255\n'; idx_images 1 2000 | tail -c 784; } >image.pgm
+expect 0 "predict a picture" "$mnist" predict --run cnn --image image.pgm
+grep '%  ' log >picture.log
+expect 0 "which is the first test image" "$mnist" predict --run cnn --index 0
+grep '%  ' log | cmp -s - picture.log || fail "the same pixels, another answer: $(cat log picture.log)"
+{ printf 'P2\n56 14\n15\n'; yes 7 | head -n 784; } >wide.pgm
+expect 0 "of another size, dark on light" "$mnist" predict --run one --image wide.pgm --invert
+for wrong in "predict --run one" "predict --run one --index 1 --image image.pgm" "eval" "eval --run one --epochs 3"; do
+  expect 2 "wrong command line: $wrong" "$mnist" $wrong
+done
+head -c 500 image.pgm >cut.pgm
+for wrong in "--image cut.pgm" "--image eval.json" "--image absent" "--index 300"; do
+  expect 1 "predict $wrong" "$mnist" predict --run one $wrong
+  one_line_error
+done
+help_is_kept eval
+help_is_kept predict
 
 # --- the folder of a run ---
 # config.json says what was used, and --resume takes it from there.

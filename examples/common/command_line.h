@@ -82,7 +82,7 @@ class Help : public CLI::FormatterBase {
     out += "\n" + wrapped(app->get_description(), 0) + "\n" + options(app);
     for (const CLI::App* group : below)
       if (group->get_name().empty()) out += "\n" + group->get_group() + ":\n" + options(group);
-    if (!app->get_parent()) out += "\n" + app->get_footer() + "\n";
+    if (!app->get_parent() && !app->get_footer().empty()) out += "\n" + app->get_footer() + "\n";
     return out;
   }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr double kPi = std::numbers::pi;
 
 struct Settings {
-  std::int64_t steps = 2000, points = 64, hidden = 32;
+  std::int64_t steps = 10000, points = 64, hidden = 32;
   double lr = 5e-3;
 };
 
@@ -66,8 +66,8 @@ void solve(const Settings& s) {
     adam.step();
     schedule.step();
     if (step % std::max<std::int64_t>(1, s.steps / 10) == 0)
-      std::printf("step %5lld  (u'' - f)^2 %9.2e  largest error of u %.2e\n", static_cast<long long>(step), loss.item(),
-                  largest_error(net));
+      std::printf("step %5lld  (u'' - f)^2 %9.2e  largest error of u %.2e\n", static_cast<long long>(step),
+                  loss.item(), largest_error(net));
   }
 }
 
@@ -79,8 +79,10 @@ int main(int argc, char** argv) {
       "pinn", "Solves u'' = f with a network whose loss is made of its own second derivatives.", argc, argv,
       [&](CLI::App& app) {
         app.add_option("--steps", s.steps, "of Adam")->transform(flags::whole_number(1));
-        app.add_option("--points", s.points, "at which the equation is to hold")->transform(flags::whole_number(2));
-        app.add_option("--hidden", s.hidden, "units of each of two layers")->transform(flags::whole_number(1));
+        app.add_option("--points", s.points, "at which the equation is to hold")
+            ->transform(flags::whole_number(2));
+        app.add_option("--hidden", s.hidden, "units of each of two layers")
+            ->transform(flags::whole_number(1));
         app.add_option("--lr", s.lr, "learning rate at the start")->check(flags::positive());
       },
       [&] { solve(s); });

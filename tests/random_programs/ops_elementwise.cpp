@@ -160,8 +160,7 @@ void add_elementwise(std::vector<Op>& ops) {
     return ct::addcmul(x, a, b, d.real("value", kNumbers));
   });
   add("addcdiv", [](Draw& d) {
-    const Tensor x = d.x(), a = d.beside(x);
-    const Tensor b = d.beside(x.numel() < a.numel() ? a : x, .2, kMany);
+    const Tensor x = d.x(), a = d.like(x), b = d.beside(x, .2, kMany);
     return ct::addcdiv(x, a, b, d.real("value", kNumbers));
   });
   add("prelu", [](Draw& d) {
@@ -190,7 +189,7 @@ void add_elementwise(std::vector<Op>& ops) {
   add("where", [](Draw& d) {
     const Tensor mask = d.any([](const Tensor& t) { return t.dtype() == boolean; });
     const Tensor a = d.beside(mask);
-    return ct::where(mask, a, d.beside(mask));
+    return ct::where(mask, a, d.like(a));
   });
   add("masked_fill", [](Draw& d) {
     const Tensor x = d.x();

@@ -160,6 +160,7 @@ void add_layers(std::vector<Op>& ops) {
   });
   add("group_norm", [](Draw& d) {
     const Tensor x = d.distinct(3);
+    if (x.numel() == x.size(0)) throw Skip{};  // PyTorch refuses groups of one value
     const Tensor w = d.leaf({x.size(1)}), b = d.leaf({x.size(1)});
     return ct::group_norm(x, d.whole("num_groups", 1, 1), w, b);
   });

@@ -172,6 +172,7 @@ void add_shapes(std::vector<Op>& ops) {
   add("pad", [](Draw& d) {
     const Tensor x = d.x(2, 3);
     const std::int64_t mode = d.choice("mode", {"constant", "reflect", "replicate", "circular"});
+    if (mode == 3 && x.dim() != 3) throw Skip{};  // PyTorch wants an axis more
     const std::int64_t most = mode == 1 ? x.size(-1) - 1 : mode == 3 ? x.size(-1) : 2;
     const std::vector<std::int64_t> padding = {d.number(0, most), d.number(0, most)};
     d.list("pad", padding);

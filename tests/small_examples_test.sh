@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# The examples of one file, with settings for seconds: that they learn something, and what they say of wrong settings.
+#   usage: small_examples_test.sh PROGRAM
+source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
+name=$(basename "$program")
+source_root=$(readlink -f "$here/..")
+
+# The number behind WORD in the last line that has it.
+last() { grep -a "$1" log | tail -n 1 | sed "s/.*$1 *\(-\{0,1\}[0-9.e+-]*\).*/\1/"; }
+# falls WORD: it is smaller in the last line than in the first.
+falls() {
+  local first
+  first=$(grep -am 1 "$1" log | sed "s/.*$1 *\(-\{0,1\}[0-9.e+-]*\).*/\1/")
+  awk -v a="$first" -v b="$(last "$1")" 'BEGIN { exit !(a != "" && b + 0 < a + 0) }' && echo "ok: $1 falls" ||
+    fail "$1 goes from '$first' to '$(last "$1")'; less is wanted"
+}
+at_least() { awk -v a="$(last "$1")" -v b="$2" 'BEGIN { exit !(a != "" && a + 0 >= b) }' && echo "ok: $1 is $2 or more" || fail "$1 is $(last "$1"); $2 is wanted"; }
+
+help_is_kept
+expect 2 "an unknown flag" "$program" --nonsense
+expect 2 "a number that is none" "$program" --lr x
+case $name in cifar | dcgan | vae)
+  expect 1 "a folder that is not there" "$program" --data absent --device cpu
+  one_line_error
+  says absent
+  ;;
+esac
+
+case $name in
+  pinn)
+    expect 0 "a few hundred steps" "$program" --steps 600 --hidden 24
+    falls "error of u"
+    ;;
+  dqn)
+    expect 0 "some runs" "$program" --steps 6000 --start 200 --seed 3
+    at_least "balanced for" 30 # at random it falls after some 20
+    ;;
+  cifar)
+    expect 0 "drawn waves" "$program" --drawn --examples 800 --width 4 --blocks 1 --batch 32 --epochs 5 --device cpu
+    at_least "test accuracy" 30 # by chance 10
+    falls loss
+    # Four images in CIFAR-10's format, and one that is cut off.
+    mkdir data
+    for file in data_batch_{1..5} test_batch; do
+      for label in 0 3 9 1; do
+        printf "\\x0$label"
+        head -c 3072 "$program"
+      done >data/$file.bin
+    done
+    expect 0 "files in its format" "$program" --data data --width 2 --blocks 1 --epochs 1 --batch 4 --device cpu
+    says "20 images to train on, 4 to test"
+    head -c 5000 data/data_batch_3.bin >cut && mv cut data/data_batch_3.bin
+    expect 1 "a file that is cut off" "$program" --data data --device cpu
+    one_line_error
+    ;;
+  vae)
+    small_images 1280 300
+    expect 0 "three passes" "$program" --data data --epochs 3 --hidden 32 --latent 4 --device cpu --out drawn.svg
+    falls "test loss"
+    grep -q "<svg" drawn.svg || fail "no picture"
+    ;;
+  dcgan)
+    small_images 512 10
+    expect 0 "two passes" "$program" --data data --epochs 2 --width 4 --batch 64 --device cpu --out drawn.svg
+    says "epoch  2  losses: discriminator [0-9.]+, generator [0-9.]+"
+    grep -q "<svg" drawn.svg || fail "no picture"
+    ;;
+  *) fail "no test for $name" ;;
+esac
+[ "$failures" = 0 ]
