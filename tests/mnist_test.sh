@@ -25,7 +25,7 @@ help_is_kept
 expect 2 "an unknown flag" "$mnist" --epoch 1
 says "^unknown flag --epoch; did you mean --epochs\?$"
 expect 2 "an argument that is no flag" "$mnist" five
-says "^unexpected argument five; "
+says "^unknown command five; "
 
 for flag in --data --out --resume --json; do expect 2 "an empty argument: $flag ''" "$mnist" $flag ""; done
 if [ -e /dev/full ]; then

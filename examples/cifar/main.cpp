@@ -29,10 +29,11 @@ struct Settings {
 // Two convolutions and a way past them. Where the image shrinks by `stride`, so does what goes past.
 struct Block : nn::Module {
   Block(std::int64_t in, std::int64_t out, std::int64_t stride)
-      : found(add("found",
-                  nn::Sequential(nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
-                                 nn::BatchNorm2d(out), nn::ReLU(),
-                                 nn::Conv2d(out, out, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(out)))),
+      : found(add(
+            "found",
+            nn::Sequential(nn::Conv2d(in, out, 3, {.stride = stride, .padding = 1, .bias = false}),
+                           nn::BatchNorm2d(out), nn::ReLU(),
+                           nn::Conv2d(out, out, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(out)))),
         past(add("past", in == out ? nn::Sequential()
                                    : nn::Sequential(nn::Conv2d(in, out, 1, {.stride = stride, .bias = false}),
                                                     nn::BatchNorm2d(out)))) {}
@@ -42,7 +43,8 @@ struct Block : nn::Module {
 
 // Images [n, 3, 32, 32] to logits [n, 10]: three stages of 32, 16 and 8 pixels a side, each with twice the channels.
 nn::Sequential resnet(std::int64_t width, std::int64_t blocks) {
-  nn::Sequential net(nn::Conv2d(3, width, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(width), nn::ReLU());
+  nn::Sequential net(nn::Conv2d(3, width, 3, {.padding = 1, .bias = false}), nn::BatchNorm2d(width),
+                     nn::ReLU());
   std::int64_t in = width;
   for (const std::int64_t out : {width, 2 * width, 4 * width})
     for (std::int64_t i = 0; i < blocks; ++i) {
@@ -61,14 +63,16 @@ Images read_cifar10(const std::string& folder, const std::vector<std::string>& n
     const std::string path = folder + "/" + name;
     std::ifstream file(path, std::ios::binary);
     CT_CHECK(file, ct::IoError, "cifar", "can't read ", path,
-             "; unpack cifar-10-binary.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html and name its folder with "
+             "; unpack cifar-10-binary.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html and name its "
+             "folder with "
              "--data, or try it with --drawn");
     std::vector<char> record(kRecord);
     while (file.read(record.data(), kRecord)) {
       labels.push_back(record[0]);
       pixels.insert(pixels.end(), record.begin() + 1, record.end());
     }
-    CT_CHECK(file.gcount() == 0, ct::IoError, "cifar", path, " ends within an image; it is cut off or no file of CIFAR-10");
+    CT_CHECK(file.gcount() == 0, ct::IoError, "cifar", path,
+             " ends within an image; it is cut off or no file of CIFAR-10");
   }
   const auto n = static_cast<std::int64_t>(labels.size());
   return {ct::from_vector(pixels, {n, 3, 32, 32}), ct::from_vector(labels, {n}), {.mean = 0.47, .std = 0.25}};
@@ -78,9 +82,11 @@ Images read_cifar10(const std::string& folder, const std::vector<std::string>& n
 Images draw_waves(std::int64_t n) {
   const Tensor labels = ct::randint(0, 10, {n}, {.dtype = ct::i64});
   const Tensor angle = labels.to(ct::f32).view(-1, 1, 1, 1) * (M_PI / 10);
-  const Tensor y = ct::arange(32).to(ct::f32).view(1, 1, -1, 1), x = ct::arange(32).to(ct::f32).view(1, 1, 1, -1);
+  const Tensor y = ct::arange(32).to(ct::f32).view(1, 1, -1, 1),
+               x = ct::arange(32).to(ct::f32).view(1, 1, 1, -1);
   const Tensor color = ct::arange(3).to(ct::f32).view(1, -1, 1, 1);
-  const Tensor wave = ct::sin(0.8 * (x * ct::cos(angle) + y * ct::sin(angle)) + 6.28 * ct::rand({n, 1, 1, 1}) + color);
+  const Tensor wave =
+      ct::sin(0.8 * (x * ct::cos(angle) + y * ct::sin(angle)) + 6.28 * ct::rand({n, 1, 1, 1}) + color);
   const Tensor pixels = ct::clamp(128 + 40 * wave + 40 * ct::randn({n, 3, 32, 32}), 0, 255);
   return {pixels.to(ct::u8), labels, {.mean = 0.5, .std = 0.25}};
 }
@@ -92,7 +98,8 @@ Tensor augmented(const Tensor& x) {
   const ct::TensorOptions whole{.dtype = ct::i64, .device = x.device()};
   const Tensor places = ct::arange(32, whole);
   const Tensor mirrored = ct::where(ct::randint(0, 2, {n, 1}, whole) > 0, 31 - places, places);
-  const Tensor rows = places + ct::randint(0, 9, {n, 1}, whole), columns = mirrored + ct::randint(0, 9, {n, 1}, whole);
+  const Tensor rows = places + ct::randint(0, 9, {n, 1}, whole),
+               columns = mirrored + ct::randint(0, 9, {n, 1}, whole);
   const Tensor framed = ct::pad(x, {4, 4, 4, 4});
   return framed.index({ct::arange(n, whole).view(-1, 1, 1, 1), ct::arange(3, whole).view(1, -1, 1, 1),
                        rows.view({n, 1, 32, 1}), columns.view({n, 1, 1, 32})});
@@ -110,15 +117,17 @@ double accuracy(nn::Sequential& net, const Images& images, ct::Device device) {
 void train(const Settings& s) {
   ct::manual_seed(1);
   const ct::Device device = usable_device("cifar", s.device);
-  const Images train = s.drawn ? draw_waves(s.examples)
-                               : read_cifar10(s.data, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                                       "data_batch_4.bin", "data_batch_5.bin"});
+  const Images train = s.drawn
+                           ? draw_waves(s.examples)
+                           : read_cifar10(s.data, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                                                   "data_batch_4.bin", "data_batch_5.bin"});
   const Images test = s.drawn ? draw_waves(s.examples / 4) : read_cifar10(s.data, {"test_batch.bin"});
   ct::data::DataLoader batches(train, {.batch_size = s.batch, .shuffle = true, .prefetch = device});
   nn::Sequential net = resnet(s.width, s.blocks);
   net.to(device);
-  std::printf("%lld parameters, %lld images to train on, %lld to test\n", static_cast<long long>(net.num_parameters()),
-              static_cast<long long>(train.size()), static_cast<long long>(test.size()));
+  std::printf("%lld parameters, %lld images to train on, %lld to test\n",
+              static_cast<long long>(net.num_parameters()), static_cast<long long>(train.size()),
+              static_cast<long long>(test.size()));
   ct::optim::SGD sgd(net.parameters(), {.lr = s.lr, .momentum = 0.9, .weight_decay = 5e-4, .nesterov = true});
   // Up to the highest rate in the first third, then down to almost none.
   ct::optim::OneCycleLR schedule(sgd, {.max_lr = s.lr, .total_steps = s.epochs * batches.size()});
@@ -155,7 +164,8 @@ int main(int argc, char** argv) {
         app.add_option("--epochs", s.epochs, "passes over the images")->transform(flags::whole_number(1));
         app.add_option("--batch", s.batch, "images per step")->transform(flags::whole_number(1));
         app.add_option("--width", s.width, "channels of the first stage")->transform(flags::whole_number(1));
-        app.add_option("--blocks", s.blocks, "in each of the three stages")->transform(flags::whole_number(1));
+        app.add_option("--blocks", s.blocks, "in each of the three stages")
+            ->transform(flags::whole_number(1));
         app.add_option("--lr", s.lr, "learning rate at its highest")->check(flags::positive());
       },
       [&] { train(s); });

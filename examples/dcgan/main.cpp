@@ -25,11 +25,12 @@ struct Settings {
 struct Generator : nn::Module {
   Generator(std::int64_t latent, std::int64_t width)
       : seed(add("seed", nn::Linear(latent, 2 * width * 7 * 7))),
-        layers(add("layers", nn::Sequential(
-                                 nn::BatchNorm2d(2 * width), nn::ReLU(),
-                                 nn::ConvTranspose2d(2 * width, width, 4, {.stride = 2, .padding = 1, .bias = false}),
-                                 nn::BatchNorm2d(width), nn::ReLU(),
-                                 nn::ConvTranspose2d(width, 1, 4, {.stride = 2, .padding = 1}), nn::Tanh()))) {}
+        layers(add("layers",
+                   nn::Sequential(
+                       nn::BatchNorm2d(2 * width), nn::ReLU(),
+                       nn::ConvTranspose2d(2 * width, width, 4, {.stride = 2, .padding = 1, .bias = false}),
+                       nn::BatchNorm2d(width), nn::ReLU(),
+                       nn::ConvTranspose2d(width, 1, 4, {.stride = 2, .padding = 1}), nn::Tanh()))) {}
   Tensor forward(const Tensor& z) const { return layers(seed(z).view({z.size(0), -1, 7, 7})); }
   nn::Linear seed;
   nn::Sequential layers;
@@ -68,12 +69,14 @@ void train(const Settings& s) {
       images, {.batch_size = s.batch, .shuffle = true, .drop_last = true, .prefetch = device});
   Generator generator(s.latent, s.width);
   nn::Sequential discriminator = make_discriminator(s.width);
-  for (nn::Module* module : {static_cast<nn::Module*>(&generator), static_cast<nn::Module*>(&discriminator)}) {
+  for (nn::Module* module :
+       {static_cast<nn::Module*>(&generator), static_cast<nn::Module*>(&discriminator)}) {
     draw_weights(*module);
     module->to(device);
   }
   const ct::optim::AdamOptions options{.lr = s.lr, .beta1 = 0.5};
-  ct::optim::Adam learns_to_draw(generator.parameters(), options), learns_to_tell(discriminator.parameters(), options);
+  ct::optim::Adam learns_to_draw(generator.parameters(), options),
+      learns_to_tell(discriminator.parameters(), options);
   const Tensor kept = ct::randn({40, s.latent}, {.device = device});  // the same for each picture
 
   for (std::int64_t epoch = 1; epoch <= s.epochs; ++epoch) {
@@ -96,10 +99,12 @@ void train(const Settings& s) {
       learns_to_draw.step();
       real_right = of_real > 0, drawn_right = of_drawn < 0;
     }
-    std::printf("epoch %2lld  losses: discriminator %.3f, generator %.3f; last batch: told right %3.0f%% of real, %3.0f%% "
-                "of drawn\n",
-                static_cast<long long>(epoch), loss_d.item(), loss_g.item(), 100 * share(real_right),
-                100 * share(drawn_right));
+    std::printf(
+        "epoch %2lld  losses: discriminator %.3f, generator %.3f; last batch: told right %3.0f%% of real, "
+        "%3.0f%% "
+        "of drawn\n",
+        static_cast<long long>(epoch), loss_d.item(), loss_g.item(), 100 * share(real_right),
+        100 * share(drawn_right));
     std::fflush(stdout);
     const ct::NoGrad guard;
     generator.eval();
@@ -120,13 +125,15 @@ int main(int argc, char** argv) {
   return small_program(
       "dcgan", "Learns to draw images, by a contest of two networks.", argc, argv,
       [&](CLI::App& app) {
-        app.add_option("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files")->check(flags::path());
+        app.add_option("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files")
+            ->check(flags::path());
         app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
         app.add_option("--epochs", s.epochs, "passes over the images")->transform(flags::whole_number(1));
         app.add_option("--batch", s.batch, "images per step")->transform(flags::whole_number(1));
         app.add_option("--width", s.width, "channels of the widest images; half of the narrower ones'")
             ->transform(flags::whole_number(1));
-        app.add_option("--latent", s.latent, "random numbers for an image")->transform(flags::whole_number(1));
+        app.add_option("--latent", s.latent, "random numbers for an image")
+            ->transform(flags::whole_number(1));
         app.add_option("--lr", s.lr, "learning rate of both")->check(flags::positive());
         app.add_option("--out", s.out, "SVG file of what it draws, after each epoch")->check(flags::path());
       },

@@ -38,10 +38,12 @@ class CartPole {
     bool fell, over;
   };
   Step step(std::int64_t action) {
-    constexpr float kDt = 0.02f, kGravity = 9.8f, kCart = 1, kPole = 0.1f, kHalf = 0.5f, kMass = kCart + kPole;
+    constexpr float kDt = 0.02f, kGravity = 9.8f, kCart = 1, kPole = 0.1f, kHalf = 0.5f,
+                    kMass = kCart + kPole;
     const float force = action == 1 ? 10.f : -10.f, sine = std::sin(s_[2]), cosine = std::cos(s_[2]);
     const float push = (force + kPole * kHalf * s_[3] * s_[3] * sine) / kMass;
-    const float turn = (kGravity * sine - cosine * push) / (kHalf * (4.f / 3 - kPole * cosine * cosine / kMass));
+    const float turn =
+        (kGravity * sine - cosine * push) / (kHalf * (4.f / 3 - kPole * cosine * cosine / kMass));
     const float drive = push - kPole * kHalf * turn * cosine / kMass;
     s_ = {s_[0] + kDt * s_[1], s_[1] + kDt * drive, s_[2] + kDt * s_[3], s_[3] + kDt * turn};
     const bool fell = std::abs(s_[0]) > 2.4f || std::abs(s_[2]) > 12 * 2 * 3.14159265f / 360;
@@ -125,7 +127,8 @@ void train(const Settings& s) {
   int runs = 0;
   for (std::int64_t step = 1; step <= s.steps; ++step) {
     // At first at random, later less and less.
-    const double chance = std::max(0.02, 1 - static_cast<double>(step) / (0.2 * static_cast<double>(s.steps)));
+    const double chance =
+        std::max(0.02, 1 - static_cast<double>(step) / (0.2 * static_cast<double>(s.steps)));
     const std::int64_t action = agent.act(state, chance);
     const CartPole::Step after = cart.step(action);
     memory.add(state, action, after);
@@ -138,8 +141,9 @@ void train(const Settings& s) {
     }
     if (step % std::max<std::int64_t>(1, s.steps / 12) == 0 && runs > 0) {
       const auto whole = static_cast<double>(lengths.size() - 1);
-      std::printf("step %6lld  runs %4d  the last %2.0f balanced for %5.1f steps of 500\n", static_cast<long long>(step),
-                  runs, whole, std::accumulate(lengths.begin(), lengths.end() - 1, 0.0) / whole);
+      std::printf("step %6lld  runs %4d  the last %2.0f balanced for %5.1f steps of 500\n",
+                  static_cast<long long>(step), runs, whole,
+                  std::accumulate(lengths.begin(), lengths.end() - 1, 0.0) / whole);
       std::fflush(stdout);
     }
   }
@@ -153,12 +157,16 @@ int main(int argc, char** argv) {
       "dqn", "Learns to balance a pole on a cart, by deep Q-learning.", argc, argv,
       [&](CLI::App& app) {
         app.add_option("--steps", s.steps, "of the cart, and of learning")->transform(flags::whole_number(1));
-        app.add_option("--start", s.start, "steps before it begins to learn")->transform(flags::whole_number(1));
-        app.add_option("--batch", s.batch, "moments to learn from in a step")->transform(flags::whole_number(1));
-        app.add_option("--capacity", s.capacity, "moments that are remembered")->transform(flags::whole_number(1));
+        app.add_option("--start", s.start, "steps before it begins to learn")
+            ->transform(flags::whole_number(1));
+        app.add_option("--batch", s.batch, "moments to learn from in a step")
+            ->transform(flags::whole_number(1));
+        app.add_option("--capacity", s.capacity, "moments that are remembered")
+            ->transform(flags::whole_number(1));
         app.add_option("--lr", s.lr, "learning rate")->check(flags::positive());
         app.add_option("--gamma", s.gamma, "what a reward a step later counts")->check(flags::between(0, 1));
-        app.add_option("--seed", s.seed, "of the network, the carts and the choices")->transform(flags::seed());
+        app.add_option("--seed", s.seed, "of the network, the carts and the choices")
+            ->transform(flags::seed());
       },
       [&] { train(s); });
 }

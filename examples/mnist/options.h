@@ -34,8 +34,8 @@ struct Options {
 /// What the command line says after "eval" or "predict".
 struct UseOptions {
   std::string run, device = "auto", data, json;
-  std::string image;         // predict: a file,
-  std::int64_t index = -1;   // or one of the test images
+  std::string image;        // predict: a file,
+  std::int64_t index = -1;  // or one of the test images
   bool invert = false;
   int threads = 0;
 };

@@ -18,9 +18,11 @@ Tensor read_pgm(const std::string& path) {
   const auto number = [&](std::int64_t most) {
     const std::string text = word();
     std::int64_t value = 0;
-    for (const char c : text) value = c >= '0' && c <= '9' && value <= most ? 10 * value + (c - '0') : most + 1;
-    CT_CHECK(file && value <= most, ct::IoError, "mnist", path, " is damaged, or no PGM file: a number up to ",
-             most, " is wanted where it has \"", ct::printable(text), "\"; ImageMagick's convert makes one");
+    for (const char c : text)
+      value = c >= '0' && c <= '9' && value <= most ? 10 * value + (c - '0') : most + 1;
+    CT_CHECK(file && value <= most, ct::IoError, "mnist", path,
+             " is damaged, or no PGM file: a number up to ", most, " is wanted where it has \"",
+             ct::printable(text), "\"; ImageMagick's convert makes one");
     return value;
   };
   const std::string kind = word();
@@ -33,8 +35,8 @@ Tensor read_pgm(const std::string& path) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(width * height));
   for (std::uint8_t& p : pixels) {
     const std::int64_t value = kind == "P2" ? number(most) : file.get();
-    CT_CHECK(file && value <= most, ct::IoError, "mnist", path, " ends before its last pixel, or has one brighter than ",
-             most, "; it is damaged");
+    CT_CHECK(file && value <= most, ct::IoError, "mnist", path,
+             " ends before its last pixel, or has one brighter than ", most, "; it is damaged");
     p = static_cast<std::uint8_t>(255 * value / most);
   }
   return ct::from_vector(pixels, {height, width});

@@ -30,7 +30,8 @@ Trained load_trained(const UseOptions& o) {
   std::error_code ignored;
   // Of a run, the best weights.
   const std::string best = o.run + "/" + RunFolder::kBest;
-  const std::string file = RunFolder::checkpoint_in("mnist", std::filesystem::exists(best, ignored) ? best : o.run);
+  const std::string file =
+      RunFolder::checkpoint_in("mnist", std::filesystem::exists(best, ignored) ? best : o.run);
   const Options settings = read_config(RunFolder::folder_of(file));
   Trained trained{{}, {}, usable_device("mnist", o.device), file};
   {
@@ -82,7 +83,8 @@ int predict(const UseOptions& o) {
   std::printf("%s", drawn_as_text(pixels).c_str());
   if (o.image.empty()) {
     const auto label = static_cast<std::size_t>(test.labels[o.index].item<std::int64_t>());
-    std::printf("test image %lld, which is: %s\n", static_cast<long long>(o.index), t.images.classes[label].c_str());
+    std::printf("test image %lld, which is: %s\n", static_cast<long long>(o.index),
+                t.images.classes[label].c_str());
   }
   for (std::int64_t k = 0; k < 3; ++k)
     std::printf("%6.2f%%  %s\n", 100 * p[0][k].item(),

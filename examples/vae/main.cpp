@@ -73,7 +73,8 @@ std::string sheet(const Vae& vae, std::int64_t latent, ct::Device device) {
   const Tensor images = ct::sigmoid(vae.decoder(ct::concat({random, between}))).to(ct::cpu);
   std::vector<svg::Picture> pictures;
   for (std::int64_t i = 0; i < images.size(0); ++i) pictures.push_back({images[i].to_vector<float>(), ""});
-  return svg::sheet("30 images drawn at random; below, the way from the first to the tenth", pictures, 28, 10);
+  return svg::sheet("30 images drawn at random; below, the way from the first to the tenth", pictures, 28,
+                    10);
 }
 
 void train(const Settings& s) {
@@ -110,11 +111,13 @@ int main(int argc, char** argv) {
   return small_program(
       "vae", "Learns to draw images like those it has seen: a variational autoencoder.", argc, argv,
       [&](CLI::App& app) {
-        app.add_option("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files")->check(flags::path());
+        app.add_option("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files")
+            ->check(flags::path());
         app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
         app.add_option("--epochs", s.epochs, "passes over the images")->transform(flags::whole_number(1));
         app.add_option("--batch", s.batch, "images per step")->transform(flags::whole_number(1));
-        app.add_option("--hidden", s.hidden, "units between image and place")->transform(flags::whole_number(1));
+        app.add_option("--hidden", s.hidden, "units between image and place")
+            ->transform(flags::whole_number(1));
         app.add_option("--latent", s.latent, "dimensions of a place")->transform(flags::whole_number(1));
         app.add_option("--lr", s.lr, "learning rate")->check(flags::positive());
         app.add_option("--out", s.out, "SVG file of what it draws")->check(flags::path());
