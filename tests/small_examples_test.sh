@@ -35,6 +35,13 @@ case $name in
     expect 0 "some runs" "$program" --steps 6000 --start 200 --seed 3
     at_least "balanced for" 30 # at random it falls after some 20
     ;;
+  rnn)
+    expect 0 "some steps" "$program" --steps 60 --hidden 48 --layers 1 --window 32 --batch 16 --write 40 --device cpu
+    falls "test loss"
+    expect 1 "a text that is not there" "$program" --text absent --device cpu
+    one_line_error
+    says absent
+    ;;
   cifar)
     expect 0 "drawn waves" "$program" --drawn --examples 800 --width 4 --blocks 1 --batch 32 --epochs 5 --device cpu
     at_least "test accuracy" 30 # by chance 10

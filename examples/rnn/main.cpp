@@ -1,0 +1,157 @@
+#include <cotangent/cotangent.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "examples/common/device.h"
+#include "examples/common/small_program.h"
+
+// Learns to write like a text it has read, a character at a time: two layers of LSTM cells (Hochreiter and Schmidhuber
+// 1997) over characters. While it learns, whole windows of the text go through the layers at once; while it writes, each
+// character is drawn from what the network expects and becomes its next input, and all that it knows of the text before is
+// the state of the cells.
+
+namespace nn = ct::nn;
+using ct::Tensor;
+
+namespace {
+
+struct Settings {
+  std::string text, device = "auto", prompt = "\n";
+  std::int64_t steps = 2000, window = 128, batch = 32, hidden = 256, layers = 2, write = 400;
+  double lr = 2e-3, temperature = 0.8;
+};
+
+struct CharLstm : nn::Module {
+  CharLstm(std::int64_t characters, const Settings& s)
+      : embedding(add("embedding", nn::Embedding(characters, s.hidden))),
+        lstm(add("lstm", nn::LSTM(s.hidden, s.hidden, {.num_layers = s.layers, .batch_first = true}))),
+        head(add("head", nn::Linear(s.hidden, characters))) {}
+  nn::Embedding embedding;
+  nn::LSTM lstm;
+  nn::Linear head;
+
+  struct Result {
+    Tensor logits;  // [B, T, characters], of the character that comes next
+    nn::LSTMState state;
+  };
+  Result forward(const Tensor& characters, const nn::LSTMState& state = {}) const {
+    const auto [output, next] = lstm(embedding(characters), state);
+    return {head(output), next};
+  }
+};
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  CT_CHECK(in, ct::IoError, "rnn", "can't read '", path, "'; --text names a text file");
+  return text;
+}
+
+// A file, or without one the headers of core/.
+std::string text_of(const std::string& path) {
+  if (!path.empty()) return read_file(path);
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(COTANGENT_SOURCE_DIR "/core"))
+    if (entry.path().extension() == ".h") paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  std::string text;
+  for (const std::string& header : paths) text += read_file(header);
+  return text;
+}
+
+Tensor loss_of(const CharLstm& model, const Tensor& x, const Tensor& y) {
+  return ct::cross_entropy(model.forward(x).logits.flatten(0, 1), y.flatten());
+}
+
+double evaluate(const CharLstm& model, ct::data::DataLoader<ct::data::TokenDataset>& batches) {
+  const ct::NoGrad guard;
+  double sum = 0;
+  std::int64_t count = 0;
+  for (const auto& [x, y] : batches) {
+    sum += loss_of(model, x, y).item() * static_cast<double>(x.size(0));
+    count += x.size(0);
+  }
+  return sum / static_cast<double>(count);
+}
+
+std::string written(const CharLstm& model, const ct::text::CharTokenizer& tokenizer, const Settings& s,
+                    ct::Device device) {
+  const ct::NoGrad guard;
+  const std::vector<std::int64_t> prompt = tokenizer.encode(s.prompt);
+  Tensor input = ct::from_vector(prompt, {1, static_cast<std::int64_t>(prompt.size())}).to(device);
+  nn::LSTMState state;
+  std::string text;
+  for (std::int64_t i = 0; i < s.write; ++i) {
+    const auto [logits, next] = model.forward(input, state);
+    state = next;
+    input = ct::sample_logits(logits.select(1, -1), {.temperature = s.temperature}).view(1, 1);
+    text += tokenizer.token_bytes(input.item<std::int64_t>());
+  }
+  return text;
+}
+
+void train(const Settings& s) {
+  ct::manual_seed(1);
+  const ct::Device device = usable_device("rnn", s.device);
+  const std::string text = text_of(s.text);
+  const auto tokenizer = ct::text::CharTokenizer::from_text(text);
+  const auto [learnt, held_out] =
+      ct::data::Tokens::from_vector(tokenizer.encode(text), "the text").split(0.1);
+  ct::data::DataLoader batches(ct::data::TokenDataset(learnt, {.block = s.window, .seed = 1}),
+                               {.batch_size = s.batch, .prefetch = device});
+  ct::data::DataLoader test_batches(ct::data::TokenDataset(held_out, {.block = s.window, .random = false}),
+                                    {.batch_size = 128, .prefetch = device});
+  CharLstm model(tokenizer.vocab_size(), s);
+  model.to(device);
+  ct::optim::Adam adam(model.parameters(), {.lr = s.lr});
+  ct::optim::CosineAnnealingLR schedule(adam, {.steps = s.steps});
+  std::printf("%zu characters, %lld different ones\n", text.size(),
+              static_cast<long long>(tokenizer.vocab_size()));
+
+  std::int64_t step = 0;
+  for (const auto& [x, y] : batches) {  // windows without end
+    adam.zero_grad();
+    loss_of(model, x, y).backward();
+    ct::optim::clip_grad_norm_(model.parameters(), 1);
+    adam.step();
+    schedule.step();
+    ++step;
+    if (step % std::max<std::int64_t>(s.steps / 10, 1) == 0 || step == s.steps) {
+      std::printf("step %5lld  test loss %.3f nats per character\n", static_cast<long long>(step),
+                  evaluate(model, test_batches));
+      std::fflush(stdout);
+    }
+    if (step == s.steps) break;
+  }
+  std::printf("\n%s\n", written(model, tokenizer, s, device).c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Settings s;
+  return small_program(
+      "rnn", "Learns to write like a text it has read, a character at a time.", argc, argv,
+      [&](CLI::App& app) {
+        app.add_option("--text", s.text, "text file in UTF-8; without one, headers of this project")
+            ->check(flags::path());
+        app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
+        app.add_option("--steps", s.steps, "of Adam")->transform(flags::whole_number(1));
+        app.add_option("--window", s.window, "characters of an example")->transform(flags::whole_number(1));
+        app.add_option("--batch", s.batch, "examples per step")->transform(flags::whole_number(1));
+        app.add_option("--hidden", s.hidden, "cells of a layer")->transform(flags::whole_number(1));
+        app.add_option("--layers", s.layers, "of cells")->transform(flags::whole_number(1));
+        app.add_option("--lr", s.lr, "learning rate at the start")->check(flags::positive());
+        app.add_option("--write", s.write, "characters to write at the end")
+            ->transform(flags::whole_number(1));
+        app.add_option("--prompt", s.prompt, "what it goes on from");
+        app.add_option("--temperature", s.temperature, "below 1 it dares less")->check(flags::positive());
+      },
+      [&] { train(s); });
+}
