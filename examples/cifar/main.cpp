@@ -2,9 +2,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <numeric>
 
 #include "examples/common/device.h"
 #include "examples/common/evaluation.h"
@@ -54,30 +51,6 @@ nn::Sequential resnet(std::int64_t width, std::int64_t blocks) {
   return net.append(nn::AdaptiveAvgPool2d(1)).append(nn::Flatten()).append(nn::Linear(in, 10));
 }
 
-// CIFAR-10 in its binary form: of each image a byte that names its class, and 32 x 32 bytes of red, green and blue.
-Images read_cifar10(const std::string& folder, const std::vector<std::string>& names) {
-  constexpr std::size_t kRecord = 1 + 3 * 32 * 32;
-  std::vector<std::uint8_t> pixels;
-  std::vector<std::int64_t> labels;
-  for (const std::string& name : names) {
-    const std::string path = folder + "/" + name;
-    std::ifstream file(path, std::ios::binary);
-    CT_CHECK(file, ct::IoError, "cifar", "can't read ", path,
-             "; unpack cifar-10-binary.tar.gz of https://www.cs.toronto.edu/~kriz/cifar.html and name its "
-             "folder with "
-             "--data, or try it with --drawn");
-    std::vector<char> record(kRecord);
-    while (file.read(record.data(), kRecord)) {
-      labels.push_back(record[0]);
-      pixels.insert(pixels.end(), record.begin() + 1, record.end());
-    }
-    CT_CHECK(file.gcount() == 0, ct::IoError, "cifar", path,
-             " ends within an image; it is cut off or no file of CIFAR-10");
-  }
-  const auto n = static_cast<std::int64_t>(labels.size());
-  return {ct::from_vector(pixels, {n, 3, 32, 32}), ct::from_vector(labels, {n}), {.mean = 0.47, .std = 0.25}};
-}
-
 // For who has no data: waves in ten directions and colours, under noise.
 Images draw_waves(std::int64_t n) {
   const Tensor labels = ct::randint(0, 10, {n}, {.dtype = ct::i64});
@@ -117,11 +90,10 @@ double accuracy(nn::Sequential& net, const Images& images, ct::Device device) {
 void train(const Settings& s) {
   ct::manual_seed(1);
   const ct::Device device = usable_device("cifar", s.device);
-  const Images train = s.drawn
-                           ? draw_waves(s.examples)
-                           : read_cifar10(s.data, {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                                   "data_batch_4.bin", "data_batch_5.bin"});
-  const Images test = s.drawn ? draw_waves(s.examples / 4) : read_cifar10(s.data, {"test_batch.bin"});
+  const ct::data::IdxOptions scaled{.mean = 0.47, .std = 0.25};
+  const Images train = s.drawn ? draw_waves(s.examples) : ct::data::cifar10(s.data, ct::data::train, scaled);
+  const Images test =
+      s.drawn ? draw_waves(s.examples / 4) : ct::data::cifar10(s.data, ct::data::test, scaled);
   ct::data::DataLoader batches(train, {.batch_size = s.batch, .shuffle = true, .prefetch = device});
   nn::Sequential net = resnet(s.width, s.blocks);
   net.to(device);
