@@ -23,10 +23,10 @@ struct Call {
   Kind kind;
   int axis = 0;
   bool reverse = false;  // from the end of the axis: x_{n-1} o ... o x_i
-  Tensor x;              // this and the others: contiguous, of x's shape, on its device
-  Tensor a;              // recurrence alone
-  Tensor y;              // of x's dtype, or i64 for sums and products of integers and bool
-  Tensor indices;        // extrema alone: i64, positions along the axis
+  Tensor x = {};         // this and the others: contiguous, of x's shape, on its device
+  Tensor a = {};         // recurrence alone
+  Tensor y = {};         // of x's dtype, or i64 for sums and products of integers and bool
+  Tensor indices = {};   // extrema alone: i64, positions along the axis
 };
 
 /// 16-bit types are scanned in f32 and rounded once; on the CPU f32 is scanned in f64. Integers wrap.
