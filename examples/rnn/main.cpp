@@ -22,7 +22,7 @@ using ct::Tensor;
 namespace {
 
 struct Settings {
-  std::string text, device = "auto", prompt = "\n";
+  std::string text, device = "auto", prompt;
   std::int64_t steps = 2000, window = 128, batch = 32, hidden = 256, layers = 2, write = 400;
   double lr = 2e-3, temperature = 0.8;
 };
@@ -83,7 +83,8 @@ double evaluate(const CharLstm& model, ct::data::DataLoader<ct::data::TokenDatas
 std::string written(const CharLstm& model, const ct::text::CharTokenizer& tokenizer, const Settings& s,
                     ct::Device device) {
   const ct::NoGrad guard;
-  const std::vector<std::int64_t> prompt = tokenizer.encode(s.prompt);
+  std::vector<std::int64_t> prompt = tokenizer.encode(s.prompt);
+  if (prompt.empty()) prompt.push_back(0);  // the first character of its alphabet, mostly the end of a line
   Tensor input = ct::from_vector(prompt, {1, static_cast<std::int64_t>(prompt.size())}).to(device);
   nn::LSTMState state;
   std::string text;
@@ -150,7 +151,7 @@ int main(int argc, char** argv) {
         app.add_option("--lr", s.lr, "learning rate at the start")->check(flags::positive());
         app.add_option("--write", s.write, "characters to write at the end")
             ->transform(flags::whole_number(1));
-        app.add_option("--prompt", s.prompt, "what it goes on from");
+        app.add_option("--prompt", s.prompt, "what it goes on from; without one, a new line");
         app.add_option("--temperature", s.temperature, "below 1 it dares less")->check(flags::positive());
       },
       [&] { train(s); });
