@@ -70,7 +70,8 @@ TEST_CASE("LBFGS finds the minimum of a quadratic function", "[optim]") {
                     {.max_iter = 100, .tolerance_grad = 1e-12, .tolerance_change = 0, .line_search = search});
     problem.step();
     const Tensor x = concat({problem.params[0], problem.params[1].flatten()}).detach();
-    CHECK(allclose(matmul(a, x), b, 0, 1e-8));
+    // A line search ends where no parameter moves by more than 1e-9, which A makes larger.
+    CHECK(allclose(matmul(a, x), b, 0, search == LineSearch::strong_wolfe ? 1e-6 : 1e-10));
   }
 }
 
