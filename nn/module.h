@@ -302,9 +302,9 @@ class CT_API Module {
 
   // ---- Hooks --------------------------------------------------------------------------------------------
   // Functions that run when this module is called: by Sequential, by operator() of a layer, by nn::call(). They do
-  // not run in forward(), nor where one kernel does the work of two modules (a norm behind a sum). Handles to one module have the same hooks, a clone() has none. Hooks run in the order in
-  // which they were registered; each sees what the one before has put in place. Throw ValueError for an empty
-  // function.
+  // not run in forward(), nor where one kernel does the work of two modules (a norm behind a sum). Handles to one
+  // module have the same hooks, a clone() has none. Hooks run in the order in which they were registered; each sees
+  // what the one before has put in place. Throw ValueError for an empty function.
 
   HookHandle register_forward_pre_hook(ForwardPreHook hook);
   HookHandle register_forward_hook(ForwardHook hook);

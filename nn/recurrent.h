@@ -112,9 +112,9 @@ class CT_API RNN : public detail::RecurrentLayers {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
   /// x [T, B, I] (batch_first: [B, T, I]; without a batch [T, I]); h0 as RNNOutput::h, undefined for zeros. `lengths`, i64
-  /// [B] on any device, is how many steps of each sequence count, as RecurrenceOptions::lengths: the outputs behind them are 0, and h is
-  /// the state after the last one that counts, as with PyTorch's packed sequences. Throws ShapeError and DTypeError where x,
-  /// state or lengths do not fit.
+  /// [B] on any device, is how many steps of each sequence count, as RecurrenceOptions::lengths: the outputs behind them
+  /// are 0, and h is the state after the last one that counts, as with PyTorch's packed sequences. Throws ShapeError and
+  /// DTypeError where x, state or lengths do not fit.
   RNNOutput forward(const Tensor& x, const Tensor& h0 = {}, const Tensor& lengths = {}) const {
     return run(x, h0, lengths);
   }

@@ -3,6 +3,7 @@
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 namespace ct::rules {
@@ -34,6 +35,12 @@ Tensor one_hot(const Tensor& index, std::int64_t axis, std::int64_t count, DType
   shape[wrap_axis("one_hot", axis, at.dim())] = count;
   const Tensor places = arange(count, {.dtype = index.dtype(), .device = index.device()}).view(shape);
   return eq(at, places).to(dtype);
+}
+
+void found_at(const Backward& b, std::int64_t axis) {
+  if (!b.needs(0)) return;
+  const Tensor none = zeros(b.in_meta(0).shape, {.dtype = b.grad().dtype(), .device = b.grad().device()});
+  b.set_grad_in(0, scatter_add(none, axis, b.out(1), b.grad()));
 }
 
 Tensor spread(const Tensor& g, Reduction reduction, const Shape& shape, const Tensor& divisor) {

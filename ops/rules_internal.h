@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/core/op_call.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
@@ -16,6 +17,9 @@ Tensor padded(const Tensor& x, std::int64_t axis, std::int64_t before, std::int6
 
 /// 1 where index[..., i, ...] is the place along a new axis of `count` in front of `axis`, else 0, in `dtype`.
 Tensor one_hot(const Tensor& index, std::int64_t axis, std::int64_t count, DType dtype);
+
+/// The rule of an op with values and, as output 1, where along `axis` of input 0 they were found: each cotangent goes there.
+void found_at(const Backward& b, std::int64_t axis);
 
 /// The cotangent of each element of a loss over `shape`, from that of the loss: g, g / divisor (mean) or g.
 /// `divisor` is a tensor of rank 0, or undefined for the number of elements.

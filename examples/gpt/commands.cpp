@@ -8,6 +8,7 @@
 
 #include "examples/common/device.h"
 #include "examples/common/interrupts.h"
+#include "examples/common/text_file.h"
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/model.h"
 #include "examples/gpt/writing.h"
@@ -74,7 +75,7 @@ int export_model(const ExportOptions& o) {
   std::string settings =
       "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"clean_up_tokenization_spaces\": false}\n";
   if (tokenizer && fs::exists(trained.folder + settings_name, ignored))
-    settings = read_text(trained.folder + settings_name);
+    settings = read_text("gpt", trained.folder + settings_name);
   ct::io::save_huggingface(o.out, *trained.model);
   if (tokenizer) {
     tokenizer->save(o.out + "/tokenizer.json");
@@ -88,7 +89,7 @@ int export_model(const ExportOptions& o) {
 
 int tokenize(const TokenizeOptions& o) {
   const auto tokenizer = ct::text::load_tokenizer(o.tokenizer);
-  const std::string text = read_text(o.text);
+  const std::string text = read_text("gpt", o.text);
   const auto ids = tokenizer->encode(text);
   using ct::data::TokenFormat;
   ct::data::save_tokens(o.out, ids,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "examples/common/fnv.h"
+#include "examples/common/text_file.h"
 
 namespace fs = std::filesystem;
 using ct::data::Tokens;
@@ -56,17 +57,6 @@ OwnText own_text() {
 
 }  // namespace
 
-std::string read_text(const std::string& path) {
-  std::error_code ignored;
-  // Opening a folder succeeds; reading it throws what does not name it.
-  CT_CHECK(!fs::is_directory(path, ignored), ct::IoError, "gpt", path,
-           " is a folder; give a text file that you may read");
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  CT_CHECK(in.good(), ct::IoError, "gpt", "can't read ", path, "; give a file that you may read");
-  return text;
-}
-
 Corpus load_corpus(const Options& o) {
   const std::string& file = o.tokens.empty() ? o.text : o.tokens;
   const std::string place = file.empty() ? std::string(COTANGENT_SOURCE_DIR) : fs::absolute(file).string();
@@ -88,7 +78,7 @@ Corpus load_corpus(const Options& o) {
     text = std::move(own.text);
     if (val_fraction > 0) val_fraction = own.val_fraction;  // whole files
   } else {
-    text = read_text(o.text);
+    text = read_text("gpt", o.text);
     CT_CHECK(!text.empty(), ct::IoError, "gpt", "the text ", o.text,
              " is empty; give one with something to learn");
   }

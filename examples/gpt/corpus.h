@@ -32,6 +32,3 @@ ct::data::Subset<ct::data::TokenDataset> spread(const ct::data::TokenDataset& wi
 
 /// Tells two corpora apart by their tokens. Of a file with more than 16 million, those of a thousand places.
 std::string fingerprint(const Corpus& corpus);
-
-/// A whole file. Throws ct::IoError.
-std::string read_text(const std::string& path);

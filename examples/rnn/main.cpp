@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
 #include "examples/common/device.h"
 #include "examples/common/small_program.h"
+#include "examples/common/text_file.h"
 
 // Learns to write like a text it has read, a character at a time: two layers of LSTM cells (Hochreiter and Schmidhuber
 // 1997) over characters. While it learns, whole windows of the text go through the layers at once; while it writes, each
@@ -46,22 +45,15 @@ struct CharLstm : nn::Module {
   }
 };
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  CT_CHECK(in, ct::IoError, "rnn", "can't read '", path, "'; --text names a text file");
-  return text;
-}
-
 // A file, or without one the headers of core/.
 std::string text_of(const std::string& path) {
-  if (!path.empty()) return read_file(path);
+  if (!path.empty()) return read_text("rnn", path);
   std::vector<std::string> paths;
   for (const auto& entry : std::filesystem::directory_iterator(COTANGENT_SOURCE_DIR "/core"))
     if (entry.path().extension() == ".h") paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
   std::string text;
-  for (const std::string& header : paths) text += read_file(header);
+  for (const std::string& header : paths) text += read_text("rnn", header);
   return text;
 }
 

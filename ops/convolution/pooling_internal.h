@@ -7,7 +7,8 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
-// Windows, and what an element of a pool, or of its gradient, is: written once for both devices.
+// Windows, and what an element of a pool, or of its gradient, is. The CPU takes these one by one for adaptive pools alone, and
+// goes from windows to elements for gradients.
 
 namespace ct::pooling {
 

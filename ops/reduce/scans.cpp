@@ -10,7 +10,6 @@
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/engine/scan/scan.h>
-#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/reduce/scans_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
@@ -78,7 +77,7 @@ void sum_rule(const Backward& b) {
 }
 
 // What a gradient is computed in: f32 instead of 16 bits.
-Tensor wide(const Tensor& t) { return size_of(t.dtype()) == 2 ? t.to(DType::f32) : t; }
+Tensor wide(const Tensor& t) { return t.to(accumulate_type(t.dtype())); }
 
 // dx_i = (x_0 ... x_{i-1}) s_i with s_i = g_i + x_{i+1} s_{i+1}.
 void product_rule(const Backward& b) {
@@ -112,11 +111,7 @@ void logsumexp_rule(const Backward& b) {
   b.set_grad_in(0, (fraction(x, y) * s).to(b.in_meta(0).dtype));
 }
 
-void extremum_rule(const Backward& b) {
-  if (!b.needs(0)) return;
-  const Tensor none = zeros(b.in_meta(0).shape, {.dtype = b.grad().dtype(), .device = b.grad().device()});
-  b.set_grad_in(0, scatter_add(none, b.attrs<Attrs>().axis, b.out(1), b.grad()));
-}
+void extremum_rule(const Backward& b) { rules::found_at(b, b.attrs<Attrs>().axis); }
 
 // s_i = g_i + a_{i+1} s_{i+1} is the gradient of x_i, and s_i y_{i-1} that of a_i.
 void recurrence_rule(const Backward& b) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/concat/concat.h>
@@ -12,7 +13,9 @@
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/indexing/masks.h>
+#include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/reduce/scans.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/sorting/topk_internal.h>
 
 // sort is topk of all elements; the other functions are made of it.
@@ -20,15 +23,7 @@
 namespace ct {
 CT_KERNEL_TABLES(topk)
 
-namespace topk_kernels {
-
-void rule(const Backward& b) {
-  if (!b.needs(0)) return;
-  const Tensor none = zeros(b.in_meta(0).shape, {.dtype = b.grad().dtype(), .device = b.grad().device()});
-  b.set_grad_in(0, scatter_add(none, b.attrs<Attrs>().axis, b.out(1), b.grad()));
-}
-
-}  // namespace topk_kernels
+void topk_kernels::rule(const Backward& b) { rules::found_at(b, b.attrs<Attrs>().axis); }
 
 namespace {
 
@@ -163,9 +158,9 @@ Tensor bincount(const Tensor& x, const std::optional<Tensor>& weights, Integer m
            weights ? describe(*weights) : "", ", x is ", describe(x), "; they must have x's shape");
   std::int64_t length = minlength;
   if (x.numel() > 0) {
-    const auto least = amin(x).item<std::int64_t>();
-    CT_CHECK(least >= 0, ValueError, "bincount", "x has an element ", least, "; all must be >= 0");
-    length = std::max(length, amax(x).item<std::int64_t>() + 1);
+    const std::vector<std::int64_t> ends = stack({amin(x), amax(x)}).to_vector<std::int64_t>();  // one wait
+    CT_CHECK(ends[0] >= 0, ValueError, "bincount", "x has an element ", ends[0], "; all must be >= 0");
+    length = std::max(length, ends[1] + 1);
   }
   Tensor each = weights ? *weights : ones({x.numel()}, {.dtype = DType::i64, .device = x.device()});
   if (weights && !is_floating(each.dtype())) each = each.to(DType::f64);

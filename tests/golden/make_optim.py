@@ -3,8 +3,8 @@
     python3 make_optim.py [optim.npz]
 
 Made with PyTorch 2.11.0 on the CPU, but for lbfgs_wolfe, which is 1.13's: in 2.11 that run stands still from its 13th
-step on, at a loss of 8.195; why, is not known. Both agree on the other two of LBFGS, to 1e-9. Parameters and gradients are ratios of small integers, exact in f32, by
-formulas that the test repeats; only results are stored. Names:
+step on, at a loss of 8.195; why, is not known. Both agree on the other two of LBFGS, to 1e-9. Parameters and gradients
+are ratios of small integers, exact in f32, by formulas that the test repeats; only results are stored. Names:
 
     RUN.DTYPE.steps   all parameters, one after the other, after each of the steps KEPT. "muon" has matrices for
                       parameters; "muon_exact" computes Newton and Schulz's steps in DTYPE, not in bf16
