@@ -128,17 +128,16 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "cifar", "Trains a small residual network on the colour images of CIFAR-10.", argc, argv,
-      [&](CLI::App& app) {
-        app.add_option("--data", s.data, "folder with data_batch_1.bin and the others")->check(flags::path());
-        app.add_flag("--drawn", s.drawn, "waves that the program draws, in the place of CIFAR-10");
-        app.add_option("--examples", s.examples, "of --drawn")->transform(flags::whole_number(4));
-        app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-        app.add_option("--epochs", s.epochs, "passes over the images")->transform(flags::whole_number(1));
-        app.add_option("--batch", s.batch, "images per step")->transform(flags::whole_number(1));
-        app.add_option("--width", s.width, "channels of the first stage")->transform(flags::whole_number(1));
-        app.add_option("--blocks", s.blocks, "in each of the three stages")
-            ->transform(flags::whole_number(1));
-        app.add_option("--lr", s.lr, "learning rate at its highest")->check(flags::positive());
+      [&](SmallFlags& flags) {
+        flags.path("--data", s.data, "folder with data_batch_1.bin and the others");
+        flags.on("--drawn", s.drawn, "waves that the program draws, in the place of CIFAR-10");
+        flags.whole("--examples", s.examples, "of --drawn", 4);
+        flags.device(s.device);
+        flags.whole("--epochs", s.epochs, "passes over the images");
+        flags.whole("--batch", s.batch, "images per step");
+        flags.whole("--width", s.width, "channels of the first stage");
+        flags.whole("--blocks", s.blocks, "in each of the three stages");
+        flags.positive("--lr", s.lr, "learning rate at its highest");
       },
       [&] { train(s); });
 }

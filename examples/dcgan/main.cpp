@@ -124,18 +124,15 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "dcgan", "Learns to draw images, by a contest of two networks.", argc, argv,
-      [&](CLI::App& app) {
-        app.add_option("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files")
-            ->check(flags::path());
-        app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-        app.add_option("--epochs", s.epochs, "passes over the images")->transform(flags::whole_number(1));
-        app.add_option("--batch", s.batch, "images per step")->transform(flags::whole_number(1));
-        app.add_option("--width", s.width, "channels of the widest images; half of the narrower ones'")
-            ->transform(flags::whole_number(1));
-        app.add_option("--latent", s.latent, "random numbers for an image")
-            ->transform(flags::whole_number(1));
-        app.add_option("--lr", s.lr, "learning rate of both")->check(flags::positive());
-        app.add_option("--out", s.out, "SVG file of what it draws, after each epoch")->check(flags::path());
+      [&](SmallFlags& flags) {
+        flags.path("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files");
+        flags.device(s.device);
+        flags.whole("--epochs", s.epochs, "passes over the images");
+        flags.whole("--batch", s.batch, "images per step");
+        flags.whole("--width", s.width, "channels of the widest images; half of the narrower ones'");
+        flags.whole("--latent", s.latent, "random numbers for an image");
+        flags.positive("--lr", s.lr, "learning rate of both");
+        flags.path("--out", s.out, "SVG file of what it draws, after each epoch");
       },
       [&] { train(s); });
 }

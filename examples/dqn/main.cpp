@@ -155,18 +155,14 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "dqn", "Learns to balance a pole on a cart, by deep Q-learning.", argc, argv,
-      [&](CLI::App& app) {
-        app.add_option("--steps", s.steps, "of the cart, and of learning")->transform(flags::whole_number(1));
-        app.add_option("--start", s.start, "steps before it begins to learn")
-            ->transform(flags::whole_number(1));
-        app.add_option("--batch", s.batch, "moments to learn from in a step")
-            ->transform(flags::whole_number(1));
-        app.add_option("--capacity", s.capacity, "moments that are remembered")
-            ->transform(flags::whole_number(1));
-        app.add_option("--lr", s.lr, "learning rate")->check(flags::positive());
-        app.add_option("--gamma", s.gamma, "what a reward a step later counts")->check(flags::between(0, 1));
-        app.add_option("--seed", s.seed, "of the network, the carts and the choices")
-            ->transform(flags::seed());
+      [&](SmallFlags& flags) {
+        flags.whole("--steps", s.steps, "of the cart, and of learning");
+        flags.whole("--start", s.start, "steps before it begins to learn");
+        flags.whole("--batch", s.batch, "moments to learn from in a step");
+        flags.whole("--capacity", s.capacity, "moments that are remembered");
+        flags.positive("--lr", s.lr, "learning rate");
+        flags.between("--gamma", s.gamma, 0, 1, "what a reward a step later counts");
+        flags.seed("--seed", s.seed, "of the network, the carts and the choices");
       },
       [&] { train(s); });
 }

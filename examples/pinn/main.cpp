@@ -77,13 +77,11 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "pinn", "Solves u'' = f with a network whose loss is made of its own second derivatives.", argc, argv,
-      [&](CLI::App& app) {
-        app.add_option("--steps", s.steps, "of Adam")->transform(flags::whole_number(1));
-        app.add_option("--points", s.points, "at which the equation is to hold")
-            ->transform(flags::whole_number(2));
-        app.add_option("--hidden", s.hidden, "units of each of two layers")
-            ->transform(flags::whole_number(1));
-        app.add_option("--lr", s.lr, "learning rate at the start")->check(flags::positive());
+      [&](SmallFlags& flags) {
+        flags.whole("--steps", s.steps, "of Adam");
+        flags.whole("--points", s.points, "at which the equation is to hold", 2);
+        flags.whole("--hidden", s.hidden, "units of each of two layers");
+        flags.positive("--lr", s.lr, "learning rate at the start");
       },
       [&] { solve(s); });
 }

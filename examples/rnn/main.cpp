@@ -131,20 +131,18 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "rnn", "Learns to write like a text it has read, a character at a time.", argc, argv,
-      [&](CLI::App& app) {
-        app.add_option("--text", s.text, "text file in UTF-8; without one, headers of this project")
-            ->check(flags::path());
-        app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-        app.add_option("--steps", s.steps, "of Adam")->transform(flags::whole_number(1));
-        app.add_option("--window", s.window, "characters of an example")->transform(flags::whole_number(1));
-        app.add_option("--batch", s.batch, "examples per step")->transform(flags::whole_number(1));
-        app.add_option("--hidden", s.hidden, "cells of a layer")->transform(flags::whole_number(1));
-        app.add_option("--layers", s.layers, "of cells")->transform(flags::whole_number(1));
-        app.add_option("--lr", s.lr, "learning rate at the start")->check(flags::positive());
-        app.add_option("--write", s.write, "characters to write at the end")
-            ->transform(flags::whole_number(1));
-        app.add_option("--prompt", s.prompt, "what it goes on from; without one, a new line");
-        app.add_option("--temperature", s.temperature, "below 1 it dares less")->check(flags::positive());
+      [&](SmallFlags& flags) {
+        flags.path("--text", s.text, "text file in UTF-8; without one, headers of this project");
+        flags.device(s.device);
+        flags.whole("--steps", s.steps, "of Adam");
+        flags.whole("--window", s.window, "characters of an example");
+        flags.whole("--batch", s.batch, "examples per step");
+        flags.whole("--hidden", s.hidden, "cells of a layer");
+        flags.whole("--layers", s.layers, "of cells");
+        flags.positive("--lr", s.lr, "learning rate at the start");
+        flags.whole("--write", s.write, "characters to write at the end");
+        flags.text("--prompt", s.prompt, "what it goes on from; without one, a new line");
+        flags.positive("--temperature", s.temperature, "below 1 it dares less");
       },
       [&] { train(s); });
 }

@@ -110,17 +110,15 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "vae", "Learns to draw images like those it has seen: a variational autoencoder.", argc, argv,
-      [&](CLI::App& app) {
-        app.add_option("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files")
-            ->check(flags::path());
-        app.add_option("--device", s.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-        app.add_option("--epochs", s.epochs, "passes over the images")->transform(flags::whole_number(1));
-        app.add_option("--batch", s.batch, "images per step")->transform(flags::whole_number(1));
-        app.add_option("--hidden", s.hidden, "units between image and place")
-            ->transform(flags::whole_number(1));
-        app.add_option("--latent", s.latent, "dimensions of a place")->transform(flags::whole_number(1));
-        app.add_option("--lr", s.lr, "learning rate")->check(flags::positive());
-        app.add_option("--out", s.out, "SVG file of what it draws")->check(flags::path());
+      [&](SmallFlags& flags) {
+        flags.path("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files");
+        flags.device(s.device);
+        flags.whole("--epochs", s.epochs, "passes over the images");
+        flags.whole("--batch", s.batch, "images per step");
+        flags.whole("--hidden", s.hidden, "units between image and place");
+        flags.whole("--latent", s.latent, "dimensions of a place");
+        flags.positive("--lr", s.lr, "learning rate");
+        flags.path("--out", s.out, "SVG file of what it draws");
       },
       [&] { train(s); });
 }

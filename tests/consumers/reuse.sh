@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A compiler launcher that saves the consumers from compiling the library again. When the build tree in
-# REUSE_TREE holds an object of the same source file, compiled with the same flags and newer than the source,
-# that object is taken; everything else is compiled.
+# REUSE_TREE holds an object of the same source file, or of the same batch of files, compiled with the same flags and newer
+# than the source, that object is taken; everything else is compiled.
 set -euo pipefail
 
 flags_of() {  # the flags that can change an object, one a line, sorted
@@ -19,20 +19,34 @@ flags_of() {  # the flags that can change an object, one a line, sorted
   done | sort
 }
 
-object="" source="" depfile=""
+object="" source="" depfile="" batch=""
 previous=""
 for word in "$@"; do
   case $previous in
     -o) object=$word ;;
     -MF) depfile=$word ;;
   esac
-  case $word in "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;; esac
+  case $word in
+    "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;;
+    */CMakeFiles/cotangent*.dir/Unity/*.cxx) batch=$word source=$REUSE_TREE/CMakeFiles/${word##*/CMakeFiles/} ;;
+  esac
   previous=$word
 done
 
+usable() {  # usable OBJECT: made of what the sources are now
+  [ -e "$1" ] || return 1
+  [ -n "$batch" ] || { [ ! "$source" -nt "$1" ]; return; }
+  cmp -s "$batch" "$source" || return 1
+  local file
+  while read -r file; do
+    [ ! "$file" -nt "$1" ] || return 1
+  done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$batch")
+}
+
 if [ -n "$source" ] && [ -n "$object" ]; then
-  built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_SOURCE"/}".o)
-  if [ -e "$built" ] && [ ! "$source" -nt "$built" ]; then
+  built=$source.o
+  [ -n "$batch" ] || built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_SOURCE"/}".o)
+  if usable "$built"; then
     line=$(grep -F -e "-c $source\"" -e "-c $source -o" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1 || true)
     line=${line#*\"command\": \"}
     line=${line%\",}
