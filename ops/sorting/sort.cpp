@@ -67,14 +67,15 @@ ValuesIndices taken(const Tensor& x, const Tensor& place, std::int64_t axis, boo
 
 std::int64_t length_of(const Tensor& x, int axis) { return x.dim() == 0 ? 1 : x.shape()[axis]; }
 
-// Runs of equal elements of a list: where they start, and the number of its run for each element.
+// Runs of equal elements of a list, or of equal slices: where they start, and the number of its run for each.
 struct Runs {
   Tensor starts, numbers;
 
   explicit Runs(const Tensor& list) {
-    const std::int64_t n = list.numel(), rest = n > 0 ? n - 1 : 0;
+    const std::int64_t n = list.size(0), rest = n > 0 ? n - 1 : 0;
     const TensorOptions flags{.dtype = DType::boolean, .device = list.device()};
-    const Tensor differs = ne(list.narrow(0, n - rest, rest), list.narrow(0, 0, rest));
+    Tensor differs = ne(list.narrow(0, n - rest, rest), list.narrow(0, 0, rest));
+    if (differs.dim() > 1) differs = any(differs.flatten(1), {1});
     const Tensor first = concat({ones({n - rest}, flags), differs}, 0);
     starts = nonzero(first).select(1, 0);
     numbers = cumsum(first, 0) - 1;
@@ -86,14 +87,36 @@ struct Runs {
   }
 };
 
-Unique unique_of(const Tensor& list, const Tensor& order, const Shape& shape, bool inverse, bool counts) {
+// What is listed along axis 0: the slices of x across an axis, or all elements.
+Tensor list_of(const char* op, const Tensor& x, std::optional<std::int64_t> axis) {
+  if (!axis || x.dim() < 2) {
+    wrap_axis(op, axis.value_or(0), x.dim());
+    return x.detach().flatten();
+  }
+  return x.detach().movedim(wrap_axis(op, *axis, x.dim()), 0);
+}
+
+// Slices in the order of their elements, of which those that come last are sorted by first: sorting is stable.
+ValuesIndices sorted_slices(const Tensor& list) {
+  if (list.dim() == 1) return sort(list, 0);
+  Tensor order = arange(list.size(0), {.dtype = DType::i64, .device = list.device()});
+  const Tensor columns = list.numel() > 0 ? list.flatten(1).t().contiguous() : zeros({0, 1});
+  for (std::int64_t k = columns.size(0); k-- > 0;)
+    order = index_select(order, 0, argsort(index_select(columns[k], 0, order)));
+  return {index_select(list, 0, order), order};
+}
+
+Unique unique_of(const Tensor& list, const Tensor& order, const Tensor& x, std::optional<std::int64_t> axis,
+                 bool inverse, bool counts) {
   const Runs runs(list);
   Unique result;
   result.values = index_select(list, 0, runs.starts);
-  if (inverse)
-    result.inverse = (order.defined() ? index_copy(zeros_like(order), 0, order, runs.numbers) : runs.numbers)
-                         .reshape(shape);
-  if (counts) result.counts = runs.counts(list.numel());
+  if (axis) result.values = result.values.movedim(0, *axis);
+  if (inverse) {
+    result.inverse = order.defined() ? index_copy(zeros_like(order), 0, order, runs.numbers) : runs.numbers;
+    if (!axis) result.inverse = result.inverse.reshape(x.shape());
+  }
+  if (counts) result.counts = runs.counts(list.size(0));
   return result;
 }
 
@@ -139,12 +162,14 @@ Tensor median(const Tensor& x) {
   return median(x.flatten(), 0).values;
 }
 
-Unique unique(const Tensor& x, Flag, Flag return_inverse, Flag return_counts) {
-  const auto [list, order] = sort(x.detach().flatten(), 0);
-  return unique_of(list, order, x.shape(), return_inverse, return_counts);
+Unique unique(const Tensor& x, Flag, Flag return_inverse, Flag return_counts,
+              std::optional<std::int64_t> axis) {
+  const auto [list, order] = sorted_slices(list_of("unique", x, axis));
+  return unique_of(list, order, x, axis, return_inverse, return_counts);
 }
-Unique unique_consecutive(const Tensor& x, Flag return_inverse, Flag return_counts) {
-  return unique_of(x.detach().flatten(), {}, x.shape(), return_inverse, return_counts);
+Unique unique_consecutive(const Tensor& x, Flag return_inverse, Flag return_counts,
+                          std::optional<std::int64_t> axis) {
+  return unique_of(list_of("unique_consecutive", x, axis), {}, x, axis, return_inverse, return_counts);
 }
 
 Tensor bincount(const Tensor& x, const std::optional<Tensor>& weights, Integer minlength) {

@@ -30,13 +30,17 @@ CT_API Tensor median(const Tensor& x);
 /// The different elements of x.flatten(), the smallest first (also without `sorted`); of those of `inverse`, which has x's
 /// shape, each is the position of an element in `values`, and `counts` says how often each occurs. What is not asked for is
 /// undefined. NaN differs from itself. Without gradients. Waits for the device, as the number of values depends on x.
+///
+/// With an `axis` the different slices of x across it, in the order of their first elements that differ: `values` has x's
+/// shape but along the axis, `inverse` is a list of x.size(axis).
 struct Unique {
   Tensor values, inverse, counts;
 };
 CT_API Unique unique(const Tensor& x, Flag sorted = true, Flag return_inverse = false,
-                     Flag return_counts = false);
-/// The same of runs of equal elements that follow one another: nothing is sorted.
-CT_API Unique unique_consecutive(const Tensor& x, Flag return_inverse = false, Flag return_counts = false);
+                     Flag return_counts = false, std::optional<std::int64_t> axis = std::nullopt);
+/// The same of runs of equal elements, or slices, that follow one another: nothing is sorted.
+CT_API Unique unique_consecutive(const Tensor& x, Flag return_inverse = false, Flag return_counts = false,
+                                 std::optional<std::int64_t> axis = std::nullopt);
 
 /// How often each of 0, 1, ... occurs in x, up to its maximum or at least to `minlength` - 1: i64. With `weights`, of x's
 /// shape, the sums of the weights of each: of their dtype, f64 for integers; gradients go back to them. x is of rank 1, of

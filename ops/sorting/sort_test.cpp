@@ -121,6 +121,40 @@ TEST_CASE("unique gives values, their numbers and counts", "[sort]") {
   CHECK(ids(runs.counts) == I{2, 3, 1});
 }
 
+TEST_CASE("unique along an axis compares slices, element by element", "[sort]") {
+  const DType dtype = GENERATE(f32, f64, f16, bf16, i64, i32, u8);
+  const Tensor x = tensor({{2, 1, 0}, {1, 5, 0}, {2, 0, 9}, {1, 5, 0}, {2, 0, 9}}).to(dtype);
+  const Unique rows = unique(x, true, true, true, 0);
+  CHECK(rows.values.dtype() == dtype);
+  CHECK(equal(rows.values, tensor({{1, 5, 0}, {2, 0, 9}, {2, 1, 0}}).to(dtype)));
+  CHECK(ids(rows.inverse) == I{2, 0, 1, 0, 1});
+  CHECK(ids(rows.counts) == I{2, 2, 1});
+  CHECK(equal(unique(x.t(), true, false, false, -1).values, rows.values.t()));
+  CHECK(equal(unique(x.unsqueeze(0), true, false, false, 1).values, rows.values.unsqueeze(0)));
+  const Tensor twice = index_select(x, 0, tensor({1, 3, 0, 2, 4, 1}));
+  const Unique runs = unique_consecutive(twice, true, true, 0);
+  CHECK(equal(runs.values, index_select(x, 0, tensor({1, 0, 2, 1}))));
+  CHECK(ids(runs.inverse) == I{0, 0, 1, 2, 2, 3});
+  CHECK(ids(runs.counts) == I{2, 1, 2, 1});
+}
+
+TEST_CASE("unique along an axis at its edges", "[sort]") {
+  const Tensor mask = tensor({{true, false}, {false, true}, {true, false}});
+  CHECK(unique(mask, true, false, false, 0).values.to_vector<bool>() ==
+        std::vector<bool>{false, true, true, false});
+  // A slice with a NaN differs from every other, and comes last; zeros of both signs are equal.
+  const Tensor odd = tensor({{kNan, 0.}, {0., 1.}, {-0., 1.}, {kNan, 0.}, {1., kNan}});
+  const Unique u = unique(odd, true, true, true, 0);
+  CHECK(ids(u.inverse) == I{2, 0, 0, 3, 1});
+  CHECK(ids(u.counts) == I{2, 1, 1, 1});
+  CHECK(unique(zeros({0, 3}), true, true, true, 0).values.shape() == Shape{0, 3});
+  CHECK(unique(zeros({4, 0}), true, true, true, 0).values.shape() == Shape{1, 0});
+  CHECK(ids(unique(zeros({4, 0}), true, true, true, 0).counts) == I{4});
+  CHECK(unique(tensor(3.), true, true, true, 0).values.shape() == Shape{1});
+  CHECK_THROWS_WITH(unique(odd, true, false, false, 2), Contains("[unique] axis 2 is out of range"));
+  CHECK_THROWS_WITH(unique_consecutive(odd, false, false, -3), Contains("[unique_consecutive] axis -3"));
+}
+
 TEST_CASE("bincount counts, and sums weights", "[sort]") {
   const Tensor x = tensor({1, 3, 1, 0}).to(GENERATE(i64, i32, u8));
   CHECK(ids(bincount(x)) == I{1, 2, 0, 1});
@@ -160,6 +194,16 @@ TEST_CASE("order on the GPU equals that on the CPU", "[sort][cuda]") {
   const Unique want = unique(numbers, true, true, true), got = unique(numbers.to(cuda(0)), true, true, true);
   CHECK(ids(got.inverse.to(cpu)) == ids(want.inverse));
   CHECK(ids(got.counts.to(cpu)) == ids(want.counts));
+  for (const DType dtype : {f32, f64, f16, bf16, i64, i32, u8, boolean}) {
+    const Tensor table = randint(0, 3, {400, 2, 3}).to(dtype);
+    for (const int axis : {0, 1, 2}) {
+      const Unique here = unique(table, true, true, true, axis),
+                   there = unique(table.to(cuda(0)), true, true, true, axis);
+      CHECK(equal(there.values.to(cpu), here.values));
+      CHECK(ids(there.inverse.to(cpu)) == ids(here.inverse));
+      CHECK(ids(there.counts.to(cpu)) == ids(here.counts));
+    }
+  }
   CHECK(ids(bincount(numbers.to(cuda(0))).to(cpu)) == ids(bincount(numbers)));
   CHECK(median(randn({1001}).to(cuda(0))).is_cuda());
 }
