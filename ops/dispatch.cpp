@@ -1,5 +1,6 @@
 #include <cotangent/ops/dispatch.h>
 
+#include <algorithm>
 #include <optional>
 
 #include <cotangent/autograd/autocast_mode.h>
@@ -49,18 +50,44 @@ bool stays_low(const OpDef& op, std::size_t i, DType first, DType t) {
   return mask_bit(op.low_inputs, i) && first == DType::f32 && is_low_precision(t);
 }
 
+std::string list_inputs(const OpDef& op) {
+  std::string text;
+  for (const InputDef& in : op.inputs)
+    text.append(text.empty() ? "" : ", ").append(in.name).append(in.optional ? " (or undefined)" : "");
+  return text;
+}
+
+// Rules and kernels read inputs and attributes by place. Attributes that are numbers alone are 0 where they are left out.
+void check_count(const OpDef& op, std::size_t inputs, AttrsView attrs) {
+  const std::size_t wanted = op.inputs.size();
+  const bool rest = op.inputs.back().rest;
+  CT_CHECK(inputs == wanted || (rest && inputs > wanted), ValueError, op.name, "got ", inputs,
+           " inputs; it takes ", wanted, rest ? " or more: " : ": ", list_inputs(op));
+  std::size_t bytes = 0;
+  bool numbers = true;
+  for (const AttrDef& attr : op.attributes) {
+    bytes = std::max(bytes, std::size_t{attr.offset} + attr.size);
+    numbers = numbers && attr.type == AttrType::number;
+  }
+  CT_CHECK(attrs.size >= bytes || (attrs.size == 0 && numbers), ValueError, op.name, "got attributes of ",
+           attrs.size, " bytes; its own have at least ", bytes);
+}
+
+void check_defined(const OpDef& op, std::size_t i, const Tensor& t) {
+  CT_CHECK(t.defined(), Error, op.name, "input '", input_name(op, i),
+           "' is undefined; create it with ct::zeros, ct::randn, ... first");
+}
+
 // Checks what can be checked without knowing the op: presence, devices, dtypes.
-Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs) {
+Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs) {
+  check_count(op, inputs.size(), attrs);
   const Tensor* first = nullptr;            // the input that the others are held against
   std::size_t unsupported = inputs.size();  // the first input of a dtype that the op does not have
   Checked result;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
-    if (!t.defined()) {
-      CT_CHECK(mask_bit(op.optional_inputs, i), Error, op.name, "input '", input_name(op, i),
-               "' is undefined; create it with ct::zeros, ct::randn, ... first");
-      continue;
-    }
+    if (!mask_bit(op.optional_inputs, i)) check_defined(op, i, t);
+    if (!t.defined()) continue;
     if (i == 0) result.device = t.device();
     if (!(t.device() == result.device) && !mask_bit(op.free_device_inputs, i))
       detail::fail<DeviceError>(op.name, "inputs are on different devices: '", input_name(op, 0), "' is ",
@@ -155,7 +182,7 @@ void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, Attr
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
                     std::span<Tensor> outputs) {
-  const Checked checked = check_inputs(op, inputs);
+  const Checked checked = check_inputs(op, inputs, attrs);
   if (checked.convert) [[unlikely]]
     return dispatch_converted(op, inputs, attrs, outputs);
 
@@ -249,6 +276,7 @@ Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs,
 
 Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
                          AttrsView attrs) {
+  check_defined(op, 0, self);
   detail::check_writable(op.name, self);
   InlineVector<Tensor, 3> changed;  // what takes the place of an input; undefined elsewhere
   InlineVector<TensorRef, 3> inputs;
@@ -262,7 +290,7 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
              describe(self), "; use the out-of-place form");
     inputs.emplace_back(convert ? &(changed[inputs.size()] = t.to(self.dtype())) : &t);
   }
-  const Checked checked = check_inputs(op, inputs);
+  const Checked checked = check_inputs(op, inputs, attrs);
   CT_CHECK(!checked.convert, DTypeError, op.name, "can't run in place on ", describe(self),
            "; use the out-of-place form");
 

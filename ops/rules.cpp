@@ -57,4 +57,9 @@ Tensor row_mean(const Tensor& x, std::int64_t axes) {
   return mean(x, last, true);
 }
 
+void check_room_for_axis(const char* op, const char* name, const Tensor& t) {
+  CT_CHECK(t.dim() < kMaxRank, ShapeError, op, name, " is ", describe(t),
+           "; the result has one axis more, and at most ", kMaxRank, " are supported");
+}
+
 }  // namespace ct::rules

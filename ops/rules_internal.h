@@ -4,7 +4,8 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
-// What rules (OpDef::rule) are composed of beside the ops themselves. All of it is on the tape.
+// What rules (OpDef::rule) are composed of beside the ops themselves. All of it is on the tape. And, of shape rules, what
+// several ask.
 
 namespace ct::rules {
 
@@ -27,5 +28,8 @@ Tensor spread(const Tensor& g, Reduction reduction, const Shape& shape, const Te
 
 /// Over the last `axes` axes: the mean, those axes kept with size 1.
 Tensor row_mean(const Tensor& x, std::int64_t axes);
+
+/// Throws ShapeError where `t`, by its name, has as many axes as there can be: the result is to have one more.
+void check_room_for_axis(const char* op, const char* name, const Tensor& t);
 
 }  // namespace ct::rules

@@ -4,6 +4,7 @@
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/concat/concat_internal.h>
 #include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/rules_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(concat)
@@ -30,6 +31,7 @@ void concat_infer(Infer& i) {
 
 void stack_infer(Infer& i) {
   Shape shape = i.in(0).shape();
+  rules::check_room_for_axis("stack", "input 0", i.in(0));
   for (int k = 1; k < i.input_count(); ++k)
     CT_CHECK(i.in(k).shape() == shape, ShapeError, "stack", "input ", k, " is ", describe(i.in(k)),
              ", input 0 ", describe(i.in(0)), "; all shapes must be equal");

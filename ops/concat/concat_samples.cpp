@@ -65,7 +65,8 @@ std::vector<Sample> stack_samples(SampleMaker& make) {
 
 std::vector<ErrorSample> stack_errors(SampleMaker& make) {
   return {{{make.normal({2, 3}), make.normal({3, 2})}, Attrs{0}, "all shapes must be equal"},
-          {{make.normal({2}), make.normal({2})}, Attrs{2}, "axis 2 is out of range"}};
+          {{make.normal({2}), make.normal({2})}, Attrs{2}, "axis 2 is out of range"},
+          {{make.normal({1, 1, 1, 1, 1, 1, 1, 1})}, Attrs{0}, "at most 8 are supported"}};
 }
 
 }  // namespace

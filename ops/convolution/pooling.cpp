@@ -64,8 +64,10 @@ void check_image(const char* op, const char* name, const Tensor& x) {
            name, " is ", describe(x), "; an image of more than ", kMost, " pixels is not supported");
 }
 void check_indices(const char* op, const Tensor& indices, const Shape& pool) {
-  CT_CHECK(!indices.defined() || (indices.dtype() == DType::i64 && indices.shape() == pool), ShapeError, op,
-           "indices is ", describe(indices), "; it must be i64 ", pool);
+  if (!indices.defined()) return;
+  CT_CHECK(indices.dtype() == DType::i64, DTypeError, op, "indices is ", describe(indices),
+           "; it must be i64: convert with .to(i64)");
+  CT_CHECK(indices.shape() == pool, ShapeError, op, "indices is ", describe(indices), "; it must be ", pool);
 }
 
 void infer_max(Infer& in) {

@@ -143,7 +143,9 @@ constexpr OpDef k_assign = checked({
 
 void fill_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 
-void fill_forward(const Forward& call) { fill_kernel(call.out(), call.attrs<FillAttrs>().value); }
+void fill_forward(const Forward& call) {
+  fill_kernel(call.out(), call.attrs_view.size > 0 ? call.attrs<FillAttrs>().value : Scalar(0));
+}
 
 void fill_backward(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, zero_gradient(b.in_meta(0)));

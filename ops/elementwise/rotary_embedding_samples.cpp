@@ -47,6 +47,9 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
       sample({2, 4, 8}, {4}, {.rotary_dim = 10}, "rotary_dim is 10"),
       sample({2, 4, 8}, {4}, {.base = 0}, "base is 0"),
       sample({2, 4, 8}, {4}, {.scaling = {.kind = RotaryScaling::Kind::linear, .factor = 0}}, "factor is 0"),
+      sample({2, 4, 8}, {4},
+             {.scaling = {.kind = RotaryScaling::Kind::llama3, .factor = 8, .low_frequency_factor = 4}},
+             "and the second larger than the first"),
       {{make.normal({2, 4}), make.normal({2})}, Attrs{}, "positions must be i64 or i32"},
       {{make.index({2, 4}, 3), make.index({2}, 3)}, Attrs{}, "supported dtypes are f32"}};
 }

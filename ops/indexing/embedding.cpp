@@ -7,6 +7,7 @@
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/indexing/embedding_internal.h>
 #include <cotangent/ops/indexing/indexing.h>
+#include <cotangent/ops/rules_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(embedding)
@@ -25,8 +26,7 @@ void infer(Infer& in) {
   CT_CHECK(!attrs.padded || (attrs.padding_idx >= -rows && attrs.padding_idx < rows), ValueError, "embedding",
            "padding_idx is ", attrs.padding_idx, " and weight ", describe(weight), "; it must lie in [",
            -rows, ", ", rows, ")");
-  CT_CHECK(indices.dim() < kMaxRank, ShapeError, "embedding", "indices is ", describe(indices),
-           "; the result has one axis more, and at most ", kMaxRank, " are supported");
+  rules::check_room_for_axis("embedding", "indices", indices);
   Shape out = indices.shape();
   out.push_back(weight.size(1));
   in.output(out, weight.dtype());

@@ -62,11 +62,14 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
   add(make.normal({4, 6}), {}, {}, {-1, 1}, "eps is -1");
   add(make.normal({4, 6}), {}, {}, {std::numeric_limits<double>::infinity(), 1}, "eps is inf");
   add(make.index({4, 6}, 3), {}, {}, {1e-5, 1}, "supported dtypes are f32");
+  add(make.normal({4, 6}), {}, {}, {1e-5, 1, f16}, "y has x's dtype, or 16 bits where");
   if (centered) add(make.normal({4, 6}), make.normal({6}), make.normal({4}), {1e-5, 1}, "bias is f64[4]");
   if (with_residual) {
     all.push_back(all[0]);
     all.back().inputs[1] = make.normal({6});
     all.back().message = "residual is f64[6], x is f64[4, 6]";
+    add(make.normal({4, 6}).to(f32), {}, {}, {1e-5, 1, f16}, "residual must have the dtype of one of them");
+    all.back().inputs[1] = make.normal({4, 6}).to(bf16);
   }
   return all;
 }

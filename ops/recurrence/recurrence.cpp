@@ -46,9 +46,10 @@ void infer(Infer& in) {
     CT_CHECK(i >= in.input_count() || in.in(i).shape() == state, ShapeError, op,
              in.op.inputs[static_cast<std::size_t>(i)].name, " is ", describe(in.in(i)), "; it must be ",
              state, ": [batch, hidden]");
-  CT_CHECK(!lengths.defined() || (lengths.dtype() == i64 && lengths.shape() == Shape{x.size(1)}), ShapeError,
-           op, "lengths is ", describe(lengths), "; it must be i64", Shape{x.size(1)},
-           ", a number for each sequence");
+  CT_CHECK(!lengths.defined() || lengths.dtype() == i64, DTypeError, op, "lengths is ", describe(lengths),
+           "; it must be i64: convert with .to(i64)");
+  CT_CHECK(!lengths.defined() || lengths.shape() == Shape{x.size(1)}, ShapeError, op, "lengths is ",
+           describe(lengths), "; it must be ", Shape{x.size(1)}, ", a number for each sequence");
   in.output({x.size(0), x.size(1), hidden}, x.dtype());
   in.output(state, x.dtype());
   in.output({x.size(0), x.size(1), kCell<C>.columns() * hidden}, x.dtype());

@@ -84,8 +84,8 @@ std::vector<ErrorSample> errors(SampleMaker& make) {
   wrong(3, make.normal({gates * 5 + 1}), "b_ih is f64[");
   wrong(4, make.normal({1}), "b_hh is f64[1]; it must be [");
   wrong(5, make.normal({3, 5}), "h0 is f64[3, 5]; it must be [2, 5]: [batch, hidden]");
-  wrong(6, make.index({3}, 4), "lengths is i64[3]; it must be i64[2], a number for each sequence");
-  wrong(6, make.normal({2}), "lengths is f64[2]; it must be i64[2]");
+  wrong(6, make.index({3}, 4), "lengths is i64[3]; it must be [2], a number for each sequence");
+  wrong(6, make.normal({2}), "lengths is f64[2]; it must be i64: convert");
   if (memory) wrong(7, make.normal({5, 2}), "c0 is f64[5, 2]; it must be [2, 5]");
   return list;
 }

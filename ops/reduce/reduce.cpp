@@ -52,6 +52,9 @@ void infer(Infer& infer) {
   if constexpr (kind == Kind::norm)
     CT_CHECK(!std::isnan(attrs.number), ValueError, infer.op.name,
              "p is nan; the order of a norm must be a number (2 is usual)");
+  if constexpr (kind == Kind::var || kind == Kind::std)
+    CT_CHECK(std::isfinite(attrs.number), ValueError, infer.op.name, "correction is ", attrs.number,
+             "; it must be finite (1 is usual)");
   if (is_extremum(kind) || (kind == Kind::norm && std::isinf(attrs.number)))
     CT_CHECK(count > 0, ShapeError, infer.op.name, "got ", describe(x),
              ": a reduction over no elements, which has no largest or smallest one; reduce over axes whose "
@@ -344,18 +347,10 @@ Tensor any(const Tensor& x, const Dims& axes, Flag keepdim) {
 Tensor all(const Tensor& x, const Dims& axes, Flag keepdim) {
   return dispatch(k_all, {x}, over(axes, keepdim));
 }
-namespace {
-void check_correction(const char* op, double correction) {
-  CT_CHECK(std::isfinite(correction), ValueError, op, "correction is ", correction,
-           "; it must be finite (1 is usual)");
-}
-}  // namespace
 Tensor var(const Tensor& x, const Dims& axes, Real correction, Flag keepdim) {
-  check_correction("var", correction);
   return dispatch(k_var, {x}, over(axes, keepdim, correction));
 }
 Tensor stddev(const Tensor& x, const Dims& axes, Real correction, Flag keepdim) {
-  check_correction("std", correction);
   return dispatch(k_std, {x}, over(axes, keepdim, correction));
 }
 Tensor norm(const Tensor& x, Real p, const Dims& axes, Flag keepdim) {

@@ -95,6 +95,13 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
     out.push_back({{make.normal({3, 0})}, over({1}, false, number), "no elements"});
   }
   if (has_axis_only(kind)) out.push_back({{make.normal({2, 3})}, over({0, 1}, false, 0), "one is wanted"});
+  if (kind == Kind::var || kind == Kind::std)
+    out.push_back({{make.normal({2, 3})}, over({0}, false, kNan), "correction is nan; it must be finite"});
+  if (kind == Kind::sum || kind == Kind::mean || kind == Kind::prod) {
+    Attrs attrs = over({0}, false, number);
+    attrs.converts = true, attrs.dtype = DType::i64;
+    out.push_back({{make.normal({2, 3})}, attrs, "can't reduce f64[2, 3] to i64 directly"});
+  }
   if (kind == Kind::norm) {
     out.push_back({{make.normal({2, 3})}, over({}, false, kNan), "p is nan"});
     out.push_back(

@@ -11,6 +11,7 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/view/view_defs_internal.h>
 
 // The members of Tensor, and how each one's result lies in memory. Gradients are in
@@ -198,6 +199,7 @@ void squeeze_infer(Infer& i) {
 
 void unsqueeze_infer(Infer& i) {
   const Tensor& x = i.in(0);
+  rules::check_room_for_axis("unsqueeze", "x", x);
   const int axis = wrap_axis("unsqueeze", i.attrs<UnsqueezeAttrs>().axis, x.dim() + 1);
   Shape shape = x.shape();
   Strides strides = x.strides();
@@ -234,6 +236,7 @@ void unfold_infer(Infer& i) {
   const Tensor& x = i.in(0);
   const UnfoldAttrs& a = i.attrs<UnfoldAttrs>();
   check_has_axes("unfold", x, a.axis, " to unfold");
+  rules::check_room_for_axis("unfold", "x", x);
   const int axis = wrap_axis("unfold", a.axis, x.dim());
   const std::int64_t n = x.shape()[axis], stride = x.strides()[axis];
   CT_CHECK(a.size >= 0 && a.size <= n, ValueError, "unfold", "the size of a window is ", a.size, ", axis ",

@@ -231,7 +231,9 @@ std::vector<Sample> unsqueeze_samples(SampleMaker& make) {
 
 std::vector<ErrorSample> unsqueeze_errors(SampleMaker& make) {
   return {{{make.normal({3})}, UnsqueezeAttrs{2}, "axis 2 is out of range"},
-          {{make.normal({1, 1, 1, 1, 1, 1, 1, 1})}, UnsqueezeAttrs{0}, "more than 8 dimensions"}};
+          {{make.normal({1, 1, 1, 1, 1, 1, 1, 1})},
+           UnsqueezeAttrs{0},
+           "the result has one axis more, and at most 8 are supported"}};
 }
 
 std::vector<Tensor> diagonal_reference(std::span<const Tensor> in, AttrsView attrs) {
@@ -292,6 +294,7 @@ std::vector<Sample> unfold_samples(SampleMaker& make) {
 std::vector<ErrorSample> unfold_errors(SampleMaker& make) {
   return {{{make.normal({3})}, UnfoldAttrs{0, 4, 1}, "it must lie in [0, 3]"},
           {{make.normal({3})}, UnfoldAttrs{0, 2, 0}, "step is 0"},
+          {{make.normal({1, 1, 1, 1, 1, 1, 1, 1})}, UnfoldAttrs{0, 1, 1}, "at most 8 are supported"},
           {{make.normal({})}, UnfoldAttrs{0, 1, 1}, "no axis 0"},
           {{make.normal({3})}, UnfoldAttrs{1, 1, 1}, "axis 1 is out of range"}};
 }
