@@ -407,6 +407,10 @@ FAULTS = [
     ("gru", "ops/recurrence/recurrence_plain.h", "ops/recurrence/recurrence_plain.cpp", "what passes by u is lost",
      "dh_past = dh * g.z;", "dh_past = 0 * g.z;"),
     ("gru", "ops/recurrence/recurrence.cpp", None, "the rule sends dp through w_hh", "matmul(dus[i], w_hh)", "matmul(dps[i], w_hh)"),
+    ("rnn", "ops/recurrence/recurrence.cpp", None, "lengths of another dtype are said to be of another shape",
+     "lengths.dtype() == i64, DTypeError", "lengths.dtype() == i64, ShapeError"),
+    ("add", "ops/dispatch.cpp", None, "inputs are not counted", "CT_CHECK(inputs == wanted ||", "CT_CHECK(true || inputs == wanted ||"),
+    ("linear_recurrence", "ops/dispatch.cpp", None, "attributes are not looked at", "CT_CHECK(attrs.size >= bytes ||", "CT_CHECK(true ||"),
     (RECURRENT_TEST, RECURRENT, None, "both directions go forward", "{ends, d == 1}", "{ends, false}"),
 ]
 

@@ -3,6 +3,7 @@
 #include <cotangent/ops/testing/gradcheck.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "tests/catch.h"
 
@@ -144,6 +145,67 @@ TEST_CASE("a wrong backward, a missing save and a wrong error do not pass", "[us
   // The library has no tests for an op that is not its own.
   const std::vector<std::string> untested = ct::check_conformance(k_swish).failures;
   CHECK_THAT(untested.at(untested.size() - 1), Catch::Matchers::Contains("the op has no samples"));
+}
+
+TEST_CASE("an op whose bad calls end otherwise than they must does not pass", "[user_op]") {
+  static constexpr ct::OpTests tests{"user_swish",
+                                     [](ct::SampleMaker& make) {
+                                       return std::vector<ct::Sample>{{{make.normal({3, 5})}, SwishAttrs{1}}};
+                                     },
+                                     nullptr, reference};
+  const auto failures_of = [](const ct::OpDef& op) {
+    std::string failures;
+    for (const std::string& failure : check(op, tests).failures) failures += failure + '\n';
+    return failures;
+  };
+  const auto with = [&](ct::InferFn rule) {
+    ct::OpDef op = k_swish;
+    op.infer = rule;
+    return failures_of(op);
+  };
+  using Catch::Matchers::Contains;
+  CHECK(with(infer) == "");
+  CHECK_THAT(with([](ct::Infer& c) {
+               if (c.in(0).numel() != 15) throw std::out_of_range("no");
+               infer(c);
+             }),
+             Contains("axis 0 longer on cpu: threw what is no ct::Error: no"));
+  CHECK_THAT(with([](ct::Infer& c) {
+               if (c.in(0).numel() != 15) throw ct::ShapeError("x is wrong; it must be right");
+               infer(c);
+             }),
+             Contains("axis 1 of 0 on cpu: the message has no [op] in front"));
+  CHECK_THAT(with([](ct::Infer& c) {
+               CT_CHECK(c.in(0).dim() == 2, ct::DTypeError, c.op.name, "x is no matrix");
+               infer(c);
+             }),
+             Contains("axis 0 dropped on cpu: threw an error of another kind") &&
+                 Contains("the message does not say what is wanted"));
+
+  ct::OpDef spoils = k_swish;
+  spoils.cpu.forward = [](const ct::Forward& f) {
+    if (f.in(0).dim() != 2) Tensor(f.in(0)).zero_();
+    CT_CHECK(f.in(0).dim() == 2, ct::ShapeError, f.op.name, "x is no matrix; it must be one");
+    forward(f);
+  };
+  CHECK_THAT(failures_of(spoils), Contains("axis 0 dropped on cpu: input 0 has changed"));
+
+  ct::OpDef remembers = k_swish;
+  remembers.cpu.forward = [](const ct::Forward& f) {
+    static bool failed = false;
+    failed = failed || f.in(0).dim() != 2;
+    CT_CHECK(f.in(0).dim() == 2, ct::ShapeError, f.op.name, "x is no matrix; it must be one");
+    forward(f);
+    if (failed) f.out().zero_();
+  };
+  CHECK_THAT(failures_of(remembers),
+             Contains("axis 0 dropped on cpu: the next call gives other bits in output 0"));
+
+  ct::OpDef few = k_swish;  // all but undefined, too many and expanded inputs will do
+  few.attributes = {};
+  few.promotes = few.int_to_float = true;
+  few.differentiable = false;
+  CHECK_THAT(failures_of(few), Contains(" bad calls fail, each with a text of its own; 10 are wanted"));
 }
 
 TEST_CASE("plain kernels are the oracle of values and gradients, in f64 too where it is fast", "[user_op]") {

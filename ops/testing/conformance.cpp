@@ -8,7 +8,6 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 #include <cotangent/ops/testing/gradcheck.h>
-#include <cotangent/ops/testing/layout_copy_internal.h>
 
 namespace ct {
 namespace {
@@ -41,9 +40,10 @@ class Checker {
       devices.push_back(cpu);
       if (cuda_is_available()) devices.push_back(cuda(0));
     }
+    BadCalls bad_calls(op_, tests_, samples_, report_);
     for (const Device device : devices) {
       for (int t = 0; t < kDTypeCount; ++t) check_dtype(device, static_cast<DType>(t));
-      check_errors(make, device);
+      bad_calls.check(make, device);
     }
     return std::move(report_);
   }
@@ -312,33 +312,6 @@ class Checker {
             return detail::cat("subset ", subset, " changes gradient ", i, ": ", d);
         }
         return {};
-      });
-    }
-  }
-
-  void check_errors(SampleMaker& make, Device device) {
-    if (tests_.error_samples == nullptr) return;
-    const std::vector<ErrorSample> samples = tests_.error_samples(make);
-    for (std::size_t s = 0; s < samples.size(); ++s) {
-      guarded(detail::cat("error sample ", s, " on ", to_string(device)), [&]() -> std::string {
-        Tensors inputs;
-        for (const Tensor& t : samples[s].inputs)
-          inputs.push_back(t.defined() ? detail::copy_with_layout(t, device) : t);
-        try {
-          call(op_, inputs, samples[s].attrs);
-          synchronize(device);  // a bad index on a GPU is reported here at the latest
-        } catch (const Error& e) {
-          // Samples promise the text for the CPU: on a GPU, tensors are named with their device.
-          std::string text = e.what();
-          const std::string where = " on " + to_string(device);
-          for (std::size_t at = 0; (at = text.find(where, at)) != std::string::npos;)
-            text.erase(at, where.size());
-          if (text.rfind('[', 0) != 0) return "the message has no [op] in front: " + text;
-          if (text.find(samples[s].message) == std::string::npos)
-            return detail::cat("the message is \"", text, "\", want \"", samples[s].message, "\" in it");
-          return {};
-        }
-        return detail::cat("did not fail; want an error with \"", samples[s].message, '"');
       });
     }
   }

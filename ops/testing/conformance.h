@@ -43,7 +43,10 @@ struct ConformanceReport {
 ///   - gradients against those of the plain kernels, or of the other dtypes against the f64 ones; with contiguous and
 ///     strided cotangents;
 ///   - gradients when only some inputs want them, and accumulated over two passes;
-///   - error samples: the promised error, with the op's name in front.
+/// And for every device bad calls: the error samples, and calls with inputs or attributes too few or too many, undefined
+/// inputs, other dtypes, devices and shapes, in place and backward. Each throws the right Error with the op's name in front,
+/// the same text on every device, or works where that may be; its inputs are as before, and the next call works. An op
+/// has ten at least.
 CT_API ConformanceReport check_conformance(const OpDef& op, const OpTests& tests,
                                            const ConformanceOptions& options = {});
 /// The same for an op of the library, with its own tests (find_tests). An op without any does not pass.

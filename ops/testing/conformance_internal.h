@@ -1,9 +1,11 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include <cotangent/core/op_def.h>
+#include <cotangent/ops/testing/conformance.h>
 
 // Calls of an op, and comparisons of what they give, for the conformance suite.
 
@@ -45,5 +47,39 @@ Gradients differentiate(const OpDef& op, const Tensors& inputs, const AnyAttrs& 
                         const Tensors& cotangents, std::uint32_t wanted, int passes = 1);
 /// The first gradient that differs, in words; empty if there is none.
 std::string compare_grads(const Gradients& got, const Gradients& want, double tol, const char* what);
+
+/// Calls that must not work: the error samples, and those that are made of the op's records and of one of its samples.
+class BadCalls {
+ public:
+  BadCalls(const OpDef& op, const OpTests& tests, const std::vector<Sample>& samples,
+           ConformanceReport& report)
+      : op_(op), tests_(tests), samples_(samples), report_(report) {}
+  /// Makes them all on a device; what they say on the first is what they must say on the others.
+  void check(SampleMaker& make, Device device);
+
+ private:
+  struct Fault;
+  void check_samples(SampleMaker& make);
+  void check_counts();
+  void check_attributes();
+  void check_dtypes();
+  void check_devices();
+  void check_shapes();
+  void check_in_place();
+  void check_backward();
+  template <class F>
+  void attempt(const Fault& fault, const Tensors& inputs, F&& run);
+  void attempt(const Fault& fault, const Tensors& inputs);
+  bool compared(std::size_t i) const { return good_[i].defined() && !mask_bit(op_.free_dtype_inputs, i); }
+
+  const OpDef& op_;
+  const OpTests& tests_;
+  const std::vector<Sample>& samples_;
+  ConformanceReport& report_;
+  Device device_;
+  const Sample* sample_ = nullptr;
+  Tensors good_, results_;  // the sample's inputs on this device, and what the op makes of them
+  std::map<std::string, std::string> texts_;  // what each call said, on the first device
+};
 
 }  // namespace ct::conformance
