@@ -140,10 +140,10 @@ void BadCalls::check_samples(SampleMaker& make) {
 void BadCalls::check_counts() {
   Tensors inputs = good_;
   inputs.push_back(good_[0]);
-  attempt({"an input more", !op_.inputs.back().rest}, inputs);
-  attempt({"no inputs"}, {});
+  attempt({"an input more", !op_.inputs.back().rest, is<ValueError>}, inputs);
+  attempt({"no inputs", true, is<ValueError>}, {});
   inputs.assign(good_.begin(), good_.end() - 1);
-  attempt({"an input fewer", !op_.inputs.back().rest}, inputs);
+  attempt({"an input fewer", !op_.inputs.back().rest, is<ValueError>}, inputs);
   for (std::size_t i = 0; i < good_.size(); ++i) {
     inputs = good_;
     inputs[i] = {};
@@ -159,7 +159,7 @@ void BadCalls::check_counts() {
   AnyAttrs attrs = sample_->attrs;
   for (const std::size_t size : {std::size_t{0}, bytes - 1}) {
     attrs.size = size;
-    attempt({detail::cat("attributes of ", size, " bytes"), size > 0 || !numbers}, good_,
+    attempt({detail::cat("attributes of ", size, " bytes"), size > 0 || !numbers, is<ValueError>}, good_,
             [&] { call(op_, good_, attrs); });
   }
 }
@@ -172,8 +172,9 @@ void BadCalls::check_attributes() {
       AnyAttrs attrs = sample_->attrs;
       if (attr.offset + sizeof(T) > attrs.size) return;  // left out
       std::memcpy(attrs.bytes.data() + attr.offset, &value, sizeof(T));
-      attempt({detail::cat("attribute ", attr.name, ", value ", number++), false}, good_,
-              [&] { call(op_, good_, attrs); });
+      attempt({detail::cat("attribute ", attr.name, ", value ", number++), false,
+               is<ValueError, ShapeError, IndexError, DTypeError, DeviceError>},
+              good_, [&] { call(op_, good_, attrs); });
     };
     switch (attr.type) {
       case AttrType::flag: with(false), with(true); break;
@@ -264,13 +265,16 @@ void BadCalls::check_in_place() {
       const Tensor y = call(op_, inputs, sample_->attrs)[0];
       fits = y.shape() == x.shape() && y.dtype() == dtype;
     } catch (const Error&) {}
-    if (!fits && compared(0)) in_place({detail::cat("in place, ", dtype)}, inputs[0], inputs);
+    if (!fits && compared(0))
+      in_place({detail::cat("in place, ", dtype), true, is<DTypeError, ShapeError>}, inputs[0], inputs);
   }
   if (!is_floating(x.dtype())) return;
-  in_place({"in place, a leaf"}, x.detach().clone().set_requires_grad(), good_);
+  in_place({"in place, a leaf", true, is<AutogradError, DTypeError, ShapeError>},
+           x.detach().clone().set_requires_grad(), good_);
   if (!op_.differentiable || !takes_gradient(op_, 0, x)) return;
   const EnableGrad guard;
-  in_place({"in place, a view"}, x.detach().set_requires_grad().clone().view(x.shape()), good_);
+  in_place({"in place, a view", true, is<AutogradError, DTypeError, ShapeError>},
+           x.detach().set_requires_grad().clone().view(x.shape()), good_);
 }
 
 void BadCalls::check_backward() {
@@ -293,8 +297,8 @@ void BadCalls::check_backward() {
   from({"backward, a cotangent of another dtype", true, is<DTypeError>, "backward"},
        g.to(g.dtype() == DType::f64 ? DType::f32 : DType::f64));
   y.backward(g);
-  from({"backward, a second time", false, is<AutogradError>, "backward"},
-       g);  // fails where something was saved
+  // Fails where something was saved.
+  from({"backward, a second time", false, is<AutogradError>, "backward"}, g);
 }
 
 }  // namespace ct::conformance
