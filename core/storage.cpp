@@ -5,7 +5,7 @@
 namespace ct {
 
 Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
-  Ref<Storage> storage(new Storage);
+  Ref<Storage> storage = Ref<Storage>::first(new Storage);
   storage->bytes_ = bytes;
   storage->device_ = device;
   if (bytes == 0) return storage;
@@ -17,7 +17,7 @@ Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
 }
 
 Ref<Storage> Storage::allocate_pinned(std::size_t bytes) {
-  Ref<Storage> storage(new Storage);
+  Ref<Storage> storage = Ref<Storage>::first(new Storage);
   storage->bytes_ = bytes;
   storage->pinned_ = true;
   if (bytes == 0) return storage;
@@ -28,7 +28,7 @@ Ref<Storage> Storage::allocate_pinned(std::size_t bytes) {
 }
 
 Ref<Storage> Storage::wrap(void* data, std::size_t bytes, Device device, std::function<void()> release) {
-  Ref<Storage> storage(new Storage);
+  Ref<Storage> storage = Ref<Storage>::first(new Storage);
   storage->data_ = data;
   storage->bytes_ = bytes;
   storage->device_ = device;

@@ -25,14 +25,13 @@ void spread_sum(Kind kind, const Backward& b,
   const TensorMeta& x = b.in_meta(0);
   const Attrs& attrs = b.attrs<Attrs>();
   const AxisMask mask = axis_mask(b.op.name, attrs.axes, x.shape.size());
-  Tensor g = b.grad();
-  const double count = g.numel() == 0 ? 1 : static_cast<double>(numel(x.shape) / g.numel());
-  const double divisor = kind == Kind::mean ? count : 1;
-  if (divisor != 1 || g.dtype() != x.dtype) {
-    const Tensor scaled = Tensor::allocate(g.shape(), x.dtype, x.device);
-    sum(g, 0, scaled, divisor, false);
-    g = scaled;
-  }
+  const std::int64_t outputs = b.grad().numel();
+  const double divisor =
+      kind == Kind::sum || outputs == 0 ? 1 : static_cast<double>(numel(x.shape) / outputs);
+  const bool converted = divisor != 1 || b.grad().dtype() != x.dtype;
+  const Tensor scaled = converted ? Tensor::allocate(b.grad().shape(), x.dtype, x.device) : Tensor();
+  if (converted) sum(b.grad(), 0, scaled, divisor, false);
+  const Tensor& g = converted ? scaled : b.grad();
   Strides strides = x.shape;
   for (int i = 0, from = 0; i < x.shape.size(); ++i) {
     const bool reduced = mask >> i & 1u;

@@ -1,6 +1,7 @@
 #include <cotangent/ops/engine/map/map_cpu.h>
 
 #include <algorithm>
+#include <array>
 
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
@@ -170,9 +171,8 @@ struct Call {
 };
 
 // Fills a vector with the number that run(…) reads.
-void fill(Filled& filled, const Call& call, const Operand& operand, std::int64_t offset) {
-  operand.run(filled.bytes, operand.data + offset * static_cast<std::int64_t>(operand.size), 0,
-              simd::kVectorBytes / static_cast<std::int64_t>(call.compute_size));
+void fill(Filled& filled, Run run, void* number, std::size_t compute_size) {
+  run(filled.bytes, number, 0, simd::kVectorBytes / static_cast<std::int64_t>(compute_size));
 }
 
 // Elements [begin, end), block by block.
@@ -194,7 +194,7 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
       if (call.draw->threshold == 0)
         std::fill_n(reinterpret_cast<std::uint32_t*>(buffers[k]), kBlock, ~std::uint32_t{0});
     } else if (in.scalar) {
-      fill(filled[k], call, in, 0);
+      fill(filled[k], in.run, in.data, call.compute_size);
     } else if (!in.linear && in.period > 0 && in.period <= kBlock && !(by_row && in.as_is)) {
       // Written out once, far enough to start a block anywhere in it.
       repeats[k] = true;
@@ -220,14 +220,10 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
       } else if (repeats[k]) {
         tile.in[k] = buffers[k] + static_cast<std::size_t>(i % in.period) * call.compute_size;
       } else if (by_row && (in.strides[inner] == 0 || (in.strides[inner] == 1 && in.as_is))) {
-        const std::int64_t offset = Cursor(layout, in.strides, i).offset;
-        if (in.strides[inner] == 0) {
-          fill(filled[k], call, in, offset);
-          tile.in[k] = filled[k].bytes;
-          tile.step[k] = 0;
-        } else {
-          tile.in[k] = in.data + offset * static_cast<std::int64_t>(in.size);
-        }
+        char* const at = in.data + Cursor(layout, in.strides, i).offset * static_cast<std::int64_t>(in.size);
+        tile.step[k] = in.strides[inner];
+        if (tile.step[k] == 0) fill(filled[k], in.run, at, call.compute_size);
+        tile.in[k] = tile.step[k] == 0 ? static_cast<void*>(filled[k].bytes) : at;
       } else {
         move_block(layout, in, buffers[k], call.compute_size, i, tile.n);
         tile.in[k] = buffers[k];
@@ -327,30 +323,33 @@ void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inp
   const Compute compute = computed_in(tiles, dtype);
   bool plain = dtype == kComputeDType[static_cast<int>(compute)] && out.is_contiguous() &&
                (tiles.predicate || out.dtype() == dtype);
-  for (const Tensor* in : inputs) plain = plain && in->dtype() == dtype && walks_along(*in, n);
-  if (!plain) {
-    const Tensor* outputs[] = {&out};
-    return run_cpu(tiles, outputs, inputs, parameters);
+  Tile tile;
+  Filled filled[kMaxInputs];
+  for (std::size_t k = 0; k < inputs.size() && plain; ++k) {
+    const Tensor& x = *inputs[k];
+    tile.in[k] = x.raw_data();
+    tile.step[k] = walks_along(x, n);
+    plain = x.dtype() == dtype;
+    if (tile.step[k] == 1 || !plain) continue;
+    plain = x.numel() == 1 || std::ranges::count(x.strides(), 0) == x.dim();
+    if (plain) fill(filled[k], runs_of(dtype, compute).read, x.raw_data(), size_of(dtype));
+    tile.in[k] = filled[k].bytes;
   }
+  if (!plain) return run_cpu(tiles, std::array{&out}, inputs, parameters);
 
   const TileFn tile_fn = tile_of(tiles, compute);
-  const auto size = static_cast<std::int64_t>(size_of(dtype));
-  Tile tile;
   tile.parameters = &parameters;
   tile.n = n;
   tile.out[0] = out.raw_data();
-  for (std::size_t k = 0; k < inputs.size(); ++k) {
-    tile.in[k] = inputs[k]->raw_data();
-    tile.step[k] = 1;
-  }
   if (n <= tiles.grain) return tile_fn(tile);
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t result_size = tiles.predicate ? 1 : size;
   parallel_for(n, tiles.grain, [&](std::int64_t begin, std::int64_t end) {
     Tile part = tile;
     part.n = end - begin;
     part.out[0] = static_cast<char*>(tile.out[0]) + begin * result_size;
     for (std::size_t k = 0; k < inputs.size(); ++k)
-      part.in[k] = static_cast<const char*>(tile.in[k]) + begin * size;
+      part.in[k] = static_cast<const char*>(tile.in[k]) + begin * size * tile.step[k];
     tile_fn(part);
   });
 }

@@ -154,6 +154,11 @@ TEST_CASE("layouts: every path of the CPU driver agrees with plain copies", "[el
             (plain - last.contiguous().expand(a.shape()).contiguous()).to_vector<double>());
     }
   }
+  // One number, beside more elements than a chunk has.
+  const Tensor x = ct::randn({300, 257}), number = x.slice(0, 7, 8).slice(1, 9, 10);
+  const auto product = (x * number.expand(x.shape()).contiguous()).to_vector<float>();
+  CHECK((x * number).to_vector<float>() == product);
+  CHECK((number.expand(x.shape()) * x).to_vector<float>() == product);
 }
 
 TEST_CASE("large transposed operands", "[elementwise]") {
