@@ -18,6 +18,10 @@ namespace ct::gemm {
 /// The most rows of a tile: as many as there are registers for, with two vectors each.
 inline constexpr int kRows = simd::kVectorBytes == 64 ? 12 : simd::kVectorBytes == 32 ? 6 : 4;
 
+/// By columns, neighbours along k may lie pages apart, which the machine does not foresee: so many are asked for ahead. More
+/// would drive one another out of the first-level cache, where such addresses share a few places.
+inline constexpr std::int64_t kColumnsAhead = 16;
+
 template <class T>
 struct TileArgs {
   std::int64_t k;
@@ -68,10 +72,12 @@ void tile(const TileArgs<T>& t) {
   const auto base = [&](int i) { return i < 3 ? base0 : i < 6 ? base1 : i < 9 ? base2 : base3; };
   const T* r = t.r;
   std::int64_t at0 = 0, at1 = rs, at2 = 2 * rs;
-  const auto step = [&] {
+  const auto step = [&](auto&& load_last) __attribute__((always_inline)) {
+    if constexpr (!ByRows && Rows > 3)
+      for (const int i : {0, Rows - 1}) __builtin_prefetch(r + kColumnsAhead * rs + i);
     V b[Vecs];
 #pragma GCC unroll 8
-    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? V::load(v + j * w, last) : V::load(v + j * w);
+    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? load_last(v + j * w) : V::load(v + j * w);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const V a = V(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
@@ -85,27 +91,25 @@ void tile(const TileArgs<T>& t) {
       r += rs;
     }
   };
-  std::int64_t p = 0;
-  if constexpr (Prefetch) {
-    const std::int64_t part = k / Rows;
-    const T* next_c = t.c + Rows * t.c_stride;
-    const T* next_v = t.next_v;
-    const std::int64_t lines = t.next_v_lines;
-    for (int i = 0; i < Rows; ++i) {
-      __builtin_prefetch(next_c, 1);
-      __builtin_prefetch(next_c + Vecs * w - 1, 1);
-      next_c += t.c_stride;
-      for (std::int64_t line = 0; line < lines; ++line) {
-        __builtin_prefetch(next_v, 0, 2);
-        next_v += 64 / sizeof(T);
+  const auto run = [&](auto&& load_last, auto&& store_last) __attribute__((always_inline)) {
+    std::int64_t p = 0;
+    if constexpr (Prefetch) {
+      const T* next_c = t.c + Rows * t.c_stride;
+      const T* next_v = t.next_v;
+      for (int i = 0; i < Rows; ++i) {
+        __builtin_prefetch(next_c, 1);
+        __builtin_prefetch(next_c + Vecs * w - 1, 1);
+        next_c += t.c_stride;
+        for (std::int64_t line = 0; line < t.next_v_lines; ++line) {
+          __builtin_prefetch(next_v, 0, 2);
+          next_v += 64 / sizeof(T);
+        }
+        for (std::int64_t end = p + k / Rows; p < end; ++p) step(load_last);
       }
-      for (std::int64_t end = p + part; p < end; ++p) step();
     }
-  }
-  for (; p < k; ++p) step();
-  T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
-  const std::int64_t c_stride = t.c_stride;
-  const auto put = [&](auto&& store_last) {
+    for (; p < k; ++p) step(load_last);
+    T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
+    const std::int64_t c_stride = t.c_stride;
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       T* to = c + i * c_stride;
@@ -114,11 +118,11 @@ void tile(const TileArgs<T>& t) {
       store_last(to + (Vecs - 1) * w, acc[i][Vecs - 1]);
     }
   };
-  if (t.cols == Vecs * w) {
-    put([](T* to, V x) { x.store(to); });
-  } else {
-    put([&](T* to, V x) { x.store(to, last); });
-  }
+  // Apart: a load of some lanes takes a turn of a multiply-add unit.
+  if (t.cols == Vecs * w)
+    run([](const T* from) { return V::load(from); }, [](T* to, V x) { x.store(to); });
+  else
+    run([&](const T* from) { return V::load(from, last); }, [&](T* to, V x) { x.store(to, last); });
 }
 
 template <class T>
