@@ -29,7 +29,8 @@ struct At {
 };
 
 template <class C, bool kBack>
-void step(const Step& s) {
+void step(const Step& given) {
+  const Step s = given;  // which no store changes, as the compiler sees then
   visit_fast("recurrence", s.dtype, [&]<class T>(TypeTag<T>) {
     for (std::int64_t row = 0; row < s.rows; ++row)
       for (std::int64_t i = 0; i < s.hidden; i += At::X::kSize) {
