@@ -293,7 +293,10 @@ TEST_CASE("large convolutions on CUDA agree with the CPU", "[convolution][cuda]"
                          {{9, 40, 7, 7}, {24, 40, 3, 3}, {.padding = 1}},
                          {{3, 136, 12, 10}, {66, 136, 3, 3}, {.padding = {2, 0}, .dilation = {1, 2}}},
                          {{2, 17, 20, 18}, {16, 17, 2, 5}, {.padding = {0, 3}}},
-                         {{2, 64, 5, 6}, {200, 64, 1, 1}, {}}};
+                         {{2, 64, 5, 6}, {200, 64, 1, 1}, {}},
+                         {{2, 50, 14, 14}, {70, 50, 5, 5}, {.padding = 2}},
+                         // so many filters that a block has several tiles of pixels
+                         {{6, 24, 20, 20}, {1040, 24, 3, 3}, {.padding = 1}}};
   for (const Large& c : cases) {
     const auto in = inputs_of(c);
     for (const DType dtype : {f32, f64, f16, bf16}) {

@@ -345,6 +345,9 @@ bool run_flat(const Job& job) {
     return false;
   Flat f;
   if (!lay_out(g, job.result == Part::x, f)) return false;
+#ifdef COTANGENT_SM90A
+  if (run_hopper(job, f)) return true;
+#endif
   const std::int64_t rows = of_weight ? 2 * (f.seen(kDepth) + kDepth) : f.seen(kPixels);
   const std::int64_t bytes = rows * Rows::row_bytes + (of_weight ? 0 : kStages * kFilterBytes);
   if (bytes > kMostShared) return false;

@@ -84,5 +84,7 @@ inline bool lay_out(const Geometry& g, bool back, Flat& f) {
 
 /// Computes a part of a convolution by the fast kernels; false if they are not made for it.
 bool run_flat(const Job& job);
+/// The same by those made for Hopper, in hopper/*.cu, which are compiled where COTANGENT_SM90A is defined.
+bool run_hopper(const Job& job, const Flat& f);
 
 }  // namespace ct::convolution

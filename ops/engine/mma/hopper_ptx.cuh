@@ -56,6 +56,12 @@ __device__ __forceinline__ void named_barrier_arrive(int number, int threads) {
 
 // ---- copies ----
 
+/// As copy_async_16.
+__device__ __forceinline__ void copy_async_8(std::uint32_t to, const void* from, bool valid) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(valid ? 8 : 0)
+               : "memory");
+}
+
 /// A box of a 4-dimensional tensor, at element (c0, c1, c2, c3), into shared memory; counted by `barrier`.
 __device__ __forceinline__ void copy_box(std::uint32_t to, const CUtensorMap* map, std::uint32_t barrier,
                                          int c0, int c1, int c2, int c3) {
@@ -112,6 +118,13 @@ __device__ __forceinline__ void registers_grow() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
 }
 
+/// The inverse of load_matrices: lane 8 i + r gives the address of row r of matrix i.
+__device__ __forceinline__ void store_matrices(std::uint32_t address, const std::uint32_t (&in)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(in[0]),
+               "r"(in[1]), "r"(in[2]), "r"(in[3])
+               : "memory");
+}
+
 // ---- warpgroup products ----
 //
 // Operands in shared memory are given by 64-bit descriptors. All tiles here consist of panels: rows of 64
@@ -153,111 +166,67 @@ __device__ __forceinline__ void pin(float (&d)[N]) {
 #define CT_OUT4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define CT_OUT8(i) CT_OUT4(i), CT_OUT4(i + 4)
 #define CT_OUT32(i) CT_OUT8(i), CT_OUT8(i + 8), CT_OUT8(i + 16), CT_OUT8(i + 24)
+#define CT_OUT64(i) CT_OUT32(i), CT_OUT32(i + 32)
+// The names of ten accumulators in the text, and of the first 30, 60, 90, 120.
+#define CT_TEN(t) \
+  "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define CT_TENS3 CT_TEN() CT_TEN(1) CT_TEN(2)
+#define CT_TENS6 CT_TENS3 CT_TEN(3) CT_TEN(4) CT_TEN(5)
+#define CT_TENS9 CT_TENS6 CT_TEN(6) CT_TEN(7) CT_TEN(8)
+#define CT_TENS12 CT_TENS9 CT_TEN(9) CT_TEN(10) CT_TEN(11)
+#define CT_NAMES32 CT_TENS3 "%30, %31"
+#define CT_NAMES64 CT_TENS6 "%60, %61, %62, %63"
+#define CT_NAMES96 CT_TENS9 "%90, %91, %92, %93, %94, %95"
+#define CT_NAMES128 CT_TENS12 "%120, %121, %122, %123, %124, %125, %126, %127"
+// One instruction for both types: `a` is the text of its first operand, the other numbers are those of the operands.
+#define CT_PRODUCT_OF(type, width, names, a, b, add, flags, ...)                                      \
+  asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #add                                              \
+               ", 0;\n"                                                                               \
+               "wgmma.mma_async.sync.aligned.m64n" #width "k16.f32." type "." type " {" names "}, " a \
+               ", %" #b ", p, 1, 1, " flags ";\n}"                                                    \
+               : __VA_ARGS__)
+#define CT_PRODUCT(width, ...)                                                                        \
+  if constexpr (N == width && std::is_same_v<T, BFloat16>) CT_PRODUCT_OF("bf16", width, __VA_ARGS__); \
+  if constexpr (N == width && std::is_same_v<T, Half>) CT_PRODUCT_OF("f16", width, __VA_ARGS__)
 
 /// d[64 x N] = a b + (add ? d : 0), asynchronously, in a group to be committed; a and b are 64x16 and 16xN.
-/// Trans: the operand's panels are MN-major. Accumulators and a's registers are laid out as for multiply_add,
-/// each warp holding 16 of the 64 rows.
-template <class T, int TransA, int TransB, int N>
-__device__ __forceinline__ void product(float (&d)[N / 2], std::uint64_t a, std::uint64_t b, int add) {
-  static_assert(N == 64 || N == 128);
-  if constexpr (N == 64 && std::is_same_v<T, BFloat16>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %33, p, 1, 1, %35, %36;\n}"
-        : CT_OUT32(0)
-        : "l"(a), "l"(b), "r"(add), "n"(TransA), "n"(TransB));
-  }
-  if constexpr (N == 64 && std::is_same_v<T, Half>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, %32, %33, p, 1, 1, %35, %36;\n}"
-        : CT_OUT32(0)
-        : "l"(a), "l"(b), "r"(add), "n"(TransA), "n"(TransB));
-  }
-  if constexpr (N == 128 && std::is_same_v<T, BFloat16>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, %64, %65, p, 1, 1, %67, %68;\n}"
-        : CT_OUT32(0), CT_OUT32(32)
-        : "l"(a), "l"(b), "r"(add), "n"(TransA), "n"(TransB));
-  }
-  if constexpr (N == 128 && std::is_same_v<T, Half>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, %64, %65, p, 1, 1, %67, %68;\n}"
-        : CT_OUT32(0), CT_OUT32(32)
-        : "l"(a), "l"(b), "r"(add), "n"(TransA), "n"(TransB));
-  }
+/// Trans: the operand's panels are MN-major. Accumulators, the first N / 2 of d, and a's registers are laid out as for
+/// multiply_add, each warp holding 16 of the 64 rows.
+template <class T, int TransA, int TransB, int N, int Size>
+__device__ __forceinline__ void product(float (&d)[Size], std::uint64_t a, std::uint64_t b, int add) {
+  static_assert((N == 64 || N == 128 || N == 192 || N == 256) && N / 2 <= Size);
+#define CT_IN "l"(a), "l"(b), "r"(add), "n"(TransA), "n"(TransB)
+  CT_PRODUCT(64, CT_NAMES32, "%32", 33, 34, "%35, %36", CT_OUT32(0) : CT_IN);
+  CT_PRODUCT(128, CT_NAMES64, "%64", 65, 66, "%67, %68", CT_OUT64(0) : CT_IN);
+  CT_PRODUCT(192, CT_NAMES96, "%96", 97, 98, "%99, %100", CT_OUT64(0), CT_OUT32(64) : CT_IN);
+  CT_PRODUCT(256, CT_NAMES128, "%128", 129, 130, "%131, %132", CT_OUT64(0), CT_OUT64(64) : CT_IN);
+#undef CT_IN
 }
 /// The same with a in registers.
 template <class T, int TransB, int N>
 __device__ __forceinline__ void product_registers(float (&d)[N / 2], const std::uint32_t (&a)[4],
                                                   std::uint64_t b, int add) {
   static_assert(N == 64 || N == 128);
-  if constexpr (N == 64 && std::is_same_v<T, BFloat16>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
-        : CT_OUT32(0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TransB));
-  }
-  if constexpr (N == 64 && std::is_same_v<T, Half>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-        "}, {%32, %33, %34, %35}, %36, p, 1, 1, %38;\n}"
-        : CT_OUT32(0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TransB));
-  }
-  if constexpr (N == 128 && std::is_same_v<T, BFloat16>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
-        : CT_OUT32(0), CT_OUT32(32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TransB));
-  }
-  if constexpr (N == 128 && std::is_same_v<T, Half>) {
-    asm volatile(
-        "{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-        "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
-        "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
-        "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
-        "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-        "}, {%64, %65, %66, %67}, %68, p, 1, 1, %70;\n}"
-        : CT_OUT32(0), CT_OUT32(32)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TransB));
-  }
+#define CT_IN "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TransB)
+  CT_PRODUCT(64, CT_NAMES32, "{%32, %33, %34, %35}", 36, 37, "%38", CT_OUT32(0) : CT_IN);
+  CT_PRODUCT(128, CT_NAMES64, "{%64, %65, %66, %67}", 68, 69, "%70", CT_OUT64(0) : CT_IN);
+#undef CT_IN
 }
 
 #undef CT_OUT4
 #undef CT_OUT8
 #undef CT_OUT32
+#undef CT_OUT64
+#undef CT_TEN
+#undef CT_TENS3
+#undef CT_TENS6
+#undef CT_TENS9
+#undef CT_TENS12
+#undef CT_NAMES32
+#undef CT_NAMES64
+#undef CT_NAMES96
+#undef CT_NAMES128
+#undef CT_PRODUCT_OF
+#undef CT_PRODUCT
 
 }  // namespace ct::mma

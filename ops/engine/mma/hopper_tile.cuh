@@ -44,6 +44,11 @@ __device__ __forceinline__ uint4 load_shared_16(std::uint32_t from) {
   return x;
 }
 
+__device__ __forceinline__ void store_shared_16(std::uint32_t to, uint4 x) {
+  asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+               : "memory");
+}
+
 /// Which part of a ring of shared-memory stages comes next, and the parity of its barriers' phase.
 template <int Stages>
 struct Ring {
