@@ -15,6 +15,9 @@
 
 namespace ct::convolution {
 
+using Word = std::uint16_t;           // an element, not looked into
+inline constexpr int kChannels = 64;  // of a tile
+
 struct Flat {
   // Of the image that is read, and of the one that is written; the gradient of x reads y.
   int in_height = 0, in_width = 0, out_height = 0, out_width = 0;

@@ -4,13 +4,11 @@
 
 #include <cuda_runtime.h>
 
+#include <cotangent/ops/convolution/flat_internal.h>
+
 // Images and filters in the order in which the flat kernels read them (flat.cu). Elements of 16 bits, not looked into.
 
 namespace ct::convolution {
-
-using Word = std::uint16_t;
-
-inline constexpr int kChannels = 64;  // of a tile
 
 // [N, C, plane] to [N, plane, C], channels filled up with zeros to `padded`: 128 pixels of 64 channels. A thread reads
 // eight pixels each of two neighbouring channels and stores them as pairs, so that shared memory is accessed in words of

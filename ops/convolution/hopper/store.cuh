@@ -4,7 +4,6 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/ops/convolution/flat_internal.h>
-#include <cotangent/ops/convolution/flat_layout_internal.cuh>
 #include <cotangent/ops/engine/mma/hopper_ptx.cuh>
 
 // Results of positions, brought by way of shared memory to where the pixels are, without the gaps.

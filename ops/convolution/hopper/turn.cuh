@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cotangent/ops/convolution/flat_internal.h>
-#include <cotangent/ops/convolution/flat_layout_internal.cuh>
 #include <cotangent/ops/engine/mma/hopper_tile.cuh>
 
 // Images as they are in memory, brought into the order of a panel: a row for each position, in it 64 channels.
@@ -38,7 +37,8 @@ __device__ __forceinline__ void turn_pixels(std::uint32_t tile, std::uint32_t tu
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const int plane = x.height * x.width, gap = static_cast<int>(f.pitch.divisor) - x.width;
   const int begin = x.vector_at(f, max(first + known, 0), false) & ~1;  // a whole sector of memory
-  const int last = x.vector_at(f, min(first + count, f.positions), true), chunks = (last - begin + 7) / 8;
+  const int last = x.vector_at(f, max(min(first + count, f.positions), 0), true),
+            chunks = (last - begin + 7) / 8;
   const std::uint32_t nowhere = turning + 4 * kTurnDepth * kTurnStage + lane * 16;
   turning += warp * kTurnDepth * kTurnStage;
   c0 += 16 * warp;
