@@ -40,6 +40,36 @@ CT_INLINE V alternate(V a, V b, std::index_sequence<L...>) {
                                   (Hi ? e : 0) + (static_cast<int>(L) < w / 2 ? 0 : w))...);
 }
 
+// Every second element of a and then of b, from the first (second) one on.
+template <bool Hi, class V, std::size_t... L>
+CT_INLINE V every_second(V a, V b, std::index_sequence<L...>) {
+  return __builtin_shufflevector(a.v, b.v, (2 * static_cast<int>(L) + (Hi ? 1 : 0))...);
+}
+
+// The elements of the lower (upper) half of a and those of b in turn.
+template <bool Hi, class V, std::size_t... L>
+CT_INLINE V zip(V a, V b, std::index_sequence<L...>) {
+  constexpr int w = static_cast<int>(sizeof...(L));
+  return __builtin_shufflevector(
+      a.v, b.v, (static_cast<int>(L) / 2 + (Hi ? w / 2 : 0) + (static_cast<int>(L) % 2 == 0 ? 0 : w))...);
+}
+
+/// The n <= kSize elements from `from` on at some stride; the lanes after them are 0.
+template <class V, class In>
+CT_INLINE V load_apart(const In* from, std::int64_t stride, std::int64_t n) {
+  constexpr std::int64_t w = V::kSize;
+  if (stride == 1) return n == w ? V::load(from) : V::load(from, V::first(n));
+  if (stride == 2) {
+    const std::int64_t all = 2 * n - 1;
+    const V low = V::load(from, V::first(all < w ? all : w)),
+            high = all > w ? V::load(from + w, V::first(all - w)) : V(0);
+    return every_second<false>(low, high, std::make_index_sequence<V::kSize>{});
+  }
+  In lanes[V::kSize] = {};
+  for (std::int64_t l = 0; l < n; ++l) lanes[l] = from[l * stride];
+  return V::load(lanes);
+}
+
 /// Transposes a square block held in registers: first within 16 bytes, then those as wholes.
 template <class V, std::size_t W>
 CT_INLINE void transpose(V (&rows)[W]) {

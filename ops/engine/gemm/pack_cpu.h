@@ -23,16 +23,6 @@ struct RowTiles {
   std::int64_t height(std::int64_t t) const { return low + (t < taller); }
 };
 
-// The n <= kSize elements from `from` on at some stride, in the type of sums.
-template <class T, class In>
-CT_INLINE simd::Vector<T> load_apart(const In* from, std::int64_t stride, std::int64_t n) {
-  using V = simd::Vector<T>;
-  if (stride == 1) return n == V::kSize ? V::load(from) : V::load(from, V::first(n));
-  In lanes[V::kSize] = {};
-  for (std::int64_t l = 0; l < n; ++l) lanes[l] = from[l * stride];
-  return V::load(lanes);
-}
-
 // Rows of R, times alpha, each contiguous: out[i * ld + p].
 template <class In, class T>
 void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k,
@@ -54,7 +44,7 @@ void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t
     }
     for (; p < k; p += w) {
       const std::int64_t n = std::min(w, k - p);
-      (factor * load_apart<T>(from + p * r_k, r_k, n)).store(to + p, V::first(n));
+      (factor * simd::load_apart<V>(from + p * r_k, r_k, n)).store(to + p, V::first(n));
     }
   }
 }
@@ -129,7 +119,7 @@ void pack_vectors(const void* operand, std::int64_t v_k, std::int64_t v_col, std
       } else {
         for (std::int64_t l = 0; l < wide; l += w) {
           const std::int64_t n = std::min(w, wide - l);
-          load_apart<T>(from + l * v_col, v_col, n).store(to + l, V::first(n));
+          simd::load_apart<V>(from + l * v_col, v_col, n).store(to + l, V::first(n));
         }
       }
     }
