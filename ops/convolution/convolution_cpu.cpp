@@ -6,6 +6,8 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
+#include <cotangent/ops/convolution/parts_cpu.h>
+#include <cotangent/ops/convolution/winograd_cpu.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 
@@ -21,7 +23,6 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t kTileElements = 1 << 16;  // of the unfolded matrix: it stays in the second-level cache
-constexpr double kTaskProducts = 1 << 18;   // what is worth a thread
 constexpr int64_t kMostPartials = 16;       // of the weight's gradient, and at most so many elements of them:
 constexpr int64_t kPartialElements = 1 << 22;
 
@@ -30,10 +31,6 @@ using Buffer = std::unique_ptr<T[]>;
 template <class T>
 Buffer<T> buffer(int64_t n) {
   return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(n));
-}
-
-int64_t grain(double products) {
-  return static_cast<int64_t>(std::clamp(kTaskProducts / std::max(products, 1.0), 1.0, 1e9));
 }
 
 /// The pixels of y, image by image, in tiles.
@@ -91,25 +88,6 @@ Unfolded<T> unfold(const Geometry& g, const T* image, int64_t first, int64_t cou
            });
   return {out, count};
 }
-
-template <class T>
-struct Parts {
-  using C = compute_t<T>;
-  const Geometry& g;
-  T *x, *w, *y;
-  const T* bias;
-
-  explicit Parts(const Job& job)
-      : g(job.g),
-        x(job.data<T>(Part::x)),
-        w(job.data<T>(Part::weight)),
-        y(job.data<T>(Part::y)),
-        bias(job.bias ? static_cast<const T*>(job.bias->raw_data()) : nullptr) {}
-  T* image(int64_t n, int64_t channel) const { return x + (n * g.channels + channel) * g.in_pixels(); }
-  T* filtered(int64_t n, int64_t filter) const { return y + (n * g.filters + filter) * g.out_pixels(); }
-  T* filter(int64_t o) const { return w + o * g.depth(); }
-  C bias_of(int64_t channel) const { return bias ? static_cast<C>(bias[channel]) : C(0); }
-};
 
 // n elements as numbers that are summed: where they lie, or converted.
 template <class T>
@@ -322,15 +300,24 @@ template <class T>
 void run_typed(const Job& job) {
   const Parts<T> p(job);
   const Geometry& g = job.g;
-  const bool direct = g.thin();
-  if (job.result == Part::y) return direct ? forward_direct(p) : forward(p);
-  if (job.result == Part::x) return direct ? input_gradient_direct(p) : input_gradient(p);
-  const int64_t size = job.out().numel(), units = g.batch * Tiles(g).count;
+  const bool direct = g.thin(), fewer = winograd::fits(job);
+  if (job.result == Part::y)
+    return direct ? forward_direct(p) : fewer ? winograd::convolve(p, false) : forward(p);
+  if (job.result == Part::x)
+    return direct ? input_gradient_direct(p) : fewer ? winograd::convolve(p, true) : input_gradient(p);
+  const winograd::Grid grid(g.batch, g.height.out, g.width.out, g.group_channels() + g.group_filters());
+  const int64_t size = job.out().numel(), units = fewer ? grid.blocks() : g.batch * Tiles(g).count;
   const int64_t chunks =
       direct ? 1 : std::max<int64_t>(1, std::min({units, kMostPartials, kPartialElements / size}));
   const Tensor partial = Tensor::allocate({chunks, size}, dtype_of<compute_t<T>>, job.out().device());
   auto* const sums = static_cast<compute_t<T>*>(partial.raw_data());
-  direct ? weight_gradient_direct(p, sums) : weight_gradient(p, sums, chunks);
+  if (direct) {
+    weight_gradient_direct(p, sums);
+  } else if (fewer) {
+    winograd::weight_gradient(p, sums, chunks, grid);
+  } else {
+    weight_gradient(p, sums, chunks);
+  }
   fold::sum_cpu(partial, 1, job.out().view({size}), 1, job.accumulate);
 }
 

@@ -50,6 +50,13 @@ std::vector<Case> cases() {
       {"one row", {2, 3, 1, 17}, 4, {1, 5}, {.stride = {1, 2}, .padding = {0, 2}, .padding_end = {0, 2}}},
       {"the last columns unseen", {1, 2, 6, 6}, 2, 3, {.stride = 2}},
       {"odd sizes", {1, 5, 9, 11}, 7, 3, {.padding = 1, .padding_end = 1}},
+      {"3x3 of many channels", {8, 8, 5, 7}, 9, 3, {.padding = 1, .padding_end = 1}},
+      {"3x3 of many channels, groups, other padding after than before",
+       {11, 16, 4, 5},
+       16,
+       3,
+       {.padding = {0, 2}, .padding_end = {2, 0}, .groups = 2}},
+      {"3x3 of many channels, long rows", {2, 8, 6, 37}, 8, 3},
       {"many images", {18, 2, 3, 4}, 2, 2},
       {"no images", {0, 3, 5, 5}, 4, 3}};
 }
@@ -61,7 +68,9 @@ std::vector<Sample> samples_of(SampleMaker& make, bool bias, const F& shapes) {
   for (const Case& c : cases()) {
     Attrs attrs = c.attrs;
     const std::array<Shape, 3> s = shapes(c);  // of the inputs, and of the bias
-    Sample sample{{make.normal(s[0]), make.normal(s[1])}, {}, c.label};
+    // Long sums are of small products: their digits are compared with 1.
+    const Tensor second = c.x[1] < 8 ? make.normal(s[1]) : make.uniform(s[1], -0.1, 0.1);
+    Sample sample{{make.normal(s[0]), second}, {}, c.label};
     if (bias) sample.inputs.push_back(all.size() % 3 == 2 ? Tensor{} : make.normal(s[2]));
     if (!bias) attrs.kernel = c.kernel;
     sample.attrs = attrs;

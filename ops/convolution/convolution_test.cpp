@@ -263,13 +263,16 @@ double tolerance(DType t) { return t == f64 ? 1e-12 : t == f32 ? 2e-6 : t == f16
 }  // namespace
 
 TEST_CASE("convolutions of several tiles and blocks of channels", "[convolution]") {
-  const Large cases[] = {{{2, 120, 9, 10}, {9, 120, 3, 3}, {.padding = 1}},
+  const Large cases[] = {{{2, 120, 9, 10}, {7, 120, 3, 3}, {.padding = 1}},
                          {{1, 130, 12, 9}, {6, 130, 3, 3}, {.stride = {1, 2}, .padding = 2}},
-                         {{1, 2, 1, 2500}, {2, 2, 1, 3}, {}}};
+                         {{1, 2, 1, 2500}, {2, 2, 1, 3}, {}},
+                         {{81, 9, 6, 7}, {8, 9, 3, 3}, {.padding = {0, 1}}},
+                         {{1, 32, 21, 80}, {40, 16, 3, 3}, {.padding = {1, 2}, .groups = 2}}};
   for (const Large& c : cases) {
     const auto in = inputs_of(c);
-    const convolution::Geometry g({.stride = c.options.stride, .padding = c.options.padding.size}, c.x, c.w,
-                                  in[2].shape());
+    const convolution::Geometry g(
+        {.stride = c.options.stride, .padding = c.options.padding.size, .groups = c.options.groups}, c.x, c.w,
+        in[2].shape());
     Results want{V(static_cast<std::size_t>(in[2].numel())), V(static_cast<std::size_t>(in[0].numel())),
                  V(static_cast<std::size_t>(in[1].numel()))};
     const double *x = in[0].data<double>(), *w = in[1].data<double>(), *dy = in[2].data<double>();

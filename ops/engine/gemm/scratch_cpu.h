@@ -8,7 +8,8 @@
 
 namespace ct::gemm {
 
-// A buffer that a thread keeps from call to call. Three are enough: packed rows, packed vectors, sums.
+// A buffer that a thread keeps from call to call. Four are enough: packed rows, packed vectors, sums, and one for whoever
+// calls (kCallersScratch).
 class Scratch {
  public:
   ~Scratch() { release(); }
@@ -36,9 +37,11 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
+inline constexpr int kCallersScratch = 3;
+
 template <class T>
 T* scratch(int slot, std::int64_t count) {
-  thread_local Scratch buffers[3];
+  thread_local Scratch buffers[4];
   return static_cast<T*>(buffers[slot].get(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
