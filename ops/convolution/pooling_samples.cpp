@@ -17,6 +17,7 @@ std::vector<Case> cases(bool dilation) {
   std::vector<Case> all = {{"2x2", {2, 3, 4, 6}, {.kernel = 2, .stride = 2}},
                            {"overlapping", {1, 2, 7, 5}, {.kernel = 3, .stride = {2, 1}}},
                            {"padding", {2, 1, 5, 6}, {.kernel = 3, .stride = 2, .padding = 1}},
+                           {"long rows", {1, 1, 3, 41}, {.kernel = 3, .stride = 2, .padding = 1}},
                            {"gaps", {1, 2, 7, 8}, {.kernel = 2, .stride = 3}},
                            {"up to the end", {1, 2, 6, 7}, {.kernel = 3, .stride = 2, .ceil_mode = true}},
                            {"up to the end, padding",
