@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include <cotangent/core/cuda/divider.h>
 #include <cotangent/core/export.h>
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/convolution/window.h>
@@ -28,6 +29,7 @@ struct Attrs {
 struct Axis {
   int in, out, kernel, stride, padding, dilation;
   bool adaptive;
+  gpu::Divider strides{static_cast<std::uint32_t>(stride)};
 
   /// Window p is [begin, end), padding included.
   CT_HD int begin(int p) const {
@@ -42,11 +44,12 @@ struct Axis {
     if (adaptive) return static_cast<int>(static_cast<long long>(a) * out / in);
     const int beyond =
         a + padding - dilation * (kernel - 1);  // of the first window that reaches it: where it begins
-    return beyond <= 0 ? 0 : (beyond + stride - 1) / stride;
+    return beyond <= 0 ? 0
+                       : static_cast<int>(strides.divide(static_cast<std::uint32_t>(beyond + stride - 1)));
   }
   CT_HD int last(int a) const {
-    const long long p =
-        adaptive ? (static_cast<long long>(a + 1) * out + in - 1) / in : (a + padding) / stride + 1;
+    const long long p = adaptive ? (static_cast<long long>(a + 1) * out + in - 1) / in
+                                 : strides.divide(static_cast<std::uint32_t>(a + padding)) + 1LL;
     return p < out ? static_cast<int>(p) : out;
   }
 };
@@ -129,24 +132,6 @@ CT_HD C pooled(const Windows& w, int p, int q, const Read& x, const std::int64_t
   C sum = 0;
   each_element(w, p, q, [&](int at) { sum += x(at); });
   return sum / static_cast<C>(w.divisor(p, q));
-}
-
-/// The gradient of an element: the shares of all windows that hold it, or that have chosen it.
-template <class C, class Read>
-CT_HD C gathered(const Windows& w, int row, int column, const Read& g, const std::int64_t* chosen) {
-  const int element = row * w.width.in + column;
-  const int bottom = w.height.last(row), right = w.width.last(column);
-  C sum = 0;
-  for (int p = w.height.first(row); p < bottom; ++p)
-    for (int q = w.width.first(column); q < right; ++q) {
-      const int window = p * w.width.out + q;
-      if (!chosen) {
-        sum += g(window) / static_cast<C>(w.divisor(p, q));
-      } else if (chosen[window] == element) {
-        sum += g(window);
-      }
-    }
-  return sum;
 }
 
 /// What is computed of each image.

@@ -104,3 +104,15 @@ TEST_CASE("pools of many images on CUDA agree with the CPU", "[pooling][cuda]") 
   };
   for (const bool largest : {true, false}) CHECK((run(cpu, largest) == run(cuda(0), largest)));
 }
+
+TEST_CASE("on CUDA the same of equal elements wins, and the last NaN", "[pooling][cuda]") {
+  const Tensor few = randint(0, 4, {3, 5, 11, 14}).to(f32), x = where(few > 2, NAN, few);
+  const MaxPool2dOptions options[] = {{.stride = 2, .padding = 1},
+                                      {.stride = {1, 3}, .padding = {0, 1}, .dilation = {2, 3}},
+                                      {.stride = 3, .ceil_mode = true}};
+  for (const Size2d kernel : {Size2d(3), Size2d(2, 3), Size2d(4, 2)})
+    for (const MaxPool2dOptions& o : options)
+      for (const DType dtype : {f32, f64, f16, bf16})
+        CHECK(values(max_pool2d_with_indices(x.to(dtype), kernel, o).indices) ==
+              values(max_pool2d_with_indices(x.to(cuda(0), dtype), kernel, o).indices));
+}
