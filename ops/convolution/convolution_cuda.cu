@@ -5,6 +5,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/convolution/flat_internal.h>
 #include <cotangent/ops/convolution/patches_internal.h>
+#include <cotangent/ops/convolution/strided_internal.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/mma/ptx.cuh>
 
@@ -308,7 +309,7 @@ void run_typed(const Job& job) {
 }
 
 void run_cuda(const Job& job) {
-  if (run_flat(job)) return;
+  if (run_strided(job, run_cuda) || run_flat(job)) return;
   visit_floating(job.op, job.parts[0]->dtype(), [&]<class T>(TypeTag<T>) { run_typed<T>(job); });
 }
 

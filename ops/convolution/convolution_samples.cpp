@@ -58,7 +58,12 @@ std::vector<Case> cases() {
        {.padding = {0, 2}, .padding_end = {2, 0}, .groups = 2}},
       {"3x3 of many channels, long rows", {2, 8, 6, 37}, 8, 3},
       {"many images", {18, 2, 3, 4}, 2, 2},
-      {"no images", {0, 3, 5, 5}, 4, 3}};
+      {"no images", {0, 3, 5, 5}, 4, 3},
+      {"a stride, 16 channels",
+       {2, 16, 3, 8},
+       16,
+       {1, 2},
+       {.stride = {1, 2}, .padding = {0, 1}, .padding_end = {0, 1}}}};
 }
 
 // Of an op whose inputs have the shapes that `first` and `second` give.

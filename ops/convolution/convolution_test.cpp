@@ -290,9 +290,12 @@ TEST_CASE("convolutions of several tiles and blocks of channels", "[convolution]
 TEST_CASE("large convolutions on CUDA agree with the CPU", "[convolution][cuda]") {
   const Large cases[] = {{{3, 70, 23, 19}, {130, 70, 3, 3}, {.padding = 1}},
                          {{3, 70, 23, 19}, {130, 70, 3, 3}, {.stride = 2, .padding = {2, 1}}},
+                         {{3, 40, 15, 18}, {48, 40, 1, 1}, {.stride = 2}},
+                         {{2, 24, 26, 21}, {32, 24, 5, 4}, {.stride = {3, 2}, .dilation = {1, 2}}},
                          {{2, 96, 17, 16}, {160, 48, 1, 1}, {.groups = 2}},
                          {{2, 40, 31, 30}, {80, 1, 5, 3}, {.stride = {1, 2}, .padding = 2, .groups = 40}},
                          {{2, 3, 64, 64}, {64, 3, 7, 7}, {.stride = 2, .padding = 3}},
+                         {{2, 3, 65, 65}, {48, 3, 7, 7}, {.stride = 2, .padding = 3}},
                          {{9, 40, 7, 7}, {24, 40, 3, 3}, {.padding = 1}},
                          {{3, 136, 12, 10}, {66, 136, 3, 3}, {.padding = {2, 0}, .dilation = {1, 2}}},
                          {{2, 17, 20, 18}, {16, 17, 2, 5}, {.padding = {0, 3}}},

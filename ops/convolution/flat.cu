@@ -18,7 +18,7 @@ namespace {
 
 using Rows = mma::Tile<64>;
 
-constexpr std::int64_t kMostShared = 99 * 1024;  // what every GPU from sm_80 on has
+constexpr std::size_t kMostShared = 99 * 1024;  // what every GPU from sm_80 on has
 
 /// Images as the kernels read them: [N, height, width, padded channels].
 struct Image {
@@ -334,26 +334,41 @@ void weight_gradient(const Job& job, const Flat& f, std::size_t smem) {
 
 }  // namespace
 
-bool run_flat(const Job& job) {
-  const Geometry& g = job.g;
-  const DType dtype = job.parts[0]->dtype();
-  const bool of_weight = job.result == Part::weight;
+// Whether a part is such a convolution, and its layout.
+static bool lay_out_part(const Geometry& g, DType dtype, Part result, Flat& f) {
   constexpr std::int64_t kFew = 16;  // of channels or filters, for which most of a tile would be zeros
-  if (!is_low_precision(dtype) || g.groups != 1 || g.height.stride != 1 || g.width.stride != 1 ||
-      std::min(g.channels, g.filters) < kFew || std::max(g.channels, g.filters) > (1 << 20) || g.batch == 0 ||
-      (of_weight && (g.height.kernel != 3 || g.width.kernel != 3)))
-    return false;
-  Flat f;
-  if (!lay_out(g, job.result == Part::x, f)) return false;
-#ifdef COTANGENT_SM90A
-  if (run_hopper(job, f)) return true;
+  return is_low_precision(dtype) && g.groups == 1 && g.height.stride == 1 && g.width.stride == 1 &&
+         std::min(g.channels, g.filters) >= kFew && std::max(g.channels, g.filters) <= (1 << 20) &&
+         g.batch > 0 && (result != Part::weight || (g.height.kernel == 3 && g.width.kernel == 3)) &&
+         lay_out(g, result == Part::x, f);
+}
+static std::size_t shared_bytes(const Flat& f, Part result) {
+  const bool of_weight = result == Part::weight;
+  const std::int64_t rows = of_weight ? 2LL * (f.seen(kDepth) + kDepth) : f.seen(kPixels);
+  return static_cast<std::size_t>(rows * Rows::row_bytes + (of_weight ? 0 : kStages * kFilterBytes));
+}
+
+#ifndef COTANGENT_SM90A
+static bool takes_hopper(const Flat&, Part) { return false; }
+static bool run_hopper(const Job&, const Flat&) { return false; }
 #endif
-  const std::int64_t rows = of_weight ? 2 * (f.seen(kDepth) + kDepth) : f.seen(kPixels);
-  const std::int64_t bytes = rows * Rows::row_bytes + (of_weight ? 0 : kStages * kFilterBytes);
-  if (bytes > kMostShared) return false;
-  const auto smem = static_cast<std::size_t>(bytes);
+
+bool takes_flat(const Geometry& g, DType dtype, Part result) {
+  Flat f;
+  return lay_out_part(g, dtype, result, f) &&
+         (shared_bytes(f, result) <= kMostShared || takes_hopper(f, result));
+}
+
+bool run_flat(const Job& job) {
+  const DType dtype = job.parts[0]->dtype();
+  Flat f;
+  if (!lay_out_part(job.g, dtype, job.result, f)) return false;
+  if (run_hopper(job, f)) return true;
+  const std::size_t smem = shared_bytes(f, job.result);
+  if (smem > kMostShared) return false;
   const auto run = [&]<class T>() {
-    of_weight ? weight_gradient<T>(job, f, smem) : convolve<T>(job, f, job.result == Part::x, smem);
+    job.result == Part::weight ? weight_gradient<T>(job, f, smem)
+                               : convolve<T>(job, f, job.result == Part::x, smem);
   };
   dtype == DType::bf16 ? run.template operator()<BFloat16>() : run.template operator()<Half>();
   return true;

@@ -87,7 +87,12 @@ inline bool lay_out(const Geometry& g, bool back, Flat& f) {
 
 /// Computes a part of a convolution by the fast kernels; false if they are not made for it.
 bool run_flat(const Job& job);
-/// The same by those made for Hopper, in hopper/*.cu, which are compiled where COTANGENT_SM90A is defined.
+/// Whether it would.
+bool takes_flat(const Geometry& g, DType dtype, Part result);
+#ifdef COTANGENT_SM90A
+/// The same by those made for Hopper (hopper/*.cu).
 bool run_hopper(const Job& job, const Flat& f);
+bool takes_hopper(const Flat& f, Part result);
+#endif
 
 }  // namespace ct::convolution

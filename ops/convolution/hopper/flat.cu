@@ -86,23 +86,39 @@ void weight_gradient(const Job& job, const Flat& f, const Planes& x, const Plane
 
 }  // namespace
 
+namespace {
+
+WeightLayout weight_layout(const Flat& f) { return {whole_rows(f.seen(kPart))}; }
+ProductLayout product_layout(const Flat& f) {
+  const int plane = static_cast<int>(f.out_pixels.divisor);
+  ProductLayout layout{std::min(f.taps, kFewestTaps), whole_rows(f.seen(kTile)), plane % 8 ? 4 : 8};
+  while (layout.bytes() > kMostShared && layout.slots > 2) --layout.slots;
+  return layout;
+}
+
+}  // namespace
+
+bool takes_hopper(const Flat& f, Part result) {
+  if (f.seen(0) > kMostShared / 128) return false;  // rows alone; sizes below would be too large for an int
+  const int bytes = result == Part::weight ? weight_layout(f).bytes() : product_layout(f).bytes();
+  return f.taps >= kFewestTaps && static_cast<std::int64_t>(f.in_height) * f.in_width % 4 == 0 &&
+         f.out_pixels.divisor % 4 == 0 && bytes <= kMostShared &&
+         gpu::compiled_arch<panels_kernel>("conv2d") != 0;
+}
+
 bool run_hopper(const Job& job, const Flat& f) {
   const auto part = [&](Part p) -> const Tensor& { return *job.parts[static_cast<std::size_t>(p)]; };
-  if (f.taps < kFewestTaps || vector_of(part(Part::x)) == 0 || vector_of(part(Part::y)) == 0 ||
-      gpu::compiled_arch<panels_kernel>(job.op) == 0)
+  if (!takes_hopper(f, job.result) || vector_of(part(Part::x)) == 0 || vector_of(part(Part::y)) == 0)
     return false;
   const bool brain = part(Part::x).dtype() == DType::bf16;
   if (job.result == Part::weight) {
-    const WeightLayout layout{whole_rows(f.seen(kPart))};
-    if (layout.bytes() > kMostShared) return false;
+    const WeightLayout layout = weight_layout(f);
     const Planes x = planes_of(part(Part::x)), g = planes_of(part(Part::y));
     brain ? weight_gradient<BFloat16>(job, f, x, g, layout) : weight_gradient<Half>(job, f, x, g, layout);
     return true;
   }
   const Planes x = planes_of(part(job.result == Part::x ? Part::y : Part::x));
-  ProductLayout layout{std::min(f.taps, kFewestTaps), whole_rows(f.seen(kTile)), vector_of(job.out())};
-  while (layout.bytes() > kMostShared && layout.slots > 2) --layout.slots;
-  if (layout.bytes() > kMostShared) return false;
+  const ProductLayout layout = product_layout(f);
   brain ? convolve<BFloat16>(job, f, x, layout) : convolve<Half>(job, f, x, layout);
   return true;
 }
