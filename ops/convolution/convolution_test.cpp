@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/convolution/convolution_plain.h>
 #include <cotangent/ops/convolution/flat_internal.h>
@@ -308,7 +311,10 @@ TEST_CASE("large convolutions on CUDA agree with the CPU", "[convolution][cuda]"
     for (const DType dtype : {f32, f64, f16, bf16}) {
       INFO(dtype << ' ' << c.x << ' ' << c.w);
       const Results got = run(c, in, dtype, dtype, cuda(0));
-      check(got, run(c, in, dtype, f64, cpu), tolerance(dtype));
+      // The rounding of a long sum in f32 grows with the root of its length; 16 bits are rounded but once.
+      const auto terms = static_cast<double>(std::max(c.w[0], c.w[1]) * c.w[2] * c.w[3]);
+      const double longer = dtype == f32 ? std::max(1.0, std::sqrt(terms / 1024)) : 1;
+      check(got, run(c, in, dtype, f64, cpu), longer * tolerance(dtype));
       CHECK((got == run(c, in, dtype, dtype, cuda(0))));  // the same bits again
     }
   }
