@@ -106,7 +106,9 @@ endfunction()
 # line). Off, a change recompiles less, and a file that forgets an include does not compile.
 # These files give a name of their own folder a second meaning, and stand alone:
 set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
-  nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp)
+  nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
+  ops/elementwise/dropout_cuda.cu ops/loss/nll_loss_cuda.cu ops/reduce/reduce_extremum_cuda.cu
+  ops/reduce/reduce_statistics_cuda.cu ops/sorting/topk_cuda.cu)
 
 # The op that a file of a room belongs to, as "ops/ROOM/NAME", or "ops/ROOM"; with plain kernels, oracle and samples apart.
 function(cotangent_op_of file result)
@@ -143,6 +145,40 @@ function(cotangent_batch target)
   endforeach()
 endfunction()
 file(WRITE "${PROJECT_BINARY_DIR}/batches.txt" "")
+
+# With COTANGENT_CUDA_COMPILE_ONLY kernels too, of a room, of all engines, and of the rooms with one file each: nvcc spends
+# most of its time on headers. Elsewhere they are compiled file by file, on as many cores as there are.
+function(cotangent_batch_kernels list)
+  if(NOT COTANGENT_BATCH OR NOT COTANGENT_CUDA_COMPILE_ONLY)
+    return()
+  endif()
+  set(groups "")
+  foreach(source IN LISTS ${list})
+    cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE file)
+    if(file MATCHES "\\.cu$" AND NOT file IN_LIST COTANGENT_APART)
+      cmake_path(GET file PARENT_PATH group)
+      string(REGEX REPLACE "^ops/engine/.*" "ops/engine" group "${group}")
+      list(APPEND groups "${group}")
+      list(APPEND "files_${group}" "${source}")
+      list(REMOVE_ITEM ${list} "${source}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES groups)
+  foreach(group IN LISTS groups)
+    list(LENGTH "files_${group}" count)
+    if(count EQUAL 1 AND NOT group STREQUAL "ops")
+      list(APPEND files_ops ${files_${group}})
+      list(REMOVE_ITEM groups "${group}")
+    endif()
+  endforeach()
+  foreach(group IN LISTS groups)
+    list(TRANSFORM "files_${group}" REPLACE "(.+)" "#include \"\\1\"\n" OUTPUT_VARIABLE text)
+    list(JOIN text "" text)
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/${group}/batch.cu" CONTENT "${text}" @ONLY)
+    list(APPEND ${list} "${PROJECT_BINARY_DIR}/${group}/batch.cu")
+  endforeach()
+  set(${list} "${${list}}" PARENT_SCOPE)
+endfunction()
 
 # Programs: drop unused sections.
 function(cotangent_executable target)

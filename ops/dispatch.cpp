@@ -129,12 +129,14 @@ bool wants_gradient(const OpDef& op, std::span<const TensorRef> inputs) {
 void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs, std::span<Tensor> outputs) {
   Ref<OpNode> node = make_ref<OpNode>(op, inputs, attrs);
   node->set_outputs(outputs);
-  const OpNode& made = *node;  // the last output holds it, without counting twice
-  for (std::uint32_t k = 0; k < outputs.size(); ++k)
-    if (mask_bit(op.differentiable_outputs, k) && is_floating(outputs[k].dtype()))
-      detail::set_history(outputs[k], k + 1 < outputs.size() ? node : std::move(node), k);
   if (anomaly_enabled())
-    for (const Tensor& out : outputs) detail::check_finite(op.name, "forward", out, made.call_site());
+    for (const Tensor& out : outputs) detail::check_finite(op.name, "forward", out, node->call_site());
+  const auto note = [&](std::size_t k, Ref<OpNode> history) {
+    if (mask_bit(op.differentiable_outputs, k) && is_floating(outputs[k].dtype()))
+      detail::set_history(outputs[k], std::move(history), static_cast<std::uint32_t>(k));
+  };
+  for (std::size_t k = 1; k < outputs.size(); ++k) note(k, node);
+  note(0, std::move(node));  // without counting it up
 }
 
 // Calls run() with change(i, t) in the place of each input that is there.

@@ -91,6 +91,7 @@ struct Matrix {
 };
 inline Matrix rows_of(const Operand& x, std::int64_t b, std::int64_t h, std::int64_t first,
                       std::int64_t count, C* buffer) {
+  if (x.dim == 0) return {buffer, 0};  // there is nothing, at no address
   if (x.direct) return {static_cast<const C*>(x.data) + x.at(b, h, first), x.row};
   const std::int64_t stride = padded(x.dim);
   // Long caches are read from memory: ask for rows well before they are converted, beyond this call's too.

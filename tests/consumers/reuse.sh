@@ -29,9 +29,19 @@ for word in "$@"; do
   case $word in
     "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;;
     */CMakeFiles/cotangent*.dir/Unity/*.cxx) batch=$word source=$REUSE_TREE/CMakeFiles/${word##*/CMakeFiles/} ;;
+    */batch.cu) batch=$word ;;
   esac
   previous=$word
 done
+
+built=$source.o
+case $batch in
+  "") [ -z "$source" ] || built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_SOURCE"/}".o) ;;
+  *.cu)
+    source=${object##*/cotangent.dir/} source=$REUSE_TREE/${source%.o}
+    built=$REUSE_TREE/CMakeFiles/cotangent.dir/${source#"$REUSE_TREE"/}.o
+    ;;
+esac
 
 usable() {  # usable OBJECT: made of what the sources are now
   [ -e "$1" ] || return 1
@@ -44,8 +54,6 @@ usable() {  # usable OBJECT: made of what the sources are now
 }
 
 if [ -n "$source" ] && [ -n "$object" ]; then
-  built=$source.o
-  [ -n "$batch" ] || built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_SOURCE"/}".o)
   if usable "$built"; then
     line=$(grep -F -e "-c $source\"" -e "-c $source -o" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1 || true)
     line=${line#*\"command\": \"}
