@@ -73,9 +73,9 @@ std::vector<Sample> samples_of(SampleMaker& make, bool bias, const F& shapes) {
   for (const Case& c : cases()) {
     Attrs attrs = c.attrs;
     const std::array<Shape, 3> s = shapes(c);  // of the inputs, and of the bias
-    // Long sums are of small products: their digits are compared with 1.
-    const Tensor second = c.x[1] < 8 ? make.normal(s[1]) : make.uniform(s[1], -0.1, 0.1);
-    Sample sample{{make.normal(s[0]), second}, {}, c.label};
+    Sample sample{{make.normal(s[0]), make.normal(s[1])}, {}, c.label};
+    if (c.x[0] * c.x[2] * c.x[3] > 64)  // the digits of long sums are compared with 1: small products
+      for (Tensor& t : sample.inputs) t.mul_(0.2);
     if (bias) sample.inputs.push_back(all.size() % 3 == 2 ? Tensor{} : make.normal(s[2]));
     if (!bias) attrs.kernel = c.kernel;
     sample.attrs = attrs;

@@ -27,9 +27,9 @@ for word in "$@"; do
     -MF) depfile=$word ;;
   esac
   case $word in
-    "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;;
     */CMakeFiles/cotangent*.dir/Unity/*.cxx) batch=$word source=$REUSE_TREE/CMakeFiles/${word##*/CMakeFiles/} ;;
     */batch.cu) batch=$word ;;
+    "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;;
   esac
   previous=$word
 done
