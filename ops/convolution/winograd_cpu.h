@@ -158,7 +158,7 @@ void spread(const Images<T>& from, std::int64_t channel, std::int64_t channels, 
 // The images' pixels, from the 16 matrices [channels, tiles] of a block.
 template <class T>
 void gather(const compute_t<T>* in, const Grid& grid, std::int64_t block, const Images<T>& to,
-            std::int64_t channel, std::int64_t channels, const T* bias) {
+            std::int64_t channel, std::int64_t channels, const Parts<T>& parts) {
   using C = compute_t<T>;
   using V = simd::Vector<C>;
   const std::int64_t columns = grid.columns(block), step = matrix<C>(channels, columns);
@@ -185,8 +185,8 @@ void gather(const compute_t<T>* in, const Grid& grid, std::int64_t block, const 
   };
   for (std::int64_t c = 0; c < channels; ++c)
     grid.each_image(block, [&](std::int64_t n, std::int64_t i, std::int64_t count, std::int64_t column) {
-      image(in + c * columns + column, bias ? static_cast<C>(bias[channel + c]) : C(0),
-            to.row(n, channel + c, 2 * i), std::min(2 * count, to.high - 2 * i));
+      image(in + c * columns + column, parts.bias_of(channel + c), to.row(n, channel + c, 2 * i),
+            std::min(2 * count, to.high - 2 * i));
     });
 }
 
@@ -273,7 +273,7 @@ void convolve(const Parts<T>& p, bool back) {
       gemm_batched_cpu<C>({outs, n, ins, back ? 1 : ins, back ? outs : 1, n, 1, n}, 16, size,
                           matrix<C>(ins, n), matrix<C>(outs, n), 1, u + group * 16 * size, space.in, 0,
                           space.out);
-      gather(space.out, grid, block, to, group * outs, outs, p.bias);
+      gather(space.out, grid, block, to, group * outs, outs, p);
     }
   });
 }
