@@ -25,8 +25,8 @@ struct Planes {
 };
 
 constexpr int kTurnDepth = 3, kTurnStage = 16 * 128;  // chunks on their way, bytes of a warp's chunk
-constexpr int kTurnBytes = 4 * kTurnDepth * kTurnStage + 32 * 16;  // and where lanes write that have no pixel
-constexpr int kTurnBarrier = 5;                                    // the number of the turning warpgroup's
+constexpr int kTurnBytes = 4 * kTurnDepth * kTurnStage;
+constexpr int kTurnBarrier = 5;  // the number of the turning warpgroup's
 
 /// Positions first + known to first + count, channels from c0 on, into those rows of a panel; nothing for the gaps between
 /// pixels. By one warpgroup, whose warps have 16 channels each: they copy 64 pixels at a time as they are, in vectors of
@@ -39,7 +39,6 @@ __device__ __forceinline__ void turn_pixels(std::uint32_t tile, std::uint32_t tu
   const int begin = x.vector_at(f, max(first + known, 0), false) & ~1;  // a whole sector of memory
   const int last = x.vector_at(f, max(min(first + count, f.positions), 0), true),
             chunks = (last - begin + 7) / 8;
-  const std::uint32_t nowhere = turning + 4 * kTurnDepth * kTurnStage + lane * 16;
   turning += warp * kTurnDepth * kTurnStage;
   c0 += 16 * warp;
   const auto load = [&](int chunk) {
@@ -81,9 +80,10 @@ __device__ __forceinline__ void turn_pixels(std::uint32_t tile, std::uint32_t tu
       for (int square = 0; square < 2; ++square) {
         mma::load_matrices_transposed(words[half][square],
                                       from + mma::panel_offset(8 * square + lane % 8, 4 * half + lane / 8));
-        to[half][square] = inside ? tile + mma::panel_offset(row, 2 * warp + square) : nowhere;
+        to[half][square] = inside ? tile + mma::panel_offset(row, 2 * warp + square) : from + lane * 16;
       }
     }
+    __syncwarp();  // lanes without a pixel write where a chunk was that all have read
 #pragma unroll
     for (int i = 0; i < 4; ++i) mma::store_matrices(to[i / 2][i % 2], words[i / 2][i % 2]);
     __syncwarp();
