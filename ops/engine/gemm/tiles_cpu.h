@@ -40,12 +40,16 @@ struct TileArgs {
 
 // A tile of Rows rows and Vecs vectors of columns, all of it in registers. With Prefetch, the next tile of C
 // and a share of the next vectors are fetched meanwhile, a little with each Rows-th part of the loop: all at
-// once they would hold up the loads that are needed now.
-template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch>
-void tile(const TileArgs<T>& t) {
+// once they would hold up the loads that are needed now. Whole: the last vector of columns is a whole one; a load of some
+// lanes takes a turn of a multiply-add unit.
+template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch, bool Whole>
+CT_INLINE void tile_of(const TileArgs<T>& t) {
   using V = simd::Vector<T>;
   constexpr int w = V::kSize;
-  const auto last = V::first(t.cols - (Vecs - 1) * w);
+  const auto last = V::first(Whole ? w : t.cols - (Vecs - 1) * w);
+  const auto load = [&](const T* from, int j) {
+    return Whole || j < Vecs - 1 ? V::load(from + j * w) : V::load(from + j * w, last);
+  };
   V acc[Rows][Vecs];
   if (t.start == nullptr) {
 #pragma GCC unroll 16
@@ -56,10 +60,7 @@ void tile(const TileArgs<T>& t) {
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
-      for (int j = 0; j < Vecs; ++j) {
-        const T* from = t.start + i * t.start_stride + j * w;
-        acc[i][j] = j == Vecs - 1 ? V::load(from, last) : V::load(from);
-      }
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = load(t.start + i * t.start_stride, j);
   }
   const std::int64_t k = t.k, rs = t.r_stride, vs = t.v_stride;
   const T* v = t.v;
@@ -72,12 +73,12 @@ void tile(const TileArgs<T>& t) {
   const auto base = [&](int i) { return i < 3 ? base0 : i < 6 ? base1 : i < 9 ? base2 : base3; };
   const T* r = t.r;
   std::int64_t at0 = 0, at1 = rs, at2 = 2 * rs;
-  const auto step = [&](auto&& load_last) __attribute__((always_inline)) {
-    if constexpr (!ByRows && Rows > 3)
+  const auto step = [&](auto ask) __attribute__((always_inline)) {
+    if constexpr (ask)
       for (const int i : {0, Rows - 1}) __builtin_prefetch(r + kColumnsAhead * rs + i);
     V b[Vecs];
 #pragma GCC unroll 8
-    for (int j = 0; j < Vecs; ++j) b[j] = j == Vecs - 1 ? load_last(v + j * w) : V::load(v + j * w);
+    for (int j = 0; j < Vecs; ++j) b[j] = load(v, j);
 #pragma GCC unroll 16
     for (int i = 0; i < Rows; ++i) {
       const V a = V(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
@@ -91,38 +92,42 @@ void tile(const TileArgs<T>& t) {
       r += rs;
     }
   };
-  const auto run = [&](auto&& load_last, auto&& store_last) __attribute__((always_inline)) {
-    std::int64_t p = 0;
-    if constexpr (Prefetch) {
-      const T* next_c = t.c + Rows * t.c_stride;
-      const T* next_v = t.next_v;
-      for (int i = 0; i < Rows; ++i) {
-        __builtin_prefetch(next_c, 1);
-        __builtin_prefetch(next_c + Vecs * w - 1, 1);
-        next_c += t.c_stride;
-        for (std::int64_t line = 0; line < t.next_v_lines; ++line) {
-          __builtin_prefetch(next_v, 0, 2);
-          next_v += 64 / sizeof(T);
-        }
-        for (std::int64_t end = p + k / Rows; p < end; ++p) step(load_last);
-      }
-    }
-    for (; p < k; ++p) step(load_last);
-    T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
-    const std::int64_t c_stride = t.c_stride;
-#pragma GCC unroll 16
+  std::int64_t p = 0;
+  if constexpr (Prefetch) {
+    const std::int64_t part = k / Rows;
+    const T* next_c = t.c + Rows * t.c_stride;
+    const T* next_v = t.next_v;
+    const std::int64_t lines = t.next_v_lines;
     for (int i = 0; i < Rows; ++i) {
-      T* to = c + i * c_stride;
-#pragma GCC unroll 8
-      for (int j = 0; j < Vecs - 1; ++j) acc[i][j].store(to + j * w);
-      store_last(to + (Vecs - 1) * w, acc[i][Vecs - 1]);
+      __builtin_prefetch(next_c, 1);
+      __builtin_prefetch(next_c + Vecs * w - 1, 1);
+      next_c += t.c_stride;
+      for (std::int64_t line = 0; line < lines; ++line) {
+        __builtin_prefetch(next_v, 0, 2);
+        next_v += 64 / sizeof(T);
+      }
+      for (std::int64_t end = p + part; p < end; ++p) step(std::bool_constant<!ByRows>{});
     }
-  };
-  // Apart: a load of some lanes takes a turn of a multiply-add unit.
-  if (t.cols == Vecs * w)
-    run([](const T* from) { return V::load(from); }, [](T* to, V x) { x.store(to); });
-  else
-    run([&](const T* from) { return V::load(from, last); }, [&](T* to, V x) { x.store(to, last); });
+  }
+  if constexpr (!ByRows && Rows > 3)
+    for (; p < k - kColumnsAhead; ++p) step(std::true_type{});
+  for (; p < k; ++p) step(std::false_type{});
+  T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
+  const std::int64_t c_stride = t.c_stride;
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+    T* to = c + i * c_stride;
+#pragma GCC unroll 8
+    for (int j = 0; j < Vecs - 1; ++j) acc[i][j].store(to + j * w);
+    to += (Vecs - 1) * w;
+    Whole ? acc[i][Vecs - 1].store(to) : acc[i][Vecs - 1].store(to, last);
+  }
+}
+
+template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch>
+void tile(const TileArgs<T>& t) {
+  t.cols == Vecs* simd::Vector<T>::kSize ? tile_of<T, Rows, Vecs, ByRows, Prefetch, true>(t)
+                                         : tile_of<T, Rows, Vecs, ByRows, Prefetch, false>(t);
 }
 
 template <class T>
