@@ -23,8 +23,9 @@ std::int64_t bytes_of(const TensorMeta& meta) {
   return numel(meta.shape) * static_cast<std::int64_t>(size_of(meta.dtype));
 }
 
-// The nodes behind `from` in the order of recording, and the leaves in the order in which they were made.
-Tape collect(const Edge& from) {
+// The nodes behind `from` in the order of recording, and the leaves: those with names in the order of these, then the
+// others in the order in which they were made.
+Tape collect(const Edge& from, const ExplainOptions& options) {
   Tape tape;
   std::unordered_set<const void*> seen;
   const auto find = [&](const Edge& edge) {
@@ -41,8 +42,15 @@ Tape collect(const Edge& from) {
     for (const Edge& edge : tape.nodes[i]->edges) find(edge);
   std::sort(tape.nodes.begin(), tape.nodes.end(),
             [](const Node* a, const Node* b) { return a->sequence() < b->sequence(); });
-  std::sort(tape.leaves.begin(), tape.leaves.end(), [](TensorImpl* a, TensorImpl* b) {
-    return detail::leaf_meta(*a).sequence < detail::leaf_meta(*b).sequence;
+  for (std::size_t i = 0; i < options.names.size(); ++i)
+    if (options.names[i].value.defined()) tape.names.emplace(options.names[i].value.impl(), i);
+  std::sort(tape.leaves.begin(), tape.leaves.end(), [&](TensorImpl* a, TensorImpl* b) {
+    const auto key = [&](TensorImpl* leaf) {
+      const auto name = tape.names.find(leaf);
+      return std::pair(name == tape.names.end() ? options.names.size() : name->second,
+                       detail::leaf_meta(*leaf).sequence);
+    };
+    return key(a) < key(b);
   });
   return tape;
 }
@@ -51,18 +59,17 @@ class Collector {
  public:
   Collector(const Tape& tape, const ExplainOptions& options) : tape_(tape) {
     for (std::size_t i = 0; i < tape.nodes.size(); ++i) numbers_[tape.nodes[i]] = static_cast<int>(i) + 1;
-    std::unordered_map<const TensorImpl*, std::string_view> names;
-    for (const nn::Named<Tensor>& named : options.names)
-      if (named.value.defined()) names.emplace(named.value.impl(), named.name);
     int unnamed = 0;
     for (TensorImpl* leaf : tape.leaves) {
-      const auto name = names.find(leaf);
+      const auto name = tape.names.find(leaf);
       const Tensor t{Ref<TensorImpl>::share(leaf)};
-      named_.push_back(name != names.end());
+      named_.push_back(name != tape.names.end());
       numbers_[leaf] = static_cast<int>(result_.leaves.size());
       held_.insert(leaf->storage.get());
       result_.leaves.push_back(
-          {name != names.end() ? std::string(name->second) : detail::cat("leaf ", ++unnamed), t.meta(), {}});
+          {name != tape.names.end() ? options.names[name->second].name : detail::cat("leaf ", ++unnamed),
+           t.meta(),
+           {}});
     }
   }
 
@@ -222,7 +229,7 @@ Explanation explain(const Tensor& loss, const ExplainOptions& options) {
            "set_requires_grad() on the leaves before the forward pass");
   CT_CHECK(edge.node, AutogradError, kName, "tensor ", describe(loss),
            " is a leaf, which no op has made; pass what was computed from it");
-  const Tape tape = collect(edge);
+  const Tape tape = collect(edge, options);
   Explanation result = Collector(tape, options).run();
   if (options.watch) add_forward(tape, *options.watch, result);
   if (options.grads || options.times) go_back(loss, tape, options, result);

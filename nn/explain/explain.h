@@ -79,8 +79,9 @@ class CT_API Explanation {
     std::int64_t sum() const { return leaves + kept + cotangents + gradients; }
   };
 
-  std::vector<Node> nodes;     ///< in the order of recording: number k at k - 1
-  std::vector<Leaf> leaves;    ///< in the order in which they were made
+  std::vector<Node> nodes;  ///< in the order of recording: number k at k - 1
+  std::vector<Leaf>
+      leaves;  ///< those with names in their order, then others in the order in which they were made
   std::vector<Moment> memory;  ///< in the order of time: as often forward as backward
   std::size_t peak = 0;        ///< the largest of `memory`
   std::int64_t bytes = 0;      ///< kept for backward, each byte counted once

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <cotangent/core/device.h>
@@ -16,10 +17,11 @@ class Node;
 
 namespace ct::explaining {
 
-/// The nodes in the order of recording, and the leaves in the order in which they were made. The loss keeps them alive.
+/// What lies behind a loss, which keeps it alive: the nodes in the order of recording, and the leaves.
 struct Tape {
   std::vector<Node*> nodes;
   std::vector<TensorImpl*> leaves;
+  std::unordered_map<const TensorImpl*, std::size_t> names;  // places in ExplainOptions::names
 };
 
 /// Goes back with hooks of its own in place of the user's, for options.grads and options.times.
