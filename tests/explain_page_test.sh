@@ -38,6 +38,7 @@ look "its page"
 says "^run transformer.h.11 closes 17 of 17$"
 says "^run transformer.h.10 opens 17 of 17$"
 says "^pressed 50, undone 0$" # 210 nodes, but of ten layers that are closed
+says "^partly l0=waits\(g: 1 of 2\), l0=waits\(g: 1 of 2\)$" # the table of tokens, which is the head too: shown at both
 # Cotangents of the stream of residuals add up.
 says "^side 4 dropout .* cotangents added up here 2 "
 [ "$failures" = 0 ]

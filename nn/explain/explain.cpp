@@ -129,7 +129,7 @@ class Collector {
     return op ? output_name(op->op(), k) : detail::cat("output ", k);
   }
 
-  // A node belongs to the module of its parameters; one without, to what the modules before and after it have in common.
+  // A node belongs to the module of its parameters; one without, to what those before and after it have in common.
   void name_modules() {
     std::vector<std::pair<std::size_t, Path>> known;
     for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
@@ -231,7 +231,7 @@ Explanation explain(const Tensor& loss, const ExplainOptions& options) {
            " is a leaf, which no op has made; pass what was computed from it");
   const Tape tape = collect(edge, options);
   Explanation result = Collector(tape, options).run();
-  if (options.watch) add_forward(tape, *options.watch, result);
+  if (options.watch) options.watch->add_to(result, tape);
   if (options.grads || options.times) go_back(loss, tape, options, result);
   return result;
 }

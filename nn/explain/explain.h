@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iosfwd>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 namespace ct {
 
 class ForwardWatch;
+namespace explaining {
+struct Tape;
+}
 
 struct ExplainOptions {
   /// Names of leaves, and from them the modules that nodes belong to: `model.named_parameters()`.
@@ -70,8 +74,9 @@ class CT_API Explanation {
     TensorMeta meta;
     std::optional<double> grad_norm;
   };
-  /// Bytes that are alive when a node runs, forward (before it was recorded nothing of it is) or backward: of leaves, kept
-  /// for backward, of cotangents under way and of leaves' gradients. Counted from shapes, without a kernel's workspace.
+  /// Bytes that are alive when a node has run forward, or while its part of the way back runs: of leaves, kept for
+  /// backward, of cotangents under way, of leaves' gradients. Counted from shapes, without the workspace of kernels and
+  /// what recompute() records again.
   struct Moment {
     int node = 0;
     bool backward = false;
@@ -79,9 +84,8 @@ class CT_API Explanation {
     std::int64_t sum() const { return leaves + kept + cotangents + gradients; }
   };
 
-  std::vector<Node> nodes;  ///< in the order of recording: number k at k - 1
-  std::vector<Leaf>
-      leaves;  ///< those with names in their order, then others in the order in which they were made
+  std::vector<Node> nodes;     ///< in the order of recording: number k at k - 1
+  std::vector<Leaf> leaves;    ///< in the order of their names, then as they were made
   std::vector<Moment> memory;  ///< in the order of time: as often forward as backward
   std::size_t peak = 0;        ///< the largest of `memory`
   std::int64_t bytes = 0;      ///< kept for backward, each byte counted once
@@ -91,7 +95,7 @@ class CT_API Explanation {
   std::string to_string() const;
   /// For Graphviz: `dot -Tsvg tape.dot`.
   std::string to_dot() const;
-  /// A page of its own, without anything from elsewhere: the tape as a picture to walk through, and memory over the step.
+  /// A page that needs nothing from elsewhere: the tape as a picture to walk through, and memory over the step.
   std::string to_html() const;
   /// Write to_dot() and to_html() to a file that appears as a whole or not at all. Throw IoError.
   void write_dot(const std::string& path) const { io::write_file(path, to_dot()); }
@@ -111,14 +115,15 @@ struct DeviceLimits {
   double bytes = 0;  ///< of memory, read or written, per second
 };
 
-/// While one lives, the kernels of forward are timed, of the whole process (core/op_observer.h), for explain():
+/// While one lives, the kernels of forward are timed, of the whole process, for explain(). It takes the place of
+/// another observer (core/op_observer.h).
 ///
 ///     ct::ForwardWatch watch;
 ///     ct::Tensor loss = model.loss(x, y);
 ///     std::cout << ct::explain(loss, {.names = model.named_parameters(), .times = true, .watch = &watch});
 ///
-/// With `limits` a node's share of the limit is the least time that its operations and bytes (OpDef::cost) would take over
-/// the time it took. On a GPU it waits after every kernel.
+/// With `limits` a node's share of the limit is the least time that its operations and bytes (OpDef::cost) would take
+/// over the time it took. On a GPU it waits before and after every kernel.
 class CT_API ForwardWatch {
  public:
   explicit ForwardWatch(DeviceLimits limits = {});
@@ -127,9 +132,10 @@ class CT_API ForwardWatch {
   ForwardWatch& operator=(const ForwardWatch&) = delete;
 
  private:
-  friend struct ExplainTimes;
+  friend CT_API Explanation explain(const Tensor& loss, const ExplainOptions& options);
+  void add_to(Explanation& explanation, const explaining::Tape& tape) const;
   struct Impl;
-  Impl* impl_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace ct

@@ -26,8 +26,6 @@ struct Tape {
 
 /// Goes back with hooks of its own in place of the user's, for options.grads and options.times.
 void go_back(const Tensor& loss, const Tape& tape, const ExplainOptions& options, Explanation& result);
-/// What `watch` saw of the nodes' kernels.
-void add_forward(const Tape& tape, const ForwardWatch& watch, Explanation& result);
 /// File and line of an op's kernels for a device and dtype, or of its formula; empty for an op of a program's own.
 std::string source_of(std::string_view op, Device device, DType dtype);
 

@@ -243,6 +243,9 @@ TEST_CASE("explain() says why there is nothing to explain", "[nn][explain]") {
       message(y) ==
       "[explain] what 'exp' kept for backward has been freed: the tape was walked already; explain it before "
       "backward(), or pass retain_graph = true to that");
+  CHECK(message_of<AutogradError>([] {
+          explain(exp(leaf({1, 2})), {.grads = true});
+        }).find("the root is f32[2]") != std::string::npos);
   const Tensor cube = Cube::apply({leaf({1})})[0];
   cube.backward();
   CHECK(message(cube).find("what '") != std::string::npos);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
@@ -93,18 +94,17 @@ void explaining::go_back(const Tensor& loss, const Tape& tape, const ExplainOpti
 
 struct ForwardWatch::Impl final : OpObserver {
   struct Run {
-    std::uint64_t
-        mark;  // the tape's number when it began: its node has a higher one, or in place the next lower
+    std::uint64_t mark;  // the tape's number when it began; its node has the next, or in place the one before
     const OpDef* op;
     Clock::time_point started;
     double us = -1, least = 0;
   };
 
-  explicit Impl(DeviceLimits l) : limits(l), before(set_op_observer(this)) {}
+  explicit Impl(DeviceLimits l) : limits(l), before(set_op_observer(this)) { here() = {}; }
   ~Impl() override { set_op_observer(before); }
 
   void begin(const KernelCall& call) override {
-    if (!call.forward) return;
+    if (!call.forward || here().depth++ > 0) return;
     Run run{0, &call.op, {}};
     if (call.op.cost && limits.flops > 0 && limits.bytes > 0) {
       std::vector<TensorMeta> in, out;
@@ -115,24 +115,27 @@ struct ForwardWatch::Impl final : OpObserver {
     }
     wait_for(call.forward->in(0).device());
     const std::lock_guard lock(mutex);
-    open().push_back(runs.size());
+    here().place = runs.size();
     run.mark = detail::next_sequence();
     run.started = Clock::now();
     runs.push_back(run);
   }
   void end(const KernelCall& call) override {
-    if (!call.forward || open().empty()) return;
+    if (!call.forward || --here().depth > 0) return;
     wait_for(call.forward->in(0).device());
     const auto now = Clock::now();
     const std::lock_guard lock(mutex);
-    runs[open().back()].us = microseconds(now - runs[open().back()].started);
-    open().pop_back();
+    runs[here().place].us = microseconds(now - runs[here().place].started);
   }
 
-  // The runs of this thread that have begun and not ended: kernels nest.
-  static std::vector<std::size_t>& open() {
-    static thread_local std::vector<std::size_t> places;
-    return places;
+  // Kernels nest: how deep this thread is in them, and which run the outermost is.
+  struct Here {
+    int depth = 0;
+    std::size_t place = 0;
+  };
+  static Here& here() {
+    static thread_local Here state;
+    return state;
   }
 
   DeviceLimits limits;
@@ -141,38 +144,30 @@ struct ForwardWatch::Impl final : OpObserver {
   std::vector<Run> runs;
 };
 
-ForwardWatch::ForwardWatch(DeviceLimits limits) : impl_(new Impl(limits)) {}
-ForwardWatch::~ForwardWatch() { delete impl_; }
+ForwardWatch::ForwardWatch(DeviceLimits limits) : impl_(std::make_unique<Impl>(limits)) {}
+ForwardWatch::~ForwardWatch() = default;
 
-struct ExplainTimes {
-  static void add(const explaining::Tape& tape, const ForwardWatch& watch, Explanation& result) {
-    const std::lock_guard lock(watch.impl_->mutex);
-    auto& runs = watch.impl_->runs;
-    std::vector<bool> taken(runs.size());
-    for (std::size_t i = 0; i < tape.nodes.size(); ++i) {
-      const auto* node = dynamic_cast<const OpNode*>(tape.nodes[i]);
-      if (!node) continue;
-      const auto fits = [&](std::size_t r) {
-        return r < runs.size() && !taken[r] && runs[r].op == &node->op();
-      };
-      // The last one before the node was recorded; of an op in place, which is recorded first, the one after.
-      std::size_t r = static_cast<std::size_t>(
-          std::partition_point(runs.begin(), runs.end(),
-                               [&](const auto& run) { return run.mark < node->sequence(); }) -
-          runs.begin());
-      const std::size_t after = r;
-      while (r > 0 && !fits(r - 1) && !taken[r - 1]) --r;
-      r = r > 0 && fits(r - 1) ? r - 1 : after;
-      if (!fits(r) || runs[r].us < 0) continue;
-      taken[r] = true;
-      result.nodes[i].forward_us = runs[r].us;
-      if (runs[r].least > 0) result.nodes[i].share = runs[r].least / runs[r].us;
-    }
+void ForwardWatch::add_to(Explanation& result, const explaining::Tape& tape) const {
+  const std::lock_guard lock(impl_->mutex);
+  const auto& runs = impl_->runs;
+  std::vector<bool> taken(runs.size());
+  for (std::size_t i = 0; i < tape.nodes.size(); ++i) {
+    const auto* node = dynamic_cast<const OpNode*>(tape.nodes[i]);
+    if (!node) continue;
+    const auto fits = [&](std::size_t r) {
+      return r < runs.size() && !taken[r] && runs[r].op == &node->op();
+    };
+    // The last one before the node was recorded; of an op in place, which is recorded first, the one after.
+    auto r = static_cast<std::size_t>(
+        std::partition_point(runs.begin(), runs.end(),
+                             [&](const auto& run) { return run.mark < node->sequence(); }) -
+        runs.begin());
+    if (r > 0 && fits(r - 1)) --r;
+    if (!fits(r) || runs[r].us < 0) continue;
+    taken[r] = true;
+    result.nodes[i].forward_us = runs[r].us;
+    if (runs[r].least > 0) result.nodes[i].share = runs[r].least / runs[r].us;
   }
-};
-
-void explaining::add_forward(const Tape& tape, const ForwardWatch& watch, Explanation& result) {
-  ExplainTimes::add(tape, watch, result);
 }
 
 }  // namespace ct

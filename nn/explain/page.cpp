@@ -19,7 +19,7 @@ std::string source_of(std::string_view op, Device device, DType dtype) {
 
 namespace {
 
-io::Json number(const std::optional<double>& value) { return value ? io::Json(*value) : io::Json(); }
+io::Json optional_number(const std::optional<double>& value) { return value ? io::Json(*value) : io::Json(); }
 
 io::Json::List texts(const std::vector<TensorMeta>& metas) {
   io::Json::List list;
@@ -46,17 +46,17 @@ io::Json page_node(const Explanation::Node& node) {
                            {"kept", std::move(kept)},
                            {"to", std::move(to)},
                            {"bytes", node.bytes},
-                           {"g", number(node.grad_norm)},
-                           {"forward", number(node.forward_us)},
-                           {"backward", number(node.backward_us)},
-                           {"share", number(node.share)}});
+                           {"g", optional_number(node.grad_norm)},
+                           {"forward", optional_number(node.forward_us)},
+                           {"backward", optional_number(node.backward_us)},
+                           {"share", optional_number(node.share)}});
 }
 
 }  // namespace
 }  // namespace explaining
 
 std::string Explanation::to_html() const {
-  using explaining::number;
+  using explaining::optional_number;
   io::Json::List shown, named, runs, moments;
   for (const Node& node : nodes) shown.push_back(explaining::page_node(node));
   for (const Leaf& leaf : leaves)
@@ -64,7 +64,7 @@ std::string Explanation::to_html() const {
         {{"name", leaf.name},
          {"meta", describe(leaf.meta)},
          {"bytes", numel(leaf.meta.shape) * static_cast<std::int64_t>(size_of(leaf.meta.dtype))},
-         {"g", number(leaf.grad_norm)}}));
+         {"g", optional_number(leaf.grad_norm)}}));
   for (const explaining::Run& run : explaining::runs_of(*this))
     runs.push_back(io::Json::object(
         {{"block", run.block}, {"youngest", run.youngest}, {"oldest", run.oldest}, {"copy", run.copy}}));
