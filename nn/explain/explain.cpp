@@ -27,6 +27,7 @@ std::int64_t bytes_of(const TensorMeta& meta) {
 // others in the order in which they were made.
 Tape collect(const Edge& from, const ExplainOptions& options) {
   Tape tape;
+  tape.output = from.index;
   std::unordered_set<const void*> seen;
   const auto find = [&](const Edge& edge) {
     const void* key = edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
@@ -170,8 +171,8 @@ class Collector {
     std::map<std::pair<int, std::size_t>, std::int64_t> waiting;  // cotangents, by node and output
     std::vector<bool> arrived(result_.leaves.size());
     std::int64_t gradients = 0, cotangents = 0;
-    if (!result_.nodes.empty())
-      waiting[{result_.nodes.back().number, 0}] = cotangents = bytes_of(result_.nodes.back().results[0]);
+    const Explanation::Node& last = result_.nodes.back();
+    waiting[{last.number, tape_.output}] = cotangents = bytes_of(last.results[tape_.output]);
     for (auto node = result_.nodes.rbegin(); node != result_.nodes.rend(); ++node) {
       std::int64_t own = 0;
       for (std::size_t k = 0; k < node->results.size(); ++k)

@@ -20,6 +20,7 @@ namespace ct::explaining {
 /// What lies behind a loss, which keeps it alive: the nodes in the order of recording, and the leaves.
 struct Tape {
   std::vector<Node*> nodes;
+  std::size_t output = 0;  // of the last node: the loss
   std::vector<TensorImpl*> leaves;
   std::unordered_map<const TensorImpl*, std::size_t> names;  // places in ExplainOptions::names
 };

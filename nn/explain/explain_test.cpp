@@ -265,3 +265,11 @@ TEST_CASE("explain() writes a page that is whole and needs nothing from elsewher
   CHECK(message_of<IoError>([&] { e.write_html("/nowhere/page.html"); }).find("/nowhere/page.html") !=
         std::string::npos);
 }
+
+TEST_CASE("explain() begins at any output of a node", "[nn][explain]") {
+  const Tensor x = leaf(std::vector<float>(8, 1)).view({2, 4});
+  const Explanation e = explain(x.unbind(0)[1]);
+  REQUIRE(e.memory.size() == 4);
+  CHECK(e.memory[2].node == 2);
+  CHECK(e.memory[2].cotangents == 16 + 32);  // that of the second row, and the whole
+}
