@@ -92,6 +92,26 @@ TEST_CASE("explain() changes nothing: the gradients that follow have the same bi
   CHECK(looked_at.gradients() == left_alone.gradients());
 }
 
+TEST_CASE("explain() leaves random numbers, recomputed parts and mixed precision as they were",
+          "[nn][explain]") {
+  const auto step = [](bool look) {
+    manual_seed(3);
+    const auto model = small_gpt(true);  // with dropout
+    Tensor loss;
+    {
+      const Autocast autocast(bf16);
+      loss = gpt_loss(model);
+    }
+    if (look) explain(loss, {.names = model.named_parameters(), .grads = true, .times = true});
+    loss.backward();
+    std::vector<float> values = rand({4}).to_vector<float>();
+    for (const Tensor& p : model.parameters())
+      for (const float v : p.grad().to_vector<float>()) values.push_back(v);
+    return values;
+  };
+  CHECK(step(true) == step(false));
+}
+
 TEST_CASE("explain(): norms are those of the cotangents that arrive", "[nn][explain]") {
   const Tensor a = leaf({1, 2}), b = leaf({3, 4});
   const Tensor y = a * b;
