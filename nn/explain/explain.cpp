@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -66,7 +65,7 @@ class Collector {
       const Tensor t{Ref<TensorImpl>::share(leaf)};
       named_.push_back(name != tape.names.end());
       numbers_[leaf] = static_cast<int>(result_.leaves.size());
-      held_.insert(leaf->storage.get());
+      leaf_bytes_ += newly_held(leaf->storage.get());
       result_.leaves.push_back(
           {name != tape.names.end() ? options.names[name->second].name : detail::cat("leaf ", ++unnamed),
            t.meta(),
@@ -100,13 +99,8 @@ class Collector {
     if (op) out.source = source_of(out.op, out.results[0].device, out.results[0].dtype);
     for (const KeptTensor& kept : node.kept()) {
       const Tensor& t = kept.saved->peek();
-      const Storage* storage = t.impl()->storage.get();
       Explanation::Kept& k = out.kept.emplace_back();
-      k = {kept.role,
-           {},
-           0,
-           t.meta(),
-           held_.insert(storage).second ? static_cast<std::int64_t>(storage->bytes()) : 0};
+      k = {kept.role, {}, 0, t.meta(), newly_held(t.impl()->storage.get())};
       if (kept.from.leaf) k.from = result_.leaves[place(kept.from)].name;
       if (kept.from.node)
         k.from = output_text(*kept.from.node, kept.from.index), k.node = numbers_.at(kept.from.node.get());
@@ -162,11 +156,10 @@ class Collector {
   }
 
   void follow_memory() {
-    std::int64_t leaves = 0, kept = 0;
-    for (const Storage* storage : storages_of_leaves()) leaves += static_cast<std::int64_t>(storage->bytes());
+    std::int64_t kept = 0;
     for (const Explanation::Node& node : result_.nodes) {
       kept += node.bytes;
-      result_.memory.push_back({node.number, false, leaves, kept, 0, 0});
+      result_.memory.push_back({node.number, false, leaf_bytes_, kept, 0, 0});
     }
     std::map<std::pair<int, std::size_t>, std::int64_t> waiting;  // cotangents, by node and output
     std::vector<bool> arrived(result_.leaves.size());
@@ -195,7 +188,7 @@ class Collector {
         cotangents += entry->second;
         if (same && entry->second == own) cotangents -= std::exchange(own, 0);
       }
-      result_.memory.push_back({node->number, true, leaves, kept, cotangents, gradients});
+      result_.memory.push_back({node->number, true, leaf_bytes_, kept, cotangents, gradients});
       cotangents -= own;
       kept -= node->bytes;
     }
@@ -206,17 +199,17 @@ class Collector {
     result_.peak = static_cast<std::size_t>(peak - result_.memory.begin());
   }
   bool has_gradient(std::size_t leaf) const { return detail::leaf_meta(*tape_.leaves[leaf]).grad.defined(); }
-  std::set<const Storage*> storages_of_leaves() const {
-    std::set<const Storage*> storages;
-    for (const TensorImpl* leaf : tape_.leaves) storages.insert(leaf->storage.get());
-    return storages;
+  // The bytes of a storage that nothing looked at so far keeps alive.
+  std::int64_t newly_held(const Storage* storage) {
+    return held_.insert(storage).second ? static_cast<std::int64_t>(storage->bytes()) : 0;
   }
 
   const Tape& tape_;
   Explanation result_;
   std::unordered_map<const void*, int> numbers_;  // of nodes; of leaves their places
-  std::unordered_set<const Storage*> held_;       // by leaves and by what has been added
-  std::vector<bool> named_;                       // leaves
+  std::int64_t leaf_bytes_ = 0;
+  std::unordered_set<const Storage*> held_;  // by leaves and by what has been added
+  std::vector<bool> named_;                  // leaves
 };
 
 }  // namespace

@@ -29,7 +29,8 @@ struct ExplainOptions {
   /// Goes back once, without touching grad(), and notes the norm of the cotangent that arrives at each node. Hooks and
   /// retain_grad() are left out of it; backward() of the user's own functions runs once more.
   bool grads = false;
-  /// The same, and notes how long each node's part of the way back takes. On a GPU it waits after every node.
+  /// The same, and notes how long each node's part of the way back takes. On a GPU it waits after every node. What
+  /// recompute() runs again counts for the node before it, and copies that hooks need are in it.
   bool times = false;
   /// What it saw of the forward pass becomes columns.
   const ForwardWatch* watch = nullptr;
