@@ -88,10 +88,13 @@ void FunctionNode::release_saved() {
   context_.data.reset();
 }
 
-std::int64_t FunctionNode::saved_bytes() const {
-  std::int64_t bytes = 0;
-  for (const FunctionContext::Kept& kept : context_.saved_) bytes += kept.tensor.bytes();
-  return bytes;
+std::vector<KeptTensor> FunctionNode::kept() const {
+  std::vector<KeptTensor> list;
+  for (std::size_t i = 0; i < context_.saved_.size(); ++i) {
+    const FunctionContext::Kept& kept = context_.saved_[i];
+    if (kept.tensor.defined()) list.push_back({detail::cat("saved ", i), &kept.tensor, kept.edge});
+  }
+  return list;
 }
 
 namespace detail {

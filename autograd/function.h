@@ -52,7 +52,8 @@ class CT_API FunctionNode final : public Node {
   std::uint32_t output_count() const override { return static_cast<std::uint32_t>(output_metas_.size()); }
   void backward(NodeCall& call) override;
   void release_saved() override;
-  std::int64_t saved_bytes() const override;
+  std::vector<KeptTensor> kept() const override;
+  bool released() const override { return released_; }
 
  private:
   FunctionContext context_;

@@ -196,11 +196,7 @@ void OpNode::backward(NodeCall& call) {
       grads = copied_grads;
     }
   }
-  const Backward b{op_,           AttrsView(attrs_, attrs_size_),
-                   grads,         inputs,
-                   outputs,       input_metas_,
-                   call.grads_in, call.flags,
-                   call.last};
+  const Backward b{op_, attrs(), grads, inputs, outputs, input_metas_, call.grads_in, call.flags, call.last};
   if (call.record) return run_rule(b, call);
   CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
            "; compute it on the other kind of device");
@@ -235,11 +231,13 @@ void OpNode::release_saved() {
   released_ = released_ || any;
 }
 
-std::int64_t OpNode::saved_bytes() const {
-  std::int64_t bytes = 0;
-  for (const SavedTensor& s : saved_inputs_) bytes += s.bytes();
-  for (const SavedTensor& s : saved_outputs_) bytes += s.bytes();
-  return bytes;
+std::vector<KeptTensor> OpNode::kept() const {
+  std::vector<KeptTensor> list;
+  for (std::size_t i = 0; i < saved_inputs_.size(); ++i)
+    if (saved_inputs_[i].defined()) list.push_back({input_name(op_, i), &saved_inputs_[i], edges[i]});
+  for (std::size_t k = 0; k < saved_outputs_.size(); ++k)
+    if (saved_outputs_[k].defined()) list.push_back({output_name(op_, k), &saved_outputs_[k], {}});
+  return list;
 }
 
 void Backward::fail_not_saved(const std::string& what) const {

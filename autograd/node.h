@@ -51,7 +51,8 @@ class CT_API SavedTensor {
   bool defined() const { return data_.defined(); }
   /// Whether it is `t`: the same elements in the same layout.
   bool holds(const Tensor& t) const;
-  std::int64_t bytes() const { return data_.defined() ? data_.nbytes() : 0; }
+  /// The tensor, changed since or not: for those who look and do not compute.
+  const Tensor& peek() const { return data_; }
   void reset() { data_ = {}; }
 
  private:
@@ -59,6 +60,13 @@ class CT_API SavedTensor {
 
   Tensor data_;
   std::uint32_t version_ = 0;
+};
+
+/// One of the tensors that a node keeps.
+struct KeptTensor {
+  std::string role;          // its name among the op's inputs and outputs
+  const SavedTensor* saved;  // lives as long as the node keeps it
+  Edge from;                 // of an input: its place on the tape
 };
 
 using TensorHook = std::function<Tensor(const Tensor&)>;
@@ -139,8 +147,10 @@ class CT_API Node : public RefCounted {
   virtual std::vector<Tensor> expand() { return {}; }
   /// Frees what was saved; backward can't run again.
   virtual void release_saved() = 0;
-  /// Bytes kept alive for backward.
-  virtual std::int64_t saved_bytes() const { return 0; }
+  /// What is kept alive for backward, for those who show it (nn/explain/explain.h).
+  virtual std::vector<KeptTensor> kept() const { return {}; }
+  /// Whether release_saved() has freed something that backward() needs.
+  virtual bool released() const { return false; }
 
   std::uint64_t sequence() const { return sequence_; }
   /// Where the forward op was called, if anomaly mode was on.
@@ -182,7 +192,10 @@ class CT_API OpNode final : public Node, public Pooled {
   bool takes_undefined_grads() const override { return op_.undefined_grads; }
   void backward(NodeCall& call) override;
   void release_saved() override;
-  std::int64_t saved_bytes() const override;
+  std::vector<KeptTensor> kept() const override;
+  bool released() const override { return released_; }
+  /// The attributes of the call; they live as long as the node.
+  AttrsView attrs() const { return {attrs_, attrs_size_}; }
 
  private:
   // Runs the op's rule on the saved values as they stand on the tape.

@@ -91,11 +91,13 @@ class RecomputeNode final : public Node {
     fn_ = nullptr;
     inputs_.clear();
   }
-  std::int64_t saved_bytes() const override {
-    std::int64_t bytes = 0;
-    for (const SavedTensor& s : inputs_) bytes += s.bytes();
-    return bytes;
+  std::vector<KeptTensor> kept() const override {
+    std::vector<KeptTensor> list;
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      if (inputs_[i].defined()) list.push_back({detail::cat("input ", i), &inputs_[i], edges[i]});
+    return list;
   }
+  bool released() const override { return fn_ == nullptr; }
 
  private:
   Call fn_;

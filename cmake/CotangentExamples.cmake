@@ -38,7 +38,7 @@ list(JOIN _names " " _text)
 list(APPEND COTANGENT_SUMMARY "examples|${_text}")
 
 # The examples from the outside, with the suite.
-foreach(_name first mnist gpt)
+foreach(_name first mnist gpt explain)
   if(COTANGENT_BUILD_TESTS AND TARGET ${_name} AND NOT COTANGENT_SANITIZE)
     cotangent_script_test(e2e.${_name} "${PROJECT_SOURCE_DIR}/tests/${_name}_test.sh" "$<TARGET_FILE:${_name}>")
   endif()
@@ -54,6 +54,9 @@ endif()
 if(COTANGENT_BUILD_TESTS AND TARGET gpt AND TARGET mnist AND NOT COTANGENT_SANITIZE)
   # A few kills; 500 of them, of which each is another, take minutes.
   cotangent_script_test(e2e.kills python3 "${PROJECT_SOURCE_DIR}/tests/kill_test.py" "$<TARGET_FILE_DIR:gpt>" 10)
+endif()
+if(COTANGENT_BUILD_TESTS AND TARGET explain AND NOT COTANGENT_SANITIZE)
+  cotangent_script_test(e2e.explain_page "${PROJECT_SOURCE_DIR}/tests/explain_page_test.sh" "$<TARGET_FILE:explain>")
 endif()
 if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(e2e.fetch_mnist "${PROJECT_SOURCE_DIR}/tests/fetch_mnist_test.sh" "${PROJECT_SOURCE_DIR}")

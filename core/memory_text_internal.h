@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <string>
 
+#include <cotangent/core/export.h>
+
 // Internal.
 
 namespace ct::detail {
 
 /// "512 B", "1.50 KiB", "2.00 GiB".
-std::string format_bytes(std::size_t bytes);
+CT_API std::string format_bytes(std::size_t bytes);
 
 }  // namespace ct::detail

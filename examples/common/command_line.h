@@ -96,13 +96,15 @@ class Help : public CLI::FormatterBase {
       std::string names;
       for (const std::string& name : option->get_snames()) names += (names.empty() ? "-" : ", -") + name;
       for (const std::string& name : option->get_lnames()) names += (names.empty() ? "--" : ", --") + name;
+      const bool by_place = names.empty();
+      if (by_place) names = option->get_name(true);
       // "INT:0 or more", "TEXT:{gpt2,llama}", "TEXT"
       const std::string type = option->get_type_name();
       std::string range = type.find(':') == std::string::npos ? "" : type.substr(type.find(':') + 1);
       const bool path = range == "PATH";  // flags::path()
       if (path) range.clear();
       std::string text = option->get_description(), notes, initial = option->get_default_str();
-      if (option->get_items_expected_max() > 0)
+      if (option->get_items_expected_max() > 0 && !by_place)
         names += type.starts_with("INT") || type.starts_with("UINT") ? " N"
                  : type.starts_with("FLOAT")                         ? " X"
                  : type.starts_with("BOOLEAN")                       ? " true|false"

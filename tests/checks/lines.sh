@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lines of code: what is neither blank nor comment, tests and benchmarks apart. The library is what trains: what ops are
-# tested with (Cotangent::testing: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io) and tokenizers (nn/text) are
-# counted apart.
+# tested with (Cotangent::testing: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain) and
+# tokenizers (nn/text) are counted apart.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]
 #   --total: all of them
 #   --folders: a table, the lines of each folder without those of the folders in it; `testing` is one of its rows
@@ -23,7 +23,7 @@ if [ "${2:-}" = --folders ]; then
   echo "testing $(count testing ops)"
   exit
 fi
-io=$(count code nn/io) text=$(count code nn/text) testing=$(count testing ops)
+io=$(($(count code nn/io) + $(count code nn/explain))) text=$(count code nn/text) testing=$(count testing ops)
 library=0 folders=""
 for folder in core autograd ops nn; do
   lines=$(count code "$folder")
