@@ -78,7 +78,7 @@ std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
   std::istringstream path(variable("PATH", "/usr/bin:/bin"));
   for (std::string folder; std::getline(path, folder, ':');)
-    if (const std::string file = folder + '/' + name; ::access(file.c_str(), X_OK) == 0) return file;
+    if (std::string file = folder.append("/").append(name); ::access(file.c_str(), X_OK) == 0) return file;
   return "";
 }
 

@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 
+#include <cotangent_compiler.h>
+
 #include <cotangent/core/registry.h>
 #include <cotangent/nn/plugin/build_internal.h>
 
