@@ -64,6 +64,37 @@ bool is_source(const fs::path& file) {
   return kind == ".cpp" || kind == ".cu" || kind == ".h" || kind == ".cuh" || kind == ".inc";
 }
 
+// What the file system has against it, as an error of ours.
+template <class F>
+auto with_files(F f) {
+  try {
+    return f();
+  } catch (const fs::filesystem_error& e) {
+    detail::fail<IoError>(kLoad, e.what(), "; a folder that can be read is wanted");
+  }
+}
+
+// A name for all that the op of a folder is made of.
+std::string fingerprint(const fs::path& folder, const std::vector<std::string>& command,
+                        const std::string& include, const std::string& object) {
+  plugin::Fingerprint key;
+  for (const std::string& word : command) key.add(word);
+  key.add(build_info().version);
+  key.add(build_info().commit);
+  key.add(state_of_headers(include));
+  for (const std::string& file : {command[0], object})
+    if (!file.empty()) key.add_file(fs::canonical(file));
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_regular_file() && is_source(entry.path())) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  for (const fs::path& file : files) {
+    key.add(file.filename().string());
+    key.add(plugin::read_text(kLoad, file));
+  }
+  return key.text();
+}
+
 // Refuses, before anything in the file runs, what is no op or is one for another library.
 void check_stamp(const std::string& file) {
   const std::string contents = plugin::read_text(kLoad, file);
@@ -150,23 +181,9 @@ std::string build_op(const std::string& folder, const LoadOptions& options, bool
   const std::string object = library_object();
   if (!object.empty()) command.push_back(object);
 
-  plugin::Fingerprint key;
-  for (const std::string& word : command) key.add(word);
-  key.add(build_info().version);
-  key.add(build_info().commit);
-  key.add(state_of_headers(include));
-  for (const std::string& file : {program, object})
-    if (!file.empty()) key.add_file(fs::canonical(file));
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(root))
-    if (entry.is_regular_file() && is_source(entry.path())) files.push_back(entry.path());
-  std::sort(files.begin(), files.end());
-  for (const fs::path& file : files) {
-    key.add(file.filename().string());
-    key.add(plugin::read_text(kLoad, file));
-  }
+  const std::string key = with_files([&] { return fingerprint(root, command, include, object); });
   return plugin::cached(
-      kLoad, options.cache, key.text() + ".so",
+      kLoad, options.cache, key + ".so",
       [&](const std::string& to) {
         command.insert(command.end(), {"-o", to});
         if (const plugin::Ran ran = plugin::run(command); !ran.ok)

@@ -36,9 +36,9 @@ struct LoadedOp : OwnOp {
   }
 };
 
-/// Compiles FOLDER/op.cpp to a shared object in the cache and returns its path; one that was compiled from the same files,
-/// by the same compiler, with the same flags and the same headers is taken as it is. Of several processes at once one
-/// compiles and the others wait. Sets `*built` where given.
+/// Compiles FOLDER/op.cpp to a shared object in the cache and returns its path. One that was compiled from the same sources
+/// in the folder (not in folders below it, nor elsewhere), by the same compiler, with the same flags and headers is taken as
+/// it is. Of several processes at once one compiles and the others wait. Sets `*built` where given.
 /// Throws IoError where the folder has no op.cpp, the cache can't be written, or there are no compiler or headers, and Error
 /// with the compiler's messages where it does not compile.
 CT_API std::string build_op(const std::string& folder, const LoadOptions& options = {},

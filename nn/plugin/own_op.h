@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -61,7 +62,8 @@ consteval std::uint64_t layout_of_ops() {
                                  sizeof(Shape),
                                  sizeof(TensorMeta),
                                  sizeof(Scalar),
-                                 sizeof(std::string)})
+                                 sizeof(std::string),
+                                 sizeof(std::vector<int>)})
     hash = (hash ^ part) * 0x100000001b3u;
   return hash;
 }
