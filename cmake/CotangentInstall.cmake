@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS cotangent cotangent_io cotangent_image cotangent_testing EXPORT CotangentTargets
+install(TARGETS cotangent cotangent_io cotangent_image cotangent_testing cotangent_plugin cotangent_loader EXPORT CotangentTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -32,7 +32,7 @@ configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/CotangentConfig.cmake
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/CotangentConfigVersion.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/CotangentConfig.cmake" "${PROJECT_BINARY_DIR}/CotangentConfigVersion.cmake"
-  DESTINATION ${_package_dir})
+  "${PROJECT_SOURCE_DIR}/cmake/CotangentOwnOp.cmake" DESTINATION ${_package_dir})
 
 # The same for builds without CMake: pkg-config. Paths follow the file, as in the package above.
 get_target_property(_type cotangent TYPE)

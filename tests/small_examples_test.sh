@@ -27,6 +27,11 @@ case $name in cifar | dcgan | vae)
 esac
 
 case $name in
+  custom_op)
+    expect 0 "the default settings" "$program"
+    awk '{ loss[$1] = $3 } END { exit !(loss["bump"] != "" && loss["bump"] < 0.01 && loss["tanh"] > 0.1) }' log ||
+      fail "with bump it learns the wave and with tanh it does not"
+    ;;
   pinn)
     expect 0 "a few hundred steps" "$program" --steps 600 --hidden 24
     falls "error of u"

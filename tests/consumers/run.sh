@@ -87,5 +87,10 @@ esac
 step cmake --build "$work/consumer"
 "$work/consumer/consumer"
 [ ! -x "$work/consumer/tests" ] || "$work/consumer/tests"
+# An op of a consumer's own, compiled with what was installed, whatever the library's build folder has.
+if [ -x "$work/consumer/loader" ]; then
+  COTANGENT_CACHE=$work/cache step "$work/consumer/loader" "$source/examples/custom_op/bump"
+  grep -q "bump: right" "$work/step.log"
+fi
 echo "$case: built and run; $(wc -l <"$REUSE_LOG") objects reused, program $(stat -c %s "$work/consumer/consumer") bytes"
 rm -rf "$work"

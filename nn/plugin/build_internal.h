@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Compilers as child processes, and the folder that keeps what they made.
+
+namespace ct::plugin {
+
+/// A name for all that something is made of (FNV-1a).
+class Fingerprint {
+ public:
+  void add(std::string_view part) {
+    for (const char c : part) byte(static_cast<unsigned char>(c));
+    byte(256);  // "ab", "c" is not "a", "bc"
+  }
+  /// A program or library, by its path, size and time.
+  void add_file(const std::string& path);
+  /// 16 hexadecimal digits.
+  std::string text() const;
+
+ private:
+  void byte(unsigned value) { hash_ = (hash_ ^ value) * 0x100000001b3u; }
+  std::uint64_t hash_ = 0xcbf29ce484222325u;
+};
+
+/// The value of an environment variable; `otherwise` where it is not set or empty.
+std::string variable(const char* name, const std::string& otherwise = "");
+
+/// The words of a text, which spaces separate.
+std::vector<std::string> words(const std::string& text);
+
+/// The whole file. Throws IoError.
+std::string read_text(const char* op, const std::string& path);
+
+/// The path of a program: of `name` itself where it has a slash, else on the PATH. Empty where there is none.
+std::string find_program(const std::string& name);
+
+struct Ran {
+  bool ok = false;
+  std::string output;  // of both streams
+};
+/// Runs a program to its end, without a shell.
+Ran run(const std::vector<std::string>& command);
+
+/// Throws Error "[op] WHAT; ..." with what a compiler said: its first lines.
+[[noreturn]] void fail_compiling(const char* op, const std::string& what, const Ran& ran);
+
+/// The file `name` of the cache `folder` ("": the default one), which `make(path)` writes where it is not there yet. Of
+/// several processes one makes it. Sets `*made`. Throws IoError where the cache can't be written, and what `make` throws.
+std::string cached(const char* op, const std::string& folder, const std::string& name,
+                   const std::function<void(const std::string& path)>& make, bool* made = nullptr);
+
+}  // namespace ct::plugin
