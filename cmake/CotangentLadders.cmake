@@ -1,0 +1,43 @@
+# The ladders: one program out of bench/ladders/, with the .cu files where CUDA is built. Those in hopper/ are made of
+# instructions that only Hopper has.
+
+file(GLOB _ladders CONFIGURE_DEPENDS bench/ladders/*.cpp)
+add_executable(ladder ${_ladders})
+set_target_properties(ladder PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+cotangent_executable(ladder)
+cotangent_library_flags(ladder)
+target_include_directories(ladder PRIVATE "${PROJECT_SOURCE_DIR}")
+target_link_libraries(ladder PRIVATE Threads::Threads)
+if(COTANGENT_WITH_CUDA)
+  file(GLOB _kernels CONFIGURE_DEPENDS bench/ladders/*.cu)
+  if(_sm90a_archs)
+    file(GLOB _hopper CONFIGURE_DEPENDS bench/ladders/hopper/*.cu)
+    add_library(ladder_sm90a OBJECT EXCLUDE_FROM_ALL ${_hopper})
+    target_sources(ladder PRIVATE $<TARGET_OBJECTS:ladder_sm90a>)
+    target_compile_definitions(ladder PRIVATE COTANGENT_SM90A=1)
+  endif()
+  target_sources(ladder PRIVATE ${_kernels})
+  target_compile_definitions(ladder PRIVATE COTANGENT_CUDA=1)
+  target_link_libraries(ladder PRIVATE CUDA::cudart_static CUDA::cublasLt CUDA::cublas)
+  foreach(_target ladder ladder_sm90a)
+    if(TARGET ${_target})
+      cotangent_compile_options(${_target})
+      cotangent_library_flags(${_target})
+      set_target_properties(${_target} PROPERTIES CUDA_ARCHITECTURES "${COTANGENT_CUDA_ARCHS}" CUDA_STANDARD 20
+        CUDA_STANDARD_REQUIRED ON CUDA_RUNTIME_LIBRARY None)
+      target_include_directories(${_target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/include"
+        ${CUDAToolkit_INCLUDE_DIRS})
+    endif()
+  endforeach()
+  if(_sm90a_archs)
+    set_target_properties(ladder_sm90a PROPERTIES CUDA_ARCHITECTURES "${_sm90a_archs}")
+  endif()
+endif()
+
+# Every rung on small sizes, and that one wrong number of a result is seen.
+if(COTANGENT_BUILD_TESTS)
+  add_test(NAME ${COTANGENT_TEST_PREFIX}ladders COMMAND ladder --verify)
+  add_test(NAME ${COTANGENT_TEST_PREFIX}ladders.spoiled COMMAND ladder --verify --spoil)
+endif()
+list(LENGTH _ladders _count)
+list(APPEND COTANGENT_SUMMARY "ladders|./ct ladder NAME")
