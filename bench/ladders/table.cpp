@@ -78,12 +78,13 @@ std::string today() {
   return buffer;
 }
 
-// What follows `key` on the first line of a file that has it; empty where there is none.
-std::string line_of(const char* file, const std::string& key) {
+// What stands behind `key` in the first line of a file that has it, from the first character that is not among `skip`;
+// empty where there is none.
+std::string text_after(const char* file, const std::string& key, const char* skip) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)
     if (const std::size_t at = line.find(key); at != std::string::npos) {
-      const std::size_t from = line.find_first_not_of(" \t:", at + key.size());
+      const std::size_t from = line.find_first_not_of(skip, at + key.size());
       return from == std::string::npos ? "" : line.substr(from);
     }
   return "";
@@ -109,11 +110,12 @@ std::string machine(const Ladder& ladder) {
   const BuildInfo& info = build_info();
   std::string s;
   if (ladder.device == DeviceType::cuda) {
-    const std::string driver = line_of("/proc/driver/nvidia/version", "Kernel Module");
-    s = cuda_properties(0).name + ", CUDA " + info.cuda +
-        (driver.empty() ? "" : ", driver " + driver.substr(0, driver.find(' ')));
+    // "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build ..."
+    const std::string driver = text_after("/proc/driver/nvidia/version", "x86_64", " ");
+    s = cuda_properties(0).name + ", CUDA " + info.cuda;
+    if (!driver.empty()) s += ", driver " + driver.substr(0, driver.find(' '));
   } else {
-    s = line_of("/proc/cpuinfo", "model name") + ", " + std::to_string(num_threads()) +
+    s = text_after("/proc/cpuinfo", "model name", " \t:") + ", " + std::to_string(num_threads()) +
         (num_threads() == 1 ? " thread" : " threads") + ", " + info.compiler;
   }
   return s + ", commit " + info.commit;
