@@ -22,11 +22,14 @@ inline constexpr int64_t kLanes = V::kSize, kCols = 2 * kLanes;
 /// tile of C, kRows x kCols, stays in registers for all of k. Per step of k it takes two vectors of b and kRows numbers
 /// of a, and makes 2 kRows multiply-adds of them: loads no longer hold up the arithmetic. That many sums are needed for
 /// another reason as well: a multiply-add takes four cycles, two begin in each, so eight must be independent.
-/// c = (first ? 0 : c) + a b; element (i, p) of a is a[i * a_row + p * a_k]. `finish` sees each vector of the result, with
+/// C's lines are asked for before they are wanted. c = (first ? 0 : c) + a b; element (i, p) of a is a[i * a_row + p * a_k]. `finish` sees each vector of the result, with
 /// its first column, before it is stored.
 template <class Finish>
 CT_INLINE void tile(int64_t k, const float* a, int64_t a_row, int64_t a_k, const float* b, int64_t b_row,
                     float* c, int64_t c_row, bool first, Finish finish) {
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i)
+    __builtin_prefetch(c + i * c_row, 1), __builtin_prefetch(c + i * c_row + kLanes, 1);
   V sum[kRows][2];
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i)
@@ -48,9 +51,9 @@ CT_INLINE void tile(int64_t k, const float* a, int64_t a_row, int64_t a_k, const
 /// Rung "packing". In a tile's order neither operand lies side by side: b's rows are n numbers apart, which is another
 /// page for each step, and where n is a power of two all of them fall into the same few places of the cache. So blocks
 /// are copied once, into the order in which they are read: b in slivers of kCols columns, a in tiles of kRows rows, zeros
-/// beyond the edge. k is cut so that a sliver stays in the first-level cache while all tiles of a block of rows pass, and
-/// those, from the second level, are read once per sliver. A copy is k n numbers, for 2 m k n operations.
-inline constexpr int64_t kDepth = 256, kBlockRows = 4 * kRows;
+/// beyond the edge. k is cut so that the slivers' 64 KiB and the tiles of a block of rows stay in the second-level cache,
+/// from where each sliver meets all of them. A copy is k n numbers, for 2 m k n operations.
+inline constexpr int64_t kDepth = 512, kBlockRows = 4 * kRows;
 
 inline void pack_a(const float* a, int64_t a_row, int64_t rows, int64_t depth, float* to) {
   for (int64_t i = 0; i < rows; i += kRows)

@@ -30,7 +30,7 @@ struct Pipeline {
 
 /// C[m, n] = finish(A[m, k] B[k, n], column): m, n and k are multiples of what a block takes.
 template <class P, class Finish>
-__global__ void __launch_bounds__(P::kThreads)
+__global__ void __launch_bounds__(P::kThreads, (P::kTall * P::kWide == 64 ? 512 : 256) / P::kThreads)
     pipeline_kernel(const float* a, const float* b, float* c, int n, int k, Finish finish) {
   extern __shared__ float4 memory[];
   float* const shared = reinterpret_cast<float*>(memory);
