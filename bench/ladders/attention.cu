@@ -14,9 +14,9 @@
 // y = softmax(q k^T / 8) v for each head of T queries, keys and values of 64 channels in bf16. The scores are T^2 numbers per
 // head, the rest is T: the first question is where the scores go, the second what multiplies.
 
+namespace ct::ladder::attention {
 namespace {
 
-using namespace ct::ladder;
 using Element = __nv_bfloat16;
 
 constexpr int D = 64;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(128)
   __shared__ float4 keys[kKeys][D / 4], values[kKeys][D / 4];
   const long head = static_cast<long>(blockIdx.y) * t;
   const int i = blockIdx.x * 128 + threadIdx.x;
-  const long row = (head + min(i, t - 1)) * D;
+  const long row = (head + (i < t ? i : t - 1)) * D;
   float query[D], out[D] = {}, m = -INFINITY, sum = 0;
 #pragma unroll
   for (int c = 0; c < D; ++c) query[c] = __bfloat162float(q[row + c]) * kScale;
@@ -277,3 +277,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::attention

@@ -9,9 +9,8 @@
 // y = a + b, element by element: three memory accesses and one addition, so nothing counts but how the accesses are made.
 // What every other kernel does with its loads and stores is decided here.
 
+namespace ct::ladder::elementwise {
 namespace {
-
-using namespace ct::ladder;
 
 // Chunks: each thread adds 32 elements that lie side by side, as one would cut the work for threads of a CPU. The lanes
 // of a warp then read addresses that are 128 bytes apart: every load touches 32 lines of 128 bytes and uses 4 bytes of
@@ -128,3 +127,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::elementwise

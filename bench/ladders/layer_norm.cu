@@ -9,9 +9,8 @@
 // y = (x - mean) / sqrt(variance + eps) * w + b for each row of bf16, sums in f32. As softmax, a row is wanted more than
 // once (mean, variance, result); unlike it there is a shortcut that reads it once, and is wrong.
 
+namespace ct::ladder::layer_norm {
 namespace {
-
-using namespace ct::ladder;
 
 constexpr float kEps = 1e-5f;
 
@@ -177,3 +176,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::layer_norm

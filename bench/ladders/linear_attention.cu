@@ -10,9 +10,8 @@
 // RNNs"), for each head of T positions and 64 channels, in f32. The sum over the past may be bracketed in two ways,
 // (q k^T) v with T x T weights or q (k^T v) with a state of 64 x 64, and the rungs are the ways between them.
 
+namespace ct::ladder::linear_attention {
 namespace {
-
-using namespace ct::ladder;
 
 constexpr int D = 64, kChunk = 64;
 
@@ -256,3 +255,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::linear_attention

@@ -12,9 +12,8 @@
 // Each launch leaves one partial sum per block, and a second launch of the same kernel sums those: no atomics, so that
 // the additions have one order and the result the same bits in every run.
 
+namespace ct::ladder::reduce {
 namespace {
-
-using namespace ct::ladder;
 
 constexpr int kThreads = 256;
 
@@ -235,3 +234,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::reduce

@@ -14,9 +14,8 @@
 // is another one in each run, so the last bits differ from run to run: the program runs each rung ten times and says
 // whether all had the same bits. That is why the library has none (docs/glossary.md).
 
+namespace ct::ladder::scatter_add {
 namespace {
-
-using namespace ct::ladder;
 
 // Atomics, f32: a thread for each element of the source, one atomic addition each. The result of none is used, so they
 // are sent off without waiting (RED): the second-level cache adds, 4 bytes per operation, and its units are what is waited
@@ -174,3 +173,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::scatter_add

@@ -11,9 +11,9 @@
 // y = exp(x - m) / sum(exp(x - m)) for each row of n, m being the row's maximum. A row is wanted three times (maximum, sum,
 // result) and the memory should be asked for it once: the rungs differ in where the row stays in between.
 
+namespace ct::ladder::softmax {
 namespace {
 
-using namespace ct::ladder;
 namespace cg = cooperative_groups;
 
 // Thread per row: three loops, as one would write them for a CPU. Neighbouring lanes read addresses that are a row apart:
@@ -256,3 +256,4 @@ const bool kLong = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::softmax

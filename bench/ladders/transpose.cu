@@ -8,9 +8,8 @@
 // y[j, i] = x[i, j]: a copy of which one side goes against the grain. Row i of x becomes column i of y, so whichever
 // order the threads take, either reads or writes are a column apart, unless the turn is made in shared memory.
 
+namespace ct::ladder::transpose {
 namespace {
-
-using namespace ct::ladder;
 
 // Reads along rows: thread (i, j) copies one element and neighbouring lanes read neighbours. Their writes are a column of
 // y apart: each store of a warp touches 32 lines, and a line of which 4 bytes are written is carried to the second-level
@@ -120,3 +119,4 @@ const bool kAdded = ct::ladder::add({
 });
 
 }  // namespace
+}  // namespace ct::ladder::transpose
