@@ -233,7 +233,7 @@ void mma(const Call& call) {
 
 namespace {
 
-const bool kAdded = add({
+const bool kGemm = add({
     .name = "gemm",
     .what = gemm::kWhat,
     .device = DeviceType::cuda,

@@ -75,7 +75,7 @@ void vectors(const Call& call) {
 
 namespace {
 
-const bool kAdded = add({
+const bool kGemv = add({
     .name = "gemv",
     .what = gemv::kWhat,
     .device = DeviceType::cuda,

@@ -68,7 +68,7 @@ void fused(const Call& call) { product(call, BiasRelu{call.input<float>(2)}); }
 
 namespace {
 
-const bool kAdded = add({
+const bool kLinearRelu = add({
     .name = "linear_relu",
     .what = linear_relu::kWhat,
     .device = DeviceType::cuda,
