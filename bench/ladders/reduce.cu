@@ -36,7 +36,8 @@ __global__ void modulo(const float* x, float* partial, long n) {
 
 // Dense threads: the same tree, the same pairs, but pair number t is added by thread t. Those that work are the first
 // ones, whole warps drop out and cost nothing. The price: thread t reads word 2 s t, and shared memory has 32 banks by
-// the word's number modulo 32. With s = 16 all lanes of a warp want the same bank and are served one after the other.
+// the word's number modulo 32. With s = 16 all lanes of a warp want the same bank and are served one after the other: on
+// the GPU of the table that costs more than it saves.
 __global__ void dense_threads(const float* x, float* partial, long n) {
   __shared__ float sum[kThreads];
   const int t = threadIdx.x;
@@ -151,7 +152,8 @@ __global__ void many_each(const float* x, float* partial, long n) {
 }
 
 // Vectors: loads of 16 bytes, four of them requested before the first is added, into four sums that do not wait for each
-// other. What is left is the memory. The order of the additions depends on the grid, and the grid on the number of
+// other. Where the rung before already keeps the memory busy there is nothing left to win, only a quarter of the
+// instructions. The order of the additions depends on the grid, and the grid on the number of
 // multiprocessors: the same bits in every run on one kind of GPU, not on another. The library's `sum` therefore cuts by
 // the problem (ops/engine/fold/).
 __global__ void vectors(const float* x, float* partial, long n) {
