@@ -1,6 +1,7 @@
 #include <cooperative_groups.h>
 
 #include <cmath>
+#include <utility>
 
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/creation/creation.h>
@@ -148,9 +149,8 @@ __global__ void __launch_bounds__(256) warp_per_row(const float* x, float* y, lo
 // Cluster per row: a row of 65,536 is 256 KiB, more than a multiprocessor should keep of one row. Eight blocks that run at
 // once on neighbouring multiprocessors (a cluster, compute capability 9.0) keep an eighth each in registers and send
 // each other their maxima and sums through shared memory, which blocks of a cluster may write to in one another. Again
-// the row is read once. Each exchange waits for the slowest of the blocks; that is hidden where several clusters
-// share the multiprocessors. Further than this rung goes the library's: its clusters stay, and request the next row
-// before they reduce this one (ops/engine/rows/cluster.cuh).
+// the row is read once. Each exchange waits for the slowest of the blocks; that is hidden only
+// so far as several clusters share the multiprocessors.
 constexpr int kBlocks = 8, kClusterThreads = 512;
 template <class Op>
 __device__ float cluster_all(float v, float (&slots)[kBlocks * kClusterThreads / 32], Op op) {
@@ -181,6 +181,34 @@ __global__ void __launch_bounds__(kClusterThreads) cluster_per_row(const float* 
 #endif
 }
 
+// Exchange once: a warp takes its exponentials against its own maximum and sends both, maximum and sum; who has them all
+// joins them as the online rung does. One wait for the slowest block instead of two, and the wait for blocks that have not
+// begun is over while the row is on its way. Further goes the library's kernel: its clusters stay, and request the next
+// row before they reduce this one (ops/engine/rows/cluster.cuh).
+template <int kVectors>
+__global__ void __launch_bounds__(kClusterThreads) exchange_once(const float* x, float* y, int n) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kWarps = kClusterThreads / 32, kAll = kBlocks * kWarps;
+  __shared__ float2 slots[kAll];
+  const cg::cluster_group cluster = cg::this_cluster();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const long row = static_cast<long>(blockIdx.x / kBlocks) * n;
+  auto begun = cluster.barrier_arrive();
+  Share<kVectors> share(x + row, n, blockIdx.x % kBlocks * kClusterThreads + threadIdx.x,
+                        kBlocks * kClusterThreads);
+  cluster.barrier_wait(std::move(begun));
+  const float m = warp_all(share.max(), larger);
+  const float sum = warp_all(share.exponentials(m == -INFINITY ? 0 : m), plus);
+  if (lane < kBlocks) cluster.map_shared_rank(slots, lane)[cluster.block_rank() * kWarps + warp] = {m, sum};
+  cluster.sync();
+  Running all;
+  for (int i = lane; i < kAll; i += 32) all.join(slots[i].x, slots[i].y);
+  const float top = warp_all(all.m, larger);
+  const float total = warp_all(all.m == -INFINITY ? 0 : all.sum * expf(all.m - top), plus);
+  share.store(y + row, expf(m - top) / total);
+#endif
+}
+
 // ---- the ladders ----
 
 template <class Kernel>
@@ -198,6 +226,7 @@ void launch_warp(const Call& c) {
   ct::gpu::launch("ladder", warp_per_row<8>, ct::gpu::blocks_for("ladder", c.size(0), 8), 256, 0,
                   c.input<float>(0), c.output<float>(0), c.size(0), c.size(1));
 }
+template <void (*kernel)(const float*, float*, int)>
 void launch_cluster(const Call& c) {
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -207,7 +236,7 @@ void launch_cluster(const Call& c) {
   config.blockDim = dim3(kClusterThreads);
   config.stream = ct::gpu::native_stream();
   config.attrs = &attribute, config.numAttrs = 1;
-  CT_CUDA_OP("ladder", cudaLaunchKernelEx(&config, cluster_per_row<4>, c.input<float>(0), c.output<float>(0),
+  CT_CUDA_OP("ladder", cudaLaunchKernelEx(&config, kernel, c.input<float>(0), c.output<float>(0),
                                           static_cast<int>(c.size(1))));
 }
 
@@ -251,7 +280,11 @@ const bool kLong = ct::ladder::add({
               kOnline,
               {.name = "cluster-per-row",
                .why = "eight blocks keep the row in their registers: one read",
-               .run = launch_cluster,
+               .run = launch_cluster<cluster_per_row<4>>,
+               .hopper = true},
+              {.name = "exchange-once",
+               .why = "maximum and sum are sent together: one wait instead of two",
+               .run = launch_cluster<exchange_once<4>>,
                .hopper = true}},
 });
 
