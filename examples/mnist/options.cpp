@@ -78,6 +78,8 @@ void add_settings(CLI::App& app, flags::Settings& s, Options& o) {
 void add_call(CLI::App& app, Options& o) {
   app.add_option("--threads", o.threads, "on the CPU, with the same result for any number; 0: all processors")
       ->transform(flags::whole_number(0, 1024));
+  app.add_option("--gemm", o.gemm, "the rung of ./ct ladder gemm that does the products, such as blocks")
+      ->default_str("");
   app.add_option("--resume", o.resume,
                  "a run folder, or a checkpoint in one, to go on with; other flags change its settings")
       ->check(flags::path());

@@ -23,7 +23,8 @@ struct Options {
   std::string augment = "none";
   std::vector<std::int64_t> hidden = {512, 512};
   std::uint64_t seed = 42;
-  int threads = 0;  // 0: as many as there are processors
+  int threads = 0;   // 0: as many as there are processors
+  std::string gemm;  // the rung of the ladder gemm that does the products; empty: the library
   std::string resume;
   std::string out;
   bool overfit_batch = false;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <memory>
 
+#include <cotangent/ops/engine/gemm/replace.h>
+
 #include "examples/common/device.h"
 #include "examples/common/evaluation.h"
 #include "examples/common/interrupts.h"
@@ -49,6 +51,7 @@ class Training : private Watch {
                 static_cast<long long>(images_.train.labels.size(0)),
                 static_cast<long long>(images_.test.labels.size(0)));
     if (!images_.note.empty()) std::printf("note     %s\n", images_.note.c_str());
+    if (!o_.gemm.empty()) std::printf("products %s\n", o_.gemm.c_str());
     std::printf("model    %lld parameters on %s (%d threads), %s\nrun      %s\n\n",
                 static_cast<long long>(model_.num_parameters()), o_.device.c_str(), ct::num_threads(),
                 o_.optimizer.c_str(), folder_.path().c_str());
@@ -313,5 +316,6 @@ class Training : private Watch {
 
 int train(const Options& options) {
   if (options.threads > 0) ct::set_num_threads(options.threads);
+  ct::product::replace(options.gemm, usable_device("mnist", options.device));
   return Training(options).run();
 }

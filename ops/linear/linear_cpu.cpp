@@ -1,5 +1,8 @@
+#include <cstring>
+
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/product.h>
+#include <cotangent/ops/engine/gemm/replace.h>
 #include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
@@ -15,6 +18,13 @@ void linear_forward_cpu(const Forward& f) {
   product::fold_rows(x, x_holder);
   y.fold();
   const Stack w(f.in(1), Missing::none);
+  if (product::replacement(DeviceType::cpu) != nullptr) {  // it knows no bias: that is there first
+    const std::size_t bytes = static_cast<std::size_t>(y.cols) * size_of(f.out().dtype());
+    for (std::int64_t i = 0; f.has(2) && i < y.rows; ++i)
+      std::memcpy(static_cast<char*>(f.out().raw_data()) + static_cast<std::size_t>(i) * bytes,
+                  f.in(2).raw_data(), bytes);
+    return product::cpu_backend.run(product::product_of(x, w.t(), y, f.has(2)));
+  }
   const Gemm shape{y.rows, y.cols, x.cols, x.row, x.col, w.col, w.row, y.row};
   visit_floating("linear", f.out().dtype(), [&]<class T>(TypeTag<T>) {
     gemm_bias_cpu<T>(shape, f.in(0).numel() ? static_cast<const T*>(x.tensor->raw_data()) : nullptr,

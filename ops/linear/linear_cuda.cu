@@ -1,5 +1,6 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
+#include <cotangent/ops/engine/gemm/replace.h>
 #include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
@@ -40,12 +41,14 @@ void linear_forward_cuda(const Forward& f) {
   Product p = product::product_of(x, w, y, false);
   if (f.has(2)) {
     const Tensor& bias = f.in(2);
-    if (gpu::gemm("linear", p, gpu::Epilogue::bias, bias.raw_data())) return;
-    // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address).
+    if (product::replacement(DeviceType::cuda) == nullptr &&
+        gpu::gemm("linear", p, gpu::Epilogue::bias, bias.raw_data()))
+      return;
+    // No such epilogue for this product (f64, k = 0, a bias that starts at an odd address, a replacement).
     write_bias(bias, f.out());
     p.accumulate = true;
   }
-  gpu::gemm("linear", p);
+  if (!product::replaced(p, DeviceType::cuda)) gpu::gemm("linear", p);
 }
 
 // cuBLASLt would return the bias's gradient along with the weight's, but reads g a second time for it, and

@@ -1,11 +1,13 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/product.h>
+#include <cotangent/ops/engine/gemm/replace.h>
 
 namespace ct {
 namespace product {
 namespace {
 
 void run_cpu(const Product& p) {
+  if (replaced(p, DeviceType::cpu)) return;
   visit_numeric("matmul", p.dtype, [&]<class T>(TypeTag<T>) {
     const Gemm shape{p.m, p.n, p.k, p.a_row, p.a_col, p.b_row, p.b_col, p.c_row};
     const T* a = static_cast<const T*>(p.a);

@@ -3,6 +3,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
+#include <cotangent/ops/engine/gemm/replace.h>
 
 // The GPU's backend of products, and the kernels for what cuBLASLt does not do, or does badly: integers,
 // unusual strides, dot products.
@@ -138,7 +139,9 @@ void gemm_dot(const char* op, const Product& p) {
 
 namespace product {
 namespace {
-void run_cuda(const Product& p) { gpu::gemm("matmul", p); }
+void run_cuda(const Product& p) {
+  if (!replaced(p, DeviceType::cuda)) gpu::gemm("matmul", p);
+}
 }  // namespace
 
 const Backend cuda_backend{run_cuda, false, 8};

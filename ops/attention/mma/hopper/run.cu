@@ -1,3 +1,4 @@
+#include <cotangent/ops/engine/mma/tensor_map.h>
 #include <cotangent/ops/attention/mma/hopper/backward.cuh>
 
 namespace ct::attention::mma {
@@ -7,20 +8,6 @@ constexpr const char* kOp = "scaled_dot_product_attention";
 
 // As all the Hopper kernels, compiled for sm_90a alone: where there is code for this one, there is for them.
 __global__ void probe_kernel() {}
-
-using Encode = decltype(&cuTensorMapEncodeTiled);
-
-Encode encode_function() {
-  static const Encode function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result = {};
-    const cudaError_t status =
-        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
-    return status == cudaSuccess && result == cudaDriverEntryPointSuccess ? reinterpret_cast<Encode>(found)
-                                                                          : nullptr;
-  }();
-  return function;
-}
 
 bool describable(const Rows& rows, int batches, int heads, int positions) {
   const auto fits = [](std::int64_t stride, int size) {
@@ -43,7 +30,7 @@ CUtensorMap tensor_map(const Problem& p, const Rows& rows, int heads, int positi
                                  stride(rows.batch, p.batch)};
   const cuuint32_t box[4] = {64, static_cast<cuuint32_t>(box_rows), 1, 1}, steps[4] = {1, 1, 1, 1};
   CUtensorMap map;
-  const CUresult result = encode_function()(
+  const CUresult result = ct::mma::tensor_map_encoder()(
       &map, p.dtype == bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4,
       rows.data, sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
       CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -53,7 +40,7 @@ CUtensorMap tensor_map(const Problem& p, const Rows& rows, int heads, int positi
 }
 
 bool hopper_takes(const Problem& p) {
-  if (gpu::compiled_arch<probe_kernel>(kOp) == 0 || !encode_function()) return false;
+  if (gpu::compiled_arch<probe_kernel>(kOp) == 0 || !ct::mma::tensor_map_encoder()) return false;
   if (p.mask.kind != MaskKind::none || p.dropout.active || p.head_dim > 128 || p.value_dim > 128)
     return false;
   return describable(p.q, p.batch, p.heads, p.queries) && describable(p.k, p.batch, p.kv_heads, p.keys) &&
