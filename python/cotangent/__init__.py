@@ -17,6 +17,7 @@ from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, In
                     ShapeError, ValueError)
 from . import data, functional, io, nn, ops, optim
 from ._array import tensor
+from ._build import compile_command
 from .ops import load_library
 
 __version__ = version()
