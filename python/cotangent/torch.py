@@ -21,15 +21,15 @@ def _stream_of(tensor):
     return _core.stream(f"cuda:{index}", torch.cuda.current_stream(index).cuda_stream)
 
 
-def _recorded(on):
-    class Recorded:
-        def __enter__(self):
-            self.before = _core.set_grad_enabled(on)
+class _Recorded:
+    def __init__(self, on):
+        self.on = on
 
-        def __exit__(self, *_):
-            _core.set_grad_enabled(self.before)
+    def __enter__(self):
+        self.before = _core.set_grad_enabled(self.on)
 
-    return Recorded()
+    def __exit__(self, *_):
+        _core.set_grad_enabled(self.before)
 
 
 def _theirs(tensor):
@@ -50,7 +50,7 @@ def function(f):
             if first is None:
                 raise TypeError(f"[cotangent.torch] {f.__name__} got no torch.Tensor; one at least is wanted")
             wanted = [isinstance(a, torch.Tensor) and needs for a, needs in zip(args, ctx.needs_input_grad[1:])]
-            with _stream_of(first), _recorded(any(wanted)):
+            with _stream_of(first), _Recorded(any(wanted)):
                 ours = [from_dlpack(a.detach()) if isinstance(a, torch.Tensor) else a for a in args]
                 for a, needs in zip(ours, wanted):
                     if needs:

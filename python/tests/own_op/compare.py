@@ -1,6 +1,8 @@
 """The same op by this library and by PyTorch's extension loader: lines, seconds to build, speed. Prints rows of a table.
 
-   usage: compare.py [--cuda] [--elements N]
+   usage: compare.py [--cuda] [--elements N] [--only Cotangent|PyTorch] [--folder DIR]
+
+With --folder what was built is kept there; --only builds and does no more.
 """
 import argparse
 import os
@@ -53,14 +55,22 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--elements", type=int, default=1 << 20)
+    parser.add_argument("--only")
+    parser.add_argument("--folder")
     options = parser.parse_args()
     import torch
     device = "cuda" if options.cuda else "cpu"
     made = {}
     for name, load in (("Cotangent", load_ours), ("PyTorch", load_theirs)):
+        if options.only not in (None, name):
+            continue
+        folder = os.path.join(options.folder or tempfile.mkdtemp(), name)
+        os.makedirs(folder, exist_ok=True)
         begin = time.perf_counter()
-        made[name] = load(tempfile.mkdtemp(), options.cuda)
+        made[name] = load(folder, options.cuda)
         print(f"{name}: built and loaded in {time.perf_counter() - begin:.1f} s", flush=True)
+    if options.only:
+        return
     ours, ct = made["Cotangent"]
     theirs = made["PyTorch"]
     gradcheck = torch.autograd.gradcheck

@@ -3,26 +3,22 @@
 #ifdef __CUDACC__
 #include <ATen/cuda/CUDAContext.h>
 #endif
+#include <ATen/OpMathType.h>
 #include <ATen/Parallel.h>
 
 #include <cmath>
-
-#ifndef __CUDACC__
-#define __host__
-#define __device__
-#endif
 
 namespace {
 
 struct Value {
   template <class C>
-  __host__ __device__ static C at(C x, C, C b) {
+  C10_HOST_DEVICE static C at(C x, C, C b) {
     return x / (1 + std::exp(-b * x));
   }
 };
 struct Slope {
   template <class C>
-  __host__ __device__ static C at(C x, C g, C b) {
+  C10_HOST_DEVICE static C at(C x, C g, C b) {
     const C s = 1 / (1 + std::exp(-b * x));
     return g * (s + b * x * s * (1 - s));
   }
