@@ -133,7 +133,7 @@ def test_tensor_of_lists():
 
 
 def test_kernels_leave_the_interpreter_free():
-    x = ct.randn(1200, 1200)
+    x = ct.randn(2000, 2000)
     ticks, done = [], threading.Event()
 
     def tick():
@@ -144,11 +144,8 @@ def test_kernels_leave_the_interpreter_free():
     thread = threading.Thread(target=tick)
     thread.start()
     begin = time.perf_counter()
-    for _ in range(3):
-        x = ct.matmul(x, x) / 1000
+    ct.matmul(x, x)
     end = time.perf_counter()
     done.set()
     thread.join()
-    during = [t for t in ticks if begin < t < end]
-    longest = max(b - a for a, b in zip([begin, *during], [*during, end]))
-    assert longest < (end - begin) / 2
+    assert sum(begin < t < end for t in ticks) > 5
