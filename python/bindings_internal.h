@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -101,6 +103,9 @@ struct Field {
 template <class Options, class T>
 Field(const char*, T Options::*) -> Field<Options, T>;
 
+#define CT_FIELD(Options, name) \
+  ::ct::python::Field { #name, &Options::name }
+
 [[noreturn]] void refuse_option(const char* op, nb::handle name, std::initializer_list<const char*> known);
 
 /// Keyword arguments as an options struct, whose own defaults stand for what is left out.
@@ -116,5 +121,24 @@ Options read_options(const char* op, const nb::kwargs& given, const Field<Option
   }
   return options;
 }
+
+/// A guard of C++ for the time of a `with`.
+template <class Guard, class Argument>
+class Scope {
+ public:
+  explicit Scope(Argument argument) : argument_(std::move(argument)) {}
+  void enter() { guard_ = std::make_unique<Guard>(argument_); }
+  void leave() { guard_.reset(); }
+
+  static nb::class_<Scope> bind(nb::module_& m, const char* name, const char* doc) {
+    return nb::class_<Scope>(m, name, doc)
+        .def("__enter__", &Scope::enter)
+        .def("__exit__", [](Scope& scope, const nb::args&) { scope.leave(); });
+  }
+
+ private:
+  Argument argument_;
+  std::unique_ptr<Guard> guard_;
+};
 
 }  // namespace ct::python

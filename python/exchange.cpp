@@ -64,19 +64,6 @@ struct Held {
   nb::ndarray<>* array;
 };
 
-// Makes a stream of somebody else's the calling thread's for the time of a `with`.
-class StreamScope {
- public:
-  StreamScope(const std::string& device, std::uintptr_t handle)
-      : stream_{reinterpret_cast<void*>(handle), parse_device(device), handle == 0 ? 0 : -1} {}
-  void enter() { guard_ = std::make_unique<StreamGuard>(stream_); }
-  void leave() { guard_.reset(); }
-
- private:
-  Stream stream_;
-  std::unique_ptr<StreamGuard> guard_;
-};
-
 nb::object to_dlpack(nb::handle self, const nb::object& stream, const nb::object& copy,
                      const nb::kwargs& more) {
   Tensor t = nb::cast<Tensor>(self);
@@ -145,12 +132,17 @@ void bind_exchange(nb::module_& m) {
       "__dlpack__", &to_dlpack, nb::kw_only(), nb::arg("stream") = nb::none(), nb::arg("copy") = nb::none(),
       nb::arg("more"),
       "The memory as a DLPack capsule, which shares it. Throws AutogradError where a gradient is required.");
-  nb::class_<StreamScope>(m, "stream",
-                          "with stream(\"cuda:0\", handle): the work of this thread goes to that stream, a "
-                          "cudaStream_t as an int.")
-      .def(nb::init<const std::string&, std::uintptr_t>(), nb::arg("device"), nb::arg("handle"))
-      .def("__enter__", &StreamScope::enter)
-      .def("__exit__", [](StreamScope& scope, const nb::args&) { scope.leave(); });
+  using StreamScope = Scope<StreamGuard, Stream>;
+  StreamScope::bind(
+      m, "stream",
+      "with stream(\"cuda:0\", handle): this thread's work goes there; a cudaStream_t as an int.")
+      .def(
+          "__init__",
+          [](StreamScope* self, const std::string& device, std::uintptr_t handle) {
+            new (self)
+                StreamScope({reinterpret_cast<void*>(handle), parse_device(device), handle == 0 ? 0 : -1});
+          },
+          nb::arg("device"), nb::arg("handle"));
 }
 
 }  // namespace ct::python

@@ -123,8 +123,6 @@ struct Layer {
 };
 
 using Int = std::int64_t;
-#define CT_FIELD(Options, name) \
-  Field { #name, &Options::name }
 #define CT_PLACED(Options) CT_FIELD(Options, dtype), CT_FIELD(Options, device)
 
 template <class L, class Options>

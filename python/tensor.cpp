@@ -193,6 +193,15 @@ void bind_tensor(nb::module_& m) {
       .def("detach", &Tensor::detach)
       .def("retain_grad", &Tensor::retain_grad)
       .def(
+          "register_hook",
+          [](const Tensor& t, std::function<std::optional<Tensor>(const Tensor&)> hook) {
+            return t.register_hook(
+                [hook = std::move(hook)](const Tensor& g) { return hook(g).value_or(Tensor()); });
+          },
+          nb::arg("hook"),
+          "hook(gradient) is called when this tensor's gradient is complete; a tensor takes its place.")
+      .def("remove_hook", &Tensor::remove_hook, nb::arg("id"))
+      .def(
           "backward",
           [](const Tensor& t, const std::optional<Tensor>& gradient, bool retain_graph) {
             t.backward(gradient.value_or(Tensor()), retain_graph);

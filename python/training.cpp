@@ -9,9 +9,6 @@ namespace {
 
 using optim::Optimizer;
 
-#define CT_FIELD(Options, name) \
-  Field { #name, &Options::name }
-
 template <class O, class Options, class... Types>
 void bind_optimizer(nb::module_& m, const char* name, const char* doc,
                     const Field<Options, Types>&... fields) {
@@ -79,6 +76,50 @@ void bind_optimizers(nb::module_& m) {
       "Scales all gradients so that their norm is at most max_norm; gives the norm before.");
 }
 
+template <class S, class Options, class... Types>
+void bind_schedule(nb::module_& m, const char* name, const char* doc,
+                   const Field<Options, Types>&... fields) {
+  nb::class_<S, optim::LRScheduler>(m, name).def(
+      "__init__",
+      [name, fields...](S* self, Optimizer& optimizer, const nb::kwargs& options) {
+        new (self) S(optimizer, read_options<Options>(name, options, fields...));
+      },
+      nb::keep_alive<1, 2>(), doc);
+}
+
+void bind_schedules(nb::module_& m) {
+  using namespace optim;
+  nb::class_<LRScheduler>(m, "LRScheduler", "What all schedules of learning rates have.")
+      .def("step", &LRScheduler::step, "Moves the clock on by one and sets the rates.")
+      .def_prop_ro("time", &LRScheduler::time)
+      .def_prop_ro("last_lr", &LRScheduler::last_lr)
+      .def("lr_at", &LRScheduler::lr_at, nb::arg("time"), nb::arg("group") = 0)
+      .def("state_dict", [](const LRScheduler& s) { return to_python(s.state_dict()); })
+      .def("load_state_dict", [](LRScheduler& s, const nb::dict& state) {
+        s.load_state_dict(read_state("load_state_dict", state));
+      });
+  bind_schedule<StepLR>(m, "StepLR", "base * gamma^(t / step_size rounded down)",
+                        CT_FIELD(StepLROptions, step_size), CT_FIELD(StepLROptions, gamma));
+  bind_schedule<ExponentialLR>(m, "ExponentialLR", "base * gamma^t", CT_FIELD(ExponentialLROptions, gamma));
+  bind_schedule<CosineAnnealingLR>(m, "CosineAnnealingLR", "Half a cosine, down to min_lr within `steps`.",
+                                   CT_FIELD(CosineAnnealingLROptions, steps),
+                                   CT_FIELD(CosineAnnealingLROptions, min_lr));
+  bind_schedule<OneCycleLR>(m, "OneCycleLR", "Up to max_lr and far down again within total_steps.",
+                            CT_FIELD(OneCycleLROptions, max_lr), CT_FIELD(OneCycleLROptions, total_steps),
+                            CT_FIELD(OneCycleLROptions, pct_start), CT_FIELD(OneCycleLROptions, linear),
+                            CT_FIELD(OneCycleLROptions, div_factor),
+                            CT_FIELD(OneCycleLROptions, final_div_factor),
+                            CT_FIELD(OneCycleLROptions, three_phase));
+  bind_schedule<PolynomialLR>(m, "PolynomialLR", "base (1 - t / steps)^power",
+                              CT_FIELD(PolynomialLROptions, steps), CT_FIELD(PolynomialLROptions, power));
+  bind_schedule<LinearLR>(m, "LinearLR", "A factor from start_factor to end_factor within `steps`: warm-up.",
+                          CT_FIELD(LinearLROptions, start_factor), CT_FIELD(LinearLROptions, end_factor),
+                          CT_FIELD(LinearLROptions, steps));
+  nb::class_<LambdaLR, LRScheduler>(m, "LambdaLR")
+      .def(nb::init<Optimizer&, LambdaLR::Factor>(), nb::arg("optimizer"), nb::arg("factor"),
+           nb::keep_alive<1, 2>(), "base * factor(t)");
+}
+
 using Loader = data::detail::LoaderCore;
 
 void bind_loader(nb::module_& m) {
@@ -142,6 +183,7 @@ void bind_files(nb::module_& m) {
 void bind_training(nb::module_& m) {
   auto optim = m.def_submodule("_optim", "Optimizers");
   bind_optimizers(optim);
+  bind_schedules(optim);
   auto data = m.def_submodule("_data", "Batches");
   bind_loader(data);
   auto io = m.def_submodule("_io", "Files");

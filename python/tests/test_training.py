@@ -81,6 +81,37 @@ def test_ten_steps_are_pytorchs(name, options, theirs):
         assert np.allclose(net.state_dict()[key].numpy(), value.numpy(), atol=1e-4), key
 
 
+def test_schedules():
+    adam = optim.Adam([ct.ones(2, requires_grad=True)], lr=1.0)
+    schedule = optim.StepLR(adam, step_size=2, gamma=0.1)
+    rates = []
+    for _ in range(4):
+        rates.append(round(adam.lr, 6))
+        schedule.step()
+    assert rates == [1, 1, 0.1, 0.1] and schedule.time == 4
+    assert optim.LambdaLR(optim.SGD([ct.ones(2, requires_grad=True)], lr=2.0), lambda t: 1 / (1 + t)).lr_at(3) == 0.5
+    with pytest.raises(ct.ValueError):
+        optim.CosineAnnealingLR(adam)
+
+
+def test_autocast_and_hooks():
+    x = ct.randn(4, 4, requires_grad=True)
+    with ct.autocast(ct.bf16):
+        y = ct.matmul(x, x)
+    assert y.dtype == ct.bf16 and ct.matmul(x, x).dtype == ct.f32
+    seen = []
+    number = x.register_hook(lambda g: seen.append(g.shape))
+    x.sum().backward()
+    x.remove_hook(number)
+    x.register_hook(lambda g: g * 2)
+    x.grad = None
+    x.sum().backward()
+    assert seen == [(4, 4)] and x.grad.tolist() == [[2] * 4] * 4
+    x.register_hook(lambda g: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        x.sum().backward()
+
+
 @pytest.mark.parametrize("make, theirs, shape", [
     (lambda: nn.LayerNorm(6), lambda t: t.LayerNorm(6), (2, 5, 6)),
     (lambda: nn.BatchNorm2d(3), lambda t: t.BatchNorm2d(3), (2, 3, 4, 4)),
