@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Includes go one way: core <- autograd <- ops <- nn <- examples, bench. Public headers include neither Eigen
+# Includes go one way: core <- autograd <- ops <- nn <- examples, bench, python. Public headers include neither Eigen
 # nor CUDA nor any other library, so that consumers need none of them; the bridge to Eigen alone includes it. Tests may see everything.
 #   usage: includes.sh SOURCE_DIR
 set -euo pipefail
 cd "${1:?source folder}"
 
 folders=()
-for folder in core autograd ops nn examples bench; do
+for folder in core autograd ops nn examples bench python; do
   [ ! -d "$folder" ] || folders+=("$folder")
 done
 # shellcheck disable=SC2016  # the program is awk's
@@ -15,7 +15,7 @@ find "${folders[@]}" -type f \
   sort -z | xargs -0 -r awk '
   BEGIN {
     rank["core"] = 0; rank["autograd"] = 1; rank["ops"] = 2; rank["nn"] = 3
-    rank["examples"] = 4; rank["bench"] = 4
+    rank["examples"] = 4; rank["bench"] = 4; rank["python"] = 4
   }
   function complain(text) { printf "%s:%d: %s\n    %s\n", FILENAME, FNR, text, $0; bad = 1 }
   FNR == 1 {

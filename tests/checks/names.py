@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 
-FOLDERS = ("core/", "autograd/", "ops/", "nn/", "examples/", "bench/", "tests/", "cmake/")
+FOLDERS = ("core/", "autograd/", "ops/", "nn/", "examples/", "bench/", "tests/", "cmake/", "python/")
 CODE = (".h", ".cpp", ".cu", ".cuh", ".inc")
 KINDS = "h|cpp|cu|cuh|inc|md|py|sh|cmake"
 NAME = re.compile(rf"(?<![\w./*{{}}$-])[\w./*{{}},-]*[\w*}}]\.(?:{KINDS})(?![\w(])")

@@ -1,0 +1,44 @@
+# The Python module: _core, by nanobind, beside the files of python/cotangent. A package of it is made by
+# scikit-build-core (pyproject.toml); in the build tree it can be imported from its folder python/.
+find_package(Python 3.10 COMPONENTS Interpreter Development.Module REQUIRED)
+if(NOT nanobind_ROOT AND NOT nanobind_DIR)
+  execute_process(COMMAND "${Python_EXECUTABLE}" -m nanobind --cmake_dir
+    OUTPUT_VARIABLE nanobind_ROOT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+find_package(nanobind CONFIG QUIET)
+if(NOT nanobind_FOUND)
+  message(FATAL_ERROR "COTANGENT_PYTHON needs nanobind for ${Python_EXECUTABLE}: `./ct python` brings it, in an "
+    "environment of its own; or `${Python_EXECUTABLE} -m pip install nanobind`")
+endif()
+
+file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
+nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE ${_sources})
+cotangent_compile_options(cotangent_python)
+set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
+set_target_properties(cotangent_python PROPERTIES
+  OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}" INSTALL_RPATH "$ORIGIN/lib")
+target_link_libraries(cotangent_python PRIVATE cotangent cotangent_io)
+
+# The package in the build tree has links to the sources: what is changed is what is imported. Stubs are written by the
+# finished module, so that they know every op.
+file(GLOB _files CONFIGURE_DEPENDS python/cotangent/*.py python/cotangent/py.typed)
+file(MAKE_DIRECTORY "${_package}")
+foreach(_file IN LISTS _files)
+  get_filename_component(_name "${_file}" NAME)
+  file(CREATE_LINK "${_file}" "${_package}/${_name}" SYMBOLIC)
+endforeach()
+add_custom_command(TARGET cotangent_python POST_BUILD
+  COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/stubs.py" "${_package}" VERBATIM)
+
+# Into a package: the module, the shared libraries beside it, and what an op of one's own is compiled with.
+install(TARGETS cotangent_python LIBRARY DESTINATION . COMPONENT python)
+install(FILES ${_files} DESTINATION . COMPONENT python)
+install(DIRECTORY "${_package}/" DESTINATION . COMPONENT python FILES_MATCHING PATTERN "*.pyi")
+if(BUILD_SHARED_LIBS)
+  set_target_properties(cotangent_io PROPERTIES INSTALL_RPATH "$ORIGIN")
+  foreach(_library cotangent cotangent_io)  # a wheel has no symbolic links: one name each
+    get_target_property(_soversion ${_library} SOVERSION)
+    set_target_properties(${_library} PROPERTIES VERSION ${_soversion})
+  endforeach()
+  install(TARGETS cotangent cotangent_io LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
+endif()

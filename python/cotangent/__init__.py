@@ -1,0 +1,57 @@
+"""Cotangent from Python: tensors, every op of the library's registry, gradients, modules, optimizers, files.
+
+    import cotangent as ct
+    x = ct.randn(4, 3, requires_grad=True)
+    ct.softmax(x, axis=1).square().sum().backward()
+    print(x.grad)
+
+The memory of NumPy's arrays and PyTorch's tensors is shared by ct.from_dlpack(array), numpy.from_dlpack(x) and
+torch.from_dlpack(x). `cotangent.torch` makes an op a torch.autograd.Function.
+"""
+from contextlib import contextmanager as _contextmanager
+
+from ._core import (DType, Op, Tensor, arange, autocast, bf16, boolean, cuda_is_available, empty, f16, f32, f64,
+                    from_dlpack, full, grad, grad_enabled, i32, i64, manual_seed, num_threads, ones, rand, randint, randn, registry,
+                    set_grad_enabled, set_num_threads, stream, synchronize, u8, version, zeros)
+from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, IndexError, IoError, OutOfMemoryError,
+                    ShapeError, ValueError)
+from . import data, functional, io, nn, ops, optim
+from ._array import tensor
+from ._build import compile_command
+from .ops import load_library
+
+__version__ = version()
+
+
+@_contextmanager
+def _grad_mode(on):
+    before = set_grad_enabled(on)
+    try:
+        yield
+    finally:
+        set_grad_enabled(before)
+
+
+def no_grad():
+    """with ct.no_grad(): nothing is recorded in here."""
+    return _grad_mode(False)
+
+
+def enable_grad():
+    """with ct.enable_grad(): ops are recorded in here, also inside of no_grad()."""
+    return _grad_mode(True)
+
+
+def _publish():
+    # Each function is the package's own, and where a tensor comes first, a method of tensors too, unless C++ has one.
+    for module in (functional, ops):
+        for name, function in vars(module).items():
+            own = getattr(function, "__module__", None) == module.__name__ and name != "load_library"
+            if name.startswith("_") or not own:
+                continue
+            globals().setdefault(name, function)
+            if not hasattr(Tensor, name):
+                setattr(Tensor, name, function)
+
+
+_publish()

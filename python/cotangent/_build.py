@@ -1,0 +1,33 @@
+"""How an op of one's own is compiled against this package."""
+import glob
+import os
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def _here(*patterns):
+    # In an installed package beside this file; in a build tree two folders above it.
+    for root in (_FOLDER, os.path.dirname(os.path.dirname(_FOLDER))):
+        for pattern in patterns:
+            found = sorted(glob.glob(os.path.join(root, pattern)))
+            if found:
+                return found[0]
+    return None
+
+
+def compile_command(source, output, cuda=False):
+    """The command that makes a shared library of a source file that registers ops, for load_library().
+
+    By $CXX, or with `cuda` by nvcc ($NVCC); a list for subprocess.run().
+    """
+    from . import _core
+    include, library = _here("include"), _here("lib/libcotangent.so*", "libcotangent.so*")
+    if not include or not library:
+        raise _core.IoError(f"[compile_command] {_FOLDER} has no headers or no shared library; install the package "
+                            "with `pip install .`")
+    flags = ["-std=c++20", "-O3", "-shared", f"-I{include}", str(source), "-o", str(output)]
+    rpath = f"-rpath={os.path.dirname(library)}"
+    if cuda:
+        return [os.environ.get("NVCC", "nvcc"), "-x", "cu", "-arch=native", "-Xcompiler=-fPIC,-march=native",
+                *flags, "-Xlinker", rpath, "-Xlinker", library]
+    return [os.environ.get("CXX", "c++"), "-march=native", "-fPIC", f"-Wl,{rpath}", *flags, library]

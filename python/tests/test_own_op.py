@@ -1,0 +1,54 @@
+"""An op of a program's own, compiled against the package and loaded while it runs."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import cotangent as ct
+
+SOURCE = pathlib.Path(__file__).parent / "own_op" / "swish.cpp"
+
+
+@pytest.fixture(scope="module")
+def swish(tmp_path_factory):
+    if not shutil.which(os.environ.get("CXX", "c++")):
+        pytest.skip("no C++ compiler")
+    library = tmp_path_factory.mktemp("op") / "swish.so"
+    subprocess.run(ct.compile_command(SOURCE, library), check=True)
+    assert ct.load_library(str(library)) == ["swish"]
+    assert ct.load_library(str(library)) == []
+    return ct.swish
+
+
+def test_it_is_an_op_as_all_are(swish):
+    array = np.linspace(-3, 3, 50, dtype=np.float32)
+    x = ct.tensor(array, requires_grad=True)
+    y = swish(x, b=1.5)
+    s = 1 / (1 + np.exp(-1.5 * array))
+    assert np.allclose(y.detach().numpy(), array * s, atol=1e-5) and y.grad_fn == "swish"
+    y.sum().backward()
+    assert np.allclose(x.grad.numpy(), s + 1.5 * array * s * (1 - s), atol=1e-5)
+    assert ct.ops.swish.__doc__.startswith("y = x /") and x.swish(b=1.0).shape == (50,)
+    with pytest.raises(TypeError, match="missing a required argument: 'b'"):
+        swish(x)
+    with pytest.raises(ct.AutogradError, match="nobody has written it down"):
+        ct.grad([swish(x, b=1.5).sum()], [x], create_graph=True)
+
+
+def test_inside_of_pytorch(swish):
+    torch = pytest.importorskip("torch")
+    from cotangent.torch import function
+    x = torch.randn(6, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: function(swish)(t, b=0.5), (x,))
+
+
+def test_sources_and_libraries_that_are_none(tmp_path):
+    broken = tmp_path / "broken.cpp"
+    broken.write_text("int f( {")
+    assert subprocess.run(ct.compile_command(broken, tmp_path / "b.so"), capture_output=True).returncode != 0
+    (tmp_path / "text.so").write_text("no library")
+    with pytest.raises(ct.IoError, match="load_library"):
+        ct.load_library(str(tmp_path / "text.so"))

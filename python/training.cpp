@@ -1,0 +1,193 @@
+#include "bindings_internal.h"
+
+#include <span>
+
+// Optimizers by their options structs; the loader of batches; files.
+
+namespace ct::python {
+namespace {
+
+using optim::Optimizer;
+
+template <class O, class Options, class... Types>
+void bind_optimizer(nb::module_& m, const char* name, const char* doc,
+                    const Field<Options, Types>&... fields) {
+  nb::class_<O, Optimizer>(m, name)
+      .def(
+          "__init__",
+          [name, fields...](O* self, const std::vector<Tensor>& params, const nb::kwargs& options) {
+            new (self) O(params, read_options<Options>(name, options, fields...));
+          },
+          doc)
+      .def(
+          "add_param_group",
+          [name, fields...](O& self, const std::vector<Tensor>& params, const nb::kwargs& options) {
+            self.add_param_group({params, read_options<Options>(name, options, fields...)});
+          },
+          "More parameters, with options of their own.");
+}
+
+void bind_optimizers(nb::module_& m) {
+  nb::class_<Optimizer>(m, "Optimizer", "What all optimizers have.")
+      .def("step", &Optimizer::step, Unlocked(), "One update of every parameter that has a gradient.")
+      .def("zero_grad", &Optimizer::zero_grad, nb::arg("set_to_none") = true)
+      .def_prop_rw(
+          "lr", [](const Optimizer& o) { return o.lr(); }, [](Optimizer& o, double lr) { o.set_lr(lr); })
+      .def("state_dict", [](const Optimizer& o) { return to_python(o.state_dict()); })
+      .def("load_state_dict",
+           [](Optimizer& o, const nb::dict& state) {
+             o.load_state_dict(read_state("load_state_dict", state));
+           })
+      .def("__repr__", [](const Optimizer& o) { return detail::cat('<', o.name(), ", lr ", o.lr(), '>'); });
+  using namespace optim;
+  bind_optimizer<SGD>(m, "SGD", "Stochastic gradient descent, as torch.optim.SGD.", CT_FIELD(SGDOptions, lr),
+                      CT_FIELD(SGDOptions, momentum), CT_FIELD(SGDOptions, dampening),
+                      CT_FIELD(SGDOptions, weight_decay), CT_FIELD(SGDOptions, nesterov),
+                      CT_FIELD(SGDOptions, master_weights));
+  bind_optimizer<Adam>(m, "Adam", "Adam, as torch.optim.Adam.", CT_FIELD(AdamOptions, lr),
+                       CT_FIELD(AdamOptions, beta1), CT_FIELD(AdamOptions, beta2), CT_FIELD(AdamOptions, eps),
+                       CT_FIELD(AdamOptions, weight_decay), CT_FIELD(AdamOptions, amsgrad),
+                       CT_FIELD(AdamOptions, master_weights));
+  bind_optimizer<AdamW>(m, "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
+                        CT_FIELD(AdamWOptions, lr), CT_FIELD(AdamWOptions, beta1),
+                        CT_FIELD(AdamWOptions, beta2), CT_FIELD(AdamWOptions, eps),
+                        CT_FIELD(AdamWOptions, weight_decay), CT_FIELD(AdamWOptions, amsgrad),
+                        CT_FIELD(AdamWOptions, master_weights));
+  bind_optimizer<RMSprop>(m, "RMSprop", "As torch.optim.RMSprop.", CT_FIELD(RMSpropOptions, lr),
+                          CT_FIELD(RMSpropOptions, alpha), CT_FIELD(RMSpropOptions, eps),
+                          CT_FIELD(RMSpropOptions, weight_decay), CT_FIELD(RMSpropOptions, momentum),
+                          CT_FIELD(RMSpropOptions, centered), CT_FIELD(RMSpropOptions, master_weights));
+  bind_optimizer<Adagrad>(m, "Adagrad", "As torch.optim.Adagrad.", CT_FIELD(AdagradOptions, lr),
+                          CT_FIELD(AdagradOptions, lr_decay), CT_FIELD(AdagradOptions, weight_decay),
+                          CT_FIELD(AdagradOptions, initial_accumulator_value), CT_FIELD(AdagradOptions, eps),
+                          CT_FIELD(AdagradOptions, master_weights));
+  bind_optimizer<Lion>(m, "Lion", "Lion (Chen et al., 2023).", CT_FIELD(LionOptions, lr),
+                       CT_FIELD(LionOptions, beta1), CT_FIELD(LionOptions, beta2),
+                       CT_FIELD(LionOptions, weight_decay), CT_FIELD(LionOptions, master_weights));
+  bind_optimizer<Muon>(m, "Muon", "Muon (Jordan et al., 2024), for matrices.", CT_FIELD(MuonOptions, lr),
+                       CT_FIELD(MuonOptions, weight_decay), CT_FIELD(MuonOptions, momentum),
+                       CT_FIELD(MuonOptions, nesterov), CT_FIELD(MuonOptions, eps),
+                       CT_FIELD(MuonOptions, ns_steps), CT_FIELD(MuonOptions, ns_dtype),
+                       CT_FIELD(MuonOptions, master_weights));
+  m.def(
+      "clip_grad_norm_",
+      [](const std::vector<Tensor>& params, double max_norm) { return clip_grad_norm_(params, max_norm); },
+      nb::arg("params"), nb::arg("max_norm"), Unlocked(),
+      "Scales all gradients so that their norm is at most max_norm; gives the norm before.");
+}
+
+template <class S, class Options, class... Types>
+void bind_schedule(nb::module_& m, const char* name, const char* doc,
+                   const Field<Options, Types>&... fields) {
+  nb::class_<S, optim::LRScheduler>(m, name).def(
+      "__init__",
+      [name, fields...](S* self, Optimizer& optimizer, const nb::kwargs& options) {
+        new (self) S(optimizer, read_options<Options>(name, options, fields...));
+      },
+      nb::keep_alive<1, 2>(), doc);
+}
+
+void bind_schedules(nb::module_& m) {
+  using namespace optim;
+  nb::class_<LRScheduler>(m, "LRScheduler", "What all schedules of learning rates have.")
+      .def("step", &LRScheduler::step, "Moves the clock on by one and sets the rates.")
+      .def_prop_ro("time", &LRScheduler::time)
+      .def_prop_ro("last_lr", &LRScheduler::last_lr)
+      .def("lr_at", &LRScheduler::lr_at, nb::arg("time"), nb::arg("group") = 0)
+      .def("state_dict", [](const LRScheduler& s) { return to_python(s.state_dict()); })
+      .def("load_state_dict", [](LRScheduler& s, const nb::dict& state) {
+        s.load_state_dict(read_state("load_state_dict", state));
+      });
+  bind_schedule<StepLR>(m, "StepLR", "base * gamma^(t / step_size rounded down)",
+                        CT_FIELD(StepLROptions, step_size), CT_FIELD(StepLROptions, gamma));
+  bind_schedule<ExponentialLR>(m, "ExponentialLR", "base * gamma^t", CT_FIELD(ExponentialLROptions, gamma));
+  bind_schedule<CosineAnnealingLR>(m, "CosineAnnealingLR", "Half a cosine, down to min_lr within `steps`.",
+                                   CT_FIELD(CosineAnnealingLROptions, steps),
+                                   CT_FIELD(CosineAnnealingLROptions, min_lr));
+  bind_schedule<OneCycleLR>(m, "OneCycleLR", "Up to max_lr and far down again within total_steps.",
+                            CT_FIELD(OneCycleLROptions, max_lr), CT_FIELD(OneCycleLROptions, total_steps),
+                            CT_FIELD(OneCycleLROptions, pct_start), CT_FIELD(OneCycleLROptions, linear),
+                            CT_FIELD(OneCycleLROptions, div_factor),
+                            CT_FIELD(OneCycleLROptions, final_div_factor),
+                            CT_FIELD(OneCycleLROptions, three_phase));
+  bind_schedule<PolynomialLR>(m, "PolynomialLR", "base (1 - t / steps)^power",
+                              CT_FIELD(PolynomialLROptions, steps), CT_FIELD(PolynomialLROptions, power));
+  bind_schedule<LinearLR>(m, "LinearLR", "A factor from start_factor to end_factor within `steps`: warm-up.",
+                          CT_FIELD(LinearLROptions, start_factor), CT_FIELD(LinearLROptions, end_factor),
+                          CT_FIELD(LinearLROptions, steps));
+  nb::class_<LambdaLR, LRScheduler>(m, "LambdaLR")
+      .def(nb::init<Optimizer&, LambdaLR::Factor>(), nb::arg("optimizer"), nb::arg("factor"),
+           nb::keep_alive<1, 2>(), "base * factor(t)");
+}
+
+using Loader = data::detail::LoaderCore;
+
+void bind_loader(nb::module_& m) {
+  using data::LoaderOptions;
+  nb::class_<Loader>(m, "Loader", "What cotangent.data.DataLoader stands on.")
+      .def("__init__",
+           [](Loader* self, const std::vector<Tensor>& tensors, const nb::kwargs& options) {
+             const std::int64_t examples = tensors.empty() ? 0 : tensors[0].size(0);
+             for (const Tensor& t : tensors)
+               CT_CHECK(t.size(0) == examples, ShapeError, "DataLoader", "the tensors have ", examples,
+                        " and ", t.size(0), " examples; all want as many along axis 0");
+             const auto fetch = [tensors](std::span<const std::int64_t> rows) {
+               const Tensor index = from_vector(std::vector<std::int64_t>(rows.begin(), rows.end()));
+               std::vector<Tensor> batch;
+               for (const Tensor& t : tensors) batch.push_back(t.index_select(0, index.to(t.device())));
+               return batch;
+             };
+             new (self) Loader(examples, fetch,
+                               read_options<LoaderOptions>(
+                                   "DataLoader", options, CT_FIELD(LoaderOptions, batch_size),
+                                   CT_FIELD(LoaderOptions, shuffle), CT_FIELD(LoaderOptions, drop_last),
+                                   CT_FIELD(LoaderOptions, workers), CT_FIELD(LoaderOptions, prefetch),
+                                   CT_FIELD(LoaderOptions, prefetch_batches)));
+           })
+      .def("__len__", &Loader::batch_count)
+      .def("begin", &Loader::begin)
+      .def("end", &Loader::end)
+      .def("next",
+           [](Loader& loader) -> std::optional<std::vector<Tensor>> {
+             std::vector<Tensor> batch;
+             const nb::gil_scoped_release unlocked;
+             return loader.next(batch) ? std::optional(std::move(batch)) : std::nullopt;
+           })
+      .def("state_dict", [](const Loader& loader) { return to_python(loader.state_dict()); })
+      .def("load_state_dict", [](Loader& loader, const nb::dict& state) {
+        loader.load_state_dict(read_state("load_state_dict", state));
+      });
+}
+
+void bind_files(nb::module_& m) {
+  m.def(
+      "save",
+      [](const std::string& path, const nb::dict& state) {
+        const StateDict dict = read_state("save", state);
+        const nb::gil_scoped_release unlocked;
+        io::save(path, dict);
+      },
+      nb::arg("path"), nb::arg("state"),
+      "Writes a dict of tensors and values as safetensors; all of the file, or none.");
+  m.def(
+      "load", [](const std::string& path) { return to_python(io::load(path)); }, nb::arg("path"),
+      "Reads a safetensors file as a dict. Throws IoError for one that is missing, damaged or malformed.");
+  m.def("save_npy", &io::save_npy, nb::arg("path"), nb::arg("tensor"), Unlocked());
+  m.def("load_npy", &io::load_npy, nb::arg("path"), Unlocked());
+  m.def(
+      "load_npz", [](const std::string& path) { return to_python(io::load_npz(path)); }, nb::arg("path"));
+}
+
+}  // namespace
+
+void bind_training(nb::module_& m) {
+  auto optim = m.def_submodule("_optim", "Optimizers");
+  bind_optimizers(optim);
+  bind_schedules(optim);
+  auto data = m.def_submodule("_data", "Batches");
+  bind_loader(data);
+  auto io = m.def_submodule("_io", "Files");
+  bind_files(io);
+}
+
+}  // namespace ct::python

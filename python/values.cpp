@@ -1,0 +1,155 @@
+#include "bindings_internal.h"
+
+#include <limits>
+
+namespace ct::python {
+
+void Argument::refuse(nb::handle value, const char* wanted) const {
+  const std::string kind = nb::cast<std::string>(nb::handle(value.type()).attr("__name__"));
+  throw nb::type_error(detail::cat('[', op, "] ", name, " is a ", kind, "; ", wanted, " is wanted").c_str());
+}
+
+void read(const Argument& argument, nb::handle value, bool& to) {
+  if (!PyBool_Check(value.ptr())) argument.refuse(value, "True or False");
+  to = value.is(nb::handle(Py_True));
+}
+void read(const Argument& argument, nb::handle value, std::int64_t& to) {
+  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr())) argument.refuse(value, "an int");
+  const auto number = nb::steal(PyNumber_Index(value.ptr()));
+  int overflow = 0;
+  to = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  CT_CHECK(overflow == 0, ValueError, argument.op, argument.name,
+           " is beyond 64 bits; a smaller int is wanted");
+}
+void read(const Argument& argument, nb::handle value, int& to) {
+  std::int64_t wide = 0;
+  read(argument, value, wide);
+  CT_CHECK(wide >= std::numeric_limits<int>::min() && wide <= std::numeric_limits<int>::max(), ValueError,
+           argument.op, argument.name, " is ", wide, "; a number of 32 bits is wanted");
+  to = static_cast<int>(wide);
+}
+void read(const Argument& argument, nb::handle value, double& to) {
+  if (PyBool_Check(value.ptr()) || !PyNumber_Check(value.ptr()) || nb::isinstance<Tensor>(value))
+    argument.refuse(value, "a number");
+  to = PyFloat_AsDouble(value.ptr());
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    argument.refuse(value, "a number");
+  }
+}
+void read(const Argument& argument, nb::handle value, std::string& to) {
+  if (!nb::isinstance<nb::str>(value)) argument.refuse(value, "a str");
+  to = nb::cast<std::string>(value);
+}
+void read(const Argument& argument, nb::handle value, Scalar& to) {
+  if (PyBool_Check(value.ptr())) {
+    to = value.is(nb::handle(Py_True));
+  } else if (PyIndex_Check(value.ptr())) {
+    to = read_as<std::int64_t>(argument, value);
+  } else {
+    to = read_as<double>(argument, value);
+  }
+}
+void read(const Argument& argument, nb::handle value, Dims& to) {
+  to = {};
+  if (PyIndex_Check(value.ptr())) return to.push_back(read_as<std::int64_t>(argument, value));
+  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<nb::str>(value))
+    argument.refuse(value, "an int or a sequence of ints");
+  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+}
+void read(const Argument& argument, nb::handle value, DType& to) {
+  if (!nb::try_cast(value, to)) argument.refuse(value, "a dtype (cotangent.f32, ..)");
+}
+void read(const Argument& argument, nb::handle value, Device& to) {
+  if (!nb::isinstance<nb::str>(value))
+    argument.refuse(value, "a device (\"cpu\", \"cuda\", \"cuda:1\", \"auto\")");
+  to = parse_device(nb::cast<std::string>(value));
+}
+void read(const Argument& argument, nb::handle value, Size2d& to) {
+  if (PyIndex_Check(value.ptr())) {
+    to = Size2d(read_as<std::int64_t>(argument, value));
+    return;
+  }
+  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<nb::str>(value) || nb::len(value) != 2)
+    argument.refuse(value, "an int or a pair of ints");
+  to = {read_as<std::int64_t>(argument, value[0]), read_as<std::int64_t>(argument, value[1])};
+}
+void read(const Argument& argument, nb::handle value, ConvPadding& to) {
+  to = nb::isinstance<nb::str>(value) ? ConvPadding(nb::cast<std::string>(value).c_str())
+                                      : ConvPadding(read_as<Size2d>(argument, value));
+}
+void read(const Argument& argument, nb::handle value, Tensor& to) {
+  if (value.is_none()) {
+    to = Tensor();
+  } else if (nb::isinstance<Tensor>(value)) {
+    to = nb::cast<Tensor>(value);
+  } else if (nb::hasattr(value, "__dlpack__")) {
+    to = from_dlpack(value);
+  } else {
+    argument.refuse(value, "a tensor (cotangent's, or an array with __dlpack__)");
+  }
+}
+void read_choice(const Argument& argument, nb::handle value, std::string_view words, std::uint64_t& to) {
+  const std::string given = read_as<std::string>(argument, value);
+  std::string_view left = words;
+  for (to = 0; !left.empty(); ++to) {
+    const std::size_t end = std::min(left.find(' '), left.size());
+    if (left.substr(0, end) == given) return;
+    left.remove_prefix(std::min(end + 1, left.size()));
+  }
+  detail::fail<ValueError>(argument.op, argument.name, " is '", printable(given), "'; it is one of: ", words);
+}
+
+Dims read_dims(const char* op, nb::args values) {
+  Dims dims;
+  if (values.size() == 1) {
+    read({op, "the shape"}, values[0], dims);
+  } else {
+    read({op, "the shape"}, values, dims);
+  }
+  return dims;
+}
+
+nb::object to_python(const Scalar& value) {
+  switch (value.kind()) {
+    case Scalar::Kind::boolean: return nb::cast(value.to<bool>());
+    case Scalar::Kind::integer: return nb::cast(value.to<std::int64_t>());
+    default: return nb::cast(value.to<double>());
+  }
+}
+
+nb::dict to_python(const StateDict& state) {
+  nb::dict result;
+  for (const auto& [name, tensor] : state) result[nb::cast(name)] = nb::cast(tensor);
+  for (const auto& [name, value] : state.values())
+    result[nb::cast(name)] = std::visit([](const auto& one) -> nb::object { return nb::cast(one); }, value);
+  return result;
+}
+StateDict read_state(const char* op, const nb::dict& state) {
+  StateDict result;
+  for (const auto& [key, value] : state) {
+    const std::string name = read_as<std::string>({op, "a key"}, key);
+    if (PyBool_Check(value.ptr())) {
+      result.set_value(name, StateValue(nb::cast<bool>(value)));
+    } else if (PyLong_Check(value.ptr())) {
+      result.set_value(name, StateValue(read_as<std::int64_t>({op, name.c_str()}, value)));
+    } else if (PyFloat_Check(value.ptr())) {
+      result.set_value(name, StateValue(nb::cast<double>(value)));
+    } else if (nb::isinstance<nb::str>(value)) {
+      result.set_value(name, StateValue(nb::cast<std::string>(value)));
+    } else {
+      result.set(name, read_as<Tensor>({op, name.c_str()}, value));
+    }
+  }
+  return result;
+}
+
+void refuse_option(const char* op, nb::handle name, std::initializer_list<const char*> known) {
+  std::string list;
+  for (const char* one : known) list.append(list.empty() ? "" : ", ").append(one);
+  throw nb::type_error(
+      detail::cat('[', op, "] there is no argument '", nb::cast<std::string>(name), "'; there are ", list)
+          .c_str());
+}
+
+}  // namespace ct::python
