@@ -81,8 +81,9 @@ class Builder:
 
     def run_compiler(self, command, what):
         done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode or done.stderr:
-            raise Wrong(f"{what} does not compile cleanly:\n{done.stderr[-4000:]}")
+        if done.returncode:
+            raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
+        sys.stderr.write(done.stderr)  # warnings
 
     def program(self, source):
         target = os.path.join(self.work, os.path.splitext(os.path.basename(source))[0])
