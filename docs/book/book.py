@@ -8,15 +8,15 @@
       --build DIR --compiler C++: where the library was built, and by what
 
 What stands in a chapter's text before a block:
-  <!-- include FILE -->                  the block is that file, or from it what begins with the line that holds TEXT (and
-  <!-- include FILE: TEXT -->            the comment above it) and goes on until its brackets are closed, or until those of
-  <!-- include FILE: TEXT .. LAST -->    what begins with LAST are
-  <!-- output NAME -->                   the block is what the chapter's program prints below the line "--- NAME"
-  <!-- recorded NAME -->                 the same, but as one machine printed it: times, say, which are not compared
-There is no other C++ in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws, and
-an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs nowhere
-before, once in bold, and a word of docs/glossary.md is in bold where it first occurs, but for those that say here what
-they say everywhere (EVERYDAY). Numbers are compared to three digits.
+  <!-- include FILE -->                the block is that file, or from it what begins with the line that holds TEXT
+  <!-- include FILE: TEXT -->          (and the comment above it) and goes on until its brackets are closed, or until
+  <!-- include FILE: TEXT .. LAST -->  those of what begins with LAST are
+  <!-- output NAME -->                 the block is what the chapter's program prints below the line "--- NAME"
+  <!-- recorded NAME -->               the same, but as one machine printed it: times, say, which are not compared
+There is no other C++ in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
+and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
+nowhere before, once in bold, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
+here what they say everywhere (EVERYDAY). Numbers are compared to three digits.
 """
 import argparse
 import glob
@@ -30,8 +30,8 @@ import sys
 BOOK = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(BOOK))
 # Words of the glossary that the book uses as everyone does.
-EVERYDAY = set("chunk draw edge fold formula map master needs packed peer plan pool records reference row rule sample seat "
-               "tile turn twin vector version walk".split())
+EVERYDAY = set("chunk draw edge fold formula map master needs packed peer plan pool records reference row rule sample "
+               "seat tile turn twin vector version walk".split())
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
 
 
@@ -69,8 +69,10 @@ class Builder:
 
     def __init__(self, build, compiler):
         self.build, self.work = build, os.path.join(build, "book")
-        self.compiler = shlex.split(compiler) + ["-std=c++20", "-O1", "-Wall", "-Wextra", "-ffp-contract=off",
-                                                 "-I" + os.path.join(build, "include"), "-I" + ROOT, *("-I" + os.path.join(BOOK, folder) for folder in ("code", "exercises"))]
+        folders = (os.path.join(build, "include"), ROOT, os.path.join(BOOK, "code"), os.path.join(BOOK, "exercises"))
+        # Contracted to FMA where a machine has it, the same program would round differently from machine to machine.
+        self.compiler = [*shlex.split(compiler), "-std=c++20", "-O1", "-Wall", "-Wextra", "-ffp-contract=off",
+                         *("-I" + folder for folder in folders)]
         package = os.path.join(build, "cotangent.pc")
         if not os.path.exists(package):
             raise Wrong(f"{package} is not there: build the library first (./ct book does)")
@@ -85,14 +87,16 @@ class Builder:
             raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
         sys.stderr.write(done.stderr)  # warnings
 
-    def program(self, source):
+    def program(self, source, *flags):
         target = os.path.join(self.work, os.path.splitext(os.path.basename(source))[0])
-        self.run_compiler([*self.compiler, source, *self.libraries, "-o", target], os.path.relpath(source, ROOT))
+        self.run_compiler([*self.compiler, *flags, source, *self.libraries, "-o", target],
+                          os.path.relpath(source, ROOT))
         return target
 
     def all_in_one(self, book):
-        """Every chapter's program and every exercise, with the stub and with the solution, as one program: its headers are
-        parsed once. What a file includes goes to the top, and the rest into a namespace; the argument chooses one of them."""
+        """Every chapter's program and every exercise, with the stub and with the solution, as one program: its headers
+        are parsed once, which is most of the time. What a file includes goes to the top, and the rest into a namespace;
+        the argument chooses one of them."""
         includes, parts, names = set(), [], []
         answers = {os.path.basename(c.answer) for c in book}
 
@@ -105,7 +109,8 @@ class Builder:
                     included = re.match(r"#include <(.*)>", line)
                     if included and included[1] not in answers:
                         includes.add(line)
-                    parts.append("" if included or line == "#pragma once" else line.replace("int main()", "int program()"))
+                    kept = not included and line != "#pragma once"
+                    parts.append(line.replace("int main()", "int program()") if kept else "")
             parts.append(f"}}  // namespace {name}")
 
         for c in book:
@@ -115,9 +120,9 @@ class Builder:
         choice = "".join(f'  if (argument == "{name}") return {name}::program();\n' for name in names)
         source = os.path.join(self.work, "all.cpp")
         write(source, "\n".join([*sorted(includes), "#include <string_view>", *parts,
-                                 "int main(int, char** arguments) {", "  const std::string_view argument = arguments[1];",
-                                 choice + "  return 2;\n}\n"]))
-        return self.program(source)
+                                 "int main(int, char** arguments) {",
+                                 "  const std::string_view argument = arguments[1];", choice + "  return 2;\n}\n"]))
+        return self.program(source, "-Werror")
 
     def run(self, program, *arguments, **options):
         environment = {**os.environ, "BOOK_FIGURES": os.path.join(self.work, "figures")}
@@ -126,7 +131,7 @@ class Builder:
 
 def one_chapter(number):
     for chapter in chapters():
-        if int(chapter.number) == int(number):
+        if int(chapter.number) == number:
             return chapter
     raise Wrong(f"there is no chapter {number}; there are 0 to {len(chapters()) - 1}")
 
@@ -242,7 +247,8 @@ def check_chapter(chapter, builder, program, options):
         if not options.write:
             raise Wrong(f"figures/{name} is not what the program draws (check --write writes it)")
         shutil.copy(path, kept)
-    wanted = {"an excerpt": "<!-- include ", "an output": "<!-- output ", "a figure": "](figures/", "an exercise": "## Exercise"}
+    wanted = {"an excerpt": "<!-- include ", "an output": "<!-- output ", "a figure": "](figures/",
+              "an exercise": "## Exercise"}
     if lacks := [what for what, sign in wanted.items() if sign not in text]:
         raise Wrong("it lacks " + ", ".join(lacks))
     if missing := {m for m in re.findall(r"\]\(figures/([^)]+)\)", text)} - {os.path.basename(p) for p in drawn}:
@@ -261,7 +267,8 @@ def check_terms(book):
     """Each term is defined where it first stands."""
     words = re.split(r"^## Words of processors", read(os.path.join(ROOT, "docs", "glossary.md")), flags=re.M)[0]
     words = words.split("\n## Words\n")[1]
-    glossary = {re.split(r"[,:(]", row)[0].replace("`", "").strip().lower() for row in re.findall(r"^\| (.+?) \|", words, re.M)}
+    glossary = {re.split(r"[,:(]", row)[0].replace("`", "").strip().lower()
+                for row in re.findall(r"^\| (.+?) \|", words, re.M)}
     glossary -= EVERYDAY | {"our word"} | {term + "s" for term in glossary}
     seen, defined, wrong = {}, {}, []
     prose = []
@@ -283,8 +290,8 @@ def check_terms(book):
                 place = f"{chapter.name}.md:{text.count(chr(10), 0, match.start()) + 1}"
                 seen[term] = place
                 if not match[1]:
-                    wrong.append(f"{place}: \"{term}\" is used before it is defined ({defined.get(term, 'nowhere')}); define "
-                                 "it here, in bold")
+                    wrong.append(f"{place}: \"{term}\" is used before it is defined ({defined.get(term, 'nowhere')}); "
+                                 "define it here, in bold")
                 break
     if wrong:
         raise Wrong("\n".join(wrong))
@@ -304,9 +311,9 @@ def check(builder, options):
     program = builder.all_in_one(book)
     wrong = []
     for chapter in book:
-        for part in (lambda: check_chapter(chapter, builder, program, options), lambda: check_exercise(chapter, builder, program)):
+        for part, *rest in ((check_chapter, options), (check_exercise,)):
             try:
-                part()
+                part(chapter, builder, program, *rest)
             except (Wrong, subprocess.TimeoutExpired) as error:
                 wrong.append(f"{chapter.name}.md: {error}")
     terms = 0
@@ -316,8 +323,8 @@ def check(builder, options):
         wrong.append(str(error))
     if wrong:
         raise Wrong("\n".join(wrong))
-    print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and take the "
-          f"solution, {terms} words are defined where they first stand")
+    print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and take "
+          f"the solution, {terms} words are defined where they first stand")
 
 
 # --- HTML ---------------------------------------------------------------------------------------------------
@@ -332,8 +339,8 @@ def html(work):
     source, target = os.path.join(work, "book.md"), os.path.join(work, "book.html")
     write(source, re.sub(r"\]\((?!#|\w+:|figures/)([^)]+)\)", lambda m: "](" + os.path.relpath(
         os.path.join(BOOK, m[1]), work) + ")", "\n\n".join(text)))
-    subprocess.run(["pandoc", "--from", "markdown-auto_identifiers-yaml_metadata_block", "--to", "html5", "--standalone",
-                    "--self-contained", "--mathml", "--toc", "--toc-depth", "1", "--metadata", "title=A book that runs",
+    subprocess.run(["pandoc", "--from", "markdown-auto_identifiers-yaml_metadata_block-superscript-subscript",
+                    "--to", "html5", "--standalone", "--self-contained", "--mathml", "--toc", "--toc-depth", "1", "--metadata", "title=A book that runs",
                     "--resource-path", BOOK, source, "-o", target], check=True)
     print(target)
     return 0
@@ -342,11 +349,12 @@ def html(work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=["run", "exercise", "check", "html"])
-    parser.add_argument("chapter", nargs="?", help="its number")
+    parser.add_argument("chapter", nargs="?", type=int, help="its number")
     parser.add_argument("--build", default=os.path.join(ROOT, "build", "programs"))
     parser.add_argument("--compiler", default="c++")
     parser.add_argument("--write", action="store_true", help="bring the text up to date")
-    parser.add_argument("--record", action="store_true", help="what this machine measures takes the place of what is recorded")
+    parser.add_argument("--record", action="store_true",
+                        help="what this machine measures takes the place of what is recorded")
     options = parser.parse_args()
     options.write = options.write or options.record
     try:
@@ -355,9 +363,9 @@ def main():
             return html(builder.work)
         if options.command == "check":
             return check(builder, options)
-        chapter = one_chapter(options.chapter or "0")
+        chapter = one_chapter(options.chapter or 0)
         return builder.run(builder.program(chapter.source if options.command == "run" else chapter.exercise)).returncode
-    except Wrong as error:
+    except (Wrong, OSError) as error:
         print(error, file=sys.stderr)
         return 1
 
