@@ -97,6 +97,18 @@ void broadcast() {
   book::claim(b.grad().equal(ct::tensor({5.0, 7.0, 9.0})), "db is the sum of g over the rows");
 }
 
+/// A view of a view of a view, drawn at random.
+Tensor random_view(Tensor x) {
+  for (int i = 0; i < 3; ++i) {
+    const auto kind = static_cast<int>(ct::randint(0, 4, {1}).item());
+    if (kind == 0) x = x.t();
+    if (kind == 1) x = x.slice(0, 0, INT64_MAX, 2);
+    if (kind == 2) x = x.narrow(1, x.size(1) / 2, 1);
+    if (kind == 3) x = x.select(0, 0).expand(3, x.size(1));
+  }
+  return x;
+}
+
 /// <Px, g> and <x, P^T g> for views P, with P^T g from the tape.
 void adjoint() {
   book::section("adjoint");
@@ -110,6 +122,7 @@ void adjoint() {
       {"expand to 5 copies", [](const Tensor& x) { return x.unsqueeze(0).expand(5, 4, 6); }},
       {"overlapping windows", [](const Tensor& x) { return x.unfold(1, 3, 1); }},
       {"diagonal", [](const Tensor& x) { return x.diagonal(); }},
+      {"three, at random", random_view},
   };
   ct::manual_seed(1);
   double worst = 0;
