@@ -332,17 +332,24 @@ def html(work):
     if not shutil.which("pandoc"):
         print("skipped: pandoc is not installed (apt-get install -y --no-install-recommends pandoc)")
         return 77
-    text = [re.sub(r"\]\((\d\d)-[\w-]+\.md\)", r"](#chapter-\1)", read(os.path.join(BOOK, "README.md")))]
-    for chapter in chapters():
-        body = re.sub(r"^(# .*)$", rf"\1 {{#chapter-{chapter.number}}}", chapter.text, count=1, flags=re.M)
-        text.append(re.sub(r"\]\((\d\d)-[\w-]+\.md\)", r"](#chapter-\1)", body))
-    source, target = os.path.join(work, "book.md"), os.path.join(work, "book.html")
-    write(source, re.sub(r"\]\((?!#|\w+:|figures/)([^)]+)\)", lambda m: "](" + os.path.relpath(
-        os.path.join(BOOK, m[1]), work) + ")", "\n\n".join(text)))
+    os.makedirs(work, exist_ok=True)
+
+    def target_of(link):
+        """Chapters are on the same page; what else is in the tree is reached from where the page lies."""
+        if chapter := re.fullmatch(r"(\d\d)-[\w-]+\.md", link[1]):
+            return f"](#chapter-{chapter[1]})"
+        return f"]({os.path.relpath(os.path.join(BOOK, link[1]), work)})"
+
+    text = [read(os.path.join(BOOK, "README.md"))]
+    text += [re.sub(r"^(# .*)$", rf"\1 {{#chapter-{c.number}}}", c.text, count=1, flags=re.M) for c in chapters()]
+    parts = re.split(r"(^```.*?^```$)", "\n\n".join(text), flags=re.M | re.S)  # every second one is code
+    parts[::2] = [re.sub(r"\]\((?!#|\w+:|figures/)([^)]+)\)", target_of, part) for part in parts[::2]]
+    source, page = os.path.join(work, "book.md"), os.path.join(work, "book.html")
+    write(source, "".join(parts))
     subprocess.run(["pandoc", "--from", "markdown-auto_identifiers-yaml_metadata_block-superscript-subscript",
-                    "--to", "html5", "--standalone", "--self-contained", "--mathml", "--toc", "--toc-depth", "1", "--metadata", "title=A book that runs",
-                    "--resource-path", BOOK, source, "-o", target], check=True)
-    print(target)
+                    "--to", "html5", "--standalone", "--self-contained", "--mathml", "--toc", "--toc-depth", "1",
+                    "--metadata", "title=A book that runs", "--resource-path", BOOK, source, "-o", page], check=True)
+    print(page)
     return 0
 
 
@@ -358,9 +365,9 @@ def main():
     options = parser.parse_args()
     options.write = options.write or options.record
     try:
-        builder = Builder(os.path.abspath(options.build), options.compiler)
         if options.command == "html":
-            return html(builder.work)
+            return html(os.path.join(os.path.abspath(options.build), "book"))
+        builder = Builder(os.path.abspath(options.build), options.compiler)
         if options.command == "check":
             return check(builder, options)
         chapter = one_chapter(options.chapter or 0)
