@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every C++ block of the documentation is compiled; those with a main() are run, and where a ```text block
+# Every C++ block of the documentation is compiled, but for the book's, which has a check of its own (docs/book/book.py); those with a main() are run, and where a ```text block
 # follows directly, it must be what they print (numbers to three digits).
 #   usage: docs.sh SOURCE_DIR BUILD_DIR COMPILER [FILE.md...]
 # A block without main() is compiled as the inside of a function, or at file scope. What stands before a block:
@@ -14,7 +14,7 @@ mkdir -p "$work"
 cd "$source"
 files=("$@")
 if [ ${#files[@]} -eq 0 ]; then
-  mapfile -t files < <({ ls README.md CONTRIBUTING.md; find docs ops nn examples -name '*.md' | sort; } 2>/dev/null)
+  mapfile -t files < <({ ls README.md CONTRIBUTING.md; find docs ops nn examples -name '*.md' ! -path 'docs/book/*' | sort; } 2>/dev/null)
 fi
 
 # Cuts the blocks out: NAME.LINE.cpp, and NAME.LINE.text for the output expected of it.

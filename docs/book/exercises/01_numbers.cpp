@@ -1,0 +1,26 @@
+#include <book.h>
+
+#include <01_numbers.h>
+
+#include <cmath>
+#include <vector>
+
+// Judges careful_sum().
+
+namespace {
+
+void judge() {
+  for (const std::size_t n : {1000u, 100'000u, 10'000'000u}) {
+    std::vector<float> x(n);
+    double truth = 0;
+    for (std::size_t i = 0; i < n; ++i) truth += x[i] = 0.1f + 0.1f * static_cast<float>(i % 2);
+    const double error = std::abs(answer::careful_sum(x.data(), n) - truth) / truth;
+    std::printf("%8zu numbers: off by %.1e of the sum\n", n, error);
+    book::claim(error < 1.2e-7, "the sum is as good as one rounding: 1.2e-7");
+  }
+  std::printf("right\n");
+}
+
+}  // namespace
+
+int main() { return book::run(judge); }

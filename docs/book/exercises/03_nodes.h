@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cotangent/autograd/node.h>
+
+#include <cstdint>
+
+// How much memory does a loss hold on to?
+
+namespace answer {
+
+struct Kept {
+  int nodes = 0;
+  std::int64_t bytes = 0;
+};
+
+/// The nodes that `root` was made through, and the bytes that they keep for going back. A node that is reached on two ways
+/// counts once.
+inline Kept kept_by(const ct::Tensor& root) {
+  (void)root;
+  return {};  // yours: root.impl()->grad_fn is the first node, node.edges lead on
+}
+
+}  // namespace answer
