@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs the benchmark rows beside their peers and prints one table; writes it as JSON and Markdown too.
 
-usage: bench.py --binary build/.../ct_bench [--rows REGEX] [--rounds N] [--out DIR] [--size-json FILE]
+usage: bench.py --binary build/.../ct_bench [--rows REGEX] [--rounds N] [--out DIR] [--size-json FILE] [--page FILE]
 
 Ours and the peer's run in turn (ours, peer, ours, peer, ...), so that a machine whose speed drifts slows both.
 Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU rows run with one and
-two threads on both sides, and each side keeps its better median.
+two threads on both sides, and each side keeps its better median. A page (docs/measured.md) has a section for each run
+whose figures are the latest of their rows.
 """
 import argparse
 import json
@@ -158,6 +159,25 @@ def seconds(s):
     return f"{s / 1e-9:.3g} ns"
 
 
+def write_page(path, heading, head, lines):
+    """Puts the rows of this run into the page as a section of its own; older sections lose the rows that it has."""
+    text = open(path).read()
+    intro, *sections = re.split(r"^## (?=Measured )", text, flags=re.M)
+    name_of = lambda line: line.split("|")[1].strip()
+    fresh = {name_of(line) for line in lines}
+    kept = []
+    for section in sections:
+        title, *rest = section.rstrip().split("\n")
+        rows = [line for line in rest if line.startswith("| ") and line not in head and name_of(line) not in fresh]
+        if rows:
+            kept.append((title, rows))
+    with open(path + ".new", "w") as f:
+        f.write(intro)
+        f.write("\n\n".join(f"## {title}\n\n" + "\n".join(head + rows) for title, rows in [(heading, lines), *kept]))
+        f.write("\n")
+    os.replace(path + ".new", path)
+
+
 def yes_no(flag):
     return {True: "yes", False: "no", None: ""}[flag]
 
@@ -173,6 +193,7 @@ def main():
                         help="of the peer's modes only these, e.g. 'eager|graph' (compiling takes minutes)")
     parser.add_argument("--out", default=os.path.join(HERE, "..", "build", "bench"))
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
+    parser.add_argument("--page", help="a page of Markdown to write the rows into, docs/measured.md")
     args = parser.parse_args()
     spec = json.load(open(os.path.join(HERE, "targets.json")))["rows"]
     by_id = {r["id"]: r for r in spec}
@@ -251,10 +272,11 @@ def main():
     missing = [r["id"] for r in spec if r["id"] not in measured]
     env = environment()
     env["peer"] = peer_name
-    lines = [f"Measured {env['date']} at {env['commit']} on {env['cpu']} ({env['cores']} cores), GPU {env['gpu']}, "
-             f"CUDA {env['cuda']}; peer: {peer_name}.", "",
-             "| row | ours | spread | peer (best mode) | ratio | share of limit | good | met | moonshot | met |",
-             "|---|---|---|---|---|---|---|---|---|---|"]
+    heading = (f"Measured {env['date']} at {env['commit']} on {env['cpu']} ({env['cores']} cores), GPU {env['gpu']}, "
+               f"CUDA {env['cuda']}; peer: {peer_name}")
+    head = ["| row | ours | spread | peer (best mode) | ratio | share of limit | good | met | moonshot | met |",
+            "|---|---|---|---|---|---|---|---|---|---|"]
+    lines = []
     for row in sorted(table, key=lambda r: (r["id"] == "limit", r["name"])):
         peer = f"{amount(row, row['peer'])} ({row['peer_mode']})" if row.get("peer") else ""
         ratio = f"{row['ratio']:.2f}x" if row.get("ratio") else ""
@@ -262,9 +284,10 @@ def main():
         spread = f"{100 * row['spread']:.0f}%" if row.get("spread") is not None else ""
         lines.append(f"| {row['name']} | {human(row)} | {spread} | {peer} | {ratio} | {share} | {row['good']} | "
                      f"{yes_no(row['met_good'])} | {row['moonshot']} | {yes_no(row['met_moonshot'])} |")
-    if missing and args.rows == ".":
-        lines += ["", "Not measured: " + ", ".join(missing) + "."]
-    text = "\n".join(lines) + "\n"
+    if args.page:
+        write_page(args.page, heading, head, lines)
+    tail = ["", "Not measured: " + ", ".join(missing) + "."] if missing and args.rows == "." else []
+    text = "\n".join([heading + ".", "", *head, *lines, *tail]) + "\n"
     print(text)
     os.makedirs(args.out, exist_ok=True)
     with open(os.path.join(args.out, "bench.md"), "w") as f:

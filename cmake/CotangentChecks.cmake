@@ -29,6 +29,7 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(check.book python3 "${PROJECT_SOURCE_DIR}/docs/book/book.py" check --build "${PROJECT_BINARY_DIR}"
     --compiler "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.doctor "${_checks}/doctor.sh" "${PROJECT_SOURCE_DIR}")
+  cotangent_script_test(check.bench_page python3 "${PROJECT_SOURCE_DIR}/tests/bench_page_test.py" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.rooms "${_checks}/rooms.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/checks/rooms")
 endif()
 
