@@ -56,14 +56,16 @@ Tensor gpt_loss(const nn::models::Gpt2& model) {
 
 }  // namespace
 
-TEST_CASE("explain() of README's network is, to the letter, what docs/design.md shows", "[nn][explain]") {
+TEST_CASE("explain() of README's network is, to the letter, what README and docs/design.md show", "[nn][explain]") {
   const Xor net;
   const std::string text = explain(net.loss(), {.names = net.model.named_parameters()}).to_string();
   INFO(text);
   CHECK(std::count(text.begin(), text.end(), '\n') == 7);
-  std::ifstream file(COTANGENT_SOURCE_DIR "/docs/design.md");
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
-  CHECK(page.find("```text\n" + text + "```\n") != std::string::npos);
+  for (const char* name : {"/README.md", "/docs/design.md"}) {
+    std::ifstream file(std::string(COTANGENT_SOURCE_DIR) + name);
+    const std::string page{std::istreambuf_iterator<char>(file), {}};
+    CHECK(page.find("\n" + text + "```\n") != std::string::npos);
+  }
 }
 
 TEST_CASE("explain() changes nothing: the gradients that follow have the same bits", "[nn][explain]") {
