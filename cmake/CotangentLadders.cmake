@@ -8,6 +8,7 @@ function(cotangent_ladder_part target sources kernels hopper)
     list(APPEND sources ${kernels})
   endif()
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)
   set(parts ${target})
   if(COTANGENT_WITH_CUDA AND _sm90a_archs)
     add_library(${target}_sm90a OBJECT EXCLUDE_FROM_ALL ${hopper})
@@ -68,11 +69,10 @@ if(TARGET mnist)
 endif()
 list(APPEND COTANGENT_SUMMARY "ladders|./ct ladder NAME")
 
-# Every rung on small sizes; that one wrong number of a result is seen; and a network that trains on a rung.
+# Every rung on small sizes, that one wrong number is seen, and what is written; and a network that trains on a rung.
 if(COTANGENT_BUILD_TESTS)
   set_target_properties(ladder PROPERTIES EXCLUDE_FROM_ALL OFF)
-  add_test(NAME ${COTANGENT_TEST_PREFIX}ladders COMMAND ladder --verify)
-  add_test(NAME ${COTANGENT_TEST_PREFIX}ladders.spoiled COMMAND ladder --verify --spoil)
+  cotangent_script_test(e2e.ladder "${PROJECT_SOURCE_DIR}/tests/ladder_test.sh" "$<TARGET_FILE:ladder>")
   if(TARGET mnist_gemm)
     set_target_properties(mnist_gemm PROPERTIES EXCLUDE_FROM_ALL OFF)
     cotangent_script_test(e2e.mnist_gemm "${PROJECT_SOURCE_DIR}/tests/mnist_gemm_test.sh" "$<TARGET_FILE:mnist_gemm>"

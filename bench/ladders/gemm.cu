@@ -9,8 +9,7 @@
 // gemm on the GPU: C[m, n] = A[m, k] B[k, n], all contiguous, of f32 and, from rung "mma" on, of bf16 with sums of f32.
 // m, n and k are multiples of 256: what happens at edges is another story, and makes none of these faster.
 
-namespace ct::ladder {
-namespace gemm {
+namespace ct::ladder::gemm {
 namespace {
 
 struct Sizes {
@@ -228,43 +227,38 @@ void mma(const Call& call) {
               s.k);
 }
 
-}  // namespace
-}  // namespace gemm
-
-namespace {
-
-const bool kGemm = add({
+const bool kAdded = ct::ladder::add({
     .name = "gemm",
-    .what = gemm::kWhat,
+    .what = kWhat,
     .device = DeviceType::cuda,
     .unit = Unit::flops,
     .small =
         {{f32, {256, 256, 256}}, {f32, {512, 256, 768}}, {bf16, {256, 256, 256}}, {bf16, {512, 768, 1024}}},
     .timed = {{f32, {4096, 4096, 4096}}, {bf16, {8192, 8192, 8192}}},
-    .work = gemm::work,
-    .inputs = gemm::inputs,
-    .plain = gemm::plain,
-    .library = gemm::library,
+    .work = work,
+    .inputs = inputs,
+    .plain = plain,
+    .library = library,
     .library_name = "cuBLASLt",
     .rungs =
         {
-            {"naive", "a thread for each number of C", gemm::naive},
-            {"coalesced", "neighbouring threads read neighbouring numbers", gemm::coalesced},
+            {"naive", "a thread for each number of C", naive},
+            {"coalesced", "neighbouring threads read neighbouring numbers", coalesced},
             {"shared-tiles", "a block loads what all its threads read once, into shared memory",
-             gemm::shared_tiles},
-            {"register-tiles", "a thread computes 8 x 8 numbers out of registers", gemm::register_tiles},
-            {"vectors", "four numbers an access, without conflicts of banks", gemm::vectors},
-            {"double-buffer", "the next steps are on their way while one is multiplied", gemm::double_buffer},
-            {"mma", "tensor cores, by instructions of a warp", gemm::mma, {bf16}},
+             shared_tiles},
+            {"register-tiles", "a thread computes 8 x 8 numbers out of registers", register_tiles},
+            {"vectors", "four numbers an access, without conflicts of banks", vectors},
+            {"double-buffer", "the next steps are on their way while one is multiplied", double_buffer},
+            {"mma", "tensor cores, by instructions of a warp", mma, {bf16}},
 #if COTANGENT_SM90A
             {"wgmma",
              "tensor cores, by instructions of four warps on shared memory that TMA fills",
-             gemm::wgmma,
+             wgmma,
              {bf16},
              true},
             {"persistent",
              "blocks stay and take tile after tile, and the next one loads while one is stored",
-             gemm::wgmma_persistent,
+             wgmma_persistent,
              {bf16},
              true},
 #endif
@@ -272,4 +266,4 @@ const bool kGemm = add({
 });
 
 }  // namespace
-}  // namespace ct::ladder
+}  // namespace ct::ladder::gemm

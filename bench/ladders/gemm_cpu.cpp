@@ -8,8 +8,7 @@
 // gemm on the CPU: C[m, n] = A[m, k] B[k, n] of f32, all contiguous. 2 m n k operations on m k + k n + m n numbers: each
 // number is used a thousand times, so all is a question of where it lies when it is used.
 
-namespace ct::ladder {
-namespace gemm {
+namespace ct::ladder::gemm {
 namespace {
 
 // Rung "loops". c[i, j] is the product of a row of A and a column of B. The column is the trouble: its numbers are n apart,
@@ -81,30 +80,25 @@ void packed(const Call& call) {
                  call.output<float>(0), threads, [](V sum, int64_t) { return sum; });
 }
 
-}  // namespace
-}  // namespace gemm
-
-namespace {
-
-const bool kAdded = add({
+const bool kAdded = ct::ladder::add({
     .name = "gemm",
-    .what = gemm::kWhat,
+    .what = kWhat,
     .device = DeviceType::cpu,
     .unit = Unit::flops,
     .small = {{f32, {1, 1, 1}}, {f32, {37, 53, 29}}, {f32, {70, 131, 300}}, {f32, {48, 64, 257}}},
     .timed = {{f32, {1024, 1024, 1024}}},
-    .work = gemm::work,
-    .inputs = gemm::inputs,
-    .plain = gemm::plain,
-    .library = gemm::library,
+    .work = work,
+    .inputs = inputs,
+    .plain = plain,
+    .library = library,
     .library_name = "ct::matmul",
-    .rungs = {{"loops", "the definition: a row times a column", gemm::loops},
-              {"order", "the innermost loop walks along rows, and is made of vectors", gemm::order},
-              {"blocks", "a block of B stays in the cache while all rows of C pass", gemm::blocks},
-              {"registers", "a tile of C stays in registers for all of k", gemm::registers},
-              {"packing", "blocks are copied into the order in which tiles read them", gemm::packed<false>},
-              {"threads", "each thread has rows of its own", gemm::packed<true>}},
+    .rungs = {{"loops", "the definition: a row times a column", loops},
+              {"order", "the innermost loop walks along rows, and is made of vectors", order},
+              {"blocks", "a block of B stays in the cache while all rows of C pass", blocks},
+              {"registers", "a tile of C stays in registers for all of k", registers},
+              {"packing", "blocks are copied into the order in which tiles read them", packed<false>},
+              {"threads", "each thread has rows of its own", packed<true>}},
 });
 
 }  // namespace
-}  // namespace ct::ladder
+}  // namespace ct::ladder::gemm

@@ -4,8 +4,7 @@
 
 // Matrix times vector on the GPU: each number of A is used once, so memory is the limit. m is a multiple of 256, k of 1024.
 
-namespace ct::ladder {
-namespace gemv {
+namespace ct::ladder::gemv {
 namespace {
 
 __device__ float sum_of_warp(float sum) {
@@ -70,27 +69,22 @@ void vectors(const Call& call) {
               call.output<float>(0), static_cast<int>(call.size(1)));
 }
 
-}  // namespace
-}  // namespace gemv
-
-namespace {
-
-const bool kGemv = add({
+const bool kAdded = ct::ladder::add({
     .name = "gemv",
-    .what = gemv::kWhat,
+    .what = kWhat,
     .device = DeviceType::cuda,
     .unit = Unit::bytes,
     .small = {{f32, {256, 1024}}, {f32, {512, 3072}}},
     .timed = {{f32, {16384, 16384}}},
-    .work = gemv::work,
-    .inputs = gemv::inputs,
-    .plain = gemv::plain,
-    .library = gemv::library,
+    .work = work,
+    .inputs = inputs,
+    .plain = plain,
+    .library = library,
     .library_name = "cuBLASLt",
-    .rungs = {{"naive", "a thread for each row", gemv::naive},
-              {"warps", "a warp for each row reads side by side", gemv::warps},
-              {"vectors", "16 bytes a load, eight of them under way", gemv::vectors}},
+    .rungs = {{"naive", "a thread for each row", naive},
+              {"warps", "a warp for each row reads side by side", warps},
+              {"vectors", "16 bytes a load, eight of them under way", vectors}},
 });
 
 }  // namespace
-}  // namespace ct::ladder
+}  // namespace ct::ladder::gemv

@@ -8,8 +8,7 @@
 // Matrix times vector on the CPU: each number of A is used once, for two operations. So what counts is how fast A comes
 // from memory, and the arithmetic must only not be in the way.
 
-namespace ct::ladder {
-namespace gemv {
+namespace ct::ladder::gemv {
 namespace {
 
 using std::int64_t;
@@ -60,27 +59,22 @@ void threads(const Call& call) {
   });
 }
 
-}  // namespace
-}  // namespace gemv
-
-namespace {
-
-const bool kAdded = add({
+const bool kAdded = ct::ladder::add({
     .name = "gemv",
-    .what = gemv::kWhat,
+    .what = kWhat,
     .device = DeviceType::cpu,
     .unit = Unit::bytes,
     .small = {{f32, {1, 1}}, {f32, {37, 53}}, {f32, {5, 1000}}},
     .timed = {{f32, {8192, 8192}}},
-    .work = gemv::work,
-    .inputs = gemv::inputs,
-    .plain = gemv::plain,
-    .library = gemv::library,
+    .work = work,
+    .inputs = inputs,
+    .plain = plain,
+    .library = library,
     .library_name = "ct::matmul",
-    .rungs = {{"loops", "the definition: one chain of additions", gemv::loops},
-              {"vectors", "sums that do not wait for one another", gemv::vectors},
-              {"threads", "more lines of the cache under way at a time", gemv::threads}},
+    .rungs = {{"loops", "the definition: one chain of additions", loops},
+              {"vectors", "sums that do not wait for one another", vectors},
+              {"threads", "more lines of the cache under way at a time", threads}},
 });
 
 }  // namespace
-}  // namespace ct::ladder
+}  // namespace ct::ladder::gemv

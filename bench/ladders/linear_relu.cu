@@ -6,8 +6,7 @@
 // A layer on the GPU: y = relu(x W + b). The product is the last rung of gemm in f32; the ladder is about what comes after
 // it. m, n and k are multiples of 256.
 
-namespace ct::ladder {
-namespace linear_relu {
+namespace ct::ladder::linear_relu {
 namespace {
 
 template <class Finish>
@@ -63,28 +62,22 @@ struct BiasRelu {
 };
 void fused(const Call& call) { product(call, BiasRelu{call.input<float>(2)}); }
 
-}  // namespace
-}  // namespace linear_relu
-
-namespace {
-
-const bool kLinearRelu = add({
+const bool kAdded = ct::ladder::add({
     .name = "linear_relu",
-    .what = linear_relu::kWhat,
+    .what = kWhat,
     .device = DeviceType::cuda,
     .unit = Unit::flops,
     .small = {{f32, {256, 512, 256}}},
     .timed = {{f32, {16384, 8192, 256}}},
     .work = gemm::work,
-    .inputs = linear_relu::inputs,
-    .plain = linear_relu::plain,
-    .library = linear_relu::library,
+    .inputs = inputs,
+    .plain = plain,
+    .library = library,
     .library_name = "ct::linear",
-    .rungs = {{"three-passes", "the product, the bias and relu, one after the other",
-               linear_relu::three_passes},
-              {"two-passes", "bias and relu in one pass", linear_relu::two_passes},
-              {"fused", "bias and relu while the sums are in registers", linear_relu::fused}},
+    .rungs = {{"three-passes", "the product, the bias and relu, one after the other", three_passes},
+              {"two-passes", "bias and relu in one pass", two_passes},
+              {"fused", "bias and relu while the sums are in registers", fused}},
 });
 
 }  // namespace
-}  // namespace ct::ladder
+}  // namespace ct::ladder::linear_relu

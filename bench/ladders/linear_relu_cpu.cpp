@@ -6,8 +6,7 @@
 // A layer on the CPU: y = relu(x W + b). The product is the last rung of gemm; the ladder is about what comes after it.
 // Adding a bias and taking the larger of two numbers is next to no work: what it costs is that y goes by once more.
 
-namespace ct::ladder {
-namespace linear_relu {
+namespace ct::ladder::linear_relu {
 namespace {
 
 using gemm::V;
@@ -58,28 +57,22 @@ void fused(const Call& call) {
                        });
 }
 
-}  // namespace
-}  // namespace linear_relu
-
-namespace {
-
-const bool kAdded = add({
+const bool kAdded = ct::ladder::add({
     .name = "linear_relu",
-    .what = linear_relu::kWhat,
+    .what = kWhat,
     .device = DeviceType::cpu,
     .unit = Unit::flops,
     .small = {{f32, {1, 1, 1}}, {f32, {37, 53, 29}}, {f32, {48, 131, 600}}},
     .timed = {{f32, {4096, 4096, 64}}},
     .work = gemm::work,
-    .inputs = linear_relu::inputs,
-    .plain = linear_relu::plain,
-    .library = linear_relu::library,
+    .inputs = inputs,
+    .plain = plain,
+    .library = library,
     .library_name = "ct::linear",
-    .rungs = {{"three-passes", "the product, the bias and relu, one after the other",
-               linear_relu::three_passes},
-              {"two-passes", "bias and relu in one pass", linear_relu::two_passes},
-              {"fused", "bias and relu while the sums are in registers", linear_relu::fused}},
+    .rungs = {{"three-passes", "the product, the bias and relu, one after the other", three_passes},
+              {"two-passes", "bias and relu in one pass", two_passes},
+              {"fused", "bias and relu while the sums are in registers", fused}},
 });
 
 }  // namespace
-}  // namespace ct::ladder
+}  // namespace ct::ladder::linear_relu

@@ -14,7 +14,8 @@ namespace {
 using namespace ct::ladder;
 
 const char* const kUsage =
-    "Usage: ./ct ladder NAME [--rung N] [--device cpu|cuda] [--threads N] [--verify] [--write FILE]\n"
+    "Usage: ./ct ladder NAME [--rung N] [--device cpu|cuda] [--threads N] [--verify | --quick] [--write "
+    "FILE]\n"
     "\n"
     "Runs a ladder: one piece of work, written several times, each faster than the one before. Every rung "
     "is\n"
@@ -24,6 +25,7 @@ const char* const kUsage =
     "  --device D    cpu or cuda; default: both, where there is a GPU\n"
     "  --threads N   on the CPU; default: as many as there are processors\n"
     "  --verify      verify on small sizes, and do not measure; without NAME all ladders\n"
+    "  --quick       measure on the small sizes, where nothing can be learned: to try a rung, or --write\n"
     "  --write FILE  write tables between the file's lines <!-- ladder NAME DEVICE --> and <!-- /ladder -->, "
     "and\n"
     "                pictures beside it (bench/ladders/NAME.md)\n"
@@ -34,7 +36,7 @@ const char* const kUsage =
 struct Options {
   std::string name, device, write;
   int rung = 0;
-  bool verify = false, spoil = false, help = false;
+  bool verify = false, quick = false, spoil = false, help = false;
 };
 
 // Throws ct::ValueError for what is no command line.
@@ -63,6 +65,8 @@ Options parse(int argc, char** argv) {
       o.write = value();
     else if (flag == "--verify")
       o.verify = true;
+    else if (flag == "--quick")
+      o.quick = true;
     else if (flag == "--spoil")
       o.spoil = true;
     else if (flag == "--help" || flag == "-h")
@@ -90,8 +94,8 @@ int climb(const Ladder& ladder, const Options& o) {
   }
   std::printf("%s: %s\n%s\n", ladder.name, ladder.what, machine(ladder).c_str());
   std::vector<Result> results;
-  for (const Case& of : ladder.timed) {
-    wrong += verify(ladder, of, true, o.rung, o.spoil);
+  for (const Case& of : o.quick ? ladder.small : ladder.timed) {
+    if (!o.quick) wrong += verify(ladder, of, true, o.rung, o.spoil);
     results.push_back(measure(ladder, of, o.rung));
     std::printf("\n%s\n%s", describe(of).c_str(), table(ladder, results.back(), false).c_str());
     std::fflush(stdout);
