@@ -2,6 +2,7 @@
 
    usage: stubs.py PACKAGE, the folder of a built package
 """
+import ast
 import inspect
 import pathlib
 import sys
@@ -42,7 +43,9 @@ def main():
         from nanobind.stubgen import main as write_core
     except ImportError:
         return
-    write_core(["-q", "-m", "cotangent._core", "-r", "-O", str(folder)])
+    write_core(["-q", "-m", "cotangent._core", "-r", "-P", "-O", str(folder)])
+    for path in folder.rglob("*.pyi"):
+        ast.parse(path.read_text(), str(path))
 
 
 main()

@@ -139,6 +139,8 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro(
           "strides", [](const Tensor& t) { return to_tuple(t.strides()); }, "In elements.")
       .def_prop_ro("ndim", &Tensor::dim)
+      .def_prop_ro(
+          "T", [](const Tensor& t) { return t.transpose(0, 1); }, "A matrix transposed: a view.")
       .def_prop_ro("dtype", &Tensor::dtype)
       .def_prop_ro("device", [](const Tensor& t) { return to_string(t.device()); })
       .def_prop_ro("is_leaf", &Tensor::is_leaf)

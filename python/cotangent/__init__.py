@@ -11,8 +11,8 @@ torch.from_dlpack(x). `cotangent.torch` makes an op a torch.autograd.Function.
 from contextlib import contextmanager as _contextmanager
 
 from ._core import (DType, Op, Tensor, arange, autocast, bf16, boolean, cuda_is_available, empty, f16, f32, f64,
-                    from_dlpack, full, grad, grad_enabled, i32, i64, manual_seed, num_threads, ones, rand, randint, randn, registry,
-                    set_grad_enabled, set_num_threads, stream, synchronize, u8, version, zeros)
+                    from_dlpack, full, grad, grad_enabled, i32, i64, manual_seed, num_threads, ones, rand, randint,
+                    randn, registry, set_grad_enabled, set_num_threads, stream, synchronize, u8, version, zeros)
 from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, IndexError, IoError, OutOfMemoryError,
                     ShapeError, ValueError)
 from . import data, functional, io, nn, ops, optim

@@ -53,8 +53,12 @@ def _to_list(self):
     return _numpy_of(on_cpu.to(_core.f32) if self.dtype == _core.bf16 else on_cpu).tolist()
 
 
+def _size(self, axis=None):
+    """The shape, or the size along an axis."""
+    return self.shape if axis is None else self.shape[axis]
+
+
 Tensor.numpy = _numpy_of
 Tensor.__array__ = _as_array
 Tensor.tolist = _to_list
-Tensor.T = property(lambda self: self.transpose(0, 1), doc="A matrix transposed: a view.")
-Tensor.size = lambda self, axis=None: self.shape if axis is None else self.shape[axis]
+Tensor.size = _size

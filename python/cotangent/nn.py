@@ -47,10 +47,18 @@ def _forward(self, *inputs):
     raise NotImplementedError(f"[{type(self).__name__}] it has no forward(); define forward(self, x)")
 
 
+def _call(self, *inputs, **more):
+    return self.forward(*inputs, **more)
+
+
+def _describe(self):
+    return self._describe(type(self).__name__)
+
+
 Module.__setattr__ = _set
 Module.forward = _forward
-Module.__call__ = lambda self, *inputs, **more: self.forward(*inputs, **more)
-Module.__repr__ = lambda self: self._describe(type(self).__name__)
+Module.__call__ = _call
+Module.__repr__ = _describe
 
 
 class ModuleList(Module):
@@ -107,7 +115,7 @@ class MSELoss(_Loss):
     """The mean of squared differences (reduction="mean", "sum", "none")."""
 
     def forward(self, x, target):
-        return ops.mse_loss(x, target, **self.options)
+        return ops.mse_lost(x, target, **self.options)
 
 
 class CrossEntropyLoss(_Loss):
