@@ -17,7 +17,8 @@ void exclusive_or() {
   const ct::Tensor x = ct::tensor({{0.f, 0.f}, {0.f, 1.f}, {1.f, 0.f}, {1.f, 1.f}});
   const ct::Tensor y = ct::tensor({{0.f}, {1.f}, {1.f}, {0.f}});
 
-  nn::Sequential model(nn::Linear(2, 16), nn::Tanh(), nn::Linear(16, 1));
+  // In braces, since C++ makes these from left to right then: the same random values by every compiler.
+  nn::Sequential model{nn::Linear(2, 16), nn::Tanh(), nn::Linear(16, 1)};
   ct::optim::Adam adam(model.parameters(), {.lr = 0.05});
   svg::Curve curve{"loss", "#36a", {}, {}};
   for (int step = 0; step <= 300; ++step) {
