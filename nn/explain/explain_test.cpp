@@ -56,7 +56,8 @@ Tensor gpt_loss(const nn::models::Gpt2& model) {
 
 }  // namespace
 
-TEST_CASE("explain() of README's network is, to the letter, what README and docs/design.md show", "[nn][explain]") {
+TEST_CASE("explain() of README's network is, to the letter, what README and design.md show",
+          "[nn][explain]") {
   const Xor net;
   const std::string text = explain(net.loss(), {.names = net.model.named_parameters()}).to_string();
   INFO(text);

@@ -140,7 +140,9 @@ std::string cached(const char* op, const std::string& folder, const std::string&
   const std::string unfinished = file.string() + ".unfinished";
   try {
     make(unfinished);
-    fs::rename(unfinished, file, error);
+    const Descriptor written(::open(unfinished.c_str(), O_RDONLY | O_CLOEXEC));
+    if (written.fd < 0 || ::fsync(written.fd) != 0) error.assign(errno, std::generic_category());
+    if (!error) fs::rename(unfinished, file, error);
     CT_CHECK(!error, IoError, op, file.string(), " can't be written: ", error.message(),
              "; name a folder that can in COTANGENT_CACHE");
   } catch (...) {
