@@ -94,7 +94,7 @@ def test_gradients_of_gradients():
 def test_arrays_and_names_stand_for_inputs():
     a = np.ones((2, 3), np.float32)
     assert ct.add(a, b=a).tolist() == [[2] * 3] * 2
-    assert ct.ops.sum(x=a, axes=[0], keepdim=True).shape == (1, 3)
+    assert ct.ops.sum(x=a, axes=[0], keepdim=True).shape == (1, 3) and ct.ops.sum(a, axes=[0]).shape == (3,)
     assert ct.tensor([0.5], dtype=ct.f64).add(0.1).item() == 0.6
 
 

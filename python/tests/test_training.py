@@ -140,7 +140,7 @@ def test_the_network_of_the_readme_learns():
     adam = optim.Adam(model.parameters(), lr=0.05)
     for _ in range(300):
         adam.zero_grad()
-        ct.mse_loss(model(x), y).backward()
+        nn.MSELoss()(model(x), y).backward()
         adam.step()
     assert (model(x) > 0.5).tolist() == [[False], [True], [True], [False]]
 
