@@ -33,6 +33,13 @@ std::vector<const ct::Node*> nodes_of(const Tensor& root) {
   return found;
 }
 
+/// The bytes of the tensors that a node keeps for going back.
+long long bytes_of(const ct::Node& node) {
+  long long bytes = 0;
+  for (const ct::KeptTensor& kept : node.kept()) bytes += kept.saved->peek().nbytes();
+  return bytes;
+}
+
 using Names = std::map<const ct::TensorImpl*, std::string>;
 
 /// A line for each node: its number counted from the oldest, op, shape of the result, bytes kept, and where gradients go.
@@ -51,8 +58,7 @@ void print_tape(const Tensor& root, const Names& leaves) {
     std::string to = edges.str();
     to.pop_back();
     std::printf("%zd  %-10s  %-8s %5lld B  %s\n", static_cast<std::ptrdiff_t>(number(node)),
-                std::string(node->name()).c_str(), shape.str().c_str(),
-                static_cast<long long>(node->saved_bytes()), to.c_str());
+                std::string(node->name()).c_str(), shape.str().c_str(), bytes_of(*node), to.c_str());
   }
 }
 
@@ -85,7 +91,7 @@ void tape() {
     boxes.push_back({x,
                      50,
                      {std::to_string(nodes.size() - i) + ": " + std::string(nodes[i]->name()), shape.str(),
-                      "keeps " + std::to_string(nodes[i]->saved_bytes()) + " bytes"}});
+                      "keeps " + std::to_string(bytes_of(*nodes[i])) + " bytes"}});
     if (i > 0) arrows.emplace_back(i, i - 1);
   }
   book::figure("03-tape", book::graph(670, 100, 130, boxes, arrows));

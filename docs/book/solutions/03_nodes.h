@@ -21,7 +21,8 @@ inline Kept kept_by(const ct::Tensor& root) {
     const ct::Node* node = open.back();
     open.pop_back();
     if (!node || !seen.insert(node).second) continue;
-    kept.nodes += 1, kept.bytes += node->saved_bytes();
+    kept.nodes += 1;
+    for (const ct::KeptTensor& tensor : node->kept()) kept.bytes += tensor.saved->peek().nbytes();
     for (const ct::Edge& edge : node->edges) open.push_back(edge.node.get());
   }
   return kept;
