@@ -110,6 +110,13 @@ void launch_atomics(const Call& c, Kernel kernel) {
                   c.input<T>(0), c.input<int>(1), c.output<T>(0), c.size(2), width);
 }
 
+void launch_atomic_vectors(const Call& c) {
+  CT_CHECK(gpu::compiled_arch<atomic_vectors>("ladder") >= 900, CudaError, "ladder",
+           "this build has no code for atomics of 16 bytes; configure it with "
+           "-DCOTANGENT_CUDA_ARCHITECTURES=90a-real");
+  launch_atomics<float4>(c, atomic_vectors);
+}
+
 template <class V>
 void launch_sorted(const Call& c) {
   const unsigned count = static_cast<unsigned>(c.size(2)), rows = static_cast<unsigned>(c.size(0));
@@ -154,7 +161,7 @@ const bool kAdded = ct::ladder::add({
                [](const Call& c) { launch_atomics<float>(c, atomics); }},
               {.name = "atomic-vectors",
                .why = "four additions by one instruction",
-               .run = [](const Call& c) { launch_atomics<float4>(c, atomic_vectors); },
+               .run = launch_atomic_vectors,
                .hopper = true},
               {"half-atomics",
                "half the bytes, as many operations; sums are halves",

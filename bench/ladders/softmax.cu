@@ -228,6 +228,8 @@ void launch_warp(const Call& c) {
 }
 template <void (*kernel)(const float*, float*, int)>
 void launch_cluster(const Call& c) {
+  CT_CHECK(gpu::compiled_arch<kernel>("ladder") >= 900, CudaError, "ladder",
+           "this build has no code for clusters; configure it with -DCOTANGENT_CUDA_ARCHITECTURES=90a-real");
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
   attribute.val.clusterDim = {kBlocks, 1, 1};
