@@ -14,7 +14,7 @@ _DEFAULTS = {
     "size": 0, "image": 0, "factor_height": 0.0, "factor_width": 0.0, "adaptive": False, "ceil_mode": False,
     "count_include_pad": True, "divisor_override": 0, "linear": False, "align_corners": False, "dropout_p": 0.0,
     "causal": False, "causal_offset": 0, "reduction": "mean", "ignore_index": -100, "label_smoothing": 0.0,
-    "chunk_rows": 0, "eps": 1e-5, "converts": False, "y": _core.f32, "dtype": _core.f32, "keepdims": False,
+    "chunk_rows": 0, "eps": 1e-5, "converts": False, "y": _core.f32, "dtype": _core.f32, "keepdim": False,
     "number": 0.0, "reverse": False, "relu": False, "right": False, "descending": False, "padding_idx": 0,
     "padded": False, "value": 0, "replacement": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "offset": 0,
     "axis1": 0, "axis2": 1,

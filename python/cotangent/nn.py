@@ -115,7 +115,7 @@ class MSELoss(_Loss):
     """The mean of squared differences (reduction="mean", "sum", "none")."""
 
     def forward(self, x, target):
-        return ops.mse_lost(x, target, **self.options)
+        return ops.mse_loss(x, target, **self.options)
 
 
 class CrossEntropyLoss(_Loss):
