@@ -11,10 +11,10 @@ namespace ct::ladder::gemm {
 
 /// Rung "double-buffer". While a block multiplies one step of k, the next ones are on their way: cp.async brings them to
 /// shared memory past the registers, so waiting for memory and arithmetic overlap, and one barrier per step is left of
-/// two. Copies of 16 bytes leave A as it is, rows of kDepth numbers; so a thread reads four steps of a row at once, and
-/// rows are four numbers longer than they need be, which puts those that a warp reads together into different banks.
-/// A warp's threads stand in 4 rows by 8 columns: 8 x 16 bytes of B are one access without conflict, and each number of
-/// A is read by 8 threads at once. A thread has kTall rows, 4 apart, and kWide / 4 groups of four columns, 32 apart. For
+/// two. A's tile is stored by columns, as before; copies of four bytes turn it on the way, and columns are four numbers
+/// longer than they need be, which puts the 32 numbers that a warp copies into as many banks.
+/// A warp's threads stand in 4 rows by 8 columns, so that what they read of a step is 64 and 128 bytes side by side. A
+/// thread has kTall rows, in groups of four that are 16 apart, and kWide columns, in groups of four that are 32 apart. For
 /// each number that it reads from shared memory it makes kTall kWide / (kTall + kWide) multiply-adds: that ratio must
 /// outweigh the 32 lanes that arithmetic has to the one access of shared memory.
 template <int kTallOf, int kWideOf, int kWarpRowsOf, int kWarpColsOf, int kDepthOf, int kStagesOf>
@@ -23,69 +23,71 @@ struct Pipeline {
   static constexpr int kWarpRows = kWarpRowsOf, kWarpCols = kWarpColsOf;  // warps of a block
   static constexpr int kThreads = 32 * kWarpRows * kWarpCols;
   static constexpr int kRows = 4 * kTall * kWarpRows, kCols = 8 * kWide * kWarpCols;  // of C, of a block
-  static constexpr int kPitch = kDepth + 4;
-  static constexpr int kStage = kRows * kPitch + kDepth * kCols;  // numbers
+  static constexpr int kPitch = kRows + 4;
+  static constexpr int kStage = kDepth * (kPitch + kCols);  // numbers
   static constexpr int kBytes = kStages * kStage * 4;
+  // Of a multiprocessor, as its registers allow: 128 a thread where a thread has 64 sums, else all that it may have.
+  static constexpr int kBlocks = (kTall * kWide == 64 ? 512 : 256) / kThreads;
 };
 
 /// C[m, n] = finish(A[m, k] B[k, n], column): m, n and k are multiples of what a block takes.
 template <class P, class Finish>
-__global__ void __launch_bounds__(P::kThreads, (P::kTall * P::kWide == 64 ? 512 : 256) / P::kThreads)
+__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     pipeline_kernel(const float* a, const float* b, float* c, int n, int k, Finish finish) {
   extern __shared__ float4 memory[];
   float* const shared = reinterpret_cast<float*>(memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
-  a += static_cast<std::int64_t>(blockIdx.y) * P::kRows * k;
-  b += blockIdx.x * P::kCols;
 
-  const auto load = [&](int step) {
-    if (step * P::kDepth < k) {
-      float* const to_a = shared + step % P::kStages * P::kStage;
-      float* const to_b = to_a + P::kRows * P::kPitch;
+  // What this thread copies: of A number (row, p) of each kRowStep rows, of B four numbers of each kDepthStep rows.
+  constexpr int kRowStep = P::kThreads / P::kDepth, kDepthStep = 4 * P::kThreads / P::kCols;
+  const int p_a = thread % P::kDepth, row_a = thread / P::kDepth;
+  const int p_b = 4 * thread / P::kCols, column_b = 4 * thread % P::kCols;
+  a += (static_cast<std::int64_t>(blockIdx.y) * P::kRows + row_a) * k + p_a;
+  b += static_cast<std::int64_t>(p_b) * n + blockIdx.x * P::kCols + column_b;
+  const std::int64_t step_a = static_cast<std::int64_t>(kRowStep) * k,
+                     step_b = static_cast<std::int64_t>(kDepthStep) * n;
+  const std::uint32_t to_a = mma::shared_address(shared + p_a * P::kPitch + row_a);
+  const std::uint32_t to_b = mma::shared_address(shared + P::kDepth * P::kPitch + p_b * P::kCols + column_b);
+  int loaded = 0, stage_in = 0, stage_out = 0;
+  const auto load = [&] {
+    if (loaded < k) {
+      const std::uint32_t at = static_cast<std::uint32_t>(stage_in * P::kStage * 4);
 #pragma unroll
-      for (int i = thread; i < P::kRows * P::kDepth / 4; i += P::kThreads) {
-        const int row = i / (P::kDepth / 4), column = i % (P::kDepth / 4) * 4;
-        mma::copy_async_16(mma::shared_address(to_a + row * P::kPitch + column),
-                           a + static_cast<std::int64_t>(row) * k + step * P::kDepth + column, true);
-      }
+      for (int i = 0; i < P::kRows / kRowStep; ++i)
+        mma::copy_async_4(to_a + at + i * kRowStep * 4, a + i * step_a, true);
 #pragma unroll
-      for (int i = thread; i < P::kDepth * P::kCols / 4; i += P::kThreads) {
-        const int row = i / (P::kCols / 4), column = i % (P::kCols / 4) * 4;
-        mma::copy_async_16(mma::shared_address(to_b + row * P::kCols + column),
-                           b + static_cast<std::int64_t>(step * P::kDepth + row) * n + column, true);
-      }
+      for (int i = 0; i < P::kDepth / kDepthStep; ++i)
+        mma::copy_async_16(to_b + at + i * kDepthStep * P::kCols * 4, b + i * step_b, true);
     }
     mma::copy_async_commit();  // also an empty group, so that their number tells the step
+    a += P::kDepth, b += static_cast<std::int64_t>(P::kDepth) * n, loaded += P::kDepth;
+    if (++stage_in == P::kStages) stage_in = 0;
   };
 
-  const int row = warp / P::kWarpCols * 4 * P::kTall + lane / 8;
+  const int row = warp / P::kWarpCols * 4 * P::kTall + lane / 8 * 4;
   const int column = warp % P::kWarpCols * 8 * P::kWide + lane % 8 * 4;
   float sum[P::kTall][P::kWide] = {};
-  for (int step = 0; step < P::kStages - 1; ++step) load(step);
-  for (int step = 0; step * P::kDepth < k; ++step) {
+  for (int s = 0; s < P::kStages - 1; ++s) load();
+  for (int done = 0; done < k; done += P::kDepth) {
     mma::copy_async_wait<P::kStages - 2>();
     __syncthreads();  // all see this step's copies, and none still reads what the next copies overwrite
-    load(step + P::kStages - 1);
-    const float* const from_a = shared + step % P::kStages * P::kStage + row * P::kPitch;
-    const float* const from_b = shared + step % P::kStages * P::kStage + P::kRows * P::kPitch + column;
+    load();
+    const float* const from_a = shared + stage_out * P::kStage + row;
+    const float* const from_b = shared + stage_out * P::kStage + P::kDepth * P::kPitch + column;
+    if (++stage_out == P::kStages) stage_out = 0;
 #pragma unroll
-    for (int p = 0; p < P::kDepth; p += 4) {
-      float4 x[P::kTall];
+    for (int p = 0; p < P::kDepth; ++p) {
+      float4 x[P::kTall / 4], y[P::kWide / 4];
+#pragma unroll
+      for (int i = 0; i < P::kTall / 4; ++i)
+        x[i] = *reinterpret_cast<const float4*>(from_a + p * P::kPitch + 16 * i);
+#pragma unroll
+      for (int j = 0; j < P::kWide / 4; ++j)
+        y[j] = *reinterpret_cast<const float4*>(from_b + p * P::kCols + 32 * j);
 #pragma unroll
       for (int i = 0; i < P::kTall; ++i)
-        x[i] = *reinterpret_cast<const float4*>(from_a + 4 * i * P::kPitch + p);
 #pragma unroll
-      for (int q = 0; q < 4; ++q) {
-        float y[P::kWide];
-#pragma unroll
-        for (int j = 0; j < P::kWide; j += 4)
-          *reinterpret_cast<float4*>(y + j) =
-              *reinterpret_cast<const float4*>(from_b + (p + q) * P::kCols + 8 * j);
-#pragma unroll
-        for (int i = 0; i < P::kTall; ++i)
-#pragma unroll
-          for (int j = 0; j < P::kWide; ++j) sum[i][j] += (&x[i].x)[q] * y[j];
-      }
+        for (int j = 0; j < P::kWide; ++j) sum[i][j] += (&x[i / 4].x)[i % 4] * (&y[j / 4].x)[j % 4];
     }
   }
 #pragma unroll
@@ -93,8 +95,8 @@ __global__ void __launch_bounds__(P::kThreads, (P::kTall * P::kWide == 64 ? 512 
 #pragma unroll
     for (int j = 0; j < P::kWide; j += 4) {
       const int at = static_cast<int>(blockIdx.x) * P::kCols + column + 8 * j;
-      float* const to = c + (static_cast<std::int64_t>(blockIdx.y) * P::kRows + row + 4 * i) * n + at;
-      *reinterpret_cast<float4*>(to) =
+      const std::int64_t line = static_cast<std::int64_t>(blockIdx.y) * P::kRows + row + i / 4 * 16 + i % 4;
+      *reinterpret_cast<float4*>(c + line * n + at) =
           make_float4(finish(sum[i][j], at), finish(sum[i][j + 1], at + 1), finish(sum[i][j + 2], at + 2),
                       finish(sum[i][j + 3], at + 3));
     }
@@ -107,6 +109,6 @@ void launch_pipeline(int m, int n, int k, const float* a, const float* b, float*
 }
 
 /// What was fastest on an H200.
-using Best = Pipeline<8, 16, 4, 1, 32, 2>;
+using Best = Pipeline<8, 8, 4, 2, 16, 3>;
 
 }  // namespace ct::ladder::gemm
