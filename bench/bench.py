@@ -175,6 +175,8 @@ def write_page(path, heading, head, lines):
         f.write(intro)
         f.write("\n\n".join(f"## {title}\n\n" + "\n".join(head + rows) for title, rows in [(heading, lines), *kept]))
         f.write("\n")
+        f.flush()
+        os.fsync(f.fileno())
     os.replace(path + ".new", path)
 
 

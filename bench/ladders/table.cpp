@@ -1,6 +1,7 @@
 #include "bench/ladders/ladder.h"
 
 #include <cotangent/cotangent.h>
+#include <cotangent/nn/io/atomic_file.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -90,14 +91,6 @@ std::string text_after(const char* file, const std::string& key, const char* ski
   return "";
 }
 
-void write_file(const std::filesystem::path& path, const std::string& content) {
-  std::ofstream out(path, std::ios::binary);
-  out << content << std::flush;
-  CT_CHECK(out.good(), IoError, "ladder", path.string(),
-           " could not be written; give --write a file in a folder that "
-           "can be written to");
-}
-
 }  // namespace
 
 std::string describe(const Case& of) {
@@ -168,10 +161,10 @@ void write_results(const Ladder& ladder, const std::vector<Result>& results, con
   for (const Result& result : results) {
     const std::string svg = std::string(ladder.name) + "_" + device_name(ladder) + "_" +
                             std::string(name(result.of.dtype)) + ".svg";
-    write_file(std::filesystem::path(file).parent_path() / svg, picture(ladder, result));
+    io::write_file(std::filesystem::path(file).parent_path() / svg, picture(ladder, result));
     made += "\n" + describe(result.of) + ":\n\n" + table(ladder, result, true) + "\n![rates](" + svg + ")\n";
   }
-  write_file(file, old.substr(0, from) + made + old.substr(to));
+  io::write_file(file, old.substr(0, from) + made + old.substr(to));
 }
 
 }  // namespace ct::ladder

@@ -18,10 +18,6 @@ namespace {
 
 constexpr const char* kName = "explain";
 
-std::int64_t bytes_of(const TensorMeta& meta) {
-  return numel(meta.shape) * static_cast<std::int64_t>(size_of(meta.dtype));
-}
-
 // The nodes behind `from` in the order of recording, and the leaves: those with names in the order of these, then the
 // others in the order in which they were made.
 Tape collect(const Edge& from, const ExplainOptions& options) {

@@ -62,6 +62,11 @@ inline bool is_number(std::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+/// Bytes of a contiguous tensor.
+inline std::int64_t bytes_of(const TensorMeta& meta) {
+  return numel(meta.shape) * static_cast<std::int64_t>(size_of(meta.dtype));
+}
+
 /// Nodes that stand together: those of one layer of a list ("transformer.h.3"), or those between.
 struct Run {
   std::string block;             // empty: in none

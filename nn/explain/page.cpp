@@ -60,11 +60,10 @@ std::string Explanation::to_html() const {
   io::Json::List shown, named, runs, moments;
   for (const Node& node : nodes) shown.push_back(explaining::page_node(node));
   for (const Leaf& leaf : leaves)
-    named.push_back(io::Json::object(
-        {{"name", leaf.name},
-         {"meta", describe(leaf.meta)},
-         {"bytes", numel(leaf.meta.shape) * static_cast<std::int64_t>(size_of(leaf.meta.dtype))},
-         {"g", optional_number(leaf.grad_norm)}}));
+    named.push_back(io::Json::object({{"name", leaf.name},
+                                      {"meta", describe(leaf.meta)},
+                                      {"bytes", explaining::bytes_of(leaf.meta)},
+                                      {"g", optional_number(leaf.grad_norm)}}));
   for (const explaining::Run& run : explaining::runs_of(*this))
     runs.push_back(io::Json::object(
         {{"block", run.block}, {"youngest", run.youngest}, {"oldest", run.oldest}, {"copy", run.copy}}));
