@@ -1,3 +1,4 @@
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops.h>
 #include <cotangent/ops/engine/rows/online_softmax.cuh>
