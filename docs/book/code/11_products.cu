@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(128)
 }
 
 void tensor_cores() {
-  book::section("tensor cores");
+  book::section("tensor-cores");
   constexpr std::int64_t n = 4096;
   const Tensor x = ct::randn({n, n}, {.device = ct::cuda(0)}).to(ct::bf16),
                w = ct::randn({n, n}, {.device = ct::cuda(0)}).to(ct::bf16);
