@@ -205,7 +205,6 @@ def check_chapter(chapter, builder, program, gpu_program, options):
         if not options.write:
             raise Wrong(first_difference(chapter.text, text) + "\n  (docs/book/book.py check --write writes it)")
         write(chapter.path, text)
-    check_recorded(text)
     drawn_on_gpu = [name + ".svg" for name in chapter.gpu_names("figure")]
     if gpu_printed and options.record_gpu:
         for name in drawn_on_gpu:
@@ -228,6 +227,7 @@ def check_chapter(chapter, builder, program, gpu_program, options):
     drawn = {os.path.basename(path) for path in drawn} | set(drawn_on_gpu)
     if missing := set(re.findall(r"\]\(figures/([^)]+)\)", text)) - drawn:
         raise Wrong(f"its program does not draw {sorted(missing)}")
+    check_recorded(text)
 
 
 def check_exercise(chapter, builder, program):
