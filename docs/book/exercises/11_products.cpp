@@ -6,12 +6,12 @@
 #include <map>
 
 // Judges place(): a warp writes a tile row by row, 8 chunks at a time, and reads it chunk by chunk, 8 rows at a time. The 32
-// banks of shared memory hold 8 chunks side by side; eight chunks in eight places are one access.
+// banks of shared memory hold 8 chunks side by side; eight chunks in eight places are one turn.
 
 namespace {
 
 void judge() {
-  int accesses = 0;
+  int turns = 0;
   for (int one = 0; one < 8; ++one) {
     std::map<int, int> of_row, of_chunk;  // how many lie in a place
     for (int other = 0; other < 8; ++other)
@@ -20,10 +20,10 @@ void judge() {
                 "row " + std::to_string(one) + " has its chunks in the places 0 to 7");
     int most = 0;
     for (const auto& [place, count] : of_chunk) most = std::max(most, count);
-    accesses += most;
+    turns += most;
   }
-  std::printf("a tile is read in %d accesses\n", accesses);
-  book::claim(accesses == 8, "it is read in 8");
+  std::printf("a tile is read in %d turns\n", turns);
+  book::claim(turns == 8, "it is read in 8");
   std::printf("right\n");
 }
 
