@@ -108,10 +108,14 @@ void lanes() {
     for (std::size_t i = 0; i < m.size(); ++i)
       for (std::size_t j = 0; j < m[i].size(); ++j) {
         const double x = x0 + 22.0 * static_cast<double>(j), y = 34 + 22.0 * static_cast<double>(i);
-        const int lane = m[i][j], hue = lane / 4 * 45, light = 92 - lane % 4 * 9;
-        out << "<rect x='" << x << "' y='" << y << "' width='22' height='22' stroke='#999' fill='hsl(" << hue
-            << ",60%," << light << "%)'/><text x='" << x + 11 << "' y='" << y + 14
-            << "' text-anchor='middle'>" << lane << "</text>\n";
+        // A colour for each group of four lanes, lighter or darker within it.
+        constexpr int kColors[8][3] = {{214, 69, 65},  {224, 142, 11}, {190, 175, 20}, {92, 170, 60},
+                                       {30, 160, 150}, {55, 120, 200}, {125, 85, 200}, {200, 80, 160}};
+        const int lane = m[i][j], light = 70 - lane % 4 * 12;  // per cent of white
+        const auto mixed = [&](int c) { return (kColors[lane / 4][c] * (100 - light) + 255 * light) / 100; };
+        out << "<rect x='" << x << "' y='" << y << "' width='22' height='22' stroke='#999' fill='rgb("
+            << mixed(0) << ',' << mixed(1) << ',' << mixed(2) << ")'/><text x='" << x + 11 << "' y='"
+            << y + 14 << "' text-anchor='middle'>" << lane << "</text>\n";
       }
   };
   draw("A [16, 16]", a, 20), draw("B [16, 8]", b, 420), draw("C [16, 8]", c, 650);

@@ -6,6 +6,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <sstream>
+#include <string>
+#include <utility>
 #include <vector>
 
 // Chapter 12: rows that are wanted more than once. What bounds an op, the online softmax, a variance that loses its
@@ -34,19 +37,44 @@ void roofline() {
                                    {"matmul", {a, a}, {a}}};
   std::printf("the balance of the machine: %.0f operations a byte\n", kPeak / kMemory);
   std::printf("op             operations      bytes   operations a byte   at most, of the peak\n");
-  svg::Curve roof{"the roof", "#c33", {}, {}}, ops{"", "#36a", {}, {}};
-  for (double x = -1.2; x <= 3.01; x += 0.1)
-    roof.x.push_back(x), roof.y.push_back(std::log10(std::min(kPeak, kMemory * std::pow(10, x)) / 1e12));
+  // A decade is 120 wide and 100 high; at (-1.5, -1) is the corner.
+  const auto at = [](double intensity, double rate) {
+    return std::pair(60 + 120 * (std::log10(intensity) + 1.5), 350 - 100 * (std::log10(rate / 1e12) + 1));
+  };
+  std::ostringstream out;
+  const auto text = [&](double x, double y, const std::string& words, const char* how = "") {
+    out << "<text x='" << x << "' y='" << y << "' " << how << '>' << words << "</text>\n";
+  };
+  out << "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 640 400' font-family='sans-serif' "
+         "font-size='12'>\n"
+         "<rect width='640' height='400' fill='white'/>\n";
+  for (const double x : {0.1, 1., 10., 100., 1000.}) {
+    const double px = at(x, 1e12).first;
+    out << "<path stroke='#e4e4e4' d='M" << px << " 50V350'/>\n";
+    text(px, 366, svg::number(x), "text-anchor='middle'");
+  }
+  for (const double y : {0.1, 1., 10., 100.}) {
+    const double py = at(1, y * 1e12).second;
+    out << "<path stroke='#e4e4e4' d='M60 " << py << "H600'/>\n";
+    text(54, py + 4, svg::number(y), "text-anchor='end'");
+  }
+  text(330, 388, "operations a byte", "text-anchor='middle'"), text(60, 36, "TFLOP/s");
+  const auto low = at(0.04, 0.04 * kMemory), ridge = at(kPeak / kMemory, kPeak);
+  out << "<path fill='none' stroke='#c33' stroke-width='2' d='M" << low.first << ' ' << low.second << 'L'
+      << ridge.first << ' ' << ridge.second << "H600'/>\n";
+  text(ridge.first + 8, ridge.second - 8, "the units: 67 TFLOP/s", "fill='#c33'");
+  text(at(3, 3 * kMemory).first - 8, at(3, 3 * kMemory).second, "memory: 4.8 TB/s",
+       "fill='#c33' text-anchor='end'");
   for (const Case& c : cases) {
     const ct::Cost cost = ct::find_op(c.name)->cost(c.in, c.out, {});
     const double intensity = cost.flops / cost.bytes, share = std::min(1.0, intensity * kMemory / kPeak);
     std::printf("%-13s %11.2e %10.2e %19.2f %20.1f %%\n", c.name, cost.flops, cost.bytes, intensity,
                 100 * share);
-    ops.x.push_back(std::log10(intensity)), ops.y.push_back(std::log10(share * kPeak / 1e12));
-    ops.name += (ops.name.empty() ? "from the left: " : ", ") + std::string(c.name);
+    const auto [x, y] = at(intensity, share * kPeak);
+    out << "<circle cx='" << x << "' cy='" << y << "' r='4' fill='#36a'/>";
+    text(x + 8, y + 14, c.name, "fill='#36a'");
   }
-  book::figure("12-roofline", svg::chart("What an H200 can do in f32", "log10 of operations a byte",
-                                         "log10 of TFLOP/s", {roof, ops}));
+  book::figure("12-roofline", out.str() + "</svg>\n");
 }
 
 // --- the online softmax ---

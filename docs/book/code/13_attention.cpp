@@ -51,13 +51,13 @@ Matrix plain(const Matrix& q, const Matrix& k, const Matrix& v, double scale) {
 constexpr std::size_t kBlock = 16;  // of queries and of keys; T is a multiple of it
 
 /// The same, and lse_i = log sum_j exp(s_ij), with a block of scores at a time. What is known of a query after some keys
-/// are the largest score m, the sum of exponentials s, and the sum of values so weighted, in y: all three relative to m.
+/// are the largest score m, the sum of exponentials z, and the sum of values so weighted, in y: all three relative to m.
 Matrix flash(const Matrix& q, const Matrix& k, const Matrix& v, double scale, std::vector<double>& lse) {
   const std::size_t T = q.rows, D = v.columns;
   Matrix y(T, D);
-  Between scores(kBlock, kBlock), m(1, kBlock), s(1, kBlock);
+  Between scores(kBlock, kBlock), m(1, kBlock), z(1, kBlock);
   for (std::size_t i0 = 0; i0 < T; i0 += kBlock) {
-    for (std::size_t i = 0; i < kBlock; ++i) m(0, i) = -INFINITY, s(0, i) = 0;
+    for (std::size_t i = 0; i < kBlock; ++i) m(0, i) = -INFINITY, z(0, i) = 0;
     for (std::size_t j0 = 0; j0 < T; j0 += kBlock) {
       for (std::size_t i = 0; i < kBlock; ++i)
         for (std::size_t j = 0; j < kBlock; ++j) scores(i, j) = scale * dot(q, i0 + i, k, j0 + j);
@@ -65,18 +65,18 @@ Matrix flash(const Matrix& q, const Matrix& k, const Matrix& v, double scale, st
         double top = m(0, i);
         for (std::size_t j = 0; j < kBlock; ++j) top = std::max(top, scores(i, j));
         const double shrink = std::exp(m(0, i) - top);
-        m(0, i) = top, s(0, i) *= shrink;
+        m(0, i) = top, z(0, i) *= shrink;
         for (std::size_t c = 0; c < D; ++c) y(i0 + i, c) *= shrink;
         for (std::size_t j = 0; j < kBlock; ++j) {
           const double e = std::exp(scores(i, j) - top);
-          s(0, i) += e;
+          z(0, i) += e;
           for (std::size_t c = 0; c < D; ++c) y(i0 + i, c) += e * v(j0 + j, c);
         }
       }
     }
     for (std::size_t i = 0; i < kBlock; ++i) {
-      lse[i0 + i] = m(0, i) + std::log(s(0, i));
-      for (std::size_t c = 0; c < D; ++c) y(i0 + i, c) /= s(0, i);
+      lse[i0 + i] = m(0, i) + std::log(z(0, i));
+      for (std::size_t c = 0; c < D; ++c) y(i0 + i, c) /= z(0, i);
     }
   }
   return y;
