@@ -3,6 +3,7 @@
 #include <cotangent/ops.h>
 
 #include <book.h>
+#include <examples/common/svg.h>
 #include <gpu.h>
 
 // Chapter 13 on a GPU: time and memory of attention by ops that write the scores, and of the library's, which does not.
@@ -46,6 +47,7 @@ void forward() {
   book::section("forward");
   std::printf(
       "bf16, 16 heads of 64, forward\n    T   by ops: ms      MiB   fused: ms      MiB   y differs by\n");
+  svg::Curve ops{"by ops", "#c33", {}, {}}, one{"ct::scaled_dot_product_attention", "#36a", {}, {}};
   const ct::NoGrad guard;
   for (std::int64_t T = 1024; T <= 16384; T *= 2) {
     const Inputs in = draw(T, ct::bf16);
@@ -56,7 +58,12 @@ void forward() {
                 error);
     book::claim(error < 2e-2, "both are the same but for the rounding of probabilities to bf16");
     book::claim(mib < 8.0 * static_cast<double>(T) / 1024, "memory grows with T, not with T^2");
+    const double x = std::log2(static_cast<double>(T));
+    ops.x.push_back(x), ops.y.push_back(std::log10(ops_mib)), one.x.push_back(x),
+        one.y.push_back(std::log10(mib));
   }
+  book::figure("13-peak", svg::chart("The most memory during attention, 16 heads of 64 in bf16", "log2 T",
+                                     "log10 of MiB", {ops, one}));
 }
 
 void both_ways() {
