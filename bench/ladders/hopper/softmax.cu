@@ -18,16 +18,30 @@ namespace cg = cooperative_groups;
 
 // Copy engine. In the rungs before, memory is idle while a row is reduced, but for what other clusters happen to do. Here
 // clusters stay and walk over the rows, and each block has room for its eighth of three of them in shared memory: one is
-// worked on, one or two are on their way. No thread asks for them by loads: one thread hands whole runs of bytes to the
-// copy engine (TMA), which counts them at a barrier, and the results go back as such a run, from where the row lay. So
-// the barrier of the cluster has nothing to wait for but the pairs that it is there for: stores of threads it would have
-// to see through to memory first.
+// worked on, the others are on their way. No thread loads them: one hands whole runs of bytes to the copy engine (TMA),
+// which counts them at a barrier in shared memory, and the results go back as such a run, from where the row lay.
+// The pairs are counted as well: a block sends them (st.async) and goes on, and waits at a barrier of its own until those
+// of all have come. The barrier of the cluster, which the rungs before had, also waits until what the threads wrote
+// before is seen by all, at each row.
 constexpr int kBlocks = 8, kThreads = 256, kVectors = 8, kRows = 3, kWarps = kThreads / 32,
               kAll = kBlocks * kWarps;
 
+// Writes `pair` where `place` lies in block `to` of the cluster, whose barrier counts its bytes.
+__device__ void send(float2 pair, const float2* place, std::uint32_t barrier, int to) {
+  asm volatile(
+      "{\n.reg .b32 there, count;\n.reg .b64 both;\n"
+      "mapa.shared::cluster.u32 there, %0, %4;\n"
+      "mapa.shared::cluster.u32 count, %1, %4;\n"
+      "mov.b64 both, {%2, %3};\n"
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [there], both, [count];\n}" ::"r"(
+          mma::shared_address(place)),
+      "r"(barrier), "f"(pair.x), "f"(pair.y), "r"(to)
+      : "memory");
+}
+
 __global__ void __launch_bounds__(kThreads, 2) kernel(const float* x, float* y, int rows, int n) {
   extern __shared__ float4 memory[];
-  __shared__ std::uint64_t arrived[kRows];
+  __shared__ std::uint64_t arrived[kRows + 2];  // a row in each slot, the pairs in each memory
   __shared__ float2 pairs[2][kAll];
   const cg::cluster_group cluster = cg::this_cluster();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rank = static_cast<int>(cluster.block_rank());
@@ -35,7 +49,7 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const float* x, float* y, 
   const unsigned bytes = 16u * packs;
   const int step = gridDim.x / kBlocks;
   x += 4 * rank * room, y += 4 * rank * room;
-  const auto barrier = [&](int slot) { return mma::shared_address(&arrived[slot]); };
+  const auto barrier = [&](int i) { return mma::shared_address(&arrived[i]); };
   const auto request = [&](int row, int slot) {
     if (row >= rows) return;
     mma::barrier_expect(barrier(slot), bytes);
@@ -45,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const float* x, float* y, 
   };
   const int first = blockIdx.x / kBlocks;
   if (threadIdx.x == 0) {
-    for (int slot = 0; slot < kRows; ++slot) mma::barrier_init(barrier(slot), 1);
+    for (int i = 0; i < kRows + 2; ++i) mma::barrier_init(barrier(i), 1);
     mma::barrier_init_fence();
     for (int slot = 0; slot < kRows - 1; ++slot) request(first + slot * step, slot);
   }
@@ -57,10 +71,13 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const float* x, float* y, 
     Share<kVectors> share(packs, threadIdx.x, kThreads, [&](int i) { return here[i]; });
     const float m = warp_all(share.max(), larger);
     const float sum = warp_all(share.exponentials(m == -INFINITY ? 0 : m), plus);
-    // Two memories take turns: who writes to one again has met all that read it at the barrier in between.
-    float2(&all)[kAll] = pairs[turn % 2];
-    if (lane < kBlocks) cluster.map_shared_rank(all, lane)[rank * kWarps + warp] = {m, sum};
-    cluster.sync();
+    // Two memories take turns: who sends to one again has had the pairs that all sent after they had read it.
+    const int half = turn % 2;
+    float2(&all)[kAll] = pairs[half];
+    if (threadIdx.x == 0) mma::barrier_expect(barrier(kRows + half), sizeof all);
+    if (lane < kBlocks) send({m, sum}, &all[rank * kWarps + warp], barrier(kRows + half), lane);
+    __syncwarp();
+    mma::barrier_wait(barrier(kRows + half), turn / 2 % 2);
     share.store(factor(all, kAll, m), [&](int i, float4 v) { here[i] = v; });
     mma::async_proxy_fence();
     __syncthreads();
@@ -71,8 +88,7 @@ __global__ void __launch_bounds__(kThreads, 2) kernel(const float* x, float* y, 
       mma::stores_commit();
     }
   }
-  if (threadIdx.x == 0) mma::stores_wait_read();
-  cluster.sync();  // nobody leaves while another may still write to it
+  if (threadIdx.x == 0) mma::stores_wait_read();  // whose shared memory goes with the block
 }
 
 }  // namespace
