@@ -147,3 +147,19 @@ TEST_CASE("a backward that fails lets go of its leaves", "[autograd][threads]") 
   matmul(x, w).sum().backward();
   CHECK(w.grad().to_vector<double>() == std::vector<double>(9, 6));
 }
+
+TEST_CASE("a tape that several threads have recorded is walked in order", "[autograd][threads]") {
+  Tensor early = full({4}, 2.0).set_requires_grad();
+  Tensor h = early * 1.0;
+  for (int i = 0; i < 100; ++i) h = h * 1.0;         // this thread has numbered many nodes,
+  Tensor late = full({4}, 3.0).set_requires_grad();  // and a leaf
+  Tensor loss;
+  std::thread([&] { loss = (h * h + late * late).sum(); }).join();  // by one that has numbered none
+  Tensor twice = loss * 2.0;
+  std::thread([&] {
+    twice.backward({}, true);
+    twice.backward();  // nothing of the tape was taken for this thread's own
+  }).join();
+  CHECK(early.grad().to_vector<float>() == std::vector<float>(4, 2 * 2 * 2 * 2.f));
+  CHECK(late.grad().to_vector<float>() == std::vector<float>(4, 2 * 2 * 2 * 3.f));
+}
