@@ -156,7 +156,7 @@ TEST_CASE("threads that a program lends do the library's work, and no others", "
 TEST_CASE("results have the same bits with any executor", "[executor]") {
   const std::vector<float> pool = train();
   const auto agrees = [&](auto lent) {
-    CHECK(train() == pool);
+    CHECK((train() == pool));
     CHECK(lent->runs > 0);
   };
   agrees(lend<Queue>(1));
@@ -165,7 +165,7 @@ TEST_CASE("results have the same bits with any executor", "[executor]") {
   agrees(lend<Serial>(64));
   agrees(lend<Serial>(4, 4));  // runs no piece at all: the caller does what is left
   const NoThreads alone;
-  CHECK(train() == pool);
+  CHECK((train() == pool));
 }
 
 TEST_CASE("an executor is asked for as many pieces as there are chunks, and where one is enough not at all",

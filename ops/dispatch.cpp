@@ -142,8 +142,7 @@ bool wants_gradient(const OpDef& op, std::span<const TensorRef> inputs) {
   return false;
 }
 
-[[gnu::noinline]] void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
-                              std::span<Tensor> outputs) {
+void record(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs, std::span<Tensor> outputs) {
   Ref<OpNode> node = make_ref<OpNode>(op, inputs, attrs);
   node->set_outputs(outputs);
   if (anomaly_enabled())
@@ -321,7 +320,8 @@ Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs,
   const std::span refs(reinterpret_cast<const TensorRef*>(inputs.begin()), inputs.size());
   if (op.outputs.size() == 1 && !op.outputs[0].rest) {
     Tensor y;
-    dispatch(op, refs, attrs, {&y, 1});
+    if (!detail::autocast_enabled() || !dispatch_autocast(op, refs, attrs, {&y, 1})) [[likely]]
+      dispatch_plain(op, refs, attrs, {&y, 1});
     return y;
   }
   return first_of_several(op, refs, attrs);
@@ -351,15 +351,15 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
                          AttrsView attrs) {
   check_defined(op, 0, self);
   detail::check_writable(op.name, self);
-  InlineVector<TensorRef, 4> inputs;
-  inputs.emplace_back(&self);
-  for (const detail::InputRef& other : others) inputs.emplace_back(other.tensor);
-  if (run_in_place(op, self, inputs, attrs)) [[likely]]
+  InlineVector<TensorRef, 4> given, inputs;
+  given.emplace_back(&self);
+  for (const detail::InputRef& other : others) given.emplace_back(other.tensor);
+  if (run_in_place(op, self, given, attrs)) [[likely]]
     return self;
 
   InlineVector<Tensor, 3> changed;  // what takes the place of an input; undefined elsewhere
   changed.resize(1 + others.size());
-  inputs.resize(1);
+  inputs.emplace_back(&self);
   for (const detail::InputRef& other : others) {
     const Tensor& t = *other.tensor;
     const bool convert = op.promotes && t.defined() && t.dtype() != self.dtype();
