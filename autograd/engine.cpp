@@ -53,12 +53,12 @@ class Pass {
     retain_graph_ = retain_graph || record;
     record_ = record;
     capture_ = capture;
-    start_ = detail::next_sequence();
     for (std::size_t r = 0; r < roots.size(); ++r) {
       const Edge edge = detail::gradient_edge(roots[r]);
       Tensor gradient = root_gradient(roots[r], r < gradients.size() ? gradients[r] : Tensor{});
       if (wanted(edge)) deposit(edge, std::move(gradient));
     }
+    start_ = detail::next_sequence();
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
       slots_[heap_.back().slot].done = true;

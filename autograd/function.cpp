@@ -47,6 +47,7 @@ void FunctionNode::set_outputs(std::vector<Tensor>& outputs, const std::vector<T
     input_metas_.push_back(t.defined() ? t.meta() : TensorMeta{});
     edges.emplace_back(detail::gradient_edge(t));
   }
+  enter();
   if (anomaly_enabled()) trace = std::make_unique<std::string>(detail::current_call_site());
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     Tensor& out = outputs[k];

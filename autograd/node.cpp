@@ -1,6 +1,6 @@
 #include <cotangent/autograd/node.h>
 
-#include <atomic>
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -53,11 +53,12 @@ Tensor Tensor::detach() const {
 
 // ---- Node -------------------------------------------------------------------------------------------------
 
-namespace detail {
-std::uint64_t next_sequence() {
-  static constinit std::atomic<std::uint64_t> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
+namespace {
+constinit thread_local std::uint64_t latest = 0;  // the highest number that this thread has given or seen
 }
+
+namespace detail {
+std::uint64_t next_sequence() { return ++latest; }
 
 LeafMeta& leaf_meta(TensorImpl& impl) {
   if (!impl.autograd) impl.autograd = std::make_unique<LeafMeta>();
@@ -86,8 +87,10 @@ Edge gradient_edge(const Tensor& t) {
   if (impl.grad_fn) {
     edge.node = Ref<Node>::share(static_cast<Node*>(impl.grad_fn.get()));
     edge.index = impl.output_index;
+    latest = std::max(latest, edge.node->sequence());
   } else {
     edge.leaf = t.ref();
+    if (impl.autograd) latest = std::max(latest, static_cast<LeafMeta&>(*impl.autograd).sequence);
   }
   return edge;
 }
@@ -104,8 +107,8 @@ Tensor detail::with_history(const Tensor& saved, const Edge& edge) {
   return t;
 }
 
-Node::Node() : sequence_(detail::next_sequence()) {}
 Node::~Node() = default;
+void Node::enter() { sequence_ = detail::next_sequence(); }
 
 const std::string& Node::call_site() const {
   static const std::string none;
@@ -125,22 +128,34 @@ void Node::release_zero() noexcept {
 
 // ---- OpNode -----------------------------------------------------------------------------------------------
 
+namespace {
+// As meta = t.meta(), without a copy in between.
+void note(TensorMeta& meta, const Tensor& t) {
+  meta.shape = t.shape();
+  meta.dtype = t.dtype();
+  meta.device = t.device();
+}
+}  // namespace
+
 OpNode::OpNode(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) : op_(op) {
   if (attrs.size > 0) std::memcpy(attrs_, attrs.data, attrs.size);
   attrs_size_ = static_cast<std::uint16_t>(attrs.size);
   std::uint32_t saved = 0;  // union of what the wanted gradients need
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
-    input_metas_.emplace_back(t.defined() ? t.meta() : TensorMeta{});
+    TensorMeta& meta = input_metas_.emplace_back();
     Edge& edge = edges.emplace_back();
-    if (!mask_bit(op.differentiable_inputs, i)) continue;
+    if (!t.defined()) continue;
+    note(meta, t);
+    if (!t.requires_grad() || !mask_bit(op.differentiable_inputs, i)) continue;
     edge = detail::gradient_edge(t);
-    if (edge) saved |= saves_of(op, i).inputs;
+    saved |= saves_of(op, i).inputs;
   }
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    SavedTensor& slot = saved_inputs_.emplace_back();
-    if (mask_bit(saved, i) && inputs[i]->defined()) slot = SavedTensor(*inputs[i]);
-  }
+  saved_inputs_.resize(inputs.size());
+  if (saved != 0)
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (mask_bit(saved, i) && inputs[i]->defined()) saved_inputs_[i] = SavedTensor(*inputs[i]);
+  enter();
   if (anomaly_enabled()) trace = std::make_unique<std::string>(detail::current_call_site());
 }
 
@@ -149,7 +164,7 @@ void OpNode::set_outputs(std::span<const Tensor> outputs) {
   for (std::size_t i = 0; i < edges.size(); ++i)
     if (edges[i]) saved |= saves_of(op_, i).outputs;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    output_metas_.emplace_back(outputs[k].meta());
+    note(output_metas_.emplace_back(), outputs[k]);
     SavedTensor& slot = saved_outputs_.emplace_back();
     if (mask_bit(saved, k)) slot = SavedTensor(outputs[k]);
   }

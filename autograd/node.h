@@ -18,8 +18,8 @@
 #include <cotangent/core/tensor.h>
 
 // The tape. Every recorded op leaves one Node. A node knows where the gradients of its op's inputs go (its
-// edges) and what backward needs to see (its saved tensors). Nodes are numbered in the order of recording:
-// since an op can only use what exists already, walking the numbers downwards visits every node after all
+// edges) and what backward needs to see (its saved tensors). Nodes are numbered in the order of recording, each above
+// all that it uses, by whichever thread that was made: walking the numbers downwards visits every node after all
 // nodes that use its results. That is all the ordering backward needs.
 
 namespace ct {
@@ -121,7 +121,6 @@ struct NodeCall {
 /// One recorded op.
 class CT_API Node : public RefCounted {
  public:
-  Node();
   ~Node() override;
 
   virtual std::string_view name() const = 0;
@@ -164,10 +163,12 @@ class CT_API Node : public RefCounted {
   // Nodes form long chains; destroying one must not destroy the next from inside it, or a long tape
   // overflows the stack. The last reference puts the node on a list that one loop empties.
   void release_zero() noexcept override;
+  // Takes the node's number; once its edges are there.
+  void enter();
 
  private:
   union {
-    std::uint64_t sequence_;
+    std::uint64_t sequence_ = 0;
     Node* next_dead_;  // on that list: it needs no memory, so that nothing can fail
   };
 };
@@ -215,7 +216,12 @@ namespace detail {
 /// A lock for what is short and hardly ever contended: taking it is one atomic exchange.
 class CT_API SpinLock {
  public:
-  bool try_lock() noexcept { return !held_.exchange(true, std::memory_order_acquire); }
+  bool try_lock() noexcept {
+    if (!only_thread()) return !held_.exchange(true, std::memory_order_acquire);
+    const bool held = held_.load(std::memory_order_relaxed);
+    held_.store(true, std::memory_order_relaxed);
+    return !held;
+  }
   void lock() noexcept {
     while (!try_lock()) wait();
   }
@@ -237,7 +243,8 @@ struct LeafMeta final : AutogradMeta {
 };
 CT_API LeafMeta& leaf_meta(TensorImpl& impl);
 
-/// The next number of the tape.
+/// The next number of the tape: above those of all nodes and leaves that this thread has made or built on. Threads count
+/// each by itself, so that none waits for another's; what is built on nothing in common may have one number.
 CT_API std::uint64_t next_sequence();
 
 /// The edge along which the gradient of `t` flows; empty if it wants none.

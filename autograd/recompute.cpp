@@ -31,6 +31,7 @@ class RecomputeNode final : public Node {
                 const GeneratorState& draws)
       : fn_(std::move(fn)), inputs_(std::move(saved)), draws_(draws), mode_(detail::autocast_mode()) {
     for (const Tensor& t : inputs) edges.emplace_back(detail::gradient_edge(t));
+    enter();
     if (anomaly_enabled()) trace = std::make_unique<std::string>(detail::current_call_site());
   }
 

@@ -1,3 +1,4 @@
+#include <atomic>
 #include <mutex>
 
 #include <cotangent/autograd/engine.h>
@@ -9,7 +10,10 @@
 namespace ct {
 namespace {
 
-std::uint64_t next_hook_id() { return detail::next_sequence(); }
+std::uint64_t next_hook_id() {
+  static constinit std::atomic<std::uint64_t> next{1};  // two threads may add hooks to one tensor
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
 
 // The hooks on the output that `t` is of its node, made on first use.
 OutputHooks& output_hooks(const Tensor& t) {

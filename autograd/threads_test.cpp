@@ -4,6 +4,7 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "tests/catch.h"
@@ -146,4 +147,46 @@ TEST_CASE("a backward that fails lets go of its leaves", "[autograd][threads]") 
   CHECK_THROWS_AS(y.backward(), AutogradError);
   matmul(x, w).sum().backward();
   CHECK(w.grad().to_vector<double>() == std::vector<double>(9, 6));
+}
+
+TEST_CASE("a tape that several threads have recorded is walked in order", "[autograd][threads]") {
+  Tensor early = full({4}, 2.0).set_requires_grad();
+  Tensor h = early * 1.0;
+  for (int i = 0; i < 100; ++i) h = h * 1.0;         // this thread has numbered many nodes,
+  Tensor late = full({4}, 3.0).set_requires_grad();  // and a leaf
+  Tensor loss;
+  std::thread([&] { loss = (h * h + late * late).sum(); }).join();  // by one that has numbered none
+  Tensor twice = loss * 2.0;
+  std::thread([&] {
+    twice.backward({}, true);
+    twice.backward();  // nothing of the tape was taken for this thread's own
+  }).join();
+  CHECK(early.grad().to_vector<float>() == std::vector<float>(4, 2 * 2 * 2 * 2.f));
+  CHECK(late.grad().to_vector<float>() == std::vector<float>(4, 2 * 2 * 2 * 3.f));
+}
+
+TEST_CASE("models in threads of their own learn as one alone does, to the bit", "[autograd][threads]") {
+  const auto train = [](bool alone) {
+    std::optional<NoThreads> guard;
+    if (alone) guard.emplace();
+    const Tensor x = sin(arange(32 * 96).to(f32)).view(32, 96), y = cos(arange(32).to(f32)).view(32, 1);
+    Tensor v = (cos(arange(96 * 80).to(f32)) * 0.1).view(96, 80),
+           w = (sin(arange(80).to(f32)) * 0.1).view(80, 1);
+    optim::Adam adam({v.set_requires_grad(), w.set_requires_grad()}, {.lr = 0.01});
+    for (int step = 0; step < 20; ++step) {
+      adam.zero_grad();
+      mse_loss(matmul(tanh(matmul(x, v)), w), y).backward();
+      adam.step();
+    }
+    return w.to_vector<float>();
+  };
+  const std::vector<float> one = train(false);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      if (train(t % 2 == 0) != one) ++wrong;
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
 }

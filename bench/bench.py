@@ -5,7 +5,7 @@ usage: bench.py --binary build/.../ct_bench [--rows REGEX] [--rounds N] [--out D
 
 Ours and the peer's run in turn (ours, peer, ours, peer, ...), so that a machine whose speed drifts slows both.
 Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU rows run with one and
-two threads on both sides, and each side keeps its better median. A page (docs/measured.md) has a section for each run
+two threads on both sides (or --threads 1,4,16), and each side keeps its best median. A page (docs/measured.md) has a section for each run
 whose figures are the latest of their rows.
 """
 import argparse
@@ -193,6 +193,8 @@ def main():
     parser.add_argument("--peer-timeout", type=float, default=900, help="seconds for one pass of the peer")
     parser.add_argument("--peer-modes", default=".", metavar="REGEX",
                         help="of the peer's modes only these, e.g. 'eager|graph' (compiling takes minutes)")
+    parser.add_argument("--threads", default=",".join(map(str, sorted({1, min(2, os.cpu_count() or 1)}))), metavar="N,N,...",
+                        help="the CPU rows run with each of these numbers of threads")
     parser.add_argument("--out", default=os.path.join(HERE, "..", "build", "bench"))
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
     parser.add_argument("--page", help="a page of Markdown to write the rows into, docs/measured.md")
@@ -202,11 +204,11 @@ def main():
     rows = f"({args.rows})|^limit/"
 
     ours, peers, peer_name = {}, {}, "none"
-    thread_counts = sorted({1, min(2, os.cpu_count() or 1)})
+    thread_counts = sorted({int(n) for n in args.threads.split(",")})
     for turn in range(args.rounds):
         for threads in thread_counts:
             say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
-            wanted = [n for n in names_of(args.binary, rows) if threads == thread_counts[-1] or n[0] == "C"]
+            wanted = [n for n in names_of(args.binary, rows) if threads == thread_counts[-1] or n[0] == "C" or "_cpu" in n]
             if not wanted:
                 continue
             pattern = "^(" + "|".join(map(literal, wanted)) + ")(/|@|$)"

@@ -48,6 +48,15 @@ if(COTANGENT_BUILD_TESTS AND COTANGENT_INSTALL AND NOT COTANGENT_SANITIZE)
   endif()
 endif()
 
+# Counted as the library is built by default; another level of optimisation has other counts.
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE AND NOT BUILD_SHARED_LIBS AND CMAKE_BUILD_TYPE STREQUAL "Release" AND
+    CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
+  add_executable(ct_instructions tests/checks/instructions.cpp)
+  cotangent_compile_options(ct_instructions)
+  target_link_libraries(ct_instructions PRIVATE cotangent ${CMAKE_DL_LIBS})
+  cotangent_script_test(check.instructions ct_instructions)
+endif()
+
 if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE)
   # The library inside of a shared object that a running program loads.
   add_library(ct_plugin MODULE tests/consumers/plugin.cpp)

@@ -80,7 +80,33 @@ CpuAllocator::CpuAllocator() {
   if (most_cached_ < (std::size_t{64} << 20)) most_cached_ = std::size_t{64} << 20;
 }
 
+inline void CpuAllocator::count_small(PoolCache& cache, std::atomic<std::uint64_t>& calls,
+                                      std::int64_t bytes) noexcept {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  calls.store(calls.load(relaxed) + 1, relaxed);
+  const std::int64_t moved = cache.unpublished_bytes.load(relaxed) + bytes;
+  if (moved < kPublishBytes && moved > -kPublishBytes) [[likely]] {
+    cache.unpublished_bytes.store(moved, relaxed);
+    return;
+  }
+  cache.unpublished_bytes.store(0, relaxed);
+  publish(moved);
+}
+
 void* CpuAllocator::allocate(std::size_t bytes, const Stream&) {
+  if (bytes - 1 < kPoolMaxBytes) [[likely]] {
+    const int index = pool_class(bytes);
+    PoolCache* const cache = t_pool_cache;
+    if (cache && cache->lists[index].head) [[likely]] {
+      void* const block = pool_take(index, bytes);
+      count_small(*cache, cache->requests, static_cast<std::int64_t>(pool_class_bytes(index)));
+      return block;
+    }
+  }
+  return allocate_slowly(bytes);
+}
+
+void* CpuAllocator::allocate_slowly(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   if (CT_POOL_BYPASS || bytes > kPoolMaxBytes) return allocate_large(bytes);
   const int index = pool_class(bytes);
@@ -98,6 +124,19 @@ void* CpuAllocator::allocate(std::size_t bytes, const Stream&) {
 }
 
 void CpuAllocator::deallocate(void* block, std::size_t bytes, const Stream&) noexcept {
+  if (bytes - 1 < kPoolMaxBytes && block) [[likely]] {
+    const int index = pool_class(bytes);
+    PoolCache* const cache = t_pool_cache;
+    if (cache && cache->lists[index].count.load(std::memory_order_relaxed) < cache->lists[index].limit)
+        [[likely]] {
+      pool_give(block, index);
+      return count_small(*cache, cache->releases, -static_cast<std::int64_t>(pool_class_bytes(index)));
+    }
+  }
+  deallocate_slowly(block, bytes);
+}
+
+void CpuAllocator::deallocate_slowly(void* block, std::size_t bytes) noexcept {
   if (!block) return;
   if (CT_POOL_BYPASS || bytes > kPoolMaxBytes) {
     deallocate_large(block, bytes);
@@ -109,7 +148,6 @@ void CpuAllocator::deallocate(void* block, std::size_t bytes, const Stream&) noe
 }
 
 void CpuAllocator::count_small(std::int64_t bytes) noexcept {
-  constexpr auto relaxed = std::memory_order_relaxed;
   PoolCache* cache = t_pool_cache;
   if (!cache) [[unlikely]] {  // a thread that is ending
     publish(bytes);
@@ -117,15 +155,7 @@ void CpuAllocator::count_small(std::int64_t bytes) noexcept {
     ++(bytes > 0 ? requests_ : releases_);
     return;
   }
-  std::atomic<std::uint64_t>& calls = bytes > 0 ? cache->requests : cache->releases;
-  calls.store(calls.load(relaxed) + 1, relaxed);
-  const std::int64_t moved = cache->unpublished_bytes.load(relaxed) + bytes;
-  if (moved < kPublishBytes && moved > -kPublishBytes) [[likely]] {
-    cache->unpublished_bytes.store(moved, relaxed);
-    return;
-  }
-  cache->unpublished_bytes.store(0, relaxed);
-  publish(moved);
+  count_small(*cache, bytes > 0 ? cache->requests : cache->releases, bytes);
 }
 
 void CpuAllocator::publish(std::int64_t bytes) noexcept {

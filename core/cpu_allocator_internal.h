@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include <cotangent/core/allocator.h>
+#include <cotangent/core/pool.h>
 
 // The default allocator of the CPU. Internal; see cpu_allocator.cpp for the design.
 
@@ -30,7 +31,10 @@ class CpuAllocator : public Allocator {
   };
   static constexpr int kBins = 8 * 32;  // 8 sizes per doubling from 32 KiB to 128 TiB
 
+  void* allocate_slowly(std::size_t bytes);
+  void deallocate_slowly(void* block, std::size_t bytes) noexcept;
   void count_small(std::int64_t bytes) noexcept;
+  void count_small(PoolCache& cache, std::atomic<std::uint64_t>& calls, std::int64_t bytes) noexcept;
   void publish(std::int64_t bytes) noexcept;
   void raise_peak() noexcept;
   void* allocate_large(std::size_t bytes);

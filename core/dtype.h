@@ -81,11 +81,12 @@ struct BFloat16 {
   CT_HD constexpr operator float() const { return detail::bf16_bits_to_f32(bits); }
 };
 
+namespace detail {
+// Not inside of size_of(), where compilers copy it to the stack at each call.
+inline constexpr std::uint8_t kElementBytes[kDTypeCount] = {4, 8, 2, 2, 8, 4, 1, 1};
+}  // namespace detail
 /// Bytes of one element.
-constexpr std::size_t size_of(DType t) {
-  constexpr std::size_t table[kDTypeCount] = {4, 8, 2, 2, 8, 4, 1, 1};
-  return table[static_cast<int>(t)];
-}
+constexpr std::size_t size_of(DType t) { return detail::kElementBytes[static_cast<int>(t)]; }
 
 constexpr bool is_floating(DType t) { return t <= DType::bf16; }
 constexpr bool is_integral(DType t) { return t == DType::i64 || t == DType::i32 || t == DType::u8; }

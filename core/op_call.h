@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -100,18 +101,22 @@ class Infer {
     bool placed = false;      // declared by output_on
   };
   int output_count() const { return count_; }
-  const Output& out(int k) const { return outputs_[static_cast<std::size_t>(k)]; }
+  const Output& out(int k) const { return declared_.outputs[k]; }
 
  private:
   Output& next() {
     if (count_ == kMaxOutputs) [[unlikely]]
       fail_too_many();
-    return outputs_[static_cast<std::size_t>(count_++)];
+    return *std::construct_at(&declared_.outputs[count_++]);
   }
   [[noreturn, gnu::cold]] CT_API void fail_too_many() const;
 
   AttrsView attrs_;
-  std::array<Output, kMaxOutputs> outputs_;
+  // Made one by one: most ops have one output, and calls of small tensors notice what the others would cost.
+  union Declared {
+    Declared() {}
+    Output outputs[kMaxOutputs];
+  } declared_;
   int count_ = 0;
 };
 

@@ -156,6 +156,8 @@ struct OpDef {
   std::uint32_t contiguous_inputs = 0;
   std::uint32_t contiguous_saved = 0;  // of the inputs, for the backward kernel
   std::uint32_t contiguous_outputs = 0;
+  std::uint32_t attr_bytes = 0;      // that the struct of attributes has at least
+  bool optional_attributes = false;  // numbers alone, which are 0 where they are left out
 
   // ---- Filled in by kernels_of() ----
   mutable detail::LinkedKernels linked{};
@@ -215,6 +217,11 @@ constexpr OpDef derived(OpDef op) {
   for (std::size_t k = 0; k < op.outputs.size(); ++k) {
     if (op.outputs[k].gradient) op.differentiable_outputs |= record_bits(k, op.outputs[k].rest);
     if (op.outputs[k].contiguous) op.contiguous_outputs |= record_bits(k, op.outputs[k].rest);
+  }
+  op.optional_attributes = true;
+  for (const AttrDef& attr : op.attributes) {
+    op.attr_bytes = std::max(op.attr_bytes, std::uint32_t{attr.offset} + attr.size);
+    op.optional_attributes = op.optional_attributes && attr.type == AttrType::number;
   }
   op.contiguous_saved |= op.contiguous_inputs;
   op.differentiable = op.differentiable_inputs != 0 && op.differentiable_outputs != 0;

@@ -12,13 +12,16 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <cotangent/core/error.h>
+#include <cotangent/core/executor.h>
 
 namespace ct {
 namespace {
@@ -29,7 +32,18 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMaxThreads = 1024;
 
 // True in the pool's threads, and in a caller while its job runs: parallel calls then run inline.
-thread_local bool inside_job = false;
+constinit thread_local bool inside_job = false;
+// True under a NoThreads guard: the same, of the thread's own will.
+constinit thread_local bool alone = false;
+// True in a caller while an executor has its job, but for the pieces.
+constinit thread_local bool lending = false;
+
+struct Raised {
+  explicit Raised(bool& f) : flag(f), before(std::exchange(f, true)) {}
+  ~Raised() { flag = before; }
+  bool& flag;
+  const bool before;
+};
 
 inline void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -90,38 +104,87 @@ class Pool {
 
   void run(std::int64_t n, std::int64_t grain, const Body& body) {
     const std::int64_t chunks = chunk_count(n, grain);
-    std::unique_lock owner(owner_, std::defer_lock);
-    if (inside_job || threads() == 1 || !owner.try_lock() || !start_workers()) {
-      if (owner.owns_lock()) owner.unlock();
-      for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-        const std::int64_t begin = chunk * grain;
-        body(begin, chunk == chunks - 1 ? n : begin + grain);
+    if (!inside_job && !alone) {
+      if (const std::shared_ptr<Executor> lent = executor()) {
+        const int pieces = static_cast<int>(std::min<std::int64_t>(chunks, lent->concurrency()));
+        if (pieces > 1) return run_on(*lent, pieces, Job(body, n, grain, chunks));
+      } else if (threads() > 1) {
+        std::unique_lock owner(owner_, std::try_to_lock);
+        if (owner && !lent_ && start_workers()) return run_here(owner, Job(body, n, grain, chunks));
       }
-      return;
     }
-    Job job(body, n, grain, chunks);
-    job_ = &job;
-    inside_job = true;
-    announce(kOpen);
-    job.work();
-    close();
-    inside_job = false;
-    owner.unlock();
-    if (job.error) std::rethrow_exception(std::move(job.error));
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      const std::int64_t begin = chunk * grain;
+      body(begin, chunk == chunks - 1 ? n : begin + grain);
+    }
   }
 
   void resize(int threads) {
     const std::lock_guard owner(owner_);
     if (threads == threads_) return;
+    stop_workers();
+    threads_ = threads;
+  }
+
+  // The executor whose turn it is, held while it works; null for this pool.
+  std::shared_ptr<Executor> executor() {
+    if (!lent_.load(std::memory_order_relaxed)) [[likely]]
+      return nullptr;
+    const std::lock_guard lock(executor_mutex_);
+    return executor_;
+  }
+
+  void lend(std::shared_ptr<Executor> executor) {
+    {
+      const std::lock_guard lock(executor_mutex_);
+      executor_.swap(executor);
+      lent_ = executor_ != nullptr;
+    }
+    const std::lock_guard owner(owner_);
+    stop_workers();
+  }
+
+ private:
+  static void finish(Job& job) {
+    if (job.error) std::rethrow_exception(std::move(job.error));
+  }
+
+  void run_here(std::unique_lock<std::mutex>& owner, Job&& job) {
+    job_ = &job;
+    {
+      const Raised inside(inside_job);
+      announce(kOpen);
+      job.work();
+      close();
+    }
+    owner.unlock();
+    finish(job);
+  }
+
+  static void run_on(Executor& executor, int pieces, Job&& job) {
+    CT_CHECK(!lending, Error, "parallel",
+             "the executor's run() does other work that calls ops while it waits; let it take pieces of its "
+             "own call alone");
+    const auto piece = [&job](int) {
+      const Raised inside(inside_job);
+      job.work();
+    };
+    {
+      const Raised waiting(lending);
+      executor.run(pieces, piece);
+    }
+    piece(0);  // what it left out, if anything
+    finish(job);
+  }
+
+  void stop_workers() {
     stop_ = true;
     announce(0);
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
     stop_ = false;
-    threads_ = threads;
   }
 
- private:
   static constexpr std::uint32_t kInside = 0x7ff;  // count of workers inside
   static constexpr std::uint32_t kOpen = 0x800;
   static constexpr std::uint32_t kSerial = 0x1000;  // one step of the serial number above
@@ -219,6 +282,9 @@ class Pool {
   Job* job_ = nullptr;
   std::mutex owner_;  // held by the caller whose job runs
   std::vector<std::thread> workers_;
+  std::atomic<bool> lent_{false};  // whether there is an executor: read without the lock
+  std::mutex executor_mutex_;
+  std::shared_ptr<Executor> executor_;
 };
 
 int cpus_allowed() {
@@ -274,14 +340,29 @@ void detail::parallel_for_pool(std::int64_t n, std::int64_t grain, Body body) {
   pool().run(n, std::max<std::int64_t>(grain, 1), body);
 }
 
-int num_threads() { return pool().threads(); }
+int num_threads() {
+  const std::shared_ptr<Executor> lent = pool().executor();
+  return lent ? std::max(lent->concurrency(), 1) : pool().threads();
+}
+
+static void check_outside(const char* function) {
+  CT_CHECK(!inside_job, Error, "parallel", function,
+           " called from inside parallel work; call it outside of parallel_for");
+}
 
 void set_num_threads(int count) {
   CT_CHECK(count >= 1 && count <= kMaxThreads, ValueError, "parallel", "set_num_threads(", count,
            "); it must be a number from 1 to ", kMaxThreads);
-  CT_CHECK(!inside_job, Error, "parallel",
-           "set_num_threads called from inside parallel work; call it outside of parallel_for");
+  check_outside("set_num_threads");
   pool().resize(count);
 }
+
+void set_executor(std::shared_ptr<Executor> executor) {
+  check_outside("set_executor");
+  pool().lend(std::move(executor));
+}
+
+NoThreads::NoThreads() : before_(std::exchange(alone, true)) {}
+NoThreads::~NoThreads() { alone = before_; }
 
 }  // namespace ct

@@ -17,6 +17,8 @@
 //    ever waits for another.
 //  * If chunks throw, the exception of the lowest throwing chunk is rethrown in the caller, after every chunk
 //    that was begun has ended; chunks not begun by then are dropped.
+//  * set_executor() puts threads of the program's own in the pool's place, and a NoThreads guard keeps a thread's work in
+//    the thread (core/executor.h).
 //  * After fork() the child starts with a pool of its own. fork() from inside a chunk is not supported.
 //  * Waking a sleeping thread takes microseconds: choose the grain such that a chunk is worth 10 us or more.
 //    Between jobs the pool's threads spin for some tens of microseconds at most, less when that was in vain.

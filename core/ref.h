@@ -7,10 +7,32 @@
 #include <utility>
 
 #include <cotangent/core/export.h>
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#endif
 
 // Counted objects and the handles that share them.
 
 namespace ct {
+
+namespace detail {
+/// Whether the process has no other thread, as the C library knows it: what is counted needs no locked instruction then.
+inline bool only_thread() noexcept {
+#if __has_include(<sys/single_threaded.h>)
+  return __libc_single_threaded;
+#else
+  return false;
+#endif
+}
+/// Adds `by` to a count that several threads may change; returns what it was.
+template <class T>
+T count(std::atomic<T>& n, T by, std::memory_order order) noexcept {
+  if (!only_thread()) return n.fetch_add(by, order);
+  const T before = n.load(std::memory_order_relaxed);
+  n.store(before + by, std::memory_order_relaxed);
+  return before;
+}
+}  // namespace detail
 
 /// Base of objects that Ref<T> shares. The count lies in the object, so a handle is one pointer and
 /// making an object is one allocation. A new object has count 0; the first Ref makes it 1.
@@ -20,11 +42,12 @@ class CT_API RefCounted {
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
 
-  void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
+  void retain() const noexcept { detail::count(count_, 1u, std::memory_order_relaxed); }
   void release() const noexcept {
     // The holder of the only handle needs no atomic read-modify-write: nobody else can copy it meanwhile.
     // Otherwise release: our writes come before the destruction; acquire: it sees everyone's writes.
-    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    if (count_.load(std::memory_order_acquire) == 1 ||
+        detail::count(count_, ~0u, std::memory_order_acq_rel) == 1)
       const_cast<RefCounted*>(this)->release_zero();
   }
   /// The number of handles at this moment. Only 1 is reliable, and only for the holder of that handle.

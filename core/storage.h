@@ -37,12 +37,12 @@ class CT_API Storage final : public RefCounted, public Pooled {
   bool is_owned() const { return allocator_ != nullptr; }
 
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
-  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
+  void bump_version() { detail::count(version_, 1u, std::memory_order_relaxed); }
 
   /// Counts the in-place changes that were recorded on a tape. A view remembers the count at its birth:
   /// a difference means that the view's place in the tape is out of date.
   std::uint32_t history_version() const { return history_version_.load(std::memory_order_relaxed); }
-  void bump_history_version() { history_version_.fetch_add(1, std::memory_order_relaxed); }
+  void bump_history_version() { detail::count(history_version_, 1u, std::memory_order_relaxed); }
 
   /// Tells the allocator that work on `stream` uses these bytes, so that they are not handed out again
   /// before that work is done.

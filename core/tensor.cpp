@@ -6,28 +6,31 @@ namespace ct {
 
 TensorImpl::~TensorImpl() = default;
 
-// A size that does not fit into 63 bits must not become a small one.
-static std::size_t checked_nbytes(const Shape& shape, DType dtype) {
-  auto bytes = static_cast<std::int64_t>(size_of(dtype));
-  bool overflows = false, empty = false;
-  for (const std::int64_t s : shape) {
-    overflows |= __builtin_mul_overflow(bytes, s, &bytes);
-    empty |= s == 0;
-  }
-  if (empty) return 0;
-  CT_CHECK(!overflows, OutOfMemoryError, "allocator", "requested ", name(dtype), shape,
-           ", more than 2^63 bytes; look for the size that is too large");
-  return static_cast<std::size_t>(bytes);
+[[noreturn, gnu::cold, gnu::noinline]] static void fail_too_large(const Shape& shape, DType dtype) {
+  detail::fail<OutOfMemoryError>("allocator", "requested ", name(dtype), shape,
+                                 ", more than 2^63 bytes; look for the size that is too large");
 }
 
 Tensor Tensor::allocate(const Shape& shape, DType dtype, Device device) {
-  const std::size_t bytes = checked_nbytes(shape, dtype);
   auto impl = make_ref<TensorImpl>();
-  impl->numel = ct::numel(shape);
   impl->shape = shape;
-  impl->strides = contiguous_strides(shape);
+  impl->strides = shape;
   impl->dtype = dtype;
-  impl->storage = Storage::allocate(bytes, device);
+  // A size that does not fit into 63 bits must not become a small one.
+  std::int64_t step = 1, bytes = static_cast<std::int64_t>(size_of(dtype));
+  bool overflows = false, empty = false;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    const std::int64_t size = shape[i];
+    impl->strides[i] = step;
+    overflows |= __builtin_mul_overflow(bytes, size, &bytes);
+    empty |= size == 0;
+    if (size > 1) static_cast<void>(__builtin_mul_overflow(step, size, &step));
+  }
+  if (empty) bytes = 0;
+  if (overflows && !empty) [[unlikely]]
+    fail_too_large(shape, dtype);
+  impl->numel = empty ? 0 : step;
+  impl->storage = Storage::allocate(static_cast<std::size_t>(bytes), device);
   return Tensor(std::move(impl));
 }
 

@@ -40,11 +40,6 @@ DType common_dtype(const OpDef& op, std::span<const TensorRef> inputs) {
   return common;
 }
 
-struct Checked {
-  Device device;
-  bool convert = false;  // some inputs need another dtype first
-};
-
 // Whether input i has 16 bits next to an f32 input 0, and may.
 bool stays_low(const OpDef& op, std::size_t i, DType first, DType t) {
   return mask_bit(op.low_inputs, i) && first == DType::f32 && is_low_precision(t);
@@ -57,20 +52,19 @@ std::string list_inputs(const OpDef& op) {
   return text;
 }
 
-// Rules and kernels read inputs and attributes by place. Attributes that are numbers alone are 0 where they are left out.
+// Attributes that are numbers alone are 0 where they are left out.
+bool has_attributes(const OpDef& op, AttrsView attrs) {
+  return attrs.size >= op.attr_bytes || (attrs.size == 0 && op.optional_attributes);
+}
+
+// Rules and kernels read inputs and attributes by place.
 void check_count(const OpDef& op, std::size_t inputs, AttrsView attrs) {
   const std::size_t wanted = op.inputs.size();
   const bool rest = op.inputs.back().rest;
   CT_CHECK(inputs == wanted || (rest && inputs > wanted), ValueError, op.name, "got ", inputs,
            " inputs; it takes ", wanted, rest ? " or more: " : ": ", list_inputs(op));
-  std::size_t bytes = 0;
-  bool numbers = true;
-  for (const AttrDef& attr : op.attributes) {
-    bytes = std::max(bytes, std::size_t{attr.offset} + attr.size);
-    numbers = numbers && attr.type == AttrType::number;
-  }
-  CT_CHECK(attrs.size >= bytes || (attrs.size == 0 && numbers), ValueError, op.name, "got attributes of ",
-           attrs.size, " bytes; its own have at least ", bytes);
+  CT_CHECK(has_attributes(op, attrs), ValueError, op.name, "got attributes of ", attrs.size,
+           " bytes; its own have at least ", op.attr_bytes);
 }
 
 void check_defined(const OpDef& op, std::size_t i, const Tensor& t) {
@@ -78,21 +72,23 @@ void check_defined(const OpDef& op, std::size_t i, const Tensor& t) {
            "' is undefined; create it with ct::zeros, ct::randn, ... first");
 }
 
-// Checks what can be checked without knowing the op: presence, devices, dtypes.
-Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs) {
+// Checks what can be checked without knowing the op: presence, devices, dtypes. True if some inputs need another dtype
+// first.
+[[gnu::noinline]] bool check_inputs(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs) {
   check_count(op, inputs.size(), attrs);
   const Tensor* first = nullptr;            // the input that the others are held against
   std::size_t unsupported = inputs.size();  // the first input of a dtype that the op does not have
-  Checked result;
+  Device device;
+  bool convert = false;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
     if (!mask_bit(op.optional_inputs, i)) check_defined(op, i, t);
     if (!t.defined()) continue;
-    if (i == 0) result.device = t.device();
-    if (!(t.device() == result.device) && !mask_bit(op.free_device_inputs, i))
+    if (i == 0) device = t.device();
+    if (!(t.device() == device) && !mask_bit(op.free_device_inputs, i))
       detail::fail<DeviceError>(op.name, "inputs are on different devices: '", input_name(op, 0), "' is ",
-                                describe(*inputs[0]), " (", to_string(result.device), "), '",
-                                input_name(op, i), "' is ", describe(t), " (", to_string(t.device()),
+                                describe(*inputs[0]), " (", to_string(device), "), '", input_name(op, i),
+                                "' is ", describe(t), " (", to_string(t.device()),
                                 "); move one of them with .to(device)");
     if (mask_bit(op.free_dtype_inputs, i)) continue;
     if (!first) {
@@ -100,22 +96,42 @@ Checked check_inputs(const OpDef& op, std::span<const TensorRef> inputs, AttrsVi
     } else if (t.dtype() != first->dtype() && !stays_low(op, i, first->dtype(), t.dtype())) {
       CT_CHECK(op.promotes, DTypeError, op.name, "inputs have different dtypes: ", describe(*first), " and ",
                describe(t), "; convert one of them with .to(dtype)");
-      result.convert = true;
+      convert = true;
     }
     if (!(op.dtypes & dtype_bit(t.dtype()))) [[unlikely]] {
       if (op.int_to_float && !is_floating(t.dtype())) {
-        result.convert = true;
+        convert = true;
       } else if (unsupported == inputs.size()) {
         unsupported = i;
       }
     }
   }
   // An unsupported dtype is fine if promotion takes it away: a bool mask times an f32 tensor.
-  if (unsupported < inputs.size() && !result.convert) [[unlikely]]
+  if (unsupported < inputs.size() && !convert) [[unlikely]]
     detail::fail<DTypeError>(op.name, "input '", input_name(op, unsupported), "' is ",
                              describe(*inputs[unsupported]), "; supported dtypes are ",
                              list_dtypes(op.dtypes), ": convert it with .to(dtype)");
-  return result;
+  return convert;
+}
+
+// What nearly all calls are: every input is there, on one device, in one dtype that the op has.
+bool is_plain_call(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs) {
+  if (inputs.size() != op.inputs.size() || !has_attributes(op, attrs) || !inputs[0]->defined()) return false;
+  const TensorImpl& first = *inputs[0]->impl();
+  const Device device = first.storage->device();
+  for (const TensorRef input : inputs.subspan(1)) {
+    const TensorImpl* const t = input->impl();
+    if (!t || t->dtype != first.dtype || !(t->storage->device() == device)) return false;
+  }
+  return (op.dtypes & dtype_bit(first.dtype)) != 0;
+}
+
+// Throws what the call's inputs call for. False where some of them need another dtype first.
+bool check_call(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs) {
+  return is_plain_call(op, inputs, attrs) || !check_inputs(op, inputs, attrs);
+}
+Device device_of(std::span<const TensorRef> inputs) {
+  return inputs[0]->defined() ? inputs[0]->device() : cpu;
 }
 
 bool wants_gradient(const OpDef& op, std::span<const TensorRef> inputs) {
@@ -150,32 +166,41 @@ void with_changed(std::span<const TensorRef> inputs, const Change& change, const
   run(std::span<const TensorRef>(refs.begin(), refs.size()));
 }
 
-// Runs the kernel; on contiguous copies of those inputs that it wants so.
+[[noreturn, gnu::cold, gnu::noinline]] void fail_no_kernel(const OpDef& op, Device device) {
+  detail::fail<DeviceError>(op.name, "has no kernel for ", to_string(device),
+                            "; move the inputs with .to(device) to a device that it has one for");
+}
+
+// Runs the kernel on contiguous copies of those inputs that are `wanted` so.
+[[gnu::noinline]] void run_on_copies(ForwardFn kernel, const Forward& call, std::uint32_t wanted) {
+  with_changed(
+      call.inputs,
+      [&](std::size_t i, const Tensor& t) {
+        return wants_copy(call.op.inputs, wanted, i, t) ? contiguous(t) : t;
+      },
+      [&](std::span<const TensorRef> inputs) {
+        const Forward with{call.op, inputs, call.outputs, call.attrs_view};
+        detail::observed({.op = call.op, .forward = &with}, [&] { kernel(with); });
+      });
+}
+
 void run(const OpDef& op, Device device, const Forward& call) {
   const KernelKind kind = kernel_kind(op, device, call.in(0).dtype());
   const ForwardFn kernel = kernels_of(op, kind).forward;
-  CT_CHECK(kernel != nullptr, DeviceError, op.name, "has no kernel for ", to_string(device),
-           "; move the inputs with .to(device) to a device that it has one for");
+  if (!kernel) [[unlikely]]
+    fail_no_kernel(op, device);
   const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_inputs);
-  const auto copied = [&](std::size_t i, const Tensor& t) { return wants_copy(op.inputs, wanted, i, t); };
-  bool any = false;
   if (wanted != 0)
-    for (std::size_t i = 0; i < call.inputs.size(); ++i) any = any || copied(i, *call.inputs[i]);
-  if (!any) [[likely]]
-    return detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
-  with_changed(
-      call.inputs, [&](std::size_t i, const Tensor& t) { return copied(i, t) ? contiguous(t) : t; },
-      [&](std::span<const TensorRef> inputs) {
-        const Forward with{op, inputs, call.outputs, call.attrs_view};
-        detail::observed({.op = op, .forward = &with}, [&] { kernel(with); });
-      });
+    for (std::size_t i = 0; i < call.inputs.size(); ++i)
+      if (wants_copy(op.inputs, wanted, i, *call.inputs[i])) return run_on_copies(kernel, call, wanted);
+  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
 }
 
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
                     std::span<Tensor> outputs);
 
-void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
-                        std::span<Tensor> outputs) {
+[[gnu::noinline]] void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
+                                          std::span<Tensor> outputs) {
   const DType common = common_dtype(op, inputs);
   with_changed(
       inputs,
@@ -183,34 +208,47 @@ void dispatch_converted(const OpDef& op, std::span<const TensorRef> inputs, Attr
       [&](std::span<const TensorRef> converted) { dispatch_plain(op, converted, attrs, outputs); });
 }
 
+[[noreturn, gnu::cold, gnu::noinline]] void fail_too_many_outputs(const OpDef& op, std::size_t count) {
+  detail::fail<Error>(op.name, "its shape rule declares ", count, " outputs, of which its records name ",
+                      op.outputs.size(), "; give each a record");
+}
+
+[[gnu::noinline]] void take_views(const Infer& infer, const Forward& call) {
+  for (std::size_t k = 0; k < call.outputs.size(); ++k) {
+    const Infer::Output& out = infer.out(static_cast<int>(k));
+    call.outputs[k] =
+        Tensor::from_storage(call.in(0).impl()->storage, out.shape, out.strides, out.offset, out.dtype);
+    call.outputs[k].impl()->is_view = true;
+  }
+}
+
+inline void allocate(const Infer::Output& out, Device device, Tensor& result) {
+  result = Tensor::allocate(out.shape, out.dtype, out.placed ? out.device : device);
+  if (out.strides.size() == 0) return;
+  result.impl()->strides = out.strides;
+  result.impl()->contiguous = is_contiguous(out.shape, out.strides);
+}
+
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
                     std::span<Tensor> outputs) {
-  const Checked checked = check_inputs(op, inputs, attrs);
-  if (checked.convert) [[unlikely]]
+  if (!check_call(op, inputs, attrs)) [[unlikely]]
     return dispatch_converted(op, inputs, attrs, outputs);
 
   Infer infer(op, inputs, attrs);
   op.infer(infer);
   const auto count = static_cast<std::size_t>(infer.output_count());
-  CT_ASSERT(count <= outputs.size());
-  const std::span<Tensor> results = outputs.first(count);
-  const DeviceGuard guard(checked.device);
-  for (std::size_t k = 0; k < count; ++k) {
-    const Infer::Output& out = infer.out(static_cast<int>(k));
-    if (op.view) {
-      results[k] =
-          Tensor::from_storage(inputs[0]->impl()->storage, out.shape, out.strides, out.offset, out.dtype);
-      results[k].impl()->is_view = true;
-    } else {
-      results[k] = Tensor::allocate(out.shape, out.dtype, out.placed ? out.device : checked.device);
-      if (out.strides.size() > 0) {
-        results[k].impl()->strides = out.strides;
-        results[k].impl()->contiguous = is_contiguous(out.shape, out.strides);
-      }
-    }
+  if (count > outputs.size()) [[unlikely]]
+    fail_too_many_outputs(op, count);
+  const Forward call{op, inputs, outputs.first(count), attrs};
+  const Device device = device_of(inputs);
+  const DeviceGuard guard(device);
+  if (op.view) {
+    take_views(infer, call);
+  } else {
+    for (std::size_t k = 0; k < count; ++k) allocate(infer.out(static_cast<int>(k)), device, call.outputs[k]);
+    run(op, device, call);
   }
-  if (!op.view) run(op, checked.device, Forward{op, inputs, results, attrs});
-  if (wants_gradient(op, inputs)) record(op, inputs, attrs, results);
+  if (wants_gradient(op, inputs)) record(op, inputs, attrs, call.outputs);
 }
 
 // The dtype that `op` wants its floating inputs in under Autocast; nothing if the call is to stay as it is.
@@ -270,19 +308,56 @@ void dispatch(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attr
   dispatch_plain(op, inputs, attrs, outputs);
 }
 
-Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs, AttrsView attrs) {
-  static_assert(sizeof(detail::InputRef) == sizeof(TensorRef));
+[[gnu::noinline]] static Tensor first_of_several(const OpDef& op, std::span<const TensorRef> inputs,
+                                                 AttrsView attrs) {
   std::array<Tensor, kMaxOutputs> outputs;
-  dispatch(op, {reinterpret_cast<const TensorRef*>(inputs.begin()), inputs.size()}, attrs, outputs);
+  dispatch(op, inputs, attrs, outputs);
   return std::move(outputs[0]);
 }
+
+Tensor dispatch(const OpDef& op, std::initializer_list<detail::InputRef> inputs, AttrsView attrs) {
+  static_assert(sizeof(detail::InputRef) == sizeof(TensorRef));
+  const std::span refs(reinterpret_cast<const TensorRef*>(inputs.begin()), inputs.size());
+  if (op.outputs.size() == 1 && !op.outputs[0].rest) {
+    Tensor y;
+    if (!detail::autocast_enabled() || !dispatch_autocast(op, refs, attrs, {&y, 1})) [[likely]]
+      dispatch_plain(op, refs, attrs, {&y, 1});
+    return y;
+  }
+  return first_of_several(op, refs, attrs);
+}
+
+namespace {
+
+// Runs what most calls in place are: a plain call off the tape, whose other inputs lie elsewhere. False where it is not.
+bool run_in_place(const OpDef& op, Tensor& self, std::span<const TensorRef> inputs, AttrsView attrs) {
+  if (!is_plain_call(op, inputs, attrs) || wants_gradient(op, inputs)) return false;
+  if (grad_enabled() && self.requires_grad()) return false;
+  Storage& storage = *self.impl()->storage;
+  for (const TensorRef input : inputs.subspan(1))
+    if (input->impl()->storage.get() == &storage) return false;
+  Infer infer(op, inputs, attrs);
+  op.infer(infer);
+  if (!(infer.out(0).shape == self.shape()) || infer.out(0).dtype != self.dtype()) return false;
+  const DeviceGuard guard(storage.device());
+  storage.bump_version();
+  run(op, storage.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
+  return true;
+}
+
+}  // namespace
 
 Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<detail::InputRef> others,
                          AttrsView attrs) {
   check_defined(op, 0, self);
   detail::check_writable(op.name, self);
+  InlineVector<TensorRef, 4> given, inputs;
+  given.emplace_back(&self);
+  for (const detail::InputRef& other : others) given.emplace_back(other.tensor);
+  if (run_in_place(op, self, given, attrs)) [[likely]]
+    return self;
+
   InlineVector<Tensor, 3> changed;  // what takes the place of an input; undefined elsewhere
-  InlineVector<TensorRef, 3> inputs;
   changed.resize(1 + others.size());
   inputs.emplace_back(&self);
   for (const detail::InputRef& other : others) {
@@ -293,8 +368,7 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
              describe(self), "; use the out-of-place form");
     inputs.emplace_back(convert ? &(changed[inputs.size()] = t.to(self.dtype())) : &t);
   }
-  const Checked checked = check_inputs(op, inputs, attrs);
-  CT_CHECK(!checked.convert, DTypeError, op.name, "can't run in place on ", describe(self),
+  CT_CHECK(check_call(op, inputs, attrs), DTypeError, op.name, "can't run in place on ", describe(self),
            "; use the out-of-place form");
 
   Infer infer(op, inputs, attrs);
@@ -335,11 +409,11 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   // All that may fail comes first. The node takes self's place on the tape as it was before the change. The
   // storage counts as changed before the kernel runs, as one that fails may leave half of it changed.
   Ref<OpNode> node = recorded ? make_ref<OpNode>(op, inputs, attrs) : Ref<OpNode>();
-  const DeviceGuard guard(checked.device);
+  const DeviceGuard guard(self.device());
   Storage& storage = *self.impl()->storage;
   storage.bump_version();
   if (recorded) node->set_outputs(std::span<const Tensor>(&self, 1));
-  run(op, checked.device, Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
+  run(op, self.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
   if (recorded) {
     storage.bump_history_version();
     self.impl()->history_version = storage.history_version();

@@ -7,9 +7,13 @@ usage: pytorch_rows.py REGEX [THREADS [MODES]]
 Every row runs at PyTorch's best setting: fused optimizers, out= where it saves an allocation, and for training
 steps on the GPU eager mode, torch.compile and CUDA graphs, each as a row of its own ("NAME@eager", ...).
 """
+import concurrent.futures
 import json
+import multiprocessing
+import os
 import re
 import sys
+import threading
 import time
 
 import torch
@@ -294,6 +298,54 @@ for _id, _hidden, _batch in (("G3", 128, 64), ("G3b", 512, 128), ("G3c", 1024, 1
             lambda h=_hidden, b=_batch, m=_mode: mlp_step(h, b, m))
 
 
+# --- models of their own, in threads or processes of their own ---------------------------------------------
+def steps_in(seconds):
+    """Steps a second of one model in the calling thread."""
+    model = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+    sgd = torch.optim.SGD(model.parameters(), lr=0.01)
+    x, y = torch.ones(16, 784), torch.zeros(16, dtype=torch.int64)
+    count, start, now = -20, None, None
+    while count <= 0 or now < start + seconds:
+        sgd.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        sgd.step()
+        count += 1
+        now = time.perf_counter()
+        start = start if count > 0 else now
+    return count / (now - start)
+
+
+def line_up(barrier):
+    global BARRIER
+    BARRIER = barrier
+
+
+def of_one(seconds):
+    torch.set_num_threads(1)
+    BARRIER.wait()
+    return steps_in(seconds)
+
+
+def in_threads(n):
+    return concurrent.futures.ThreadPoolExecutor(n, initializer=line_up, initargs=(threading.Barrier(n),))
+
+
+def in_processes(n):
+    spawn = multiprocessing.get_context("spawn")
+    return concurrent.futures.ProcessPoolExecutor(n, spawn, line_up, (spawn.Barrier(n),))
+
+
+def models_at_once(workers, n):
+    """Seconds of a step of one model, divided by the models."""
+    with workers(n) as pool:
+        return 1 / sum(pool.map(of_one, [0.8] * n))
+
+
+for _n in [1 << k for k in range(8) if 1 << k <= os.cpu_count()]:
+    row(f"T2/models_in_{_n}_threads@threads")(lambda n=_n: models_at_once(in_threads, n))
+    row(f"T2/models_in_{_n}_threads@processes")(lambda n=_n: models_at_once(in_processes, n))
+
+
 pytorch_models.register(row, gpu, device_median, step_median, median_of)
 pytorch_vision.register(row, step_median, median_of)
 
@@ -316,4 +368,5 @@ def main():
             print(json.dumps({"row": name, "error": repr(error)[:200]}), flush=True)
 
 
-main()
+if __name__ == "__main__":  # not in the processes of T2
+    main()

@@ -11,15 +11,16 @@ namespace ct::elementwise {
 
 inline void infer_unary(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 /// All inputs broadcast to one shape.
-inline void infer_broadcast(Infer& i) {
-  const Shape& first = i.in(0).shape();
-  bool same = true;
-  for (int k = 1; k < i.input_count(); ++k) same = same && i.in(k).shape() == first;
-  if (same) [[likely]]
-    return i.output(first, i.in(0).dtype());
-  Shape shape = first;
+[[gnu::noinline]] inline void infer_broadcast_of_several(Infer& i) {
+  Shape shape = i.in(0).shape();
   for (int k = 1; k < i.input_count(); ++k) shape = broadcast_shapes(i.op.name, shape, i.in(k).shape());
   i.output(shape, i.in(0).dtype());
+}
+inline void infer_broadcast(Infer& i) {
+  const Shape& first = i.in(0).shape();
+  for (int k = 1; k < i.input_count(); ++k)
+    if (!(i.in(k).shape() == first)) return infer_broadcast_of_several(i);
+  i.output(first, i.in(0).dtype());
 }
 inline void infer_unary_predicate(Infer& i) { i.output(i.in(0).shape(), DType::boolean); }
 
