@@ -24,6 +24,7 @@ class CpuAllocator : public Allocator {
  private:
   struct FreeBlock {
     FreeBlock* next;
+    const void* thread;  // which freed it
   };
   struct Bin {
     FreeBlock* head = nullptr;
@@ -37,6 +38,7 @@ class CpuAllocator : public Allocator {
   void count_small(PoolCache& cache, std::atomic<std::uint64_t>& calls, std::int64_t bytes) noexcept;
   void publish(std::int64_t bytes) noexcept;
   void raise_peak() noexcept;
+  static FreeBlock** choose(Bin& bin);
   void* allocate_large(std::size_t bytes);
   void deallocate_large(void* block, std::size_t bytes) noexcept;
   bool exceeds_limit(std::size_t size) const;
