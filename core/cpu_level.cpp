@@ -33,15 +33,17 @@ int choose() {
   int best = -1;
   for (int i = 0; i < static_cast<int>(levels.size()); ++i)
     if (processor_has(levels[static_cast<std::size_t>(i)])) best = i;
-  CT_CHECK(best >= 0, DeviceError, "cpu_level", "this processor has none of the levels that the library has kernels for (",
-           names, "); build it here, with -DCOTANGENT_MARCH=native");
+  CT_CHECK(best >= 0, DeviceError, "cpu_level",
+           "this processor has none of the levels that the library has kernels for (", names,
+           "); build it here, with -DCOTANGENT_MARCH=native");
   const char* wanted = std::getenv("COTANGENT_CPU");
   if (!wanted || !*wanted) return best;
   const auto at = std::find(levels.begin(), levels.end(), std::string_view(wanted));
   CT_CHECK(at != levels.end(), ValueError, "cpu_level", "COTANGENT_CPU is \"", wanted,
            "\"; this library has kernels for: ", names);
   CT_CHECK(processor_has(wanted), ValueError, "cpu_level", "COTANGENT_CPU is ", wanted,
-           ", which this processor lacks; the highest that it has is ", levels[static_cast<std::size_t>(best)]);
+           ", which this processor lacks; the highest that it has is ",
+           levels[static_cast<std::size_t>(best)]);
   return static_cast<int>(at - levels.begin());
 }
 

@@ -32,9 +32,9 @@ struct KernelTables {
   extern const type name;             \
   const type name{__VA_ARGS__};       \
   }
-#define CT_CPU_TABLES(type, name)        \
-  namespace cpu_tables {                 \
-  extern const type* const name[];       \
+#define CT_CPU_TABLES(type, name)  \
+  namespace cpu_tables {           \
+  extern const type* const name[]; \
   }
 
 /// The functions of a table for the level that runs. Throws as cpu_level().

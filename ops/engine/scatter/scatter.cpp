@@ -12,7 +12,8 @@ void take(IndexSite site, const Selection& rows, std::int64_t columns, const Ten
 void add(const char* op, const IndexSite* site, const Selection& rows, std::int64_t columns,
          const Tensor& source, const Tensor& table, bool accumulate) {
   if (is_floating(table.dtype()) || table.dtype() == DType::i64)
-    return (table.is_cuda() ? add_cuda : on_cpu(cpu_tables::scatters).add)(op, site, rows, columns, source, table, accumulate);
+    return (table.is_cuda() ? add_cuda : on_cpu(cpu_tables::scatters).add)(op, site, rows, columns, source,
+                                                                           table, accumulate);
   // What wraps at the end is the same as what wraps at each sum.
   const Tensor wide =
       accumulate ? converted(table, DType::i64) : Tensor::allocate(table.shape(), DType::i64, table.device());
