@@ -86,8 +86,6 @@ foreach(_entry IN LISTS COTANGENT_TEST_ENTRIES)
   endif()
 endforeach()
 # And the whole suite once more with each of the processor's other levels, those below this machine's.
-add_test(NAME ${COTANGENT_TEST_PREFIX}unit.unknown_level COMMAND ct_tests "[.unknown_level]")
-set_tests_properties(${COTANGENT_TEST_PREFIX}unit.unknown_level PROPERTIES LABELS unit ENVIRONMENT COTANGENT_CPU=v9)
 if(COTANGENT_BY_LEVEL)
   foreach(_level IN LISTS COTANGENT_CPU_LEVELS)
     if(COTANGENT_HERE_FLAG MATCHES "${_level}$")
