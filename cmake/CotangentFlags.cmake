@@ -3,7 +3,7 @@
 include(CheckCXXCompilerFlag)
 
 set(COTANGENT_MARCH_FLAG "")
-if(COTANGENT_MARCH)
+if(COTANGENT_MARCH AND NOT COTANGENT_MARCH STREQUAL "levels")
   string(MAKE_C_IDENTIFIER "COTANGENT_HAS_MARCH_${COTANGENT_MARCH}" _var)
   check_cxx_compiler_flag("-march=${COTANGENT_MARCH}" ${_var})
   if(${_var})
@@ -70,11 +70,11 @@ function(cotangent_compile_options target)
   endif()
 endfunction()
 
-# Speed: for the library itself.
-function(cotangent_library_flags target)
+# Speed: for the library itself, and what is measured beside it. `for`: -march= of host code.
+function(cotangent_speed_flags target for)
   # errno and floating-point traps are never looked at, and giving them up lets loops vectorise. NaN, Inf,
   # signed zeros and the order of additions keep their meaning: no -ffast-math.
-  set(flags -fno-math-errno -fno-trapping-math ${COTANGENT_MARCH_FLAG})
+  set(flags -fno-math-errno -fno-trapping-math ${for})
   list(JOIN flags "," host_flags)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:${flags}>"
@@ -141,7 +141,11 @@ function(cotangent_batch target)
       string(MAKE_C_IDENTIFIER "${batch}" group)
       set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${group}")
     endif()
-    file(APPEND "${PROJECT_BINARY_DIR}/batches.txt" "${batch} ${file}\n")
+    get_property(known GLOBAL PROPERTY COTANGENT_BATCHED)
+    if(NOT file IN_LIST known)  # levels of the processor compile the same files again
+      set_property(GLOBAL APPEND PROPERTY COTANGENT_BATCHED "${file}")
+      file(APPEND "${PROJECT_BINARY_DIR}/batches.txt" "${batch} ${file}\n")
+    endif()
   endforeach()
 endfunction()
 file(WRITE "${PROJECT_BINARY_DIR}/batches.txt" "")

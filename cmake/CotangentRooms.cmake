@@ -209,11 +209,18 @@ foreach(_op IN LISTS COTANGENT_OPS)
       set(_lists "")
       foreach(_kind cpu cuda plain)
         set(_list "")
-        if(_table IN_LIST _${_kind}_tables)
-          string(APPEND _text "namespace ${_kind}_kernels {\nextern const KernelTable ${_table};\n}\n")
-          set(_list "&${_kind}_kernels::${_table}, ")
+        set(_spaces ${_kind}_kernels)
+        if(_kind STREQUAL "cpu")
+          set(_spaces ${COTANGENT_CPU_NAMESPACES})
         endif()
-        string(APPEND _text "static constexpr const KernelTable* ${_kind}_${_table}[] = {${_list}nullptr};\n")
+        foreach(_space IN LISTS _spaces)
+          if(_table IN_LIST _${_kind}_tables)
+            string(APPEND _text "namespace ${_space} {\nextern const KernelTable ${_table};\n}\n")
+            string(APPEND _list "&${_space}::${_table}, ")
+          endif()
+          string(APPEND _list "nullptr, ")
+        endforeach()
+        string(APPEND _text "static constexpr const KernelTable* ${_kind}_${_table}[] = {${_list}};\n")
         string(APPEND _lists "${_kind}_${_table}, ")
       endforeach()
       string(APPEND _text "namespace kernel_tables {\nextern const KernelTables ${_table};\n"
@@ -230,6 +237,40 @@ ${_text}}  // namespace ct
     list(APPEND COTANGENT_KERNEL_TABLES_${_upper} "${_path}")
   endforeach()
 endforeach()
+
+# What else of the CPU's files is called from outside (CT_CPU_TABLE in core/kernel_tables.h), for each level.
+set(_names "")
+list(TRANSFORM COTANGENT_CPU_LEVELS REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
+list(JOIN _levels ", " _levels)
+set(_text "")
+file(GLOB_RECURSE _cpu_files CONFIGURE_DEPENDS ops/*_cpu.cpp nn/*_cpu.cpp)
+foreach(_file IN LISTS _cpu_files)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${_file}")
+  file(STRINGS "${_file}" _lines REGEX "^CT_CPU_TABLE\\(")
+  foreach(_line IN LISTS _lines)
+    string(REGEX MATCH "^CT_CPU_TABLE\\(([A-Za-z]+), ([a-z_]+)" _line "${_line}")
+    set(_list "")
+    string(APPEND _text "struct ${CMAKE_MATCH_1};\n")
+    foreach(_space IN LISTS COTANGENT_CPU_NAMESPACES)
+      string(APPEND _text "namespace ${_space} {\nextern const ${CMAKE_MATCH_1} ${CMAKE_MATCH_2};\n}\n")
+      string(APPEND _list "&${_space}::${CMAKE_MATCH_2}, ")
+    endforeach()
+    string(APPEND _text "namespace cpu_tables {\nextern const ${CMAKE_MATCH_1}* const ${CMAKE_MATCH_2}[];\n"
+                        "const ${CMAKE_MATCH_1}* const ${CMAKE_MATCH_2}[] = {${_list}};\n}\n")
+  endforeach()
+endforeach()
+cotangent_generate("${PROJECT_BINARY_DIR}/generated/cpu_tables.cpp" "// Generated from the files NAME_cpu.cpp.
+#include <cotangent/core/kernel_tables.h>
+
+namespace ct {
+${_text}
+std::span<const char* const> detail::built_cpu_levels() noexcept {
+  static constexpr const char* levels[] = {${_levels}};
+  return levels;
+}
+}  // namespace ct
+")
+list(APPEND COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/cpu_tables.cpp")
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.

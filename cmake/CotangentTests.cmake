@@ -25,7 +25,8 @@ list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/|^tests/random_
 
 add_executable(ct_tests ${_tests})
 cotangent_compile_options(ct_tests)
-target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_testing cotangent_random_programs Catch2::Catch2)
+target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_testing cotangent_random_programs
+  ${COTANGENT_INSIDES} Catch2::Catch2)
 target_include_directories(ct_tests PRIVATE "${PROJECT_SOURCE_DIR}")
 foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
   target_include_directories(ct_tests SYSTEM PRIVATE
@@ -51,7 +52,7 @@ set_source_files_properties(tests/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON
 
 # Vectors are to be as wide as in the library.
 set_source_files_properties(core/simd_test.cpp PROPERTIES
-  COMPILE_OPTIONS "${COTANGENT_MARCH_FLAG}" SKIP_PRECOMPILE_HEADERS ON)
+  COMPILE_OPTIONS "${COTANGENT_HERE_FLAG}" SKIP_PRECOMPILE_HEADERS ON)
 
 # CTest entries: one per folder, selected by the file a test is written in.
 set(COTANGENT_TEST_ENTRIES core autograd ops nn)
@@ -84,5 +85,16 @@ foreach(_entry IN LISTS COTANGENT_TEST_ENTRIES)
       ENVIRONMENT "COTANGENT_TEST_POISON=1;ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1")
   endif()
 endforeach()
+# And the whole suite once more with each of the processor's other levels, those below this machine's.
+if(COTANGENT_BY_LEVEL)
+  foreach(_level IN LISTS COTANGENT_CPU_LEVELS)
+    if(COTANGENT_HERE_FLAG MATCHES "${_level}$")
+      break()
+    endif()
+    add_test(NAME ${COTANGENT_TEST_PREFIX}unit.level_${_level} COMMAND ct_tests "~[cuda]" WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+    set_tests_properties(${COTANGENT_TEST_PREFIX}unit.level_${_level} PROPERTIES LABELS unit TIMEOUT 1800
+      ENVIRONMENT "COTANGENT_CPU=${_level};COTANGENT_TEST_POISON=1")
+  endforeach()
+endif()
 list(LENGTH _tests _count)
 list(APPEND COTANGENT_SUMMARY "tests|${_count} files, Catch2 ${Catch2_VERSION}")

@@ -29,7 +29,10 @@ const OpDef* find_builtin(std::string_view name) {
 
 const Kernels* find_kernels(const OpDef& op, KernelKind kind) {
   if (!op.kernels) return nullptr;
-  for (const KernelTable* const* table = op.kernels->of[static_cast<int>(kind)]; *table; ++table)
+  const KernelTable* const* table = op.kernels->of[static_cast<int>(kind)];
+  for (int lists = kind == KernelKind::cpu ? detail::cpu_level_index() : 0; lists > 0; --lists)
+    while (*table++) {}
+  for (; *table; ++table)
     for (const KernelEntry& entry : std::span((*table)->entries, (*table)->size))
       if (std::string_view(entry.op) == op.name) return &entry.kernels;
   return nullptr;

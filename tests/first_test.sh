@@ -17,6 +17,15 @@ if [ ! -e "$fashion/train-images-idx3-ubyte.gz" ]; then
   echo "skipped: Fashion-MNIST is not installed (apt install dataset-fashion-mnist)"
   exit 77
 fi
+# A level of the processor that the library has no kernels for is refused by the first op.
+if text=$(COTANGENT_CPU=v9 "$first" "$fashion" 2>&1); then
+  echo "COTANGENT_CPU=v9 is no error"
+  exit 1
+fi
+grep -q 'COTANGENT_CPU is "v9"; this library has kernels for: ' <<<"$text" || {
+  echo "the message does not say which levels there are: $text"
+  exit 1
+}
 text=$("$first" "$fashion")
 awk '$1 == "epoch" && $2 == 2 { found = $4 } END { exit !(found > 0.83) }' <<<"$text" || {
   echo "it has not learned: $text"

@@ -85,15 +85,17 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
   const bool cuda = grads.device.is_cuda();
-  const Tensor norm = cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
-                           : internal::norm_cpu(grads.batches, options.norm_type, grads.norm_dtype());
+  const Tensor norm =
+      cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
+           : on_cpu(cpu_tables::optim).norm(grads.batches, options.norm_type, grads.norm_dtype());
   if (options.error_if_nonfinite) {
     const double value = norm.item();
     CT_CHECK(std::isfinite(value), ValueError, op, "the norm of the gradients is ", value,
              "; look for the op that made it with anomaly mode, or lower the learning rate");
   }
   for (const internal::Batch& batch : grads.batches) {
-    cuda ? internal::scale_cuda(op, batch, norm, max_norm) : internal::scale_cpu(batch, norm, max_norm);
+    cuda ? internal::scale_cuda(op, batch, norm, max_norm)
+         : on_cpu(cpu_tables::optim).scale(batch, norm, max_norm);
   }
   grads.bump_versions();
   return norm;
@@ -110,7 +112,8 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
   for (const internal::Batch& batch : grads.batches) {
-    grads.device.is_cuda() ? internal::clamp_cuda(op, batch, limit) : internal::clamp_cpu(batch, limit);
+    grads.device.is_cuda() ? internal::clamp_cuda(op, batch, limit)
+                           : on_cpu(cpu_tables::optim).clamp(batch, limit);
   }
   grads.bump_versions();
 }

@@ -72,7 +72,7 @@ void Ema::update() {
     }
     const DeviceGuard guard(device);
     device.is_cuda() ? internal::lerp_cuda(kName, dtype, entries, 1 - decay)
-                     : internal::lerp_cpu(kName, dtype, entries, 1 - decay);
+                     : on_cpu(cpu_tables::optim).lerp(kName, dtype, entries, 1 - decay);
   }
 }
 

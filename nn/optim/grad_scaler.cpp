@@ -119,7 +119,7 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   const float* const factor = unscale ? number(internal::kInverse) : nullptr;
   for (const internal::Batch& batch : batches) {
     device.is_cuda() ? internal::unscale_cuda(kName, batch, factor, found)
-                     : internal::unscale_cpu(batch, factor, found);
+                     : on_cpu(cpu_tables::optim).unscale(batch, factor, found);
   }
   if (unscale)
     for (const Tensor& grad : grads) grad.impl()->storage->bump_version();

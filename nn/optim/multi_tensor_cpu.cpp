@@ -305,3 +305,9 @@ void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, doubl
 }
 
 }  // namespace ct::optim::internal
+
+#define CT_APPLY(rule) , optim::internal::apply_rule_cpu<optim::internal::rule>
+CT_CPU_TABLE(OptimCpu, optim, optim::internal::norm_cpu, optim::internal::scale_cpu,
+             optim::internal::clamp_cpu, optim::internal::unscale_cpu,
+             optim::internal::lerp_cpu CT_OPTIM_RULES(CT_APPLY))
+#undef CT_APPLY

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cotangent/core/dtype.h>
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/nn/optim/step_gate.h>
 
@@ -329,3 +330,19 @@ void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, doubl
 void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, double weight);
 
 }  // namespace ct::optim::internal
+
+namespace ct {
+template <class Rule>
+using ApplyRuleCpu = decltype(&optim::internal::apply_rule_cpu<Rule>);
+struct OptimCpu {
+  decltype(&optim::internal::norm_cpu) norm;
+  decltype(&optim::internal::scale_cpu) scale;
+  decltype(&optim::internal::clamp_cpu) clamp;
+  decltype(&optim::internal::unscale_cpu) unscale;
+  decltype(&optim::internal::lerp_cpu) lerp;
+#define CT_POINTER(rule) ApplyRuleCpu<optim::internal::rule> apply_##rule;
+  CT_OPTIM_RULES(CT_POINTER)
+#undef CT_POINTER
+};
+CT_CPU_TABLES(OptimCpu, optim)
+}  // namespace ct

@@ -39,7 +39,7 @@ void write_sequence(const Tensor& t, const detail::Sequence& sequence) {
     const DeviceGuard guard(t.device());
     return detail::sequence_cuda(t, sequence);
   }
-  detail::sequence_cpu(t, sequence);
+  on_cpu(cpu_tables::filling).sequence(t, sequence);
 }
 
 void write_random(const Tensor& t, const detail::Draw& draw) {
@@ -48,7 +48,7 @@ void write_random(const Tensor& t, const detail::Draw& draw) {
     const DeviceGuard guard(t.device());
     return detail::random_cuda(t, draw);
   }
-  detail::random_cpu(t, draw);
+  on_cpu(cpu_tables::filling).random(t, draw);
 }
 
 void draw_into(const Tensor& t, detail::Draw draw, Generator& generator) {

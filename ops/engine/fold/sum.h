@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
@@ -12,3 +13,10 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
 void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, bool accumulate);
 
 }  // namespace ct::fold
+
+namespace ct {
+struct SumCpu {
+  decltype(&fold::sum_cpu) sum;
+};
+CT_CPU_TABLES(SumCpu, sums)
+}  // namespace ct

@@ -37,3 +37,5 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
 }
 
 }  // namespace ct::fold
+
+CT_CPU_TABLE(SumCpu, sums, fold::sum_cpu)

@@ -30,7 +30,7 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
     mask |= 1u << i;
   }
   if (grad.is_cuda()) return fold::sum_cuda(grad, mask, out, 1, accumulate);
-  fold::sum_cpu(grad, mask, out, 1, accumulate);
+  on_cpu(cpu_tables::sums).sum(grad, mask, out, 1, accumulate);
 }
 
 }  // namespace ct

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/philox.h>
 #include <cotangent/core/tensor.h>
 
@@ -52,3 +53,11 @@ void random_cpu(const Tensor& dst, const Draw& draw);
 void random_cuda(const Tensor& dst, const Draw& draw);
 
 }  // namespace ct::detail
+
+namespace ct {
+struct FillCpu {
+  decltype(&detail::sequence_cpu) sequence;
+  decltype(&detail::random_cpu) random;
+};
+CT_CPU_TABLES(FillCpu, filling)
+}  // namespace ct

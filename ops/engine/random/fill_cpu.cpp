@@ -107,3 +107,5 @@ void random_cpu(const Tensor& dst, const Draw& draw) {
 }
 
 }  // namespace ct::detail
+
+CT_CPU_TABLE(FillCpu, filling, detail::sequence_cpu, detail::random_cpu)

@@ -44,7 +44,7 @@ void run(const Call& call) {
   if (call.a.defined()) c.a = given(call.a);
   if (call.indices.defined()) c.indices = result(call.indices, DType::i64);
   if (!cuda) {
-    run_cpu(c, lines);
+    on_cpu(cpu_tables::scans).run(c, lines);
   } else {
     Lines rows = lines;
     rows.outer *= rows.inner, rows.inner = 1;

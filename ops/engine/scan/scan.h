@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/tensor.h>
 
 // Prefixes along an axis: y_i = x_0 o x_1 o ... o x_i for an operation o that is associative but for rounding. How the
@@ -47,3 +48,10 @@ void run_cpu(const Call& call, const Lines& lines);
 void run_cuda(const Call& call, const Lines& lines);
 
 }  // namespace ct::scan
+
+namespace ct {
+struct ScanCpu {
+  decltype(&scan::run_cpu) run;
+};
+CT_CPU_TABLES(ScanCpu, scans)
+}  // namespace ct

@@ -104,3 +104,5 @@ void run_cpu(const Call& call, const Lines& lines) {
 }
 
 }  // namespace ct::scan
+
+CT_CPU_TABLE(ScanCpu, scans, scan::run_cpu)

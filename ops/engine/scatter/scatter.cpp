@@ -6,13 +6,14 @@ namespace ct::scattering {
 
 void take(IndexSite site, const Selection& rows, std::int64_t columns, const Tensor& table,
           std::int64_t stride, const Tensor& y) {
-  (y.is_cuda() ? take_cuda : take_cpu)(site, rows, columns, table, stride, y);
+  (y.is_cuda() ? take_cuda : on_cpu(cpu_tables::scatters).take)(site, rows, columns, table, stride, y);
 }
 
 void add(const char* op, const IndexSite* site, const Selection& rows, std::int64_t columns,
          const Tensor& source, const Tensor& table, bool accumulate) {
   if (is_floating(table.dtype()) || table.dtype() == DType::i64)
-    return (table.is_cuda() ? add_cuda : add_cpu)(op, site, rows, columns, source, table, accumulate);
+    return (table.is_cuda() ? add_cuda : on_cpu(cpu_tables::scatters).add)(op, site, rows, columns, source,
+                                                                           table, accumulate);
   // What wraps at the end is the same as what wraps at each sum.
   const Tensor wide =
       accumulate ? converted(table, DType::i64) : Tensor::allocate(table.shape(), DType::i64, table.device());
@@ -22,7 +23,7 @@ void add(const char* op, const IndexSite* site, const Selection& rows, std::int6
 
 void set(IndexSite site, const Selection& rows, std::int64_t columns, const Tensor& source,
          const Tensor& table) {
-  (table.is_cuda() ? set_cuda : set_cpu)(site, rows, columns, source, table);
+  (table.is_cuda() ? set_cuda : on_cpu(cpu_tables::scatters).set)(site, rows, columns, source, table);
 }
 
 }  // namespace ct::scattering

@@ -5,6 +5,7 @@
 
 #include <cotangent/core/index_error.h>
 #include <cotangent/core/integers_internal.h>
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/engine/walk/axes.h>
 
@@ -112,3 +113,12 @@ void set_cuda(IndexSite site, const Selection& rows, std::int64_t columns, const
               const Tensor& table);
 
 }  // namespace ct::scattering
+
+namespace ct {
+struct ScatterCpu {
+  decltype(&scattering::take_cpu) take;
+  decltype(&scattering::add_cpu) add;
+  decltype(&scattering::set_cpu) set;
+};
+CT_CPU_TABLES(ScatterCpu, scatters)
+}  // namespace ct

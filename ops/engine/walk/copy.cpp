@@ -19,7 +19,7 @@ void copy_kernel(const Tensor& dst, const Tensor& src) {
     const DeviceGuard guard(dst.device());
     return copy_cuda(dst, src);
   }
-  copy_cpu(dst, src);
+  on_cpu(cpu_tables::copying).copy(dst, src);
 }
 
 void fill_kernel(const Tensor& dst, const Scalar& value) {
@@ -27,7 +27,7 @@ void fill_kernel(const Tensor& dst, const Scalar& value) {
     const DeviceGuard guard(dst.device());
     return fill_cuda(dst, value);
   }
-  fill_cpu(dst, value);
+  on_cpu(cpu_tables::copying).fill(dst, value);
 }
 
 Tensor contiguous(const Tensor& t) { return converted(t, t.dtype()); }

@@ -6,6 +6,7 @@
 #include <cotangent/core/device.h>
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/scalar.h>
 #include <cotangent/core/tensor.h>
 
@@ -51,6 +52,11 @@ void copy_cpu(const Tensor& dst, const Tensor& src);
 void fill_cpu(const Tensor& dst, const Scalar& value);
 /// n elements that lie without gaps, converted like copy_cpu's.
 void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t n);
+struct CopyCpu {
+  decltype(&copy_cpu) copy;
+  decltype(&fill_cpu) fill;
+};
+CT_CPU_TABLES(CopyCpu, copying)
 void copy_cuda(const Tensor& dst, const Tensor& src);
 void fill_cuda(const Tensor& dst, const Scalar& value);
 

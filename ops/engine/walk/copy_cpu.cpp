@@ -214,3 +214,5 @@ void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from
 }
 
 }  // namespace ct
+
+CT_CPU_TABLE(CopyCpu, copying, copy_cpu, fill_cpu)

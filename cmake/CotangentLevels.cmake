@@ -1,0 +1,84 @@
+# Levels of the CPU (core/cpu_level.h): what COTANGENT_MARCH means, and how one library comes to have the kernels of several.
+#
+# COTANGENT_MARCH=levels compiles the files NAME_cpu.cpp once for each level, with `cpu_kernels`, the namespace of their
+# tables, named after it, and everything else for every processor of the architecture. Two things keep the levels apart.
+# Within a level all is as in a build for one processor: kernels call each other by name. And of what a level defines only its
+# tables can be seen from outside: its objects are linked into one, whose other symbols are made local. Without that, a linker
+# would take any one of the inline functions that they have in common with the rest (std::vector<float>, say), also one
+# made of instructions that the machine lacks.
+#
+# Any other COTANGENT_MARCH is a value of -march=, or empty, and makes a library of one level.
+
+set(COTANGENT_CPU_LEVELS "")
+if(COTANGENT_MARCH STREQUAL "levels")
+  # GNU ld dissolves the groups in which such functions lie; others, and link-time optimisation, do not.
+  execute_process(COMMAND "${CMAKE_LINKER}" --help OUTPUT_VARIABLE _help ERROR_QUIET)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    set(_why "")  # one level: the architecture's baseline has vectors
+  elseif(NOT _help MATCHES "--force-group-allocation" OR NOT CMAKE_OBJCOPY)
+    set(_why "no GNU ld and objcopy")
+  elseif(CMAKE_INTERPROCEDURAL_OPTIMIZATION OR CMAKE_CXX_FLAGS MATCHES "-flto")
+    set(_why "link-time optimisation is on")
+  else()
+    set(COTANGENT_CPU_LEVELS v2 v3 v4)
+  endif()
+  if(NOT COTANGENT_CPU_LEVELS AND _why)
+    message(STATUS "One level of the processor, its baseline: ${_why} (COTANGENT_MARCH=native is faster here)")
+  endif()
+endif()
+
+# What only this machine runs, benchmarks and tests of vectors, is compiled for the highest of the levels that it has.
+set(COTANGENT_CPU_NAMESPACES ${COTANGENT_CPU_LEVELS})
+list(TRANSFORM COTANGENT_CPU_NAMESPACES APPEND "_kernels")
+set(COTANGENT_BY_LEVEL ON)
+set(COTANGENT_HERE_FLAG "${COTANGENT_MARCH_FLAG}")
+set(COTANGENT_INSIDES "")
+if(COTANGENT_CPU_LEVELS)
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -march=native -dM -E -x c++ /dev/null OUTPUT_VARIABLE _macros)
+  set(_here v2)
+  if(_macros MATCHES "__AVX512VL__")
+    set(_here v4)
+  elseif(_macros MATCHES "__AVX2__")
+    set(_here v3)
+  endif()
+  set(COTANGENT_HERE_FLAG -march=x86-64-${_here})
+  # The functions of that level's files by name, for tests and benchmarks of what is inside of kernels.
+  set(COTANGENT_INSIDES cotangent_insides)
+endif()
+if(NOT COTANGENT_CPU_LEVELS)
+  set(COTANGENT_BY_LEVEL OFF)
+  set(COTANGENT_CPU_NAMESPACES cpu_kernels)
+  set(COTANGENT_CPU_LEVELS "${COTANGENT_MARCH}")
+  if(COTANGENT_MARCH MATCHES "^(levels)?$" OR NOT COTANGENT_MARCH_FLAG)
+    set(COTANGENT_CPU_LEVELS baseline)
+  endif()
+endif()
+
+# Compiles `sources` for every level into `target`.
+function(cotangent_add_levels target sources)
+  foreach(level IN LISTS COTANGENT_CPU_LEVELS)
+    set(objects cotangent_cpu_${level})
+    add_library(${objects} OBJECT ${sources})
+    cotangent_library_sources(${objects})
+    target_compile_options(${objects} PRIVATE -march=x86-64-${level})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${objects} PRIVATE -fno-gnu-unique)  # what is unique in a process can't be made local
+    endif()
+    target_compile_definitions(${objects} PRIVATE cpu_kernels=${level}_kernels)
+    cotangent_precompile(${objects} <algorithm> <cmath> <cotangent/core/op_def.h>)
+    cotangent_batch(${objects})
+    set(whole "${PROJECT_BINARY_DIR}/levels/${level}")
+    string(LENGTH "${level}_kernels" length)
+    add_custom_command(OUTPUT "${whole}.o"
+      COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${whole}_all.o" $<TARGET_OBJECTS:${objects}>
+      COMMAND "${CMAKE_OBJCOPY}" --wildcard "--keep-global-symbol=_ZN2ct${length}${level}_kernels*" "${whole}_all.o" "${whole}.o"
+      DEPENDS ${objects} $<TARGET_OBJECTS:${objects}> COMMAND_EXPAND_LISTS VERBATIM
+      COMMENT "Linking the kernels of x86-64-${level}")
+    target_sources(${target} PRIVATE "${whole}.o")
+    if(COTANGENT_HERE_FLAG MATCHES "${level}$")
+      add_library(cotangent_insides STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${objects}>)
+      set_target_properties(cotangent_insides PROPERTIES LINKER_LANGUAGE CXX)
+    endif()
+  endforeach()
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/levels")
+endfunction()
