@@ -3,17 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <span>
-
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // about _mm512_undefined_pd(), GCC bug 105593
-#endif
-#include <Eigen/QR>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
+#include <cotangent/ops/matmul/matmul.h>
+#include <cotangent/ops/view/view.h>
 
 namespace ct::nn::init {
 namespace {
@@ -121,6 +119,29 @@ double xavier_scale(const char* op, const Tensor& t, double gain) {
   return f.in + f.out > 0 ? gain * std::sqrt(2 / (f.in + f.out)) : 0;
 }
 
+// Makes the rows of a matrix in f64 orthonormal, by Gram and Schmidt: of each row remains what the rows before it do not
+// span. A block at a time, so that most of the work is products; and twice, since one pass loses digits.
+void orthonormalize(const Tensor& matrix) {
+  constexpr std::int64_t kBlock = 32;
+  const std::int64_t length = matrix.size(1);
+  for (std::int64_t first = 0; first < matrix.size(0); first += kBlock) {
+    const std::int64_t count = std::min(kBlock, matrix.size(0) - first);
+    Tensor block = matrix.narrow(0, first, count);
+    const Tensor done = matrix.narrow(0, 0, first);
+    for (int pass = 0; pass < 2; ++pass) {
+      if (first > 0) block.sub_(mm(mm(block, done.t()), done));
+      for (double *row = block.data<double>(), *end = row + count * length, *q = row; q != end; q += length) {
+        for (const double* before = row; before != q; before += length) {
+          const double shadow = std::inner_product(q, q + length, before, 0.0);
+          for (std::int64_t i = 0; i < length; ++i) q[i] -= shadow * before[i];
+        }
+        const double norm = std::sqrt(std::inner_product(q, q + length, q, 0.0));
+        for (std::int64_t i = 0; i < length; ++i) q[i] /= norm;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 Skip::Skip() : previous_(t_skip) { t_skip = true; }
@@ -188,18 +209,16 @@ const Tensor& orthogonal_(const Tensor& t, double gain) {
            "; a floating dtype is needed");
   ct::detail::check_finite("orthogonal_", "gain", gain);
   if (t.numel() == 0 || t_skip) return t;
-  using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+  const NoGrad guard;
   const std::int64_t rows = t.shape()[0], columns = t.numel() / rows;
-  const std::int64_t more = std::max(rows, columns), fewer = std::min(rows, columns);
-  Matrix normal(more, fewer);
-  fill_normal(default_generator().reserve(), 0, normal.size(), normal.data());
-  const Eigen::HouseholderQR<Eigen::Ref<Matrix>> qr(normal);
-  Matrix q = qr.householderQ() * Matrix::Identity(more, fewer);
-  for (std::int64_t j = 0; j < fewer; ++j) q.col(j) *= qr.matrixQR()(j, j) < 0 ? -gain : gain;
-  if (rows < columns) q.transposeInPlace();
+  const Tensor normal = Tensor::allocate({std::max(rows, columns), std::min(rows, columns)}, DType::f64, cpu);
+  fill_normal(default_generator().reserve(), 0, normal.numel(), normal.data<double>());
+  Tensor q = normal.t().contiguous();
+  orthonormalize(q);
+  if (rows > columns) q = q.t().contiguous();
   return fill_with("orthogonal_", t, [&]<class T>(std::int64_t first, std::span<T> out) {
     for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = static_cast<T>(q.data()[first + static_cast<std::int64_t>(i)]);
+      out[i] = static_cast<T>(gain * q.data<double>()[first + static_cast<std::int64_t>(i)]);
   });
 }
 

@@ -111,8 +111,10 @@ TEST_CASE("init: truncated normal follows its distribution function", "[nn]") {
 
 TEST_CASE("init: orthogonal rows or columns", "[nn]") {
   manual_seed(13);
-  for (const Shape& shape : {Shape{5, 5}, Shape{7, 3}, Shape{3, 7}, Shape{4, 2, 3}, Shape{1, 1}}) {
+  for (const Shape& shape : {Shape{5, 5}, Shape{7, 3}, Shape{3, 7}, Shape{4, 2, 3}, Shape{1, 1},
+                             Shape{40, 70}, Shape{70, 40}, Shape{80, 80}}) {
     const Tensor t = empty(shape, {.dtype = f64});
+    manual_seed(13);
     init::orthogonal_(t, 2);
     const std::int64_t rows = shape[0], columns = t.numel() / rows;
     const std::vector<double> q = t.to_vector<double>();
@@ -125,7 +127,18 @@ TEST_CASE("init: orthogonal rows or columns", "[nn]") {
       for (std::int64_t b = 0; b < n; ++b) {
         double dot = 0;
         for (std::int64_t i = 0; i < length; ++i) dot += at(a, i) * at(b, i);
-        CHECK(dot == Approx(a == b ? 4 : 0).margin(1e-12));
+        CHECK(dot == Approx(a == b ? 4 : 0).margin(1e-14));
+      }
+    }
+    // It is Q of the normal matrix that the generator draws: Q^T times that is a triangle with a positive diagonal.
+    manual_seed(13);
+    std::vector<double> normal(q.size());
+    fill_normal(default_generator().reserve(), 0, t.numel(), normal.data());
+    for (std::int64_t a = 0; a < n; ++a) {
+      for (std::int64_t b = 0; b <= a; ++b) {
+        double r = 0;
+        for (std::int64_t i = 0; i < length; ++i) r += at(a, i) * normal[static_cast<std::size_t>(i * n + b)];
+        CHECK((a == b ? r > 0 : std::abs(r) < 1e-12));
       }
     }
   }

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# clang-tidy 14 (.clang-tidy) over every .cpp of the library that BUILD_DIR compiles, and the headers they include, in the
-# batches of cmake/CotangentFlags.cmake: most of the time goes into headers, which are then read once a batch. Not read:
-# .cu files, tests and what they test ops with, benchmarks and examples. Exit 77: clang-tidy 14 is not here.
+# clang-tidy 14 (.clang-tidy) over every .cpp of the library that BUILD_DIR compiles, and the headers they include. Most of
+# the time goes into headers, which it reads and judges anew for each file: so the batches of cmake/CotangentFlags.cmake
+# are put together further, as far as no two of a group define the same name. Not read: .cu files, tests and what they
+# test ops with, benchmarks and examples. Exit 77: clang-tidy 14 is not here.
 #   usage: tidy.sh SOURCE_DIR BUILD_DIR [FOLDER...]
 #   FOLDER: as in core, ops/softmax; without any, all of them
 set -euo pipefail
@@ -24,9 +25,9 @@ fi
 work=$build/checks/tidy
 rm -rf "$work"
 mkdir -p "$work"
-# One file for each batch, and the flags that the library's files have in common.
+# One file for each group, and the flags that the library's files have in common.
 python3 - "$PWD" "$build" "$work" "$@" <<'PYTHON'
-import json, os, shlex, sys
+import json, os, re, shlex, sys
 source, build, work, folders = *sys.argv[1:4], sys.argv[4:]
 batches = {}
 for line in open(build + "/batches.txt"):
@@ -40,16 +41,46 @@ for i, word in enumerate(words):
     if word == "-isystem":
         flags += ["-isystem", words[i + 1]]
 open(work + "/flags", "w").write("\n".join(flags))
-for batch, files in batches.items():
-    with open(work + "/" + batch.replace("/", "_").removesuffix(".cpp") + ".cpp", "w") as out:
-        out.writelines('#include "%s/%s"\n' % (source, f) for f in sorted(files))
-print(sum(map(len, batches.values())), "files in", len(batches), "batches")
+
+
+def own_names(file):
+    """What a file may define for itself alone: clang-format leaves it at the start of a line."""
+    kinds = (r"using (?:[\w:]+::)?(\w+)(?: =|;)", r"(?:struct|class|enum|union)(?: class)? (\w+)",
+             r"[A-Za-z][\w:<>,&*\s.]*?[ &*](\w+)(?:[(\[{;]| =)")
+    text = open(file).read()
+    return {name for kind in kinds for name in re.findall("^" + kind, text, re.M)}
+
+
+groups = []  # batches, and the names in them
+own = {batch: set().union(*(own_names(os.path.join(source, f)) for f in files)) for batch, files in batches.items()}
+for batch in sorted(batches, key=lambda b: (-len(own[b]), b)):
+    for group, taken in groups:
+        if len(group) < 12 and not taken & own[batch]:
+            group.append(batch)
+            taken |= own[batch]
+            break
+    else:
+        groups.append(([batch], set(own[batch])))
+for number, (group, _) in enumerate(groups):
+    with open("%s/%d.cpp" % (work, number), "w") as out:
+        for batch in group:
+            out.write("// %s\n" % batch)
+            out.writelines('#include "%s/%s"\n' % (source, f) for f in sorted(batches[batch]))
+print(sum(map(len, batches.values())), "files in", len(groups), "groups")
 PYTHON
 
 mapfile -t flags <"$work/flags"
 export tool
 one() {
-  "$tool" --config-file=.clang-tidy --quiet "$1" -- "${@:2}" 2>"$1.log" && return
+  "$tool" --config-file=.clang-tidy --quiet "$1" -- "${@:2}" 2>"$1.log" >"$1.out" && return
+  # Names met after all: each batch alone.
+  if [ "$(grep -c '^//' "$1")" -gt 1 ] && grep -q clang-diagnostic-error "$1.out"; then
+    csplit -sz -f "$1." -b '%d.cpp' "$1" '/^\/\//' '{*}'
+    local file status=0
+    for file in "$1".*.cpp; do one "$file" "${@:2}" || status=1; done
+    return $status
+  fi
+  cat "$1.out"
   grep -E 'error:' "$1.log" || true
   return 1
 }
