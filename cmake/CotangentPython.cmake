@@ -15,9 +15,9 @@ file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
 nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE ${_sources})
 cotangent_compile_options(cotangent_python)
 set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
-set_target_properties(cotangent_python PROPERTIES
-  OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}" INSTALL_RPATH "$ORIGIN/lib")
-target_link_libraries(cotangent_python PRIVATE cotangent cotangent_io)
+set_target_properties(cotangent_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}")
+# With static libraries, which a package has, all of the library is in the module, and ops of one's own are linked to it.
+target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io)
 
 # The package in the build tree has links to the sources: what is changed is what is imported. Stubs are written by the
 # finished module, so that they know every op.
@@ -30,15 +30,7 @@ endforeach()
 add_custom_command(TARGET cotangent_python POST_BUILD
   COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/stubs.py" "${_package}" VERBATIM)
 
-# Into a package: the module, the shared libraries beside it, and what an op of one's own is compiled with.
+# Into a package: the module, and what an op of one's own is compiled with.
 install(TARGETS cotangent_python LIBRARY DESTINATION . COMPONENT python)
 install(FILES ${_files} DESTINATION . COMPONENT python)
 install(DIRECTORY "${_package}/" DESTINATION . COMPONENT python FILES_MATCHING PATTERN "*.pyi")
-if(BUILD_SHARED_LIBS)
-  set_target_properties(cotangent_io PROPERTIES INSTALL_RPATH "$ORIGIN")
-  foreach(_library cotangent cotangent_io)  # a wheel has no symbolic links: one name each
-    get_target_property(_soversion ${_library} SOVERSION)
-    set_target_properties(${_library} PROPERTIES VERSION ${_soversion})
-  endforeach()
-  install(TARGETS cotangent cotangent_io LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
-endif()

@@ -5,14 +5,12 @@ import os
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def _here(*patterns):
-    # In an installed package beside this file; in a build tree two folders above it.
+def include_folder():
+    """The headers: in an installed package beside this file; in a build tree two folders above it."""
     for root in (_FOLDER, os.path.dirname(os.path.dirname(_FOLDER))):
-        for pattern in patterns:
-            found = sorted(glob.glob(os.path.join(root, pattern)))
-            if found:
-                return found[0]
-    return None
+        if os.path.isdir(os.path.join(root, "include")):
+            return os.path.join(root, "include")
+    raise _core.IoError(f"[compile_command] {_FOLDER} has no headers; install the package with `pip install .`")
 
 
 def compile_command(source, output, cuda=False):
