@@ -18,6 +18,9 @@ set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
 set_target_properties(cotangent_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}")
 # With static libraries, which a package has, all of the library is in the module, and ops of one's own are linked to it.
 target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io)
+# Some compilers link a libstdc++ of their own into all that they make. Seen by others, half of it would be mixed up with the
+# libstdc++ of NumPy and PyTorch: the first number in an error's text then ends the process.
+target_link_options(cotangent_python PRIVATE LINKER:--exclude-libs,libstdc++.a)
 
 # The package in the build tree has links to the sources: what is changed is what is imported. Stubs are written by the
 # finished module, so that they know every op.
