@@ -100,7 +100,7 @@ nb::object apply(const nb::object& function, const nb::args& arguments) {
 
 void bind_function(nb::module_& m) {
   nb::class_<Context>(
-      m, "FunctionContext", nb::dynamic_attr(),
+      m, "FunctionContext", nb::dynamic_attr(), nb::is_weak_referenceable(),
       "What a Function's forward hands to its backward; attributes of one's own may be added.")
       .def(
           "save_for_backward",

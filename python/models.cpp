@@ -1,7 +1,6 @@
 #include "bindings_internal.h"
 
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/unique_ptr.h>
 
 #include <cotangent/nn/io/huggingface.h>
 #include <cotangent/nn/models/gpt2.h>
@@ -16,6 +15,17 @@ namespace {
 
 using nn::models::KvCache, nn::models::LanguageModel;
 using text::Tokenizer;
+
+// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one address, as
+// Python's classes must: its class is a handle of the module and of the model.
+struct Model : nn::Module {
+  explicit Model(std::shared_ptr<LanguageModel> from) : Module(*from), it(std::move(from)) {}
+  std::shared_ptr<LanguageModel> it;
+};
+template <class M>
+struct ModelOf : Model {
+  using Model::Model;
+};
 
 void bind_text(nb::module_& m) {
   nb::class_<Tokenizer>(m, "Tokenizer", "Turns text into the ids of tokens, and back.")
@@ -57,31 +67,30 @@ void bind_language_model(nb::module_& m) {
       .def_prop_ro("length", &KvCache::length)
       .def_prop_ro("capacity", &KvCache::capacity)
       .def("truncate", &KvCache::truncate, nb::arg("length"));
-  const auto forward = [](const LanguageModel& model, const Tensor& tokens, KvCache* cache) {
-    return cache != nullptr ? model.forward(tokens, *cache) : model(tokens);
+  const auto forward = [](const Model& model, const Tensor& tokens, KvCache* cache) {
+    return cache != nullptr ? model.it->forward(tokens, *cache) : (*model.it)(tokens);
   };
-  nb::class_<LanguageModel, nn::Module>(m, "LanguageModel", nb::dynamic_attr(),
-                                        "From the ids of tokens [B, T] to the logits of the next ones.")
+  nb::class_<Model, nn::Module>(m, "LanguageModel", nb::dynamic_attr(),
+                                "From the ids of tokens [B, T] to the logits of the next ones.")
       .def("forward", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
            "Logits [B, T, V]; with a cache of tokens that follow those in it.")
       .def("__call__", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked())
       .def(
-          "hidden", [](const LanguageModel& model, const Tensor& tokens) { return model.hidden(tokens); },
+          "hidden", [](const Model& model, const Tensor& tokens) { return model.it->hidden(tokens); },
           nb::arg("tokens"), Unlocked(), "The states after the last norm, [B, T, width].")
       .def(
           "loss",
-          [](const LanguageModel& model, const Tensor& tokens, const Tensor& targets,
-             const nb::kwargs& more) {
+          [](const Model& model, const Tensor& tokens, const Tensor& targets, const nb::kwargs& more) {
             using nn::models::LossOptions;
             const auto options = read_options<LossOptions>("loss", more, CT_FIELD(LossOptions, ignore_index),
                                                            CT_FIELD(LossOptions, fused));
             const nb::gil_scoped_release unlocked;
-            return model.loss(tokens, targets, options);
+            return model.it->loss(tokens, targets, options);
           },
           "loss(tokens, targets): the mean cross-entropy of the tokens that follow.")
       .def(
           "generate",
-          [](const LanguageModel& model, const Tensor& prompt, const nb::kwargs& more) {
+          [](const Model& model, const Tensor& prompt, const nb::kwargs& more) {
             using nn::models::GenerateOptions;
             const auto options = read_options<GenerateOptions>(
                 "generate", more, CT_FIELD(GenerateOptions, max_new_tokens),
@@ -89,24 +98,29 @@ void bind_language_model(nb::module_& m) {
                 CT_FIELD(GenerateOptions, top_p), CT_FIELD(GenerateOptions, stop_tokens),
                 CT_FIELD(GenerateOptions, on_token));
             const nb::gil_scoped_release unlocked;
-            return model.generate(prompt, options);
+            return model.it->generate(prompt, options);
           },
           "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "
           "on_token=None): "
           "the prompt [B, T] and the tokens that follow; on_token(ids) is called with each, and False ends "
           "it.")
-      .def("make_cache", &LanguageModel::make_cache, nb::arg("batch"), nb::arg("capacity") = 0)
-      .def_prop_ro("begin_token", &LanguageModel::begin_token)
-      .def_prop_ro("end_tokens", &LanguageModel::end_tokens);
+      .def(
+          "make_cache",
+          [](const Model& model, std::int64_t batch, std::int64_t capacity) {
+            return model.it->make_cache(batch, capacity);
+          },
+          nb::arg("batch"), nb::arg("capacity") = 0)
+      .def_prop_ro("begin_token", [](const Model& model) { return model.it->begin_token(); })
+      .def_prop_ro("end_tokens", [](const Model& model) { return model.it->end_tokens(); });
 }
 
-template <class Model, class Config, class... Types>
+template <class M, class Config, class... Types>
 void bind_model(nb::module_& m, const char* name, const char* doc, const Field<Config, Types>&... fields) {
-  nb::class_<Model, LanguageModel>(m, name, nb::dynamic_attr())
+  nb::class_<ModelOf<M>, Model>(m, name, nb::dynamic_attr())
       .def(
           "__init__",
-          [name, fields...](Model* self, const nb::kwargs& config) {
-            new (self) Model(read_options<Config>(name, config, fields...));
+          [name, fields...](ModelOf<M>* self, const nb::kwargs& config) {
+            new (self) ModelOf<M>(std::make_shared<M>(read_options<Config>(name, config, fields...)));
           },
           doc);
 }
@@ -136,19 +150,22 @@ void bind_families(nb::module_& m) {
       CT_FIELD(LlamaConfig, recompute), CT_FIELD(LlamaConfig, dtype), CT_FIELD(LlamaConfig, device));
   m.def(
       "load_huggingface",
-      [](const std::string& folder, const nb::kwargs& more) {
+      [](const std::string& folder, const nb::kwargs& more) -> nb::object {
         using io::HuggingfaceLoadOptions;
-        return io::load_huggingface(
-            folder, read_options<HuggingfaceLoadOptions>("load_huggingface", more,
-                                                         CT_FIELD(HuggingfaceLoadOptions, dtype),
-                                                         CT_FIELD(HuggingfaceLoadOptions, device)));
+        const auto options = read_options<HuggingfaceLoadOptions>("load_huggingface", more,
+                                                                  CT_FIELD(HuggingfaceLoadOptions, dtype),
+                                                                  CT_FIELD(HuggingfaceLoadOptions, device));
+        const std::shared_ptr<LanguageModel> model = io::load_huggingface(folder, options);
+        if (dynamic_cast<nn::models::Gpt2*>(model.get()) != nullptr)
+          return nb::cast(ModelOf<nn::models::Gpt2>(model));
+        return nb::cast(ModelOf<nn::models::Llama>(model));
       },
       "load_huggingface(folder, dtype=None, device=\"cpu\"): the Gpt2 or Llama of a folder with config.json "
       "and "
       "safetensors, in evaluation mode. Throws IoError.");
   m.def(
       "save_huggingface",
-      [](const std::string& folder, const LanguageModel& model) { io::save_huggingface(folder, model); },
+      [](const std::string& folder, const Model& model) { io::save_huggingface(folder, *model.it); },
       nb::arg("folder"), nb::arg("model"),
       "Writes a model so that `transformers` and load_huggingface() read it.");
 }

@@ -66,6 +66,8 @@ void bind_module(nb::module_& m) {
 // A layer of one tensor, or of several.
 template <class L, class... Inputs>
 nb::class_<L, Module> bind_layer(nb::module_& m, const char* name) {
+  static_assert(!std::is_polymorphic_v<L>,
+                "it would not begin where its Module does, as Python's classes must");
   return nb::class_<L, Module>(m, name, nb::dynamic_attr())
       .def(
           "forward", [](const L& layer, const Inputs&... x) { return Tensor(layer.forward(x...)); },
