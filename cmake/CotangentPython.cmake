@@ -14,6 +14,8 @@ endif()
 file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
 nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE ${_sources})
 cotangent_compile_options(cotangent_python)
+target_compile_options(cotangent_python PRIVATE "$<$<CONFIG:Release>:-O1>")  # it calls: a call takes as long, compiling 2/3
+set_target_properties(cotangent_python nanobind-static PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)
 set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
 set_target_properties(cotangent_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}")
 # With static libraries, which a package has, all of the library is in the module, and ops of one's own are linked to it.
@@ -32,6 +34,11 @@ foreach(_file IN LISTS _files)
 endforeach()
 add_custom_command(TARGET cotangent_python POST_BUILD
   COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/stubs.py" "${_package}" VERBATIM)
+
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
+  cotangent_script_test(python "${CMAKE_COMMAND}" -E env PYTHONSAFEPATH=1 "PYTHONPATH=${PROJECT_BINARY_DIR}/python"
+    "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider "${PROJECT_SOURCE_DIR}/python/tests")
+endif()
 
 # Into a package: the module, and what an op of one's own is compiled with.
 install(TARGETS cotangent_python LIBRARY DESTINATION . COMPONENT python)
