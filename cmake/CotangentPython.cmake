@@ -18,9 +18,12 @@ target_compile_options(cotangent_python PRIVATE "$<$<CONFIG:Release>:-O1>")  # i
 set_target_properties(cotangent_python nanobind-static PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)
 set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
 set_target_properties(cotangent_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}")
-# With static libraries, which a package has, all of the library is in the module, and ops of one's own are linked to it.
+# All of the library is in the module, and ops of one's own are linked to it.
+if(BUILD_SHARED_LIBS)
+  message(FATAL_ERROR "COTANGENT_PYTHON wants static libraries, which the module takes in; leave BUILD_SHARED_LIBS off")
+endif()
 target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io)
-# Some compilers link a libstdc++ of their own into all that they make. Seen by others, half of it would be mixed up with the
+# Some toolchains link a libstdc++ of their own into all that they make. Seen by others, half of it would be mixed up with the
 # libstdc++ of NumPy and PyTorch: the first number in an error's text then ends the process.
 target_link_options(cotangent_python PRIVATE LINKER:--exclude-libs,libstdc++.a)
 

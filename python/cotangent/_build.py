@@ -22,6 +22,6 @@ def compile_command(source, output, cuda=False):
     flags = ["-std=c++20", "-O3", "-shared", f"-I{include_folder()}", str(source), "-o", str(output)]
     library = os.path.realpath(_core.__file__)
     if cuda:
-        return [os.environ.get("NVCC", "nvcc"), "-x", "cu", "-arch=native", "-Xcompiler=-fPIC,-march=native",
-                *flags, "-Xlinker", library, "-Xlinker", "--exclude-libs=libstdc++.a"]
+        return [os.environ.get("NVCC", "nvcc"), "-x", "cu", "-arch=native", "--expt-relaxed-constexpr",
+                "-Xcompiler=-fPIC,-march=native", *flags, "-Xlinker", library, "-Xlinker", "--exclude-libs=libstdc++.a"]
     return [os.environ.get("CXX", "c++"), "-march=native", "-fPIC", *flags, library, "-Wl,--exclude-libs,libstdc++.a"]
