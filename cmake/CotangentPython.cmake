@@ -12,7 +12,7 @@ if(NOT nanobind_FOUND)
 endif()
 
 file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
-nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE ${_sources})
+nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${_sources})
 cotangent_compile_options(cotangent_python)
 target_compile_options(cotangent_python PRIVATE "$<$<CONFIG:Release>:-O1>")  # it calls: a call takes as long, compiling 2/3
 set_target_properties(cotangent_python nanobind-static PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)

@@ -16,8 +16,8 @@ namespace {
 using nn::models::KvCache, nn::models::LanguageModel;
 using text::Tokenizer;
 
-// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one address, as
-// Python's classes must: its class is a handle of the module and of the model.
+// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
+// address, as Python's classes must: its class is a handle of the module and of the model.
 struct Model : nn::Module {
   explicit Model(std::shared_ptr<LanguageModel> from) : Module(*from), it(std::move(from)) {}
   std::shared_ptr<LanguageModel> it;

@@ -118,8 +118,8 @@ struct Layer {
 
  private:
   template <class... Args, std::size_t... I>
-  static void make(L* self, const char* name, nb::args given, const Options& options, Takes<Args...>,
-                   std::index_sequence<I...>) {
+  static void make(L* self, [[maybe_unused]] const char* name, [[maybe_unused]] nb::args given,
+                   const Options& options, Takes<Args...>, std::index_sequence<I...>) {
     new (self) L(read_as<Args>({name, "an argument"}, given[I])..., options);
   }
 };
@@ -332,6 +332,50 @@ void bind_recurrence(nb::module_& m) {
                           CT_PLACED(RecurrentCellOptions));
 }
 
+void bind_more_layers(nb::module_& m) {
+  using nn::GroupNormOptions, nn::InstanceNormOptions;
+  Layer<nn::GroupNorm, GroupNormOptions, Tensor>::bind(
+      m, "GroupNorm", "GroupNorm(num_groups, num_channels)", takes<Int, Int>(),
+      CT_FIELD(GroupNormOptions, eps), CT_FIELD(GroupNormOptions, affine), CT_PLACED(GroupNormOptions));
+  const auto bind_instance_norm = [&]<class L>(const char* name, L*) {
+    Layer<L, InstanceNormOptions, Tensor>::bind(
+        m, name, "Normalises each channel of each example (num_features)", takes<Int>(),
+        CT_FIELD(InstanceNormOptions, eps), CT_FIELD(InstanceNormOptions, momentum),
+        CT_FIELD(InstanceNormOptions, affine), CT_FIELD(InstanceNormOptions, track_running_stats),
+        CT_PLACED(InstanceNormOptions));
+  };
+  bind_instance_norm("InstanceNorm1d", static_cast<nn::InstanceNorm1d*>(nullptr));
+  bind_instance_norm("InstanceNorm2d", static_cast<nn::InstanceNorm2d*>(nullptr));
+  Layer<nn::MaxPool1d, MaxPool1dOptions, Tensor>::bind(
+      m, "MaxPool1d", "MaxPool1d(kernel_size)", takes<Int>(), CT_FIELD(MaxPool1dOptions, stride),
+      CT_FIELD(MaxPool1dOptions, padding), CT_FIELD(MaxPool1dOptions, dilation),
+      CT_FIELD(MaxPool1dOptions, ceil_mode));
+  Layer<nn::AvgPool1d, AvgPool1dOptions, Tensor>::bind(
+      m, "AvgPool1d", "AvgPool1d(kernel_size)", takes<Int>(), CT_FIELD(AvgPool1dOptions, stride),
+      CT_FIELD(AvgPool1dOptions, padding), CT_FIELD(AvgPool1dOptions, ceil_mode),
+      CT_FIELD(AvgPool1dOptions, count_include_pad));
+}
+
+template <class L, class Options, class... Types>
+void bind_loss(nb::module_& m, const char* name, const Field<Options, Types>&... fields) {
+  Layer<L, Options, Tensor, Tensor>::bind(
+      m, name, "Of inputs and targets; reduction is \"mean\", \"sum\" or \"none\"", takes<>(), fields...);
+}
+void bind_losses(nb::module_& m) {
+  bind_loss<nn::L1Loss>(m, "L1Loss", CT_FIELD(L1LossOptions, reduction));
+  bind_loss<nn::SmoothL1Loss>(m, "SmoothL1Loss", CT_FIELD(SmoothL1LossOptions, reduction),
+                              CT_FIELD(SmoothL1LossOptions, beta));
+  bind_loss<nn::HuberLoss>(m, "HuberLoss", CT_FIELD(HuberLossOptions, reduction),
+                           CT_FIELD(HuberLossOptions, delta));
+  bind_loss<nn::KLDivLoss>(m, "KLDivLoss", CT_FIELD(KlDivOptions, reduction),
+                           CT_FIELD(KlDivOptions, batch_mean), CT_FIELD(KlDivOptions, log_target));
+  bind_loss<nn::BCEWithLogitsLoss>(m, "BCEWithLogitsLoss", CT_FIELD(BceWithLogitsOptions, reduction),
+                                   CT_FIELD(BceWithLogitsOptions, weight),
+                                   CT_FIELD(BceWithLogitsOptions, pos_weight));
+  bind_loss<nn::NLLLoss>(m, "NLLLoss", CT_FIELD(NllLossOptions, reduction), CT_FIELD(NllLossOptions, weight),
+                         CT_FIELD(NllLossOptions, ignore_index));
+}
+
 }  // namespace
 
 void bind_nn(nb::module_& m) {
@@ -341,6 +385,8 @@ void bind_nn(nb::module_& m) {
   bind_layers(nn);
   bind_attention(nn);
   bind_recurrence(nn);
+  bind_more_layers(nn);
+  bind_losses(nn);
 }
 
 }  // namespace ct::python

@@ -46,8 +46,8 @@ def enable_grad():
 
 
 def _publish():
-    # Each function is the package's own, and where a tensor comes first, a method of tensors too, unless C++ has one. An op
-    # that was loaded anew takes the place of its older self.
+    # Each function is the package's own, and where a tensor comes first, a method of tensors too, unless C++ has one. An
+    # op that was loaded anew takes the place of its older self.
     for module in (functional, ops):
         for name, function in vars(module).items():
             own = getattr(function, "__module__", None) == module.__name__ and not name.startswith(("_", "load_"))

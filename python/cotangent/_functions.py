@@ -8,8 +8,8 @@ import inspect
 
 from . import _core
 
-# What an attribute is where it is left out: what C++ has in the headers of the ops (check.python compares), or where nothing
-# stands there, what an op does without it.
+# What an attribute is where it is left out: what C++ has in the headers of the ops (check.python compares), or where
+# nothing stands there, what an op does without it.
 _DEFAULTS = {
     "p": 0, "q": 0, "draw": None, "stride": 1, "padding": 0, "padding_end": 0, "dilation": 1, "groups": 1, "kernel": 0,
     "size": 0, "image": 0, "factor_height": 0.0, "factor_width": 0.0, "adaptive": False, "ceil_mode": False,

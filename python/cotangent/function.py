@@ -3,7 +3,7 @@ from ._core import _apply
 
 
 class Function:
-    """Derive, and give it forward and backward. ctx carries tensors, and attributes of one's own, from one to the other.
+    """Derive, and give it forward and backward. ctx carries tensors, and attributes of one's own, between the two.
 
         class Cube(ct.Function):
             @staticmethod
@@ -18,9 +18,9 @@ class Function:
 
         y = Cube.apply(x)
 
-    forward runs without recording. backward gets a cotangent for each result (None where there is none) and gives a gradient
-    for each argument of forward (None where there is none). It is recorded where gradients of gradients are asked for, so it
-    is then to be made of differentiable ops.
+    forward runs without recording. backward gets a cotangent for each result (None where there is none) and gives a
+    gradient for each argument of forward (None where there is none). It is recorded where gradients of gradients are
+    asked for, so it is then to be made of differentiable ops.
     """
 
     @staticmethod

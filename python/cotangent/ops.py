@@ -28,11 +28,11 @@ def load_library(path):
 
 
 def load_op(path, compiler="", flags="", cache=""):
-    """The op of a folder that `./ct op new` has made, compiled if need be: its function, which is one of this module too.
+    """The op of a folder that `./ct op new` has made, compiled if need be: its function, one of this module too.
 
-    A folder that has changed is compiled and loaded anew. What is left out is the library's: compiler, flags, and where it
-    keeps what it compiled (nn/plugin/README.md); function.loaded says what came of it. Throws IoError where there is no op
-    or no compiler, and Error with the compiler's messages.
+    A folder that has changed is compiled and loaded anew. What is left out is the library's: compiler, flags, and where
+    it keeps what it compiled (nn/plugin/README.md); function.loaded says what came of it. Throws IoError where there is
+    no op or no compiler, and Error with the compiler's messages.
     """
     import cotangent
     loaded = _core._load_op(str(path), compiler, flags, cache, _include_folder())

@@ -14,7 +14,7 @@ def _checked(f, inputs, twice, eps, atol, rtol):
 
 
 def gradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
-    """True where the gradients of f(*inputs) are those of central differences; else an AssertionError that names the first.
+    """True where the gradients of f(*inputs) are those of central differences; else an AssertionError.
 
     Inputs that are f64 are checked, others are handed on. f gives a tensor, or several, and the same at each call.
     """
@@ -27,8 +27,10 @@ def gradgradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
 
 
 def check(function, devices=()):
-    """Runs the conformance suite on an op: forward, gradients, layouts, dtypes, bad calls, on all devices unless some are
-    named. Gives how many things were checked; raises an AssertionError with what failed."""
+    """Runs the conformance suite on an op: forward, gradients, layouts, dtypes, bad calls, on all devices or on these.
+
+    Gives how many things were checked; raises an AssertionError with what failed.
+    """
     checks, failures = _core._check(function.op, getattr(function, "loaded", None), list(devices))
     if failures:
         raise AssertionError("\n".join(failures))

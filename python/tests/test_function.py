@@ -105,7 +105,7 @@ class Numbers(Cube):
     (lambda x: Numbers.apply(x), TypeError, "Numbers"),
     (lambda x: ct.Function.apply(x), NotImplementedError, "forward"),
     (lambda x: reading_late(), ct.AutogradError, "neither forward nor backward"),
-    (lambda x: ct.testing.gradcheck(wrong(lambda ctx, g: g).apply, [x.detach().to(ct.f64)]), AssertionError, "differ|is"),
+    (lambda x: ct.testing.gradcheck(wrong(lambda ctx, g: g).apply, [x.detach().to(ct.f64)]), AssertionError, "input 0"),
     (lambda x: ct.testing.gradcheck(ct.exp, [x]), ct.DTypeError, "f64"),
 ])
 def test_mistakes_are_named_and_the_next_call_works(call, error, words):

@@ -44,7 +44,8 @@ def test_a_model_learns_writes_and_is_read_again(kind, tmp_path):
     assert losses[-1] < 0.5 * losses[0]
     model.eval()
     prompt, seen = ids[:1, :4], []
-    written = model.generate(prompt, max_new_tokens=5, temperature=0.0, on_token=lambda t: seen.append(t.item()) or True)
+    written = model.generate(prompt, max_new_tokens=5, temperature=0.0,
+                             on_token=lambda t: seen.append(t.item()) or True)
     with ct.no_grad():
         slow = prompt
         for _ in range(5):

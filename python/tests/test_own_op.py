@@ -66,7 +66,7 @@ def test_a_folder_is_compiled_loaded_and_checked(folder, tmp_path):
     assert np.allclose(x.grad.numpy(), (1 + 0.25) ** -1.5)
     assert ct.testing.check(twin) > 50 and ct.testing.gradcheck(twin, [ct.full((2, 3), 0.5, dtype=ct.f64)])
     source = folder / "op.cpp"
-    source.write_text(source.read_text().replace("return x / std::sqrt(1 + x * x)", "return 2 * x / std::sqrt(1 + x * x)"))
+    source.write_text(source.read_text().replace("return x / std::sqrt(", "return 2 * x / std::sqrt("))
     anew = ct.load_op(folder, cache=cache)
     assert anew is ct.twin is not twin and anew.loaded.built
     assert np.allclose(anew(ct.ones(1)).item(), 2 ** 0.5) and np.allclose(twin(ct.ones(1)).item(), 0.5 ** 0.5)

@@ -123,6 +123,10 @@ def test_autocast_and_hooks():
     (lambda: nn.GRUCell(6, 4), lambda t: t.GRUCell(6, 4), (2, 6)),
     (lambda: nn.LSTMCell(6, 4), lambda t: t.LSTMCell(6, 4), (2, 6)),
     (lambda: nn.GELU("tanh"), lambda t: t.GELU("tanh"), (3, 4)),
+    (lambda: nn.GroupNorm(3, 6), lambda t: t.GroupNorm(3, 6), (2, 6, 5)),
+    (lambda: nn.InstanceNorm2d(3, affine=True), lambda t: t.InstanceNorm2d(3, affine=True), (2, 3, 4, 4)),
+    (lambda: nn.MaxPool1d(2, padding=1), lambda t: t.MaxPool1d(2, padding=1), (2, 3, 9)),
+    (lambda: nn.AvgPool1d(3, stride=2), lambda t: t.AvgPool1d(3, stride=2), (2, 3, 9)),
     (lambda: nn.RMSNorm(6), lambda t: t.RMSNorm(6), (3, 6)),
 ])
 def test_layers_are_pytorchs(make, theirs, shape):
@@ -141,6 +145,16 @@ def same(ours, theirs):
             same(one, other)
     else:
         assert np.allclose(ours.detach().numpy(), theirs.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name, options", [("L1Loss", {}), ("SmoothL1Loss", {"beta": 0.5}), ("HuberLoss", {"delta": 0.5}),
+                                           ("BCEWithLogitsLoss", {"reduction": "sum"}), ("KLDivLoss", {}),
+                                           ("NLLLoss", {"ignore_index": 2}), ("MSELoss", {}), ("CrossEntropyLoss", {})])
+def test_losses(name, options):
+    torch = pytest.importorskip("torch")
+    x = torch.randn(4, 5).log_softmax(1)
+    t = torch.tensor([0, 2, 4, 1]) if name in ("NLLLoss", "CrossEntropyLoss") else torch.rand(4, 5)
+    same(getattr(nn, name)(**options)(ct.from_dlpack(x), ct.from_dlpack(t)), getattr(torch.nn, name)(**options)(x, t))
 
 
 @pytest.mark.parametrize("kind", ["GRU", "LSTM"])
