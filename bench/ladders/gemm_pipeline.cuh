@@ -13,6 +13,9 @@ namespace ct::ladder::gemm {
 /// shared memory past the registers, so waiting for memory and arithmetic overlap, and one barrier per step is left of
 /// two. A's tile is stored by columns, as before; copies of four bytes turn it on the way, and columns are four numbers
 /// longer than they need be, which puts the 32 numbers that a warp copies into as many banks.
+/// What a thread reads of a step of k lies in two sets of registers: one is filled while the other is multiplied, over the
+/// barrier as well, which stands before the last step of what was there. And the copies are asked for in four parts, between
+/// products: asked for at once, they keep the reads of shared memory waiting behind them.
 /// A warp's threads stand in 4 rows by 8 columns, so that what they read of a step is 64 and 128 bytes side by side. A
 /// thread has kTall rows, in groups of four that are 16 apart, and kWide columns, in groups of four that are 32 apart. For
 /// each number that it reads from shared memory it makes kTall kWide / (kTall + kWide) multiply-adds: that ratio must
@@ -48,17 +51,19 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
                      step_b = static_cast<std::int64_t>(kDepthStep) * n;
   const std::uint32_t to_a = mma::shared_address(shared + p_a * P::kPitch + row_a);
   const std::uint32_t to_b = mma::shared_address(shared + P::kDepth * P::kPitch + p_b * P::kCols + column_b);
+  constexpr int kParts = 4;
   int loaded = 0, stage_in = 0, stage_out = 0;
-  const auto load = [&] {
+  const auto load = [&](int part) {
     if (loaded < k) {
       const std::uint32_t at = static_cast<std::uint32_t>(stage_in * P::kStage * 4);
 #pragma unroll
-      for (int i = 0; i < P::kRows / kRowStep; ++i)
+      for (int i = part; i < P::kRows / kRowStep; i += kParts)
         mma::copy_async_4(to_a + at + i * kRowStep * 4, a + i * step_a, true);
 #pragma unroll
-      for (int i = 0; i < P::kDepth / kDepthStep; ++i)
+      for (int i = part; i < P::kDepth / kDepthStep; i += kParts)
         mma::copy_async_16(to_b + at + i * kDepthStep * P::kCols * 4, b + i * step_b, true);
     }
+    if (part < kParts - 1) return;
     mma::copy_async_commit();  // also an empty group, so that their number tells the step
     a += P::kDepth, b += static_cast<std::int64_t>(P::kDepth) * n, loaded += P::kDepth;
     if (++stage_in == P::kStages) stage_in = 0;
@@ -66,28 +71,39 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
 
   const int row = warp / P::kWarpCols * 4 * P::kTall + lane / 8 * 4;
   const int column = warp % P::kWarpCols * 8 * P::kWide + lane % 8 * 4;
-  float sum[P::kTall][P::kWide] = {};
-  for (int s = 0; s < P::kStages - 1; ++s) load();
-  for (int done = 0; done < k; done += P::kDepth) {
+  float4 x[2][P::kTall / 4], y[2][P::kWide / 4];
+  const auto fetch = [&](int p) {
+    const float* const from_a = shared + stage_out * P::kStage + p * P::kPitch + row;
+    const float* const from_b =
+        shared + stage_out * P::kStage + P::kDepth * P::kPitch + p * P::kCols + column;
+#pragma unroll
+    for (int i = 0; i < P::kTall / 4; ++i) x[p % 2][i] = *reinterpret_cast<const float4*>(from_a + 16 * i);
+#pragma unroll
+    for (int j = 0; j < P::kWide / 4; ++j) y[p % 2][j] = *reinterpret_cast<const float4*>(from_b + 32 * j);
+  };
+  const auto arrive = [&] {
     mma::copy_async_wait<P::kStages - 2>();
-    __syncthreads();  // all see this step's copies, and none still reads what the next copies overwrite
-    load();
-    const float* const from_a = shared + stage_out * P::kStage + row;
-    const float* const from_b = shared + stage_out * P::kStage + P::kDepth * P::kPitch + column;
-    if (++stage_out == P::kStages) stage_out = 0;
+    __syncthreads();  // all see this stage's copies, and none still reads what the next copies overwrite
+  };
+
+  float sum[P::kTall][P::kWide] = {};
+  for (int s = 0; s < (P::kStages - 1) * kParts; ++s) load(s % kParts);
+  arrive();
+  fetch(0);
+  for (int done = 0; done < k; done += P::kDepth) {
 #pragma unroll
     for (int p = 0; p < P::kDepth; ++p) {
-      float4 x[P::kTall / 4], y[P::kWide / 4];
-#pragma unroll
-      for (int i = 0; i < P::kTall / 4; ++i)
-        x[i] = *reinterpret_cast<const float4*>(from_a + p * P::kPitch + 16 * i);
-#pragma unroll
-      for (int j = 0; j < P::kWide / 4; ++j)
-        y[j] = *reinterpret_cast<const float4*>(from_b + p * P::kCols + 32 * j);
+      if (p == P::kDepth - 1) {
+        arrive();
+        if (++stage_out == P::kStages) stage_out = 0;
+      }
+      fetch((p + 1) % P::kDepth);
+      if (p % (P::kDepth / kParts) == 0) load(p / (P::kDepth / kParts));
 #pragma unroll
       for (int i = 0; i < P::kTall; ++i)
 #pragma unroll
-        for (int j = 0; j < P::kWide; ++j) sum[i][j] += (&x[i / 4].x)[i % 4] * (&y[j / 4].x)[j % 4];
+        for (int j = 0; j < P::kWide; ++j)
+          sum[i][j] += (&x[p % 2][i / 4].x)[i % 4] * (&y[p % 2][j / 4].x)[j % 4];
     }
   }
 #pragma unroll
@@ -109,6 +125,6 @@ void launch_pipeline(int m, int n, int k, const float* a, const float* b, float*
 }
 
 /// What was fastest on an H200.
-using Best = Pipeline<8, 8, 4, 2, 16, 3>;
+using Best = Pipeline<16, 8, 2, 2, 16, 3>;
 
 }  // namespace ct::ladder::gemm

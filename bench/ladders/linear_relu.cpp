@@ -5,6 +5,7 @@
 #include "bench/ladders/gemm.h"
 
 namespace ct::ladder::linear_relu {
+namespace {
 
 Tensors inputs(const Case& of) {
   Tensors all = gemm::inputs(of);
@@ -21,5 +22,26 @@ Tensors plain(const Tensors& in) {
 }
 
 Tensors library(const Tensors& in) { return {linear(in[0], in[1].t(), in[2]).relu_()}; }
+
+}  // namespace
+
+Ladder ladder(DeviceType device, std::vector<Case> small, std::vector<Case> timed,
+              void (*three_passes)(const Call&), void (*two_passes)(const Call&),
+              void (*fused)(const Call&)) {
+  return {.name = "linear_relu",
+          .what = "y = relu(x W + b), m x n x k",
+          .device = device,
+          .unit = Unit::flops,
+          .small = std::move(small),
+          .timed = std::move(timed),
+          .work = gemm::work,
+          .inputs = inputs,
+          .plain = plain,
+          .library = library,
+          .library_name = "ct::linear",
+          .rungs = {{"three-passes", "the product, the bias and relu, one after the other", three_passes},
+                    {"two-passes", "bias and relu in one pass", two_passes},
+                    {"fused", "bias and relu while the sums are in registers", fused}}};
+}
 
 }  // namespace ct::ladder::linear_relu

@@ -62,22 +62,8 @@ struct BiasRelu {
 };
 void fused(const Call& call) { product(call, BiasRelu{call.input<float>(2)}); }
 
-const bool kAdded = ct::ladder::add({
-    .name = "linear_relu",
-    .what = kWhat,
-    .device = DeviceType::cuda,
-    .unit = Unit::flops,
-    .small = {{f32, {256, 512, 256}}},
-    .timed = {{f32, {16384, 8192, 256}}},
-    .work = gemm::work,
-    .inputs = inputs,
-    .plain = plain,
-    .library = library,
-    .library_name = "ct::linear",
-    .rungs = {{"three-passes", "the product, the bias and relu, one after the other", three_passes},
-              {"two-passes", "bias and relu in one pass", two_passes},
-              {"fused", "bias and relu while the sums are in registers", fused}},
-});
+const bool kAdded = ct::ladder::add(ladder(DeviceType::cuda, {{f32, {256, 512, 256}}},
+                                           {{f32, {16384, 8192, 256}}}, three_passes, two_passes, fused));
 
 }  // namespace
 }  // namespace ct::ladder::linear_relu

@@ -2,17 +2,11 @@
 
 #include "bench/ladders/ladder.h"
 
-// What the ladders of the fused product have in common on both devices: a case is m, n, k.
-
 namespace ct::ladder::linear_relu {
 
-inline constexpr const char* kWhat = "y = relu(x W + b), m x n x k";
-
-/// x [m, k], W [k, n] and b [n].
-Tensors inputs(const Case& of);
-/// Three loops over f64.
-Tensors plain(const Tensors& in);
-/// ct::linear, whose product adds the bias, and ct::relu_ in place.
-Tensors library(const Tensors& in);
+/// y = relu(x W + b) in f32, a case being m, n, k: x is [m, k], W [k, n], b [n]. What the ladders of both devices have in
+/// common; the library is ct::linear, whose product adds the bias, and ct::relu_ in place.
+Ladder ladder(DeviceType device, std::vector<Case> small, std::vector<Case> timed,
+              void (*three_passes)(const Call&), void (*two_passes)(const Call&), void (*fused)(const Call&));
 
 }  // namespace ct::ladder::linear_relu

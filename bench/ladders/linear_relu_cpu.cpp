@@ -57,22 +57,9 @@ void fused(const Call& call) {
                        });
 }
 
-const bool kAdded = ct::ladder::add({
-    .name = "linear_relu",
-    .what = kWhat,
-    .device = DeviceType::cpu,
-    .unit = Unit::flops,
-    .small = {{f32, {1, 1, 1}}, {f32, {37, 53, 29}}, {f32, {48, 131, 600}}},
-    .timed = {{f32, {4096, 4096, 64}}},
-    .work = gemm::work,
-    .inputs = inputs,
-    .plain = plain,
-    .library = library,
-    .library_name = "ct::linear",
-    .rungs = {{"three-passes", "the product, the bias and relu, one after the other", three_passes},
-              {"two-passes", "bias and relu in one pass", two_passes},
-              {"fused", "bias and relu while the sums are in registers", fused}},
-});
+const bool kAdded =
+    ct::ladder::add(ladder(DeviceType::cpu, {{f32, {1, 1, 1}}, {f32, {37, 53, 29}}, {f32, {48, 131, 600}}},
+                           {{f32, {4096, 4096, 64}}}, three_passes, two_passes, fused));
 
 }  // namespace
 }  // namespace ct::ladder::linear_relu

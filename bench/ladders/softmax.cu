@@ -7,7 +7,8 @@
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/softmax/softmax.h>
 
-#include "bench/ladders/ladder.h"
+#include "bench/ladders/hopper/softmax.h"
+#include "bench/ladders/softmax.cuh"
 
 // y = exp(x - m) / sum(exp(x - m)) for each row of n, m being the row's maximum. A row is wanted three times (maximum, sum,
 // result) and the memory should be asked for it once: the rungs differ in where the row stays in between.
@@ -28,14 +29,6 @@ __global__ void thread_per_row(const float* x, float* y, long rows, int n) {
   for (int i = 0; i < n; ++i) sum += expf(x[i] - m);
   for (int i = 0; i < n; ++i) y[i] = expf(x[i] - m) / sum;
 }
-
-template <class Op>
-__device__ float warp_all(float v, Op op) {
-  for (int s = 16; s > 0; s /= 2) v = op(v, __shfl_xor_sync(~0u, v, s));
-  return v;
-}
-__device__ float larger(float a, float b) { return fmaxf(a, b); }
-__device__ float plus(float a, float b) { return a + b; }
 
 // One value of each thread combined over a block of 1024, in all threads.
 template <class Op>
@@ -62,18 +55,6 @@ __global__ void __launch_bounds__(1024) block_per_row(const float* x, float* y, 
   for (int i = threadIdx.x; i < n; i += 1024) y[i] = expf(x[i] - m) / sum;
 }
 
-// A maximum so far and the sum of exp(x - m) so far; two of them join by bringing the smaller maximum's sum to the larger
-// maximum. An empty one (m = -inf) adds nothing: exp(-inf - m) is 0, but -inf - -inf is no number, hence the question.
-struct Running {
-  float m = -INFINITY, sum = 0;
-  __device__ void join(float other_m, float other_sum) {
-    const float top = fmaxf(m, other_m);
-    if (top == -INFINITY) return;
-    sum = sum * expf(m - top) + other_sum * expf(other_m - top);
-    m = top;
-  }
-};
-
 // Online: maximum and sum in one walk (Milakov and Gimelshein 2018, "Online normalizer calculation for softmax"): when a
 // larger maximum turns up, the sum so far is multiplied by exp(old - new). Two reads instead of three, for an exponential
 // more per element, and the reads are of 16 bytes. It is the same join that lets attention take its keys block by block.
@@ -94,45 +75,13 @@ __global__ void __launch_bounds__(1024) online(const float* x, float* y, int n) 
   }
 }
 
-// A thread's vectors of a row, kept in registers: all are requested before the first is used, the row is read once.
-// Vector k of thread t is number t + k * step, so that neighbouring threads read neighbouring addresses.
-template <int kVectors>
-struct Share {
-  float4 v[kVectors];
-  int first, step, packs;
-
-  __device__ Share(const float* row, int n, int first, int step) : first(first), step(step), packs(n / 4) {
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      const int i = first + k * step;
-      v[k] = i < packs ? __ldcs(reinterpret_cast<const float4*>(row) + i)
-                       : float4{-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    }
-  }
-  __device__ float max() const {
-    float m = -INFINITY;
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) m = fmaxf(fmaxf(m, fmaxf(v[k].x, v[k].y)), fmaxf(v[k].z, v[k].w));
-    return m;
-  }
-  // Replaces the elements by their exponentials; the sum of these.
-  __device__ float exponentials(float m) {
-    float sum = 0;
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      v[k] = {expf(v[k].x - m), expf(v[k].y - m), expf(v[k].z - m), expf(v[k].w - m)};
-      sum += (v[k].x + v[k].y) + (v[k].z + v[k].w);
-    }
-    return sum;
-  }
-  __device__ void store(float* row, float scale) const {
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k)
-      if (const int i = first + k * step; i < packs)
-        __stcs(reinterpret_cast<float4*>(row) + i,
-               {v[k].x * scale, v[k].y * scale, v[k].z * scale, v[k].w * scale});
-  }
-};
+// A row in memory, each vector of which is read and written once.
+__device__ auto from(const float* row) {
+  return [at = reinterpret_cast<const float4*>(row)](int i) { return __ldcs(at + i); };
+}
+__device__ auto to(float* row) {
+  return [at = reinterpret_cast<float4*>(row)](int i, float4 v) { __stcs(at + i, v); };
+}
 
 // Warp per row: a row of 1024 is 8 vectors of 16 bytes for each lane, so it fits in the registers of one warp. It is read
 // once, its maximum and sum are ten shuffles and no barrier, and warps do not wait for each other: while one computes,
@@ -141,9 +90,9 @@ template <int kVectors>
 __global__ void __launch_bounds__(256) warp_per_row(const float* x, float* y, long rows, int n) {
   const long row = static_cast<long>(blockIdx.x) * 8 + threadIdx.x / 32;
   if (row >= rows) return;
-  Share<kVectors> share(x + row * n, n, threadIdx.x % 32, 32);
+  Share<kVectors> share(n / 4, threadIdx.x % 32, 32, from(x + row * n));
   const float sum = warp_all(share.exponentials(warp_all(share.max(), larger)), plus);
-  share.store(y + row * n, 1 / sum);
+  share.store(1 / sum, to(y + row * n));
 }
 
 // Cluster per row: a row of 65,536 is 256 KiB, more than a multiprocessor should keep of one row. Eight blocks that run at
@@ -174,17 +123,16 @@ __global__ void __launch_bounds__(kClusterThreads) cluster_per_row(const float* 
   __shared__ float maxima[kBlocks * kClusterThreads / 32], sums[kBlocks * kClusterThreads / 32];
   const long row = static_cast<long>(blockIdx.x / kBlocks) * n;
   cg::this_cluster().sync();  // nobody writes to a block that has not begun
-  Share<kVectors> share(x + row, n, blockIdx.x % kBlocks * kClusterThreads + threadIdx.x,
-                        kBlocks * kClusterThreads);
+  Share<kVectors> share(n / 4, blockIdx.x % kBlocks * kClusterThreads + threadIdx.x,
+                        kBlocks * kClusterThreads, from(x + row));
   const float m = cluster_all(share.max(), maxima, larger);
-  share.store(y + row, 1 / cluster_all(share.exponentials(m), sums, plus));
+  share.store(1 / cluster_all(share.exponentials(m), sums, plus), to(y + row));
 #endif
 }
 
 // Exchange once: a warp takes its exponentials against its own maximum and sends both, maximum and sum; who has them all
 // joins them as the online rung does. One wait for the slowest block instead of two, and the wait for blocks that have not
-// begun is over while the row is on its way. Further goes the library's kernel: its clusters stay, and request the next
-// row before they reduce this one (ops/engine/rows/cluster.cuh).
+// begun is over while the row is on its way.
 template <int kVectors>
 __global__ void __launch_bounds__(kClusterThreads) exchange_once(const float* x, float* y, int n) {
 #if __CUDA_ARCH__ >= 900
@@ -194,18 +142,14 @@ __global__ void __launch_bounds__(kClusterThreads) exchange_once(const float* x,
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const long row = static_cast<long>(blockIdx.x / kBlocks) * n;
   auto begun = cluster.barrier_arrive();
-  Share<kVectors> share(x + row, n, blockIdx.x % kBlocks * kClusterThreads + threadIdx.x,
-                        kBlocks * kClusterThreads);
+  Share<kVectors> share(n / 4, blockIdx.x % kBlocks * kClusterThreads + threadIdx.x,
+                        kBlocks * kClusterThreads, from(x + row));
   cluster.barrier_wait(std::move(begun));
   const float m = warp_all(share.max(), larger);
   const float sum = warp_all(share.exponentials(m == -INFINITY ? 0 : m), plus);
   if (lane < kBlocks) cluster.map_shared_rank(slots, lane)[cluster.block_rank() * kWarps + warp] = {m, sum};
   cluster.sync();
-  Running all;
-  for (int i = lane; i < kAll; i += 32) all.join(slots[i].x, slots[i].y);
-  const float top = warp_all(all.m, larger);
-  const float total = warp_all(all.m == -INFINITY ? 0 : all.sum * expf(all.m - top), plus);
-  share.store(y + row, expf(m - top) / total);
+  share.store(factor(slots, kAll, m), to(y + row));
 #endif
 }
 
@@ -278,16 +222,25 @@ const bool kLong = ct::ladder::add({
     .plain = softmax_of_rows,
     .library = softmax_of_rows,
     .library_name = "ct::softmax",
-    .rungs = {kBlock,
-              kOnline,
-              {.name = "cluster-per-row",
-               .why = "eight blocks keep the row in their registers: one read",
-               .run = launch_cluster<cluster_per_row<4>>,
-               .hopper = true},
-              {.name = "exchange-once",
-               .why = "maximum and sum are sent together: one wait instead of two",
-               .run = launch_cluster<exchange_once<4>>,
-               .hopper = true}},
+    .rungs =
+        {
+            kBlock,
+            kOnline,
+            {.name = "cluster-per-row",
+             .why = "eight blocks keep the row in their registers: one read",
+             .run = launch_cluster<cluster_per_row<4>>,
+             .hopper = true},
+            {.name = "exchange-once",
+             .why = "maximum and sum are sent together: one wait instead of two",
+             .run = launch_cluster<exchange_once<4>>,
+             .hopper = true},
+#if COTANGENT_SM90A
+            {.name = "copy-engine",
+             .why = "clusters stay, and the next rows come while this one is reduced",
+             .run = copy_engine,
+             .hopper = true},
+#endif
+        },
 });
 
 }  // namespace

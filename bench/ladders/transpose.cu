@@ -51,9 +51,14 @@ __global__ void tiles(const float* x, float* y, int rows, int columns) {
 // the four words of a vector, written down a row, and four rows, read across, meet at most two to a bank. Both sizes
 // must be multiples of 4 (else rows do not begin at a multiple of 16 bytes), which is where the general kernel
 // and this one part.
+// Along y: the same, in another order. Blocks that run side by side read pieces of 256 bytes of different rows, or write
+// such pieces: one side has its neighbours elsewhere. Reads do not mind, but memory likes writes that fill a page of
+// it one after the other, so neighbours in the grid are neighbours in y. And their stores are plain ones: a line that is
+// marked as not used again (__stcs) leaves the cache at once, where another would wait for its neighbours.
+template <bool kAlongY>
 __global__ void __launch_bounds__(256) vectors(const float* x, float* y, int rows, int columns) {
   __shared__ float tile[64][65];
-  const int left = blockIdx.x * 64, top = blockIdx.y * 64;
+  const int left = (kAlongY ? blockIdx.y : blockIdx.x) * 64, top = (kAlongY ? blockIdx.x : blockIdx.y) * 64;
   const int c = threadIdx.x % 16 * 4, r = threadIdx.x / 16;
   float4 v[4];
 #pragma unroll
@@ -69,23 +74,25 @@ __global__ void __launch_bounds__(256) vectors(const float* x, float* y, int row
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    if (left + r + 16 * k < columns && top + c < rows)
-      __stcs(reinterpret_cast<float4*>(y + static_cast<long>(left + r + 16 * k) * rows + top + c),
-             float4{tile[c][r + 16 * k], tile[c + 1][r + 16 * k], tile[c + 2][r + 16 * k],
-                    tile[c + 3][r + 16 * k]});
+    if (left + r + 16 * k < columns && top + c < rows) {
+      float4* const to = reinterpret_cast<float4*>(y + static_cast<long>(left + r + 16 * k) * rows + top + c);
+      const float4 out = {tile[c][r + 16 * k], tile[c + 1][r + 16 * k], tile[c + 2][r + 16 * k],
+                          tile[c + 3][r + 16 * k]};
+      if (kAlongY)
+        *to = out;
+      else
+        __stcs(to, out);
+    }
 }
 
 // ---- the ladder ----
 
+// With `along_y` the grid's x goes along the rows of x, which are columns of y.
 template <class Kernel>
-void launch(const Call& c, Kernel kernel, dim3 tile, dim3 block) {
+void launch(const Call& c, Kernel kernel, dim3 tile, dim3 block, bool along_y = false) {
   const int rows = static_cast<int>(c.size(0)), columns = static_cast<int>(c.size(1));
-  ct::gpu::launch("ladder", kernel, dim3((columns + tile.x - 1) / tile.x, (rows + tile.y - 1) / tile.y),
-                  block, 0, c.input<float>(0), c.output<float>(0), rows, columns);
-}
-void launch_write_rows(const Call& c) {  // the grid's x goes along the columns of y
-  const int rows = static_cast<int>(c.size(0)), columns = static_cast<int>(c.size(1));
-  ct::gpu::launch("ladder", write_rows, dim3((rows + 31) / 32, (columns + 7) / 8), dim3(32, 8), 0,
+  const unsigned across = (columns + tile.x - 1) / tile.x, down = (rows + tile.y - 1) / tile.y;
+  ct::gpu::launch("ladder", kernel, along_y ? dim3(down, across) : dim3(across, down), block, 0,
                   c.input<float>(0), c.output<float>(0), rows, columns);
 }
 
@@ -109,13 +116,15 @@ const bool kAdded = ct::ladder::add({
     .rungs = {{"read-rows", "reads are coalesced, writes a column apart",
                [](const Call& c) { launch(c, read_rows, dim3(32, 8), dim3(32, 8)); }},
               {"write-rows", "writes are coalesced, reads a column apart and kept by a cache",
-               launch_write_rows},
+               [](const Call& c) { launch(c, write_rows, dim3(8, 32), dim3(32, 8), true); }},
               {"tiles", "the turn is made in shared memory",
                [](const Call& c) { launch(c, tiles<0>, dim3(32, 32), dim3(32, 8)); }},
               {"padded-tiles", "a column of a tile lies in 32 banks",
                [](const Call& c) { launch(c, tiles<1>, dim3(32, 32), dim3(32, 8)); }},
               {"vectors", "16 bytes by one instruction, four on their way",
-               [](const Call& c) { launch(c, vectors, dim3(64, 64), dim3(256)); }}},
+               [](const Call& c) { launch(c, vectors<false>, dim3(64, 64), dim3(256)); }},
+              {"along-y", "neighbouring blocks write neighbouring pieces, which a cache may gather",
+               [](const Call& c) { launch(c, vectors<true>, dim3(64, 64), dim3(256), true); }}},
 });
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The book: runs its chapters, judges its exercises, and keeps its text in step with the tree.
 
-  book.py run N         a chapter's program; its figures go to BUILD/book/figures
+  book.py run N         a chapter's program, and on a GPU its second one; its figures go to BUILD/book/figures
   book.py exercise N    whether your answer to a chapter's exercise is right (docs/book/exercises)
   book.py check         everything below; --write brings excerpts, outputs and figures up to date instead
   book.py html          BUILD/book/book.html, by pandoc
@@ -13,6 +13,9 @@ What stands in a chapter's text before a block:
   <!-- include FILE: TEXT .. LAST -->  those of what begins with LAST are
   <!-- output NAME -->                 the block is what the chapter's program prints below the line "--- NAME"
   <!-- recorded NAME -->               the same, but as one machine printed it: times, say, which are not compared
+  <!-- recorded-gpu NAME -->           what the chapter's second program, code/NAME.cu, printed on a GPU
+A program for a GPU is compiled where there is nvcc, and runs where there is a GPU too; its sections and figures come
+into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
 There is no other C++ in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
 and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
 nowhere before, once in bold, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
@@ -22,31 +25,16 @@ import argparse
 import glob
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 
-BOOK = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(BOOK))
+from builder import BOOK, ROOT, Builder, Wrong, read, write
+
 # Words of the glossary that the book uses as everyone does.
 EVERYDAY = set("chunk draw edge fold formula map master needs packed peer plan pool records reference row rule sample "
                "seat tile turn twin vector version walk".split())
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?")
-
-
-class Wrong(Exception):
-    """A sentence for the reader: what is not as it should be."""
-
-
-def read(path):
-    with open(path, encoding="utf-8") as file:
-        return file.read()
-
-
-def write(path, text):
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
 
 
 class Chapter:
@@ -55,78 +43,20 @@ class Chapter:
         self.number = self.name[:2]
         self.text = read(path)
         self.source = os.path.join(BOOK, "code", self.name.replace("-", "_") + ".cpp")
+        self.gpu_source = self.source[:-3] + "cu"  # not every chapter has one
         self.exercise = os.path.join(BOOK, "exercises", self.name.replace("-", "_") + ".cpp")
         self.answer = self.name.replace("-", "_") + ".h"  # in exercises/ and in solutions/
+
+    def gpu_names(self, function):
+        """What the program for a GPU hands to book::section() or book::figure(): known where it can't run."""
+        return re.findall(rf'book::{function}\("([\w-]+)"', read(self.gpu_source)) if self.has_gpu_program() else []
+
+    def has_gpu_program(self):
+        return os.path.exists(self.gpu_source)
 
 
 def chapters():
     return [Chapter(path) for path in sorted(glob.glob(os.path.join(BOOK, "[0-9][0-9]-*.md")))]
-
-
-# --- building and running ---------------------------------------------------------------------------------
-class Builder:
-    """Compiles programs of one file against the library of a build tree."""
-
-    def __init__(self, build, compiler):
-        self.build, self.work = build, os.path.join(build, "book")
-        folders = (os.path.join(build, "include"), ROOT, os.path.join(BOOK, "code"), os.path.join(BOOK, "exercises"))
-        # Contracted to FMA where a machine has it, the same program would round differently from machine to machine.
-        self.compiler = [*shlex.split(compiler), "-std=c++20", "-O1", "-Wall", "-Wextra", "-ffp-contract=off",
-                         *("-I" + folder for folder in folders)]
-        package = os.path.join(build, "cotangent.pc")
-        if not os.path.exists(package):
-            raise Wrong(f"{package} is not there: build the library first (./ct book does)")
-        libraries = re.search(r"^Libs: .* -lcotangent (.*)$", read(package), re.M)
-        self.libraries = [os.path.join(build, f"lib{name}.a") for name in ("cotangent_testing", "cotangent")]
-        self.libraries += shlex.split(libraries.group(1)) if libraries else []
-        os.makedirs(os.path.join(self.work, "figures"), exist_ok=True)
-
-    def run_compiler(self, command, what):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise Wrong(f"{what} does not compile:\n{done.stderr[-4000:]}")
-        sys.stderr.write(done.stderr)  # warnings
-
-    def program(self, source, *flags):
-        target = os.path.join(self.work, os.path.splitext(os.path.basename(source))[0])
-        self.run_compiler([*self.compiler, *flags, source, *self.libraries, "-o", target],
-                          os.path.relpath(source, ROOT))
-        return target
-
-    def all_in_one(self, book):
-        """Every chapter's program and every exercise, with the stub and with the solution, as one program: its headers
-        are parsed once, which is most of the time. What a file includes goes to the top, and the rest into a namespace;
-        the argument chooses one of them."""
-        includes, parts, names = set(), [], []
-        answers = {os.path.basename(c.answer) for c in book}
-
-        def add(name, *files):
-            names.append(name)
-            parts.append(f"namespace {name} {{")
-            for file in files:
-                parts.append(f'#line 1 "{file}"')
-                for line in read(file).split("\n"):
-                    included = re.match(r"#include <(.*)>", line)
-                    if included and included[1] not in answers:
-                        includes.add(line)
-                    kept = not included and line != "#pragma once"
-                    parts.append(line.replace("int main()", "int program()") if kept else "")
-            parts.append(f"}}  // namespace {name}")
-
-        for c in book:
-            add(f"chapter_{c.number}", c.source)
-            for folder in ("exercises", "solutions"):
-                add(f"{folder}_{c.number}", os.path.join(BOOK, folder, c.answer), c.exercise)
-        choice = "".join(f'  if (argument == "{name}") return {name}::program();\n' for name in names)
-        source = os.path.join(self.work, "all.cpp")
-        write(source, "\n".join([*sorted(includes), "#include <string_view>", *parts,
-                                 "int main(int, char** arguments) {",
-                                 "  const std::string_view argument = arguments[1];", choice + "  return 2;\n}\n"]))
-        return self.program(source, "-Werror")
-
-    def run(self, program, *arguments, **options):
-        environment = {**os.environ, "BOOK_FIGURES": os.path.join(self.work, "figures")}
-        return subprocess.run([program, *arguments], env=environment, text=True, timeout=600, **options)
 
 
 def one_chapter(number):
@@ -134,6 +64,16 @@ def one_chapter(number):
         if int(chapter.number) == number:
             return chapter
     raise Wrong(f"there is no chapter {number}; there are 0 to {len(chapters()) - 1}")
+
+
+def all_programs(builder, book):
+    """Every chapter's program and every exercise, with the stub and with the solution."""
+    parts = {}
+    for c in book:
+        parts[f"chapter_{c.number}"] = [c.source]
+        for folder in ("exercises", "solutions"):
+            parts[f"{folder}_{c.number}"] = [os.path.join(BOOK, folder, c.answer), c.exercise]
+    return builder.program(builder.all_in_one(parts, "all.cpp"), "-Werror")
 
 
 # --- excerpts -----------------------------------------------------------------------------------------------
@@ -191,12 +131,13 @@ def outputs(text):
     return {name: body.strip("\n") for name, body in zip(parts[1::2], parts[2::2])}
 
 
-def new_text(chapter, printed, record):
-    """The chapter with its blocks as they ought to be, and which sections of the output stand in it."""
-    shown = set()
+def new_text(chapter, printed, gpu_printed, options):
+    """The chapter with its blocks as they ought to be, and which sections of the output stand in it; `gpu_printed` is
+    what its second program printed if it ran, and that is to be recorded."""
+    shown, shown_gpu = set(), []
 
     def block(match):
-        mark = re.match(r"<!-- (include|output|recorded) (.*) -->", match["marks"])
+        mark = re.match(r"<!-- (include|output|recorded|recorded-gpu) (.*) -->", match["marks"])
         language, body = match["language"], match["body"]
         if language == "cpp" and not (mark and mark[1] == "include"):
             raise Wrong(f"a block of C++ is not an excerpt of the tree:\n{body[:200]}")
@@ -208,13 +149,32 @@ def new_text(chapter, printed, record):
             file, _, places = mark[2].partition(": ")
             first, _, last = places.partition(" .. ")
             return f"{match['marks']}```cpp\n{excerpt(file, first, last)}\n```"
+        if mark[1] == "recorded-gpu":
+            shown_gpu.append(mark[2])
+            return f"{match['marks']}```text\n{gpu_printed.get(mark[2], '')}\n```" if gpu_printed else match[0]
         shown.add(mark[2])
         if mark[2] not in printed:
             raise Wrong(f"the program prints no section \"{mark[2]}\"")
-        keep = not record if mark[1] == "recorded" else same(body, printed[mark[2]], 1e-9)
+        keep = not options.record if mark[1] == "recorded" else same(body, printed[mark[2]], 1e-9)
         return match[0] if keep else f"{match['marks']}```text\n{printed[mark[2]]}\n```"
 
-    return BLOCK.sub(block, chapter.text), shown
+    text = BLOCK.sub(block, chapter.text)
+    if missing := set(printed) - shown:
+        raise Wrong(f"what the program prints below {sorted(missing)} stands nowhere in the text")
+    sections = chapter.gpu_names("section")
+    if sorted(sections) != sorted(shown_gpu) or sections and shown_gpu[0] != "machine":
+        raise Wrong(f"the program for a GPU prints {sections}, the text has {shown_gpu}; each once, \"machine\" first")
+    return text
+
+
+def check_recorded(text):
+    """What a GPU printed is there, and says of which machine, CUDA version and day it is."""
+    for match in BLOCK.finditer(text):
+        mark = re.match(r"<!-- recorded-gpu (.*) -->", match["marks"])
+        if mark and not match["body"].strip():
+            raise Wrong(f"\"{mark[1]}\" was never recorded: book.py check --record-gpu, where a GPU is")
+        if mark and mark[1] == "machine" and not re.search(r", CUDA \d+\.\d+, \d{4}-\d\d-\d\d$", match["body"].strip()):
+            raise Wrong("the section \"machine\" does not name GPU, CUDA version and date (docs/book/code/gpu.h)")
 
 
 def first_difference(old, new):
@@ -224,18 +184,31 @@ def first_difference(old, new):
     return "it is shorter or longer than it ought to be"
 
 
-def check_chapter(chapter, builder, program, options):
+def run_gpu_program(chapter, builder, program):
+    done = builder.run(program, f"gpu_{chapter.number}", capture_output=True, figures="figures-gpu")
+    if done.returncode:
+        raise Wrong(f"its program for a GPU fails:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
+    printed = outputs(done.stdout)
+    if sorted(printed) != sorted(chapter.gpu_names("section")):
+        raise Wrong(f"its program for a GPU prints {sorted(printed)}, not what its book::section() lines name")
+    return printed
+
+
+def check_chapter(chapter, builder, program, gpu_program, options):
     done = builder.run(program, f"chapter_{chapter.number}", capture_output=True)
     if done.returncode:
         raise Wrong(f"its program fails:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
     printed = outputs(done.stdout)
-    text, shown = new_text(chapter, printed, options.record)
-    if missing := set(printed) - shown:
-        raise Wrong(f"what the program prints below {sorted(missing)} stands nowhere in the text")
+    gpu_printed = run_gpu_program(chapter, builder, gpu_program) if gpu_program and chapter.has_gpu_program() else None
+    text = new_text(chapter, printed, gpu_printed if options.record_gpu else None, options)
     if text != chapter.text:
         if not options.write:
             raise Wrong(first_difference(chapter.text, text) + "\n  (docs/book/book.py check --write writes it)")
         write(chapter.path, text)
+    drawn_on_gpu = [name + ".svg" for name in chapter.gpu_names("figure")]
+    if gpu_printed and options.record_gpu:
+        for name in drawn_on_gpu:
+            shutil.copy(os.path.join(builder.work, "figures-gpu", name), os.path.join(BOOK, "figures", name))
     drawn = sorted(glob.glob(os.path.join(builder.work, "figures", chapter.number + "-*.svg")))
     for path in drawn:
         name = os.path.basename(path)
@@ -251,8 +224,10 @@ def check_chapter(chapter, builder, program, options):
               "an exercise": "## Exercise"}
     if lacks := [what for what, sign in wanted.items() if sign not in text]:
         raise Wrong("it lacks " + ", ".join(lacks))
-    if missing := {m for m in re.findall(r"\]\(figures/([^)]+)\)", text)} - {os.path.basename(p) for p in drawn}:
+    drawn = {os.path.basename(path) for path in drawn} | set(drawn_on_gpu)
+    if missing := set(re.findall(r"\]\(figures/([^)]+)\)", text)) - drawn:
         raise Wrong(f"its program does not draw {sorted(missing)}")
+    check_recorded(text)
 
 
 def check_exercise(chapter, builder, program):
@@ -303,15 +278,22 @@ def check(builder, options):
     if options.chapter is not None:
         book = [one_chapter(options.chapter)]
     else:
-        known = {c.source for c in book} | {c.exercise for c in book}
-        if stray := [p for p in glob.glob(os.path.join(BOOK, "*", "*.cpp")) if p not in known]:
+        known = {path for c in book for path in (c.source, c.gpu_source, c.exercise)}
+        if stray := [p for p in glob.glob(os.path.join(BOOK, "*", "*.c[pu]*")) if p not in known]:
             raise Wrong(f"programs of no chapter: {stray}")
-    shutil.rmtree(os.path.join(builder.work, "figures"), ignore_errors=True)
-    os.makedirs(os.path.join(builder.work, "figures"))
-    program = builder.all_in_one(book)
+    for folder in ("figures", "figures-gpu"):
+        shutil.rmtree(os.path.join(builder.work, folder), ignore_errors=True)
+        os.makedirs(os.path.join(builder.work, folder))
+    program = all_programs(builder, book)
+    on_gpu = {f"gpu_{c.number}": [c.gpu_source] for c in book if c.has_gpu_program()}
+    if options.record_gpu and not builder.gpu:
+        raise Wrong(f"--record-gpu: {builder.why_no_gpu()}")
+    gpu_program = None
+    if on_gpu and builder.nvcc:
+        gpu_program = builder.gpu_program(builder.all_in_one(on_gpu, "all.cu"))
     wrong = []
     for chapter in book:
-        for part, *rest in ((check_chapter, options), (check_exercise,)):
+        for part, *rest in ((check_chapter, gpu_program, options), (check_exercise,)):
             try:
                 part(chapter, builder, program, *rest)
             except (Wrong, subprocess.TimeoutExpired) as error:
@@ -325,6 +307,8 @@ def check(builder, options):
         raise Wrong("\n".join(wrong))
     print(f"{len(book)} chapters run and say what their programs print, {len(book)} exercises refuse the stub and take "
           f"the solution, {terms} words are defined where they first stand")
+    if on_gpu:
+        print(f"{len(on_gpu)} GPU programs", "ran" if gpu_program else f"not run: {builder.why_no_gpu()}")
 
 
 # --- HTML ---------------------------------------------------------------------------------------------------
@@ -362,8 +346,9 @@ def main():
     parser.add_argument("--write", action="store_true", help="bring the text up to date")
     parser.add_argument("--record", action="store_true",
                         help="what this machine measures takes the place of what is recorded")
+    parser.add_argument("--record-gpu", action="store_true", help="the same for what its GPU prints and draws")
     options = parser.parse_args()
-    options.write = options.write or options.record
+    options.write = options.write or options.record or options.record_gpu
     try:
         if options.command == "html":
             return html(os.path.join(os.path.abspath(options.build), "book"))
@@ -371,7 +356,15 @@ def main():
         if options.command == "check":
             return check(builder, options)
         chapter = one_chapter(options.chapter or 0)
-        return builder.run(builder.program(chapter.source if options.command == "run" else chapter.exercise)).returncode
+        if options.command == "exercise":
+            return builder.run(builder.program(chapter.exercise)).returncode
+        status = builder.run(builder.program(chapter.source)).returncode
+        if status or not chapter.has_gpu_program():
+            return status
+        if builder.gpu:
+            return builder.run(builder.gpu_program(chapter.gpu_source)).returncode
+        print(f"its program for a GPU, {os.path.relpath(chapter.gpu_source, ROOT)}, is not run: {builder.why_no_gpu()}")
+        return 0
     except (Wrong, OSError) as error:
         print(error, file=sys.stderr)
         return 1

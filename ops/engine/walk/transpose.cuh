@@ -10,7 +10,8 @@
 // Two axes matter: `a`, along which the source is contiguous, and `b`, along which the destination is. A
 // block reads a square of them row by row along a and writes it row by row along b, both in full lines; the
 // corner is turned in shared memory. 32-bit and 16-bit elements move 16 bytes per thread and access where
-// the layouts are aligned to that; everything else goes element by element.
+// the layouts are aligned to that; everything else goes element by element. Stores are __stwb, plain ones: an
+// assignment of 16 bytes the compiler takes apart here, and stores 4 at a time.
 
 namespace ct {
 namespace detail {
@@ -18,29 +19,34 @@ namespace detail {
 struct TransposeParams {
   std::int64_t size_a, size_b;
   std::int64_t dst_a, src_b;  // the other two strides are 1
-  std::int64_t tiles_a, tiles_b;
+  unsigned tiles_a, tiles_b;
   int outer;  // further axes
-  std::int64_t size[kMaxRank], dst[kMaxRank], src[kMaxRank];
+  unsigned size[kMaxRank];
+  std::int64_t dst[kMaxRank], src[kMaxRank];
 };
 
 struct TransposeTile {
-  std::int64_t a, b;      // of the tile's first element
-  std::int64_t dst, src;  // offsets of the matrix
+  int a, b;               // how much of the matrix there is from the tile's first element on, at most an edge
+  std::int64_t dst, src;  // offsets of that element
 };
 
 __device__ __forceinline__ TransposeTile transpose_tile(const TransposeParams& p, int edge) {
   // Panels of 16 tiles along a: the blocks that run at one time cover a compact part of the matrix, several
-  // tiles wide on the side that is read and on the side that is written.
-  const std::int64_t tiles = p.tiles_a * p.tiles_b;
-  std::int64_t rest = blockIdx.x / tiles;
-  const std::int64_t tile = blockIdx.x - rest * tiles;
-  const std::int64_t panel = tile / (16 * p.tiles_b) * 16;
-  const std::int64_t width = p.tiles_a - panel < 16 ? p.tiles_a - panel : 16;
-  const std::int64_t in_panel = tile - panel * p.tiles_b;
+  // tiles wide on the side that is read and on the side that is written. There are fewer than 2^31 tiles in all, and
+  // divisions of 32 bits: before it asks for its first element a block has nothing else to hide them behind.
+  const unsigned tiles = p.tiles_a * p.tiles_b;
+  unsigned rest = blockIdx.x / tiles;
+  const unsigned tile = blockIdx.x - rest * tiles;
+  const unsigned panel = tile / (min(p.tiles_a, 16u) * p.tiles_b) * 16;
+  const unsigned width = min(p.tiles_a - panel, 16u);
+  const unsigned in_panel = tile - panel * p.tiles_b;
+  const std::int64_t a = static_cast<std::int64_t>(panel + in_panel % width) * edge;
+  const std::int64_t b = static_cast<std::int64_t>(in_panel / width) * edge;
   TransposeTile t;
-  t.b = in_panel / width * edge;
-  t.a = (panel + in_panel % width) * edge;
-  t.dst = t.src = 0;
+  t.a = static_cast<int>(min(p.size_a - a, static_cast<std::int64_t>(edge)));
+  t.b = static_cast<int>(min(p.size_b - b, static_cast<std::int64_t>(edge)));
+  t.dst = b + a * p.dst_a;
+  t.src = a + b * p.src_b;
   for (int i = p.outer - 1; i >= 0; --i) {
     const std::int64_t index = rest % p.size[i];
     rest /= p.size[i];
@@ -60,20 +66,20 @@ static __global__ void __launch_bounds__(256)
   const int x = threadIdx.x % 32, y = threadIdx.x / 32;
 #pragma unroll
   for (int k = 0; k < 32; k += 8) {
-    const std::int64_t a = t.a + x, b = t.b + y + k;
-    if (a < p.size_a && b < p.size_b) tile[y + k][x] = src[t.src + a + b * p.src_b];
+    const int a = x, b = y + k;
+    if (a < t.a && b < t.b) tile[b][a] = src[t.src + a + b * p.src_b];
   }
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < 32; k += 8) {
-    const std::int64_t a = t.a + y + k, b = t.b + x;
-    if (a < p.size_a && b < p.size_b) dst[t.dst + b + a * p.dst_a] = tile[x][y + k];
+    const int a = y + k, b = x;
+    if (a < t.a && b < t.b) dst[t.dst + b + a * p.dst_a] = tile[b][a];
   }
 }
 
 // 32-bit elements: 64 x 64, four at a time. Rows of 65 words: both the writes and the reads of the tile hit
-// each bank twice per warp, well above what the memory delivers.
-static __global__ void __launch_bounds__(256)
+// each bank twice per warp, well above what the memory delivers. 32 registers: as many threads as a multiprocessor has.
+static __global__ void __launch_bounds__(256, 8)
     transpose_32bit(const __grid_constant__ TransposeParams p, std::uint32_t* __restrict__ dst,
                     const std::uint32_t* __restrict__ src) {
   __shared__ std::uint32_t tile[64][65];
@@ -82,9 +88,8 @@ static __global__ void __launch_bounds__(256)
   uint4 in[4];
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
-    const std::int64_t a = t.a + column, b = t.b + row + 16 * k;
-    if (a < p.size_a && b < p.size_b)
-      in[k] = __ldcs(reinterpret_cast<const uint4*>(src + t.src + a + b * p.src_b));
+    const int a = column, b = row + 16 * k;
+    if (a < t.a && b < t.b) in[k] = __ldcs(reinterpret_cast<const uint4*>(src + t.src + a + b * p.src_b));
   }
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
@@ -97,12 +102,10 @@ static __global__ void __launch_bounds__(256)
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
-    const int line = row + 16 * k;
-    const std::int64_t a = t.a + line, b = t.b + column;
-    if (a < p.size_a && b < p.size_b) {
-      const uint4 out = {tile[column][line], tile[column + 1][line], tile[column + 2][line],
-                         tile[column + 3][line]};
-      *reinterpret_cast<uint4*>(dst + t.dst + b + a * p.dst_a) = out;
+    const int a = row + 16 * k, b = column;
+    if (a < t.a && b < t.b) {
+      const uint4 out = {tile[b][a], tile[b + 1][a], tile[b + 2][a], tile[b + 3][a]};
+      __stwb(reinterpret_cast<uint4*>(dst + t.dst + b + a * p.dst_a), out);
     }
   }
 }
@@ -119,9 +122,8 @@ static __global__ void __launch_bounds__(256)
 #pragma unroll
   for (int u = 0; u < 4; ++u) {
     const int group = warp + 8 * u;  // 2 halves of a row times 16 groups of 4 pairs of rows
-    const std::int64_t a = t.a + (group % 2 * 8 + lane % 8) * 8;
-    const std::int64_t b = t.b + (group / 2 * 4 + lane / 8) * 2;
-    if (a < p.size_a && b < p.size_b) {
+    const int a = (group % 2 * 8 + lane % 8) * 8, b = (group / 2 * 4 + lane / 8) * 2;
+    if (a < t.a && b < t.b) {
       const std::uint16_t* from = src + t.src + a + b * p.src_b;
       even[u] = __ldcs(reinterpret_cast<const uint4*>(from));
       odd[u] = __ldcs(reinterpret_cast<const uint4*>(from + p.src_b));
@@ -141,12 +143,11 @@ static __global__ void __launch_bounds__(256)
   __syncthreads();
 #pragma unroll
   for (int k = 0; k < 8; ++k) {
-    const int line = threadIdx.x / 16 + 16 * k, word = threadIdx.x % 16 * 4;
-    const std::int64_t a = t.a + line, b = t.b + word * 2;
-    if (a < p.size_a && b < p.size_b) {
-      const std::uint32_t* from = &tile[line][word];
+    const int a = threadIdx.x / 16 + 16 * k, word = threadIdx.x % 16 * 4, b = 2 * word;
+    if (a < t.a && b < t.b) {
+      const std::uint32_t* from = &tile[a][word];
       const uint4 out = {from[0], from[1], from[2], from[3]};
-      *reinterpret_cast<uint4*>(dst + t.dst + b + a * p.dst_a) = out;
+      __stwb(reinterpret_cast<uint4*>(dst + t.dst + b + a * p.dst_a), out);
     }
   }
 }
@@ -171,17 +172,17 @@ bool transpose(const CopyPlan& plan, Word* dst, const Word* src) {
   std::int64_t matrices = 1;
   for (int i = 0; i < inner; ++i) {
     if (i == axis) continue;
-    p.size[p.outer] = plan.size[i];
+    p.size[p.outer] = static_cast<unsigned>(plan.size[i]);
     p.dst[p.outer] = plan.dst[i];
     p.src[p.outer++] = plan.src[i];
     matrices *= plan.size[i];
     aligned = aligned && plan.dst[i] % kVector == 0 && plan.src[i] % kVector == 0;
   }
   const auto run = [&](auto kernel, int edge) {
-    p.tiles_a = gpu::ceil_div(p.size_a, edge);
-    p.tiles_b = gpu::ceil_div(p.size_b, edge);
-    gpu::launch("copy", kernel, gpu::blocks_for("copy", p.tiles_a * p.tiles_b * matrices, 1), 256, 0, p, dst,
-                src);
+    const std::int64_t tiles_a = gpu::ceil_div(p.size_a, edge), tiles_b = gpu::ceil_div(p.size_b, edge);
+    const unsigned blocks = gpu::blocks_for("copy", tiles_a * tiles_b * matrices, 1);
+    p.tiles_a = static_cast<unsigned>(tiles_a), p.tiles_b = static_cast<unsigned>(tiles_b);
+    gpu::launch("copy", kernel, blocks, 256, 0, p, dst, src);
   };
   if constexpr (sizeof(Word) == 4) {
     if (aligned) return run(detail::transpose_32bit, 64), true;

@@ -1,0 +1,159 @@
+#include <cotangent/core/cuda/block_reduce.h>
+#include <cotangent/core/rng.h>
+#include <cotangent/ops/copy/copy.h>
+#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/indexing/indexing.h>
+#include <cotangent/ops/reduce/reduce.h>
+
+#include <gpu.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+// Chapter 10, what of it needs a GPU: one number out of many, in five ways, and rows that several add to.
+
+namespace {
+
+/// Every thread adds its number to one place.
+__global__ void one_place(const float* x, float* sum, long n) {
+  const long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < n) atomicAdd(sum, x[i]);
+}
+
+/// A tree in each block, whose result is added to one place.
+__global__ void block_to_place(const float* x, float* sum, long n) {
+  const long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const float of_block = ct::gpu::block_sum(i < n ? x[i] : 0.f);
+  if (threadIdx.x == 0) atomicAdd(sum, of_block);
+}
+
+/// A tree in each block, whose result has a place of its own.
+__global__ void block_apart(const float* x, float* sums, long n) {
+  const long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  const float of_block = ct::gpu::block_sum(i < n ? x[i] : 0.f);
+  if (threadIdx.x == 0) sums[blockIdx.x] = of_block;
+}
+
+/// The same by blocks that stay and walk: a thread adds hundreds of numbers before its block makes one tree of them.
+__global__ void many_each(const float* x, float* sums, long n) {
+  float sum = 0;
+#pragma unroll 4
+  for (long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += static_cast<long>(gridDim.x) * blockDim.x)
+    sum += x[i];
+  sum = ct::gpu::block_sum(sum);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
+}
+
+/// How many results of ten runs differ from all before.
+template <class Run>
+int different(Run&& run) {
+  std::vector<ct::Tensor> seen;
+  for (int i = 0; i < 10; ++i) {
+    const ct::Tensor result = run().to(ct::cpu);
+    bool known = false;
+    for (const ct::Tensor& before : seen) known = known || before.equal(result);
+    if (!known) seen.push_back(result);
+  }
+  return static_cast<int>(seen.size());
+}
+
+void sums() {
+  book::section("sums");
+  const ct::Device gpu = ct::cuda(0);
+  ct::manual_seed(1);
+  const std::int64_t n = std::int64_t{1} << 26;
+  const ct::Tensor x = ct::randn({n}, {.device = gpu});
+  const double exact = ct::sum(x.to(ct::f64)).item();
+  const unsigned blocks = ct::gpu::blocks_for("sums", n, 256), few = ct::gpu::grid_stride_blocks(n, 256, 8);
+  ct::Tensor y = ct::empty({1}, {.device = gpu}), partial = ct::empty({blocks}, {.device = gpu});
+  const float* const from = x.data<float>();
+  float *const to = y.data<float>(), *const apart = partial.data<float>();
+
+  const auto into_place = [&](auto kernel) {
+    return [&, kernel] {
+      CT_CUDA(cudaMemsetAsync(to, 0, 4, ct::gpu::native_stream()));
+      ct::gpu::launch("sums", kernel, blocks, 256, 0, from, to, n);
+    };
+  };
+  const auto in_two = [&](auto kernel, unsigned grid) {
+    return [&, kernel, grid] {
+      ct::gpu::launch("sums", kernel, grid, 256, 0, from, apart, n);
+      ct::gpu::launch("sums", many_each, 1, 1024, 0, apart, to, grid);
+    };
+  };
+  std::printf("%lld numbers, 268 MB\n%-34s %9s %7s %11s   different results in 10 runs\n",
+              static_cast<long long>(n), "", "ms", "GB/s", "off by");
+  int found[5], at = 0;
+  const auto row = [&](const char* name, const std::function<void()>& sum, int rounds) {
+    const double ms = book::gpu_ms(sum, rounds);
+    const int results = different([&] {
+      sum();
+      return y;
+    });
+    std::printf("%-34s %9.3f %7.0f %11.5f %6d\n", name, ms, 4e-6 * static_cast<double>(n) / ms,
+                std::abs(y.item<float>() - exact), results);
+    found[at++] = results;
+  };
+  row("each to one place", into_place(one_place), 3);
+  row("each block to one place", into_place(block_to_place), 9);
+  row("each block apart, then those", in_two(block_apart, blocks), 9);
+  row("many each, few blocks, then those", in_two(many_each, few), 9);
+  row(
+      "ct::sum", [&] { y = ct::sum(x).reshape(1); }, 9);
+  book::claim(found[0] > 1, "additions in the order of arrival have other bits in each run");
+  book::claim(found[2] == 1 && found[3] == 1 && found[4] == 1,
+              "an order that is fixed has the same bits in every run");
+}
+
+/// y[index[p], :] += source[p, :], a thread for each element.
+__global__ void scatter(const float* source, const std::int64_t* index, float* y, long count, long n) {
+  const long i = static_cast<long>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (i < count * n) atomicAdd(y + index[i / n] * n + i % n, source[i]);
+}
+
+void rows() {
+  book::section("rows");
+  const ct::Device gpu = ct::cuda(0);
+  ct::manual_seed(2);
+  const std::int64_t rows = 8192, n = 128, count = 262144;
+  const ct::Tensor source = ct::randn({count, n}, {.device = gpu});
+  const ct::Tensor index = ct::randint(0, rows, {count}, {.device = gpu}),
+                   zero = ct::zeros({rows, n}, {.device = gpu});
+  ct::Tensor y;
+  std::printf(
+      "%lld rows of %lld numbers, to which %lld rows are added\n%-28s %7s   different results in 10 runs\n",
+      static_cast<long long>(rows), static_cast<long long>(n), static_cast<long long>(count), "", "ms");
+  const auto row = [&](const char* name, const std::function<void()>& add) {
+    const double ms = book::gpu_ms(add);
+    const int results = different([&] {
+      add();
+      return y;
+    });
+    std::printf("%-28s %7.3f %6d\n", name, ms, results);
+    return results;
+  };
+  const int of_atomics = row("as they come", [&] {
+    y = ct::zeros({rows, n}, {.device = gpu});
+    ct::gpu::launch("rows", scatter, ct::gpu::blocks_for("rows", count * n, 256), 256, 0,
+                    source.data<float>(), index.data<std::int64_t>(), y.data<float>(), count, n);
+  });
+  const ct::Tensor first = y;
+  const int of_library = row("ct::index_add", [&] { y = ct::index_add(zero, 0, index, source); });
+  book::claim(of_atomics > 1 && of_library == 1, "one writer for each row has the same bits in every run");
+  book::claim(ct::amax(ct::abs(first - y)).item() < 1e-3, "both are right but for rounding");
+}
+
+void chapter() {
+  book::section("machine");
+  book::machine();
+  sums();
+  rows();
+}
+
+}  // namespace
+
+int main() { return book::run(chapter); }

@@ -1,0 +1,35 @@
+#include <book.h>
+
+#include <10_adding.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+// Judges scatter_add() with twenty orders of arrival of the same numbers.
+
+namespace {
+
+void judge() {
+  const std::size_t rows = 7, count = 3000;
+  std::mt19937 draw(3);
+  std::vector<answer::Arrival> arrivals;
+  std::vector<float> wanted(rows);
+  for (std::size_t p = 0; p < count; ++p) {
+    const float value = static_cast<float>(std::sin(static_cast<double>(p)) * std::pow(2, draw() % 10));
+    arrivals.push_back({p, draw() % (rows - 1), value});  // nothing arrives at the last row
+    wanted[arrivals.back().row] += value;
+  }
+  int right = 0;
+  for (int order = 0; order < 20; ++order) {
+    for (std::size_t i = count; i > 1; --i) std::swap(arrivals[i - 1], arrivals[draw() % i]);
+    if (answer::scatter_add(rows, arrivals) == wanted) ++right;
+  }
+  std::printf("%d of 20 orders of arrival give the sums of the order of the positions, to the bit\n", right);
+  book::claim(right == 20, "the sums do not depend on the order of arrival");
+  std::printf("right\n");
+}
+
+}  // namespace
+
+int main() { return book::run(judge); }
