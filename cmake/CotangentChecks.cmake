@@ -30,6 +30,9 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
     --compiler "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.doctor "${_checks}/doctor.sh" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.bench_page python3 "${PROJECT_SOURCE_DIR}/tests/bench_page_test.py" "${PROJECT_SOURCE_DIR}")
+  if(NOT COTANGENT_PYTHON)  # else CotangentPython.cmake adds it
+    cotangent_script_test(python sh -c "echo 'skipped: COTANGENT_PYTHON is off, which wants nanobind' && exit 77")
+  endif()
   cotangent_script_test(check.rooms "${_checks}/rooms.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/checks/rooms")
 endif()
 

@@ -12,12 +12,20 @@ if(NOT nanobind_FOUND)
 endif()
 
 file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
-nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE ${_sources})
+nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${_sources})
 cotangent_compile_options(cotangent_python)
+target_compile_options(cotangent_python PRIVATE "$<$<CONFIG:Release>:-O1>")  # it calls: a call takes as long, compiling 2/3
+set_target_properties(cotangent_python nanobind-static PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)
 set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
-set_target_properties(cotangent_python PROPERTIES
-  OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}" INSTALL_RPATH "$ORIGIN/lib")
-target_link_libraries(cotangent_python PRIVATE cotangent cotangent_io)
+set_target_properties(cotangent_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTPUT_DIRECTORY "${_package}")
+# All of the library is in the module, and ops of one's own are linked to it.
+if(BUILD_SHARED_LIBS)
+  message(FATAL_ERROR "COTANGENT_PYTHON wants static libraries, which the module takes in; leave BUILD_SHARED_LIBS off")
+endif()
+target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io)
+# Some toolchains link a libstdc++ of their own into all that they make. Seen by others, half of it would be mixed up with the
+# libstdc++ of NumPy and PyTorch: the first number in an error's text then ends the process.
+target_link_options(cotangent_python PRIVATE LINKER:--exclude-libs,libstdc++.a)
 
 # The package in the build tree has links to the sources: what is changed is what is imported. Stubs are written by the
 # finished module, so that they know every op.
@@ -30,15 +38,12 @@ endforeach()
 add_custom_command(TARGET cotangent_python POST_BUILD
   COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/stubs.py" "${_package}" VERBATIM)
 
-# Into a package: the module, the shared libraries beside it, and what an op of one's own is compiled with.
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
+  cotangent_script_test(python "${CMAKE_COMMAND}" -E env PYTHONSAFEPATH=1 "PYTHONPATH=${PROJECT_BINARY_DIR}/python"
+    "${Python_EXECUTABLE}" -m pytest -q -p no:cacheprovider "${PROJECT_SOURCE_DIR}/python/tests")
+endif()
+
+# Into a package: the module, and what an op of one's own is compiled with.
 install(TARGETS cotangent_python LIBRARY DESTINATION . COMPONENT python)
 install(FILES ${_files} DESTINATION . COMPONENT python)
 install(DIRECTORY "${_package}/" DESTINATION . COMPONENT python FILES_MATCHING PATTERN "*.pyi")
-if(BUILD_SHARED_LIBS)
-  set_target_properties(cotangent_io PROPERTIES INSTALL_RPATH "$ORIGIN")
-  foreach(_library cotangent cotangent_io)  # a wheel has no symbolic links: one name each
-    get_target_property(_soversion ${_library} SOVERSION)
-    set_target_properties(${_library} PROPERTIES VERSION ${_soversion})
-  endforeach()
-  install(TARGETS cotangent cotangent_io LIBRARY DESTINATION lib COMPONENT python NAMELINK_SKIP)
-endif()

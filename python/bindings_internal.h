@@ -35,6 +35,23 @@ void bind_exchange(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_nn(nb::module_& m);
 void bind_training(nb::module_& m);
+void bind_function(nb::module_& m);
+void bind_own_op(nb::module_& m);
+void bind_models(nb::module_& m);
+
+/// Something of Python's that C++ keeps: it may go in any thread, and after the interpreter itself.
+template <class T>
+struct Kept {
+  explicit Kept(T from) : value(new T(std::move(from))) {}
+  ~Kept() {
+    if (!Py_IsInitialized()) return;
+    const nb::gil_scoped_acquire lock;
+    delete value;
+  }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+  T* value;
+};
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
@@ -58,6 +75,14 @@ void read(const Argument& argument, nb::handle value, ConvPadding& to);
 /// A tensor, or what hands out its memory (NumPy's arrays, PyTorch's tensors); None where there is none.
 void read(const Argument& argument, nb::handle value, Tensor& to);
 void read(const Argument& argument, nb::handle value, int& to);
+void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to);
+/// {"factor": 8.0, ..}
+void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to);
+/// A function of Python's, or None.
+template <class R, class... Args>
+void read(const Argument& argument, nb::handle value, std::function<R(Args...)>& to) {
+  if (!nb::try_cast(value, to)) argument.refuse(value, "a function, or None");
+}
 template <std::derived_from<std::optional<Size2d>> T>
 requires(!std::same_as<T, std::optional<Size2d>>) void read(const Argument& argument, nb::handle value,
                                                             T& to) {
@@ -76,6 +101,16 @@ inline void read(const Argument& argument, nb::handle value, Reduction& to) {
   std::uint64_t index = 0;
   read_choice(argument, value, "none mean sum", index);
   to = static_cast<Reduction>(index);
+}
+inline void read(const Argument& argument, nb::handle value, Gelu& to) {
+  std::uint64_t index = 0;
+  read_choice(argument, value, "none tanh", index);
+  to = index == 0 ? Gelu::exact : Gelu::tanh;
+}
+inline void read(const Argument& argument, nb::handle value, optim::LineSearch& to) {
+  std::uint64_t index = 0;
+  read_choice(argument, value, "none strong_wolfe", index);
+  to = static_cast<optim::LineSearch>(index);
 }
 template <class T>
 T read_as(const Argument& argument, nb::handle value) {

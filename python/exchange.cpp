@@ -51,19 +51,6 @@ DType dtype_of_array(const nb::dlpack::dtype& type) {
                            "int32, uint8 or bool first");
 }
 
-// What keeps somebody else's array alive. The last view may go in any thread, and after the interpreter itself.
-struct Held {
-  explicit Held(nb::ndarray<> from) : array(new nb::ndarray<>(std::move(from))) {}
-  ~Held() {
-    if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire lock;
-    delete array;
-  }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  nb::ndarray<>* array;
-};
-
 nb::object to_dlpack(nb::handle self, const nb::object& stream, const nb::object& copy,
                      const nb::kwargs& more) {
   Tensor t = nb::cast<Tensor>(self);
@@ -114,7 +101,7 @@ Tensor from_dlpack(nb::handle source) {
              strides, "); copy it first");
   if (numel(shape) == 0) return empty(shape, {.dtype = dtype, .device = device});
   return from_blob(array.data(), shape, strides, {.dtype = dtype, .device = device},
-                   [held = std::make_shared<Held>(array)] {});
+                   [held = std::make_shared<Kept<nb::ndarray<>>>(array)] {});
 }
 
 void bind_exchange(nb::module_& m) {

@@ -39,6 +39,9 @@ NB_MODULE(_core, m) {
   bind_ops(m);
   bind_nn(m);
   bind_training(m);
+  bind_function(m);
+  bind_own_op(m);
+  bind_models(m);
   m.def("version", &ct::version);
   m.def("manual_seed", &ct::manual_seed, nb::arg("seed"), "Seeds the default generator.");
   m.def("num_threads", &ct::num_threads);

@@ -66,6 +66,8 @@ void bind_module(nb::module_& m) {
 // A layer of one tensor, or of several.
 template <class L, class... Inputs>
 nb::class_<L, Module> bind_layer(nb::module_& m, const char* name) {
+  static_assert(!std::is_polymorphic_v<L>,
+                "it would not begin where its Module does, as Python's classes must");
   return nb::class_<L, Module>(m, name, nb::dynamic_attr())
       .def(
           "forward", [](const L& layer, const Inputs&... x) { return Tensor(layer.forward(x...)); },
@@ -116,8 +118,8 @@ struct Layer {
 
  private:
   template <class... Args, std::size_t... I>
-  static void make(L* self, const char* name, nb::args given, const Options& options, Takes<Args...>,
-                   std::index_sequence<I...>) {
+  static void make(L* self, [[maybe_unused]] const char* name, [[maybe_unused]] nb::args given,
+                   const Options& options, Takes<Args...>, std::index_sequence<I...>) {
     new (self) L(read_as<Args>({name, "an argument"}, given[I])..., options);
   }
 };
@@ -168,9 +170,7 @@ void bind_activations(nb::module_& m) {
   bind_layer<nn::GELU, Tensor>(m, "GELU").def(
       "__init__",
       [](nn::GELU* self, nb::handle approximate) {
-        std::uint64_t index = 0;
-        read_choice({"GELU", "approximate"}, approximate, "none tanh", index);
-        new (self) nn::GELU(index == 0 ? Gelu::exact : Gelu::tanh);
+        new (self) nn::GELU(read_as<Gelu>({"GELU", "approximate"}, approximate));
       },
       nb::arg("approximate") = "none", "x Phi(x), or its approximation by tanh");
 }
@@ -224,33 +224,156 @@ void bind_layers(nb::module_& m) {
   };
   bind_batch_norm("BatchNorm1d", static_cast<nn::BatchNorm1d*>(nullptr));
   bind_batch_norm("BatchNorm2d", static_cast<nn::BatchNorm2d*>(nullptr));
-  using nn::MultiheadAttentionOptions;
-  Layer<nn::MultiheadAttention, MultiheadAttentionOptions, Tensor, Tensor, Tensor>::bind(
-      m, "MultiheadAttention", "MultiheadAttention(embed_dim, num_heads): of query, key and value",
-      takes<Int, Int>(), CT_FIELD(MultiheadAttentionOptions, dropout),
-      CT_FIELD(MultiheadAttentionOptions, bias), CT_FIELD(MultiheadAttentionOptions, kdim),
-      CT_FIELD(MultiheadAttentionOptions, vdim), CT_FIELD(MultiheadAttentionOptions, batch_first),
-      CT_PLACED(MultiheadAttentionOptions));
-  using nn::RecurrentOptions;
-  const auto bind_recurrent = [&]<class L>(const char* name, L*) {
-    nb::class_<L, Module>(m, name, nb::dynamic_attr())
-        .def("__init__",
-             [name](L* self, std::int64_t input_size, std::int64_t hidden_size, const nb::kwargs& options) {
-               new (self) L(input_size, hidden_size,
-                            read_options<RecurrentOptions>(
-                                name, options, CT_FIELD(RecurrentOptions, num_layers),
-                                CT_FIELD(RecurrentOptions, bias), CT_FIELD(RecurrentOptions, batch_first),
-                                CT_FIELD(RecurrentOptions, dropout),
-                                CT_FIELD(RecurrentOptions, bidirectional), CT_PLACED(RecurrentOptions)));
-             })
-        .def(
-            "forward", [](const L& layer, const Tensor& x) { return Tensor(layer.forward(x).output); },
-            Unlocked(), "The outputs of all steps.")
-        .def(
-            "__call__", [](const L& layer, const Tensor& x) { return Tensor(layer(x).output); }, Unlocked());
+}
+
+void bind_attention(nb::module_& m) {
+  using nn::MultiheadAttention, nn::MultiheadAttentionOptions, nn::AttentionMasks;
+  using Layers = Layer<MultiheadAttention, MultiheadAttentionOptions, Tensor, Tensor, Tensor>;
+  Layers::bind(m, "MultiheadAttention", "MultiheadAttention(embed_dim, num_heads): of query, key and value",
+               takes<Int, Int>(), CT_FIELD(MultiheadAttentionOptions, dropout),
+               CT_FIELD(MultiheadAttentionOptions, bias), CT_FIELD(MultiheadAttentionOptions, kdim),
+               CT_FIELD(MultiheadAttentionOptions, vdim), CT_FIELD(MultiheadAttentionOptions, batch_first),
+               CT_PLACED(MultiheadAttentionOptions));
+  const auto with = [](auto run) {
+    return [run](const MultiheadAttention& layer, const Tensor& query, const Tensor& key, const Tensor& value,
+                 const nb::kwargs& more) {
+      const auto masks = read_options<AttentionMasks>(
+          "MultiheadAttention", more, CT_FIELD(AttentionMasks, key_padding_mask),
+          CT_FIELD(AttentionMasks, attn_mask), CT_FIELD(AttentionMasks, is_causal));
+      const nb::gil_scoped_release unlocked;
+      return run(layer, query, key, value, masks);
+    };
   };
-  bind_recurrent("GRU", static_cast<nn::GRU*>(nullptr));
-  bind_recurrent("LSTM", static_cast<nn::LSTM*>(nullptr));
+  const auto forward = with([](const auto& layer, const auto&... x) { return Tensor(layer(x...)); });
+  nb::borrow<nb::class_<MultiheadAttention>>(m.attr("MultiheadAttention"))
+      .def("forward", forward,
+           "forward(query, key, value, key_padding_mask=None, attn_mask=None, is_causal=False); as in "
+           "PyTorch, True "
+           "in a mask of bools is: not this key.")
+      .def("__call__", forward)
+      .def("forward_with_weights", with([](const auto& layer, const auto&... x) {
+             auto made = layer.forward_with_weights(x...);
+             return std::pair(std::move(made[0]), std::move(made[1]));
+           }),
+           "(output, weights [B, Tq, Tk] averaged over the heads)");
+}
+
+// What goes from one call of a recurrent layer or cell to the next, in Python: h, or of an LSTM (h, c).
+using Memory = std::pair<Tensor, Tensor>;
+Tensor undefined_or(const std::optional<Tensor>& t) { return t.value_or(Tensor()); }
+nn::LSTMState state_of(const std::optional<Memory>& state) {
+  return state ? nn::LSTMState{state->first, state->second} : nn::LSTMState{};
+}
+
+template <class L, class Options, class... Types>
+void bind_recurrent(nb::module_& m, const char* name, const Field<Options, Types>&... fields) {
+  using State = std::conditional_t<std::is_same_v<L, nn::LSTM>, Memory, Tensor>;
+  const auto forward = [](const L& layer, const Tensor& x, const std::optional<State>& state,
+                          const std::optional<Tensor>& lengths) {
+    if constexpr (std::is_same_v<L, nn::LSTM>) {
+      auto [output, last] = layer(x, state_of(state), undefined_or(lengths));
+      return std::pair(std::move(output), Memory(last.h, last.c));
+    } else {
+      auto [output, h] = layer(x, undefined_or(state), undefined_or(lengths));
+      return std::pair(std::move(output), std::move(h));
+    }
+  };
+  nb::class_<L, Module>(m, name, nb::dynamic_attr())
+      .def(
+          "__init__",
+          [name, fields...](L* self, std::int64_t input_size, std::int64_t hidden_size,
+                            const nb::kwargs& more) {
+            new (self) L(input_size, hidden_size, read_options<Options>(name, more, fields...));
+          },
+          "(input_size, hidden_size, ..)")
+      .def("forward", forward, nb::arg("x"), nb::arg("state") = nb::none(), nb::arg("lengths") = nb::none(),
+           Unlocked(),
+           "(the outputs of all steps, the state after the last): a state is h, or of an LSTM (h, c), and "
+           "zeros where "
+           "it is left out; `lengths` are how many steps of each sequence count.")
+      .def("__call__", forward, nb::arg("x"), nb::arg("state") = nb::none(), nb::arg("lengths") = nb::none(),
+           Unlocked());
+}
+template <class L, class Options, class... Types>
+void bind_cell(nb::module_& m, const char* name, const Field<Options, Types>&... fields) {
+  using State = std::conditional_t<std::is_same_v<L, nn::LSTMCell>, Memory, Tensor>;
+  const auto forward = [](const L& cell, const Tensor& x, const std::optional<State>& state) {
+    if constexpr (std::is_same_v<L, nn::LSTMCell>) {
+      auto [h, c] = cell(x, state_of(state));
+      return Memory(std::move(h), std::move(c));
+    } else {
+      return Tensor(cell(x, undefined_or(state)));
+    }
+  };
+  nb::class_<L, Module>(m, name, nb::dynamic_attr())
+      .def("__init__",
+           [name, fields...](L* self, std::int64_t input_size, std::int64_t hidden_size,
+                             const nb::kwargs& more) {
+             new (self) L(input_size, hidden_size, read_options<Options>(name, more, fields...));
+           })
+      .def("forward", forward, nb::arg("x"), nb::arg("state") = nb::none(), Unlocked(),
+           "One step: the next h, or of an LSTMCell the next (h, c).")
+      .def("__call__", forward, nb::arg("x"), nb::arg("state") = nb::none(), Unlocked());
+}
+
+#define CT_LAYERED(Options)                                                               \
+  CT_FIELD(Options, num_layers), CT_FIELD(Options, bias), CT_FIELD(Options, batch_first), \
+      CT_FIELD(Options, dropout), CT_FIELD(Options, bidirectional), CT_PLACED(Options)
+
+void bind_recurrence(nb::module_& m) {
+  using nn::RNNOptions, nn::RecurrentOptions, nn::RNNCellOptions, nn::RecurrentCellOptions;
+  bind_recurrent<nn::RNN>(m, "RNN", CT_FIELD(RNNOptions, nonlinearity), CT_LAYERED(RNNOptions));
+  bind_recurrent<nn::GRU>(m, "GRU", CT_LAYERED(RecurrentOptions));
+  bind_recurrent<nn::LSTM>(m, "LSTM", CT_LAYERED(RecurrentOptions));
+  bind_cell<nn::RNNCell>(m, "RNNCell", CT_FIELD(RNNCellOptions, nonlinearity), CT_FIELD(RNNCellOptions, bias),
+                         CT_PLACED(RNNCellOptions));
+  bind_cell<nn::GRUCell>(m, "GRUCell", CT_FIELD(RecurrentCellOptions, bias), CT_PLACED(RecurrentCellOptions));
+  bind_cell<nn::LSTMCell>(m, "LSTMCell", CT_FIELD(RecurrentCellOptions, bias),
+                          CT_PLACED(RecurrentCellOptions));
+}
+
+void bind_more_layers(nb::module_& m) {
+  using nn::GroupNormOptions, nn::InstanceNormOptions;
+  Layer<nn::GroupNorm, GroupNormOptions, Tensor>::bind(
+      m, "GroupNorm", "GroupNorm(num_groups, num_channels)", takes<Int, Int>(),
+      CT_FIELD(GroupNormOptions, eps), CT_FIELD(GroupNormOptions, affine), CT_PLACED(GroupNormOptions));
+  const auto bind_instance_norm = [&]<class L>(const char* name, L*) {
+    Layer<L, InstanceNormOptions, Tensor>::bind(
+        m, name, "Normalises each channel of each example (num_features)", takes<Int>(),
+        CT_FIELD(InstanceNormOptions, eps), CT_FIELD(InstanceNormOptions, momentum),
+        CT_FIELD(InstanceNormOptions, affine), CT_FIELD(InstanceNormOptions, track_running_stats),
+        CT_PLACED(InstanceNormOptions));
+  };
+  bind_instance_norm("InstanceNorm1d", static_cast<nn::InstanceNorm1d*>(nullptr));
+  bind_instance_norm("InstanceNorm2d", static_cast<nn::InstanceNorm2d*>(nullptr));
+  Layer<nn::MaxPool1d, MaxPool1dOptions, Tensor>::bind(
+      m, "MaxPool1d", "MaxPool1d(kernel_size)", takes<Int>(), CT_FIELD(MaxPool1dOptions, stride),
+      CT_FIELD(MaxPool1dOptions, padding), CT_FIELD(MaxPool1dOptions, dilation),
+      CT_FIELD(MaxPool1dOptions, ceil_mode));
+  Layer<nn::AvgPool1d, AvgPool1dOptions, Tensor>::bind(
+      m, "AvgPool1d", "AvgPool1d(kernel_size)", takes<Int>(), CT_FIELD(AvgPool1dOptions, stride),
+      CT_FIELD(AvgPool1dOptions, padding), CT_FIELD(AvgPool1dOptions, ceil_mode),
+      CT_FIELD(AvgPool1dOptions, count_include_pad));
+}
+
+template <class L, class Options, class... Types>
+void bind_loss(nb::module_& m, const char* name, const Field<Options, Types>&... fields) {
+  Layer<L, Options, Tensor, Tensor>::bind(
+      m, name, "Of inputs and targets; reduction is \"mean\", \"sum\" or \"none\"", takes<>(), fields...);
+}
+void bind_losses(nb::module_& m) {
+  bind_loss<nn::L1Loss>(m, "L1Loss", CT_FIELD(L1LossOptions, reduction));
+  bind_loss<nn::SmoothL1Loss>(m, "SmoothL1Loss", CT_FIELD(SmoothL1LossOptions, reduction),
+                              CT_FIELD(SmoothL1LossOptions, beta));
+  bind_loss<nn::HuberLoss>(m, "HuberLoss", CT_FIELD(HuberLossOptions, reduction),
+                           CT_FIELD(HuberLossOptions, delta));
+  bind_loss<nn::KLDivLoss>(m, "KLDivLoss", CT_FIELD(KlDivOptions, reduction),
+                           CT_FIELD(KlDivOptions, batch_mean), CT_FIELD(KlDivOptions, log_target));
+  bind_loss<nn::BCEWithLogitsLoss>(m, "BCEWithLogitsLoss", CT_FIELD(BceWithLogitsOptions, reduction),
+                                   CT_FIELD(BceWithLogitsOptions, weight),
+                                   CT_FIELD(BceWithLogitsOptions, pos_weight));
+  bind_loss<nn::NLLLoss>(m, "NLLLoss", CT_FIELD(NllLossOptions, reduction), CT_FIELD(NllLossOptions, weight),
+                         CT_FIELD(NllLossOptions, ignore_index));
 }
 
 }  // namespace
@@ -260,6 +383,10 @@ void bind_nn(nb::module_& m) {
   bind_module(nn);
   bind_activations(nn);
   bind_layers(nn);
+  bind_attention(nn);
+  bind_recurrence(nn);
+  bind_more_layers(nn);
+  bind_losses(nn);
 }
 
 }  // namespace ct::python

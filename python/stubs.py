@@ -36,7 +36,8 @@ def main():
     text = '"""Every op of the registry; written by stubs.py while building."""\n'
     text += "from typing import Any, Sequence\n\nfrom ._core import DType, Tensor\n\n"
     text += "Array = Tensor | float | Any  # Any: what has __dlpack__\n\n"
-    text += "def load_library(path: str) -> list[str]: ...\n\n"
+    text += "def load_library(path: str) -> list[str]: ...\n"
+    text += "def load_op(path: Any, compiler: str = ..., flags: str = ..., cache: str = ...) -> Any: ...\n\n"
     text += "\n".join(stub_of(getattr(cotangent.ops, op.name)) for op in cotangent.registry())
     (folder / "ops.pyi").write_text(text)
     try:

@@ -69,6 +69,27 @@ void bind_optimizers(nb::module_& m) {
                        CT_FIELD(MuonOptions, nesterov), CT_FIELD(MuonOptions, eps),
                        CT_FIELD(MuonOptions, ns_steps), CT_FIELD(MuonOptions, ns_dtype),
                        CT_FIELD(MuonOptions, master_weights));
+  nb::class_<LBFGS, Optimizer>(m, "LBFGS")
+      .def(
+          "__init__",
+          [](LBFGS* self, const std::vector<Tensor>& params, const nb::kwargs& options) {
+            new (self) LBFGS(
+                params, read_options<LBFGSOptions>(
+                            "LBFGS", options, CT_FIELD(LBFGSOptions, lr), CT_FIELD(LBFGSOptions, max_iter),
+                            CT_FIELD(LBFGSOptions, max_eval), CT_FIELD(LBFGSOptions, tolerance_grad),
+                            CT_FIELD(LBFGSOptions, tolerance_change), CT_FIELD(LBFGSOptions, history_size),
+                            CT_FIELD(LBFGSOptions, line_search)));
+          },
+          "L-BFGS, as torch.optim.LBFGS; line_search is \"none\" or \"strong_wolfe\".")
+      .def("step", &LBFGS::step, nb::arg("closure"), Unlocked(),
+           "closure() clears the gradients, computes the loss, calls backward() and gives the loss. Gives "
+           "the loss of "
+           "before.")
+      .def_prop_ro("iterations", &LBFGS::iterations)
+      .def_prop_ro("evaluations", &LBFGS::evaluations)
+      .def("state_dict", [](const LBFGS& o) { return to_python(o.state_dict()); })
+      .def("load_state_dict",
+           [](LBFGS& o, const nb::dict& state) { o.load_state_dict(read_state("load_state_dict", state)); });
   m.def(
       "clip_grad_norm_",
       [](const std::vector<Tensor>& params, double max_norm) { return clip_grad_norm_(params, max_norm); },

@@ -57,6 +57,20 @@ void read(const Argument& argument, nb::handle value, Dims& to) {
     argument.refuse(value, "an int or a sequence of ints");
   for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
 }
+void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to) {
+  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<nb::str>(value))
+    argument.refuse(value, "a sequence of ints");
+  to.clear();
+  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+}
+void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to) {
+  using nn::models::RopeScaling;
+  if (!nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
+  to = read_options<RopeScaling>(argument.op, nb::borrow<nb::kwargs>(value), CT_FIELD(RopeScaling, factor),
+                                 CT_FIELD(RopeScaling, low_freq_factor),
+                                 CT_FIELD(RopeScaling, high_freq_factor),
+                                 CT_FIELD(RopeScaling, original_max_position_embeddings));
+}
 void read(const Argument& argument, nb::handle value, DType& to) {
   if (!nb::try_cast(value, to)) argument.refuse(value, "a dtype (cotangent.f32, ..)");
 }

@@ -179,7 +179,8 @@ std::string build_op(const std::string& folder, const LoadOptions& options, bool
 #endif
   command.insert(command.end(), {"-I", include, "-I", root.string(), source.string()});
   const std::string object = library_object();
-  if (!object.empty()) command.push_back(object);
+  // A libstdc++ in the op is not for the process that the library was loaded into.
+  if (!object.empty()) command.insert(command.end(), {object, "-Wl,--exclude-libs,libstdc++.a"});
 
   const std::string key = with_files([&] { return fingerprint(root, command, include, object); });
   return plugin::cached(

@@ -8,6 +8,7 @@
 The memory of NumPy's arrays and PyTorch's tensors is shared by ct.from_dlpack(array), numpy.from_dlpack(x) and
 torch.from_dlpack(x). `cotangent.torch` makes an op a torch.autograd.Function.
 """
+import sys as _sys
 from contextlib import contextmanager as _contextmanager
 
 from ._core import (DType, Op, Tensor, arange, autocast, bf16, boolean, cuda_is_available, empty, f16, f32, f64,
@@ -15,12 +16,14 @@ from ._core import (DType, Op, Tensor, arange, autocast, bf16, boolean, cuda_is_
                     randn, registry, set_grad_enabled, set_num_threads, stream, synchronize, u8, version, zeros)
 from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, IndexError, IoError, OutOfMemoryError,
                     ShapeError, ValueError)
-from . import data, functional, io, nn, ops, optim
+from . import data, functional, io, models, nn, ops, optim, testing, text
 from ._array import tensor
 from ._build import compile_command
-from .ops import load_library
+from .function import Function
+from .ops import load_library, load_op
 
 __version__ = version()
+_package = _sys.modules[__name__]
 
 
 @_contextmanager
@@ -43,15 +46,14 @@ def enable_grad():
 
 
 def _publish():
-    # Each function is the package's own, and where a tensor comes first, a method of tensors too, unless C++ has one.
+    # Each function is the package's own, and where a tensor comes first, a method of tensors too, unless C++ has one. An
+    # op that was loaded anew takes the place of its older self.
     for module in (functional, ops):
         for name, function in vars(module).items():
-            own = getattr(function, "__module__", None) == module.__name__ and name != "load_library"
-            if name.startswith("_") or not own:
-                continue
-            globals().setdefault(name, function)
-            if not hasattr(Tensor, name):
-                setattr(Tensor, name, function)
+            own = getattr(function, "__module__", None) == module.__name__ and not name.startswith(("_", "load_"))
+            for owner in (_package, Tensor):
+                if own and getattr(getattr(owner, name, function), "__module__", None) == module.__name__:
+                    setattr(owner, name, function)
 
 
 _publish()

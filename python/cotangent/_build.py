@@ -1,18 +1,17 @@
 """How an op of one's own is compiled against this package."""
-import glob
 import os
+
+from . import _core
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def _here(*patterns):
-    # In an installed package beside this file; in a build tree two folders above it.
+def include_folder():
+    """The headers: in an installed package beside this file; in a build tree two folders above it."""
     for root in (_FOLDER, os.path.dirname(os.path.dirname(_FOLDER))):
-        for pattern in patterns:
-            found = sorted(glob.glob(os.path.join(root, pattern)))
-            if found:
-                return found[0]
-    return None
+        if os.path.isdir(os.path.join(root, "include", "cotangent")):
+            return os.path.join(root, "include")
+    raise _core.IoError(f"[compile_command] {_FOLDER} has no headers; install the package with `pip install .`")
 
 
 def compile_command(source, output, cuda=False):
@@ -20,14 +19,9 @@ def compile_command(source, output, cuda=False):
 
     By $CXX, or with `cuda` by nvcc ($NVCC); a list for subprocess.run().
     """
-    from . import _core
-    include, library = _here("include"), _here("lib/libcotangent.so*", "libcotangent.so*")
-    if not include or not library:
-        raise _core.IoError(f"[compile_command] {_FOLDER} has no headers or no shared library; install the package "
-                            "with `pip install .`")
-    flags = ["-std=c++20", "-O3", "-shared", f"-I{include}", str(source), "-o", str(output)]
-    rpath = f"-rpath={os.path.dirname(library)}"
+    flags = ["-std=c++20", "-O3", "-shared", f"-I{include_folder()}", str(source), "-o", str(output)]
+    library = os.path.realpath(_core.__file__)
     if cuda:
-        return [os.environ.get("NVCC", "nvcc"), "-x", "cu", "-arch=native", "-Xcompiler=-fPIC,-march=native",
-                *flags, "-Xlinker", rpath, "-Xlinker", library]
-    return [os.environ.get("CXX", "c++"), "-march=native", "-fPIC", f"-Wl,{rpath}", *flags, library]
+        return [os.environ.get("NVCC", "nvcc"), "-x", "cu", "-arch=native", "--expt-relaxed-constexpr",
+                "-Xcompiler=-fPIC,-march=native", *flags, "-Xlinker", library, "-Xlinker", "--exclude-libs=libstdc++.a"]
+    return [os.environ.get("CXX", "c++"), "-march=native", "-fPIC", *flags, library, "-Wl,--exclude-libs,libstdc++.a"]

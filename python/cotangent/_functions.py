@@ -8,7 +8,8 @@ import inspect
 
 from . import _core
 
-# What an attribute is where it is left out. The structs in C++ have these defaults, or the functions around them.
+# What an attribute is where it is left out: what C++ has in the headers of the ops (check.python compares), or where
+# nothing stands there, what an op does without it.
 _DEFAULTS = {
     "p": 0, "q": 0, "draw": None, "stride": 1, "padding": 0, "padding_end": 0, "dilation": 1, "groups": 1, "kernel": 0,
     "size": 0, "image": 0, "factor_height": 0.0, "factor_width": 0.0, "adaptive": False, "ceil_mode": False,
@@ -17,8 +18,9 @@ _DEFAULTS = {
     "chunk_rows": 0, "eps": 1e-5, "converts": False, "y": _core.f32, "dtype": _core.f32, "keepdim": False,
     "number": 0.0, "reverse": False, "relu": False, "right": False, "descending": False, "padding_idx": 0,
     "padded": False, "value": 0, "replacement": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "offset": 0,
-    "axis1": 0, "axis2": 1,
+    "axis1": -2, "axis2": -1,
 }
+_DEFAULTS_OF_OPS = {"rms_norm.eps": 1e-6, "add_rms_norm.eps": 1e-6}
 _TYPED_DEFAULTS = {("axes", "int"): 1, ("axes", "dims"): (), ("scale", "float"): 1.0}
 
 # Outputs that are there for the gradient. A function does not give them; function.op does.
@@ -29,10 +31,11 @@ _KEPT_FOR_GRADIENTS = {"logsumexp", "statistics", "weights", "batch_mean", "batc
 class _Attribute:
     """An argument of an op's function, and the fields of the op's attributes that it fills."""
 
-    def __init__(self, name, fields):
+    def __init__(self, op, name, fields):
         self.name, self.fields = name, fields
         first = fields[0]
-        self.default = _DEFAULTS.get(name, _TYPED_DEFAULTS.get((name, first["type"]), inspect.Parameter.empty))
+        usual = _DEFAULTS.get(name, _TYPED_DEFAULTS.get((name, first["type"]), inspect.Parameter.empty))
+        self.default = _DEFAULTS_OF_OPS.get(f"{op.name}.{name}", usual)
         self.kind = first["choices"].replace(" ", " | ") if first["type"] == "choice" else first["type"]
         if first["type"] == "choice" and self.default not in first["choices"].split():
             self.default = first["choices"].split()[0]
@@ -56,7 +59,7 @@ def attributes_of(op):
     for field in op.attributes:
         outer, _, inner = field["name"].rpartition(".")
         groups.setdefault(outer if inner in ("height", "width") and outer else inner, []).append(field)
-    return [_Attribute(name, fields) for name, fields in groups.items()]
+    return [_Attribute(op, name, fields) for name, fields in groups.items()]
 
 
 def _signature(op, attributes):

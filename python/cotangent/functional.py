@@ -25,6 +25,16 @@ sum, mean, prod, amax, amin, any, all, logsumexp = map(
     _reduction, ("sum", "mean", "prod", "amax", "amin", "any", "all", "logsumexp"))
 
 
+def argmax(x, axis=None, keepdim=False):
+    """Where along an axis the largest element is; without one, of all elements."""
+    return ops.argmax(x, axes=_axes(x, axis), keepdim=keepdim)
+
+
+def argmin(x, axis=None, keepdim=False):
+    """Where along an axis the smallest element is; without one, of all elements."""
+    return ops.argmin(x, axes=_axes(x, axis), keepdim=keepdim)
+
+
 def var(x, axes=None, correction=1.0, keepdim=False):
     """The variance over these axes: the sum of squares divided by n - correction."""
     return ops.var(x, axes=_axes(x, axes), number=float(correction), keepdim=keepdim)

@@ -2,6 +2,7 @@
 import ctypes as _ctypes
 
 from . import _core
+from ._build import include_folder as _include_folder
 from ._functions import function_of as _function_of
 
 
@@ -24,6 +25,21 @@ def load_library(path):
     names = _refresh()
     cotangent._publish()
     return names
+
+
+def load_op(path, compiler="", flags="", cache=""):
+    """The op of a folder that `./ct op new` has made, compiled if need be: its function, one of this module too.
+
+    A folder that has changed is compiled and loaded anew. What is left out is the library's: compiler, flags, and where
+    it keeps what it compiled (nn/plugin/README.md); function.loaded says what came of it. Throws IoError where there is
+    no op or no compiler, and Error with the compiler's messages.
+    """
+    import cotangent
+    loaded = _core._load_op(str(path), compiler, flags, cache, _include_folder())
+    function = globals()[loaded.op.name] = _function_of(loaded.op)
+    function.loaded = loaded
+    cotangent._publish()
+    return function
 
 
 _refresh()

@@ -1,5 +1,7 @@
 """Memory that is shared with NumPy and PyTorch, both ways."""
+import ctypes
 import gc
+import os
 import threading
 import time
 import weakref
@@ -83,6 +85,18 @@ def test_what_is_no_tensor_is_refused_and_the_next_call_works(bad, error, word):
     with pytest.raises(error, match=word):
         ct.from_dlpack(bad)
     assert ct.from_dlpack(np.ones(2)).tolist() == [1, 1]
+
+
+def test_a_standard_library_in_the_module_is_for_itself():
+    # Where the compiler links libstdc++ into what it makes: another one is in the process, with other facets.
+    from cotangent import _core
+    try:
+        symbol = getattr(ctypes.CDLL(_core.__file__), "_ZNSt6locale7classicEv")
+    except AttributeError:
+        return
+    where = (ctypes.c_char_p * 4)()  # Dl_info, of which the first is the file
+    assert ctypes.CDLL(None).dladdr(ctypes.cast(symbol, ctypes.c_void_p), where)
+    assert os.path.basename(where[0].decode()).startswith("libstdc++")
 
 
 class Elsewhere:

@@ -49,6 +49,8 @@ def cases():
         yield name, lambda x, f=f: f(x, axes=1), lambda x, g=g: g(x, dim=1), [normal(3, 5)]
     yield "cumsum", lambda x: ct.cumsum(x, axis=1), lambda x: torch.cumsum(x, 1), [normal(3, 5)]
     yield "layer_norm", ct.layer_norm, lambda x, w, b: F.layer_norm(x, (5,), w, b), [normal(3, 5), normal(5), normal(5)]
+    yield "rms_norm", ct.ops.rms_norm, lambda x, w: F.rms_norm(x, (5,), w, eps=1e-6), [normal(3, 5) / 1000, normal(5)]
+    yield "diagonal", ct.diagonal, lambda x: torch.diagonal(x, 0, -2, -1), [normal(3, 4, 5)]
     yield "conv2d", lambda x, w, b: ct.conv2d(x, w, b, stride=(1, 2), padding=1), \
         lambda x, w, b: F.conv2d(x, w, b, stride=(1, 2), padding=1), [normal(2, 3, 7, 8), normal(4, 3, 3, 3), normal(4)]
     yield "max_pool2d", lambda x: ct.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 2), [normal(2, 3, 6, 6)]

@@ -45,6 +45,42 @@ def test_inside_of_pytorch(swish):
     assert torch.autograd.gradcheck(lambda t: function(swish)(t, b=0.5), (x,))
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """What `./ct op new twin` makes."""
+    if not shutil.which(os.environ.get("CXX", "c++")):
+        pytest.skip("no C++ compiler")
+    here = tmp_path / "twin"
+    here.mkdir()
+    for file in (SOURCE.parents[3] / "examples" / "op" / "template").iterdir():
+        (here / file.name).write_text(file.read_text().replace("NAME", "twin"))
+    return here
+
+
+def test_a_folder_is_compiled_loaded_and_checked(folder, tmp_path):
+    cache = str(tmp_path / "cache")
+    twin = ct.load_op(folder, cache=cache)
+    assert twin is ct.twin is ct.ops.twin and twin.loaded.built and not ct.load_op(folder, cache=cache).loaded.built
+    x = ct.full(3, 0.5, requires_grad=True)
+    x.twin().sum().backward()
+    assert np.allclose(x.grad.numpy(), (1 + 0.25) ** -1.5)
+    assert ct.testing.check(twin) > 50 and ct.testing.gradcheck(twin, [ct.full((2, 3), 0.5, dtype=ct.f64)])
+    source = folder / "op.cpp"
+    source.write_text(source.read_text().replace("return x / std::sqrt(", "return 2 * x / std::sqrt("))
+    anew = ct.load_op(folder, cache=cache)
+    assert anew is ct.twin is not twin and anew.loaded.built
+    assert np.allclose(anew(ct.ones(1)).item(), 2 ** 0.5) and np.allclose(twin(ct.ones(1)).item(), 0.5 ** 0.5)
+    with pytest.raises(AssertionError, match="sample 0 .* on cpu in f32"):
+        ct.testing.check(anew)
+    source.write_text("int f( {")
+    with pytest.raises(ct.Error, match="op.cpp"):
+        ct.load_op(folder, cache=cache)
+    with pytest.raises(ct.IoError, match="nowhere"):
+        ct.load_op("/nowhere")
+    with pytest.raises(ct.IoError, match="compiler"):
+        ct.load_op(folder, compiler="no-such-compiler")
+
+
 def test_sources_and_libraries_that_are_none(tmp_path):
     broken = tmp_path / "broken.cpp"
     broken.write_text("int f( {")

@@ -117,9 +117,16 @@ def test_autocast_and_hooks():
     (lambda: nn.BatchNorm2d(3), lambda t: t.BatchNorm2d(3), (2, 3, 4, 4)),
     (lambda: nn.Conv1d(3, 6, 3, stride=2, groups=3), lambda t: t.Conv1d(3, 6, 3, stride=2, groups=3), (2, 3, 9)),
     (lambda: nn.ConvTranspose2d(3, 2, 3, stride=2), lambda t: t.ConvTranspose2d(3, 2, 3, stride=2), (2, 3, 4, 4)),
+    (lambda: nn.RNN(6, 4, nonlinearity="relu"), lambda t: t.RNN(6, 4, nonlinearity="relu"), (5, 2, 6)),
     (lambda: nn.GRU(6, 4, num_layers=2), lambda t: t.GRU(6, 4, num_layers=2), (5, 2, 6)),
     (lambda: nn.LSTM(6, 4, batch_first=True), lambda t: t.LSTM(6, 4, batch_first=True), (5, 2, 6)),
+    (lambda: nn.GRUCell(6, 4), lambda t: t.GRUCell(6, 4), (2, 6)),
+    (lambda: nn.LSTMCell(6, 4), lambda t: t.LSTMCell(6, 4), (2, 6)),
     (lambda: nn.GELU("tanh"), lambda t: t.GELU("tanh"), (3, 4)),
+    (lambda: nn.GroupNorm(3, 6), lambda t: t.GroupNorm(3, 6), (2, 6, 5)),
+    (lambda: nn.InstanceNorm2d(3, affine=True), lambda t: t.InstanceNorm2d(3, affine=True), (2, 3, 4, 4)),
+    (lambda: nn.MaxPool1d(2, padding=1), lambda t: t.MaxPool1d(2, padding=1), (2, 3, 9)),
+    (lambda: nn.AvgPool1d(3, stride=2), lambda t: t.AvgPool1d(3, stride=2), (2, 3, 9)),
     (lambda: nn.RMSNorm(6), lambda t: t.RMSNorm(6), (3, 6)),
 ])
 def test_layers_are_pytorchs(make, theirs, shape):
@@ -128,9 +135,88 @@ def test_layers_are_pytorchs(make, theirs, shape):
     if ours.state_dict():
         ours.load_state_dict({name: ct.from_dlpack(value) for name, value in other.state_dict().items()})
     x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    expected = other(torch.tensor(x))
-    expected = expected[0] if isinstance(expected, tuple) else expected
-    assert np.allclose(ours(ct.tensor(x)).detach().numpy(), expected.detach().numpy(), atol=1e-5)
+    same(ours(ct.tensor(x)), other(torch.tensor(x)))
+
+
+def same(ours, theirs):
+    if isinstance(theirs, tuple):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs):
+            same(one, other)
+    else:
+        assert np.allclose(ours.detach().numpy(), theirs.detach().numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize("name, options", [("L1Loss", {}), ("SmoothL1Loss", {"beta": 0.5}), ("HuberLoss", {"delta": 0.5}),
+                                           ("BCEWithLogitsLoss", {"reduction": "sum"}), ("KLDivLoss", {}),
+                                           ("NLLLoss", {"ignore_index": 2}), ("MSELoss", {}), ("CrossEntropyLoss", {})])
+def test_losses(name, options):
+    torch = pytest.importorskip("torch")
+    x = torch.randn(4, 5).log_softmax(1)
+    t = torch.tensor([0, 2, 4, 1]) if name in ("NLLLoss", "CrossEntropyLoss") else torch.rand(4, 5)
+    same(getattr(nn, name)(**options)(ct.from_dlpack(x), ct.from_dlpack(t)), getattr(torch.nn, name)(**options)(x, t))
+
+
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+def test_states_go_from_call_to_call(kind):
+    torch = pytest.importorskip("torch")
+    theirs, ours = getattr(torch.nn, kind)(3, 4), getattr(nn, kind)(3, 4)
+    ours.load_state_dict({name: ct.from_dlpack(value) for name, value in theirs.state_dict().items()})
+    x = torch.randn(6, 2, 3)
+    mine = ct.from_dlpack(x)
+    first, state = ours(mine[:4])
+    same(ours(mine[4:], state), theirs(x[4:], theirs(x[:4])[1]))
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([6, 2]))
+    same(ours(mine, lengths=ct.tensor([6, 2]))[1], theirs(packed)[1])
+    with pytest.raises(ct.ShapeError):
+        ours(mine, lengths=ct.tensor([6, 2, 1]))
+    with pytest.raises(TypeError):
+        ours(mine, "state")
+
+
+def test_masks_of_attention():
+    torch = pytest.importorskip("torch")
+    theirs, ours = torch.nn.MultiheadAttention(8, 2), nn.MultiheadAttention(8, 2)
+    ours.load_state_dict({name: ct.from_dlpack(value) for name, value in theirs.state_dict().items()})
+    x, masks = torch.randn(5, 3, 8), {"key_padding_mask": torch.zeros(3, 5, dtype=torch.bool),
+                                      "attn_mask": torch.triu(torch.ones(5, 5, dtype=torch.bool), 1)}
+    masks["key_padding_mask"][1, 3:] = True
+    mine = ct.from_dlpack(x)
+    output, weights = theirs(x, x, x, **masks)
+    same(ours(mine, mine, mine, **masks), output)
+    same(ours.forward_with_weights(mine, mine, mine, **masks), (output, weights))
+    same(ours(mine, mine, mine, is_causal=True), theirs(x, x, x, attn_mask=masks["attn_mask"])[0])
+    with pytest.raises(TypeError, match="mask"):
+        ours(mine, mine, mine, mask=masks["attn_mask"])
+    with pytest.raises(ct.DTypeError):
+        ours(mine, mine, mine, attn_mask=ct.ones(5, 5, dtype=ct.i64))
+
+
+def test_lbfgs():
+    torch = pytest.importorskip("torch")
+    start = np.array([-1.2, 1.0])
+    theirs, ours = torch.tensor(start, requires_grad=True), ct.tensor(start, dtype=ct.f64, requires_grad=True)
+    other = torch.optim.LBFGS([theirs], line_search_fn="strong_wolfe")
+    lbfgs = optim.LBFGS([ours], line_search="strong_wolfe")
+
+    def closure(optimizer, p):
+        def run():
+            optimizer.zero_grad()
+            loss = (1 - p[0]) ** 2 + 100 * (p[1] - p[0] ** 2) ** 2
+            loss.backward()
+            return loss
+        return run
+
+    other.step(closure(other, theirs))
+    assert lbfgs.step(closure(lbfgs, ours)).item() == pytest.approx(24.2)
+    assert np.allclose(ours.detach().numpy(), theirs.detach().numpy(), atol=1e-6) and lbfgs.evaluations >= 20
+    with pytest.raises(ZeroDivisionError):
+        lbfgs.step(lambda: 1 / 0)
+    with pytest.raises(ct.ValueError, match="strong_wolfe"):
+        optim.LBFGS([ours], line_search="wolfe")
+    again = optim.LBFGS([ours])
+    again.load_state_dict(lbfgs.state_dict())
+    assert again.iterations == lbfgs.iterations
 
 
 def test_the_network_of_the_readme_learns():

@@ -1,0 +1,37 @@
+"""Are gradients right, and is an op all that its records say?"""
+from . import _core
+
+
+def _checked(f, inputs, twice, eps, atol, rtol):
+    def results(given):
+        made = f(*given)
+        return list(made) if isinstance(made, (tuple, list)) else [made]
+
+    message = _core._gradcheck(results, list(inputs), twice, eps, atol, rtol)
+    if message:
+        raise AssertionError(message)
+    return True
+
+
+def gradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
+    """True where the gradients of f(*inputs) are those of central differences; else an AssertionError.
+
+    Inputs that are f64 are checked, others are handed on. f gives a tensor, or several, and the same at each call.
+    """
+    return _checked(f, inputs, False, eps, atol, rtol)
+
+
+def gradgradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
+    """The same for gradients of gradients."""
+    return _checked(f, inputs, True, eps, atol, rtol)
+
+
+def check(function, devices=()):
+    """Runs the conformance suite on an op: forward, gradients, layouts, dtypes, bad calls, on all devices or on these.
+
+    Gives how many things were checked; raises an AssertionError with what failed.
+    """
+    checks, failures = _core._check(function.op, getattr(function, "loaded", None), list(devices))
+    if failures:
+        raise AssertionError("\n".join(failures))
+    return checks
