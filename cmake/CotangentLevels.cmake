@@ -67,12 +67,13 @@ function(cotangent_add_levels target sources)
     target_compile_definitions(${objects} PRIVATE cpu_kernels=${level}_kernels)
     cotangent_precompile(${objects} <algorithm> <cmath> <cotangent/core/op_def.h>)
     cotangent_batch(${objects})
+    set(all "$<FILTER:$<TARGET_OBJECTS:${objects}>,INCLUDE,\\.o$>")  # a precompiled header is among them
     set(whole "${PROJECT_BINARY_DIR}/levels/${level}")
     string(LENGTH "${level}_kernels" length)
     add_custom_command(OUTPUT "${whole}.o"
-      COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${whole}_all.o" $<TARGET_OBJECTS:${objects}>
+      COMMAND "${CMAKE_LINKER}" -r --force-group-allocation -o "${whole}_all.o" "${all}"
       COMMAND "${CMAKE_OBJCOPY}" --wildcard "--keep-global-symbol=_ZN2ct${length}${level}_kernels*" "${whole}_all.o" "${whole}.o"
-      DEPENDS ${objects} $<TARGET_OBJECTS:${objects}> COMMAND_EXPAND_LISTS VERBATIM
+      DEPENDS ${objects} "${all}" COMMAND_EXPAND_LISTS VERBATIM
       COMMENT "Linking the kernels of x86-64-${level}")
     target_sources(${target} PRIVATE "${whole}.o")
     if(COTANGENT_HERE_FLAG MATCHES "${level}$")
