@@ -56,7 +56,7 @@ void small_ops(benchmark::State& state) {
 }
 
 // In 1, 2, 4, ... threads, up to one for each processor.
-const bool registered = [] {
+const bool threads_registered = [] {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   for (int n = 1; n <= std::max(1, cores); n *= 2) {
     const std::string in = "_in_" + std::to_string(n) + "_threads";

@@ -109,25 +109,18 @@ TEST_CASE("allocator: bytes of the small-block pool are neither lost nor counted
 
 TEST_CASE("allocator: a thread gets the large block back that it has freed itself") {
   if (CT_POOL_BYPASS) return;
-  CpuAllocator a;
-  void* mine = a.allocate(1 * MiB, host);
-  void* other = nullptr;
-  a.deallocate(mine, 1 * MiB, host);
-  std::thread([&] {
-    void* stolen = a.allocate(1 * MiB, host);  // there is no other: better than none
-    CHECK(stolen == mine);
-    other = a.allocate(1 * MiB, host);
-    a.deallocate(stolen, 1 * MiB, host);
-  }).join();
-  a.deallocate(other, 1 * MiB, host);  // freed here: ours, and above the one that the other thread has freed
-  std::thread([&] {
-    void* first = a.allocate(1 * MiB, host);
-    a.deallocate(first, 1 * MiB, host);
-    CHECK(a.allocate(1 * MiB, host) == first);  // its own, whichever lies on top
-    a.deallocate(first, 1 * MiB, host);
-  }).join();
-  CHECK(a.allocate(1 * MiB, host) == other);
-  a.deallocate(other, 1 * MiB, host);
+  constexpr std::size_t size = 37 * MiB;  // nobody else's
+  empty_cache(cpu);
+  Allocator& a = current_allocator(cpu);
+  void* mine = a.allocate(size, host);
+  void* other = a.allocate(size, host);
+  a.deallocate(mine, size, host);
+  std::thread([&] { a.deallocate(other, size, host); }).join();
+  CHECK(a.allocate(size, host) == mine);   // though the other thread's lies on top
+  CHECK(a.allocate(size, host) == other);  // better than a new one
+  a.deallocate(mine, size, host);
+  a.deallocate(other, size, host);
+  empty_cache(cpu);
 }
 
 TEST_CASE("allocator: cpu statistics follow the blocks, large and small") {
