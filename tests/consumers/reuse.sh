@@ -12,7 +12,8 @@ flags_of() {  # the flags that can change an object, one a line, sorted
       continue
     fi
     case $word in
-      -o | -MF | -MT | -isystem | -include | -Xclang) skip=yes ;;  # the last two name precompiled headers
+      -o | -MF | -MT | -isystem | --param) skip=yes ;;  # --param: how much memory the compiler may use
+      -include | -Xclang) skip=yes ;;  # these name precompiled headers
       -c | -MD | -x | cu | -I* | -isystem=* | -fmacro-prefix-map=* | --options-file | -Winvalid-pch | -fpch-*) ;;
       -*) printf '%s\n' "$word" ;;
     esac
