@@ -169,7 +169,9 @@ def write_page(path, heading, head, lines):
     for section in sections:
         title, *rest = section.rstrip().split("\n")
         rows = [line for line in rest if line.startswith("| ") and line not in head and name_of(line) not in fresh]
-        if rows:
+        if title == heading:  # measured in parts
+            lines = sorted(lines + rows, key=lambda line: (name_of(line).startswith("limit/"), name_of(line)))
+        elif rows:
             kept.append((title, rows))
     with open(path + ".new", "w") as f:
         f.write(intro)
@@ -252,8 +254,9 @@ def main():
         candidates = {}
         for key in {k.split("#")[0] for k in peers}:
             if key.split("@")[0] == row.get("timed", row["name"]):
-                what = "peak" if "timed" in row else "seconds"
-                candidates[key.partition("@")[2] or "eager"] = statistics.median(v[what] for v in best(peers, key))
+                values = [v["peak" if "timed" in row else "seconds"] for v in best(peers, key)]
+                if None not in values:  # a peer need not say what memory it took
+                    candidates[key.partition("@")[2] or "eager"] = statistics.median(values)
         if candidates:
             row["peers"] = candidates
             row["peer_mode"] = min(candidates, key=candidates.get)
