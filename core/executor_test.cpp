@@ -187,6 +187,28 @@ TEST_CASE("an executor is asked for as many pieces as there are chunks, and wher
   CHECK(serial->runs == 2);
 }
 
+TEST_CASE("a piece begins with its own share of the chunks, then it helps with the others", "[executor]") {
+  struct From final : Executor {
+    explicit From(int f) : first(f) {}
+    int concurrency() const override { return 3; }
+    void run(int n, FunctionRef<void(int)> piece) override {
+      for (int i = 0; i < n; ++i) piece((first + i) % n);
+    }
+    const int first;
+  };
+  const auto order_from = [](int first) {
+    set_executor(std::make_shared<From>(first));
+    std::vector<std::int64_t> begun;
+    parallel_for(7, 1, [&](std::int64_t begin, std::int64_t) { begun.push_back(begin); });
+    set_executor(nullptr);
+    return begun;
+  };
+  // 7 chunks for 3: 0 and 1, 2 and 3, 4 to 6. The piece that is run first does everything.
+  CHECK(order_from(0) == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6});
+  CHECK(order_from(1) == std::vector<std::int64_t>{2, 3, 4, 5, 6, 0, 1});
+  CHECK(order_from(2) == std::vector<std::int64_t>{4, 5, 6, 0, 1, 2, 3});
+}
+
 TEST_CASE("work inside of a lent thread's piece stays in that thread", "[executor]") {
   const auto queue = lend<Queue>(3);
   std::atomic<int> total{0}, elsewhere{0};

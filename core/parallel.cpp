@@ -53,37 +53,57 @@ inline void relax() {
 #endif
 }
 
+// The chunks are dealt out in ranges, one for each who takes part, in their order: who works on a part of a tensor in one
+// job works on the same part in the next, and finds it in the caches of its core, or in the memory next to it. Who is
+// through with a range helps with the others. The counters share cache lines: a chunk is long beside one's way.
 struct Job {
-  Job(const Body& b, std::int64_t size, std::int64_t step, std::int64_t count)
-      : body(b), n(size), grain(step), chunks(count) {}
+  Job(const Body& b, std::int64_t size, std::int64_t step, std::int64_t count, int workers)
+      : body(b),
+        n(size),
+        grain(step),
+        chunks(count),
+        ranges(static_cast<int>(std::min<std::int64_t>({count, workers, kMostRanges}))) {
+    for (int r = 0; r < ranges; ++r) next[r].store(first(r), std::memory_order_relaxed);
+  }
+
+  static constexpr int kMostRanges = 64;
 
   Body body;
   std::int64_t n;
   std::int64_t grain;
   std::int64_t chunks;
-  alignas(64) std::atomic<std::int64_t> next{0};
-  std::atomic<bool> failed{false};
+  int ranges;
+  alignas(64) std::atomic<std::int64_t> next[kMostRanges];
+  std::atomic<std::int64_t> error_chunk{std::numeric_limits<std::int64_t>::max()};
   std::mutex error_mutex;
-  std::int64_t error_chunk = std::numeric_limits<std::int64_t>::max();
   std::exception_ptr error;
 
-  // Takes chunks until none is left. `failed` is looked at before a chunk is taken and never after: chunks
-  // are taken in ascending order, so the lowest one that throws is always run, and the error that is kept
-  // does not depend on who was faster.
-  void work() {
-    while (!failed.load(std::memory_order_relaxed)) {
-      const std::int64_t chunk = next.fetch_add(1, std::memory_order_relaxed);
-      if (chunk >= chunks) return;
-      const std::int64_t begin = chunk * grain;
-      try {
-        body(begin, chunk == chunks - 1 ? n : begin + grain);
-      } catch (...) {
-        const std::lock_guard lock(error_mutex);
-        failed.store(true, std::memory_order_relaxed);
-        if (chunk < error_chunk) {
-          error_chunk = chunk;
-          error = std::current_exception();
-        }
+  std::int64_t first(std::int64_t range) const { return chunks * range / ranges; }
+
+  // Takes chunks until none is left, those of range `own` first.
+  void work(int own) {
+    for (int i = 0; i < ranges; ++i) {
+      const int range = (own + i) % ranges;
+      const std::int64_t end = first(range + 1);
+      while (next[range].load(std::memory_order_relaxed) < end) {
+        const std::int64_t chunk = next[range].fetch_add(1, std::memory_order_relaxed);
+        // After an error what comes before it is still run, so that the error that is kept is that of the lowest chunk
+        // that throws, whoever was faster.
+        if (chunk >= end || chunk > error_chunk.load(std::memory_order_relaxed)) break;
+        run(chunk);
+      }
+    }
+  }
+
+  void run(std::int64_t chunk) {
+    const std::int64_t begin = chunk * grain;
+    try {
+      body(begin, chunk == chunks - 1 ? n : begin + grain);
+    } catch (...) {
+      const std::lock_guard lock(error_mutex);
+      if (chunk < error_chunk) {
+        error_chunk = chunk;
+        error = std::current_exception();
       }
     }
   }
@@ -107,10 +127,11 @@ class Pool {
     if (!inside_job && !alone) {
       if (const std::shared_ptr<Executor> lent = executor()) {
         const int pieces = static_cast<int>(std::min<std::int64_t>(chunks, lent->concurrency()));
-        if (pieces > 1) return run_on(*lent, pieces, Job(body, n, grain, chunks));
+        if (pieces > 1) return run_on(*lent, pieces, Job(body, n, grain, chunks, pieces));
       } else if (threads() > 1) {
         std::unique_lock owner(owner_, std::try_to_lock);
-        if (owner && !lent_ && start_workers()) return run_here(owner, Job(body, n, grain, chunks));
+        if (owner && !lent_ && start_workers())
+          return run_here(owner, Job(body, n, grain, chunks, threads()));
       }
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -154,7 +175,7 @@ class Pool {
     {
       const Raised inside(inside_job);
       announce(kOpen);
-      job.work();
+      job.work(0);
       close();
     }
     owner.unlock();
@@ -165,9 +186,9 @@ class Pool {
     CT_CHECK(!lending, Error, "parallel",
              "the executor's run() does other work that calls ops while it waits; let it take pieces of its "
              "own call alone");
-    const auto piece = [&job](int) {
+    const auto piece = [&job](int i) {
       const Raised inside(inside_job);
-      job.work();
+      job.work(i);
     };
     {
       const Raised waiting(lending);
@@ -196,7 +217,9 @@ class Pool {
     try {
       workers_.reserve(static_cast<std::size_t>(wanted));
       const std::uint32_t seen = state_.load() / kSerial;
-      while (static_cast<int>(workers_.size()) < wanted) workers_.emplace_back([this, seen] { serve(seen); });
+      while (static_cast<int>(workers_.size()) < wanted)
+        workers_.emplace_back(
+            [this, seen, index = static_cast<int>(workers_.size()) + 1] { serve(seen, index); });
     } catch (const std::system_error&) {
       // The system gives no more threads: go on with those there are. Results do not depend on it.
     } catch (const std::bad_alloc&) {  // nor on memory for them
@@ -229,8 +252,8 @@ class Pool {
     }
   }
 
-  // The life of a worker. `seen` is the serial number of the last job it has been in, or need not be in.
-  void serve(std::uint32_t seen) {
+  // The life of worker `index`, from 1 on. `seen` is the serial number of the last job it has been in, or need not be in.
+  void serve(std::uint32_t seen, int index) {
     inside_job = true;
     std::chrono::nanoseconds patience = kMaxPatience;
     for (;;) {
@@ -240,14 +263,14 @@ class Pool {
       while (!entered && (state & kOpen) != 0) entered = state_.compare_exchange_weak(state, state + 1);
       seen = state / kSerial;
       if (!entered) continue;
-      job_->work();
+      job_->work(index);
       const std::uint32_t left = state_.fetch_sub(1) - 1;
       if ((left & (kOpen | kInside)) == 0 && owner_sleeps_.load()) state_.notify_all();
     }
   }
 
-  // Returns the state once a job other than `seen` is there: spins first, then sleeps. Patience doubles when
-  // spinning paid and halves when it did not, so that an idle or crowded machine is left alone.
+  // Returns the state once a job other than `seen` is there: spins first, then sleeps. Patience doubles where spinning has
+  // paid or would have, the job being there soon, and halves where not: an idle or crowded machine is left alone.
   std::uint32_t await(std::uint32_t seen, std::chrono::nanoseconds& patience) {
     std::uint32_t state = state_.load();
     if (state / kSerial != seen) return state;
@@ -262,12 +285,13 @@ class Pool {
         }
       }
     } while (Clock::now() - start < patience);
-    patience = std::max(patience / 2, kMinPatience);
     sleepers_.fetch_add(1);
     // A worker that failed to enter a job may have seen the serial number of the stop that came after it.
     for (state = state_.load(); state / kSerial == seen && !stop_.load(); state = state_.load())
       state_.wait(state);
     sleepers_.fetch_sub(1);
+    patience = Clock::now() - start < kMaxPatience ? std::min(patience * 2, kMaxPatience)
+                                                   : std::max(patience / 2, kMinPatience);
     return state;
   }
 

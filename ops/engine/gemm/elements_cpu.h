@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -53,12 +54,21 @@ void begin_sums(const Plan& plan, const Operands<T>& op, std::int64_t row0, std:
                 std::int64_t col0, std::int64_t cols, T* sums, std::int64_t ld) {
   const In* const bias = static_cast<const In*>(op.bias);
   const Out* const c = static_cast<const Out*>(op.c);
+  if (op.beta == 0) {  // bias alone
+    for (std::int64_t i = 0; i < rows; ++i) {
+      if (plan.swapped) {
+        std::fill_n(sums + i * ld, cols, static_cast<T>(bias[row0 + i]));
+      } else {
+        for (std::int64_t j = 0; j < cols; ++j) sums[i * ld + j] = static_cast<T>(bias[col0 + j]);
+      }
+    }
+    return;
+  }
   for (std::int64_t i = 0; i < rows; ++i) {
     for (std::int64_t j = 0; j < cols; ++j) {
       const std::int64_t m = plan.swapped ? col0 + j : row0 + i;
       const std::int64_t n = plan.swapped ? row0 + i : col0 + j;
-      T x = 0;
-      if (op.beta != 0) x = op.beta * static_cast<T>(c[m * plan.c_row + n]);
+      T x = op.beta * static_cast<T>(c[m * plan.c_row + n]);
       if (bias != nullptr) x += static_cast<T>(bias[n]);
       sums[i * ld + j] = x;
     }

@@ -193,6 +193,8 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
 
 // The most elements of V that are packed at a time.
 constexpr int64_t kMostPacked = int64_t{1} << 24;
+// So many are worth a thread's while: 3 us or more.
+constexpr int64_t kPackedTogether = 1 << 13;
 
 template <class T>
 void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
@@ -249,8 +251,9 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     run_task<T>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
                 std::min(plan.cols_task, plan.cols - col0));
   };
-  // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short.
-  constexpr int64_t group = 16 * sliver;
+  // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short. Where they go
+  // along k, one sliver does, and threads have more to share.
+  const int64_t group = plan.v_k == 1 && plan.v_col != 1 ? sliver : 16 * sliver;
   const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
   const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
@@ -283,7 +286,7 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
   }
   // Item by item, or for all items if they share V: all threads pack V, then all of them compute.
   T* const v_packed = scratch<T>(1, plan.k * v_cols);
-  const int64_t pack_grain = 1 + (1 << 16) / (std::min(group, v_cols) * plan.k_block);
+  const int64_t pack_grain = 1 + kPackedTogether / (std::min(group, v_cols) * plan.k_block);
   const int64_t items = v_batch == 0 ? batch : 1;
   for (int64_t item = 0; item < batch; item += items) {
     parallel_for(blocks, pack_grain,
