@@ -33,7 +33,7 @@ namespace {
 
 using gemm::Elements;
 using gemm::kElements;
-using gemm::kTaskMacs;
+using gemm::kTaskWork;
 using gemm::make_plan;
 using gemm::Operands;
 using gemm::Plan;
@@ -41,6 +41,7 @@ using gemm::round_up;
 using gemm::RowTiles;
 using gemm::scratch;
 using gemm::TileArgs;
+using gemm::work_of;
 using std::int64_t;
 
 // --- one task ----------------------------------------------------------------------------------------
@@ -159,11 +160,11 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
               const T* a, const T* b, T beta, const T* bias, T* c) {
   constexpr int64_t tall = gemm::kTall<T>, narrow = gemm::kShort<T>;
   const RowTiles heights(g.m, tall);
-  const double macs = static_cast<double>(g.m) * static_cast<double>(g.k);  // of a column
-  const int64_t cols_task = round_up(static_cast<int64_t>(std::clamp(kTaskMacs / macs, 1.0, 1e9)), narrow);
-  const int64_t tasks = chunk_count(g.n, cols_task);
-  const double task_macs = macs * static_cast<double>(std::min(cols_task, g.n));
-  const auto grain = static_cast<int64_t>(std::clamp(kTaskMacs / task_macs, 1.0, 1e9));
+  const double work = work_of(g.m, g.n, g.k);
+  const auto parts = static_cast<int64_t>(std::max(work / kTaskWork, 1.0));
+  const int64_t cols_task = round_up(chunk_count(g.n, parts), narrow), tasks = chunk_count(g.n, cols_task);
+  const auto grain =
+      static_cast<int64_t>(std::clamp(kTaskWork * static_cast<double>(tasks) / work, 1.0, 1e9));
   parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t item = t / tasks, col0 = t % tasks * cols_task;
@@ -271,8 +272,8 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     return run_task<T>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
   }
 
-  const double task_macs = plan.macs / static_cast<double>(tasks);
-  const auto grain = static_cast<int64_t>(std::clamp(kTaskMacs / task_macs, 1.0, 1e9));
+  const auto grain =
+      static_cast<int64_t>(std::clamp(kTaskWork * static_cast<double>(tasks) / plan.work, 1.0, 1e9));
   if (!plan.copy_v || (tasks == 1 && v_batch != 0)) {
     parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

@@ -25,9 +25,17 @@ inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step 
 inline constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
 inline constexpr int64_t kMostRows = 192;       // of a task
 inline constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
-inline constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: about 10 microseconds
+inline constexpr double kTaskWork = 1 << 19;    // worth a task, in multiply-adds: 5 to 10 microseconds
 inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
 inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
+
+/// What a product takes, in multiply-adds: to fetch an element from the second-level cache, or to leave it there, takes as
+/// long as some of those. Where one of the sizes is 1 or 2, that is what the time goes into.
+inline double work_of(int64_t m, int64_t n, int64_t k) {
+  const auto a = static_cast<double>(m), b = static_cast<double>(n),
+             c = static_cast<double>(std::max<int64_t>(k, 1));
+  return a * b * c + 6 * (a * b + b * c + a * c);
+}
 
 // The product in the roles of the kernels (see engine/gemm/tiles_cpu.h), with everything that was decided about
 // it. Normally R is A and V is B. Swapped, C^T = B^T A^T is computed: R is B^T, V is A^T.
@@ -39,7 +47,7 @@ struct Plan {
   bool copy_r, copy_v;  // pack them, or read them where they are
   bool by_rows;         // the kernels find R row by row, or column by column
   int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
-  double macs;  // multiply-adds of one item
+  double work;  // of one item
   bool prefetch;
 
   int64_t tasks() const { return row_tasks * col_tasks; }
@@ -102,12 +110,12 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   constexpr int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
   plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
                                   : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
-  plan.macs = m * n * std::max(k, 1.0);
+  plan.work = work_of(g.m, g.n, g.k);
   plan.rows_task = round_up(plan.rows, kRows), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
-  if (plan.macs >= 2 * kTaskMacs) {
+  if (plan.work >= 2 * kTaskWork) {
     // Rows are cut before columns: packed rows are then packed once.
-    const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
+    const auto wanted = static_cast<int64_t>(std::min(plan.work / kTaskWork, kMostTasks));
     const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
     plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
