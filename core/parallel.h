@@ -21,7 +21,7 @@
 //    the thread (core/executor.h).
 //  * After fork() the child starts with a pool of its own. fork() from inside a chunk is not supported.
 //  * Waking a sleeping thread takes microseconds: choose the grain such that a chunk is worth 10 us or more.
-//    Between jobs the pool's threads spin for some tens of microseconds at most, less when that was in vain.
+//    Between jobs the pool's threads spin for some tens of microseconds at most, less where jobs are further apart.
 
 namespace ct {
 
