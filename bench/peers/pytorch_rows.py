@@ -20,6 +20,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import pytorch_cpu
 import pytorch_models
 import pytorch_vision
 
@@ -346,6 +347,7 @@ for _n in [1 << k for k in range(8) if 1 << k <= os.cpu_count()]:
     row(f"T2/models_in_{_n}_threads@processes")(lambda n=_n: models_at_once(in_processes, n))
 
 
+pytorch_cpu.register(row, median_of)
 pytorch_models.register(row, gpu, device_median, step_median, median_of)
 pytorch_vision.register(row, step_median, median_of)
 
