@@ -49,6 +49,12 @@ void time_wall(benchmark::State& state, Device device, int batch, F&& f) {
   }
 }
 
+/// Normal numbers on the CPU for rows to compute on, drawn once: Google Benchmark calls a row's function several times.
+inline Tensor numbers(std::int64_t first, const Shape& shape) {
+  static const Tensor all = randn({1 << 24});
+  return all.narrow(0, first, numel(shape)).view(shape);
+}
+
 /// Books bytes moved per call; shown as bytes per second.
 inline void count_bytes(benchmark::State& state, double bytes) {
   state.counters["bytes"] = benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);

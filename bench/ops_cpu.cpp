@@ -11,12 +11,6 @@ namespace {
 using namespace ct::bench;
 using ct::Tensor;
 
-/// What all rows compute on.
-const Tensor& numbers() {
-  static const Tensor x = ct::randn({1 << 24});
-  return x;
-}
-
 /// Runs `f` and books `tensors` times the bytes of `x`.
 template <class F>
 void time_op(benchmark::State& state, const Tensor& x, double tensors, F f) {
@@ -37,7 +31,7 @@ void row(const std::string& name, std::initializer_list<ct::DType> dtypes, Body 
 template <class F>
 void elementwise(const std::string& name, std::initializer_list<ct::DType> dtypes, F f) {
   row(name + "_2^24", dtypes, [f](benchmark::State& state, ct::DType dtype) {
-    const Tensor x = numbers().abs().to(dtype);  // of which there are logarithms too
+    const Tensor x = numbers(0, {1 << 24}).abs().to(dtype);  // of which there are logarithms too
     time_op(state, x, 2, [&] { return f(x); });
   });
 }
@@ -47,7 +41,7 @@ void elementwise(const std::string& name, std::initializer_list<ct::DType> dtype
 template <class F>
 void on_rows(const std::string& name, double forward, double backward, int parameters, F f) {
   const auto inputs = [=](ct::DType dtype) {
-    std::vector<Tensor> all = {numbers().narrow(0, 0, 4096 * 1024).view({4096, 1024}).clone().to(dtype)};
+    std::vector<Tensor> all = {numbers(0, {4096, 1024}).clone().to(dtype)};
     for (int i = 0; i < parameters; ++i) all.push_back(ct::ones({1024}, {.dtype = dtype}));
     return all;
   };

@@ -37,12 +37,12 @@ def row(name, needs_gpu=False):
     return add
 
 
-def median_of(call, repeat, seconds=0.4):
-    """Median seconds of one call; `repeat` calls are timed together."""
-    for _ in range(5):
+def median_of(call, repeat, seconds=0.4, least=5):
+    """Median seconds of one call; `repeat` calls are timed together, `least` times or more."""
+    for _ in range(least):
         call()
     times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
+    while len(times) < least or time.perf_counter() < end:
         start = time.perf_counter()
         for _ in range(repeat):
             call()
