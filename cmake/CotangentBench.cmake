@@ -29,7 +29,7 @@ if(OpenMP_CXX_FOUND)
   list(APPEND _peer_options ${OpenMP_CXX_FLAGS})
   target_link_libraries(ct_bench PRIVATE ${OpenMP_CXX_LIBRARIES})
 endif()
-set_source_files_properties(bench/products.cpp PROPERTIES COMPILE_OPTIONS "${_peer_options}")
+set_source_files_properties(ops/matmul/matmul_bench.cpp PROPERTIES COMPILE_OPTIONS "${_peer_options}")
 target_include_directories(ct_bench PRIVATE "${PROJECT_SOURCE_DIR}")
 foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
   target_include_directories(ct_bench SYSTEM PRIVATE

@@ -7,7 +7,8 @@
 
 // C1: matrix products in f32 on the CPU, y[m, n] = sum_k a[m, k] b[k, n], of plain and of transposed operands (N, T). Beside
 // ours the same by Eigen and by OpenBLAS, where it is installed, as the rows NAME@eigen-VERSION and NAME@openblas. They
-// write the same y again and again; ours has no such form: matmul() returns a new y, whose memory is that of the one before.
+// write the same y again and again; ours has no such form: matmul() returns a new y, whose memory is that of the one
+// before. An OpenBLAS that does not know the processor is told by OPENBLAS_CORETYPE (SkylakeX for AVX-512).
 
 namespace {
 
@@ -77,7 +78,7 @@ void openblas(benchmark::State& state, const Product& p) {
   });
 }
 
-const bool products_registered = [] {
+const bool matmul_registered = [] {
   const std::int64_t shapes[][3] = {{64, 64, 64},    {128, 128, 128},    {256, 256, 256},
                                     {64, 784, 256},  {64, 256, 10},      {784, 64, 256},
                                     {512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}};
