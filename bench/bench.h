@@ -26,19 +26,33 @@ void time_device(benchmark::State& state, Device device, int batch, F&& f) {
   }
 }
 
-/// The same with the host's clock around the calls and the wait for the device: for steps whose cost is the
+/// Seconds by the host's clock of one call.
+template <class F>
+double seconds_of(F&& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// As time_device(), with the host's clock around the calls and the wait for the device: for steps whose cost is the
 /// host's.
 template <class F>
 void time_wall(benchmark::State& state, Device device, int batch, F&& f) {
   for (int i = 0; i < 5; ++i) f();
   synchronize(device);
   for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < batch; ++i) f();
-    synchronize(device);
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    state.SetIterationTime(seconds.count() / batch);
+    state.SetIterationTime(seconds_of([&] {
+                             for (int i = 0; i < batch; ++i) f();
+                             synchronize(device);
+                           }) /
+                           batch);
   }
+}
+
+/// Normal numbers on the CPU for rows to compute on, drawn once: Google Benchmark calls a row's function several times.
+inline Tensor numbers(std::int64_t first, const Shape& shape) {
+  static const Tensor all = randn({1 << 24});
+  return all.narrow(0, first, numel(shape)).view(shape);
 }
 
 /// Books bytes moved per call; shown as bytes per second.

@@ -3,9 +3,11 @@
 
 usage: bench.py --binary build/.../ct_bench [--rows REGEX] [--rounds N] [--out DIR] [--size-json FILE] [--page FILE]
 
-Ours and the peer's run in turn (ours, peer, ours, peer, ...), so that a machine whose speed drifts slows both.
-Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU rows run with one and
-two threads on both sides (or --threads 1,4,16), and each side keeps its best median. A page (docs/measured.md) has a section for each run
+Peers are PyTorch, if the Python that runs this has it (its modes are "eager", "compile", ...), and the rows NAME@PEER
+of our own binary, such as NAME@openblas. Ours and the peers' run in turn, each in a process of its own, so that a
+machine whose speed drifts slows all. Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU
+rows run with one and two threads on all sides (or --threads 1,4,16); each side keeps its best median, or the row has a
+line for each number of threads ("each_threads" in targets.json). A page (docs/measured.md) has a section for each run
 whose figures are the latest of their rows.
 """
 import argparse
@@ -45,6 +47,13 @@ def environment():
     }
 
 
+def openblas_name():
+    """Which OpenBLAS there is, and which processor it takes this one for; its threads end with the process asked."""
+    config = sh(sys.executable, "-c", "import ctypes; f = ctypes.CDLL('libopenblas.so.0').openblas_get_config; "
+                                      "f.restype = ctypes.c_char_p; print(f().decode())").split()
+    return f"{config[0]} {config[1]} ({config[-2]})" if config else ""
+
+
 def literal(name):
     """A pattern for this name alone, in POSIX's syntax: re.escape() also escapes what has no meaning there."""
     return re.sub(r"([.\[\](){}*+?^$|\\])", r"\\\1", name)
@@ -63,7 +72,7 @@ def one_pass(binary, rows, env=None):
 
 
 def run_ours(binary, rows, threads):
-    """{name: {"seconds", "bytes" per second, "flops" per second, "peak" bytes in use}} of one pass."""
+    """{name: {"seconds", "bytes" per second, "flops" per second, "peak" bytes in use}} of one pass of our binary."""
     results = {}
     for b in one_pass(binary, rows, dict(os.environ, COTANGENT_NUM_THREADS=str(threads))):
         # Arguments and timing modes are appended to a benchmark's name; ours ends at the second slash.
@@ -96,11 +105,15 @@ def run_peer(rows, threads, modes, timeout):
     return results, peer
 
 
-def names_of(binary, pattern):
-    """The rows that match, without Google Benchmark's suffixes."""
+def names_of(binary):
+    """The rows and, as NAME@PEER, those of the peers in the binary, without Google Benchmark's suffixes."""
     listed = subprocess.run([binary, "--benchmark_list_tests=true"], capture_output=True, text=True).stdout
-    names = {"/".join(line.split("/")[:2]) for line in listed.split()}
-    return sorted(n for n in names if re.search(pattern, n))
+    return sorted({"/".join(line.split("/")[:2]) for line in listed.split()})
+
+
+def these(names, end):
+    """A pattern for rows of these names."""
+    return "^(" + "|".join(map(literal, names)) + ")" + end
 
 
 def say(text):
@@ -119,12 +132,14 @@ def target_for(target, name):
     return target
 
 
-def met(target, ratio, share, value):
-    """True/False, or None where there is nothing to compare with."""
-    match = re.fullmatch(r"(<=?)?\s*([0-9.]+)\s*(x|%|s|ms|us|ns|MB)?", target or "")
+def met(target, ratio, share, value, ratios={}):
+    """True/False, or None where there is nothing to compare with. "1.2x": than the best peer, "1.2x eager": than that."""
+    match = re.fullmatch(r"(<=?)?\s*([0-9.]+)\s*(x|%|s|ms|us|ns|MB)?( \S+)?", target or "")
     if not match:
         return None
     bound, number, unit = match.group(1), float(match.group(2)), match.group(3)
+    if match.group(4):
+        ratio = ratios.get(match.group(4).strip())
     if unit == "x":
         return None if ratio is None else ratio >= number
     if unit == "%":
@@ -186,6 +201,115 @@ def yes_no(flag):
     return {True: "yes", False: "no", None: ""}[flag]
 
 
+def measure(args, names):
+    """The samples of all rounds, ours and the peers', by "NAME[@MODE]#THREADS"; and which PyTorch it was."""
+    ours, peers, peer_name = {}, {}, "none"
+    thread_counts = sorted({int(n) for n in args.threads.split(",")})
+    for turn in range(args.rounds):
+        for threads in thread_counts:
+            say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
+            wanted = [n for n in names if threads == thread_counts[-1] or re.search("^C|[_/]cpu", n)]
+            rows = [n for n in wanted if "@" not in n]
+            if not rows:
+                continue
+            got = run_ours(args.binary, these(rows, "(/|$)"), threads)
+            collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
+            say(f"ours: {len(got)} rows")
+            if args.no_peer:
+                continue
+            inside = [n for n in wanted if "@" in n and re.search(args.peer_modes, n.split("@")[1])]
+            found = run_ours(args.binary, these(inside, "(/|$)"), threads) if inside else {}
+            got, peer_name = run_peer(these(rows, "(/|@|$)"), threads, args.peer_modes, args.peer_timeout)
+            collect(peers, {f"{n}#{threads}": v for n, v in {**found, **got}.items()})
+            say(f"peers: {len(found)} rows in the binary, {len(got)} of PyTorch")
+    return ours, peers, peer_name
+
+
+def best(store, name, threads=None):
+    """The samples of a row with that number of threads, or, of several numbers, with the best."""
+    wanted = f"{name}#{threads or ''}"
+    samples = [v for key, v in store.items() if key == wanted or (not threads and key.startswith(wanted))]
+    return min(samples, key=lambda s: statistics.median(v["seconds"] for v in s), default=None)
+
+
+def tabulate(ours, peers, spec, names, sizes):
+    """The rows of the table: figures beside those of the peers and the limits, and whether they met their targets.
+    `names` are all rows that there are, measured or not."""
+    by_id = {r["id"]: r for r in spec}
+    table, limits = [], {}
+    for name in sorted({key.split("#")[0] for key in ours}):
+        id = name.split("/")[0]
+        each = re.search(by_id.get(id, {}).get("each_threads", "$^"), name)
+        for threads in sorted(int(key.split("#")[1]) for key in ours if key.split("#")[0] == name) if each else [None]:
+            samples = best(ours, name, threads)
+            middle = sorted(samples, key=lambda s: s["seconds"])[len(samples) // 2]
+            times = [s["seconds"] for s in samples]
+            row = {"id": id, "name": name + (f"_t{threads}" if each else ""), "timed": name, "threads": threads,
+                   "value": middle["seconds"], "bytes": middle["bytes"], "flops": middle["flops"],
+                   "spread": (max(times) - min(times)) / statistics.median(times)}
+            table.append(row)
+            if middle["peak"]:
+                table.append({"id": id + "b", "name": id + "b" + name[len(id):] + " memory", "value": middle["peak"],
+                              "unit": "GiB", "timed": name})
+            if id == "limit":
+                limits[row["name"]] = middle["bytes"] or middle["flops"]
+    for row in table:
+        target = by_id.get(row["id"], {})
+        row["peers"] = {}
+        for key in {k.split("#")[0] for k in peers}:
+            if key.split("@")[0] == row["timed"] and (samples := best(peers, key, row.get("threads"))):
+                values = [v["peak" if "unit" in row else "seconds"] for v in samples]
+                if None not in values:  # a peer need not say what memory it took
+                    row["peers"][key.partition("@")[2] or "eager"] = statistics.median(values)
+        limit = limits.get(target_for(target.get("limit"), row["name"]))
+        rate = row.get("bytes") or row.get("flops")
+        row["share"] = rate / limit if limit and rate else None
+    for id in [r["id"] for r in spec if "geomean" in r]:
+        for threads in sorted({row["threads"] for row in table if row["id"] == id and row["threads"]}):
+            rows = [row for row in table if (row["id"], row.get("threads")) == (id, threads)]
+            if len(rows) == sum(n.split("/")[0] == id and "@" not in n for n in names):  # not of a part
+                table.append(geomean(rows, f"{id}/geomean_t{threads}"))
+    for row in table:
+        judge(row, by_id.get(row["id"], {}))
+    for entry in sizes:
+        table.append(size_row(entry))
+    return table
+
+
+def geomean(rows, name):
+    """A row of the geometric means of `rows`. The peer "best of each" is, in every row, the fastest of them."""
+    mean = lambda values: statistics.geometric_mean(values) if None not in values else None
+    peers = [row["peers"] for row in rows]
+    means = {mode: mean([p[mode] for p in peers]) for mode in peers[0] if all(mode in p for p in peers)}
+    if all(peers) and len(means) > 1:
+        means["best of each"] = mean([min(p.values()) for p in peers])
+    return {"id": rows[0]["id"], "name": name, "value": mean([row["value"] for row in rows]), "peers": means,
+            "share": mean([row["share"] for row in rows])}
+
+
+def judge(row, target):
+    """Adds the ratio to the best peer, the targets, and whether they are met."""
+    peers = row["peers"]
+    if peers:
+        row["peer_mode"] = min(peers, key=peers.get)
+        row["peer"] = peers[row["peer_mode"]]
+        row["ratio"] = row["peer"] / row["value"]
+    ratios = {mode: peer / row["value"] for mode, peer in peers.items()}
+    for level in ("good", "moonshot"):
+        row[level] = target_for(target.get(level, ""), row["name"])
+        row[f"met_{level}"] = met(row[level], row.get("ratio"), row["share"], row["value"], ratios)
+
+
+def size_row(entry):
+    """A size brings its own bounds, in its own unit."""
+    row = {"id": entry["row"], "name": f"{entry['row']}: {entry['name']}", "value": entry["value"],
+           "unit": entry["unit"]}
+    for level in ("good", "moonshot"):
+        row[level] = "" if entry[level] is None else f"<{entry[level]} {row['unit']}"
+        row[f"met_{level}"] = None if entry[level] is None else row["value"] < entry[level]
+    return row
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", required=True)
@@ -205,87 +329,23 @@ def main():
     by_id = {r["id"]: r for r in spec}
     rows = f"({args.rows})|^limit/"
 
-    ours, peers, peer_name = {}, {}, "none"
-    thread_counts = sorted({int(n) for n in args.threads.split(",")})
-    for turn in range(args.rounds):
-        for threads in thread_counts:
-            say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
-            wanted = [n for n in names_of(args.binary, rows) if threads == thread_counts[-1] or n[0] == "C" or "_cpu" in n]
-            if not wanted:
-                continue
-            pattern = "^(" + "|".join(map(literal, wanted)) + ")(/|@|$)"
-            got = run_ours(args.binary, pattern, threads)
-            collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
-            say(f"ours: {len(got)} rows")
-            if args.no_peer:
-                continue
-            got, peer_name = run_peer(pattern, threads, args.peer_modes, args.peer_timeout)
-            collect(peers, {f"{n}#{threads}": v for n, v in got.items()})
-            say(f"peer: {len(got)} rows")
-
-    def best(store, key):
-        """The samples of the better thread count."""
-        samples = [v for k, v in store.items() if k.split("#")[0] == key]
-        return min(samples, key=lambda s: statistics.median(v["seconds"] for v in s)) if samples else None
-
-    table, limits = [], {}
-    names = sorted({k.split("#")[0] for k in ours})
-    for name in names:
-        samples = best(ours, name)
-        middle = sorted(samples, key=lambda s: s["seconds"])[len(samples) // 2]
-        times = [s["seconds"] for s in samples]
-        row = {"id": name.split("/")[0], "name": name, "value": middle["seconds"], "bytes": middle["bytes"],
-               "flops": middle["flops"], "spread": (max(times) - min(times)) / statistics.median(times)}
-        if middle["peak"]:
-            table.append({"id": row["id"] + "b", "name": row["id"] + "b" + name[len(row["id"]):] + " memory",
-                          "value": middle["peak"], "unit": "GiB", "timed": name})
-        if row["id"] == "limit":
-            limits[name] = middle["bytes"] or middle["flops"]
-        table.append(row)
-    if args.size_json and os.path.exists(args.size_json):
-        for line in open(args.size_json):
-            entry = json.loads(line)
-            if re.search(args.rows, entry["row"]):
-                table.append({"id": entry["row"], "name": f"{entry['row']}: {entry['name']}",
-                              "value": entry["value"], "unit": entry["unit"], "bounds": entry})
-
-    for row in table:
-        target = by_id.get(row["id"], {})
-        candidates = {}
-        for key in {k.split("#")[0] for k in peers}:
-            if key.split("@")[0] == row.get("timed", row["name"]):
-                values = [v["peak" if "timed" in row else "seconds"] for v in best(peers, key)]
-                if None not in values:  # a peer need not say what memory it took
-                    candidates[key.partition("@")[2] or "eager"] = statistics.median(values)
-        if candidates:
-            row["peers"] = candidates
-            row["peer_mode"] = min(candidates, key=candidates.get)
-            row["peer"] = candidates[row["peer_mode"]]
-            row["ratio"] = row["peer"] / row["value"]
-        limit = limits.get(target.get("limit"))
-        rate = row.get("bytes") or row.get("flops")
-        row["share"] = rate / limit if limit and rate else None
-        row["good"] = target_for(target.get("good", ""), row["name"])
-        row["moonshot"] = target_for(target.get("moonshot", ""), row["name"])
-        if bounds := row.pop("bounds", None):  # a size brings its own bounds, in its own unit
-            for level in ("good", "moonshot"):
-                row[level] = "" if bounds[level] is None else f"<{bounds[level]} {row['unit']}"
-                row[f"met_{level}"] = None if bounds[level] is None else row["value"] < bounds[level]
-            continue
-        for level in ("good", "moonshot"):
-            row[f"met_{level}"] = met(row[level], row.get("ratio"), row["share"], row["value"])
+    names = names_of(args.binary)
+    ours, peers, peer_name = measure(args, [n for n in names if re.search(rows, n.split("@")[0])])
+    sizes = map(json.loads, open(args.size_json)) if args.size_json and os.path.exists(args.size_json) else []
+    table = tabulate(ours, peers, spec, names, [entry for entry in sizes if re.search(args.rows, entry["row"])])
 
     measured = {row["id"] for row in table}
     missing = [r["id"] for r in spec if r["id"] not in measured]
     env = environment()
-    env["peer"] = peer_name
+    env["peer"] = f"{peer_name}, {openblas}" if (openblas := openblas_name()) else peer_name
     heading = (f"Measured {env['date']} at {env['commit']} on {env['cpu']} ({env['cores']} cores), GPU {env['gpu']}, "
-               f"CUDA {env['cuda']}; peer: {peer_name}")
-    head = ["| row | ours | spread | peer (best mode) | ratio | share of limit | good | met | moonshot | met |",
+               f"CUDA {env['cuda']}; peer: {env['peer']}")
+    head = ["| row | ours | spread | peers | ratio | share of limit | good | met | moonshot | met |",
             "|---|---|---|---|---|---|---|---|---|---|"]
     lines = []
     for row in sorted(table, key=lambda r: (r["id"] == "limit", r["name"])):
-        peer = f"{amount(row, row['peer'])} ({row['peer_mode']})" if row.get("peer") else ""
+        peers = sorted(row.get("peers", {}).items(), key=lambda peer: peer[1])
+        peer = ", ".join(f"{amount(row, value)} ({mode})" for mode, value in peers)
         ratio = f"{row['ratio']:.2f}x" if row.get("ratio") else ""
         share = f"{100 * row['share']:.0f}%" if row.get("share") else ""
         spread = f"{100 * row['spread']:.0f}%" if row.get("spread") is not None else ""

@@ -33,7 +33,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--old", required=True)
     parser.add_argument("--new", required=True)
-    parser.add_argument("--rows", default="^(?!limit/)", help="regular expression over row names, e.g. '^(C2|C4)'")
+    parser.add_argument("--rows", default="^(?!limit/)[^@]*$", help="regular expression over row names, e.g. '^(C2|C4)'")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bound", type=float, default=2, help="percent by which a row may be slower")
     parser.add_argument("--json", help="where to write the figures of every round")

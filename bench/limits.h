@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
 // The work that shows what a processor can do at most: nothing but multiply-adds, and nothing but copying. Rates of
 // benchmarks (bench/limits.cpp) and of ladders (bench/ladders/) are held against it, measured in the same run.
 
@@ -36,10 +40,32 @@ inline double fma_work(int threads) {
   return 2.0 * kLanes * kChains * kSteps * threads;
 }
 
-/// Copies `bytes` bytes with all threads and returns the number of bytes moved: each is read and written.
-inline double copy_work(const char* from, char* to, std::int64_t bytes) {
-  ct::parallel_for(bytes, 1 << 22, [&](std::int64_t begin, std::int64_t end) {
-    std::copy(from + begin, from + end, to + begin);
+/// How a copy writes: through the caches, or past them (stores that x86-64 calls non-temporal; elsewhere the same).
+enum class Stores { plain, streaming };
+
+/// Copies `bytes` bytes, a multiple of 64, with all threads and returns the number of bytes moved: each is read and
+/// written. For streaming stores `to` must be a multiple of 64 too.
+inline double copy_work(const char* from, char* to, std::int64_t bytes, Stores stores = Stores::plain) {
+  ct::parallel_for(bytes / 64, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
+#if defined(__SSE2__)
+    if (stores == Stores::streaming) {
+#if defined(__AVX512F__)
+      using Vector = __m512i;
+#else
+      using Vector = __m128i;
+#endif
+      for (std::int64_t i = begin * 64; i < end * 64; i += sizeof(Vector)) {
+#if defined(__AVX512F__)
+        _mm512_stream_si512(reinterpret_cast<Vector*>(to + i), _mm512_loadu_si512(from + i));
+#else
+        _mm_stream_si128(reinterpret_cast<Vector*>(to + i), _mm_loadu_si128(reinterpret_cast<const Vector*>(from + i)));
+#endif
+      }
+      _mm_sfence();
+      return;
+    }
+#endif
+    std::copy(from + begin * 64, from + end * 64, to + begin * 64);
     asm volatile("" ::: "memory");
   });
   return 2.0 * static_cast<double>(bytes);

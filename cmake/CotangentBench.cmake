@@ -21,7 +21,15 @@ set_source_files_properties(bench/norms_gpu.cpp bench/ops_gpu.cpp bench/vision.c
 set_target_properties(ct_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 cotangent_executable(ct_bench)
 cotangent_speed_flags(ct_bench "${COTANGENT_HERE_FLAG}")
-target_link_libraries(ct_bench PRIVATE ${COTANGENT_INSIDES} benchmark::benchmark Threads::Threads)
+target_link_libraries(ct_bench PRIVATE ${COTANGENT_INSIDES} benchmark::benchmark Threads::Threads ${CMAKE_DL_LIBS})
+# Eigen, as a peer, has threads by OpenMP alone; g++ 12 takes its AVX-512 for uninitialised.
+set(_peer_options "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
+find_package(OpenMP QUIET COMPONENTS CXX)
+if(OpenMP_CXX_FOUND)
+  list(APPEND _peer_options ${OpenMP_CXX_FLAGS})
+  target_link_libraries(ct_bench PRIVATE ${OpenMP_CXX_LIBRARIES})
+endif()
+set_source_files_properties(ops/matmul/matmul_bench.cpp PROPERTIES COMPILE_OPTIONS "${_peer_options}")
 target_include_directories(ct_bench PRIVATE "${PROJECT_SOURCE_DIR}")
 foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
   target_include_directories(ct_bench SYSTEM PRIVATE

@@ -46,6 +46,28 @@ def main():
         assert "| C4/one | 100 ns |" in parts[2] and "C4/two" not in parts[2], parts[2]
         text = run("ccc", "C4/one=400")
         assert " at aaa on " not in text and text.count("| row |") == 2, text  # a section without rows goes
+    table(sys.argv[1])
+
+
+def table(source):
+    """Peers in the binary and apart, lines for each number of threads, the geometric mean, targets of one peer."""
+    sys.path.insert(0, os.path.join(source, "bench"))
+    import bench
+    figure = lambda seconds: [{"seconds": seconds, "bytes": None, "flops": 8 / seconds, "peak": None}]
+    spec = [{"id": "C1", "each_threads": ".", "geomean": True, "limit": {"_t1": "limit/cpu_fma_t1"},
+             "good": {"geomean": "3x", "": "2x eager"}, "moonshot": "50%"}, {"id": "limit", "each_threads": "fma"}]
+    names = ["C1/a", "C1/a@eigen", "C1/b", "limit/cpu_fma"]
+    ours = {"C1/a#1": figure(2), "C1/a#2": figure(1), "C1/b#1": figure(8), "limit/cpu_fma#1": figure(4)}
+    peers = {"C1/a@eigen#1": figure(3), "C1/a#1": figure(4), "C1/a#2": figure(1), "C1/b@eigen#1": figure(32),
+             "C1/b#1": figure(16)}
+    rows = {row["name"]: row for row in bench.tabulate(ours, peers, spec, names, [])}
+    a, b, mean = rows["C1/a_t1"], rows["C1/b_t1"], rows["C1/geomean_t1"]
+    assert a["peers"] == {"eigen": 3, "eager": 4} and a["ratio"] == 1.5 and a["met_good"] and a["met_moonshot"], a
+    assert rows["C1/a_t2"]["ratio"] == 1 and not rows["C1/a_t2"]["met_good"] and rows["C1/a_t2"]["share"] is None, rows
+    assert b["peer_mode"] == "eager" and b["share"] == 0.5, b
+    assert "C1/geomean_t2" not in rows, "a mean of a part of the rows"
+    assert mean["value"] == 4 and mean["peer_mode"] == "best of each" and abs(mean["peer"] - 48 ** 0.5) < 1e-9, mean
+    assert abs(mean["peers"]["eager"] - 8) < 1e-9 and not mean["met_good"] and mean["met_moonshot"], mean
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
+import pytorch_cpu
 import pytorch_models
 import pytorch_vision
 
@@ -36,12 +37,12 @@ def row(name, needs_gpu=False):
     return add
 
 
-def median_of(call, repeat, seconds=0.4):
-    """Median seconds of one call; `repeat` calls are timed together."""
-    for _ in range(5):
+def median_of(call, repeat, seconds=0.4, least=5):
+    """Median seconds of one call; `repeat` calls are timed together, `least` times or more."""
+    for _ in range(least):
         call()
     times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
+    while len(times) < least or time.perf_counter() < end:
         start = time.perf_counter()
         for _ in range(repeat):
             call()
@@ -346,6 +347,7 @@ for _n in [1 << k for k in range(8) if 1 << k <= os.cpu_count()]:
     row(f"T2/models_in_{_n}_threads@processes")(lambda n=_n: models_at_once(in_processes, n))
 
 
+pytorch_cpu.register(row, median_of)
 pytorch_models.register(row, gpu, device_median, step_median, median_of)
 pytorch_vision.register(row, step_median, median_of)
 

@@ -22,7 +22,8 @@ find "${folders[@]}" -type f \
     ++files
     split(FILENAME, part, "/")
     own = part[1]
-    level = (FILENAME ~ /_bench\.(cpp|cu)$/) ? 4 : rank[own]
+    level = rank[own]
+    if (FILENAME ~ /_bench\.(cpp|cu)$/) { own = "bench"; level = 4 }
     # What the install leaves out, and what a writer of CUDA code includes knowingly, is not public.
     public = FILENAME ~ /\.h$/ && level < 4 && FILENAME !~ /_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.h$/ &&
              FILENAME !~ /^(core\/cuda|core\/simd|ops\/engine|ops\/attention\/mma)\// && FILENAME != "ops/interop_eigen.h"
