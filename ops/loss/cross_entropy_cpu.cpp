@@ -91,7 +91,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     P exps(0), dot(0), mass(0);
     const auto add = [&](std::int64_t c, int count) {
       const P v = loss::load(row + c, count) - P(max);
-      const P e = exp(v);
+      const P e = exp_nonpositive(v);
       if (count == P::kSize) {
         exps = exps + e;
       } else {
@@ -128,7 +128,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     P exps(0), dot(0), mass(0);
     for (std::int64_t c = 0; c < n; ++c) {
       const P v = loss::load(x + start + c * step, count) - top;
-      exps = exps + exp(v);
+      exps = exps + exp_nonpositive(v);
       if constexpr (kTarget != Target::label) {
         const P f = factor(c, start + c * step, count, false);
         dot = dot + f * v;
@@ -214,7 +214,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
                           P total, P log_sums, P rests, T* dx, T* dt) const {
     const P v = loss::load(x + at, count) - log_sums;
     if (dx) {
-      P d = total * exp(v);
+      P d = total * exp_nonpositive(v);  // above 0 by rounding at most
       if constexpr (kTarget == Target::smoothed) d = d - P(share()) * factor(c, at, count, lanes_are_classes);
       if constexpr (kTarget == Target::soft) d = d - factor(c, at, count, lanes_are_classes);
       loss::store<T>(dx + at, scale * d, count);

@@ -4,13 +4,14 @@
 #include <cmath>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/folds_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 
 // layer_norm and rms_norm on the CPU. A row is worked on in the cache, in whole vectors: its mean, its
-// variance around the mean, the result. 16-bit types are widened block by block and rounded once.
+// variance around the mean, the result. Rows of 16 bits are widened first and rounded once.
 //
 // Backward goes over a row twice: the two sums that dx needs, together with the row's share of dweight and
 // dbias, and then dx. Those shares are collected per chunk of rows; there are at most kChunks, added up in
@@ -79,6 +80,24 @@ void add_row(const T* a, const R* b, T* sum, std::int64_t n) {
   });
 }
 
+// y = (x - mean) rstd w + b of m elements.
+template <bool kCentered, class C>
+void normalize(const C* x, const C* w, const C* b, int m, C mean, C rstd, C* y, bool streams) {
+  using V = simd::FixedVector<C>;
+  const auto of = [&](const V& v, const V& ws, const V& bs) {
+    if constexpr (kCentered) return (v - mean) * rstd * ws + bs;
+    return v * rstd * ws;
+  };
+  int j = 0;
+  for (; j + V::kSize <= m; j += V::kSize) {
+    const V v = of(V::load(x + j), V::load(w + j), V::load(b + j));
+    streams ? simd::stream(v, y + j) : v.store(y + j);
+  }
+  if (j == m) return;
+  const auto rest = V::first(m - j);
+  of(V::load(x + j, rest), V::load(w + j, rest), V::load(b + j, rest)).store(y + j, rest);
+}
+
 template <bool kCentered, class T, class L>
 void forward_rows(const ForwardCall& call) {
   using C = compute_t<T>;
@@ -90,29 +109,39 @@ void forward_rows(const ForwardCall& call) {
   L* y = results<L>(call.y);
   T* sums = results<T>(call.sum);
   C *means = results<C>(call.mean), *rstds = results<C>(call.rstd);
+  const std::size_t row_bytes = static_cast<std::size_t>(n) * sizeof(L);
+  const bool streams = simd::streams_to(y) && row_bytes % simd::kVectorBytes == 0 &&
+                       simd::exceeds_caches(static_cast<std::size_t>(call.layout.rows) * row_bytes);
   parallel_for(
       call.layout.rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-        C buffer[kBlock], out[kBlock];
+        C out[kBlock];
+        Tensor widened;  // a row of 16 bits, read three times
+        if (!std::is_same_v<T, C>) widened = Tensor::allocate({n}, dtype_of<C>, cpu);
         for (std::int64_t row = begin; row < end; ++row) {
-          const T* from = x + row * n;
-          if (residual) add_row(from, residual + row * n, sums + row * n, n);
-          if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
-          if (sums) from = sums + row * n;
+          const T* stored = x + row * n;
+          if (residual) add_row(stored, residual + row * n, sums + row * n, n);
+          if (low_residual) add_row(stored, low_residual + row * n, sums + row * n, n);
+          if (sums) stored = sums + row * n;
+          const C* from;
+          if constexpr (std::is_same_v<T, C>) {
+            from = stored;
+          } else {
+            simd::convert_run(stored, n, widened.data<C>());
+            from = widened.data<C>();
+          }
           double total = 0, square = 0;
           // Summed around an element of the row: far from 0 the mean's rounding would count as
           // spread.
-          const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
+          const C pivot = kCentered && n > 0 ? from[0] : C(0);
           if constexpr (kCentered)
             for_blocks(n, [&](std::int64_t i, int m) {
               total += fold::fold_vectors(
-                  load_block<T, C>(from + i, 1, m, buffer), m, C(0),
-                  [pivot](const auto& v) { return v - pivot; }, fold::kPlus, pivot);
+                  from + i, m, C(0), [pivot](const auto& v) { return v - pivot; }, fold::kPlus, pivot);
             });
           const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
           const auto add = [&](const auto& squared) {
             for_blocks(n, [&](std::int64_t i, int m) {
-              square += fold::fold_vectors(load_block<T, C>(from + i, 1, m, buffer), m, C(0), squared,
-                                           fold::kPlus, mean);
+              square += fold::fold_vectors(from + i, m, C(0), squared, fold::kPlus, mean);
             });
           };
           add([mean](const auto& v) {
@@ -132,20 +161,16 @@ void forward_rows(const ForwardCall& call) {
           if constexpr (kCentered) means[row] = mean;
           rstds[row] = rstd;
           for_blocks(n, [&](std::int64_t i, int m) {
-            const C* p = load_block<T, C>(from + i, 1, m, buffer);
             const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
-            C* to = out;
-            if constexpr (std::is_same_v<L, C>) to = y + row * n + i;
-#ifdef __clang__
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-            for (int j = 0; j < m; ++j)
-              to[j] = kCentered ? (p[j] - mean) * rstd * w[j] + b[j] : p[j] * rstd * w[j];
-            if constexpr (!std::is_same_v<L, C>) store_block<L, C>(y + row * n + i, 0, out, m, false);
+            if constexpr (std::is_same_v<L, C>) {
+              normalize<kCentered>(from + i, w, b, m, mean, rstd, y + row * n + i, streams);
+            } else {
+              normalize<kCentered>(from + i, w, b, m, mean, rstd, out, false);
+              store_block<L, C>(y + row * n + i, 0, out, m, false);
+            }
           });
         }
+        if (streams) simd::fence();
       });
 }
 

@@ -5,83 +5,14 @@
 
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
+#include <cotangent/ops/engine/map/lookup_cpu.h>
+#include <cotangent/ops/engine/map/runs_cpu.h>
 
 namespace ct::elementwise {
 namespace {
 
 constexpr std::int64_t kBlock = 1024;  // elements brought into the L1 cache at a time
 constexpr std::int64_t kLongRow = 64;  // from here on, blocks end with their row and inputs are read in place
-
-// ---- Runs: elements of one row, converted between a storage type S and a compute type C -----------------
-
-template <class S, class C>
-void read_run(C* to, const S* from, std::int64_t stride, std::int64_t n) {
-  if (stride == 1) {
-    if constexpr (simd::is_16_bit<S> && std::is_same_v<C, float>)
-      simd::convert_run(from, n, to);
-    else
-      for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i]);
-  } else if (stride == 0) {
-    std::fill_n(to, n, static_cast<C>(from[0]));
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) to[i] = static_cast<C>(from[i * stride]);
-  }
-}
-
-template <class S, class C>
-S narrow(C value) {
-  if constexpr (std::is_same_v<S, bool>) return value != 0;
-  if constexpr (simd::is_16_bit<S>) return S(static_cast<float>(value));
-  return static_cast<S>(value);
-}
-
-template <class S, class C>
-void write_run(S* to, const C* from, std::int64_t stride, std::int64_t n) {
-  if (stride == 1) {
-    if constexpr (simd::is_16_bit<S> && std::is_same_v<C, float>)
-      simd::convert_run(from, n, to);
-    else
-      for (std::int64_t i = 0; i < n; ++i) to[i] = narrow<S>(from[i]);
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) to[i * stride] = narrow<S>(from[i]);
-  }
-}
-
-using Run = void (*)(void* compute, void* storage, std::int64_t stride, std::int64_t n);
-template <class S, class C>
-void read_run_erased(void* compute, void* storage, std::int64_t stride, std::int64_t n) {
-  read_run(static_cast<C*>(compute), static_cast<const S*>(storage), stride, n);
-}
-template <class S, class C>
-void write_run_erased(void* compute, void* storage, std::int64_t stride, std::int64_t n) {
-  write_run(static_cast<S*>(storage), static_cast<const C*>(compute), stride, n);
-}
-
-// How one operand's elements get to the compute type and back.
-struct Runs {
-  Run read = nullptr;
-  Run write = nullptr;
-};
-template <class S, class C>
-constexpr Runs kRuns{read_run_erased<S, C>, write_run_erased<S, C>};
-
-Runs runs_of(DType storage, Compute compute) {
-  const bool wide = compute == Compute::f64;  // of a cold formula
-  switch (storage) {
-    case DType::f32: return wide ? kRuns<float, double> : kRuns<float, float>;
-    case DType::f64: return kRuns<double, double>;
-    case DType::f16: return wide ? kRuns<Half, double> : kRuns<Half, float>;
-    case DType::bf16: return wide ? kRuns<BFloat16, double> : kRuns<BFloat16, float>;
-    case DType::i64: return kRuns<std::int64_t, std::int64_t>;
-    case DType::i32: return kRuns<std::int32_t, std::int64_t>;
-    case DType::u8: return kRuns<std::uint8_t, std::int64_t>;
-    case DType::boolean:  // also a mask among floats
-      return compute == Compute::f32   ? kRuns<bool, float>
-             : compute == Compute::f64 ? kRuns<bool, double>
-                                       : kRuns<bool, std::int64_t>;
-  }
-  return {};
-}
 
 // ---- Operands ------------------------------------------------------------------------------------------
 
@@ -93,6 +24,7 @@ struct Operand {
   char* data;
   std::size_t size;     // bytes of one element
   bool as_is;           // stored in the type the tile reads or writes
+  bool streams;         // a result that goes past the caches
   bool linear;          // no gaps
   bool scalar;          // one number
   std::int64_t period;  // the elements repeat after so many, themselves without gaps; 0 if they do not
@@ -177,7 +109,7 @@ void fill(Filled& filled, Run run, void* number, std::size_t compute_size) {
 
 // Elements [begin, end), block by block.
 void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
-  alignas(64) std::byte buffers[kMaxOperands][2 * kBlock * 8];
+  alignas(64) std::byte buffers[kMaxOperands][2 * kBlock * 8], narrowed[kBlock * 8];
   Filled filled[kMaxInputs];
   const Layout& layout = call.layout;
   const int inner = layout.rank - 1;
@@ -229,17 +161,51 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
         tile.in[k] = buffers[k];
       }
     }
-    const auto direct = [](const Operand& out) { return out.data && out.linear && out.as_is; };
+    const auto direct = [](const Operand& out) {
+      return out.data && out.linear && out.as_is && !out.streams;
+    };
     for (int m = 0; m < call.outputs; ++m) {
       const Operand& out = call.out[m];
       tile.out[m] = direct(out) ? out.data + i * static_cast<std::int64_t>(out.size)
                                 : reinterpret_cast<char*>(buffers[kMaxInputs + m]);
     }
+    tile.streams = std::all_of(call.out, call.out + call.outputs, [&](const Operand& out) {
+      return out.streams && out.as_is && simd::streams_to(tile.out[&out - call.out]);
+    });
     call.tile(tile);
-    for (int m = 0; m < call.outputs; ++m)
-      if (call.out[m].data && !direct(call.out[m]))
-        move_block(layout, call.out[m], buffers[kMaxInputs + m], call.result_size, i, tile.n);
+    for (int m = 0; m < call.outputs; ++m) {
+      const Operand& out = call.out[m];
+      std::byte* const block = buffers[kMaxInputs + m];
+      if (!out.data || direct(out)) continue;
+      if (out.streams) {
+        out.run(block, narrowed, 1, tile.n);
+        simd::stream(out.data + i * static_cast<std::int64_t>(out.size), narrowed,
+                     static_cast<std::size_t>(tile.n) * out.size);
+      } else {
+        move_block(layout, out, block, call.result_size, i, tile.n);
+      }
+    }
   }
+  simd::fence();
+}
+
+// A formula of one 16-bit number, of many, by a table of all its results.
+void run_table(const Tiles& tiles, const Operand& out, const Operand& in, const Tensor& x, std::int64_t n,
+               const Parameters& parameters) {
+  Tensor table = Tensor::allocate({kTableSize}, x.dtype(), Device{});
+  auto* const bits = static_cast<std::uint16_t*>(table.raw_data());
+  for (std::int64_t i = 0; i < kTableSize; ++i) bits[i] = static_cast<std::uint16_t>(i);
+  run_cpu(tiles, table, std::array<const Tensor*, 1>{&table}, parameters);
+  parallel_for(n, kTableWorth / 8, [&](std::int64_t begin, std::int64_t end) {
+    std::uint16_t block[kBlock];
+    for (std::int64_t i = begin; i < end; i += kBlock) {
+      const std::int64_t count = std::min(kBlock, end - i);
+      void* const to = out.data + 2 * i;
+      look_up(bits, in.data + 2 * i, count, out.streams ? block : to);
+      if (out.streams) simd::stream(to, block, static_cast<std::size_t>(2 * count));
+    }
+    simd::fence();
+  });
 }
 
 constexpr DType kComputeDType[] = {DType::f32, DType::f64, DType::i64};
@@ -281,6 +247,7 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
     return Operand{static_cast<char*>(t.raw_data()),
                    size_of(t.dtype()),
                    as_is,
+                   false,
                    call.layout.linear(k),
                    call.layout.scalar(k),
                    period_of(call.layout, k),
@@ -291,7 +258,7 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
     const Tensor* t = inputs[static_cast<std::size_t>(k)];
     if (absent(t)) {
       static bool one = true;
-      call.in[k] = {reinterpret_cast<char*>(&one),         1, false, false, true, 0,
+      call.in[k] = {reinterpret_cast<char*>(&one),         1, false, false, false, true, 0,
                     runs_of(DType::boolean, compute).read, {}};
     } else {
       call.in[k] = operand(*t, call.outputs + k, t->dtype() == type, runs_of(t->dtype(), compute).read);
@@ -310,7 +277,19 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
       });
     else
       call.out[m] = operand(*t, m, t->dtype() == type, runs_of(t->dtype(), compute).write);
+    Operand& out = call.out[m];
+    const auto same = [&](const Operand& in) {
+      return in.data == out.data;
+    };  // in place: the lines have been read
+    out.streams = out.data && out.linear &&
+                  simd::exceeds_caches(static_cast<std::size_t>(call.layout.numel) * out.size) &&
+                  std::none_of(call.in, call.in + inputs.size(), same);
   }
+  const bool one_to_one =
+      call.inputs == 1 && call.outputs == 1 && !draw && call.in[0].linear && call.out[0].linear;
+  if (one_to_one && call.in[0].size == 2 && inputs[0]->dtype() == outputs[0]->dtype() && !tiles.i64 &&
+      call.layout.numel >= kTableWorth)
+    return run_table(tiles, call.out[0], call.in[0], *inputs[0], call.layout.numel, parameters);
   parallel_for(call.layout.numel, tiles.grain,
                [&](std::int64_t begin, std::int64_t end) { run_blocks(call, begin, end); });
 }
@@ -364,6 +343,9 @@ bool run_small(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> i
   tile.n = n;
   tile.out[0] = out.raw_data();
   if (n <= tiles.grain) return tile_fn(tile);
+  tile.streams =
+      simd::exceeds_caches(static_cast<std::size_t>(out.nbytes())) && simd::streams_to(tile.out[0]) &&
+      std::count(tile.in, tile.in + inputs.size(), tile.out[0]) == 0;  // in place: the lines are there
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t result_size = tiles.predicate ? 1 : size;
   parallel_for(n, tiles.grain, [&](std::int64_t begin, std::int64_t end) {
@@ -373,6 +355,7 @@ bool run_small(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> i
     for (std::size_t k = 0; k < inputs.size(); ++k)
       part.in[k] = static_cast<const char*>(tile.in[k]) + begin * size * tile.step[k];
     tile_fn(part);
+    if (part.streams) simd::fence();
   });
 }
 

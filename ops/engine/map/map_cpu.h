@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
 #include <cotangent/ops/engine/map/math_cpu.h>
@@ -31,6 +32,7 @@ struct Tile {
   void* out[kMaxOutputs];
   std::int64_t n;
   const Parameters* parameters;
+  bool streams = false;    // results go past the caches
   std::uint32_t last = 0;  // of a draw, whose words are an input: true up to this one
 };
 using TileFn = void (*)(const Tile&);
@@ -54,13 +56,16 @@ void run_cpu(const Tiles& tiles, std::span<const Tensor* const> outputs,
 
 /// Stores what a formula gave for elements i, i + 1, ...: of a whole vector, or of its first `count` lanes.
 template <class T, bool kWhole, class Out, int kOutputs, class Y>
-CT_INLINE void store_results(Out* const (&out)[kOutputs], std::int64_t i, const Y& y, int count) {
+CT_INLINE void store_results(Out* const (&out)[kOutputs], std::int64_t i, const Y& y, int count,
+                             bool streams = false) {
   if constexpr (kOutputs == 1) {
+    if constexpr (std::is_same_v<Y, Vector<T>> && kWhole)
+      if (streams) return simd::stream(y, out[0] + i);
     kWhole ? y.store(out[0] + i) : y.store(out[0] + i, y.first(count));
   } else {
     for (int m = 0; m < kOutputs; ++m) {
       Out* const one[] = {out[m]};
-      store_results<T, kWhole>(one, i, y.of[m], count);
+      store_results<T, kWhole>(one, i, y.of[m], count, streams);
     }
   }
 }
@@ -91,7 +96,7 @@ void run_tile(const Tile& tile, std::index_sequence<I...>) {
   std::int64_t i = 0;
   for (; i + P::kSize <= tile.n; i += P::kSize) {
     store_results<T, true>(out, i, F::eval(load_argument<F, T, I, true>(in[I], P::kSize, tile.last)..., p, q),
-                           P::kSize);
+                           P::kSize, tile.streams);
     ((in[I] += tile.step[I] * P::kSize), ...);
   }
   const int rest = static_cast<int>(tile.n - i);

@@ -5,6 +5,7 @@
 
 #include <cotangent/core/convert_element.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/stream.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>
@@ -69,9 +70,14 @@ void copy_flat(char* dst, DType to, const char* src, DType from, std::int64_t n)
   const auto to_size = static_cast<std::int64_t>(size_of(to));
   const auto from_size = static_cast<std::int64_t>(size_of(from));
   const ConvertRun convert = to == from ? nullptr : converter(to, from);
+  const bool streams = !convert && simd::exceeds_caches(static_cast<std::size_t>(n * to_size));
   parallel_for(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (convert) {
       convert(dst + begin * to_size, src + begin * from_size, end - begin);
+    } else if (streams) {
+      simd::stream(dst + begin * to_size, src + begin * to_size,
+                   static_cast<std::size_t>((end - begin) * to_size));
+      simd::fence();
     } else {
       std::memcpy(dst + begin * to_size, src + begin * to_size,
                   static_cast<std::size_t>((end - begin) * to_size));
