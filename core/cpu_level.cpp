@@ -19,6 +19,7 @@ bool processor_has([[maybe_unused]] std::string_view level) {
   if (level == "v2") return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
   if (level == "v3")
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+  if (level == "v4-bf16") return processor_has("v4") && __builtin_cpu_supports("avx512bf16");
   if (level == "v4")
     return processor_has("v3") && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-// Products of f32 matrices on the CPU, beside Eigen and, where the system has it, OpenBLAS. The shapes are
+// Products of f32 matrices on the CPU, beside Eigen and, where the system has it, OpenBLAS; and of bf16. The shapes are
 // cubes and those of a perceptron 784-256-10 on 64 images. Rows are named C1/MxKxN/form/who/threads; form NT
 // reads the right operand transposed, TN the left one.
 //
@@ -28,6 +28,7 @@ constexpr Shape kShapes[] = {{64, 64, 64},       {128, 128, 128},   {256, 256, 2
                              {1024, 1024, 1024}, {2048, 2048, 2048}};
 constexpr const char* kForms[] = {"NN", "NT", "TN"};
 
+template <class T>
 struct Problem {
   explicit Problem(const benchmark::State& state)
       : s(kShapes[state.range(0)]),
@@ -35,32 +36,34 @@ struct Problem {
         a(static_cast<std::size_t>(s.m * s.k)),
         b(static_cast<std::size_t>(s.k * s.n)),
         c(static_cast<std::size_t>(s.m * s.n)) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 17) - 8.0f;
-    for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 13) - 6.0f;
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] = T(static_cast<float>(i % 17) - 8.0f);
+    for (std::size_t i = 0; i < b.size(); ++i) b[i] = T(static_cast<float>(i % 13) - 6.0f);
   }
   bool a_turned() const { return form == 2; }
   bool b_turned() const { return form == 1; }
 
   Shape s;
   int form;
-  std::vector<float> a, b, c;
+  std::vector<T> a, b, c;
 };
 
-void count(benchmark::State& state, const Problem& p) {
+template <class T>
+void count(benchmark::State& state, const Problem<T>& p) {
   const double flops =
       2.0 * static_cast<double>(p.s.m) * static_cast<double>(p.s.k) * static_cast<double>(p.s.n);
   state.counters["flops"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
 }
 
+template <class T>
 void ours(benchmark::State& state) {
-  Problem p(state);
+  Problem<T> p(state);
   const int before = ct::num_threads();
   ct::set_num_threads(static_cast<int>(state.range(2)));
   const auto [m, k, n] = p.s;
   const ct::Gemm shape{
       m, n, k, p.a_turned() ? 1 : k, p.a_turned() ? m : 1, p.b_turned() ? 1 : n, p.b_turned() ? k : 1, n};
   for (auto _ : state) {
-    ct::gemm_cpu<float>(shape, 1, p.a.data(), p.b.data(), 0, p.c.data());
+    ct::gemm_cpu<T>(shape, 1, p.a.data(), p.b.data(), 0, p.c.data());
     benchmark::ClobberMemory();
   }
   ct::set_num_threads(before);
@@ -68,7 +71,7 @@ void ours(benchmark::State& state) {
 }
 
 void eigen(benchmark::State& state) {
-  Problem p(state);
+  Problem<float> p(state);
   using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
   const auto [m, k, n] = p.s;
   const Eigen::Map<Matrix> a(p.a.data(), p.a_turned() ? k : m, p.a_turned() ? m : k);
@@ -102,7 +105,7 @@ struct OpenBlas {
 };
 
 void openblas(benchmark::State& state, const OpenBlas& blas) {
-  Problem p(state);
+  Problem<float> p(state);
   blas.set_threads(static_cast<int>(state.range(2)));
   const int m = static_cast<int>(p.s.m), k = static_cast<int>(p.s.k), n = static_cast<int>(p.s.n);
   for (auto _ : state) {
@@ -122,7 +125,10 @@ void openblas(benchmark::State& state, const OpenBlas& blas) {
           "C1/" + std::to_string(m) + 'x' + std::to_string(k) + 'x' + std::to_string(n) + '/' + kForms[form];
       for (const int threads : {1, 2}) {
         const std::string t = "/t" + std::to_string(threads);
-        benchmark::RegisterBenchmark((name + "/ours" + t).c_str(), ours)
+        benchmark::RegisterBenchmark((name + "/ours" + t).c_str(), ours<float>)
+            ->Args({s, form, threads})
+            ->UseRealTime();
+        benchmark::RegisterBenchmark((name + "/ours-bf16" + t).c_str(), ours<ct::BFloat16>)
             ->Args({s, form, threads})
             ->UseRealTime();
         if (blas.sgemm != nullptr && blas.set_threads != nullptr)

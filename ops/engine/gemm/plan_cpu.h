@@ -22,9 +22,10 @@ inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step 
 // What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
 // of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
 // often.
-inline constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
-inline constexpr int64_t kMostRows = 192;       // of a task
-inline constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
+inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
+inline constexpr int64_t kMostRows = 192;     // of a task
+inline constexpr int64_t kFewestRows =
+    128;  // of a task, when rows are cut for the sake of more tasks; pairs: half
 inline constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: about 10 microseconds
 inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
 inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
@@ -38,17 +39,19 @@ struct Plan {
   bool swapped;
   bool copy_r, copy_v;  // pack them, or read them where they are
   bool by_rows;         // the kernels find R row by row, or column by column
+  bool pairs;           // packed, two neighbours along k are in the place of one
   int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
-  double macs;  // multiply-adds of one item
+  double macs;  // multiply-adds of one item, two as one in pairs
   bool prefetch;
 
+  int64_t packed(int64_t deep) const { return (deep + pairs) >> pairs; }
   int64_t tasks() const { return row_tasks * col_tasks; }
 };
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
-// `convert`: operands are not of type T.
+// `convert`: operands are not of type T; `pairs`: they are packed in pairs, and the kernels take two in the time of one.
 template <class T>
-Plan make_plan(Gemm g, bool convert, bool scale) {
+Plan make_plan(Gemm g, bool convert, bool pairs, bool scale) {
   using V = simd::Vector<T>;
   constexpr int64_t w = V::kSize, sliver = 2 * w;
   // Where a size is 1 its stride does not matter: take the one that suits.
@@ -58,14 +61,15 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
 
   // Estimates in cycles: products, transpositions of V, and of C.
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n), k = static_cast<double>(g.k);
-  const auto pack_cost = [](int64_t along_k, int64_t across) {
-    return across == 1 ? 0.0 : along_k == 1 ? 0.35 : 1.5;
+  const double steps = pairs ? k / 2 : k;
+  const auto pack_cost = [pairs](int64_t along_k, int64_t across) {
+    return across == 1 || pairs ? 0.0 : along_k == 1 ? 0.35 : 1.5;  // pairs are packed alike in either role
   };
   const auto vecs = [](int64_t x) { return static_cast<double>(chunk_count(x, w)); };
   // A single vector is held up by the loads that come with it.
   const auto tiles = [&](int64_t x) { return x <= w ? 0.68 : vecs(x) / 2; };
-  const double normal = m * tiles(g.n) * k + pack_cost(g.b_row, g.b_col) * n * k;
-  const double swapped = n * tiles(g.m) * k + pack_cost(g.a_col, g.a_row) * m * k + m * n;
+  const double normal = m * tiles(g.n) * steps + pack_cost(g.b_row, g.b_col) * n * k;
+  const double swapped = n * tiles(g.m) * steps + pack_cost(g.a_col, g.a_row) * m * k + m * n;
 
   // Scalar products; 30 for the sums over the lanes of a tile.
   const double dots = m * n * 0.55 * vecs(g.k) +
@@ -77,6 +81,7 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   plan.dots = along_k && dots + copy_b < std::min(normal, swapped);
   plan.swapped = swapped < normal;
   plan.k = g.k;
+  plan.pairs = pairs;
   plan.c_row = g.c_row;
   if (plan.swapped) {
     plan.rows = g.n, plan.cols = g.m;
@@ -89,7 +94,7 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   // cache.
   const auto hostile = [](int64_t stride) { return stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0; };
   const auto bytes = [](int64_t x, int64_t y) { return x * y * static_cast<int64_t>(sizeof(T)); };
-  plan.by_rows = plan.r_k == 1 || plan.r_row != 1;
+  plan.by_rows = !pairs && (plan.r_k == 1 || plan.r_row != 1);
   const int64_t r_stride = plan.by_rows ? plan.r_row : plan.r_k;
   const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > kNearBytes);
   const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > kNearBytes);
@@ -99,16 +104,16 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
 
   // Divisions are dear beside the smallest products: those are not cut at all.
-  constexpr int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T)) << pairs;
   plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
                                   : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
-  plan.macs = m * n * std::max(k, 1.0);
+  plan.macs = m * n * std::max(steps, 1.0);
   plan.rows_task = round_up(plan.rows, kRows), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
   if (plan.macs >= 2 * kTaskMacs) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
-    const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
+    const int64_t row_parts = std::clamp<int64_t>(plan.rows / (kFewestRows >> pairs), 1, wanted);
     plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
