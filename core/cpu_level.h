@@ -11,8 +11,8 @@
 namespace ct {
 
 /// The levels that the linked library has kernels for, the least first: "v2", "v3" and "v4" of x86-64 (SSE4.2; AVX2, FMA;
-/// AVX-512; https://gitlab.com/x86-psABIs/x86-64-ABI, "Micro-Architecture Levels"), and "v4-bf16" (v4, products of bf16 by
-/// AVX512-BF16). Built for one processor, or another architecture, it has one: "native", "baseline", or COTANGENT_MARCH's.
+/// AVX-512; https://gitlab.com/x86-psABIs/x86-64-ABI, "Micro-Architecture Levels"), "v4-bf16" and "v4-amx" (v4, bf16's products
+/// by AVX512-BF16, AMX). Built for one processor, or another architecture, it has one: "native", "baseline", or what was asked.
 CT_API std::span<const char* const> cpu_levels() noexcept;
 
 /// The level whose kernels run: the highest that this processor has, or the one that the environment variable

@@ -19,7 +19,7 @@ template <class T>
 struct Elements {
   std::int64_t in_size, out_size;
   bool convert, round;  // In, or Out, is not T
-  bool pairs;           // packed are pairs of In along k, each in the place of a T
+  Packing packing;      // what is packed
   void (*pack_rows)(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k,
                     T alpha, T* out, std::int64_t ld);
   void (*pack_columns)(const void* r, std::int64_t r_row, std::int64_t r_k, const RowTiles& tiles,
@@ -83,7 +83,7 @@ void end_sums(const Plan& plan, const Operands<T>& op, std::int64_t row0, std::i
 
 template <class In, class T, class Out>
 inline constexpr Elements<T> kElements{
-    sizeof(In),       sizeof(Out),         !std::is_same_v<In, T>, !std::is_same_v<Out, T>, false,
+    sizeof(In),       sizeof(Out),         !std::is_same_v<In, T>, !std::is_same_v<Out, T>, {},
     pack_rows<In, T>, pack_columns<In, T>, pack_vectors<In, T>,    begin_sums<In, T, Out>,  end_sums<T, Out>,
     tile_kernel<T>};
 

@@ -5,6 +5,7 @@
 
 #include <cotangent/core/parallel.h>
 
+#include <cotangent/ops/engine/gemm/amx_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/elements_cpu.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
@@ -81,10 +82,10 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
     }
   }
 
-  const RowTiles tiles(rows, gemm::kRows);
+  const RowTiles tiles(rows, plan.packing.rows);
   const int64_t depth = plan.packed(std::min(plan.k, plan.k_block));
   // By rows, an odd number of cache lines apart.
-  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : gemm::kRows;
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : plan.packing.rows;
   const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld;
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
   const int64_t v_cols = round_up(plan.cols, sliver);
@@ -140,6 +141,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
       args.start = start == nullptr ? nullptr : start + j;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t h = tiles.height(t);
+        args.rows = h;
         kernels[h - tiles.low](args);
         args.r += plan.copy_r ? r_step : h * r_step;
         args.c += h * sums_ld;
@@ -199,7 +201,7 @@ template <class T>
 void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
          int64_t c_batch, T alpha, const void* a, const void* b, T beta, const void* bias, void* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
-  const Plan plan = make_plan<T>(g, elements.convert, elements.pairs, alpha != 1);
+  const Plan plan = make_plan<T>(g, elements.convert, elements.packing, alpha != 1);
   if (plan.dots) {
     const T* const as = static_cast<const T*>(a);
     const T* const bs = static_cast<const T*>(b);
@@ -252,7 +254,7 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
   };
   // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short. (Pairs are packed
   // sliver by sliver.)
-  const int64_t group = (plan.pairs ? 4 : 16) * sliver;
+  const int64_t group = (plan.packing.pairs ? 4 : 16) * sliver;
   const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
   const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
@@ -343,7 +345,8 @@ template <class T, class Out>
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     if constexpr (std::is_same_v<T, BFloat16>)
       if (alpha == 1 && gemm::pairs_run())
-        return run<float>(gemm::kPairs<Out>, g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+        return run<float>(gemm::amx_runs(g) ? gemm::kAmx<Out> : gemm::kPairs<Out>, g, batch, a_batch, b_batch,
+                          c_batch, alpha, a, b, beta, bias, c);
 #endif
     run<compute_t<T>>(kElements<T, compute_t<T>, Out>, g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta,
                       bias, c);

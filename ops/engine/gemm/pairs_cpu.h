@@ -23,18 +23,25 @@ inline bool pairs_run() {
 #if defined(__AVX512BF16__)
   return true;  // compiled for this processor alone
 #else
-  return std::string_view(cpu_level()) == "v4-bf16";
+  return std::string_view(cpu_level()).substr(0, 3) == "v4-";
 #endif
 }
 
-// Element (p, j) is from[p * along + j * across]. In slivers of `width` columns, one after the other, pairs of rows: within
-// one, out[p / 2 * width + j]. Where k is odd, `last` is the second of the last pair: 0 of one operand and -0 of the other,
-// whose product adds nothing.
-inline void pack_pairs(const BFloat16* from, std::int64_t along, std::int64_t across, std::int64_t k,
-                       std::int64_t cols, BFloat16 last, float* out, std::int64_t width) {
+// Pairs that lie as such in memory, as a vector of them.
+CT_INLINE simd::Vector<float> pair_words(const BFloat16* from, simd::Vector<float>::First first) {
   using V = simd::Vector<float>;
   using Words = simd::detail::Raw<std::uint32_t, simd::kVectorBytes>;
-  const std::int64_t pairs = (k + 1) / 2;
+  const Words x = (Words)_mm512_maskz_loadu_epi32(first.mask, from);
+  return V((V::Raw)(x << 16 | x >> 16));
+}
+
+// Element (p, j) is from[p * along + j * across]. In slivers of `width` columns, one after the other, pairs of rows: within
+// one, out[p / 2 * width + j]. `last` fills the last of the `pairs`: 0 of one operand and -0 of the other, whose product adds
+// nothing.
+inline void pack_pairs(const BFloat16* from, std::int64_t along, std::int64_t across, std::int64_t k,
+                       std::int64_t cols, BFloat16 last, std::int64_t pairs, float* out, std::int64_t width) {
+  using V = simd::Vector<float>;
+  using Words = simd::detail::Raw<std::uint32_t, simd::kVectorBytes>;
   for (std::int64_t j0 = 0; j0 < cols; j0 += width, from += width * across, out += width * pairs) {
     const std::int64_t wide = std::min(width, cols - j0);
     std::int64_t p = 0;
@@ -50,15 +57,14 @@ inline void pack_pairs(const BFloat16* from, std::int64_t along, std::int64_t ac
         }
     } else if (along == 1) {
       pack_transposed<float>(k / 2, wide, out, width, [&](std::int64_t j, std::int64_t p, auto first) {
-        const Words x = (Words)_mm512_maskz_loadu_epi32(first.mask, from + j * across + 2 * p);
-        return V((V::Raw)(x << 16 | x >> 16));
+        return pair_words(from + j * across + 2 * p, first);
       });
       p = k / 2;
     }
     for (; p < pairs; ++p)
       for (std::int64_t j = 0; j < wide; ++j) {
-        const BFloat16* const at = from + 2 * p * along + j * across;
-        const BFloat16 pair[2] = {2 * p + 1 < k ? at[along] : last, *at};
+        const auto at = [&](std::int64_t q) { return q < k ? from[q * along + j * across] : last; };
+        const BFloat16 pair[2] = {at(2 * p + 1), at(2 * p)};
         std::memcpy(out + p * width + j, pair, sizeof pair);
       }
   }
@@ -71,14 +77,15 @@ inline void pack_pairs_of_columns(const void* r, std::int64_t r_row, std::int64_
   for (std::int64_t p = 0; p < k; p += deep)
     for (std::int64_t t = 0; t < tiles.count; ++t)
       pack_pairs(static_cast<const BFloat16*>(r) + tiles.begin(t) * r_row + p * r_k, r_k, r_row,
-                 std::min(deep, k - p), tiles.height(t), BFloat16(0.0f), out + t * tile_size + p / 2 * kRows,
-                 kRows);
+                 std::min(deep, k - p), tiles.height(t), BFloat16(0.0f), (std::min(deep, k - p) + 1) / 2,
+                 out + t * tile_size + p / 2 * kRows, kRows);
 }
 
-inline void pack_pairs_of_vectors(const void* v, std::int64_t v_k, std::int64_t v_col, std::int64_t k,
-                                  std::int64_t cols, float* out) {
-  pack_pairs(static_cast<const BFloat16*>(v), v_k, v_col, k, cols, BFloat16(-0.0f), out,
-             2 * simd::Vector<float>::kSize);
+template <int deep>
+void pack_pairs_of_vectors(const void* v, std::int64_t v_k, std::int64_t v_col, std::int64_t k,
+                           std::int64_t cols, float* out) {
+  pack_pairs(static_cast<const BFloat16*>(v), v_k, v_col, k, cols, BFloat16(-0.0f),
+             Packing{1, deep}.packed(k), out, 2 * simd::Vector<float>::kSize);
 }
 
 /// tile_kernel for pairs, by columns.
@@ -97,10 +104,10 @@ inline constexpr Elements<float> kPairs{sizeof(BFloat16),
                                         sizeof(Out),
                                         true,
                                         !std::is_same_v<Out, float>,
-                                        true,
+                                        Packing{1, 1, kRows},
                                         nullptr,
                                         pack_pairs_of_columns,
-                                        pack_pairs_of_vectors,
+                                        pack_pairs_of_vectors<1>,
                                         begin_sums<BFloat16, float, Out>,
                                         end_sums<float, Out>,
                                         pairs_kernel};

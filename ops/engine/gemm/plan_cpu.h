@@ -30,6 +30,15 @@ inline constexpr double kTaskMacs = 1 << 20;    // multiply-adds worth a task: a
 inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
 inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
 
+// What is packed: elements, or pairs of them along k, each in the place of a T; a multiple of how many (a power of two) the
+// kernels take;
+// and the most rows of its tile.
+struct Packing {
+  int pairs = 0;
+  int64_t deep = 1, rows = kRows;
+  int64_t packed(int64_t k) const { return (((k + pairs) >> pairs) + deep - 1) & -deep; }
+};
+
 // The product in the roles of the kernels (see engine/gemm/tiles_cpu.h), with everything that was decided about
 // it. Normally R is A and V is B. Swapped, C^T = B^T A^T is computed: R is B^T, V is A^T.
 struct Plan {
@@ -39,19 +48,20 @@ struct Plan {
   bool swapped;
   bool copy_r, copy_v;  // pack them, or read them where they are
   bool by_rows;         // the kernels find R row by row, or column by column
-  bool pairs;           // packed, two neighbours along k are in the place of one
+  Packing packing;
   int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
   double macs;  // multiply-adds of one item, two as one in pairs
   bool prefetch;
 
-  int64_t packed(int64_t deep) const { return (deep + pairs) >> pairs; }
+  int64_t packed(int64_t k) const { return packing.packed(k); }
   int64_t tasks() const { return row_tasks * col_tasks; }
 };
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
-// `convert`: operands are not of type T; `pairs`: they are packed in pairs, and the kernels take two in the time of one.
+// `convert`: operands are not of type T. Of packed pairs the kernels take one in the time of an element.
 template <class T>
-Plan make_plan(Gemm g, bool convert, bool pairs, bool scale) {
+Plan make_plan(Gemm g, bool convert, Packing packing, bool scale) {
+  const bool pairs = packing.pairs != 0;
   using V = simd::Vector<T>;
   constexpr int64_t w = V::kSize, sliver = 2 * w;
   // Where a size is 1 its stride does not matter: take the one that suits.
@@ -81,7 +91,7 @@ Plan make_plan(Gemm g, bool convert, bool pairs, bool scale) {
   plan.dots = along_k && dots + copy_b < std::min(normal, swapped);
   plan.swapped = swapped < normal;
   plan.k = g.k;
-  plan.pairs = pairs;
+  plan.packing = packing;
   plan.c_row = g.c_row;
   if (plan.swapped) {
     plan.rows = g.n, plan.cols = g.m;
@@ -105,16 +115,17 @@ Plan make_plan(Gemm g, bool convert, bool pairs, bool scale) {
 
   // Divisions are dear beside the smallest products: those are not cut at all.
   const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T)) << pairs;
-  plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
-                                  : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
+  plan.k_block = plan.k <= k_most
+                     ? std::max<int64_t>(plan.k, 1)
+                     : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), pairs ? 32 : 4);
   plan.macs = m * n * std::max(steps, 1.0);
-  plan.rows_task = round_up(plan.rows, kRows), plan.row_tasks = 1;
+  plan.rows_task = round_up(plan.rows, packing.rows), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
   if (plan.macs >= 2 * kTaskMacs) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.macs / kTaskMacs, kMostTasks));
     const int64_t row_parts = std::clamp<int64_t>(plan.rows / (kFewestRows >> pairs), 1, wanted);
-    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows));
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), packing.rows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
     plan.col_tasks = chunk_count(plan.cols, plan.cols_task);

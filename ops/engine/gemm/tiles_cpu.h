@@ -35,6 +35,7 @@ struct TileArgs {
   std::int64_t c_stride;
   const T* next_v;  // prefetching: that many lines from here, for every row of the tile
   std::int64_t next_v_lines;
+  std::int64_t rows;  // of the tile
   std::int64_t cols;  // (vectors - 1) * width < cols <= vectors * width
 };
 
