@@ -7,6 +7,9 @@
 # would take any one of the inline functions that they have in common with the rest (std::vector<float>, say), also one
 # made of instructions that the machine lacks.
 #
+# Further levels, v4-bf16 and v4-amx, are those of processors with AVX512-BF16, and AMX too. They have v4's tables: what runs
+# otherwise there asks cpu_level() (ops/engine/gemm/pairs_cpu.h, amx_cpu.h).
+#
 # Any other COTANGENT_MARCH is a value of -march=, or empty, and makes a library of one level.
 
 set(COTANGENT_CPU_LEVELS "")
@@ -31,6 +34,8 @@ endif()
 if(COTANGENT_CPU_LEVELS)
   set(COTANGENT_BY_LEVEL ON)
   list(TRANSFORM COTANGENT_CPU_LEVELS APPEND "_kernels" OUTPUT_VARIABLE COTANGENT_CPU_NAMESPACES)
+  list(APPEND COTANGENT_CPU_NAMESPACES v4_kernels v4_kernels)
+  set(COTANGENT_CPU_NAMES ${COTANGENT_CPU_LEVELS} v4-bf16 v4-amx)
   execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -march=native -dM -E -x c++ /dev/null OUTPUT_VARIABLE _macros)
   set(_here v2)
   if(_macros MATCHES "__AVX512VL__")
@@ -48,6 +53,7 @@ else()
   if(COTANGENT_MARCH_FLAG)
     set(COTANGENT_CPU_LEVELS "${COTANGENT_MARCH}")
   endif()
+  set(COTANGENT_CPU_NAMES ${COTANGENT_CPU_LEVELS})
   set(COTANGENT_HERE_FLAG "${COTANGENT_MARCH_FLAG}")
   set(COTANGENT_INSIDES "")
 endif()

@@ -239,7 +239,7 @@ ${_text}}  // namespace ct
 endforeach()
 
 # What else of the CPU's files is called from outside (CT_CPU_TABLE in core/kernel_tables.h), for each level.
-list(TRANSFORM COTANGENT_CPU_LEVELS REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
+list(TRANSFORM COTANGENT_CPU_NAMES REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
 list(JOIN _levels ", " _levels)
 set(_text "")
 file(GLOB_RECURSE _cpu_files CONFIGURE_DEPENDS ops/*_cpu.cpp nn/*_cpu.cpp)

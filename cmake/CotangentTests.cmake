@@ -103,5 +103,12 @@ if(COTANGENT_BY_LEVEL)
       ENVIRONMENT "COTANGENT_CPU=${_level};COTANGENT_TEST_POISON=1")
   endforeach()
 endif()
+# The level v4 where this machine's is v4-bf16: what they do not have in common.
+if(COTANGENT_BY_LEVEL AND _macros MATCHES "__AVX512BF16__")
+  add_test(NAME ${COTANGENT_TEST_PREFIX}unit.level_v4 COMMAND ct_tests "[gemm]~[cuda],[matmul]~[cuda],[linear]~[cuda]"
+    WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  set_tests_properties(${COTANGENT_TEST_PREFIX}unit.level_v4 PROPERTIES LABELS unit TIMEOUT 1800
+    ENVIRONMENT "COTANGENT_CPU=v4;COTANGENT_TEST_POISON=1")
+endif()
 list(LENGTH _tests _count)
 list(APPEND COTANGENT_SUMMARY "tests|${_count} files, Catch2 ${Catch2_VERSION}")

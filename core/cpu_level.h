@@ -10,12 +10,12 @@
 
 namespace ct {
 
-/// The levels that the linked library has kernels for, the least first: "v2", "v3" and "v4" of x86-64 (SSE4.2; AVX2 and
-/// FMA; AVX-512; https://gitlab.com/x86-psABIs/x86-64-ABI, "Micro-Architecture Levels"). A library built for one
-/// processor, or for another architecture, has one: "native", "baseline", or what COTANGENT_MARCH named.
+/// The levels that the linked library has kernels for, the least first: "v2", "v3" and "v4" of x86-64 (SSE4.2; AVX2, FMA;
+/// AVX-512; https://gitlab.com/x86-psABIs/x86-64-ABI, "Micro-Architecture Levels"), "v4-bf16" and "v4-amx" (v4, bf16's products
+/// by AVX512-BF16, AMX). Built for one processor, or another architecture, it has one: "native", "baseline", or what was asked.
 CT_API std::span<const char* const> cpu_levels() noexcept;
 
-/// The level whose kernels run: the highest that this processor has, or the one that the environment variable
+/// The level whose kernels run: the highest that this processor has and gains by, or the one that the environment variable
 /// COTANGENT_CPU names. Decided at the first call of this function or of a kernel, for the life of the process. A level
 /// gives the same bits on every processor that has it; between levels results differ by rounding.
 /// Throws ValueError if COTANGENT_CPU names no level of this library, or one that the processor lacks, and DeviceError if

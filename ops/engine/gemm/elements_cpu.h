@@ -20,16 +20,18 @@ template <class T>
 struct Elements {
   std::int64_t in_size, out_size;
   bool convert, round;  // In, or Out, is not T
+  Packing packing;      // what is packed
   void (*pack_rows)(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t rows, std::int64_t k,
                     T alpha, T* out, std::int64_t ld);
-  void (*pack_columns)(const void* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha,
-                       T* out, std::int64_t tile_size);
+  void (*pack_columns)(const void* r, std::int64_t r_row, std::int64_t r_k, const RowTiles& tiles,
+                       std::int64_t k, T alpha, T* out, std::int64_t tile_size);
   void (*pack_vectors)(const void* v, std::int64_t v_k, std::int64_t v_col, std::int64_t k, std::int64_t cols,
                        T* out);
   void (*begin_sums)(const Plan& plan, const Operands<T>& op, std::int64_t row0, std::int64_t rows,
                      std::int64_t col0, std::int64_t cols, T* sums, std::int64_t ld);
   void (*end_sums)(const Plan& plan, const Operands<T>& op, std::int64_t row0, std::int64_t rows,
                    std::int64_t col0, std::int64_t cols, const T* sums, std::int64_t ld);
+  TileKernel<T> (*kernel)(std::int64_t rows, int vecs, bool by_rows, bool prefetch);
 
   /// Element i of an operand.
   const char* at(const void* operand, std::int64_t i) const {
@@ -91,8 +93,8 @@ void end_sums(const Plan& plan, const Operands<T>& op, std::int64_t row0, std::i
 
 template <class In, class T, class Out>
 inline constexpr Elements<T> kElements{
-    sizeof(In),       sizeof(Out),         !std::is_same_v<In, T>, !std::is_same_v<Out, T>,
-    pack_rows<In, T>, pack_columns<In, T>, pack_vectors<In, T>,    begin_sums<In, T, Out>,
-    end_sums<T, Out>};
+    sizeof(In),       sizeof(Out),         !std::is_same_v<In, T>, !std::is_same_v<Out, T>, {},
+    pack_rows<In, T>, pack_columns<In, T>, pack_vectors<In, T>,    begin_sums<In, T, Out>,  end_sums<T, Out>,
+    tile_kernel<T>};
 
 }  // namespace ct::gemm

@@ -5,9 +5,11 @@
 
 #include <cotangent/core/parallel.h>
 
+#include <cotangent/ops/engine/gemm/amx_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/elements_cpu.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
+#include <cotangent/ops/engine/gemm/pairs_cpu.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>
 #include <cotangent/ops/engine/gemm/scratch_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
@@ -81,17 +83,18 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
     }
   }
 
-  const RowTiles tiles(rows, gemm::kRows);
-  const int64_t depth = std::min(plan.k, plan.k_block);
+  const RowTiles tiles(rows, plan.packing.rows);
+  const int64_t depth = plan.packed(std::min(plan.k, plan.k_block));
   // By rows, an odd number of cache lines apart.
-  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : gemm::kRows;
+  const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : plan.packing.rows;
   const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld;
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
   const int64_t v_cols = round_up(plan.cols, sliver);
 
   for (int64_t p0 = 0; p0 == 0 || p0 < plan.k; p0 += plan.k_block) {
     TileArgs<T> args;
-    args.k = std::min(plan.k_block, plan.k - p0);
+    const int64_t k = std::min(plan.k_block, plan.k - p0);
+    args.k = plan.packed(k);
     args.start_stride = start_row;
     args.c_stride = sums_ld;
     args.next_v = nullptr;
@@ -108,7 +111,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
           from = elements.at(from, h * plan.r_row);
         }
       } else {
-        elements.pack_columns(from, plan.r_k, tiles, args.k, op.alpha, r_packed, r_tile);
+        elements.pack_columns(from, plan.r_row, plan.r_k, tiles, k, op.alpha, r_packed, r_tile);
       }
     } else {
       args.r_stride = plan.by_rows ? plan.r_row : plan.r_k;
@@ -122,7 +125,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
       const int vecs = few_rows && rows == 1 && left >= 8 ? 8 : few_rows && left >= 4 ? 4 : left >= 2 ? 2 : 1;
       args.cols = std::min(vecs * w, cols - j);
       if (plan.copy_v) {
-        args.v = v_packed + p0 * v_cols + (col0 + j) * args.k;
+        args.v = v_packed + plan.packed(p0) * v_cols + (col0 + j) * args.k;
         args.v_stride = sliver;
         args.next_v = args.v + args.k * sliver;
         args.next_v_lines =
@@ -132,14 +135,14 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
         args.v_stride = plan.v_k;
       }
       const gemm::TileKernel<T> kernels[2] = {
-          gemm::tile_kernel<T>(tiles.low, vecs, plan.by_rows, plan.prefetch),
-          tiles.taller == 0 ? nullptr
-                            : gemm::tile_kernel<T>(tiles.low + 1, vecs, plan.by_rows, plan.prefetch)};
+          elements.kernel(tiles.low, vecs, plan.by_rows, plan.prefetch),
+          tiles.taller == 0 ? nullptr : elements.kernel(tiles.low + 1, vecs, plan.by_rows, plan.prefetch)};
       args.r = r;
       args.c = sums + j;
       args.start = start == nullptr ? nullptr : start + j;
       for (int64_t t = 0; t < tiles.count; ++t) {
         const int64_t h = tiles.height(t);
+        args.rows = h;
         kernels[h - tiles.low](args);
         args.r += plan.copy_r ? r_step : h * r_step;
         args.c += h * sums_ld;
@@ -201,7 +204,7 @@ template <class T>
 void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
          int64_t c_batch, T alpha, const void* a, const void* b, T beta, const void* bias, void* c) {
   if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
-  const Plan plan = make_plan<T>(g, elements.convert, alpha != 1);
+  const Plan plan = make_plan<T>(g, elements.convert, elements.packing, alpha != 1);
   if (plan.dots) {
     const T* const as = static_cast<const T*>(a);
     const T* const bs = static_cast<const T*>(b);
@@ -253,21 +256,24 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
                 std::min(plan.cols_task, plan.cols - col0));
   };
   // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short. Where they go
-  // along k, one sliver does, and threads have more to share.
-  const int64_t group = plan.v_k == 1 && plan.v_col != 1 ? sliver : 16 * sliver;
+  // along k one sliver does, and of pairs, which are packed sliver by sliver, four: threads have more to share.
+  const int64_t slivers = plan.packing.pairs                 ? 4
+                          : plan.v_k == 1 && plan.v_col != 1 ? 1
+                                                             : 16,
+                group = slivers * sliver;
   const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
   const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
       const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
       const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
       elements.pack_vectors(elements.at(op.v, p0 * plan.v_k + col0 * plan.v_col), plan.v_k, plan.v_col, k,
-                            cols, out + p0 * v_cols + col0 * k);
+                            cols, out + plan.packed(p0) * v_cols + col0 * plan.packed(k));
     }
   };
 
   if (batch == 1 && tasks == 1) {
     const Operands<T> op = operands(0);
-    T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
+    T* const v_packed = plan.copy_v ? scratch<T>(1, plan.packed(plan.k) * v_cols) : nullptr;
     if (plan.copy_v) pack(op, v_packed, 0, blocks);
     return run_task<T>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
   }
@@ -278,7 +284,7 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         const Operands<T> op = operands(t / tasks);
-        T* const v_packed = plan.copy_v ? scratch<T>(1, plan.k * v_cols) : nullptr;
+        T* const v_packed = plan.copy_v ? scratch<T>(1, plan.packed(plan.k) * v_cols) : nullptr;
         if (plan.copy_v) pack(op, v_packed, 0, blocks);
         one_task(op, v_packed, t % tasks);
       }
@@ -286,7 +292,7 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     return;
   }
   // Item by item, or for all items if they share V: all threads pack V, then all of them compute.
-  T* const v_packed = scratch<T>(1, plan.k * v_cols);
+  T* const v_packed = scratch<T>(1, plan.packed(plan.k) * v_cols);
   const int64_t pack_grain = 1 + kPackedTogether / (std::min(group, v_cols) * plan.k_block);
   const int64_t items = v_batch == 0 ? batch : 1;
   for (int64_t item = 0; item < batch; item += items) {
@@ -342,6 +348,12 @@ template <class T, class Out>
   if constexpr (std::is_integral_v<T>) {
     run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   } else {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (std::is_same_v<T, BFloat16>)
+      if (alpha == 1 && gemm::pairs_run())
+        return run<float>(gemm::amx_runs(g) ? gemm::kAmx<Out> : gemm::kPairs<Out>, g, batch, a_batch, b_batch,
+                          c_batch, alpha, a, b, beta, bias, c);
+#endif
     run<compute_t<T>>(kElements<T, compute_t<T>, Out>, g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta,
                       bias, c);
   }

@@ -8,12 +8,12 @@
 
 // Matrix products on the CPU, on plain pointers: shapes and dtypes were checked by whoever calls.
 //
-// T is float, double, Half, BFloat16, std::int64_t, std::int32_t or std::uint8_t. 16-bit elements are
-// converted to float as they are packed, summed in float over the whole of k and rounded once, or not at all
-// where C is float. Integers wrap around.
-// Out, the type of C, is T, or float where T has 16 bits.
+// T is float, double, Half, BFloat16, std::int64_t, std::int32_t or std::uint8_t; Out, the type of C, is T, or float where T
+// has 16 bits. Integers wrap around. 16-bit elements are multiplied exactly, summed in float over the whole of k and rounded
+// once, or not at all where C is float. At the levels v4-bf16 and v4-amx (core/cpu_level.h) bf16 elements and sums below 2^-126
+// count as 0: a sum is off by at most 2^-126 (k + 1 + sum |a| + sum |b|) more. v4-bf16 else has the bits of v4.
 //
-// The bits of a result depend on the operands and on Gemm alone, not on the number of threads.
+// The bits of a result depend on the operands, Gemm and the level alone, not on the number of threads.
 
 namespace ct {
 

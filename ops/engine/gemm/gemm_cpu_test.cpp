@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include <cotangent/core/cpu_level.h>
 #include <cotangent/core/parallel.h>
 
 #include "tests/catch.h"
@@ -266,7 +267,61 @@ TEMPLATE_TEST_CASE("rounding errors stay within the bound of one sum in order", 
   }
 }
 
-TEMPLATE_TEST_CASE("the number of threads does not change a bit", "[gemm]", float, double, ct::Half) {
+// Products of two bf16 are exact in float, so a chain of multiply-adds has the same bits at every level, one by one or in pairs.
+// AMX adds up groups of them.
+TEST_CASE("products of bf16 are chains of float in the order of k, at every level but AMX's", "[gemm]") {
+  const float tolerance = std::string(ct::cpu_level()) == "v4-amx" ? 1e-4f : 0;
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (const auto [m, n, k] :
+       {std::array<int64_t, 3>{13, 33, 1}, {30, 70, 64}, {5, 200, 1027}, {200, 3, 2049}})
+    for (const int form : {0, 1, 2, 3}) {
+      const int64_t a_row = form & 1 ? 1 : k, a_col = form & 1 ? m : 1;
+      const int64_t b_row = form & 2 ? 1 : n, b_col = form & 2 ? k : 1;
+      std::vector<ct::BFloat16> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n));
+      for (auto& x : a) x = ct::BFloat16(uniform(engine()));
+      for (auto& x : b) x = ct::BFloat16(uniform(engine()));
+      std::vector<float> c(static_cast<std::size_t>(m * n), 0.3f);
+      ct::gemm_cpu<ct::BFloat16, float>({m, n, k, a_row, a_col, b_row, b_col, n}, 1, a.data(), b.data(), 1,
+                                        c.data());
+      int64_t wrong = 0;
+      for (int64_t i = 0; i < m; ++i)
+        for (int64_t j = 0; j < n; ++j) {
+          float sum = 0.3f;
+          for (int64_t p = 0; p < k; ++p)
+            sum += static_cast<float>(a[static_cast<std::size_t>(i * a_row + p * a_col)]) *
+                   static_cast<float>(b[static_cast<std::size_t>(p * b_row + j * b_col)]);
+          wrong += !(std::abs(sum - c[static_cast<std::size_t>(i * n + j)]) <= tolerance);
+        }
+      INFO("m " << m << " n " << n << " k " << k << " form " << form);
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("an odd k fills the last pair of bf16 with what adds nothing, not even 0 to -0", "[gemm]") {
+  const ct::BFloat16 a(-0.0f), b(1.0f);
+  float c = -0.0f;
+  ct::gemm_cpu<ct::BFloat16, float>({1, 1, 1, 1, 1, 1, 1, 1}, 1, &a, &b, 1, &c);
+  CHECK(std::signbit(c));
+}
+
+TEST_CASE("denormals in products of bf16 count, or at the levels of their instructions count as 0",
+          "[gemm]") {
+  const ct::BFloat16 a[3] = {ct::BFloat16(0x1p-130f), ct::BFloat16(0x1p-70f), ct::BFloat16(1.0f)};
+  const ct::BFloat16 b[3] = {ct::BFloat16(0x1p10f), ct::BFloat16(0x1p-60f), ct::BFloat16(0x1p-126f)};
+  float c[3];
+  ct::gemm_batched_cpu<ct::BFloat16, float>({1, 1, 1, 1, 1, 1, 1, 1}, 3, 1, 1, 1, 1, a, b, 0, c);
+  const bool kept = c[0] != 0;
+  CHECK(c[0] == (kept ? 0x1p-120f : 0));  // of an operand
+  CHECK(c[1] == (kept ? 0x1p-130f : 0));  // a sum
+  CHECK(c[2] == 0x1p-126f);
+  const std::string level = ct::cpu_level();
+  if (level[0] == 'v')
+    CHECK(kept ==
+          (level.substr(0, 3) != "v4-"));  // the others follow the machine that the library was built on
+}
+
+TEMPLATE_TEST_CASE("the number of threads does not change a bit", "[gemm]", float, double, ct::Half,
+                   ct::BFloat16) {
   std::uniform_real_distribution<float> uniform(-1, 1);
   const int before = ct::num_threads();
   for (const auto [m, n, k] :
@@ -276,7 +331,7 @@ TEMPLATE_TEST_CASE("the number of threads does not change a bit", "[gemm]", floa
     for (auto& x : b) x = static_cast<TestType>(uniform(engine()));
     for (const bool transposed : {false, true}) {
       std::vector<TestType> first;
-      for (const int threads : {1, 2, 5}) {
+      for (const int threads : {1, 2, 7}) {
         ct::set_num_threads(threads);
         std::vector<TestType> c(static_cast<std::size_t>(m * n));
         ct::gemm_cpu<TestType>({m, n, k, k, 1, transposed ? 1 : n, transposed ? k : 1, n}, 1, a.data(),
@@ -289,12 +344,13 @@ TEMPLATE_TEST_CASE("the number of threads does not change a bit", "[gemm]", floa
   ct::set_num_threads(before);
 }
 
-TEST_CASE("NaN and infinity in an operand reach the result", "[gemm]") {
+TEMPLATE_TEST_CASE("NaN and infinity in an operand reach the result", "[gemm]", float, ct::BFloat16) {
   const float inf = std::numeric_limits<float>::infinity();
-  std::vector<float> a(20 * 30, 1.0f), b(30 * 40, 1.0f), c(20 * 40);
-  a[3 * 30 + 7] = 0;
-  b[7 * 40 + 5] = inf;  // 0 * inf in row 3, inf in the others
-  ct::gemm_cpu<float>({20, 40, 30, 30, 1, 40, 1, 40}, 1, a.data(), b.data(), 0, c.data());
+  std::vector<TestType> a(20 * 30, TestType(1.0f)), b(30 * 40, TestType(1.0f));
+  std::vector<float> c(20 * 40);
+  a[3 * 30 + 7] = TestType(0.0f);
+  b[7 * 40 + 5] = TestType(inf);  // 0 * inf in row 3, inf in the others
+  ct::gemm_cpu<TestType, float>({20, 40, 30, 30, 1, 40, 1, 40}, 1, a.data(), b.data(), 0, c.data());
   CHECK(std::isnan(c[3 * 40 + 5]));
   CHECK(c[4 * 40 + 5] == inf);
   CHECK(c[3 * 40 + 6] == 29);

@@ -49,10 +49,10 @@ void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t
   }
 }
 
-// Tiles of R, whose rows are neighbours in memory, times alpha: out[t * tile_size + p * kRows + i].
+// Tiles of R, whose rows are neighbours in memory (r_row is 1), times alpha: out[t * tile_size + p * kRows + i].
 template <class In, class T>
-void pack_columns(const void* r, std::int64_t r_k, const RowTiles& tiles, std::int64_t k, T alpha, T* out,
-                  std::int64_t tile_size) {
+void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles& tiles, std::int64_t k,
+                  T alpha, T* out, std::int64_t tile_size) {
   using V = simd::Vector<T>;
   constexpr std::int64_t w = V::kSize;
   const V factor(alpha);
@@ -73,10 +73,10 @@ void pack_columns(const void* r, std::int64_t r_k, const RowTiles& tiles, std::i
   }
 }
 
-// out[p * ld + j] = v[j * v_col + p], by way of T: a transposition, in registers where whole blocks fit.
-template <class T, class In, class Out>
-void pack_transposed(const In* v, std::int64_t v_col, std::int64_t k, std::int64_t cols, Out* out,
-                     std::int64_t ld) {
+// out[p * ld + j] = element (j, p), by way of T: a transposition, in registers where whole blocks fit. load(j, p, first) is
+// a vector from that element on, along p.
+template <class T, class Out, class Load>
+void pack_transposed(std::int64_t k, std::int64_t cols, Out* out, std::int64_t ld, Load load) {
   using V = simd::Vector<T>;
   constexpr std::int64_t w = V::kSize;
   for (std::int64_t j = 0; j < cols; j += w) {
@@ -85,13 +85,22 @@ void pack_transposed(const In* v, std::int64_t v_col, std::int64_t k, std::int64
       const std::int64_t deep = std::min(w, k - p);
       const auto row = V::first(deep), column = V::first(wide);
       V block[w];
-      for (std::int64_t l = 0; l < w; ++l)
-        block[l] = l < wide ? V::load(v + (j + l) * v_col + p, row) : V(T(0));
+      for (std::int64_t l = 0; l < w; ++l) block[l] = l < wide ? load(j + l, p, row) : V(T(0));
       simd::transpose(block);
       for (std::int64_t l = 0; l < w; ++l)
         if (l < deep) block[l].store(out + (p + l) * ld + j, column);
     }
   }
+}
+
+// The same of what lies in memory: element (j, p) is v[j * v_col + p].
+template <class T, class In, class Out>
+void pack_transposed(const In* v, std::int64_t v_col, std::int64_t k, std::int64_t cols, Out* out,
+                     std::int64_t ld) {
+  pack_transposed<T>(
+      k, cols, out, ld, [=](std::int64_t j, std::int64_t p, auto first) __attribute__((always_inline)) {
+        return simd::Vector<T>::load(v + j * v_col + p, first);
+      });
 }
 
 // V in slivers of two vectors of columns, one after the other: within one, out[p * sliver + j].

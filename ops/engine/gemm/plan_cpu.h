@@ -22,9 +22,10 @@ inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step 
 // What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
 // of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
 // often.
-inline constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
-inline constexpr int64_t kMostRows = 192;       // of a task
-inline constexpr int64_t kFewestRows = 128;     // of a task, when rows are cut for the sake of more tasks
+inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
+inline constexpr int64_t kMostRows = 192;     // of a task
+inline constexpr int64_t kFewestRows =
+    128;  // of a task, when rows are cut for the sake of more tasks; pairs: half
 inline constexpr double kTaskWork = 1 << 19;    // worth a task, in multiply-adds: 5 to 10 microseconds
 inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
 inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
@@ -37,6 +38,14 @@ inline double work_of(int64_t m, int64_t n, int64_t k) {
   return a * b * c + 6 * (a * b + b * c + a * c);
 }
 
+// What is packed: elements, or pairs of them along k, each in the place of a T; a multiple of how many (a power of two) the
+// kernels take; and the most rows of their tile.
+struct Packing {
+  int pairs = 0;
+  int64_t deep = 1, rows = kRows;
+  int64_t packed(int64_t k) const { return (((k + pairs) >> pairs) + deep - 1) & -deep; }
+};
+
 // The product in the roles of the kernels (see engine/gemm/tiles_cpu.h), with everything that was decided about
 // it. Normally R is A and V is B. Swapped, C^T = B^T A^T is computed: R is B^T, V is A^T.
 struct Plan {
@@ -46,17 +55,20 @@ struct Plan {
   bool swapped;
   bool copy_r, copy_v;  // pack them, or read them where they are
   bool by_rows;         // the kernels find R row by row, or column by column
+  Packing packing;
   int64_t rows_task, cols_task, row_tasks, col_tasks, k_block;
-  double work;  // of one item
+  double work;  // of one item, two multiply-adds as one in pairs
   bool prefetch;
 
+  int64_t packed(int64_t k) const { return packing.packed(k); }
   int64_t tasks() const { return row_tasks * col_tasks; }
 };
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
-// `convert`: operands are not of type T.
+// `convert`: operands are not of type T. Of packed pairs the kernels take one in the time of an element.
 template <class T>
-Plan make_plan(Gemm g, bool convert, bool scale) {
+Plan make_plan(Gemm g, bool convert, Packing packing, bool scale) {
+  const bool pairs = packing.pairs != 0;
   using V = simd::Vector<T>;
   constexpr int64_t w = V::kSize, sliver = 2 * w;
   // Where a size is 1 its stride does not matter: take the one that suits.
@@ -66,14 +78,15 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
 
   // Estimates in cycles: products, transpositions of V, and of C.
   const double m = static_cast<double>(g.m), n = static_cast<double>(g.n), k = static_cast<double>(g.k);
-  const auto pack_cost = [](int64_t along_k, int64_t across) {
-    return across == 1 ? 0.0 : along_k == 1 ? 0.35 : 1.5;
+  const double steps = pairs ? k / 2 : k;
+  const auto pack_cost = [pairs](int64_t along_k, int64_t across) {
+    return across == 1 || pairs ? 0.0 : along_k == 1 ? 0.35 : 1.5;  // pairs are packed alike in either role
   };
   const auto vecs = [](int64_t x) { return static_cast<double>(chunk_count(x, w)); };
   // A single vector is held up by the loads that come with it.
   const auto tiles = [&](int64_t x) { return x <= w ? 0.68 : vecs(x) / 2; };
-  const double normal = m * tiles(g.n) * k + pack_cost(g.b_row, g.b_col) * n * k;
-  const double swapped = n * tiles(g.m) * k + pack_cost(g.a_col, g.a_row) * m * k + m * n;
+  const double normal = m * tiles(g.n) * steps + pack_cost(g.b_row, g.b_col) * n * k;
+  const double swapped = n * tiles(g.m) * steps + pack_cost(g.a_col, g.a_row) * m * k + m * n;
 
   // Scalar products; 30 for the sums over the lanes of a tile.
   const double dots = m * n * 0.55 * vecs(g.k) +
@@ -85,6 +98,7 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   plan.dots = along_k && dots + copy_b < std::min(normal, swapped);
   plan.swapped = swapped < normal;
   plan.k = g.k;
+  plan.packing = packing;
   plan.c_row = g.c_row;
   if (plan.swapped) {
     plan.rows = g.n, plan.cols = g.m;
@@ -97,7 +111,7 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   // cache.
   const auto hostile = [](int64_t stride) { return stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0; };
   const auto bytes = [](int64_t x, int64_t y) { return x * y * static_cast<int64_t>(sizeof(T)); };
-  plan.by_rows = plan.r_k == 1 || plan.r_row != 1;
+  plan.by_rows = !pairs && (plan.r_k == 1 || plan.r_row != 1);
   const int64_t r_stride = plan.by_rows ? plan.r_row : plan.r_k;
   const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > kNearBytes);
   const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > kNearBytes);
@@ -107,17 +121,18 @@ Plan make_plan(Gemm g, bool convert, bool scale) {
   plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
 
   // Divisions are dear beside the smallest products: those are not cut at all.
-  constexpr int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T));
-  plan.k_block = plan.k <= k_most ? std::max<int64_t>(plan.k, 1)
-                                  : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), 4);
-  plan.work = work_of(g.m, g.n, g.k);
-  plan.rows_task = round_up(plan.rows, kRows), plan.row_tasks = 1;
+  const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T)) << pairs;
+  plan.k_block = plan.k <= k_most
+                     ? std::max<int64_t>(plan.k, 1)
+                     : round_up(chunk_count(plan.k, chunk_count(plan.k, k_most)), pairs ? 32 : 4);
+  plan.work = work_of(g.m, g.n, (g.k + pairs) >> pairs);
+  plan.rows_task = round_up(plan.rows, packing.rows), plan.row_tasks = 1;
   plan.cols_task = round_up(plan.cols, sliver), plan.col_tasks = 1;
   if (plan.work >= 2 * kTaskWork) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.work / kTaskWork, kMostTasks));
-    const int64_t row_parts = std::clamp<int64_t>(plan.rows / kFewestRows, 1, wanted);
-    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), kRows));
+    const int64_t row_parts = std::clamp<int64_t>(plan.rows / (kFewestRows >> pairs), 1, wanted);
+    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), packing.rows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
     plan.col_tasks = chunk_count(plan.cols, plan.cols_task);

@@ -35,14 +35,25 @@ struct TileArgs {
   std::int64_t c_stride;
   const T* next_v;  // prefetching: that many lines from here, for every row of the tile
   std::int64_t next_v_lines;
+  std::int64_t rows;  // of the tile
   std::int64_t cols;  // (vectors - 1) * width < cols <= vectors * width
 };
+
+// a * b + c. With Pairs, a and b are pairs of bf16 that follow each other along p, and both products are added, the upper
+// halves' first, each rounded as by fma; denormals count as 0. (asm, because an intrinsic would have to be inlined into
+// functions that are all compiled for that instruction; these run at levels with and without it.)
+template <bool Pairs, class V>
+CT_INLINE V multiply_add(V a, V b, V c) {
+  if constexpr (!Pairs) return fma(a, b, c);
+  asm("vdpbf16ps %2, %1, %0" : "+v"(c.v) : "v"(a.v), "v"(b.v));
+  return c;
+}
 
 // A tile of Rows rows and Vecs vectors of columns, all of it in registers. With Prefetch, the next tile of C
 // and a share of the next vectors are fetched meanwhile, a little with each Rows-th part of the loop: all at
 // once they would hold up the loads that are needed now. Whole: the last vector of columns is a whole one; a load of some
 // lanes takes a turn of a multiply-add unit.
-template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch, bool Whole>
+template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch, bool Pairs, bool Whole>
 CT_INLINE void tile_of(const TileArgs<T>& t) {
   using V = simd::Vector<T>;
   constexpr int w = V::kSize;
@@ -83,7 +94,7 @@ CT_INLINE void tile_of(const TileArgs<T>& t) {
     for (int i = 0; i < Rows; ++i) {
       const V a = V(ByRows ? base(i)[i % 3 == 0 ? at0 : i % 3 == 1 ? at1 : at2] : r[i]);
 #pragma GCC unroll 8
-      for (int j = 0; j < Vecs; ++j) acc[i][j] = fma(a, b[j], acc[i][j]);
+      for (int j = 0; j < Vecs; ++j) acc[i][j] = multiply_add<Pairs>(a, b[j], acc[i][j]);
     }
     v += vs;
     if constexpr (ByRows) {
@@ -124,18 +135,19 @@ CT_INLINE void tile_of(const TileArgs<T>& t) {
   }
 }
 
-template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch>
+template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch, bool Pairs = false>
 void tile(const TileArgs<T>& t) {
-  t.cols == Vecs* simd::Vector<T>::kSize ? tile_of<T, Rows, Vecs, ByRows, Prefetch, true>(t)
-                                         : tile_of<T, Rows, Vecs, ByRows, Prefetch, false>(t);
+  t.cols == Vecs* simd::Vector<T>::kSize ? tile_of<T, Rows, Vecs, ByRows, Prefetch, Pairs, true>(t)
+                                         : tile_of<T, Rows, Vecs, ByRows, Prefetch, Pairs, false>(t);
 }
 
 template <class T>
 using TileKernel = void (*)(const TileArgs<T>&);
 
-template <class T, int Vecs, bool ByRows, std::size_t... I>
+template <class T, int Vecs, bool ByRows, bool Pairs = false, std::size_t... I>
 constexpr auto tile_row(std::index_sequence<I...>) {
-  return std::array<TileKernel<T>, sizeof...(I)>{&tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false>...};
+  return std::array<TileKernel<T>, sizeof...(I)>{
+      &tile<T, static_cast<int>(I) + 1, Vecs, ByRows, false, Pairs>...};
 }
 
 /// The kernel for a tile of `rows` rows, 1 to kRows, and `vecs` vectors: 1 or 2; up to 3 rows also 4,
