@@ -175,15 +175,17 @@ def seconds(s):
 
 
 def write_page(path, heading, head, lines):
-    """Puts the rows of this run into the page as a section of its own; older sections lose the rows that it has."""
+    """Puts the rows of this run into the page as a section of its own; older ones of this machine lose the rows that it has."""
     text = open(path).read()
     intro, *sections = re.split(r"^## (?=Measured )", text, flags=re.M)
     name_of = lambda line: line.split("|")[1].strip()
+    machine_of = lambda title: re.search(r" on (.*), CUDA", title).group(1)
     fresh = {name_of(line) for line in lines}
     kept = []
     for section in sections:
         title, *rest = section.rstrip().split("\n")
-        rows = [line for line in rest if line.startswith("| ") and line not in head and name_of(line) not in fresh]
+        gone = fresh if machine_of(title) == machine_of(heading) else set()
+        rows = [line for line in rest if line.startswith("| ") and line not in head and name_of(line) not in gone]
         if title == heading:  # measured in parts
             lines = sorted(lines + rows, key=lambda line: (name_of(line).startswith("limit/"), name_of(line)))
         elif rows:

@@ -46,6 +46,10 @@ def main():
         assert "| C4/one | 100 ns |" in parts[2] and "C4/two" not in parts[2], parts[2]
         text = run("ccc", "C4/one=400")
         assert " at aaa on " not in text and text.count("| row |") == 2, text  # a section without rows goes
+        with open(page, "w") as f:
+            f.write(text.replace(" at ccc on ", " at ccc on another "))
+        text = run("ddd", "C4/one=500")
+        assert "| C4/one | 400 ns |" in text and "| C4/one | 500 ns |" in text, text  # a machine's figures are its own
     table(sys.argv[1])
 
 
