@@ -15,9 +15,9 @@ namespace ct {
 /// processor, or for another architecture, has one: "native", "baseline", or what COTANGENT_MARCH named.
 CT_API std::span<const char* const> cpu_levels() noexcept;
 
-/// The level whose kernels run: the highest that this processor has, or the one that the environment variable
-/// COTANGENT_CPU names. Decided at the first call of this function or of a kernel, for the life of the process. A level
-/// gives the same bits on every processor that has it; between levels results differ by rounding.
+/// The level whose kernels run: the highest that this processor has, or the one that the environment variable COTANGENT_CPU
+/// names. Decided at the first call of this function or of a kernel, for the life of the process. A level gives the same bits
+/// on every processor that has it, but for the system's sin, log and others in f64; levels differ by rounding.
 /// Throws ValueError if COTANGENT_CPU names no level of this library, or one that the processor lacks, and DeviceError if
 /// the processor lacks all of them. Calls of ops then throw the same.
 CT_API const char* cpu_level();
