@@ -36,7 +36,8 @@ same() {
 }
 
 if [ "$what" = --arm ]; then
-  arm=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
+  # With the C library of libc6:arm64: with that of the cross compiler (-L) the emulated pthread_create() of QEMU 7.2 never returns.
+  arm=(qemu-aarch64)
   for threads in 1 2 7; do run "digest-$threads-threads" "COTANGENT_NUM_THREADS=$threads" "${arm[@]}" ./ct_tests "[digest]"; done
   for threads in 2 7; do same digest-1-threads "digest-$threads-threads"; done
   run tests "${arm[@]}" ./ct_tests "${3:-$default,[simd],[gemm]}"
