@@ -41,7 +41,7 @@ if [ "$what" = --arm ]; then
   for threads in 1 2 7; do run "digest-$threads-threads" "COTANGENT_NUM_THREADS=$threads" "${arm[@]}" ./ct_tests "[digest]"; done
   for threads in 2 7; do same digest-1-threads "digest-$threads-threads"; done
   run tests "${arm[@]}" ./ct_tests "${3:-$default,[simd],[gemm]}"
-  run first "${arm[@]}" bin/first
+  run example "${arm[@]}" bin/pinn --steps 40 --hidden 16
 else
   for processor in v2=Nehalem v3=Haswell; do
     level=${processor%=*} emulated=(qemu-x86_64 -cpu "${processor#*=}")
