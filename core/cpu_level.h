@@ -16,8 +16,8 @@ namespace ct {
 CT_API std::span<const char* const> cpu_levels() noexcept;
 
 /// The level whose kernels run: the highest that this processor has and gains by, or the one that the environment variable
-/// COTANGENT_CPU names. Decided at the first call of this function or of a kernel, for the life of the process. A level
-/// gives the same bits on every processor that has it; between levels results differ by rounding.
+/// COTANGENT_CPU names. Decided at the first call of this function or of a kernel, for the life of the process. A level gives
+/// the same bits on every processor that has it, but for the system's sin, log and others in f64; levels differ by rounding.
 /// Throws ValueError if COTANGENT_CPU names no level of this library, or one that the processor lacks, and DeviceError if
 /// the processor lacks all of them. Calls of ops then throw the same.
 CT_API const char* cpu_level();

@@ -140,6 +140,8 @@ CT_INLINE void keep(V& x) {
   asm("" : "+v"(x.v));
 #elif defined(__x86_64__)
   asm("" : "+x"(x.v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(x.v));
 #else
   (void)x;
 #endif

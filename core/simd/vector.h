@@ -8,6 +8,8 @@
 
 #if defined(__AVX__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 // Vector<T>: as many numbers as one vector register of this machine holds, with the operators of a number. A formula
@@ -29,6 +31,12 @@ inline constexpr int kVectorBytes = 64;
 inline constexpr int kVectorBytes = 32;
 #else
 inline constexpr int kVectorBytes = 16;
+#endif
+// How many of them there are: with AVX-512 and on 64-bit ARM 32.
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int kVectorRegisters = 32;
+#else
+inline constexpr int kVectorRegisters = 16;
 #endif
 
 namespace detail {
@@ -200,6 +208,10 @@ struct Vector {
     else if constexpr (kBytes == 32)
       return (Raw)_mm256_cvtph_ps((__m128i)bits);
 #endif
+#if defined(__aarch64__)
+    else if constexpr (kBytes == 16)
+      return (Raw)vcvt_f32_f16((float16x4_t)bits);
+#endif
     Vector x;
     for (int i = 0; i < kSize; ++i) x.v[i] = static_cast<float>(from[i]);
     return x;
@@ -225,6 +237,13 @@ struct Vector {
     else if constexpr (kBytes == 32)
       return _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
                               _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#endif
+#if defined(__aarch64__)
+    else if constexpr (kBytes == 16) {
+      *reinterpret_cast<detail::RawInMemory<std::uint16_t, 8>*>(to) =
+          (detail::RawInMemory<std::uint16_t, 8>)vcvt_f16_f32((float32x4_t)v);
+      return;
+    }
 #endif
     for (int i = 0; i < kSize; ++i) to[i] = S(v[i]);
   }

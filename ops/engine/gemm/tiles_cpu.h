@@ -16,7 +16,7 @@
 namespace ct::gemm {
 
 /// The most rows of a tile: as many as there are registers for, with two vectors each.
-inline constexpr int kRows = simd::kVectorBytes == 64 ? 12 : simd::kVectorBytes == 32 ? 6 : 4;
+inline constexpr int kRows = simd::kVectorRegisters == 32 ? 12 : simd::kVectorBytes == 32 ? 6 : 4;
 
 /// By columns, neighbours along k may lie pages apart, which the machine does not foresee: so many are asked for ahead. More
 /// would drive one another out of the first-level cache, where such addresses share a few places.
