@@ -20,8 +20,8 @@ namespace ct::gemm {
 
 /// Whether products of bf16 are done in pairs here.
 inline bool pairs_run() {
-#if defined(__AVX512BF16__)
-  return true;  // compiled for this processor alone
+#if defined(__AVX512BF16__) && !defined(__AMX_BF16__)
+  return true;  // compiled for this processor alone, and not for one of Intel's, where it is slower than f32
 #else
   return std::string_view(cpu_level()).substr(0, 3) == "v4-";
 #endif
