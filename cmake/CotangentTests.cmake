@@ -85,30 +85,34 @@ foreach(_entry IN LISTS COTANGENT_TEST_ENTRIES)
       ENVIRONMENT "COTANGENT_TEST_POISON=1;ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1")
   endif()
 endforeach()
-# The processor's other levels, those below this machine's: every op, and with the highest of them the whole suite. (The
-# sanitizers' tree runs it with the narrowest vectors.)
+# The processor's other levels, those below this machine's: every op, and with the highest of them the suite too, but for what
+# files and long trainings have to do with it. Apart: conformance takes six times as long in a heap that a long tape has
+# been through. (The sanitizers' tree runs all with the narrowest vectors.)
+function(cotangent_level_test name level spec)
+  add_test(NAME ${COTANGENT_TEST_PREFIX}unit.${name} COMMAND ct_tests "${spec}" WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
+  set_tests_properties(${COTANGENT_TEST_PREFIX}unit.${name} PROPERTIES LABELS unit TIMEOUT 1800
+    ENVIRONMENT "COTANGENT_CPU=${level};COTANGENT_TEST_POISON=1")
+endfunction()
 if(COTANGENT_BY_LEVEL)
-  set(_spec "~[cuda]")
   set(_levels ${COTANGENT_CPU_LEVELS})
   list(REVERSE _levels)
   set(_below OFF)
+  set(_suites OFF)
   foreach(_level IN LISTS _levels)
     if(NOT _below)
       string(REGEX MATCH "${_level}$" _below "${COTANGENT_HERE_FLAG}")
       continue()
     endif()
-    add_test(NAME ${COTANGENT_TEST_PREFIX}unit.level_${_level} COMMAND ct_tests "${_spec}" WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
-    set(_spec "[conformance]")
-    set_tests_properties(${COTANGENT_TEST_PREFIX}unit.level_${_level} PROPERTIES LABELS unit TIMEOUT 1800
-      ENVIRONMENT "COTANGENT_CPU=${_level};COTANGENT_TEST_POISON=1")
+    cotangent_level_test(level_${_level} ${_level} "[conformance]~[cuda]")
+    if(NOT _suites)
+      cotangent_level_test(level_${_level}_suite ${_level} "~[conformance]~[cuda]~[io]~[training]~[.]")
+      set(_suites ON)
+    endif()
   endforeach()
-endif()
-# The level v4 where this machine's is v4-bf16: what they do not have in common.
-if(COTANGENT_BY_LEVEL AND _macros MATCHES "__AVX512BF16__")
-  add_test(NAME ${COTANGENT_TEST_PREFIX}unit.level_v4 COMMAND ct_tests "[gemm]~[cuda],[matmul]~[cuda],[linear]~[cuda]"
-    WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
-  set_tests_properties(${COTANGENT_TEST_PREFIX}unit.level_v4 PROPERTIES LABELS unit TIMEOUT 1800
-    ENVIRONMENT "COTANGENT_CPU=v4;COTANGENT_TEST_POISON=1")
+  # The level v4 where this machine's is v4-bf16: what they do not have in common.
+  if(_macros MATCHES "__AVX512BF16__")
+    cotangent_level_test(level_v4 v4 "[gemm]~[cuda],[matmul]~[cuda],[linear]~[cuda]")
+  endif()
 endif()
 list(LENGTH _tests _count)
 list(APPEND COTANGENT_SUMMARY "tests|${_count} files, Catch2 ${Catch2_VERSION}")
