@@ -328,7 +328,6 @@ def main():
     parser.add_argument("--page", help="a page of Markdown to write the rows into, docs/measured.md")
     args = parser.parse_args()
     spec = json.load(open(os.path.join(HERE, "targets.json")))["rows"]
-    by_id = {r["id"]: r for r in spec}
     rows = f"({args.rows})|^limit/"
 
     names = names_of(args.binary)

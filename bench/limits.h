@@ -1,13 +1,10 @@
 #pragma once
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/simd/stream.h>
 
 #include <algorithm>
 #include <cstdint>
-
-#if defined(__SSE2__)
-#include <immintrin.h>
-#endif
 
 // The work that shows what a processor can do at most: nothing but multiply-adds, and nothing but copying. Rates of
 // benchmarks (bench/limits.cpp) and of ladders (bench/ladders/) are held against it, measured in the same run.
@@ -47,24 +44,10 @@ enum class Stores { plain, streaming };
 /// written. For streaming stores `to` must be a multiple of 64 too.
 inline double copy_work(const char* from, char* to, std::int64_t bytes, Stores stores = Stores::plain) {
   ct::parallel_for(bytes / 64, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-#if defined(__SSE2__)
     if (stores == Stores::streaming) {
-#if defined(__AVX512F__)
-      using Vector = __m512i;
-#else
-      using Vector = __m128i;
-#endif
-      for (std::int64_t i = begin * 64; i < end * 64; i += sizeof(Vector)) {
-#if defined(__AVX512F__)
-        _mm512_stream_si512(reinterpret_cast<Vector*>(to + i), _mm512_loadu_si512(from + i));
-#else
-        _mm_stream_si128(reinterpret_cast<Vector*>(to + i), _mm_loadu_si128(reinterpret_cast<const Vector*>(from + i)));
-#endif
-      }
-      _mm_sfence();
-      return;
+      simd::stream(to + begin * 64, from + begin * 64, static_cast<std::size_t>((end - begin) * 64));
+      return simd::fence();
     }
-#endif
     std::copy(from + begin * 64, from + end * 64, to + begin * 64);
     asm volatile("" ::: "memory");
   });

@@ -4,6 +4,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
+#include <cotangent/ops/engine/gemm/plan_cpu.h>
 
 // Attention on the CPU, forward: a task is a block of queries, which meets its keys block by block. The
 // maximum and the sum of softmax are kept as they are so far; when the maximum rises, what was summed is
@@ -17,7 +18,6 @@ namespace {
 
 constexpr std::int64_t kFew = 4;
 constexpr std::int64_t kFewKeys = 512;  // of a block of the second kind
-constexpr double kTaskMacs = 1 << 19;   // multiply-adds that are worth a task
 
 // The queries that share a key head, as rows of one matrix: heads one after the other.
 struct Forwards : Scores {
@@ -268,12 +268,9 @@ void forward(const Forward& call) {
   const Extents& e = f.e;
   if (call.out(1).numel() == 0) return;
   const double macs = static_cast<double>(e.keys) * static_cast<double>(e.dim + e.value_dim);  // of a query
-  const auto grain = [](double per_task) {
-    return static_cast<std::int64_t>(std::clamp(kTaskMacs / std::max(per_task, 1.0), 1.0, 1e9));
-  };
   const std::int64_t rows = e.group() * e.queries;  // that share a key head
   if (rows <= kFew) {
-    parallel_for(e.batch * e.kv_heads, grain(4 * macs), [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(e.batch * e.kv_heads, gemm::grain_of(4 * macs), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) few_queries(f, t / e.kv_heads, t % e.kv_heads, rows);
     });
     return;
@@ -283,7 +280,7 @@ void forward(const Forward& call) {
   const std::int64_t span = shared ? rows : e.queries, parts = rows / span;
   const std::int64_t blocks = (span + kQueries - 1) / kQueries;
   parallel_for(e.batch * e.kv_heads * parts * blocks,
-               grain(macs * static_cast<double>(std::min<std::int64_t>(span, kQueries))),
+               gemm::grain_of(macs * static_cast<double>(std::min<std::int64_t>(span, kQueries))),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t t = begin; t < end; ++t) {
                    const std::int64_t block = t % blocks, part = t / blocks % parts,

@@ -1,6 +1,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
+#include <cotangent/ops/engine/gemm/plan_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // Attention on the CPU, backward: a task is a key head, or a share of its keys where there are few heads. It
@@ -210,9 +211,8 @@ void query_key_value(const Backward& call, const Backwards& f) {
   if (e.keys == 0 && sums.dq.defined()) fill_kernel(sums.dq, 0);
   const double macs = 5 * static_cast<double>(e.group() * e.queries) * static_cast<double>(e.dim) *
                       static_cast<double>(std::min(share_keys, e.keys));
-  const auto grain = static_cast<std::int64_t>(std::clamp((1 << 19) / std::max(macs, 1.0), 1.0, 1e9));
   if (e.keys > 0)
-    parallel_for(heads * shares, grain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(heads * shares, gemm::grain_of(macs), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t) {
         const std::int64_t share = t % shares, head = t / shares;
         const std::int64_t from = std::min(share * share_keys, e.keys),

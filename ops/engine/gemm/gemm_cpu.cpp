@@ -166,8 +166,7 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
   const double work = work_of(g.m, g.n, g.k);
   const auto parts = static_cast<int64_t>(std::max(work / kTaskWork, 1.0));
   const int64_t cols_task = round_up(chunk_count(g.n, parts), narrow), tasks = chunk_count(g.n, cols_task);
-  const auto grain =
-      static_cast<int64_t>(std::clamp(kTaskWork * static_cast<double>(tasks) / work, 1.0, 1e9));
+  const int64_t grain = gemm::grain_of(work / static_cast<double>(tasks));
   parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       const int64_t item = t / tasks, col0 = t % tasks * cols_task;
@@ -278,8 +277,7 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     return run_task<T>(plan, op, v_packed, 0, plan.rows, 0, plan.cols);
   }
 
-  const auto grain =
-      static_cast<int64_t>(std::clamp(kTaskWork * static_cast<double>(tasks) / plan.work, 1.0, 1e9));
+  const int64_t grain = gemm::grain_of(plan.work / static_cast<double>(tasks));
   if (!plan.copy_v || (tasks == 1 && v_batch != 0)) {
     parallel_for(batch * tasks, grain, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

@@ -22,10 +22,9 @@ inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step 
 // What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
 // of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
 // often.
-inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
-inline constexpr int64_t kMostRows = 192;     // of a task
-inline constexpr int64_t kFewestRows =
-    128;  // of a task, when rows are cut for the sake of more tasks; pairs: half
+inline constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
+inline constexpr int64_t kMostRows = 192;       // of a task
+inline constexpr int64_t kFewestRows = 128;     // of one of many tasks; of pairs half
 inline constexpr double kTaskWork = 1 << 19;    // worth a task, in multiply-adds: 5 to 10 microseconds
 inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
 inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
@@ -36,6 +35,11 @@ inline double work_of(int64_t m, int64_t n, int64_t k) {
   const auto a = static_cast<double>(m), b = static_cast<double>(n),
              c = static_cast<double>(std::max<int64_t>(k, 1));
   return a * b * c + 6 * (a * b + b * c + a * c);
+}
+
+/// So many items of such work are worth a task.
+inline int64_t grain_of(double work) {
+  return static_cast<int64_t>(std::clamp(kTaskWork / std::max(work, 1.0), 1.0, 1e9));
 }
 
 // What is packed: elements, or pairs of them along k, each in the place of a T; a multiple of how many (a power of two) the

@@ -186,7 +186,8 @@ void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
       }
     }
   }
-  simd::fence();
+  if (std::any_of(call.out, call.out + call.outputs, [](const Operand& out) { return out.streams; }))
+    simd::fence();
 }
 
 // A formula of one 16-bit number, of many, by a table of all its results.
@@ -204,7 +205,7 @@ void run_table(const Tiles& tiles, const Operand& out, const Operand& in, const 
       look_up(bits, in.data + 2 * i, count, out.streams ? block : to);
       if (out.streams) simd::stream(to, block, static_cast<std::size_t>(2 * count));
     }
-    simd::fence();
+    if (out.streams) simd::fence();
   });
 }
 
