@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -10,8 +12,8 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
-// How a product is computed, decided from its sizes and strides alone: not from the number of threads, nor
-// from what the machine is doing.
+// How a product is computed, decided from its sizes and strides, and the machine's cache: not from the number of threads,
+// nor from what the machine is doing. The cache decides nothing that bits depend on.
 
 namespace ct::gemm {
 
@@ -19,15 +21,23 @@ using std::int64_t;
 
 inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 
-// What was found best on machines with 32 to 48 KiB of first-level and 1 MiB of second-level cache. A sliver
+// What was found best on machines with 32 to 48 KiB of first-level and 1 to 2 MiB of second-level cache. A sliver
 // of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
 // often.
-inline constexpr int64_t kBlockBytes = 2048;    // k_block, in bytes of one column
-inline constexpr int64_t kMostRows = 192;       // of a task
-inline constexpr int64_t kFewestRows = 128;     // of one of many tasks; of pairs half
-inline constexpr double kTaskWork = 1 << 19;    // worth a task, in multiply-adds: 5 to 10 microseconds
-inline constexpr double kMostTasks = 16;        // beyond that, tasks are made for the cache's sake only
-inline constexpr int64_t kNearBytes = 1 << 20;  // operands up to this size stay in the second-level cache
+inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
+inline constexpr int64_t kMostRows = 192;     // of a task, where half of the second-level cache holds them
+inline constexpr int64_t kFewestRows = 128;   // of one of many tasks; of pairs half
+inline constexpr double kTaskWork = 1 << 19;  // worth a task, in multiply-adds: 5 to 10 microseconds
+inline constexpr double kMostTasks = 16;      // beyond that, tasks are made for the cache's sake only
+
+/// Operands up to this size stay in the second-level cache: its size, in bytes. 1 MiB where the machine does not say.
+inline int64_t near_bytes() {
+  static const int64_t size = [] {
+    const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    return l2 > 0 ? int64_t{l2} : int64_t{1} << 20;
+  }();
+  return size;
+}
 
 /// What a product takes, in multiply-adds: to fetch an element from the second-level cache, or to leave it there, takes as
 /// long as some of those. Where one of the sizes is 1 or 2, that is what the time goes into.
@@ -71,7 +81,7 @@ struct Plan {
 // Shapes are chosen, and k is cut, by sizes and strides alone.
 // `convert`: operands are not of type T. Of packed pairs the kernels take one in the time of an element.
 template <class T>
-Plan make_plan(Gemm g, bool convert, Packing packing, bool scale) {
+Plan make_plan(Gemm g, bool convert, Packing packing, bool scale, int64_t near = near_bytes()) {
   const bool pairs = packing.pairs != 0;
   using V = simd::Vector<T>;
   constexpr int64_t w = V::kSize, sliver = 2 * w;
@@ -117,12 +127,12 @@ Plan make_plan(Gemm g, bool convert, Packing packing, bool scale) {
   const auto bytes = [](int64_t x, int64_t y) { return x * y * static_cast<int64_t>(sizeof(T)); };
   plan.by_rows = !pairs && (plan.r_k == 1 || plan.r_row != 1);
   const int64_t r_stride = plan.by_rows ? plan.r_row : plan.r_k;
-  const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > kNearBytes);
-  const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > kNearBytes);
+  const bool far_r = plan.cols >= 256 && (hostile(r_stride) || bytes(plan.rows, plan.k) > near);
+  const bool far_v = plan.rows >= 96 && (hostile(plan.v_k) || bytes(plan.cols, plan.k) > near);
   // alpha is multiplied into R, whichever operand that is.
   plan.copy_r = convert || scale || (plan.r_k != 1 && plan.r_row != 1) || far_r;
   plan.copy_v = convert || plan.v_col != 1 || far_v;
-  plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > kNearBytes;
+  plan.prefetch = bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > near;
 
   // Divisions are dear beside the smallest products: those are not cut at all.
   const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T)) << pairs;
@@ -136,7 +146,9 @@ Plan make_plan(Gemm g, bool convert, Packing packing, bool scale) {
     // Rows are cut before columns: packed rows are then packed once.
     const auto wanted = static_cast<int64_t>(std::min(plan.work / kTaskWork, kMostTasks));
     const int64_t row_parts = std::clamp<int64_t>(plan.rows / (kFewestRows >> pairs), 1, wanted);
-    plan.rows_task = std::min(kMostRows, round_up(chunk_count(plan.rows, row_parts), packing.rows));
+    const int64_t most =
+        std::clamp<int64_t>(near / 2 / kBlockBytes, packing.rows, kMostRows) / packing.rows * packing.rows;
+    plan.rows_task = std::min(most, round_up(chunk_count(plan.rows, row_parts), packing.rows));
     plan.row_tasks = chunk_count(plan.rows, plan.rows_task);
     plan.cols_task = round_up(chunk_count(plan.cols, chunk_count(wanted, plan.row_tasks)), sliver);
     plan.col_tasks = chunk_count(plan.cols, plan.cols_task);
