@@ -12,36 +12,38 @@
 
 namespace ct::detail {
 
-// From an address to a number: open addressing.
+// From an address to a number: open addressing. Entries of earlier rounds count as empty, so that clear() touches none.
 class AddressTable {
  public:
   std::uint32_t* find(const void* key) {
     for (std::size_t i = hash(key);; ++i) {
       Entry& e = entries_[i & mask_];
+      if (e.round != round_) return nullptr;
       if (e.key == key) return &e.value;
-      if (!e.key) return nullptr;
     }
   }
   void insert(const void* key, std::uint32_t value) {
     if (2 * ++count_ > entries_.size()) grow();
-    place({key, value});
+    place({key, value, round_});
   }
   void clear() {
-    if (count_) std::fill(entries_.begin(), entries_.end(), Entry{});
     count_ = 0;
+    if (++round_ != 0) return;
+    std::fill(entries_.begin(), entries_.end(), Entry{});
+    round_ = 1;
   }
 
  private:
   struct Entry {
     const void* key = nullptr;
-    std::uint32_t value = 0;
+    std::uint32_t value = 0, round = 0;
   };
   static std::size_t hash(const void* key) {
     return static_cast<std::size_t>(reinterpret_cast<std::uintptr_t>(key) * 0x9e3779b97f4a7c15u >> 32);
   }
   void place(Entry entry) {
     std::size_t i = hash(entry.key);
-    while (entries_[i & mask_].key) ++i;
+    while (entries_[i & mask_].round == round_) ++i;
     entries_[i & mask_] = entry;
   }
   void grow() {
@@ -49,12 +51,13 @@ class AddressTable {
     old.swap(entries_);
     mask_ = entries_.size() - 1;
     for (const Entry& e : old)
-      if (e.key) place(e);
+      if (e.round == round_) place(e);
   }
 
   std::vector<Entry> entries_ = std::vector<Entry>(32);
   std::size_t mask_ = 31;
   std::size_t count_ = 0;
+  std::uint32_t round_ = 1;
 };
 
 inline const void* key_of(const Edge& edge) {

@@ -61,8 +61,9 @@ class Pass {
     start_ = detail::next_sequence();
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
-      slots_[heap_.back().slot].done = true;
-      const Slot slot = slots_[heap_.back().slot];
+      Slot& next = slots_[heap_.back().slot];
+      const Slot slot = next;
+      next.done = true;  // after the copy, which reads it in one piece with its neighbours
       heap_.pop_back();
       if (slot.node) {
         visit(slot);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 namespace ct {
@@ -24,7 +25,11 @@ class InlineVector {
   template <class... Args>
   T& emplace_back(Args&&... args) {
     if (size_ == capacity_) grow();
-    return *std::construct_at(data_ + size_++, std::forward<Args>(args)...);
+    T* const place = data_ + size_++;
+    if constexpr (sizeof...(Args) == 0 && std::is_class_v<T>)
+      return *::new (place) T;  // T() would fill all of it with zeros before its members are initialised
+    else
+      return *std::construct_at(place, std::forward<Args>(args)...);
   }
   void clear() {
     while (size_ > 0) std::destroy_at(data_ + --size_);

@@ -107,7 +107,7 @@ class Infer {
   Output& next() {
     if (count_ == kMaxOutputs) [[unlikely]]
       fail_too_many();
-    return *std::construct_at(&declared_.outputs[count_++]);
+    return *::new (&declared_.outputs[count_++]) Output;  // Output() would fill all of it with zeros first
   }
   [[noreturn, gnu::cold]] CT_API void fail_too_many() const;
 

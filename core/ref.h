@@ -131,7 +131,10 @@ class Ref {
 /// Makes a T and the first handle to it.
 template <class T, class... Args>
 Ref<T> make_ref(Args&&... args) {
-  return Ref<T>::first(new T(std::forward<Args>(args)...));
+  if constexpr (sizeof...(Args) == 0)
+    return Ref<T>::first(new T);  // T() would fill all of it with zeros before its members are initialised
+  else
+    return Ref<T>::first(new T(std::forward<Args>(args)...));
 }
 
 }  // namespace ct

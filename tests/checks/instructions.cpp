@@ -106,15 +106,15 @@ int main() {
     const ct::NoGrad off;
     layer.forward(row);
   };
-  hold("a + b", 1000, plain);
-  hold("a + b, recorded", 1720, recorded);
-  hold("(a * b).sum().backward()", 9100, backward);
-  hold("linear of one row, inference", 4500, inference);
+  hold("a + b", 960, plain);
+  hold("a + b, recorded", 1640, recorded);
+  hold("(a * b).sum().backward()", 8650, backward);
+  hold("linear of one row, inference", 4400, inference);
   // Beside other threads, what is shared is counted by locked instructions: leaves, saved tensors.
-  hold("a + b, threads", 1000, plain, true, 0);
-  hold("a + b, recorded, threads", 1720, recorded, true, 2);
-  hold("(a * b).sum().backward(), threads", 9100, backward, true, 18);
-  hold("linear of one row, inference, threads", 4500, inference, true, 0);
+  hold("a + b, threads", 960, plain, true, 0);
+  hold("a + b, recorded, threads", 1640, recorded, true, 2);
+  hold("(a * b).sum().backward(), threads", 8650, backward, true, 18);
+  hold("linear of one row, inference, threads", 4400, inference, true, 0);
   // Most of it arithmetic; what counts is that nothing is allocated and no lock taken.
   ct::nn::Sequential model(ct::nn::Linear(784, 128), ct::nn::ReLU(), ct::nn::Linear(128, 10));
   const ct::Tensor image = ct::ones({1, 784});
