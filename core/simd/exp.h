@@ -3,7 +3,7 @@
 #include <cstring>
 #include <iterator>
 
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/wide.h>
 
 // The exponential function on the CPU, of numbers (loops over it vectorise) and of vectors. There are two: exp() for all
 // x, and exp_nonpositive() for those who subtract a maximum first, which needs one product and both clamps less; softmax
@@ -115,8 +115,11 @@ CT_INLINE Vector<T, kBytes> exp(Vector<T, kBytes> x) {
 #if defined(__AVX512F__)
   if constexpr (kBytes == 64) return detail::exp<T>(x.v);
 #endif
-  return detail::exp<T, detail::Raw<detail::Unsigned<T>, kBytes>, detail::Raw<detail::Signed<T>, kBytes>>(
-      x.v);
+  if constexpr (kBytes > kVectorBytes)
+    return {exp(x.low), exp(x.high)};
+  else
+    return detail::exp<T, detail::Raw<detail::Unsigned<T>, kBytes>, detail::Raw<detail::Signed<T>, kBytes>>(
+        x.v);
 }
 
 /// exp(x) for x <= 0 (or NaN), with the same accuracy; 0 where the result would be subnormal.
@@ -126,7 +129,10 @@ requires std::is_floating_point_v<T> CT_INLINE T exp_nonpositive(T x) {
 }
 template <class T, int kBytes>
 CT_INLINE Vector<T, kBytes> exp_nonpositive(Vector<T, kBytes> x) {
-  return detail::exp_nonpositive<T, detail::Raw<detail::Unsigned<T>, kBytes>>(x.v);
+  if constexpr (kBytes > kVectorBytes)
+    return {exp_nonpositive(x.low), exp_nonpositive(x.high)};
+  else
+    return detail::exp_nonpositive<T, detail::Raw<detail::Unsigned<T>, kBytes>>(x.v);
 }
 
 }  // namespace ct::simd

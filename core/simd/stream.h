@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/wide.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25,10 +25,8 @@ constexpr bool exceeds_caches(std::size_t bytes) { return bytes >= std::size_t{3
 template <class T, int kBytes>
 CT_INLINE void stream(Vector<T, kBytes> x, T* to) {
   if constexpr (kBytes > kVectorBytes) {
-    Vector<T, kBytes / 2> halves[2];
-    std::memcpy(halves, &x, sizeof x);
-    stream(halves[0], to);
-    stream(halves[1], to + halves[0].kSize);
+    stream(x.low, to);
+    stream(x.high, to + x.low.kSize);
   } else {
 #if defined(__AVX512F__)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)x.v);
