@@ -209,10 +209,7 @@ struct Vector {
   using Words = detail::Raw<std::uint32_t, kBytes>;
 
   template <class S>
-  requires is_16_bit<S>
-  static CT_INLINE Vector load(const S* from) {
-    const Bits16 bits =
-        (Bits16) * reinterpret_cast<const detail::RawInMemory<std::uint16_t, kBytes / 2>*>(from);
+  static CT_INLINE Vector widened(Bits16 bits) {
 #if defined(__AVX512F__)
     if constexpr (std::is_same_v<S, BFloat16> && kBytes == 64)  // the compiler would go by way of halves
       return (Raw)((Words)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)bits) << 16);
@@ -229,34 +226,61 @@ struct Vector {
       return (Raw)vcvt_f32_f16((float16x4_t)bits);
 #endif
     Vector x;
-    for (int i = 0; i < kSize; ++i) x.v[i] = static_cast<float>(from[i]);
+    S element;
+    for (int i = 0; i < kSize; ++i) element.bits = bits[i], x.v[i] = static_cast<float>(element);
     return x;
   }
   template <class S>
-  requires is_16_bit<S> CT_INLINE void store(S* to) const {
-    if constexpr (std::is_same_v<S, BFloat16>) {
-      *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes / 2>*>(to) =
-          __builtin_convertvector(rounded() >> 16, Bits16);
-      return;
-    }
+  CT_INLINE Bits16 narrowed() const {
+    if constexpr (std::is_same_v<S, BFloat16>) return __builtin_convertvector(rounded() >> 16, Bits16);
 #if defined(__AVX512F__)
     else if constexpr (kBytes == 64)
-      return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                                 _mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT));
+      return (Bits16)_mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT);
 #endif
 #if defined(__F16C__) && defined(__AVX2__)
     else if constexpr (kBytes == 32)
-      return _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                              _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+      return (Bits16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
 #endif
 #if defined(__aarch64__)
-    else if constexpr (kBytes == 16) {
-      *reinterpret_cast<detail::RawInMemory<std::uint16_t, 8>*>(to) =
-          (detail::RawInMemory<std::uint16_t, 8>)vcvt_f16_f32((float32x4_t)v);
-      return;
+    else if constexpr (kBytes == 16)
+      return (Bits16)vcvt_f16_f32((float32x4_t)v);
+#endif
+    Bits16 bits;
+    for (int i = 0; i < kSize; ++i) bits[i] = S(v[i]).bits;
+    return bits;
+  }
+  template <class S>
+  requires is_16_bit<S>
+  static CT_INLINE Vector load(const S* from) {
+    return widened<S>((Bits16) *
+                      reinterpret_cast<const detail::RawInMemory<std::uint16_t, kBytes / 2>*>(from));
+  }
+  template <class S>
+  requires is_16_bit<S> CT_INLINE void store(S* to) const {
+    *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes / 2>*>(to) = narrowed<S>();
+  }
+  template <class S>
+  requires is_16_bit<S>
+  static CT_INLINE Vector load(const S* from, First n, Vector otherwise = Raw{}) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (kBytes == 64) {
+      const Vector x = widened<S>((Bits16)_mm256_maskz_loadu_epi16(n.mask, from));
+      return (Raw)_mm512_mask_mov_ps((__m512)otherwise.v, n.mask, (__m512)x.v);
     }
 #endif
-    for (int i = 0; i < kSize; ++i) to[i] = S(v[i]);
+    Bits16 bits{};
+    for (int i = 0; i < n.count; ++i) bits[i] = from[i].bits;
+    Vector x = widened<S>(bits);
+    for (int i = static_cast<int>(n.count); i < kSize; ++i) x.v[i] = otherwise.v[i];
+    return x;
+  }
+  template <class S>
+  requires is_16_bit<S> CT_INLINE void store(S* to, First n) const {
+    const Bits16 bits = narrowed<S>();
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    if constexpr (kBytes == 64) return _mm256_mask_storeu_epi16(to, n.mask, (__m256i)bits);
+#endif
+    for (int i = 0; i < n.count; ++i) to[i].bits = bits[i];
   }
   /// Stores a and then b: in 16 bits together they take less than one by one.
   template <class S>
@@ -289,32 +313,6 @@ struct Vector {
     } else {
       a.store(to), b.store(to + kSize);
     }
-  }
-  template <class S>
-  requires is_16_bit<S>
-  static CT_INLINE Vector load(const S* from, First n, Vector otherwise = Raw{}) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-    if constexpr (kBytes == 64) {
-      S lanes[kSize];
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), _mm256_maskz_loadu_epi16(n.mask, from));
-      return (Raw)_mm512_mask_mov_ps((__m512)otherwise.v, n.mask, (__m512)load(lanes).v);
-    }
-#endif
-    T lanes[kSize];
-    otherwise.store(lanes);
-    for (int i = 0; i < n.count; ++i) lanes[i] = static_cast<T>(from[i]);
-    return load(lanes);
-  }
-  template <class S>
-  requires is_16_bit<S> CT_INLINE void store(S* to, First n) const {
-    S lanes[kSize];
-    store(lanes);
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
-    if constexpr (kBytes == 64)
-      return _mm256_mask_storeu_epi16(to, n.mask,
-                                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lanes)));
-#endif
-    for (int i = 0; i < n.count; ++i) to[i] = lanes[i];
   }
 
   // ---- Arithmetic. Integers wrap around: their sums and products are those of the unsigned numbers. ----

@@ -51,8 +51,7 @@ requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
   }
   template <class S>
   CT_INLINE void store(S* to) const {
-    low.store(to);
-    high.store(to + Part::kSize);
+    Part::store_two(low, high, to);
   }
   template <class S>
   CT_INLINE void store(S* to, First n) const {
