@@ -176,6 +176,27 @@ TEST_CASE("vectors of two", "[simd]") {
   check_wide<double>();
 }
 
+TEST_CASE("exp for results of 16 bits", "[simd]") {
+  using V = simd::Vector<float>;
+  for (int i = 0; i <= 100000; ++i) {
+    const float x = -87.3f * static_cast<float>(i) / 100000;
+    const double exact = std::exp(static_cast<double>(x));
+    REQUIRE(std::abs(static_cast<double>(exp_coarse(V(x)).v[0]) - exact) <= 4e-6 * exact);
+  }
+  CHECK(exp_coarse(V(0)).v[0] == 1);
+  CHECK(exp_coarse(V(-88)).v[0] == 0);
+  CHECK(exp_coarse(V(-std::numeric_limits<float>::infinity())).v[0] == 0);
+  const auto check_nan = []<class S>(S x) {
+    for (int i = 0; i < 65536; ++i) {
+      x.bits = static_cast<std::uint16_t>(i);
+      const V v(static_cast<float>(x));
+      if (std::isnan(v.v[0])) REQUIRE(std::isnan(exp_coarse(v - V(1)).v[0]));
+    }
+  };
+  check_nan(Half());
+  check_nan(BFloat16());
+}
+
 TEST_CASE("exp of numbers and of vectors", "[simd]") {
   CHECK(worst_exp<float>(-103, 88.7, false) < 1.2);
   CHECK(worst_exp<double>(-744, 709.7, false) < 2);

@@ -13,7 +13,6 @@ namespace ct::softmax_kernels {
 
 using fold::kBlock;
 using fold::kPlus;
-using simd::exp_nonpositive;
 using simd::where;
 
 inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
@@ -59,14 +58,14 @@ void softmax_row(const T* x, T* y, std::int64_t n, float* work = nullptr) {
     V sums(0), others(0);
     for (std::int64_t k = i; k < stop; k += kPair) {
       V::load_pair(x + k, a, b);
-      a = exp_nonpositive(a - max), b = exp_nonpositive(b - max);
+      a = simd::exp_nonpositive_for<T>(a - max), b = simd::exp_nonpositive_for<T>(b - max);
       if constexpr (!logarithm) a.store(work + k), b.store(work + k + w);
       sums += a, others += b;
     }
     sum += (sums + others).across(kPlus);
   }
   for_left([&](std::int64_t, V& v) {
-    const V e = exp_nonpositive(v - max);
+    const V e = simd::exp_nonpositive_for<T>(v - max);
     if constexpr (!logarithm) v = e;
     sum += e.across(kPlus);
   });

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 
@@ -92,7 +93,7 @@ CT_INLINE X gradient(X g, X y, float sum, float factor) {
 
 // A row of g and y is read twice: from memory for sum(g y), or sum(g) for log_softmax, and from the cache for dx.
 template <bool logarithm, class T>
-void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor) {
+void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor, bool streams) {
   using V = simd::FixedVector<float>;
   const std::int64_t pairs = n / kPair * kPair;
   const auto term = [](V g, V y) { return logarithm ? g : g * y; };
@@ -118,8 +119,8 @@ void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor) {
   for (std::int64_t k = 0; k < pairs; k += kPair) {
     V::load_pair(g + k, g0, g1);
     V::load_pair(y + k, y0, y1);
-    V::store_pair(gradient<logarithm>(g0, y0, total, factor), gradient<logarithm>(g1, y1, total, factor),
-                  dx + k);
+    const V a = gradient<logarithm>(g0, y0, total, factor), b = gradient<logarithm>(g1, y1, total, factor);
+    streams ? simd::store_two(a, b, dx + k, true) : V::store_pair(a, b, dx + k);
   }
   for (std::int64_t k = pairs; k < n; k += V::kSize) {
     const auto left = lanes_left(k, n);
@@ -129,9 +130,11 @@ void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor) {
 
 template <bool logarithm, class T>
 void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n, float factor = 1) {
+  const bool streams = simd::streams_rows(dx, rows, n, 2);
   parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin * n; row < end * n; row += n)
-      backward_row<logarithm>(g + row, y + row, dx + row, n, factor);
+      backward_row<logarithm>(g + row, y + row, dx + row, n, factor, streams);
+    if (streams) simd::fence();
   });
 }
 

@@ -18,9 +18,9 @@
 
 namespace ct::fold {
 
-/// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
-template <class C, class Map, class Combine>
-inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C pad) {
+/// combine(...) over map(x[i]) of vectors of C, which T is loaded as. `pad` is an element whose map leaves every combination as it is.
+template <class T, class C, class Map, class Combine>
+inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine, C pad) {
   using V = simd::FixedVector<C>;
   constexpr int w = V::kSize;
   V a(identity);
@@ -39,8 +39,8 @@ inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C
   if (i < n) a = combine(a, map(V::load(x + i, V::first(n - i), pad)));
   return a.across(combine);
 }
-template <class C, class Map, class Combine>
-inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
+template <class T, class C, class Map, class Combine>
+inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine) {
   return fold_vectors(x, n, identity, map, combine, identity);
 }
 
