@@ -136,7 +136,7 @@ CT_INLINE Vector<T, kBytes> exp_nonpositive(Vector<T, kBytes> x) {
     return detail::exp_nonpositive<T, detail::Raw<detail::Unsigned<T>, kBytes>>(x.v);
 }
 
-/// exp(x) for x <= 0 within 4e-6 of its value, a hundredth of what rounding to 16 bits takes away, in two thirds of the
+/// exp(x) for x <= 0 within 7e-6 of its value, a thirtieth of what rounding to 16 bits takes away, in two thirds of the
 /// instructions. Of 16-bit numbers, and of differences with what was computed of them: a NaN with other low bits is lost.
 template <int kBytes>
 CT_INLINE Vector<float, kBytes> exp_coarse(Vector<float, kBytes> x) {

@@ -245,7 +245,7 @@ struct Vector {
     else if constexpr (kBytes == 16)
       return (Bits16)vcvt_f16_f32((float32x4_t)v);
 #endif
-    Bits16 bits;
+    Bits16 bits{};
     for (int i = 0; i < kSize; ++i) bits[i] = S(v[i]).bits;
     return bits;
   }

@@ -59,6 +59,11 @@ requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
     high.store(to + Part::kSize, n.high);
   }
   template <class S>
+  static CT_INLINE void store_two(Vector a, Vector b, S* to) {
+    a.store(to);
+    b.store(to + kSize);
+  }
+  template <class S>
   static CT_INLINE void load_pair(const S* from, Vector& a, Vector& b) {
     if constexpr (std::is_same_v<S, BFloat16>) {
       Part::load_pair(from, a.low, b.low);

@@ -199,8 +199,10 @@ void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C 
   using V = simd::FixedVector<C>;
   const auto of = [&](int j, auto... first) {
     const V hat = (V::load(x + j, first...) - mean) * rstd;
-    const V d = (V::load(g + j, first...) * V::load(w + j, first...) - average - hat * slope) * rstd;
-    return more ? d + V::load(more + j, first...) : d;
+    const V d = V::load(g + j, first...) * V::load(w + j, first...) - average - hat * slope;
+    V rest(C(0));  // added in any case, so that the result is rounded alike
+    if (more) rest = V::load(more + j, first...);
+    return fma(d, V(rstd), rest);
   };
   for_pairs<V>(
       n, of,
