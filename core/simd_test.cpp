@@ -21,6 +21,13 @@ bool same(float a, float b) {
   return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b) || (a != a && b != b);
 }
 
+template <class V>
+std::vector<typename V::Scalar> lanes_of(const V& x) {
+  std::vector<typename V::Scalar> lanes(V::kSize);
+  x.store(lanes.data());
+  return lanes;
+}
+
 // The first n lanes of a vector, for every n: read, with something else in the others' place, and written.
 template <class V, class S>
 void check_first_lanes() {
@@ -30,15 +37,15 @@ void check_first_lanes() {
     std::vector<S> from(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) from[static_cast<std::size_t>(i)] = S(static_cast<T>(i + 1));
     const V x = V::load(from.data(), V::first(n));
-    for (int i = 0; i < V::kSize; ++i) REQUIRE(x.v[i] == static_cast<T>(i < n ? i + 1 : 0));
+    for (int i = 0; i < V::kSize; ++i)
+      REQUIRE(lanes_of(x)[static_cast<std::size_t>(i)] == static_cast<T>(i < n ? i + 1 : 0));
     std::vector<S> to(static_cast<std::size_t>(n));
     x.store(to.data(), V::first(n));
     for (int i = 0; i < n; ++i)
       REQUIRE(static_cast<T>(to[static_cast<std::size_t>(i)]) == static_cast<T>(i + 1));
-    if constexpr (std::is_same_v<S, T>) {
-      const V padded = V::load(from.data(), V::first(n), T(-7));
-      for (int i = 0; i < V::kSize; ++i) REQUIRE(padded.v[i] == static_cast<T>(i < n ? i + 1 : -7));
-    }
+    const V padded = V::load(from.data(), V::first(n), T(-7));
+    for (int i = 0; i < V::kSize; ++i)
+      REQUIRE(lanes_of(padded)[static_cast<std::size_t>(i)] == static_cast<T>(i < n ? i + 1 : -7));
   }
 }
 
@@ -63,6 +70,49 @@ void check_conversions() {
       wrong += !same(static_cast<float>(back[i]), static_cast<float>(S(values[i])));
   }
   CHECK(wrong == 0);
+}
+
+// What load_pair() takes apart holds every number once, and store_pair() puts it back.
+template <class V, class S>
+void check_pairs() {
+  constexpr std::int64_t n = 2 * V::kSize;
+  std::vector<S> from(n), to(n);
+  for (std::int64_t i = 0; i < n; ++i) from[static_cast<std::size_t>(i)] = S(static_cast<float>(i));
+  V a, b;
+  V::load_pair(from.data(), a, b);
+  std::vector<float> all = lanes_of(a);
+  for (const float x : lanes_of(b)) all.push_back(x);
+  std::ranges::sort(all);
+  for (std::int64_t i = 0; i < n; ++i) REQUIRE(all[static_cast<std::size_t>(i)] == static_cast<float>(i));
+  V::store_pair(a + 1, b + 1, to.data());
+  for (std::int64_t i = 0; i < n; ++i)
+    REQUIRE(static_cast<float>(to[static_cast<std::size_t>(i)]) == static_cast<float>(i + 1));
+}
+
+// A vector of two of the machine's does to its lanes what the machine's does.
+template <class T>
+void check_wide() {
+  using V = simd::Vector<T>;
+  using W = simd::Vector<T, 2 * simd::kVectorBytes>;
+  std::vector<T> from(3 * W::kSize);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<T>(static_cast<int>(i * 7 % 23) - 11);
+  const auto check = [&](const auto& f) {
+    const auto apply = [&]<class X>(X, std::ptrdiff_t at) {
+      const T* const p = from.data() + at;
+      return lanes_of(f(X::load(p), X::load(p + W::kSize), X::load(p + 2 * W::kSize)));
+    };
+    std::vector<T> parts = apply(V(), 0);
+    for (const T x : apply(V(), V::kSize)) parts.push_back(x);
+    CHECK(apply(W(), 0) == parts);
+  };
+  check([](auto a, auto b, auto c) { return a + b * c - a / (c + 20); });
+  check([](auto a, auto b, auto c) { return fma(a, b, -c); });
+  check([](auto a, auto b, auto c) { return where((a < b) & !(c > b), a, b); });
+  check([](auto a, auto b, auto c) { return where((a <= b) | (a == c), a, b); });
+  check([](auto a, auto b, auto c) { return where((a != b) ^ (a >= c), a, b); });
+  check([](auto a, auto b, auto c) { return exp(a) + exp_nonpositive(-(b * b)) * c; });
+  const auto larger = [](const auto& a, const auto& b) { return where(b > a, b, a); };
+  CHECK(W::load(from.data()).across(larger) == *std::max_element(from.begin(), from.begin() + W::kSize));
 }
 
 // The largest error of exp of numbers and of vectors, which are to agree, in units of the last place.
@@ -92,6 +142,8 @@ TEST_CASE("the first lanes of a vector are all that is read and written", "[simd
   check_first_lanes<simd::Vector<std::int64_t>, std::int64_t>();
   check_first_lanes<simd::FixedVector<float>, float>();
   check_first_lanes<simd::FixedVector<double>, double>();
+  check_first_lanes<simd::Vector<float, 2 * simd::kVectorBytes>, float>();
+  check_first_lanes<simd::Vector<float, 2 * simd::kVectorBytes>, BFloat16>();
   check_first_lanes<simd::Vector<float>, Half>();
   check_first_lanes<simd::Vector<float>, BFloat16>();
 }
@@ -99,6 +151,50 @@ TEST_CASE("the first lanes of a vector are all that is read and written", "[simd
 TEST_CASE("runs of 16-bit floats are converted like single ones", "[simd]") {
   check_conversions<Half>();
   check_conversions<BFloat16>();
+}
+
+TEST_CASE("pairs of vectors", "[simd]") {
+  const auto check = []<class V>(V) {
+    check_pairs<V, float>();
+    check_pairs<V, Half>();
+    check_pairs<V, BFloat16>();
+  };
+  check(simd::Vector<float>());
+  check(simd::Vector<float, 2 * simd::kVectorBytes>());
+  float from[16];
+  for (int i = 0; i < 16; ++i) from[i] = static_cast<float>(i);
+  simd::FixedVector<double> low(0.5), high(100);
+  simd::add_wide(low, high, simd::FixedVector<float>::load(from));
+  for (std::size_t i = 0; i < 8; ++i) {
+    CHECK(lanes_of(low)[i] == static_cast<double>(i) + 0.5);
+    CHECK(lanes_of(high)[i] == static_cast<double>(i) + 108);
+  }
+}
+
+TEST_CASE("vectors of two", "[simd]") {
+  check_wide<float>();
+  check_wide<double>();
+}
+
+TEST_CASE("exp for results of 16 bits", "[simd]") {
+  using V = simd::Vector<float>;
+  for (int i = 0; i <= 100000; ++i) {
+    const float x = -87.3f * static_cast<float>(i) / 100000;
+    const double exact = std::exp(static_cast<double>(x));
+    REQUIRE(std::abs(static_cast<double>(exp_coarse(V(x)).v[0]) - exact) <= 7e-6 * exact);
+  }
+  CHECK(exp_coarse(V(0)).v[0] == 1);
+  CHECK(exp_coarse(V(-88)).v[0] == 0);
+  CHECK(exp_coarse(V(-std::numeric_limits<float>::infinity())).v[0] == 0);
+  const auto check_nan = []<class S>(S x) {
+    for (int i = 0; i < 65536; ++i) {
+      x.bits = static_cast<std::uint16_t>(i);
+      const V v(static_cast<float>(x));
+      if (std::isnan(v.v[0])) REQUIRE(std::isnan(exp_coarse(v - V(1)).v[0]));
+    }
+  };
+  check_nan(Half());
+  check_nan(BFloat16());
 }
 
 TEST_CASE("exp of numbers and of vectors", "[simd]") {

@@ -3,11 +3,12 @@
 #include <cstring>
 #include <iterator>
 
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/wide.h>
 
-// The exponential function on the CPU, of numbers (loops over it vectorise) and of vectors. There are two: exp() for all
-// x, and exp_nonpositive() for those who subtract a maximum first, which needs one product and both clamps less; softmax
-// is mostly that. (Drawing needs the same bits as CUDA and has its own: exp_exact() in engine/random/draw.h.)
+// The exponential function on the CPU, of numbers (loops over it vectorise) and of vectors. exp() is for all x,
+// exp_nonpositive() for those who subtract a maximum first, which needs one product and both clamps less; softmax is mostly
+// that. Results of 16 bits are content with exp_coarse(). (Drawing needs the same bits as CUDA and has its own: exp_exact()
+// in engine/random/draw.h.)
 
 namespace ct::simd {
 namespace detail {
@@ -115,8 +116,11 @@ CT_INLINE Vector<T, kBytes> exp(Vector<T, kBytes> x) {
 #if defined(__AVX512F__)
   if constexpr (kBytes == 64) return detail::exp<T>(x.v);
 #endif
-  return detail::exp<T, detail::Raw<detail::Unsigned<T>, kBytes>, detail::Raw<detail::Signed<T>, kBytes>>(
-      x.v);
+  if constexpr (kBytes > kVectorBytes)
+    return {exp(x.low), exp(x.high)};
+  else
+    return detail::exp<T, detail::Raw<detail::Unsigned<T>, kBytes>, detail::Raw<detail::Signed<T>, kBytes>>(
+        x.v);
 }
 
 /// exp(x) for x <= 0 (or NaN), with the same accuracy; 0 where the result would be subnormal.
@@ -126,7 +130,37 @@ requires std::is_floating_point_v<T> CT_INLINE T exp_nonpositive(T x) {
 }
 template <class T, int kBytes>
 CT_INLINE Vector<T, kBytes> exp_nonpositive(Vector<T, kBytes> x) {
-  return detail::exp_nonpositive<T, detail::Raw<detail::Unsigned<T>, kBytes>>(x.v);
+  if constexpr (kBytes > kVectorBytes)
+    return {exp_nonpositive(x.low), exp_nonpositive(x.high)};
+  else
+    return detail::exp_nonpositive<T, detail::Raw<detail::Unsigned<T>, kBytes>>(x.v);
+}
+
+/// exp(x) for x <= 0 within 7e-6 of its value, a thirtieth of what rounding to 16 bits takes away, in two thirds of the
+/// instructions. Of 16-bit numbers, and of differences with what was computed of them: a NaN with other low bits is lost.
+template <int kBytes>
+CT_INLINE Vector<float, kBytes> exp_coarse(Vector<float, kBytes> x) {
+  if constexpr (kBytes > kVectorBytes) {
+    return {exp_coarse(x.low), exp_coarse(x.high)};
+  } else {
+    using N = detail::ExpNumbers<float>;
+    using Words = detail::Raw<std::uint32_t, kBytes>;
+    const auto t = x.v * N::log2e + N::magic;  // k + magic
+    const auto r = x.v * N::log2e - (t - N::magic);
+    // 2^r for |r| <= 1/2, the best polynomial of degree 4 that is 1 at 0; k is added to its exponent.
+    const auto p =
+        (((0x1.3a02ccp-7f * r + 0x1.c9fc46p-5f) * r + 0x1.ec0378p-3f) * r + 0x1.62e12cp-1f) * r + 1.0f;
+    const Words y = (Words)p + ((Words)t << N::mantissa);
+    return x.v < N::least ? typename Vector<float, kBytes>::Raw{} : (typename Vector<float, kBytes>::Raw)y;
+  }
+}
+/// exp(x) for x <= 0 for a result of type T.
+template <class T, int kBytes>
+CT_INLINE Vector<float, kBytes> exp_nonpositive_for(Vector<float, kBytes> x) {
+  if constexpr (is_16_bit<T>)
+    return exp_coarse(x);
+  else
+    return exp_nonpositive(x);
 }
 
 }  // namespace ct::simd

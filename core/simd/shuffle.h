@@ -132,19 +132,4 @@ CT_INLINE V lane_sums(V (&rows)[W]) {
   return rows[0];
 }
 
-/// Keeps a vector in a register. The compiler would rather load it again with every multiply-add, and loads
-/// are what there are too many of.
-template <class V>
-CT_INLINE void keep(V& x) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(x.v));
-#elif defined(__x86_64__)
-  asm("" : "+x"(x.v));
-#elif defined(__aarch64__)
-  asm("" : "+w"(x.v));
-#else
-  (void)x;
-#endif
-}
-
 }  // namespace ct::simd

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/wide.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -16,19 +16,20 @@
 
 namespace ct::simd {
 
-/// Whether a result of so many bytes is to be stored past the caches. Beside it lies an input as large; from here on the
-/// two were measured to win, also where what comes next reads the result, and below to lose that (AMD EPYC, 32 MiB). What
-/// the system says of a machine's last cache is no guide: it counts what others share, or all of a socket's.
-constexpr bool exceeds_caches(std::size_t bytes) { return bytes >= std::size_t{32} << 20; }
+/// Whether a result of so many bytes is to be stored past the caches, beside one or two inputs as large. With one, from here
+/// on the two were measured to win, also where what comes next reads the result, and below to lose that (AMD EPYC, 32 MiB);
+/// with two from half of it on, though there a reader may lose as much. What the system says of a machine's last cache is no
+/// guide: it counts what others share, or all of a socket's.
+constexpr bool exceeds_caches(std::size_t bytes, std::size_t inputs = 1) {
+  return bytes * inputs >= std::size_t{32} << 20;
+}
 
 /// x.store(to) past the caches, where the machine can. `to` is a multiple of the vector's size.
 template <class T, int kBytes>
 CT_INLINE void stream(Vector<T, kBytes> x, T* to) {
   if constexpr (kBytes > kVectorBytes) {
-    Vector<T, kBytes / 2> halves[2];
-    std::memcpy(halves, &x, sizeof x);
-    stream(halves[0], to);
-    stream(halves[1], to + halves[0].kSize);
+    stream(x.low, to);
+    stream(x.high, to + x.low.kSize);
   } else {
 #if defined(__AVX512F__)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)x.v);
@@ -43,6 +44,20 @@ CT_INLINE void stream(Vector<T, kBytes> x, T* to) {
 }
 /// Whether stream() may store there.
 CT_INLINE bool streams_to(const void* to) { return reinterpret_cast<std::uintptr_t>(to) % kVectorBytes == 0; }
+/// Whether a result of `rows` rows of n elements of f32, of which each begins a vector, is to be stored past the caches.
+template <class T>
+CT_INLINE bool streams_rows(const T* to, std::int64_t rows, std::int64_t n, std::size_t inputs) {
+  const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(T);
+  return std::is_same_v<T, float> && streams_to(to) && bytes % kVectorBytes == 0 &&
+         exceeds_caches(static_cast<std::size_t>(rows) * bytes, inputs);
+}
+/// V::store_two(), past the caches where `streams`, which is for f32.
+template <class V, class T>
+CT_INLINE void store_two(V a, V b, T* to, bool streams) {
+  if constexpr (std::is_same_v<T, float>)
+    if (streams) return stream(a, to), stream(b, to + V::kSize);
+  V::store_two(a, b, to);
+}
 /// What this thread has stored past the caches comes before what it stores next.
 CT_INLINE void fence() {
 #if defined(__x86_64__)

@@ -14,7 +14,7 @@
 
 // Vector<T>: as many numbers as one vector register of this machine holds, with the operators of a number. A formula
 // that is written once for a number type X serves the CPU with X = Vector<float> and the GPU with X = Lane<float>
-// (engine/map/lane.cuh). FixedVector<T> has 64 bytes on every machine, for results that the width is a part of.
+// (engine/map/lane.cuh). FixedVector<T> (core/simd/wide.h) has 64 bytes on every machine.
 //
 // Elements are float, double and std::int64_t; vectors of other integers are for moving bits. Vectors of float are also
 // loaded from and stored as 16-bit floats. -march=native is the build's default.
@@ -101,6 +101,20 @@ struct Mask {
 };
 
 namespace detail {
+
+// See keep().
+template <class Raw>
+CT_INLINE void keep_raw(Raw& x) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(x));
+#elif defined(__x86_64__)
+  asm("" : "+x"(x));
+#elif defined(__aarch64__)
+  asm("" : "+w"(x));
+#else
+  (void)x;
+#endif
+}
 
 // The first n lanes of a vector, in the form that the machine's partial loads and stores want.
 template <class T, int kBytes>
@@ -192,18 +206,17 @@ struct Vector {
 
   // The same for 16-bit floats: widened, or rounded to nearest even.
   using Bits16 = detail::Raw<std::uint16_t, kBytes / 2>;
+  using Words = detail::Raw<std::uint32_t, kBytes>;
 
   template <class S>
-  requires is_16_bit<S>
-  static CT_INLINE Vector load(const S* from) {
-    const Bits16 bits =
-        (Bits16) * reinterpret_cast<const detail::RawInMemory<std::uint16_t, kBytes / 2>*>(from);
-    if constexpr (std::is_same_v<S, BFloat16>)
-      return (Raw)(__builtin_convertvector(bits, detail::Raw<std::uint32_t, kBytes>) << 16);
+  static CT_INLINE Vector widened(Bits16 bits) {
 #if defined(__AVX512F__)
+    if constexpr (std::is_same_v<S, BFloat16> && kBytes == 64)  // the compiler would go by way of halves
+      return (Raw)((Words)_mm512_maskz_cvtepu16_epi32(0xffff, (__m256i)bits) << 16);
     else if constexpr (kBytes == 64)
       return (Raw)_mm512_maskz_cvtph_ps(0xffff, (__m256i)bits);
 #endif
+    if constexpr (std::is_same_v<S, BFloat16>) return (Raw)(__builtin_convertvector(bits, Words) << 16);
 #if defined(__F16C__) && defined(__AVX2__)
     else if constexpr (kBytes == 32)
       return (Raw)_mm256_cvtph_ps((__m128i)bits);
@@ -213,63 +226,93 @@ struct Vector {
       return (Raw)vcvt_f32_f16((float16x4_t)bits);
 #endif
     Vector x;
-    for (int i = 0; i < kSize; ++i) x.v[i] = static_cast<float>(from[i]);
+    S element;
+    for (int i = 0; i < kSize; ++i) element.bits = bits[i], x.v[i] = static_cast<float>(element);
     return x;
   }
   template <class S>
-  requires is_16_bit<S> CT_INLINE void store(S* to) const {
-    if constexpr (std::is_same_v<S, BFloat16>) {
-      using Words = detail::Raw<std::uint32_t, kBytes>;
-      using Ints = detail::Raw<std::int32_t, kBytes>;
-      const Words word = (Words)v;
-      const auto nan = (Ints)(word & 0x7fffffffu) > 0x7f800000;
-      const Words rounded = nan ? word >> 16 | 0x40u : (word + 0x7fffu + (word >> 16 & 1u)) >> 16;
-      *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes / 2>*>(to) =
-          __builtin_convertvector(rounded, Bits16);
-      return;
-    }
+  CT_INLINE Bits16 narrowed() const {
+    if constexpr (std::is_same_v<S, BFloat16>) return __builtin_convertvector(rounded() >> 16, Bits16);
 #if defined(__AVX512F__)
     else if constexpr (kBytes == 64)
-      return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                                 _mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT));
+      return (Bits16)_mm512_maskz_cvtps_ph(0xffff, (__m512)v, _MM_FROUND_TO_NEAREST_INT);
 #endif
 #if defined(__F16C__) && defined(__AVX2__)
     else if constexpr (kBytes == 32)
-      return _mm_storeu_si128(reinterpret_cast<__m128i*>(to),
-                              _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+      return (Bits16)_mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT);
 #endif
 #if defined(__aarch64__)
-    else if constexpr (kBytes == 16) {
-      *reinterpret_cast<detail::RawInMemory<std::uint16_t, 8>*>(to) =
-          (detail::RawInMemory<std::uint16_t, 8>)vcvt_f16_f32((float32x4_t)v);
-      return;
-    }
+    else if constexpr (kBytes == 16)
+      return (Bits16)vcvt_f16_f32((float32x4_t)v);
 #endif
-    for (int i = 0; i < kSize; ++i) to[i] = S(v[i]);
+    Bits16 bits{};
+    for (int i = 0; i < kSize; ++i) bits[i] = S(v[i]).bits;
+    return bits;
   }
   template <class S>
   requires is_16_bit<S>
-  static CT_INLINE Vector load(const S* from, First n) {
-    S lanes[kSize] = {};
+  static CT_INLINE Vector load(const S* from) {
+    return widened<S>((Bits16) *
+                      reinterpret_cast<const detail::RawInMemory<std::uint16_t, kBytes / 2>*>(from));
+  }
+  template <class S>
+  requires is_16_bit<S> CT_INLINE void store(S* to) const {
+    *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes / 2>*>(to) = narrowed<S>();
+  }
+  template <class S>
+  requires is_16_bit<S>
+  static CT_INLINE Vector load(const S* from, First n, Vector otherwise = Raw{}) {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     if constexpr (kBytes == 64) {
-      _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), _mm256_maskz_loadu_epi16(n.mask, from));
-      return load(lanes);
+      const Vector x = widened<S>((Bits16)_mm256_maskz_loadu_epi16(n.mask, from));
+      return (Raw)_mm512_mask_mov_ps((__m512)otherwise.v, n.mask, (__m512)x.v);
     }
 #endif
-    for (int i = 0; i < n.count; ++i) lanes[i] = from[i];
-    return load(lanes);
+    Bits16 bits{};
+    for (int i = 0; i < n.count; ++i) bits[i] = from[i].bits;
+    Vector x = widened<S>(bits);
+    for (int i = static_cast<int>(n.count); i < kSize; ++i) x.v[i] = otherwise.v[i];
+    return x;
   }
   template <class S>
   requires is_16_bit<S> CT_INLINE void store(S* to, First n) const {
-    S lanes[kSize];
-    store(lanes);
+    const Bits16 bits = narrowed<S>();
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-    if constexpr (kBytes == 64)
-      return _mm256_mask_storeu_epi16(to, n.mask,
-                                      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lanes)));
+    if constexpr (kBytes == 64) return _mm256_mask_storeu_epi16(to, n.mask, (__m256i)bits);
 #endif
-    for (int i = 0; i < n.count; ++i) to[i] = lanes[i];
+    for (int i = 0; i < n.count; ++i) to[i].bits = bits[i];
+  }
+  /// Stores a and then b: in 16 bits together they take less than one by one.
+  template <class S>
+  static CT_INLINE void store_two(Vector a, Vector b, S* to) {
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes>*>(to) =
+          upper_halves(a.rounded(), b.rounded(), std::make_integer_sequence<int, 2 * kSize>{});
+    } else {
+      a.store(to);
+      b.store(to + kSize);
+    }
+  }
+  /// The next 2 kSize elements, and back to where they came from: of bf16 every second one is in `a`, which costs least,
+  /// of others the first half.
+  template <class S>
+  static CT_INLINE void load_pair(const S* from, Vector& a, Vector& b) {
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      Words words = (Words) * reinterpret_cast<const detail::RawInMemory<std::uint32_t, kBytes>*>(from);
+      detail::keep_raw(words);
+      a = (Raw)(words << 16), b = (Raw)(words & 0xffff0000u);
+    } else {
+      a = load(from), b = load(from + kSize);
+    }
+  }
+  template <class S>
+  static CT_INLINE void store_pair(Vector a, Vector b, S* to) {
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      *reinterpret_cast<detail::RawInMemory<std::uint32_t, kBytes>*>(to) =
+          a.rounded() >> 16 | (b.rounded() & 0xffff0000u);
+    } else {
+      a.store(to), b.store(to + kSize);
+    }
   }
 
   // ---- Arithmetic. Integers wrap around: their sums and products are those of the unsigned numbers. ----
@@ -309,6 +352,16 @@ struct Vector {
   }
 
  private:
+  // Floats whose upper 16 bits are those of the nearest bf16, ties to even; a NaN stays one.
+  CT_INLINE Words rounded() const {
+    const Words word = (Words)v;
+    return v != v ? word | 0x400000u : word + 0x7fffu + (word >> 16 & 1u);
+  }
+  template <int... i>
+  static CT_INLINE auto upper_halves(Words a, Words b, std::integer_sequence<int, i...>) {
+    using Halves = detail::Raw<std::uint16_t, kBytes>;
+    return __builtin_shufflevector((Halves)a, (Halves)b, (2 * i + 1)...);
+  }
   template <int by, class Combine>
   static CT_INLINE Vector halved(Vector x, Combine combine) {
     x = combine(x, rotated<by>(x, std::make_integer_sequence<int, kSize>{}));
@@ -321,8 +374,12 @@ struct Vector {
   }
 };
 
-template <class T>
-using FixedVector = Vector<T, 64>;
+/// Keeps a vector in a register. The compiler would rather load it again with every multiply-add, and loads
+/// are what there are too many of.
+template <class V>
+CT_INLINE void keep(V& x) {
+  detail::keep_raw(x.v);
+}
 
 /// The scalar `where`, for what is written for numbers and vectors alike.
 template <class T>
@@ -336,6 +393,8 @@ template <class From, class To, int kBytes = kVectorBytes>
 inline void convert_run(const From* __restrict from, std::int64_t n, To* __restrict to) {
   using V = Vector<float, kBytes>;
   std::int64_t i = 0;
+  for (; i + 2 * V::kSize <= n; i += 2 * V::kSize)
+    V::store_two(V::load(from + i), V::load(from + i + V::kSize), to + i);
   for (; i + V::kSize <= n; i += V::kSize) V::load(from + i).store(to + i);
   if (i < n) V::load(from + i, V::first(n - i)).store(to + i, V::first(n - i));
 }

@@ -75,23 +75,28 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     const std::int64_t n = layout.classes, begin = r * n;
     const T* row = x + begin;
     const int tail = static_cast<int>(n % P::kSize);
-    P top(static_cast<C>(row[0]));
+    P top(static_cast<C>(row[0])), other = top, v, u;
     std::int64_t c = 0;
+    for (; c + 2 * P::kSize <= n; c += 2 * P::kSize) {
+      P::load_pair(row + c, v, u);
+      top = where(v > top, v, top), other = where(u > other, u, other);
+    }
     for (; c + P::kSize <= n; c += P::kSize) {
-      const P v = loss::load(row + c, P::kSize);
+      v = loss::load(row + c, P::kSize);
       top = where(v > top, v, top);
     }
+    top = where(other > top, other, top);
     if (tail) {
-      const P v = loss::load(row + c, tail);
+      v = loss::load(row + c, tail);
       top = where((v > top) & first_lanes<P>(tail), v, top);
     }
     C max = top.v[0];
     for (int i = 1; i < P::kSize; ++i) max = top.v[i] > max ? top.v[i] : max;
 
-    P exps(0), dot(0), mass(0);
+    P exps(0), others(0), dot(0), mass(0);
     const auto add = [&](std::int64_t c, int count) {
       const P v = loss::load(row + c, count) - P(max);
-      const P e = exp_nonpositive(v);
+      const P e = simd::exp_nonpositive_for<T>(v);
       if (count == P::kSize) {
         exps = exps + e;
       } else {
@@ -108,7 +113,15 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
         mass = mass + f;
       }
     };
-    for (c = 0; c + P::kSize <= n; c += P::kSize) add(c, P::kSize);
+    c = 0;
+    if constexpr (kTarget == Target::label) {  // for which the order of classes does not matter
+      for (; c + 2 * P::kSize <= n; c += 2 * P::kSize) {
+        P::load_pair(row + c, v, u);
+        exps += simd::exp_nonpositive_for<T>(v - max), others += simd::exp_nonpositive_for<T>(u - max);
+      }
+      exps += others;
+    }
+    for (; c + P::kSize <= n; c += P::kSize) add(c, P::kSize);
     if (tail) add(c, tail);
     Sums s{max, 0, 0, 0};
     for (int i = 0; i < P::kSize; ++i) s.exps += exps.v[i];
@@ -128,7 +141,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     P exps(0), dot(0), mass(0);
     for (std::int64_t c = 0; c < n; ++c) {
       const P v = loss::load(x + start + c * step, count) - top;
-      exps = exps + exp_nonpositive(v);
+      exps = exps + simd::exp_nonpositive_for<T>(v);
       if constexpr (kTarget != Target::label) {
         const P f = factor(c, start + c * step, count, false);
         dot = dot + f * v;
@@ -204,7 +217,20 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   }
 
   void row_gradient(std::int64_t r, C scale, C total, C log_sum, C rest, T* dx, T* dt) const {
-    for (std::int64_t c = 0; c < layout.classes; c += P::kSize) {
+    std::int64_t c = 0;
+    if constexpr (kTarget == Target::label) {
+      const T* from = x + r * layout.classes;
+      T* to = dx + r * layout.classes;
+      const auto of = [&](P v) {
+        return P(scale) * (P(total) * simd::exp_nonpositive_for<T>(v - P(log_sum)));
+      };
+      P v, u;
+      for (; c + 2 * P::kSize <= layout.classes; c += 2 * P::kSize) {
+        P::load_pair(from + c, v, u);
+        P::store_pair(of(v), of(u), to + c);
+      }
+    }
+    for (; c < layout.classes; c += P::kSize) {
       const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, layout.classes - c));
       elements(c, r * layout.classes + c, count, true, P(scale), P(total), P(log_sum), P(rest), dx, dt);
     }
@@ -214,7 +240,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
                           P total, P log_sums, P rests, T* dx, T* dt) const {
     const P v = loss::load(x + at, count) - log_sums;
     if (dx) {
-      P d = total * exp_nonpositive(v);  // above 0 by rounding at most
+      P d = total * simd::exp_nonpositive_for<T>(v);  // above 0 by rounding at most
       if constexpr (kTarget == Target::smoothed) d = d - P(share()) * factor(c, at, count, lanes_are_classes);
       if constexpr (kTarget == Target::soft) d = d - factor(c, at, count, lanes_are_classes);
       loss::store<T>(dx + at, scale * d, count);

@@ -80,22 +80,31 @@ void add_row(const T* a, const R* b, T* sum, std::int64_t n) {
   });
 }
 
+// Calls store(j, of(j), of(j + w)) for pairs of vectors of m elements, of which 16 bits make one, and store_one(j, of(j, first),
+// first) for what is left.
+template <class V, class Of, class Two, class One>
+CT_INLINE void for_pairs(int m, const Of& of, const Two& store, const One& store_one) {
+  constexpr int w = V::kSize;
+  int j = 0;
+  for (; j + 2 * w <= m; j += 2 * w) store(j, of(j), of(j + w));
+  for (; j < m; j += w) {
+    const auto first = V::first(std::min(w, m - j));
+    store_one(j, of(j, first), first);
+  }
+}
+
 // y = (x - mean) rstd w + b of m elements.
-template <bool kCentered, class C>
-void normalize(const C* x, const C* w, const C* b, int m, C mean, C rstd, C* y, bool streams) {
+template <bool kCentered, class T, class L, class C>
+void normalize(const T* x, const C* w, const C* b, int m, C mean, C rstd, L* y, bool streams) {
   using V = simd::FixedVector<C>;
-  const auto of = [&](const V& v, const V& ws, const V& bs) {
-    if constexpr (kCentered) return (v - mean) * rstd * ws + bs;
+  const auto of = [&](int j, auto... first) {
+    const V v = V::load(x + j, first...), ws = V::load(w + j, first...);
+    if constexpr (kCentered) return (v - mean) * rstd * ws + V::load(b + j, first...);
     return v * rstd * ws;
   };
-  int j = 0;
-  for (; j + V::kSize <= m; j += V::kSize) {
-    const V v = of(V::load(x + j), V::load(w + j), V::load(b + j));
-    streams ? simd::stream(v, y + j) : v.store(y + j);
-  }
-  if (j == m) return;
-  const auto rest = V::first(m - j);
-  of(V::load(x + j, rest), V::load(w + j, rest), V::load(b + j, rest)).store(y + j, rest);
+  for_pairs<V>(
+      m, of, [&](int j, V first, V second) { simd::store_two(first, second, y + j, streams); },
+      [&](int j, V v, auto first) { v.store(y + j, first); });
 }
 
 template <bool kCentered, class T, class L>
@@ -109,30 +118,18 @@ void forward_rows(const ForwardCall& call) {
   L* y = results<L>(call.y);
   T* sums = results<T>(call.sum);
   C *means = results<C>(call.mean), *rstds = results<C>(call.rstd);
-  const std::size_t row_bytes = static_cast<std::size_t>(n) * sizeof(L);
-  const bool streams = simd::streams_to(y) && row_bytes % simd::kVectorBytes == 0 &&
-                       simd::exceeds_caches(static_cast<std::size_t>(call.layout.rows) * row_bytes);
+  const bool streams = simd::streams_rows(y, call.layout.rows, n, 1);
   parallel_for(
       call.layout.rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-        C out[kBlock];
-        Tensor widened;  // a row of 16 bits, read three times
-        if (!std::is_same_v<T, C>) widened = Tensor::allocate({n}, dtype_of<C>, cpu);
         for (std::int64_t row = begin; row < end; ++row) {
-          const T* stored = x + row * n;
-          if (residual) add_row(stored, residual + row * n, sums + row * n, n);
-          if (low_residual) add_row(stored, low_residual + row * n, sums + row * n, n);
-          if (sums) stored = sums + row * n;
-          const C* from;
-          if constexpr (std::is_same_v<T, C>) {
-            from = stored;
-          } else {
-            simd::convert_run(stored, n, widened.data<C>());
-            from = widened.data<C>();
-          }
+          const T* from = x + row * n;
+          if (residual) add_row(from, residual + row * n, sums + row * n, n);
+          if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
+          if (sums) from = sums + row * n;
           double total = 0, square = 0;
           // Summed around an element of the row: far from 0 the mean's rounding would count as
           // spread.
-          const C pivot = kCentered && n > 0 ? from[0] : C(0);
+          const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
           if constexpr (kCentered)
             for_blocks(n, [&](std::int64_t i, int m) {
               total += fold::fold_vectors(
@@ -162,12 +159,7 @@ void forward_rows(const ForwardCall& call) {
           rstds[row] = rstd;
           for_blocks(n, [&](std::int64_t i, int m) {
             const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
-            if constexpr (std::is_same_v<L, C>) {
-              normalize<kCentered>(from + i, w, b, m, mean, rstd, y + row * n + i, streams);
-            } else {
-              normalize<kCentered>(from + i, w, b, m, mean, rstd, out, false);
-              store_block<L, C>(y + row * n + i, 0, out, m, false);
-            }
+            normalize<kCentered>(from + i, w, b, m, mean, rstd, y + row * n + i, streams);
           });
         }
         if (streams) simd::fence();
@@ -175,33 +167,53 @@ void forward_rows(const ForwardCall& call) {
 }
 
 // Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g.
-template <bool kCentered, class C>
-void add_block(const C* g, const C* x, const C* w, int n, C mean, C rstd, double& sum, double& dot, C* dw,
+template <bool kCentered, class T, class L, class C>
+void add_block(const L* g, const T* x, const C* w, int n, C mean, C rstd, double& sum, double& dot, C* dw,
                C* db) {
   using V = simd::FixedVector<C>;
   V sums(C(0)), dots(C(0));
-  int j = 0;
-  const auto step = [&](const auto& gs, const auto& xs, const auto& ws) {
-    const auto hat = (xs - mean) * rstd, scaled = gs * ws;
+  const auto step = [&](int j, auto... first) {
+    V xs(mean);
+    if constexpr (sizeof...(first) == 0)
+      xs = V::load(x + j);
+    else
+      xs = V::load(x + j, first..., mean);
+    const V gs = V::load(g + j, first...), hat = (xs - mean) * rstd;
+    const V scaled = gs * V::load(w + j, first...);
     sums += scaled;
     dots += scaled * hat;
-    return gs * hat;
+    if (dw) (V::load(dw + j, first...) + gs * hat).store(dw + j, first...);
+    if (kCentered && db) (V::load(db + j, first...) + gs).store(db + j, first...);
   };
-  for (; j + V::kSize <= n; j += V::kSize) {
-    const auto gs = V::load(g + j);
-    const auto share = step(gs, V::load(x + j), V::load(w + j));
-    if (dw) (V::load(dw + j) + share).store(dw + j);
-    if (kCentered && db) (V::load(db + j) + gs).store(db + j);
-  }
-  if (const int rest = n - j; rest > 0) {
-    const auto first = V::first(rest);
-    const V gs = V::load(g + j, first);
-    const V share = step(gs, V::load(x + j, first, mean), V::load(w + j, first));
-    if (dw) (V::load(dw + j, first) + share).store(dw + j, first);
-    if (kCentered && db) (V::load(db + j, first) + gs).store(db + j, first);
-  }
+  int j = 0;
+  for (; j + V::kSize <= n; j += V::kSize) step(j);
+  if (j < n) step(j, V::first(n - j));
   sum += sums.across(fold::kPlus);
   dot += dots.across(fold::kPlus);
+}
+
+// Of one block: dx = (g w - average - xhat slope) rstd + more, in up to two types.
+template <class T, class L, class C>
+void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C mean, C rstd, C average,
+                    C slope, T* dx, L* low_dx, bool streams) {
+  using V = simd::FixedVector<C>;
+  const auto of = [&](int j, auto... first) {
+    const V hat = (V::load(x + j, first...) - mean) * rstd;
+    const V d = V::load(g + j, first...) * V::load(w + j, first...) - average - hat * slope;
+    V rest(C(0));  // added in any case, so that the result is rounded alike
+    if (more) rest = V::load(more + j, first...);
+    return fma(d, V(rstd), rest);
+  };
+  for_pairs<V>(
+      n, of,
+      [&](int j, V a, V b) {
+        if (dx) simd::store_two(a, b, dx + j, streams);
+        if (low_dx) V::store_two(a, b, low_dx + j);
+      },
+      [&](int j, V v, auto first) {
+        if (dx) v.store(dx + j, first);
+        if (low_dx) v.store(low_dx + j, first);
+      });
 }
 
 // out (+)= the sum over the chunks of partial[chunk * stride + j].
@@ -233,8 +245,10 @@ void backward_rows(const BackwardCall& call) {
   T* dx = results<T>(call.dx);
   L* low_dx = results<L>(call.low_dx);
   const std::int64_t grain = std::max<std::int64_t>({1, kGrain / n, (rows + kChunks - 1) / kChunks});
+  const bool streams = dx && simd::streams_rows(dx, rows, n, 2);
   const bool sums = call.dweight.defined() || call.dbias.defined();
-  const std::int64_t chunks = chunk_count(rows, grain), width = (n + 15) / 16 * 16;
+  const std::int64_t chunks = chunk_count(rows, grain),
+                     width = (n + 63) / 64 * 64 + 48;  // off the powers of two, at which stores hold up loads
   Tensor partials;
   if (sums) partials = Tensor::allocate({chunks, 2, width}, dtype_of<C>, cpu);
   parallel_chunks(rows, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
@@ -245,32 +259,22 @@ void backward_rows(const BackwardCall& call) {
       if (call.dweight.defined()) dw = partial;
       if (call.dbias.defined()) db = partial + width;
     }
-    C g_buffer[kBlock], x_buffer[kBlock], extra_buffer[kBlock], out[kBlock];
     for (std::int64_t row = begin; row < end; ++row) {
-      const L* g_row = g + row * n;
-      const T* x_row = x + row * n;
+      const std::int64_t at = row * n;
       const C mean = kCentered ? means[row] : C(0);
       const C rstd = kCentered && n == 1 ? C(0) : rstds[row];  // a row of one element has no slope
       double sum = 0, dot = 0;
       for_blocks(n, [&](std::int64_t i, int m) {
-        add_block<kCentered>(load_block<L, C>(g_row + i, 1, m, g_buffer),
-                             load_block<T, C>(x_row + i, 1, m, x_buffer), weight.from(i, constants.ones), m,
-                             mean, rstd, sum, dot, dw ? dw + i : nullptr, db ? db + i : nullptr);
+        add_block<kCentered>(g + at + i, x + at + i, weight.from(i, constants.ones), m, mean, rstd, sum, dot,
+                             dw ? dw + i : nullptr, db ? db + i : nullptr);
       });
       if (!dx && !low_dx) continue;
       const C average = kCentered ? static_cast<C>(sum / static_cast<double>(n)) : C(0);
       const C slope = static_cast<C>(dot / static_cast<double>(n));
       for_blocks(n, [&](std::int64_t i, int m) {
-        const C *gs = load_block<L, C>(g_row + i, 1, m, g_buffer),
-                *xs = load_block<T, C>(x_row + i, 1, m, x_buffer);
-        const C* more = extra ? load_block<T, C>(extra + row * n + i, 1, m, extra_buffer) : constants.zeros;
-        const C* w = weight.from(i, constants.ones);
-        for (int j = 0; j < m; ++j) {
-          const C hat = (xs[j] - mean) * rstd;
-          out[j] = (gs[j] * w[j] - average - hat * slope) * rstd + more[j];
-        }
-        if (dx) store_block<T, C>(dx + row * n + i, 0, out, m, false);
-        if (low_dx) store_block<L, C>(low_dx + row * n + i, 0, out, m, false);
+        gradient_block(g + at + i, x + at + i, weight.from(i, constants.ones),
+                       extra ? extra + at + i : nullptr, m, mean, rstd, average, slope,
+                       dx ? dx + at + i : nullptr, low_dx ? low_dx + at + i : nullptr, streams);
       });
     }
   });

@@ -13,64 +13,76 @@ namespace ct::softmax_kernels {
 
 using fold::kBlock;
 using fold::kPlus;
-using simd::exp_nonpositive;
 using simd::where;
 
 inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
 
-// Comparisons with NaN are false either way round, so the NaN itself is asked for: it must come through.
-inline constexpr auto kMax = [](const auto& a, const auto& b) { return where((b > a) | (b != b), b, a); };
+// The larger one, in one instruction. It may pass over a NaN, which then is met in the sum.
+inline constexpr auto kMax = [](const auto& a, const auto& b) { return where(b > a, b, a); };
 
-// softmax or log_softmax of the n elements of x, written to y (which may be x). The last, short vector is
-// filled up with -inf, which adds nothing.
-template <bool logarithm, class C>
-void softmax_row(const C* x, C* y, std::int64_t n) {
-  using V = simd::FixedVector<C>;
+// A row is gone through in pairs of vectors, as far as they go, and then in at most two more, the last one short. Here is what
+// is left from element k on.
+inline constexpr std::int64_t kPair = 2 * simd::FixedVector<float>::kSize;
+CT_INLINE auto lanes_left(std::int64_t k, std::int64_t n) {
+  using V = simd::FixedVector<float>;
+  return V::first(std::min<std::int64_t>(V::kSize, n - k));
+}
+
+// softmax or log_softmax of the n elements of x, written to y (which may be x). What fills up the last, short vector is
+// -inf, which adds nothing. For y of 16 bits there has to be `work`, of n numbers.
+template <bool logarithm, class T>
+void softmax_row(const T* x, T* y, std::int64_t n, float* work = nullptr) {
+  using V = simd::FixedVector<float>;
   constexpr int w = V::kSize;
-  constexpr C minus_inf = -std::numeric_limits<C>::infinity();
-  const std::int64_t whole = n / w * w;
-  const int rest = static_cast<int>(n - whole);
-  const V tail = rest > 0 ? V::load(x + whole, V::first(rest), minus_inf) : V(minus_inf);
+  constexpr float minus_inf = -std::numeric_limits<float>::infinity();
+  if constexpr (std::is_same_v<T, float>) work = y;
+  const std::int64_t pairs = n / kPair * kPair;
+  V a, b, left[2] = {minus_inf, minus_inf};
+  const auto for_left = [&](const auto& body) {
+    if (pairs < n) body(pairs, left[0]);
+    if (pairs + w < n) body(pairs + w, left[1]);
+  };
+  for_left([&](std::int64_t k, V& v) { v = V::load(x + k, lanes_left(k, n), minus_inf); });
 
-  V highest = tail;
-  for (std::int64_t i = 0; i < whole; i += kBlock) {
-    const std::int64_t stop = std::min(whole, i + kBlock);
-    V other = highest;
-    std::int64_t k = i;
-    for (; k + 2 * w <= stop; k += 2 * w) {
-      highest = kMax(highest, V::load(x + k));
-      other = kMax(other, V::load(x + k + w));
-    }
-    if (k < stop) highest = kMax(highest, V::load(x + k));
-    highest = kMax(highest, other);
+  V highest = left[0], other = left[1];
+  for (std::int64_t k = 0; k < pairs; k += kPair) {
+    V::load_pair(x + k, a, b);
+    highest = kMax(highest, a);
+    other = kMax(other, b);
   }
-  const C max = highest.across(kMax);
+  const float max = kMax(highest, other).across(kMax);
 
-  V e_tail = exp_nonpositive(tail - max);
   double sum = 0;
-  for (std::int64_t i = 0; i < whole; i += kBlock) {
-    const std::int64_t stop = std::min(whole, i + kBlock);
-    V block(C(0));
-    for (std::int64_t k = i; k < stop; k += w) {
-      const V e = exp_nonpositive(V::load(x + k) - max);
-      if constexpr (!logarithm) e.store(y + k);
-      block += e;
+  for (std::int64_t i = 0; i < pairs; i += kBlock) {
+    const std::int64_t stop = std::min<std::int64_t>(pairs, i + kBlock);
+    V sums(0), others(0);
+    for (std::int64_t k = i; k < stop; k += kPair) {
+      V::load_pair(x + k, a, b);
+      a = simd::exp_nonpositive_for<T>(a - max), b = simd::exp_nonpositive_for<T>(b - max);
+      if constexpr (!logarithm) a.store(work + k), b.store(work + k + w);
+      sums += a, others += b;
     }
-    sum += block.across(kPlus);
+    sum += (sums + others).across(kPlus);
   }
-  sum += e_tail.across(kPlus);
+  for_left([&](std::int64_t, V& v) {
+    const V e = simd::exp_nonpositive_for<T>(v - max);
+    if constexpr (!logarithm) v = e;
+    sum += e.across(kPlus);
+  });
 
-  if constexpr (logarithm) {
-    const C log_sum = static_cast<C>(std::log(sum));
-    // The two subtractions are kept apart: max may be far larger than the logarithm.
-    for (std::int64_t k = 0; k < whole; k += w) (V::load(x + k) - max - log_sum).store(y + k);
-    e_tail = tail - max - log_sum;
-  } else {
-    const C scale = static_cast<C>(1 / sum);
-    for (std::int64_t k = 0; k < whole; k += w) (V::load(y + k) * scale).store(y + k);
-    e_tail *= scale;
+  // The two subtractions are kept apart: max may be far larger than the logarithm.
+  const float by = static_cast<float>(logarithm ? std::log(sum) : 1 / sum);
+  for (std::int64_t k = 0; k < pairs; k += kPair) {
+    if constexpr (logarithm) {
+      V::load_pair(x + k, a, b);
+      V::store_pair(a - max - by, b - max - by, y + k);
+    } else {
+      V::store_pair(V::load(work + k) * by, V::load(work + k + w) * by, y + k);
+    }
   }
-  if (rest > 0) e_tail.store(y + whole, V::first(rest));
+  for_left([&](std::int64_t k, const V& v) {
+    (logarithm ? v - max - by : v * by).store(y + k, lanes_left(k, n));
+  });
 }
 
 }  // namespace ct::softmax_kernels

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/softmax/row_cpu.h>
 #include <cotangent/ops/softmax/rows_internal.h>
 
@@ -8,35 +9,25 @@
 //
 // Along the last axis a row is worked on where it lies in the cache: the largest element, then exp and the
 // sum, then the scaling, all in whole vectors; a row of ten classes is one vector and not ten scalars. Along
-// another axis up to 2048 neighbouring columns are done at once. 16-bit types are computed in float and
-// rounded once.
+// another axis up to 2048 neighbouring columns are done at once. 16-bit types are computed in float, widened as they are
+// read, and rounded once.
 
 namespace ct::softmax_kernels {
 namespace {
 
-using fold::fold_vectors;
 using fold::kColumns;
-using fold::kSame;
 using fold::load_block;
 using fold::store_block;
 
 template <bool logarithm, class T>
 void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
-  using C = compute_t<T>;
   parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-    if constexpr (std::is_same_v<T, C>) {
-      for (std::int64_t row = begin; row < end; ++row) softmax_row<logarithm>(x + row * n, y + row * n, n);
-    } else {
-      C buffer[kBlock];
-      Tensor scratch;
-      if (n > kBlock) scratch = Tensor::allocate({n}, dtype_of<C>, Device{});
-      C* work = n > kBlock ? scratch.data<C>() : buffer;
-      for (std::int64_t row = begin; row < end; ++row) {
-        load_block<T, C>(x + row * n, 1, static_cast<int>(n), work);
-        softmax_row<logarithm>(work, work, n);
-        store_block<T, C>(y + row * n, 0, work, static_cast<int>(n), false);
-      }
-    }
+    float buffer[kBlock];
+    Tensor scratch;
+    if (simd::is_16_bit<T> && n > kBlock) scratch = Tensor::allocate({n}, DType::f32, Device{});
+    float* const work = scratch.defined() ? scratch.data<float>() : buffer;
+    for (std::int64_t row = begin; row < end; ++row)
+      softmax_row<logarithm>(x + row * n, y + row * n, n, work);
   });
 }
 
@@ -93,41 +84,57 @@ void forward_columns(const T* x, T* y, const Extents& e) {
   });
 }
 
-// sum(g y) of a block for softmax, sum(g) for log_softmax.
-template <bool logarithm, class C>
-C block_sum(const C* g, const C* y, int n) {
-  if constexpr (logarithm) return fold_vectors(g, n, C(0), kSame, kPlus);
-  C t[kBlock];
-  for (int i = 0; i < n; ++i) t[i] = g[i] * y[i];
-  return fold_vectors(t, n, C(0), kSame, kPlus);
+// Of numbers and of vectors.
+template <bool logarithm, class X>
+CT_INLINE X gradient(X g, X y, float sum, float factor) {
+  if constexpr (logarithm) return g - simd::exp_nonpositive(y) * sum;
+  return y * (g - sum) * factor;
 }
 
-template <bool logarithm, class C>
-C gradient(C g, C y, C sum, C factor) {
-  return logarithm ? g - simd::exp_nonpositive(y) * sum : y * (g - sum) * factor;
+// A row of g and y is read twice: from memory for sum(g y), or sum(g) for log_softmax, and from the cache for dx.
+template <bool logarithm, class T>
+void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor, bool streams) {
+  using V = simd::FixedVector<float>;
+  const std::int64_t pairs = n / kPair * kPair;
+  const auto term = [](V g, V y) { return logarithm ? g : g * y; };
+  V g0, g1, y0, y1;
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; i += kBlock) {
+    const std::int64_t whole = std::min<std::int64_t>(pairs, i + kBlock),
+                       stop = std::min<std::int64_t>(n, i + kBlock);
+    V sums(0), others(0);
+    std::int64_t k = i;
+    for (; k < whole; k += kPair) {
+      V::load_pair(g + k, g0, g1);
+      if constexpr (!logarithm) V::load_pair(y + k, y0, y1);
+      sums += term(g0, y0), others += term(g1, y1);
+    }
+    for (; k < stop; k += V::kSize) {
+      const auto left = lanes_left(k, n);
+      sums += term(V::load(g + k, left), V::load(y + k, left));
+    }
+    sum += (sums + others).across(kPlus);
+  }
+  const float total = static_cast<float>(sum);
+  for (std::int64_t k = 0; k < pairs; k += kPair) {
+    V::load_pair(g + k, g0, g1);
+    V::load_pair(y + k, y0, y1);
+    const V a = gradient<logarithm>(g0, y0, total, factor), b = gradient<logarithm>(g1, y1, total, factor);
+    streams ? simd::store_two(a, b, dx + k, true) : V::store_pair(a, b, dx + k);
+  }
+  for (std::int64_t k = pairs; k < n; k += V::kSize) {
+    const auto left = lanes_left(k, n);
+    gradient<logarithm>(V::load(g + k, left), V::load(y + k, left), total, factor).store(dx + k, left);
+  }
 }
 
 template <bool logarithm, class T>
-void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n,
-                   compute_t<T> factor = 1) {
-  using C = compute_t<T>;
+void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n, float factor = 1) {
+  const bool streams = simd::streams_rows(dx, rows, n, 2);
   parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-    C g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
-    for (std::int64_t row = begin; row < end; ++row) {
-      double sum = 0;
-      const auto blocks = [&](const auto& body) {
-        for (std::int64_t i = row * n, stop = i + n; i < stop; i += kBlock) {
-          const int m = static_cast<int>(std::min<std::int64_t>(kBlock, stop - i));
-          body(load_block<T, C>(g + i, 1, m, g_buffer), load_block<T, C>(y + i, 1, m, y_buffer), i, m);
-        }
-      };
-      blocks([&](const C* gs, const C* ys, std::int64_t, int m) { sum += block_sum<logarithm>(gs, ys, m); });
-      const C total = static_cast<C>(sum);
-      blocks([&](const C* gs, const C* ys, std::int64_t i, int m) {
-        for (int j = 0; j < m; ++j) out[j] = gradient<logarithm>(gs[j], ys[j], total, factor);
-        store_block<T, C>(dx + i, 0, out, m, false);
-      });
-    }
+    for (std::int64_t row = begin * n; row < end * n; row += n)
+      backward_row<logarithm>(g + row, y + row, dx + row, n, factor, streams);
+    if (streams) simd::fence();
   });
 }
 
@@ -147,7 +154,7 @@ void backward_columns(const T* g, const T* y, T* dx, const Extents& e) {
       const C* gs = load_block<T, C>(g + at, 1, n, g_buffer);
       const C* ys = load_block<T, C>(y + at, 1, n, y_buffer);
       for (int j = 0; j < n; ++j)
-        out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[first + j]), C(1));
+        out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[first + j]), 1);
       store_block<T, C>(dx + at, 0, out, n, false);
     });
   });
@@ -173,7 +180,7 @@ void backward_cpu(const Backward& b) {
 
 void gradient_cpu(const char* op, const Tensor& g, const Tensor& y, const Tensor& dx, double factor) {
   with_gradient(op, g, y, dx, -1, [&]<class T>(const T* from, const T* of, T* to, const Extents& e) {
-    backward_rows<false>(from, of, to, e.outer, e.n, static_cast<compute_t<T>>(factor));
+    backward_rows<false>(from, of, to, e.outer, e.n, static_cast<float>(factor));
   });
 }
 

@@ -17,6 +17,7 @@
 //     C, Acc, Second        the element type, what is carried, the type of a second result
 //     kPositions            whether element numbers matter
 //     Acc identity()
+//     run(x, n)             optional, and may be null: what n elements come to, read as they are stored
 //     void block(Acc&, const C* x, int n, int64 index)  folds n contiguous elements; x[0] is number index
 //     void lanes(Acc*, const C* x, int n, int64 index)  folds x[j] into acc[j]; each is number index
 //     void merge(Acc&, const Acc& later)                folds in what comes behind
@@ -61,8 +62,9 @@ struct Source {
   std::int64_t element_size;
   LoadFn<C> load;
 
+  const char* at(std::int64_t offset) const { return data + offset * element_size; }
   const C* read(std::int64_t offset, std::int64_t stride, int n, C* buffer) const {
-    return load(data + offset * element_size, stride, n, buffer);
+    return load(at(offset), stride, n, buffer);
   }
 };
 
@@ -145,6 +147,13 @@ void fold_run(const F& fold, const Plan& plan, const Source<typename F::C>& x, s
   for (std::int64_t r = begin; r < end;) {
     const std::int64_t left = one_run ? end - r : std::min(inner.size - r % inner.size, end - r);
     const std::int64_t offset = one_run ? r * inner.stride : plan.reduced_offset(r);
+    if constexpr (requires { fold.run; }) {
+      if (fold.run && inner.stride == 1) {
+        acc += fold.run(x.at(base + offset), left);
+        r += left;
+        continue;
+      }
+    }
     const int n = static_cast<int>(std::min<std::int64_t>(left, kBlock));
     fold.block(acc, x.read(base + offset, inner.stride, n, buffer), n, r);
     r += n;

@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/wide.h>
 #include <cotangent/ops/engine/fold/scaled.h>
 
 // The arithmetic of the reductions on the CPU; see engine/fold/fold_cpu.h for what a fold is.
@@ -18,9 +18,9 @@
 
 namespace ct::fold {
 
-/// combine(...) over map(x[i]) of vectors. `pad` is an element whose map leaves every combination as it is.
-template <class C, class Map, class Combine>
-inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C pad) {
+/// combine(...) over map(x[i]) of vectors of C, which T is loaded as. `pad` is an element whose map leaves every combination as it is.
+template <class T, class C, class Map, class Combine>
+inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine, C pad) {
   using V = simd::FixedVector<C>;
   constexpr int w = V::kSize;
   V a(identity);
@@ -39,8 +39,8 @@ inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine, C
   if (i < n) a = combine(a, map(V::load(x + i, V::first(n - i), pad)));
   return a.across(combine);
 }
-template <class C, class Map, class Combine>
-inline C fold_vectors(const C* x, int n, C identity, Map map, Combine combine) {
+template <class T, class C, class Map, class Combine>
+inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine) {
   return fold_vectors(x, n, identity, map, combine, identity);
 }
 
@@ -60,6 +60,8 @@ struct SumFold {
   SumMode mode = SumMode::plain;
   double divisor = 1;        // for means
   std::int64_t repeats = 1;  // see Plan::repeats
+  Acc (*run)(const void* x,
+             std::int64_t n) = nullptr;  // the sum of a run as it is stored, where that is faster
 
   static Acc identity() { return 0; }
 
@@ -188,8 +190,8 @@ struct ProdFold {
  private:
   /// Product::take for eight lanes; how many elements it took.
   static int take_vectors(Acc& acc, const C* x, int n) {
-    using V = simd::FixedVector<double>::Raw;
-    using I = simd::FixedVector<std::int64_t>::Raw;
+    using V = simd::detail::Raw<double, 64>;
+    using I = simd::detail::Raw<std::int64_t, 64>;
     constexpr std::int64_t fields = 2047ll << 52, bias = 1023;
     typedef C Part __attribute__((vector_size(8 * sizeof(C))));
     V unit = V{} + 1;

@@ -13,11 +13,10 @@
 
 namespace ct::detail {
 
-// Small squares of kLanes x kLanes elements fill as many vector registers.
+// Small squares of kLanes x kLanes elements fill as many vector registers, of 32 bytes at most.
 template <class Word>
-inline constexpr int kLanes = sizeof(Word) == 8   ? 4
-                              : sizeof(Word) == 1 ? 16
-                                                  : 8;
+inline constexpr int kLanes = std::min(std::min(simd::kVectorBytes, 32) / static_cast<int>(sizeof(Word)),
+                                       sizeof(Word) == 1 ? 16 : 8);
 template <class Word>
 using Lanes = simd::Vector<Word, kLanes<Word>* static_cast<int>(sizeof(Word))>;
 

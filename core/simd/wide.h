@@ -1,0 +1,139 @@
+#pragma once
+
+#include <algorithm>
+
+#include <cotangent/core/simd/vector.h>
+
+// Vectors wider than the machine's, as two halves. The compiler has such vectors too, but keeps them in memory and chooses
+// between them lane by lane: on AVX2 a softmax in them takes ten times as long.
+
+namespace ct::simd {
+
+template <class T, int kBytes>
+requires(kBytes > kVectorBytes) struct Mask<T, kBytes> {
+  Mask<T, kBytes / 2> low, high;
+
+  CT_INLINE friend Mask operator&(Mask a, Mask b) { return {a.low & b.low, a.high & b.high}; }
+  CT_INLINE friend Mask operator|(Mask a, Mask b) { return {a.low | b.low, a.high | b.high}; }
+  CT_INLINE friend Mask operator^(Mask a, Mask b) { return {a.low ^ b.low, a.high ^ b.high}; }
+  CT_INLINE friend Mask operator!(Mask a) { return {!a.low, !a.high}; }
+};
+
+/// As the primary template; lanes are those of `low` and then those of `high`.
+template <class T, int kBytes>
+requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
+  using Scalar = T;
+  using Part = Vector<T, kBytes / 2>;
+  using Mask = simd::Mask<T, kBytes>;
+  static constexpr int kSize = 2 * Part::kSize;
+
+  Part low, high;
+
+  Vector() = default;
+  CT_INLINE Vector(Part low, Part high) : low(low), high(high) {}
+  template <class S>
+  requires std::is_arithmetic_v<S> CT_INLINE Vector(S s) : low(s), high(s) {}
+
+  struct First {
+    typename Part::First low, high;
+  };
+  static CT_INLINE First first(std::int64_t count) {
+    constexpr std::int64_t half = Part::kSize;
+    return {Part::first(std::min(count, half)), Part::first(std::max(count, half) - half)};
+  }
+  template <class S>
+  static CT_INLINE Vector load(const S* from) {
+    return {Part::load(from), Part::load(from + Part::kSize)};
+  }
+  template <class S>
+  static CT_INLINE Vector load(const S* from, First n, Vector otherwise = T(0)) {
+    return {Part::load(from, n.low, otherwise.low), Part::load(from + Part::kSize, n.high, otherwise.high)};
+  }
+  template <class S>
+  CT_INLINE void store(S* to) const {
+    Part::store_two(low, high, to);
+  }
+  template <class S>
+  CT_INLINE void store(S* to, First n) const {
+    low.store(to, n.low);
+    high.store(to + Part::kSize, n.high);
+  }
+  template <class S>
+  static CT_INLINE void store_two(Vector a, Vector b, S* to) {
+    a.store(to);
+    b.store(to + kSize);
+  }
+  template <class S>
+  static CT_INLINE void load_pair(const S* from, Vector& a, Vector& b) {
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      Part::load_pair(from, a.low, b.low);
+      Part::load_pair(from + kSize, a.high, b.high);
+    } else {
+      a = load(from), b = load(from + kSize);
+    }
+  }
+  template <class S>
+  static CT_INLINE void store_pair(Vector a, Vector b, S* to) {
+    if constexpr (std::is_same_v<S, BFloat16>) {
+      Part::store_pair(a.low, b.low, to);
+      Part::store_pair(a.high, b.high, to + kSize);
+    } else {
+      a.store(to), b.store(to + kSize);
+    }
+  }
+
+  CT_INLINE friend Vector operator+(Vector a, Vector b) { return {a.low + b.low, a.high + b.high}; }
+  CT_INLINE friend Vector operator-(Vector a, Vector b) { return {a.low - b.low, a.high - b.high}; }
+  CT_INLINE friend Vector operator*(Vector a, Vector b) { return {a.low * b.low, a.high * b.high}; }
+  CT_INLINE friend Vector operator/(Vector a, Vector b) { return {a.low / b.low, a.high / b.high}; }
+  CT_INLINE friend Vector operator-(Vector a) { return {-a.low, -a.high}; }
+  CT_INLINE Vector& operator+=(Vector b) { return *this = *this + b; }
+  CT_INLINE Vector& operator*=(Vector b) { return *this = *this * b; }
+  CT_INLINE friend Mask operator<(Vector a, Vector b) { return {a.low < b.low, a.high < b.high}; }
+  CT_INLINE friend Mask operator<=(Vector a, Vector b) { return {a.low <= b.low, a.high <= b.high}; }
+  CT_INLINE friend Mask operator>(Vector a, Vector b) { return {a.low > b.low, a.high > b.high}; }
+  CT_INLINE friend Mask operator>=(Vector a, Vector b) { return {a.low >= b.low, a.high >= b.high}; }
+  CT_INLINE friend Mask operator==(Vector a, Vector b) { return {a.low == b.low, a.high == b.high}; }
+  CT_INLINE friend Mask operator!=(Vector a, Vector b) { return {a.low != b.low, a.high != b.high}; }
+  CT_INLINE friend Vector where(Mask m, Vector a, Vector b) {
+    return {where(m.low, a.low, b.low), where(m.high, a.high, b.high)};
+  }
+  CT_INLINE friend Vector fma(Vector a, Vector b, Vector c) {
+    return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
+  }
+  template <class Combine>
+  CT_INLINE T across(Combine combine) const {
+    return combine(low, high).across(combine);
+  }
+};
+
+/// 64 bytes on every machine, for results that the width is a part of.
+template <class T>
+using FixedVector = Vector<T, 64>;
+
+/// low += the first half of x, and high the second, in f64.
+template <int kBytes>
+CT_INLINE void add_wide(Vector<double, kBytes>& low, Vector<double, kBytes>& high, Vector<float, kBytes> x) {
+  if constexpr (kBytes > kVectorBytes) {
+    add_wide(low.low, low.high, x.low);
+    add_wide(high.low, high.high, x.high);
+  } else {
+    const auto half = [&]<int... i>(std::integer_sequence<int, i...>, auto from) {
+      return __builtin_shufflevector(x.v, x.v, (i + from())...);
+    };
+    using Doubles = detail::Raw<double, kBytes>;
+    using Lanes = std::make_integer_sequence<int, kBytes / 8>;
+    const auto first = half(Lanes{}, [] { return 0; }), second = half(Lanes{}, [] { return kBytes / 8; });
+#if defined(__AVX512F__)
+    if constexpr (kBytes == 64) {  // the compiler would go by way of quarters
+      low.v += (Doubles)_mm512_maskz_cvtps_pd(0xff, (__m256)first);
+      high.v += (Doubles)_mm512_maskz_cvtps_pd(0xff, (__m256)second);
+      return;
+    }
+#endif
+    low.v += __builtin_convertvector(first, Doubles);
+    high.v += __builtin_convertvector(second, Doubles);
+  }
+}
+
+}  // namespace ct::simd
