@@ -112,8 +112,8 @@ function(cotangent_precompile target)
   endif()
 endfunction()
 
-# Unless COTANGENT_BATCH is off, the files of a folder, in the rooms of ops those of an op, are compiled as one: headers are
-# parsed and templates made once for all of them. clang-tidy reads them so in any case (batches.txt: batch and file, one a
+# Unless COTANGENT_BATCH is off, the files of a folder, in the rooms of ops those of an op, are compiled as one, and apart from
+# them a folder's kernels of the CPU: headers are parsed and templates made once for all of them. clang-tidy reads them so in any case (batches.txt: batch and file, one a
 # line). Off, a change recompiles less, and a file that forgets an include does not compile.
 # These files give a name of their own folder a second meaning, and stand alone:
 set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
@@ -136,6 +136,7 @@ function(cotangent_op_of file result)
   set(${result} "${op}${part}" PARENT_SCOPE)
 endfunction()
 
+# cotangent_batch(TARGET [NAME]): by NAME all as one.
 function(cotangent_batch target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)
@@ -144,10 +145,15 @@ function(cotangent_batch target)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE file)
     set(batch "${file}")
     if(NOT file IN_LIST COTANGENT_APART)
-      if(file MATCHES "^ops/[^/]+/" AND NOT file MATCHES "^ops/engine/")
+      if(ARGN)
+        set(batch "${ARGN}")
+      elseif(file MATCHES "^ops/[^/]+/" AND NOT file MATCHES "^ops/engine/|_cpu(_[a-z0-9]+)?\\.cpp$")
         cotangent_op_of("${file}" batch)
       else()
         cmake_path(GET file PARENT_PATH batch)
+        if(file MATCHES "_cpu(_[a-z0-9]+)?\\.cpp$")
+          string(APPEND batch "/cpu")
+        endif()
       endif()
       string(MAKE_C_IDENTIFIER "${batch}" group)
       set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${group}")
@@ -195,10 +201,12 @@ function(cotangent_batch_kernels list)
   set(${list} "${${list}}" PARENT_SCOPE)
 endfunction()
 
-# Programs: drop unused sections.
+# cotangent_executable(TARGET [LIBRARY]), which is cotangent_io. Programs: drop unused sections.
 function(cotangent_executable target)
   cotangent_compile_options(${target})
-  target_link_libraries(${target} PRIVATE cotangent_io)
+  list(APPEND ARGN cotangent_io)
+  list(GET ARGN 0 library)
+  target_link_libraries(${target} PRIVATE ${library})
   if(NOT COTANGENT_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,--gc-sections)
   endif()

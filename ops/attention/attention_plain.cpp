@@ -8,7 +8,7 @@
 // The plain kernels: every head by attention_plain.h, some of its queries at a time, so that no whole matrix of scores is
 // kept.
 
-namespace ct::plain {
+namespace ct::plain::attention_calls {
 namespace {
 
 using attention::Attrs;
@@ -139,6 +139,7 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::attention_calls
 
-CT_KERNELS(plain, attention, {attention::kName, plain::forward, plain::backward})
+CT_KERNELS(plain, attention,
+           {attention::kName, plain::attention_calls::forward, plain::attention_calls::backward})

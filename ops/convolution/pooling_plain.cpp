@@ -3,7 +3,7 @@
 
 // The plain kernels: image by image by pooling_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::pooling_calls {
 namespace {
 
 void run(pooling::Work work, const pooling::Windows& w, const Tensor& from, const Tensor& indices,
@@ -23,6 +23,6 @@ void run(pooling::Work work, const pooling::Windows& w, const Tensor& from, cons
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::pooling_calls
 
-CT_KERNELS(plain, pooling, CT_POOLING_KERNELS(plain::run))
+CT_KERNELS(plain, pooling, CT_POOLING_KERNELS(plain::pooling_calls::run))

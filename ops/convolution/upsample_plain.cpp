@@ -4,7 +4,7 @@
 
 // The plain kernels: image by image by upsample_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::upsample_calls {
 namespace {
 
 void run(bool back, const resizing::Grid& grid, const Tensor& from, const Tensor& to) {
@@ -19,6 +19,6 @@ void run(bool back, const resizing::Grid& grid, const Tensor& from, const Tensor
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::upsample_calls
 
-CT_KERNELS(plain, upsample, CT_RESIZING_KERNELS(plain::run))
+CT_KERNELS(plain, upsample, CT_RESIZING_KERNELS(plain::upsample_calls::run))

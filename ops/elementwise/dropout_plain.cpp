@@ -4,7 +4,7 @@
 
 // The plain kernels: every element of a call by dropout_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::dropout_calls {
 namespace {
 
 void forward(const Forward& f) {
@@ -25,6 +25,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::dropout_calls
 
-CT_KERNELS(plain, dropout, {"dropout", plain::forward, plain::backward})
+CT_KERNELS(plain, dropout, {"dropout", plain::dropout_calls::forward, plain::dropout_calls::backward})

@@ -3,7 +3,7 @@
 
 // The plain kernels: every element of a call by gated_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::gated_calls {
 namespace {
 
 template <Gate gate(double)>
@@ -23,8 +23,10 @@ void backward(const Backward& call) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::gated_calls
 
-CT_KERNELS(plain, gated, {"swiglu", plain::forward<plain::silu>, plain::backward<plain::silu>},
-           {"geglu", plain::forward<plain::gelu>, plain::backward<plain::gelu>},
-           {"geglu_tanh", plain::forward<plain::gelu_tanh>, plain::backward<plain::gelu_tanh>})
+CT_KERNELS(plain, gated,
+           {"swiglu", plain::gated_calls::forward<plain::silu>, plain::gated_calls::backward<plain::silu>},
+           {"geglu", plain::gated_calls::forward<plain::gelu>, plain::gated_calls::backward<plain::gelu>},
+           {"geglu_tanh", plain::gated_calls::forward<plain::gelu_tanh>,
+            plain::gated_calls::backward<plain::gelu_tanh>})

@@ -5,7 +5,7 @@
 
 // The plain kernels: every row of a call by rotary_embedding_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::rotary_embedding_calls {
 namespace {
 
 template <auto turn_row>
@@ -32,6 +32,8 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::rotary_embedding_calls
 
-CT_KERNELS(plain, rotary_embedding, {"rotary_embedding", plain::forward, plain::backward})
+CT_KERNELS(plain, rotary_embedding,
+           {"rotary_embedding", plain::rotary_embedding_calls::forward,
+            plain::rotary_embedding_calls::backward})

@@ -4,7 +4,7 @@
 
 // The plain kernels: embedding_plain.h, after the indices have been checked.
 
-namespace ct::plain {
+namespace ct::plain::embedding_calls {
 namespace {
 
 void forward(const Forward& f) {
@@ -27,6 +27,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::embedding_calls
 
-CT_KERNELS(plain, embedding, {"embedding", plain::forward, plain::backward})
+CT_KERNELS(plain, embedding, {"embedding", plain::embedding_calls::forward, plain::embedding_calls::backward})

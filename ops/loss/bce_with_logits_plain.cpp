@@ -4,7 +4,7 @@
 
 // The plain kernels: every element of a call by bce_with_logits_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::bce_with_logits_calls {
 namespace {
 
 /// The weight of element i: 1 where there is no tensor of weights.
@@ -30,6 +30,7 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::bce_with_logits_calls
 
-CT_KERNELS(plain, bce_with_logits, {"bce_with_logits", plain::forward, plain::backward})
+CT_KERNELS(plain, bce_with_logits,
+           {"bce_with_logits", plain::bce_with_logits_calls::forward, plain::bce_with_logits_calls::backward})

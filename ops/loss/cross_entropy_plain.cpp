@@ -5,7 +5,7 @@
 // The plain kernels: every row of a call by cross_entropy_plain.h. Rows of the ignored label have neither loss nor
 // weight. The statistics are written as cross_entropy_stats() says; backward needs no more of them than the divisor.
 
-namespace ct::plain {
+namespace ct::plain::cross_entropy_calls {
 namespace {
 
 using Eigen::ArrayXd;
@@ -61,7 +61,10 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::cross_entropy_calls
 
-CT_KERNELS(plain, cross_entropy, {"cross_entropy", plain::forward<false>, plain::backward<false>},
-           {"cross_entropy_soft", plain::forward<true>, plain::backward<true>})
+CT_KERNELS(plain, cross_entropy,
+           {"cross_entropy", plain::cross_entropy_calls::forward<false>,
+            plain::cross_entropy_calls::backward<false>},
+           {"cross_entropy_soft", plain::cross_entropy_calls::forward<true>,
+            plain::cross_entropy_calls::backward<true>})

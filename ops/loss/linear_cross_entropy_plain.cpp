@@ -4,7 +4,7 @@
 
 // The plain kernels: a call by linear_cross_entropy_plain.h. Rows of the ignored label have neither loss nor gradient.
 
-namespace ct::plain {
+namespace ct::plain::linear_cross_entropy_calls {
 namespace {
 
 using Eigen::ArrayXd;
@@ -96,7 +96,10 @@ void recompute(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::linear_cross_entropy_calls
 
-CT_KERNELS(plain, linear_cross_entropy, {"linear_cross_entropy", plain::forward, plain::scale},
-           {"linear_cross_entropy_recompute", plain::forward, plain::recompute})
+CT_KERNELS(plain, linear_cross_entropy,
+           {"linear_cross_entropy", plain::linear_cross_entropy_calls::forward,
+            plain::linear_cross_entropy_calls::scale},
+           {"linear_cross_entropy_recompute", plain::linear_cross_entropy_calls::forward,
+            plain::linear_cross_entropy_calls::recompute})

@@ -4,7 +4,7 @@
 
 // The plain kernels: every element of a call by mse_loss_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::mse_loss_calls {
 namespace {
 
 void forward(const Forward& f) {
@@ -21,6 +21,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::mse_loss_calls
 
-CT_KERNELS(plain, mse_loss, {"mse_loss", plain::forward, plain::backward})
+CT_KERNELS(plain, mse_loss, {"mse_loss", plain::mse_loss_calls::forward, plain::mse_loss_calls::backward})

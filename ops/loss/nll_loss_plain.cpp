@@ -4,7 +4,7 @@
 
 // The plain kernels: every row of a call by nll_loss_plain.h. Rows of the ignored label have neither loss nor weight.
 
-namespace ct::plain {
+namespace ct::plain::nll_loss_calls {
 namespace {
 
 void forward(const Forward& f) {
@@ -43,6 +43,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::nll_loss_calls
 
-CT_KERNELS(plain, nll_loss, {"nll_loss", plain::forward, plain::backward})
+CT_KERNELS(plain, nll_loss, {"nll_loss", plain::nll_loss_calls::forward, plain::nll_loss_calls::backward})

@@ -4,7 +4,7 @@
 
 // The plain kernels: channel by channel by batch_norm_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::batch_norm_calls {
 namespace {
 
 using batch_norms::Call;
@@ -28,6 +28,7 @@ void backward(const Call& c) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::batch_norm_calls
 
-CT_KERNELS(plain, batch_norm, CT_BATCH_NORM_KERNELS(plain::forward, plain::backward))
+CT_KERNELS(plain, batch_norm,
+           CT_BATCH_NORM_KERNELS(plain::batch_norm_calls::forward, plain::batch_norm_calls::backward))

@@ -5,7 +5,7 @@
 
 // The plain kernels: sequence by sequence and step by step by recurrence_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::recurrence_calls {
 namespace {
 
 using recurrence::Attrs;
@@ -115,8 +115,12 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::recurrence_calls
 
-CT_KERNELS(plain, recurrence, {"rnn", plain::forward<plain::Rnn>, plain::backward<plain::Rnn>},
-           {"gru", plain::forward<plain::Gru>, plain::backward<plain::Gru>},
-           {"lstm", plain::forward<plain::Lstm>, plain::backward<plain::Lstm>})
+CT_KERNELS(plain, recurrence,
+           {"rnn", plain::recurrence_calls::forward<recurrence::Rnn>,
+            plain::recurrence_calls::backward<recurrence::Rnn>},
+           {"gru", plain::recurrence_calls::forward<recurrence::Gru>,
+            plain::recurrence_calls::backward<recurrence::Gru>},
+           {"lstm", plain::recurrence_calls::forward<recurrence::Lstm>,
+            plain::recurrence_calls::backward<recurrence::Lstm>})

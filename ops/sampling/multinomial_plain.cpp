@@ -3,7 +3,7 @@
 
 // The plain kernel: every row of a call by multinomial_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::multinomial_calls {
 namespace {
 
 void forward(const Forward& f) {
@@ -21,6 +21,6 @@ void forward(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::multinomial_calls
 
-CT_KERNELS(plain, multinomial, forward_only("multinomial", plain::forward))
+CT_KERNELS(plain, multinomial, forward_only("multinomial", plain::multinomial_calls::forward))

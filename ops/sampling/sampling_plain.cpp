@@ -4,7 +4,7 @@
 
 // The plain kernel: every row of a call by sampling_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::sampling_calls {
 namespace {
 
 void forward(const Forward& f) {
@@ -19,6 +19,6 @@ void forward(const Forward& f) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::sampling_calls
 
-CT_KERNELS(plain, sampling, forward_only("sample_logits", plain::forward))
+CT_KERNELS(plain, sampling, forward_only("sample_logits", plain::sampling_calls::forward))

@@ -6,7 +6,7 @@
 
 // The plain kernels: every row of a call by masked_softmax_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::masked_softmax_calls {
 namespace {
 
 using masked_softmax_kernels::Attrs;
@@ -40,6 +40,7 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::masked_softmax_calls
 
-CT_KERNELS(plain, masked_softmax, {"masked_softmax", plain::forward, plain::backward})
+CT_KERNELS(plain, masked_softmax,
+           {"masked_softmax", plain::masked_softmax_calls::forward, plain::masked_softmax_calls::backward})

@@ -3,7 +3,7 @@
 
 // The plain kernels: every row of a call by topk_plain.h.
 
-namespace ct::plain {
+namespace ct::plain::topk_calls {
 namespace {
 
 // The rows of `all`, of which `chosen` has the first k elements each.
@@ -38,6 +38,7 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain
+}  // namespace ct::plain::topk_calls
 
-CT_KERNELS(plain, topk, {"topk", plain::forward, plain::backward}, {"sort", plain::forward, plain::backward})
+CT_KERNELS(plain, topk, {"topk", plain::topk_calls::forward, plain::topk_calls::backward},
+           {"sort", plain::topk_calls::forward, plain::topk_calls::backward})

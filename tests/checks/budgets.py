@@ -29,7 +29,8 @@ HEADER = """# What may not be exceeded without a change to this file: what, of w
 def folders_of_batches(build):
     """The folders of objects that several files are compiled into (COTANGENT_BATCH), by the objects' names."""
     rows = (line.split() for line in open(os.path.join(build, "batches.txt")))
-    return {f"unity_{re.sub('[^A-Za-z0-9]', '_', batch)}_cxx.cxx.o": os.path.dirname(file) for batch, file in rows}
+    return {f"unity_{re.sub('[^A-Za-z0-9]', '_', batch)}_cxx.cxx.o":
+            os.path.dirname(file if batch.startswith(os.path.dirname(file)) else batch) for batch, file in rows}
 
 
 def folder_of(output, batches={}):
