@@ -1,12 +1,16 @@
-#include <cotangent/autograd/function.h>
+#include <cotangent/autograd/function_node.h>
 
 #include <cxxabi.h>
 
 #include <cstdlib>
 
 #include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
 
 namespace ct {
+
+FunctionContext::FunctionContext() = default;
+FunctionContext::~FunctionContext() = default;
 
 void FunctionContext::save_for_backward(const std::vector<Tensor>& tensors) {
   saved_.clear();
@@ -111,6 +115,19 @@ bool any_requires_grad(const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors)
     if (t.defined() && t.requires_grad()) return true;
   return false;
+}
+
+std::vector<Tensor> apply_function(const std::type_info& type, FunctionForward forward,
+                                   FunctionBackward backward, const std::vector<Tensor>& inputs) {
+  const bool record = grad_enabled() && any_requires_grad(inputs);
+  const auto node = make_ref<FunctionNode>(type_name(type), backward, inputs);
+  std::vector<Tensor> outputs;
+  {
+    const NoGrad guard;
+    outputs = forward(node->context(), inputs);
+  }
+  if (record) node->set_outputs(outputs, inputs, node);
+  return outputs;
 }
 
 }  // namespace detail

@@ -1,19 +1,26 @@
 #pragma once
 
 #include <any>
-#include <memory>
+#include <cstddef>
 #include <string>
 #include <typeinfo>
 #include <vector>
 
-#include <cotangent/autograd/grad_mode.h>
-#include <cotangent/autograd/node.h>
+#include <cotangent/core/export.h>
+#include <cotangent/core/tensor.h>
 
 namespace ct {
+
+class Node;
 
 /// Carries values from a custom function's forward to its backward.
 class CT_API FunctionContext {
  public:
+  FunctionContext();
+  ~FunctionContext();
+  FunctionContext(const FunctionContext&) = delete;
+  FunctionContext& operator=(const FunctionContext&) = delete;
+
   /// Keeps tensors for backward; in-place changes to them are caught. For gradients of gradients keep inputs and
   /// outputs only: what forward computed in between has no history.
   void save_for_backward(const std::vector<Tensor>& tensors);
@@ -26,46 +33,21 @@ class CT_API FunctionContext {
 
  private:
   friend class FunctionNode;
-  struct Kept {
-    SavedTensor tensor;
-    Edge edge;  // where it stands on the tape; of an output only while a recorded backward runs
-    std::int64_t output = -1;
-  };
+  struct Kept;
   std::vector<Kept> saved_;
   std::vector<bool> needs_;
   Node* recording_ = nullptr;  // the node whose backward runs and is recorded
   std::string name_;
 };
 
-using FunctionBackward = std::vector<Tensor> (*)(FunctionContext&, const std::vector<Tensor>&);
-
-/// The node of a custom function.
-class CT_API FunctionNode final : public Node {
- public:
-  FunctionNode(std::string name, FunctionBackward backward, const std::vector<Tensor>& inputs);
-  FunctionContext& context() { return context_; }
-  /// Gives the outputs their place on the tape.
-  void set_outputs(std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const Ref<Node>& self);
-
-  std::string_view name() const override { return context_.name_; }
-  const TensorMeta& output_meta(std::uint32_t k) const override { return output_metas_[k]; }
-  std::uint32_t output_count() const override { return static_cast<std::uint32_t>(output_metas_.size()); }
-  void backward(NodeCall& call) override;
-  void release_saved() override;
-  std::vector<KeptTensor> kept() const override;
-  bool released() const override { return released_; }
-
- private:
-  FunctionContext context_;
-  FunctionBackward backward_;
-  std::vector<TensorMeta> input_metas_;
-  std::vector<TensorMeta> output_metas_;
-  bool released_ = false;
-};
+/// The two directions of a custom function.
+using FunctionForward = std::vector<Tensor> (*)(FunctionContext&, const std::vector<Tensor>&);
+using FunctionBackward = FunctionForward;
 
 namespace detail {
 CT_API std::string type_name(const std::type_info& type);
-CT_API bool any_requires_grad(const std::vector<Tensor>& tensors);
+CT_API std::vector<Tensor> apply_function(const std::type_info& type, FunctionForward forward,
+                                          FunctionBackward backward, const std::vector<Tensor>& inputs);
 }  // namespace detail
 
 /// A function with a backward of the user's own. Derive and give it two static members:
@@ -82,15 +64,10 @@ CT_API bool any_requires_grad(const std::vector<Tensor>& tensors);
 template <class Derived>
 struct Function {
   static std::vector<Tensor> apply(const std::vector<Tensor>& inputs) {
-    const bool record = grad_enabled() && detail::any_requires_grad(inputs);
-    auto node = make_ref<FunctionNode>(detail::type_name(typeid(Derived)), &Derived::backward, inputs);
-    std::vector<Tensor> outputs;
-    {
-      NoGrad guard;
-      outputs = Derived::forward(node->context(), inputs);
-    }
-    if (record) node->set_outputs(outputs, inputs, node);
-    return outputs;
+    const auto forward = [](FunctionContext& context, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      return Derived::forward(context, in);
+    };
+    return detail::apply_function(typeid(Derived), forward, &Derived::backward, inputs);
   }
 };
 

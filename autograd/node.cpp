@@ -65,16 +65,6 @@ LeafMeta& leaf_meta(TensorImpl& impl) {
   return static_cast<LeafMeta&>(*impl.autograd);
 }
 
-void SpinLock::wait() const noexcept {
-  for (int i = 0; held_.load(std::memory_order_relaxed); ++i) {
-    if (i < 1000) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
-    }
-  }
-}
-
 Edge gradient_edge(const Tensor& t) {
   Edge edge;
   if (!t.defined() || !t.requires_grad()) return edge;

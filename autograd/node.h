@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/pool.h>
 #include <cotangent/core/ref.h>
+#include <cotangent/core/spin_lock.h>
 #include <cotangent/core/tensor.h>
 
 // The tape. Every recorded op leaves one Node. A node knows where the gradients of its op's inputs go (its
@@ -213,25 +213,6 @@ class CT_API OpNode final : public Node, public Pooled {
 };
 
 namespace detail {
-/// A lock for what is short and hardly ever contended: taking it is one atomic exchange.
-class CT_API SpinLock {
- public:
-  bool try_lock() noexcept {
-    if (!only_thread()) return !held_.exchange(true, std::memory_order_acquire);
-    const bool held = held_.load(std::memory_order_relaxed);
-    held_.store(true, std::memory_order_relaxed);
-    return !held;
-  }
-  void lock() noexcept {
-    while (!try_lock()) wait();
-  }
-  void unlock() noexcept { held_.store(false, std::memory_order_release); }
-
- private:
-  void wait() const noexcept;
-  std::atomic<bool> held_{false};
-};
-
 /// What a leaf carries: its gradient, its place in the order, its hooks.
 struct LeafMeta final : AutogradMeta {
   Tensor grad;

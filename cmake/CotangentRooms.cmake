@@ -99,7 +99,7 @@ endfunction()
 set(_declarations "")
 set(_pointers "")
 set(_ops_h "#pragma once\n\n// Every op. Generated from the folders under ops/.\n\n")
-foreach(_header autocast dispatch print)  # the door
+foreach(_header autocast print)  # the door
   string(APPEND _ops_h "#include <cotangent/ops/${_header}.h>\n")
 endforeach()
 foreach(_op IN LISTS COTANGENT_OPS)
@@ -273,6 +273,8 @@ list(APPEND COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/cpu_tab
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.
+# Nor is it for what only those need who write ops, kernels or nodes of the tape; they include it by its name.
+set(_not_for_programs "/(convert_element|function_node|index_error|inline_vector|kernel_tables|node|op_call|op_def|op_records|philox|registry)\\.h$")
 set(_umbrella "#pragma once\n\n// Everything. Generated from the source tree.\n\n")
 foreach(_dir core autograd ops nn)
   if(_dir STREQUAL "ops")
@@ -284,7 +286,7 @@ foreach(_dir core autograd ops nn)
     set(_headers "${_dir}/${_dir}.h")
   endif()
   foreach(_header IN LISTS _headers)
-    if(NOT _header MATCHES "${COTANGENT_PRIVATE_HEADER_REGEX}")
+    if(NOT _header MATCHES "${COTANGENT_PRIVATE_HEADER_REGEX}" AND NOT _header MATCHES "${_not_for_programs}")
       string(APPEND _umbrella "#include <cotangent/${_header}>\n")
     endif()
   endforeach()

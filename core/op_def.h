@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -177,9 +176,9 @@ constexpr std::uint32_t record_bits(std::size_t k, bool rest) { return rest ? ~0
 /// Adds what `needs` names to `saves`.
 constexpr void add_needs(const OpDef& op, std::string_view needs, Saves& saves) {
   while (!needs.empty()) {
-    const std::size_t end = std::min(needs.find(' '), needs.size());
+    const std::size_t end = needs.find(' ');
     const std::string_view word = needs.substr(0, end);
-    needs.remove_prefix(std::min(end + 1, needs.size()));
+    needs = end < needs.size() ? needs.substr(end + 1) : std::string_view();
     bool found = false;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) {
       if (word != op.inputs[i].name) continue;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/generator_state.h>
 
 // Counter-based random numbers, the same bits on the host and on a CUDA device.
 //
@@ -27,14 +28,6 @@
 // Chebyshev nodes of their interval; the errors given are those of the exact polynomials.
 
 namespace ct {
-
-/// The key of one draw: which stream, and the how-manieth draw of it. Plain data, passed to kernels by value;
-/// a captured graph may as well keep it in device memory and advance offset there.
-struct GeneratorState {
-  std::uint64_t seed = 0;
-  std::uint64_t offset = 0;
-  friend bool operator==(const GeneratorState&, const GeneratorState&) = default;
-};
 
 /// Four random words.
 struct PhiloxBlock {

@@ -1,8 +1,36 @@
 #include <cotangent/core/rng.h>
 
 #include <algorithm>
+#include <mutex>
+
+#include <cotangent/core/philox.h>
 
 namespace ct {
+
+GeneratorState Generator::state() const {
+  const std::lock_guard lock(lock_);
+  return state_;
+}
+
+void Generator::set_state(const GeneratorState& state) {
+  const std::lock_guard lock(lock_);
+  state_ = state;
+}
+
+GeneratorState Generator::reserve(std::uint64_t draws) {
+  const std::lock_guard lock(lock_);
+  const GeneratorState first = state_;
+  state_.offset += draws;
+  return first;
+}
+
+bool Generator::give_back(const GeneratorState& draw) {
+  const std::lock_guard lock(lock_);
+  if (state_.seed != draw.seed || state_.offset != draw.offset + 1) return false;
+  state_ = draw;
+  return true;
+}
+
 namespace {
 
 // Blocks are made kBatch at a time, with all words of one lane side by side: every loop below then runs over

@@ -1,10 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 
 #include <cotangent/core/export.h>
-#include <cotangent/core/philox.h>
+#include <cotangent/core/generator_state.h>
+#include <cotangent/core/spin_lock.h>
 
 // Where draws get their key from. There is one default generator for the whole process, whatever the device:
 // the same program draws the same numbers on the CPU and on CUDA.
@@ -31,36 +31,20 @@ class CT_API Generator {
   std::uint64_t offset() const { return state().offset; }
 
   /// The whole state; what a checkpoint keeps. set_state(state()) changes nothing.
-  GeneratorState state() const {
-    const std::lock_guard lock(mutex_);
-    return state_;
-  }
-  void set_state(const GeneratorState& state) {
-    const std::lock_guard lock(mutex_);
-    state_ = state;
-  }
+  GeneratorState state() const;
+  void set_state(const GeneratorState& state);
 
   /// Takes the next `draws` draws: returns the state of the first and advances the offset past the last.
-  GeneratorState reserve(std::uint64_t draws = 1) {
-    const std::lock_guard lock(mutex_);
-    const GeneratorState first = state_;
-    state_.offset += draws;
-    return first;
-  }
+  GeneratorState reserve(std::uint64_t draws = 1);
 
   /// Undoes reserve(1), which returned `draw`, unless somebody has drawn or set the state since: then false,
   /// and nothing changes.
-  bool give_back(const GeneratorState& draw) {
-    const std::lock_guard lock(mutex_);
-    if (state_.seed != draw.seed || state_.offset != draw.offset + 1) return false;
-    state_ = draw;
-    return true;
-  }
+  bool give_back(const GeneratorState& draw);
 
   static constexpr std::uint64_t kDefaultSeed = 0x5EED;
 
  private:
-  mutable std::mutex mutex_;
+  mutable detail::SpinLock lock_;
   GeneratorState state_;
 };
 

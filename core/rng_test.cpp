@@ -1,3 +1,4 @@
+#include <cotangent/core/philox.h>
 #include <cotangent/core/rng.h>
 
 #include <algorithm>

@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <variant>
 #include <vector>
 
 #include <cotangent/core/number.h>
@@ -45,25 +44,33 @@ struct Slice {
 /// selects as the number does, and waits for the device.
 class TensorIndex {
  public:
-  using Value = std::variant<std::int64_t, Slice, NoneType, EllipsisType, Tensor>;
+  enum class Kind : std::uint8_t { number, slice, none, ellipsis, tensor };
 
   template <StandsFor<std::int64_t> Whole>
-  TensorIndex(Whole value) : value_(static_cast<std::int64_t>(value)) {}
-  TensorIndex(const Slice& slice) : value_(slice) {}
-  TensorIndex(NoneType none) : value_(none) {}
-  TensorIndex(EllipsisType ellipsis) : value_(ellipsis) {}
-  TensorIndex(const Tensor& tensor) : value_(tensor) {}
-  const Value& value() const { return value_; }
+  TensorIndex(Whole value) : number_(static_cast<std::int64_t>(value)) {}
+  TensorIndex(const Slice& slice) : kind_(Kind::slice), slice_(slice) {}
+  TensorIndex(NoneType) : kind_(Kind::none) {}
+  TensorIndex(EllipsisType) : kind_(Kind::ellipsis) {}
+  TensorIndex(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}
+
+  Kind kind() const { return kind_; }
+  /// What it is, by its kind.
+  std::int64_t number() const { return number_; }
+  const Slice& slice() const { return slice_; }
+  const Tensor& tensor() const { return tensor_; }
 
  private:
-  Value value_;
+  Kind kind_ = Kind::number;
+  std::int64_t number_ = 0;
+  Slice slice_;
+  Tensor tensor_;
 };
 
 /// Indices handed to a function: {0, Slice(1, 3)}, a vector or a span. It refers to them, as TensorList does.
 class TensorIndices : public std::span<const TensorIndex> {
  public:
   TensorIndices(std::initializer_list<TensorIndex> list) : span(list.begin(), list.size()) {}
-  TensorIndices(const std::vector<TensorIndex>& list) : span(list) {}
+  TensorIndices(const std::vector<TensorIndex>& list) : span(list.data(), list.size()) {}
   TensorIndices(std::span<const TensorIndex> list) : span(list) {}
 };
 

@@ -49,46 +49,50 @@ Lambda::Lambda(Function function, std::string description) : function_(std::move
 
 Sequential::Sequential() {
   describe_as("Sequential");
-  set_extra(std::make_unique<Layers>());
+  set_extra(std::make_unique<detail::Items<AnyModule>>());
 }
 
 Sequential& Sequential::append(AnyModule module) { return append(std::to_string(size()), std::move(module)); }
 
 Sequential& Sequential::append(std::string name, AnyModule module) {
   module.add_to(*this, std::move(name));
-  layers().items.push_back(std::move(module));
+  items().push_back(std::move(module));
   return *this;
 }
 
 Sequential& Sequential::replace(std::size_t i, AnyModule module) {
   (void)(*this)[i];  // throws past the end
-  layers().items[i] = std::move(module);
+  items()[i] = std::move(module);
   return *this;
 }
 
 const AnyModule& Sequential::operator[](std::size_t i) const {
   CT_CHECK(i < size(), IndexError, "Sequential", "index ", i, " is out of range; there are ", size(),
            " modules: pass one in [0, ", size(), ')');
-  return layers().items[i];
+  return items()[i];
 }
 
 Sequential Sequential::slice(std::size_t start, std::size_t stop) const {
   Sequential part;
-  for (std::size_t i = start; i < std::min(stop, size()); ++i) part.append(layers().items[i]);
+  for (std::size_t i = start; i < std::min(stop, size()); ++i) part.append(items()[i]);
   return part;
 }
 
-std::size_t Sequential::size() const { return layers().items.size(); }
+std::vector<AnyModule>& Sequential::items() const {
+  return static_cast<detail::Items<AnyModule>*>(extra())->list;
+}
+
+std::size_t Sequential::size() const { return items().size(); }
 
 Tensor Sequential::forward(const Tensor& x) const {
   Tensor y = x;
-  for (const AnyModule& layer : layers().items) y = layer(y);
+  for (const AnyModule& layer : items()) y = layer(y);
   return y;
 }
 
 ParameterList::ParameterList() {
   describe_as("ParameterList");
-  set_extra(std::make_unique<Items>());
+  set_extra(std::make_unique<detail::Items<Parameter>>());
 }
 
 ParameterList::ParameterList(std::initializer_list<Tensor> tensors) : ParameterList() {
@@ -98,6 +102,12 @@ ParameterList::ParameterList(std::initializer_list<Tensor> tensors) : ParameterL
 void ParameterList::append(Tensor tensor) {
   items().push_back(parameter(std::to_string(size()), std::move(tensor)));
 }
+
+std::vector<Parameter>& ParameterList::items() const {
+  return static_cast<detail::Items<Parameter>*>(extra())->list;
+}
+
+std::size_t ParameterList::size() const { return items().size(); }
 
 const Tensor& ParameterList::operator[](std::size_t i) const {
   CT_CHECK(i < size(), IndexError, "ParameterList", "index ", i, " is out of range; there are ", size(),

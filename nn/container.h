@@ -114,8 +114,8 @@ class CT_API Sequential : public Module {
   std::size_t size() const;
   /// Throws IndexError past the end.
   const AnyModule& operator[](std::size_t i) const;
-  std::vector<AnyModule>::const_iterator begin() const { return layers().items.begin(); }
-  std::vector<AnyModule>::const_iterator end() const { return layers().items.end(); }
+  std::vector<AnyModule>::const_iterator begin() const { return items().begin(); }
+  std::vector<AnyModule>::const_iterator end() const { return items().end(); }
   /// The modules from `start` to before `stop`, shared with this one, as a Sequential that numbers them from "0". What lies
   /// outside is left out, as in Tensor::slice().
   Sequential slice(std::size_t start, std::size_t stop = SIZE_MAX) const;
@@ -124,12 +124,17 @@ class CT_API Sequential : public Module {
   Tensor operator()(const Tensor& x) const { return call(*this, x); }
 
  private:
-  struct Layers final : detail::ModuleExtra {
-    std::vector<AnyModule> items;
-    std::unique_ptr<detail::ModuleExtra> clone() const override { return std::make_unique<Layers>(*this); }
-  };
-  Layers& layers() const { return *static_cast<Layers*>(extra()); }
+  std::vector<AnyModule>& items() const;
 };
+
+namespace detail {
+/// What a container holds beside its children.
+template <class T>
+struct Items final : ModuleExtra {
+  std::vector<T> list;
+  std::unique_ptr<ModuleExtra> clone() const override { return std::make_unique<Items>(*this); }
+};
+}  // namespace detail
 
 /// Modules of one type, named "0", "1", ...: blocks that the owner's forward() goes through by itself.
 template <std::derived_from<Module> T>
@@ -156,10 +161,7 @@ class ModuleList : public Module {
   typename std::vector<T>::const_iterator end() const { return items().end(); }
 
  private:
-  struct Items final : detail::ModuleExtra {
-    std::vector<T> list;
-    std::unique_ptr<detail::ModuleExtra> clone() const override { return std::make_unique<Items>(*this); }
-  };
+  using Items = detail::Items<T>;
   T& at(std::size_t i) const {
     CT_CHECK(i < size(), IndexError, "ModuleList", "index ", i, " is out of range; there are ", size(),
              " modules: pass one in [0, ", size(), ')');
@@ -212,10 +214,7 @@ requires(std::derived_from<T, Module> || std::same_as<T, AnyModule>) class Modul
   typename std::vector<Entry>::const_iterator end() const { return items().end(); }
 
  private:
-  struct Items final : detail::ModuleExtra {
-    std::vector<Entry> list;
-    std::unique_ptr<detail::ModuleExtra> clone() const override { return std::make_unique<Items>(*this); }
-  };
+  using Items = detail::Items<Entry>;
   Entry* find(std::string_view name) const {
     for (Entry& entry : items())
       if (entry.first == name) return &entry;
@@ -231,18 +230,14 @@ class CT_API ParameterList : public Module {
   ParameterList(std::initializer_list<Tensor> tensors);
   /// Makes a tensor a parameter at the end. Throws as Module::parameter().
   void append(Tensor tensor);
-  std::size_t size() const { return items().size(); }
+  std::size_t size() const;
   /// Throws IndexError past the end.
   const Tensor& operator[](std::size_t i) const;
   std::vector<Parameter>::const_iterator begin() const { return items().begin(); }
   std::vector<Parameter>::const_iterator end() const { return items().end(); }
 
  private:
-  struct Items final : detail::ModuleExtra {
-    std::vector<Parameter> list;
-    std::unique_ptr<detail::ModuleExtra> clone() const override { return std::make_unique<Items>(*this); }
-  };
-  std::vector<Parameter>& items() const { return static_cast<Items*>(extra())->list; }
+  std::vector<Parameter>& items() const;
 };
 
 }  // namespace ct::nn

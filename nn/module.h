@@ -88,9 +88,9 @@ CT_API std::string readable_type_name(const std::type_info& type);
 /// runs them.
 struct ForwardHooks {
   virtual ~ForwardHooks() = default;
-  /// The hooks of before, forward, the hooks of after.
-  virtual Tensor around(const Module& module, const Tensor& x,
-                        const std::function<Tensor(const Tensor&)>& forward) const = 0;
+  /// What the hooks make of the input of a forward(), and of its output.
+  virtual Tensor before(const Module& module, Tensor input) const = 0;
+  virtual Tensor after(const Module& module, const Tensor& input, Tensor output) const = 0;
   virtual void remove(std::uint64_t id) = 0;
 };
 /// Null without hooks.
@@ -363,9 +363,10 @@ std::ostream& operator<<(std::ostream& out, const T& module) {
 /// is, and that of a struct of one's own can be.
 template <std::derived_from<Module> M, class... More>
 Tensor call(const M& module, const Tensor& x, const More&... more) {
-  if (const detail::ForwardHooks* hooks = detail::hooks_of(module)) [[unlikely]]
-    return hooks->around(module, x,
-                         [&](const Tensor& input) -> Tensor { return module.forward(input, more...); });
+  if (const detail::ForwardHooks* hooks = detail::hooks_of(module)) [[unlikely]] {
+    const Tensor input = hooks->before(module, x);
+    return hooks->after(module, input, module.forward(input, more...));
+  }
   return module.forward(x, more...);
 }
 

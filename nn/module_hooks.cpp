@@ -11,24 +11,24 @@ namespace ct::nn {
 namespace {
 
 struct Hooks final : detail::ForwardHooks {
-  HookList<ForwardPreHook> before;
-  HookList<ForwardHook> after;
+  HookList<ForwardPreHook> pre;
+  HookList<ForwardHook> post;
 
-  Tensor around(const Module& module, const Tensor& x,
-                const std::function<Tensor(const Tensor&)>& forward) const override {
-    Tensor input = x;
-    before.each([&](const ForwardPreHook& hook) {
+  Tensor before(const Module& module, Tensor input) const override {
+    pre.each([&](const ForwardPreHook& hook) {
       if (Tensor changed = hook(module, input); changed.defined()) input = std::move(changed);
     });
-    Tensor output = forward(input);
-    after.each([&](const ForwardHook& hook) {
+    return input;
+  }
+  Tensor after(const Module& module, const Tensor& input, Tensor output) const override {
+    post.each([&](const ForwardHook& hook) {
       if (Tensor changed = hook(module, input, output); changed.defined()) output = std::move(changed);
     });
     return output;
   }
   void remove(std::uint64_t id) override {
-    before.remove(id);
-    after.remove(id);
+    pre.remove(id);
+    post.remove(id);
   }
 };
 
@@ -47,10 +47,10 @@ HookHandle register_hook(std::shared_ptr<detail::ForwardHooks>& of_module, const
 }  // namespace
 
 HookHandle Module::register_forward_pre_hook(ForwardPreHook hook) {
-  return register_hook(state().hooks, "register_forward_pre_hook", &Hooks::before, std::move(hook));
+  return register_hook(state().hooks, "register_forward_pre_hook", &Hooks::pre, std::move(hook));
 }
 HookHandle Module::register_forward_hook(ForwardHook hook) {
-  return register_hook(state().hooks, "register_forward_hook", &Hooks::after, std::move(hook));
+  return register_hook(state().hooks, "register_forward_hook", &Hooks::post, std::move(hook));
 }
 
 }  // namespace ct::nn

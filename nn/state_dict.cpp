@@ -14,6 +14,13 @@ std::string list_names(const std::vector<StateDict::Entry>& entries) {
 
 }  // namespace
 
+StateDict::StateDict() = default;
+StateDict::StateDict(const StateDict& other) = default;
+StateDict::StateDict(StateDict&& other) noexcept = default;
+StateDict& StateDict::operator=(const StateDict& other) = default;
+StateDict& StateDict::operator=(StateDict&& other) noexcept = default;
+StateDict::~StateDict() = default;
+
 StateDict::StateDict(std::initializer_list<Entry> entries) {
   for (const Entry& e : entries) set(e.first, e.second);
 }
@@ -42,6 +49,12 @@ const Tensor& StateDict::at(std::string_view name) const& {
            list_names(entries_));
   return *found;
 }
+
+void StateDict::set_value(std::string name, StateValue value) { values_[std::move(name)] = std::move(value); }
+void StateDict::set_value(std::string name, const char* value) {
+  set_value(std::move(name), StateValue(std::string(value)));
+}
+std::map<std::string, StateValue, std::less<>> StateDict::values() && { return std::move(values_); }
 
 const StateValue* StateDict::find_value(std::string_view name) const& {
   const auto found = values_.find(name);

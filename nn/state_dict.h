@@ -30,7 +30,12 @@ class CT_API StateDict {
  public:
   using Entry = std::pair<std::string, Tensor>;
 
-  StateDict() = default;
+  StateDict();
+  StateDict(const StateDict& other);
+  StateDict(StateDict&& other) noexcept;
+  StateDict& operator=(const StateDict& other);
+  StateDict& operator=(StateDict&& other) noexcept;
+  ~StateDict();
   /// `StateDict{{"weight", w}, {"bias", b}}`
   StateDict(std::initializer_list<Entry> entries);
 
@@ -59,15 +64,13 @@ class CT_API StateDict {
   std::vector<Entry>::const_iterator end() && = delete;
 
   // ---- Values -------------------------------------------------------------------------------------------
-  void set_value(std::string name, StateValue value) { values_[std::move(name)] = std::move(value); }
+  void set_value(std::string name, StateValue value);
   /// Any integer is kept as 63 bits and a sign.
   template <std::integral T>
   requires(!std::same_as<T, bool>) void set_value(std::string name, T value) {
     set_value(std::move(name), StateValue(static_cast<std::int64_t>(value)));
   }
-  void set_value(std::string name, const char* value) {
-    set_value(std::move(name), StateValue(std::string(value)));
-  }
+  void set_value(std::string name, const char* value);
   const StateValue* find_value(std::string_view name) const&;
   const StateValue* find_value(std::string_view name) && = delete;
   bool contains_value(std::string_view name) const { return find_value(name) != nullptr; }
@@ -83,7 +86,7 @@ class CT_API StateDict {
     throw_wrong_type(name);
   }
   const std::map<std::string, StateValue, std::less<>>& values() const& { return values_; }
-  std::map<std::string, StateValue, std::less<>> values() && { return std::move(values_); }
+  std::map<std::string, StateValue, std::less<>> values() &&;
 
   // ---- Parts --------------------------------------------------------------------------------------------
   /// Adds everything of `part` under "prefix.name".

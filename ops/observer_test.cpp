@@ -6,6 +6,8 @@
 
 #include "tests/catch.h"
 
+#include <cotangent/core/op_def.h>
+
 using namespace ct;
 
 namespace {

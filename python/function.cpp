@@ -2,7 +2,7 @@
 
 #include <any>
 
-#include <cotangent/autograd/function.h>
+#include <cotangent/autograd/function_node.h>
 
 // Functions that are written in Python, forward and backward (cotangent/function.py).
 

@@ -1,5 +1,6 @@
 // Which tensors reach kernels contiguous: what the records of an op say, and for plain kernels all.
 
+#include <cotangent/core/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/dispatch.h>
 

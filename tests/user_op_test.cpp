@@ -1,4 +1,6 @@
+#include <cotangent/core/op_def.h>
 #include <cotangent/cotangent.h>
+#include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance.h>
 #include <cotangent/ops/testing/gradcheck.h>
 

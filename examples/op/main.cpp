@@ -1,6 +1,8 @@
+#include <cotangent/core/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/nn/plugin/cuda_text.h>
 #include <cotangent/nn/plugin/load_op.h>
+#include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance.h>
 #include <cotangent/ops/testing/gradcheck.h>
 

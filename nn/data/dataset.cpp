@@ -38,6 +38,14 @@ void copy_row(const Tensor& to, std::int64_t row, const void* from, std::size_t 
 
 }  // namespace
 
+std::vector<std::int64_t> detail::chosen(const std::vector<std::int64_t>& indices,
+                                         std::span<const std::int64_t> rows) {
+  std::vector<std::int64_t> mapped;
+  mapped.reserve(rows.size());
+  for (const std::int64_t i : rows) mapped.push_back(indices.at(static_cast<std::size_t>(i)));
+  return mapped;
+}
+
 Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> rows) {
   CT_CHECK(source.dim() > 0, ShapeError, "gather_rows", "got the scalar ", describe(source),
            "; a first axis to choose from is needed");

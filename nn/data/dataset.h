@@ -59,6 +59,10 @@ struct TensorsOf<std::pair<Tensor, Tensor>> : TupleOfTensors<std::pair<Tensor, T
 template <std::same_as<Tensor>... T>
 struct TensorsOf<std::tuple<T...>> : TupleOfTensors<std::tuple<T...>, sizeof...(T)> {};
 
+/// indices[i] for each i of `rows`.
+CT_API std::vector<std::int64_t> chosen(const std::vector<std::int64_t>& indices,
+                                        std::span<const std::int64_t> rows);
+
 template <class B>
 concept Batch = requires(B b) {
   TensorsOf<std::remove_cvref_t<B>>::list(b);
@@ -140,10 +144,7 @@ class Subset {
     return dataset_.get(indices_.at(static_cast<std::size_t>(i)));
   }
   auto get_batch(std::span<const std::int64_t> rows) const requires BatchDataset<D> {
-    std::vector<std::int64_t> mapped;
-    mapped.reserve(rows.size());
-    for (std::int64_t i : rows) mapped.push_back(indices_.at(static_cast<std::size_t>(i)));
-    return dataset_.get_batch(mapped);
+    return dataset_.get_batch(detail::chosen(indices_, rows));
   }
 
  private:

@@ -13,6 +13,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
+#include <cotangent/core/philox.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/core/stream.h>
 #include <cotangent/nn/data/loader_internal.h>
@@ -280,7 +281,7 @@ void LoaderCore::begin() {
   CT_CHECK(!run_, Error, "DataLoader",
            "is being looped over already; give the inner loop a loader of its own");
   const std::int64_t epoch = this->epoch(), position = resumed_ ? position_ : 0;
-  run_ = std::make_unique<EpochRun>(fetch_, options_, order(epoch), examples_,
+  run_ = std::make_shared<EpochRun>(fetch_, options_, order(epoch), examples_,
                                     std::min(position, batch_count()), batch_count());
   epoch_ = epoch;
   position_ = position;
@@ -342,6 +343,23 @@ void LoaderCore::load_state_dict(const StateDict& state) {
   position_ = state.value<std::int64_t>("position");
   resumed_ = true;
   left_ = false;
+}
+
+std::vector<Tensor> stack_batch(std::span<const std::int64_t> indices,
+                                FunctionRef<std::vector<Tensor>(std::int64_t i)> example) {
+  std::vector<std::vector<Tensor>> columns;
+  for (std::size_t k = 0; k < indices.size(); ++k) {
+    std::vector<Tensor> tensors = example(indices[k]);
+    if (k == 0) columns.resize(tensors.size());
+    CT_CHECK(tensors.size() == columns.size(), ShapeError, "DataLoader", "example ", indices[k], " has ",
+             tensors.size(), " tensors, the first of its batch ", columns.size(),
+             "; all have the same number");
+    for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(std::move(tensors[c]));
+  }
+  std::vector<Tensor> batch;
+  batch.reserve(columns.size());
+  for (const std::vector<Tensor>& column : columns) batch.push_back(stack_examples(column));
+  return batch;
 }
 
 }  // namespace ct::data::detail

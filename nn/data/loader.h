@@ -11,6 +11,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/function_ref.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/sampler.h>
@@ -72,8 +73,12 @@ class CT_API LoaderCore {
   std::int64_t epoch_ = 0, position_ = 0;
   bool left_ = false;     // the last loop ended before its epoch
   bool resumed_ = false;  // epoch_ and position_ were loaded and wait for the next loop
-  std::unique_ptr<EpochRun> run_;
+  std::shared_ptr<EpochRun> run_;
 };
+
+/// A batch of examples, each of which example(i) gives.
+CT_API std::vector<Tensor> stack_batch(std::span<const std::int64_t> indices,
+                                       FunctionRef<std::vector<Tensor>(std::int64_t i)> example);
 
 }  // namespace detail
 
@@ -192,19 +197,8 @@ class DataLoader {
       if constexpr (BatchDataset<D>) {
         return detail::TensorsOf<Batch>::list(dataset->get_batch(indices));
       } else {
-        std::vector<std::vector<Tensor>> columns;
-        for (std::size_t k = 0; k < indices.size(); ++k) {
-          std::vector<Tensor> example = detail::TensorsOf<Batch>::list(dataset->get(indices[k]));
-          if (k == 0) columns.resize(example.size());
-          CT_CHECK(example.size() == columns.size(), ShapeError, "DataLoader", "example ", indices[k],
-                   " has ", example.size(), " tensors, the first of its batch ", columns.size(),
-                   "; all have the same number");
-          for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(std::move(example[c]));
-        }
-        std::vector<Tensor> batch;
-        batch.reserve(columns.size());
-        for (const std::vector<Tensor>& column : columns) batch.push_back(stack_examples(column));
-        return batch;
+        return detail::stack_batch(
+            indices, [&](std::int64_t i) { return detail::TensorsOf<Batch>::list(dataset->get(i)); });
       }
     };
   }

@@ -6,6 +6,7 @@
 
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/error.h>
+#include <cotangent/core/philox.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/nn/data/loader_internal.h>
 

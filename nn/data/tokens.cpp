@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include <cotangent/core/error.h>
+#include <cotangent/core/philox.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/tokens_internal.h>

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -10,6 +9,7 @@
 
 #include <cotangent/core/error.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/function_ref.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/sampler.h>
 
@@ -25,9 +25,12 @@ namespace detail {
 template <ExampleDataset D>
 using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
 
-/// Rows of batches in another order: row j of parts[p] is row places[p][j] of the result.
-CT_API std::vector<Tensor> join_batches(std::span<const std::vector<Tensor>> parts,
-                                        std::span<const std::vector<std::int64_t>> places);
+/// Of datasets that end at `ends` when they are put one after the other: which has example i, as which of its own.
+CT_API std::pair<std::size_t, std::int64_t> place_in(const std::vector<std::int64_t>& ends, std::int64_t i);
+/// A batch of their examples, of what get_batch(d, rows) gives of dataset d.
+CT_API std::vector<Tensor> join_batches(
+    const std::vector<std::int64_t>& ends, std::span<const std::int64_t> indices,
+    FunctionRef<std::vector<Tensor>(std::size_t d, std::span<const std::int64_t> rows)> get_batch);
 }  // namespace detail
 
 /// What a function makes of the examples of another dataset: f(example), or f(example, i) with the example's number,
@@ -92,36 +95,18 @@ class ConcatDataset {
   }
   std::int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
   auto get(std::int64_t i) const requires ExampleDataset<D> {
-    const auto [d, at] = place(i);
+    const auto [d, at] = detail::place_in(ends_, i);
     return datasets_[d].get(at);
   }
   auto get_batch(std::span<const std::int64_t> indices) const requires BatchDataset<D> {
     using Batch = std::remove_cvref_t<decltype(datasets_[0].get_batch(indices))>;
-    std::vector<std::vector<std::int64_t>> wanted(datasets_.size()), places(datasets_.size());
-    for (std::size_t k = 0; k < indices.size(); ++k) {
-      const auto [d, at] = place(indices[k]);
-      wanted[d].push_back(at);
-      places[d].push_back(static_cast<std::int64_t>(k));
-    }
-    std::vector<std::vector<Tensor>> parts;
-    std::vector<std::vector<std::int64_t>> rows;
-    for (std::size_t d = 0; d < wanted.size(); ++d) {
-      // Parts that give nothing are left out, but one is there for its shape.
-      if (wanted[d].empty() && (!parts.empty() || d + 1 < wanted.size())) continue;
-      rows.push_back(std::move(places[d]));
-      parts.push_back(detail::TensorsOf<Batch>::list(datasets_[d].get_batch(wanted[d])));
-    }
-    return detail::TensorsOf<Batch>::batch(detail::join_batches(parts, rows));
+    return detail::TensorsOf<Batch>::batch(
+        detail::join_batches(ends_, indices, [this](std::size_t d, std::span<const std::int64_t> rows) {
+          return detail::TensorsOf<Batch>::list(datasets_[d].get_batch(rows));
+        }));
   }
 
  private:
-  std::pair<std::size_t, std::int64_t> place(std::int64_t i) const {
-    CT_CHECK(i >= 0 && i < size(), IndexError, "ConcatDataset", "index ", i,
-             " is out of range; it must lie in [0, ", size(), ')');
-    const auto d = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), i) - ends_.begin());
-    return {d, d == 0 ? i : i - ends_[d - 1]};
-  }
-
   std::vector<D> datasets_;
   std::vector<std::int64_t> ends_;
 };

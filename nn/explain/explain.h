@@ -136,7 +136,7 @@ class CT_API ForwardWatch {
   friend CT_API Explanation explain(const Tensor& loss, const ExplainOptions& options);
   void add_to(Explanation& explanation, const explaining::Tape& tape) const;
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace ct

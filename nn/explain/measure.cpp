@@ -144,7 +144,7 @@ struct ForwardWatch::Impl final : OpObserver {
   std::vector<Run> runs;
 };
 
-ForwardWatch::ForwardWatch(DeviceLimits limits) : impl_(std::make_unique<Impl>(limits)) {}
+ForwardWatch::ForwardWatch(DeviceLimits limits) : impl_(std::make_shared<Impl>(limits)) {}
 ForwardWatch::~ForwardWatch() = default;
 
 void ForwardWatch::add_to(Explanation& result, const explaining::Tape& tape) const {

@@ -1,3 +1,4 @@
+#include <cotangent/core/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/autocast.h>
 

@@ -4,6 +4,12 @@
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
+template class GroupedOptimizer<AdagradOptions>;
+
+Adagrad::Adagrad(std::vector<Tensor> params, const AdagradOptions& options)
+    : GroupedOptimizer("Adagrad", std::move(params), options) {}
+Adagrad::Adagrad(std::vector<ParamGroup<AdagradOptions>> groups)
+    : GroupedOptimizer("Adagrad", std::move(groups)) {}
 
 void check_options(const char* op, const AdagradOptions& o) {
   detail::check_not_negative(op, "lr_decay", o.lr_decay);

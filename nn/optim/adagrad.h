@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <cotangent/nn/optim/grouped.h>
@@ -17,6 +16,7 @@ struct AdagradOptions {
   bool master_weights = true;  ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 CT_API void check_options(const char* op, const AdagradOptions& options);
+extern template class CT_API GroupedOptimizer<AdagradOptions>;
 
 /// Adagrad (Duchi, Hazan and Singer, 2011), as torch.optim.Adagrad. At step t of a parameter:
 ///     g <- grad + weight_decay p
@@ -25,10 +25,8 @@ CT_API void check_options(const char* op, const AdagradOptions& options);
 class CT_API Adagrad final : public GroupedOptimizer<AdagradOptions> {
  public:
   /// Throws ValueError for options out of range (all finite and >= 0) and without parameters.
-  explicit Adagrad(std::vector<Tensor> params, const AdagradOptions& options = {})
-      : GroupedOptimizer("Adagrad", std::move(params), options) {}
-  explicit Adagrad(std::vector<ParamGroup<AdagradOptions>> groups)
-      : GroupedOptimizer("Adagrad", std::move(groups)) {}
+  explicit Adagrad(std::vector<Tensor> params, const AdagradOptions& options = {});
+  explicit Adagrad(std::vector<ParamGroup<AdagradOptions>> groups);
 
  private:
   int moment_count(int) const override { return 1; }

@@ -6,6 +6,12 @@
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
+template class GroupedOptimizer<AdamOptions>;
+
+Adam::Adam(std::vector<Tensor> params, const AdamOptions& options)
+    : GroupedOptimizer("Adam", std::move(params), options) {}
+Adam::Adam(std::vector<ParamGroup<AdamOptions>> groups) : GroupedOptimizer("Adam", std::move(groups)) {}
+
 namespace {
 
 std::vector<ParamGroup<AdamOptions>> with_adam_options(std::vector<ParamGroup<AdamWOptions>> groups) {
@@ -23,6 +29,8 @@ void check_options(const char* op, const AdamOptions& o) {
   detail::check_not_negative(op, "weight_decay", o.weight_decay);
 }
 
+AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& options)
+    : Adam(true, "AdamW", std::move(params), AdamOptions(options)) {}
 AdamW::AdamW(std::vector<ParamGroup<AdamWOptions>> groups)
     : Adam(true, "AdamW", with_adam_options(std::move(groups))) {}
 void AdamW::add_param_group(ParamGroup<AdamWOptions> group) {

@@ -19,6 +19,7 @@ struct AdamOptions {
 };
 
 CT_API void check_options(const char* op, const AdamOptions& options);
+extern template class CT_API GroupedOptimizer<AdamOptions>;
 
 /// Adam (Kingma and Ba, 2015), as torch.optim.Adam. At step t of a parameter:
 ///     g <- grad + weight_decay p
@@ -29,9 +30,8 @@ class CT_API Adam : public GroupedOptimizer<AdamOptions> {
  public:
   /// Throws ValueError for options out of range (lr, eps, weight_decay finite and >= 0; 0 <= beta < 1) and
   /// without parameters.
-  explicit Adam(std::vector<Tensor> params, const AdamOptions& options = {})
-      : GroupedOptimizer("Adam", std::move(params), options) {}
-  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups) : GroupedOptimizer("Adam", std::move(groups)) {}
+  explicit Adam(std::vector<Tensor> params, const AdamOptions& options = {});
+  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups);
 
  protected:
   template <class Params, class... Options>
@@ -61,8 +61,7 @@ struct AdamWOptions {
 /// weight_decay) p before the step, and the gradient is left alone. Its default is 0.01.
 class CT_API AdamW final : public Adam {
  public:
-  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& options = {})
-      : Adam(true, "AdamW", std::move(params), AdamOptions(options)) {}
+  explicit AdamW(std::vector<Tensor> params, const AdamWOptions& options = {});
   explicit AdamW(std::vector<ParamGroup<AdamWOptions>> groups);
   void add_param_group(ParamGroup<AdamWOptions> group);
 };

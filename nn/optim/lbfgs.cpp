@@ -112,7 +112,7 @@ void LBFGS::find_direction(const Tensor& gradient) {
   }
   const Tensor y = gradient - gradient_, s = direction_ * t_;
   if (const double ys = number(dot(y, s)); ys > kCurved) {
-    if (static_cast<std::int64_t>(history_.size()) == options_.history_size) history_.pop_front();
+    if (static_cast<std::int64_t>(history_.size()) == options_.history_size) history_.erase(history_.begin());
     history_.push_back({y, s, 1 / ys});
     scale_ = ys / number(dot(y, y));
   }
@@ -269,13 +269,13 @@ void LBFGS::load_state_dict(const StateDict& dict) {
     direction = vector("direction");
     gradient = vector("gradient");
   }
-  std::deque<Change> history;
+  std::vector<Change> history;
   for (std::int64_t i = 0; i < count; ++i) {
     Change change{vector(detail::cat(i, ".y")), vector(detail::cat(i, ".s"))};
     change.inverse = 1 / number(dot(change.y, change.s));
     history.push_back(std::move(change));
   }
-  while (static_cast<std::int64_t>(history.size()) > options_.history_size) history.pop_front();
+  while (static_cast<std::int64_t>(history.size()) > options_.history_size) history.erase(history.begin());
   const double t = dict.value<double>("t"), scale = dict.value<double>("scale");
   set_lr(dict.value<double>("lr"));
   t_ = t;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -85,7 +84,7 @@ class CT_API LBFGS final : public Optimizer {
   std::int64_t numel_ = 0, iterations_ = 0, evaluations_ = 0;
   Tensor direction_, gradient_;  // the last, and the gradient before it
   double t_ = 0, scale_ = 1;     // the last step; what H is before the first change
-  std::deque<Change> history_;
+  std::vector<Change> history_;
 };
 
 }  // namespace ct::optim

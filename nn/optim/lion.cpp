@@ -4,6 +4,11 @@
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
+template class GroupedOptimizer<LionOptions>;
+
+Lion::Lion(std::vector<Tensor> params, const LionOptions& options)
+    : GroupedOptimizer("Lion", std::move(params), options) {}
+Lion::Lion(std::vector<ParamGroup<LionOptions>> groups) : GroupedOptimizer("Lion", std::move(groups)) {}
 
 void check_options(const char* op, const LionOptions& o) {
   CT_CHECK(o.beta1 >= 0 && o.beta1 < 1, ValueError, op, "beta1 is ", o.beta1, "; it must lie in [0, 1)");

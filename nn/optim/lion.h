@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <cotangent/nn/optim/grouped.h>
@@ -16,6 +15,7 @@ struct LionOptions {
   bool master_weights = true;  ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 CT_API void check_options(const char* op, const LionOptions& options);
+extern template class CT_API GroupedOptimizer<LionOptions>;
 
 /// Lion (Chen et al., Symbolic Discovery of Optimization Algorithms, 2023):
 ///     d <- sign(beta1 m + (1 - beta1) g)
@@ -25,9 +25,8 @@ class CT_API Lion final : public GroupedOptimizer<LionOptions> {
  public:
   /// Throws ValueError for options out of range (lr, weight_decay finite and >= 0; 0 <= beta < 1) and without
   /// parameters.
-  explicit Lion(std::vector<Tensor> params, const LionOptions& options = {})
-      : GroupedOptimizer("Lion", std::move(params), options) {}
-  explicit Lion(std::vector<ParamGroup<LionOptions>> groups) : GroupedOptimizer("Lion", std::move(groups)) {}
+  explicit Lion(std::vector<Tensor> params, const LionOptions& options = {});
+  explicit Lion(std::vector<ParamGroup<LionOptions>> groups);
 
  private:
   int moment_count(int) const override { return 1; }

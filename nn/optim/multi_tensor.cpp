@@ -24,13 +24,13 @@ template <class Rule>
 void apply_rule(const char* op, Device device, DType dtype, std::span<const Entry> entries, const Rule& rule,
                 const StepGate& gate) {
   if (device.is_cuda()) return apply_rule_cuda(op, dtype, entries, rule, gate);
-  const OptimCpu& cpu = on_cpu(cpu_tables::optim);
-#define CT_APPLY(rule_type) \
-  if constexpr (std::is_same_v<Rule, rule_type>) cpu.apply_##rule_type(op, dtype, entries, rule, gate);
+#define CT_APPLY(rule_type, table)               \
+  if constexpr (std::is_same_v<Rule, rule_type>) \
+    on_cpu(cpu_tables::table).apply(op, dtype, entries, rule, gate);
   CT_OPTIM_RULES(CT_APPLY)
 #undef CT_APPLY
 }
-#define CT_APPLY(rule) \
+#define CT_APPLY(rule, table) \
   template void apply_rule(const char*, Device, DType, std::span<const Entry>, const rule&, const StepGate&);
 CT_OPTIM_RULES(CT_APPLY)
 #undef CT_APPLY

@@ -143,7 +143,7 @@ void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries,
                                          : run.template operator()<Rule::kMost>();
   });
 }
-#define CT_APPLY(rule) \
+#define CT_APPLY(rule, table) \
   template void apply_rule_cpu(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
 CT_OPTIM_RULES(CT_APPLY)
 #undef CT_APPLY
@@ -306,8 +306,10 @@ void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, doubl
 
 }  // namespace ct::optim::internal
 
-#define CT_APPLY(rule) , optim::internal::apply_rule_cpu<optim::internal::rule>
 CT_CPU_TABLE(OptimCpu, optim, optim::internal::norm_cpu, optim::internal::scale_cpu,
-             optim::internal::clamp_cpu, optim::internal::unscale_cpu,
-             optim::internal::lerp_cpu CT_OPTIM_RULES(CT_APPLY))
-#undef CT_APPLY
+             optim::internal::clamp_cpu, optim::internal::unscale_cpu, optim::internal::lerp_cpu)
+CT_CPU_TABLE(SgdRuleCpu, sgd_rule, optim::internal::apply_rule_cpu<optim::internal::SgdRule>)
+CT_CPU_TABLE(AdamRuleCpu, adam_rule, optim::internal::apply_rule_cpu<optim::internal::AdamRule>)
+CT_CPU_TABLE(RmspropRuleCpu, rmsprop_rule, optim::internal::apply_rule_cpu<optim::internal::RmspropRule>)
+CT_CPU_TABLE(AdagradRuleCpu, adagrad_rule, optim::internal::apply_rule_cpu<optim::internal::AdagradRule>)
+CT_CPU_TABLE(LionRuleCpu, lion_rule, optim::internal::apply_rule_cpu<optim::internal::LionRule>)

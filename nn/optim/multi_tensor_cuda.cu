@@ -116,7 +116,7 @@ void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries
     }
   });
 }
-#define CT_APPLY(rule) \
+#define CT_APPLY(rule, table) \
   template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
 CT_OPTIM_RULES(CT_APPLY)
 #undef CT_APPLY

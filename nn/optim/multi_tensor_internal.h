@@ -232,8 +232,11 @@ struct LionRule {
   int moment_count() const { return 1; }
 };
 
-/// The rules, for what is made of each: CT_OPTIM_RULES(X) is X(SgdRule) X(AdamRule) ...
-#define CT_OPTIM_RULES(X) X(SgdRule) X(AdamRule) X(RmspropRule) X(AdagradRule) X(LionRule)
+/// The rules, for what is made of each, and the name of a rule's table of the CPU. A table for each, so that a program links
+/// only those of its optimizers.
+#define CT_OPTIM_RULES(X) \
+  X(SgdRule, sgd_rule)    \
+  X(AdamRule, adam_rule) X(RmspropRule, rmsprop_rule) X(AdagradRule, adagrad_rule) X(LionRule, lion_rule)
 
 /// Applies a rule to all entries, whose gradients have one dtype, on `device`. All entries of a 16-bit dtype
 /// have a master, or none has.
@@ -332,17 +335,19 @@ void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, doub
 }  // namespace ct::optim::internal
 
 namespace ct {
-template <class Rule>
-using ApplyRuleCpu = decltype(&optim::internal::apply_rule_cpu<Rule>);
 struct OptimCpu {
   decltype(&optim::internal::norm_cpu) norm;
   decltype(&optim::internal::scale_cpu) scale;
   decltype(&optim::internal::clamp_cpu) clamp;
   decltype(&optim::internal::unscale_cpu) unscale;
   decltype(&optim::internal::lerp_cpu) lerp;
-#define CT_POINTER(rule) ApplyRuleCpu<optim::internal::rule> apply_##rule;
-  CT_OPTIM_RULES(CT_POINTER)
-#undef CT_POINTER
 };
 CT_CPU_TABLES(OptimCpu, optim)
+#define CT_RULE_TABLES(rule, table)                                          \
+  struct rule##Cpu {                                                         \
+    decltype(&optim::internal::apply_rule_cpu<optim::internal::rule>) apply; \
+  };                                                                         \
+  CT_CPU_TABLES(rule##Cpu, table)
+CT_OPTIM_RULES(CT_RULE_TABLES)
+#undef CT_RULE_TABLES
 }  // namespace ct

@@ -11,7 +11,7 @@ template <class Rule>
 void apply_rule_cuda(const char* op, DType, std::span<const Entry>, const Rule&, const StepGate&) {
   fail_without_cuda(op);
 }
-#define CT_APPLY(rule) \
+#define CT_APPLY(rule, table) \
   template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
 CT_OPTIM_RULES(CT_APPLY)
 #undef CT_APPLY

@@ -11,6 +11,7 @@
 #include <cotangent/ops/reduce/reduce.h>
 
 namespace ct::optim {
+template class GroupedOptimizer<MuonOptions>;
 namespace {
 
 ParamGroup<MuonOptions> checked(ParamGroup<MuonOptions> group) {
@@ -58,6 +59,8 @@ void check_options(const char* op, const MuonOptions& o) {
            "; the steps are computed in a floating dtype");
 }
 
+Muon::Muon(std::vector<Tensor> params, const MuonOptions& options)
+    : Muon(std::vector<ParamGroup<MuonOptions>>{{std::move(params), options}}) {}
 Muon::Muon(std::vector<ParamGroup<MuonOptions>> groups)
     : GroupedOptimizer("Muon", checked(std::move(groups))) {}
 void Muon::add_param_group(ParamGroup<MuonOptions> group) {

@@ -29,6 +29,7 @@ struct MuonOptions {
   bool master_weights = true;           ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 CT_API void check_options(const char* op, const MuonOptions& options);
+extern template class CT_API GroupedOptimizer<MuonOptions>;
 
 /// Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024), as torch.optim.Muon: the step
 /// is the matrix of all-equal singular values that is nearest to the momentum. For matrices only; what else a network
@@ -47,8 +48,7 @@ class CT_API Muon final : public GroupedOptimizer<MuonOptions> {
   /// Throws ValueError for options out of range (lr, weight_decay, eps finite and >= 0; 0 <= momentum < 1; finite
   /// coefficients; 0 <= ns_steps < 100), ShapeError for a parameter that is no matrix, DTypeError for an ns_dtype that
   /// is not floating.
-  explicit Muon(std::vector<Tensor> params, const MuonOptions& options = {})
-      : Muon(std::vector<ParamGroup<MuonOptions>>{{std::move(params), options}}) {}
+  explicit Muon(std::vector<Tensor> params, const MuonOptions& options = {});
   explicit Muon(std::vector<ParamGroup<MuonOptions>> groups);
   void add_param_group(ParamGroup<MuonOptions> group);
 

@@ -199,7 +199,7 @@ void Optimizer::step_if(const StepGate& gate) {
   members_.reserve(most);
   internal::reserve_scratch(most);
   if (gate.found_inf && on_gpu) {
-    if (!doubt_) doubt_ = std::make_unique<Doubt>();
+    if (!doubt_) doubt_ = std::make_shared<Doubt>();
     doubt_->counts.reserve(all);
     if (!doubt_->flag.defined()) doubt_->flag = zeros({}).pin_memory();
   }

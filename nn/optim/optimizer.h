@@ -131,7 +131,7 @@ class CT_API Optimizer {
   std::vector<Group> groups_;
   std::vector<int> members_;  // scratch of step()
   StepGate gate_;
-  std::unique_ptr<Doubt> doubt_;
+  std::shared_ptr<Doubt> doubt_;
 };
 
 }  // namespace ct::optim

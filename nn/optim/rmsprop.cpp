@@ -4,6 +4,12 @@
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
+template class GroupedOptimizer<RMSpropOptions>;
+
+RMSprop::RMSprop(std::vector<Tensor> params, const RMSpropOptions& options)
+    : GroupedOptimizer("RMSprop", std::move(params), options) {}
+RMSprop::RMSprop(std::vector<ParamGroup<RMSpropOptions>> groups)
+    : GroupedOptimizer("RMSprop", std::move(groups)) {}
 
 void check_options(const char* op, const RMSpropOptions& o) {
   CT_CHECK(o.alpha >= 0 && o.alpha <= 1, ValueError, op, "alpha is ", o.alpha, "; it must lie in [0, 1]");

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <cotangent/nn/optim/grouped.h>
@@ -18,6 +17,7 @@ struct RMSpropOptions {
   bool master_weights = true;  ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 CT_API void check_options(const char* op, const RMSpropOptions& options);
+extern template class CT_API GroupedOptimizer<RMSpropOptions>;
 
 /// RMSprop (Tieleman and Hinton, 2012; centered: Graves, 2013), as torch.optim.RMSprop:
 ///     g <- grad + weight_decay p
@@ -29,10 +29,8 @@ class CT_API RMSprop final : public GroupedOptimizer<RMSpropOptions> {
  public:
   /// Throws ValueError for options out of range (lr, alpha, eps, weight_decay, momentum finite and >= 0; alpha <= 1) and
   /// without parameters.
-  explicit RMSprop(std::vector<Tensor> params, const RMSpropOptions& options = {})
-      : GroupedOptimizer("RMSprop", std::move(params), options) {}
-  explicit RMSprop(std::vector<ParamGroup<RMSpropOptions>> groups)
-      : GroupedOptimizer("RMSprop", std::move(groups)) {}
+  explicit RMSprop(std::vector<Tensor> params, const RMSpropOptions& options = {});
+  explicit RMSprop(std::vector<ParamGroup<RMSpropOptions>> groups);
 
  private:
   int moment_count(int group) const override {

@@ -4,6 +4,11 @@
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {
+template class GroupedOptimizer<SGDOptions>;
+
+SGD::SGD(std::vector<Tensor> params, const SGDOptions& options)
+    : GroupedOptimizer("SGD", std::move(params), options) {}
+SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups) : GroupedOptimizer("SGD", std::move(groups)) {}
 
 void check_options(const char* op, const SGDOptions& o) {
   detail::check_not_negative(op, "momentum", o.momentum);

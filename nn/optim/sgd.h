@@ -1,7 +1,6 @@
 #pragma once
 
 #include <span>
-#include <utility>
 #include <vector>
 
 #include <cotangent/nn/optim/grouped.h>
@@ -18,6 +17,7 @@ struct SGDOptions {
 };
 
 CT_API void check_options(const char* op, const SGDOptions& options);
+extern template class CT_API GroupedOptimizer<SGDOptions>;
 
 /// Stochastic gradient descent, as torch.optim.SGD:
 ///     g <- grad + weight_decay p
@@ -28,9 +28,8 @@ class CT_API SGD final : public GroupedOptimizer<SGDOptions> {
  public:
   /// Throws ValueError for options out of range (lr, momentum, weight_decay finite and >= 0; nesterov needs
   /// momentum > 0 and no dampening, which is finite) and without parameters.
-  explicit SGD(std::vector<Tensor> params, const SGDOptions& options = {})
-      : GroupedOptimizer("SGD", std::move(params), options) {}
-  explicit SGD(std::vector<ParamGroup<SGDOptions>> groups) : GroupedOptimizer("SGD", std::move(groups)) {}
+  explicit SGD(std::vector<Tensor> params, const SGDOptions& options = {});
+  explicit SGD(std::vector<ParamGroup<SGDOptions>> groups);
 
  private:
   int moment_count(int group) const override { return options(group).momentum != 0 ? 1 : 0; }

@@ -306,7 +306,7 @@ class Encoder {
 }  // namespace
 }  // namespace detail
 
-BpeTokenizer::BpeTokenizer(std::unique_ptr<const detail::BpeModel> model) : model_(std::move(model)) {}
+BpeTokenizer::BpeTokenizer(std::shared_ptr<const detail::BpeModel> model) : model_(std::move(model)) {}
 BpeTokenizer::~BpeTokenizer() = default;
 BpeTokenizer::BpeTokenizer(BpeTokenizer&&) noexcept = default;
 

@@ -61,9 +61,9 @@ class CT_API BpeTokenizer final : public Tokenizer {
   bool is_special(std::int64_t id) const;
 
  private:
-  explicit BpeTokenizer(std::unique_ptr<const detail::BpeModel> model);
+  explicit BpeTokenizer(std::shared_ptr<const detail::BpeModel> model);
   const detail::BpeModel& model() const;
-  std::unique_ptr<const detail::BpeModel> model_;
+  std::shared_ptr<const detail::BpeModel> model_;
 };
 
 }  // namespace ct::text

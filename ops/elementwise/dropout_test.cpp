@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/philox.h>
 
 #include "tests/catch.h"
 

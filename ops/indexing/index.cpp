@@ -78,19 +78,21 @@ std::vector<Tensor> lists_of(const Tensor& x, int axis, const Tensor& index) {
   return {index.to(x.device(), DType::i64)};
 }
 
+using Kind = TensorIndex::Kind;
+
 // The axes that an index takes.
 int axes_of(const TensorIndex& index) {
-  const auto& value = index.value();
-  if (const auto* t = std::get_if<Tensor>(&value)) return t->dtype() == DType::boolean ? t->dim() : 1;
-  return std::holds_alternative<std::int64_t>(value) || std::holds_alternative<Slice>(value);
+  if (index.kind() == Kind::tensor)
+    return index.tensor().dtype() == DType::boolean ? index.tensor().dim() : 1;
+  return index.kind() == Kind::number || index.kind() == Kind::slice;
 }
 
 // What selects: a number, or a tensor of integers of rank 0, which waits for the device.
 std::optional<std::int64_t> number_of(const TensorIndex& index) {
-  if (const auto* number = std::get_if<std::int64_t>(&index.value())) return *number;
-  const auto* t = std::get_if<Tensor>(&index.value());
-  if (t && t->dim() == 0 && (t->dtype() == DType::i64 || t->dtype() == DType::i32))
-    return t->item<std::int64_t>();
+  if (index.kind() == Kind::number) return index.number();
+  if (index.kind() != Kind::tensor) return {};
+  const Tensor& t = index.tensor();
+  if (t.dim() == 0 && (t.dtype() == DType::i64 || t.dtype() == DType::i32)) return t.item<std::int64_t>();
   return {};
 }
 
@@ -98,7 +100,7 @@ Named resolve(const Tensor& x, TensorIndices indices) {
   int taken = 0, dots = 0;
   for (const TensorIndex& index : indices) {
     taken += axes_of(index);
-    dots += std::holds_alternative<EllipsisType>(index.value());
+    dots += index.kind() == Kind::ellipsis;
   }
   CT_CHECK(taken <= x.dim(), IndexError, "index", "got indices for ", taken, " axes of ", describe(x),
            "; there must be at most one for each");
@@ -109,22 +111,21 @@ Named resolve(const Tensor& x, TensorIndices indices) {
   std::vector<int> axes;  // those that tensors index
   int axis = 0;
   for (const TensorIndex& index : indices) {
-    const auto& value = index.value();
     if (const std::optional<std::int64_t> number = number_of(index)) {
       const std::int64_t n = t.shape()[axis];
       if (*number < -n || *number >= n) throw_index_error("index", IndexKind::index, *number, n);
       t = t.select(axis, *number);
-    } else if (const auto* slice = std::get_if<Slice>(&value)) {
-      t = t.slice(axis, slice->start.value_or(0), slice->stop.value_or(INT64_MAX), slice->step);
+    } else if (index.kind() == Kind::slice) {
+      const Slice& slice = index.slice();
+      t = t.slice(axis, slice.start.value_or(0), slice.stop.value_or(INT64_MAX), slice.step);
       ++axis;
-    } else if (std::holds_alternative<NoneType>(value)) {
+    } else if (index.kind() == Kind::none) {
       t = t.unsqueeze(axis++);
-    } else if (std::holds_alternative<EllipsisType>(value)) {
+    } else if (index.kind() == Kind::ellipsis) {
       axis += x.dim() - taken;
     } else {
-      const Tensor& tensor = std::get<Tensor>(value);
       if (axes_of(index) == 0) t = t.unsqueeze(axis);  // a mask of rank 0 chooses the whole or nothing
-      for (Tensor& list : lists_of(t, axis, tensor)) {
+      for (Tensor& list : lists_of(t, axis, index.tensor())) {
         named.tensors.push_back(std::move(list));
         axes.push_back(axis++);
       }

@@ -13,6 +13,14 @@
 namespace ct::topk_kernels {
 namespace {
 
+// The first k pairs, in order. Nothing here depends on the dtype, but for i64 all have keys of one type.
+template <class K>
+[[gnu::noinline]] void choose(scattering::Pairs<K>& pairs, std::int64_t k) {
+  if (k >= static_cast<std::int64_t>(pairs.size()) / 2) return scattering::sort_pairs(pairs);
+  std::nth_element(pairs.begin(), pairs.begin() + k, pairs.end());
+  std::sort(pairs.begin(), pairs.begin() + k);
+}
+
 template <class T>
 void forward(const T* x, T* values, std::int64_t* indices, const Choice& rows, bool descending) {
   using C = compute_t<T>;
@@ -27,12 +35,7 @@ void forward(const T* x, T* values, std::int64_t* indices, const Choice& rows, b
                      pairs[static_cast<std::size_t>(i)] = {descending ? static_cast<K>(~key) : key,
                                                            static_cast<std::uint32_t>(i)};
                    }
-                   if (rows.k < rows.n / 2) {
-                     std::nth_element(pairs.begin(), pairs.begin() + rows.k, pairs.end());
-                     std::sort(pairs.begin(), pairs.begin() + rows.k);
-                   } else {
-                     scattering::sort_pairs(pairs);
-                   }
+                   choose(pairs, rows.k);
                    const std::int64_t to = rows.start(r, rows.k);
                    for (std::int64_t j = 0; j < rows.k; ++j) {
                      const std::int64_t from = pairs[static_cast<std::size_t>(j)].place;

@@ -6,6 +6,7 @@
 #include <cmath>
 #ifdef __CUDACC__
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/ops/dispatch.h>
 #endif
 
 namespace {
