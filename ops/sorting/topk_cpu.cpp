@@ -21,28 +21,35 @@ template <class K>
   std::sort(pairs.begin(), pairs.begin() + k);
 }
 
+// Not inlined where a call has no threads: rows of every dtype would be twice in the library.
 template <class T>
-void forward(const T* x, T* values, std::int64_t* indices, const Choice& rows, bool descending) {
+[[gnu::noinline]] void forward_rows(const T* x, T* values, std::int64_t* indices, const Choice& rows,
+                                    bool descending, std::int64_t begin, std::int64_t end) {
   using C = compute_t<T>;
   using K = OrderKey<C>;
+  scattering::Pairs<K> pairs(static_cast<std::size_t>(rows.n));
+  for (std::int64_t r = begin; r < end; ++r) {
+    const T* row = x + rows.start(r, rows.n);
+    for (std::int64_t i = 0; i < rows.n; ++i) {
+      const K key = order_key(static_cast<C>(row[i * rows.inner]));
+      pairs[static_cast<std::size_t>(i)] = {descending ? static_cast<K>(~key) : key,
+                                            static_cast<std::uint32_t>(i)};
+    }
+    choose(pairs, rows.k);
+    const std::int64_t to = rows.start(r, rows.k);
+    for (std::int64_t j = 0; j < rows.k; ++j) {
+      const std::int64_t from = pairs[static_cast<std::size_t>(j)].place;
+      values[to + j * rows.inner] = row[from * rows.inner];
+      indices[to + j * rows.inner] = from;
+    }
+  }
+}
+
+template <class T>
+void forward(const T* x, T* values, std::int64_t* indices, const Choice& rows, bool descending) {
   parallel_for(rows.rows, std::max<std::int64_t>(1, 4096 / rows.n),
                [&](std::int64_t begin, std::int64_t end) {
-                 scattering::Pairs<K> pairs(static_cast<std::size_t>(rows.n));
-                 for (std::int64_t r = begin; r < end; ++r) {
-                   const T* row = x + rows.start(r, rows.n);
-                   for (std::int64_t i = 0; i < rows.n; ++i) {
-                     const K key = order_key(static_cast<C>(row[i * rows.inner]));
-                     pairs[static_cast<std::size_t>(i)] = {descending ? static_cast<K>(~key) : key,
-                                                           static_cast<std::uint32_t>(i)};
-                   }
-                   choose(pairs, rows.k);
-                   const std::int64_t to = rows.start(r, rows.k);
-                   for (std::int64_t j = 0; j < rows.k; ++j) {
-                     const std::int64_t from = pairs[static_cast<std::size_t>(j)].place;
-                     values[to + j * rows.inner] = row[from * rows.inner];
-                     indices[to + j * rows.inner] = from;
-                   }
-                 }
+                 forward_rows(x, values, indices, rows, descending, begin, end);
                });
 }
 
