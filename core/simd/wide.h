@@ -36,10 +36,12 @@ requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
 
   struct First {
     typename Part::First low, high;
+    std::int64_t split;  // where the high ones begin, or all end
   };
   static CT_INLINE First first(std::int64_t count) {
     constexpr std::int64_t half = Part::kSize;
-    return {Part::first(std::min(count, half)), Part::first(std::max(count, half) - half)};
+    const std::int64_t split = std::min(count, half);
+    return {Part::first(split), Part::first(count - split), split};
   }
   template <class S>
   static CT_INLINE Vector load(const S* from) {
@@ -47,7 +49,7 @@ requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
   }
   template <class S>
   static CT_INLINE Vector load(const S* from, First n, Vector otherwise = T(0)) {
-    return {Part::load(from, n.low, otherwise.low), Part::load(from + Part::kSize, n.high, otherwise.high)};
+    return {Part::load(from, n.low, otherwise.low), Part::load(from + n.split, n.high, otherwise.high)};
   }
   template <class S>
   CT_INLINE void store(S* to) const {
@@ -56,7 +58,7 @@ requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
   template <class S>
   CT_INLINE void store(S* to, First n) const {
     low.store(to, n.low);
-    high.store(to + Part::kSize, n.high);
+    high.store(to + n.split, n.high);
   }
   template <class S>
   static CT_INLINE void store_two(Vector a, Vector b, S* to) {
