@@ -113,8 +113,9 @@ function(cotangent_precompile target)
 endfunction()
 
 # Unless COTANGENT_BATCH is off, the files of a folder, in the rooms of ops those of an op, are compiled as one, and apart from
-# them a folder's kernels of the CPU: headers are parsed and templates made once for all of them. clang-tidy reads them so in any case (batches.txt: batch and file, one a
-# line). Off, a change recompiles less, and a file that forgets an include does not compile.
+# them a folder's kernels of the CPU: headers are parsed and templates made once for all of them. clang-tidy reads them so in
+# any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does
+# not compile.
 # These files give a name of their own folder a second meaning, and stand alone:
 set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
   nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
