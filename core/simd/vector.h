@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <cotangent/core/dtype.h>
+#include <cotangent/core/simd/fma.h>
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -334,7 +335,9 @@ struct Vector {
   /// a where m holds, else b. Both are computed; the other one's NaN does not leak.
   CT_INLINE friend Vector where(Mask m, Vector a, Vector b) { return m.v ? a.v : b.v; }
   /// a * b + c, rounded once where the machine can.
-  CT_INLINE friend Vector fma(Vector a, Vector b, Vector c) { return a.v * b.v + c.v; }
+  CT_INLINE friend Vector fma(Vector a, Vector b, Vector c) {
+    return detail::fused<T, kBytes>(a.v, b.v, c.v);
+  }
 
   // The bits of every lane as integers and back, for polynomials.
   using Bits = detail::Raw<detail::Signed<T>, kBytes>;

@@ -99,7 +99,7 @@ void normalize(const T* x, const C* w, const C* b, int m, C mean, C rstd, L* y, 
   using V = simd::FixedVector<C>;
   const auto of = [&](int j, auto... first) {
     const V v = V::load(x + j, first...), ws = V::load(w + j, first...);
-    if constexpr (kCentered) return (v - mean) * rstd * ws + V::load(b + j, first...);
+    if constexpr (kCentered) return fma((v - mean) * rstd, ws, V::load(b + j, first...));
     return v * rstd * ws;
   };
   for_pairs<V>(
@@ -166,7 +166,8 @@ void forward_rows(const ForwardCall& call) {
       });
 }
 
-// Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g.
+// Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g. Here and below fma() stands
+// wherever a compiler might put it, so that the same numbers come out whatever the types of g and x are.
 template <bool kCentered, class T, class L, class C>
 void add_block(const L* g, const T* x, const C* w, int n, C mean, C rstd, double& sum, double& dot, C* dw,
                C* db) {
@@ -178,11 +179,11 @@ void add_block(const L* g, const T* x, const C* w, int n, C mean, C rstd, double
       xs = V::load(x + j);
     else
       xs = V::load(x + j, first..., mean);
-    const V gs = V::load(g + j, first...), hat = (xs - mean) * rstd;
-    const V scaled = gs * V::load(w + j, first...);
-    sums += scaled;
-    dots += scaled * hat;
-    if (dw) (V::load(dw + j, first...) + gs * hat).store(dw + j, first...);
+    const V gs = V::load(g + j, first...), ws = V::load(w + j, first...);
+    const V hat = (xs - mean) * rstd, scaled = gs * ws;
+    sums = fma(gs, ws, sums);
+    dots = fma(scaled, hat, dots);
+    if (dw) fma(gs, hat, V::load(dw + j, first...)).store(dw + j, first...);
     if (kCentered && db) (V::load(db + j, first...) + gs).store(db + j, first...);
   };
   int j = 0;
@@ -199,7 +200,8 @@ void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C 
   using V = simd::FixedVector<C>;
   const auto of = [&](int j, auto... first) {
     const V hat = (V::load(x + j, first...) - mean) * rstd;
-    const V d = V::load(g + j, first...) * V::load(w + j, first...) - average - hat * slope;
+    const V scaled = fma(V::load(g + j, first...), V::load(w + j, first...), V(-average));
+    const V d = fma(hat, V(-slope), scaled);
     V rest(C(0));  // added in any case, so that the result is rounded alike
     if (more) rest = V::load(more + j, first...);
     return fma(d, V(rstd), rest);
