@@ -20,7 +20,7 @@ fail() {
 }
 
 files=(sample.h sample.cpp sample_test.cpp README.md sample_cpu.cpp sample_cuda.cu sample_samples.cpp)
-for file in "${files[@]}"; do : >"$room/$file"; done
+for file in "${files[@]}" sample_plain.cpp; do : >"$room/$file"; done  # plain kernels: of one op of the library at least
 configure || fail "a complete room was refused"
 grep -q 'cotangent/ops/sample/sample.h' "$scratch/build/include/cotangent/ops.h" || fail "the room is not in ops.h"
 grep -q 'rooms::sample' "$scratch/build/generated/rooms.cpp" || fail "the room is not in the table"
