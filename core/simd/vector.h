@@ -299,7 +299,7 @@ struct Vector {
   template <class S>
   static CT_INLINE void load_pair(const S* from, Vector& a, Vector& b) {
     if constexpr (std::is_same_v<S, BFloat16>) {
-      Words words = (Words) * reinterpret_cast<const detail::RawInMemory<std::uint32_t, kBytes>*>(from);
+      Words words = (Words) * reinterpret_cast<const detail::RawInMemory<std::uint16_t, kBytes>*>(from);
       detail::keep_raw(words);
       a = (Raw)(words << 16), b = (Raw)(words & 0xffff0000u);
     } else {
@@ -309,8 +309,8 @@ struct Vector {
   template <class S>
   static CT_INLINE void store_pair(Vector a, Vector b, S* to) {
     if constexpr (std::is_same_v<S, BFloat16>) {
-      *reinterpret_cast<detail::RawInMemory<std::uint32_t, kBytes>*>(to) =
-          a.rounded() >> 16 | (b.rounded() & 0xffff0000u);
+      *reinterpret_cast<detail::RawInMemory<std::uint16_t, kBytes>*>(to) =
+          (detail::Raw<std::uint16_t, kBytes>)(a.rounded() >> 16 | (b.rounded() & 0xffff0000u));
     } else {
       a.store(to), b.store(to + kSize);
     }
