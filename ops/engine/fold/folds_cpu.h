@@ -18,7 +18,8 @@
 
 namespace ct::fold {
 
-/// combine(...) over map(x[i]) of vectors of C, which T is loaded as. `pad` is an element whose map leaves every combination as it is.
+/// combine(...) over map(x[i]) of vectors of C, which T is loaded as. `pad` is an element whose map leaves every combination as
+/// it is.
 template <class T, class C, class Map, class Combine>
 inline C fold_vectors(const T* x, int n, C identity, Map map, Combine combine, C pad) {
   using V = simd::FixedVector<C>;
@@ -60,8 +61,8 @@ struct SumFold {
   SumMode mode = SumMode::plain;
   double divisor = 1;        // for means
   std::int64_t repeats = 1;  // see Plan::repeats
-  Acc (*run)(const void* x,
-             std::int64_t n) = nullptr;  // the sum of a run as it is stored, where that is faster
+  // The sum of a run as it is stored, where that is faster.
+  Acc (*run)(const void* x, std::int64_t n) = nullptr;
 
   static Acc identity() { return 0; }
 

@@ -16,8 +16,7 @@ double run_sum(const void* run, std::int64_t n) {
   simd::FixedVector<double> totals[] = {0, 0};
   simd::Vector<float> hidden(1);
   simd::keep(hidden);
-  const V one(
-      hidden.v[0]);  // every second addition is a multiply-add, for which processors have units of its own
+  const V one(hidden.v[0]);  // every second addition is a multiply-add, which other units do
   const auto add_two = [&](V(&sums)[2], const T* from) {
     V a, b;
     V::load_pair(from, a, b);
