@@ -55,6 +55,12 @@ inline Tensor numbers(std::int64_t first, const Shape& shape) {
   return all.narrow(0, first, numel(shape)).view(shape);
 }
 
+/// For rows of the CPU, with Apply(): the time is the median of five runs of 0.05 s. A machine that is shared stops for as long
+/// as that now and then, which one mean would have in it.
+inline void five_runs(benchmark::internal::Benchmark* row) {
+  row->MinTime(0.05)->Repetitions(5)->ReportAggregatesOnly();
+}
+
 /// Books bytes moved per call; shown as bytes per second.
 inline void count_bytes(benchmark::State& state, double bytes) {
   state.counters["bytes"] = benchmark::Counter(bytes, benchmark::Counter::kIsIterationInvariantRate);

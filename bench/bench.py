@@ -60,7 +60,7 @@ def literal(name):
 
 
 def one_pass(binary, rows, env=None):
-    """What Google Benchmark says of the rows that ran, each with its time in "seconds"."""
+    """What Google Benchmark says of the rows that ran, each with its time in "seconds": the median where it ran several times."""
     out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0 or not out.stdout.strip():
@@ -68,7 +68,8 @@ def one_pass(binary, rows, env=None):
         return []
     scale = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
     return [dict(b, seconds=b["real_time"] * scale[b["time_unit"]])
-            for b in json.loads(out.stdout)["benchmarks"] if not b.get("error_occurred")]
+            for b in json.loads(out.stdout)["benchmarks"]
+            if not b.get("error_occurred") and b.get("aggregate_name", "median") == "median"]
 
 
 def run_ours(binary, rows, threads):

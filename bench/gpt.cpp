@@ -91,6 +91,6 @@ void small_gpt_cpu(benchmark::State& state) {
   for (auto _ : state) training.step();
   count_flops(state, step_flops(kSmallGpt));
 }
-BENCHMARK(small_gpt_cpu)->Name("C3/gpt_4l4h128_b12_t64")->UseRealTime();
+BENCHMARK(small_gpt_cpu)->Name("C3/gpt_4l4h128_b12_t64")->Apply(five_runs)->UseRealTime();
 
 }  // namespace

@@ -16,7 +16,7 @@ void fma_peak(benchmark::State& state) {
   for (auto _ : state) flops = fma_work(ct::num_threads());
   count_flops(state, flops);
 }
-BENCHMARK(fma_peak)->Name("limit/cpu_fma")->MinTime(0.1)->UseRealTime();
+BENCHMARK(fma_peak)->Name("limit/cpu_fma")->Apply(five_runs)->UseRealTime();
 
 // By the stores that are faster, which depends on what fits into the caches: in turn, and the shorter time counts.
 void cpu_copy(benchmark::State& state) {
@@ -31,11 +31,11 @@ void cpu_copy(benchmark::State& state) {
   }
   count_bytes(state, 2.0 * static_cast<double>(n));
 }
-BENCHMARK(cpu_copy)->Name("limit/cpu_copy")->Arg(256)->MinTime(0.1)->UseManualTime();
-BENCHMARK(cpu_copy)->Name("limit/cpu_copy_64MiB")->Arg(64)->MinTime(0.1)->UseManualTime();
-BENCHMARK(cpu_copy)->Name("limit/cpu_copy_32MiB")->Arg(32)->MinTime(0.1)->UseManualTime();
-BENCHMARK(cpu_copy)->Name("limit/cpu_copy_16MiB")->Arg(16)->MinTime(0.1)->UseManualTime();
-BENCHMARK(cpu_copy)->Name("limit/cpu_copy_8MiB")->Arg(8)->MinTime(0.1)->UseManualTime();
+BENCHMARK(cpu_copy)->Name("limit/cpu_copy")->Arg(256)->Apply(five_runs)->UseManualTime();
+BENCHMARK(cpu_copy)->Name("limit/cpu_copy_64MiB")->Arg(64)->Apply(five_runs)->UseManualTime();
+BENCHMARK(cpu_copy)->Name("limit/cpu_copy_32MiB")->Arg(32)->Apply(five_runs)->UseManualTime();
+BENCHMARK(cpu_copy)->Name("limit/cpu_copy_16MiB")->Arg(16)->Apply(five_runs)->UseManualTime();
+BENCHMARK(cpu_copy)->Name("limit/cpu_copy_8MiB")->Arg(8)->Apply(five_runs)->UseManualTime();
 
 void gpu_copy(benchmark::State& state) {
   if (!needs_gpu(state)) return;

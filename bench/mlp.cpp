@@ -22,8 +22,8 @@ void mlp_sgd_cpu(benchmark::State& state) {
   count_flops(state, 6.0 * static_cast<double>(batch) * (784 + 10) * hidden -
                          2.0 * static_cast<double>(batch) * 784 * hidden);
 }
-BENCHMARK(mlp_sgd_cpu)->Name("C2/mlp_784-256-10_b64")->Args({256, 64})->UseRealTime();
-BENCHMARK(mlp_sgd_cpu)->Name("C2b/mlp_784-256-10_b1")->Args({256, 1})->UseRealTime();
+BENCHMARK(mlp_sgd_cpu)->Name("C2/mlp_784-256-10_b64")->Args({256, 64})->Apply(five_runs)->UseRealTime();
+BENCHMARK(mlp_sgd_cpu)->Name("C2b/mlp_784-256-10_b1")->Args({256, 1})->Apply(five_runs)->UseRealTime();
 
 // G3: 784-hidden-hidden-10, Adam, on the GPU.
 void mlp_adam_gpu(benchmark::State& state) {

@@ -24,7 +24,7 @@ template <class Body>
 void row(const std::string& name, std::initializer_list<ct::DType> dtypes, Body body) {
   for (const ct::DType dtype : dtypes) {
     const std::string full = "C5/" + name + "_" + std::string(ct::name(dtype));
-    benchmark::RegisterBenchmark(full.c_str(), body, dtype)->MinTime(0.1)->UseRealTime();
+    benchmark::RegisterBenchmark(full.c_str(), body, dtype)->Apply(five_runs)->UseRealTime();
   }
 }
 

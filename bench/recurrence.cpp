@@ -40,6 +40,6 @@ void lstm_cpu(benchmark::State& state) {
   for (auto _ : state) lstm.step();
   count_flops(state, lstm.flops());
 }
-BENCHMARK(lstm_cpu)->Name("R2/lstm128_b16_t64")->UseRealTime();
+BENCHMARK(lstm_cpu)->Name("R2/lstm128_b16_t64")->Apply(five_runs)->UseRealTime();
 
 }  // namespace

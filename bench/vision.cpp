@@ -109,6 +109,6 @@ void two_convolutions_cpu(benchmark::State& state) {
   Training training(two_convolutions(), {128, 1, 28, 28}, 10, ct::cpu, false);
   for (auto _ : state) training.step();
 }
-BENCHMARK(two_convolutions_cpu)->Name("N3c/two_convolutions_b128_cpu")->UseRealTime();
+BENCHMARK(two_convolutions_cpu)->Name("N3c/two_convolutions_b128_cpu")->Apply(five_runs)->UseRealTime();
 
 }  // namespace

@@ -92,7 +92,7 @@ const bool matmul_registered = [] {
         const std::string name = "C1/" + std::to_string(m) + "x" + std::to_string(k) + "x" +
                                  std::to_string(n) + "_" + (a ? "T" : "N") + (b ? "T" : "N") + mode;
         benchmark::RegisterBenchmark(name.c_str(), function, Product{m, k, n, a, b})
-            ->MinTime(0.05)
+            ->Apply(five_runs)
             ->UseRealTime();
       }
     }
