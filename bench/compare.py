@@ -12,20 +12,14 @@ import argparse
 import json
 import re
 import statistics
-import subprocess
 import sys
 
-from bench import literal, one_pass
-
-
-def rows_of(binary, pattern):
-    listed = subprocess.run([binary, "--benchmark_list_tests=true"], capture_output=True, text=True, check=True).stdout
-    return {name for name in listed.split() if re.search(pattern, name)}
+from bench import names_of, one_pass, these
 
 
 def seconds(binary, row):
     """One pass of one row; None where it cannot run here (no GPU, not enough memory)."""
-    runs = one_pass(binary, f"^{literal(row)}$")
+    runs = one_pass(binary, these([row], "(/|$)"))
     return runs[0]["seconds"] if runs else None
 
 
@@ -38,7 +32,7 @@ def main():
     parser.add_argument("--bound", type=float, default=2, help="percent by which a row may be slower")
     parser.add_argument("--json", help="where to write the figures of every round")
     args = parser.parse_args()
-    rows = sorted(rows_of(args.old, args.rows) & rows_of(args.new, args.rows))
+    rows = [n for n in sorted({*names_of(args.old)} & {*names_of(args.new)}) if re.search(args.rows, n)]
     figures = {row: [] for row in rows}
     for turn in range(args.rounds):
         for row in rows:
