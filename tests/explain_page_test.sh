@@ -21,8 +21,8 @@ look() {  # look WHAT: what the page says of itself, in ./log
 expect 0 "a perceptron" "$program" mnist --batch 4 --device cpu
 look "its page"
 # Kernels and what is kept, of a node and of a leaf.
-says "^side 4 linear formula y = x w\^T \+ b module 4 result f32\[4, 512\] kept for backward x \(y of 3\): f32\[4, 512\], 8 KiB weight \(4.weight\): f32\[512, 512\], 0 B gradients go of x to 3 dropout of weight to 4.weight of bias to 4.bias cotangents added up here 1 \|g\| [0-9.e-]+ forward [0-9.]+ us, [0-9]+% of the limit backward [0-9.]+ us kernel ops/linear/linear_cpu.cpp:[0-9]+$"
-says "^side 1.weight leaf f32\[512, 784\] bytes 1.53 MiB gradients added up here 1 \|g\| [0-9.e-]+$"
+says "^side 4 linear formula y = x w\^T \+ b module 4 result f32\[4, 256\] kept for backward x \(y of 3\): f32\[4, 256\], 4 KiB weight \(4.weight\): f32\[256, 256\], 0 B gradients go of x to 3 dropout of weight to 4.weight of bias to 4.bias cotangents added up here 1 \|g\| [0-9.e-]+ forward [0-9.]+ us, [0-9]+% of the limit backward [0-9.]+ us kernel ops/linear/linear_cpu.cpp:[0-9]+$"
+says "^side 1.weight leaf f32\[256, 784\] bytes 784 KiB gradients added up here 1 \|g\| [0-9.e-]+$"
 # The walk: before it, in the middle, at its end.
 says "^start [nl0-9 ]*n8=waits\(g\)"
 says "^step 2 of 8: backward of 7 linear \(7\)\. .*n6=waits\(g\) l4=done\(g\) l5=done\(g\) n7=now\(g\) n8=done\(g\)$"

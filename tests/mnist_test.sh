@@ -13,7 +13,7 @@ tiny=("$mnist" --data data --device cpu --hidden 32,16 --batch 64)
 # --- command line ---
 expect 0 "--help" "$mnist" --help
 says "--epochs.*20"
-says "512,512"
+says "256,256"
 says "--device.*auto"
 for wrong in "--epochs 0" "--batch x" "--lr -1" "--optimizer lion" "--schedule never" "--device tpu" "--seed -1" \
   "--hidden 0" "--dropout 1" "--drawn --data data" "--nonsense" "--lr nan" "--lr inf" \

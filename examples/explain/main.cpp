@@ -72,8 +72,8 @@ void show(const Settings& s, const Model& model, ct::Device device, const Loss& 
 
 // The perceptron of ./ct mnist, on noise.
 void show_mnist(const Settings& s, ct::Device device) {
-  nn::Sequential model(nn::Flatten(), nn::Linear(784, 512), nn::ReLU(), nn::Dropout(0.3),
-                       nn::Linear(512, 512), nn::ReLU(), nn::Dropout(0.3), nn::Linear(512, 10));
+  nn::Sequential model(nn::Flatten(), nn::Linear(784, 256), nn::ReLU(), nn::Dropout(0.2),
+                       nn::Linear(256, 256), nn::ReLU(), nn::Dropout(0.2), nn::Linear(256, 10));
   model.to(device);
   const std::int64_t batch = s.batch > 0 ? s.batch : 128;
   const Tensor x = ct::randn({batch, 1, 28, 28}, {.device = device});

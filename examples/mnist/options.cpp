@@ -35,6 +35,7 @@ Options defaults_of(const std::string& model, const std::string& device) {
   o.optimizer = "adamw";
   o.weight_decay = 0.05;
   o.schedule = "warmup-cosine";
+  o.dropout = 0.3;
   o.hidden = {128};
   o.augment = "flip";
   return o;

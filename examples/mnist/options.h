@@ -19,9 +19,9 @@ struct Options {
   std::string schedule = "cosine";
   double weight_decay = 0;
   double momentum = 0.9;
-  double dropout = 0.3;
+  double dropout = 0.2;
   std::string augment = "none";
-  std::vector<std::int64_t> hidden = {512, 512};
+  std::vector<std::int64_t> hidden = {256, 256};
   std::uint64_t seed = 42;
   int threads = 0;   // 0: as many as there are processors
   std::string gemm;  // the rung of the ladder gemm that does the products; empty: the library
