@@ -26,7 +26,9 @@ if(COTANGENT_LIBFUZZER)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "COTANGENT_LIBFUZZER needs Clang; configure with CXX=clang++")
   endif()
-  foreach(_library cotangent_host cotangent_small cotangent_io_files cotangent_io_data cotangent_io_explain cotangent_io_text)
+  get_property(_libraries GLOBAL PROPERTY COTANGENT_PARTS)
+  list(FILTER _libraries EXCLUDE REGEX "_(plain|kernels)$")  # no file reaches what computes
+  foreach(_library IN LISTS _libraries)
     target_compile_options(${_library} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>")
   endforeach()
   # The programs differ in one definition: what they share is compiled once.

@@ -43,10 +43,25 @@ endif()
 # sanitizers -O1 takes three times as long as -O0.
 target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-Og>" "$<$<CONFIG:Debug>:-O0>")
 if(COTANGENT_PRECOMPILE)
-  cotangent_precompile(ct_tests tests/catch.h <algorithm> <cmath> <cotangent/core/op_def.h>)
+  cotangent_precompile(ct_tests tests/catch.h tests/nn_testing.h <functional> <cotangent/core/op_def.h> <cotangent/ops.h>
+    <cotangent/nn/optim/optim.h>)
 elseif(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
   target_precompile_headers(ct_tests PRIVATE tests/catch.h)
 endif()
+# The files of a folder are compiled as one, but where they give a name a second meaning.
+set(_apart autograd/create_graph autograd/grad autograd/recompute core/caching_allocator core/simd nn/module
+  nn/recurrent nn/state_dict_golden nn/optim/optim_cuda nn/optim/optim_golden ops/convolution/pooling
+  ops/elementwise/binary_cold ops/elementwise/rotary_embedding ops/elementwise/unary ops/elementwise/unary_cold
+  ops/loss/cross_entropy ops/normalization/normalization ops/normalization/rms_norm ops/reduce/reduce ops/reduce/scans
+  ops/sorting/sort tests/conformance tests/output_shape tests/second_order_golden tests/transformer_ops_golden
+  tests/user_op)
+set_target_properties(ct_tests PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_MODE GROUP)
+foreach(_file IN LISTS _tests)
+  if(_file MATCHES "^((.+)/[^/]+)_test\\.cpp$" AND NOT CMAKE_MATCH_1 IN_LIST _apart)
+    string(MAKE_C_IDENTIFIER "${CMAKE_MATCH_2}" _group)
+    set_property(SOURCE "${_file}" PROPERTY UNITY_GROUP "${_group}")
+  endif()
+endforeach()
 # main.cpp asks Catch2 v2 for its implementation, which must come before any other inclusion of it.
 set_source_files_properties(tests/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 

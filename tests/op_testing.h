@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <cotangent/core/tensor.h>
@@ -19,6 +20,10 @@ inline Tensor values(const Shape& shape, const std::vector<double>& v, DType dty
   for (std::size_t i = 0; i < v.size(); ++i) t.data<double>()[i] = v[i];
   return t.to(dtype);
 }
+
+/// Its elements, in their order.
+inline std::vector<double> values(const Tensor& t) { return t.detach().to_vector<double>(); }
+inline std::vector<std::int64_t> ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
 
 /// Values that look random and do not repeat.
 inline Tensor waves(const Shape& shape, double phase, double scale = 1, double shift = 0) {

@@ -7,13 +7,14 @@
 #include <cotangent/ops/convolution/patches_internal.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 // 1, 2, 3, ... in this shape.
 Tensor count(const Shape& shape) { return arange(1, numel(shape) + 1).to(f32).reshape(shape); }
 

@@ -3,13 +3,14 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 Tensor count(const Shape& shape) { return arange(1, numel(shape) + 1).to(f32).reshape(shape); }
 
 }  // namespace

@@ -3,13 +3,14 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 void near(const Tensor& t, const V& want) {
   const V got = values(t);
   REQUIRE(got.size() == want.size());

@@ -9,6 +9,7 @@
 #include <cotangent/ops/view/view.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using ct::Shape;
 using ct::Tensor;
@@ -19,7 +20,7 @@ template <class T>
 std::vector<T> list(std::initializer_list<T> values) {
   return values;
 }
-std::vector<double> values(const Tensor& t) { return t.to_vector<double>(); }
+using ct::testing::values;
 std::vector<std::int64_t> integers(const Tensor& t) { return t.to_vector<std::int64_t>(); }
 
 // Every dtype, by name.

@@ -8,13 +8,14 @@
 #include <cotangent/ops/testing/gradcheck.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 using Catch::Contains;
 
 namespace {
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
+using testing::values;
 }  // namespace
 
 TEST_CASE("numbers, slices, None and Ellipsis give views", "[index]") {

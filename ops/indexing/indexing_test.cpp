@@ -9,13 +9,14 @@
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 using Catch::Contains;
 
 namespace {
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
+using testing::values;
 Tensor whole(const Shape& shape, int modulus, DType dtype = f32) {
   Tensor t = Tensor::allocate(shape, f64, cpu);
   for (std::int64_t i = 0; i < t.numel(); ++i)

@@ -8,13 +8,14 @@
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 using Catch::Contains;
 
 namespace {
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
+using testing::values;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 

@@ -7,13 +7,14 @@
 #include <cotangent/ops/testing/gradcheck.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 using Catch::Contains;
 
 namespace {
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.to_vector<double>(); }
+using testing::values;
 }  // namespace
 
 TEST_CASE("flip and roll", "[rearrange]") {

@@ -1,12 +1,13 @@
 #include <cotangent/cotangent.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 
-std::vector<double> values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 using V = std::vector<double>;
 
 }  // namespace

@@ -13,7 +13,7 @@ using ct::testing::largest_difference;
 namespace {
 
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 void check_near(const Tensor& t, const V& want, double margin = 1e-6) {
   const V got = values(t);
   REQUIRE(got.size() == want.size());

@@ -11,7 +11,7 @@ using ct::testing::largest_difference;
 namespace {
 
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 
 struct Result {
   Tensor loss, dx, dw;

@@ -1,12 +1,13 @@
 #include <cotangent/cotangent.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 }  // namespace
 
 TEST_CASE("mse_loss by hand", "[mse_loss]") {

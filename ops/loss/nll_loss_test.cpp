@@ -3,12 +3,13 @@
 #include <cmath>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 Tensor labels(std::initializer_list<std::int64_t> list) { return tensor(list); }
 }  // namespace
 

@@ -1,12 +1,13 @@
 #include <cotangent/cotangent.h>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 
-std::vector<double> values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 
 // 1, 2, 3, ... in the given shape.
 Tensor counting(const Shape& shape, DType dtype = f32) {

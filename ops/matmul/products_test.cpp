@@ -8,6 +8,7 @@
 
 #include "tests/autograd_testing.h"
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 using Catch::Contains;
@@ -17,7 +18,7 @@ namespace {
 
 using V = std::vector<double>;
 
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 Tensor normal(const Shape& shape) { return randn(shape, {.dtype = f64}); }
 
 // The definition: every value of every letter, one after the other.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
@@ -12,8 +13,8 @@ namespace {
 using V = std::vector<double>;
 using I = std::vector<std::int64_t>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
-I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using testing::ids;
+using testing::values;
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.shape() == b.shape() &&
          std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.nbytes())) == 0;

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 namespace d = ct::distributions;
@@ -13,7 +14,7 @@ namespace d = ct::distributions;
 namespace {
 
 using V = std::vector<double>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
+using testing::values;
 Tensor normals(const Shape& shape) { return randn(shape, {.dtype = f64}); }
 double distance(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item(); }
 const double kInf = std::numeric_limits<double>::infinity();

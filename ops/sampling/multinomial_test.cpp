@@ -5,12 +5,13 @@
 #include <set>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 using I = std::vector<std::int64_t>;
-I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using testing::ids;
 }  // namespace
 
 TEST_CASE("multinomial draws in proportion to the weights", "[multinomial]") {

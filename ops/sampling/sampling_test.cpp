@@ -5,12 +5,13 @@
 #include <set>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 using I = std::vector<std::int64_t>;
-I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using testing::ids;
 
 // How often each position comes up among 60000 draws from one row of logits.
 std::vector<double> counts(std::initializer_list<float> row, const SampleOptions& options) {

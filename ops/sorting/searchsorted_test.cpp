@@ -3,13 +3,14 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 using I = std::vector<std::int64_t>;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using testing::ids;
 }  // namespace
 
 TEST_CASE("searchsorted finds where values belong", "[searchsorted]") {

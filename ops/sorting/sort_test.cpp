@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 using Catch::Contains;
@@ -11,8 +12,8 @@ using Catch::Contains;
 namespace {
 using V = std::vector<double>;
 using I = std::vector<std::int64_t>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
-I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using testing::ids;
+using testing::values;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInf = std::numeric_limits<double>::infinity();
 }  // namespace

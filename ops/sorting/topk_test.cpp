@@ -3,14 +3,15 @@
 #include <limits>
 
 #include "tests/catch.h"
+#include "tests/op_testing.h"
 
 using namespace ct;
 
 namespace {
 using V = std::vector<double>;
 using I = std::vector<std::int64_t>;
-V values(const Tensor& t) { return t.detach().to_vector<double>(); }
-I ids(const Tensor& t) { return t.to_vector<std::int64_t>(); }
+using testing::ids;
+using testing::values;
 }  // namespace
 
 TEST_CASE("topk gives the largest first, of equal ones the first", "[topk]") {
