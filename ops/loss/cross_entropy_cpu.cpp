@@ -117,7 +117,8 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
       });
       exps += others;
     }
-    for (; c < n; c += P::kSize) add(c, static_cast<int>(std::min<std::int64_t>(P::kSize, n - c)));
+    for (; c + P::kSize <= n; c += P::kSize) add(c, P::kSize);
+    if (c < n) add(c, static_cast<int>(n - c));
     Sums s{max, 0, 0, 0};
     for (int i = 0; i < P::kSize; ++i) s.exps += exps.v[i];
     if constexpr (kTarget != Target::label)
