@@ -245,11 +245,12 @@ def tabulate(ours, peers, spec, names, sizes):
         each = re.search(by_id.get(id, {}).get("each_threads", "$^"), name)
         for threads in sorted(int(key.split("#")[1]) for key in ours if key.split("#")[0] == name) if each else [None]:
             samples = best(ours, name, threads)
-            middle = sorted(samples, key=lambda s: s["seconds"])[len(samples) // 2]
+            middle = {key: statistics.median(s[key] for s in samples) if samples[0][key] else None
+                      for key in ("seconds", "bytes", "flops", "peak")}
             times = [s["seconds"] for s in samples]
             row = {"id": id, "name": name + (f"_t{threads}" if each else ""), "timed": name, "threads": threads,
                    "value": middle["seconds"], "bytes": middle["bytes"], "flops": middle["flops"],
-                   "spread": (max(times) - min(times)) / statistics.median(times)}
+                   "spread": (max(times) - min(times)) / middle["seconds"]}
             table.append(row)
             if middle["peak"]:
                 table.append({"id": id + "b", "name": id + "b" + name[len(id):] + " memory", "value": middle["peak"],

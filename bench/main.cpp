@@ -1,15 +1,18 @@
-#include <cstdlib>
+#include <exception>
+#include <iostream>
 
 #include "bench/bench.h"
 
 // Google Benchmark's main, plus the number of threads as an environment variable (COTANGENT_NUM_THREADS) and
 // the device in the context block, so that a result says what it was measured on.
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   benchmark::AddCustomContext("cotangent_threads", std::to_string(ct::num_threads()));
   if (ct::cuda_is_available()) benchmark::AddCustomContext("gpu", ct::cuda_properties(0).name);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  return 0;
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

@@ -100,6 +100,10 @@ foreach(_entry IN LISTS COTANGENT_TEST_ENTRIES)
       ENVIRONMENT "COTANGENT_TEST_POISON=1;ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1")
   endif()
 endforeach()
+# A level that there is none of ends the program with the library's message, before any test runs.
+add_test(NAME ${COTANGENT_TEST_PREFIX}unit.level_unknown COMMAND ct_tests)
+set_tests_properties(${COTANGENT_TEST_PREFIX}unit.level_unknown PROPERTIES LABELS unit TIMEOUT 60
+  ENVIRONMENT COTANGENT_CPU=v9 PASS_REGULAR_EXPRESSION "^\\[cpu_level\\] COTANGENT_CPU is \"v9\"")
 # The processor's other levels, those below this machine's: every op, and with the highest of them the suite too, but for what
 # files and long trainings have to do with it. Apart: conformance takes six times as long in a heap that a long tape has
 # been through. (The sanitizers' tree runs all with the narrowest vectors.)

@@ -69,6 +69,9 @@ def table(source):
     assert a["peers"] == {"eigen": 3, "eager": 4} and a["ratio"] == 1.5 and a["met_good"] and a["met_moonshot"], a
     assert rows["C1/a_t2"]["ratio"] == 1 and not rows["C1/a_t2"]["met_good"] and rows["C1/a_t2"]["share"] is None, rows
     assert b["peer_mode"] == "eager" and b["share"] == 0.5, b
+    two = {"C1/a#1": figure(2) + figure(4)}  # of an even number of rounds both have the mean of the middle two
+    even = next(r for r in bench.tabulate(two, two, spec, names, []) if r["name"] == "C1/a_t1")
+    assert even["value"] == even["peer"] == 3 and even["flops"] == 3 and even["ratio"] == 1, even
     assert "C1/geomean_t2" not in rows, "a mean of a part of the rows"
     assert mean["value"] == 4 and mean["peer_mode"] == "best of each" and abs(mean["peer"] - 48 ** 0.5) < 1e-9, mean
     assert abs(mean["peers"]["eager"] - 8) < 1e-9 and not mean["met_good"] and mean["met_moonshot"], mean

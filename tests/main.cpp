@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <cotangent/core/allocator.h>
+#include <cotangent/core/cpu_level.h>
 #include <cotangent/core/device.h>
 #include <cotangent/ops/testing/allocators.h>
 
@@ -103,9 +104,10 @@ void poison(ct::Device device) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   Catch::Session session;
   if (const int status = session.applyCommandLine(argc, argv); status != 0) return status;
+  ct::cpu_level();  // throws here, and not in every test, if COTANGENT_CPU names none
   if (std::getenv("COTANGENT_TEST_POISON")) {
     poison(ct::cpu);
     for (int i = 0; i < ct::cuda_device_count(); ++i) poison(ct::cuda(i));
@@ -123,4 +125,7 @@ int main(int argc, char** argv) {
   const int status = session.run();
   if (left_out > 0) std::cout << "left out: " << left_out << " tests tagged [cuda], no CUDA device here\n";
   return status;
+} catch (const std::exception& e) {
+  std::cerr << e.what() << '\n';
+  return 1;
 }

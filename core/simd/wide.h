@@ -113,6 +113,25 @@ requires(kBytes > kVectorBytes) struct Vector<T, kBytes> {
 template <class T>
 using FixedVector = Vector<T, 64>;
 
+// ---- A run of elements: pairs of vectors as far as they go, and then at most two more, the last one short. ----
+
+/// Calls two(k) for every pair of vectors in [begin, end), k its first element; returns where they end.
+template <class V, class Two>
+CT_INLINE std::int64_t for_pairs(std::int64_t begin, std::int64_t end, const Two& two) {
+  for (; begin + 2 * V::kSize <= end; begin += 2 * V::kSize) two(begin);
+  return begin;
+}
+/// Calls one(k, first) for the vectors in [begin, end), of which V::load() and store() take `first` lanes.
+template <class V, class One>
+CT_INLINE void for_rest(std::int64_t begin, std::int64_t end, const One& one) {
+  for (; begin < end; begin += V::kSize) one(begin, V::first(std::min<std::int64_t>(V::kSize, end - begin)));
+}
+/// Both.
+template <class V, class Two, class One>
+CT_INLINE void for_pairs(std::int64_t begin, std::int64_t end, const Two& two, const One& one) {
+  for_rest<V>(for_pairs<V>(begin, end, two), end, one);
+}
+
 /// low += the first half of x, and high the second, in f64.
 template <int kBytes>
 CT_INLINE void add_wide(Vector<double, kBytes>& low, Vector<double, kBytes>& high, Vector<float, kBytes> x) {

@@ -16,7 +16,7 @@ void near(const Tensor& t, const V& want) {
   REQUIRE(got.size() == want.size());
   for (std::size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(want[i]).margin(1e-6));
 }
-const Tensor kLine = tensor({1.f, 2.f, 4.f}).reshape({1, 1, 3});
+Tensor line() { return tensor({1.f, 2.f, 4.f}).reshape({1, 1, 3}); }
 
 }  // namespace
 
@@ -25,10 +25,10 @@ TEST_CASE("nearest takes the pixel at floor(p n / m)", "[upsample]") {
   CHECK(values(interpolate(x, {.scale_factor = 2})) == V{1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4});
   CHECK(values(upsample_nearest(x, {1, 3})) == V{1, 1, 2});
   CHECK(interpolate(x, {.scale_factor = {1, 2.6}}).shape() == Shape{1, 1, 2, 5});
-  CHECK(values(interpolate(kLine, {.size = 5})) == V{1, 1, 2, 2, 4});
-  CHECK(values(interpolate(kLine, {.size = 2})) == V{1, 2});
+  CHECK(values(interpolate(line(), {.size = 5})) == V{1, 1, 2, 2, 4});
+  CHECK(values(interpolate(line(), {.size = 2})) == V{1, 2});
   // By the factor, not by the sizes: 3 * 1.9 is 5.7, and 4 / 1.9 is above 2.
-  CHECK(values(interpolate(kLine, {.scale_factor = 1.9})) == V{1, 1, 2, 2, 4});
+  CHECK(values(interpolate(line(), {.scale_factor = 1.9})) == V{1, 1, 2, 2, 4});
   // 49 elements made to 98 and more: no division falls short of a whole number.
   const Tensor long_line = arange(0, 49).to(f32).reshape({1, 1, 49});
   for (const std::int64_t times : {2, 3, 7, 49}) {
@@ -41,14 +41,15 @@ TEST_CASE("nearest takes the pixel at floor(p n / m)", "[upsample]") {
 
 TEST_CASE("linear mixes two elements, by the edges or by the corners", "[upsample]") {
   const auto linear = [](std::int64_t size, bool corners) {
-    return interpolate(kLine, {.size = size, .mode = Interpolation::linear, .align_corners = corners});
+    return interpolate(line(), {.size = size, .mode = Interpolation::linear, .align_corners = corners});
   };
   near(linear(6, false), {1, 1.25, 1.75, 2.5, 3.5, 4});
   near(linear(5, true), {1, 1.5, 2, 3, 4});
   near(linear(1, true), {1});
   near(linear(1, false), {2});
   near(linear(2, false), {1.25, 3.5});
-  near(interpolate(kLine, {.scale_factor = 1.5, .mode = Interpolation::linear}), {1, 1.5, 7.0 / 3, 11.0 / 3});
+  near(interpolate(line(), {.scale_factor = 1.5, .mode = Interpolation::linear}),
+       {1, 1.5, 7.0 / 3, 11.0 / 3});
 }
 
 TEST_CASE("bilinear mixes four pixels", "[upsample]") {
@@ -102,7 +103,7 @@ TEST_CASE("interpolate refuses what makes no image", "[upsample]") {
   CHECK_THROWS_AS(interpolate(x, {.scale_factor = -2}), ValueError);
   CHECK_THROWS_AS(interpolate(x, {.scale_factor = NAN}), ValueError);
   CHECK_THROWS_AS(interpolate(x, {.size = 2, .mode = Interpolation::linear}), ValueError);
-  CHECK_THROWS_AS(interpolate(kLine, {.size = 2, .mode = Interpolation::bilinear}), ValueError);
+  CHECK_THROWS_AS(interpolate(line(), {.size = 2, .mode = Interpolation::bilinear}), ValueError);
   CHECK_THROWS_AS(interpolate(x, {.size = 2, .align_corners = true}), ValueError);
   CHECK_THROWS_AS(interpolate(x[0][0], {.size = 2}), ShapeError);
   CHECK_THROWS_AS(interpolate(x.to(i64), {.size = 2}), DTypeError);

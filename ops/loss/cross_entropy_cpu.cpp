@@ -74,22 +74,18 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   Sums sums_of_row(std::int64_t r) const {  // inner == 1
     const std::int64_t n = layout.classes, begin = r * n;
     const T* row = x + begin;
-    const int tail = static_cast<int>(n % P::kSize);
     P top(static_cast<C>(row[0])), other = top, v, u;
-    std::int64_t c = 0;
-    for (; c + 2 * P::kSize <= n; c += 2 * P::kSize) {
-      P::load_pair(row + c, v, u);
-      top = where(v > top, v, top), other = where(u > other, u, other);
-    }
-    for (; c + P::kSize <= n; c += P::kSize) {
-      v = loss::load(row + c, P::kSize);
-      top = where(v > top, v, top);
-    }
+    simd::for_pairs<P>(
+        0, n,
+        [&](std::int64_t c) {
+          P::load_pair(row + c, v, u);
+          top = where(v > top, v, top), other = where(u > other, u, other);
+        },
+        [&](std::int64_t c, auto first) {
+          v = P::load(row + c, first, top);
+          top = where(v > top, v, top);
+        });
     top = where(other > top, other, top);
-    if (tail) {
-      v = loss::load(row + c, tail);
-      top = where((v > top) & first_lanes<P>(tail), v, top);
-    }
     C max = top.v[0];
     for (int i = 1; i < P::kSize; ++i) max = top.v[i] > max ? top.v[i] : max;
 
@@ -113,16 +109,16 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
         mass = mass + f;
       }
     };
-    c = 0;
+    std::int64_t c = 0;
     if constexpr (kTarget == Target::label) {  // for which the order of classes does not matter
-      for (; c + 2 * P::kSize <= n; c += 2 * P::kSize) {
+      c = simd::for_pairs<P>(0, n, [&](std::int64_t c) {
         P::load_pair(row + c, v, u);
         exps += simd::exp_nonpositive_for<T>(v - max), others += simd::exp_nonpositive_for<T>(u - max);
-      }
+      });
       exps += others;
     }
     for (; c + P::kSize <= n; c += P::kSize) add(c, P::kSize);
-    if (tail) add(c, tail);
+    if (c < n) add(c, static_cast<int>(n - c));
     Sums s{max, 0, 0, 0};
     for (int i = 0; i < P::kSize; ++i) s.exps += exps.v[i];
     if constexpr (kTarget != Target::label)
@@ -224,11 +220,11 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
       const auto of = [&](P v) {
         return P(scale) * (P(total) * simd::exp_nonpositive_for<T>(v - P(log_sum)));
       };
-      P v, u;
-      for (; c + 2 * P::kSize <= layout.classes; c += 2 * P::kSize) {
+      c = simd::for_pairs<P>(0, layout.classes, [&](std::int64_t c) {
+        P v, u;
         P::load_pair(from + c, v, u);
         P::store_pair(of(v), of(u), to + c);
-      }
+      });
     }
     for (; c < layout.classes; c += P::kSize) {
       const int count = static_cast<int>(std::min<std::int64_t>(P::kSize, layout.classes - c));

@@ -80,31 +80,22 @@ void add_row(const T* a, const R* b, T* sum, std::int64_t n) {
   });
 }
 
-// Calls store(j, of(j), of(j + w)) for pairs of vectors of m elements, of which 16 bits make one, and store_one(j, of(j, first),
-// first) for what is left.
-template <class V, class Of, class Two, class One>
-CT_INLINE void for_pairs(int m, const Of& of, const Two& store, const One& store_one) {
-  constexpr int w = V::kSize;
-  int j = 0;
-  for (; j + 2 * w <= m; j += 2 * w) store(j, of(j), of(j + w));
-  for (; j < m; j += w) {
-    const auto first = V::first(std::min(w, m - j));
-    store_one(j, of(j, first), first);
-  }
-}
-
 // y = (x - mean) rstd w + b of m elements.
 template <bool kCentered, class T, class L, class C>
 void normalize(const T* x, const C* w, const C* b, int m, C mean, C rstd, L* y, bool streams) {
   using V = simd::FixedVector<C>;
-  const auto of = [&](int j, auto... first) {
+  const auto of = [&](std::int64_t j, auto... first) {
     const V v = V::load(x + j, first...), ws = V::load(w + j, first...);
     if constexpr (kCentered) return fma((v - mean) * rstd, ws, V::load(b + j, first...));
     return v * rstd * ws;
   };
-  for_pairs<V>(
-      m, of, [&](int j, V first, V second) { simd::store_two(first, second, y + j, streams); },
-      [&](int j, V v, auto first) { v.store(y + j, first); });
+  simd::for_pairs<V>(
+      0, m,
+      [&](std::int64_t j) {
+        const V a = of(j), b = of(j + V::kSize);
+        simd::store_two(a, b, y + j, streams);
+      },
+      [&](std::int64_t j, auto first) { of(j, first).store(y + j, first); });
 }
 
 template <bool kCentered, class T, class L>
@@ -198,7 +189,7 @@ template <class T, class L, class C>
 void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C mean, C rstd, C average,
                     C slope, T* dx, L* low_dx, bool streams) {
   using V = simd::FixedVector<C>;
-  const auto of = [&](int j, auto... first) {
+  const auto of = [&](std::int64_t j, auto... first) {
     const V hat = (V::load(x + j, first...) - mean) * rstd;
     const V scaled = fma(V::load(g + j, first...), V::load(w + j, first...), V(-average));
     const V d = fma(hat, V(-slope), scaled);
@@ -206,13 +197,15 @@ void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C 
     if (more) rest = V::load(more + j, first...);
     return fma(d, V(rstd), rest);
   };
-  for_pairs<V>(
-      n, of,
-      [&](int j, V a, V b) {
+  simd::for_pairs<V>(
+      0, n,
+      [&](std::int64_t j) {
+        const V a = of(j), b = of(j + V::kSize);
         if (dx) simd::store_two(a, b, dx + j, streams);
         if (low_dx) V::store_two(a, b, low_dx + j);
       },
-      [&](int j, V v, auto first) {
+      [&](std::int64_t j, auto first) {
+        const V v = of(j, first);
         if (dx) v.store(dx + j, first);
         if (low_dx) v.store(low_dx + j, first);
       });

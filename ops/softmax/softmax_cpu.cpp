@@ -95,37 +95,34 @@ CT_INLINE X gradient(X g, X y, float sum, float factor) {
 template <bool logarithm, class T>
 void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor, bool streams) {
   using V = simd::FixedVector<float>;
-  const std::int64_t pairs = n / kPair * kPair;
   const auto term = [](V g, V y) { return logarithm ? g : g * y; };
   V g0, g1, y0, y1;
   double sum = 0;
   for (std::int64_t i = 0; i < n; i += kBlock) {
-    const std::int64_t whole = std::min<std::int64_t>(pairs, i + kBlock),
-                       stop = std::min<std::int64_t>(n, i + kBlock);
     V sums(0), others(0);
-    std::int64_t k = i;
-    for (; k < whole; k += kPair) {
-      V::load_pair(g + k, g0, g1);
-      if constexpr (!logarithm) V::load_pair(y + k, y0, y1);
-      sums += term(g0, y0), others += term(g1, y1);
-    }
-    for (; k < stop; k += V::kSize) {
-      const auto left = lanes_left(k, n);
-      sums += term(V::load(g + k, left), V::load(y + k, left));
-    }
+    simd::for_pairs<V>(
+        i, std::min<std::int64_t>(n, i + kBlock),
+        [&](std::int64_t k) {
+          V::load_pair(g + k, g0, g1);
+          if constexpr (!logarithm) V::load_pair(y + k, y0, y1);
+          sums += term(g0, y0), others += term(g1, y1);
+        },
+        [&](std::int64_t k, auto first) { sums += term(V::load(g + k, first), V::load(y + k, first)); });
     sum += (sums + others).across(kPlus);
   }
   const float total = static_cast<float>(sum);
-  for (std::int64_t k = 0; k < pairs; k += kPair) {
-    V::load_pair(g + k, g0, g1);
-    V::load_pair(y + k, y0, y1);
-    const V a = gradient<logarithm>(g0, y0, total, factor), b = gradient<logarithm>(g1, y1, total, factor);
-    streams ? simd::store_two(a, b, dx + k, true) : V::store_pair(a, b, dx + k);
-  }
-  for (std::int64_t k = pairs; k < n; k += V::kSize) {
-    const auto left = lanes_left(k, n);
-    gradient<logarithm>(V::load(g + k, left), V::load(y + k, left), total, factor).store(dx + k, left);
-  }
+  const auto of = [&](V g, V y) { return gradient<logarithm>(g, y, total, factor); };
+  simd::for_pairs<V>(
+      0, n,
+      [&](std::int64_t k) {
+        V::load_pair(g + k, g0, g1);
+        V::load_pair(y + k, y0, y1);
+        const V a = of(g0, y0), b = of(g1, y1);
+        streams ? simd::store_two(a, b, dx + k, true) : V::store_pair(a, b, dx + k);
+      },
+      [&](std::int64_t k, auto first) {
+        of(V::load(g + k, first), V::load(y + k, first)).store(dx + k, first);
+      });
 }
 
 template <bool logarithm, class T>

@@ -18,6 +18,7 @@
 //     kPositions            whether element numbers matter
 //     Acc identity()
 //     run(x, n)             optional, and may be null: what n elements come to, read as they are stored
+//     stored_quad(Acc*, rows, n)  the same of lanes(), of four rows
 //     void block(Acc&, const C* x, int n, int64 index)  folds n contiguous elements; x[0] is number index
 //     void lanes(Acc*, const C* x, int n, int64 index)  folds x[j] into acc[j]; each is number index
 //     void merge(Acc&, const Acc& later)                folds in what comes behind
@@ -220,6 +221,11 @@ void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F:
       for (int j = 0; j < wide; ++j) fold.merge(acc[j % n], lanes[j]);
     }
   }
+  if constexpr (requires { fold.stored_quad; })
+    for (; fold.stored_quad && r + 4 <= end; r += 4) {
+      const auto at = [&](std::int64_t i) { return x.at(base + plan.reduced_offset(r + i)); };
+      fold.stored_quad(acc, {at(0), at(1), at(2), at(3)}, n);
+    }
   if constexpr (requires { fold.takes_quads(); }) {
     if (fold.takes_quads()) {
       for (; r + 4 <= end; r += 4)
