@@ -119,6 +119,9 @@ TEST_CASE("vector functions in f32 are within two units of the last place", "[el
   check(
       "sigmoid", [](const Tensor& x) { return ct::sigmoid(x); },
       [](double x) { return 1 / (1 + std::exp(-x)); }, sweep(tiny, 88, true), 2.1);
+  check(
+      "gelu", [](const Tensor& x) { return ct::gelu(x); },
+      [](double x) { return x * 0.5 * std::erfc(-x * std::sqrt(0.5)); }, sweep(tiny, 3, true), 8);
 }
 
 TEST_CASE("vector functions at zeros, infinities and NaN", "[elementwise]") {

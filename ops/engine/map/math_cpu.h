@@ -4,6 +4,7 @@
 
 #include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/engine/map/formulas.h>
+#include <cotangent/ops/engine/map/pieces_cpu.h>
 
 // Functions of vectors; exp is in core/simd/exp.h. In f32 they are polynomials on the whole register, in f64 and for
 // integers the C++ library's functions lane by lane (f64 serves checking more than speed).
@@ -11,7 +12,8 @@
 // The coefficients interpolate each function at the Chebyshev nodes of its interval. Largest errors found in
 // f32, in units of the last place, against the C++ library in f64 (engine/map/map_test.cpp repeats the search):
 //     exp 1.1, log 0.8, tanh 1.3, erf 1.2, sin 1.6 and cos 2.0 (|x| <= 8192; the C++ library's beyond), sigmoid 2.1
-//     (left of -88, where it is no normal number, 0).
+//     (left of -88, where it is no normal number, 0), gelu 8 (|x| <= 3; the tail is e^(-x^2/2) times as exact a factor).
+// With AVX-512 log, tanh, erf and gelu are others, by tables in registers (pieces_cpu.h): tanh and erf 1.0, gelu 6 there.
 // What is rounded to 16 bits is within 0.5002 of their last place for every number there is.
 // NaN gives NaN, infinities and zeros give their limits, results below 2^-126 are denormal as they should be.
 
@@ -45,10 +47,9 @@ CT_INLINE Vector<T> abs(Vector<T> x) {
     return Vector<T>::from_bits(x.bits() & static_cast<Bits>(~Bits{0} ^ (Bits{1} << (8 * sizeof(T) - 1))));
   }
 }
-// The size of a with the sign of b.
+// a >= 0 with the sign of b.
 CT_INLINE Vector<float> copysign(Vector<float> a, Vector<float> b) {
-  return Vector<float>::from_bits((a.bits() & 0x7fffffff) |
-                                  (b.bits() & static_cast<std::int32_t>(0x80000000)));
+  return Vector<float>::from_bits(a.bits() | (b.bits() & static_cast<std::int32_t>(0x80000000)));
 }
 
 template <class T>
@@ -89,6 +90,43 @@ CT_INLINE Vector<T> quotient(Vector<T> a, Vector<T> b) {
   return a / b;
 }
 
+#if defined(__AVX512F__)
+// log x = e ln 2 - log c + log(1 + r) with x = 2^e m, 3/4 <= m < 3/2, c near 1 / m by the first bits of m, and r = c m - 1.
+// ln 2 and log c have so few bits that their sum is exact (c was chosen so that its log, of 17 bits behind the point, is right
+// to 2^-33); around m = 1 c is 1, and nothing cancels. The instructions know 0, infinity, NaN and denormals by themselves.
+CT_INLINE Vector<float> log(Vector<float> x) {
+  using P = Vector<float>;
+  const P m = (P::Raw)_mm512_maskz_getmant_ps(0xffff, (__m512)x.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
+  const P floor = (P::Raw)_mm512_maskz_getexp_ps(0xffff, (__m512)x.v);
+  const P e = where(m < P(1.0f), floor + P(1.0f), floor);
+  const P::Bits first = m.bits() >> 19;
+  const P r = fma(m, pick(kLog[0], first), P(-1.0f));
+  const P p = polynomial(r, -0.499999851, 0.333334684, -0.25012368, 0.200062513, -0.144543856);
+  const P low = fma(r * r, p, fma(e, P(1.42860677e-6f), r));
+  return fma(e, P(0.693145752f), pick(kLog[1], first)) + low;
+}
+CT_INLINE Vector<float> tanh(Vector<float> x) { return copysign(kTanh(abs(x)), x); }
+CT_INLINE Vector<float> erf(Vector<float> x) {
+  using P = Vector<float>;
+  const P a = abs(x), y = kErf(a);
+  return copysign(where(a + P(kErf.offset) < P(0.375f), y + a, y), x);
+}
+// 2^k 2^r with |r| <= 1/2; on the way to r the product with a constant is not rounded. Where the tail ends, so does this.
+CT_INLINE Vector<float> gauss(Vector<float> x) {
+  using P = Vector<float>;
+  const P magic(0x1.8p23f), c(-0.5f * 0x1.715476p0f), a = least(abs(x), kTail.end), y = a * a;
+  const P k = fma(y, c, magic) - magic, r = fma(y, c, -k);
+  const P p =
+      polynomial(r, 1, 0.693147182, 0.240226477, 0.0555035956, 0.00961849932, 0.00133909704, 0.000153293106);
+  return (P::Raw)_mm512_maskz_scalef_ps(0xffff, (__m512)p.v, (__m512)k.v);
+}
+// The tail Phi(-|x|) is e times a function that is smooth and falls slowly, in relative error also far out.
+CT_INLINE Vector<float> normal_cdf(Vector<float> x, Vector<float> e) {
+  const Vector<float> tail = e * kTail(abs(x));
+  return where(x < Vector<float>(0.0f), tail, Vector<float>(1.0f) - tail);
+}
+#else
+
 // log x = e ln 2 + log(1 + f) with x = 2^e (1 + f) and 1 + f in [sqrt(1/2), sqrt(2)).
 CT_INLINE Vector<float> log(Vector<float> x) {
   using P = Vector<float>;
@@ -107,21 +145,6 @@ CT_INLINE Vector<float> log(Vector<float> x) {
   const P special = where(x == P(0.0f), -infinity, where(x < P(0.0f), P(__builtin_nanf("")), x));
   return where((x > P(0.0f)) & (x < infinity), y, special);
 }
-CT_INLINE Vector<double> log(Vector<double> x) {
-  return each(x, [](double v) { return std::log(v); });
-}
-
-// log(1 + u) for u in [0, 1]: the rounding of 1 + u is taken back by the factor u / ((1 + u) - 1).
-CT_INLINE Vector<float> log1p(Vector<float> u) {
-  using P = Vector<float>;
-  const P w = P(1.0f) + u;
-  const P d = w - P(1.0f);
-  return where(d == P(0.0f), u, log(w) * (u / where(d == P(0.0f), P(1.0f), d)));
-}
-CT_INLINE Vector<double> log1p(Vector<double> u) {
-  return each(u, [](double v) { return std::log1p(v); });
-}
-
 // An odd polynomial near 0, beyond it 1 - 2 / (e^(2|x|) + 1).
 CT_INLINE Vector<float> tanh(Vector<float> x) {
   using P = Vector<float>;
@@ -131,10 +154,6 @@ CT_INLINE Vector<float> tanh(Vector<float> x) {
   const P far = P(1.0f) - P(2.0f) / (exp(P(2.0f) * a) + P(1.0f));
   return copysign(where(a < P(0.625f), a + a * (z * p), far), x);
 }
-CT_INLINE Vector<double> tanh(Vector<double> x) {
-  return each(x, [](double v) { return std::tanh(v); });
-}
-
 // An odd polynomial up to |x| = 1, beyond it 1 - e^-q(|x|) with a polynomial q = -ln erfc. From 4 on erf is 1
 // to the last place.
 CT_INLINE Vector<float> erf(Vector<float> x) {
@@ -148,12 +167,31 @@ CT_INLINE Vector<float> erf(Vector<float> x) {
                          0.00294894595, -0.0001865517096);
   return where(a < P(1.0f), x + x * near, copysign(P(1.0f) - exp(-q), x));
 }
+#endif
+
+CT_INLINE Vector<double> log(Vector<double> x) {
+  return each(x, [](double v) { return std::log(v); });
+}
+CT_INLINE Vector<double> tanh(Vector<double> x) {
+  return each(x, [](double v) { return std::tanh(v); });
+}
 CT_INLINE Vector<double> erf(Vector<double> x) {
   return each(x, [](double v) { return std::erf(v); });
 }
 
 CT_INLINE Vector<double> erfc(Vector<double> x) {
   return each(x, [](double v) { return std::erfc(v); });
+}
+
+// log(1 + u) for u in [0, 1]: the rounding of 1 + u is taken back by the factor u / ((1 + u) - 1).
+CT_INLINE Vector<float> log1p(Vector<float> u) {
+  using P = Vector<float>;
+  const P w = P(1.0f) + u;
+  const P d = w - P(1.0f);
+  return where(d == P(0.0f), u, log(w) * (u / where(d == P(0.0f), P(1.0f), d)));
+}
+CT_INLINE Vector<double> log1p(Vector<double> u) {
+  return each(u, [](double v) { return std::log1p(v); });
 }
 
 // sin(x + quarter * pi/2): x = n pi/2 + r with |r| <= pi/4; the quadrant n says which polynomial and sign.
