@@ -40,7 +40,7 @@ double run_sum(const void* run, std::int64_t n) {
   return (totals[0] + totals[1]).across(kPlus);
 }
 
-// SumFold::quad() of f32, f16 or bf16 as they are stored.
+// SumFold::quad() of f16 or bf16 as they are stored.
 template <class T>
 void add_quad(double* acc, std::array<const void*, 4> rows, int n) {
   using V = simd::FixedVector<float>;
@@ -85,8 +85,10 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
     fold.divisor = divisor;
     fold.repeats = plan.repeats;
     if constexpr (std::is_same_v<C, float>)
-      visit_fast("sum", x.dtype(),
-                 [&]<class T>(TypeTag<T>) { fold.run = run_sum<T>, fold.stored_quad = add_quad<T>; });
+      visit_fast("sum", x.dtype(), [&]<class T>(TypeTag<T>) {
+        fold.run = run_sum<T>;
+        if constexpr (simd::is_16_bit<T>) fold.stored_quad = add_quad<T>;
+      });
     run_fold(fold, plan, source_of<C>(source), sink_of<C>(out, accumulate));
   });
 }
