@@ -4,8 +4,8 @@
 usage: bench.py --binary build/.../ct_bench [--rows REGEX] [--rounds N] [--out DIR] [--size-json FILE] [--page FILE]
 
 Peers are PyTorch, if the Python that runs this has it (its modes are "eager", "compile", ...), and the rows NAME@PEER
-of our own binary, such as NAME@openblas. Ours and the peers' run in turn, each in a process of its own, so that a
-machine whose speed drifts slows all. Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU
+of our own binary, such as NAME@openblas. Row by row ours and the peers' run in turn, each in a process of its own, so that
+a machine whose speed drifts slows all. Figures are medians over the rounds; the spread is (max - min) / median of ours. The CPU
 rows run with one and two threads on all sides (or --threads 1,4,16); each side keeps its best median, or the row has a
 line for each number of threads ("each_threads" in targets.json). A page (docs/measured.md) has a section for each run
 whose figures are the latest of their rows.
@@ -18,7 +18,7 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -83,27 +83,50 @@ def run_ours(binary, rows, threads):
     return results
 
 
-def run_peer(rows, threads, modes, timeout):
-    """{row: {"seconds", "peak"}}, and the peer's name. What it printed before the timeout counts."""
-    with tempfile.TemporaryFile("w+") as out:
+class PyTorch:
+    """PyTorch with a number of threads, in a process that waits to be asked for its figures of a row."""
+
+    name = "none"
+
+    def __init__(self, threads, modes, timeout):
+        self.command = [sys.executable, PEER, str(threads), modes]
+        self.timeout = timeout
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True)
+        PyTorch.name = json.loads(self.process.stdout.readline() or "{}").get("peer", PyTorch.name)
+
+    def figures(self, row):
+        """{row[@MODE]: {"seconds", "peak"}}; what it printed before the timeout counts."""
+        if self.process is None or (self.process.poll() is not None and PyTorch.name != "none"):
+            self.start()
+        timer, results = threading.Timer(self.timeout, self.process.kill), {}
+        timer.start()
         try:
-            subprocess.run([sys.executable, PEER, rows, str(threads), modes], stdout=out, stderr=subprocess.DEVNULL,
-                           timeout=timeout)
-        except OSError:
-            return {}, "none"
-        except subprocess.TimeoutExpired:
-            say(f"peer: stopped after {timeout} s; --peer-timeout gives it more")
-        out.seek(0)
-        lines = [line for line in out.read().splitlines() if line.endswith("}")]
-    results, peer = {}, "none"
-    for line in lines:
-        entry = json.loads(line)
-        peer = entry.get("peer", peer)
-        if "seconds" in entry:
-            results[entry["row"]] = {"seconds": entry["seconds"], "peak": entry.get("peak")}
-        elif "error" in entry:
-            say(f"peer: {entry['row']}: {entry['error']}")
-    return results, peer
+            print(row, file=self.process.stdin, flush=True)
+            for line in self.process.stdout:
+                entry = json.loads(line) if line.startswith("{") else {}
+                if "done" in entry:
+                    break
+                if "seconds" in entry:
+                    results[entry["row"]] = {"seconds": entry["seconds"], "peak": entry.get("peak")}
+                elif "error" in entry:
+                    say(f"peer: {entry['row']}: {entry['error']}")
+            else:
+                if PyTorch.name != "none":
+                    say(f"peer: stopped in {row} after {self.timeout} s; --peer-timeout gives it more")
+        except OSError:  # there is no PyTorch
+            pass
+        finally:
+            timer.cancel()
+        return results
+
+    def end(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
 
 
 def names_of(binary):
@@ -206,26 +229,24 @@ def yes_no(flag):
 
 def measure(args, names):
     """The samples of all rounds, ours and the peers', by "NAME[@MODE]#THREADS"; and which PyTorch it was."""
-    ours, peers, peer_name = {}, {}, "none"
+    ours, peers = {}, {}
     thread_counts = sorted({int(n) for n in args.threads.split(",")})
+    others = {threads: PyTorch(threads, args.peer_modes, args.peer_timeout) for threads in thread_counts}
     for turn in range(args.rounds):
         for threads in thread_counts:
             say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
             wanted = [n for n in names if threads == thread_counts[-1] or re.search("^C|[_/]cpu", n)]
-            rows = [n for n in wanted if "@" not in n]
-            if not rows:
-                continue
-            got = run_ours(args.binary, these(rows, "(/|$)"), threads)
-            collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
-            say(f"ours: {len(got)} rows")
-            if args.no_peer:
-                continue
-            inside = [n for n in wanted if "@" in n and re.search(args.peer_modes, n.split("@")[1])]
-            found = run_ours(args.binary, these(inside, "(/|$)"), threads) if inside else {}
-            got, peer_name = run_peer(these(rows, "(/|@|$)"), threads, args.peer_modes, args.peer_timeout)
-            collect(peers, {f"{n}#{threads}": v for n, v in {**found, **got}.items()})
-            say(f"peers: {len(found)} rows in the binary, {len(got)} of PyTorch")
-    return ours, peers, peer_name
+            for row in [n for n in wanted if "@" not in n]:
+                got = run_ours(args.binary, these([row], "(/|$)"), threads)
+                collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
+                if args.no_peer or not got:
+                    continue
+                inside = [n for n in wanted if n.startswith(row + "@") and re.search(args.peer_modes, n.split("@")[1])]
+                found = run_ours(args.binary, these(inside, "(/|$)"), threads) if inside else {}
+                collect(peers, {f"{n}#{threads}": v for n, v in {**found, **others[threads].figures(row)}.items()})
+    for other in others.values():
+        other.end()
+    return ours, peers, PyTorch.name
 
 
 def best(store, name, threads=None):
@@ -320,7 +341,7 @@ def main():
     parser.add_argument("--rows", default=".", help="regular expression over row names, e.g. '^(C2|C4)'")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--peer-timeout", type=float, default=900, help="seconds for one pass of the peer")
+    parser.add_argument("--peer-timeout", type=float, default=900, help="seconds for one row of the peer")
     parser.add_argument("--peer-modes", default=".", metavar="REGEX",
                         help="of the peer's modes only these, e.g. 'eager|graph' (compiling takes minutes)")
     parser.add_argument("--threads", default=",".join(map(str, sorted({1, min(2, os.cpu_count() or 1)}))), metavar="N,N,...",

@@ -1,8 +1,8 @@
-"""PyTorch's side of the benchmark rows: prints one JSON object {"row", "seconds"} per row.
+"""PyTorch's side of the benchmark rows. It reads names of rows, one a line, and prints for each a JSON object {"row",
+"seconds"} for every mode that the row has, and then {"done"}: so it can take turns with ours, row by row.
 
-usage: pytorch_rows.py REGEX [THREADS [MODES]]
-    rows whose name matches REGEX; THREADS for the CPU rows (default 1); of rows with several modes only those
-    whose mode matches MODES
+usage: pytorch_rows.py [THREADS [MODES]] < NAMES
+    THREADS for the CPU rows (default 1); of rows with several modes only those whose mode matches MODES
 
 Every row runs at PyTorch's best setting: fused optimizers, out= where it saves an allocation, and for training
 steps on the GPU eager mode, torch.compile and CUDA graphs, each as a row of its own ("NAME@eager", ...).
@@ -24,9 +24,8 @@ import pytorch_cpu
 import pytorch_models
 import pytorch_vision
 
-WANTED = re.compile(sys.argv[1] if len(sys.argv) > 1 else ".")
-THREADS = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-MODES = re.compile(sys.argv[3] if len(sys.argv) > 3 else ".")
+THREADS = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+MODES = re.compile(sys.argv[2] if len(sys.argv) > 2 else ".")
 ROWS = []
 
 
@@ -352,22 +351,28 @@ pytorch_models.register(row, gpu, device_median, step_median, median_of)
 pytorch_vision.register(row, step_median, median_of)
 
 
+def measure(name, needs_gpu, f):
+    """Prints the figure of one row, in one mode."""
+    if (needs_gpu and not torch.cuda.is_available()) or ("@" in name and not MODES.search(name.split("@")[1])):
+        return
+    try:
+        got = f()
+        seconds, peak = got if isinstance(got, tuple) else (got, None)
+        print(json.dumps({"row": name, "seconds": seconds, "peak": peak}), flush=True)
+    except Exception as error:  # a row that fails must not take the others along
+        print(json.dumps({"row": name, "error": repr(error)[:200]}), flush=True)
+
+
 def main():
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     print(json.dumps({"peer": f"PyTorch {torch.__version__}", "threads": THREADS}), flush=True)
-    # Compiled rows come last: they take minutes, and a time limit must not cost the others.
-    for name, needs_gpu, f in sorted(ROWS, key=lambda r: "@compile" in r[0] or "@reduce" in r[0]):
-        if not WANTED.search(name) or (needs_gpu and not torch.cuda.is_available()):
-            continue
-        if "@" in name and not MODES.search(name.split("@")[1]):
-            continue
-        try:
-            got = f()
-            seconds, peak = got if isinstance(got, tuple) else (got, None)
-            print(json.dumps({"row": name, "seconds": seconds, "peak": peak}), flush=True)
-        except Exception as error:  # a row that fails must not take the others along
-            print(json.dumps({"row": name, "error": repr(error)[:200]}), flush=True)
+    for line in sys.stdin:
+        for row in [r for r in ROWS if r[0].split("@")[0] == line.strip()]:
+            measure(*row)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()  # ours is next, and may need the memory
+        print(json.dumps({"done": line.strip()}), flush=True)
 
 
 if __name__ == "__main__":  # not in the processes of T2
