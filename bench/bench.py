@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -90,7 +91,7 @@ class PyTorch:
 
     def __init__(self, threads, modes, timeout):
         self.command = [sys.executable, PEER, str(threads), modes]
-        self.timeout = timeout
+        self.threads, self.timeout = threads, timeout
         self.process = None
 
     def start(self):
@@ -232,21 +233,30 @@ def measure(args, names):
     ours, peers = {}, {}
     thread_counts = sorted({int(n) for n in args.threads.split(",")})
     others = {threads: PyTorch(threads, args.peer_modes, args.peer_timeout) for threads in thread_counts}
-    for turn in range(args.rounds):
-        for threads in thread_counts:
-            say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
-            wanted = [n for n in names if threads == thread_counts[-1] or re.search("^C|[_/]cpu", n)]
-            for row in [n for n in wanted if "@" not in n]:
-                got = run_ours(args.binary, these([row], "(/|$)"), threads)
-                collect(ours, {f"{n}#{threads}": v for n, v in got.items()})
-                if args.no_peer or not got:
-                    continue
-                inside = [n for n in wanted if n.startswith(row + "@") and re.search(args.peer_modes, n.split("@")[1])]
-                found = run_ours(args.binary, these(inside, "(/|$)"), threads) if inside else {}
-                collect(peers, {f"{n}#{threads}": v for n, v in {**found, **others[threads].figures(row)}.items()})
-    for other in others.values():
-        other.end()
+    try:
+        for turn in range(args.rounds):
+            for threads in thread_counts:
+                say(f"round {turn + 1} of {args.rounds}, CPU threads: {threads}")
+                wanted = [n for n in names if threads == thread_counts[-1] or re.search("^C|[_/]cpu", n)]
+                for row in [n for n in wanted if "@" not in n]:
+                    take_turns(args, row, [n for n in wanted if n.startswith(row + "@")], others[threads], ours, peers)
+    except KeyboardInterrupt:
+        say("stopped: the table is of what has been measured")
+    finally:
+        for other in others.values():
+            other.end()
     return ours, peers, PyTorch.name
+
+
+def take_turns(args, row, inside, other, ours, peers):
+    """Adds a sample of `row`, ours and those of the peers, of which `inside` are in our binary and `other` is PyTorch."""
+    store = lambda to, got: collect(to, {f"{n}#{other.threads}": v for n, v in got.items()})
+    got = run_ours(args.binary, these([row], "(/|$)"), other.threads)
+    store(ours, got)
+    if got and not args.no_peer:
+        inside = [n for n in inside if re.search(args.peer_modes, n.split("@")[1])]
+        store(peers, run_ours(args.binary, these(inside, "(/|$)"), other.threads) if inside else {})
+        store(peers, other.figures(row))
 
 
 def best(store, name, threads=None):
@@ -350,6 +360,7 @@ def main():
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
     parser.add_argument("--page", help="a page of Markdown to write the rows into, docs/measured.md")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what has been measured is shown
     spec = json.load(open(os.path.join(HERE, "targets.json")))["rows"]
     rows = f"({args.rows})|^limit/"
 
