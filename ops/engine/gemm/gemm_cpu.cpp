@@ -1,6 +1,7 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include <cotangent/core/parallel.h>
@@ -8,6 +9,7 @@
 #include <cotangent/ops/engine/gemm/amx_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/elements_cpu.h>
+#include <cotangent/ops/engine/gemm/integers_cpu.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
 #include <cotangent/ops/engine/gemm/pairs_cpu.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>
@@ -24,10 +26,10 @@
 //    computed with A in the place of V, and transposed on its way to C ("swapped").
 //  * Thin results of operands that are contiguous along k are scalar products (dots_cpu.h).
 //  * Operands that do not fit into the second-level cache, or whose rows are a multiple of a page apart, are
-//    packed: V by all threads together, before; R by each task, block by block of k. While a tile is summed,
-//    the next tile of C and a share of the next vectors are prefetched.
+//    packed: V by all threads together, before, or by each for itself; R by each task, block by block of k.
+//    While a tile is summed, the next tile of C and a share of the next vectors are prefetched.
 //
-// C is cut into tasks by its shape alone and k is never cut among threads, so results have the same bits for
+// C is cut into tasks by its shape alone, and k is never cut among threads, so results have the same bits for
 // any number of threads.
 
 namespace ct {
@@ -249,8 +251,17 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     }
     return;
   }
+  // What another core has written is dear to read, and dearer to write again. Few columns every thread packs for itself. Of
+  // many, tasks go column by column: whoever packed some is likely to be the one who works with them. (How C is cut and
+  // who packs does not enter the bits.)
+  const bool for_oneself =
+      plan.copy_v && batch == 1 && plan.cols * num_threads() <= plan.rows &&
+      plan.packed(plan.k) * v_cols * static_cast<int64_t>(sizeof(T)) <= gemm::near_bytes();
+  const bool by_columns = plan.copy_v && !for_oneself;
   const auto one_task = [&](const Operands<T>& op, const T* v_packed, int64_t t) {
-    const int64_t row0 = t / plan.col_tasks * plan.rows_task, col0 = t % plan.col_tasks * plan.cols_task;
+    const int64_t row = by_columns ? t % plan.row_tasks : t / plan.col_tasks;
+    const int64_t col = by_columns ? t / plan.row_tasks : t % plan.col_tasks;
+    const int64_t row0 = row * plan.rows_task, col0 = col * plan.cols_task;
     run_task<T>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
                 std::min(plan.cols_task, plan.cols - col0));
   };
@@ -260,10 +271,10 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
                           : plan.v_k == 1 && plan.v_col != 1 ? 1
                                                              : 16,
                 group = slivers * sliver;
-  const int64_t groups = chunk_count(plan.cols, group), blocks = chunk_count(plan.k, plan.k_block) * groups;
+  const int64_t deep = chunk_count(plan.k, plan.k_block), blocks = chunk_count(plan.cols, group) * deep;
   const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
-      const int64_t p0 = block / groups * plan.k_block, col0 = block % groups * group;
+      const int64_t p0 = block % deep * plan.k_block, col0 = block / deep * group;
       const int64_t k = std::min(plan.k_block, plan.k - p0), cols = std::min(group, plan.cols - col0);
       elements.pack_vectors(elements.at(op.v, p0 * plan.v_k + col0 * plan.v_col), plan.v_k, plan.v_col, k,
                             cols, out + plan.packed(p0) * v_cols + col0 * plan.packed(k));
@@ -289,6 +300,19 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     });
     return;
   }
+  if (for_oneself) {
+    static std::atomic<int64_t> products{0};
+    const int64_t product = ++products;
+    parallel_for(tasks, grain, [&](int64_t begin, int64_t end) {
+      thread_local int64_t packed = 0;  // the product for which this thread did so last
+      const Operands<T> op = operands(0);
+      T* const v_packed = scratch<T>(1, plan.packed(plan.k) * v_cols);
+      if (packed != product) pack(op, v_packed, 0, blocks);
+      packed = product;
+      for (int64_t t = begin; t < end; ++t) one_task(op, v_packed, t);
+    });
+    return;
+  }
   // Item by item, or for all items if they share V: all threads pack V, then all of them compute.
   T* const v_packed = scratch<T>(1, plan.packed(plan.k) * v_cols);
   const int64_t pack_grain = 1 + kPackedTogether / (std::min(group, v_cols) * plan.k_block);
@@ -302,35 +326,7 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
   }
 }
 
-// --- integers ----------------------------------------------------------------------------------------
-
-// Integers: sums wrap around, hence the unsigned type.
-template <class T>
-[[gnu::noinline]] void run_integer(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch,
-                                   int64_t c_batch, T alpha, const T* a, const T* b, T beta, const T* bias,
-                                   T* c) {
-  if (g.m <= 0 || g.n <= 0 || batch <= 0) return;
-  using U = std::make_unsigned_t<std::common_type_t<T, int>>;
-  const int64_t row_cost = std::max<int64_t>(1, g.n * std::max<int64_t>(g.k, 1));
-  parallel_for(batch * g.m, std::max<int64_t>(1, 65536 / row_cost), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const T* a_row = a + t / g.m * a_batch + t % g.m * g.a_row;
-      const T* b_item = b + t / g.m * b_batch;
-      T* c_row = c + t / g.m * c_batch + t % g.m * g.c_row;
-      for (int64_t j = 0; j < g.n; ++j) {
-        U x = beta == 0 ? U{0} : static_cast<U>(static_cast<U>(beta) * static_cast<U>(c_row[j]));
-        if (bias != nullptr) x += static_cast<U>(bias[j]);
-        c_row[j] = static_cast<T>(x);
-      }
-      for (int64_t p = 0; p < g.k; ++p) {
-        const U scale = static_cast<U>(static_cast<U>(alpha) * static_cast<U>(a_row[p * g.a_col]));
-        const T* b_row = b_item + p * g.b_row;
-        for (int64_t j = 0; j < g.n; ++j)
-          c_row[j] = static_cast<T>(static_cast<U>(c_row[j]) + scale * static_cast<U>(b_row[j * g.b_col]));
-      }
-    }
-  });
-}
+// --- by type -----------------------------------------------------------------------------------------
 
 template <class T, class Out>
 [[gnu::noinline]] void any(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, int64_t c_batch,
@@ -344,7 +340,7 @@ template <class T, class Out>
     return any<T, Out>(one, batch, 0, 0, c_batch, compute_t<T>(1), &zero, &minus_zero, beta, bias, c);
   }
   if constexpr (std::is_integral_v<T>) {
-    run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
+    gemm::run_integer<T>(g, batch, a_batch, b_batch, c_batch, alpha, a, b, beta, bias, c);
   } else {
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     if constexpr (std::is_same_v<T, BFloat16>)

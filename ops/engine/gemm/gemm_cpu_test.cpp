@@ -333,11 +333,19 @@ TEMPLATE_TEST_CASE("the number of threads does not change a bit", "[gemm]", floa
       std::vector<TestType> first;
       for (const int threads : {1, 2, 7}) {
         ct::set_num_threads(threads);
-        std::vector<TestType> c(static_cast<std::size_t>(m * n));
-        ct::gemm_cpu<TestType>({m, n, k, k, 1, transposed ? 1 : n, transposed ? k : 1, n}, 1, a.data(),
-                               b.data(), 0, c.data());
+        std::vector<TestType> c(static_cast<std::size_t>(m * n)), negative = c;
+        const auto multiply = [&, m = m, n = n, k = k](std::vector<TestType>& to) {
+          ct::gemm_cpu<TestType>({m, n, k, k, 1, transposed ? 1 : n, transposed ? k : 1, n}, 1, a.data(),
+                                 b.data(), 0, to.data());
+        };
+        multiply(c);
         if (first.empty()) first = c;
         CHECK(std::memcmp(first.data(), c.data(), c.size() * sizeof(TestType)) == 0);
+        // What a thread has packed for one product is not taken for the next.
+        for (auto& x : a) x = TestType(-x);
+        multiply(negative);
+        for (auto& x : a) x = TestType(-x);
+        CHECK(std::equal(c.begin(), c.end(), negative.begin(), [](auto x, auto y) { return x == -y; }));
       }
     }
   }
