@@ -179,6 +179,43 @@ TEST_CASE("allocator: at the limit the cpu cache is freed and the request tried 
   a.set_limit(0);
 }
 
+TEST_CASE("allocator: cpu blocks below 2 MiB share ranges, which go back when all of them is free") {
+  if (CT_POOL_BYPASS) return;
+  Allocator& a = current_allocator(cpu);
+  constexpr std::size_t size = 112 * KiB;
+  const auto take = [&](std::size_t count) {
+    std::vector<void*> blocks;
+    for (std::size_t i = 0; i < count; ++i) blocks.push_back(a.allocate(size, host));
+    return blocks;
+  };
+  empty_cache(cpu);
+  const MemoryStats before = memory_stats(cpu);
+  std::vector<void*> blocks = take(18 * 10);  // 18 to a range
+  const MemoryStats during = memory_stats(cpu);
+  CHECK(during.allocations <= before.allocations + 11);  // one may be a slab for the books
+  CHECK(during.reserved <= before.reserved + 21 * MiB);
+  const auto apart = [](const MemoryStats& m) { return m.reserved - m.in_use - m.cached; };
+  CHECK(apart(during) <= apart(before) + 64 * KiB);  // the books; ten rests of ranges are 320 KiB
+  for (void* p : blocks) a.deallocate(p, size, host);
+  CHECK(memory_stats(cpu).cached >= 180 * size);
+  void* one = a.allocate(size, host);
+  empty_cache(cpu);
+  CHECK(memory_stats(cpu).frees >= before.frees + 8);
+  CHECK(memory_stats(cpu).reserved <= before.reserved + 3 * MiB);  // the range of `one`
+  a.deallocate(one, size, host);
+
+  // Near a limit a range is no larger than the block.
+  empty_cache(cpu);
+  const std::size_t rest = 1792 * KiB + 128 * KiB;
+  a.set_limit(memory_stats(cpu).reserved + rest);
+  CHECK_NOTHROW(one = a.allocate(1792 * KiB, host));
+  CHECK_THROWS_AS(a.allocate(1792 * KiB, host), OutOfMemoryError);
+  a.set_limit(0);
+  a.deallocate(one, 1792 * KiB, host);
+  empty_cache(cpu);
+  CHECK(memory_stats(cpu).reserved <= before.reserved + MiB);
+}
+
 TEST_CASE("allocator: blocks may be freed on another thread") {
   const std::size_t before = memory_stats(cpu).in_use;
   std::vector<std::pair<void*, std::size_t>> blocks;

@@ -24,7 +24,8 @@
 // that have not been used for longest go back to the system.
 //
 // From 2 MiB on a block is mapped by itself, aligned to 2 MiB, with huge pages asked for: fewer page
-// faults and TLB misses. When the system has nothing left, the cache is freed and the request tried again.
+// faults and TLB misses. Smaller ones are cut from ranges of 2 MiB that are mapped alike; a range goes back once all of
+// it is free. When the system has nothing left, the cache is freed and the request tried again.
 //
 // Under AddressSanitizer every block goes to the system at once, so that misuse is found.
 
@@ -196,7 +197,7 @@ void* CpuAllocator::allocate_large(std::size_t bytes) {
         cached_ -= size;
       }
     }
-    if (!block) block = from_system(size);
+    if (!block) block = find(size);
     if (block) ++requests_;
   }
   if (!block) fail_out_of_memory(bytes);
@@ -210,7 +211,8 @@ void CpuAllocator::deallocate_large(void* block, std::size_t bytes) noexcept {
   std::lock_guard lock(mutex_);
   ++releases_;
   if (CT_POOL_BYPASS || size > most_cached_ || exceeds_limit(0)) {
-    to_system(block, size);
+    give_back(block, size);
+    release_ranges();
     return;
   }
   if (cached_ + size > most_cached_) trim(most_cached_ - size);
@@ -231,30 +233,70 @@ bool CpuAllocator::exceeds_limit(std::size_t size) const {
 }
 
 // Needs the lock. Null when neither the system nor the cache can help.
-void* CpuAllocator::from_system(std::size_t size) {
+void* CpuAllocator::find(std::size_t size) {
   for (int attempt = 0; attempt < 2; ++attempt) {
-    if (attempt == 1) {
-      if (cached_ == 0) return nullptr;
-      trim(0);
-    }
-    if (exceeds_limit(size)) continue;
-    void* block = !CT_POOL_BYPASS && size >= kHugePage
-                      ? map_aligned(size)
-                      : std::aligned_alloc(kPoolAlign, (size + kPoolAlign - 1) / kPoolAlign * kPoolAlign);
-    if (!block) continue;
-    ++allocations_;
-    reserved_ += size;
-    if (reserved_ > peak_reserved_) peak_reserved_ = reserved_;
-    return block;
+    if (attempt == 1) trim(0);
+    if (void* block = !CT_POOL_BYPASS && size < kHugePage ? cut(size) : from_system(size)) return block;
   }
   return nullptr;
 }
 
+// Needs the lock. Part of a range, of a new one if need be: of one that is no larger where the limit leaves no room.
+void* CpuAllocator::cut(std::size_t size) {
+  Block* block = nullptr;
+  void* range = nullptr;
+  const std::size_t bytes = exceeds_limit(kHugePage) ? size : kHugePage;
+  try {
+    block = ranges_.take(size);
+    if (!block) {
+      range = from_system(bytes);
+      if (!range) return nullptr;
+      ranges_.add_segment(range, bytes);
+      range = nullptr;
+      block = ranges_.take(size);
+    }
+    cuts_.emplace(block->address, block);
+  } catch (const std::bad_alloc&) {  // for the books themselves
+    if (range) to_system(range, bytes);
+    if (block) ranges_.give(block);
+    return nullptr;
+  }
+  cut_ += size;
+  return block->address;
+}
+
+// Needs the lock. What find() found.
+void CpuAllocator::give_back(void* block, std::size_t size) noexcept {
+  if (CT_POOL_BYPASS || size >= kHugePage) return to_system(block, size);
+  const auto cut = cuts_.find(block);
+  ranges_.give(cut->second);
+  cuts_.erase(cut);
+  cut_ -= size;
+}
+
+// Needs the lock. Gives the system the ranges that are entirely free.
+void CpuAllocator::release_ranges() noexcept {
+  ranges_.remove_free_segments([this](void* range, std::size_t bytes) { to_system(range, bytes); });
+}
+
+// Needs the lock.
+void* CpuAllocator::from_system(std::size_t size) {
+  if (exceeds_limit(size)) return nullptr;
+  void* block = CT_POOL_BYPASS
+                    ? std::aligned_alloc(kPoolAlign, (size + kPoolAlign - 1) / kPoolAlign * kPoolAlign)
+                    : map_aligned(size);
+  if (!block) return nullptr;
+  ++allocations_;
+  reserved_ += size;
+  if (reserved_ > peak_reserved_) peak_reserved_ = reserved_;
+  return block;
+}
+
 void CpuAllocator::to_system(void* block, std::size_t size) noexcept {
-  if (!CT_POOL_BYPASS && size >= kHugePage)
-    munmap(block, size);
-  else
+  if (CT_POOL_BYPASS)
     std::free(block);
+  else
+    munmap(block, size);
   ++frees_;
   reserved_ -= size;
 }
@@ -266,15 +308,16 @@ void CpuAllocator::trim(std::size_t most_cached) noexcept {
     int oldest = -1;
     for (int i = 0; i < kBins; ++i)
       if (bins_[i].head && (oldest < 0 || bins_[i].last_use < bins_[oldest].last_use)) oldest = i;
-    if (oldest < 0) return;
+    if (oldest < 0) break;
     const std::size_t size = bin_bytes(oldest);
     while (bins_[oldest].head && cached_ > most_cached) {
       FreeBlock* block = bins_[oldest].head;
       bins_[oldest].head = block->next;
       cached_ -= size;
-      to_system(block, size);
+      give_back(block, size);
     }
   }
+  release_ranges();
 }
 
 void CpuAllocator::empty_cache() {
@@ -288,7 +331,7 @@ MemoryStats CpuAllocator::stats() const {
   MemoryStats stats;
   const std::int64_t in_use = in_use_.load(std::memory_order_relaxed) + pool.unpublished;
   stats.in_use = in_use > 0 ? static_cast<std::size_t>(in_use) : 0;
-  stats.cached = cached_ + pool.free;
+  stats.cached = cached_ + ranges_.segment_bytes() - cut_ + pool.free;
   stats.reserved = reserved_ + pool.reserved;
   // Threads publish their part now and then: what is known may be less than nothing for a while.
   const std::int64_t peak = peak_in_use_.load(std::memory_order_relaxed);

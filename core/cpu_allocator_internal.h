@@ -3,8 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <unordered_map>
 
 #include <cotangent/core/allocator.h>
+#include <cotangent/core/block_heap_internal.h>
 #include <cotangent/core/pool.h>
 
 // The default allocator of the CPU. Internal; see cpu_allocator.cpp for the design.
@@ -42,6 +44,10 @@ class CpuAllocator : public Allocator {
   void* allocate_large(std::size_t bytes);
   void deallocate_large(void* block, std::size_t bytes) noexcept;
   bool exceeds_limit(std::size_t size) const;
+  void* find(std::size_t size);
+  void* cut(std::size_t size);
+  void give_back(void* block, std::size_t size) noexcept;
+  void release_ranges() noexcept;
   void* from_system(std::size_t bytes);
   void to_system(void* block, std::size_t bytes) noexcept;
   void trim(std::size_t most_cached) noexcept;
@@ -53,6 +59,9 @@ class CpuAllocator : public Allocator {
   mutable std::mutex mutex_;  // everything below
   Bin bins_[kBins];
   std::uint64_t tick_ = 0;
+  BlockHeap ranges_{kPoolAlign};            // that blocks below 2 MiB are cut from,
+  std::unordered_map<void*, Block*> cuts_;  // where each of those is in the heap's books,
+  std::size_t cut_ = 0;                     // and their bytes
   std::size_t cached_ = 0;
   std::size_t reserved_ = 0;  // without the pool's slabs
   std::size_t peak_reserved_ = 0;
