@@ -183,14 +183,10 @@ TEST_CASE("allocator: cpu blocks below 2 MiB share ranges, which go back when al
   if (CT_POOL_BYPASS) return;
   Allocator& a = current_allocator(cpu);
   constexpr std::size_t size = 112 * KiB;
-  const auto take = [&](std::size_t count) {
-    std::vector<void*> blocks;
-    for (std::size_t i = 0; i < count; ++i) blocks.push_back(a.allocate(size, host));
-    return blocks;
-  };
   empty_cache(cpu);
   const MemoryStats before = memory_stats(cpu);
-  std::vector<void*> blocks = take(18 * 10);  // 18 to a range
+  std::vector<void*> blocks(18 * 10);  // 18 to a range
+  for (void*& p : blocks) p = a.allocate(size, host);
   const MemoryStats during = memory_stats(cpu);
   CHECK(during.allocations <= before.allocations + 11);  // one may be a slab for the books
   CHECK(during.reserved <= before.reserved + 21 * MiB);
@@ -203,11 +199,8 @@ TEST_CASE("allocator: cpu blocks below 2 MiB share ranges, which go back when al
   CHECK(memory_stats(cpu).frees >= before.frees + 8);
   CHECK(memory_stats(cpu).reserved <= before.reserved + 3 * MiB);  // the range of `one`
   a.deallocate(one, size, host);
-
-  // Near a limit a range is no larger than the block.
   empty_cache(cpu);
-  const std::size_t rest = 1792 * KiB + 128 * KiB;
-  a.set_limit(memory_stats(cpu).reserved + rest);
+  a.set_limit(memory_stats(cpu).reserved + 1920 * KiB);  // near it a range is no larger than the block
   CHECK_NOTHROW(one = a.allocate(1792 * KiB, host));
   CHECK_THROWS_AS(a.allocate(1792 * KiB, host), OutOfMemoryError);
   a.set_limit(0);

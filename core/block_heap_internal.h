@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <cotangent/core/pool.h>
 #include <cotangent/core/stream.h>
@@ -93,6 +94,19 @@ class CT_API BlockHeap {
   std::size_t segment_bytes_ = 0;
   Block* lists_[kLists] = {};
   std::uint64_t filled_[kWords] = {};
+};
+
+/// Open addressing from block address to block; grows, never shrinks. Not thread-safe.
+class CT_API BlockMap {
+ public:
+  void insert(Block* block);
+  Block* find(const void* address) const noexcept;
+  Block* erase(const void* address) noexcept;  // null when it is not there
+
+ private:
+  std::size_t slot_of(const void* address) const noexcept;
+  std::vector<Block*> slots_;
+  std::size_t size_ = 0;
 };
 
 }  // namespace ct::detail

@@ -52,53 +52,6 @@ std::size_t round_up(std::size_t bytes, std::size_t granule) {
 
 }  // namespace
 
-// ---- BlockMap: linear probing, at most half full; deletion shifts the rest of the run back ----
-
-std::size_t BlockMap::slot_of(const void* address) const noexcept {
-  const std::uint64_t key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address)) >> 9;
-  return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ull) >> 20) & (slots_.size() - 1);
-}
-
-void BlockMap::insert(Block* block) {
-  if (2 * (size_ + 1) > slots_.size()) {
-    std::vector<Block*> old(slots_.empty() ? 1024 : 2 * slots_.size(), nullptr);
-    old.swap(slots_);
-    size_ = 0;
-    for (Block* kept : old)
-      if (kept) insert(kept);
-  }
-  std::size_t slot = slot_of(block->address);
-  while (slots_[slot]) slot = (slot + 1) & (slots_.size() - 1);
-  slots_[slot] = block;
-  ++size_;
-}
-
-Block* BlockMap::find(const void* address) const noexcept {
-  if (slots_.empty()) return nullptr;
-  for (std::size_t slot = slot_of(address); slots_[slot]; slot = (slot + 1) & (slots_.size() - 1))
-    if (slots_[slot]->address == address) return slots_[slot];
-  return nullptr;
-}
-
-Block* BlockMap::erase(const void* address) noexcept {
-  if (slots_.empty()) return nullptr;
-  const std::size_t mask = slots_.size() - 1;
-  std::size_t hole = slot_of(address);
-  while (slots_[hole] && slots_[hole]->address != address) hole = (hole + 1) & mask;
-  Block* found = slots_[hole];
-  if (!found) return nullptr;
-  for (std::size_t slot = (hole + 1) & mask; slots_[slot]; slot = (slot + 1) & mask) {
-    const std::size_t home = slot_of(slots_[slot]->address);
-    // Entries whose home lies behind the hole (cyclically) stay reachable where they are.
-    if (((slot - home) & mask) < ((slot - hole) & mask)) continue;
-    slots_[hole] = slots_[slot];
-    hole = slot;
-  }
-  slots_[hole] = nullptr;
-  --size_;
-  return found;
-}
-
 // ---- CachingAllocator ----
 
 CachingAllocator::StreamHeaps::StreamHeaps(void* s, MemoryPoolId p)

@@ -33,19 +33,6 @@ class CT_API MemorySource {
   virtual bool capacity(std::size_t* free, std::size_t* total) noexcept = 0;
 };
 
-/// Open addressing from block address to block; grows, never shrinks. Not thread-safe.
-class CT_API BlockMap {
- public:
-  void insert(Block* block);
-  Block* find(const void* address) const noexcept;
-  Block* erase(const void* address) noexcept;  // null when it is not there
-
- private:
-  std::size_t slot_of(const void* address) const noexcept;
-  std::vector<Block*> slots_;
-  std::size_t size_ = 0;
-};
-
 class CT_API CachingAllocator : public Allocator {
  public:
   /// `name` appears in messages: "cuda:0". `pool_slot` is the index of the thread's memory pool setting

@@ -255,7 +255,7 @@ void* CpuAllocator::cut(std::size_t size) {
       range = nullptr;
       block = ranges_.take(size);
     }
-    cuts_.emplace(block->address, block);
+    cuts_.insert(block);
   } catch (const std::bad_alloc&) {  // for the books themselves
     if (range) to_system(range, bytes);
     if (block) ranges_.give(block);
@@ -268,9 +268,7 @@ void* CpuAllocator::cut(std::size_t size) {
 // Needs the lock. What find() found.
 void CpuAllocator::give_back(void* block, std::size_t size) noexcept {
   if (CT_POOL_BYPASS || size >= kHugePage) return to_system(block, size);
-  const auto cut = cuts_.find(block);
-  ranges_.give(cut->second);
-  cuts_.erase(cut);
+  ranges_.give(cuts_.erase(block));
   cut_ -= size;
 }
 

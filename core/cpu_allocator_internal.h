@@ -3,7 +3,6 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
-#include <unordered_map>
 
 #include <cotangent/core/allocator.h>
 #include <cotangent/core/block_heap_internal.h>
@@ -59,9 +58,9 @@ class CpuAllocator : public Allocator {
   mutable std::mutex mutex_;  // everything below
   Bin bins_[kBins];
   std::uint64_t tick_ = 0;
-  BlockHeap ranges_{kPoolAlign};            // that blocks below 2 MiB are cut from,
-  std::unordered_map<void*, Block*> cuts_;  // where each of those is in the heap's books,
-  std::size_t cut_ = 0;                     // and their bytes
+  BlockHeap ranges_{kPoolAlign};  // that blocks below 2 MiB are cut from,
+  BlockMap cuts_;                 // those blocks,
+  std::size_t cut_ = 0;           // and their bytes
   std::size_t cached_ = 0;
   std::size_t reserved_ = 0;  // without the pool's slabs
   std::size_t peak_reserved_ = 0;
