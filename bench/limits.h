@@ -2,6 +2,7 @@
 
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/simd/stream.h>
+#include <cotangent/core/simd/vector.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +12,9 @@
 
 namespace ct::bench {
 
-/// Runs sixteen independent chains of fused multiply-adds, as wide as the compiler's target allows, on each of `threads`
-/// threads (at most ct::num_threads() of which run at a time), and returns the number of floating-point operations.
+/// Runs independent chains of fused multiply-adds, as wide as the compiler's target allows and as many as have a register
+/// each, on each of `threads` threads (at most ct::num_threads() of which run at a time), and returns the number of
+/// floating-point operations.
 inline double fma_work(int threads) {
 #if defined(__AVX512F__)
   constexpr int kLanes = 16;
@@ -22,7 +24,7 @@ inline double fma_work(int threads) {
   constexpr int kLanes = 4;
 #endif
   typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
-  constexpr int kChains = 16, kSteps = 1 << 16;
+  constexpr int kChains = simd::kVectorRegisters == 32 ? 16 : 12, kSteps = 1 << 16;
   ct::parallel_for(threads, 1, [](std::int64_t, std::int64_t) {
     Vector sum[kChains];
     for (int c = 0; c < kChains; ++c) sum[c] = Vector{} + static_cast<float>(c);

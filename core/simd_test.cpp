@@ -28,11 +28,11 @@ std::vector<typename V::Scalar> lanes_of(const V& x) {
   return lanes;
 }
 
-// The first n lanes of a vector, for every n: read, with something else in the others' place, and written.
+// The first n lanes of a vector, for every n, all among them: read, with something else in the others' place, and written.
 template <class V, class S>
 void check_first_lanes() {
   using T = typename V::Scalar;
-  for (int n = 0; n < V::kSize; ++n) {
+  for (int n = 0; n <= V::kSize; ++n) {
     // Not an element more is there than is asked for.
     std::vector<S> from(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) from[static_cast<std::size_t>(i)] = S(static_cast<T>(i + 1));

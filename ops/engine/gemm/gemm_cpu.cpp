@@ -89,7 +89,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
   const int64_t depth = plan.packed(std::min(plan.k, plan.k_block));
   // By rows, an odd number of cache lines apart.
   const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : plan.packing.rows;
-  const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld;
+  const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld + w;  // w more: see pack_columns
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
   const int64_t v_cols = round_up(plan.cols, sliver);
 

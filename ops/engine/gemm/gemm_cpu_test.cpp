@@ -166,6 +166,9 @@ TEMPLATE_TEST_CASE("products at the edges of the blocks equal the definition", "
       check<TestType>(389, 45, 300, la, lb, 1, 0, true);
       check<TestType>(45, 530, 300, la, lb, 1, 1, false);
       check<TestType>(200, 300, 1030, la, lb, 1, 0, false);
+      // Rows and columns so many lines apart that they meet in a few places of a cache.
+      for (const int64_t m : {48, 64, 128, 320}) check<TestType>(m, 256, 150, la, lb, 2, 1, false);
+      check<TestType>(256, 112, 530, la, lb, 1, 0, true);
     }
 }
 

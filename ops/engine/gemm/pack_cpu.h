@@ -49,26 +49,30 @@ void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t
   }
 }
 
-// Tiles of R, whose rows are neighbours in memory (r_row is 1), times alpha: out[t * tile_size + p * kRows + i].
+// Tiles of R, whose rows are neighbours in memory (r_row is 1), times alpha: out[t * tile_size + p * kRows + i]. Tiles of
+// neighbours share cache lines: a few of these are read by all tiles before others come. Vectors are written whole where
+// there are elements to fill them: what is too much gives way to the next p, and after the last one of a tile there is room.
 template <class In, class T>
 void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles& tiles, std::int64_t k,
                   T alpha, T* out, std::int64_t tile_size) {
   using V = simd::Vector<T>;
-  constexpr std::int64_t w = V::kSize;
+  constexpr std::int64_t w = V::kSize, deep = 16;
+  const std::int64_t rows = tiles.begin(tiles.count);
   const V factor(alpha);
-  for (std::int64_t p = 0; p < k; ++p) {
-    const In* from = static_cast<const In*>(r) + p * r_k;
-    const std::int64_t ahead = p + 8 < k ? 8 * r_k : 0;
-    T* to = out + p * kRows;
+  for (std::int64_t p0 = 0; p0 < k; p0 += deep) {
+    const std::int64_t end = std::min(p0 + deep, k);
     for (std::int64_t t = 0; t < tiles.count; ++t) {
-      const std::int64_t h = tiles.height(t);
-      __builtin_prefetch(from + ahead);
-      for (std::int64_t i = 0; i < h; i += w) {
-        const auto first = V::first(std::min(w, h - i));
-        (factor * V::load(from + i, first)).store(to + i, first);
-      }
-      from += h;
-      to += tile_size;
+      const std::int64_t h = tiles.height(t), begin = tiles.begin(t), rest = h % w;
+      const In* from = static_cast<const In*>(r) + p0 * r_k + begin;
+      T* to = out + t * tile_size + p0 * kRows;
+      const auto run = [&](auto some) __attribute__((always_inline)) {
+        for (std::int64_t p = p0; p < end; ++p, from += r_k, to += kRows) {
+          __builtin_prefetch(from + (end < k ? deep * r_k : 0));
+          for (std::int64_t i = 0; i + w <= h; i += w) (factor * V::load(from + i)).store(to + i);
+          if (rest > 0) (factor * V::load(from + h - rest, some)).store(to + h - rest, some);
+        }
+      };
+      begin + h - rest + w <= rows ? run(simd::All{}) : run(V::first(rest));
     }
   }
 }
@@ -83,12 +87,16 @@ void pack_transposed(std::int64_t k, std::int64_t cols, Out* out, std::int64_t l
     const std::int64_t wide = std::min(w, cols - j);
     for (std::int64_t p = 0; p < k; p += w) {
       const std::int64_t deep = std::min(w, k - p);
-      const auto row = V::first(deep), column = V::first(wide);
-      V block[w];
-      for (std::int64_t l = 0; l < w; ++l) block[l] = l < wide ? load(j + l, p, row) : V(T(0));
-      simd::transpose(block);
-      for (std::int64_t l = 0; l < w; ++l)
-        if (l < deep) block[l].store(out + (p + l) * ld + j, column);
+      const auto block_of = [&](std::int64_t wide, std::int64_t deep, auto row, auto column)
+          __attribute__((always_inline)) {
+        V block[w];
+        for (std::int64_t l = 0; l < w; ++l) block[l] = l < wide ? load(j + l, p, row) : V(T(0));
+        simd::transpose(block);
+        for (std::int64_t l = 0; l < w; ++l)
+          if (l < deep) block[l].store(out + (p + l) * ld + j, column);
+      };
+      wide == w&& deep == w ? block_of(w, w, simd::All{}, simd::All{})
+                            : block_of(wide, deep, V::first(deep), V::first(wide));
     }
   }
 }

@@ -105,7 +105,7 @@ CT_INLINE void tile_of(const TileArgs<T>& t) {
   };
   std::int64_t p = 0;
   if constexpr (Prefetch) {
-    const std::int64_t part = k / Rows;
+    const std::int64_t part = k / Rows;  // columns are packed here, unless vectors are whole lines
     const T* next_c = t.c + Rows * t.c_stride;
     const T* next_v = t.next_v;
     const std::int64_t lines = t.next_v_lines;
@@ -117,11 +117,13 @@ CT_INLINE void tile_of(const TileArgs<T>& t) {
         __builtin_prefetch(next_v, 0, 2);
         next_v += 64 / sizeof(T);
       }
-      for (std::int64_t end = p + part; p < end; ++p) step(std::bool_constant<!ByRows>{});
+      for (std::int64_t end = p + part; p < end; ++p)
+        step(std::bool_constant < !ByRows && sizeof(V) == 64 > {});
     }
   }
   if constexpr (!ByRows && Rows > 3)
-    for (; p < k - kColumnsAhead; ++p) step(std::true_type{});
+    if (rs != kRows)  // packed columns are foreseen
+      for (; p < k - kColumnsAhead; ++p) step(std::true_type{});
   for (; p < k; ++p) step(std::false_type{});
   T* const c = t.c;  // a copy: for all the compiler knows, stores might change t
   const std::int64_t c_stride = t.c_stride;
