@@ -34,14 +34,29 @@ def sh(*command):
         return ""
 
 
+def cpu_level(vendor, flags):
+    """Which kernels a library of several levels takes on a processor by its /proc/cpuinfo (core/cpu_level.h); "" where there
+    are none."""
+    levels = {"v4-amx": "amx_bf16", "v4-bf16": "avx512_bf16" if vendor == "AuthenticAMD" else None, "v4": "avx512vl",
+              "v3": "avx2", "v2": "sse4_2"}
+    return next((level for level, flag in levels.items() if flag in flags), "")
+
+
+def processor():
+    """Its name, and its level where there are several: some machines give processors of three generations one name."""
+    text = open("/proc/cpuinfo").read() if os.path.exists("/proc/cpuinfo") else ""
+    entry = dict(re.findall(r"^([^:\n]*?)\s*: (.*)$", text, re.MULTILINE))
+    level = cpu_level(entry.get("vendor_id"), entry.get("flags", "").split())
+    return entry.get("model name", platform.processor()) + (f", {level}" if level else "")
+
+
 def environment():
     gpu = sh("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
     nvcc = re.search(r"release ([0-9.]+)", sh("nvcc", "--version"))
-    cpu = re.search(r"model name\s*:\s*(.*)", open("/proc/cpuinfo").read()) if os.path.exists("/proc/cpuinfo") else None
     return {
         "date": time.strftime("%Y-%m-%d"),
         "commit": os.environ.get("COTANGENT_COMMIT") or sh("git", "-C", HERE, "rev-parse", "--short", "HEAD") or "unknown",
-        "cpu": cpu.group(1) if cpu else platform.processor(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "gpu": gpu[0] if gpu else "none",
         "cuda": nvcc.group(1) if nvcc else "none",

@@ -75,6 +75,11 @@ def table(source):
     assert "C1/geomean_t2" not in rows, "a mean of a part of the rows"
     assert mean["value"] == 4 and mean["peer_mode"] == "best of each" and abs(mean["peer"] - 48 ** 0.5) < 1e-9, mean
     assert abs(mean["peers"]["eager"] - 8) < 1e-9 and not mean["met_good"] and mean["met_moonshot"], mean
+    # Processors of one name are told apart by their level.
+    zen = ["sse4_2", "avx2", "avx512vl", "avx512_bf16"]
+    assert bench.cpu_level("AuthenticAMD", zen[:2]) == "v3" and bench.cpu_level("AuthenticAMD", zen) == "v4-bf16"
+    assert bench.cpu_level("GenuineIntel", zen) == "v4" and bench.cpu_level("GenuineIntel", [*zen, "amx_bf16"]) == "v4-amx"
+    assert bench.cpu_level(None, []) == ""
 
 
 if __name__ == "__main__":
