@@ -27,7 +27,8 @@
 //  * Thin results of operands that are contiguous along k are scalar products (dots_cpu.h).
 //  * Operands that do not fit into the second-level cache, or whose rows are a multiple of a page apart, are
 //    packed: V by all threads together, before, or by each for itself; R by each task, block by block of k.
-//    While a tile is summed, the next tile of C and a share of the next vectors are prefetched.
+//    With vectors of less than a line so are V, and R by columns, whose lines meet in a few places of the first
+//    level. While a tile is summed, the next tile of C and a share of the next vectors are prefetched.
 //
 // C is cut into tasks by its shape alone, and k is never cut among threads, so results have the same bits for
 // any number of threads.
