@@ -203,7 +203,7 @@ struct Vector {
       else
         _mm512_mask_storeu_epi64(to, static_cast<__mmask8>(n.mask), (__m512i)v);
 #elif defined(__AVX2__)
-      // In halves: on AMD's processors a masked store takes 12 to 18 cycles.
+      // In pieces: on a Zen 3 a masked store takes as long as five whole ones, these as two.
       char* at = reinterpret_cast<char*>(to);
       __m128i rest = _mm256_castsi256_si128((__m256i)v);
       const auto bytes = n.count * static_cast<std::int64_t>(sizeof(T));
