@@ -67,7 +67,7 @@ void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles&
       T* to = out + t * tile_size + p0 * kRows;
       const auto run = [&](auto some) __attribute__((always_inline)) {
         for (std::int64_t p = p0; p < end; ++p, from += r_k, to += kRows) {
-          __builtin_prefetch(from + (end < k ? deep * r_k : 0));
+          __builtin_prefetch(from + (p + deep < k ? deep * r_k : 0));
           for (std::int64_t i = 0; i + w <= h; i += w) (factor * V::load(from + i)).store(to + i);
           if (rest > 0) (factor * V::load(from + h - rest, some)).store(to + h - rest, some);
         }
@@ -95,8 +95,10 @@ void pack_transposed(std::int64_t k, std::int64_t cols, Out* out, std::int64_t l
         for (std::int64_t l = 0; l < w; ++l)
           if (l < deep) block[l].store(out + (p + l) * ld + j, column);
       };
-      wide == w&& deep == w ? block_of(w, w, simd::All{}, simd::All{})
-                            : block_of(wide, deep, V::first(deep), V::first(wide));
+      if (wide == w && deep == w)
+        block_of(w, w, simd::All{}, simd::All{});
+      else
+        block_of(wide, deep, V::first(deep), V::first(wide));
     }
   }
 }

@@ -28,8 +28,7 @@ inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step 
 inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
 inline constexpr int64_t kMostRows = 192;     // of a task, where half of the second-level cache holds them
 inline constexpr int64_t kFewestRows = 128;   // of one of many tasks; of pairs half
-inline constexpr int64_t kWorthPacking =
-    48;  // rows that meet what is packed because it would leave the cache; columns twice
+inline constexpr int64_t kWorthPacking = 48;  // rows that make packing for the cache pay; columns: twice
 inline constexpr double kTaskWork = 1 << 19;  // worth a task, in multiply-adds: 5 to 10 microseconds
 inline constexpr double kMostTasks = 16;      // beyond that, tasks are made for the cache's sake only
 

@@ -107,6 +107,7 @@ CT_INLINE void tile_of(const TileArgs<T>& t) {
   std::int64_t p = 0;
   if constexpr (Prefetch) {
     const std::int64_t part = k / Rows;
+    constexpr std::bool_constant<(!ByRows && sizeof(V) == 64)> ask;
     const T* next_c = t.c + Rows * t.c_stride;
     const T* next_v = t.next_v;
     const std::int64_t lines = t.next_v_lines;
@@ -118,8 +119,7 @@ CT_INLINE void tile_of(const TileArgs<T>& t) {
         __builtin_prefetch(next_v, 0, 2);
         next_v += 64 / sizeof(T);
       }
-      for (std::int64_t end = p + part; p < end; ++p)
-        step(std::bool_constant < !ByRows && sizeof(V) == 64 > {});
+      for (std::int64_t end = p + part; p < end; ++p) step(ask);
     }
   }
   if constexpr (!ByRows && Rows > 3)
