@@ -266,11 +266,14 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     run_task<T>(plan, op, v_packed, row0, std::min(plan.rows_task, plan.rows - row0), col0,
                 std::min(plan.cols_task, plan.cols - col0));
   };
-  // V is packed in blocks of 16 slivers, k_block deep: the runs read from memory are then not too short. Where they go
-  // along k one sliver does, and of pairs, which are packed sliver by sliver, four: threads have more to share.
+  // V is packed in blocks k_block deep, of so many slivers that every thread has one, but up to 16, and runs of 256 bytes:
+  // those read from memory are then not too short. Where they go along k one sliver will do, and of pairs, which are packed
+  // sliver by sliver, four.
+  const int64_t shared = std::clamp<int64_t>(chunk_count(plan.cols, sliver * num_threads()),
+                                             256 / (sliver * static_cast<int64_t>(sizeof(T))), 16);
   const int64_t slivers = plan.packing.pairs                 ? 4
                           : plan.v_k == 1 && plan.v_col != 1 ? 1
-                                                             : 16,
+                                                             : shared,
                 group = slivers * sliver;
   const int64_t deep = chunk_count(plan.k, plan.k_block), blocks = chunk_count(plan.cols, group) * deep;
   const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {

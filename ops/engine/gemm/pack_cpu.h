@@ -56,7 +56,9 @@ template <class In, class T>
 void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles& tiles, std::int64_t k,
                   T alpha, T* out, std::int64_t tile_size) {
   using V = simd::Vector<T>;
-  constexpr std::int64_t w = V::kSize, deep = 16;
+  constexpr std::int64_t w = V::kSize;
+  // Those of a page's distance have the same places of the first level, mostly eight: half are for what is asked for ahead.
+  const std::int64_t deep = r_k * static_cast<std::int64_t>(sizeof(In)) % 4096 == 0 ? 4 : 8;
   const std::int64_t rows = tiles.begin(tiles.count);
   const V factor(alpha);
   for (std::int64_t p0 = 0; p0 < k; p0 += deep) {
@@ -65,11 +67,14 @@ void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles&
       const std::int64_t h = tiles.height(t), begin = tiles.begin(t), rest = h % w;
       const In* from = static_cast<const In*>(r) + p0 * r_k + begin;
       T* to = out + t * tile_size + p0 * kRows;
+      const std::int64_t ahead = end + deep <= k ? deep * r_k : 0;
       const auto run = [&](auto some) __attribute__((always_inline)) {
+#pragma GCC unroll 4
         for (std::int64_t p = p0; p < end; ++p, from += r_k, to += kRows) {
-          __builtin_prefetch(from + (p + deep < k ? deep * r_k : 0));
-          for (std::int64_t i = 0; i + w <= h; i += w) (factor * V::load(from + i)).store(to + i);
-          if (rest > 0) (factor * V::load(from + h - rest, some)).store(to + h - rest, some);
+          __builtin_prefetch(from + ahead);
+          if constexpr (w <= kRows)
+            for (std::int64_t i = 0; i + w <= h; i += w) (factor * V::load(from + i)).store(to + i);
+          if (w > kRows || rest > 0) (factor * V::load(from + h - rest, some)).store(to + h - rest, some);
         }
       };
       begin + h - rest + w <= rows ? run(simd::All{}) : run(V::first(rest));
