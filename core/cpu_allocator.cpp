@@ -34,6 +34,9 @@ namespace ct::detail {
 namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
+// Mapped behind each block and never touched: QEMU 7.2, which emulates other processors for tests, loads all lanes of a vector
+// where a processor loads those of a mask.
+constexpr std::size_t kBehind = 64 << 10;
 constexpr std::size_t kLargestRequest = std::size_t{1} << 46;
 constexpr std::int64_t kPublishBytes = 64 << 10;
 
@@ -71,7 +74,7 @@ void* map_aligned(std::size_t bytes) {
   char* block = reinterpret_cast<char*>((reinterpret_cast<std::uintptr_t>(from) + kHugePage - 1) &
                                         ~static_cast<std::uintptr_t>(kHugePage - 1));
   if (block > from) munmap(from, static_cast<std::size_t>(block - from));
-  char* end = block + bytes;
+  char* end = block + bytes + kBehind;
   if (end < from + span) munmap(end, static_cast<std::size_t>(from + span - end));
   madvise(block, bytes, MADV_HUGEPAGE);  // only advice: without huge pages everything works, a bit slower
   return block;
@@ -294,7 +297,7 @@ void CpuAllocator::to_system(void* block, std::size_t size) noexcept {
   if (CT_POOL_BYPASS)
     std::free(block);
   else
-    munmap(block, size);
+    munmap(block, size + kBehind);
   ++frees_;
   reserved_ -= size;
 }
