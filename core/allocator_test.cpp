@@ -1,10 +1,13 @@
 #include <cotangent/core/allocator.h>
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <thread>
 #include <vector>
@@ -207,6 +210,30 @@ TEST_CASE("allocator: cpu blocks below 2 MiB share ranges, which go back when al
   a.deallocate(one, 1792 * KiB, host);
   empty_cache(cpu);
   CHECK(memory_stats(cpu).reserved <= before.reserved + MiB);
+}
+
+TEST_CASE("allocator: a large cpu block takes its addresses with it, and no others") {
+  if (CT_POOL_BYPASS) return;
+  Allocator& a = current_allocator(cpu);
+  const auto mapped = [] {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * std::int64_t{4096};
+  };
+  // With each neighbour the next mapping begins elsewhere between two huge pages.
+  constexpr std::size_t size = MiB + 4 * KiB, block = 4608 * KiB;
+  std::vector<char*> neighbours(512);
+  empty_cache(cpu);
+  const std::int64_t before = mapped();
+  for (char*& from : neighbours) {
+    void* const p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    from = static_cast<char*>(std::memset(p, 1, 1));
+    a.deallocate(a.allocate(block, host), block, host);
+    empty_cache(cpu);
+  }
+  CHECK(std::ranges::all_of(neighbours, [](const char* from) { return from[0] == 1; }));
+  for (char* from : neighbours) munmap(from, size);
+  CHECK(mapped() < before + std::int64_t{8 << 20});
 }
 
 TEST_CASE("allocator: blocks may be freed on another thread") {

@@ -67,7 +67,7 @@ std::size_t physical_memory() {
 
 // Maps a little more than needed and unmaps what lies outside the aligned part.
 void* map_aligned(std::size_t bytes) {
-  const std::size_t span = bytes + kHugePage;
+  const std::size_t span = bytes + kBehind + kHugePage;
   void* raw = mmap(nullptr, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
   char* from = static_cast<char*>(raw);

@@ -57,7 +57,7 @@ void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles&
                   T alpha, T* out, std::int64_t tile_size) {
   using V = simd::Vector<T>;
   constexpr std::int64_t w = V::kSize;
-  // Those of a page's distance have the same places of the first level, mostly eight: half are for what is asked for ahead.
+  // A page apart they share the places of one set of the first level, mostly eight: half of them for what is asked for ahead.
   const std::int64_t deep = r_k * static_cast<std::int64_t>(sizeof(In)) % 4096 == 0 ? 4 : 8;
   const std::int64_t rows = tiles.begin(tiles.count);
   const V factor(alpha);
