@@ -254,9 +254,10 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
   }
   // What another core has written is dear to read, and dearer to write again. Few columns every thread packs for itself. Of
   // many, tasks go column by column: whoever packed some is likely to be the one who works with them. (How C is cut and
-  // who packs does not enter the bits.)
+  // who packs does not enter the bits. Asking for the threads of a lent executor takes a lock: what packs nothing does not.)
+  const int64_t threads = plan.copy_v ? num_threads() : 1;
   const bool for_oneself =
-      plan.copy_v && batch == 1 && plan.cols * num_threads() <= plan.rows &&
+      plan.copy_v && batch == 1 && plan.cols * threads <= plan.rows &&
       plan.packed(plan.k) * v_cols * static_cast<int64_t>(sizeof(T)) <= gemm::near_bytes();
   const bool by_columns = plan.copy_v && !for_oneself;
   const auto one_task = [&](const Operands<T>& op, const T* v_packed, int64_t t) {
@@ -269,12 +270,9 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
   // V is packed in blocks k_block deep, of so many slivers that every thread has one, but up to 16, and runs of 256 bytes:
   // those read from memory are then not too short. Where they go along k one sliver will do, and of pairs, which are packed
   // sliver by sliver, four.
-  const int64_t shared = std::clamp<int64_t>(chunk_count(plan.cols, sliver * num_threads()),
+  const int64_t shared = std::clamp<int64_t>(chunk_count(plan.cols, sliver * threads),
                                              256 / (sliver * static_cast<int64_t>(sizeof(T))), 16);
-  const int64_t slivers = plan.packing.pairs                 ? 4
-                          : plan.v_k == 1 && plan.v_col != 1 ? 1
-                                                             : shared,
-                group = slivers * sliver;
+  const int64_t group = sliver * (plan.packing.pairs ? 4 : plan.v_k == 1 && plan.v_col != 1 ? 1 : shared);
   const int64_t deep = chunk_count(plan.k, plan.k_block), blocks = chunk_count(plan.cols, group) * deep;
   const auto pack = [&](const Operands<T>& op, T* out, int64_t begin, int64_t end) {
     for (int64_t block = begin; block < end; ++block) {
