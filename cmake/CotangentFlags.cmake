@@ -103,9 +103,8 @@ function(cotangent_speed_flags target for)
     "$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 endfunction()
 
-# A tree that is built whole and once (COTANGENT_PRECOMPILE) parses what nearly every file includes once per target. The
-# other trees do not, so that a changed header recompiles no more than the files that include it, and a file that
-# forgets an include does not compile. ccache serves plain compilations better.
+# What nearly every file includes is parsed once per target (COTANGENT_PRECOMPILE). Off, a changed header recompiles no more
+# than the files that include it, and a file that forgets an include does not compile. ccache serves plain compilations better.
 function(cotangent_precompile target)
   if(COTANGENT_PRECOMPILE AND NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
     target_precompile_headers(${target} PRIVATE ${ARGN})
