@@ -69,8 +69,7 @@ function(cotangent_add_levels target sources)
       target_compile_options(${objects} PRIVATE -fno-gnu-unique)  # what is unique in a process can't be made local
     endif()
     target_compile_definitions(${objects} PRIVATE cpu_kernels=${level}_kernels)
-    cotangent_precompile(${objects} <algorithm> <cmath> <cotangent/core/op_def.h>)
-    cotangent_batch(${objects})
+    cotangent_kernel_options(${objects})
     set(all "$<FILTER:$<TARGET_OBJECTS:${objects}>,INCLUDE,\\.o$>")  # a precompiled header is among them
     set(whole "${PROJECT_BINARY_DIR}/levels/${level}")
     string(LENGTH "${level}_kernels" length)
