@@ -106,14 +106,15 @@ struct Image {
     else
       sum = sums.data();
     std::fill_n(sum, w.in_pixels(), C(0));
-    each_window([&](int p, int q, int window) {
-      if (!index) {
+    if (index) {
+      for (int window = 0; window < w.out_pixels(); ++window)
+        if (index[window] >= 0) sum[index[window]] += static_cast<C>(g[window]);
+    } else {
+      each_window([&](int p, int q, int window) {
         const C share = static_cast<C>(g[window]) / static_cast<C>(w.divisor(p, q));
         each_element(w, p, q, [&](int element) { sum[element] += share; });
-      } else if (index[window] >= 0) {
-        sum[index[window]] += static_cast<C>(g[window]);
-      }
-    });
+      });
+    }
     if constexpr (!std::is_same_v<T, C>) simd::convert_run(sum, w.in_pixels(), dx);
   }
 };

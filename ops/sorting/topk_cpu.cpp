@@ -27,13 +27,13 @@ template <class T>
                                     bool descending, std::int64_t begin, std::int64_t end) {
   using C = compute_t<T>;
   using K = OrderKey<C>;
+  const K turn = descending ? static_cast<K>(~K(0)) : K(0);
   scattering::Pairs<K> pairs(static_cast<std::size_t>(rows.n));
   for (std::int64_t r = begin; r < end; ++r) {
     const T* row = x + rows.start(r, rows.n);
     for (std::int64_t i = 0; i < rows.n; ++i) {
       const K key = order_key(static_cast<C>(row[i * rows.inner]));
-      pairs[static_cast<std::size_t>(i)] = {descending ? static_cast<K>(~key) : key,
-                                            static_cast<std::uint32_t>(i)};
+      pairs[static_cast<std::size_t>(i)] = {static_cast<K>(key ^ turn), static_cast<std::uint32_t>(i)};
     }
     choose(pairs, rows.k);
     const std::int64_t to = rows.start(r, rows.k);

@@ -58,7 +58,7 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
     return g * sign_of(x) * power_of((x < 0 ? -x : x) / y, p - 1);
   } else {
     static_assert(kind == Gradient::log_sum_exp);
-    return g * std::exp(y == -INFINITY ? x : x - y);
+    return g * std::exp(x - (y == -INFINITY ? C(0) : y));
   }
 }
 

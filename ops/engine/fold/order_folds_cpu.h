@@ -31,10 +31,18 @@ struct Ordering {
     return -std::numeric_limits<C>::infinity();
   }
   C key(C x) const {
-    if (compare == Compare::truth) x = x != 0 ? C(1) : C(0);
+    return with_key([x](const auto& key) { return key(x); });
+  }
+  /// Calls body(key), with nothing left to decide inside of its loops.
+  template <class Body>
+  decltype(auto) with_key(const Body& body) const {
+    const auto maybe_turned = [&](auto compared) {
+      return smallest ? body([=](C x) { return turned(compared(x)); }) : body(compared);
+    };
     if constexpr (!std::is_integral_v<C>)
-      if (compare == Compare::absolute) x = std::abs(x);
-    return smallest ? turned(x) : x;
+      if (compare == Compare::absolute) return maybe_turned([](C x) { return std::abs(x); });
+    if (compare == Compare::truth) return maybe_turned([](C x) { return x != 0 ? C(1) : C(0); });
+    return maybe_turned([](C x) { return x; });
   }
   C value(C key) const { return smallest ? turned(key) : key; }
   /// ~x or -x, of an element or a vector of them.
@@ -56,11 +64,9 @@ struct Ordering {
     return fold_vectors(from, n, lowest(), kSame, kLarger);
   }
   void keys_of(const C* __restrict x, int n, C* __restrict keys) const {
-    if (compare == Compare::value && smallest) {
-      for (int i = 0; i < n; ++i) keys[i] = turned(x[i]);
-    } else {
+    with_key([&](const auto& key) {
       for (int i = 0; i < n; ++i) keys[i] = key(x[i]);
-    }
+    });
   }
   static bool same(C a, C b) { return a == b || (a != a && b != b); }
   static bool larger(C a, C b) { return a > b || (a != a && b == b); }
@@ -80,29 +86,30 @@ struct ExtremumFold {
   Acc identity() const { return order.lowest(); }
   void block(Acc& acc, const C* x, int n, std::int64_t) const { acc = kLarger(acc, order.largest(x, n)); }
   void lanes(Acc* __restrict acc, const C* __restrict x, int n, std::int64_t) const {
-    if (order.compare == Compare::value && !order.smallest) {
-      for (int j = 0; j < n; ++j) acc[j] = kLarger(acc[j], x[j]);
-    } else if (order.compare == Compare::value) {
-      for (int j = 0; j < n; ++j) acc[j] = kLarger(acc[j], order.turned(x[j]));
-    } else {
-      for (int j = 0; j < n; ++j) acc[j] = kLarger(acc[j], order.key(x[j]));
-    }
+    order.with_key([&](const auto& key) {
+      for (int j = 0; j < n; ++j) acc[j] = kLarger(acc[j], key(x[j]));
+    });
   }
   bool takes_quads() const { return order.compare == Compare::value; }
   void quad(Acc* __restrict acc, const C* __restrict a, const C* __restrict b, const C* __restrict c,
             const C* __restrict d, int n) const {
     using V = simd::FixedVector<C>;
-    const auto larger_of_all = [this](const auto& k, const auto& p, const auto& q, const auto& r,
-                                      const auto& s) {
-      return order.smallest ? kLarger(k, kLarger(kLarger(order.turned(p), order.turned(q)),
-                                                 kLarger(order.turned(r), order.turned(s))))
-                            : kLarger(k, kLarger(kLarger(p, q), kLarger(r, s)));
+    const auto fold = [&](const auto& key) {
+      const auto larger_of_all = [&](const auto& k, const auto& p, const auto& q, const auto& r,
+                                     const auto& s) {
+        return kLarger(k, kLarger(kLarger(key(p), key(q)), kLarger(key(r), key(s))));
+      };
+      int j = 0;
+      for (; j + V::kSize <= n; j += V::kSize)
+        larger_of_all(V::load(acc + j), V::load(a + j), V::load(b + j), V::load(c + j), V::load(d + j))
+            .store(acc + j);
+      for (; j < n; ++j) acc[j] = larger_of_all(acc[j], a[j], b[j], c[j], d[j]);
     };
-    int j = 0;
-    for (; j + V::kSize <= n; j += V::kSize)
-      larger_of_all(V::load(acc + j), V::load(a + j), V::load(b + j), V::load(c + j), V::load(d + j))
-          .store(acc + j);
-    for (; j < n; ++j) acc[j] = larger_of_all(acc[j], a[j], b[j], c[j], d[j]);
+    if (order.smallest) {
+      fold([](const auto& x) { return Ordering<C>::turned(x); });
+    } else {
+      fold(kSame);
+    }
   }
   void merge(Acc& acc, const Acc& later) const { acc = kLarger(acc, later); }
   void finish(const Acc& acc, C& value, Second&) const { value = order.value(acc); }

@@ -95,8 +95,9 @@ void copy_transposed(const CopyPlan& p, int axis, Word* dst, const Word* src) {
         for (std::int64_t r = 0; r < whole_rows; r += n) {
           for (std::int64_t c = 0; c < whole_columns; c += n)
             transpose_square(to + r * dst_step + c, dst_step, &tile[c][r], kRow);
-          for (std::int64_t i = r; i < r + n; ++i)
-            for (std::int64_t c = whole_columns; c < width; ++c) to[i * dst_step + c] = tile[c][i];
+          if (whole_columns < width)
+            for (std::int64_t i = r; i < r + n; ++i)
+              for (std::int64_t c = whole_columns; c < width; ++c) to[i * dst_step + c] = tile[c][i];
         }
         for (std::int64_t r = whole_rows; r < height; ++r)
           for (std::int64_t c = 0; c < width; ++c) to[r * dst_step + c] = tile[c][r];
