@@ -1,6 +1,9 @@
 #pragma once
 
-#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cstdint>
+#include <span>
+
+#include <cotangent/core/function_ref.h>
 #include <cotangent/ops/engine/map/unary.h>
 
 // From a line of a table of ops of two or three inputs to formulas, and the backward pass of such an op on any device.
@@ -12,52 +15,27 @@ namespace saved_operands {
 inline constexpr std::uint32_t none = 0, a = 1, b = 2, ab = 3, c = 4, bc = 6;
 }
 
-/// The gradient of input i by formula F. `run(out, inputs)` runs F on the op's device.
+using RunOne = FunctionRef<void(Tensor& out, std::span<const Tensor* const> inputs)>;
+using RunSeveral =
+    FunctionRef<void(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs)>;
+
+/// The gradient of input i by a formula of g and the operands in `saves`, or, if it passes g on, g itself. run(out, inputs)
+/// runs the formula on the op's device.
+void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool passes_on, RunOne run);
+/// That of formula F.
 template <class F, class Run>
 void operand_gradient(const Backward& call, int i, Run&& run) {
-  if (!call.needs(i)) return;
-  const Shape& shape = call.in_meta(i).shape;
-  const Tensor& g = call.grad();
-  if constexpr (F::kSaves == 0) {
-    const Tensor summed = sum_to(g, shape);
-    if constexpr (F::kText == "return g") {
-      call.set_grad_in(i, summed);
-    } else {
-      const Tensor* inputs[] = {&summed};
-      run(call.grad_in(i), std::span<const Tensor* const>(inputs));
-    }
-  } else {
-    const Tensor* inputs[kMaxInputs] = {&g};
-    int count = 1;
-    for (int k = 0; k < 3; ++k)
-      if (F::kSaves >> k & 1u) inputs[count++] = &call.in(k);
-    const std::span<const Tensor* const> operands(inputs, F::kInputs);
-    if (g.shape() == shape) return run(call.grad_in(i), operands);
-    Tensor whole = Tensor::allocate(g.shape(), call.in_meta(i).dtype, call.in_meta(i).device);
-    run(whole, operands);
-    call.set_grad_in(i, sum_to(whole, shape));
-  }
+  operand_gradient(call, i, F::kSaves, F::kText == "return g", run);
 }
 
-/// The gradients of inputs 0, 1, ... by one formula F with as many outputs, whose inputs are the cotangent `g` and the
-/// op's inputs, over `shape`. `run(outputs, inputs)` runs F on the op's device; outputs that are not wanted are null.
+/// The gradients of inputs 0, 1, ... by one formula with as many outputs, whose inputs are the cotangent `g` and the
+/// op's inputs, over `shape`. run(outputs, inputs) runs the formula on the op's device; outputs that are not wanted are null.
+void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, int outputs, int inputs,
+                     RunSeveral run);
+/// Those of formula F.
 template <class F, class Run>
 void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, Run&& run) {
-  const Tensor *outputs[F::kOutputs], *inputs[F::kInputs] = {&g};
-  for (int k = 1; k < F::kInputs; ++k) inputs[k] = &call.saved_inputs[static_cast<std::size_t>(k - 1)];
-  Tensor whole[F::kOutputs];  // of broadcast inputs
-  bool wanted = false;
-  for (int i = 0; i < F::kOutputs; ++i) {
-    outputs[i] = nullptr;
-    if (!call.needs(i)) continue;
-    wanted = true;
-    const TensorMeta& meta = call.in_meta(i);
-    outputs[i] = meta.shape == shape ? &call.grad_in(i)
-                                     : &(whole[i] = Tensor::allocate(shape, meta.dtype, meta.device));
-  }
-  if (wanted) run(std::span<const Tensor* const>(outputs), std::span<const Tensor* const>(inputs));
-  for (int i = 0; i < F::kOutputs; ++i)
-    if (whole[i].defined()) call.set_grad_in(i, sum_to(whole[i], call.in_meta(i).shape));
+  joint_gradients(call, g, shape, F::kOutputs, F::kInputs, run);
 }
 
 }  // namespace ct::elementwise

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <cotangent/ops/engine/fold/sum_to.h>
+#include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::elementwise {
@@ -63,6 +65,47 @@ Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tenso
     for (int k = 0; k < operands; ++k) layout.strides[k][0] = 1;
   }
   return layout;
+}
+
+void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool passes_on, RunOne run) {
+  if (!call.needs(i)) return;
+  const Shape& shape = call.in_meta(i).shape;
+  const Tensor& g = call.grad();
+  if (saves == 0) {
+    const Tensor summed = sum_to(g, shape);
+    if (passes_on) return call.set_grad_in(i, summed);
+    const Tensor* const inputs[] = {&summed};
+    return run(call.grad_in(i), inputs);
+  }
+  const Tensor* inputs[kMaxInputs] = {&g};
+  std::size_t count = 1;
+  for (int k = 0; k < 3; ++k)
+    if (saves >> k & 1u) inputs[count++] = &call.in(k);
+  const std::span<const Tensor* const> operands(inputs, count);
+  if (g.shape() == shape) return run(call.grad_in(i), operands);
+  Tensor whole = Tensor::allocate(g.shape(), call.in_meta(i).dtype, call.in_meta(i).device);
+  run(whole, operands);
+  call.set_grad_in(i, sum_to(whole, shape));
+}
+
+void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, int output_count,
+                     int input_count, RunSeveral run) {
+  const Tensor *outputs[kMaxOutputs], *inputs[kMaxInputs] = {&g};
+  for (int k = 1; k < input_count; ++k) inputs[k] = &call.saved_inputs[static_cast<std::size_t>(k - 1)];
+  Tensor whole[kMaxOutputs];  // of broadcast inputs
+  bool wanted = false;
+  for (int i = 0; i < output_count; ++i) {
+    outputs[i] = nullptr;
+    if (!call.needs(i)) continue;
+    wanted = true;
+    const TensorMeta& meta = call.in_meta(i);
+    outputs[i] = meta.shape == shape ? &call.grad_in(i)
+                                     : &(whole[i] = Tensor::allocate(shape, meta.dtype, meta.device));
+  }
+  if (wanted)
+    run({outputs, static_cast<std::size_t>(output_count)}, {inputs, static_cast<std::size_t>(input_count)});
+  for (int i = 0; i < output_count; ++i)
+    if (whole[i].defined()) call.set_grad_in(i, sum_to(whole[i], call.in_meta(i).shape));
 }
 
 }  // namespace ct::elementwise

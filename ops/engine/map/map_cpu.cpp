@@ -367,4 +367,20 @@ void run_cpu(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inp
   if (!run_small(tiles, out, inputs, parameters)) run_large(tiles, out, inputs, parameters);
 }
 
+void unary_backward_cpu(const Backward& b, const Tiles& tiles, Saved saved) {
+  if (!b.needs(0)) return;
+  const Tensor* inputs[2] = {&b.grad()};
+  if (saved == Saved::x) inputs[1] = &b.in(0);
+  if (saved == Saved::y) inputs[1] = &b.out();
+  run_cpu(tiles, b.grad_in(0), {inputs, saved == Saved::none ? 1u : 2u}, parameters_of(b.attrs_view));
+}
+
+void operands_backward_cpu(const Backward& b, std::span<const OperandFormula> formulas) {
+  int i = 0;
+  for (const OperandFormula& f : formulas)
+    operand_gradient(b, i++, f.saves, f.passes_on, [&](Tensor& out, std::span<const Tensor* const> inputs) {
+      run_cpu(f.tiles, out, inputs, parameters_of(b.attrs_view));
+    });
+}
+
 }  // namespace ct::elementwise

@@ -148,26 +148,23 @@ void forward_cpu(const Forward& f) {
   }
 }
 /// The backward kernel of an op with one input, from name_dx.
+void unary_backward_cpu(const Backward& b, const Tiles& tiles, Saved saved);
 template <class F>
 void unary_backward_cpu(const Backward& b) {
-  if (!b.needs(0)) return;
-  const Tensor* inputs[2] = {&b.grad()};
-  if constexpr (F::kSaved == Saved::x) inputs[1] = &b.in(0);
-  if constexpr (F::kSaved == Saved::y) inputs[1] = &b.out();
-  run_cpu(tiles_of<F>, b.grad_in(0), {inputs, F::kInputs}, parameters_of(b.attrs_view));
+  unary_backward_cpu(b, tiles_of<F>, F::kSaved);
 }
 
 /// The backward kernel of an op with two or three inputs, from name_da, name_db, ...
-template <class F>
-void operand_gradient_cpu(const Backward& b, int i) {
-  operand_gradient<F>(b, i, [&](Tensor& out, std::span<const Tensor* const> inputs) {
-    run_cpu(tiles_of<F>, out, inputs, parameters_of(b.attrs_view));
-  });
-}
+struct OperandFormula {
+  const Tiles& tiles;
+  std::uint32_t saves;
+  bool passes_on;  // its gradient is g
+};
+void operands_backward_cpu(const Backward& b, std::span<const OperandFormula> formulas);
 template <class... D>
 void operands_backward_cpu(const Backward& b) {
-  int i = 0;
-  (operand_gradient_cpu<D>(b, i++), ...);
+  static constexpr OperandFormula formulas[] = {{tiles_of<D>, D::kSaves, D::kText == "return g"}...};
+  operands_backward_cpu(b, formulas);
 }
 
 /// The backward kernel of an op from one formula for all gradients (joint_gradients).
