@@ -1,10 +1,12 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
 
+#include <cotangent/core/function_ref.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/core/tensor.h>
@@ -23,6 +25,7 @@
 //     void lanes(Acc*, const C* x, int n, int64 index)  folds x[j] into acc[j]; each is number index
 //     void merge(Acc&, const Acc& later)                folds in what comes behind
 //     void finish(const Acc&, C& value, Second& second)
+//     finish_run(acc, values, n)                        instead, of n outputs, where no fold has a second result
 // Work is cut by the problem alone; partial results are merged in order.
 
 namespace ct::fold {
@@ -32,8 +35,9 @@ template <class T>
 using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
                                   std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
 
-inline constexpr int kBlock = 512;     // elements converted at a time
-inline constexpr int kColumns = 2048;  // neighbouring columns folded at a time
+inline constexpr int kBlock = 512;                 // elements converted at a time
+inline constexpr int kColumns = 2048;              // neighbouring columns folded at a time
+inline constexpr std::int64_t kChunkWork = 32768;  // elements that are worth a chunk of their own
 
 // ---- reading ----
 
@@ -110,34 +114,33 @@ template <class F>
 void write_results(const F& fold, const typename F::Acc* acc, std::int64_t first, int n,
                    const Sink<typename F::C>& sink) {
   typename F::C values[kBlock];
-  typename F::Second unused;
-  auto* second = static_cast<typename F::Second*>(sink.second);
-  for (int i = 0; i < n; ++i) fold.finish(acc[i], values[i], second ? second[first + i] : unused);
+  if constexpr (requires { fold.finish_run(acc, values, n); }) {
+    fold.finish_run(acc, values, n);
+  } else if (sink.second) {
+    auto* second = static_cast<typename F::Second*>(sink.second) + first;
+    for (int i = 0; i < n; ++i) fold.finish(acc[i], values[i], second[i]);
+  } else {
+    typename F::Second unused;
+    for (int i = 0; i < n; ++i) fold.finish(acc[i], values[i], unused);
+  }
   if (sink.values) sink.store(sink.values, first, values, n, sink.accumulate);
 }
 
 // ---- walking ----
 
-/// Space for partial results.
-template <class Acc>
-class Partials {
- public:
-  explicit Partials(std::int64_t n)
-      : bytes_(Tensor::allocate({n * static_cast<std::int64_t>(sizeof(Acc))}, DType::u8, Device{})) {}
-  Acc& operator[](std::int64_t i) const { return static_cast<Acc*>(bytes_.raw_data())[i]; }
-
- private:
-  Tensor bytes_;
+/// What a reduction is made of, for the walk over a plan, which is compiled once for all folds: it knows the Acc of n outputs
+/// as n times so many bytes, and calls for many elements at a time.
+struct Steps {
+  std::size_t acc_size;
+  /// Folds elements [begin, end) of n outputs from output k on, or of n <= kColumns neighbouring columns that start at `base`.
+  FunctionRef<void(std::int64_t k, int n, std::int64_t begin, std::int64_t end, std::byte* acc)> rows;
+  FunctionRef<void(std::int64_t base, int n, std::int64_t begin, std::int64_t end, std::byte* acc)> columns;
+  FunctionRef<void(std::byte* acc, const std::byte* later, int n)> merge;
+  FunctionRef<void(const std::byte* acc, std::int64_t first, int n)> write;
 };
+inline constexpr std::size_t kMaxAcc = 40;  // bytes
 
-inline constexpr std::int64_t kChunkWork = 32768;  // elements that are worth a chunk of their own
-inline constexpr std::int64_t kMaxPieces = 256;
-
-/// How many elements of one output a piece takes. Outputs are cut only if there are too few to go round.
-inline std::int64_t piece_size(std::int64_t outputs, std::int64_t count) {
-  if (outputs >= 64 || count <= 2 * kChunkWork) return std::max<std::int64_t>(count, 1);
-  return std::max(kChunkWork, (count + kMaxPieces - 1) / kMaxPieces);
-}
+void walk_plan(const Plan& plan, const Steps& steps);
 
 template <class F>
 void fold_run(const F& fold, const Plan& plan, const Source<typename F::C>& x, std::int64_t base,
@@ -161,53 +164,18 @@ void fold_run(const F& fold, const Plan& plan, const Source<typename F::C>& x, s
   }
 }
 
+// Rows are gone through as they lie in memory, four at a time where the fold can, so that they arrive as a stream.
 template <class F>
-void fold_rows(const F& fold, const Plan& plan, const Source<typename F::C>& x,
-               const Sink<typename F::C>& sink) {
-  using Acc = typename F::Acc;
-  const std::int64_t step = piece_size(plan.outputs, plan.count);
-  const std::int64_t pieces = chunk_count(plan.count, step);
-  if (pieces <= 1) {
-    const std::int64_t grain = std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count, 1));
-    parallel_for(plan.outputs, grain, [&](std::int64_t begin, std::int64_t end) {
-      constexpr int kTile = 64;
-      Acc acc[kTile];
-      for (std::int64_t k = begin; k < end; k += kTile) {
-        const int n = static_cast<int>(std::min<std::int64_t>(kTile, end - k));
-        for (int i = 0; i < n; ++i) {
-          acc[i] = fold.identity();
-          if (plan.count > 0) fold_run(fold, plan, x, plan.kept_offset(k + i), 0, plan.count, acc[i]);
-        }
-        write_results(fold, acc, k, n, sink);
-      }
-    });
-    return;
-  }
-  const Partials<Acc> partials(plan.outputs * pieces);
-  parallel_for(plan.outputs * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t item = begin; item < end; ++item) {
-      const std::int64_t first = item % pieces * step;
-      Acc acc = fold.identity();
-      fold_run(fold, plan, x, plan.kept_offset(item / pieces), first, std::min(first + step, plan.count),
-               acc);
-      partials[item] = acc;
-    }
-  });
-  for (std::int64_t k = 0; k < plan.outputs; ++k) {
-    Acc acc = partials[k * pieces];
-    for (std::int64_t p = 1; p < pieces; ++p) fold.merge(acc, partials[k * pieces + p]);
-    write_results(fold, &acc, k, 1, sink);
-  }
-}
-
-// Folds elements [begin, end) of n <= kColumns neighbouring columns that start at `base`. Rows are gone
-// through as they lie in memory, four at a time where the fold can, so that they arrive as a stream.
-template <class F>
-void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F::C>& x, std::int64_t base,
-                       int n, std::int64_t begin, std::int64_t end, typename F::Acc* acc) {
+void fold_columns(const F& fold, const Plan& plan, const Source<typename F::C>& x, std::int64_t base, int n,
+                  std::int64_t begin, std::int64_t end, typename F::Acc* acc) {
   typename F::C buffer[4][kBlock];
   const auto row = [&](std::int64_t r, int first, int count, int slot) {
     return x.read(base + plan.reduced_offset(r) + first, 1, count, buffer[slot]);
+  };
+  // Not inlined, and so but once for each fold.
+  const auto fold_row = [&](typename F::Acc * to, std::int64_t r, int first, int count)
+      __attribute__((noinline)) {
+    fold.lanes(to, row(r, first, count, 0), count, r);
   };
   std::int64_t r = begin;
   // Narrow gapless rows are read several at a time, as one long row, so that vectors are full.
@@ -217,7 +185,7 @@ void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F:
       const int rows = 256 / n, wide = rows * n;
       typename F::Acc lanes[256];
       for (int j = 0; j < wide; ++j) lanes[j] = fold.identity();
-      for (; r + rows <= end; r += rows) fold.lanes(lanes, row(r, 0, wide, 0), wide, r);
+      for (; r + rows <= end; r += rows) fold_row(lanes, r, 0, wide);
       for (int j = 0; j < wide; ++j) fold.merge(acc[j % n], lanes[j]);
     }
   }
@@ -237,76 +205,36 @@ void fold_columns_tile(const F& fold, const Plan& plan, const Source<typename F:
     }
   }
   for (; r < end; ++r)
-    for (int j = 0; j < n; j += kBlock) {
-      const int m = std::min(kBlock, n - j);
-      fold.lanes(acc + j, row(r, j, m, 0), m, r);
-    }
-}
-
-template <class F>
-void fold_columns(const F& fold, const Plan& plan, const Source<typename F::C>& x,
-                  const Sink<typename F::C>& sink) {
-  using Acc = typename F::Acc;
-  const std::int64_t width = plan.kept[0].size, tiles = chunk_count(width, kColumns);
-  const std::int64_t items = plan.kept[1].size * tiles;
-  const std::int64_t tile_width = std::min<std::int64_t>(width, kColumns);
-  const std::int64_t step =
-      items >= 64 || plan.count * tile_width <= 2 * kChunkWork
-          ? std::max<std::int64_t>(plan.count, 1)
-          : std::max({kChunkWork / tile_width, (plan.count + kMaxPieces - 1) / kMaxPieces, std::int64_t{64}});
-  const std::int64_t pieces = chunk_count(plan.count, step);
-
-  const auto columns_of = [&](std::int64_t item) {
-    return static_cast<int>(std::min<std::int64_t>(kColumns, width - item % tiles * kColumns));
-  };
-  const auto fold_tile = [&](std::int64_t item, std::int64_t begin, std::int64_t end, Acc* acc) {
-    const int n = columns_of(item);
-    for (int j = 0; j < n; ++j) acc[j] = fold.identity();
-    fold_columns_tile(fold, plan, x, item / tiles * plan.kept[1].stride + item % tiles * kColumns, n, begin,
-                      end, acc);
-  };
-  const auto write_tile = [&](std::int64_t item, const Acc* acc) {
-    const std::int64_t first = item / tiles * width + item % tiles * kColumns;
-    for (int j = 0, n = columns_of(item); j < n; j += kBlock)
-      write_results(fold, acc + j, first + j, std::min(kBlock, n - j), sink);
-  };
-  if (pieces <= 1) {
-    const std::int64_t grain =
-        std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count * tile_width, 1));
-    parallel_for(items, grain, [&](std::int64_t begin, std::int64_t end) {
-      Acc acc[kColumns];
-      for (std::int64_t item = begin; item < end; ++item) {
-        fold_tile(item, 0, plan.count, acc);
-        write_tile(item, acc);
-      }
-    });
-    return;
-  }
-  const Partials<Acc> partials(items * pieces * tile_width);
-  parallel_for(items * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t first = i % pieces * step;
-      fold_tile(i / pieces, first, std::min(first + step, plan.count), &partials[i * tile_width]);
-    }
-  });
-  for (std::int64_t item = 0; item < items; ++item) {
-    Acc* acc = &partials[item * pieces * tile_width];
-    for (std::int64_t p = 1; p < pieces; ++p)
-      for (int j = 0, n = columns_of(item); j < n; ++j) fold.merge(acc[j], acc[p * tile_width + j]);
-    write_tile(item, acc);
-  }
+    for (int j = 0; j < n; j += kBlock) fold_row(acc + j, r, j, std::min(kBlock, n - j));
 }
 
 /// Reduces what `plan` says of `x`.
 template <class F>
 void run_fold(const F& fold, const Plan& plan, const Source<typename F::C>& x,
               const Sink<typename F::C>& sink) {
-  if (plan.outputs == 0) return;
-  if (plan.count > 0 && plan.columns()) {
-    fold_columns(fold, plan, x, sink);
-  } else {
-    fold_rows(fold, plan, x, sink);
-  }
+  using Acc = typename F::Acc;
+  static_assert(sizeof(Acc) <= kMaxAcc && std::is_trivially_copyable_v<Acc>);
+  const auto begin_sums = [&](int n, std::byte* bytes) {
+    Acc* acc = reinterpret_cast<Acc*>(bytes);
+    for (int i = 0; i < n; ++i) acc[i] = fold.identity();
+    return acc;
+  };
+  walk_plan(plan, {sizeof(Acc),
+                   [&](std::int64_t k, int n, std::int64_t begin, std::int64_t end, std::byte* bytes) {
+                     Acc* acc = begin_sums(n, bytes);
+                     for (int i = 0; i < n && begin < end; ++i)
+                       fold_run(fold, plan, x, plan.kept_offset(k + i), begin, end, acc[i]);
+                   },
+                   [&](std::int64_t base, int n, std::int64_t begin, std::int64_t end, std::byte* bytes) {
+                     fold_columns(fold, plan, x, base, n, begin, end, begin_sums(n, bytes));
+                   },
+                   [&](std::byte* acc, const std::byte* later, int n) {
+                     for (int i = 0; i < n; ++i)
+                       fold.merge(reinterpret_cast<Acc*>(acc)[i], reinterpret_cast<const Acc*>(later)[i]);
+                   },
+                   [&](const std::byte* acc, std::int64_t first, int n) {
+                     write_results(fold, reinterpret_cast<const Acc*>(acc), first, n, sink);
+                   }});
 }
 
 template <class C>
@@ -326,8 +254,7 @@ Sink<C> sink_of(const Tensor& out, bool accumulate = false) {
   Sink<C> sink{out.raw_data(), nullptr, nullptr, accumulate};
   visit_all("reduce", out.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if constexpr (std::is_convertible_v<C, T> || std::is_constructible_v<T, C>)
-      sink.store = store_block<T, C>;
+    if constexpr (std::is_same_v<T, bool> || std::is_same_v<fold_t<T>, C>) sink.store = store_block<T, C>;
   });
   return sink;
 }

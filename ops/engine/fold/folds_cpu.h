@@ -119,12 +119,16 @@ struct SumFold {
     }
   }
   void merge(Acc& acc, const Acc& later) const { acc += later; }
-  void finish(const Acc& acc, C& value, Second&) const {
+  void finish_run(const Acc* acc, C* values, int n) const {
     if constexpr (std::is_integral_v<C>) {
-      value = static_cast<C>(acc * static_cast<Acc>(repeats));
+      for (int i = 0; i < n; ++i) values[i] = static_cast<C>(acc[i] * static_cast<Acc>(repeats));
     } else {
-      const double sum = acc * static_cast<double>(repeats) / divisor;
-      value = static_cast<C>(mode == SumMode::root_of_squares ? std::sqrt(sum) : sum);
+      const auto sum = [&](int i) { return acc[i] * static_cast<double>(repeats) / divisor; };
+      if (mode == SumMode::root_of_squares) {
+        for (int i = 0; i < n; ++i) values[i] = static_cast<C>(std::sqrt(sum(i)));
+      } else {
+        for (int i = 0; i < n; ++i) values[i] = static_cast<C>(sum(i));
+      }
     }
   }
 };

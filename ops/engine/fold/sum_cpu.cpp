@@ -66,8 +66,7 @@ bool sum_run(const Tensor& x, const Tensor& out, double divisor, bool accumulate
   fold.divisor = divisor;
   const Fold::Acc acc = run_sum<float>(x.raw_data(), x.numel());
   float sum;
-  Fold::Second unused;
-  fold.finish(acc, sum, unused);
+  fold.finish_run(&acc, &sum, 1);
   float& y = *static_cast<float*>(out.raw_data());
   y = accumulate ? y + sum : sum;
   return true;
