@@ -67,59 +67,79 @@ template <int kMoments, class C, class Constants>
 
 constexpr std::int64_t kBlock = 1024;  // 16-bit elements that are f32 for a while, in the first cache
 
-template <int kMoments, class T, class Constants>
-void update_piece(const Entry& e, std::int64_t begin, std::int64_t end, const Constants& constants,
-                  float scale) {
-  using M = moment_t<T>;
-  const T* const g = static_cast<const T*>(e.grad);
+// How elements are turned into the numbers that are calculated with, and back; null where they are these. The code of f32
+// serves the types of 16 bits too.
+template <class C>
+struct Elements {
+  void (*widen)(const void* from, std::int64_t n, C* to) = nullptr;
+  void (*narrow)(const C* from, std::int64_t n, void* to) = nullptr;
+
+  static const std::uint16_t* at(const void* p, std::int64_t i) {
+    return static_cast<const std::uint16_t*>(p) + i;
+  }
+  static std::uint16_t* at(void* p, std::int64_t i) { return static_cast<std::uint16_t*>(p) + i; }
+};
+
+// Calls f(Elements<double>) or f(Elements<float>).
+template <class F>
+void visit_elements(const char* op, DType dtype, const F& f) {
+  visit_floating(op, dtype, [&]<class T>(TypeTag<T>) {
+    using C = compute_t<T>;
+    Elements<C> elements;
+    if constexpr (!std::is_same_v<T, C>) {
+      elements.widen = [](const void* from, std::int64_t n, C* to) {
+        simd::convert_run(static_cast<const T*>(from), n, to);
+      };
+      elements.narrow = [](const C* from, std::int64_t n, void* to) {
+        simd::convert_run(from, n, static_cast<T*>(to));
+      };
+    }
+    f(elements);
+  });
+}
+
+template <int kMoments, class C, class Constants>
+void update_piece(const Elements<C>& elements, const Entry& e, std::int64_t begin, std::int64_t end,
+                  const Constants& constants, float scale) {
   const auto moment = [&](int k, std::int64_t at) {
-    return k < kMoments ? static_cast<M*>(e.moments[k]) + at : nullptr;
+    return k < kMoments ? static_cast<C*>(e.moments[k]) + at : nullptr;
   };
-  const auto run = [&](auto* params, const auto* grads, std::int64_t at, std::int64_t n) {
+  const auto run = [&](C* params, const C* grads, std::int64_t at, std::int64_t n) {
     update_run<kMoments>(params, grads, moment(0, at), moment(1, at), moment(2, at), n, e, constants);
   };
-  if constexpr (std::is_same_v<T, M>) {
-    T* const p = static_cast<T*>(e.param);
+  alignas(64) C params[kBlock], grads[kBlock];
+  if (!elements.widen) {
+    const C* const g = static_cast<const C*>(e.grad);
+    C* const p = static_cast<C*>(e.param);
     if (scale == 1) return run(p + begin, g + begin, begin, end - begin);
-    alignas(64) T grads[kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
-      for (std::int64_t i = 0; i < n; ++i) grads[i] = g[at + i] * static_cast<T>(scale);
+      for (std::int64_t i = 0; i < n; ++i) grads[i] = g[at + i] * static_cast<C>(scale);
       run(p + at, grads, at, n);
     }
-  } else {
-    alignas(64) float params[kBlock], grads[kBlock];
-    for (std::int64_t at = begin; at < end; at += kBlock) {
-      const std::int64_t n = std::min(kBlock, end - at);
-      simd::convert_run(g + at, n, grads);
-      if (scale != 1)
-        for (std::int64_t i = 0; i < n; ++i) grads[i] *= scale;
-      if (e.copy) {
-        float* const master = static_cast<float*>(e.param) + at;
-        run(master, grads, at, n);
-        simd::convert_run(master, n, static_cast<T*>(e.copy) + at);
-      } else {
-        T* const p = static_cast<T*>(e.param) + at;
-        simd::convert_run(p, n, params);
-        run(params, grads, at, n);
-        simd::convert_run(params, n, p);
-      }
-    }
+    return;
+  }
+  for (std::int64_t at = begin; at < end; at += kBlock) {
+    const std::int64_t n = std::min(kBlock, end - at);
+    elements.widen(elements.at(e.grad, at), n, grads);
+    if (scale != 1)
+      for (std::int64_t i = 0; i < n; ++i) grads[i] *= static_cast<C>(scale);
+    C* values = e.copy ? static_cast<C*>(e.param) + at : params;
+    if (!e.copy) elements.widen(elements.at(e.param, at), n, params);
+    run(values, grads, at, n);
+    elements.narrow(values, n, elements.at(e.copy ? e.copy : e.param, at));
   }
 }
 
 // Calls f(values, n) for blocks of a gradient's elements as they are calculated with.
-template <class T, class F>
-void for_blocks(const T* g, std::int64_t begin, std::int64_t end, F f) {
-  if constexpr (std::is_same_v<T, compute_t<T>>) {
-    f(g + begin, end - begin);
-  } else {
-    alignas(64) float values[kBlock];
-    for (std::int64_t at = begin; at < end; at += kBlock) {
-      const std::int64_t n = std::min(kBlock, end - at);
-      simd::convert_run(g + at, n, values);
-      f(values, n);
-    }
+template <class C, class F>
+void for_blocks(const Elements<C>& elements, const void* g, std::int64_t begin, std::int64_t end, F f) {
+  if (!elements.widen) return f(static_cast<const C*>(g) + begin, end - begin);
+  alignas(64) C values[kBlock];
+  for (std::int64_t at = begin; at < end; at += kBlock) {
+    const std::int64_t n = std::min(kBlock, end - at);
+    elements.widen(elements.at(g, at), n, values);
+    f(values, n);
   }
 }
 
@@ -131,12 +151,11 @@ void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries,
   if (gate.found_inf && *gate.found_inf != 0) return;
   const float scale = gate.scale ? *gate.scale : 1;
   const auto starts = lay_out(entries);
-  visit_floating(op, dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const auto constants = rule.template constants<compute_t<T>>();
+  visit_elements(op, dtype, [&]<class C>(const Elements<C>& elements) {
+    const auto constants = rule.template constants<C>();
     const auto run = [&]<int kMoments>() {
       for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-        update_piece<kMoments, T>(e, begin, end, constants, scale);
+        update_piece<kMoments>(elements, e, begin, end, constants, scale);
       });
     };
     rule.moment_count() == Rule::kFewest ? run.template operator()<Rule::kFewest>()
@@ -205,12 +224,11 @@ Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
     const auto starts = lay_out(batch.entries);
     partial.assign(static_cast<std::size_t>(chunk_count(starts.back(), kChunk)), 0.0);
     double* const partials = partial.data();  // the pool's threads have a `partial` of their own
-    visit_floating("clip_grad_norm_", batch.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
+    visit_elements("clip_grad_norm_", batch.dtype, [&](const auto& elements) {
       for_pieces(batch.entries, starts,
                  [&](std::int64_t chunk, const Entry& e, std::int64_t begin, std::int64_t end) {
                    double& sum = partials[chunk];
-                   for_blocks(static_cast<const T*>(e.grad), begin, end,
+                   for_blocks(elements, e.grad, begin, end,
                               [&](const auto* g, std::int64_t n) { sum = add_to_norm(sum, g, n, p); });
                  });
     });
@@ -231,21 +249,16 @@ namespace {
 template <class F>
 void change_grads(const char* op, const Batch& batch, F f) {
   const auto starts = lay_out(batch.entries);
-  visit_floating(op, batch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_elements(op, batch.dtype, [&]<class C>(const Elements<C>& elements) {
     for_pieces(batch.entries, starts,
                [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-                 T* const g = static_cast<T*>(e.grad);
-                 if constexpr (std::is_same_v<T, compute_t<T>>) {
-                   for (std::int64_t i = begin; i < end; ++i) g[i] = f(g[i]);
-                 } else {
-                   alignas(64) float values[kBlock];
-                   for (std::int64_t at = begin; at < end; at += kBlock) {
-                     const std::int64_t n = std::min(kBlock, end - at);
-                     simd::convert_run(g + at, n, values);
-                     for (std::int64_t i = 0; i < n; ++i) values[i] = f(values[i]);
-                     simd::convert_run(values, n, g + at);
-                   }
+                 alignas(64) C values[kBlock];
+                 for (std::int64_t at = begin; at < end; at += kBlock) {
+                   const std::int64_t n = std::min(kBlock, end - at);
+                   C* x = elements.widen ? values : static_cast<C*>(e.grad) + at;
+                   if (elements.widen) elements.widen(elements.at(e.grad, at), n, x);
+                   for (std::int64_t i = 0; i < n; ++i) x[i] = f(x[i]);
+                   if (elements.widen) elements.narrow(x, n, elements.at(e.grad, at));
                  }
                });
   });
@@ -270,12 +283,10 @@ void clamp_cpu(const Batch& batch, double limit) {
 void unscale_cpu(const Batch& batch, const float* factor, float* found_inf) {
   const auto starts = lay_out(batch.entries);
   std::atomic<bool> found{false};
-  visit_floating("GradScaler", batch.dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
+  visit_elements("GradScaler", batch.dtype, [&]<class C>(const Elements<C>& elements) {
     for_pieces(batch.entries, starts,
                [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-                 for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const auto* g, std::int64_t n) {
-                   using C = std::remove_cvref_t<decltype(*g)>;
+                 for_blocks(elements, e.grad, begin, end, [&](const C* g, std::int64_t n) {
                    int bad = 0;
                    for (std::int64_t i = 0; i < n; ++i)
                      bad |= !(std::abs(g[i]) <= std::numeric_limits<C>::max());
@@ -290,13 +301,11 @@ void unscale_cpu(const Batch& batch, const float* factor, float* found_inf) {
 
 void lerp_cpu(const char* op, DType dtype, std::span<const Entry> entries, double weight) {
   const auto starts = lay_out(entries);
-  visit_floating(op, dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    using C = compute_t<T>;
+  visit_elements(op, dtype, [&]<class C>(const Elements<C>& elements) {
     const Lerp<C> lerp(weight);
     for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
       C* average = static_cast<C*>(e.param) + begin;
-      for_blocks(static_cast<const T*>(e.grad), begin, end, [&](const C* values, std::int64_t n) {
+      for_blocks(elements, e.grad, begin, end, [&](const C* values, std::int64_t n) {
         for (std::int64_t i = 0; i < n; ++i) average[i] = lerp(average[i], values[i]);
         average += n;
       });

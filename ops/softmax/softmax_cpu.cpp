@@ -16,8 +16,17 @@ namespace ct::softmax_kernels {
 namespace {
 
 using fold::kColumns;
-using fold::load_block;
-using fold::store_block;
+using Source = fold::Source<float>;  // of f32, f16 or bf16: columns are the same code for all
+using Sink = fold::Sink<float>;
+
+template <class T>
+Source source_of(const T* x) {
+  return {reinterpret_cast<const char*>(x), sizeof(T), fold::load_block<T, float>};
+}
+template <class T>
+Sink sink_of(T* y) {
+  return {y, fold::store_block<T, float>};
+}
 
 template <bool logarithm, class T>
 void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
@@ -55,31 +64,31 @@ void for_blocks(const Extents& e, std::int64_t offset, int columns, const Body& 
       body(offset + r * e.inner + j, j, std::min(kBlock, columns - j));
 }
 
-template <bool logarithm, class T>
-void forward_columns(const T* x, T* y, const Extents& e) {
-  using C = compute_t<T>;
+template <bool logarithm>
+void forward_columns(const Source& x, const Sink& y, const Extents& e) {
   for_tiles(e, [&](std::int64_t offset, int columns) {
-    C buffer[kBlock], out[kBlock], max[kColumns], scale[kColumns];
+    float buffer[kBlock], out[kBlock], max[kColumns], scale[kColumns];
     double sum[kColumns];
-    std::fill_n(max, columns, -std::numeric_limits<C>::infinity());
+    std::fill_n(max, columns, -std::numeric_limits<float>::infinity());
     std::fill_n(sum, columns, 0.0);
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
-      const C* in = load_block<T, C>(x + at, 1, n, buffer);
-      C* highest = max + first;
+      const float* in = x.read(at, 1, n, buffer);
+      float* highest = max + first;
       for (int j = 0; j < n; ++j) highest[j] = kMax(highest[j], in[j]);
     });
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
-      const C* in = load_block<T, C>(x + at, 1, n, buffer);
+      const float* in = x.read(at, 1, n, buffer);
       for (int j = 0; j < n; ++j) sum[first + j] += simd::exp_nonpositive(in[j] - max[first + j]);
     });
-    for (int j = 0; j < columns; ++j) scale[j] = static_cast<C>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
+    for (int j = 0; j < columns; ++j)
+      scale[j] = static_cast<float>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
-      const C* in = load_block<T, C>(x + at, 1, n, buffer);
+      const float* in = x.read(at, 1, n, buffer);
       for (int j = 0; j < n; ++j) {
-        const C v = in[j] - max[first + j];
+        const float v = in[j] - max[first + j];
         out[j] = logarithm ? v - scale[first + j] : simd::exp_nonpositive(v) * scale[first + j];
       }
-      store_block<T, C>(y + at, 0, out, n, false);
+      y.store(y.values, at, out, n, false);
     });
   });
 }
@@ -135,24 +144,23 @@ void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_
   });
 }
 
-template <bool logarithm, class T>
-void backward_columns(const T* g, const T* y, T* dx, const Extents& e) {
-  using C = compute_t<T>;
+template <bool logarithm>
+void backward_columns(const Source& g, const Source& y, const Sink& dx, const Extents& e) {
   for_tiles(e, [&](std::int64_t offset, int columns) {
-    C g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
+    float g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
     double sum[kColumns];
     std::fill_n(sum, columns, 0.0);
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
-      const C* gs = load_block<T, C>(g + at, 1, n, g_buffer);
-      const C* ys = load_block<T, C>(y + at, 1, n, y_buffer);
+      const float* gs = g.read(at, 1, n, g_buffer);
+      const float* ys = y.read(at, 1, n, y_buffer);
       for (int j = 0; j < n; ++j) sum[first + j] += logarithm ? gs[j] : gs[j] * ys[j];
     });
     for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
-      const C* gs = load_block<T, C>(g + at, 1, n, g_buffer);
-      const C* ys = load_block<T, C>(y + at, 1, n, y_buffer);
+      const float* gs = g.read(at, 1, n, g_buffer);
+      const float* ys = y.read(at, 1, n, y_buffer);
       for (int j = 0; j < n; ++j)
-        out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<C>(sum[first + j]), 1);
-      store_block<T, C>(dx + at, 0, out, n, false);
+        out[j] = gradient<logarithm>(gs[j], ys[j], static_cast<float>(sum[first + j]), 1);
+      dx.store(dx.values, at, out, n, false);
     });
   });
 }
@@ -163,7 +171,7 @@ template <bool logarithm>
 void forward_cpu(const Forward& f) {
   with_forward(f, []<class T>(const T* x, T* y, const Extents& e) {
     if (e.inner == 1) return forward_rows<logarithm>(x, y, e.outer, e.n);
-    forward_columns<logarithm>(x, y, e);
+    forward_columns<logarithm>(source_of(x), sink_of(y), e);
   });
 }
 
@@ -171,7 +179,7 @@ template <bool logarithm>
 void backward_cpu(const Backward& b) {
   with_backward(b, []<class T>(const T* g, const T* y, T* dx, const Extents& e) {
     if (e.inner == 1) return backward_rows<logarithm>(g, y, dx, e.outer, e.n);
-    backward_columns<logarithm>(g, y, dx, e);
+    backward_columns<logarithm>(source_of(g), source_of(y), sink_of(dx), e);
   });
 }
 

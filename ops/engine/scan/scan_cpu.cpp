@@ -24,10 +24,10 @@ struct Job {
   Lines lines;
   bool reverse;
 
-  // Elements begin to end - 1 of `width` lines, whose first element is `start`.
+  // Elements begin to end - 1 of `width` lines, whose first element is `start`. Called at two places, and there once.
   template <bool writes>
-  void scan(std::int64_t start, std::int64_t width, std::int64_t begin, std::int64_t end,
-            Carry* carries) const {
+  [[gnu::noinline]] void scan(std::int64_t start, std::int64_t width, std::int64_t begin, std::int64_t end,
+                              Carry* carries) const {
     const auto step = [&](Carry& carry, std::int64_t place, std::int64_t i) {
       using C = decltype(Op::value(carry));
       carry = op.join(carry, op.element(static_cast<C>(x[i]), a ? static_cast<C>(a[i]) : C{}, place));
