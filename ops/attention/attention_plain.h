@@ -15,7 +15,7 @@ namespace ct::plain {
 inline Matrix probabilities(const ConstMatrix& q, const ConstMatrix& k, const Matrix& mask, double scale,
                             Column& lse) {
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
-  const Matrix s = (mask.array() == kHidden).select(mask, scale * q * k.transpose() + mask);
+  const Matrix s = (mask.array() == kHidden).select(mask, scale * product(q, transposed(k)) + mask);
   const Column largest = s.rowwise().maxCoeff();  // a NaN is met in the sum
   const Column sees_nothing = (largest == kHidden).cast<double>();
   const Matrix e = (s.array().colwise() - (largest == kHidden).select(0.0, largest)).exp();
@@ -26,27 +26,29 @@ inline Matrix probabilities(const ConstMatrix& q, const ConstMatrix& k, const Ma
 
 /// y_i = sum_j P_ij m_ij v_j
 inline Matrix attention(const Matrix& p, const Matrix& m, const ConstMatrix& v) {
-  return p.cwiseProduct(m) * v;
+  return product(read(p.cwiseProduct(m)), v);
 }
 
 /// dv_j = sum_i P_ij m_ij g_i
 inline Matrix value_gradient(const Matrix& p, const Matrix& m, const ConstMatrix& g) {
-  return p.cwiseProduct(m).transpose() * g;
+  return product(transposed(read(p.cwiseProduct(m))), g);
 }
 
 /// ds_ij = P_ij (dP_ij - sum_j P_ij dP_ij), with dP_ij = m_ij g_i . v_j; it is dmask, too.
 inline Matrix score_gradient(const Matrix& p, const Matrix& m, const ConstMatrix& g, const ConstMatrix& v) {
-  const Matrix dp = m.cwiseProduct(g * v.transpose());
+  const Matrix dp = m.cwiseProduct(product(g, transposed(v)));
   const Column delta = p.cwiseProduct(dp).rowwise().sum();
   return p.array() * (dp.array().colwise() - delta);
 }
 
 /// dq_i = scale sum_j ds_ij k_j
-inline Matrix query_gradient(const Matrix& ds, const ConstMatrix& k, double scale) { return scale * ds * k; }
+inline Matrix query_gradient(const Matrix& ds, const ConstMatrix& k, double scale) {
+  return scale * product(read(ds), k);
+}
 
 /// dk_j = scale sum_i ds_ij q_i
 inline Matrix key_gradient(const Matrix& ds, const ConstMatrix& q, double scale) {
-  return scale * ds.transpose() * q;
+  return scale * product(transposed(read(ds)), q);
 }
 
 }  // namespace ct::plain

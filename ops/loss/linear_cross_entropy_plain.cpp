@@ -13,14 +13,14 @@ using linear_cross_entropy_kernels::Attrs;
 /// The operands of a call as matrices, and its logits.
 struct Logits {
   const Attrs& attrs;
-  MatrixOf x, w;
+  ConstMatrix x, w;
   loss::Labels labels;
   Matrix z;
 
   Logits(const Attrs& of_call, const Tensor& xs, const Tensor& ws, const Tensor& ts)
       : attrs(of_call),
-        x(xs.data<double>(), ts.numel(), ws.size(1)),
-        w(ws.data<double>(), ws.size(0), ws.size(1)),
+        x(read(matrix(xs, 0, ts.numel(), ws.size(1), ws.size(1), 1))),
+        w(read(matrix(ws, 0, ws.size(0), ws.size(1), ws.size(1), 1))),
         labels(ts),
         z(linear_logits(x, w)) {}
 
@@ -44,8 +44,7 @@ struct Logits {
 };
 
 /// to = from, or to += from.
-template <class From>
-void put(const From& from, const Tensor& to, bool accumulate) {
+void put(const Matrix& from, const Tensor& to, bool accumulate) {
   Eigen::Map<Matrix> m(to.data<double>(), from.rows(), from.cols());
   if (accumulate)
     m += from;
@@ -84,7 +83,8 @@ void scale(const Backward& b) {
   const double g = by == 0 ? 0 : *b.grad().data<double>() / by;
   for (int i = 0; i < 2; ++i)
     if (b.needs(i))
-      put(g * MatrixOf(b.out(2 + i).data<double>(), 1, b.out(2 + i).numel()), b.grad_in(i), b.accumulate(i));
+      put(g * Eigen::Map<const Matrix>(b.out(2 + i).data<double>(), 1, b.out(2 + i).numel()), b.grad_in(i),
+          b.accumulate(i));
 }
 
 void recompute(const Backward& b) {

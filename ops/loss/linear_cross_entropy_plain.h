@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cotangent/ops/engine/gemm/plain.h>
 #include <cotangent/ops/loss/cross_entropy_plain.h>
 
 // cross_entropy(x w^T, t) and its gradient, with all logits at once. linear_cross_entropy.md says how the fast kernels
@@ -7,11 +8,8 @@
 
 namespace ct::plain {
 
-using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using MatrixOf = Eigen::Map<const Matrix>;  // the elements of a tensor
-
 /// z = x w^T: a row of logits for each row of x
-inline Matrix linear_logits(const MatrixOf& x, const MatrixOf& w) { return x * w.transpose(); }
+inline Matrix linear_logits(const ConstMatrix& x, const ConstMatrix& w) { return product(x, transposed(w)); }
 
 /// y = (1 - s) L_t + s/C sum_c L_c, with L = -log softmax(z), for one row of logits
 inline double logits_loss(const Row& z, std::int64_t t, double s) {
@@ -24,9 +22,9 @@ inline void logits_gradient(double g, const Row& z, std::int64_t t, double s, Mu
 }
 
 /// dx = dz w
-inline Matrix linear_dx(const Matrix& dz, const MatrixOf& w) { return dz * w; }
+inline Matrix linear_dx(const Matrix& dz, const ConstMatrix& w) { return product(read(dz), w); }
 
 /// dw = dz^T x
-inline Matrix linear_dw(const Matrix& dz, const MatrixOf& x) { return dz.transpose() * x; }
+inline Matrix linear_dw(const Matrix& dz, const ConstMatrix& x) { return product(transposed(read(dz)), x); }
 
 }  // namespace ct::plain

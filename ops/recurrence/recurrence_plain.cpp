@@ -16,8 +16,11 @@ using std::int64_t;
 
 using Part = Eigen::Map<Column>;
 Part part(const Tensor& t, int64_t first, int64_t size) { return {t.data<double>() + first, size}; }
-ConstMatrix whole(const Tensor& t) { return read(matrix(t, 0, t.size(0), t.size(1), t.size(1), 1)); }
-Column product(const ConstMatrix& w, const Column& x) { return (w * x.matrix()).array(); }
+ConstMatrix whole(const Tensor& t) { return plain::read(matrix(t, 0, t.size(0), t.size(1), t.size(1), 1)); }
+ConstMatrix read(const Column& x) { return {x.data(), x.size(), 1, MatrixStride(1, 1)}; }
+Column product(const ConstMatrix& w, const Column& x) {
+  return plain::product(w, read(x)).reshaped().array();
+}
 
 struct Sizes {
   int64_t steps, batch, inputs, hidden, gates;
@@ -81,7 +84,8 @@ void backward(const Backward& b) {
   // dw += g x^T
   const auto add_outer = [&](int i, const Column& g, const Column& x) {
     if (b.needs(i))
-      matrix(b.grad_in(i), 0, g.size(), x.size(), x.size(), 1) += g.matrix() * x.matrix().transpose();
+      matrix(b.grad_in(i), 0, g.size(), x.size(), x.size(), 1) +=
+          plain::product(read(g), transposed(read(x)));
   };
   for (int64_t q = 0; q < s.batch; ++q) {
     Column dh = cotangent(1, q), dc = C::kMemory ? cotangent(3, q) : Column(), dp(s.gates), du(s.gates);
@@ -101,13 +105,12 @@ void backward(const Backward& b) {
         lstm_gradient({kept(0), kept(1), kept(2), kept(3)}, kept(4), dh, dc_after, dp, dc);
         du = dp;
       }
-      if (b.needs(0))
-        part(b.grad_in(0), row * s.inputs, s.inputs) += (w_ih.transpose() * dp.matrix()).array();
+      if (b.needs(0)) part(b.grad_in(0), row * s.inputs, s.inputs) += product(transposed(w_ih), dp);
       add_outer(1, dp, part(b.in(0), row * s.inputs, s.inputs));
       add_outer(2, du, h_past);
       if (b.needs(3)) part(b.grad_in(3), 0, s.gates) += dp;
       if (b.needs(4)) part(b.grad_in(4), 0, s.gates) += du;
-      dh = around + (w_hh.transpose() * du.matrix()).array();
+      dh = around + product(transposed(w_hh), du);
     }
     if (b.needs(5)) part(b.grad_in(5), q * s.hidden, s.hidden) = dh;
     if (C::kMemory && b.needs(7)) part(b.grad_in(7), q * s.hidden, s.hidden) = dc;

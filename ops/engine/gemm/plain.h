@@ -7,8 +7,9 @@
 
 #include <cotangent/core/tensor.h>
 
-// Matrices of tensors as Eigen's, for the plain kernels of rooms (NAME_plain.h): `a * b` is the product of matrices. All
-// tensors are f64 and on the CPU, in any strides.
+// Matrices of tensors as Eigen's, for the plain kernels of rooms (NAME_plain.h). All tensors are f64 and on the CPU, in any
+// strides. The product of matrices is `a * b`; but Eigen makes a product of its own for each way in which operands are written
+// and lie in memory, which takes seconds to compile, so that what is in the library calls product(a, b).
 
 namespace ct::plain {
 
@@ -32,5 +33,15 @@ inline MutableMatrix matrix(const Tensor& t, std::int64_t at, std::int64_t rows,
 inline ConstMatrix read(const MutableMatrix& m) {
   return {m.data(), m.rows(), m.cols(), MatrixStride(m.outerStride(), m.innerStride())};
 }
+
+/// A matrix of its own, as one to read.
+inline ConstMatrix read(const Matrix& m) { return {m.data(), m.rows(), m.cols(), MatrixStride(m.cols(), 1)}; }
+
+inline ConstMatrix transposed(const ConstMatrix& m) {
+  return {m.data(), m.cols(), m.rows(), MatrixStride(m.innerStride(), m.outerStride())};
+}
+
+/// a b
+Matrix product(const ConstMatrix& a, const ConstMatrix& b);
 
 }  // namespace ct::plain
