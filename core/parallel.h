@@ -41,9 +41,7 @@ CT_API void parallel_for_pool(std::int64_t n, std::int64_t grain,
 inline void parallel_for(std::int64_t n, std::int64_t grain,
                          FunctionRef<void(std::int64_t begin, std::int64_t end)> body) {
   if (n <= 0) return;
-  asm(""
-      : "+m"(
-          body));  // the compiler is not to know whose body: one more inlined here would be every kernel's second copy
+  asm("" : "+m"(body));  // hides whose body it is, which inlined here would be in the library twice
   if (n <= grain || n == 1) return body(0, n);
   detail::parallel_for_pool(n, grain, body);
 }
