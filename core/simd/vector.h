@@ -189,10 +189,7 @@ struct Vector {
       return n.mask ? (Raw)x : otherwise.v;
 #endif
     } else {
-      T lanes[kSize];
-      otherwise.store(lanes);
-      for (int i = 0; i < n.count; ++i) lanes[i] = from[i];
-      return load(lanes);
+      return load_first(from, n.count, otherwise);
     }
   }
   CT_INLINE void store(T* to, First n) const {
@@ -219,7 +216,7 @@ struct Vector {
       if (bytes & 4) _mm_storeu_si32(at, rest);
 #endif
     } else {
-      for (int i = 0; i < n.count; ++i) to[i] = v[i];
+      store_first(v, to, n.count);
     }
   }
 
@@ -235,6 +232,7 @@ struct Vector {
   // The same for 16-bit floats: widened, or rounded to nearest even.
   using Bits16 = detail::Raw<std::uint16_t, kBytes / 2>;
   using Words = detail::Raw<std::uint32_t, kBytes>;
+  using Signs = detail::Raw<std::int32_t, kBytes>;
 
   template <class S>
   static CT_INLINE Vector widened(Bits16 bits) {
@@ -253,10 +251,7 @@ struct Vector {
     else if constexpr (kBytes == 16)
       return (Raw)vcvt_f32_f16((float16x4_t)bits);
 #endif
-    Vector x;
-    S element;
-    for (int i = 0; i < kSize; ++i) element.bits = bits[i], x.v[i] = static_cast<float>(element);
-    return x;
+    return from_half(bits);
   }
   template <class S>
   CT_INLINE Bits16 narrowed() const {
@@ -273,9 +268,7 @@ struct Vector {
     else if constexpr (kBytes == 16)
       return (Bits16)vcvt_f16_f32((float32x4_t)v);
 #endif
-    Bits16 bits{};
-    for (int i = 0; i < kSize; ++i) bits[i] = S(v[i]).bits;
-    return bits;
+    return to_half();
   }
   template <class S>
   requires is_16_bit<S>
@@ -296,19 +289,14 @@ struct Vector {
       return (Raw)_mm512_mask_mov_ps((__m512)otherwise.v, n.mask, (__m512)x.v);
     }
 #endif
-    Bits16 bits{};
-    for (int i = 0; i < n.count; ++i) bits[i] = from[i].bits;
-    Vector x = widened<S>(bits);
-    for (int i = static_cast<int>(n.count); i < kSize; ++i) x.v[i] = otherwise.v[i];
-    return x;
+    return load_first(from, n.count, otherwise);
   }
   template <class S>
   requires is_16_bit<S> CT_INLINE void store(S* to, First n) const {
-    const Bits16 bits = narrowed<S>();
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-    if constexpr (kBytes == 64) return _mm256_mask_storeu_epi16(to, n.mask, (__m256i)bits);
+    if constexpr (kBytes == 64) return _mm256_mask_storeu_epi16(to, n.mask, (__m256i)narrowed<S>());
 #endif
-    for (int i = 0; i < n.count; ++i) to[i].bits = bits[i];
+    store_first(v, to, n.count);
   }
   /// Stores a and then b: in 16 bits together they take less than one by one.
   template <class S>
@@ -382,6 +370,48 @@ struct Vector {
   }
 
  private:
+  // The conversions of core/dtype.h between f32 and f16, of all lanes at once.
+  static CT_INLINE Vector from_half(Bits16 bits) {
+    const Words word = __builtin_convertvector(bits, Words), magnitude = word & 0x7fffu;
+    const Words number = (Words)((Raw)(magnitude << 13) * 0x1p112f);  // subnormal ones too
+    const Words special = (Words)((Signs)magnitude > 0x7bff) & 0x7f800000u;
+    return (Raw)(number | special | (word & 0x8000u) << 16);
+  }
+  CT_INLINE Bits16 to_half() const {
+    const Words word = (Words)v, magnitude = word & 0x7fffffffu;
+    const Signs size = (Signs)magnitude;
+    Words half = (magnitude + 0xc8000fffu + (magnitude >> 13 & 1u)) >> 13;
+    half = size < 0x38800000 ? (Words)((Raw)magnitude + 0.5f) - 0x3f000000u : half;
+    half = size < 0x477ff000 ? half : half * 0 + 0x7c00u;
+    half = size > 0x7f800000 ? half * 0 + 0x7e00u : half;
+    return __builtin_convertvector(half | (word >> 16 & 0x8000u), Bits16);
+  }
+  // What no instruction does. Functions of their own: inlined, they would be most of the code of kernels.
+  template <class S>
+  [[gnu::noinline]] static Vector load_first(const S* from, std::int64_t count, Vector otherwise) {
+    if constexpr (is_16_bit<S>) {
+      Bits16 bits{};
+      for (int i = 0; i < count; ++i) bits[i] = from[i].bits;
+      Vector x = widened<S>(bits);
+      for (int i = static_cast<int>(count); i < kSize; ++i) x.v[i] = otherwise.v[i];
+      return x;
+    } else {
+      T lanes[kSize];
+      otherwise.store(lanes);
+      for (int i = 0; i < count; ++i) lanes[i] = from[i];
+      return load(lanes);
+    }
+  }
+  template <class S>
+  [[gnu::noinline]] static void store_first(Vector x, S* to, std::int64_t count) {
+    if constexpr (is_16_bit<S>) {
+      const Bits16 bits = x.template narrowed<S>();
+      for (int i = 0; i < count; ++i) to[i].bits = bits[i];
+    } else {
+      for (int i = 0; i < count; ++i) to[i] = x.v[i];
+    }
+  }
+
   // Floats whose upper 16 bits are those of the nearest bf16, ties to even; a NaN stays one.
   CT_INLINE Words rounded() const {
     const Words word = (Words)v;
