@@ -280,7 +280,8 @@ TEST_CASE("recompute: memory of one block instead of all", "[recompute]") {
   };
   const double plain = peak(false), recomputed = peak(true);
   INFO("activations held at most: " << plain << " without, " << recomputed << " with");
-  CHECK(plain > 3 * kBlocks);        // input of gelu, of dropout and of the second product
+  CHECK(plain >
+        2.9 * kBlocks);  // input of gelu, of dropout and of the second product; what was held before may go
   CHECK(recomputed < kBlocks + 10);  // one per block, and one block's own
 }
 
