@@ -175,7 +175,8 @@ function(cotangent_kernel_options target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -falign-loops=64)
   endif()
-  cotangent_precompile(${target} <algorithm> <cmath> <cotangent/core/op_def.h>)
+  cotangent_precompile(${target} <algorithm> <cmath> <cotangent/core/op_def.h> <cotangent/core/parallel.h>
+    <cotangent/core/simd/exp.h>)
   cotangent_batch(${target})
 endfunction()
 
