@@ -75,7 +75,7 @@ function(cotangent_compile_options target)
   endif()
 endfunction()
 
-# In a tree that is built whole g++ is let use memory: by itself it collects garbage each time that its heap has grown by a
+# With precompiled headers g++ is let use memory: by itself it collects garbage each time that its heap has grown by a
 # third, and goes through the precompiled header then.
 if(COTANGENT_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=1000000>")
