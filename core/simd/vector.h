@@ -373,9 +373,11 @@ struct Vector {
   // The conversions of core/dtype.h between f32 and f16, of all lanes at once.
   static CT_INLINE Vector from_half(Bits16 bits) {
     const Words word = __builtin_convertvector(bits, Words), magnitude = word & 0x7fffu;
-    const Words number = (Words)((Raw)(magnitude << 13) * 0x1p112f);  // subnormal ones too
+    // A subnormal one is what it adds to 2^-14: no f32 is subnormal, which programs may have told the processor to take for 0.
+    const Words number = (magnitude << 13) + 0x38000000u;
+    const Words tiny = (Words)((Raw)(number + 0x00800000u) - 0x1p-14f);
     const Words special = (Words)((Signs)magnitude > 0x7bff) & 0x7f800000u;
-    return (Raw)(number | special | (word & 0x8000u) << 16);
+    return (Raw)(((Signs)magnitude < 0x400 ? tiny : number) | special | (word & 0x8000u) << 16);
   }
   CT_INLINE Bits16 to_half() const {
     const Words word = (Words)v, magnitude = word & 0x7fffffffu;
