@@ -156,14 +156,21 @@ void unary_backward_cpu(const Backward& b) {
 
 /// The backward kernel of an op with two or three inputs, from name_da, name_db, ...
 struct OperandFormula {
-  const Tiles& tiles;
+  Tiles tiles;
   std::uint32_t saves;
   bool passes_on;  // its gradient is g
 };
+template <class D>
+constexpr OperandFormula operand_formula() {
+  if constexpr (D::kText == "return g")
+    return {{}, 0, true};
+  else
+    return {tiles_of<D>, D::kSaves, false};
+}
 void operands_backward_cpu(const Backward& b, std::span<const OperandFormula> formulas);
 template <class... D>
 void operands_backward_cpu(const Backward& b) {
-  static constexpr OperandFormula formulas[] = {{tiles_of<D>, D::kSaves, D::kText == "return g"}...};
+  static constexpr OperandFormula formulas[] = {operand_formula<D>()...};
   operands_backward_cpu(b, formulas);
 }
 
