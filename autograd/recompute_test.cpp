@@ -278,10 +278,10 @@ TEST_CASE("recompute: memory of one block instead of all", "[recompute]") {
     CHECK(ct::memory_stats(ct::cpu).in_use <= before + 64 * 1024);
     return static_cast<double>(ct::memory_stats(ct::cpu).peak_in_use - before) / kBytes;
   };
+  peak(false);  // what other tests left behind goes now, and not while it is counted
   const double plain = peak(false), recomputed = peak(true);
   INFO("activations held at most: " << plain << " without, " << recomputed << " with");
-  CHECK(plain >
-        2.9 * kBlocks);  // input of gelu, of dropout and of the second product; what was held before may go
+  CHECK(plain > 3 * kBlocks);        // input of gelu, of dropout and of the second product
   CHECK(recomputed < kBlocks + 10);  // one per block, and one block's own
 }
 

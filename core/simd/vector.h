@@ -6,6 +6,7 @@
 
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/simd/fma.h>
+#include <cotangent/core/simd/half.h>
 
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -20,9 +21,8 @@
 // Elements are float, double and std::int64_t; vectors of other integers are for moving bits. Vectors of float are also
 // loaded from and stored as 16-bit floats. -march=native is the build's default.
 //
-// Everything is always inlined: a vector argument of a real call would depend on the target's ABI.
-
-#define CT_INLINE inline __attribute__((always_inline))
+// Everything is always inlined: a vector argument of a real call would depend on the target's ABI. Only load_first() and
+// store_first() are real functions, of each width.
 
 namespace ct::simd {
 
@@ -41,17 +41,6 @@ inline constexpr int kVectorRegisters = 16;
 #endif
 
 namespace detail {
-
-template <class T, int kBytes>
-struct RawOf {
-  typedef T type __attribute__((vector_size(kBytes)));
-  typedef T in_memory __attribute__((vector_size(kBytes), aligned(alignof(T)), may_alias));
-};
-// The compiler's own vectors; and as they lie among elements.
-template <class T, int kBytes>
-using Raw = typename RawOf<T, kBytes>::type;
-template <class T, int kBytes>
-using RawInMemory = typename RawOf<T, kBytes>::in_memory;
 
 template <std::size_t size>
 using UnsignedOf = std::conditional_t<
@@ -232,7 +221,6 @@ struct Vector {
   // The same for 16-bit floats: widened, or rounded to nearest even.
   using Bits16 = detail::Raw<std::uint16_t, kBytes / 2>;
   using Words = detail::Raw<std::uint32_t, kBytes>;
-  using Signs = detail::Raw<std::int32_t, kBytes>;
 
   template <class S>
   static CT_INLINE Vector widened(Bits16 bits) {
@@ -251,7 +239,7 @@ struct Vector {
     else if constexpr (kBytes == 16)
       return (Raw)vcvt_f32_f16((float16x4_t)bits);
 #endif
-    return from_half(bits);
+    return detail::from_half<kBytes>(bits);
   }
   template <class S>
   CT_INLINE Bits16 narrowed() const {
@@ -268,7 +256,7 @@ struct Vector {
     else if constexpr (kBytes == 16)
       return (Bits16)vcvt_f16_f32((float32x4_t)v);
 #endif
-    return to_half();
+    return detail::to_half<kBytes>(v);
   }
   template <class S>
   requires is_16_bit<S>
@@ -370,24 +358,6 @@ struct Vector {
   }
 
  private:
-  // The conversions of core/dtype.h between f32 and f16, of all lanes at once.
-  static CT_INLINE Vector from_half(Bits16 bits) {
-    const Words word = __builtin_convertvector(bits, Words), magnitude = word & 0x7fffu;
-    // A subnormal one is what it adds to 2^-14: no f32 is subnormal, which programs may have told the processor to take for 0.
-    const Words number = (magnitude << 13) + 0x38000000u;
-    const Words tiny = (Words)((Raw)(number + 0x00800000u) - 0x1p-14f);
-    const Words special = (Words)((Signs)magnitude > 0x7bff) & 0x7f800000u;
-    return (Raw)(((Signs)magnitude < 0x400 ? tiny : number) | special | (word & 0x8000u) << 16);
-  }
-  CT_INLINE Bits16 to_half() const {
-    const Words word = (Words)v, magnitude = word & 0x7fffffffu;
-    const Signs size = (Signs)magnitude;
-    Words half = (magnitude + 0xc8000fffu + (magnitude >> 13 & 1u)) >> 13;
-    half = size < 0x38800000 ? (Words)((Raw)magnitude + 0.5f) - 0x3f000000u : half;
-    half = size < 0x477ff000 ? half : half * 0 + 0x7c00u;
-    half = size > 0x7f800000 ? half * 0 + 0x7e00u : half;
-    return __builtin_convertvector(half | (word >> 16 & 0x8000u), Bits16);
-  }
   // What no instruction does. Functions of their own: inlined, they would be most of the code of kernels.
   template <class S>
   [[gnu::noinline]] static Vector load_first(const S* from, std::int64_t count, Vector otherwise) {

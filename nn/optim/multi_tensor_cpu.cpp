@@ -5,8 +5,8 @@
 #include <vector>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/vector.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
 // a hundred small ones are one chunk and wake nobody. Where the cuts are depends on nothing else, hence
@@ -67,35 +67,25 @@ template <int kMoments, class C, class Constants>
 
 constexpr std::int64_t kBlock = 1024;  // 16-bit elements that are f32 for a while, in the first cache
 
-// How elements are turned into the numbers that are calculated with, and back; null where they are these. The code of f32
-// serves the types of 16 bits too.
+// Elements of a dtype that is calculated with in C: 16-bit ones in f32, whose code serves them, too.
 template <class C>
 struct Elements {
-  void (*widen)(const void* from, std::int64_t n, C* to) = nullptr;
-  void (*narrow)(const C* from, std::int64_t n, void* to) = nullptr;
+  DType dtype;
 
-  static const std::uint16_t* at(const void* p, std::int64_t i) {
-    return static_cast<const std::uint16_t*>(p) + i;
+  bool narrow() const { return dtype != dtype_of<C>; }
+  // Elements from number `at` on, as they are calculated with, and back.
+  void widen(const void* from, std::int64_t at, std::int64_t n, C* to) const {
+    convert_elements_cpu(to, dtype_of<C>, static_cast<const std::uint16_t*>(from) + at, dtype, n);
   }
-  static std::uint16_t* at(void* p, std::int64_t i) { return static_cast<std::uint16_t*>(p) + i; }
+  void round(const C* from, std::int64_t n, void* to, std::int64_t at) const {
+    convert_elements_cpu(static_cast<std::uint16_t*>(to) + at, dtype, from, dtype_of<C>, n);
+  }
 };
 
 // Calls f(Elements<double>) or f(Elements<float>).
 template <class F>
 void visit_elements(const char* op, DType dtype, const F& f) {
-  visit_floating(op, dtype, [&]<class T>(TypeTag<T>) {
-    using C = compute_t<T>;
-    Elements<C> elements;
-    if constexpr (!std::is_same_v<T, C>) {
-      elements.widen = [](const void* from, std::int64_t n, C* to) {
-        simd::convert_run(static_cast<const T*>(from), n, to);
-      };
-      elements.narrow = [](const C* from, std::int64_t n, void* to) {
-        simd::convert_run(from, n, static_cast<T*>(to));
-      };
-    }
-    f(elements);
-  });
+  visit_floating(op, dtype, [&]<class T>(TypeTag<T>) { f(Elements<compute_t<T>>{dtype}); });
 }
 
 template <int kMoments, class C, class Constants>
@@ -108,7 +98,7 @@ void update_piece(const Elements<C>& elements, const Entry& e, std::int64_t begi
     update_run<kMoments>(params, grads, moment(0, at), moment(1, at), moment(2, at), n, e, constants);
   };
   alignas(64) C params[kBlock], grads[kBlock];
-  if (!elements.widen) {
+  if (!elements.narrow()) {
     const C* const g = static_cast<const C*>(e.grad);
     C* const p = static_cast<C*>(e.param);
     if (scale == 1) return run(p + begin, g + begin, begin, end - begin);
@@ -121,24 +111,24 @@ void update_piece(const Elements<C>& elements, const Entry& e, std::int64_t begi
   }
   for (std::int64_t at = begin; at < end; at += kBlock) {
     const std::int64_t n = std::min(kBlock, end - at);
-    elements.widen(elements.at(e.grad, at), n, grads);
+    elements.widen(e.grad, at, n, grads);
     if (scale != 1)
       for (std::int64_t i = 0; i < n; ++i) grads[i] *= static_cast<C>(scale);
     C* values = e.copy ? static_cast<C*>(e.param) + at : params;
-    if (!e.copy) elements.widen(elements.at(e.param, at), n, params);
+    if (!e.copy) elements.widen(e.param, at, n, params);
     run(values, grads, at, n);
-    elements.narrow(values, n, elements.at(e.copy ? e.copy : e.param, at));
+    elements.round(values, n, e.copy ? e.copy : e.param, at);
   }
 }
 
 // Calls f(values, n) for blocks of a gradient's elements as they are calculated with.
 template <class C, class F>
 void for_blocks(const Elements<C>& elements, const void* g, std::int64_t begin, std::int64_t end, F f) {
-  if (!elements.widen) return f(static_cast<const C*>(g) + begin, end - begin);
+  if (!elements.narrow()) return f(static_cast<const C*>(g) + begin, end - begin);
   alignas(64) C values[kBlock];
   for (std::int64_t at = begin; at < end; at += kBlock) {
     const std::int64_t n = std::min(kBlock, end - at);
-    elements.widen(elements.at(g, at), n, values);
+    elements.widen(g, at, n, values);
     f(values, n);
   }
 }
@@ -255,10 +245,10 @@ void change_grads(const char* op, const Batch& batch, F f) {
                  alignas(64) C values[kBlock];
                  for (std::int64_t at = begin; at < end; at += kBlock) {
                    const std::int64_t n = std::min(kBlock, end - at);
-                   C* x = elements.widen ? values : static_cast<C*>(e.grad) + at;
-                   if (elements.widen) elements.widen(elements.at(e.grad, at), n, x);
+                   C* x = elements.narrow() ? values : static_cast<C*>(e.grad) + at;
+                   if (elements.narrow()) elements.widen(e.grad, at, n, x);
                    for (std::int64_t i = 0; i < n; ++i) x[i] = f(x[i]);
-                   if (elements.widen) elements.narrow(x, n, elements.at(e.grad, at));
+                   if (elements.narrow()) elements.round(x, n, e.grad, at);
                  }
                });
   });

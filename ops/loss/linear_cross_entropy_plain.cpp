@@ -44,7 +44,8 @@ struct Logits {
 };
 
 /// to = from, or to += from.
-void put(const Matrix& from, const Tensor& to, bool accumulate) {
+template <class From>
+void put(const From& from, const Tensor& to, bool accumulate) {
   Eigen::Map<Matrix> m(to.data<double>(), from.rows(), from.cols());
   if (accumulate)
     m += from;

@@ -19,14 +19,18 @@ using RunOne = FunctionRef<void(Tensor& out, std::span<const Tensor* const> inpu
 using RunSeveral =
     FunctionRef<void(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs)>;
 
+/// Whether a gradient's formula is g itself, which no kernel need compute.
+template <class F>
+inline constexpr bool passes_on = F::kText == "return g";
+
 /// The gradient of input i by a formula of g and the operands in `saves`, or, if it passes g on, g itself. run(out, inputs)
 /// runs the formula on the op's device.
 void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool passes_on, RunOne run);
 /// That of formula F.
 template <class F, class Run>
 void operand_gradient(const Backward& call, int i, Run&& run) {
-  if constexpr (F::kText == "return g")  // which nobody runs
-    operand_gradient(call, i, 0, true, [](Tensor&, std::span<const Tensor* const>) {});
+  if constexpr (passes_on<F>)
+    operand_gradient(call, i, F::kSaves, true, [](Tensor&, std::span<const Tensor* const>) {});
   else
     operand_gradient(call, i, F::kSaves, false, run);
 }

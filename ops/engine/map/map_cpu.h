@@ -162,8 +162,8 @@ struct OperandFormula {
 };
 template <class D>
 constexpr OperandFormula operand_formula() {
-  if constexpr (D::kText == "return g")
-    return {{}, 0, true};
+  if constexpr (passes_on<D>)
+    return {{}, D::kSaves, true};
   else
     return {tiles_of<D>, D::kSaves, false};
 }
