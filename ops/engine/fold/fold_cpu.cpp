@@ -113,4 +113,6 @@ void walk_plan(const Plan& plan, const Steps& steps) {
   }
 }
 
+CT_FOLD_TEMPLATES();
+
 }  // namespace ct::fold

@@ -259,6 +259,21 @@ Sink<C> sink_of(const Tensor& out, bool accumulate = false) {
   return sink;
 }
 
+// What folds of several rooms read and write with is made once, in fold_cpu.cpp.
+#define CT_FOLD_ELEMENTS(C, PREFIX)                   \
+  PREFIX template Source<C> source_of(const Tensor&); \
+  PREFIX template Sink<C> sink_of(const Tensor&, bool)
+#define CT_FOLD_BLOCKS(T, PREFIX)                                                            \
+  PREFIX template const float* load_block<T, float>(const void*, std::int64_t, int, float*); \
+  PREFIX template void store_block<T, float>(void*, std::int64_t, const float*, int, bool)
+#define CT_FOLD_TEMPLATES(PREFIX)   \
+  CT_FOLD_BLOCKS(Half, PREFIX);     \
+  CT_FOLD_BLOCKS(BFloat16, PREFIX); \
+  CT_FOLD_ELEMENTS(float, PREFIX);  \
+  CT_FOLD_ELEMENTS(double, PREFIX); \
+  CT_FOLD_ELEMENTS(std::int64_t, PREFIX)
+CT_FOLD_TEMPLATES(extern);
+
 /// Calls f(C{}) with the type that `t` is folded in.
 template <class F>
 void visit_fold_type(DType t, F&& f) {

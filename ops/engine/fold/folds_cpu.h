@@ -132,6 +132,12 @@ struct SumFold {
     }
   }
 };
+// Sums are reduced by several rooms: made once, in sum_cpu.cpp.
+#define CT_SUM_FOLD(C, PREFIX) \
+  PREFIX template void run_fold(const SumFold<C>&, const Plan&, const Source<C>&, const Sink<C>&)
+CT_SUM_FOLD(float, extern);
+CT_SUM_FOLD(double, extern);
+CT_SUM_FOLD(std::int64_t, extern);
 
 /// The product; see Product. The second result, and with `side` the first, are those of OtherFactors.
 template <class Element>

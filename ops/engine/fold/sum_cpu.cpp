@@ -92,6 +92,10 @@ void sum_cpu(const Tensor& x, AxisMask mask, const Tensor& out, double divisor, 
   });
 }
 
+CT_SUM_FOLD(float, );
+CT_SUM_FOLD(double, );
+CT_SUM_FOLD(std::int64_t, );
+
 }  // namespace ct::fold
 
 CT_CPU_TABLE(SumCpu, sums, fold::sum_cpu)

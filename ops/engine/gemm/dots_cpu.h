@@ -119,5 +119,7 @@ DotKernel<T> dot_kernel(std::int64_t rows, std::int64_t cols) {
   static constexpr auto table = dot_table<T>(std::make_index_sequence<kTall<T>>{});
   return table[static_cast<std::size_t>(rows - 1)][static_cast<std::size_t>(cols - 1)];
 }
+extern template DotKernel<float> dot_kernel<float>(std::int64_t, std::int64_t);  // made in gemm_cpu.cpp
+extern template DotKernel<double> dot_kernel<double>(std::int64_t, std::int64_t);
 
 }  // namespace ct::gemm

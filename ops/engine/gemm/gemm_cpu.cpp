@@ -394,4 +394,11 @@ CT_GEMM(BFloat16, float);
 #undef CT_GEMM_BIAS
 #undef CT_GEMM
 
+namespace gemm {
+template TileKernel<float> tile_kernel<float>(int64_t, int, bool, bool);
+template TileKernel<double> tile_kernel<double>(int64_t, int, bool, bool);
+template DotKernel<float> dot_kernel<float>(int64_t, int64_t);
+template DotKernel<double> dot_kernel<double>(int64_t, int64_t);
+}  // namespace gemm
+
 }  // namespace ct

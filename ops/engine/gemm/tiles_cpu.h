@@ -174,5 +174,8 @@ TileKernel<T> tile_kernel(std::int64_t rows, int vecs, bool by_rows, bool prefet
   if (prefetch && vecs == 2 && rows >= most - 1) return large[by_rows][rows - (most - 1)];
   return table[by_rows][vecs - 1][static_cast<std::size_t>(rows - 1)];
 }
+// Their tables, and so all tiles, are made in gemm_cpu.cpp alone: compiling them takes seconds.
+extern template TileKernel<float> tile_kernel<float>(std::int64_t, int, bool, bool);
+extern template TileKernel<double> tile_kernel<double>(std::int64_t, int, bool, bool);
 
 }  // namespace ct::gemm
