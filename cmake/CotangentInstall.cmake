@@ -4,7 +4,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS cotangent cotangent_io cotangent_image cotangent_testing cotangent_plugin cotangent_loader EXPORT CotangentTargets
+install(TARGETS cotangent cotangent_io cotangent_image cotangent_testing cotangent_samples cotangent_plugin cotangent_loader EXPORT CotangentTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
   RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

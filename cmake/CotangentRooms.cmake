@@ -127,7 +127,7 @@ ${_pointers}  };
 ")
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_ops_h}")
 
-# What ops are tested with (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
+# What the ops are tested with (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
 set(COTANGENT_SAMPLES ${_files})
 list(FILTER COTANGENT_SAMPLES INCLUDE REGEX "_samples\\.cpp$")
 set(_declarations "")

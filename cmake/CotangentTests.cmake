@@ -25,7 +25,7 @@ list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/|^tests/random_
 
 add_executable(ct_tests ${_tests})
 cotangent_compile_options(ct_tests)
-target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_testing cotangent_random_programs
+target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_samples cotangent_random_programs
   ${COTANGENT_INSIDES} Catch2::Catch2)
 target_include_directories(ct_tests PRIVATE "${PROJECT_SOURCE_DIR}")
 foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)

@@ -443,7 +443,7 @@ class Tree:
                  "COTANGENT_BUILD_TESTS=ON", "COTANGENT_BUILD_EXAMPLES=OFF", "COTANGENT_BUILD_BENCH=OFF",
                  "COTANGENT_INSTALL=OFF"]
         run(["cmake", "-S", ROOT, "-B", self.build, *("-D" + f for f in flags)], "cmake")
-        run(["cmake", "--build", self.build, "--target", "cotangent_io", "cotangent_testing", "--parallel", str(jobs)], "the build")
+        run(["cmake", "--build", self.build, "--target", "cotangent_io", "cotangent_samples", "--parallel", str(jobs)], "the build")
         with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as f:
             self.commands = {os.path.relpath(c["file"], ROOT): c for c in json.load(f)}
         tests = sorted({MAIN} | {test_file(judge) for judge in judges})
@@ -468,7 +468,7 @@ class Tree:
 
     def link(self, program, judge, objects=()):
         compiler = shlex.split(self.commands[MAIN]["command"])[0]
-        libraries = [os.path.join(self.build, f"lib{name}.a") for name in ("cotangent_io", "cotangent_testing", "cotangent")]
+        libraries = [os.path.join(self.build, f"lib{name}.a") for name in ("cotangent_io", "cotangent_samples", "cotangent_testing", "cotangent")]
         tests = [self.tests[MAIN], self.tests[test_file(judge)]]
         catch2 = ["-lCatch2"] if os.path.exists("/usr/include/catch2/catch_all.hpp") else []  # 2 has headers alone
         run([compiler, *tests, *objects, *libraries, *catch2, "-lz", "-pthread", "-o", program], "linking")

@@ -47,7 +47,7 @@ class Builder:
         if not os.path.exists(package):
             raise Wrong(f"{package} is not there: build the library first (./ct book does)")
         libraries = re.search(r"^Libs: .* -lcotangent (.*)$", read(package), re.M)
-        self.libraries = [os.path.join(build, f"lib{name}.a") for name in ("cotangent_testing", "cotangent")]
+        self.libraries = [os.path.join(build, f"lib{name}.a") for name in ("cotangent_samples", "cotangent_testing", "cotangent")]
         self.libraries += shlex.split(libraries.group(1)) if libraries else []
         os.makedirs(os.path.join(self.work, "figures"), exist_ok=True)
 

@@ -341,9 +341,4 @@ ConformanceReport check_conformance(const OpDef& op, const OpTests& tests,
   return Checker(op, tests, options).run();
 }
 
-ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options) {
-  const OpTests* tests = find_tests(op.name);
-  return check_conformance(op, tests ? *tests : OpTests{op.name}, options);
-}
-
 }  // namespace ct

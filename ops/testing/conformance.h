@@ -49,7 +49,8 @@ struct ConformanceReport {
 /// has ten at least.
 CT_API ConformanceReport check_conformance(const OpDef& op, const OpTests& tests,
                                            const ConformanceOptions& options = {});
-/// The same for an op of the library, with its own tests (find_tests). An op without any does not pass.
+/// The same for an op of the library, with its own tests (find_tests). An op without any does not pass. Link
+/// Cotangent::samples.
 CT_API ConformanceReport check_conformance(const OpDef& op, const ConformanceOptions& options = {});
 
 }  // namespace ct

@@ -64,11 +64,4 @@ Tensor SampleMaker::values(const Shape& shape, std::initializer_list<double> val
   return make<double>(shape, [&] { return *next_value++; });
 }
 
-const OpTests* find_tests(std::string_view op) {
-  for (const std::span<const OpTests>* table : detail::builtin_tests())
-    for (const OpTests& tests : *table)
-      if (op == tests.op) return &tests;
-  return nullptr;
-}
-
 }  // namespace ct

@@ -11,8 +11,8 @@
 #include <cotangent/core/op_call.h>
 #include <cotangent/core/tensor.h>
 
-// What ops are tested with. It stands apart from their OpDefs, in files NAME_samples.cpp, and is linked into tests
-// alone: Cotangent::testing.
+// What ops are tested with. It stands apart from their OpDefs and is linked into tests alone: Cotangent::testing, and for the
+// files NAME_samples.cpp, the tests of the library's own ops, Cotangent::samples.
 
 namespace ct {
 
@@ -68,7 +68,7 @@ struct OpTests {
 };
 
 /// The tests of the library's op of that name; null if it has none. Those of a program's own op are handed to
-/// check_conformance() by the program.
+/// check_conformance() by the program. Link Cotangent::samples.
 CT_API const OpTests* find_tests(std::string_view op);
 
 namespace detail {

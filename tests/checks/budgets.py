@@ -41,7 +41,7 @@ def folder_of(output, batches={}):
         return "programs" if "CMakeFiles" not in output else "other"
     target, folder = match.groups()
     folder = batches.get(os.path.basename(output), folder)
-    if target == "cotangent_testing":
+    if target in ("cotangent_testing", "cotangent_samples"):
         return "testing"
     if target.startswith("cotangent"):
         return folder if folder.split("/")[0] in ("core", "autograd", "ops", "nn") else "other"

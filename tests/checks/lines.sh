@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lines of code: what is neither blank nor comment, tests and benchmarks apart. The library is what trains: what ops are
-# tested with (Cotangent::testing: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain) and
+# tested with (Cotangent::testing and ::samples: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain) and
 # tokenizers (nn/text) are counted apart.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]
 #   --total: all of them

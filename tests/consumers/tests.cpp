@@ -1,4 +1,4 @@
-// A consumer's tests: one target more, the headers of cotangent/ops/testing/.
+// A consumer's tests, of an op of the library too: one target more, the headers of cotangent/ops/testing/.
 #include <cstdio>
 
 #include <cotangent/core/registry.h>
