@@ -14,59 +14,58 @@
 // variance around the mean, the result. Rows of 16 bits are widened first and rounded once.
 //
 // Backward goes over a row twice: the two sums that dx needs, together with the row's share of dweight and
-// dbias, and then dx. Those shares are collected per chunk of rows; there are at most kChunks, added up in
+// dbias, and then dx. Those shares are collected per chunk of rows; there are at most 64, added up in
 // their order.
 
 namespace ct::norms {
-
-inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
-inline constexpr std::int64_t kChunks = 64;
 
 using fold::kBlock;
 using fold::load_block;
 using fold::store_block;
 
-/// A weight or bias in the type of the arithmetic, or nothing.
-template <class T>
+/// A weight or bias in the type of the arithmetic; where there is none, `otherwise` everywhere.
 class Parameter {
  public:
-  using C = compute_t<T>;
-  explicit Parameter(const Tensor& t) {
-    if (!t.defined()) return;
-    held_ = converted(t, dtype_of<C>);
-    data_ = static_cast<const C*>(held_.raw_data());
-  }
-  /// Elements from i on; `otherwise`, kBlock constants, where there are none.
-  const C* from(std::int64_t i, const C* otherwise) const { return data_ ? data_ + i : otherwise; }
+  Parameter(const Tensor& t, float otherwise);
+  /// Elements from i on, kBlock at most.
+  const float* from(std::int64_t i) const { return data_ ? data_ + i : constants_; }
 
  private:
   Tensor held_;
-  const C* data_ = nullptr;
+  const float *data_ = nullptr, *constants_;
 };
 
-template <class C>
-struct Constants {
-  alignas(64) C ones[kBlock], zeros[kBlock];
-  Constants() {
-    std::fill_n(ones, kBlock, C(1));
-    std::fill_n(zeros, kBlock, C(0));
-  }
+/// What kernels of rows take, of whatever types T and L: arithmetic is f32.
+struct ForwardRows {
+  const void *x, *residual, *low_residual;
+  void *y, *sums;
+  float *means, *rstds;
+  Parameter weight, bias;
+  std::int64_t columns;
+  double eps;
+  bool streams;
 };
+struct BackwardRows {
+  const void *x, *g, *extra;
+  const float *means, *rstds;
+  void *dx, *low_dx;
+  Parameter weight;
+  std::int64_t columns;
+  bool streams;
+};
+/// Rows [begin, end). Of the columns' sums for dweight and dbias those are wanted that are not null.
+using ForwardKernel = void (*)(const ForwardRows& r, std::int64_t begin, std::int64_t end);
+using BackwardKernel = void (*)(const BackwardRows& r, std::int64_t begin, std::int64_t end, float* dw,
+                                float* db);
+/// All rows of a call by threads.
+void run_rows(const ForwardCall& call, ForwardKernel kernel);
+void run_rows(const BackwardCall& call, BackwardKernel kernel);
 
 /// Calls body(first, count) for the blocks of a row.
 template <class Body>
 inline void for_blocks(std::int64_t columns, const Body& body) {
   for (std::int64_t i = 0; i < columns; i += kBlock)
     body(i, static_cast<int>(std::min<std::int64_t>(kBlock, columns - i)));
-}
-
-template <class T>
-const T* elements(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.raw_data()) : nullptr;
-}
-template <class T>
-T* results(const Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
 }
 
 template <class T, class R>
@@ -99,62 +98,54 @@ void normalize(const T* x, const C* w, const C* b, int m, C mean, C rstd, L* y, 
 }
 
 template <bool kCentered, class T, class L>
-void forward_rows(const ForwardCall& call) {
-  using C = compute_t<T>;
-  static const Constants<C> constants;
-  const std::int64_t n = call.layout.columns;
-  const Parameter<T> weight(call.weight), bias(call.bias);
-  const T *x = elements<T>(call.x), *residual = elements<T>(call.residual);
-  const L* low_residual = elements<L>(call.low_residual);
-  L* y = results<L>(call.y);
-  T* sums = results<T>(call.sum);
-  C *means = results<C>(call.mean), *rstds = results<C>(call.rstd);
-  const bool streams = simd::streams_rows(y, call.layout.rows, n, 1);
-  parallel_for(
-      call.layout.rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t row = begin; row < end; ++row) {
-          const T* from = x + row * n;
-          if (residual) add_row(from, residual + row * n, sums + row * n, n);
-          if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
-          if (sums) from = sums + row * n;
-          double total = 0, square = 0;
-          // Summed around an element of the row: far from 0 the mean's rounding would count as
-          // spread.
-          const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
-          if constexpr (kCentered)
-            for_blocks(n, [&](std::int64_t i, int m) {
-              total += fold::fold_vectors(
-                  from + i, m, C(0), [pivot](const auto& v) { return v - pivot; }, fold::kPlus, pivot);
-            });
-          const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
-          const auto add = [&](const auto& squared) {
-            for_blocks(n, [&](std::int64_t i, int m) {
-              square += fold::fold_vectors(from + i, m, C(0), squared, fold::kPlus, mean);
-            });
-          };
-          add([mean](const auto& v) {
-            const auto d = v - mean;
-            return d * d;
-          });
-          const double columns = static_cast<double>(n);
-          const C scale = rescue_scale(static_cast<C>(square), static_cast<C>(n), static_cast<C>(call.eps));
-          if (scale != 1) [[unlikely]] {
-            square = 0;
-            add([mean, scale](const auto& v) {
-              const auto d = (v - mean) * scale;
-              return d * d;
-            });
-          }
-          const C rstd = static_cast<C>(scale / std::sqrt(square / columns + call.eps * scale * scale));
-          if constexpr (kCentered) means[row] = mean;
-          rstds[row] = rstd;
-          for_blocks(n, [&](std::int64_t i, int m) {
-            const C *w = weight.from(i, constants.ones), *b = bias.from(i, constants.zeros);
-            normalize<kCentered>(from + i, w, b, m, mean, rstd, y + row * n + i, streams);
-          });
-        }
-        if (streams) simd::fence();
+void forward_rows(const ForwardRows& r, std::int64_t begin, std::int64_t end) {
+  using C = float;
+  const std::int64_t n = r.columns;
+  const T *x = static_cast<const T*>(r.x), *residual = static_cast<const T*>(r.residual);
+  const L* low_residual = static_cast<const L*>(r.low_residual);
+  L* y = static_cast<L*>(r.y);
+  T* sums = static_cast<T*>(r.sums);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const T* from = x + row * n;
+    if (residual) add_row(from, residual + row * n, sums + row * n, n);
+    if (low_residual) add_row(from, low_residual + row * n, sums + row * n, n);
+    if (sums) from = sums + row * n;
+    double total = 0, square = 0;
+    // Summed around an element of the row: far from 0 the mean's rounding would count as spread.
+    const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
+    if constexpr (kCentered)
+      for_blocks(n, [&](std::int64_t i, int m) {
+        total += fold::fold_vectors(
+            from + i, m, C(0), [pivot](const auto& v) { return v - pivot; }, fold::kPlus, pivot);
       });
+    const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
+    const auto add = [&](const auto& squared) {
+      for_blocks(n, [&](std::int64_t i, int m) {
+        square += fold::fold_vectors(from + i, m, C(0), squared, fold::kPlus, mean);
+      });
+    };
+    add([mean](const auto& v) {
+      const auto d = v - mean;
+      return d * d;
+    });
+    const double columns = static_cast<double>(n);
+    const C scale = rescue_scale(static_cast<C>(square), static_cast<C>(n), static_cast<C>(r.eps));
+    if (scale != 1) [[unlikely]] {
+      square = 0;
+      add([mean, scale](const auto& v) {
+        const auto d = (v - mean) * scale;
+        return d * d;
+      });
+    }
+    const C rstd = static_cast<C>(scale / std::sqrt(square / columns + r.eps * scale * scale));
+    if constexpr (kCentered) r.means[row] = mean;
+    r.rstds[row] = rstd;
+    for_blocks(n, [&](std::int64_t i, int m) {
+      normalize<kCentered>(from + i, r.weight.from(i), r.bias.from(i), m, mean, rstd, y + row * n + i,
+                           r.streams);
+    });
+  }
+  if (r.streams) simd::fence();
 }
 
 // Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g. Here and below fma() stands
@@ -211,89 +202,50 @@ void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C 
       });
 }
 
-// out (+)= the sum over the chunks of partial[chunk * stride + j].
-template <class T>
-void add_chunks(const compute_t<T>* partial, std::int64_t chunks, std::int64_t stride, std::int64_t n,
-                bool accumulate, T* out) {
-  using C = compute_t<T>;
-  parallel_for(n, 4 * kBlock, [&](std::int64_t begin, std::int64_t end) {
-    C sum[kBlock];
-    for (std::int64_t i = begin; i < end; i += kBlock) {
-      const int m = static_cast<int>(std::min<std::int64_t>(kBlock, end - i));
-      std::fill_n(sum, m, C(0));
-      for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
-        for (int j = 0; j < m; ++j) sum[j] += partial[chunk * stride + i + j];
-      store_block<T, C>(out + i, 0, sum, m, accumulate);
-    }
-  });
-}
-
 template <bool kCentered, class T, class L>
-void backward_rows(const BackwardCall& call) {
-  using C = compute_t<T>;
-  static const Constants<C> constants;
-  const std::int64_t n = call.layout.columns, rows = call.layout.rows;
-  const Parameter<T> weight(call.weight);
-  const T *x = elements<T>(call.x), *extra = elements<T>(call.extra);
-  const L* g = elements<L>(call.g);
-  const C *means = elements<C>(call.mean), *rstds = elements<C>(call.rstd);
-  T* dx = results<T>(call.dx);
-  L* low_dx = results<L>(call.low_dx);
-  const std::int64_t grain = std::max<std::int64_t>({1, kGrain / n, (rows + kChunks - 1) / kChunks});
-  const bool streams = dx && simd::streams_rows(dx, rows, n, 2);
-  const bool sums = call.dweight.defined() || call.dbias.defined();
-  const std::int64_t chunks = chunk_count(rows, grain),
-                     width = (n + 63) / 64 * 64 + 48;  // off the powers of two, at which stores hold up loads
-  Tensor partials;
-  if (sums) partials = Tensor::allocate({chunks, 2, width}, dtype_of<C>, cpu);
-  parallel_chunks(rows, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
-    C *dw = nullptr, *db = nullptr;
-    if (sums) {
-      C* partial = partials.data<C>() + chunk * 2 * width;
-      std::fill_n(partial, 2 * width, C(0));
-      if (call.dweight.defined()) dw = partial;
-      if (call.dbias.defined()) db = partial + width;
-    }
-    for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t at = row * n;
-      const C mean = kCentered ? means[row] : C(0);
-      const C rstd = kCentered && n == 1 ? C(0) : rstds[row];  // a row of one element has no slope
-      double sum = 0, dot = 0;
-      for_blocks(n, [&](std::int64_t i, int m) {
-        add_block<kCentered>(g + at + i, x + at + i, weight.from(i, constants.ones), m, mean, rstd, sum, dot,
-                             dw ? dw + i : nullptr, db ? db + i : nullptr);
-      });
-      if (!dx && !low_dx) continue;
-      const C average = kCentered ? static_cast<C>(sum / static_cast<double>(n)) : C(0);
-      const C slope = static_cast<C>(dot / static_cast<double>(n));
-      for_blocks(n, [&](std::int64_t i, int m) {
-        gradient_block(g + at + i, x + at + i, weight.from(i, constants.ones),
-                       extra ? extra + at + i : nullptr, m, mean, rstd, average, slope,
-                       dx ? dx + at + i : nullptr, low_dx ? low_dx + at + i : nullptr, streams);
-      });
-    }
-  });
-  if (call.dweight.defined())
-    add_chunks<T>(partials.data<C>(), chunks, 2 * width, n, call.accumulate_weight, results<T>(call.dweight));
-  if (call.dbias.defined())
-    add_chunks<T>(partials.data<C>() + width, chunks, 2 * width, n, call.accumulate_bias,
-                  results<T>(call.dbias));
+void backward_rows(const BackwardRows& r, std::int64_t begin, std::int64_t end, float* dw, float* db) {
+  using C = float;
+  const std::int64_t n = r.columns;
+  const T *x = static_cast<const T*>(r.x), *extra = static_cast<const T*>(r.extra);
+  const L* g = static_cast<const L*>(r.g);
+  T* dx = static_cast<T*>(r.dx);
+  L* low_dx = static_cast<L*>(r.low_dx);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t at = row * n;
+    const C mean = kCentered ? r.means[row] : C(0);
+    const C rstd = kCentered && n == 1 ? C(0) : r.rstds[row];  // a row of one element has no slope
+    double sum = 0, dot = 0;
+    for_blocks(n, [&](std::int64_t i, int m) {
+      add_block<kCentered>(g + at + i, x + at + i, r.weight.from(i), m, mean, rstd, sum, dot,
+                           dw ? dw + i : nullptr, db ? db + i : nullptr);
+    });
+    if (!dx && !low_dx) continue;
+    const C average = kCentered ? static_cast<C>(sum / static_cast<double>(n)) : C(0);
+    const C slope = static_cast<C>(dot / static_cast<double>(n));
+    for_blocks(n, [&](std::int64_t i, int m) {
+      gradient_block(g + at + i, x + at + i, r.weight.from(i), extra ? extra + at + i : nullptr, m, mean,
+                     rstd, average, slope, dx ? dx + at + i : nullptr, low_dx ? low_dx + at + i : nullptr,
+                     r.streams);
+    });
+  }
 }
 
 template <bool kCentered, bool kAdd>
 void forward_cpu(const Forward& f) {
   const ForwardCall call(f, {kCentered, kAdd});
   if (!call.work) return;
-  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(),
-                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { forward_rows<kCentered, T, L>(call); });
+  visit_types<kAdd>(call.op, call.x.dtype(), call.y.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
+    run_rows(call, forward_rows<kCentered, T, L>);
+  });
 }
 
 template <bool kCentered, bool kAdd>
 void backward_cpu(const Backward& b) {
   const BackwardCall call(b, {kCentered, kAdd});
   if (!call.work) return;
-  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(),
-                    [&]<class T, class L>(TypeTag<T>, TypeTag<L>) { backward_rows<kCentered, T, L>(call); });
+  visit_types<kAdd>(call.op, call.x.dtype(), call.g.dtype(), [&]<class T, class L>(TypeTag<T>, TypeTag<L>) {
+    run_rows(call, backward_rows<kCentered, T, L>);
+  });
   call.finish(b);
 }
 

@@ -1,0 +1,100 @@
+#include <cotangent/ops/normalization/normalization_cpu.h>
+
+// How rows are given to threads, and what they have in common: nothing here depends on the types of a call.
+
+namespace ct::norms {
+namespace {
+
+constexpr std::int64_t kGrain = 16384;  // elements per chunk
+constexpr std::int64_t kChunks = 64;
+
+struct Constants {
+  alignas(64) float ones[kBlock], zeros[kBlock] = {};
+  Constants() { std::fill_n(ones, kBlock, 1.0f); }
+};
+
+template <class T>
+T* elements(const Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
+}
+
+// out (+)= the sum over the chunks of partial[chunk * stride + j].
+void add_chunks(const float* partial, std::int64_t chunks, std::int64_t stride, std::int64_t n,
+                bool accumulate, const Tensor& out) {
+  const fold::Sink<float> sink = fold::sink_of<float>(out, accumulate);
+  parallel_for(n, 4 * kBlock, [&](std::int64_t begin, std::int64_t end) {
+    float sum[kBlock];
+    for (std::int64_t i = begin; i < end; i += kBlock) {
+      const int m = static_cast<int>(std::min<std::int64_t>(kBlock, end - i));
+      std::fill_n(sum, m, 0.0f);
+      for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
+        for (int j = 0; j < m; ++j) sum[j] += partial[chunk * stride + i + j];
+      sink.store(sink.values, i, sum, m, sink.accumulate);
+    }
+  });
+}
+
+// Whether results of f32 go past the caches.
+bool streams(const Tensor& to, const Layout& layout, std::size_t inputs) {
+  return to.defined() && to.dtype() == DType::f32 &&
+         simd::streams_rows(to.data<float>(), layout.rows, layout.columns, inputs);
+}
+
+}  // namespace
+
+Parameter::Parameter(const Tensor& t, float otherwise) {
+  static const Constants constants;
+  constants_ = otherwise == 0 ? constants.zeros : constants.ones;
+  if (!t.defined()) return;
+  held_ = converted(t, DType::f32);
+  data_ = held_.data<float>();
+}
+
+void run_rows(const ForwardCall& call, ForwardKernel kernel) {
+  const std::int64_t n = call.layout.columns;
+  const ForwardRows rows{elements<void>(call.x),
+                         elements<void>(call.residual),
+                         elements<void>(call.low_residual),
+                         elements<void>(call.y),
+                         elements<void>(call.sum),
+                         elements<float>(call.mean),
+                         elements<float>(call.rstd),
+                         Parameter(call.weight, 1),
+                         Parameter(call.bias, 0),
+                         n,
+                         call.eps,
+                         streams(call.y, call.layout, 1)};
+  parallel_for(call.layout.rows, std::max<std::int64_t>(1, kGrain / n),
+               [&](std::int64_t begin, std::int64_t end) { kernel(rows, begin, end); });
+}
+
+void run_rows(const BackwardCall& call, BackwardKernel kernel) {
+  const std::int64_t n = call.layout.columns, rows = call.layout.rows;
+  const BackwardRows all{
+      elements<void>(call.x),          elements<void>(call.g),     elements<void>(call.extra),
+      elements<float>(call.mean),      elements<float>(call.rstd), elements<void>(call.dx),
+      elements<void>(call.low_dx),     Parameter(call.weight, 1),  n,
+      streams(call.dx, call.layout, 2)};
+  const std::int64_t grain = std::max<std::int64_t>({1, kGrain / n, (rows + kChunks - 1) / kChunks});
+  const std::int64_t chunks = chunk_count(rows, grain),
+                     width = (n + 63) / 64 * 64 + 48;  // off the powers of two, at which stores hold up loads
+  const bool sums = call.dweight.defined() || call.dbias.defined();
+  Tensor partials;
+  if (sums) partials = Tensor::allocate({chunks, 2, width}, DType::f32, cpu);
+  parallel_chunks(rows, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
+    float *dw = nullptr, *db = nullptr;
+    if (sums) {
+      float* partial = partials.data<float>() + chunk * 2 * width;
+      std::fill_n(partial, 2 * width, 0.0f);
+      if (call.dweight.defined()) dw = partial;
+      if (call.dbias.defined()) db = partial + width;
+    }
+    kernel(all, begin, end, dw, db);
+  });
+  if (call.dweight.defined())
+    add_chunks(partials.data<float>(), chunks, 2 * width, n, call.accumulate_weight, call.dweight);
+  if (call.dbias.defined())
+    add_chunks(partials.data<float>() + width, chunks, 2 * width, n, call.accumulate_bias, call.dbias);
+}
+
+}  // namespace ct::norms
