@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
@@ -109,56 +110,38 @@ void run_rows(Step step, const Chunk& chunk) {
   visit_fast("linear_cross_entropy", chunk.dtype, [&]<class T>(TypeTag<T>) { Rows<T>{step, chunk}.run(); });
 }
 
+// All that follows computes in f32, as visit_fast() knows no f64.
 void reduce(const Chunk& all, Reduction reduction, void* divisor, const Tensor& out) {
-  visit_fast("linear_cross_entropy", all.dtype, [&]<class T>(TypeTag<T>) {
-    using C = compute_t<T>;
-    const C* losses = static_cast<const C*>(all.losses);
-    C* to = out.data<C>();
-    double sum = 0, count = 0;
-    for (std::int64_t r = 0; r < all.rows; ++r) {
-      sum += losses[r];
-      count += all.labels[r] != all.ignore_index;
-      if (reduction == Reduction::none) to[r] = losses[r];
-    }
-    const double by = reduction == Reduction::mean ? count : 1;
-    *static_cast<C*>(divisor) = static_cast<C>(by);
-    if (reduction != Reduction::none) *to = static_cast<C>(sum / by);
-  });
+  const float* losses = static_cast<const float*>(all.losses);
+  float* to = out.data<float>();
+  double sum = 0, count = 0;
+  for (std::int64_t r = 0; r < all.rows; ++r) {
+    sum += losses[r];
+    count += all.labels[r] != all.ignore_index;
+    if (reduction == Reduction::none) to[r] = losses[r];
+  }
+  const double by = reduction == Reduction::mean ? count : 1;
+  *static_cast<float*>(divisor) = static_cast<float>(by);
+  if (reduction != Reduction::none) *to = static_cast<float>(sum / by);
 }
 
-template <class From, class To>
-void scale_elements(const From* from, To* to, std::int64_t n, bool accumulate, compute_t<To> factor) {
-  using C = compute_t<To>;
-  parallel_for(n, 16384, [&](std::int64_t begin, std::int64_t end) {
-    if (accumulate)
-      for (std::int64_t i = begin; i < end; ++i)
-        to[i] = To(static_cast<C>(to[i]) + static_cast<C>(from[i]) * factor);
-    else
-      for (std::int64_t i = begin; i < end; ++i) to[i] = To(static_cast<C>(from[i]) * factor);
-  });
-}
-
-void scale(const Tensor& from, const Tensor& to, bool accumulate, DType dtype, const void* cotangent,
+void scale(const Tensor& from, const Tensor& to, bool accumulate, DType, const void* cotangent,
            const void* divisor) {
-  visit_fast("linear_cross_entropy", dtype, [&]<class T>(TypeTag<T>) {
-    using C = compute_t<T>;
-    C factor = 1;
-    if (cotangent) {
-      const C by = *static_cast<const C*>(divisor);
-      factor = by == C(0) ? C(0) : *static_cast<const C*>(cotangent) / by;
+  float factor = 1;
+  if (cotangent) {
+    const float by = *static_cast<const float*>(divisor);
+    factor = by == 0 ? 0 : *static_cast<const float*>(cotangent) / by;
+  }
+  const fold::Source<float> source = fold::source_of<float>(from);
+  const fold::Sink<float> sink = fold::sink_of<float>(to, accumulate);
+  parallel_for(from.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
+    float buffer[fold::kBlock], scaled[fold::kBlock];
+    for (std::int64_t i = begin; i < end; i += fold::kBlock) {
+      const int n = static_cast<int>(std::min<std::int64_t>(fold::kBlock, end - i));
+      const float* x = source.read(i, 1, n, buffer);
+      for (int j = 0; j < n; ++j) scaled[j] = x[j] * factor;
+      sink.store(sink.values, i, scaled, n, accumulate);
     }
-    const auto run = [&]<class From, class To>(const From*, const To*) {
-      scale_elements(static_cast<const From*>(from.raw_data()), static_cast<To*>(to.raw_data()), from.numel(),
-                     accumulate, factor);
-    };
-    const T* narrow = nullptr;
-    const C* wide = nullptr;
-    if (from.dtype() == dtype)
-      run(narrow, narrow);
-    else if (to.dtype() == dtype)
-      run(wide, narrow);
-    else
-      run(wide, wide);
   });
 }
 
