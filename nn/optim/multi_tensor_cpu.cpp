@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include <cotangent/core/function_ref.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
@@ -88,24 +89,23 @@ void visit_elements(const char* op, DType dtype, const F& f) {
   visit_floating(op, dtype, [&]<class T>(TypeTag<T>) { f(Elements<compute_t<T>>{dtype}); });
 }
 
-template <int kMoments, class C, class Constants>
+// A rule's step of elements [at, at + n) of an entry, of which these are the parameters and gradients. The walk to them is
+// the same for all rules.
+template <class C>
+using Step = FunctionRef<void(const Entry& e, C* params, const C* grads, std::int64_t at, std::int64_t n)>;
+
+template <class C>
 void update_piece(const Elements<C>& elements, const Entry& e, std::int64_t begin, std::int64_t end,
-                  const Constants& constants, float scale) {
-  const auto moment = [&](int k, std::int64_t at) {
-    return k < kMoments ? static_cast<C*>(e.moments[k]) + at : nullptr;
-  };
-  const auto run = [&](C* params, const C* grads, std::int64_t at, std::int64_t n) {
-    update_run<kMoments>(params, grads, moment(0, at), moment(1, at), moment(2, at), n, e, constants);
-  };
+                  float scale, Step<C> step) {
   alignas(64) C params[kBlock], grads[kBlock];
   if (!elements.narrow()) {
     const C* const g = static_cast<const C*>(e.grad);
     C* const p = static_cast<C*>(e.param);
-    if (scale == 1) return run(p + begin, g + begin, begin, end - begin);
+    if (scale == 1) return step(e, p + begin, g + begin, begin, end - begin);
     for (std::int64_t at = begin; at < end; at += kBlock) {
       const std::int64_t n = std::min(kBlock, end - at);
       for (std::int64_t i = 0; i < n; ++i) grads[i] = g[at + i] * static_cast<C>(scale);
-      run(p + at, grads, at, n);
+      step(e, p + at, grads, at, n);
     }
     return;
   }
@@ -116,9 +116,19 @@ void update_piece(const Elements<C>& elements, const Entry& e, std::int64_t begi
       for (std::int64_t i = 0; i < n; ++i) grads[i] *= static_cast<C>(scale);
     C* values = e.copy ? static_cast<C*>(e.param) + at : params;
     if (!e.copy) elements.widen(e.param, at, n, params);
-    run(values, grads, at, n);
+    step(e, values, grads, at, n);
     elements.round(values, n, e.copy ? e.copy : e.param, at);
   }
+}
+
+template <class C>
+void update_all(const Elements<C>& elements, std::span<const Entry> entries, const StepGate& gate,
+                Step<C> step) {
+  const float scale = gate.scale ? *gate.scale : 1;
+  for_pieces(entries, lay_out(entries),
+             [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
+               update_piece(elements, e, begin, end, scale, step);
+             });
 }
 
 // Calls f(values, n) for blocks of a gradient's elements as they are calculated with.
@@ -139,14 +149,16 @@ template <class Rule>
 void apply_rule_cpu(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
                     const StepGate& gate) {
   if (gate.found_inf && *gate.found_inf != 0) return;
-  const float scale = gate.scale ? *gate.scale : 1;
-  const auto starts = lay_out(entries);
   visit_elements(op, dtype, [&]<class C>(const Elements<C>& elements) {
     const auto constants = rule.template constants<C>();
     const auto run = [&]<int kMoments>() {
-      for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
-        update_piece<kMoments>(elements, e, begin, end, constants, scale);
-      });
+      const auto step = [&](const Entry& e, C* params, const C* grads, std::int64_t at, std::int64_t n) {
+        const auto moment = [&](int k) {
+          return k < kMoments ? static_cast<C*>(e.moments[k]) + at : nullptr;
+        };
+        update_run<kMoments>(params, grads, moment(0), moment(1), moment(2), n, e, constants);
+      };
+      update_all<C>(elements, entries, gate, step);
     };
     rule.moment_count() == Rule::kFewest ? run.template operator()<Rule::kFewest>()
                                          : run.template operator()<Rule::kMost>();
