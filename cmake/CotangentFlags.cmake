@@ -105,9 +105,13 @@ endfunction()
 
 # What nearly every file includes is parsed once per target (COTANGENT_PRECOMPILE). Off, a changed header recompiles no more
 # than the files that include it, and a file that forgets an include does not compile. ccache serves plain compilations better.
+# cotangent_precompile(TARGET HEADERS...), or (TARGET REUSE_FROM OTHER), of the same flags.
 function(cotangent_precompile target)
   if(COTANGENT_PRECOMPILE AND NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
-    target_precompile_headers(${target} PRIVATE ${ARGN})
+    if(NOT "${ARGV1}" STREQUAL "REUSE_FROM")
+      list(PREPEND ARGN PRIVATE)
+    endif()
+    target_precompile_headers(${target} ${ARGN})
   endif()
 endfunction()
 

@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "cifar", "Trains a small residual network on the colour images of CIFAR-10.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.path("--data", s.data, "folder with data_batch_1.bin and the others");
         flags.on("--drawn", s.drawn, "waves that the program draws, in the place of CIFAR-10");
         flags.whole("--examples", s.examples, "of --drawn", 4);

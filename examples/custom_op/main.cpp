@@ -53,7 +53,7 @@ int main(int argc, char** argv) {
   return small_program(
       "custom_op", "Trains a network with an op of one's own, bump, beside the same network with tanh.", argc,
       argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.whole("--steps", s.steps, "of Adam");
         flags.whole("--hidden", s.hidden, "units");
         flags.positive("--lr", s.lr, "learning rate");

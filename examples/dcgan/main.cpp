@@ -124,7 +124,7 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "dcgan", "Learns to draw images, by a contest of two networks.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.path("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files");
         flags.device(s.device);
         flags.whole("--epochs", s.epochs, "passes over the images");

@@ -155,13 +155,13 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "dqn", "Learns to balance a pole on a cart, by deep Q-learning.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.whole("--steps", s.steps, "of the cart, and of learning");
         flags.whole("--start", s.start, "steps before it begins to learn");
         flags.whole("--batch", s.batch, "moments to learn from in a step");
         flags.whole("--capacity", s.capacity, "moments that are remembered");
         flags.positive("--lr", s.lr, "learning rate");
-        flags.between("--gamma", s.gamma, 0, 1, "what a reward a step later counts");
+        flags.between("--gamma", s.gamma, "what a reward a step later counts", 0, 1);
         flags.seed("--seed", s.seed, "of the network, the carts and the choices");
       },
       [&] { train(s); });

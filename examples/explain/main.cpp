@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "explain", "Shows what one training step records: a table, and a page to walk through.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.text("network", s.network, "mnist or gpt");
         flags.device(s.device);
         flags.path("--out", s.out, "the folder for explain.html and explain.dot");

@@ -5,13 +5,10 @@
 #include <cotangent/core/printable.h>
 #include <cotangent/nn/io/json.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iterator>
 #include <optional>
 
 #include "examples/common/command_line.h"
-#include "examples/common/flags.h"
 #include "examples/common/run_folder.h"
 
 namespace {
@@ -53,96 +50,118 @@ void apply_preset(const std::string& name, Options& o) {
   }
 }
 
-const char* const kDTypes[] = {"f32", "bf16", "f16", "pure-bf16", "pure-f16"};
-
-CLI::Validator one_of(std::vector<std::string> names) { return CLI::IsMember(std::move(names)); }
-
 // The settings of a run. --threads, and where a run lives, belong to one call of the program alone.
-void add_settings(CLI::App& app, flags::Settings& s, Options& o) {
-  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  const auto positive = flags::whole_number(1), not_negative = flags::whole_number(0);
-  auto* data = app.add_option_group("Data");
-  auto* text = s.add(data, "text", o.text, "UTF-8 text to learn; default: this project's sources")
-                   ->check(flags::path());
-  auto* tokens =
-      s.add(data, "tokens", o.tokens, "token file as nanoGPT or llm.c write them")->check(flags::path());
-  text->excludes(tokens);
-  s.add(data, "val-tokens", o.val_tokens, "token file to evaluate on; default: the end of --tokens")
-      ->check(flags::path());
-  s.add(data, "val-fraction", o.val_fraction, "share of the text to evaluate on")
-      ->check(flags::between(0, 0.9));
-  s.add(data, "tokenizer", o.tokenizer,
-        "tokenizer.json, vocab.json or their folder; without one, characters of --text are tokens")
-      ->check(flags::path());
-  s.add(data, "vocab", o.vocab, "vocabulary of --tokens without --tokenizer")->transform(positive);
+void add_settings(flags::Flags run, Options& o) {
+  const auto data = run.group("Data");
+  const auto text = data.path("--text", o.text, "UTF-8 text to learn; default: this project's sources");
+  text.excludes(data.path("--tokens", o.tokens, "token file as nanoGPT or llm.c write them"));
+  data.path("--val-tokens", o.val_tokens, "token file to evaluate on; default: the end of --tokens");
+  data.between("--val-fraction", o.val_fraction, "share of the text to evaluate on", 0, 0.9);
+  data.path("--tokenizer", o.tokenizer,
+            "tokenizer.json, vocab.json or their folder; without one, characters of --text are tokens");
+  data.whole("--vocab", o.vocab, "vocabulary of --tokens without --tokenizer");
 
-  auto* model = app.add_option_group("Model");
-  s.add(model, "preset", o.preset,
-        "defaults of the flags below: tiny, cpu, char (6 layers, 384 wide), gpt2 (124M); auto: char "
-        "on a GPU, else cpu")
-      ->check(one_of({"auto", "tiny", "cpu", "char", "gpt2"}));
-  s.add(model, "model", o.model, "gpt2 or llama")->check(one_of({"gpt2", "llama"}));
-  s.add(model, "layers", o.layers, "blocks of attention and feed-forward network")->transform(positive);
-  s.add(model, "heads", o.heads, "must divide --embd")->transform(positive);
-  s.add(model, "kv-heads", o.kv_heads, "of llama; 0: as many as heads")->transform(not_negative);
-  s.add(model, "embd", o.embd, "width of the hidden states")->transform(positive);
-  s.add(model, "block", o.block, "tokens of a sequence")->transform(positive);
-  s.add(model, "dropout", o.dropout, "probability to drop an element of the hidden states")
-      ->check(flags::between(0, 0.95));
+  const auto model = run.group("Model");
+  model.one_of("--preset", o.preset,
+               "defaults of the flags below: tiny, cpu, char (6 layers, 384 wide), gpt2 (124M); auto: char "
+               "on a GPU, else cpu",
+               {"auto", "tiny", "cpu", "char", "gpt2"});
+  model.one_of("--model", o.model, "gpt2 or llama", {"gpt2", "llama"});
+  model.whole("--layers", o.layers, "blocks of attention and feed-forward network");
+  model.whole("--heads", o.heads, "must divide --embd");
+  model.whole("--kv-heads", o.kv_heads, "of llama; 0: as many as heads", 0);
+  model.whole("--embd", o.embd, "width of the hidden states");
+  model.whole("--block", o.block, "tokens of a sequence");
+  model.between("--dropout", o.dropout, "probability to drop an element of the hidden states", 0, 0.95);
 
-  auto* machine = app.add_option_group("Machine");
-  s.add(machine, "device", o.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-  s.add(machine, "dtype", o.dtype,
-        "f32; bf16 or f16 with f32 weights (autocast); pure-bf16 or pure-f16 with f32 master weights")
-      ->check(one_of({std::begin(kDTypes), std::end(kDTypes)}));
-  s.add(machine, "workers", o.workers, "threads that make batches for a GPU")
-      ->transform(flags::whole_number(0, 64));
-  s.add_flag(machine, "recompute", o.recompute,
-             "compute each block again in backward: less memory, a third slower");
-  s.add(machine, "fused-loss", o.fused_loss,
-        "output layer and loss as one op that never holds all logits; false: as two");
+  const auto machine = run.group("Machine");
+  machine.device(o.device);
+  machine.one_of(
+      "--dtype", o.dtype,
+      "f32; bf16 or f16 with f32 weights (autocast); pure-bf16 or pure-f16 with f32 master weights",
+      {"f32", "bf16", "f16", "pure-bf16", "pure-f16"});
+  machine.whole("--workers", o.workers, "threads that make batches for a GPU", 0, 64);
+  machine.on("--recompute", o.recompute, "compute each block again in backward: less memory, a third slower");
+  machine.on_or_off("--fused-loss", o.fused_loss,
+                    "output layer and loss as one op that never holds all logits; false: as two");
 
-  auto* training = app.add_option_group("Training");
-  s.add(training, "batch", o.batch, "sequences at once")->transform(positive);
-  s.add(training, "accumulate", o.accumulate, "batches whose gradients make one step")->transform(positive);
-  s.add(training, "iters", o.iters, "steps")->transform(positive);
-  s.add(training, "lr", o.lr, "learning rate at its highest")->check(flags::positive());
-  s.add(training, "min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr")
-      ->check(flags::finite());
-  s.add(training, "warmup", o.warmup, "steps until --lr is reached")->transform(not_negative);
-  s.add(training, "schedule", o.schedule, "of the learning rate after the warmup")
-      ->check(one_of({"cosine", "constant"}));
-  s.add(training, "weight-decay", o.weight_decay, "of matrices; biases and norms have none")
-      ->check(flags::not_negative());
-  s.add(training, "beta1", o.beta1, "of AdamW: decay of the averaged gradient")
-      ->check(flags::between(0, 0.9999));
-  s.add(training, "beta2", o.beta2, "of AdamW: decay of the averaged square of the gradient")
-      ->check(flags::between(0, 0.99999));
-  s.add(training, "clip", o.clip, "largest norm of the gradient; 0: not clipped")
-      ->check(flags::not_negative());
-  s.add(training, "ema", o.ema, "decay of averaged weights, which are evaluated and saved too; 0: none")
-      ->check(flags::between(0, 0.99999));
-  s.add(training, "seed", o.seed, "of weights, order and dropout")->transform(flags::seed());
+  const auto training = run.group("Training");
+  training.whole("--batch", o.batch, "sequences at once");
+  training.whole("--accumulate", o.accumulate, "batches whose gradients make one step");
+  training.whole("--iters", o.iters, "steps");
+  training.positive("--lr", o.lr, "learning rate at its highest");
+  training.finite("--min-lr", o.min_lr, "at the end of cosine; below 0: a tenth of --lr");
+  training.whole("--warmup", o.warmup, "steps until --lr is reached", 0);
+  training.one_of("--schedule", o.schedule, "of the learning rate after the warmup", {"cosine", "constant"});
+  training.not_negative("--weight-decay", o.weight_decay, "of matrices; biases and norms have none");
+  training.between("--beta1", o.beta1, "of AdamW: decay of the averaged gradient", 0, 0.9999);
+  training.between("--beta2", o.beta2, "of AdamW: decay of the averaged square of the gradient", 0, 0.99999);
+  training.not_negative("--clip", o.clip, "largest norm of the gradient; 0: not clipped");
+  training.between("--ema", o.ema, "decay of averaged weights, which are evaluated and saved too; 0: none", 0,
+                   0.99999);
+  training.seed("--seed", o.seed, "of weights, order and dropout");
 
-  auto* telling = app.add_option_group("What it tells");
-  s.add(telling, "eval-interval", o.eval_interval, "steps between evaluations")->transform(positive);
-  s.add(telling, "eval-batches", o.eval_batches, "batches of an evaluation")->transform(positive);
-  s.add(telling, "sample", o.sample, "tokens that are written after an evaluation")->transform(not_negative);
+  const auto telling = run.group("What it tells");
+  telling.whole("--eval-interval", o.eval_interval, "steps between evaluations");
+  telling.whole("--eval-batches", o.eval_batches, "batches of an evaluation");
+  telling.whole("--sample", o.sample, "tokens that are written after an evaluation", 0);
 }
 
 // What belongs to one call of the program alone.
-void add_call(CLI::App& app, Options& o) {
-  auto* call = app.add_option_group("This call");
-  call->add_option("--threads", o.threads,
-                   "on the CPU, with the same result for any number; 0: all processors")
-      ->transform(flags::whole_number(0, 1024));
-  call->add_option("--minutes", o.minutes,
-                   "saves and ends after this time, for --resume to go on; 0: at the last step")
-      ->check(flags::not_negative());
-  call->add_option("--out", o.out, "run folder; default: runs/gpt-DATE-TIME")->check(flags::path());
-  call->add_option("--resume", o.resume,
-                   "a run folder, or a checkpoint in one, to go on with; other flags change its settings")
-      ->check(flags::path());
+void add_call(flags::Flags call, Options& o) {
+  call.threads(o.threads, "on the CPU, with the same result for any number; 0: all processors");
+  call.not_negative("--minutes", o.minutes,
+                    "saves and ends after this time, for --resume to go on; 0: at the last step");
+  call.path("--out", o.out, "run folder; default: runs/gpt-DATE-TIME");
+  call.path("--resume", o.resume,
+            "a run folder, or a checkpoint in one, to go on with; other flags change its settings");
+}
+
+// The machine of a command.
+void add_machine(flags::Flags command, std::string& device, std::string& dtype, int& threads) {
+  command.device(device);
+  command.one_of("--dtype", dtype, "of the weights: f32, bf16 or f16", {"f32", "bf16", "f16"});
+  command.threads(threads, "on the CPU; 0: all processors");
+}
+
+void add_generate(flags::Flags generate, GenerateOptionsLine& g) {
+  generate
+      .path("--checkpoint,--model", g.checkpoint,
+            "run folder, checkpoint in one, or folder of a Hugging Face model")
+      .required();
+  generate.text("--prompt", g.prompt, "text to go on with");
+  generate.path("--tokenizer", g.tokenizer, "default: the one in the folder");
+  generate.whole("--length", g.length, "tokens to write");
+  generate.whole("--samples", g.samples, "texts to write", 1, 1 << 20);
+  generate.not_negative("--temperature", g.temperature, "0: always the most likely token");
+  generate.whole("--top-k", g.top_k, "draw from the k most likely tokens; 0: from all", 0);
+  generate.between("--top-p", g.top_p, "draw from the most likely tokens that have this probability together",
+                   1e-6, 1);
+  generate.seed("--seed", g.seed, "of what is drawn");
+  generate.on("--ema", g.ema, "with the averaged weights of a run with --ema");
+  add_machine(generate, g.device, g.dtype, g.threads);
+}
+
+void add_logits(flags::Flags logits, LogitsOptions& l) {
+  logits.path("--model,--checkpoint", l.model, "folder of a Hugging Face model, run folder, or checkpoint")
+      .required();
+  logits.path("--tokens", l.tokens, ".npy file of integers [T] or [B, T]").required();
+  logits.path("--out", l.out, ".npy file to write").required();
+  add_machine(logits, l.device, l.dtype, l.threads);
+}
+
+void add_export(flags::Flags export_model, ExportOptions& e) {
+  export_model.path("--checkpoint", e.checkpoint, "run folder, or checkpoint in one").required();
+  export_model.path("--out", e.out, "folder to write").required();
+  export_model.on("--ema", e.ema, "the averaged weights of a run with --ema");
+}
+
+void add_tokenize(flags::Flags tokenize, TokenizeOptions& t) {
+  tokenize.path("--tokenizer", t.tokenizer, "tokenizer.json, vocab.json or their folder").required();
+  tokenize.path("--text", t.text, "UTF-8 text").required();
+  tokenize.path("--out", t.out, "token file to write").required();
+  tokenize.one_of("--format", t.format, "raw (nanoGPT), llmc or llmc32 (llm.c)", {"raw", "llmc", "llmc32"});
+  tokenize.path("--decoded", t.decoded, "also decode the tokens into this file");
 }
 
 // What `preset` stands for on a device.
@@ -160,9 +179,9 @@ void choose_preset(const std::vector<std::string>& args, Options& o) {
 }
 
 // Flags that would have no effect, given with others or without them.
-void check_together(const CLI::App& app, const Options& o) {
+void check_together(flags::Flags all, const Options& o) {
   const auto refuse = [&](const char* flag, bool refused, const char* why) {
-    if (refused && app.count(flag) > 0) throw CLI::ValidationError(flag, why);
+    if (refused && all.given(flag)) flags::refuse(flag, why);
   };
   refuse("--val-tokens", o.tokens.empty(),
          "it goes with --tokens; of a text, --val-fraction is evaluated on");
@@ -208,89 +227,34 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
     line.train = *saved;
   }
 
-  CLI::App app{kAbout, "gpt"};
-  app.formatter(std::make_shared<flags::Help>());
-  app.footer(kFooter);
-  app.require_subcommand(0, 1);
+  flags::Program program("gpt", kAbout, kFooter);
   flags::Settings run;
-  add_settings(app, run, line.train);
-  add_call(app, line.train);
-  const auto machine = [](CLI::App& sub, std::string& device, std::string& dtype, int& threads) {
-    sub.add_option("--device", device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-    sub.add_option("--dtype", dtype, "of the weights: f32, bf16 or f16")
-        ->check(one_of({"f32", "bf16", "f16"}));
-    sub.add_option("--threads", threads, "on the CPU; 0: all processors")
-        ->transform(flags::whole_number(0, 1024));
-  };
+  add_settings(program.flags(&run), line.train);
+  const flags::Flags all = program.flags();
+  add_call(all.group("This call"), line.train);
+  const auto generate = all.command("generate", "writes text with a trained model");
+  add_generate(generate, line.generate);
+  const auto logits = all.command("logits", "the logits f32[B, T, V] of given tokens");
+  add_logits(logits, line.logits);
+  const auto export_model = all.command("export", "writes a trained model as a Hugging Face folder");
+  add_export(export_model, line.export_model);
+  const auto tokenize = all.command("tokenize", "turns a text into a token file for --tokens");
+  add_tokenize(tokenize, line.tokenize);
 
-  GenerateOptionsLine& g = line.generate;
-  auto* generate = app.add_subcommand("generate", "writes text with a trained model");
-  generate
-      ->add_option("--checkpoint,--model", g.checkpoint,
-                   "run folder, checkpoint in one, or folder of a Hugging Face model")
-      ->required()
-      ->check(flags::path());
-  generate->add_option("--prompt", g.prompt, "text to go on with");
-  generate->add_option("--tokenizer", g.tokenizer, "default: the one in the folder")->check(flags::path());
-  generate->add_option("--length", g.length, "tokens to write")->transform(flags::whole_number(1));
-  generate->add_option("--samples", g.samples, "texts to write")->transform(flags::whole_number(1, 1 << 20));
-  generate->add_option("--temperature", g.temperature, "0: always the most likely token")
-      ->check(flags::not_negative());
-  generate->add_option("--top-k", g.top_k, "draw from the k most likely tokens; 0: from all")
-      ->transform(flags::whole_number(0));
-  generate
-      ->add_option("--top-p", g.top_p, "draw from the most likely tokens that have this probability together")
-      ->check(flags::between(1e-6, 1));
-  generate->add_option("--seed", g.seed, "of what is drawn")->transform(flags::seed());
-  generate->add_flag("--ema", g.ema, "with the averaged weights of a run with --ema");
-  machine(*generate, g.device, g.dtype, g.threads);
-
-  LogitsOptions& l = line.logits;
-  auto* logits = app.add_subcommand("logits", "the logits f32[B, T, V] of given tokens");
-  logits
-      ->add_option("--model,--checkpoint", l.model,
-                   "folder of a Hugging Face model, run folder, or checkpoint")
-      ->required()
-      ->check(flags::path());
-  logits->add_option("--tokens", l.tokens, ".npy file of integers [T] or [B, T]")
-      ->required()
-      ->check(flags::path());
-  logits->add_option("--out", l.out, ".npy file to write")->required()->check(flags::path());
-  machine(*logits, l.device, l.dtype, l.threads);
-
-  ExportOptions& e = line.export_model;
-  auto* export_model = app.add_subcommand("export", "writes a trained model as a Hugging Face folder");
-  export_model->add_option("--checkpoint", e.checkpoint, "run folder, or checkpoint in one")
-      ->required()
-      ->check(flags::path());
-  export_model->add_option("--out", e.out, "folder to write")->required()->check(flags::path());
-  export_model->add_flag("--ema", e.ema, "the averaged weights of a run with --ema");
-
-  TokenizeOptions& t = line.tokenize;
-  auto* tokenize = app.add_subcommand("tokenize", "turns a text into a token file for --tokens");
-  tokenize->add_option("--tokenizer", t.tokenizer, "tokenizer.json, vocab.json or their folder")
-      ->required()
-      ->check(flags::path());
-  tokenize->add_option("--text", t.text, "UTF-8 text")->required()->check(flags::path());
-  tokenize->add_option("--out", t.out, "token file to write")->required()->check(flags::path());
-  tokenize->add_option("--format", t.format, "raw (nanoGPT), llmc or llmc32 (llm.c)")
-      ->check(one_of({"raw", "llmc", "llmc32"}));
-  tokenize->add_option("--decoded", t.decoded, "also decode the tokens into this file")->check(flags::path());
-
-  const bool good = flags::parse(app, args, exit_code, [&] {
-    if (app.get_subcommands().empty()) check_together(app, line.train);
+  const bool good = program.parse(args, exit_code, [&] {
+    using Command = CommandLine::Command;
+    line.command = generate.parsed()       ? Command::generate
+                   : logits.parsed()       ? Command::logits
+                   : export_model.parsed() ? Command::export_model
+                   : tokenize.parsed()     ? Command::tokenize
+                                           : Command::train;
+    if (line.command == Command::train) check_together(all, line.train);
   });
   if (!good) return false;
   line.train.preset = named_preset(line.train.preset, line.train.device);
   line.train.call.command = flags::quoted("gpt", args);
   line.train.call.given = run.given();
   if (saved) check_resumed(*saved, line.train);
-  using Command = CommandLine::Command;
-  line.command = generate->parsed()       ? Command::generate
-                 : logits->parsed()       ? Command::logits
-                 : export_model->parsed() ? Command::export_model
-                 : tokenize->parsed()     ? Command::tokenize
-                                          : Command::train;
   return true;
 }
 
@@ -300,10 +264,9 @@ Options read_config(const std::string& folder) {
   Options o;
   const std::vector<std::string> saved = config_flags("gpt", folder, {"data", "out", "resume", "minutes"});
   choose_preset(saved, o);
-  CLI::App app;
-  flags::Settings s;
-  add_settings(app, s, o);
-  flags::apply_config(app, "gpt", folder, saved);
+  flags::Program program("gpt", kAbout);
+  add_settings(program.flags(), o);
+  program.apply_config(folder, saved);
   o.preset = named_preset(o.preset, o.device);
   return o;
 }

@@ -1,7 +1,9 @@
 #include "examples/mnist/options.h"
 
+#include <cotangent/core/device.h>
+#include <cotangent/core/error.h>
+
 #include "examples/common/command_line.h"
-#include "examples/common/flags.h"
 #include "examples/common/run_folder.h"
 
 namespace {
@@ -42,62 +44,51 @@ Options defaults_of(const std::string& model, const std::string& device) {
 }
 
 // The settings of a run. --threads, and where a run lives, belong to one call of the program alone.
-void add_settings(CLI::App& app, flags::Settings& s, Options& o) {
-  app.option_defaults()->always_capture_default()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  s.add(&app, "model", o.model, "mlp (a perceptron) or cnn (convolutions); it chooses other defaults too")
-      ->check(CLI::IsMember({"mlp", "cnn"}));
-  s.add(&app, "data", o.data,
-        "folder with IDX files (.gz or raw); without it Fashion-MNIST if installed, else drawn digits")
-      ->check(flags::path());
-  s.add_flag(&app, "drawn", o.drawn, "digits drawn by the program, whatever is installed");
-  s.add(&app, "device", o.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-  s.add(&app, "epochs", o.epochs, "passes over the training images")
-      ->transform(flags::whole_number(1, 100000));
-  s.add(&app, "batch", o.batch, "images per step")->transform(flags::whole_number(1, 1 << 20));
-  s.add(&app, "lr", o.lr, "learning rate at its highest")->check(flags::positive());
-  s.add(&app, "optimizer", o.optimizer, "sgd, adam or adamw")->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  s.add(&app, "schedule", o.schedule, "of the learning rate")
-      ->check(CLI::IsMember({"constant", "cosine", "step", "warmup-cosine"}));
-  s.add(&app, "weight-decay", o.weight_decay, "of all weights: as a part of the gradient, with adamw apart")
-      ->check(flags::not_negative());
-  s.add(&app, "momentum", o.momentum, "for sgd")->check(flags::between(0, 1));
-  s.add(&app, "dropout", o.dropout, "probability to drop a hidden unit")->check(flags::between(0, 0.95));
-  s.add(&app, "augment", o.augment,
-        "what happens to training images: none; shift, by up to two pixels; flip, which also mirrors half of "
-        "them")
-      ->check(CLI::IsMember({"none", "shift", "flip"}));
-  s.add(&app, "hidden", o.hidden, "sizes of the hidden layers, separated by commas")
-      ->delimiter(',')
-      ->multi_option_policy(CLI::MultiOptionPolicy::Throw)
-      ->transform(flags::whole_number(1, 1 << 20));
-  s.add(&app, "seed", o.seed, "of weights, order and dropout")->transform(flags::seed());
-  s.add_flag(&app, "overfit-batch", o.overfit_batch,
-             "train on the first batch alone: its loss must go to 0, or something is broken");
+void add_settings(flags::Flags run, Options& o) {
+  run.one_of("--model", o.model, "mlp (a perceptron) or cnn (convolutions); it chooses other defaults too",
+             {"mlp", "cnn"});
+  run.path("--data", o.data,
+           "folder with IDX files (.gz or raw); without it Fashion-MNIST if installed, else drawn digits");
+  run.on("--drawn", o.drawn, "digits drawn by the program, whatever is installed");
+  run.device(o.device);
+  run.whole("--epochs", o.epochs, "passes over the training images", 1, 100000);
+  run.whole("--batch", o.batch, "images per step", 1, 1 << 20);
+  run.positive("--lr", o.lr, "learning rate at its highest");
+  run.one_of("--optimizer", o.optimizer, "sgd, adam or adamw", {"sgd", "adam", "adamw"});
+  run.one_of("--schedule", o.schedule, "of the learning rate",
+             {"constant", "cosine", "step", "warmup-cosine"});
+  run.not_negative("--weight-decay", o.weight_decay,
+                   "of all weights: as a part of the gradient, with adamw apart");
+  run.between("--momentum", o.momentum, "for sgd", 0, 1);
+  run.between("--dropout", o.dropout, "probability to drop a hidden unit", 0, 0.95);
+  run.one_of(
+      "--augment", o.augment,
+      "what happens to training images: none; shift, by up to two pixels; flip, which also mirrors half of "
+      "them",
+      {"none", "shift", "flip"});
+  run.list("--hidden", o.hidden, "sizes of the hidden layers, separated by commas", 1, 1 << 20);
+  run.seed("--seed", o.seed, "of weights, order and dropout");
+  run.on("--overfit-batch", o.overfit_batch,
+         "train on the first batch alone: its loss must go to 0, or something is broken");
 }
 
 // What belongs to one call of the program alone.
-void add_call(CLI::App& app, Options& o) {
-  app.add_option("--threads", o.threads, "on the CPU, with the same result for any number; 0: all processors")
-      ->transform(flags::whole_number(0, 1024));
-  app.add_option("--gemm", o.gemm, "the rung of ./ct ladder gemm that does the products, such as blocks")
-      ->default_str("");
-  app.add_option("--resume", o.resume,
-                 "a run folder, or a checkpoint in one, to go on with; other flags change its settings")
-      ->check(flags::path());
-  app.add_option("--out", o.out, "run folder; default: runs/mnist-DATE-TIME")->check(flags::path());
-  app.add_option("--json", o.json, "write the result to this file")->check(flags::path());
+void add_call(flags::Flags call, Options& o) {
+  call.threads(o.threads, "on the CPU, with the same result for any number; 0: all processors");
+  call.text("--gemm", o.gemm, "the rung of ./ct ladder gemm that does the products, such as blocks")
+      .hide_default();
+  call.path("--resume", o.resume,
+            "a run folder, or a checkpoint in one, to go on with; other flags change its settings");
+  call.path("--out", o.out, "run folder; default: runs/mnist-DATE-TIME");
+  call.path("--json", o.json, "write the result to this file");
 }
 
 // What eval and predict have in common.
-void add_use(CLI::App& sub, UseOptions& u) {
-  sub.add_option("--run", u.run, "run folder, or checkpoint in one; of a run the best one")
-      ->required()
-      ->check(flags::path());
-  sub.add_option("--data", u.data, "folder with IDX files; default: what the run has learned from")
-      ->check(flags::path());
-  sub.add_option("--device", u.device, "auto, cpu, cuda or cuda:N")->check(flags::device());
-  sub.add_option("--threads", u.threads, "on the CPU; 0: all processors")
-      ->transform(flags::whole_number(0, 1024));
+void add_use(flags::Flags command, UseOptions& u) {
+  command.path("--run", u.run, "run folder, or checkpoint in one; of a run the best one").required();
+  command.path("--data", u.data, "folder with IDX files; default: what the run has learned from");
+  command.device(u.device);
+  command.threads(u.threads, "on the CPU; 0: all processors");
 }
 
 }  // namespace
@@ -107,10 +98,9 @@ flags::Members settings(const Options& options) { return flags::members_of(optio
 Options read_config(const std::string& folder) {
   const std::vector<std::string> saved = config_flags("mnist", folder);
   Options o = defaults_of(flags::early(saved, "--model"), flags::early(saved, "--device"));
-  CLI::App app;
-  flags::Settings s;
-  add_settings(app, s, o);
-  flags::apply_config(app, "mnist", folder, saved);
+  flags::Program program("mnist", kAbout);
+  add_settings(program.flags(), o);
+  program.apply_config(folder, saved);
   return o;
 }
 
@@ -125,47 +115,40 @@ bool parse_command_line(int argc, char** argv, CommandLine& line, int& exit_code
   } else if (!subcommand) {
     o = defaults_of(flags::early(args, "--model"), flags::early(args, "--device"));
   }
-  CLI::App app{kAbout, "mnist"};
-  app.formatter(std::make_shared<flags::Help>());
-  app.footer(kFooter);
-  app.require_subcommand(0, 1);
-  flags::Settings s;
-  add_settings(app, s, o);
-  add_call(app, o);
+  flags::Program program("mnist", kAbout, kFooter);
+  flags::Settings run;
+  add_settings(program.flags(&run), o);
+  const flags::Flags call = program.flags();
+  add_call(call, o);
 
   UseOptions& u = line.use;
-  auto* eval = app.add_subcommand("eval", "says how many of the test images a trained network names right");
-  add_use(*eval, u);
-  eval->add_option("--json", u.json, "write the result to this file")->check(flags::path());
-  auto* predict = app.add_subcommand("predict", "says what a trained network takes an image for");
-  add_use(*predict, u);
-  auto* index = predict->add_option("--index", u.index, "the test image of this number")
-                    ->transform(flags::whole_number(0))
-                    ->default_str("");
-  auto* image =
-      predict
-          ->add_option("--image", u.image,
-                       "a picture in a PGM file, light on dark as those of the data; one of another "
-                       "size is brought to 28 x 28")
-          ->check(flags::path());
-  predict->add_flag("--invert", u.invert, "the picture of --image is dark on light");
+  const auto eval = call.command("eval", "says how many of the test images a trained network names right");
+  add_use(eval, u);
+  eval.path("--json", u.json, "write the result to this file");
+  const auto predict = call.command("predict", "says what a trained network takes an image for");
+  add_use(predict, u);
+  predict.whole("--index", u.index, "the test image of this number", 0).hide_default();
+  predict.path("--image", u.image,
+               "a picture in a PGM file, light on dark as those of the data; one of another "
+               "size is brought to 28 x 28");
+  predict.on("--invert", u.invert, "the picture of --image is dark on light");
 
-  const bool good = flags::parse(app, args, exit_code, [&] {
-    if (app.count("--drawn") > 0 && o.drawn && app.count("--data") > 0)
-      throw CLI::ValidationError("--drawn", "it goes without --data; choose one of them");
+  const bool good = program.parse(args, exit_code, [&] {
+    if (call.given("--drawn") && o.drawn && call.given("--data"))
+      flags::refuse("--drawn", "it goes without --data; choose one of them");
     if (o.overfit_batch && !o.resume.empty())
-      throw CLI::ValidationError("--overfit-batch", "it makes nothing that could go on; leave --resume out");
-    if (predict->parsed() && (index->count() > 0) == (image->count() > 0))
-      throw CLI::ValidationError("predict", "it wants one image; give it --index or --image");
+      flags::refuse("--overfit-batch", "it makes nothing that could go on; leave --resume out");
+    if (predict.parsed() && predict.given("--index") == predict.given("--image"))
+      flags::refuse("predict", "it wants one image; give it --index or --image");
   });
   if (!good) return false;
   using Command = CommandLine::Command;
-  line.command = eval->parsed() ? Command::eval : predict->parsed() ? Command::predict : Command::train;
+  line.command = eval.parsed() ? Command::eval : predict.parsed() ? Command::predict : Command::train;
   // Other data takes the place of the run's.
-  if (app.count("--data") > 0) o.drawn = false;
-  if (app.count("--drawn") > 0 && o.drawn) o.data.clear();
+  if (call.given("--data")) o.drawn = false;
+  if (call.given("--drawn") && o.drawn) o.data.clear();
   o.call.command = flags::quoted("mnist", args);
-  o.call.given = s.given();
+  o.call.given = run.given();
   if (!o.resume.empty()) {
     const flags::Members now = settings(o);
     check_kept("mnist", o.resume, o.call.before, now, {"model", "optimizer", "hidden", "batch"});

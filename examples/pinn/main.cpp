@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "pinn", "Solves u'' = f with a network whose loss is made of its own second derivatives.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.whole("--steps", s.steps, "of Adam");
         flags.whole("--points", s.points, "at which the equation is to hold", 2);
         flags.whole("--hidden", s.hidden, "units of each of two layers");

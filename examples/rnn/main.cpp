@@ -131,7 +131,7 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "rnn", "Learns to write like a text it has read, a character at a time.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.path("--text", s.text, "text file in UTF-8; without one, headers of this project");
         flags.device(s.device);
         flags.whole("--steps", s.steps, "of Adam");

@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   Settings s;
   return small_program(
       "vae", "Learns to draw images like those it has seen: a variational autoencoder.", argc, argv,
-      [&](SmallFlags& flags) {
+      [&](flags::Flags flags) {
         flags.path("--data", s.data, "folder of MNIST or Fashion-MNIST in IDX files");
         flags.device(s.device);
         flags.whole("--epochs", s.epochs, "passes over the images");
