@@ -65,6 +65,7 @@ cotangent_ladder_part(ladder_gemm "${_gemm_cpp}" "${_gemm_cu}" "${_gemm_hopper}"
 cotangent_ladder_program(ladder ladders ladder_gemm)
 if(TARGET mnist)
   cotangent_ladder_program(mnist_gemm mnist ladder_gemm)
+  target_link_libraries(mnist_gemm PRIVATE command_line)
 endif()
 list(APPEND COTANGENT_SUMMARY "ladders|./ct ladder NAME")
 
