@@ -22,7 +22,7 @@ set_target_properties(cotangent_python PROPERTIES OUTPUT_NAME _core LIBRARY_OUTP
 if(BUILD_SHARED_LIBS)
   message(FATAL_ERROR "COTANGENT_PYTHON wants static libraries, which the module takes in; leave BUILD_SHARED_LIBS off")
 endif()
-target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io)
+target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io cotangent_samples)
 # Some toolchains link a libstdc++ of their own into all that they make. Seen by others, half of it would be mixed up with the
 # libstdc++ of NumPy and PyTorch: the first number in an error's text then ends the process.
 target_link_options(cotangent_python PRIVATE LINKER:--exclude-libs,libstdc++.a)
