@@ -439,7 +439,8 @@ class Tree:
         flags = ["CMAKE_BUILD_TYPE=Release", "CMAKE_CXX_FLAGS_RELEASE=-O1", "BUILD_SHARED_LIBS=OFF",
                  "CMAKE_DISABLE_PRECOMPILE_HEADERS=ON", "CMAKE_EXPORT_COMPILE_COMMANDS=ON", "COTANGENT_CUDA=OFF",
                  "COTANGENT_BUILD_TESTS=ON", "COTANGENT_BUILD_EXAMPLES=OFF", "COTANGENT_BUILD_BENCH=OFF",
-                 "COTANGENT_INSTALL=OFF"]
+                 "COTANGENT_INSTALL=OFF",
+                 "COTANGENT_BATCH=OFF", "COTANGENT_MARCH=native"]  # each file by itself, and once
         run(["cmake", "-S", ROOT, "-B", self.build, *("-D" + f for f in flags)], "cmake")
         run(["cmake", "--build", self.build, "--target", "cotangent_io", "cotangent_samples", "--parallel", str(jobs)], "the build")
         with open(os.path.join(self.build, "compile_commands.json"), encoding="utf-8") as f:
