@@ -52,7 +52,7 @@ Parameter::Parameter(const Tensor& t, float otherwise) {
 
 void run_rows(const ForwardCall& call, ForwardKernel kernel) {
   const std::int64_t n = call.layout.columns;
-  const ForwardRows rows{elements<void>(call.x),
+  const ForwardData rows{elements<void>(call.x),
                          elements<void>(call.residual),
                          elements<void>(call.low_residual),
                          elements<void>(call.y),
@@ -70,7 +70,7 @@ void run_rows(const ForwardCall& call, ForwardKernel kernel) {
 
 void run_rows(const BackwardCall& call, BackwardKernel kernel) {
   const std::int64_t n = call.layout.columns, rows = call.layout.rows;
-  const BackwardRows all{
+  const BackwardData all{
       elements<void>(call.x),          elements<void>(call.g),     elements<void>(call.extra),
       elements<float>(call.mean),      elements<float>(call.rstd), elements<void>(call.dx),
       elements<void>(call.low_dx),     Parameter(call.weight, 1),  n,

@@ -14,8 +14,8 @@
 // variance around the mean, the result. Rows of 16 bits are widened first and rounded once.
 //
 // Backward goes over a row twice: the two sums that dx needs, together with the row's share of dweight and
-// dbias, and then dx. Those shares are collected per chunk of rows; there are at most 64, added up in
-// their order.
+// dbias, and then dx. Those shares are collected per chunk of rows, kChunks at most (normalization_cpu.cpp), and
+// added up in their order.
 
 namespace ct::norms {
 
@@ -36,7 +36,7 @@ class Parameter {
 };
 
 /// What kernels of rows take, of whatever types T and L: arithmetic is f32.
-struct ForwardRows {
+struct ForwardData {
   const void *x, *residual, *low_residual;
   void *y, *sums;
   float *means, *rstds;
@@ -45,7 +45,7 @@ struct ForwardRows {
   double eps;
   bool streams;
 };
-struct BackwardRows {
+struct BackwardData {
   const void *x, *g, *extra;
   const float *means, *rstds;
   void *dx, *low_dx;
@@ -54,8 +54,8 @@ struct BackwardRows {
   bool streams;
 };
 /// Rows [begin, end). Of the columns' sums for dweight and dbias those are wanted that are not null.
-using ForwardKernel = void (*)(const ForwardRows& r, std::int64_t begin, std::int64_t end);
-using BackwardKernel = void (*)(const BackwardRows& r, std::int64_t begin, std::int64_t end, float* dw,
+using ForwardKernel = void (*)(const ForwardData& r, std::int64_t begin, std::int64_t end);
+using BackwardKernel = void (*)(const BackwardData& r, std::int64_t begin, std::int64_t end, float* dw,
                                 float* db);
 /// All rows of a call by threads.
 void run_rows(const ForwardCall& call, ForwardKernel kernel);
@@ -98,7 +98,7 @@ void normalize(const T* x, const C* w, const C* b, int m, C mean, C rstd, L* y, 
 }
 
 template <bool kCentered, class T, class L>
-void forward_rows(const ForwardRows& r, std::int64_t begin, std::int64_t end) {
+void forward_rows(const ForwardData& r, std::int64_t begin, std::int64_t end) {
   using C = float;
   const std::int64_t n = r.columns;
   const T *x = static_cast<const T*>(r.x), *residual = static_cast<const T*>(r.residual);
@@ -203,7 +203,7 @@ void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C 
 }
 
 template <bool kCentered, class T, class L>
-void backward_rows(const BackwardRows& r, std::int64_t begin, std::int64_t end, float* dw, float* db) {
+void backward_rows(const BackwardData& r, std::int64_t begin, std::int64_t end, float* dw, float* db) {
   using C = float;
   const std::int64_t n = r.columns;
   const T *x = static_cast<const T*>(r.x), *extra = static_cast<const T*>(r.extra);
