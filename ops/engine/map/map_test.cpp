@@ -130,11 +130,16 @@ TEST_CASE("vector functions at zeros, infinities and NaN", "[elementwise]") {
   const struct {
     Tensor (*f)(const Tensor&);
     float at_zero, at_minus_zero, at_infinity, at_minus_infinity;
-  } functions[] = {{ct::exp, 1, 1, infinity, 0},       {ct::log, -infinity, -infinity, infinity, nan},
-                   {ct::tanh, 0, -0.0f, 1, -1},        {ct::erf, 0, -0.0f, 1, -1},
-                   {ct::sigmoid, 0.5f, 0.5f, 1, 0},    {ct::sqrt, 0, -0.0f, infinity, nan},
-                   {ct::sin, 0, -0.0f, nan, nan},      {ct::cos, 1, 1, nan, nan},
-                   {ct::silu, 0, -0.0f, infinity, nan}};
+  } functions[] = {{ct::exp, 1, 1, infinity, 0},
+                   {ct::log, -infinity, -infinity, infinity, nan},
+                   {ct::tanh, 0, -0.0f, 1, -1},
+                   {ct::erf, 0, -0.0f, 1, -1},
+                   {ct::sigmoid, 0.5f, 0.5f, 1, 0},
+                   {ct::sqrt, 0, -0.0f, infinity, nan},
+                   {ct::sin, 0, -0.0f, nan, nan},
+                   {ct::cos, 1, 1, nan, nan},
+                   {ct::silu, 0, -0.0f, infinity, nan},
+                   {[](const Tensor& x) { return ct::gelu(x); }, 0, -0.0f, infinity, nan}};
   for (const auto& [f, a, b, c, d] : functions) {
     INFO(&f - &functions[0].f);
     const std::vector<float> got =

@@ -111,19 +111,21 @@ CT_INLINE Vector<float> erf(Vector<float> x) {
   const P a = abs(x), y = kErf(a);
   return copysign(where(a + P(kErf.offset) < P(0.375f), y + a, y), x);
 }
-// 2^k 2^r with |r| <= 1/2; on the way to r the product with a constant is not rounded. Where the tail ends, so does this.
+// 2^k 2^r with |r| <= 1/2; on the way to r the product with a constant is not rounded. Of a NaN, and where Phi's tail has ended,
+// that of the end, which is 0 for all who use it.
 CT_INLINE Vector<float> gauss(Vector<float> x) {
   using P = Vector<float>;
-  const P magic(0x1.8p23f), c(-0.5f * 0x1.715476p0f), a = least(abs(x), kTail.end), y = a * a;
+  const P magic(0x1.8p23f), c(-0.5f * 0x1.715476p0f), a = least_magnitude(x, kTail.end), y = a * a;
   const P k = fma(y, c, magic) - magic, r = fma(y, c, -k);
   const P p =
       polynomial(r, 1, 0.693147182, 0.240226477, 0.0555035956, 0.00961849932, 0.00133909704, 0.000153293106);
   return (P::Raw)_mm512_maskz_scalef_ps(0xffff, (__m512)p.v, (__m512)k.v);
 }
-// The tail Phi(-|x|) is e times a function that is smooth and falls slowly, in relative error also far out.
-CT_INLINE Vector<float> normal_cdf(Vector<float> x, Vector<float> e) {
-  const Vector<float> tail = e * kTail(abs(x));
-  return where(x < Vector<float>(0.0f), tail, Vector<float>(1.0f) - tail);
+// By the tail Phi(-|x|), in relative error also far out. A NaN stands for the end here: who multiplies by x has it back.
+CT_INLINE Vector<float> normal_cdf(Vector<float> x, Vector<float>) {
+  const __m512 tail = (__m512)kTail(least_magnitude(x, kTail.end)).v;
+  const __mmask16 right = _mm512_cmp_ps_mask((__m512)x.v, _mm512_setzero_ps(), _CMP_NLT_UQ);
+  return (Vector<float>::Raw)_mm512_mask_sub_ps(tail, right, _mm512_set1_ps(1), tail);
 }
 #else
 
