@@ -7,6 +7,7 @@ file is compiled there and linked in front of the library, whose own version of 
 out. Exit status: 0 if every fault is caught, 1 if one survives or no longer fits the source.
 
 usage: tests/mutation.py [--only N[-M]] [--jobs N] [--build FOLDER] [--list]
+    --list names the faults and builds nothing; exit status 1 there if one no longer fits the source (check.faults)
 """
 
 import argparse
@@ -506,21 +507,39 @@ def test_file(judge):
     return judge if judge.endswith("_test.cpp") else CONFORMANCE
 
 
+def planted(fault):
+    """The text of its file, with the fault."""
+    _, file, _, _, old, new = fault
+    with open(os.path.join(ROOT, file), encoding="utf-8") as f:
+        text = f.read()
+    if text.count(old) != 1:
+        raise Broken(f"{file}: the text to change stands there {text.count(old)} times, not once: {old}")
+    return text.replace(old, new)
+
+
+def fits(number, fault):
+    """Names it, and says whether it could be planted today."""
+    print(f"{number:3} {describe(fault)}")
+    try:
+        planted(fault)
+    except (Broken, OSError) as error:
+        print(f"FAILED: {error}")
+        return False
+    return True
+
+
 def try_fault(tree, number, fault):
     """(verdict, seconds, details)."""
-    judge, file, unit, _, old, new = fault
+    judge, file, unit, *_ = fault
     start = time.monotonic()
     try:
-        with open(os.path.join(ROOT, file), encoding="utf-8") as f:
-            text = f.read()
-        if text.count(old) != 1:
-            raise Broken(f"{file}: the text to change stands there {text.count(old)} times, not once: {old}")
+        text = planted(fault)
         folder = os.path.join(tree.work, str(number))
         shutil.rmtree(folder, ignore_errors=True)  # the fault of this number may have been in another file
         changed = os.path.join(folder, "cotangent", file)
         os.makedirs(os.path.dirname(changed), exist_ok=True)
         with open(changed, "w", encoding="utf-8") as f:
-            f.write(text.replace(old, new))
+            f.write(text)
         source = os.path.join(ROOT, unit) if unit else changed
         changed_object = tree.compile(unit or file, source, folder, folder)
         program = tree.link(os.path.join(folder, "ct_fault"), judge, [changed_object])
@@ -546,9 +565,7 @@ def main():
     if not chosen:
         parser.error(f"--only: there are faults 1 to {len(FAULTS)}")
     if options.list:
-        for n, fault in chosen.items():
-            print(f"{n:3} {describe(fault)}")
-        return 0
+        return 0 if all([fits(n, fault) for n, fault in chosen.items()]) else 1
 
     jobs = max(1, options.jobs)
     try:
