@@ -3,19 +3,23 @@
 #include <cotangent/core/simd/vector.h>
 
 // Functions of float that take no exponential and no division: where a register holds 16 numbers (AVX-512), one instruction
-// looks up a number in a table of 16 for each lane. A function is cut into as many pieces, each a polynomial whose coefficients
+// looks up a number in a table of 16 or 32 for each lane. A function is cut into as many pieces, each a polynomial whose coefficients
 // are looked up: on an Intel core, which does two such operations in a cycle, in a third to a half of the time.
 
 #if defined(__AVX512F__)
 namespace ct::simd {
 
+/// A table of as many numbers as a register holds, or two of them.
+using Row = float[16];
+using TwoRows = float[2][16];
+
 /// table[i mod 16] of every lane's i.
-CT_INLINE Vector<float> pick(const float (&table)[16], Vector<float>::Bits i) {
+CT_INLINE Vector<float> pick(const Row& table, Vector<float>::Bits i) {
   return (Vector<float>::Raw)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)i, _mm512_loadu_ps(table));
 }
 
 /// The same of i mod 32: a second register, and no second operation.
-CT_INLINE Vector<float> pick(const float (&table)[2][16], Vector<float>::Bits i) {
+CT_INLINE Vector<float> pick(const TwoRows& table, Vector<float>::Bits i) {
   return (Vector<float>::Raw)_mm512_permutex2var_ps(_mm512_loadu_ps(table[0]), (__m512i)i,
                                                     _mm512_loadu_ps(table[1]));
 }
@@ -33,18 +37,21 @@ CT_INLINE Vector<float> least_magnitude(Vector<float> x, float limit) {
 }
 
 /// A function of a >= 0 that is constant from `end` on, by 16 pieces, of which four make an octave of a + offset: they are
-/// short near 0 and grow with a. Piece i is a polynomial in a - centre[i], of which a row has the coefficients of one power.
+/// short near 0 and grow with a. Of 32 eight do, which are content with a power less. Piece i is a polynomial in
+/// a - centre[i], of which a row has the coefficients of one power.
 ///
 /// The centre is where the function is a float to 2^-33 (so the first coefficient costs nothing), the piece at 0 has its centre
 /// and its value there. The others are fitted for the least relative error, and rounded one after the other, each time
 /// with a new fit of those that follow.
-template <int degree>
+template <int degree, class Table = Row>
 struct Pieces {
-  float offset, end, centre[16], coefficients[degree + 1][16];
+  float offset, end;
+  Table centre, coefficients[degree + 1];
 
   CT_INLINE Vector<float> operator()(Vector<float> a) const {
     a = least(a, end);
-    const Vector<float>::Bits piece = (a + Vector<float>(offset)).bits() >> 21;
+    const Vector<float>::Bits piece =
+        (a + Vector<float>(offset)).bits() >> (sizeof(Table) == sizeof(Row) ? 21 : 20);
     const Vector<float> t = a - pick(centre, piece);
     Vector<float> y = pick(coefficients[degree], piece);
 #pragma GCC unroll 8
@@ -59,31 +66,44 @@ inline constexpr float kLog[2][16] = {
      1.25771153, 1.20997238, 1.16086137, 1.11910129, 1.08387601, 1, 1},
     {0, 0, 0.147651672, 0.196647644, 0.248069763, 0.293121338, 0.341262817, 0.386749268, -0.263946533,
      -0.229293823, -0.190597534, -0.149162292, -0.11252594, -0.0805435181, 0, 0}};
-// Relative error 5e-9 before rounding.
-inline constexpr Pieces<6> kTanh{
-    0.75,
+// Relative error 3e-8 before rounding, up to a = 3.4 1e-8.
+inline constexpr Pieces<4, TwoRows> kTanh{
+    0.66,
     9.1875,
-    {1.49688494, 2.00251007, 2.49520993, 3.00222492, 3.7574501, 4.7514801, 5.75726986, 6.75002003, 7.97113752,
-     0, 0, 0.188638747, 0.376607507, 0.623277485, 0.877215028, 1.12592995},
-    {{0.904583752, 0.96420449, 0.986486316, 0.995076656, 0.998910785, 0.99985075, 0.999980032, 0.999997258,
-      0.999999762, 0, 0, 0.1864326, 0.359757662, 0.553405881, 0.705021381, 0.809621692},
-     {0.181728125, 0.0703096837, 0.0268447511, 0.00982245058, 0.00217728526, 0.000298483996, 3.99354176e-05,
-      5.48366097e-06, 4.76896162e-07, 0, 1, 0.965242863, 0.870574415, 0.693741918, 0.502944827, 0.344512701},
-     {-0.164388418, -0.0677928925, -0.0264819767, -0.00977409538, -0.00217492855, -0.000298438565,
-      -3.99347227e-05, -5.48346725e-06, -4.75981011e-07, 0, -3.90421668e-08, -0.17995286, -0.313195854,
-      -0.383920878, -0.354586899, -0.278925002},
-     {0.0881408155, 0.0419318974, 0.0171756037, 0.00645150244, 0.00144537352, 0.000198690701, 2.65952276e-05,
-      3.65262486e-06, 3.17552491e-07, 0, -0.333328903, -0.28817454, -0.177516043, -0.018783832, 0.0823478699,
-      0.11099042},
-     {-0.0249226317, -0.0178342182, -0.00811664481, -0.00316165737, -0.000719244534, -9.92870409e-05,
-      -1.32914956e-05, -1.82747647e-06, -1.64338843e-07, 0, -0.000163799821, 0.113851011, 0.168268561,
-      0.138371125, 0.0601531938, 0.00312486966},
-     {-0.00323035591, 0.0047074724, 0.00288617471, 0.00122394005, 0.000296832644, 4.13654416e-05,
-      5.54245344e-06, 7.59759644e-07, 6.7194577e-08, 0, 0.135982156, 0.0911997631, 0.018163057, -0.0543597788,
-      -0.0587346032, -0.0321291275},
-     {0.00724437879, -0.000102518134, -0.000715956383, -0.000376715092, -9.81896083e-05, -1.37642464e-05,
-      -1.86743387e-06, -2.50844352e-07, -1.51573776e-08, 0, -0.0195160042, -0.0907683671, -0.0695288181,
-      -0.0244059656, 0.0125616509, 0.0181907024}}};
+    {{1.46500993, 1.71500874, 1.96500468, 2.2150023, 2.46500731, 2.71499133, 2.96499062, 3.21503496,
+      3.59003687, 4.08996725, 4.59006548, 5.0901475, 5.59009695, 6.09058428, 6.59275627, 7.09654999},
+     {7.85942554, 8.66531658, 0, 0.0587496012, 0.121249296, 0.183750764, 0.246249899, 0.308754921,
+      0.402499318, 0.527504742, 0.652478874, 0.777506948, 0.902494431, 1.0275203, 1.15251911, 1.27748787}},
+    {{{0.898621261, 0.937259197, 0.961469889, 0.976451695, 0.985650897, 0.991271913, 0.994697034, 0.996780515,
+       0.998477936, 0.999439716, 0.999793887, 0.999924183, 0.999972105, 0.999989748, 0.999996245,
+       0.999998629},
+      {0.999999702, 0.99999994, 0, 0.0586821027, 0.120658591, 0.181710243, 0.241390288, 0.299303979,
+       0.382085443, 0.483471394, 0.573336363, 0.651273429, 0.717510283, 0.772911906, 0.818586886,
+       0.855814159}},
+     {{0.192480132, 0.121544957, 0.0755752921, 0.0465417728, 0.0284920819, 0.0173798408, 0.0105777113,
+       0.00642854348, 0.00304133398, 0.00112007419, 0.000412116933, 0.000151604763, 5.57810381e-05,
+       2.05016695e-05, 7.51011976e-06, 2.74196304e-06},
+      {5.95175436e-07, 1.18976374e-07, 1, 0.996556401, 0.985441446, 0.966981351, 0.941730738, 0.91041714,
+       0.854010701, 0.766255558, 0.671285689, 0.575843215, 0.485179275, 0.402607381, 0.329915643,
+       0.267582208}},
+     {{-0.172967821, -0.113919631, -0.0726637021, -0.0454460047, -0.0280833859, -0.0172282029, -0.0105216689,
+       -0.00640787231, -0.00303686596, -0.00111950748, -0.000412052701, -0.000151602697, -5.57858511e-05,
+       -2.05063279e-05, -7.5144585e-06, -2.75215734e-06},
+      {-5.95329027e-07, -1.16478745e-07, 5.0864702e-07, -0.0584789664, -0.118902251, -0.175710484,
+       -0.227324486, -0.272491246, -0.326304406, -0.370462447, -0.384872526, -0.375031471, -0.348120928,
+       -0.311180204, -0.270064712, -0.229000568}},
+     {{0.0911891907, 0.0663190186, 0.0447652563, 0.0289426353, 0.0182417016, 0.0113240276, 0.00696534291,
+       0.00426034164, 0.00204957672, 0.000757160946, 0.000278902968, 0.000102630867, 3.77584838e-05,
+       1.38664991e-05, 5.06693777e-06, 1.84642988e-06},
+      {4.20443428e-07, 8.09025735e-08, -0.333445549, -0.328632236, -0.31395036, -0.290265888, -0.258984923,
+       -0.221889168, -0.159964412, -0.0764747933, -0.00338463415, 0.0519915409, 0.0877731889, 0.106104508,
+       0.110959709, 0.106705204}},
+     {{-0.0241489615, -0.0240708925, -0.0187307056, -0.0130507434, -0.00857820269, -0.00545818359,
+       -0.0034051165, -0.00210111914, -0.00101625477, -0.000376863783, -0.000139056385, -5.11889593e-05,
+       -1.88034992e-05, -6.88540558e-06, -2.49432651e-06, -7.96419499e-07},
+      {-2.14167414e-07, -4.47135875e-08, 0.00704010623, 0.0374291055, 0.0779804587, 0.111467764, 0.138009295,
+       0.156957537, 0.169461831, 0.160188824, 0.130055845, 0.091050297, 0.0528860055, 0.0217159539,
+       -0.000794828404, -0.0150046255}}}};
 // As erf(a) - a in the piece at 0. Relative error 3e-8 before rounding.
 inline constexpr Pieces<5> kErf{
     0.3125,
@@ -111,7 +131,8 @@ inline constexpr Pieces<5> kErf{
 // exponential. That is cut into pieces of one length, each a polynomial in a - centre[i] as those above; the last, where Phi
 // is less than any float, is 0. Relative error of Phi 8e-8 up to a = 6.9, 5e-6 at 10, 6e-5 at the end.
 struct Tail {
-  float end, per_unit, centre[2][16], coefficients[6][2][16];
+  float end, per_unit;
+  TwoRows centre, coefficients[6];
 
   /// Of 0 <= a <= end.
   CT_INLINE Vector<float> operator()(Vector<float> a) const {
