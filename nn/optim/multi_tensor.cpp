@@ -17,7 +17,7 @@ std::vector<std::int64_t>& scratch_starts() {
 }
 void reserve_scratch(std::size_t entries) {
   t_entries.reserve(entries);
-  t_starts.reserve(2 * entries + 1);
+  t_starts.reserve(entries + 1);
 }
 
 template <class Rule>

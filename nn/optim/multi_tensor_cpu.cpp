@@ -9,15 +9,17 @@
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
-// CPU. For sums all tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
+// CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
 // a hundred small ones are one chunk and wake nobody. Where the cuts are depends on nothing else, hence
-// neither do the bits. Updates have the same bits wherever they are cut: see for_slices(). The loops are plain and leave
-// the vectors to the compiler.
+// neither do the bits. The loops are plain and leave the vectors to the compiler.
 
 namespace ct::optim::internal {
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;
+// Of updates, which need no result per chunk and are cut finer: who is through sooner takes less from the part of another,
+// whose core has it in its cache, from the backward pass before and for the forward pass after.
+constexpr std::int64_t kUpdateChunk = kChunk / 4;
 constexpr std::int64_t kAlign = 64;  // tensors start on multiples of it, so that vectors stay aligned
 
 // Where each entry starts on the line; the last element is its length.
@@ -34,45 +36,15 @@ std::span<const std::int64_t> lay_out(std::span<const Entry> entries) {
 
 // Calls body(chunk, entry, begin, end) for every piece of an entry in every chunk, chunks in parallel.
 template <class Body>
-void for_pieces(std::span<const Entry> entries, std::span<const std::int64_t> starts, Body body) {
-  parallel_chunks(starts.back(), kChunk, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
+void for_pieces(std::span<const Entry> entries, std::span<const std::int64_t> starts, Body body,
+                std::int64_t chunk_size = kChunk) {
+  parallel_chunks(starts.back(), chunk_size, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
     auto k = static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end() - 1, begin) -
                                       starts.begin() - 1);
     for (; k < entries.size() && starts[k] < end; ++k) {
       const std::int64_t from = std::max(begin - starts[k], std::int64_t{0});
       const std::int64_t to = std::min(end - starts[k], entries[k].count);
       if (from < to) body(chunk, entries[k], from, to);
-    }
-  });
-}
-
-constexpr std::int64_t kSlice = 1 << 12;   // elements, in few slices
-constexpr std::int64_t kMostSlices = 128;  // each looks at every entry
-constexpr std::int64_t kLeastPiece = 1 << 10;
-
-// Calls body(entry, begin, end) for pieces of all entries, slices in parallel. A slice is the same part of every tensor.
-// Products are cut by rows: one thread multiplies with the first part of a matrix and computes its gradient, another with
-// the last; so each finds what it changes here in the cache of its core, and finds it there in the next step. A tensor so small
-// that one thread alone works with it is in one slice, or a few, behind that of the small ones before it.
-template <class Body>
-void for_slices(std::span<const Entry> entries, Body body) {
-  std::int64_t total = 0, of_small = 0;
-  for (const Entry& e : entries) total += e.count;
-  const std::int64_t slices = total <= kChunk ? 1 : std::min(chunk_count(total, kSlice), kMostSlices);
-  const std::int64_t size = std::max<std::int64_t>(chunk_count(total, slices), 1);
-  // Of each entry the length of a piece, and its first slice.
-  std::vector<std::int64_t>& cuts = scratch_starts();
-  for (const Entry& e : entries) {
-    const std::int64_t length = std::max(chunk_count(e.count, slices), kLeastPiece);
-    cuts.push_back((length + kAlign - 1) / kAlign * kAlign);
-    cuts.push_back(length > kLeastPiece ? 0 : of_small / size % slices);
-    if (length == kLeastPiece) of_small += e.count;
-  }
-  parallel_for(slices, 1, [&, cut = cuts.data()](std::int64_t slice, std::int64_t) {
-    for (std::size_t k = 0; k < entries.size(); ++k) {
-      const std::int64_t length = cut[2 * k], first = cut[2 * k + 1];
-      const std::int64_t from = (slice < first ? slice + slices - first : slice - first) * length;
-      if (from < entries[k].count) body(entries[k], from, std::min(from + length, entries[k].count));
     }
   });
 }
@@ -157,9 +129,13 @@ template <class C>
 void update_all(const Elements<C>& elements, std::span<const Entry> entries, const StepGate& gate,
                 Step<C> step) {
   const float scale = gate.scale ? *gate.scale : 1;
-  for_slices(entries, [&](const Entry& e, std::int64_t begin, std::int64_t end) {
-    update_piece(elements, e, begin, end, scale, step);
-  });
+  const auto starts = lay_out(entries);
+  for_pieces(
+      entries, starts,
+      [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
+        update_piece(elements, e, begin, end, scale, step);
+      },
+      starts.back() <= kChunk || num_threads() == 1 ? kChunk : kUpdateChunk);
 }
 
 // Calls f(values, n) for blocks of a gradient's elements as they are calculated with.
