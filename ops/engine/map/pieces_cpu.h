@@ -3,8 +3,8 @@
 #include <cotangent/core/simd/vector.h>
 
 // Functions of float that take no exponential and no division: where a register holds 16 numbers (AVX-512), one instruction
-// looks up a number in a table of 16 or 32 for each lane. A function is cut into as many pieces, each a polynomial whose coefficients
-// are looked up: on an Intel core, which does two such operations in a cycle, in a third to a half of the time.
+// looks up a number in a table of 16 or 32 for each lane. A function is cut into as many pieces, each a polynomial whose
+// coefficients are looked up: on an Intel core, which does two such operations in a cycle, in a third to a half of the time.
 
 #if defined(__AVX512F__)
 namespace ct::simd {
@@ -36,9 +36,19 @@ CT_INLINE Vector<float> least_magnitude(Vector<float> x, float limit) {
                                                    kOfMagnitudes | kWithoutSign);
 }
 
+/// The polynomial in a - centre[i] of every lane's piece i, of which a table has the coefficients of one power.
+template <class Table, int powers>
+CT_INLINE Vector<float> polynomial_of_piece(const Table& centre, const Table (&coefficients)[powers],
+                                            Vector<float>::Bits piece, Vector<float> a) {
+  const Vector<float> t = a - pick(centre, piece);
+  Vector<float> y = pick(coefficients[powers - 1], piece);
+#pragma GCC unroll 8
+  for (int i = powers - 2; i >= 0; --i) y = fma(y, t, pick(coefficients[i], piece));
+  return y;
+}
+
 /// A function of a >= 0 that is constant from `end` on, by 16 pieces, of which four make an octave of a + offset: they are
-/// short near 0 and grow with a. Of 32 eight do, which are content with a power less. Piece i is a polynomial in
-/// a - centre[i], of which a row has the coefficients of one power.
+/// short near 0 and grow with a. Of 32 eight do, which are content with a power less.
 ///
 /// The centre is where the function is a float to 2^-33 (so the first coefficient costs nothing), the piece at 0 has its centre
 /// and its value there. The others are fitted for the least relative error, and rounded one after the other, each time
@@ -52,11 +62,7 @@ struct Pieces {
     a = least(a, end);
     const Vector<float>::Bits piece =
         (a + Vector<float>(offset)).bits() >> (sizeof(Table) == sizeof(Row) ? 21 : 20);
-    const Vector<float> t = a - pick(centre, piece);
-    Vector<float> y = pick(coefficients[degree], piece);
-#pragma GCC unroll 8
-    for (int i = degree - 1; i >= 0; --i) y = fma(y, t, pick(coefficients[i], piece));
-    return y;
+    return polynomial_of_piece(centre, coefficients, piece, a);
   }
 };
 
@@ -137,10 +143,7 @@ struct Tail {
   /// Of 0 <= a <= end.
   CT_INLINE Vector<float> operator()(Vector<float> a) const {
     const Vector<float>::Bits piece = fma(a, Vector<float>(per_unit), Vector<float>(0x1.8p23f)).bits();
-    const Vector<float> t = a - pick(centre, piece);
-    Vector<float> root = pick(coefficients[5], piece);
-#pragma GCC unroll 8
-    for (int i = 4; i >= 0; --i) root = fma(root, t, pick(coefficients[i], piece));
+    const Vector<float> root = polynomial_of_piece(centre, coefficients, piece, a);
     const Vector<float> square = root * root;
     return square * square;
   }
