@@ -10,16 +10,13 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
-// a hundred small ones are one chunk and wake nobody. Where the cuts are depends on nothing else, hence
-// neither do the bits. The loops are plain and leave the vectors to the compiler.
+// a hundred small ones are one chunk and wake nobody. What is summed per chunk is cut at the same places for any number
+// of threads, hence has the same bits. The loops are plain and leave the vectors to the compiler.
 
 namespace ct::optim::internal {
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 14;
-// Of updates, which need no result per chunk and are cut finer: who is through sooner takes less from the part of another,
-// whose core has it in its cache, from the backward pass before and for the forward pass after.
-constexpr std::int64_t kUpdateChunk = kChunk / 4;
 constexpr std::int64_t kAlign = 64;  // tensors start on multiples of it, so that vectors stay aligned
 
 // Where each entry starts on the line; the last element is its length.
@@ -32,6 +29,17 @@ std::span<const std::int64_t> lay_out(std::span<const Entry> entries) {
   }
   starts.push_back(at);
   return starts;
+}
+
+// How updates, which sum nothing, are cut: into as many chunks for each thread, so that who is through sooner takes little
+// from the part of another, whose core has it in its cache, from the backward pass before and for the forward pass after.
+// The cuts move with the number of threads, the bits do not: at multiples of kAlign every vector holds the same elements.
+std::int64_t update_chunk(std::int64_t size) {
+  constexpr int kChunksPerThread = 8;
+  const int threads = num_threads();
+  if (size <= kChunk || threads == 1) return kChunk;
+  const std::int64_t chunk = size / (threads * kChunksPerThread) / kAlign * kAlign + kAlign;
+  return std::clamp(chunk, kChunk / 4, kChunk);
 }
 
 // Calls body(chunk, entry, begin, end) for every piece of an entry in every chunk, chunks in parallel.
@@ -135,7 +143,7 @@ void update_all(const Elements<C>& elements, std::span<const Entry> entries, con
       [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
         update_piece(elements, e, begin, end, scale, step);
       },
-      starts.back() <= kChunk || num_threads() == 1 ? kChunk : kUpdateChunk);
+      update_chunk(starts.back()));
 }
 
 // Calls f(values, n) for blocks of a gradient's elements as they are calculated with.
