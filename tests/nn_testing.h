@@ -7,7 +7,9 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <cotangent/core/tensor.h>
@@ -33,8 +35,9 @@ class TempFolder {
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + '/' + name; }
   std::string read(const std::string& name) const {
-    std::ifstream file(*this / name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream all;
+    all << std::ifstream(*this / name, std::ios::binary).rdbuf();
+    return std::move(all).str();
   }
   void write(const std::string& name, const std::string& bytes) const {
     std::ofstream(*this / name, std::ios::binary) << bytes;
