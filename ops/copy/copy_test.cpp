@@ -164,6 +164,26 @@ TEST_CASE("a copy writes nothing beside its target", "[copy]") {
   }
 }
 
+TEST_CASE("long runs are copied whole from any place of a page to any other", "[copy]") {
+  Tensor from = ct::empty({16384}, {.dtype = ct::u8});
+  auto* const bytes = from.data<std::uint8_t>();
+  for (std::int64_t i = 0; i < from.numel(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 37 % 251 + 1);
+  for (const std::int64_t start : {0, 1, 4, 60})
+    for (const std::int64_t behind : {0, 1, 4, 31, 32, 63, 64, 100, 4095})
+      for (const std::int64_t n : {2047, 2048, 2049, 2111, 2113, 4096, 5003}) {
+        Tensor to = ct::zeros({16384}, {.dtype = ct::u8});
+        to.slice(0, start + behind, start + behind + n).copy_(from.slice(0, start, start + n));
+        const auto* const got = to.data<std::uint8_t>();
+        std::int64_t wrong = 0;
+        for (std::int64_t i = 0; i < to.numel(); ++i) {
+          const std::int64_t k = i - behind;
+          wrong += got[i] != (k >= start && k < start + n ? bytes[k] : 0);
+        }
+        INFO("start " << start << " behind " << behind << " n " << n);
+        REQUIRE(wrong == 0);
+      }
+}
+
 TEST_CASE("large transposes", "[copy]") {
   for (const ct::Device device : devices()) {
     for (const ct::DType dtype : {ct::u8, ct::bf16, ct::i32, ct::i64}) {

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include <cotangent/core/parallel.h>
-#include <cotangent/core/simd/vector.h>
+#include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 
 // take() copies rows. add() first lists, for every row of the table, the places that name it (a counting sort, in the
@@ -135,7 +135,7 @@ void with_row_copy(std::int64_t bytes, F&& f) {
   if (bytes == 4) return word(TypeTag<std::uint32_t>{});
   if (bytes == 8) return word(TypeTag<std::uint64_t>{});
   f([n = static_cast<std::size_t>(bytes)](char* to, const char* from) {
-    if (n > 0) std::memcpy(to, from, n);
+    if (n > 0) simd::copy(to, from, n);
   });
 }
 

@@ -79,8 +79,8 @@ void copy_flat(char* dst, DType to, const char* src, DType from, std::int64_t n)
                    static_cast<std::size_t>((end - begin) * to_size));
       simd::fence();
     } else {
-      std::memcpy(dst + begin * to_size, src + begin * to_size,
-                  static_cast<std::size_t>((end - begin) * to_size));
+      simd::copy(dst + begin * to_size, src + begin * to_size,
+                 static_cast<std::size_t>((end - begin) * to_size));
     }
   });
 }
@@ -94,7 +94,7 @@ void copy_strided_run(T* dst, std::int64_t dst_stride, const T* src, std::int64_
     if (n < 16) {
       for (std::int64_t i = 0; i < n; ++i) dst[i] = src[i];
     } else {
-      std::memcpy(dst, src, static_cast<std::size_t>(n) * sizeof(T));
+      simd::copy(dst, src, static_cast<std::size_t>(n) * sizeof(T));
     }
   } else if (dst_stride == 1 && src_stride == 0) {
     std::fill_n(dst, n, *src);
