@@ -363,7 +363,8 @@ def size_row(entry):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--binary", required=True)
-    parser.add_argument("--rows", default=".", help="regular expression over row names, e.g. '^(C2|C4)'")
+    parser.add_argument("--rows", default="^(?!op/|optim/)",
+                        help="regular expression over row names, e.g. '^(C2|C4)'; rows of no peer are for compare.py")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--peer-timeout", type=float, default=900, help="seconds for one row of the peer")
