@@ -159,6 +159,25 @@ TEST_CASE("sums have the same bits for any number of threads", "[indexing]") {
   CHECK(same_bits(set, scatter(x, 0, e, s)));
 }
 
+TEST_CASE("single elements are added in the order of their places, by any number of threads", "[indexing]") {
+  const std::int64_t n = 600'000, count = 700'000;  // several parts of the table
+  const Tensor x = randn({n}), s = randn({count}), i = spread_index({count}, n - 1);
+  std::vector<float> into(x.data<float>(), x.data<float>() + n), gradient(static_cast<std::size_t>(n), 0.0f);
+  for (std::int64_t q = 0; q < count; ++q) {
+    into[static_cast<std::size_t>(i.data<std::int64_t>()[q])] += s.data<float>()[q];
+    gradient[static_cast<std::size_t>(i.data<std::int64_t>()[q])] += s.data<float>()[q];
+  }
+  const int before = num_threads();
+  for (const int threads : {1, 3}) {
+    set_num_threads(threads);
+    CHECK(same_bits(scatter_add(x, 0, i, s), from_vector(into, {n})));
+    const Tensor leaf = x.clone().set_requires_grad();
+    gather(leaf, 0, i).backward(s);
+    CHECK(same_bits(leaf.grad(), from_vector(gradient, {n})));
+  }
+  set_num_threads(before);
+}
+
 TEST_CASE("both devices take, add and set alike", "[indexing][cuda]") {
   struct Case {
     Shape x;

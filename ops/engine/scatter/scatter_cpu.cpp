@@ -6,8 +6,8 @@
 #include <cotangent/ops/engine/scatter/scatter.h>
 
 // take() copies rows. add() first lists, for every row of the table, the places that name it (a counting sort, in the
-// order of the places); then every piece of a row is summed in cache and written once. set() cuts the table into a
-// few parts, and whoever writes one goes through all places in their order.
+// order of the places); then every piece of a row is summed in cache and written once. set(), and add() of single elements, cut
+// the table into a few parts, and whoever writes one goes through all places in their order.
 
 namespace ct::scattering {
 namespace {
@@ -124,6 +124,16 @@ void add_rows(const Readers& readers, std::int64_t rows, std::int64_t columns, c
   });
 }
 
+// Calls f(q, row) for the places that name a row, in their order, a few parts of the table at a time.
+template <class F>
+void for_each_named(const std::int64_t* row_of, const Selection& s, std::int64_t row_bytes, F&& f) {
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain * 16 / std::max<std::int64_t>(1, row_bytes));
+  parallel_for(s.rows, std::max(grain, (s.rows + 3) / 4), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t q = 0; q < s.count; ++q)
+      if (row_of[q] >= begin && row_of[q] < end) f(q, row_of[q]);
+  });
+}
+
 // Calls f(copy), where copy(to, from) copies a row of so many bytes.
 template <class F>
 void with_row_copy(std::int64_t bytes, F&& f) {
@@ -161,11 +171,19 @@ void take_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Te
 
 void add_cpu(const char* op, const IndexSite* site, const Selection& s, std::int64_t columns,
              const Tensor& source, const Tensor& table, bool accumulate) {
-  const Tensor row_of = rows_of_places(site, s);
+  const Tensor list = rows_of_places(site, s);
+  const std::int64_t* const row_of = list.data<std::int64_t>();
   if (table.numel() == 0) return;
-  const Readers readers(row_of.data<std::int64_t>(), s.count, s.rows);
   const auto go = [&]<class T>(TypeTag<T>) {
-    add_rows<T>(readers, s.rows, columns, source, table, accumulate);
+    if constexpr (std::is_same_v<T, compute_t<T>>)
+      if (columns == 1) {  // single elements cost less to add than to list
+        const T* const from = static_cast<const T*>(source.raw_data());
+        T* const to = static_cast<T*>(table.raw_data());
+        if (!accumulate) std::fill_n(to, s.rows, T{});
+        return for_each_named(row_of, s, sizeof(T),
+                              [&](std::int64_t q, std::int64_t v) { to[v] += from[q]; });
+      }
+    add_rows<T>(Readers(row_of, s.count, s.rows), s.rows, columns, source, table, accumulate);
   };
   if (table.dtype() == DType::i64) return go(TypeTag<std::uint64_t>{});  // which wrap
   visit_floating(op, table.dtype(), go);
@@ -178,13 +196,9 @@ void set_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Ten
   const std::int64_t bytes = columns * static_cast<std::int64_t>(size_of(table.dtype()));
   const char* const from = static_cast<const char*>(source.raw_data());
   char* const to = static_cast<char*>(table.raw_data());
-  const std::int64_t grain = std::max<std::int64_t>(1, kGrain * 16 / std::max<std::int64_t>(1, bytes));
-  const std::int64_t part = std::max(grain, (s.rows + 3) / 4);
   with_row_copy(bytes, [&](auto copy) {
-    parallel_for(s.rows, part, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t q = 0; q < s.count; ++q)
-        if (row_of[q] >= begin && row_of[q] < end) copy(to + row_of[q] * bytes, from + q * bytes);
-    });
+    for_each_named(row_of, s, bytes,
+                   [&](std::int64_t q, std::int64_t row) { copy(to + row * bytes, from + q * bytes); });
   });
 }
 
