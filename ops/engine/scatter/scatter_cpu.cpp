@@ -134,6 +134,24 @@ void for_each_named(const std::int64_t* row_of, const Selection& s, std::int64_t
   });
 }
 
+// Rows of one element, which cost less to add than to list. 16 bits are summed apart, to be rounded once.
+template <class T>
+void add_elements(const std::int64_t* row_of, const Selection& s, const Tensor& source, const Tensor& table,
+                  bool accumulate) {
+  using C = compute_t<T>;
+  constexpr bool kNarrow = !std::is_same_v<T, C>;
+  const T* const from = static_cast<const T*>(source.raw_data());
+  T* const to = static_cast<T*>(table.raw_data());
+  const Tensor wide = kNarrow ? Tensor::allocate({s.rows}, DType::f32, cpu) : table;
+  C* const sums = static_cast<C*>(wide.raw_data());
+  if (!accumulate) std::fill_n(sums, s.rows, C{});
+  if constexpr (kNarrow)
+    if (accumulate) simd::convert_run(to, s.rows, sums);
+  for_each_named(row_of, s, sizeof(C),
+                 [&](std::int64_t q, std::int64_t v) { sums[v] += static_cast<C>(from[q]); });
+  if constexpr (kNarrow) simd::convert_run(sums, s.rows, to);
+}
+
 // Calls f(copy), where copy(to, from) copies a row of so many bytes.
 template <class F>
 void with_row_copy(std::int64_t bytes, F&& f) {
@@ -175,14 +193,7 @@ void add_cpu(const char* op, const IndexSite* site, const Selection& s, std::int
   const std::int64_t* const row_of = list.data<std::int64_t>();
   if (table.numel() == 0) return;
   const auto go = [&]<class T>(TypeTag<T>) {
-    if constexpr (std::is_same_v<T, compute_t<T>>)
-      if (columns == 1) {  // single elements cost less to add than to list
-        const T* const from = static_cast<const T*>(source.raw_data());
-        T* const to = static_cast<T*>(table.raw_data());
-        if (!accumulate) std::fill_n(to, s.rows, T{});
-        return for_each_named(row_of, s, sizeof(T),
-                              [&](std::int64_t q, std::int64_t v) { to[v] += from[q]; });
-      }
+    if (columns == 1) return add_elements<T>(row_of, s, source, table, accumulate);
     add_rows<T>(Readers(row_of, s.count, s.rows), s.rows, columns, source, table, accumulate);
   };
   if (table.dtype() == DType::i64) return go(TypeTag<std::uint64_t>{});  // which wrap
