@@ -120,7 +120,12 @@ void with_backward(benchmark::State& state, const Row& row, DType dtype) {
   const Tensor result = row.call(o);
   if (!result.requires_grad()) return state.SkipWithError("no gradient");
   const Tensor cotangent = ones_like(result.detach());
-  for (auto _ : state) row.call(o).backward(cotangent);
+  Tensor leaves[] = {o.x,      o.y,       o.positive, o.row, o.column, o.images,
+                     o.kernel, o.channel, o.query,    o.key, o.value};
+  for (auto _ : state) {
+    row.call(o).backward(cotangent);
+    for (Tensor& leaf : leaves) leaf.set_grad({});
+  }
 }
 
 // ---- Optimizers ----
