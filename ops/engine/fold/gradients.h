@@ -36,8 +36,15 @@ CT_HD inline C sign_of(C x) {
   return x > 0 ? C(1) : x < 0 ? C(-1) : x == 0 ? C(0) : x;  // a NaN stays
 }
 
-template <Gradient kind, class C>
-CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
+struct StandardExp {
+  template <class C>
+  CT_HD C operator()(C x) const {
+    return std::exp(x);
+  }
+};
+
+template <Gradient kind, class C, class Exp = StandardExp>
+CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p, Exp exp = {}) {
   if constexpr (kind == Gradient::extremum) {
     return x == y || (x != x && y != y) ? g / aux : C(0);
   } else if constexpr (kind == Gradient::product) {
@@ -58,7 +65,7 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p) {
     return g * sign_of(x) * power_of((x < 0 ? -x : x) / y, p - 1);
   } else {
     static_assert(kind == Gradient::log_sum_exp);
-    return g * std::exp(x - (y == -INFINITY ? C(0) : y));
+    return g * exp(x - (y == -INFINITY ? C(0) : y));
   }
 }
 
