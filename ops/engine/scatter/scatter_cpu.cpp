@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kGrain = 32768;  // elements per chunk
 constexpr std::int64_t kColumns = 256;  // columns summed at a time
 
-// Calls f(q, base, index) for the places from begin to end.
+// Calls f(q, base, index) for the places from begin to end. What f needs it has by value: to the compiler every element that is
+// written may be what is referred to.
 template <class F>
 void for_each_place(const Selection& s, std::int64_t begin, std::int64_t end, F&& f) {
   std::int64_t at[kMaxRank], base = 0, number = 0;
@@ -24,15 +25,23 @@ void for_each_place(const Selection& s, std::int64_t begin, std::int64_t end, F&
     base += at[k] * s.row_step[k];
     number += at[k] * s.index_step[k];
   }
-  for (std::int64_t q = begin; q < end; ++q) {
-    f(q, base, s.index[number]);
-    for (int k = s.rank - 1; k >= 0; --k) {
-      base += s.row_step[k];
-      number += s.index_step[k];
-      if (++at[k] < s.size[k]) break;
-      base -= at[k] * s.row_step[k];
-      number -= at[k] * s.index_step[k];
-      at[k] = 0;
+  const int inner = s.rank - 1;  // -1 where there is one place alone
+  const std::int64_t size = inner < 0 ? 1 : s.size[inner], row_step = inner < 0 ? 0 : s.row_step[inner],
+                     index_step = inner < 0 ? 0 : s.index_step[inner];
+  for (std::int64_t q = begin; q < end;) {
+    const std::int64_t n = inner < 0 ? 1 : std::min(end - q, size - at[inner]);
+    const auto run = [&](const auto* indices) {
+      for (std::int64_t j = 0; j < n; ++j) f(q + j, base + j * row_step, indices[number + j * index_step]);
+    };
+    s.index.wide ? run(static_cast<const std::int64_t*>(s.index.data))
+                 : run(static_cast<const std::int32_t*>(s.index.data));
+    q += n;
+    if (q == end) return;
+    base += n * row_step, number += n * index_step, at[inner] += n;
+    for (int k = inner; at[k] == s.size[k]; --k) {
+      base += s.row_step[k - 1] - at[k] * s.row_step[k];
+      number += s.index_step[k - 1] - at[k] * s.index_step[k];
+      at[k] = 0, ++at[k - 1];
     }
   }
 }
@@ -42,11 +51,13 @@ Tensor rows_of_places(const IndexSite* site, const Selection& s) {
   Tensor list = Tensor::allocate({s.count}, DType::i64, cpu);
   std::int64_t* const rows = list.data<std::int64_t>();
   parallel_for(s.count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    for_each_place(s, begin, end, [&](std::int64_t q, std::int64_t base, std::int64_t i) {
-      const bool good = s.in_range(i);
-      if (!good && site) throw_index_error(*site, i, s.limit);
-      rows[q] = good && i != s.skip ? base + i * s.axis_step : -1;
-    });
+    for_each_place(s, begin, end,
+                   [=, limit = s.limit, skip = s.skip, axis_step = s.axis_step](
+                       std::int64_t q, std::int64_t base, std::int64_t i) {
+                     const bool good = i >= 0 && i < limit;
+                     if (!good && site) throw_index_error(*site, i, limit);
+                     rows[q] = good && i != skip ? base + i * axis_step : -1;
+                   });
   });
   return list;
 }
@@ -128,10 +139,11 @@ void add_rows(const Readers& readers, std::int64_t rows, std::int64_t columns, c
 template <class F>
 void for_each_named(const std::int64_t* row_of, const Selection& s, std::int64_t row_bytes, F&& f) {
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain * 16 / std::max<std::int64_t>(1, row_bytes));
-  parallel_for(s.rows, std::max(grain, (s.rows + 3) / 4), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t q = 0; q < s.count; ++q)
-      if (row_of[q] >= begin && row_of[q] < end) f(q, row_of[q]);
-  });
+  parallel_for(s.rows, std::max(grain, (s.rows + 3) / 4),
+               [row_of, f, count = s.count](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t q = 0; q < count; ++q)
+                   if (const std::int64_t row = row_of[q]; row >= begin && row < end) f(q, row);
+               });
 }
 
 // Rows of one element, which cost less to add than to list. 16 bits are summed apart, to be rounded once.
@@ -148,7 +160,7 @@ void add_elements(const std::int64_t* row_of, const Selection& s, const Tensor& 
   if constexpr (kNarrow)
     if (accumulate) simd::convert_run(to, s.rows, sums);
   for_each_named(row_of, s, sizeof(C),
-                 [&](std::int64_t q, std::int64_t v) { sums[v] += static_cast<C>(from[q]); });
+                 [=](std::int64_t q, std::int64_t v) { sums[v] += static_cast<C>(from[q]); });
   if constexpr (kNarrow) simd::convert_run(sums, s.rows, to);
 }
 
@@ -179,10 +191,12 @@ void take_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Te
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, columns));
   with_row_copy(bytes, [&](auto copy) {
     parallel_for(s.count, grain, [&](std::int64_t begin, std::int64_t end) {
-      for_each_place(s, begin, end, [&](std::int64_t q, std::int64_t base, std::int64_t i) {
-        if (!s.in_range(i)) throw_index_error(site, i, s.limit);
-        copy(to + q * bytes, from + (base + i * s.axis_step) * step);
-      });
+      for_each_place(s, begin, end,
+                     [=, limit = s.limit, axis_step = s.axis_step, &site](std::int64_t q, std::int64_t base,
+                                                                          std::int64_t i) {
+                       if (i < 0 || i >= limit) throw_index_error(site, i, limit);
+                       copy(to + q * bytes, from + (base + i * axis_step) * step);
+                     });
     });
   });
 }
@@ -209,7 +223,7 @@ void set_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Ten
   char* const to = static_cast<char*>(table.raw_data());
   with_row_copy(bytes, [&](auto copy) {
     for_each_named(row_of, s, bytes,
-                   [&](std::int64_t q, std::int64_t row) { copy(to + row * bytes, from + q * bytes); });
+                   [=](std::int64_t q, std::int64_t row) { copy(to + row * bytes, from + q * bytes); });
   });
 }
 
