@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -260,6 +261,34 @@ TEST_CASE("prelu has a slope for all or for each channel, on CUDA", "[binary][cu
 }
 TEST_CASE("tensors that are close, or equal", "[binary]") { check_closeness(ct::cpu); }
 TEST_CASE("tensors that are close, or equal, on CUDA", "[binary][cuda]") { check_closeness(ct::cuda(0)); }
+
+TEST_CASE("angles and lengths of f64 are within 2 units of the last place, arcs of sines within 3",
+          "[binary]") {
+  std::vector<double> a, b, sine;
+  for (const double radius : {0x1p-1020, 1e-200, 1.0, 3e5, 0x1.8p1022})
+    for (int i = 0; i < 20000; ++i) {
+      const double at = i * 0.00031415926 + (i % 7) * 1e-9;
+      a.push_back(radius * std::sin(at));
+      b.push_back(radius * std::cos(at));
+      sine.push_back(std::sin(at));
+    }
+  const auto worst = [](const Tensor& y, auto truth) {
+    long double most = 0;
+    for (std::int64_t i = 0; i < y.numel(); ++i) {
+      const long double want = truth(static_cast<std::size_t>(i));
+      const long double unit = std::max(std::ldexp(1.0L, std::ilogb(want) - 52), 0x1p-1074L);
+      most = std::max(most, std::abs(y.data<double>()[i] - want) / unit);
+    }
+    return static_cast<double>(most);
+  };
+  const Tensor x = ct::from_vector(a), y = ct::from_vector(b), s = ct::from_vector(sine);
+  const auto wide = [](double v) { return static_cast<long double>(v); };
+  CHECK(worst(ct::atan2(x, y), [&](std::size_t i) { return std::atan2(wide(a[i]), wide(b[i])); }) <= 2);
+  CHECK(worst(ct::hypot(x, y), [&](std::size_t i) { return std::hypot(wide(a[i]), wide(b[i])); }) <= 2);
+  CHECK(worst(ct::atan(x), [&](std::size_t i) { return std::atan(wide(a[i])); }) <= 2);
+  CHECK(worst(ct::asin(s), [&](std::size_t i) { return std::asin(wide(sine[i])); }) <= 3);
+  CHECK(worst(ct::acos(s), [&](std::size_t i) { return std::acos(wide(sine[i])); }) <= 3);
+}
 
 TEST_CASE("errors of cold functions of two tensors say what to do", "[binary]") {
   const Tensor i = ct::tensor({1, 2}), f = ct::tensor({1.0, 2.0}), m = ct::tensor({true, false});
