@@ -21,6 +21,38 @@ template <class K>
   std::sort(pairs.begin(), pairs.begin() + k);
 }
 
+// Pairs worth keeping where few are wanted: once there are k, only what is before the k-th of them can be among the first.
+template <class K>
+class Best {
+ public:
+  static constexpr std::int64_t kBlock = 64;
+
+  Best(scattering::Pairs<K>& pairs, std::int64_t k) : pairs_(pairs), k_(static_cast<std::size_t>(k)) {
+    pairs_.resize(k_ + 2 * kBlock);
+  }
+  // n <= kBlock elements from number `first` on; most blocks have none to keep. Without a branch: which are, nobody foretells.
+  void add(const K* keys, std::int64_t n, std::int64_t first) {
+    K least = keys[0];
+    for (std::int64_t i = 1; i < n; ++i) least = std::min(least, keys[i]);
+    if (full_ && least >= bound_) return;
+    for (std::int64_t i = 0; i < n; ++i) {
+      pairs_[size_] = {keys[i], static_cast<std::uint32_t>(first + i)};
+      size_ += !full_ || keys[i] < bound_;
+    }
+    if (size_ < k_ + kBlock) return;
+    std::nth_element(pairs_.begin(), pairs_.begin() + (k_ - 1), pairs_.begin() + size_);
+    bound_ = pairs_[k_ - 1].key, full_ = true;
+    size_ = k_;
+  }
+  void end() { pairs_.resize(size_); }
+
+ private:
+  scattering::Pairs<K>& pairs_;
+  std::size_t k_, size_ = 0;
+  K bound_{};
+  bool full_ = false;
+};
+
 // Not inlined where a call has no threads: rows of every dtype would be twice in the library.
 template <class T>
 [[gnu::noinline]] void forward_rows(const T* x, T* values, std::int64_t* indices, const Choice& rows,
@@ -28,12 +60,29 @@ template <class T>
   using C = compute_t<T>;
   using K = OrderKey<C>;
   const K turn = descending ? static_cast<K>(~K(0)) : K(0);
-  scattering::Pairs<K> pairs(static_cast<std::size_t>(rows.n));
+  const bool few = rows.k <= rows.n / 8;
+  scattering::Pairs<K> pairs(few ? 0 : static_cast<std::size_t>(rows.n));
   for (std::int64_t r = begin; r < end; ++r) {
-    const T* row = x + rows.start(r, rows.n);
-    for (std::int64_t i = 0; i < rows.n; ++i) {
-      const K key = order_key(static_cast<C>(row[i * rows.inner]));
-      pairs[static_cast<std::size_t>(i)] = {static_cast<K>(key ^ turn), static_cast<std::uint32_t>(i)};
+    const T* const row = x + rows.start(r, rows.n);
+    const auto key = [=, inner = rows.inner](std::int64_t i) {
+      return static_cast<K>(order_key(static_cast<C>(row[i * inner])) ^ turn);
+    };
+    if (few) {
+      Best<K> best(pairs, rows.k);
+      K keys[Best<K>::kBlock];
+      for (std::int64_t first = 0; first < rows.n; first += Best<K>::kBlock) {
+        const std::int64_t n = std::min(Best<K>::kBlock, rows.n - first);
+        if (rows.inner == 1)  // in vectors
+          for (std::int64_t i = 0; i < n; ++i)
+            keys[i] = static_cast<K>(order_key(static_cast<C>(row[first + i])) ^ turn);
+        else
+          for (std::int64_t i = 0; i < n; ++i) keys[i] = key(first + i);
+        best.add(keys, n, first);
+      }
+      best.end();
+    } else {
+      for (std::int64_t i = 0; i < rows.n; ++i)
+        pairs[static_cast<std::size_t>(i)] = {key(i), static_cast<std::uint32_t>(i)};
     }
     choose(pairs, rows.k);
     const std::int64_t to = rows.start(r, rows.k);

@@ -37,6 +37,30 @@ TEST_CASE("topk of infinities, NaN and integers", "[topk]") {
   CHECK(values(topk(tensor({200, 0, 9}).to(u8), 3).values) == V{200, 9, 0});
 }
 
+TEST_CASE("topk is the beginning of a sort, however few are chosen of however many", "[topk]") {
+  for (const DType dtype : {f32, bf16, i64, u8})
+    for (const std::int64_t n : {8, 63, 64, 65, 500, 3001})
+      for (const std::int64_t k : {std::int64_t{1}, n / 8, n / 8 + 1, n / 2}) {
+        // Of normal numbers, of few different ones, and of rows that only rise or fall.
+        Tensor x = concat(
+            {randn({3, n}) * 20.0 + 100.0, randint(0, 5, {3, n}).to(f32),
+             arange(0, n).to(f32).expand({1, n}) % 200.0, arange(n, 0, -1).to(f32).expand({1, n}) % 200.0},
+            0);
+        if (is_floating(dtype)) x.slice(0, 1, 2).slice(1, n / 2, n / 2 + 3).fill_(NAN);
+        x = x.to(dtype);
+        for (const bool largest : {true, false})
+          for (const bool across : {false, true}) {
+            INFO(name(dtype) << " n " << n << " k " << k << " largest " << largest << " across " << across);
+            const Tensor y = across ? x.t().contiguous() : x;
+            const int axis = across ? 0 : 1;
+            const auto [v, i] = topk(y, k, axis, largest);
+            const auto all = sort(y, axis, largest);
+            CHECK(ids(i) == ids(all.indices.slice(axis, 0, k)));
+            CHECK(equal(nan_to_num(v), nan_to_num(all.values.slice(axis, 0, k))));
+          }
+      }
+}
+
 TEST_CASE("the gradient of topk goes to the elements chosen", "[topk]") {
   const DType dtype = GENERATE(f32, f64);
   Tensor x = tensor({{1.f, 5.f, 3.f}, {9.f, 2.f, 4.f}}).to(dtype).set_requires_grad();
