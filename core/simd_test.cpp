@@ -148,6 +148,19 @@ TEST_CASE("the first lanes of a vector are all that is read and written", "[simd
   check_first_lanes<simd::Vector<float>, BFloat16>();
 }
 
+TEMPLATE_TEST_CASE("a mask is true somewhere, or nowhere", "[simd]", simd::Vector<float>,
+                   simd::Vector<double>, simd::Vector<std::int64_t>, simd::FixedVector<float>) {
+  using V = TestType;
+  using T = typename V::Scalar;
+  T lanes[V::kSize] = {};
+  CHECK_FALSE((V::load(lanes) > V(T(0))).any());
+  for (T& lane : lanes) {
+    lane = 1;
+    CHECK((V::load(lanes) > V(T(0))).any());
+    lane = 0;
+  }
+}
+
 TEST_CASE("runs of 16-bit floats are converted like single ones", "[simd]") {
   check_conversions<Half>();
   check_conversions<BFloat16>();

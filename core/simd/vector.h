@@ -76,6 +76,18 @@ struct Mask {
   CT_INLINE friend Mask operator^(Mask a, Mask b) { return {a.v ^ b.v}; }
   CT_INLINE friend Mask operator!(Mask a) { return {~a.v}; }
 
+  /// Whether it is true in some lane.
+  CT_INLINE bool any() const {
+#if defined(__AVX512F__)
+    if constexpr (kBytes == 64) return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) != 0;
+#endif
+#if defined(__AVX2__)
+    if constexpr (kBytes == 32) return _mm256_testz_si256((__m256i)v, (__m256i)v) == 0;
+#endif
+    bool some = false;
+    for (int i = 0; i < kSize; ++i) some |= v[i] != 0;
+    return some;
+  }
   /// As bools, one byte each: all, or the first `count`.
   CT_INLINE void store(bool* to) const {
 #if defined(__AVX512BW__) && defined(__AVX512VL__) && defined(__AVX512DQ__)

@@ -216,9 +216,7 @@ CT_INLINE Vector<float> sin_of(Vector<float> x, int quarter) {
   const P y = where(P::Mask{(quadrant & 1) != 0}, k, s);
   const P result = P::from_bits(y.bits() ^ ((quadrant & 2) << 30));
   const auto far = !reducible;
-  bool any_far = false;
-  for (int i = 0; i < P::kSize; ++i) any_far |= far.v[i] != 0;
-  if (any_far) [[unlikely]] {
+  if (far.any()) [[unlikely]] {
     P slow = result;
     for (int i = 0; i < P::kSize; ++i)
       if (far.v[i]) slow.v[i] = quarter ? std::cos(x.v[i]) : std::sin(x.v[i]);
