@@ -60,29 +60,26 @@ template <class T>
   using C = compute_t<T>;
   using K = OrderKey<C>;
   const K turn = descending ? static_cast<K>(~K(0)) : K(0);
+  const auto key = [turn](T value) { return static_cast<K>(order_key(static_cast<C>(value)) ^ turn); };
   const bool few = rows.k <= rows.n / 8;
   scattering::Pairs<K> pairs(few ? 0 : static_cast<std::size_t>(rows.n));
   for (std::int64_t r = begin; r < end; ++r) {
     const T* const row = x + rows.start(r, rows.n);
-    const auto key = [=, inner = rows.inner](std::int64_t i) {
-      return static_cast<K>(order_key(static_cast<C>(row[i * inner])) ^ turn);
-    };
     if (few) {
       Best<K> best(pairs, rows.k);
       K keys[Best<K>::kBlock];
       for (std::int64_t first = 0; first < rows.n; first += Best<K>::kBlock) {
         const std::int64_t n = std::min(Best<K>::kBlock, rows.n - first);
         if (rows.inner == 1)  // in vectors
-          for (std::int64_t i = 0; i < n; ++i)
-            keys[i] = static_cast<K>(order_key(static_cast<C>(row[first + i])) ^ turn);
+          for (std::int64_t i = 0; i < n; ++i) keys[i] = key(row[first + i]);
         else
-          for (std::int64_t i = 0; i < n; ++i) keys[i] = key(first + i);
+          for (std::int64_t i = 0; i < n; ++i) keys[i] = key(row[(first + i) * rows.inner]);
         best.add(keys, n, first);
       }
       best.end();
     } else {
       for (std::int64_t i = 0; i < rows.n; ++i)
-        pairs[static_cast<std::size_t>(i)] = {key(i), static_cast<std::uint32_t>(i)};
+        pairs[static_cast<std::size_t>(i)] = {key(row[i * rows.inner]), static_cast<std::uint32_t>(i)};
     }
     choose(pairs, rows.k);
     const std::int64_t to = rows.start(r, rows.k);

@@ -25,11 +25,14 @@ void for_each_place(const Selection& s, std::int64_t begin, std::int64_t end, F&
     base += at[k] * s.row_step[k];
     number += at[k] * s.index_step[k];
   }
-  const int inner = s.rank - 1;  // -1 where there is one place alone
-  const std::int64_t size = inner < 0 ? 1 : s.size[inner], row_step = inner < 0 ? 0 : s.row_step[inner],
-                     index_step = inner < 0 ? 0 : s.index_step[inner];
+  if (s.rank == 0) {  // one place, if any
+    if (begin < end) f(begin, base, s.index[number]);
+    return;
+  }
+  const int inner = s.rank - 1;
+  const std::int64_t row_step = s.row_step[inner], index_step = s.index_step[inner];
   for (std::int64_t q = begin; q < end;) {
-    const std::int64_t n = inner < 0 ? 1 : std::min(end - q, size - at[inner]);
+    const std::int64_t n = std::min(end - q, s.size[inner] - at[inner]);
     const auto run = [&](const auto* indices) {
       for (std::int64_t j = 0; j < n; ++j) f(q + j, base + j * row_step, indices[number + j * index_step]);
     };
