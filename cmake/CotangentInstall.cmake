@@ -40,7 +40,7 @@ set(COTANGENT_PC_LIBS "")
 if(_type STREQUAL "STATIC_LIBRARY")  # a shared library brings its own
   set(COTANGENT_PC_LIBS "-lz -pthread")
   if(COTANGENT_WITH_CUDA)
-    string(APPEND COTANGENT_PC_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR} -lcublasLt -lcublas -lcudart_static -ldl -lrt")
+    string(APPEND COTANGENT_PC_LIBS " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -ldl -lrt")
   endif()
 endif()
 file(RELATIVE_PATH COTANGENT_PC_PREFIX "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")

@@ -365,6 +365,12 @@ if [ ! -e /dev/nvidiactl ]; then
   expect 1 "no GPU" "$mnist" --data data --device cuda --out x
   one_line_error
   says "built without CUDA; build it with: ./ct mnist --cuda|no GPU that can be used"
+elif "$mnist" --drawn --device cuda --epochs 1 --out gpu >log 2>&1; then  # where cuBLAS is not, only what needs it fails
+  COTANGENT_CUBLAS=/no/such.so expect 1 "no cuBLAS" "$mnist" --drawn --device cuda --epochs 1 --out x
+  one_line_error
+  says "\[cublas\] .*can't be loaded: /no/such.so: .*COTANGENT_CUBLAS"
+  COTANGENT_CUBLAS=libm.so.6 expect 1 "another library" "$mnist" --drawn --device cuda --epochs 1 --out x
+  says "\[cublas\] libm.so.6 has no cublasLtCreate; "
 fi
 
 [ "$failures" = 0 ] && echo "all is well, in $((SECONDS - started)) s" || { echo "$failures failures"; exit 1; }

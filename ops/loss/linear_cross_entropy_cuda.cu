@@ -1,11 +1,11 @@
 #include <type_traits>
 
 #include <cotangent/core/cuda/async_copy.h>
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
 #include <cotangent/ops/engine/rows/online_softmax.cuh>
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 #include <cotangent/ops/normalization/long_rows.cuh>
 #include <cotangent/ops/normalization/rows.cuh>

@@ -1,7 +1,7 @@
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/sampling/multinomial_internal.h>
 #include <cotangent/ops/engine/random/draw.cuh>
 

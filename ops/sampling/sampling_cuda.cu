@@ -1,6 +1,6 @@
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/sampling/sampling_internal.h>
 #include <cotangent/ops/engine/random/draw.cuh>
 #include <cotangent/ops/engine/rows/threshold.cuh>

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <bit>
 
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/engine/scatter/pair_sort_cuda.h>
 #include <cotangent/ops/sorting/topk_internal.h>
 #include <cotangent/ops/engine/rows/element_key.cuh>

@@ -9,6 +9,7 @@
 
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/core/precision.h>
 
 // Rows and columns. cuBLASLt thinks in columns: what it calls a matrix of r rows and c columns with leading
@@ -97,10 +98,10 @@ Key key_of(const Call& call) {
 }
 
 void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-  CT_CUBLAS_OP("matmul", cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value));
 }
 void set(cublasLtMatmulPreference_t pref, cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-  CT_CUBLAS_OP("matmul", cublasLtMatmulPreferenceSetAttribute(pref, attribute, &value, sizeof value));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatmulPreferenceSetAttribute(pref, attribute, &value, sizeof value));
 }
 
 cublasLtEpilogue_t native(Epilogue epilogue) {
@@ -120,14 +121,15 @@ cublasComputeType_t compute_type(DType t, bool tf32) {
 
 void make_layout(cublasLtMatrixLayout_t layout, cudaDataType_t type, std::int64_t rows, std::int64_t cols,
                  std::int64_t ld, std::int64_t batch, std::int64_t step) {
-  CT_CUBLAS_OP("matmul", cublasLtMatrixLayoutInit(layout, type, static_cast<std::uint64_t>(rows),
-                                                  static_cast<std::uint64_t>(cols), ld));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatrixLayoutInit_internal(layout, sizeof *layout, type,
+                                                                  static_cast<std::uint64_t>(rows),
+                                                                  static_cast<std::uint64_t>(cols), ld));
   if (batch == 1) return;
   const auto count = static_cast<std::int32_t>(batch);
-  CT_CUBLAS_OP("matmul", cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
-                                                          sizeof count));
-  CT_CUBLAS_OP("matmul", cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
-                                                          &step, sizeof step));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                                 &count, sizeof count));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatrixLayoutSetAttribute(
+                             layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof step));
 }
 
 // Picks one of the algorithms that the heuristic proposes, best guess first. A measured search belongs here:
@@ -139,7 +141,8 @@ Plan make_plan(const Call& call) {
   Plan plan;
   const cudaDataType_t type = cuda_type("matmul", p.dtype);
   const cudaDataType_t scale = p.dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F;
-  CT_CUBLAS_OP("matmul", cublasLtMatmulDescInit(&plan.operation, compute_type(p.dtype, call.tf32), scale));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatmulDescInit_internal(&plan.operation, sizeof plan.operation,
+                                                                compute_type(p.dtype, call.tf32), scale));
   const auto op = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSA, op(call.b.transposed));
   set(&plan.operation, CUBLASLT_MATMUL_DESC_TRANSB, op(call.a.transposed));
@@ -158,7 +161,7 @@ Plan make_plan(const Call& call) {
               p.c_batch);
 
   cublasLtMatmulPreferenceOpaque_t pref;
-  CT_CUBLAS_OP("matmul", cublasLtMatmulPreferenceInit(&pref));
+  CT_CUBLAS_OP("matmul", blas().cublasLtMatmulPreferenceInit_internal(&pref, sizeof pref));
   set(&pref, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kBlasWorkspaceBytes});
   // Partial sums of a split k are added in a fixed order, and in the accumulator's type: neither atomically
   // in place nor rounded to 16 bits in between.
@@ -172,7 +175,7 @@ Plan make_plan(const Call& call) {
   constexpr int kCandidates = 1;
   cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+  const cublasStatus_t status = blas().cublasLtMatmulAlgoGetHeuristic(
       blas_lt(), &plan.operation, &plan.a, &plan.b, &plan.c, &plan.c, &pref, kCandidates, results, &count);
   if (status != CUBLAS_STATUS_SUCCESS || count == 0) return plan;  // it has none
   const cublasLtMatmulHeuristicResult_t& best = results[choose(call, results, count)];
@@ -245,9 +248,9 @@ bool gemm(const char* op, const Product& p, Epilogue epilogue, void* vector) {
   const bool wide = p.dtype == DType::f64;
   const void* alpha = wide ? static_cast<const void*>(&one64) : &one32;
   const void* beta = wide ? static_cast<const void*>(&beta64) : &beta32;
-  CT_CUBLAS_OP(
-      op, cublasLtMatmul(blas_lt(), &plan.operation, alpha, p.b, &plan.a, p.a, &plan.b, beta, p.c, &plan.c,
-                         p.c, &plan.c, &plan.algorithm, workspace.data(), plan.workspace, native_stream()));
+  CT_CUBLAS_OP(op, blas().cublasLtMatmul(blas_lt(), &plan.operation, alpha, p.b, &plan.a, p.a, &plan.b, beta,
+                                         p.c, &plan.c, p.c, &plan.c, &plan.algorithm, workspace.data(),
+                                         plan.workspace, native_stream()));
   return true;
 }
 

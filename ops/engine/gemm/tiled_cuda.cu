@@ -1,7 +1,7 @@
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/engine/gemm/gemm_cuda.h>
 #include <cotangent/ops/engine/gemm/replace.h>
 

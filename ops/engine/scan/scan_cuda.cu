@@ -2,10 +2,10 @@
 #include <cstring>
 
 #include <cotangent/core/cuda/async_copy.h>
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/check.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/ops/engine/scan/operations.h>
 
 // One pass over all rows, end to end, as a single sequence in which the start of a row forgets what was before. A block

@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <bit>
 
-#include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/ops/engine/scatter/pair_sort_cuda.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
