@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A compiler launcher that saves the consumers from compiling the library again. When the build tree in
-# REUSE_TREE holds an object of the same source file, or of the same batch of files, compiled with the same flags and newer
+# REUSE_TREE holds an object of the same source file, batch of files or generated text, compiled with the same flags and newer
 # than the source, that object is taken; everything else is compiled.
 set -euo pipefail
 
@@ -30,6 +30,7 @@ for word in "$@"; do
   case $word in
     */CMakeFiles/cotangent*.dir/Unity/*.cxx) batch=$word source=$REUSE_TREE/CMakeFiles/${word##*/CMakeFiles/} ;;
     */batch.cu) batch=$word ;;
+    */generated/*.cpp) batch=$word source=$REUSE_TREE/generated/${word##*/generated/} ;;
     "$REUSE_SOURCE"/*.cpp | "$REUSE_SOURCE"/*.cu) source=$word ;;
   esac
   previous=$word
@@ -38,20 +39,26 @@ done
 built=$source.o
 case $batch in
   "") [ -z "$source" ] || built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_SOURCE"/}".o) ;;
+  */generated/*) built=$(echo "$REUSE_TREE"/CMakeFiles/cotangent*.dir/"${source#"$REUSE_TREE"/}".o) ;;
   *.cu)
     source=${object##*/cotangent.dir/} source=$REUSE_TREE/${source%.o}
     built=$REUSE_TREE/CMakeFiles/cotangent.dir/${source#"$REUSE_TREE"/}.o
     ;;
 esac
 
+tree_less() { sed 's/^#include ".*\/generated\//#include "/' "$1"; }
 usable() {  # usable OBJECT: made of what the sources are now
   [ -e "$1" ] || return 1
   [ -n "$batch" ] || { [ ! "$source" -nt "$1" ]; return; }
-  cmp -s "$batch" "$source" || return 1
+  # A generated file of the batch lies in each tree: it must say the same.
   local file
+  for file in $(sed -n 's/^#include "\(.*\/generated\/.*\)"$/\1/p' "$batch"); do
+    cmp -s "$file" "$REUSE_TREE/generated/${file##*/generated/}" || return 1
+  done
+  cmp -s <(tree_less "$batch") <(tree_less "$source") || return 1
   while read -r file; do
     [ ! "$file" -nt "$1" ] || return 1
-  done < <(sed -n 's/^#include "\(.*\)"$/\1/p' "$batch")
+  done < <(tree_less "$batch" | sed -n 's/^#include "\(.*\)"$/\1/p')
 }
 
 if [ -n "$source" ] && [ -n "$object" ]; then
