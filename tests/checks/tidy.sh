@@ -27,7 +27,7 @@ rm -rf "$work"
 mkdir -p "$work"
 # One file for each group, and the flags that the library's files have in common.
 python3 - "$PWD" "$build" "$work" "$@" <<'PYTHON'
-import json, os, re, shlex, sys
+import collections, json, os, re, shlex, sys
 source, build, work, folders = *sys.argv[1:4], sys.argv[4:]
 batches = {}
 for line in open(build + "/batches.txt"):
@@ -51,40 +51,53 @@ def own_names(file):
     return {name for kind in kinds for name in re.findall("^" + kind, text, re.M)}
 
 
-groups = []  # batches, and the names in them
+# Nearly every op has these names. In copies of the files they get the batch's number, so that several ops fit into a group.
+every_op = {"kInputs", "kOutputs", "kAttributes", "cost", "infer", "rule"}
 own = {batch: set().union(*(own_names(os.path.join(source, f)) for f in files)) for batch, files in batches.items()}
-for batch in sorted(batches, key=lambda b: (-len(own[b]), b)):
-    for group, taken in groups:
-        if len(group) < 12 and not taken & own[batch]:
-            group.append(batch)
-            taken |= own[batch]
+groups = []  # batches, the names that they have for themselves, and types and constants that they use
+for number, batch in enumerate(sorted(batches, key=lambda b: (-len(own[b]), b))):
+    renamed = "|".join(sorted(own[batch] & every_op) or ["$."])
+    used = set()
+    for file in batches[batch]:
+        text = open(os.path.join(source, file)).read()
+        used.update(re.findall(r"(?<![:.\w])k?[A-Z]\w*", text))
+        copy = os.path.join(work, file)
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        open(copy, "w").write(re.sub(r"(?<![.:\w])(%s)\b" % renamed, r"\1_%d" % number, text))
+    names = own[batch] - every_op
+    for group, taken, seen in groups:
+        if len(group) < 14 and not taken & (names | used - every_op) and not seen & names:
             break
     else:
-        groups.append(([batch], set(own[batch])))
-for number, (group, _) in enumerate(groups):
+        groups.append((group := [], taken := set(), seen := set()))
+    group.append(batch)
+    taken |= names
+    seen |= used
+for number, (group, *_) in enumerate(groups):
     with open("%s/%d.cpp" % (work, number), "w") as out:
         for batch in group:
             out.write("// %s\n" % batch)
-            out.writelines('#include "%s/%s"\n' % (source, f) for f in sorted(batches[batch]))
+            out.writelines('#include "%s/%s"\n' % (work, f) for f in sorted(batches[batch]))
 print(sum(map(len, batches.values())), "files in", len(groups), "groups")
 PYTHON
 
 mapfile -t flags <"$work/flags"
-export tool
+export tool work
 one() {
   "$tool" --config-file=.clang-tidy --quiet "$1" -- "${@:2}" 2>"$1.log" >"$1.out" && return
   # Names met after all: each batch alone.
   if [ "$(grep -c '^//' "$1")" -gt 1 ] && grep -q clang-diagnostic-error "$1.out"; then
+    sed -i "s|\"$work/|\"$PWD/|" "$1"
     csplit -sz -f "$1." -b '%d.cpp' "$1" '/^\/\//' '{*}'
     local file status=0
     for file in "$1".*.cpp; do one "$file" "${@:2}" || status=1; done
     return $status
   fi
-  cat "$1.out"
+  sed "s|$work/||g" "$1.out"
   grep -E 'error:' "$1.log" || true
   return 1
 }
 export -f one
-find "$work" -name '*.cpp' -print0 | sort -z | xargs -0 -P "$(nproc)" -I {} bash -c 'one "$@"' one {} "${flags[@]}"
+find "$work" -maxdepth 1 -name '*.cpp' -print0 | sort -z | xargs -0 -P "$(nproc)" -I {} bash -c 'one "$@"' one {} "${flags[@]}"
 rm -rf "$work"
 echo "clang-tidy: nothing to say"
