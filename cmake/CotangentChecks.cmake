@@ -42,6 +42,7 @@ if(COTANGENT_BUILD_TESTS)
 endif()
 if(COTANGENT_CONSUMER_TESTS AND CMAKE_EXPORT_COMPILE_COMMANDS AND NOT COTANGENT_TEST_PREFIX)  # slow as they are
   cotangent_script_test(check.tidy "${_checks}/tidy.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+  set_tests_properties(check.tidy PROPERTIES COST 1)  # begun first, as the tests with sanitizers are
 endif()
 
 if(COTANGENT_BUILD_TESTS AND COTANGENT_INSTALL AND NOT COTANGENT_SANITIZE)

@@ -96,6 +96,7 @@ foreach(_entry IN LISTS COTANGENT_TEST_ENTRIES)
     string(REPLACE "tests/" "" _name "${_entry}")
     add_test(NAME ${COTANGENT_TEST_PREFIX}unit.${_name} COMMAND ct_tests "-#" "${_spec}" WORKING_DIRECTORY "${PROJECT_BINARY_DIR}")
     set_tests_properties(${COTANGENT_TEST_PREFIX}unit.${_name} PROPERTIES LABELS unit TIMEOUT 1800
+      COST $<BOOL:${COTANGENT_TEST_PREFIX}>  # the longest first: the last ones would run alone
       # A failed allocation is an answer that the library must handle, not the end.
       ENVIRONMENT "COTANGENT_TEST_POISON=1;ASAN_OPTIONS=allocator_may_return_null=1;UBSAN_OPTIONS=print_stacktrace=1")
   endif()
