@@ -367,8 +367,7 @@ if [ ! -e /dev/nvidiactl ]; then
   says "built without CUDA; build it with: ./ct mnist --cuda|no GPU that can be used"
 elif "$mnist" --drawn --device cuda --epochs 1 --out gpu >log 2>&1; then  # where cuBLAS is not, only what needs it fails
   COTANGENT_CUBLAS=/no/such.so expect 1 "no cuBLAS" "$mnist" --drawn --device cuda --epochs 1 --out x
-  one_line_error
-  says "\[cublas\] .*can't be loaded: /no/such.so: .*COTANGENT_CUBLAS"
+  says "^mnist: \[cublas\] .*can't be loaded: /no/such.so: .*COTANGENT_CUBLAS"
   COTANGENT_CUBLAS=libm.so.6 expect 1 "another library" "$mnist" --drawn --device cuda --epochs 1 --out x
   says "\[cublas\] libm.so.6 has no cublasLtCreate; "
 fi
