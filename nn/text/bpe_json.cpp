@@ -257,8 +257,8 @@ class Reader {
       } else {
         bytes = marks ? with_spaces(text) : text;
         std::size_t length = 0;
-        if (const char32_t c = decode_utf8(text, 0, length); !text.empty() && length == text.size())
-          m_->char_ids[c] = static_cast<std::int32_t>(id);
+        const char32_t c = text.empty() ? 0 : decode_utf8(text, 0, length);
+        if (length > 0 && length == text.size()) m_->char_ids[c] = static_cast<std::int32_t>(id);
       }
       if (m_->ignore_merges) {
         const std::string& word = m_->byte_level ? bytes : text;
