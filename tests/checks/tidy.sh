@@ -27,7 +27,7 @@ rm -rf "$work"
 mkdir -p "$work"
 # One file for each group, and the flags that the library's files have in common.
 python3 - "$PWD" "$build" "$work" "$@" <<'PYTHON'
-import collections, json, os, re, shlex, sys
+import json, os, re, shlex, sys
 source, build, work, folders = *sys.argv[1:4], sys.argv[4:]
 batches = {}
 for line in open(build + "/batches.txt"):
