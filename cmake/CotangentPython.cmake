@@ -11,8 +11,19 @@ if(NOT nanobind_FOUND)
     "environment of its own; or `${Python_EXECUTABLE} -m pip install nanobind`")
 endif()
 
+# Functions, layers and optimizers are bound by what python/generate reads of the public headers.
 file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
-nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${_sources})
+file(GLOB _generators CONFIGURE_DEPENDS python/generate/*.py)
+file(GLOB_RECURSE _headers CONFIGURE_DEPENDS core/tensor.h ops/*.h nn/*.h)
+set(_generated "${PROJECT_BINARY_DIR}/generated/python")
+set(_bindings functions.cpp layers.cpp optimizers.cpp options.h published.json)
+list(TRANSFORM _bindings PREPEND "${_generated}/")
+add_custom_command(OUTPUT ${_bindings} DEPENDS ${_generators} ${_headers}
+  COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/generate/bindings.py" "${PROJECT_SOURCE_DIR}"
+  "${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_generated}" VERBATIM)
+nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${_sources} ${_bindings})
+target_include_directories(cotangent_python PRIVATE python "${_generated}")
+set_source_files_properties(${_bindings} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 cotangent_compile_options(cotangent_python)
 target_compile_options(cotangent_python PRIVATE "$<$<CONFIG:Release>:-O1>")  # it calls: a call takes as long, compiling 2/3
 set_target_properties(cotangent_python nanobind-static PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)

@@ -38,6 +38,11 @@ void bind_training(nb::module_& m);
 void bind_function(nb::module_& m);
 void bind_own_op(nb::module_& m);
 void bind_models(nb::module_& m);
+void bind_errors(nb::module_& m);
+// Written by generate/bindings.py
+void bind_functions(nb::module_& m);
+void bind_layers(nb::module_& m);
+void bind_optimizers(nb::module_& m);
 
 /// Something of Python's that C++ keeps: it may go in any thread, and after the interpreter itself.
 template <class T>
@@ -60,6 +65,11 @@ struct Argument {
   /// Throws TypeError: "[conv2d] stride is a str; an int or a pair of ints is wanted".
   [[noreturn]] void refuse(nb::handle value, const char* wanted) const;
 };
+
+/// Whether it is a number: Python's, NumPy's (numpy.generic), or what has __index__; arrays are tensors.
+bool is_number(nb::handle value);
+/// The number that it is; none for what is no number. Throws ValueError for an int beyond 64 bits.
+std::optional<Scalar> as_number(nb::handle value, const Argument& argument = {"number", "the number"});
 
 // Reading a value throws TypeError for one of another kind, and what its C++ type throws for one out of range.
 void read(const Argument& argument, nb::handle value, bool& to);
@@ -87,31 +97,17 @@ template <std::derived_from<std::optional<Size2d>> T>
 requires(!std::same_as<T, std::optional<Size2d>>) void read(const Argument& argument, nb::handle value,
                                                             T& to) {
   Size2d size;
-  if (!value.is_none()) read(argument, value, size), to = T(size);
+  if (!value.is_none()) read(argument, value, size);
+  to = value.is_none() ? T() : T(size);
 }
 template <class T>
 void read(const Argument& argument, nb::handle value, std::optional<T>& to) {
   T inner{};
-  if (!value.is_none()) read(argument, value, inner), to = inner;
+  if (!value.is_none()) read(argument, value, inner);
+  to = value.is_none() ? std::nullopt : std::optional<T>(std::move(inner));
 }
 /// One of the words that name an enum's values from 0 on.
 void read_choice(const Argument& argument, nb::handle value, std::string_view words, std::uint64_t& to);
-/// Enums whose names every loss has: "none", "mean", "sum".
-inline void read(const Argument& argument, nb::handle value, Reduction& to) {
-  std::uint64_t index = 0;
-  read_choice(argument, value, "none mean sum", index);
-  to = static_cast<Reduction>(index);
-}
-inline void read(const Argument& argument, nb::handle value, Gelu& to) {
-  std::uint64_t index = 0;
-  read_choice(argument, value, "none tanh", index);
-  to = index == 0 ? Gelu::exact : Gelu::tanh;
-}
-inline void read(const Argument& argument, nb::handle value, optim::LineSearch& to) {
-  std::uint64_t index = 0;
-  read_choice(argument, value, "none strong_wolfe", index);
-  to = static_cast<optim::LineSearch>(index);
-}
 template <class T>
 T read_as(const Argument& argument, nb::handle value) {
   T result{};

@@ -1,4 +1,4 @@
-#include "bindings_internal.h"
+#include "options.h"
 
 #include <nanobind/stl/shared_ptr.h>
 

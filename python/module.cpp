@@ -1,33 +1,8 @@
-#include "bindings_internal.h"
+#include "call_internal.h"
 
 #include <cotangent/core/version.h>
 
-// The module itself: errors, and the settings of a process or thread.
-
-namespace ct::python {
-namespace {
-
-// Each error is also the one of Python's that a caller expects of its kind.
-template <class E>
-void bind_error(nb::module_& m, const char* name, PyObject* alike) {
-  nb::exception<E>(m, name, nb::make_tuple(m.attr("Error"), nb::borrow(alike)));
-}
-
-void bind_errors(nb::module_& m) {
-  nb::exception<Error>(m, "Error", PyExc_RuntimeError);
-  bind_error<ShapeError>(m, "ShapeError", PyExc_ValueError);
-  bind_error<DTypeError>(m, "DTypeError", PyExc_TypeError);
-  nb::exception<DeviceError>(m, "DeviceError", m.attr("Error"));
-  bind_error<IndexError>(m, "IndexError", PyExc_IndexError);
-  bind_error<ValueError>(m, "ValueError", PyExc_ValueError);
-  nb::exception<AutogradError>(m, "AutogradError", m.attr("Error"));
-  bind_error<IoError>(m, "IoError", PyExc_OSError);
-  bind_error<OutOfMemoryError>(m, "OutOfMemoryError", PyExc_MemoryError);
-  nb::exception<CudaError>(m, "CudaError", m.attr("Error"));
-}
-
-}  // namespace
-}  // namespace ct::python
+// The module itself, and the settings of a process or thread.
 
 NB_MODULE(_core, m) {
   namespace nb = nanobind;
@@ -41,6 +16,7 @@ NB_MODULE(_core, m) {
   bind_training(m);
   bind_function(m);
   bind_own_op(m);
+  bind_functions(m);
   bind_models(m);
   m.def("version", &ct::version);
   m.def("manual_seed", &ct::manual_seed, nb::arg("seed"), "Seeds the default generator.");

@@ -1,4 +1,4 @@
-#include "bindings_internal.h"
+#include "optimizers_internal.h"
 
 #include <span>
 
@@ -9,25 +9,7 @@ namespace {
 
 using optim::Optimizer;
 
-template <class O, class Options, class... Types>
-void bind_optimizer(nb::module_& m, const char* name, const char* doc,
-                    const Field<Options, Types>&... fields) {
-  nb::class_<O, Optimizer>(m, name)
-      .def(
-          "__init__",
-          [name, fields...](O* self, const std::vector<Tensor>& params, const nb::kwargs& options) {
-            new (self) O(params, read_options<Options>(name, options, fields...));
-          },
-          doc)
-      .def(
-          "add_param_group",
-          [name, fields...](O& self, const std::vector<Tensor>& params, const nb::kwargs& options) {
-            self.add_param_group({params, read_options<Options>(name, options, fields...)});
-          },
-          "More parameters, with options of their own.");
-}
-
-void bind_optimizers(nb::module_& m) {
+void bind_optimizer_base(nb::module_& m) {
   nb::class_<Optimizer>(m, "Optimizer", "What all optimizers have.")
       .def("step", &Optimizer::step, Unlocked(), "One update of every parameter that has a gradient.")
       .def("zero_grad", &Optimizer::zero_grad, nb::arg("set_to_none") = true)
@@ -40,35 +22,6 @@ void bind_optimizers(nb::module_& m) {
            })
       .def("__repr__", [](const Optimizer& o) { return detail::cat('<', o.name(), ", lr ", o.lr(), '>'); });
   using namespace optim;
-  bind_optimizer<SGD>(m, "SGD", "Stochastic gradient descent, as torch.optim.SGD.", CT_FIELD(SGDOptions, lr),
-                      CT_FIELD(SGDOptions, momentum), CT_FIELD(SGDOptions, dampening),
-                      CT_FIELD(SGDOptions, weight_decay), CT_FIELD(SGDOptions, nesterov),
-                      CT_FIELD(SGDOptions, master_weights));
-  bind_optimizer<Adam>(m, "Adam", "Adam, as torch.optim.Adam.", CT_FIELD(AdamOptions, lr),
-                       CT_FIELD(AdamOptions, beta1), CT_FIELD(AdamOptions, beta2), CT_FIELD(AdamOptions, eps),
-                       CT_FIELD(AdamOptions, weight_decay), CT_FIELD(AdamOptions, amsgrad),
-                       CT_FIELD(AdamOptions, master_weights));
-  bind_optimizer<AdamW>(m, "AdamW", "Adam with decoupled weight decay, as torch.optim.AdamW.",
-                        CT_FIELD(AdamWOptions, lr), CT_FIELD(AdamWOptions, beta1),
-                        CT_FIELD(AdamWOptions, beta2), CT_FIELD(AdamWOptions, eps),
-                        CT_FIELD(AdamWOptions, weight_decay), CT_FIELD(AdamWOptions, amsgrad),
-                        CT_FIELD(AdamWOptions, master_weights));
-  bind_optimizer<RMSprop>(m, "RMSprop", "As torch.optim.RMSprop.", CT_FIELD(RMSpropOptions, lr),
-                          CT_FIELD(RMSpropOptions, alpha), CT_FIELD(RMSpropOptions, eps),
-                          CT_FIELD(RMSpropOptions, weight_decay), CT_FIELD(RMSpropOptions, momentum),
-                          CT_FIELD(RMSpropOptions, centered), CT_FIELD(RMSpropOptions, master_weights));
-  bind_optimizer<Adagrad>(m, "Adagrad", "As torch.optim.Adagrad.", CT_FIELD(AdagradOptions, lr),
-                          CT_FIELD(AdagradOptions, lr_decay), CT_FIELD(AdagradOptions, weight_decay),
-                          CT_FIELD(AdagradOptions, initial_accumulator_value), CT_FIELD(AdagradOptions, eps),
-                          CT_FIELD(AdagradOptions, master_weights));
-  bind_optimizer<Lion>(m, "Lion", "Lion (Chen et al., 2023).", CT_FIELD(LionOptions, lr),
-                       CT_FIELD(LionOptions, beta1), CT_FIELD(LionOptions, beta2),
-                       CT_FIELD(LionOptions, weight_decay), CT_FIELD(LionOptions, master_weights));
-  bind_optimizer<Muon>(m, "Muon", "Muon (Jordan et al., 2024), for matrices.", CT_FIELD(MuonOptions, lr),
-                       CT_FIELD(MuonOptions, weight_decay), CT_FIELD(MuonOptions, momentum),
-                       CT_FIELD(MuonOptions, nesterov), CT_FIELD(MuonOptions, eps),
-                       CT_FIELD(MuonOptions, ns_steps), CT_FIELD(MuonOptions, ns_dtype),
-                       CT_FIELD(MuonOptions, master_weights));
   nb::class_<LBFGS, Optimizer>(m, "LBFGS")
       .def(
           "__init__",
@@ -97,18 +50,7 @@ void bind_optimizers(nb::module_& m) {
       "Scales all gradients so that their norm is at most max_norm; gives the norm before.");
 }
 
-template <class S, class Options, class... Types>
-void bind_schedule(nb::module_& m, const char* name, const char* doc,
-                   const Field<Options, Types>&... fields) {
-  nb::class_<S, optim::LRScheduler>(m, name).def(
-      "__init__",
-      [name, fields...](S* self, Optimizer& optimizer, const nb::kwargs& options) {
-        new (self) S(optimizer, read_options<Options>(name, options, fields...));
-      },
-      nb::keep_alive<1, 2>(), doc);
-}
-
-void bind_schedules(nb::module_& m) {
+void bind_schedule_base(nb::module_& m) {
   using namespace optim;
   nb::class_<LRScheduler>(m, "LRScheduler", "What all schedules of learning rates have.")
       .def("step", &LRScheduler::step, "Moves the clock on by one and sets the rates.")
@@ -119,23 +61,6 @@ void bind_schedules(nb::module_& m) {
       .def("load_state_dict", [](LRScheduler& s, const nb::dict& state) {
         s.load_state_dict(read_state("load_state_dict", state));
       });
-  bind_schedule<StepLR>(m, "StepLR", "base * gamma^(t / step_size rounded down)",
-                        CT_FIELD(StepLROptions, step_size), CT_FIELD(StepLROptions, gamma));
-  bind_schedule<ExponentialLR>(m, "ExponentialLR", "base * gamma^t", CT_FIELD(ExponentialLROptions, gamma));
-  bind_schedule<CosineAnnealingLR>(m, "CosineAnnealingLR", "Half a cosine, down to min_lr within `steps`.",
-                                   CT_FIELD(CosineAnnealingLROptions, steps),
-                                   CT_FIELD(CosineAnnealingLROptions, min_lr));
-  bind_schedule<OneCycleLR>(m, "OneCycleLR", "Up to max_lr and far down again within total_steps.",
-                            CT_FIELD(OneCycleLROptions, max_lr), CT_FIELD(OneCycleLROptions, total_steps),
-                            CT_FIELD(OneCycleLROptions, pct_start), CT_FIELD(OneCycleLROptions, linear),
-                            CT_FIELD(OneCycleLROptions, div_factor),
-                            CT_FIELD(OneCycleLROptions, final_div_factor),
-                            CT_FIELD(OneCycleLROptions, three_phase));
-  bind_schedule<PolynomialLR>(m, "PolynomialLR", "base (1 - t / steps)^power",
-                              CT_FIELD(PolynomialLROptions, steps), CT_FIELD(PolynomialLROptions, power));
-  bind_schedule<LinearLR>(m, "LinearLR", "A factor from start_factor to end_factor within `steps`: warm-up.",
-                          CT_FIELD(LinearLROptions, start_factor), CT_FIELD(LinearLROptions, end_factor),
-                          CT_FIELD(LinearLROptions, steps));
   nb::class_<LambdaLR, LRScheduler>(m, "LambdaLR")
       .def(nb::init<Optimizer&, LambdaLR::Factor>(), nb::arg("optimizer"), nb::arg("factor"),
            nb::keep_alive<1, 2>(), "base * factor(t)");
@@ -203,8 +128,9 @@ void bind_files(nb::module_& m) {
 
 void bind_training(nb::module_& m) {
   auto optim = m.def_submodule("_optim", "Optimizers");
+  bind_optimizer_base(optim);
+  bind_schedule_base(optim);
   bind_optimizers(optim);
-  bind_schedules(optim);
   auto data = m.def_submodule("_data", "Batches");
   bind_loader(data);
   auto io = m.def_submodule("_io", "Files");

@@ -11,12 +11,13 @@ torch.from_dlpack(x). `cotangent.torch` makes an op a torch.autograd.Function.
 import sys as _sys
 from contextlib import contextmanager as _contextmanager
 
-from ._core import (DType, Op, Tensor, arange, autocast, bf16, boolean, cuda_is_available, empty, f16, f32, f64,
-                    from_dlpack, full, grad, grad_enabled, i32, i64, manual_seed, num_threads, ones, rand, randint,
-                    randn, registry, set_grad_enabled, set_num_threads, stream, synchronize, u8, version, zeros)
+from ._core import (DType, Op, Tensor, autocast, bf16, boolean, cuda_is_available, f16, f32, f64, from_dlpack, grad,
+                    grad_enabled, i32, i64, manual_seed, num_threads, registry, set_grad_enabled, set_num_threads,
+                    stream, synchronize, u8, version)
 from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, IndexError, IoError, OutOfMemoryError,
                     ShapeError, ValueError)
-from . import data, functional, io, models, nn, ops, optim, testing, text
+from ._core._functions import *  # noqa: F403  the public functions of C++
+from . import data, io, models, nn, ops, optim, testing, text
 from ._array import tensor
 from ._build import compile_command
 from .function import Function
@@ -43,17 +44,3 @@ def no_grad():
 def enable_grad():
     """with ct.enable_grad(): ops are recorded in here, also inside of no_grad()."""
     return _grad_mode(True)
-
-
-def _publish():
-    # Each function is the package's own, and where a tensor comes first, a method of tensors too, unless C++ has one. An
-    # op that was loaded anew takes the place of its older self.
-    for module in (functional, ops):
-        for name, function in vars(module).items():
-            own = getattr(function, "__module__", None) == module.__name__ and not name.startswith(("_", "load_"))
-            for owner in (_package, Tensor):
-                if own and getattr(getattr(owner, name, function), "__module__", None) == module.__name__:
-                    setattr(owner, name, function)
-
-
-_publish()

@@ -10,13 +10,12 @@
 
 Names of parameters are those of PyTorch's modules.
 """
-from . import functional, ops
 from ._core import Tensor, _nn
 from ._core._nn import *  # noqa: F403  the layers
 from ._core._nn import Module
 
 __all__ = [name for name in vars(_nn) if not name.startswith("_")] + [
-    "Parameter", "Buffer", "Sequential", "ModuleList", "MSELoss", "CrossEntropyLoss"]
+    "Parameter", "Buffer", "Sequential", "ModuleList"]
 
 
 class Parameter:
@@ -103,23 +102,3 @@ class Sequential(ModuleList):
         for module in self._items:
             x = module(x)
         return x
-
-
-class _Loss(Module):
-    def __init__(self, **options):
-        super().__init__()
-        self.options = options
-
-
-class MSELoss(_Loss):
-    """The mean of squared differences (reduction="mean", "sum", "none")."""
-
-    def forward(self, x, target):
-        return ops.mse_loss(x, target, **self.options)
-
-
-class CrossEntropyLoss(_Loss):
-    """functional.cross_entropy() with its options kept."""
-
-    def forward(self, logits, target):
-        return functional.cross_entropy(logits, target, **self.options)

@@ -1,15 +1,53 @@
-"""Every op of the registry as a function, made when the package is loaded: an op that is new is there by itself."""
+"""Ops of one's own, outside of the library: as functions, made of what the op's records say.
+
+An op takes its inputs in order, or by name, and then its attributes; NumPy's arrays and PyTorch's tensors may stand for inputs.
+The op itself, with its records, is function.op; registry() lists them all.
+"""
 import ctypes as _ctypes
+import inspect as _inspect
 
 from . import _core
 from ._build import include_folder as _include_folder
-from ._functions import function_of as _function_of
+from ._core import Op, registry
 
 
-def _refresh():
-    names = [op.name for op in _core.registry() if op.name not in globals()]
-    globals().update((op.name, _function_of(op)) for op in _core.registry() if op.name in names)
-    return names
+def _function_of(op):
+    kinds = _inspect.Parameter
+    parameters = [kinds(record["name"], kinds.VAR_POSITIONAL if record["rest"] else kinds.POSITIONAL_OR_KEYWORD,
+                        default=None if record["optional"] else kinds.empty) for record in op.inputs]
+    names = [record["name"] for record in op.inputs]
+    named = any(record["optional"] or record["rest"] for record in op.inputs)
+    parameters += [kinds(a["name"], kinds.KEYWORD_ONLY if named else kinds.POSITIONAL_OR_KEYWORD, annotation=a["type"])
+                   for a in op.attributes]
+    signature = _inspect.Signature(parameters)
+
+    def function(*args, **kwargs):
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"[{op.name}] {error}; it is {op.name}{signature}") from None
+        inputs = [given.pop(name, () if record["rest"] else None) for name, record in zip(names, op.inputs)]
+        if op.inputs and op.inputs[-1]["rest"]:
+            inputs[-1:] = inputs[-1]
+        results = op(inputs, given)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = "cotangent.ops"
+    function.__doc__ = op.formula
+    function.__signature__ = signature
+    function.op = op
+    return function
+
+
+def _publish(op):
+    import cotangent
+    made = globals()[op.name] = _function_of(op)
+    for owner in (cotangent, _core.Tensor):  # a function of the library keeps its name
+        before = getattr(owner, op.name, made)
+        if getattr(before, "__module__", None) == "cotangent.ops":
+            setattr(owner, op.name, made)
+    return made
 
 
 def load_library(path):
@@ -17,14 +55,15 @@ def load_library(path):
 
     Gives the names of the ops that are new. Throws IoError where it can't be loaded.
     """
-    import cotangent
+    before = {op.name for op in registry()}
     try:
-        _ctypes.CDLL(path, mode=_ctypes.RTLD_LOCAL)
+        _ctypes.CDLL(str(path), mode=_ctypes.RTLD_LOCAL)
     except OSError as error:
         raise _core.IoError(f"[load_library] {error}; a shared library linked with Cotangent's is wanted") from None
-    names = _refresh()
-    cotangent._publish()
-    return names
+    new = [op for op in registry() if op.name not in before]
+    for op in new:
+        _publish(op)
+    return [op.name for op in new]
 
 
 def load_op(path, compiler="", flags="", cache=""):
@@ -34,12 +73,7 @@ def load_op(path, compiler="", flags="", cache=""):
     it keeps what it compiled (nn/plugin/README.md); function.loaded says what came of it. Throws IoError where there is
     no op or no compiler, and Error with the compiler's messages.
     """
-    import cotangent
-    loaded = _core._load_op(str(path), compiler, flags, cache, _include_folder())
-    function = globals()[loaded.op.name] = _function_of(loaded.op)
+    loaded = _core._load_op(str(path), compiler, flags, str(cache), _include_folder())
+    function = _publish(loaded.op)
     function.loaded = loaded
-    cotangent._publish()
     return function
-
-
-_refresh()

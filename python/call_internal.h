@@ -1,0 +1,151 @@
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "bindings_internal.h"
+
+// Calls of generated functions: how Python's arguments find their places in a C++ signature. generate/bindings.py writes a
+// FunctionDef for each public function, constructor and forward(); call.cpp has the Python type `Function` that they become.
+
+namespace ct::python {
+
+/// A number, a pair (height, width), or None.
+void read(const Argument& argument, nb::handle value, OptionalScale2d& to);
+/// {"kind": "llama3", "factor": 8.0, ..}
+void read(const Argument& argument, nb::handle value, RotaryScaling& to);
+
+/// So many numbers.
+template <class T, std::size_t kCount>
+void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to) {
+  if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != kCount)
+    argument.refuse(value, "a sequence of numbers, as many as by default,");
+  for (std::size_t i = 0; i < kCount; ++i) read(argument, value[i], to[i]);
+}
+
+/// What an argument's place takes, as far as it decides between overloads.
+enum class Kind : std::uint8_t { any, tensor, tensors, number, integer, real, flag, dims };
+
+/// The place of an argument. A name behind `required` may be left out.
+struct Slot {
+  const char* name;
+  Kind kind = Kind::any;
+  bool required = true;
+};
+
+/// The arguments of one call, by place; null where one is left out.
+class Values {
+ public:
+  Values(const char* op, std::span<const Slot> slots, PyObject* const* values)
+      : op_(op), slots_(slots), values_(values) {}
+
+  bool given(std::size_t i) const { return values_[i] != nullptr; }
+  nb::handle operator[](std::size_t i) const { return values_[i]; }
+  const char* op() const { return op_; }
+  Argument argument(std::size_t i) const { return {op_, slots_[i].name}; }
+  std::size_t size() const { return slots_.size(); }
+
+  template <class T>
+  T get(std::size_t i) const {
+    const nb::handle value = values_[i];
+    return read_as<T>(argument(i), value);
+  }
+  template <class T>
+  T get(std::size_t i, T fallback) const {
+    return given(i) ? get<T>(i) : fallback;
+  }
+  /// None stands for the default, too: of axes, and of a generator.
+  template <class T>
+  T get_unless_none(std::size_t i, T fallback) const {
+    return given(i) && values_[i] != Py_None ? get<T>(i) : fallback;
+  }
+  /// Sets a field of an options struct where its argument is given.
+  template <class T>
+  void put(std::size_t i, T& to) const {
+    if (given(i)) read(argument(i), nb::handle(values_[i]), to);
+  }
+  /// A tensor, or what shares its memory; a number beside tensors takes their dtype.
+  Tensor tensor(std::size_t i) const;
+  Tensor optional_tensor(std::size_t i) const { return given(i) ? tensor(i) : Tensor(); }
+  std::vector<Tensor> tensors(std::size_t i) const;
+  Generator& generator(std::size_t i) const;
+  /// The C++ object inside of a Python one: the tensor that an in-place function changes, the module of a forward().
+  template <class T>
+  T& object(std::size_t i) const {
+    T* found = nullptr;
+    if (!nb::try_cast(nb::handle(values_[i]), found) || found == nullptr) refuse_object(i);
+    return *found;
+  }
+
+  template <class T>
+  std::optional<T> optional_object(std::size_t i) const {
+    return given(i) && values_[i] != Py_None ? std::optional<T>(object<T>(i)) : std::nullopt;
+  }
+
+ private:
+  [[noreturn]] void refuse_object(std::size_t i) const;
+
+  const char* op_;
+  std::span<const Slot> slots_;
+  PyObject* const* values_;
+};
+
+/// One C++ signature. Sizes given one by one, zeros(2, 3), are gathered into place `gathers`, unless that is -1.
+struct Overload {
+  std::span<const Slot> slots;
+  nb::object (*run)(const Values&);
+  int gathers = -1;
+};
+
+/// A function as Python sees it. What constructs an object has it in place 0, as a capsule of its address.
+struct FunctionDef {
+  const char* name;
+  const char* signature;  // Python's, of all overloads together
+  const char* doc;
+  std::span<const Overload> overloads;
+};
+
+/// Calls the overload that the arguments fit. Throws TypeError, with the signature, where none does.
+nb::object call(const FunctionDef& def, PyObject* const* args, std::size_t positional, PyObject* names);
+/// The Python function of a definition, in the module of this name.
+nb::object make_function(const FunctionDef& def, const char* module);
+/// Constructs an object for a class' __init__, and keeps in it what it was made with.
+void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args, const nb::kwargs& named);
+
+/// Sets Python's error of the C++ exception that is being handled.
+void raise_current() noexcept;
+/// f(), or null with Python's error set.
+template <class F>
+PyObject* guarded(F f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    raise_current();
+    return nullptr;
+  }
+}
+
+/// f() while the interpreter is free for others.
+template <class F>
+auto unlocked(F f) {
+  const nb::gil_scoped_release released;
+  return f();
+}
+
+// ---- results ------------------------------------------------------------------------------------------------
+/// A named tuple: the class is made at the first call, and lives as long as the process.
+nb::object make_named(PyObject*& type, const char* name, const char* fields, nb::tuple values);
+
+inline nb::object give(Tensor t) { return t.defined() ? nb::cast(std::move(t)) : nb::none(); }
+inline nb::object give(bool value) { return nb::cast(value); }
+inline nb::object give(double value) { return nb::cast(value); }
+inline nb::object give(std::string value) { return nb::cast(value); }
+template <class List>
+requires requires(List& list) { list.begin() == list.end(); }
+nb::object give(List tensors) {
+  nb::list made;
+  for (auto& one : tensors) made.append(give(std::move(one)));
+  return nb::tuple(made);
+}
+
+}  // namespace ct::python

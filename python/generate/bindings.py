@@ -1,0 +1,537 @@
+"""Writes the C++ that binds the public functions, layers, optimizers and schedules, with their own defaults and names.
+
+   usage: bindings.py SOURCE_DIR UMBRELLA_OF_OPS OUT_DIR
+
+A type that is new among the parameters of a public function is taught to `reader` below, or the build fails and names it.
+"""
+import json
+import pathlib
+import re
+import sys
+
+from headers import Function, Headers, Parameter
+
+# Not for Python, or bound by hand because they are about memory, text or settings of a process.
+LEFT_OUT = {"dispatch", "dispatch_inplace", "from_blob", "from_memory", "check_list_length", "to_string", "set_print_options",
+            "print_options", "autocast_enabled", "autocast_dtype", "compared", "index_put", "kl_divergence", "resolve_shape",
+            "view_strides", "tensor", "assigned", "describe", "element_name"}
+UNREAD = {"GeneratorState", "TensorIndices", "DType source", "Strides"}  # types of overloads that are C++'s alone
+SCALARS = {"Integer": "std::int64_t", "Real": "double", "Flag": "bool", "std::string_view": "std::string"}
+KINDS = {"Tensor": "tensor", "TensorList": "tensors", "Scalar": "number", "std::optional<Scalar>": "number",
+         "std::int64_t": "integer", "double": "real", "bool": "flag", "Dims": "dims", "Shape": "dims"}
+READ = {"std::int64_t", "int", "double", "bool", "std::string", "Scalar", "Dims", "Shape", "DType", "Device", "Size2d", "ConvPadding",
+        "OptionalSize2d", "OptionalScale2d", "RotaryScaling", "std::vector<std::int64_t>", "std::array<double, 3>",
+        "std::optional<std::int64_t>", "std::optional<double>", "std::optional<DType>", "std::optional<Scalar>",
+        "std::optional<Size2d>", "std::optional<std::string>", "std::optional<RopeScaling>", "std::function<bool(const Tensor&)>"}
+GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip"}
+METHODS = {"forward", "reset_parameters", "add_forward", "forward_with_weights"}
+NOT_LAYERS = {"Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList"}
+
+
+WORDS = {"ct::Gelu": ["none", "tanh"]}  # PyTorch's, where ours differ
+
+
+class Teach(Exception):
+    pass
+
+
+class Binder:
+    def __init__(self, headers):
+        self.headers = headers
+        self.named = {}     # results of several tensors
+
+    # ---- types --------------------------------------------------------------------------------------------
+    def full(self, scope, name):
+        """The full name of a class or enum that is meant by a name used in this namespace."""
+        parts = scope.split("::")
+        for n in range(len(parts), -1, -1):
+            found = "::".join([*parts[:n], name])
+            if found in self.headers.classes or found in self.headers.enums:
+                return found
+        return None
+
+    def is_options(self, scope, kind):
+        found = self.full(scope, kind)
+        return found if found and re.search(r"Options$|Config$|Masks$", found) else None
+
+    def reader(self, scope, p, i):
+        """C++ that reads place i as this parameter."""
+        kind = SCALARS.get(p.type, p.type)
+        full = self.full(scope, kind)
+        default = None if p.default is None else p.default
+        if kind == "Tensor" and p.reference:
+            return f"v.object<Tensor>({i})"
+        if kind in ("Tensor", "std::optional<Tensor>"):
+            return f"v.tensor({i})" if default is None else f"v.optional_tensor({i})"
+        if kind == "TensorList":
+            return f"v.tensors({i})"
+        if kind == "Generator":
+            return f"v.generator({i})"
+        if full in self.headers.enums:
+            kind = full
+        elif full and self.aggregate(full):
+            kind = full
+        elif kind == "std::optional<LayerNorm>":
+            return f"v.optional_object<nn::LayerNorm>({i})"
+        elif full and full.startswith("ct::nn::") and "Module" in self.headers.classes[full].bases:
+            return f"v.object<{full}>({i})"
+        elif kind not in READ:
+            raise Teach(f"a parameter of type {p.type} ({p.name})")
+        if default is None:
+            return f"v.get<{kind}>({i})"
+        value = f"{kind}{default}" if default.startswith("{") else f"{kind}({self.cpp(scope, default)})"
+        return f"v.get{'_unless_none' if kind in ('Dims', 'Shape') else ''}<{kind}>({i}, {value})"
+
+    def cpp(self, scope, default):
+        """A default's C++, with the full name of an enum."""
+        owner, colons, word = default.rpartition("::")
+        full = self.full(scope, owner) if colons else None
+        return f"{full}::{word}" if full else default
+
+    def aggregate(self, full):
+        """The fields of a struct of tensors, or of such structs."""
+        made = self.headers.classes.get(full)
+        if made is None or made.functions or not made.fields or made.bases:
+            return None
+        simple = all(f.type == "Tensor" or (self.full(made.scope, f.type) and self.aggregate(self.full(made.scope, f.type)))
+                     for f in made.fields)
+        return made.fields if simple else None
+
+    def kind(self, p):
+        kind = KINDS.get(SCALARS.get(p.type, p.type), "any")
+        return "any" if kind == "tensor" and p.reference else kind
+
+    def readable(self, scope, field):
+        try:
+            self.reader(scope, Parameter(field.type, field.name, "{}", False), 0)
+        except Teach:
+            return False
+        return True
+
+    # ---- one signature --------------------------------------------------------------------------------------
+    def slots(self, function):
+        """The parameters with options spread out: (parameter, its options or None)."""
+        for p in function.parameters:
+            options = self.is_options(function.scope, p.type)
+            if options:
+                owner = self.headers.classes[options]
+                for field in owner.fields:
+                    yield field, options
+            else:
+                yield p, None
+
+    def body(self, function, first=0):
+        """(slots, C++ of each argument of the call), where places begin at `first`."""
+        statements, arguments, i = [], [], first
+        for p in function.parameters:
+            options = self.is_options(function.scope, p.type)
+            if not options:
+                arguments.append(self.reader(function.scope, p, i))
+                i += 1
+                continue
+            owner = self.headers.classes[options]
+            name = f"options{i}"
+            reference = [f for f in owner.fields if f.reference]
+            start = ", ".join(f".{f.name} = v.generator({i + owner.fields.index(f)})" for f in reference)
+            statements.append(f"{options} {name}{{{start}}};")
+            for field in owner.fields:
+                if not field.reference:
+                    if field.type == "Tensor":
+                        statements.append(f"if (v.given({i})) {name}.{field.name} = v.tensor({i});")
+                    else:
+                        statements.append(f"v.put({i}, {name}.{field.name});")
+                i += 1
+            arguments.append(name)
+        for n, argument in enumerate(arguments):
+            if argument.startswith("v."):
+                reference = "&" if ".object<" in argument or ".generator" in argument else ""
+                statements.append(f"auto{reference} a{n} = {argument};")
+                arguments[n] = f"a{n}"
+        return statements, arguments
+
+    def overload(self, function, call, first=(), gathers=False):
+        """C++ of an Overload; `call` makes the C++ call of its arguments."""
+        slots = [*first, *((p, p.default is None) for p, _ in self.slots(function))]
+        statements, arguments = self.body(function, len(first))
+        rows = ", ".join(f'{{"{p.name}", Kind::{self.kind(p)}, {"true" if needed else "false"}}}' for p, needed in slots)
+        gather = next((n for n, (p, _) in enumerate(slots) if self.kind(p) == "dims"), -1) if gathers else -1
+        text = " ".join(statements)
+        return rows, f"[](const Values& v) -> nb::object {{ {text} {call(arguments, function)} }}", gather
+
+    # ---- Python's side --------------------------------------------------------------------------------------
+    def python_default(self, scope, p):
+        d = p.default
+        if d is None:
+            return None
+        kind = SCALARS.get(p.type, p.type)
+        full = self.full(scope, kind)
+        if full in self.headers.enums:
+            return repr(WORDS.get(full, words := self.headers.enums[full])[words.index(d.rpartition("::")[2])])
+        if d in ("{}", "std::nullopt", "nullptr") or kind == "Generator":
+            return "None"
+        if d.startswith("DType::"):
+            return d.replace("DType::", "")
+        if kind == "Device":
+            return f"'{d}'"
+        d = {"true": "True", "false": "False"}.get(d, d)
+        d = re.sub(r"(\d)\.?f$", r"\1", d)
+        if kind == "double" and re.fullmatch(r"-?\d+", d):
+            d += ".0"
+        if re.fullmatch(r'"[^"]*"', d):
+            return repr(d[1:-1])
+        if "INT64_MAX" in d:
+            return "9223372036854775807"
+        return "0.3333333333333333" if d == "1.0 / 3" else d
+
+    def python_type(self, scope, p):
+        kind = SCALARS.get(p.type, p.type)
+        full = self.full(scope, kind)
+        if full in self.headers.enums:
+            return "Literal[" + ", ".join(repr(w) for w in WORDS.get(full, self.headers.enums[full])) + "]"
+        if full and self.aggregate(full):
+            return "Sequence[TensorLike | None]"
+        table = {"Tensor": "TensorLike", "std::optional<Tensor>": "TensorLike", "TensorList": "Sequence[TensorLike]", "Scalar": "Number",
+                 "std::optional<Scalar>": "Number", "std::int64_t": "int", "int": "int", "double": "float", "bool": "bool",
+                 "Dims": "int | Sequence[int]", "Shape": "int | Sequence[int]", "DType": "DTypeLike", "Device": "str",
+                 "Size2d": "int | Sequence[int]", "ConvPadding": "int | Sequence[int] | str",
+                 "OptionalSize2d": "int | Sequence[int]", "OptionalScale2d": "float | Sequence[float]",
+                 "Generator": "Generator", "std::string": "str", "std::vector<std::int64_t>": "Sequence[int]",
+                 "std::optional<LayerNorm>": "Module", "std::array<double, 3>": "Sequence[float]"}
+        bare = re.sub(r"std::optional<(.*)>", r"\1", kind)
+        if kind == "Tensor" and p.reference:
+            return "Tensor"
+        found = table.get(kind) or table.get(bare) or (full.rpartition("::")[2] if full else "Any")
+        optional = kind.startswith(("std::optional", "Optional")) or self.python_default(scope, p) == "None"
+        return f"{found} | None" if optional else found
+
+    def parameters(self, function):
+        """(name, Python's type, Python's default) of each argument."""
+        made = []
+        for p, options in self.slots(function):
+            scope = options.rpartition("::")[0] if options else function.scope
+            made.append((p.name, self.python_type(scope, p), self.python_default(scope, p)))
+        return made
+
+    def result_type(self, scope, result):
+        kind = result.replace("const ", "").rstrip("& ")
+        full = self.full(scope, kind)
+        if full and self.aggregate(full):
+            return kind
+        table = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::string": "str", "std::int64_t": "int",
+                 "std::vector<Tensor>": "tuple[Tensor, ...]", "std::array<Tensor, 2>": "tuple[Tensor, Tensor]",
+                 "std::array<Tensor, 3>": "tuple[Tensor, Tensor, Tensor]"}
+        return table.get(kind)
+
+    def note_result(self, scope, result):
+        full = self.full(scope, result)
+        fields = full and self.aggregate(full)
+        if fields:
+            for f in fields:
+                self.note_result(full.rpartition("::")[0], f.type)
+            self.named.setdefault(full, fields)
+
+    @staticmethod
+    def signature(forms):
+        """One signature of several: what all forms want is required, other arguments may be left out."""
+        longest = max(forms, key=len)
+        order = [*longest, *(a for form in forms for a in form if a[0] not in {b[0] for b in longest})]
+        order = list({a[0]: a for a in order}.values())
+        parts, optional = [], False
+        for name, _, default in order:
+            needed = all(any(a[0] == name and a[2] is None for a in form) for form in forms) and not optional
+            optional = optional or not needed
+            parts.append(name if needed else f"{name}={default or 'None'}")
+        return f"({', '.join(parts)})"
+
+
+def quote(text):
+    return json.dumps(text, ensure_ascii=False)
+
+
+class Writer:
+    """The definitions of one C++ file."""
+
+    def __init__(self):
+        self.lines, self.count = [], 0
+
+    def definition(self, name, signature, doc, overloads):
+        """Names of a FunctionDef that this makes."""
+        self.count += 1
+        me, rows = f"d{self.count}", []
+        for n, (slots, run, gathers) in enumerate(overloads):
+            self.lines.append(f"constexpr Slot {me}s{n}[] = {{{slots}}};" if slots else f"constexpr std::span<const Slot> {me}s{n};")
+            rows.append(f"{{{me}s{n}, {run}, {gathers}}}")
+        self.lines.append(f"const Overload {me}o[] = {{{', '.join(rows)}}};")
+        self.lines.append(f"const FunctionDef {me}{{{quote(name)}, {quote(signature)}, {quote(doc)}, {me}o}};")
+        return me
+
+
+HEAD = """// Written by python/generate/bindings.py of the public headers.
+#include "options.h"
+
+namespace ct::python {
+namespace {
+"""
+
+
+def free_call(arguments, function):
+    call = f"{function.scope}::{function.name}({', '.join(arguments)})"
+    if function.result == "void":
+        return f"unlocked([&] {{ {call}; }}); return nb::none();"
+    if function.result.endswith("&"):
+        return f"unlocked([&] {{ {call}; }}); return nb::borrow(v[0]);"
+    return f"return give(unlocked([&] {{ return {call}; }}));"
+
+
+def member_call(arguments, function):
+    call = f"self.{function.name}({', '.join(arguments)})"
+    if function.result == "void":
+        return f"auto& self = v.object<Tensor>(0); unlocked([&] {{ {call}; }}); return nb::none();"
+    if function.result.endswith("&"):
+        return f"auto& self = v.object<Tensor>(0); unlocked([&] {{ {call}; }}); return nb::borrow(v[0]);"
+    return f"const Tensor self = v.tensor(0); return give(unlocked([&] {{ return {call}; }}));"
+
+
+def functions(binder, out):
+    """functions.cpp, and what it publishes: (name, forms, doc, is a method, is a function)."""
+    headers, writer, published = binder.headers, Writer(), []
+    groups = {}
+    for f in headers.functions:
+        usable = f.scope in ("ct",) and f.name not in LEFT_OUT and not any(p is None or p.type in UNREAD for p in f.parameters)
+        if usable and binder.result_type(f.scope, f.result):
+            groups.setdefault(f.name, []).append((f, free_call, ()))
+    tensor = headers.classes["ct::Tensor"]
+    members = {f.name for f in tensor.functions}
+    itself = Parameter("Tensor", "x", None, False)
+    for f in tensor.functions:
+        plain = f.result in ("Tensor", "Tensor&", "std::vector<Tensor>", "bool") and (f.const or f.result == "Tensor&")
+        others = [g for g in groups.get(f.name, ()) if not g[2]]
+        second = {g[0].parameters[1].type for g in others if len(g[0].parameters) > 1}
+        new = not others or f.parameters and "vector" in f.parameters[0].type and f.parameters[0].type not in second
+        mine = plain and new and not f.name.startswith(
+            ("is_", "to", "defined", "requires", "set_", "index", "pin_", "begin", "end", "detach", "grad"))
+        if mine and not any(p is None or p.type in UNREAD or p.type.startswith("Rest") for p in f.parameters):
+            function = Function("ct", f.name, f.result, f.parameters, f.doc)
+            me = Parameter("Tensor", "x", None, f.result.endswith("&"))
+            groups.setdefault(f.name, []).append((function, member_call, ((me, True),)))
+    where = [f for f in tensor.functions if f.name == "where"]  # its tensor is not the function's first
+    groups["where", "method"] = [(Function("ct", "where", f.result, f.parameters, f.doc), member_call, ((itself, True),)) for f in where]
+    for name, group in groups.items():
+        only_function, name = name == "where", name[0] if isinstance(name, tuple) else name
+        overloads, forms = [], []
+        for f, call, first in group:
+            try:
+                overloads.append(binder.overload(f, call, first, name in GATHERED))
+            except Teach as what:
+                sys.exit(f"bindings.py: {f.name} has {what}, which `reader` does not know")
+            head = [(p.name, "Tensor" if p.reference else "TensorLike", None) for p, _ in first]
+            forms.append(([*head, *binder.parameters(f)], binder.result_type(f.scope, f.result)))
+            binder.note_result(f.scope, f.result)
+        doc = next((f.doc for f, _, _ in group if f.doc), "")
+        definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc, overloads)
+        leading = group[0][2] or (group[0][0].parameters and group[0][0].parameters[0].type == "Tensor")
+        published.append({"name": name, "definition": definition, "forms": forms, "doc": doc,
+                          "method": not only_function and bool(group[0][2]) or not only_function and bool(leading) and (name in members or group[0][0].parameters[0].name in ("x", "a", "t")), "function": not group[0][2] or not name.endswith("_") and name != "where",
+                          "gathers": name in GATHERED})
+    init = {}
+    for f in headers.functions:
+        if f.scope == "ct::nn::init" and binder.result_type(f.scope, f.result):
+            me = Function(f.scope, f.name, f.result.replace("const ", ""), f.parameters, f.doc)
+            init[f.name] = writer.definition(f.name, binder.signature([binder.parameters(f)]), f.doc,
+                                             [binder.overload(me, free_call)])
+            published.append({"name": f.name, "forms": [(binder.parameters(f), binder.result_type(f.scope, f.result))], "doc": f.doc,
+                              "init": True})
+    rows = [f"  publish(m, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
+            for p in published if "definition" in p]
+    rows += [f'  init.attr("{name}") = make_function({d}, "cotangent.nn.init");' for name, d in init.items()]
+    text = HEAD + "\n".join(writer.lines) + """
+void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
+  const nb::object made = make_function(def, "cotangent");
+  if (function) m.attr(def.name) = made;
+  if (method && PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(tensor.ptr())->tp_dict, def.name) == nullptr)
+    tensor.attr(def.name) = made;
+}
+}  // namespace
+
+void bind_functions(nb::module_& m) {
+  const nb::object tensor = m.attr("Tensor");
+  nb::module_ all = m.def_submodule("_functions", "The public functions of C++.");
+  nb::module_ init = m.def_submodule("_init", "Initial values of parameters, in place.");
+""" + "\n".join(rows).replace("publish(m,", "publish(all,") + "\n}\n\n}  // namespace ct::python\n"
+    (out / "functions.cpp").write_text(text)
+    return published
+
+
+def layers(binder, out):
+    """layers.cpp: each class of ct::nn that is a module with a forward()."""
+    headers, writer, rows, published = binder.headers, Writer(), [], []
+    by_name = {f.name: f for f in headers.functions if f.scope == "ct"}
+
+    def lineage(made):
+        found = [made]
+        for base in split_bases(made.bases):
+            full = binder.full(made.scope, re.sub(r"<.*", "", base))
+            if full and full != "ct::nn::Module":
+                found += lineage(headers.classes[full])
+        return found
+
+    for full, made in headers.classes.items():
+        if made.scope != "ct::nn" or made.template or made.name in NOT_LAYERS:
+            continue
+        family = lineage(made)
+        if not re.search(r"Module|detail::", made.bases) or made.name in ("Parameter", "Buffer"):
+            continue
+        methods = {}
+        for owner in family:
+            for f in owner.functions:
+                if f.name in METHODS and f.result and f.name not in methods:
+                    methods[f.name] = (f, owner)
+        loss = re.search(r"FunctionLoss<(\w+),", made.bases)
+        if loss:
+            f = by_name[loss[1]]
+            methods["forward"] = (Function("ct", "forward", "Tensor", [p for p in f.parameters if not binder.is_options("ct", p.type)],
+                                           f.doc), made)
+        makers = [f for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name)]
+        if "forward" not in methods or not makers:
+            continue
+        place = Parameter("Capsule", "self", None, False)
+
+        def construct(arguments, function, kind=full):
+            return f"new (static_cast<void*>(nb::borrow<nb::capsule>(v[0]).data())) {kind}({', '.join(arguments)}); return nb::none();"
+        overloads = [binder.overload(f, construct, ((place, True),)) for f in makers]
+        forms = [binder.parameters(f) for f in makers]
+        maker = writer.definition(made.name, binder.signature(forms), made.doc, overloads)
+        rows.append(f'  {{ auto c = bind_class<{full}>(m, "{made.name}", {maker});')
+        entry = {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": []}
+        for name, (f, owner) in methods.items():
+            def run(arguments, function, kind=full):
+                call = f"self.{function.name}({', '.join(arguments)})"
+                kept = f"auto& self = v.object<{kind}>(0);"
+                if function.result == "void":
+                    return f"{kept} unlocked([&] {{ {call}; }}); return nb::none();"
+                return f"{kept} return give(unlocked([&] {{ return {call}; }}));"
+            f = Function("ct::nn", f.name, f.result, f.parameters, f.doc)
+            me = Parameter("Self", "self", None, False)
+            binder.note_result("ct::nn", f.result)
+            arguments = binder.parameters(f)
+            method = writer.definition(name, binder.signature([[("self", "", None), *arguments]]), f.doc,
+                                       [binder.overload(f, run, ((me, True),))])
+            rows.append(f'    c.attr("{name}") = make_function({method}, "cotangent.nn");')
+            entry["methods"].append((name, arguments, binder.result_type("ct::nn", f.result), f.doc))
+        rows[-1] += " }"
+        published.append(entry)
+    text = HEAD + "\n".join(writer.lines) + """
+template <class L>
+nb::class_<L, nn::Module> bind_class(nb::module_& m, const char* name, const FunctionDef& def) {
+  static_assert(!std::is_polymorphic_v<L>, "it would not begin where its Module does, as Python's classes must");
+  nb::class_<L, nn::Module> made(m, name, nb::dynamic_attr(), def.doc);
+  made.def("__init__", [&def](nb::pointer_and_handle<L> self, const nb::args& args, const nb::kwargs& named) {
+    construct(def, self.h, self.p, args, named);
+  });
+  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(def.signature);
+  return made;
+}
+}  // namespace
+
+void bind_layers(nb::module_& m) {
+""" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
+    (out / "layers.cpp").write_text(text)
+    return published
+
+
+def split_bases(bases):
+    return re.findall(r"[\w:]+(?:<[^<>]*>)?", bases)
+
+
+def copies(function, name):
+    return len(function.parameters) == 1 and function.parameters[0].type == name
+
+
+def optimizers(binder, out):
+    """optimizers.cpp: what is made of parameters, or of an optimizer, and a struct of options."""
+    headers, rows, published = binder.headers, [], []
+    for full, made in headers.classes.items():
+        options = f"ct::optim::{made.name}Options"
+        if made.scope != "ct::optim" or options not in headers.classes:
+            continue
+        schedule = "LRScheduler" in made.bases
+        grouped = not schedule and re.search("GroupedOptimizer|public Adam", "public " + made.bases)
+        if not (schedule or grouped or made.name in ("LBFGS", "ReduceLROnPlateau")):
+            continue
+        first = "optimizer" if schedule or made.name == "ReduceLROnPlateau" else "params"
+        makers = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False),
+                                                       Parameter(made.name + "Options", "options", "{}", False)], made.doc)
+        arguments = binder.parameters(makers)
+        signature = binder.signature([arguments])
+        bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
+        if bind:
+            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(signature)}, {quote(made.doc)});')
+        published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
+                          "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
+    text = '// Written by python/generate/bindings.py of the public headers.\n#include "options.h"\n' \
+           '#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
+           "void bind_optimizers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
+    (out / "optimizers.cpp").write_text(text)
+    return published
+
+
+def options(binder, out):
+    """options.h: enums by their words, structs of options by their fields, structs of tensors both ways."""
+    headers, lines = binder.headers, []
+    for full, words in (headers.enums | WORDS).items():
+        if ("detail" not in full and "TokenFormat" not in full and "data" not in full):
+            lines.append(f'inline void read(const Argument& argument, nb::handle value, {full}& to) {{\n'
+                         f'  std::uint64_t index = 0;\n  read_choice(argument, value, "{" ".join(words)}", index);\n'
+                         f"  to = static_cast<{full}>(index);\n}}")
+    for full, made in headers.classes.items():
+        if re.search(r"(Options|Config|Masks|Scaling)$", full) and "detail" not in full and "::data::" not in full and made.fields \
+                and not any(f.reference for f in made.fields):
+            fields = [f'Field{{"{f.name}", &{full}::{f.name}}}' for f in made.fields if binder.readable(made.scope, f)]
+            lines.append(f"inline auto fields_of(const {full}*) {{\n  return std::tuple{{{', '.join(fields)}}};\n}}")
+    for full, fields in binder.named.items():
+        name = full.rpartition("::")[2]
+        lines.append(f"inline nb::object give({full} made) {{\n  static PyObject* type = nullptr;\n"
+                     f'  return make_named(type, "{name}", "{" ".join(f.name for f in fields)}", nb::make_tuple('
+                     + ", ".join(f"give(std::move(made.{f.name}))" for f in fields) + "));\n}")
+    for full in headers.classes:
+        fields = binder.aggregate(full)
+        if fields and "detail" not in full and all(f.type == "Tensor" for f in fields):
+            reads = "\n".join(f'  if (nb::len(value) > {i} && !value[{i}].is_none()) read(argument, value[{i}], to.{f.name});'
+                              for i, f in enumerate(fields))
+            least = sum(f.default is None for f in fields)
+            lines.append(f"inline void read(const Argument& argument, nb::handle value, {full}& to) {{\n"
+                         f"  if (value.is_none()) return;\n"
+                         f"  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<Tensor>(value) || nb::len(value) < {least} ||"
+                         f" nb::len(value) > {len(fields)})\n"
+                         f'    argument.refuse(value, "a tuple ({", ".join(f.name for f in fields)})");\n{reads}\n}}')
+    (out / "options.h").write_text(
+        "#pragma once\n\n// Written by python/generate/bindings.py of the public headers.\n\n#include <tuple>\n\n"
+        '#include "call_internal.h"\n\nnamespace ct::python {\n\n' + "\n".join(lines) + "\n\n}  // namespace ct::python\n")
+
+
+def write_if_changed(folder, made):
+    for path in made.iterdir():
+        target = folder / path.name
+        if not target.exists() or target.read_bytes() != path.read_bytes():
+            target.write_bytes(path.read_bytes())
+
+
+def main():
+    root, umbrella, out = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+    include = re.compile(r"#include <cotangent/([^>]+)>")
+    paths = include.findall(pathlib.Path(umbrella).read_text())
+    for page in ("nn/nn.h", "nn/optim/optim.h"):
+        paths += include.findall((pathlib.Path(root) / page).read_text())
+    paths += ["core/tensor.h", "ops/loss/reduction.h", "ops/normalization/norm_use.h", "nn/optim/ema.h", "nn/optim/grad_scaler.h"]
+    binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
+    work = out / "new"
+    work.mkdir(parents=True, exist_ok=True)
+    made = {"functions": functions(binder, work), "layers": layers(binder, work), "optimizers": optimizers(binder, work)}
+    options(binder, work)
+    made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
+    (work / "published.json").write_text(json.dumps(made, indent=1))
+    write_if_changed(out, work)
+
+
+if __name__ == "__main__":
+    main()
