@@ -135,8 +135,7 @@ struct FunctionObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   const FunctionDef* def;
-  const char* module;
-  PyObject* attributes;
+  PyObject* attributes;  // __module__, __doc__
 };
 
 // What a C++ exception is in Python is nanobind's business: a function of its own is what runs the call.
@@ -151,12 +150,6 @@ PyObject* bound_method(PyObject* self, PyObject* to, PyObject*) {
 }
 PyObject* get_name(PyObject* self, void*) {
   return PyUnicode_FromString(reinterpret_cast<FunctionObject*>(self)->def->name);
-}
-PyObject* get_module(PyObject* self, void*) {
-  return PyUnicode_FromString(reinterpret_cast<FunctionObject*>(self)->module);
-}
-PyObject* get_doc(PyObject* self, void*) {
-  return PyUnicode_FromString(reinterpret_cast<FunctionObject*>(self)->def->doc);
 }
 PyObject* get_signature(PyObject* self, void*) {
   return guarded([&] {
@@ -183,8 +176,6 @@ PyTypeObject* function_type() {
       {}};
   static PyGetSetDef attributes[] = {{"__name__", get_name, nullptr, nullptr, nullptr},
                                      {"__qualname__", get_name, nullptr, nullptr, nullptr},
-                                     {"__module__", get_module, nullptr, nullptr, nullptr},
-                                     {"__doc__", get_doc, nullptr, nullptr, nullptr},
                                      {"__signature__", get_signature, nullptr, nullptr, nullptr},
                                      {}};
   static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr}, {}};
@@ -234,7 +225,10 @@ nb::object make_function(const FunctionDef& def, const char* module) {
   if (made == nullptr) throw nb::python_error();
   made->vectorcall = call_function;
   made->def = &def;
-  made->module = module;
+  nb::dict attributes;
+  attributes["__module__"] = module;
+  attributes["__doc__"] = def.doc;
+  made->attributes = attributes.release().ptr();
   return nb::steal(reinterpret_cast<PyObject*>(made));
 }
 

@@ -4,6 +4,7 @@
 
 A type that is new among the parameters of a public function is taught to `reader` below, or the build fails and names it.
 """
+import dataclasses
 import json
 import pathlib
 import re
@@ -111,13 +112,12 @@ class Binder:
     # ---- one signature --------------------------------------------------------------------------------------
     def slots(self, function):
         """The parameters with options spread out: (parameter, its options or None)."""
+        several = sum(bool(self.is_options(function.scope, p.type)) for p in function.parameters) > 1
         for p in function.parameters:
             options = self.is_options(function.scope, p.type)
-            if options:
-                owner = self.headers.classes[options]
-                for field in owner.fields:
-                    yield field, options
-            else:
+            for field in self.headers.classes[options].fields if options else ():  # tgt_masks, memory_masks: their names in front
+                yield dataclasses.replace(field, name=f"{p.name.rpartition('_')[0]}_{field.name}" if several else field.name), options
+            if not options:
                 yield p, None
 
     def body(self, function, first=0):

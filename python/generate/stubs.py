@@ -1,0 +1,133 @@
+"""Writes the stubs of the built package: nanobind's of what is bound by hand, and of what bindings.py has published.
+
+   usage: stubs.py PACKAGE PUBLISHED_JSON
+"""
+import ast
+import json
+import pathlib
+import re
+import sys
+
+HEAD = """from typing import Any, Literal, Protocol, Sequence, SupportsIndex, TypeAlias, Union, overload
+
+"""
+TYPES = """class SupportsDLPack(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+Number: TypeAlias = Union[float, SupportsIndex]
+TensorLike: TypeAlias = Union[Tensor, Number, SupportsDLPack]
+DTypeLike: TypeAlias = Union[DType, type, str]
+"""
+
+
+DOCUMENTED = r'("""(?:[^"]|"(?!""))*"""\n)?'
+
+
+def errors():
+    """The classes of errors, each also the one of Python's that its kind has."""
+    from cotangent import _core
+    lines = ["import builtins as _builtins", ""]
+    for name, kind in vars(_core).items():
+        if isinstance(kind, type) and issubclass(kind, BaseException):
+            bases = [b.__name__ if b.__module__ == "cotangent" else f"_builtins.{b.__name__}" for b in kind.__bases__]
+            lines.append(f"class {name}({', '.join(bases)}): ...")
+    return "\n".join(lines) + "\n\n"
+
+
+def parameters(form, gathers=False, keep=0):
+    parts, optional = [], False
+    for i, (name, kind, default) in enumerate(form):
+        if gathers and kind.startswith("int | Sequence[int]") and not any(p.startswith("*") for p in parts):
+            parts.append(f"*{name}: {kind}")
+            continue
+        optional = optional or default is not None
+        parts.append(f"{name}: {kind}" + (" = ..." if optional else ""))
+    return parts
+
+
+def documented(text, indent):
+    if not text:
+        return " ..."
+    text = text.replace("\\", "\\\\").replace('"""', "'''")
+    return f'\n{indent}    """' + text.replace("\n", f"\n{indent}    ") + f'\n{indent}    """'
+
+
+def function(entry, indent="", method=False):
+    lines = []
+    for form, result in entry["forms"]:
+        parts = parameters(form, entry.get("gathers"))
+        if method:
+            parts = ["self", *parts[1:]]
+        mark = f"{indent}@overload\n" if len(entry["forms"]) > 1 else ""
+        doc = documented(entry["doc"] if form is entry["forms"][0][0] else "", indent)
+        lines.append(f"{mark}{indent}def {entry['name']}({', '.join(parts)}) -> {result}:{doc}")
+    return "\n".join(lines) + "\n"
+
+
+def layer(entry, base):
+    lines = [f"class {entry['name']}({base}):{documented(entry['doc'], '') if entry['doc'] else ''}"]
+    made = {"name": "__init__", "forms": [([["self", "", None], *form], result) for form, result in entry["forms"]], "doc": ""}
+    lines.append(function(made, "    ", True))
+    for name, form, result, doc in entry["methods"]:
+        one = {"name": name, "forms": [([["self", "", None], *form], result)], "doc": doc}
+        lines.append(function(one, "    ", True))
+        if name == "forward":
+            lines.append(function({**one, "name": "__call__", "doc": ""}, "    ", True))
+    return "\n".join(lines)
+
+
+def named(published):
+    for name, fields in published["named"].items():
+        yield f"class {name}(NamedTuple):\n" + "\n".join(f"    {f}: {kind}" for f, kind in fields) + "\n"
+
+
+def without(text, names, indent=""):
+    """A stub without the classes and attributes of these names."""
+    for name in names:
+        text = re.sub(rf"^{indent}{re.escape(name)}: .*\n(?:{indent}\"\"\"[^\"]*\"\"\"\n)?", "", text, flags=re.M)
+        text = re.sub(rf"^{indent}class {re.escape(name)}\b.*\n(?:(?:{indent} +.*)?\n)*", "", text, flags=re.M)
+    return text
+
+
+def main():
+    folder, published = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
+    sys.path[0] = str(folder.parent)  # not that of the sources
+    try:
+        from nanobind.stubgen import main as write_core
+    except ImportError:
+        return
+    write_core(["-q", "-m", "cotangent._core", "-r", "-P", "-O", str(folder)])
+    functions = [p for p in published["functions"] if not p.get("init")]
+    core = folder / "_core"
+    # The class Tensor: its own members, then the functions whose first argument it is.
+    page = (core / "__init__.pyi").read_text()
+    methods = {p["name"] for p in functions if p["method"]}
+    before, mark, rest = page.partition("class Tensor")
+    body, after = re.match(r"(.*?\n)(?=\S)(.*)", rest + "\nend", re.S).groups() if mark else ("", rest)
+    bound = set(re.findall(r"^    def (\w+)", body, re.M))
+    body = without(body, methods, "    ")
+    body += "\n".join(function(p, "    ", True) for p in functions if p["method"] and p["name"] not in bound)
+    results = "\n".join(named(published))
+    start = re.match(DOCUMENTED, before).end()
+    before = re.sub(r"from cotangent import \([^)]*\)\n", "", before[start:])
+    text = page[:start] + HEAD + errors() + before + mark + body + "\n" + after[:-len("end")] + TYPES + \
+        "from typing import NamedTuple\n" + results
+    (core / "__init__.pyi").write_text(text)
+    names = ["Tensor", "DType", "Generator", "TensorLike", "Number", "DTypeLike", *published["named"]]
+    imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\n\n"
+    (core / "_functions.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in functions if p["function"]))
+    (core / "_init.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in published["functions"] if p.get("init")))
+    for file, key, base in (("_nn", "layers", "Module"), ("_optim", "optimizers", None)):
+        stub = core / f"{file}.pyi"
+        entries = published[key]
+        bound = {e["name"] for e in entries} & set(re.findall(r"^class (\w+)", stub.read_text(), re.M))
+        text = without(stub.read_text(), bound)
+        start = re.match(DOCUMENTED, text).end()
+        text = text[:start] + HEAD + imports + text[start:] + "\n" + \
+            "\n".join(layer(e, base or e["base"]) for e in entries if e["name"] in bound)
+        stub.write_text(text)
+    for path in folder.rglob("*.pyi"):
+        ast.parse(path.read_text(), str(path))
+
+
+main()
