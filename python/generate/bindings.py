@@ -531,6 +531,7 @@ def main():
     made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
     (work / "published.json").write_text(json.dumps(made, indent=1))
     write_if_changed(out, work)
+    return made
 
 
 if __name__ == "__main__":
