@@ -61,6 +61,11 @@ struct Argument {
   [[noreturn]] void refuse(nb::handle value, const char* wanted) const;
 };
 
+/// Whether it is a number: Python's, NumPy's (numpy.generic), or what has __index__; arrays are tensors.
+bool is_number(nb::handle value);
+/// The number that it is; none for what is no number. Throws ValueError for an int beyond 64 bits.
+std::optional<Scalar> as_number(nb::handle value, const Argument& argument = {"number", "the number"});
+
 // Reading a value throws TypeError for one of another kind, and what its C++ type throws for one out of range.
 void read(const Argument& argument, nb::handle value, bool& to);
 void read(const Argument& argument, nb::handle value, std::int64_t& to);
@@ -87,12 +92,14 @@ template <std::derived_from<std::optional<Size2d>> T>
 requires(!std::same_as<T, std::optional<Size2d>>) void read(const Argument& argument, nb::handle value,
                                                             T& to) {
   Size2d size;
-  if (!value.is_none()) read(argument, value, size), to = T(size);
+  if (!value.is_none()) read(argument, value, size);
+  to = value.is_none() ? T() : T(size);
 }
 template <class T>
 void read(const Argument& argument, nb::handle value, std::optional<T>& to) {
   T inner{};
-  if (!value.is_none()) read(argument, value, inner), to = inner;
+  if (!value.is_none()) read(argument, value, inner);
+  to = value.is_none() ? std::nullopt : std::optional<T>(std::move(inner));
 }
 /// One of the words that name an enum's values from 0 on.
 void read_choice(const Argument& argument, nb::handle value, std::string_view words, std::uint64_t& to);

@@ -9,17 +9,74 @@ void Argument::refuse(nb::handle value, const char* wanted) const {
   throw nb::type_error(detail::cat('[', op, "] ", name, " is a ", kind, "; ", wanted, " is wanted").c_str());
 }
 
-void read(const Argument& argument, nb::handle value, bool& to) {
-  if (!PyBool_Check(value.ptr())) argument.refuse(value, "True or False");
-  to = value.is(nb::handle(Py_True));
+namespace {
+
+// The kind of number that an object is, by NumPy's letters: b, i, f, or 0 where it is none. Arrays are tensors, those of
+// rank 0 too, though many have __index__.
+char kind_of(nb::handle value) {
+  PyObject* const p = value.ptr();
+  if (PyBool_Check(p)) return 'b';
+  if (PyLong_Check(p)) return 'i';
+  if (PyFloat_Check(p)) return 'f';
+  if (nb::isinstance<Tensor>(value)) return 0;
+  static PyObject* const generic = nb::object(nb::module_::import_("numpy").attr("generic")).release().ptr();
+  if (PyObject_TypeCheck(p, reinterpret_cast<PyTypeObject*>(generic))) {
+    const char kind = nb::cast<std::string>(value.attr("dtype").attr("kind")).front();
+    return kind == 'u' ? 'i' : kind == 'b' || kind == 'i' || kind == 'f' ? kind : '\0';
+  }
+  return PyIndex_Check(p) && !nb::hasattr(value, "__dlpack__") && !nb::hasattr(value, "__array__") ? 'i'
+                                                                                                   : '\0';
 }
-void read(const Argument& argument, nb::handle value, std::int64_t& to) {
-  if (PyBool_Check(value.ptr()) || !PyIndex_Check(value.ptr())) argument.refuse(value, "an int");
+
+// What __index__ gives; `value` has it, or Python's own error is thrown.
+std::int64_t whole(const Argument& argument, nb::handle value) {
   const auto number = nb::steal(PyNumber_Index(value.ptr()));
+  if (!number.is_valid()) nb::raise_python_error();
   int overflow = 0;
-  to = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
+  const std::int64_t result = PyLong_AsLongLongAndOverflow(number.ptr(), &overflow);
   CT_CHECK(overflow == 0, ValueError, argument.op, argument.name,
            " is beyond 64 bits; a smaller int is wanted");
+  return result;
+}
+
+// Whether it is an int, or an array of one, which has no bool in it.
+bool is_whole(nb::handle value) {
+  const char kind = kind_of(value);
+  if (kind != 0) return kind == 'i';
+  if (!PyIndex_Check(value.ptr())) return false;
+  const bool known = nb::steal(PyNumber_Index(value.ptr())).is_valid();
+  PyErr_Clear();
+  return known;
+}
+
+// Calls f with each element of a sequence, an array of one axis among them.
+template <class F>
+void for_each(const Argument& argument, nb::handle value, const char* wanted, F f) {
+  if (!PySequence_Check(value.ptr()) || nb::isinstance<nb::str>(value) || PyBytes_Check(value.ptr()))
+    argument.refuse(value, wanted);
+  for (nb::handle one : value) f(one);
+}
+
+}  // namespace
+
+bool is_number(nb::handle value) { return kind_of(value) != 0; }
+
+std::optional<Scalar> as_number(nb::handle value, const Argument& argument) {
+  const char kind = kind_of(value);
+  if (kind == 0) return std::nullopt;
+  if (kind == 'i') return Scalar(whole(argument, value));
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number == -1 && PyErr_Occurred()) nb::raise_python_error();
+  return kind == 'b' ? Scalar(number != 0) : Scalar(number);
+}
+
+void read(const Argument& argument, nb::handle value, bool& to) {
+  if (kind_of(value) != 'b') argument.refuse(value, "True or False");
+  to = as_number(value)->to<bool>();
+}
+void read(const Argument& argument, nb::handle value, std::int64_t& to) {
+  if (!is_whole(value)) argument.refuse(value, "an int");
+  to = whole(argument, value);
 }
 void read(const Argument& argument, nb::handle value, int& to) {
   std::int64_t wide = 0;
@@ -29,12 +86,12 @@ void read(const Argument& argument, nb::handle value, int& to) {
   to = static_cast<int>(wide);
 }
 void read(const Argument& argument, nb::handle value, double& to) {
-  if (PyBool_Check(value.ptr()) || !PyNumber_Check(value.ptr()) || nb::isinstance<Tensor>(value))
-    argument.refuse(value, "a number");
+  const char kind = kind_of(value);
+  if (kind != 'f' && kind != 'i') argument.refuse(value, "a number");
   to = PyFloat_AsDouble(value.ptr());
-  if (PyErr_Occurred()) {
+  if (to == -1 && PyErr_Occurred()) {
     PyErr_Clear();
-    argument.refuse(value, "a number");
+    detail::fail<ValueError>(argument.op, argument.name, " is beyond a float; a smaller number is wanted");
   }
 }
 void read(const Argument& argument, nb::handle value, std::string& to) {
@@ -42,26 +99,20 @@ void read(const Argument& argument, nb::handle value, std::string& to) {
   to = nb::cast<std::string>(value);
 }
 void read(const Argument& argument, nb::handle value, Scalar& to) {
-  if (PyBool_Check(value.ptr())) {
-    to = value.is(nb::handle(Py_True));
-  } else if (PyIndex_Check(value.ptr())) {
-    to = read_as<std::int64_t>(argument, value);
-  } else {
-    to = read_as<double>(argument, value);
-  }
+  const std::optional<Scalar> number = as_number(value, argument);
+  if (!number) argument.refuse(value, "a number");
+  to = *number;
 }
 void read(const Argument& argument, nb::handle value, Dims& to) {
   to = {};
-  if (PyIndex_Check(value.ptr())) return to.push_back(read_as<std::int64_t>(argument, value));
-  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<nb::str>(value))
-    argument.refuse(value, "an int or a sequence of ints");
-  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+  if (is_whole(value)) return to.push_back(read_as<std::int64_t>(argument, value));
+  for_each(argument, value, "an int or a sequence of ints",
+           [&](nb::handle one) { to.push_back(read_as<std::int64_t>(argument, one)); });
 }
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to) {
-  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<nb::str>(value))
-    argument.refuse(value, "a sequence of ints");
   to.clear();
-  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+  for_each(argument, value, "a sequence of ints",
+           [&](nb::handle one) { to.push_back(read_as<std::int64_t>(argument, one)); });
 }
 void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to) {
   using nn::models::RopeScaling;
@@ -80,13 +131,9 @@ void read(const Argument& argument, nb::handle value, Device& to) {
   to = parse_device(nb::cast<std::string>(value));
 }
 void read(const Argument& argument, nb::handle value, Size2d& to) {
-  if (PyIndex_Check(value.ptr())) {
-    to = Size2d(read_as<std::int64_t>(argument, value));
-    return;
-  }
-  if (!nb::isinstance<nb::sequence>(value) || nb::isinstance<nb::str>(value) || nb::len(value) != 2)
-    argument.refuse(value, "an int or a pair of ints");
-  to = {read_as<std::int64_t>(argument, value[0]), read_as<std::int64_t>(argument, value[1])};
+  const Dims sizes = read_as<Dims>(argument, value);
+  if (sizes.size() != 2 && !is_whole(value)) argument.refuse(value, "an int or a pair of ints");
+  to = sizes.size() == 1 ? Size2d(sizes[0]) : Size2d(sizes[0], sizes[1]);
 }
 void read(const Argument& argument, nb::handle value, ConvPadding& to) {
   to = nb::isinstance<nb::str>(value) ? ConvPadding(nb::cast<std::string>(value).c_str())
