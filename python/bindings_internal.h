@@ -19,6 +19,36 @@
 
 #include <cotangent/cotangent.h>
 
+namespace ct::python {
+
+/// The Python object of a leaf that requires a gradient, where there is one (a new reference): `m.w is m.w`.
+PyObject* known(const Tensor& leaf) noexcept;
+/// From now on known() gives this Tensor of Python's, as long as it lives.
+void remember(nanobind::handle tensor) noexcept;
+
+}  // namespace ct::python
+
+/// An undefined tensor is None in Python.
+template <>
+struct nanobind::detail::type_caster<ct::Tensor> : type_caster_base<ct::Tensor> {
+  template <class T>
+  static handle from_cpp(T&& value, rv_policy policy, cleanup_list* cleanup) noexcept {
+    const ct::Tensor* t;
+    if constexpr (std::is_pointer_v<std::remove_reference_t<T>>) {
+      t = value;
+    } else {
+      t = &value;
+    }
+    if (t == nullptr || !t->defined()) return none().release();
+    if (!t->requires_grad() || !t->is_leaf())
+      return type_caster_base::from_cpp(std::forward<T>(value), policy, cleanup);
+    if (PyObject* const before = ct::python::known(*t)) return before;
+    const handle made = type_caster_base::from_cpp(std::forward<T>(value), policy, cleanup);
+    if (made.is_valid()) ct::python::remember(made);
+    return made;
+  }
+};
+
 // What the files of the module share: how a Python object is read as a C++ value, with an error that says what it was
 // given, what it is, and what is wanted; and options structs as keyword arguments.
 
@@ -71,6 +101,9 @@ bool is_number(nb::handle value);
 /// The number that it is; none for what is no number. Throws ValueError for an int beyond 64 bits.
 std::optional<Scalar> as_number(nb::handle value, const Argument& argument = {"number", "the number"});
 
+/// The dtype that it is or names: cotangent.f32, "f32", "float32", numpy.float32, torch.float32.
+std::optional<DType> as_dtype(nb::handle value);
+
 // Reading a value throws TypeError for one of another kind, and what its C++ type throws for one out of range.
 void read(const Argument& argument, nb::handle value, bool& to);
 void read(const Argument& argument, nb::handle value, std::int64_t& to);
@@ -82,7 +115,7 @@ void read(const Argument& argument, nb::handle value, DType& to);
 void read(const Argument& argument, nb::handle value, Device& to);
 void read(const Argument& argument, nb::handle value, Size2d& to);
 void read(const Argument& argument, nb::handle value, ConvPadding& to);
-/// A tensor, or what hands out its memory (NumPy's arrays, PyTorch's tensors); None where there is none.
+/// A tensor, or an array (NumPy's, PyTorch's) whose memory is shared where that is possible; None where there is none.
 void read(const Argument& argument, nb::handle value, Tensor& to);
 void read(const Argument& argument, nb::handle value, int& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to);
@@ -117,8 +150,9 @@ T read_as(const Argument& argument, nb::handle value) {
 /// f(2, 3), or f((2, 3)).
 Dims read_dims(const char* op, nb::args values);
 
-/// The memory of an object with __dlpack__, as a tensor: nothing is copied. Throws TypeError, DTypeError, DeviceError.
-Tensor from_dlpack(nb::handle source);
+/// The memory of an object with __dlpack__ or of its capsule, as a tensor: shared, unless a copy is asked for. Throws
+/// TypeError, DTypeError, DeviceError, ValueError.
+Tensor from_dlpack(nb::handle source, bool copy = false);
 nb::object to_python(const Scalar& value);
 
 /// A StateDict as a dict of tensors and values by their names, and back.
