@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -19,6 +18,8 @@
 
 #include <cotangent/cotangent.h>
 
+#include "callback_internal.h"
+
 // What the files of the module share: how a Python object is read as a C++ value, with an error that says what it was
 // given, what it is, and what is wanted; and options structs as keyword arguments.
 
@@ -26,11 +27,9 @@ namespace ct::python {
 
 namespace nb = nanobind;
 
-/// The interpreter is free while this runs: for functions that touch C++ alone.
-using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-
 // Each file of the folder adds its part to the module.
 void bind_tensor(nb::module_& m);
+void bind_hooks(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_nn(nb::module_& m);
@@ -38,20 +37,6 @@ void bind_training(nb::module_& m);
 void bind_function(nb::module_& m);
 void bind_own_op(nb::module_& m);
 void bind_models(nb::module_& m);
-
-/// Something of Python's that C++ keeps: it may go in any thread, and after the interpreter itself.
-template <class T>
-struct Kept {
-  explicit Kept(T from) : value(new T(std::move(from))) {}
-  ~Kept() {
-    if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire lock;
-    delete value;
-  }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
-  T* value;
-};
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {

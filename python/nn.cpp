@@ -240,7 +240,7 @@ void bind_attention(nb::module_& m) {
       const auto masks = read_options<AttentionMasks>(
           "MultiheadAttention", more, CT_FIELD(AttentionMasks, key_padding_mask),
           CT_FIELD(AttentionMasks, attn_mask), CT_FIELD(AttentionMasks, is_causal));
-      const nb::gil_scoped_release unlocked;
+      const Released unlocked;
       return run(layer, query, key, value, masks);
     };
   };

@@ -133,7 +133,7 @@ void bind_tensor(nb::module_& m) {
       .export_values();
 
   nb::class_<Tensor> tensor(
-      m, "Tensor", nb::is_weak_referenceable(),
+      m, "Tensor", nb::is_weak_referenceable(), nb::type_slots(tensor_slots),
       "A multi-dimensional array on one device. Made by tensor(), zeros(), from_dlpack(), ..");
   tensor.def_prop_ro("shape", [](const Tensor& t) { return to_tuple(t.shape()); })
       .def_prop_ro(
@@ -195,15 +195,6 @@ void bind_tensor(nb::module_& m) {
       .def("detach", &Tensor::detach)
       .def("retain_grad", &Tensor::retain_grad)
       .def(
-          "register_hook",
-          [](const Tensor& t, std::function<std::optional<Tensor>(const Tensor&)> hook) {
-            return t.register_hook(
-                [hook = std::move(hook)](const Tensor& g) { return hook(g).value_or(Tensor()); });
-          },
-          nb::arg("hook"),
-          "hook(gradient) is called when this tensor's gradient is complete; a tensor takes its place.")
-      .def("remove_hook", &Tensor::remove_hook, nb::arg("id"))
-      .def(
           "backward",
           [](const Tensor& t, const std::optional<Tensor>& gradient, bool retain_graph) {
             t.backward(gradient.value_or(Tensor()), retain_graph);
@@ -215,7 +206,7 @@ void bind_tensor(nb::module_& m) {
       .def("__getitem__",
            [](const Tensor& t, nb::handle key) {
              const std::vector<TensorIndex> indices = read_indices(key);
-             const nb::gil_scoped_release unlocked;
+             const Released unlocked;
              return t.index(indices);
            })
       .def("__setitem__",
