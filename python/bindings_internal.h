@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -18,6 +17,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <cotangent/cotangent.h>
+
+#include "callback_internal.h"
 
 namespace ct::python {
 
@@ -56,11 +57,9 @@ namespace ct::python {
 
 namespace nb = nanobind;
 
-/// The interpreter is free while this runs: for functions that touch C++ alone.
-using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-
 // Each file of the folder adds its part to the module.
 void bind_tensor(nb::module_& m);
+void bind_hooks(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_nn(nb::module_& m);
@@ -73,20 +72,6 @@ void bind_errors(nb::module_& m);
 void bind_functions(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_optimizers(nb::module_& m);
-
-/// Something of Python's that C++ keeps: it may go in any thread, and after the interpreter itself.
-template <class T>
-struct Kept {
-  explicit Kept(T from) : value(new T(std::move(from))) {}
-  ~Kept() {
-    if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire lock;
-    delete value;
-  }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
-  T* value;
-};
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {

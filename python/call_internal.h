@@ -128,7 +128,7 @@ PyObject* guarded(F f) noexcept {
 /// f() while the interpreter is free for others.
 template <class F>
 auto unlocked(F f) {
-  const nb::gil_scoped_release released;
+  const Released released;
   return f();
 }
 

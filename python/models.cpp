@@ -84,7 +84,7 @@ void bind_language_model(nb::module_& m) {
             using nn::models::LossOptions;
             const auto options = read_options<LossOptions>("loss", more, CT_FIELD(LossOptions, ignore_index),
                                                            CT_FIELD(LossOptions, fused));
-            const nb::gil_scoped_release unlocked;
+            const Released unlocked;
             return model.it->loss(tokens, targets, options);
           },
           "loss(tokens, targets): the mean cross-entropy of the tokens that follow.")
@@ -97,7 +97,7 @@ void bind_language_model(nb::module_& m) {
                 CT_FIELD(GenerateOptions, temperature), CT_FIELD(GenerateOptions, top_k),
                 CT_FIELD(GenerateOptions, top_p), CT_FIELD(GenerateOptions, stop_tokens),
                 CT_FIELD(GenerateOptions, on_token));
-            const nb::gil_scoped_release unlocked;
+            const Released unlocked;
             return model.it->generate(prompt, options);
           },
           "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "

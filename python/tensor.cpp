@@ -189,7 +189,7 @@ Key read_key(const Tensor& t, nb::handle given) {
 
 Tensor get_item(const Tensor& t, nb::handle given) {
   const Key key = read_key(t, given);
-  const nb::gil_scoped_release unlocked;
+  const Released unlocked;
   return (key.backwards.empty() ? t : t.flip(key.backwards)).index(key.indices);
 }
 
@@ -213,7 +213,7 @@ void set_item(Tensor& t, nb::handle given, nb::handle value) {
   const std::optional<Scalar> number = as_number(value, {"index_put_", "the value"});
   const Tensor values = number ? Tensor() : read_values(t, value);
   check_in_place("index_put_", t, values.defined() && values.requires_grad());
-  const nb::gil_scoped_release unlocked;
+  const Released unlocked;
   Tensor whole = key.backwards.empty() ? t : t.flip(key.backwards);
   number ? whole.index_put_(key.indices, *number) : whole.index_put_(key.indices, values);
   if (!key.backwards.empty()) t.copy_(whole.flip(key.backwards));
@@ -301,7 +301,7 @@ nb::object to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const 
   }
   Tensor result = *self.p;
   {
-    const nb::gil_scoped_release unlocked;
+    const Released unlocked;
     if (dtype) result = result.to(*dtype);
     if (device) result = result.to(*device);
     if (copy && result.is_same(*self.p)) result = result.clone();
@@ -347,7 +347,7 @@ void bind_operator(nb::class_<Tensor>& tensor, const std::string& word, F f, InP
              [word, in_place](nb::pointer_and_handle<Tensor> self, const Operand& other) {
                check_in_place(word.c_str(), *self.p, other.requires_grad());
                {
-                 const nb::gil_scoped_release unlocked;
+                 const Released unlocked;
                  in_place(*self.p, other);
                }
                return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
@@ -419,7 +419,7 @@ void bind_operators(nb::class_<Tensor>& tensor) {
   tensor.def("__contains__", [](const Tensor& t, nb::handle given) {
     Operand one;
     if (!nb::try_cast(given, one)) Argument{"in", "the value"}.refuse(given, "a number or a tensor");
-    const nb::gil_scoped_release unlocked;
+    const Released unlocked;
     return one.beside(t, [&](const auto& value) { return bool(eq(t, value).any()); });
   });
   tensor
@@ -538,7 +538,7 @@ void bind_tensor(nb::module_& m) {
       .export_values();
 
   nb::class_<Tensor> tensor(
-      m, "Tensor", nb::is_weak_referenceable(),
+      m, "Tensor", nb::is_weak_referenceable(), nb::type_slots(tensor_slots),
       "A multi-dimensional array on one device. Made by tensor(), zeros(), from_dlpack(), ..");
   tensor.def_prop_ro("shape", [](const Tensor& t) { return to_tuple(t.shape()); })
       .def_prop_ro(
@@ -647,15 +647,6 @@ void bind_tensor(nb::module_& m) {
       .def("clone", &Tensor::clone, Unlocked())
       .def("detach", &Tensor::detach)
       .def("retain_grad", &Tensor::retain_grad)
-      .def(
-          "register_hook",
-          [](const Tensor& t, std::function<std::optional<Tensor>(const Tensor&)> hook) {
-            return t.register_hook(
-                [hook = std::move(hook)](const Tensor& g) { return hook(g).value_or(Tensor()); });
-          },
-          nb::arg("hook"),
-          "hook(gradient) is called when this tensor's gradient is complete; a tensor takes its place.")
-      .def("remove_hook", &Tensor::remove_hook, nb::arg("id"))
       .def(
           "backward",
           [](const Tensor& t, const std::optional<Tensor>& gradient, bool retain_graph) {

@@ -61,9 +61,14 @@ void bind_schedule_base(nb::module_& m) {
       .def("load_state_dict", [](LRScheduler& s, const nb::dict& state) {
         s.load_state_dict(read_state("load_state_dict", state));
       });
-  nb::class_<LambdaLR, LRScheduler>(m, "LambdaLR")
-      .def(nb::init<Optimizer&, LambdaLR::Factor>(), nb::arg("optimizer"), nb::arg("factor"),
-           nb::keep_alive<1, 2>(), "base * factor(t)");
+  nb::class_<LambdaLR, LRScheduler>(m, "LambdaLR", nb::type_slots(owner_slots))
+      .def(
+          "__init__",
+          [](LambdaLR* self, Optimizer& optimizer, nb::handle factor) {
+            const Owner owner(self);
+            new (self) LambdaLR(optimizer, read_as<LambdaLR::Factor>({"LambdaLR", "factor"}, factor));
+          },
+          nb::arg("optimizer"), nb::arg("factor"), nb::keep_alive<1, 2>(), "base * factor(t)");
 }
 
 using Loader = data::detail::LoaderCore;
@@ -96,7 +101,7 @@ void bind_loader(nb::module_& m) {
       .def("next",
            [](Loader& loader) -> std::optional<std::vector<Tensor>> {
              std::vector<Tensor> batch;
-             const nb::gil_scoped_release unlocked;
+             const Released unlocked;
              return loader.next(batch) ? std::optional(std::move(batch)) : std::nullopt;
            })
       .def("state_dict", [](const Loader& loader) { return to_python(loader.state_dict()); })
@@ -110,7 +115,7 @@ void bind_files(nb::module_& m) {
       "save",
       [](const std::string& path, const nb::dict& state) {
         const StateDict dict = read_state("save", state);
-        const nb::gil_scoped_release unlocked;
+        const Released unlocked;
         io::save(path, dict);
       },
       nb::arg("path"), nb::arg("state"),
