@@ -9,40 +9,22 @@ The memory of NumPy's arrays and PyTorch's tensors is shared by ct.from_dlpack(a
 torch.from_dlpack(x). `cotangent.torch` makes an op a torch.autograd.Function.
 """
 import sys as _sys
-from contextlib import contextmanager as _contextmanager
 
-from ._core import (DType, Op, Tensor, arange, autocast, bf16, boolean, cuda_is_available, empty, f16, f32, f64,
-                    from_dlpack, full, grad, grad_enabled, i32, i64, manual_seed, num_threads, ones, rand, randint,
-                    randn, registry, set_grad_enabled, set_num_threads, stream, synchronize, u8, version, zeros)
+from ._core import (DType, Op, Tensor, arange, bf16, boolean, cuda_is_available, empty, f16, f32, f64,
+                    from_dlpack, full, grad_enabled, i32, i64, manual_seed, num_threads, ones, rand, randint,
+                    randn, registry, set_num_threads, stream, synchronize, u8, version, zeros)
 from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, IndexError, IoError, OutOfMemoryError,
                     ShapeError, ValueError)
 from . import data, functional, io, models, nn, ops, optim, testing, text
 from ._array import tensor
 from ._build import compile_command
+from ._grad import *  # noqa: F403
 from .function import Function
+from .io import load, save
 from .ops import load_library, load_op
 
 __version__ = version()
 _package = _sys.modules[__name__]
-
-
-@_contextmanager
-def _grad_mode(on):
-    before = set_grad_enabled(on)
-    try:
-        yield
-    finally:
-        set_grad_enabled(before)
-
-
-def no_grad():
-    """with ct.no_grad(): nothing is recorded in here."""
-    return _grad_mode(False)
-
-
-def enable_grad():
-    """with ct.enable_grad(): ops are recorded in here, also inside of no_grad()."""
-    return _grad_mode(True)
 
 
 def _publish():
