@@ -1,10 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -72,6 +74,8 @@ void bind_errors(nb::module_& m);
 void bind_functions(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_optimizers(nb::module_& m);
+void bind_optim(nb::module_& m);
+void bind_extras(nb::module_& m);
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
@@ -172,23 +176,48 @@ Options read_options(const char* op, const nb::kwargs& given, const Field<Option
   return options;
 }
 
-/// A guard of C++ for the time of a `with`.
+/// A guard of C++ for the time of a `with`, or of a function's calls. One object may be entered again and again, by several
+/// threads too: each leaves what it entered last.
 template <class Guard, class Argument>
 class Scope {
  public:
   explicit Scope(Argument argument) : argument_(std::move(argument)) {}
-  void enter() { guard_ = std::make_unique<Guard>(argument_); }
-  void leave() { guard_.reset(); }
+  ~Scope() {
+    for (Entry& entry : entered_)  // what another thread never left is not this thread's to undo
+      if (entry.first != std::this_thread::get_id()) entry.second.release();
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+  void enter() { entered_.emplace_back(std::this_thread::get_id(), std::make_unique<Guard>(argument_)); }
+  void leave() {
+    const auto last = std::find_if(entered_.rbegin(), entered_.rend(), [](const Entry& entry) {
+      return entry.first == std::this_thread::get_id();
+    });
+    CT_CHECK(last != entered_.rend(), Error, "with",
+             "the block is left in a thread that has not entered it; leave it where it was entered");
+    entered_.erase(std::next(last).base());
+  }
 
   static nb::class_<Scope> bind(nb::module_& m, const char* name, const char* doc) {
     return nb::class_<Scope>(m, name, doc)
         .def("__enter__", &Scope::enter)
-        .def("__exit__", [](Scope& scope, const nb::args&) { scope.leave(); });
+        .def("__exit__", [](Scope& scope, const nb::args&) { scope.leave(); })
+        .def(
+            "__call__",
+            [](nb::handle self, nb::handle function) {
+              return nb::module_::import_("cotangent._grad").attr("_decorate")(self, function);
+            },
+            nb::arg("function"), "As a decorator: each call of the function runs in here.");
   }
 
  private:
+  using Entry = std::pair<std::thread::id, std::unique_ptr<Guard>>;
   Argument argument_;
-  std::unique_ptr<Guard> guard_;
+  std::vector<Entry> entered_;
 };
+
+/// A str or os.PathLike.
+std::string read_path(const char* op, nb::handle path);
 
 }  // namespace ct::python

@@ -1,5 +1,4 @@
-#include "call_internal.h"
-#include "optimizers_internal.h"
+#include "options.h"
 
 #include <map>
 #include <string_view>
@@ -272,7 +271,10 @@ void read(const Argument& argument, nb::handle value, RotaryScaling& to) {
       to.kind = static_cast<RotaryScaling::Kind>(kind);
     }
   }
-  set_options(argument.op, to, rest);
+  const RotaryScaling::Kind chosen = to.kind;
+  to = std::apply([&](const auto&... fields) { return read_options<RotaryScaling>(argument.op, nb::borrow<nb::kwargs>(rest), fields...); },
+                  fields_of(&to));
+  to.kind = chosen;
 }
 
 Tensor Values::tensor(std::size_t i) const {
@@ -304,42 +306,6 @@ Generator& Values::generator(std::size_t i) const {
   return given(i) && values_[i] != Py_None ? object<Generator>(i) : default_generator();
 }
 void Values::refuse_object(std::size_t i) const { argument(i).refuse(values_[i], slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object"); }
-
-int option_place(std::string_view name, std::span<const char* const> known) {
-  const auto find = [&](std::string_view wanted) {
-    for (std::size_t i = 0; i < known.size(); ++i)
-      if (known[i] == wanted) return static_cast<int>(i);
-    return -1;
-  };
-  int place = find(name);
-  for (const auto& [theirs, ours] : kAliases)
-    if (place < 0 && theirs == name) place = find(ours);
-  return place;
-}
-
-nb::object first_argument(const char* op, const char* name, const nb::args& args, nb::kwargs& named) {
-  if (args.size() > 0) return nb::borrow(args[0]);
-  if (!named.contains(name))
-    throw nb::type_error(detail::cat('[', op, "] missing a required argument: '", name, '\'').c_str());
-  nb::object found = named[name];
-  nb::dict rest;
-  for (const auto& [key, value] : named)
-    if (nb::cast<std::string>(key) != name) rest[key] = value;
-  named = nb::borrow<nb::kwargs>(rest);
-  return found;
-}
-
-std::vector<Tensor> read_params(const char* op, nb::handle params) {
-  if (nb::isinstance<Tensor>(params)) return {nb::cast<Tensor>(params)};
-  std::vector<Tensor> made;
-  for (nb::handle one : nb::iter(params)) {
-    const bool pair = nb::isinstance<nb::tuple>(one) && nb::len(one) == 2;
-    const nb::object tensor = pair ? nb::object(one[1]) : nb::borrow(one);
-    if (!nb::isinstance<Tensor>(tensor)) Argument{op, "a parameter"}.refuse(tensor, "a cotangent.Tensor");
-    made.push_back(nb::cast<Tensor>(tensor));
-  }
-  return made;
-}
 
 nb::object make_named(PyObject*& type, const char* name, const char* fields, nb::tuple values) {
   if (type == nullptr) {

@@ -59,21 +59,21 @@ struct ManagedTensorVersioned {
 constexpr std::uint32_t kMajor = 1;
 
 // What was in a capsule. It goes to its producer's deleter once, with the interpreter's lock.
-using Owner = std::unique_ptr<void, std::function<void(void*)>>;
+using Exported = std::unique_ptr<void, std::function<void(void*)>>;
 
 // Takes it out of the capsule, which its new name says from now on.
 template <class Managed>
-Managed* take(nb::handle capsule, const char* name, const char* used, Owner& owner) {
+Managed* take(nb::handle capsule, const char* name, const char* used, Exported& owner) {
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
   if (managed == nullptr || PyCapsule_SetName(capsule.ptr(), used) != 0) nb::raise_python_error();
-  owner = Owner(managed, [](void* pointer) {
+  owner = Exported(managed, [](void* pointer) {
     auto* const gone = static_cast<Managed*>(pointer);
     if (gone->deleter != nullptr) gone->deleter(gone);
   });
   return managed;
 }
 
-const nb::dlpack::dltensor& open(nb::handle capsule, bool copy, Owner& owner) {
+const nb::dlpack::dltensor& open(nb::handle capsule, bool copy, Exported& owner) {
   const char* const name = PyCapsule_CheckExact(capsule.ptr()) ? PyCapsule_GetName(capsule.ptr()) : nullptr;
   const std::string_view kind = name == nullptr ? "" : name;
   if (kind == "dltensor") return take<ManagedTensor>(capsule, name, "used_dltensor", owner)->tensor;
@@ -181,7 +181,7 @@ std::pair<Shape, Strides> layout_of(const nb::dlpack::dltensor& array, std::size
 }  // namespace
 
 Tensor from_dlpack(nb::handle source, bool copy) {
-  Owner owner;
+  Exported owner;
   nb::object capsule = nb::borrow(source);
   if (!PyCapsule_CheckExact(source.ptr())) capsule = ask(source);
   const nb::dlpack::dltensor& array = open(capsule, copy, owner);
@@ -196,7 +196,7 @@ Tensor from_dlpack(nb::handle source, bool copy) {
   CT_CHECK(reinterpret_cast<std::uintptr_t>(first) % size_of(*options.dtype) == 0, ValueError, "from_dlpack",
            "the elements lie at an address that is no multiple of their size; ct.tensor(array) copies them");
   const Tensor shared =
-      from_blob(first, shape, strides, options, [held = std::make_shared<Kept<Owner>>(std::move(owner))] {});
+      from_blob(first, shape, strides, options, [held = std::make_shared<Kept<Exported>>(std::move(owner))] {});
   return copy ? shared.clone() : shared;
 }
 

@@ -49,7 +49,8 @@ void bind_text(nb::module_& m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("id"))
-      .def("save", &Tokenizer::save, nb::arg("path"));
+      .def(
+          "save", [](const Tokenizer& t, nb::handle path) { t.save(read_path("save", path)); }, nb::arg("path"));
   nb::class_<text::CharTokenizer, Tokenizer>(m, "CharTokenizer", "Every character of a text is a token.")
       .def_static("from_text", &text::CharTokenizer::from_text, nb::arg("text"));
   nb::class_<text::BpeTokenizer, Tokenizer>(m, "BpeTokenizer", "Byte-pair encoding: GPT-2, Llama.")
@@ -57,7 +58,9 @@ void bind_text(nb::module_& m) {
            "The id of a token as the file writes it, or -1.");
   m.def(
       "load_tokenizer",
-      [](const std::string& path) { return std::const_pointer_cast<Tokenizer>(text::load_tokenizer(path)); },
+      [](nb::handle path) {
+        return std::const_pointer_cast<Tokenizer>(text::load_tokenizer(read_path("load_tokenizer", path)));
+      },
       nb::arg("path"),
       "The tokenizer of a file or folder: a tokenizer.json, or vocab.json and merges.txt. Throws IoError.");
 }
@@ -150,12 +153,12 @@ void bind_families(nb::module_& m) {
       CT_FIELD(LlamaConfig, recompute), CT_FIELD(LlamaConfig, dtype), CT_FIELD(LlamaConfig, device));
   m.def(
       "load_huggingface",
-      [](const std::string& folder, const nb::kwargs& more) -> nb::object {
+      [](nb::handle where, const nb::kwargs& more) -> nb::object {
         using io::HuggingfaceLoadOptions;
         const auto options = read_options<HuggingfaceLoadOptions>("load_huggingface", more,
                                                                   CT_FIELD(HuggingfaceLoadOptions, dtype),
                                                                   CT_FIELD(HuggingfaceLoadOptions, device));
-        const std::shared_ptr<LanguageModel> model = io::load_huggingface(folder, options);
+        const std::shared_ptr<LanguageModel> model = io::load_huggingface(read_path("load_huggingface", where), options);
         if (dynamic_cast<nn::models::Gpt2*>(model.get()) != nullptr)
           return nb::cast(ModelOf<nn::models::Gpt2>(model));
         return nb::cast(ModelOf<nn::models::Llama>(model));
@@ -165,7 +168,9 @@ void bind_families(nb::module_& m) {
       "safetensors, in evaluation mode. Throws IoError.");
   m.def(
       "save_huggingface",
-      [](const std::string& folder, const Model& model) { io::save_huggingface(folder, *model.it); },
+      [](nb::handle folder, const Model& model) {
+        io::save_huggingface(read_path("save_huggingface", folder), *model.it);
+      },
       nb::arg("folder"), nb::arg("model"),
       "Writes a model so that `transformers` and load_huggingface() read it.");
 }

@@ -36,6 +36,7 @@ void bind(nb::module_ m) {
   m.def(
       "set_grad_enabled", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
+  bind_extras(m);
   start_process();
 }
 

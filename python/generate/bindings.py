@@ -465,12 +465,15 @@ def optimizers(binder, out):
         signature = binder.signature([arguments])
         bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
         if bind:
-            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(signature)}, {quote(made.doc)});')
+            owner = headers.classes[options]
+            fields = ", ".join(f'Field{{"{f.name}", &{options}::{f.name}}}' for f in owner.fields if binder.readable(owner.scope, f))
+            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(made.doc)}, {fields});')
+            rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
         published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
                           "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
-    text = '// Written by python/generate/bindings.py of the public headers.\n#include "options.h"\n' \
-           '#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
-           "void bind_optimizers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
+    text = '// Written by python/generate/bindings.py of the public headers.\n#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
+           "void bind_optimizers(nb::module_& m) {\n" \
+           '  const nb::object signature = nb::module_::import_("cotangent._signature").attr("of");\n' + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
     (out / "optimizers.cpp").write_text(text)
     return published
 
