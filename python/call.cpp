@@ -9,22 +9,82 @@ namespace ct::python {
 namespace {
 
 // PyTorch's and NumPy's names of arguments, and ours; of several the one that the function has.
-constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"dim", "axis"}, {"dim", "axes"}, {"dims", "axes"}, {"dims", "repeats"}, {"axis", "axes"}, {"axes", "axis"},
-    {"dim0", "axis0"}, {"dim1", "axis1"}, {"dim1", "axis1"}, {"dim2", "axis2"}, {"keepdims", "keepdim"},
-    {"start_dim", "first_axis"}, {"end_dim", "last_axis"}, {"input", "x"}, {"input", "a"}, {"input", "logits"},
-    {"input", "log_probs"}, {"input", "indices"}, {"input", "like"}, {"input", "weights"}, {"input", "p"},
-    {"other", "b"}, {"exponent", "b"}, {"self", "x"}, {"query", "q"}, {"key", "k"}, {"value", "v"},
-    {"is_causal", "causal"}, {"attn_mask", "mask"}, {"min", "low"}, {"max", "high"}, {"min_val", "low"},
-    {"max_val", "high"}, {"a_min", "low"}, {"a_max", "high"}, {"negative_slope", "slope"}, {"steps", "count"},
-    {"num_samples", "count"}, {"num_classes", "classes"}, {"size", "shape"}, {"fill_value", "value"},
-    {"tensor1", "a"}, {"tensor2", "b"}, {"mat1", "a"}, {"mat2", "b"}, {"vec2", "b"}, {"end", "b"}, {"src", "source"},
-    {"index", "indices"}, {"lambd", "rate"}, {"lower", "low"}, {"upper", "high"}, {"split_size_or_sections", "size"},
-    {"split_size", "size"}, {"sorted_sequence", "sorted"}, {"elementwise_affine", "affine"},
-    {"num_embeddings", "count"}, {"embedding_dim", "dim"}, {"T_max", "steps"}, {"T_0", "steps"},
-    {"T_mult", "multiplier"}, {"eta_min", "min_lr"}, {"total_iters", "steps"}, {"lr_lambda", "factor"},
-    {"line_search_fn", "line_search"}, {"max_grad_norm", "max_norm"}, {"n", "rows"}, {"m", "columns"},
-    {"shifts", "shift"}, {"reps", "repeats"}, {"k", "diagonal"}, {"N", "classes"}, {"std", "stddev"}};
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {{"dim", "axis"},
+                                                                      {"dim", "axes"},
+                                                                      {"dims", "axes"},
+                                                                      {"dims", "repeats"},
+                                                                      {"axis", "axes"},
+                                                                      {"axes", "axis"},
+                                                                      {"dim0", "axis0"},
+                                                                      {"dim1", "axis1"},
+                                                                      {"dim1", "axis1"},
+                                                                      {"dim2", "axis2"},
+                                                                      {"keepdims", "keepdim"},
+                                                                      {"start_dim", "first_axis"},
+                                                                      {"end_dim", "last_axis"},
+                                                                      {"input", "x"},
+                                                                      {"input", "a"},
+                                                                      {"input", "logits"},
+                                                                      {"input", "log_probs"},
+                                                                      {"input", "indices"},
+                                                                      {"input", "like"},
+                                                                      {"input", "weights"},
+                                                                      {"input", "p"},
+                                                                      {"other", "b"},
+                                                                      {"exponent", "b"},
+                                                                      {"self", "x"},
+                                                                      {"query", "q"},
+                                                                      {"key", "k"},
+                                                                      {"value", "v"},
+                                                                      {"is_causal", "causal"},
+                                                                      {"attn_mask", "mask"},
+                                                                      {"min", "low"},
+                                                                      {"max", "high"},
+                                                                      {"min_val", "low"},
+                                                                      {"max_val", "high"},
+                                                                      {"a_min", "low"},
+                                                                      {"a_max", "high"},
+                                                                      {"negative_slope", "slope"},
+                                                                      {"steps", "count"},
+                                                                      {"num_samples", "count"},
+                                                                      {"num_classes", "classes"},
+                                                                      {"size", "shape"},
+                                                                      {"fill_value", "value"},
+                                                                      {"tensor1", "a"},
+                                                                      {"tensor2", "b"},
+                                                                      {"mat1", "a"},
+                                                                      {"mat2", "b"},
+                                                                      {"vec2", "b"},
+                                                                      {"end", "b"},
+                                                                      {"src", "source"},
+                                                                      {"index", "indices"},
+                                                                      {"lambd", "rate"},
+                                                                      {"lower", "low"},
+                                                                      {"upper", "high"},
+                                                                      {"split_size_or_sections", "size"},
+                                                                      {"split_size", "size"},
+                                                                      {"sorted_sequence", "sorted"},
+                                                                      {"elementwise_affine", "affine"},
+                                                                      {"num_embeddings", "count"},
+                                                                      {"embedding_dim", "dim"},
+                                                                      {"T_max", "steps"},
+                                                                      {"T_0", "steps"},
+                                                                      {"T_mult", "multiplier"},
+                                                                      {"eta_min", "min_lr"},
+                                                                      {"total_iters", "steps"},
+                                                                      {"lr_lambda", "factor"},
+                                                                      {"line_search_fn", "line_search"},
+                                                                      {"max_grad_norm", "max_norm"},
+                                                                      {"n", "rows"},
+                                                                      {"m", "columns"},
+                                                                      {"shifts", "shift"},
+                                                                      {"reps", "repeats"},
+                                                                      {"k", "diagonal"},
+                                                                      {"N", "classes"},
+                                                                      {"val", "value"},
+                                                                      {"a", "low"},
+                                                                      {"b", "high"},
+                                                                      {"param", "a"}};
 
 bool is_index(nb::handle value) {
   return PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()) && !PySequence_Check(value.ptr());
@@ -81,7 +141,8 @@ struct Given {
 };
 
 // Puts the arguments into their places; false where they do not fit, and `why` then says it.
-bool place(const Overload& overload, const Given& given, Places& places, nb::object& gathered, std::string* why) {
+bool place(const Overload& overload, const Given& given, Places& places, nb::object& gathered,
+           std::string* why) {
   places.fill(nullptr);
   std::size_t taken = given.positional;
   const auto first = static_cast<std::size_t>(overload.gathers);
@@ -93,7 +154,8 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   }
   if (taken > overload.slots.size()) {
     if (why != nullptr)
-      *why = detail::cat("takes ", overload.slots.size(), " arguments, and ", given.positional, " were given");
+      *why =
+          detail::cat("takes ", overload.slots.size(), " arguments, and ", given.positional, " were given");
     return false;
   }
   for (std::size_t i = 0; i < taken; ++i) places[i] = given.args[i];
@@ -124,15 +186,13 @@ bool all_fit(const Overload& overload, const Places& places) {
 }
 
 [[noreturn]] void refuse(const FunctionDef& def, const std::string& why) {
-  throw nb::type_error(
-      detail::cat('[', def.name, "] ", why, "; it is ", def.name, def.signature).c_str());
+  throw nb::type_error(detail::cat('[', def.name, "] ", why, "; it is ", def.name, def.signature).c_str());
 }
 
 // ---- the type ---------------------------------------------------------------------------------------------
 
 struct FunctionObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   const FunctionDef* def;
   PyObject* attributes;  // __module__, __doc__
 };
@@ -141,7 +201,9 @@ struct FunctionObject {
 PyObject* call_function(PyObject* self, PyObject* const* args, std::size_t flags, PyObject* names) {
   const auto& function = *reinterpret_cast<FunctionObject*>(self);
   return guarded([&] {
-    return call(*function.def, args, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names).release().ptr();
+    return call(*function.def, args, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names)
+        .release()
+        .ptr();
   });
 }
 PyObject* bound_method(PyObject* self, PyObject* to, PyObject*) {
@@ -187,7 +249,8 @@ PyTypeObject* function_type() {
                                 {Py_tp_methods, methods},
                                 {0, nullptr}};
   static PyType_Spec spec = {"cotangent.Function", sizeof(FunctionObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                             slots};
   static auto* const type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (type == nullptr) throw nb::python_error();
   return type;
@@ -231,7 +294,8 @@ nb::object make_function(const FunctionDef& def, const char* module) {
   return nb::steal(reinterpret_cast<PyObject*>(made));
 }
 
-void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args, const nb::kwargs& named) {
+void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args,
+               const nb::kwargs& named) {
   const nb::capsule where(place);
   std::vector<PyObject*> values{where.ptr()};
   for (nb::handle one : args) values.push_back(one.ptr());
@@ -246,7 +310,8 @@ void construct(const FunctionDef& def, nb::handle self, void* place, const nb::a
   const nb::object attributes = self.attr("__dict__");
   const nb::dict options = nb::borrow<nb::dict>(named);
   attributes["_made"] = nb::make_tuple(nb::borrow<nb::tuple>(args), options);
-  attributes["_settings"] = nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
+  attributes["_settings"] =
+      nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
 }
 
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {
@@ -272,8 +337,11 @@ void read(const Argument& argument, nb::handle value, RotaryScaling& to) {
     }
   }
   const RotaryScaling::Kind chosen = to.kind;
-  to = std::apply([&](const auto&... fields) { return read_options<RotaryScaling>(argument.op, nb::borrow<nb::kwargs>(rest), fields...); },
-                  fields_of(&to));
+  to = std::apply(
+      [&](const auto&... fields) {
+        return read_options<RotaryScaling>(argument.op, nb::borrow<nb::kwargs>(rest), fields...);
+      },
+      fields_of(&to));
   to.kind = chosen;
 }
 
@@ -305,11 +373,15 @@ std::vector<Tensor> Values::tensors(std::size_t i) const {
 Generator& Values::generator(std::size_t i) const {
   return given(i) && values_[i] != Py_None ? object<Generator>(i) : default_generator();
 }
-void Values::refuse_object(std::size_t i) const { argument(i).refuse(values_[i], slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object"); }
+void Values::refuse_object(std::size_t i) const {
+  argument(i).refuse(values_[i],
+                     slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object");
+}
 
 nb::object make_named(PyObject*& type, const char* name, const char* fields, nb::tuple values) {
   if (type == nullptr) {
-    nb::object made = nb::module_::import_("collections").attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");
+    nb::object made =
+        nb::module_::import_("collections").attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");
     type = made.release().ptr();
   }
   return nb::borrow(type)(*values);

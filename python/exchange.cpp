@@ -195,8 +195,8 @@ Tensor from_dlpack(nb::handle source, bool copy) {
   char* const first = static_cast<char*>(array.data) + array.byte_offset;
   CT_CHECK(reinterpret_cast<std::uintptr_t>(first) % size_of(*options.dtype) == 0, ValueError, "from_dlpack",
            "the elements lie at an address that is no multiple of their size; ct.tensor(array) copies them");
-  const Tensor shared =
-      from_blob(first, shape, strides, options, [held = std::make_shared<Kept<Exported>>(std::move(owner))] {});
+  const Tensor shared = from_blob(first, shape, strides, options,
+                                  [held = std::make_shared<Kept<Exported>>(std::move(owner))] {});
   return copy ? shared.clone() : shared;
 }
 

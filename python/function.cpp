@@ -52,9 +52,7 @@ nb::list python_of(const std::vector<Tensor>& tensors) {
   for (const Tensor& t : tensors) list.append(python_of(t));
   return list;
 }
-std::string name_of(const nb::object& function) {
-  return nb::cast<std::string>(function.attr("__name__"));
-}
+std::string name_of(const nb::object& function) { return nb::cast<std::string>(function.attr("__name__")); }
 nb::tuple joined(const nb::object& first, nb::handle rest) {
   nb::list all;
   all.append(first);

@@ -50,7 +50,8 @@ PyObject* refuse_import(const char* why) {
 }
 PyObject* create(PyObject* spec, PyModuleDef*) {
   if (PyInterpreterState_Get() != PyInterpreterState_Main())
-    return refuse_import("[cotangent] this is a subinterpreter; import it in the main interpreter, or use processes");
+    return refuse_import(
+        "[cotangent] this is a subinterpreter; import it in the main interpreter, or use processes");
   if (the_module == nullptr) {
     if (import_state != Import::never) return refuse_import("[cotangent] the interpreter is closing");
     const nb::object name = nb::steal(PyObject_GetAttrString(spec, "name"));
@@ -76,9 +77,7 @@ int execute(PyObject* made) {
     nb::module_::import_("atexit").attr("register")(nb::cpp_function([] { Py_CLEAR(the_module); }));
     import_state = Import::done;
     return 0;
-  } catch (nb::python_error& error) {
-    error.restore();
-  } catch (const std::exception& error) {
+  } catch (nb::python_error& error) { error.restore(); } catch (const std::exception& error) {
     refuse_import(error.what());
   }
   return -1;
