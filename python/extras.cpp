@@ -34,9 +34,10 @@ void bind_modes(nb::module_& m) {
       "set_mode", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
   using Anomaly = Scope<AnomalyGuard, bool>;
-  Anomaly::bind(m, "detect_anomaly",
-                "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError with the "
-                "op's name. Slow.")
+  Anomaly::bind(
+      m, "detect_anomaly",
+      "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError with the "
+      "op's name. Slow.")
       .def(nb::init<bool>(), nb::arg("mode") = true);
   m.def(
       "set_anomaly", [](bool on) { set_anomaly(on); }, nb::arg("mode"),
@@ -44,7 +45,8 @@ void bind_modes(nb::module_& m) {
   m.def("anomaly_enabled", &anomaly_enabled);
   using Cast = Scope<AutocastGuard, detail::AutocastMode>;
   Cast::bind(m, "autocast",
-             "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With enabled=False they take "
+             "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With "
+             "enabled=False they take "
              "their inputs as they are, inside of another autocast too.")
       .def(
           "__init__",
@@ -71,7 +73,12 @@ void bind_generator(nb::module_& m) {
           "Starts the stream `seed` at its first draw, and gives the generator.")
       .def("initial_seed", [](const Generator& g) { return g.seed(); })
       .def("get_state", &state_of, "(seed, draws taken)")
-      .def("set_state", [](Generator& g, State s) { g.set_state({s.first, s.second}); }, nb::arg("state"))
+      .def(
+          "set_state",
+          [](Generator& g, State s) {
+            g.set_state({s.first, s.second});
+          },
+          nb::arg("state"))
       .def("__getstate__", &state_of)
       .def("__setstate__",
            [](Generator& g, State s) {
@@ -143,7 +150,8 @@ void bind_functional(nb::module_& m) {
 }
 
 void bind_explain(nb::module_& m) {
-  nb::class_<Explanation>(m, "Explanation", "What explain() found: print it, save it, or show it in a notebook.")
+  nb::class_<Explanation>(m, "Explanation",
+                          "What explain() found: print it, save it, or show it in a notebook.")
       .def("__str__", &Explanation::to_string)
       .def("to_dot", &Explanation::to_dot, "For Graphviz.")
       .def("to_html", &Explanation::to_html, "A page that needs nothing from elsewhere.")
@@ -157,7 +165,8 @@ void bind_explain(nb::module_& m) {
       });
   m.def(
       "explain",
-      [](const Tensor& loss, const std::vector<std::pair<std::string, Tensor>>& names, bool grads, bool times) {
+      [](const Tensor& loss, const std::vector<std::pair<std::string, Tensor>>& names, bool grads,
+         bool times) {
         ExplainOptions options{.grads = grads, .times = times};
         for (const auto& [name, tensor] : names) options.names.push_back({name, tensor});
         const nb::gil_scoped_release free;

@@ -50,7 +50,8 @@ void bind_text(nb::module_& m) {
           },
           nb::arg("id"))
       .def(
-          "save", [](const Tokenizer& t, nb::handle path) { t.save(read_path("save", path)); }, nb::arg("path"));
+          "save", [](const Tokenizer& t, nb::handle path) { t.save(read_path("save", path)); },
+          nb::arg("path"));
   nb::class_<text::CharTokenizer, Tokenizer>(m, "CharTokenizer", "Every character of a text is a token.")
       .def_static("from_text", &text::CharTokenizer::from_text, nb::arg("text"));
   nb::class_<text::BpeTokenizer, Tokenizer>(m, "BpeTokenizer", "Byte-pair encoding: GPT-2, Llama.")
@@ -158,7 +159,8 @@ void bind_families(nb::module_& m) {
         const auto options = read_options<HuggingfaceLoadOptions>("load_huggingface", more,
                                                                   CT_FIELD(HuggingfaceLoadOptions, dtype),
                                                                   CT_FIELD(HuggingfaceLoadOptions, device));
-        const std::shared_ptr<LanguageModel> model = io::load_huggingface(read_path("load_huggingface", where), options);
+        const std::shared_ptr<LanguageModel> model =
+            io::load_huggingface(read_path("load_huggingface", where), options);
         if (dynamic_cast<nn::models::Gpt2*>(model.get()) != nullptr)
           return nb::cast(ModelOf<nn::models::Gpt2>(model));
         return nb::cast(ModelOf<nn::models::Llama>(model));

@@ -18,10 +18,9 @@ std::vector<Tensor> read_params(const char* op, nb::handle params) {
   if (!nb::hasattr(params, "__iter__") || nb::isinstance<nb::str>(params))
     Argument{op, "params"}.refuse(params, "an iterable of tensors, of (name, tensor), or of dicts");
   std::vector<Tensor> result;
-  for (nb::handle one : nb::isinstance<nb::dict>(params) ? nb::object(params.attr("values")())
-                                                         : nb::borrow(params)) {
-    const bool named =
-        nb::isinstance<nb::tuple>(one) && nb::len(one) == 2 && nb::isinstance<nb::str>(one[0]);
+  for (nb::handle one :
+       nb::isinstance<nb::dict>(params) ? nb::object(params.attr("values")()) : nb::borrow(params)) {
+    const bool named = nb::isinstance<nb::tuple>(one) && nb::len(one) == 2 && nb::isinstance<nb::str>(one[0]);
     const nb::object tensor = named ? nb::object(one[1]) : nb::borrow(one);
     if (!nb::isinstance<Tensor>(tensor)) Argument{op, "one of params"}.refuse(tensor, "a Tensor");
     result.push_back(nb::cast<Tensor>(tensor));
@@ -35,9 +34,10 @@ std::vector<Tensor> read_tensors(const char* op, nb::handle tensors) {
 nb::dict own_names(const char* op, nb::handle given, const nb::args& more,
                    std::initializer_list<const char*> names) {
   static constexpr std::pair<std::string_view, const char*> kOthers[] = {
-      {"T_max", "steps"},    {"T_0", "steps"},        {"total_iters", "steps"},
-      {"eta_min", "min_lr"}, {"T_mult", "multiplier"}, {"line_search_fn", "line_search"},
-      {"lr_lambda", "factor"}, {"adjust_lr_fn", "adjust_lr"}};
+      {"T_max", "steps"},       {"T_0", "steps"},
+      {"total_iters", "steps"}, {"eta_min", "min_lr"},
+      {"T_mult", "multiplier"}, {"line_search_fn", "line_search"},
+      {"lr_lambda", "factor"},  {"adjust_lr_fn", "adjust_lr"}};
   nb::dict result;
   const auto put = [&](const char* name, nb::handle value) {
     if (result.contains(name))
@@ -93,8 +93,8 @@ std::vector<nb::dict> read_groups(const char* op, nb::handle params, const nb::d
     whole["params"] = tensors;
     groups.push_back(whole);
   };
-  const bool listed = !nb::isinstance<Tensor>(params) && !nb::isinstance<nb::dict>(params) &&
-                      nb::hasattr(params, "__iter__");
+  const bool listed =
+      !nb::isinstance<Tensor>(params) && !nb::isinstance<nb::dict>(params) && nb::hasattr(params, "__iter__");
   const nb::object all = listed ? nb::object(nb::list(params)) : nb::borrow(params);  // a generator goes once
   if (!listed || nb::len(all) == 0 || !nb::isinstance<nb::dict>(all[0])) {
     add(all, nb::dict());
@@ -104,7 +104,8 @@ std::vector<nb::dict> read_groups(const char* op, nb::handle params, const nb::d
     if (!nb::isinstance<nb::dict>(one)) Argument{op, "one of params"}.refuse(one, "a dict, as the first is");
     const nb::dict group = own_names(op, one);
     if (!group.contains("params"))
-      throw nb::type_error(detail::cat('[', op, "] a group has no 'params'; {\"params\": tensors, ..} is wanted").c_str());
+      throw nb::type_error(
+          detail::cat('[', op, "] a group has no 'params'; {\"params\": tensors, ..} is wanted").c_str());
     const nb::object tensors = group["params"];
     add(nb::isinstance<Tensor>(tensors) ? nb::object(nb::make_tuple(tensors)) : tensors, group);
   }
@@ -148,7 +149,8 @@ void bind_base(nb::module_& m) {
             return loss;
           },
           nb::arg("closure") = nb::none(),
-          "One update of every parameter that has a gradient. closure() computes the loss and its gradients before "
+          "One update of every parameter that has a gradient. closure() computes the loss and its gradients "
+          "before "
           "it, and what it gives is given.")
       .def("zero_grad", &Optimizer::zero_grad, nb::arg("set_to_none") = true,
            "Forgets all gradients, or fills them with zeros.")
@@ -159,12 +161,18 @@ void bind_base(nb::module_& m) {
       .def("_lr", [](const Optimizer& o, int group) { return o.lr(group); })
       .def("_set_lr", [](Optimizer& o, int group, double lr) { o.set_lr(lr, group); })
       .def("_group_count", &Optimizer::group_count)
-      .def("state_dict", [](const Optimizer& o) { return to_python(o.state_dict()); },
-           "Counts, moments, masters and learning rates by position: \"0.3.exp_avg\" is parameter 3's of group 0. "
-           "They share memory with the optimizer.")
-      .def("load_state_dict",
-           [](Optimizer& o, const nb::dict& state) { o.load_state_dict(read_state("load_state_dict", state)); },
-           nb::arg("state"), "Takes back what state_dict() gave. Throws ValueError, and changes nothing, for another's.")
+      .def(
+          "state_dict", [](const Optimizer& o) { return to_python(o.state_dict()); },
+          "Counts, moments, masters and learning rates by position: \"0.3.exp_avg\" is parameter 3's of "
+          "group 0. "
+          "They share memory with the optimizer.")
+      .def(
+          "load_state_dict",
+          [](Optimizer& o, const nb::dict& state) {
+            o.load_state_dict(read_state("load_state_dict", state));
+          },
+          nb::arg("state"),
+          "Takes back what state_dict() gave. Throws ValueError, and changes nothing, for another's.")
       .def("__repr__", [](const Optimizer& o) { return detail::cat('<', o.name(), ", lr ", o.lr(), '>'); });
 }
 
@@ -213,27 +221,30 @@ void bind_scaler(nb::module_& m) {
       .def("step", &GradScaler::step, nb::arg("optimizer"), Unlocked(),
            "optimizer.step(), unless a gradient is infinite or NaN.")
       .def(
-          "update",
-          [](GradScaler& s, std::optional<double> scale) { scale ? s.update(*scale) : s.update(); },
+          "update", [](GradScaler& s, std::optional<double> scale) { scale ? s.update(*scale) : s.update(); },
           nb::arg("new_scale") = nb::none(),
           "Lowers the scale if a step was left out, raises it after growth_interval steps in a row.")
       .def("get_scale", &GradScaler::get_scale, Unlocked(), "The scale of this moment; waits for the device.")
       .def("is_enabled", &GradScaler::enabled)
       .def("state_dict", [](const GradScaler& s) { return to_python(s.state_dict()); })
-      .def("load_state_dict",
-           [](GradScaler& s, const nb::dict& state) { s.load_state_dict(read_state("load_state_dict", state)); },
-           nb::arg("state"));
+      .def(
+          "load_state_dict",
+          [](GradScaler& s, const nb::dict& state) {
+            s.load_state_dict(read_state("load_state_dict", state));
+          },
+          nb::arg("state"));
 }
 
 void bind_average(nb::module_& m) {
   using optim::Ema, optim::EmaOptions;
-  nb::class_<Ema>(m, "Ema",
-                  "Ema(model or tensors, decay=0.999, warmup=False): the exponential moving average of parameters.\n\n"
-                  "    ema = optim.Ema(model)\n"
-                  "    for ..: ..; optimizer.step(); ema.update()\n"
-                  "    with ema.scope():              # the model computes with the averages in here\n"
-                  "        evaluate(model)\n\n"
-                  "With warmup the decay of update t is min(decay, (1 + t) / (10 + t)).")
+  nb::class_<Ema>(
+      m, "Ema",
+      "Ema(model or tensors, decay=0.999, warmup=False): the exponential moving average of parameters.\n\n"
+      "    ema = optim.Ema(model)\n"
+      "    for ..: ..; optimizer.step(); ema.update()\n"
+      "    with ema.scope():              # the model computes with the averages in here\n"
+      "        evaluate(model)\n\n"
+      "With warmup the decay of update t is min(decay, (1 + t) / (10 + t)).")
       .def(
           "__init__",
           [](Ema* self, nb::handle source, const nb::kwargs& given) {
@@ -252,11 +263,13 @@ void bind_average(nb::module_& m) {
       .def("restore", &Ema::restore, "Puts back what apply() kept.")
       .def_prop_ro("applied", &Ema::applied)
       .def_prop_ro("averages", &Ema::averages, "In the order of the parameters.")
-      .def("state_dict", [](const Ema& e) { return to_python(e.state_dict()); },
-           "The averages under the names of the parameters, and the number of updates.")
-      .def("load_state_dict",
-           [](Ema& e, const nb::dict& state) { e.load_state_dict(read_state("load_state_dict", state)); },
-           nb::arg("state"));
+      .def(
+          "state_dict", [](const Ema& e) { return to_python(e.state_dict()); },
+          "The averages under the names of the parameters, and the number of updates.")
+      .def(
+          "load_state_dict",
+          [](Ema& e, const nb::dict& state) { e.load_state_dict(read_state("load_state_dict", state)); },
+          nb::arg("state"));
 }
 
 void bind_made_schedules(nb::module_& m) {
@@ -269,9 +282,12 @@ void bind_made_schedules(nb::module_& m) {
       .def("lr_at", &LRScheduler::lr_at, nb::arg("time"), nb::arg("group") = 0,
            "The rate of a group at any time.")
       .def("state_dict", [](const LRScheduler& s) { return to_python(s.state_dict()); })
-      .def("load_state_dict",
-           [](LRScheduler& s, const nb::dict& state) { s.load_state_dict(read_state("load_state_dict", state)); },
-           nb::arg("state"));
+      .def(
+          "load_state_dict",
+          [](LRScheduler& s, const nb::dict& state) {
+            s.load_state_dict(read_state("load_state_dict", state));
+          },
+          nb::arg("state"));
   // The functions lie in the object's __dict__, where the garbage collector sees them.
   nb::class_<LambdaLR, LRScheduler>(m, "LambdaLR", nb::dynamic_attr(),
                                     "base * lr_lambda(t), of one function or of one for each group.")
@@ -295,28 +311,30 @@ void bind_made_schedules(nb::module_& m) {
           },
           nb::keep_alive<1, 2>(), nb::arg("optimizer"), nb::arg("more"), nb::arg("options"));
   nb::class_<SequentialLR, LRScheduler>(
-      m, "SequentialLR", "One schedule after another: schedule k runs from milestone k - 1 on. Step this one alone.")
+      m, "SequentialLR",
+      "One schedule after another: schedule k runs from milestone k - 1 on. Step this one alone.")
       .def(nb::init<Optimizer&, std::vector<std::shared_ptr<LRScheduler>>, std::vector<std::int64_t>>(),
            nb::keep_alive<1, 2>(), nb::arg("optimizer"), nb::arg("schedulers"), nb::arg("milestones"));
   using Plateau = ReduceLROnPlateau;
   using Options = ReduceLROnPlateauOptions;
-  nb::class_<Plateau>(m, "ReduceLROnPlateau",
-                      "Multiplies the rates by `factor` when a value has not got better for more than `patience` steps. "
-                      "Arguments: mode=\"min\", factor=0.1, patience=10, threshold=1e-4, threshold_mode=\"rel\", "
-                      "cooldown=0, min_lr=0, eps=1e-8.")
+  nb::class_<Plateau>(
+      m, "ReduceLROnPlateau",
+      "Multiplies the rates by `factor` when a value has not got better for more than `patience` steps. "
+      "Arguments: mode=\"min\", factor=0.1, patience=10, threshold=1e-4, threshold_mode=\"rel\", "
+      "cooldown=0, min_lr=0, eps=1e-8.")
       .def(
           "__init__",
           [](Plateau* self, Optimizer& optimizer, const nb::args& more, const nb::kwargs& given) {
             const char* op = "ReduceLROnPlateau";
-            const nb::dict named = own_names(op, given, more,
-                                             {"mode", "factor", "patience", "threshold", "threshold_mode",
-                                              "cooldown", "min_lr", "eps"});
+            const nb::dict named = own_names(
+                op, given, more,
+                {"mode", "factor", "patience", "threshold", "threshold_mode", "cooldown", "min_lr", "eps"});
             new (self) Plateau(
-                optimizer, read_options<Options>(op, nb::borrow<nb::kwargs>(named), CT_FIELD(Options, maximize),
-                                                 CT_FIELD(Options, factor), CT_FIELD(Options, patience),
-                                                 CT_FIELD(Options, threshold), CT_FIELD(Options, absolute),
-                                                 CT_FIELD(Options, cooldown), CT_FIELD(Options, min_lr),
-                                                 CT_FIELD(Options, eps)));
+                optimizer, read_options<Options>(op, nb::borrow<nb::kwargs>(named),
+                                                 CT_FIELD(Options, maximize), CT_FIELD(Options, factor),
+                                                 CT_FIELD(Options, patience), CT_FIELD(Options, threshold),
+                                                 CT_FIELD(Options, absolute), CT_FIELD(Options, cooldown),
+                                                 CT_FIELD(Options, min_lr), CT_FIELD(Options, eps)));
           },
           nb::keep_alive<1, 2>(), nb::arg("optimizer"), nb::arg("more"), nb::arg("options"))
       .def(
@@ -328,9 +346,10 @@ void bind_made_schedules(nb::module_& m) {
           nb::arg("metrics"), "Takes the value of this epoch; True if the rates were reduced.")
       .def_prop_ro("best", &Plateau::best)
       .def("state_dict", [](const Plateau& p) { return to_python(p.state_dict()); })
-      .def("load_state_dict",
-           [](Plateau& p, const nb::dict& state) { p.load_state_dict(read_state("load_state_dict", state)); },
-           nb::arg("state"));
+      .def(
+          "load_state_dict",
+          [](Plateau& p, const nb::dict& state) { p.load_state_dict(read_state("load_state_dict", state)); },
+          nb::arg("state"));
 }
 
 }  // namespace

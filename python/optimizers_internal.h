@@ -57,8 +57,8 @@ void bind_optimizer(nb::module_& m, const char* name, const char* doc,
           [name, make, fields...](nb::pointer_and_handle<O> self, nb::handle params, const nb::args& more,
                                   const nb::kwargs& given) {
             const nb::dict named = own_names(name, given, more, {fields.name...});
-            const nb::dict defaults = options_of(
-                read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...), fields...);
+            const nb::dict defaults =
+                options_of(read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...), fields...);
             std::vector<optim::ParamGroup<Options>> groups;
             nb::list kept;
             for (nb::dict& group : read_groups(name, params, defaults)) {
@@ -73,7 +73,8 @@ void bind_optimizer(nb::module_& m, const char* name, const char* doc,
       .def(
           "add_param_group",
           [name, make](nb::handle self, nb::handle group, const nb::kwargs& options) {
-            nb::dict given = nb::isinstance<nb::dict>(group) ? nb::borrow<nb::dict>(group) : nb::dict(options);
+            nb::dict given =
+                nb::isinstance<nb::dict>(group) ? nb::borrow<nb::dict>(group) : nb::dict(options);
             if (!nb::isinstance<nb::dict>(group)) given["params"] = group;
             nb::list one;
             one.append(given);

@@ -216,15 +216,18 @@ std::int64_t size_of(nb::handle data) {
 
 void bind_samplers(nb::module_& m) {
   using data::RandomSampler, data::WeightedRandomSampler, data::DistributedSampler;
-  nb::class_<AnyOrder>(m, "OrderOfEpoch", "What C++'s samplers have: the order of an epoch, a function of seed and epoch.")
+  nb::class_<AnyOrder>(m, "OrderOfEpoch",
+                       "What C++'s samplers have: the order of an epoch, a function of seed and epoch.")
       .def("__len__", [](const AnyOrder& s) { return s.it.size(); })
       .def(
           "order", [](const AnyOrder& s, std::int64_t epoch) { return s.it.order(epoch); }, nb::arg("epoch"),
           "The numbers of the examples of this epoch.")
-      .def("set_epoch", [](AnyOrder& s, std::int64_t epoch) { s.epoch = epoch; }, nb::arg("epoch"))
+      .def(
+          "set_epoch", [](AnyOrder& s, std::int64_t epoch) { s.epoch = epoch; }, nb::arg("epoch"))
       .def("__iter__", [](AnyOrder& s) { return nb::iter(nb::cast(s.it.order(s.epoch++))); });
   nb::class_<OrderOf<RandomSampler>, AnyOrder>(
-      m, "RandomSampler", "Examples of a dataset (or of so many) drawn uniformly, as torch.utils.data.RandomSampler.")
+      m, "RandomSampler",
+      "Examples of a dataset (or of so many) drawn uniformly, as torch.utils.data.RandomSampler.")
       .def(
           "__init__",
           [](OrderOf<RandomSampler>* self, nb::handle data, bool replacement,
@@ -242,11 +245,11 @@ void bind_samplers(nb::module_& m) {
           [](OrderOf<WeightedRandomSampler>* self, nb::handle weights, std::int64_t num_samples,
              bool replacement, std::uint64_t seed) {
             std::vector<double> all;
-            for (nb::handle one : nb::hasattr(weights, "tolist") ? nb::object(weights.attr("tolist")())
-                                                                 : nb::borrow(weights))
+            for (nb::handle one :
+                 nb::hasattr(weights, "tolist") ? nb::object(weights.attr("tolist")()) : nb::borrow(weights))
               all.push_back(read_as<double>({"WeightedRandomSampler", "a weight"}, one));
-            new (self) OrderOf(
-                WeightedRandomSampler(all, num_samples, {.replacement = replacement, .seed = seed}));
+            new (self)
+                OrderOf(WeightedRandomSampler(all, num_samples, {.replacement = replacement, .seed = seed}));
           },
           nb::arg("weights"), nb::arg("num_samples"), nb::arg("replacement") = true, nb::arg("seed") = 0);
   nb::class_<OrderOf<DistributedSampler>, AnyOrder>(
@@ -279,10 +282,10 @@ void bind_images(nb::module_& m, const char* name, const char* doc, Read read) {
 
 void bind_datasets(nb::module_& m) {
   using data::ImageDataset, data::CsvTable;
-  nb::class_<ImageDataset>(
-      m, "ImageDataset",
-      "Images with labels: examples are (f32 [channels, height, width], i64 []), pixels (value / 255 - mean) / std. "
-      "`images`, u8 [n, channels, height, width], and `labels` are the tensors.")
+  nb::class_<ImageDataset>(m, "ImageDataset",
+                           "Images with labels: examples are (f32 [channels, height, width], i64 []), pixels "
+                           "(value / 255 - mean) / std. "
+                           "`images`, u8 [n, channels, height, width], and `labels` are the tensors.")
       .def(
           "__init__",
           [](ImageDataset* self, const Tensor& images, const Tensor& labels, double mean, double std) {
@@ -295,21 +298,25 @@ void bind_datasets(nb::module_& m) {
       .def_prop_ro("images", &ImageDataset::images)
       .def_prop_ro("labels", &ImageDataset::labels)
       .def_prop_ro("classes", &ImageDataset::classes, "The largest label + 1.");
-  bind_images(m, "idx", "The data set of a folder in MNIST's layout, packed or not: an ImageDataset. Throws IoError.",
+  bind_images(m, "idx",
+              "The data set of a folder in MNIST's layout, packed or not: an ImageDataset. Throws IoError.",
               [](const auto&... arguments) { return data::idx(arguments...); });
   bind_images(m, "cifar10", "The data set of a folder in CIFAR-10's binary layout. Throws IoError.",
               [](const auto&... arguments) { return data::cifar10(arguments...); });
   m.def(
-      "read_idx", [](nb::handle path) { return data::read_idx(read_path("read_idx", path)); }, nb::arg("path"),
-      "The tensor of a file in the IDX format, packed by gzip or not. Throws IoError.");
+      "read_idx", [](nb::handle path) { return data::read_idx(read_path("read_idx", path)); },
+      nb::arg("path"), "The tensor of a file in the IDX format, packed by gzip or not. Throws IoError.");
   nb::class_<CsvTable>(m, "CsvTable", "A table out of a text file, with its cells as they stand there.")
       .def("__len__", &CsvTable::rows)
       .def_prop_ro("columns", &CsvTable::columns)
       .def("text", &CsvTable::text, nb::arg("row"), nb::arg("column"))
-      .def("numbers", &CsvTable::numbers, nb::arg("names") = std::vector<std::string>(), nb::arg("dtype") = f32,
-           "The columns of these names, or all, [rows, columns]; an empty cell is NaN. Throws IoError for text.")
-      .def("classes", &CsvTable::classes, nb::arg("name"),
-           "A column of names as numbers i64 [rows] into the sorted list of those that occur, and that list.");
+      .def("numbers", &CsvTable::numbers, nb::arg("names") = std::vector<std::string>(),
+           nb::arg("dtype") = f32,
+           "The columns of these names, or all, [rows, columns]; an empty cell is NaN. Throws IoError for "
+           "text.")
+      .def(
+          "classes", &CsvTable::classes, nb::arg("name"),
+          "A column of names as numbers i64 [rows] into the sorted list of those that occur, and that list.");
   m.def(
       "read_csv",
       [](nb::handle path, char delimiter, char quote, bool header) {

@@ -28,8 +28,8 @@ def _flatten(value: Any, name: str, flat: dict) -> Any:
     if hasattr(value, "state_dict"):
         raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; save its state_dict()")
     if not isinstance(value, (_Tensor, bool, int, float, str)) and not hasattr(value, "__dlpack__"):
-        raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; tensors, numbers, text and None, in dicts "
-                        "and lists, are what a file holds")
+        raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; tensors, numbers, text and None, "
+                        "in dicts and lists, are what a file holds")
     name = name or "tensor"
     if name in flat or name == _TREE:
         raise _ValueError(f"[save] two entries would have the name {name!r}; rename one")
