@@ -1,10 +1,8 @@
 """Gradients of tensors and of functions, what a thread's mode is, generators."""
 import functools as _functools
-import html as _html
 import inspect as _inspect
-import os as _os
 import secrets as _secrets
-from typing import Any, Callable, Optional, Protocol, Tuple, TypeVar
+from typing import Any, Callable, Optional, Protocol, TypeVar
 
 from . import _core
 from ._core import Tensor, _grad
@@ -25,7 +23,7 @@ class _Mode(Protocol):
     def __call__(self, function: _F) -> _F: ...
 
 
-def _several(op: str, name: str, value: Any) -> "list[Tensor]":
+def _several(op: str, name: str, value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     if not isinstance(value, (tuple, list)) or not all(isinstance(one, Tensor) for one in value):
@@ -89,7 +87,7 @@ class set_grad_enabled:
 # ---- Gradients of tensors --------------------------------------------------------------------------------------------
 
 def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Optional[bool] = None,
-         create_graph: bool = False, allow_unused: bool = False) -> Tuple[Any, ...]:
+         create_graph: bool = False, allow_unused: bool = False) -> tuple[Any, ...]:
     """The gradients of the outputs, weighted by grad_outputs, with respect to the inputs: a tuple, one for each input.
 
     Each of the three is a tensor or a sequence of them. With create_graph the gradients can be differentiated again; an
@@ -124,7 +122,7 @@ def vjp(f: Callable[..., Any], inputs: Any, v: Tensor) -> Any:
     return value, _as_given(inputs, gradients)
 
 
-def jvp(f: Callable[..., Any], inputs: Any, v: Any) -> Tuple[Tensor, Tensor]:
+def jvp(f: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
     """f(*inputs), and J v: how f changes as the inputs go in the directions v."""
     return _grad.jvp(f, _several("jvp", "inputs", inputs), _several("jvp", "v", v))
 
@@ -150,9 +148,9 @@ def recompute(function: Callable[..., Any], *inputs: Any, use_reentrant: Any = N
         return _functools.wraps(function)(_functools.partial(recompute, function))
     places = [i for i, one in enumerate(inputs) if isinstance(one, Tensor)]
     rest = [None if isinstance(one, Tensor) else one for one in inputs]  # the tensors are the tape's to keep
-    several: "list[bool]" = []
+    several: list[bool] = []
 
-    def call(*tensors: Tensor) -> "list[Tensor]":
+    def call(*tensors: Tensor) -> list[Tensor]:
         arguments = list(rest)
         for place, tensor in zip(places, tensors):
             arguments[place] = tensor
@@ -167,23 +165,6 @@ def recompute(function: Callable[..., Any], *inputs: Any, use_reentrant: Any = N
 checkpoint = recompute
 
 
-def _save(self: Explanation, path: Any) -> None:
-    """Writes what the path's end says: .html, .dot, or text."""
-    path = _os.fspath(path)
-    write = {".html": self.to_html, ".dot": self.to_dot}.get(_os.path.splitext(path)[1], self.__str__)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(write())
-
-
-def _page(self: Explanation) -> str:
-    return f'<iframe srcdoc="{_html.escape(self.to_html())}" style="width:100%;height:700px;border:0"></iframe>'
-
-
-Explanation.save = _save
-Explanation.__repr__ = Explanation.__str__
-Explanation._repr_html_ = _page
-
-
 def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = False) -> Explanation:
     """The tape behind a loss, before backward(): ops, what is kept, where gradients go, how much memory that takes.
 
@@ -196,12 +177,12 @@ def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = Fa
 
 # ---- Draws -----------------------------------------------------------------------------------------------------------
 
-def get_rng_state() -> Tuple[int, int]:
+def get_rng_state() -> tuple[int, int]:
     """The default generator's (seed, draws taken)."""
     return default_generator.get_state()
 
 
-def set_rng_state(state: Tuple[int, int]) -> None:
+def set_rng_state(state: tuple[int, int]) -> None:
     """Puts back what get_rng_state() gave."""
     default_generator.set_state(state)
 

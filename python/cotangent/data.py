@@ -93,7 +93,7 @@ class ConcatDataset(Dataset):
 
 
 def random_split(dataset: Any, lengths: Sequence[float], generator: Optional[_Generator] = None,
-                 seed: int = 0) -> "list[Subset]":
+                 seed: int = 0) -> list[Subset]:
     """The dataset cut at random into Subsets of these lengths, or shares: random_split(digits, [0.9, 0.1]).
 
     The cut depends on the seed alone, or is drawn from a generator.
@@ -168,7 +168,7 @@ class DataLoader:
     """
 
     def __init__(self, dataset: Any, *more: Any, batch_size: int = 1, shuffle: bool = False, sampler: Any = None,
-                 drop_last: bool = False, collate_fn: Optional[Callable[[list], Any]] = None, workers: int = 0,
+                 drop_last: bool = False, collate_fn: Optional[Callable[[list[Any]], Any]] = None, workers: int = 0,
                  num_workers: Optional[int] = None, prefetch: str = "cpu", prefetch_batches: int = 2,
                  generator: Optional[_Generator] = None, seed: Optional[int] = None, pin_memory: bool = False):
         if more and isinstance(more[0], int) and len(more) <= 2:  # as PyTorch: DataLoader(dataset, 32, True)
@@ -218,7 +218,7 @@ class DataLoader:
             self._ahead = 0
             self._core.end()
 
-    def _batch(self, rows: list) -> Any:
+    def _batch(self, rows: list[int]) -> Any:
         if hasattr(self.dataset, "__getitems__"):
             examples = self.dataset.__getitems__(rows)
         else:
@@ -244,11 +244,11 @@ class DataLoader:
                 pool.shutdown(cancel_futures=True)
         self._core.next()
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """Inside of a loop the batches handed out so far; outside the next epoch."""
         state = self._core.state_dict()
         return {**state, "position": state["position"] - self._ahead}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Throws ValueError for the state of other data or options."""
         self._core.load_state_dict(state)

@@ -14,7 +14,7 @@ __all__ = ["load", "load_npy", "load_npz", "save", "save_npy"]
 _TREE = "python.tree"  # of a file that is no flat dict: where its entries go, as JSON
 
 
-def _flatten(value: Any, name: str, flat: dict) -> Any:
+def _flatten(value: Any, name: str, flat: dict[str, Any]) -> Any:
     inner = name + "." if name else ""
     if isinstance(value, _Mapping):
         for key in value:
@@ -45,7 +45,7 @@ def save(obj: Any, path: Any) -> None:
     """
     if isinstance(obj, (str, _os.PathLike)) and not isinstance(path, (str, _os.PathLike)):
         obj, path = path, obj
-    flat: dict = {}
+    flat: dict[str, Any] = {}
     tree = _flatten(obj, "", flat)
     if tree != {name: name for name in flat}:
         flat[_TREE] = _json.dumps(tree)

@@ -1,11 +1,9 @@
 """Optimizers, equal to PyTorch's step for step; schedules, clipping, loss scaling, averages."""
-from contextlib import contextmanager as _contextmanager
 from typing import Any, Iterator, Mapping
 
 from ._core import _optim
 from ._core import Tensor as _Tensor
 from ._core._optim import *  # noqa: F403
-from ._core._optim import Ema, Optimizer
 
 __all__ = [name for name in vars(_optim) if not name.startswith("_")] + ["ParamGroup", "decay_groups"]
 
@@ -40,33 +38,11 @@ class ParamGroup(Mapping[str, Any]):
         return repr({name: len(value) if name == "params" else value for name, value in self.items()})
 
 
-def _param_groups(self: Any) -> "tuple[ParamGroup, ...]":
-    """The groups, each a mapping of "params" and options, of which "lr" can be set. add_param_group() adds one."""
-    return tuple(ParamGroup(self, i) for i in range(self._group_count()))
+def _groups_of(optimizer: Any) -> tuple[ParamGroup, ...]:
+    return tuple(ParamGroup(optimizer, i) for i in range(optimizer._group_count()))
 
 
-def _refuse_copy(self: Any, protocol: Any = None) -> Any:
-    raise TypeError(f"[{type(self).__name__}] an optimizer belongs to its tensors and can't be copied or pickled; make "
-                    "a new one, and load this one's state_dict() into it")
-
-
-@_contextmanager
-def _scope(self: Any) -> Iterator[Any]:
-    """with ema.scope(): the parameters are the averages in here."""
-    self.apply()
-    try:
-        yield self
-    finally:
-        if self.applied:
-            self.restore()
-
-
-Optimizer.param_groups = property(_param_groups)
-Optimizer.__reduce_ex__ = _refuse_copy
-Ema.scope = _scope
-
-
-def decay_groups(params: Any, weight_decay: float = 1e-2, **options: Any) -> "list[dict[str, Any]]":
+def decay_groups(params: Any, weight_decay: float = 1e-2, **options: Any) -> list[dict[str, Any]]:
     """Two groups of a module's parameters, or of tensors: matrices with weight_decay, vectors and numbers with 0."""
     named = list(params.parameters() if hasattr(params, "parameters") else params)
     tensors = [one for one in (pair if isinstance(pair, _Tensor) else pair[1] for pair in named) if one.requires_grad]
