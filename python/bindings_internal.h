@@ -208,7 +208,9 @@ class Scope {
             [](nb::handle self, nb::handle function) {
               return nb::module_::import_("cotangent._grad").attr("_decorate")(self, function);
             },
-            nb::arg("function"), "As a decorator: each call of the function runs in here.");
+            nb::arg("function"),
+            nb::sig("def __call__(self, function: collections.abc.Callable) -> typing.Any"),
+            "As a decorator: each call of the function runs in here.");
   }
 
  private:

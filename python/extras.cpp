@@ -153,6 +153,22 @@ void bind_explain(nb::module_& m) {
   nb::class_<Explanation>(m, "Explanation",
                           "What explain() found: print it, save it, or show it in a notebook.")
       .def("__str__", &Explanation::to_string)
+      .def("__repr__", &Explanation::to_string)
+      .def("_repr_html_",
+           [](const Explanation& e) {
+             const nb::object page = nb::module_::import_("html").attr("escape")(e.to_html());
+             return detail::cat("<iframe srcdoc=\"", nb::cast<std::string>(page),
+                                "\" style=\"width:100%;height:700px;border:0\"></iframe>");
+           })
+      .def(
+          "save",
+          [](const Explanation& e, nb::handle path) {
+            const std::string where = read_path("save", path);
+            io::write_file(where, where.ends_with(".html")  ? e.to_html()
+                                  : where.ends_with(".dot") ? e.to_dot()
+                                                            : e.to_string());
+          },
+          nb::arg("path"), "Writes what the path's end says: .html, .dot, or text.")
       .def("to_dot", &Explanation::to_dot, "For Graphviz.")
       .def("to_html", &Explanation::to_html, "A page that needs nothing from elsewhere.")
       .def_ro("bytes", &Explanation::bytes, "Kept for backward, each byte counted once.")

@@ -1,10 +1,10 @@
 #include "optimizers_internal.h"
 
-#include <cmath>
-#include <limits>
+#include <functional>
 #include <string_view>
 
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/unique_ptr.h>
 
 // What is around optimizers: how their arguments are read, clipping, loss scaling, averages, and the schedules that take
 // functions or other schedules. cotangent/optim.py has the rest.
@@ -163,6 +163,23 @@ void bind_base(nb::module_& m) {
           },
           nb::arg("state"),
           "Takes back what state_dict() gave. Throws ValueError, and changes nothing, for another's.")
+      .def_prop_ro(
+          "param_groups",
+          [](nb::handle self) { return nb::module_::import_("cotangent.optim").attr("_groups_of")(self); },
+          nb::sig("def param_groups(self) -> tuple[typing.Any, ...]"),
+          "The groups, each a mapping of \"params\" and options, of which \"lr\" can be set. "
+          "add_param_group() adds "
+          "one.")
+      .def(
+          "__reduce_ex__",
+          [](const Optimizer& o, nb::handle) -> nb::object {
+            throw nb::type_error(
+                detail::cat('[', o.name(),
+                            "] an optimizer belongs to its tensors and can't be copied or pickled; make "
+                            "a new one, and load this one's state_dict() into it")
+                    .c_str());
+          },
+          nb::arg("protocol").none())
       .def("__repr__", [](const Optimizer& o) { return detail::cat('<', o.name(), ", lr ", o.lr(), '>'); });
 }
 
@@ -227,6 +244,8 @@ void bind_scaler(nb::module_& m) {
 
 void bind_average(nb::module_& m) {
   using optim::Ema, optim::EmaOptions;
+  using Averaged = Scope<optim::EmaScope, std::reference_wrapper<Ema>>;
+  Averaged::bind(m, "_EmaScope", "What Ema.scope() gives.");
   nb::class_<Ema>(
       m, "Ema",
       "Ema(model or tensors, decay=0.999, warmup=False): the exponential moving average of parameters.\n\n"
@@ -253,6 +272,9 @@ void bind_average(nb::module_& m) {
       .def("restore", &Ema::restore, "Puts back what apply() kept.")
       .def_prop_ro("applied", &Ema::applied)
       .def_prop_ro("averages", &Ema::averages, "In the order of the parameters.")
+      .def(
+          "scope", [](Ema& e) { return std::make_unique<Averaged>(e); }, nb::keep_alive<0, 1>(),
+          "with ema.scope(): the parameters are the averages in here.")
       .def(
           "state_dict", [](const Ema& e) { return to_python(e.state_dict()); },
           "The averages under the names of the parameters, and the number of updates.")

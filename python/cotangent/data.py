@@ -13,9 +13,10 @@ from ._core import DTypeError as _DTypeError
 from ._core import IndexError as _IndexError
 from ._core import ShapeError as _ShapeError
 from ._core import Tensor, _data, from_dlpack
+from ._core import ValueError as _ValueError
 from ._core._grad import Generator as _Generator
-from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSampler, WeightedRandomSampler, cifar10, idx,
-                          read_csv, read_idx)
+from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSampler, WeightedRandomSampler, cifar10,
+                          idx, read_csv, read_idx)
 
 __all__ = ["ConcatDataset", "CsvTable", "DataLoader", "Dataset", "DistributedSampler", "ImageDataset", "RandomSampler",
            "Sampler", "Subset", "TensorDataset", "WeightedRandomSampler", "cifar10", "default_collate", "idx",
@@ -35,10 +36,10 @@ class Dataset:
     """Derive, and give it __len__ and __getitem__(i)."""
 
     def __len__(self) -> int:
-        raise NotImplementedError(f"[{type(self).__name__}] it has no __len__(); define it: how many examples there are")
+        raise NotImplementedError(f"[{type(self).__name__}] it has no __len__(); define it: the number of examples")
 
     def __getitem__(self, index: Any) -> Any:
-        raise NotImplementedError(f"[{type(self).__name__}] it has no __getitem__(); define it: the example of a number")
+        raise NotImplementedError(f"[{type(self).__name__}] it has no __getitem__(); define it: an example")
 
     def __add__(self, other: Any) -> "ConcatDataset":
         return ConcatDataset([self, other])
@@ -50,8 +51,8 @@ class TensorDataset(Dataset):
     def __init__(self, *tensors: Any):
         self.tensors = tuple(map(_as_tensor, tensors))
         if not tensors or len({t.shape[:1] for t in self.tensors}) != 1 or self.tensors[0].ndim == 0:
-            raise _ShapeError(f"[TensorDataset] the tensors have the shapes {[t.shape for t in self.tensors]}; all want as many "
-                              "examples along axis 0")
+            raise _ShapeError(f"[TensorDataset] the tensors have the shapes {[t.shape for t in self.tensors]}; as many "
+                              "examples along axis 0 are wanted in all")
 
     def __len__(self) -> int:
         return len(self.tensors[0])
@@ -91,7 +92,8 @@ class ConcatDataset(Dataset):
         return self.datasets[which][at - self._ends[which] + len(self.datasets[which])]
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Optional[_Generator] = None, seed: int = 0) -> list:
+def random_split(dataset: Any, lengths: Sequence[float], generator: Optional[_Generator] = None,
+                 seed: int = 0) -> list[Subset]:
     """The dataset cut at random into Subsets of these lengths, or shares: random_split(digits, [0.9, 0.1]).
 
     The cut depends on the seed alone, or is drawn from a generator.
@@ -123,8 +125,8 @@ def default_collate(examples: Sequence[Any]) -> Any:
     if isinstance(first, (tuple, list)):
         if any(len(one) != len(first) for one in examples):
             raise _ShapeError("[DataLoader] the examples of a batch are sequences of the lengths "
-                              f"{sorted({len(one) for one in examples})}; make them one, or pass collate_fn=, which is given "
-                              "the list of examples")
+                              f"{sorted({len(one) for one in examples})}; make them one, or pass collate_fn=, which is "
+                              "given the list of examples")
         columns = [default_collate(column) for column in zip(*examples)]
         return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
     if isinstance(first, _numpy.generic):
@@ -132,12 +134,12 @@ def default_collate(examples: Sequence[Any]) -> Any:
     if isinstance(first, (bool, int, float)):
         return _tensor(list(examples))
     if not isinstance(first, Tensor) and not hasattr(first, "__dlpack__"):
-        raise TypeError(f"[DataLoader] an example has a {type(first).__name__}; numbers, tensors, arrays, text and tuples, lists "
-                        "and dicts of them are stacked: make it one of these, or pass collate_fn=")
+        raise TypeError(f"[DataLoader] an example has a {type(first).__name__}; numbers, tensors, arrays, text and "
+                        "tuples, lists and dicts of them are stacked: make it one of these, or pass collate_fn=")
     try:
         return _data.stack_examples([_as_tensor(one) for one in examples])
     except (_ShapeError, _DTypeError) as error:
-        raise type(error)(f"{error}: make them alike, or pass collate_fn=, which is given the list of examples") from None
+        raise type(error)(f"{error}: make them so, or pass collate_fn=, which is given their list") from None
 
 
 def _moved(batch: Any, device: str) -> Any:
@@ -154,32 +156,35 @@ def _moved(batch: Any, device: str) -> Any:
 class DataLoader:
     """Batches of a dataset, made anew in every loop: for x, y in DataLoader(dataset, batch_size=128, shuffle=True).
 
-    A dataset is an object with __len__ and __getitem__, whose examples collate_fn (else default_collate) makes a batch of;
-    or an array, or several: DataLoader(images, labels), whose rows C++ gathers. Each loop is an epoch. The order depends
-    on the seed (that of ct.manual_seed() when the loader is made, of `generator`, or `seed`) and the epoch alone, and
+    A dataset is an object with __len__ and __getitem__, whose examples collate_fn (else default_collate) makes a batch
+    of; or an array, or several: DataLoader(images, labels), whose rows C++ gathers. Each loop is an epoch. The order
+    depends on the seed (of ct.manual_seed() when the loader is made, of `generator`, or `seed`) and the epoch alone.
     state_dict() inside of a loop remembers the batches that were handed out.
 
-    workers (or num_workers) threads make prefetch_batches batches ahead; of a dataset in Python they run side by side where
-    it waits, or is in NumPy or in here. An exception comes when its batch is due. `prefetch` is the device that batches are
-    wanted on. A sampler, or any iterable with a length, says which examples an epoch has. One loop at a time.
+    workers (or num_workers) threads make prefetch_batches batches ahead; those of a dataset in Python run side by side
+    where it waits, or is in NumPy or in here. An exception comes when its batch is due. `prefetch` is the device that
+    batches are wanted on; those of arrays are pinned on the way there, whatever pin_memory is. A sampler, or any
+    iterable with a length, says which examples an epoch has. One loop at a time.
     """
 
     def __init__(self, dataset: Any, *more: Any, batch_size: int = 1, shuffle: bool = False, sampler: Any = None,
-                 drop_last: bool = False, collate_fn: Optional[Callable[[list], Any]] = None, workers: int = 0,
+                 drop_last: bool = False, collate_fn: Optional[Callable[[list[Any]], Any]] = None, workers: int = 0,
                  num_workers: Optional[int] = None, prefetch: str = "cpu", prefetch_batches: int = 2,
-                 generator: Optional[_Generator] = None, seed: Optional[int] = None):
+                 generator: Optional[_Generator] = None, seed: Optional[int] = None, pin_memory: bool = False):
         if more and isinstance(more[0], int) and len(more) <= 2:  # as PyTorch: DataLoader(dataset, 32, True)
             batch_size, shuffle, more = more[0], (*more[1:], shuffle)[0], ()
         dataset = TensorDataset(dataset, *more) if more else dataset
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
-            raise TypeError(f"[DataLoader] the dataset is a {type(dataset).__name__}; an object with __len__ and __getitem__ is "
-                            "wanted, or arrays")
-        array = isinstance(dataset, Tensor) or hasattr(dataset, "__dlpack__") and getattr(dataset.dtype, "kind", "f") in "fiub"
+            raise TypeError(f"[DataLoader] the dataset is a {type(dataset).__name__}; an object with __len__ and "
+                            "__getitem__ is wanted, or arrays")
+        array = hasattr(dataset, "__dlpack__") and getattr(dataset.dtype, "kind", "f") in "fiub"
         source = None
         if collate_fn is None:
             source = ([_as_tensor(dataset)] if array else dataset if isinstance(dataset, ImageDataset) else
                       list(dataset.tensors) if type(dataset) is TensorDataset else None)
         workers = workers if num_workers is None else num_workers
+        if not 0 <= workers <= 1024:
+            raise _ValueError(f"[DataLoader] workers is {workers}; it must lie in [0, 1024]")
         self.dataset, self.batch_size, self.sampler, self.collate_fn = dataset, batch_size, sampler, collate_fn
         self._native, self._single, self._ahead = source is not None, array, 0
         self._workers, self._prefetch, self._most = workers, prefetch, max(prefetch_batches, workers)
@@ -213,7 +218,7 @@ class DataLoader:
             self._ahead = 0
             self._core.end()
 
-    def _batch(self, rows: list) -> Any:
+    def _batch(self, rows: list[int]) -> Any:
         if hasattr(self.dataset, "__getitems__"):
             examples = self.dataset.__getitems__(rows)
         else:
@@ -239,11 +244,11 @@ class DataLoader:
                 pool.shutdown(cancel_futures=True)
         self._core.next()
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         """Inside of a loop the batches handed out so far; outside the next epoch."""
         state = self._core.state_dict()
         return {**state, "position": state["position"] - self._ahead}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Throws ValueError for the state of other data or options."""
         self._core.load_state_dict(state)

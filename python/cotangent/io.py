@@ -14,7 +14,7 @@ __all__ = ["load", "load_npy", "load_npz", "save", "save_npy"]
 _TREE = "python.tree"  # of a file that is no flat dict: where its entries go, as JSON
 
 
-def _flatten(value: Any, name: str, flat: dict) -> Any:
+def _flatten(value: Any, name: str, flat: dict[str, Any]) -> Any:
     inner = name + "." if name else ""
     if isinstance(value, _Mapping):
         for key in value:
@@ -28,8 +28,8 @@ def _flatten(value: Any, name: str, flat: dict) -> Any:
     if hasattr(value, "state_dict"):
         raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; save its state_dict()")
     if not isinstance(value, (_Tensor, bool, int, float, str)) and not hasattr(value, "__dlpack__"):
-        raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; tensors, numbers, text and None, in dicts "
-                        "and lists, are what a file holds")
+        raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; tensors, numbers, text and None, "
+                        "in dicts and lists, are what a file holds")
     name = name or "tensor"
     if name in flat or name == _TREE:
         raise _ValueError(f"[save] two entries would have the name {name!r}; rename one")
@@ -45,7 +45,7 @@ def save(obj: Any, path: Any) -> None:
     """
     if isinstance(obj, (str, _os.PathLike)) and not isinstance(path, (str, _os.PathLike)):
         obj, path = path, obj
-    flat: dict = {}
+    flat: dict[str, Any] = {}
     tree = _flatten(obj, "", flat)
     if tree != {name: name for name in flat}:
         flat[_TREE] = _json.dumps(tree)

@@ -1,22 +1,20 @@
 """Optimizers, equal to PyTorch's step for step; schedules, clipping, loss scaling, averages."""
-from collections.abc import Mapping as _Mapping
-from contextlib import contextmanager as _contextmanager
+from typing import Any, Iterator, Mapping
 
 from ._core import _optim
 from ._core import Tensor as _Tensor
 from ._core._optim import *  # noqa: F403
-from ._core._optim import Ema, Optimizer
 
 __all__ = [name for name in vars(_optim) if not name.startswith("_")] + ["ParamGroup", "decay_groups"]
 
 
-class ParamGroup(_Mapping):
+class ParamGroup(Mapping[str, Any]):
     """A group of an optimizer: group["params"], group["lr"], which can be set, and the options it was made with."""
 
-    def __init__(self, optimizer, index):
+    def __init__(self, optimizer: Any, index: int):
         self._optimizer, self._index = optimizer, index
 
-    def __getitem__(self, name):
+    def __getitem__(self, name: str) -> Any:
         options = self._optimizer._options[self._index]
         if name == "params":
             return self._optimizer._params(self._index)
@@ -24,50 +22,28 @@ class ParamGroup(_Mapping):
             return self._optimizer._lr(self._index)
         return (options["beta1"], options["beta2"]) if name == "betas" and "beta1" in options else options[name]
 
-    def __setitem__(self, name, value):
+    def __setitem__(self, name: str, value: float) -> None:
         if name != "lr":
-            raise TypeError(f"[param_groups] {name!r} of a group stays as it was made, only 'lr' can be set; make a new "
-                            "optimizer, and load this one's state_dict() into it")
+            raise TypeError(f"[param_groups] {name!r} of a group stays as it was made, only 'lr' can be set; make a "
+                            "new optimizer, and load this one's state_dict() into it")
         self._optimizer._set_lr(self._index, float(value))
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(["params", *self._optimizer._options[self._index]])
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._optimizer._options[self._index]) + 1
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return repr({name: len(value) if name == "params" else value for name, value in self.items()})
 
 
-def _param_groups(self):
-    """The groups, each a mapping of "params" and options, of which "lr" can be set. add_param_group() adds one."""
-    return tuple(ParamGroup(self, i) for i in range(self._group_count()))
+def _groups_of(optimizer: Any) -> tuple[ParamGroup, ...]:
+    return tuple(ParamGroup(optimizer, i) for i in range(optimizer._group_count()))
 
 
-def _refuse_copy(self, protocol=None):
-    raise TypeError(f"[{type(self).__name__}] an optimizer belongs to its tensors and can't be copied or pickled; make a new "
-                    "one, and load this one's state_dict() into it")
-
-
-@_contextmanager
-def _scope(self):
-    """with ema.scope(): the parameters are the averages in here."""
-    self.apply()
-    try:
-        yield self
-    finally:
-        if self.applied:
-            self.restore()
-
-
-Optimizer.param_groups = property(_param_groups)
-Optimizer.__reduce_ex__ = _refuse_copy
-Ema.scope = _scope
-
-
-def decay_groups(params, weight_decay=1e-2, **options):
-    """Two groups of a module's parameters, or of tensors: matrices with weight_decay, biases and gains of norms with 0."""
+def decay_groups(params: Any, weight_decay: float = 1e-2, **options: Any) -> list[dict[str, Any]]:
+    """Two groups of a module's parameters, or of tensors: matrices with weight_decay, vectors and numbers with 0."""
     named = list(params.parameters() if hasattr(params, "parameters") else params)
     tensors = [one for one in (pair if isinstance(pair, _Tensor) else pair[1] for pair in named) if one.requires_grad]
     groups = [{"params": [p for p in tensors if p.ndim >= 2], "weight_decay": weight_decay, **options},
