@@ -62,6 +62,9 @@ class _Member(Tensor):
     def _more(self):
         return {}
 
+    def __copy__(self):
+        return _remade(type(self), self, self.requires_grad, self._more())
+
     def __deepcopy__(self, memo):
         made = _remade(type(self), self.detach().clone(), self.requires_grad, self._more())
         memo[id(self)] = made
@@ -196,7 +199,8 @@ class _Module:
             self._place(name, kind, None) if kind != "module" else self._clear(name)
         elif kind is not None:
             wanted = "an nn.Module" if kind == "module" else "a Tensor"
-            raise TypeError(f"{self._at(name)} is a {kind}, and got a {type(value).__name__}; {wanted} or None is wanted")
+            raise TypeError(f"{self._at(name)} is a {kind}, and got a {type(value).__name__}; {wanted} or None is "
+                            "wanted")
         else:
             object.__setattr__(self, name, value)
         if kind == "module" and value is None:

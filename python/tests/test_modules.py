@@ -830,6 +830,8 @@ def test_copies_of_parameters(copied):
     assert isinstance(q, nn.Parameter) and q.tolist() == [1, 1] and not q.requires_grad and not c.persistent
     q.fill_(3)
     assert p.tolist() == [1, 1] and copied([p, p])[0] is not p
+    shallow = copy.copy(p)
+    assert isinstance(shallow, nn.Parameter) and shallow is not p and shallow.data_ptr() == p.data_ptr()
     one, two = copied([p, p])
     assert one is two
 
