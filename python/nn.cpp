@@ -55,6 +55,12 @@ void move_to(Module& module, nb::args where) {
   }
 }
 
+Module& ready(nb::handle module) {
+  CT_CHECK(nb::inst_ready(module), Error, nb::cast<std::string>(module.type().attr("__name__")).c_str(),
+           "the module is used before its __init__() has called super().__init__()");
+  return nb::cast<Module&>(module);
+}
+
 // The class of C++ that a class of Python's is derived from.
 nb::object bound_class(nb::handle type) {
   nb::handle found = type;
@@ -69,26 +75,29 @@ void bind_module(nb::module_& m) {
       .def(nb::init<>())
       .def("num_parameters", &Module::num_parameters, nb::arg("trainable_only") = false)
       .def(
-          "state_dict", [](const Module& module) { return python::to_python(module.state_dict()); },
+          "state_dict", [](nb::handle module) { return python::to_python(ready(module).state_dict()); },
           "Every parameter and persistent buffer by its path; memory is shared with the module.")
-      .def_prop_rw("training", &Module::is_training, &Module::set_training)
+      .def_prop_rw(
+          "training", [](nb::handle module) { return ready(module).is_training(); },
+          [](nb::handle module, bool on) { ready(module).set_training(on); })
       // What cotangent/nn.py builds attributes of modules on.
       .def("_members",
-           [](const Module& module) {
+           [](nb::handle module) {
              nb::dict found;
-             for (const nn::Member& one : module.members()) found[one.name.c_str()] = to_python(one);
+             for (const nn::Member& one : ready(module).members()) found[one.name.c_str()] = to_python(one);
              return found;
            })
       .def("_member",
-           [](const Module& module, const std::string& name) -> nb::object {
-             const auto found = module.member(name);
+           [](nb::handle module, const std::string& name) -> nb::object {
+             const auto found =
+                 nb::inst_ready(module) ? nb::cast<Module&>(module).member(name) : std::nullopt;
              return found ? nb::object(to_python(*found)) : nb::none();
            })
       .def("_set_tensor", &set_tensor, nb::arg("name"), nb::arg("kind"), nb::arg("tensor").none(),
            nb::arg("persistent") = true)
       .def("_set_child",
            [](Module& module, const std::string& name, nb::handle given) {
-             Module& child = nb::cast<Module&>(given);
+             Module& child = ready(given);
              if (child.kind().empty())
                child.describe_as(nb::cast<std::string>(given.type().attr("__name__")));
              module.set_child(name, child);

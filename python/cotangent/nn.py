@@ -17,6 +17,8 @@ import re as _re
 import sys as _sys
 import weakref as _weakref
 from collections import namedtuple as _namedtuple
+from collections.abc import MutableMapping as _MutableMapping
+from functools import partialmethod as _partialmethod
 
 from ._core import Tensor, _models, _nn, bf16, f16, f32, f64
 from ._core import ValueError as _ValueError
@@ -47,11 +49,21 @@ def _remade(cls, tensor, requires_grad, more):
 
 
 class _Member(Tensor):
+    """A tensor of a module while it is copied."""
+
+    def __new__(cls, data):
+        if not isinstance(data, Tensor):
+            raise TypeError(f"[{cls.__name__}] got a {type(data).__name__}; a Tensor is wanted: ct.tensor() makes one")
+        return _named(cls, data.detach())
+
     def __init__(self, *_, **__):
         """__new__ has made all of it."""
 
     def _more(self):
         return {}
+
+    def __copy__(self):
+        return _remade(type(self), self, self.requires_grad, self._more())
 
     def __deepcopy__(self, memo):
         made = _remade(type(self), self.detach().clone(), self.requires_grad, self._more())
@@ -65,18 +77,12 @@ class _Member(Tensor):
         return f"{type(self).__name__} containing:\n{Tensor.__repr__(self)}"
 
 
-def _checked(cls, tensor):
-    if not isinstance(tensor, Tensor):
-        raise TypeError(f"[{cls.__name__}] got a {type(tensor).__name__}; a Tensor is wanted: ct.tensor() makes one")
-    return _named(cls, tensor.detach())
-
-
 class Parameter(_Member):
     """A tensor that is trained. Assigned to a module's attribute it is one of its parameters. It shares the memory of
     the tensor it is made of."""
 
     def __new__(cls, data, requires_grad=True):
-        made = _checked(cls, data)
+        made = _Member.__new__(cls, data)
         made.requires_grad = True
         made.requires_grad = requires_grad
         return made
@@ -86,7 +92,7 @@ class Buffer(_Member):
     """A tensor that is saved and moved with a module, but not trained."""
 
     def __new__(cls, data, *, persistent=True):
-        made = _checked(cls, data)
+        made = _Member.__new__(cls, data)
         made.persistent = persistent
         return made
 
@@ -138,18 +144,21 @@ class _Module:
     # ---- Attributes ----------------------------------------------------------------------------------------------
 
     def __getattr__(self, name):
-        if name[:2] == "__" or not _nn._is_ready(self):
-            before = "" if name[:2] == "__" else "; call super().__init__() first"
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'{before}")
         member = self._member(name)
         if member:
             return self._inner(name) if member[0] == "module" else self._tensor(name, *member)
         settings = self.__dict__.get("_settings", {})
         if name in settings:
             return settings[name]
-        known = ", ".join(_itertools.chain(self._members(), settings)) or "none"
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'; parameters, buffers, modules "
-                             f"and settings are: {known}")
+        if name[:2] == "__":
+            raise AttributeError(name)
+        more = "call super().__init__() first"
+        if _nn._is_ready(self):
+            more = "it has " + (", ".join(_itertools.chain(self._members(), settings)) or "no members")
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'; {more}")
+
+    def _at(self, name):
+        return f"[{type(self).__name__}] '{name}'"
 
     def _tensor(self, name, kind, tensor, _):
         kept = self.__dict__.setdefault("_tensors", {})
@@ -170,18 +179,15 @@ class _Module:
         return handle
 
     def __setattr__(self, name, value):
-        ready = _nn._is_ready(self)
-        if not ready and isinstance(value, (Module, _Member)):
-            raise AttributeError(f"[{type(self).__name__}] '{name}' is assigned before super().__init__() was called; "
-                                 "call it first")
+        kind = (self._member(name) or (None,))[0]
+        if kind is None and isinstance(value, (Module, _Member)) and not _nn._is_ready(self):
+            raise AttributeError(f"{self._at(name)} is assigned before super().__init__() was called; call it first")
         if hasattr(getattr(type(self), name, None), "__set__"):
             return object.__setattr__(self, name, value)
-        kind = (self._member(name) or (None,))[0] if ready else None
         if kind is None and name in self.__dict__.get("_settings", ()):
-            raise AttributeError(f"[{type(self).__name__}] '{name}' is a setting, read when the module is made; make "
-                                 "another module")
+            raise AttributeError(f"{self._at(name)} is a setting, read when the module is made; make another module")
         if kind == "parameter" and value is not None and not isinstance(value, Parameter):
-            raise TypeError(f"[{type(self).__name__}] '{name}' is a parameter, and got a {type(value).__name__}; assign "
+            raise TypeError(f"{self._at(name)} is a parameter, and got a {type(value).__name__}; assign "
                             "nn.Parameter(...) or None, or write into it by .copy_() under no_grad()")
         if isinstance(value, Parameter):
             self._place(name, "parameter", value)
@@ -192,9 +198,9 @@ class _Module:
         elif kind is not None and value is None:
             self._place(name, kind, None) if kind != "module" else self._clear(name)
         elif kind is not None:
-            wanted = "nn.Module" if kind == "module" else "Tensor"
-            raise TypeError(f"[{type(self).__name__}] '{name}' is a {kind}, and got a {type(value).__name__}; a {wanted} "
-                            "or None is wanted")
+            wanted = "an nn.Module" if kind == "module" else "a Tensor"
+            raise TypeError(f"{self._at(name)} is a {kind}, and got a {type(value).__name__}; {wanted} or None is "
+                            "wanted")
         else:
             object.__setattr__(self, name, value)
         if kind == "module" and value is None:
@@ -202,8 +208,8 @@ class _Module:
 
     def __delattr__(self, name):
         if name in self.__dict__.get("_settings", ()) and not self._member(name):
-            raise AttributeError(f"[{type(self).__name__}] '{name}' is a setting; it can't be deleted")
-        if not (_nn._is_ready(self) and self._clear(name)):
+            raise AttributeError(f"{self._at(name)} is a setting; it can't be deleted")
+        if not (self._member(name) and self._clear(name)):
             object.__delattr__(self, name)
 
     def __dir__(self):
@@ -212,13 +218,13 @@ class _Module:
 
     def _check_new(self, name):
         if hasattr(type(self), name):
-            raise _ValueError(f"[{type(self).__name__}] '{name}' is an attribute of the class; choose another name")
+            raise _ValueError(f"{self._at(name)} is an attribute of the class; choose another name")
 
     def _check_own(self, name):
         owner = self.__dict__.get("_inside")
         inside = getattr(self.__dict__.get(name), "__dict__", {}).get("_inside")
         if owner or inside or (self._member(name) or ("",))[0] == "module" and name not in self.__dict__:
-            raise TypeError(f"[{type(self).__name__}] '{name}' is a part of a layer of C++, whose forward() would go on "
+            raise TypeError(f"{self._at(name)} is a part of a layer of C++, whose forward() would go on "
                             "with it; assign its parameters, or write a module of your own")
 
     def _clear(self, name):
@@ -235,7 +241,7 @@ class _Module:
         self._clear(name)
         try:
             if self._member(name):
-                raise TypeError(f"[{type(self).__name__}] '{name}' is a {member[0]} of a layer of C++; it stays as it is")
+                raise TypeError(f"{self._at(name)} is a {member[0]} of a layer of C++; it stays as it is")
             put(name, *given)
         except Exception:
             if member[0] != "module":
@@ -254,6 +260,9 @@ class _Module:
         self.__dict__.setdefault("_tensors", {})[name] = tensor
 
     def _place_module(self, name, module):
+        if "_inside" in module.__dict__:
+            raise TypeError(f"{self._at(name)} got a part of a {module._inside}, which runs there, in C++, and has no "
+                            "forward() of its own; give the whole")
         member = self._member(name)
         if member and member[0] != "module":
             self._replace(name, member, self._set_child, module)
@@ -265,7 +274,8 @@ class _Module:
     def register_parameter(self, name, param):
         """Adds a parameter; None where there is none."""
         if param is not None and not isinstance(param, Parameter):
-            raise TypeError(f"[register_parameter] '{name}' is a {type(param).__name__}; an nn.Parameter or None is wanted")
+            raise TypeError(f"[register_parameter] '{name}' is a {type(param).__name__}; an nn.Parameter or None is "
+                            "wanted")
         self._place(name, "parameter", param)
 
     def register_buffer(self, name, tensor, persistent=True):
@@ -362,13 +372,7 @@ class _Module:
                                  f"{', '.join(module._of_kind(kind)) or 'none'}")
         return module._tensor(name, *module._member(name))
 
-    def get_parameter(self, target):
-        """The parameter of this path."""
-        return self._get_of("parameter", target)
-
-    def get_buffer(self, target):
-        """The buffer of this path."""
-        return self._get_of("buffer", target)
+    get_parameter, get_buffer = _partialmethod(_get_of, "parameter"), _partialmethod(_get_of, "buffer")
 
     # ---- Changing all of it ----------------------------------------------------------------------------------------
 
@@ -382,7 +386,7 @@ class _Module:
 
     def train(self, mode=True):
         """Training or evaluation mode, for all modules below."""
-        self.training = mode
+        self.training = bool(mode)
         for child in self.children():
             child.train(mode)
         return self
@@ -403,23 +407,12 @@ class _Module:
         self._to(*args, device, dtype)
         return self
 
-    def cpu(self):
-        return self.to("cpu")
+    cpu = _partialmethod(to, "cpu")
 
     def cuda(self, device=None):
         return self.to(f"cuda:{device}" if isinstance(device, int) else device or "cuda")
 
-    def float(self):
-        return self.to(f32)
-
-    def double(self):
-        return self.to(f64)
-
-    def half(self):
-        return self.to(f16)
-
-    def bfloat16(self):
-        return self.to(bf16)
+    float, double, half, bfloat16 = map(_partialmethod, (to,) * 4, (f32, f64, f16, bf16))
 
     def requires_grad_(self, requires_grad=True):
         """Whether the parameters are trained."""
@@ -453,8 +446,8 @@ class _Module:
         if not callable(hook):
             raise TypeError(f"[register_{kind[1:-1]}] got a {type(hook).__name__}; a function is wanted")
         if self.__dict__.get("_inside"):
-            raise TypeError(f"[register_{kind[1:-1]}] this module runs inside of {self._inside}, in C++, which calls no "
-                            "hooks of Python's; register one on the whole")
+            raise TypeError(f"[register_{kind[1:-1]}] this module runs inside of {self._inside}, in C++, which calls "
+                            "no hooks of Python's; register one on the whole")
         hooks = self.__dict__.setdefault(kind, {})
         handle, before = RemovableHandle(hooks), dict(hooks) if prepend else {}
         if prepend:
@@ -468,7 +461,7 @@ class _Module:
         return self._hook("_forward_pre_hooks", hook, prepend, with_kwargs)
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """hook(module, args, output) is called after forward(); what it gives, if anything, takes the output's place."""
+        """hook(module, args, output) is called after forward(); what it gives, if anything, takes output's place."""
         return self._hook("_forward_hooks", hook, prepend, with_kwargs)
 
     # ---- Text ------------------------------------------------------------------------------------------------------
@@ -491,7 +484,7 @@ class _Module:
                 child = getattr(self, name)
                 modules[name] = child._state() if "_inside" in child.__dict__ else child
             else:
-                tensor = tensor if tensor is None else _named(Parameter if kind == "parameter" else Buffer, tensor)
+                tensor = tensor if tensor is None else _named(Parameter if kind == "parameter" else _Member, tensor)
                 tensors[name] = kind, tensor, persistent
         return self.training, tensors, modules
 
@@ -499,6 +492,8 @@ class _Module:
         self.training, tensors, modules = state
         for name, (kind, tensor, persistent) in tensors.items():
             self._set_tensor(name, kind, tensor, persistent)
+            if isinstance(tensor, (Parameter, Buffer)):
+                self.__dict__.setdefault("_tensors", {})[name] = tensor
         for name, module in modules.items():
             if isinstance(module, Module):
                 self._place_module(name, module)
@@ -518,8 +513,8 @@ class _Module:
         cls = type(self)
         made = self.__dict__.get("_made")
         if "_inside" in self.__dict__ or made is None and _nn._bound_class(cls) is not Module:
-            raise TypeError(f"[{cls.__name__}] only a module that a call of its class has made can be copied; this one is "
-                            "a part of what C++ has made: copy the whole, or its state_dict()")
+            raise TypeError(f"[{cls.__name__}] only a module that a call of its class has made can be copied; this one "
+                            "is a part of what C++ has made: copy the whole, or its state_dict()")
         args, named = made or ((), {})
         attributes, inner = self.__getstate__(), {"_tensors", "_inside", *self._of_kind("module")}
         if isinstance(attributes, dict):
@@ -696,10 +691,6 @@ class _ByName(Module):
         super().__init__()
         self.update(values)
 
-    def update(self, values):
-        for name, value in values.items() if hasattr(values, "items") else values:
-            self[name] = value
-
     def __setitem__(self, name, value):
         if self._holds == "parameter":
             self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
@@ -715,32 +706,22 @@ class _ByName(Module):
         self[name]
         delattr(self, name)
 
+    def __len__(self):
+        return len(self._of_kind(self._holds))
+
+    def __iter__(self):
+        return iter(self._of_kind(self._holds))
+
+    def __contains__(self, name):
+        return name in self._of_kind(self._holds)
+
     def pop(self, name):
         value = self[name]
         del self[name]
         return value
 
-    def clear(self):
-        for name in self.keys():
-            del self[name]
-
-    def keys(self):
-        return self._of_kind(self._holds)
-
-    def values(self):
-        return [getattr(self, name) for name in self.keys()]
-
-    def items(self):
-        return list(zip(self.keys(), self.values()))
-
-    def __len__(self):
-        return len(self.keys())
-
-    def __iter__(self):
-        return iter(self.keys())
-
-    def __contains__(self, name):
-        return name in self.keys()
+    keys, values, items = _MutableMapping.keys, _MutableMapping.values, _MutableMapping.items
+    update, popitem, clear = _MutableMapping.update, _MutableMapping.popitem, _MutableMapping.clear
 
 
 class ModuleDict(_ByName):

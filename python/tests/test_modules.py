@@ -73,14 +73,14 @@ def same(ours, theirs):
     assert np.allclose(ours.detach().numpy(), theirs.detach().numpy(), atol=1e-5)
 
 
-# ---- Assignment ------------------------------------------------------------------------------------------------------
+# ---- Assignment -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [[5.0, 5.0], [7.0], 5.0])
 def test_a_second_parameter_replaces_the_first(value):
     m = Scaled()
     m.w = nn.Parameter(ct.tensor(value))
-    assert m.w.tolist() == value and m.w.requires_grad and m.w.is_leaf if hasattr(m.w, "is_leaf") else True
+    assert m.w.tolist() == value and m.w.requires_grad and isinstance(m.w, nn.Parameter)
     assert state(m) == {"w": value, "n": [0, 0]} and [p.tolist() for p in m.parameters()] == [value]
     assert m(ct.ones(2)).tolist() == (np.ones(2) * np.array(value)).tolist()
     w = trained(m, ct.ones(2))["w"]
@@ -157,7 +157,8 @@ def test_modules_go(how):
 
 
 @pytest.mark.parametrize("new, names, gives", [
-    (lambda: nn.Linear(2, 5, bias=False), ["head.weight"], 5), (lambda: nn.Tanh(), [], 2), (lambda: Scaled(), ["head.w"], 2),
+    (lambda: nn.Linear(2, 5, bias=False), ["head.weight"], 5), (lambda: nn.Tanh(), [], 2),
+    (lambda: Scaled(), ["head.w"], 2),
     (lambda: nn.Sequential(nn.Linear(2, 1), ct.relu), ["head.0.weight", "head.0.bias"], 1)])
 def test_a_module_replaces_another(new, names, gives):
     m = Net()
@@ -212,6 +213,14 @@ def test_before_init():
 
     with pytest.raises(AttributeError, match=r"super\(\).__init__\(\)"):
         Asks()
+
+    class Never(nn.Module):
+        def __init__(self):
+            self.x = 3
+
+    for use in (repr, copy.deepcopy, nn.Sequential, Never.parameters, Never.state_dict, Never.train):
+        with pytest.raises((ct.Error, AttributeError), match=r"super\(\).__init__\(\)"):
+            use(Never())
 
 
 def test_what_is_missing_is_named():
@@ -314,7 +323,7 @@ def test_parts_of_a_layer_of_cpp():
     assert np.allclose(m(x, x, x).detach().numpy(), 0) and state(m)["out_proj.weight"] == [[0] * 4] * 4
     for change in (lambda: setattr(m, "out_proj", nn.Linear(4, 4)), lambda: delattr(m, "out_proj"),
                    lambda: setattr(m, "out_proj", None), lambda: setattr(m, "out_proj", nn.Parameter(ct.ones(1))),
-                   lambda: m.out_proj.register_forward_hook(print)):
+                   lambda: m.out_proj.register_forward_hook(print), lambda: nn.Sequential(m.out_proj)):
         with pytest.raises(TypeError, match="C\\+\\+"):
             change()
     with pytest.raises(TypeError, match="C\\+\\+"):
@@ -340,7 +349,7 @@ def test_a_layer_with_more():
     assert type(copy.deepcopy(m)) is Low and state(copy.deepcopy(m)) == state(m)
 
 
-# ---- Parameters and buffers --------------------------------------------------------------------------------------------
+# ---- Parameters and buffers -----------------------------------------------------------------------------------------
 
 
 def test_parameters_are_tensors():
@@ -379,7 +388,8 @@ def test_a_parameter_shares_the_memory_of_its_tensor():
 
 def test_tied_weights_are_one():
     def check(m):
-        assert m.head.weight is m.embedding.weight and [name for name, _ in m.named_parameters()] == ["embedding.weight"]
+        assert m.head.weight is m.embedding.weight
+        assert [name for name, _ in m.named_parameters()] == ["embedding.weight"]
         assert sorted(m.state_dict()) == ["embedding.weight", "head.weight"] and m.num_parameters() == 6
         m.head.weight.fill_(0.5) if not m.head.weight.requires_grad else m.load_state_dict(
             {name: np.full((3, 2), 0.5) for name in m.state_dict()})
@@ -395,6 +405,15 @@ def test_tied_weights_are_one():
         check(copied)
     m.requires_grad_(False)
     assert not copy.deepcopy(m).head.weight.requires_grad and m.head.weight is m.embedding.weight
+    noted = Net()
+    noted.same = noted.n
+    noted.plain = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    noted.a, noted.b = noted.plain
+    noted.b.running_mean = noted.a.running_mean
+    again = copy.deepcopy(noted)
+    assert again.n is again.same and "same" in state(again) and again.plain[0] is again.a
+    again.a(ct.ones(3, 2))
+    assert again.b.running_mean.tolist() == again.a.running_mean.tolist() != noted.a.running_mean.tolist()
     two = Net()
     two.other = two.head
     assert len(two.parameters()) == 3 and len(two.children()) == 1 and "other.weight" in state(two)
@@ -440,7 +459,8 @@ def test_walks_give_pythons_own_objects():
     assert [name for name, _ in net.named_parameters(recurse=False)] == ["w"] and m.parameters(recurse=False) == []
     assert [name for name, _ in m.named_buffers()] == ["0.n"] and len(m.buffers()) == 1
     assert m.get_submodule("0.head") is net.head and m.get_submodule("") is m
-    assert m.get_parameter("0.head.weight") is net.head.weight is m.get("0.head.weight") and m.get_buffer("0.n") is net.n
+    assert m.get_parameter("0.head.weight") is net.head.weight is m.get("0.head.weight")
+    assert m.get_buffer("0.n") is net.n
     for call in (lambda: m.get_submodule("0.x"), lambda: m.get_parameter("0.n"), lambda: m.get_buffer("0.w"),
                  lambda: m.get_parameter("0.none")):
         with pytest.raises(AttributeError):
@@ -470,7 +490,8 @@ def test_parameters_are_gone_through_in_every_way():
 
 @pytest.mark.parametrize("call, dtype", [
     (lambda m: m.to("cpu"), "f32"), (lambda m: m.to(ct.f64), "f64"), (lambda m: m.to("cpu", ct.f64), "f64"),
-    (lambda m: m.to(ct.f16, "cpu"), "f16"), (lambda m: m.to(dtype=ct.bf16, device="cpu"), "bf16"), (lambda m: m.to(), "f32"),
+    (lambda m: m.to(ct.f16, "cpu"), "f16"), (lambda m: m.to(dtype=ct.bf16, device="cpu"), "bf16"),
+    (lambda m: m.to(), "f32"),
     (lambda m: m.to(ct.ones(1, dtype=ct.f64)), "f64"), (lambda m: m.cpu(), "f32"), (lambda m: m.half(), "f16"),
     (lambda m: m.double(), "f64"), (lambda m: m.double().float(), "f32"), (lambda m: m.bfloat16(), "bf16"),
     (lambda m: m.train(), "f32"), (lambda m: m.train(False), "f32"), (lambda m: m.eval(), "f32"),
@@ -576,7 +597,8 @@ def test_states_go_to_pytorch_and_back():
 def test_hooks(make):
     m, seen = make(), []
     pre = m.register_forward_pre_hook(lambda module, args: seen.append((module is m, args[0].tolist())))
-    post = m.register_forward_hook(lambda module, args, output: seen.append((module is m, args[0].tolist(), output.tolist())))
+    post = m.register_forward_hook(
+        lambda module, args, output: seen.append((module is m, args[0].tolist(), output.tolist())))
     y = m(ct.ones(2)).tolist()
     assert seen == [(True, [1, 1]), (True, [1, 1], y)]
     pre.remove()
@@ -605,8 +627,10 @@ def test_hooks_in_order_and_with_names():
 
 
 @pytest.mark.parametrize("refer", [
-    lambda m: setattr(m, "me", [m]), lambda m: setattr(m, "f", lambda: m), lambda m: m.register_forward_hook(lambda *_: m),
-    lambda m: setattr(m, "forward", m.forward), lambda m: setattr(m.w, "owner", m), lambda m: setattr(m.head, "up", [m]),
+    lambda m: setattr(m, "me", [m]), lambda m: setattr(m, "f", lambda: m),
+    lambda m: m.register_forward_hook(lambda *_: m),
+    lambda m: setattr(m, "forward", m.forward), lambda m: setattr(m.w, "owner", m),
+    lambda m: setattr(m.head, "up", [m]),
     lambda m: m.head.register_forward_pre_hook(lambda *_: m)])
 def test_circles_are_freed(refer):
     m = Net()
@@ -617,7 +641,7 @@ def test_circles_are_freed(refer):
     assert seen() is None
 
 
-# ---- Containers ------------------------------------------------------------------------------------------------------
+# ---- Containers -----------------------------------------------------------------------------------------------------
 
 
 def test_sequential():
@@ -645,25 +669,31 @@ def test_sequential():
             call()
     with pytest.raises(IndexError):
         m[9]
-    assert [type(one) for one in nn.Sequential(*nn.Sequential(nn.Linear(1, 1), nn.ReLU()).children())] == [nn.Linear, nn.ReLU]
+    again = nn.Sequential(*nn.Sequential(nn.Linear(1, 1), nn.ReLU()).children())
+    assert [type(one) for one in again] == [nn.Linear, nn.ReLU]
 
 
 def test_lists_and_dicts_of_modules():
     m = nn.Module()
     m.blocks = nn.ModuleList(nn.Linear(1, 1) for _ in range(3))
     m.heads = nn.ModuleDict({"a": nn.Linear(1, 2), "b": nn.ReLU()})
-    assert len(m.blocks) == 3 and len(m.parameters()) == 8 and "blocks.2.bias" in state(m) and "heads.a.weight" in state(m)
+    assert len(m.blocks) == 3 and len(m.parameters()) == 8 and "blocks.2.bias" in state(m)
+    assert "heads.a.weight" in state(m)
     first = m.blocks[0]
     m.blocks[0] = nn.Identity()
     m.blocks.append(first)
-    assert m.blocks[-1] is first and first in m.blocks and "blocks.3.weight" in state(m) and "blocks.0.weight" not in state(m)
+    assert m.blocks[-1] is first and first in m.blocks and "blocks.3.weight" in state(m)
+    assert "blocks.0.weight" not in state(m)
     assert isinstance(m.blocks[1:], nn.ModuleList) and len(m.blocks[1:]) == 3
     del m.blocks[0]
     assert len(m.blocks) == 3 and m.blocks[2] is first and sorted(state(m.blocks))[-1] == "2.weight"
-    assert list(m.heads) == ["a", "b"] == m.heads.keys() and "a" in m.heads and len(m.heads.items()) == 2
+    assert list(m.heads) == ["a", "b"] == [*m.heads.keys()] and "a" in m.heads and len(m.heads.items()) == 2
     m.heads["c"] = nn.Tanh()
-    assert isinstance(m.heads.pop("b"), nn.ReLU) and m.heads.keys() == ["a", "c"] and m.heads["a"](ct.ones(1)).shape == (2,)
+    assert isinstance(m.heads.pop("b"), nn.ReLU) and [*m.heads.keys()] == ["a", "c"]
+    assert m.heads["a"](ct.ones(1)).shape == (2,)
     del m.heads["a"]
+    m.heads.update({"d": nn.ReLU()})
+    assert isinstance(m.heads.pop("d"), nn.ReLU)
     assert len(m.heads.values()) == 1 and not any("heads" in name for name in state(m))
     for call, error in ((lambda: m.heads["x"], KeyError), (lambda: m.heads.update({"x": 3}), TypeError),
                         (lambda: m.blocks.append(3), TypeError), (lambda: m.blocks[5], IndexError),
@@ -682,7 +712,7 @@ def test_lists_and_dicts_of_parameters():
     m.vs["b"] = ct.ones(1)
     assert [p.shape for p in m.ws] == [(4,), (2,), (1,)] and m.ws[-1].requires_grad and m.vs["b"].tolist() == [1]
     del m.ws[1]
-    assert state(m.ws) == {"0": [0] * 4, "1": [1]} and m.vs.keys() == ["a", "b"] and len(m.parameters()) == 4
+    assert state(m.ws) == {"0": [0] * 4, "1": [1]} and [*m.vs] == ["a", "b"] and len(m.parameters()) == 4
 
 
 # ---- Copies ----------------------------------------------------------------------------------------------------------
@@ -691,7 +721,8 @@ COPIES = [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: pick
 
 
 LAYERS = [
-    (lambda: nn.Linear(2, 3), (1, 2)), (lambda: nn.Linear(2, 3, bias=False), (1, 2)), (lambda: nn.Embedding(4, 2), None),
+    (lambda: nn.Linear(2, 3), (1, 2)), (lambda: nn.Linear(2, 3, bias=False), (1, 2)),
+    (lambda: nn.Embedding(4, 2), None),
     (lambda: nn.Conv2d(1, 2, 3, padding=1), (1, 1, 4, 4)), (lambda: nn.LayerNorm((3,)), (2, 3)),
     (lambda: nn.BatchNorm1d(3), (4, 3)), (lambda: nn.GELU("tanh"), (3,)), (lambda: nn.Flatten(), (2, 3, 4)),
     (lambda: nn.LSTM(2, 3, num_layers=2), (4, 1, 2)), (lambda: nn.Softmax(0), (2, 3)), (lambda: nn.RMSNorm(3), (2, 3)),
@@ -799,11 +830,13 @@ def test_copies_of_parameters(copied):
     assert isinstance(q, nn.Parameter) and q.tolist() == [1, 1] and not q.requires_grad and not c.persistent
     q.fill_(3)
     assert p.tolist() == [1, 1] and copied([p, p])[0] is not p
+    shallow = copy.copy(p)
+    assert isinstance(shallow, nn.Parameter) and shallow is not p and shallow.data_ptr() == p.data_ptr()
     one, two = copied([p, p])
     assert one is two
 
 
-# ---- Text and more ----------------------------------------------------------------------------------------------------
+# ---- Text and more --------------------------------------------------------------------------------------------------
 
 
 def test_text():
@@ -820,7 +853,8 @@ def test_text():
 
 
 INITS = [("constant_", (3,), {}), ("zeros_", (), {}), ("ones_", (), {}), ("eye_", (), {}), ("uniform_", (2, 3), {}),
-         ("normal_", (5, 0.1), {}), ("trunc_normal_", (), {"std": 0.5, "a": -1, "b": 1}), ("xavier_uniform_", (), {"gain": 2}),
+         ("normal_", (5, 0.1), {}), ("trunc_normal_", (), {"std": 0.5, "a": -1, "b": 1}),
+         ("xavier_uniform_", (), {"gain": 2}),
          ("xavier_normal_", (), {}), ("kaiming_uniform_", (), {"nonlinearity": "relu"}),
          ("kaiming_normal_", (), {"a": 0.2, "mode": "fan_out"}), ("orthogonal_", (), {"gain": 3})]
 
