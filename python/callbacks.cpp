@@ -73,7 +73,7 @@ void close() {
 bool closed() noexcept { return closing && closer.load() != std::this_thread::get_id(); }
 
 Released::Released() noexcept {
-  if (!has_lock()) return;
+  if (counted) return;
   leave();
   state_ = PyEval_SaveThread();
   if (closed()) park();
@@ -83,9 +83,7 @@ Released::~Released() {
   if (closed()) park();
   try {
     PyEval_RestoreThread(state_);
-  } catch (...) {
-    park();
-  }
+  } catch (...) { park(); }
   arrive();
 }
 
@@ -105,9 +103,7 @@ Acquired::Acquired(std::nothrow_t) noexcept {
   if (!closed()) {
     try {
       state_ = PyGILState_Ensure();
-    } catch (...) {
-      park();
-    }
+    } catch (...) { park(); }
     how_ = back ? How::taken_back : How::taken;
     arrive();
   } else if (!back) {
@@ -289,7 +285,8 @@ struct HookHandle {
     if (!hook) return;
     void* owner = const_cast<void*>(hook->owner());
     if (!leaf) {
-      for (OutputHooks& h : static_cast<Node*>(static_cast<RefCounted*>(owner))->output_hooks) h.hooks.remove(id);
+      for (OutputHooks& h : static_cast<Node*>(static_cast<RefCounted*>(owner))->output_hooks)
+        h.hooks.remove(id);
       return;
     }
     ct::detail::LeafMeta& meta = ct::detail::leaf_meta(*static_cast<TensorImpl*>(owner));
