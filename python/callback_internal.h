@@ -27,7 +27,7 @@ class Released {
   Released& operator=(const Released&) = delete;
 
  private:
-  PyThreadState* state_ = nullptr;  // null where the thread did not have the lock
+  PyThreadState* state_ = nullptr;  // null where another one of the thread's lives
 };
 /// The interpreter is free while a function that touches C++ alone runs.
 using Unlocked = nb::call_guard<Released>;

@@ -73,7 +73,7 @@ void close() {
 bool closed() noexcept { return closing && closer.load() != std::this_thread::get_id(); }
 
 Released::Released() noexcept {
-  if (!has_lock()) return;
+  if (counted) return;
   leave();
   state_ = PyEval_SaveThread();
   if (closed()) park();

@@ -110,8 +110,8 @@ std::vector<Tensor> read_outputs(const std::string& name, const nb::object& made
 }
 
 // Gives the outputs their places on the tape, but those that were marked, or all where nothing is recorded.
-void record(std::vector<Tensor>& outputs, const Inputs& inputs, const Context& context,
-            const Ref<FunctionNode>& node, bool recording) {
+void give_history(std::vector<Tensor>& outputs, const Inputs& inputs, const Context& context,
+                  const Ref<FunctionNode>& node, bool recording) {
   std::vector<bool> constant;
   for (const Tensor& out : outputs)
     constant.push_back(!recording || std::any_of(context.constants.begin(), context.constants.end(),
@@ -151,14 +151,16 @@ nb::object apply(const nb::object& function, const nb::args& arguments) {
   }
   std::vector<Tensor> outputs = read_outputs(name, made);
   if (recording) inputs.check_unchanged(name);
-  record(outputs, inputs, seen, node, recording);
+  give_history(outputs, inputs, seen, node, recording);
   seen.constants.clear();
   return is_list(made) ? nb::object(nb::tuple(python_of(outputs))) : nb::cast(outputs[0]);
 }
 
 // ---- What cotangent/torch.py asks of a tape
 
-std::uintptr_t memory(const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()->storage.get()); }
+std::uintptr_t memory_of(const Tensor& t) {
+  return reinterpret_cast<std::uintptr_t>(t.impl()->storage.get());
+}
 
 // Whether a tape leads from the results to a leaf that is none of `known`.
 bool leads_elsewhere(const std::vector<Tensor>& results, const std::vector<Tensor>& known) {
@@ -178,16 +180,16 @@ bool leads_elsewhere(const std::vector<Tensor>& results, const std::vector<Tenso
 }
 
 // The tensor, or a copy where somebody else may look at its memory.
-Tensor own(const Tensor& t) {
+Tensor own_memory(const Tensor& t) {
   const TensorImpl& impl = *t.impl();
   return impl.use_count() == 1 && impl.storage.unique() && impl.storage->is_owned() ? t : t.clone();
 }
 
 void bind_tape(nb::module_& m) {
-  m.def("_memory", &memory);
+  m.def("_memory", &memory_of);
   m.def("_version", [](const Tensor& t) { return t.impl()->storage->version(); });
   m.def("_touch", [](const Tensor& t) { t.impl()->storage->bump_version(); });
-  m.def("_own", &own);
+  m.def("_own", &own_memory);
   m.def("_leaves", &leads_elsewhere);
   m.def(
       "_backward",

@@ -7,7 +7,7 @@
 namespace ct::python {
 namespace {
 
-void bind(nb::module_ m) {
+void bind_all(nb::module_ m) {
   m.doc() = "Cotangent's C++ side: what the package cotangent stands on.";
   bind_errors(m);
   bind_tensor(m);
@@ -48,7 +48,7 @@ PyObject* refuse_import(const char* why) {
   PyErr_SetString(PyExc_ImportError, why);
   return nullptr;
 }
-PyObject* create(PyObject* spec, PyModuleDef*) {
+PyObject* create_module(PyObject* spec, PyModuleDef*) {
   if (PyInterpreterState_Get() != PyInterpreterState_Main())
     return refuse_import(
         "[cotangent] this is a subinterpreter; import it in the main interpreter, or use processes");
@@ -61,7 +61,7 @@ PyObject* create(PyObject* spec, PyModuleDef*) {
   Py_XINCREF(the_module);
   return the_module;
 }
-int execute(PyObject* made) {
+int execute_module(PyObject* made) {
   if (import_state == Import::failed) return refuse_import("[cotangent] it failed to load before"), -1;
   try {
     const auto m = nb::borrow<nb::module_>(made);
@@ -73,7 +73,7 @@ int execute(PyObject* made) {
     }
     import_state = Import::failed;
     if (!nb::register_module(m)) return -1;
-    bind(m);
+    bind_all(m);
     nb::module_::import_("atexit").attr("register")(nb::cpp_function([] { Py_CLEAR(the_module); }));
     import_state = Import::done;
     return 0;
@@ -83,13 +83,13 @@ int execute(PyObject* made) {
   return -1;
 }
 
-PyModuleDef_Slot slots[] = {{Py_mod_create, reinterpret_cast<void*>(&create)},
-                            {Py_mod_exec, reinterpret_cast<void*>(&execute)},
-                            {0, nullptr}};
-PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_core", nullptr, 0, nullptr, slots, nullptr, nullptr, nullptr};
+PyModuleDef_Slot module_slots[] = {{Py_mod_create, reinterpret_cast<void*>(&create_module)},
+                                   {Py_mod_exec, reinterpret_cast<void*>(&execute_module)},
+                                   {0, nullptr}};
+PyModuleDef module_definition = {PyModuleDef_HEAD_INIT, "_core", nullptr, 0,      nullptr,
+                                 module_slots,          nullptr, nullptr, nullptr};
 
 }  // namespace
 }  // namespace ct::python
 
-extern "C" NB_EXPORT PyObject* PyInit__core() { return PyModuleDef_Init(&ct::python::definition); }
+extern "C" NB_EXPORT PyObject* PyInit__core() { return PyModuleDef_Init(&ct::python::module_definition); }

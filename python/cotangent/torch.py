@@ -68,7 +68,7 @@ class _Call:
     """A call of f on our tape, and what PyTorch's needs of it."""
 
     def __init__(self, f, name, args, named):
-        self.name, self.recording, self.lock, self.anchor = name, torch.is_grad_enabled(), Lock(), None
+        self.name, self.recording, self.anchor = name, torch.is_grad_enabled(), None
         self.given = []
         _mapped((args, named), torch.Tensor, self.given.append)
         if not self.given:
@@ -94,7 +94,7 @@ class _Call:
         _mapped(self.made, Tensor, self.results.append)
         self.recorded = [self.recording and r.requires_grad for r in self.results]
         if self.recording and _core._leaves(self.results, self.ours):  # parameters of f's own: .grad is theirs
-            self.anchor = torch.empty(0, requires_grad=True).clone()
+            self.anchor, self.lock = torch.empty(0, requires_grad=True).clone(), Lock()
 
     def hand_out(self):
         """The results as PyTorch's tensors: views of arguments as such, and else no two over one memory."""
@@ -126,8 +126,7 @@ class _Call:
         wanted = [ours for ours in self.ours if ours.requires_grad]
         whole = self.anchor is not None and torch._C._will_engine_execute_node(self.anchor.grad_fn)
         try:
-            with self.lock:
-                found = iter(self.walk(*map(list, zip(*pairs)), wanted, whole))
+            found = iter((self.walk if whole else self.ask)(*map(list, zip(*pairs)), wanted))
         except AutogradError as error:
             if not changed:
                 raise
@@ -137,16 +136,18 @@ class _Call:
         return [g if g is None else _theirs(_core._own(g))
                 for g in (next(found) if ours.requires_grad else None for ours in self.ours)]
 
-    def walk(self, roots, gradients, wanted, whole):
-        if not whole:
-            return _core.grad(roots, wanted, gradients, retain_graph=_keeps_tape(), allow_unused=True) if wanted else []
-        for leaf in wanted:
-            leaf.grad = None
-        _core._backward(roots, gradients, _keeps_tape())
-        found = [leaf.grad for leaf in wanted]
-        for leaf in wanted:
-            leaf.grad = None
-        return found
+    def ask(self, roots, gradients, wanted):
+        return _core.grad(roots, wanted, gradients, retain_graph=_keeps_tape(), allow_unused=True) if wanted else []
+
+    def walk(self, roots, gradients, wanted):
+        with self.lock:  # of .grad, from here to the end
+            for leaf in wanted:
+                leaf.grad = None
+            _core._backward(roots, gradients, _keeps_tape())
+            found = [leaf.grad for leaf in wanted]
+            for leaf in wanted:
+                leaf.grad = None
+            return found
 
 
 class _Recorded(torch.autograd.Function):
@@ -159,10 +160,15 @@ class _Recorded(torch.autograd.Function):
         return tuple(handed)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, *gradients):
-        with _stream_of(next((g for g in gradients if g is not None), torch.empty(0))):
-            return None, None, *ctx.call.backward(gradients)
+        with torch.no_grad(), _stream_of(next((g for g in gradients if g is not None), torch.empty(0))):
+            found = ctx.call.backward(gradients)
+        if torch.is_grad_enabled():  # once_differentiable refuses where a cotangent has a history; an argument has one, too
+            found = [g if g is None else g.requires_grad_() for g in found]
+            late = torch._C._functions.DelayedError(
+                b"trying to differentiate twice a function of cotangent.torch, which is once_differentiable", len(found))
+            found = [late(*found)] if len(found) == 1 else late(*found)
+        return None, None, *found
 
 
 def function(f):
