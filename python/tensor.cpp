@@ -68,8 +68,22 @@ struct Operand {
   }
 };
 
+// A Tensor of Python's own: what is changed in place, or needs no conversion, is given back as the object it is.
+struct Self {
+  nb::object object;
+};
+
 }  // namespace
 }  // namespace ct::python
+
+template <>
+struct nanobind::detail::type_caster<ct::python::Self> {
+  NB_TYPE_CASTER(ct::python::Self, const_name<ct::Tensor>())
+
+  static handle from_cpp(const ct::python::Self& self, rv_policy, cleanup_list*) noexcept {
+    return self.object.inc_ref();
+  }
+};
 
 template <>
 struct nanobind::detail::type_caster<ct::python::Operand> {
@@ -233,10 +247,10 @@ bool truth(const Tensor& t) {
   return t.item<bool>();
 }
 
-nb::object to_int(const Tensor& t) {
+nb::int_ to_int(const Tensor& t) {
   const Scalar value = only("int", t);
-  if (!value.is_floating()) return nb::cast(value.to<std::int64_t>());
-  const auto whole = nb::steal(PyLong_FromDouble(value.to<double>()));
+  if (!value.is_floating()) return nb::int_(value.to<std::int64_t>());
+  const auto whole = nb::steal<nb::int_>(PyLong_FromDouble(value.to<double>()));
   if (!whole.is_valid()) nb::raise_python_error();
   return whole;
 }
@@ -248,14 +262,14 @@ std::int64_t to_index(const Tensor& t) {
   return t.item<std::int64_t>();
 }
 
-nb::object to_format(nb::pointer_and_handle<Tensor> self, const nb::str& format) {
+nb::str to_format(nb::pointer_and_handle<Tensor> self, const nb::str& format) {
   if (nb::len(format) == 0) return nb::str(self.h);
   if (self.p->numel() != 1)
     throw nb::type_error(detail::cat("[format] the tensor is ", describe(*self.p), "; '",
                                      nb::cast<std::string>(format),
                                      "' is for one element: x[i] or x.item(), or use np.array2string(x)")
                              .c_str());
-  return to_python(only("format", *self.p)).attr("__format__")(format);
+  return nb::str(to_python(only("format", *self.p)).attr("__format__")(format));
 }
 
 Tensor round_to(const Tensor& t, std::optional<int> digits) {
@@ -267,11 +281,11 @@ Tensor round_to(const Tensor& t, std::optional<int> digits) {
 // ---- Conversion ---------------------------------------------------------------------------------------------------
 
 // The same Python object where nothing has to be done.
-nb::object same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
-  return result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result));
+Self same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
+  return {result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result))};
 }
 
-nb::object to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
+Self to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
   std::optional<DType> dtype;
   std::optional<Device> device;
   bool copy = false;
@@ -350,7 +364,7 @@ void bind_operator(nb::class_<Tensor>& tensor, const std::string& word, F f, InP
                  const nb::gil_scoped_release unlocked;
                  in_place(*self.p, other);
                }
-               return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+               return Self{nb::borrow(self.h)};
              },
              nb::is_operator());
 }
@@ -576,7 +590,7 @@ void bind_tensor(nb::module_& m) {
           [](nb::pointer_and_handle<Tensor> self, bool value) {
             self.p->set_requires_grad(value);
             if (value) remember(self.h);
-            return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+            return Self{nb::borrow(self.h)};
           },
           nb::arg("requires_grad") = true)
       .def_prop_rw(
@@ -607,7 +621,7 @@ void bind_tensor(nb::module_& m) {
       .def("__iter__",
            [](const Tensor& t) {
              if (t.dim() == 0) throw nb::type_error("[iter] a tensor of rank 0 has no rows to go along");
-             return nb::iter(nb::cast(t.unbind(0)));
+             return nb::borrow<nb::typed<nb::iterator, Tensor>>(nb::iter(nb::cast(t.unbind(0))));
            })
       .def("__bool__", &truth)
       .def("__float__", [](const Tensor& t) { return only("float", t).to<double>(); })
@@ -678,14 +692,14 @@ void bind_tensor(nb::module_& m) {
             const Tensor from = read_as<Tensor>({"copy_", "source"}, source);
             check_in_place("copy_", *self.p, from.defined() && from.requires_grad());
             self.p->copy_(from);
-            return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+            return Self{nb::borrow(self.h)};
           },
           nb::arg("source"))
       .def("fill_", [](nb::pointer_and_handle<Tensor> self, nb::handle value) {
         const auto number = read_as<Scalar>({"fill_", "value"}, value);
         check_in_place("fill_", *self.p, false);
         self.p->fill_(number);
-        return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+        return Self{nb::borrow(self.h)};
       });
   bind_operators(tensor);
   bind_conversions(tensor);
