@@ -133,6 +133,8 @@ void assign(const char* op, Tensor& t, const Operand& other, F f) {
   const Tensor result = other.beside(t, [&](const auto& value) { return Tensor(f(before, value)); });
   CT_CHECK(category(result.dtype()) <= category(t.dtype()), DTypeError, op, "a result of dtype ",
            result.dtype(), " can't be written in place into ", describe(t), "; use the out-of-place form");
+  CT_CHECK(result.shape() == t.shape(), ShapeError, op, "the result has shape ", result.shape(),
+           " and can't be written in place into ", describe(t), "; use the out-of-place form");
   t.copy_(result);
 }
 
@@ -273,9 +275,10 @@ nb::str to_format(nb::pointer_and_handle<Tensor> self, const nb::str& format) {
 }
 
 Tensor round_to(const Tensor& t, std::optional<int> digits) {
-  if (!digits || !is_floating(t.dtype())) return is_floating(t.dtype()) ? t.round() : t;
-  const double power = std::pow(10.0, std::abs(*digits));
-  return *digits < 0 ? (t / power).round() * power : (t * power).round() / power;
+  const int places = digits.value_or(0);
+  if (!is_floating(t.dtype())) return places >= 0 ? t : round_to(t.to(f64), places).to(t.dtype());
+  const double power = std::pow(10.0, std::abs(places));
+  return places < 0 ? (t / power).round() * power : places > 0 ? (t * power).round() / power : t.round();
 }
 
 // ---- Conversion ---------------------------------------------------------------------------------------------------

@@ -202,8 +202,9 @@ class Producer:
         raw = Raw(None if no_data else self.memory.ctypes.data, (ctypes.c_int32 * 2)(*device),
                   len(shape) if ndim is None else ndim, code, bits,
                   lanes, None if no_shape else self.sizes, self.steps, byte_offset)
-        self.managed = Versioned(major, 0, None, self.deleter, flags, raw) if versioned else Managed(raw, None,
-                                                                                                     self.deleter)
+        self.managed = Managed(raw, None, self.deleter)
+        if versioned:
+            self.managed = Versioned(major, 0, None, self.deleter, flags, raw)
         self.name = ctypes.create_string_buffer((name or ("dltensor_versioned" if versioned else "dltensor")).encode())
 
     def free(self, _):
@@ -231,7 +232,7 @@ def test_capsules_are_taken_and_given_back_once(options, expected):
         assert x.tolist() == expected and (producer.freed == 0 or not x.numel())
         if x.numel():
             producer.memory += 1
-            assert x.sum().item() == producer.memory.sum() or options != {"shape": (8,)}
+            assert x.sum().item() == np.sum(expected) + x.numel()  # it is the same memory
         del x
         gc.collect()
         assert producer.freed == 1
@@ -307,9 +308,9 @@ def test_tensor_takes_arrays_however_they_lie(array):
     for f in (ct.tensor, as_tensor):
         x = f(array)
         assert x.shape == array.shape and x.numpy().dtype == held and np.array_equal(x.numpy(), array)
-    x = ct.tensor(array)
+    before, x = np.array(array), ct.tensor(array)
     x.fill_(1)
-    assert np.array_equal(array, np.array(array))
+    assert np.array_equal(array, before)
 
 
 @pytest.mark.parametrize("name, dtype", [("int8", ct.i32), ("int16", ct.i32), ("uint16", ct.i32), ("uint32", ct.i64),
@@ -363,16 +364,16 @@ def test_tensor_of_tables_and_of_pytorch():
     torch = pytest.importorskip("torch")
     x = ct.tensor(torch.ones(2, requires_grad=True), requires_grad=True)
     assert x.requires_grad and x.is_leaf and ct.tensor([torch.tensor(1.0), torch.tensor(2.0)]).tolist() == [1, 2]
-    assert ct.tensor([0.1], dtype=torch.float64).item() == 0.1 and ct.tensor([1.5], dtype="int32",
-                                                                             device="cpu").tolist() == [1]
+    assert ct.tensor([0.1], dtype=torch.float64).item() == 0.1
+    assert ct.tensor([1.5], dtype="int32", device="cpu").tolist() == [1]
 
 
 def test_as_tensor_shares_where_it_can():
     array = np.ones(3, np.float32)
     shared, same, copied = as_tensor(array), as_tensor(ct.ones(2)), as_tensor(array[::-1])
     array[0] = 5
-    assert shared.tolist() == from_numpy(array).tolist() == [5, 1, 1] and copied.tolist() == [1, 1,
-                                                                                              1] and same.shape == (2,)
+    assert shared.tolist() == from_numpy(array).tolist() == [5, 1, 1]
+    assert copied.tolist() == [1, 1, 1] and same.shape == (2,)
     x = ct.ones(2, requires_grad=True)
     assert as_tensor(x) is x and as_tensor(x, dtype=ct.f64).dtype == as_tensor([1, 2], dtype="f64").dtype == ct.f64
     for bad, error in (([1.0], TypeError), (array[::-1], ct.ValueError), (read_only(np.ones(2)), ct.ValueError)):
@@ -385,11 +386,9 @@ def test_numpy_sees_what_it_may():
     x = ct.tensor([1.0, 2.0])
     assert x.numpy().flags.writeable and np.asarray(x).ctypes.data == x.data_ptr() != np.array(x).ctypes.data
     x.numpy()[0] = 5
-    assert x[0].item() == 5 and np.asarray(x, dtype=np.float64).tolist() == [5, 2] and np.array(x,
-                                                                                                dtype=int).tolist() == [5, 2]
-    assert np.concatenate([x, x]).tolist() == [5, 2, 5, 2] and np.atleast_2d(x).shape == (1,
-                                                                                          2) and np.array([x,
-                                                                                                           x]).shape == (2, 2)
+    assert x[0].item() == 5 and np.asarray(x, dtype=np.float64).tolist() == [5, 2]
+    assert np.array(x, dtype=int).tolist() == [5, 2] and np.concatenate([x, x]).tolist() == [5, 2, 5, 2]
+    assert np.atleast_2d(x).shape == (1, 2) and np.array([x, x]).shape == (2, 2)
     with pytest.raises(ValueError, match="copy"):
         np.array(x, dtype=np.float64, copy=False)
     y = ct.ones(2, requires_grad=True)

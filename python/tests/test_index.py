@@ -147,7 +147,8 @@ def test_gradients_are_pytorchs():
         (x[key] ** 2).sum().backward()
         (y[here(key, torch.tensor)] ** 2).sum().backward()
         assert np.allclose(x.grad.numpy(), y.grad.numpy())
-        key = [0, 2] if isinstance(key, list) else key  # what is written twice has PyTorch's gradient twice, and once here
+        # What is written twice has PyTorch's gradient twice, and once here.
+        key = [0, 2] if isinstance(key, list) else key
         w, v = ct.tensor(2.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
         x.grad = y.grad = None
         a, b = x * 3, y * 3
