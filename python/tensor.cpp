@@ -5,7 +5,6 @@
 #include <exception>
 #include <sstream>
 #include <unordered_map>
-#include <variant>
 
 #include <nanobind/operators.h>
 
@@ -50,22 +49,19 @@ Wrappers& wrappers() {
 
 // A number, a tensor, or an array of others. An error of reading it is thrown where it is used, for casters can't.
 struct Operand {
-  std::variant<Scalar, Tensor> value;
-  bool foreign = false;
+  const Tensor* tensor = nullptr;  // Python's, which outlives the call
+  Tensor array;
+  Scalar number;
   std::exception_ptr error;
 
   // f(number) or f(tensor); an array goes to the device of the tensor that it stands beside.
   template <class F>
-  auto beside(const Tensor& tensor, F f) const {
+  auto beside(const Tensor& other, F f) const {
     if (error) std::rethrow_exception(error);
-    if (const Scalar* number = std::get_if<Scalar>(&value)) return f(*number);
-    const Tensor& other = *std::get_if<Tensor>(&value);
-    return f(foreign ? other.to(tensor.device()) : other);
+    if (tensor != nullptr) return f(*tensor);
+    return array.defined() ? f(array.to(other.device())) : f(number);
   }
-  bool requires_grad() const {
-    const Tensor* const tensor = std::get_if<Tensor>(&value);
-    return tensor != nullptr && tensor->requires_grad();
-  }
+  bool requires_grad() const { return tensor != nullptr && tensor->requires_grad(); }
 };
 
 // A Tensor of Python's own: what is changed in place, or needs no conversion, is given back as the object it is.
@@ -93,12 +89,11 @@ struct nanobind::detail::type_caster<ct::python::Operand> {
   bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
     try {
       if (isinstance<ct::Tensor>(source)) {
-        value.value = *inst_ptr<ct::Tensor>(source);
+        value.tensor = inst_ptr<ct::Tensor>(source);
       } else if (const auto number = ct::python::as_number(source, {"number", "the number"})) {
-        value.value = *number;
+        value.number = *number;
       } else if (ct::python::is_array(source)) {
-        value.value = ct::python::read_as<ct::Tensor>({"operator", "the array"}, source);
-        value.foreign = true;
+        value.array = ct::python::read_as<ct::Tensor>({"operator", "the array"}, source);
       } else {
         return false;
       }
@@ -165,27 +160,29 @@ struct Range {
 TensorIndex read_index(nb::handle value) {
   if (value.is_none()) return None;
   if (value.ptr() == Py_Ellipsis) return Ellipsis;
-  if (nb::isinstance<Tensor>(value)) return *nb::inst_ptr<Tensor>(value);
+  if (!PyLong_CheckExact(value.ptr()) && nb::isinstance<Tensor>(value)) return *nb::inst_ptr<Tensor>(value);
   const std::optional<Scalar> number = as_number(value, {"index", "an index"});
   if (number && number->kind() == Scalar::Kind::boolean) return full({}, *number, {.dtype = boolean});
-  if (number || nb::isinstance<nb::str>(value)) return read_as<std::int64_t>({"index", "an index"}, value);
+  if (number && !number->is_floating()) return number->to<std::int64_t>();
+  if (number || nb::isinstance<nb::str>(value)) Argument{"index", "an index"}.refuse(value, "an int");
   return nb::cast<Tensor>(nb::module_::import_("cotangent._array").attr("_as_index")(value));
 }
 
 Key read_key(const Tensor& t, nb::handle given) {
-  const nb::tuple items =
-      nb::isinstance<nb::tuple>(given) ? nb::borrow<nb::tuple>(given) : nb::make_tuple(given);
   Key key;
   std::vector<std::pair<std::size_t, Range>> backwards;
-  for (nb::handle one : items) {
-    if (!nb::isinstance<nb::slice>(one)) {
-      key.indices.push_back(read_index(one));
-      continue;
-    }
+  const auto add = [&](nb::handle one) {
+    if (!PySlice_Check(one.ptr())) return key.indices.push_back(read_index(one));
     const Range range(one);
     if (range.step < 0) backwards.emplace_back(key.indices.size(), range);
     key.indices.emplace_back(Slice(range.start, range.stop, std::max<Py_ssize_t>(range.step, 1)));
+  };
+  if (PyTuple_Check(given.ptr())) {
+    for (nb::handle one : nb::borrow<nb::tuple>(given)) add(one);
+  } else {
+    add(given);
   }
+  if (backwards.empty()) return key;
   const auto axes_of = [](const TensorIndex& index) {
     if (index.kind() == Kind::tensor) return index.tensor().dtype() == boolean ? index.tensor().dim() : 1;
     return index.kind() == Kind::number || index.kind() == Kind::slice ? 1 : 0;
