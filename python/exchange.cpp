@@ -94,8 +94,8 @@ DType dtype_of_array(const nb::dlpack::dtype& type) {
     if (type.lanes == 1 && type.code == static_cast<std::uint8_t>(e.code) && type.bits == e.bits)
       return e.dtype;
   detail::fail<DTypeError>("from_dlpack", "the array has elements of DLPack's code ", int{type.code},
-                           " with ", int{type.bits},
-                           " bits; convert it to one of float32, float64, float16, bfloat16, int64, "
+                           " with ", int{type.bits}, " bits in ", int{type.lanes},
+                           " lanes; convert it to one of float32, float64, float16, bfloat16, int64, "
                            "int32, uint8 or bool first");
 }
 

@@ -5,7 +5,6 @@
 #include <exception>
 #include <sstream>
 #include <unordered_map>
-#include <variant>
 
 #include <nanobind/operators.h>
 
@@ -50,26 +49,37 @@ Wrappers& wrappers() {
 
 // A number, a tensor, or an array of others. An error of reading it is thrown where it is used, for casters can't.
 struct Operand {
-  std::variant<Scalar, Tensor> value;
-  bool foreign = false;
+  const Tensor* tensor = nullptr;  // Python's, which outlives the call
+  Tensor array;
+  Scalar number;
   std::exception_ptr error;
 
   // f(number) or f(tensor); an array goes to the device of the tensor that it stands beside.
   template <class F>
-  auto beside(const Tensor& tensor, F f) const {
+  auto beside(const Tensor& other, F f) const {
     if (error) std::rethrow_exception(error);
-    if (const Scalar* number = std::get_if<Scalar>(&value)) return f(*number);
-    const Tensor& other = *std::get_if<Tensor>(&value);
-    return f(foreign ? other.to(tensor.device()) : other);
+    if (tensor != nullptr) return f(*tensor);
+    return array.defined() ? f(array.to(other.device())) : f(number);
   }
-  bool requires_grad() const {
-    const Tensor* const tensor = std::get_if<Tensor>(&value);
-    return tensor != nullptr && tensor->requires_grad();
-  }
+  bool requires_grad() const { return tensor != nullptr && tensor->requires_grad(); }
+};
+
+// A Tensor of Python's own: what is changed in place, or needs no conversion, is given back as the object it is.
+struct Self {
+  nb::object object;
 };
 
 }  // namespace
 }  // namespace ct::python
+
+template <>
+struct nanobind::detail::type_caster<ct::python::Self> {
+  NB_TYPE_CASTER(ct::python::Self, const_name<ct::Tensor>())
+
+  static handle from_cpp(const ct::python::Self& self, rv_policy, cleanup_list*) noexcept {
+    return self.object.inc_ref();
+  }
+};
 
 template <>
 struct nanobind::detail::type_caster<ct::python::Operand> {
@@ -79,12 +89,11 @@ struct nanobind::detail::type_caster<ct::python::Operand> {
   bool from_python(handle source, std::uint32_t, cleanup_list*) noexcept {
     try {
       if (isinstance<ct::Tensor>(source)) {
-        value.value = *inst_ptr<ct::Tensor>(source);
+        value.tensor = inst_ptr<ct::Tensor>(source);
       } else if (const auto number = ct::python::as_number(source, {"number", "the number"})) {
-        value.value = *number;
+        value.number = *number;
       } else if (ct::python::is_array(source)) {
-        value.value = ct::python::read_as<ct::Tensor>({"operator", "the array"}, source);
-        value.foreign = true;
+        value.array = ct::python::read_as<ct::Tensor>({"operator", "the array"}, source);
       } else {
         return false;
       }
@@ -119,6 +128,8 @@ void assign(const char* op, Tensor& t, const Operand& other, F f) {
   const Tensor result = other.beside(t, [&](const auto& value) { return Tensor(f(before, value)); });
   CT_CHECK(category(result.dtype()) <= category(t.dtype()), DTypeError, op, "a result of dtype ",
            result.dtype(), " can't be written in place into ", describe(t), "; use the out-of-place form");
+  CT_CHECK(result.shape() == t.shape(), ShapeError, op, "the result has shape ", result.shape(),
+           " and can't be written in place into ", describe(t), "; use the out-of-place form");
   t.copy_(result);
 }
 
@@ -149,27 +160,29 @@ struct Range {
 TensorIndex read_index(nb::handle value) {
   if (value.is_none()) return None;
   if (value.ptr() == Py_Ellipsis) return Ellipsis;
-  if (nb::isinstance<Tensor>(value)) return *nb::inst_ptr<Tensor>(value);
+  if (!PyLong_CheckExact(value.ptr()) && nb::isinstance<Tensor>(value)) return *nb::inst_ptr<Tensor>(value);
   const std::optional<Scalar> number = as_number(value, {"index", "an index"});
   if (number && number->kind() == Scalar::Kind::boolean) return full({}, *number, {.dtype = boolean});
-  if (number || nb::isinstance<nb::str>(value)) return read_as<std::int64_t>({"index", "an index"}, value);
+  if (number && !number->is_floating()) return number->to<std::int64_t>();
+  if (number || nb::isinstance<nb::str>(value)) Argument{"index", "an index"}.refuse(value, "an int");
   return nb::cast<Tensor>(nb::module_::import_("cotangent._array").attr("_as_index")(value));
 }
 
 Key read_key(const Tensor& t, nb::handle given) {
-  const nb::tuple items =
-      nb::isinstance<nb::tuple>(given) ? nb::borrow<nb::tuple>(given) : nb::make_tuple(given);
   Key key;
   std::vector<std::pair<std::size_t, Range>> backwards;
-  for (nb::handle one : items) {
-    if (!nb::isinstance<nb::slice>(one)) {
-      key.indices.push_back(read_index(one));
-      continue;
-    }
+  const auto add = [&](nb::handle one) {
+    if (!PySlice_Check(one.ptr())) return key.indices.push_back(read_index(one));
     const Range range(one);
     if (range.step < 0) backwards.emplace_back(key.indices.size(), range);
     key.indices.emplace_back(Slice(range.start, range.stop, std::max<Py_ssize_t>(range.step, 1)));
+  };
+  if (PyTuple_Check(given.ptr())) {
+    for (nb::handle one : nb::borrow<nb::tuple>(given)) add(one);
+  } else {
+    add(given);
   }
+  if (backwards.empty()) return key;
   const auto axes_of = [](const TensorIndex& index) {
     if (index.kind() == Kind::tensor) return index.tensor().dtype() == boolean ? index.tensor().dim() : 1;
     return index.kind() == Kind::number || index.kind() == Kind::slice ? 1 : 0;
@@ -233,10 +246,10 @@ bool truth(const Tensor& t) {
   return t.item<bool>();
 }
 
-nb::object to_int(const Tensor& t) {
+nb::int_ to_int(const Tensor& t) {
   const Scalar value = only("int", t);
-  if (!value.is_floating()) return nb::cast(value.to<std::int64_t>());
-  const auto whole = nb::steal(PyLong_FromDouble(value.to<double>()));
+  if (!value.is_floating()) return nb::int_(value.to<std::int64_t>());
+  const auto whole = nb::steal<nb::int_>(PyLong_FromDouble(value.to<double>()));
   if (!whole.is_valid()) nb::raise_python_error();
   return whole;
 }
@@ -248,30 +261,31 @@ std::int64_t to_index(const Tensor& t) {
   return t.item<std::int64_t>();
 }
 
-nb::object to_format(nb::pointer_and_handle<Tensor> self, const nb::str& format) {
+nb::str to_format(nb::pointer_and_handle<Tensor> self, const nb::str& format) {
   if (nb::len(format) == 0) return nb::str(self.h);
   if (self.p->numel() != 1)
     throw nb::type_error(detail::cat("[format] the tensor is ", describe(*self.p), "; '",
                                      nb::cast<std::string>(format),
                                      "' is for one element: x[i] or x.item(), or use np.array2string(x)")
                              .c_str());
-  return to_python(only("format", *self.p)).attr("__format__")(format);
+  return nb::str(to_python(only("format", *self.p)).attr("__format__")(format));
 }
 
 Tensor round_to(const Tensor& t, std::optional<int> digits) {
-  if (!digits || !is_floating(t.dtype())) return is_floating(t.dtype()) ? t.round() : t;
-  const double power = std::pow(10.0, std::abs(*digits));
-  return *digits < 0 ? (t / power).round() * power : (t * power).round() / power;
+  const int places = digits.value_or(0);
+  if (!is_floating(t.dtype())) return places >= 0 ? t : round_to(t.to(f64), places).to(t.dtype());
+  const double power = std::pow(10.0, std::abs(places));
+  return places < 0 ? (t / power).round() * power : places > 0 ? (t * power).round() / power : t.round();
 }
 
 // ---- Conversion ---------------------------------------------------------------------------------------------------
 
 // The same Python object where nothing has to be done.
-nb::object same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
-  return result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result));
+Self same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
+  return {result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result))};
 }
 
-nb::object to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
+Self to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
   std::optional<DType> dtype;
   std::optional<Device> device;
   bool copy = false;
@@ -350,7 +364,7 @@ void bind_operator(nb::class_<Tensor>& tensor, const std::string& word, F f, InP
                  const Released unlocked;
                  in_place(*self.p, other);
                }
-               return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+               return Self{nb::borrow(self.h)};
              },
              nb::is_operator());
 }
@@ -576,7 +590,7 @@ void bind_tensor(nb::module_& m) {
           [](nb::pointer_and_handle<Tensor> self, bool value) {
             self.p->set_requires_grad(value);
             if (value) remember(self.h);
-            return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+            return Self{nb::borrow(self.h)};
           },
           nb::arg("requires_grad") = true)
       .def_prop_rw(
@@ -607,7 +621,7 @@ void bind_tensor(nb::module_& m) {
       .def("__iter__",
            [](const Tensor& t) {
              if (t.dim() == 0) throw nb::type_error("[iter] a tensor of rank 0 has no rows to go along");
-             return nb::iter(nb::cast(t.unbind(0)));
+             return nb::borrow<nb::typed<nb::iterator, Tensor>>(nb::iter(nb::cast(t.unbind(0))));
            })
       .def("__bool__", &truth)
       .def("__float__", [](const Tensor& t) { return only("float", t).to<double>(); })
@@ -669,14 +683,14 @@ void bind_tensor(nb::module_& m) {
             const Tensor from = read_as<Tensor>({"copy_", "source"}, source);
             check_in_place("copy_", *self.p, from.defined() && from.requires_grad());
             self.p->copy_(from);
-            return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+            return Self{nb::borrow(self.h)};
           },
           nb::arg("source"))
       .def("fill_", [](nb::pointer_and_handle<Tensor> self, nb::handle value) {
         const auto number = read_as<Scalar>({"fill_", "value"}, value);
         check_in_place("fill_", *self.p, false);
         self.p->fill_(number);
-        return nb::borrow<nb::typed<nb::object, Tensor>>(self.h);
+        return Self{nb::borrow(self.h)};
       });
   bind_operators(tensor);
   bind_conversions(tensor);

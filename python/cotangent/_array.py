@@ -114,7 +114,8 @@ def _as_index(value):
     try:
         array = _numpy.asarray(value)
     except ValueError as error:
-        raise TypeError(f"[index] an index is a {type(value).__name__} whose lists differ in length ({error})") from None
+        raise TypeError(f"[index] an index is a {type(value).__name__} whose lists differ in length ({error})") \
+            from None
     if not array.size and not isinstance(value, _numpy.ndarray):
         array = array.astype(_numpy.int64)
     if array.dtype.kind not in "biu":

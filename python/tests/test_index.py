@@ -10,19 +10,23 @@ MASK1, MASK2 = np.array([True, False, True, False]), np.arange(20).reshape(4, 5)
 # For an array [4, 5, 6].
 FORMS = [
     0, -1, np.int64(2), np.uint8(3), np.array(1), (1, 2), (1, 2, 3), (np.int32(0), -1), (), Ellipsis, None,
-    slice(None), slice(1, 3), slice(None, None, 2), slice(-3, None), slice(5, 2), slice(0, 10 ** 30), slice(-10 ** 30, 2),
-    slice(None, None, -1), slice(3, 0, -2), slice(None, 1, -1), slice(0, 3, -1), slice(None, None, -3), slice(9, None, -2),
+    slice(None), slice(1, 3), slice(None, None, 2), slice(-3, None), slice(5, 2), slice(0, 10 ** 30),
+    slice(-10 ** 30, 2),
+    slice(None, None, -1), slice(3, 0, -2), slice(None, 1, -1), slice(0, 3, -1), slice(None, None, -3),
+    slice(9, None, -2),
     (slice(None), slice(None, None, -1)), (Ellipsis, slice(None, None, -2)), (None, slice(None, None, -1), 1),
     (slice(None, None, -1), Ellipsis, slice(4, 1, -1)), (slice(np.int64(1), np.int8(3)), 0),
     (Ellipsis, 0), (0, Ellipsis), (None, 0, None), (Ellipsis, None), (slice(1, 3), None, 2), (1, Ellipsis, None, 2),
     True, False, np.bool_(True), np.array(False), (True, 0), (None, True),
     [0, 2], [3, -1, 0, 0], [[0, 1], [2, 3]], [], [True, False, True, True], range(3), range(3, 0, -1), ([1, 2],),
     ([0, 1], [2, 3]), ([0, 1], 2), ((0, 1), (2, 3)), [np.int64(1), 2],
-    A, A.astype(np.int32), A.astype(np.int16), np.array([3, 1], np.uint8), np.array([3, 1], np.uint64), B, (A, B), (B, A),
+    A, A.astype(np.int32), A.astype(np.int16), np.array([3, 1], np.uint8), np.array([3, 1], np.uint64), B, (A, B),
+    (B, A),
     A[::-1], np.array([], np.int64), np.array([], np.int32), (A, A, A), (slice(None), A), (Ellipsis, A), (None, A),
     (A, slice(None), A), (A, Ellipsis, A), (slice(1, 3), A), (slice(None, None, -1), A), (A, slice(None, None, -2)),
     (slice(None), A, slice(None, None, -1)), (A, None), (slice(None), B, None),
-    MASK1, MASK2, (MASK1, 0), (MASK1, slice(None, None, -1)), (slice(None), np.array([1, 0, 0, 1, 1], bool)), (MASK2, 3),
+    MASK1, MASK2, (MASK1, 0), (MASK1, slice(None, None, -1)), (slice(None), np.array([1, 0, 0, 1, 1], bool)),
+    (MASK2, 3),
     (MASK2, slice(None, None, -1)), (Ellipsis, np.arange(6) > 2), (MASK1, None), np.zeros(4, bool),
     np.arange(120).reshape(4, 5, 6) % 7 == 1,
 ]
@@ -59,7 +63,7 @@ def test_writing_is_numpys(key):
         values += [fresh, ct.tensor(fresh), fresh.astype(np.float64)]
         if fresh.size and 0 < fresh.ndim < 3:
             values += [fresh.tolist()]
-            values += [fresh[None]] if np.ndim(key) < 3 else []
+            values += [fresh[None]] if getattr(key, "ndim", 0) < 3 else []
     for value in values:
         for array, x in sources():
             array = array.copy()
@@ -93,14 +97,20 @@ def test_what_an_index_names_with_pytorchs_tensors():
 
 BAD = [
     (4, IndexError, "out of range"), (-5, IndexError, "out of range"), ((0, 5), IndexError, "out of range"),
-    ([0, 4], IndexError, "out of range"), (np.array([-5]), IndexError, "out of range"), (2 ** 70, ValueError, "64 bits"),
+    ([0, 4], IndexError, "out of range"), (np.array([-5]), IndexError, "out of range"),
+    (2 ** 70, ValueError, "64 bits"),
     ((0, 0, 0, 0), IndexError, "axes"), ((Ellipsis, Ellipsis), IndexError, "Ellipsis"),
-    (np.ones(3, bool), IndexError, "mask"), (np.ones((4, 4), bool), IndexError, "mask"), (slice(None, None, 0), ValueError, "zero"),
-    (1.0, TypeError, "float"), (np.float32(1), TypeError, "float32"), ("a", TypeError, "str"), (1j, TypeError, "complex"),
+    (np.ones(3, bool), IndexError, "mask"), (np.ones((4, 4), bool), IndexError, "mask"),
+    (slice(None, None, 0), ValueError, "zero"),
+    (1.0, TypeError, "float"), (np.float32(1), TypeError, "float32"), ("a", TypeError, "str"),
+    (1j, TypeError, "complex"),
     (np.array([0.0, 1.0]), TypeError, "float64"), ([0.5], TypeError, "float64"), (slice(0.5, 2), TypeError, "slice"),
-    ([[0], [1, 2]], TypeError, "length"), ({}, TypeError, "dict"), (object(), TypeError, "object"), ([None], TypeError, "list"),
-    (np.array(["a"]), TypeError, "ndarray"), (ct.tensor([1.0]), TypeError, "f32"), (ct.tensor([1], dtype=ct.u8), TypeError, "u8"),
-    (np.array([2 ** 64 - 1], np.uint64), ValueError, "beyond i64"), ((slice(None), slice(None), slice(None), slice(None, None, -1)), IndexError, "axes"),
+    ([[0], [1, 2]], TypeError, "length"), ({}, TypeError, "dict"), (object(), TypeError, "object"),
+    ([None], TypeError, "list"),
+    (np.array(["a"]), TypeError, "ndarray"), (ct.tensor([1.0]), TypeError, "f32"),
+    (ct.tensor([1], dtype=ct.u8), TypeError, "u8"),
+    (np.array([2 ** 64 - 1], np.uint64), ValueError, "beyond i64"),
+    ((slice(None), slice(None), slice(None), slice(None, None, -1)), IndexError, "axes"),
     (([0, 1], [0, 1, 2]), (IndexError, ValueError), "broadcast"),
 ]
 
@@ -117,7 +127,8 @@ def test_what_is_no_index_is_refused_and_nothing_is_written(key, error, word):
 
 @pytest.mark.parametrize("value, error, word", [
     (None, TypeError, "NoneType"), ("1", TypeError, "str"), (1j, TypeError, "complex"), (object(), TypeError, "object"),
-    (np.ones(3), ct.ShapeError, "broadcast"), ([[1], [2, 3]], ct.ShapeError, "length"), (2 ** 70, ct.ValueError, "64 bits"),
+    (np.ones(3), ct.ShapeError, "broadcast"), ([[1], [2, 3]], ct.ShapeError, "length"),
+    (2 ** 70, ct.ValueError, "64 bits"),
 ])
 def test_what_is_no_value_is_refused(value, error, word):
     x = ct.zeros(4, 5)
@@ -136,7 +147,8 @@ def test_gradients_are_pytorchs():
         (x[key] ** 2).sum().backward()
         (y[here(key, torch.tensor)] ** 2).sum().backward()
         assert np.allclose(x.grad.numpy(), y.grad.numpy())
-        key = [0, 2] if isinstance(key, list) else key  # what is written twice has PyTorch's gradient twice, and once here
+        # What is written twice has PyTorch's gradient twice, and once here.
+        key = [0, 2] if isinstance(key, list) else key
         w, v = ct.tensor(2.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
         x.grad = y.grad = None
         a, b = x * 3, y * 3
