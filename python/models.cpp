@@ -78,7 +78,6 @@ void bind_language_model(nb::module_& m) {
                                 "From the ids of tokens [B, T] to the logits of the next ones.")
       .def("forward", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
            "Logits [B, T, V]; with a cache of tokens that follow those in it.")
-      .def("__call__", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked())
       .def(
           "hidden", [](const Model& model, const Tensor& tokens) { return model.it->hidden(tokens); },
           nb::arg("tokens"), Unlocked(), "The states after the last norm, [B, T, width].")
@@ -123,8 +122,9 @@ void bind_model(nb::module_& m, const char* name, const char* doc, const Field<C
   nb::class_<ModelOf<M>, Model>(m, name, nb::dynamic_attr())
       .def(
           "__init__",
-          [name, fields...](ModelOf<M>* self, const nb::kwargs& config) {
-            new (self) ModelOf<M>(std::make_shared<M>(read_options<Config>(name, config, fields...)));
+          [name, fields...](nb::pointer_and_handle<ModelOf<M>> self, const nb::kwargs& config) {
+            new (self.p) ModelOf<M>(std::make_shared<M>(read_options<Config>(name, config, fields...)));
+            self.h.attr("__dict__")["_made"] = nb::make_tuple(nb::make_tuple(), nb::borrow<nb::dict>(config));
           },
           doc);
 }

@@ -28,10 +28,6 @@ void bind_all(nb::module_ m) {
   m.def(
       "synchronize", [](const std::string& device) { ct::synchronize(ct::parse_device(device)); },
       nb::arg("device") = "auto", Unlocked(), "Waits until everything queued on the device is done.");
-  using AutocastScope = Scope<ct::Autocast, ct::DType>;
-  AutocastScope::bind(m, "autocast",
-                      "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md).")
-      .def(nb::init<ct::DType>(), nb::arg("dtype"));
   m.def("grad_enabled", &ct::grad_enabled);
   m.def(
       "set_grad_enabled", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },

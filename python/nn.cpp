@@ -124,6 +124,7 @@ void bind_module(nb::module_& m) {
         nb::object made = nb::inst_alloc(type);
         new (nb::inst_ptr<Tensor>(made)) Tensor(t);
         nb::inst_mark_ready(made);
+        remember(made);
         return made;
       },
       "The tensor as an object of a class derived from Tensor.");

@@ -20,7 +20,8 @@ from collections import namedtuple as _namedtuple
 from collections.abc import MutableMapping as _MutableMapping
 from functools import partialmethod as _partialmethod
 
-from ._core import Tensor, _models, _nn, bf16, f16, f32, f64
+from . import functional
+from ._core import Tensor, _nn, bf16, f16, f32, f64
 from ._core import ValueError as _ValueError
 from ._core._nn import *  # noqa: F403  the layers
 from ._core import _init as init
@@ -30,7 +31,8 @@ __all__ = [name for name in vars(_nn) if not name.startswith("_")] + [
     "Parameter", "Buffer", "Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
     ]
 
-_sys.modules[__name__ + ".init"], _sys.modules[__name__ + ".utils"] = init, utils
+for _part in (init, utils, functional):  # `import cotangent.nn.functional as F` finds them
+    _sys.modules[f"{__name__}.{_part.__name__.rpartition('.')[2].strip('_')}"] = _part
 _known = _weakref.WeakValueDictionary()  # tensors of modules as Python's objects, one for each
 
 
@@ -534,24 +536,6 @@ def _rebuilt(cls, args, named, state=None):
 for _name, _value in vars(_Module).items():
     if _name not in ("__module__", "__dict__", "__weakref__", "__doc__"):
         setattr(Module, _name, _value)
-
-
-def _recorded(base):
-    """Until layers are generated: what one is made with is noted, and it is called as all modules are."""
-
-    def __init__(self, *args, **named):
-        base.__init__(self, *args, **named)
-        self.__dict__["_made"] = (args, named)
-
-    return type(base.__name__, (base,), {"__init__": __init__, "__call__": Module.__call__, "__module__": __name__,
-                                         "__doc__": base.__doc__})
-
-
-for _name, _value in vars(_nn).items():
-    if isinstance(_value, type) and issubclass(_value, Module) and _value is not Module:
-        globals()[_name] = _recorded(_value)
-if "__call__" in vars(_models.LanguageModel):
-    del _models.LanguageModel.__call__
 
 
 # ---- Containers ----------------------------------------------------------------------------------------------------
