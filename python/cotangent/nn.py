@@ -33,6 +33,7 @@ __all__ = [name for name in vars(_nn) if not name.startswith("_")] + [
 
 for _part in (init, utils, functional):  # `import cotangent.nn.functional as F` finds them
     _sys.modules[f"{__name__}.{_part.__name__.rpartition('.')[2].strip('_')}"] = _part
+init.calculate_gain = init.gain
 _known = _weakref.WeakValueDictionary()  # tensors of modules as Python's objects, one for each
 
 
