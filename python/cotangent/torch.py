@@ -73,12 +73,21 @@ class _Call:
         _mapped((args, named), torch.Tensor, self.given.append)
         if not self.given:
             raise TypeError(f"[cotangent.torch] {name} got no torch.Tensor; one at least is wanted")
+        with _stream_of(self.given[0]):
+            self.run(f, args, named)
+            self.results = []
+            _mapped(self.made, Tensor, self.results.append)
+            self.recorded = [self.recording and r.requires_grad for r in self.results]
+            if self.recording and _core._leaves(self.results, self.ours):  # parameters of f's own: .grad is theirs
+                self.anchor, self.lock = torch.empty(0, requires_grad=True).clone(), Lock()
+
+    def run(self, f, args, named):
         self.ours = [_ours(t, self.recording and t.requires_grad) for t in self.given]
         rest = iter(self.ours)
         args, named = _mapped((args, named), torch.Tensor, lambda _: next(rest))
         before = [_core._version(t) for t in self.ours]
         try:
-            with _stream_of(self.given[0]), _recorded(self.recording):
+            with _recorded(self.recording):
                 self.made = f(*args, **named)
         finally:
             changed = [t for t, ours, was in zip(self.given, self.ours, before) if _core._version(ours) != was]
@@ -88,13 +97,8 @@ class _Call:
         for t in changed:
             shared = sum(_memory_of(t) == _memory_of(other) for other in self.given) > 1
             if self.recording and (t.requires_grad or shared):
-                raise AutogradError(f"[cotangent.torch] {name} changed an argument in place that a gradient depends "
-                                    "on; let it work on a clone()")
-        self.results = []
-        _mapped(self.made, Tensor, self.results.append)
-        self.recorded = [self.recording and r.requires_grad for r in self.results]
-        if self.recording and _core._leaves(self.results, self.ours):  # parameters of f's own: .grad is theirs
-            self.anchor, self.lock = torch.empty(0, requires_grad=True).clone(), Lock()
+                raise AutogradError(f"[cotangent.torch] {self.name} changed an argument in place that a gradient "
+                                    "depends on; let it work on a clone()")
 
     def hand_out(self):
         """The results as PyTorch's tensors: views of arguments as such, and else no two over one memory."""
@@ -108,7 +112,8 @@ class _Call:
                 handed.append(t.as_strided(r.shape, r.strides, offset))
             else:
                 own = memory not in seen and not (r.is_leaf and r.requires_grad)
-                handed.append(_theirs(r if own else r.detach().clone()))
+                with _stream_of(self.given[0]):
+                    handed.append(_theirs(r if own else r.detach().clone()))
                 seen.add(memory)
         if any(self.recorded):  # what shares its memory with them counts its changes with them
             shown = [t.detach() for t in (*self.given, *handed)]
@@ -163,10 +168,10 @@ class _Recorded(torch.autograd.Function):
     def backward(ctx, *gradients):
         with torch.no_grad(), _stream_of(next((g for g in gradients if g is not None), torch.empty(0))):
             found = ctx.call.backward(gradients)
-        if torch.is_grad_enabled():  # once_differentiable refuses where a cotangent has a history; an argument has one, too
+        if torch.is_grad_enabled():  # PyTorch's own once_differentiable misses it where no cotangent has a history
             found = [g if g is None else g.requires_grad_() for g in found]
             late = torch._C._functions.DelayedError(
-                b"trying to differentiate twice a function of cotangent.torch, which is once_differentiable", len(found))
+                b"trying to differentiate twice a function of cotangent.torch: it is once_differentiable", len(found))
             found = [late(*found)] if len(found) == 1 else late(*found)
         return None, None, *found
 
