@@ -179,6 +179,8 @@ class Binder:
             d += ".0"
         if re.fullmatch(r'"[^"]*"', d):
             return repr(d[1:-1])
+        if d.startswith("{"):
+            return f"({d[1:-1]})"
         if "INT64_MAX" in d:
             return "9223372036854775807"
         return "0.3333333333333333" if d == "1.0 / 3" else d
