@@ -9,82 +9,28 @@ namespace ct::python {
 namespace {
 
 // PyTorch's and NumPy's names of arguments, and ours; of several the one that the function has.
-constexpr std::pair<std::string_view, std::string_view> kAliases[] = {{"dim", "axis"},
-                                                                      {"dim", "axes"},
-                                                                      {"dims", "axes"},
-                                                                      {"dims", "repeats"},
-                                                                      {"axis", "axes"},
-                                                                      {"axes", "axis"},
-                                                                      {"dim0", "axis0"},
-                                                                      {"dim1", "axis1"},
-                                                                      {"dim1", "axis1"},
-                                                                      {"dim2", "axis2"},
-                                                                      {"keepdims", "keepdim"},
-                                                                      {"start_dim", "first_axis"},
-                                                                      {"end_dim", "last_axis"},
-                                                                      {"input", "x"},
-                                                                      {"input", "a"},
-                                                                      {"input", "logits"},
-                                                                      {"input", "log_probs"},
-                                                                      {"input", "indices"},
-                                                                      {"input", "like"},
-                                                                      {"input", "weights"},
-                                                                      {"input", "p"},
-                                                                      {"other", "b"},
-                                                                      {"exponent", "b"},
-                                                                      {"self", "x"},
-                                                                      {"query", "q"},
-                                                                      {"key", "k"},
-                                                                      {"value", "v"},
-                                                                      {"is_causal", "causal"},
-                                                                      {"attn_mask", "mask"},
-                                                                      {"min", "low"},
-                                                                      {"max", "high"},
-                                                                      {"min_val", "low"},
-                                                                      {"max_val", "high"},
-                                                                      {"a_min", "low"},
-                                                                      {"a_max", "high"},
-                                                                      {"negative_slope", "slope"},
-                                                                      {"steps", "count"},
-                                                                      {"num_samples", "count"},
-                                                                      {"num_classes", "classes"},
-                                                                      {"size", "shape"},
-                                                                      {"fill_value", "value"},
-                                                                      {"tensor1", "a"},
-                                                                      {"tensor2", "b"},
-                                                                      {"mat1", "a"},
-                                                                      {"mat2", "b"},
-                                                                      {"vec2", "b"},
-                                                                      {"end", "b"},
-                                                                      {"src", "source"},
-                                                                      {"index", "indices"},
-                                                                      {"lambd", "rate"},
-                                                                      {"lower", "low"},
-                                                                      {"upper", "high"},
-                                                                      {"split_size_or_sections", "size"},
-                                                                      {"split_size", "size"},
-                                                                      {"sorted_sequence", "sorted"},
-                                                                      {"elementwise_affine", "affine"},
-                                                                      {"num_embeddings", "count"},
-                                                                      {"embedding_dim", "dim"},
-                                                                      {"T_max", "steps"},
-                                                                      {"T_0", "steps"},
-                                                                      {"T_mult", "multiplier"},
-                                                                      {"eta_min", "min_lr"},
-                                                                      {"total_iters", "steps"},
-                                                                      {"lr_lambda", "factor"},
-                                                                      {"line_search_fn", "line_search"},
-                                                                      {"max_grad_norm", "max_norm"},
-                                                                      {"n", "rows"},
-                                                                      {"m", "columns"},
-                                                                      {"shifts", "shift"},
-                                                                      {"reps", "repeats"},
-                                                                      {"k", "diagonal"},
-                                                                      {"N", "classes"},
-                                                                      {"val", "value"},
-                                                                      {"a", "low"},
-                                                                      {"b", "high"},
-                                                                      {"param", "a"}};
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"dim", "axis"}, {"dim", "axes"}, {"dims", "axes"}, {"dims", "repeats"}, {"axis", "axes"}, {"axes", "axis"},
+    {"dim0", "axis0"}, {"dim1", "axis1"}, {"dim2", "axis2"}, {"keepdims", "keepdim"},
+    {"start_dim", "first_axis"}, {"end_dim", "last_axis"}, {"input", "x"}, {"input", "a"}, {"input", "logits"},
+    {"input", "log_probs"}, {"input", "indices"}, {"input", "like"}, {"input", "weights"}, {"input", "p"},
+    {"other", "b"}, {"exponent", "b"}, {"self", "x"}, {"query", "q"}, {"key", "k"}, {"value", "v"},
+    {"is_causal", "causal"}, {"attn_mask", "mask"}, {"min", "low"}, {"max", "high"}, {"min_val", "low"},
+    {"max_val", "high"}, {"a_min", "low"}, {"a_max", "high"}, {"negative_slope", "slope"}, {"steps", "count"},
+    {"num_samples", "count"}, {"num_classes", "classes"}, {"size", "shape"}, {"fill_value", "value"},
+    {"tensor1", "a"}, {"tensor2", "b"}, {"mat1", "a"}, {"mat2", "b"}, {"vec2", "b"}, {"end", "b"}, {"src", "source"},
+    {"index", "indices"}, {"lambd", "rate"}, {"lower", "low"}, {"upper", "high"}, {"split_size_or_sections", "size"},
+    {"split_size", "size"}, {"sorted_sequence", "sorted"}, {"elementwise_affine", "affine"},
+    {"num_embeddings", "count"}, {"embedding_dim", "dim"}, {"T_max", "steps"}, {"T_0", "steps"},
+    {"T_mult", "multiplier"}, {"eta_min", "min_lr"}, {"total_iters", "steps"}, {"lr_lambda", "factor"},
+    {"line_search_fn", "line_search"}, {"max_grad_norm", "max_norm"}, {"n", "rows"}, {"m", "columns"},
+    {"shifts", "shift"}, {"reps", "repeats"}, {"k", "diagonal"}, {"N", "classes"},
+    {"normalized_shape", "size"}, {"src_key_padding_mask", "key_padding_mask"}, {"src_mask", "attn_mask"},
+    {"mask", "attn_mask"}, {"tgt_mask", "tgt_attn_mask"}, {"memory_mask", "memory_attn_mask"},
+    {"input1", "a"}, {"input2", "b"}, {"input1", "x1"}, {"input2", "x2"}, {"x1", "a"}, {"x2", "b"}, {"x1", "x"}, {"x2", "y"},
+    {"batch1", "a"}, {"batch2", "b"}, {"tensor", "b"}, {"tensor", "indices"}, {"tensor", "t"}, {"val", "value"},
+    {"input", "values"}, {"pad", "padding"}, {"unflattened_size", "sizes"}, {"dimension", "axis"}, {"diagonal", "offset"},
+    {"split_size_or_sections", "sizes"}, {"encoder_layer", "layer"}, {"hx", "h0"}, {"hx", "h"}, {"hx", "state"}};
 
 bool is_index(nb::handle value) {
   return PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()) && !PySequence_Check(value.ptr());
@@ -100,6 +46,7 @@ bool fits(Kind kind, nb::handle value) {
     case Kind::real: return is_number(value) && !PyBool_Check(value.ptr());
     case Kind::flag: return as_number(value) && as_number(value)->kind() == Scalar::Kind::boolean;
     case Kind::integer: return is_index(value);
+    case Kind::dtype: return !is_number(value);  // eye(2, 4): the columns
     case Kind::dims:
       return is_index(value) || value.is_none() ||
              (PySequence_Check(value.ptr()) && !is_array(value) && !nb::isinstance<nb::str>(value));
@@ -146,7 +93,8 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   places.fill(nullptr);
   std::size_t taken = given.positional;
   const auto first = static_cast<std::size_t>(overload.gathers);
-  if (overload.gathers >= 0 && given.positional > first && is_index(given.args[first])) {
+  if (overload.gathers >= 0 && given.positional > first &&
+      (is_index(given.args[first]) || (overload.slots[first].kind == Kind::tensors && is_array(given.args[first])))) {
     nb::list sizes;
     for (std::size_t i = first; i < given.positional; ++i) sizes.append(nb::handle(given.args[i]));
     gathered = nb::tuple(sizes);

@@ -24,7 +24,7 @@ void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to)
 }
 
 /// What an argument's place takes, as far as it decides between overloads.
-enum class Kind : std::uint8_t { any, tensor, tensors, number, integer, real, flag, dims };
+enum class Kind : std::uint8_t { any, tensor, tensors, number, integer, real, flag, dims, dtype };
 
 /// The place of an argument. A name behind `required` may be left out.
 struct Slot {
@@ -90,7 +90,8 @@ class Values {
   PyObject* const* values_;
 };
 
-/// One C++ signature. Sizes given one by one, zeros(2, 3), are gathered into place `gathers`, unless that is -1.
+/// One C++ signature. Sizes or tensors given one by one, zeros(2, 3), are gathered into place `gathers`, unless
+/// that is -1.
 struct Overload {
   std::span<const Slot> slots;
   nb::object (*run)(const Values&);

@@ -19,12 +19,13 @@ LEFT_OUT = {"dispatch", "dispatch_inplace", "from_blob", "from_memory", "check_l
 UNREAD = {"GeneratorState", "TensorIndices", "DType source", "Strides"}  # types of overloads that are C++'s alone
 SCALARS = {"Integer": "std::int64_t", "Real": "double", "Flag": "bool", "std::string_view": "std::string"}
 KINDS = {"Tensor": "tensor", "TensorList": "tensors", "Scalar": "number", "std::optional<Scalar>": "number",
-         "std::int64_t": "integer", "double": "real", "bool": "flag", "Dims": "dims", "Shape": "dims"}
+         "std::int64_t": "integer", "double": "real", "bool": "flag", "Dims": "dims", "Shape": "dims", "std::optional<DType>": "dtype"}
 READ = {"std::int64_t", "int", "double", "bool", "std::string", "Scalar", "Dims", "Shape", "DType", "Device", "Size2d", "ConvPadding",
         "OptionalSize2d", "OptionalScale2d", "RotaryScaling", "std::vector<std::int64_t>", "std::array<double, 3>",
         "std::optional<std::int64_t>", "std::optional<double>", "std::optional<DType>", "std::optional<Scalar>",
         "std::optional<Size2d>", "std::optional<std::string>", "std::optional<RopeScaling>", "std::function<bool(const Tensor&)>"}
-GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip"}
+GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip",
+            "einsum", "meshgrid"}
 METHODS = {"forward", "reset_parameters", "add_forward", "forward_with_weights"}
 NOT_LAYERS = {"Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList"}
 
@@ -62,7 +63,9 @@ class Binder:
         default = None if p.default is None else p.default
         if kind == "Tensor" and p.reference:
             return f"v.object<Tensor>({i})"
-        if kind in ("Tensor", "std::optional<Tensor>"):
+        if kind == "std::optional<Tensor>":
+            return f"v.given({i}) && !v[{i}].is_none() ? std::optional<Tensor>(v.tensor({i})) : std::nullopt"
+        if kind == "Tensor":
             return f"v.tensor({i})" if default is None else f"v.optional_tensor({i})"
         if kind == "TensorList":
             return f"v.tensors({i})"
@@ -143,7 +146,7 @@ class Binder:
                 i += 1
             arguments.append(name)
         for n, argument in enumerate(arguments):
-            if argument.startswith("v."):
+            if argument.startswith("v."):  # read before the interpreter is free for others
                 reference = "&" if ".object<" in argument or ".generator" in argument else ""
                 statements.append(f"auto{reference} a{n} = {argument};")
                 arguments[n] = f"a{n}"
@@ -154,7 +157,7 @@ class Binder:
         slots = [*first, *((p, p.default is None) for p, _ in self.slots(function))]
         statements, arguments = self.body(function, len(first))
         rows = ", ".join(f'{{"{p.name}", Kind::{self.kind(p)}, {"true" if needed else "false"}}}' for p, needed in slots)
-        gather = next((n for n, (p, _) in enumerate(slots) if self.kind(p) == "dims"), -1) if gathers else -1
+        gather = next((n for n, (p, _) in enumerate(slots) if self.kind(p) in ("dims", "tensors")), -1) if gathers else -1
         text = " ".join(statements)
         return rows, f"[](const Values& v) -> nb::object {{ {text} {call(arguments, function)} }}", gather
 
@@ -179,6 +182,8 @@ class Binder:
             d += ".0"
         if re.fullmatch(r'"[^"]*"', d):
             return repr(d[1:-1])
+        if d.startswith("{"):
+            return f"({d[1:-1]})"
         if "INT64_MAX" in d:
             return "9223372036854775807"
         return "0.3333333333333333" if d == "1.0 / 3" else d
@@ -392,6 +397,8 @@ def layers(binder, out):
             methods["forward"] = (Function("ct", "forward", "Tensor", [p for p in f.parameters if not binder.is_options("ct", p.type)],
                                            f.doc), made)
         makers = [f for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name)]
+        if any(f.parameters and f.parameters[0].type == "Shape" for f in makers):  # of which Python's takes an int, too
+            makers = [f for f in makers if f.parameters[0].type == "Shape"]
         if "forward" not in methods or not makers:
             continue
         place = Parameter("Capsule", "self", None, False)

@@ -102,6 +102,8 @@ def parameter_of(text):
         return Parameter(left.strip(), "", default.strip() or None, False)
     kind = " ".join(match[1].split())
     bare = re.sub(r"^const ", "", kind).rstrip("& ").strip()
+    if not equals and bare.startswith("std::optional<"):  # clamp(x, high=1): C++ has no names, Python has
+        equals, default = "=", "std::nullopt"
     return Parameter(bare, match[2], " ".join(default.split()) if equals else None,
                      kind.endswith("&") and not kind.startswith("const"))
 
@@ -148,7 +150,7 @@ def class_of(scope, head, body, doc):
             if "operator" in inner:
                 continue
             inner = re.sub(r"^template\s*<[^<>]*(<[^<>]*>[^<>]*)*>\s*", "", inner)
-            if "(" in re.sub(r"=.*", "", inner, flags=re.S) and not inner.startswith(("friend", "using")):
+            if "(" in re.sub(r"/\*.*?\*/|=.*", "", inner, flags=re.S) and not inner.startswith(("friend", "using")):
                 function = function_of(scope, inner, note)
                 if function and "delete" not in inner.rpartition(")")[2]:
                     made.functions.append(function)

@@ -38,6 +38,9 @@ def errors():
 def parameters(form, gathers=False, keep=0):
     parts, optional = [], False
     for i, (name, kind, default) in enumerate(form):
+        if gathers and kind == "Sequence[TensorLike]":
+            parts.append(f"*{name}: TensorLike | {kind}")
+            continue
         if gathers and kind.startswith("int | Sequence[int]") and not any(p.startswith("*") for p in parts):
             parts.append(f"*{name}: {kind}")
             continue
