@@ -47,7 +47,7 @@ foreach(_file IN LISTS _files)
   file(CREATE_LINK "${_file}" "${_package}/${_name}" SYMBOLIC)
 endforeach()
 add_custom_command(TARGET cotangent_python POST_BUILD
-  COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/stubs.py" "${_package}" VERBATIM)
+  COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/generate/stubs.py" "${_package}" "${_generated}/published.json" VERBATIM)
 
 if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(python "${CMAKE_COMMAND}" -E env PYTHONSAFEPATH=1 "PYTHONPATH=${PROJECT_BINARY_DIR}/python"

@@ -30,17 +30,17 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"input1", "a"}, {"input2", "b"}, {"input1", "x1"}, {"input2", "x2"}, {"x1", "a"}, {"x2", "b"}, {"x1", "x"}, {"x2", "y"},
     {"batch1", "a"}, {"batch2", "b"}, {"tensor", "b"}, {"tensor", "indices"}, {"tensor", "t"}, {"val", "value"},
     {"input", "values"}, {"pad", "padding"}, {"unflattened_size", "sizes"}, {"dimension", "axis"}, {"diagonal", "offset"},
-    {"split_size_or_sections", "sizes"}, {"encoder_layer", "layer"}, {"hx", "h0"}, {"hx", "h"}, {"hx", "state"}};
+    {"split_size_or_sections", "sizes"}, {"encoder_layer", "layer"}, {"hx", "h0"}, {"hx", "h"}, {"hx", "state"}, {"a", "low"}, {"b", "high"}, {"param", "a"}};
 
 bool is_index(nb::handle value) {
   return PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()) && !PySequence_Check(value.ptr());
 }
-bool is_array(nb::handle value) { return nb::isinstance<Tensor>(value) || nb::hasattr(value, "__dlpack__"); }
+bool is_tensor_like(nb::handle value) { return nb::isinstance<Tensor>(value) || nb::hasattr(value, "__dlpack__"); }
 
 bool fits(Kind kind, nb::handle value) {
   switch (kind) {
     case Kind::any: return true;
-    case Kind::tensor: return is_array(value) || value.is_none();
+    case Kind::tensor: return is_tensor_like(value) || value.is_none();
     case Kind::tensors: return PySequence_Check(value.ptr()) && !nb::isinstance<nb::str>(value);
     case Kind::number: return value.is_none() || as_number(value).has_value();
     case Kind::real: return is_number(value) && !PyBool_Check(value.ptr());
@@ -49,7 +49,7 @@ bool fits(Kind kind, nb::handle value) {
     case Kind::dtype: return !is_number(value);  // eye(2, 4): the columns
     case Kind::dims:
       return is_index(value) || value.is_none() ||
-             (PySequence_Check(value.ptr()) && !is_array(value) && !nb::isinstance<nb::str>(value));
+             (PySequence_Check(value.ptr()) && !is_tensor_like(value) && !nb::isinstance<nb::str>(value));
   }
   return false;
 }
@@ -94,7 +94,7 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   std::size_t taken = given.positional;
   const auto first = static_cast<std::size_t>(overload.gathers);
   if (overload.gathers >= 0 && given.positional > first &&
-      (is_index(given.args[first]) || (overload.slots[first].kind == Kind::tensors && is_array(given.args[first])))) {
+      (is_index(given.args[first]) || (overload.slots[first].kind == Kind::tensors && is_tensor_like(given.args[first])))) {
     nb::list sizes;
     for (std::size_t i = first; i < given.positional; ++i) sizes.append(nb::handle(given.args[i]));
     gathered = nb::tuple(sizes);
@@ -298,7 +298,7 @@ Tensor Values::tensor(std::size_t i) const {
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);
   if (const std::optional<Scalar> number = as_number(value)) {
     for (std::size_t k = 0; k < slots_.size(); ++k)
-      if (k != i && values_[k] != nullptr && slots_[k].kind == Kind::tensor && is_array(values_[k])) {
+      if (k != i && values_[k] != nullptr && slots_[k].kind == Kind::tensor && is_tensor_like(values_[k])) {
         const Tensor beside = read_as<Tensor>(argument(k), values_[k]);
         return full({}, *number, {.dtype = promote(beside.dtype(), *number), .device = beside.device()});
       }

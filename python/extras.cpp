@@ -91,7 +91,7 @@ void bind_generator(nb::module_& m) {
   m.attr("default_generator") = nb::cast(&default_generator(), nb::rv_policy::reference);
 }
 
-nb::tuple python_of(const std::vector<Tensor>& tensors) {
+nb::tuple results_of(const std::vector<Tensor>& tensors) {
   nb::list list;
   for (const Tensor& t : tensors) list.append(t);
   return nb::tuple(list);
@@ -101,7 +101,7 @@ nb::tuple python_of(const std::vector<Tensor>& tensors) {
 TensorsFunction calling(const char* op, nb::handle f) {
   return [op, f](const std::vector<Tensor>& inputs) {
     const Acquired lock;
-    const nb::object made = f(*python_of(inputs));
+    const nb::object made = f(*results_of(inputs));
     if (!nb::isinstance<Tensor>(made)) Argument{op, "what the function gave"}.refuse(made, "a Tensor");
     return nb::cast<Tensor>(made);
   };
@@ -116,32 +116,32 @@ void bind_functional(nb::module_& m) {
   using Tensors = std::vector<Tensor>;
   m.def("value_and_grad", [](nb::handle f, const Tensors& x) {
     auto [y, g] = unlocked([&] { return value_and_grad(calling("value_and_grad", f), x); });
-    return nb::make_tuple(y, python_of(g));
+    return nb::make_tuple(y, results_of(g));
   });
   m.def("vjp", [](nb::handle f, const Tensors& x, const Tensor& v) {
     auto [y, g] = unlocked([&] { return vjp(calling("vjp", f), x, v); });
-    return nb::make_tuple(y, python_of(g));
+    return nb::make_tuple(y, results_of(g));
   });
   m.def("jvp", [](nb::handle f, const Tensors& x, const Tensors& v) {
     auto [y, d] = unlocked([&] { return jvp(calling("jvp", f), x, v); });
     return nb::make_tuple(y, d);
   });
   m.def("jacobian", [](nb::handle f, const Tensors& x) {
-    return python_of(unlocked([&] { return jacobian(calling("jacobian", f), x); }));
+    return results_of(unlocked([&] { return jacobian(calling("jacobian", f), x); }));
   });
   m.def("hessian", [](nb::handle f, const Tensors& x) {
     nb::list rows;
     for (const Tensors& row : unlocked([&] { return hessian(calling("hessian", f), x); }))
-      rows.append(python_of(row));
+      rows.append(results_of(row));
     return nb::tuple(rows);
   });
   m.def("recompute", [](nb::object f, const Tensors& x) {
     const auto kept = std::make_shared<Kept<nb::object>>(std::move(f));
-    return python_of(recompute(
+    return results_of(recompute(
         [kept](const Tensors& inputs) {
           const Acquired lock;
           Tensors results;
-          for (nb::handle one : (*kept->value)(*python_of(inputs)))
+          for (nb::handle one : (*kept->value)(*results_of(inputs)))
             results.push_back(read_as<Tensor>({"recompute", "a result"}, one));
           return results;
         },

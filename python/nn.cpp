@@ -9,7 +9,7 @@ namespace {
 using nn::Module;
 
 // A member as Python sees it: its kind, its tensor, and whether it is saved.
-nb::tuple to_python(const nn::Member& member) {
+nb::tuple describe(const nn::Member& member) {
   static constexpr const char* kKinds[] = {"parameter", "buffer", "module"};
   const nb::object tensor = member.tensor.defined() ? nb::cast(member.tensor) : nb::none();
   return nb::make_tuple(kKinds[static_cast<int>(member.kind)], tensor, member.persistent);
@@ -75,7 +75,7 @@ void bind_module(nb::module_& m) {
       .def(nb::init<>())
       .def("num_parameters", &Module::num_parameters, nb::arg("trainable_only") = false)
       .def(
-          "state_dict", [](nb::handle module) { return python::to_python(ready(module).state_dict()); },
+          "state_dict", [](nb::handle module) { return to_python(ready(module).state_dict()); },
           "Every parameter and persistent buffer by its path; memory is shared with the module.")
       .def_prop_rw(
           "training", [](nb::handle module) { return ready(module).is_training(); },
@@ -84,14 +84,14 @@ void bind_module(nb::module_& m) {
       .def("_members",
            [](nb::handle module) {
              nb::dict found;
-             for (const nn::Member& one : ready(module).members()) found[one.name.c_str()] = to_python(one);
+             for (const nn::Member& one : ready(module).members()) found[one.name.c_str()] = describe(one);
              return found;
            })
       .def("_member",
            [](nb::handle module, const std::string& name) -> nb::object {
              const auto found =
                  nb::inst_ready(module) ? nb::cast<Module&>(module).member(name) : std::nullopt;
-             return found ? nb::object(to_python(*found)) : nb::none();
+             return found ? nb::object(describe(*found)) : nb::none();
            })
       .def("_set_tensor", &set_tensor, nb::arg("name"), nb::arg("kind"), nb::arg("tensor").none(),
            nb::arg("persistent") = true)
@@ -141,103 +141,11 @@ void bind_module(nb::module_& m) {
   m.def("_bound_class", &bound_class);
 }
 
-// A function that fills its tensor, and gives that very object.
-template <class... T, class... Names>
-void bind_fill(nb::module_& m, const char* name, const char* doc, const Tensor& (*f)(const Tensor&, T...),
-               const Names&... names) {
-  m.def(
-      name,
-      [name, f](nb::object tensor, T... values) {
-        f(read_as<Tensor>({name, "tensor"}, tensor), values...);
-        return tensor;
-      },
-      nb::arg("tensor"), names..., doc);
-}
-
-nn::init::Nonlinearity read_nonlinearity(const char* op, nb::handle given) {
-  std::uint64_t index = 0;
-  read_choice({op, "nonlinearity"}, given, "linear sigmoid tanh relu leaky_relu selu", index);
-  return static_cast<nn::init::Nonlinearity>(index);
-}
-
-void bind_kaiming(nb::module_& m, const char* name, const char* doc,
-                  const Tensor& (*f)(const Tensor&, nn::init::KaimingOptions)) {
-  m.def(
-      name,
-      [name, f](nb::object tensor, double a, nb::handle mode, nb::handle nonlinearity) {
-        std::uint64_t fan = 0;
-        read_choice({name, "mode"}, mode, "fan_in fan_out", fan);
-        f(read_as<Tensor>({name, "tensor"}, tensor),
-          {a, static_cast<nn::init::FanMode>(fan), read_nonlinearity(name, nonlinearity)});
-        return tensor;
-      },
-      nb::arg("tensor"), nb::arg("a") = 0.0, nb::arg("mode") = "fan_in",
-      nb::arg("nonlinearity") = "leaky_relu", doc);
-}
-
-const Tensor& fill_eye(const Tensor& t) {
-  CT_CHECK(t.dim() == 2, ShapeError, "eye_", "got ", describe(t), "; a matrix is wanted");
-  const NoGrad guard;
-  Tensor(t).copy_(eye(t.size(0), t.size(1), {.dtype = t.dtype(), .device = t.device()}));
-  return t;
-}
-
-std::vector<Tensor> read_parameters(const char* op, nb::handle given) {
-  if (nb::isinstance<Tensor>(given)) return {nb::cast<Tensor>(given)};
-  std::vector<Tensor> list;
-  for (nb::handle one : given) list.push_back(read_as<Tensor>({op, "a parameter"}, one));
-  return list;
-}
-
-void bind_utils(nb::module_& parent) {
-  using nb::arg;
-  auto m = parent.def_submodule("utils", "Functions on the parameters of modules.");
-  m.def(
-      "clip_grad_norm_",
-      [](nb::handle parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
-        return optim::clip_grad_norm_(read_parameters("clip_grad_norm_", parameters), max_norm,
-                                      {.norm_type = norm_type, .error_if_nonfinite = error_if_nonfinite});
-      },
-      arg("parameters"), arg("max_norm"), arg("norm_type") = 2.0, arg("error_if_nonfinite") = false,
-      "Scales all gradients so that their norm is at most max_norm; gives the norm before.");
-  m.def(
-      "clip_grad_value_",
-      [](nb::handle parameters, double clip_value) {
-        optim::clip_grad_value_(read_parameters("clip_grad_value_", parameters), clip_value);
-      },
-      arg("parameters"), arg("clip_value"), "Clamps every element of every gradient to +-clip_value.");
-  m.def(
-      "parameters_to_vector",
-      [](nb::handle parameters) {
-        std::vector<Tensor> flat;
-        for (const Tensor& p : read_parameters("parameters_to_vector", parameters))
-          flat.push_back(p.reshape({-1}));
-        return cat(flat, 0);
-      },
-      arg("parameters"), "All elements one after the other.");
-  m.def(
-      "vector_to_parameters",
-      [](const Tensor& vec, nb::handle parameters) {
-        const NoGrad guard;
-        std::vector<Tensor> list = read_parameters("vector_to_parameters", parameters);
-        std::int64_t wanted = 0, at = 0;
-        for (const Tensor& p : list) wanted += p.numel();
-        CT_CHECK(vec.dim() == 1 && vec.size(0) == wanted, ShapeError, "vector_to_parameters", "vec is ",
-                 describe(vec), "; the parameters have ", wanted, " elements");
-        for (Tensor& p : list) {
-          p.copy_(vec.narrow(0, at, p.numel()).reshape(p.shape()));
-          at += p.numel();
-        }
-      },
-      arg("vec"), arg("parameters"), "Writes the elements of vec into the parameters.");
-}
-
 }  // namespace
 
 void bind_nn(nb::module_& m) {
   auto nn = m.def_submodule("_nn", "Modules");
   bind_module(nn);
-  bind_utils(nn);
   bind_layers(nn);
 }
 

@@ -95,7 +95,7 @@ std::vector<Tensor> read_inputs(const OpDef& op, const nb::sequence& given) {
   return inputs;
 }
 
-nb::object call(const OpDef& op, const nb::sequence& given, const nb::dict& attributes) {
+nb::object call_op(const OpDef& op, const nb::sequence& given, const nb::dict& attributes) {
   const std::vector<Tensor> inputs = read_inputs(op, given);
   AnyAttrs attrs;
   attrs.bytes.fill(std::byte{0});
@@ -159,7 +159,7 @@ void bind_ops(nb::module_& m) {
                      for (const OutputDef& out : op.outputs) names.append(out.name);
                      return names;
                    })
-      .def("__call__", &call, nb::arg("inputs"), nb::arg("attributes"),
+      .def("__call__", &call_op, nb::arg("inputs"), nb::arg("attributes"),
            "Runs it: tensors in the order of `inputs` (None where one is left out), all attributes by name. "
            "A list of its "
            "outputs.")

@@ -476,49 +476,6 @@ void bind_conversions(nb::class_<Tensor>& tensor) {
           nb::arg("other"));
 }
 
-template <class Make>
-void bind_filled(nb::module_& m, const char* name, Make make) {
-  m.def(
-      name,
-      [make, name](nb::args shape, const nb::kwargs& options) {
-        return make(read_dims(name, shape), make_options(name, options));
-      },
-      "A new tensor of this shape. Arguments: dtype=f32, device=\"cpu\", requires_grad=False.");
-}
-
-void bind_creation(nb::module_& m) {
-  bind_filled(m, "empty", [](const Shape& s, const TensorOptions& o) { return empty(s, o); });
-  bind_filled(m, "zeros", [](const Shape& s, const TensorOptions& o) { return zeros(s, o); });
-  bind_filled(m, "ones", [](const Shape& s, const TensorOptions& o) { return ones(s, o); });
-  bind_filled(m, "rand", [](const Shape& s, const TensorOptions& o) { return rand(s, o); });
-  bind_filled(m, "randn", [](const Shape& s, const TensorOptions& o) { return randn(s, o); });
-  m.def(
-      "full",
-      [](nb::handle shape, nb::handle value, const nb::kwargs& options) {
-        return full(read_as<Dims>({"full", "shape"}, shape), read_as<Scalar>({"full", "value"}, value),
-                    make_options("full", options));
-      },
-      "A tensor of this shape, filled with a number: f32, i64 or bool as the number is, unless a dtype is "
-      "given.");
-  m.def(
-      "arange",
-      [](nb::args bounds, const nb::kwargs& options) {
-        if (bounds.size() < 1 || bounds.size() > 3)
-          throw nb::type_error("[arange] wants (end), (start, end) or (start, end, step)");
-        std::vector<Scalar> n;
-        for (nb::handle one : bounds) n.push_back(read_as<Scalar>({"arange", "a bound"}, one));
-        return arange(n.size() > 1 ? n[0] : Scalar(0), n.size() > 1 ? n[1] : n[0],
-                      n.size() > 2 ? n[2] : Scalar(1), make_options("arange", options));
-      },
-      "start, start + step, .. up to but without end.");
-  m.def(
-      "randint",
-      [](std::int64_t low, std::int64_t high, nb::handle shape, const nb::kwargs& options) {
-        return randint(low, high, read_as<Dims>({"randint", "shape"}, shape),
-                       make_options("randint", options));
-      },
-      "Whole numbers from [low, high), i64 unless a dtype is given.");
-}
 
 }  // namespace
 
@@ -676,27 +633,11 @@ void bind_tensor(nb::module_& m) {
            [](const Tensor&, nb::handle) {
              throw nb::type_error(
                  "[del] elements of a tensor can't be deleted; x[mask] or ct.cat() makes another");
-           })
-      .def(
-          "copy_",
-          [](nb::pointer_and_handle<Tensor> self, nb::handle source) {
-            const Tensor from = read_as<Tensor>({"copy_", "source"}, source);
-            check_in_place("copy_", *self.p, from.defined() && from.requires_grad());
-            self.p->copy_(from);
-            return Self{nb::borrow(self.h)};
-          },
-          nb::arg("source"))
-      .def("fill_", [](nb::pointer_and_handle<Tensor> self, nb::handle value) {
-        const auto number = read_as<Scalar>({"fill_", "value"}, value);
-        check_in_place("fill_", *self.p, false);
-        self.p->fill_(number);
-        return Self{nb::borrow(self.h)};
-      });
+           });
   bind_operators(tensor);
   bind_conversions(tensor);
   m.def("_from_bytes", &from_bytes);
 
-  bind_creation(m);
   m.def(
       "grad",
       [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,

@@ -178,7 +178,7 @@ void read_choice(const Argument& argument, nb::handle value, std::string_view wo
     if (left.substr(0, end) == given) return;
     left.remove_prefix(std::min(end + 1, left.size()));
   }
-  detail::fail<ValueError>(argument.op, argument.name, " is '", printable(given), "'; it is one of: ", words);
+  detail::fail<ValueError>(argument.op, argument.name, " is ", printable(given), "; it is one of: ", words);
 }
 
 Dims read_dims(const char* op, nb::args values) {

@@ -20,12 +20,12 @@ from collections import namedtuple as _namedtuple
 from collections.abc import MutableMapping as _MutableMapping
 from functools import partialmethod as _partialmethod
 
-from . import functional
+from . import _core, functional, utils
 from ._core import Tensor, _nn, bf16, f16, f32, f64
 from ._core import ValueError as _ValueError
 from ._core._nn import *  # noqa: F403  the layers
 from ._core import _init as init
-from ._core._nn import Module, utils
+from ._core._nn import Module
 
 __all__ = [name for name in vars(_nn) if not name.startswith("_")] + [
     "Parameter", "Buffer", "Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict",
@@ -34,6 +34,17 @@ __all__ = [name for name in vars(_nn) if not name.startswith("_")] + [
 for _part in (init, utils, functional):  # `import cotangent.nn.functional as F` finds them
     _sys.modules[f"{__name__}.{_part.__name__.rpartition('.')[2].strip('_')}"] = _part
 init.calculate_gain = init.gain
+
+
+def _eye(tensor):
+    """Ones on the diagonal of a matrix, else zeros."""
+    if tensor.ndim != 2:
+        raise _core.ShapeError(f"[eye_] got {tuple(tensor.shape)}; a matrix is wanted")
+    tensor.detach().copy_(functional.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+    return tensor
+
+
+init.eye_ = _eye
 _known = _weakref.WeakValueDictionary()  # tensors of modules as Python's objects, one for each
 
 

@@ -96,7 +96,7 @@ def ends_well(process, allowed=(), code=0):
     """
     from cotangent.data import DataLoader
     def epoch():
-        for (x,) in DataLoader(ct.randn(64, 8), batch_size=4, workers=2):
+        for x in DataLoader(ct.randn(64, 8), batch_size=4, workers=2):
             ct.matmul(x, x.transpose(0, 1))
     loop(epoch)
     """,
