@@ -269,6 +269,8 @@ void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {
   to = OptionalScale2d(read_as<double>(argument, value[0]), read_as<double>(argument, value[1]));
 }
 void read(const Argument& argument, nb::handle value, RotaryScaling& to) {
+  to = {};
+  if (value.is_none()) return;
   if (!nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
   nb::dict rest;
   for (const auto& [key, one] : nb::borrow<nb::dict>(value)) {

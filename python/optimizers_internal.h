@@ -39,9 +39,10 @@ void set_options(const char* op, Options& options, nb::handle named) {
       fields_of(static_cast<const Options*>(nullptr)));
 }
 
-/// The options behind the first argument of a call, as a dict by name.
+/// The options behind the first argument of a call, as a dict by the fields' names. Throws TypeError where one of the first
+/// `required` is missing.
 template <class Options>
-nb::dict options_by_name(const char* op, const nb::args& args, const nb::kwargs& named) {
+nb::dict options_by_name(const char* op, const nb::args& args, const nb::kwargs& named, std::size_t required = 0) {
   nb::dict all;
   std::apply(
       [&](const auto&... fields) {
@@ -55,14 +56,20 @@ nb::dict options_by_name(const char* op, const nb::args& args, const nb::kwargs&
           ++i;
         };
         (take(fields), ...);
+        const std::array<const char*, sizeof...(fields)> known{fields.name...};
+        for (const auto& [key, value] : named) {
+          const auto name = nb::cast<std::string>(key);
+          const int place = option_place(name, known);
+          const nb::object ours = place < 0 ? nb::borrow(key) : nb::cast(known[static_cast<std::size_t>(place)]);
+          if (all.contains(ours))
+            throw nb::type_error(detail::cat('[', op, "] several values were given for '", name, '\'').c_str());
+          all[ours] = value;
+        }
+        for (i = 0; i < required; ++i)
+          if (!all.contains(known[i]))
+            throw nb::type_error(detail::cat('[', op, "] missing a required argument: '", known[i], '\'').c_str());
       },
       fields_of(static_cast<const Options*>(nullptr)));
-  for (const auto& [key, value] : named) {
-    if (all.contains(key))
-      throw nb::type_error(
-          detail::cat('[', op, "] several values were given for '", nb::cast<std::string>(key), '\'').c_str());
-    all[key] = value;
-  }
   return all;
 }
 
@@ -92,6 +99,8 @@ void bind_optimizer(nb::module_& m, const char* name, const char* signature, con
              const nb::dict given = options_by_name<Options>(name, args, named);
              Options base{};
              set_options(name, base, given);
+             if (!nb::hasattr(params, "__iter__") || nb::isinstance<Tensor>(params))  // whose rows are no parameters
+               Argument{name, "params"}.refuse(params, "a list of parameters");
              const nb::list list(params);
              if (nb::len(list) > 0 && nb::isinstance<nb::dict>(list[0])) {
                std::vector<optim::ParamGroup<Options>> groups;
@@ -114,14 +123,13 @@ void bind_optimizer(nb::module_& m, const char* name, const char* signature, con
 }
 
 template <class S, class Options>
-void bind_schedule(nb::module_& m, const char* name, const char* signature, const char* doc) {
+void bind_schedule(nb::module_& m, const char* name, const char* signature, const char* doc, std::size_t required) {
   nb::class_<S, optim::LRScheduler> made(m, name, nb::dynamic_attr(), doc);
-  made.def("__init__", [name](nb::pointer_and_handle<S> self, const nb::args& args, nb::kwargs named) {
+  made.def("__init__", [name, required](nb::pointer_and_handle<S> self, const nb::args& args, nb::kwargs named) {
     const nb::object optimizer = first_argument(name, "optimizer", args, named);
     if (!nb::isinstance<optim::Optimizer>(optimizer)) Argument{name, "optimizer"}.refuse(optimizer, "an optimizer");
     Options options{};
-    const nb::dict given = options_by_name<Options>(name, args, named);
-    set_options(name, options, given);
+    set_options(name, options, options_by_name<Options>(name, args, named, required));
     new (self.p) S(nb::cast<optim::Optimizer&>(optimizer), options);
     self.h.attr("optimizer") = optimizer;  // which the schedule refers to
   });

@@ -472,7 +472,8 @@ def optimizers(binder, out):
         signature = binder.signature([arguments])
         bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
         if bind:
-            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(signature)}, {quote(made.doc)});')
+            required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if schedule else ""
+            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(signature)}, {quote(made.doc)}{required});')
         published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
                           "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
     text = '// Written by python/generate/bindings.py of the public headers.\n#include "options.h"\n' \

@@ -340,7 +340,7 @@ BAD = [
     (lambda: nn.Linear(2, 3, bias=None), TypeError, r"\[Linear\] bias is a NoneType"),
     (lambda: nn.Linear(2 ** 70, 3), ValueError, r"\[Linear\] in_features is beyond 64 bits"),
     (lambda: nn.Linear(-2, 3), ValueError, r"\[.*\]"),
-    (lambda: nn.GELU("Tanh"), ValueError, r"\[GELU\] approximate is 'Tanh'; it is one of: none tanh"),
+    (lambda: nn.GELU("Tanh"), ValueError, r"\[GELU\] approximate is '+Tanh'+; it is one of: none tanh"),
     (lambda: nn.Dropout(float("nan")), ValueError, r"\[Dropout\]"),
     (lambda: nn.Dropout("0.5"), TypeError, r"\[Dropout\] p is a str; a number is wanted"),
     (lambda: nn.Conv2d(1, 1, (1, 2, 3)), (TypeError, ValueError), r"\[Conv2d\]"),
