@@ -253,8 +253,13 @@ void construct(const FunctionDef& def, nb::handle self, void* place, const nb::a
   call(def, values.data(), args.size() + 1, keywords.size() == 0 ? nullptr : keywords.ptr());
   if (!nb::hasattr(self, "__dict__")) return;
   const nb::object attributes = self.attr("__dict__");
-  const nb::dict options = nb::borrow<nb::dict>(named);
-  attributes["_made"] = nb::make_tuple(nb::borrow<nb::tuple>(args), options);
+  attributes["_made"] = nb::make_tuple(nb::borrow<nb::tuple>(args), nb::borrow<nb::dict>(named));
+  nb::dict options;  // by our names
+  const Overload& first = def.overloads.front();
+  for (const auto& [name, value] : named) {
+    const int to = place_of(first, name.ptr());
+    options[to < 0 ? nb::borrow(name) : nb::cast(first.slots[static_cast<std::size_t>(to)].name)] = value;
+  }
   attributes["_settings"] = nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
 }
 

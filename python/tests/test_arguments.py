@@ -1,5 +1,5 @@
-"""Arguments: PyTorch's names beside ours, None, too many, unknown, doubled ones, and values of a wrong kind, each of which is an
-error that names the function, after which the next call is right."""
+"""Arguments: PyTorch's names beside ours, None, too many, unknown, doubled ones, and values of a wrong kind, each of
+which is an error that names the function, after which the next call is right."""
 import inspect
 import math
 import pathlib
@@ -58,34 +58,46 @@ NAMES = [
     ("dim", "axis", ct.softmax, {"x": X, "dim": 0}), ("dim", "axes", ct.sum, {"x": X, "dim": (0, 1)}),
     ("dims", "axes", ct.flip, {"x": X, "dims": (1,)}), ("dims", "repeats", ct.tile, {"x": X, "dims": (2, 1)}),
     ("axis", "axes", ct.sum, {"x": X, "axis": 0}), ("axes", "axis", ct.cumsum, {"x": X, "axes": 0}),
-    ("dim0", "axis0", ct.transpose, {"x": X, "dim0": 0, "dim1": 1}), ("dim1", "axis1", ct.diag_embed, {"x": X, "dim1": 0}),
-    ("dim2", "axis2", ct.diag_embed, {"x": X, "dim2": 0}), ("keepdims", "keepdim", ct.mean, {"x": X, "axes": 0, "keepdims": True}),
-    ("start_dim", "first_axis", ct.flatten, {"x": Q, "start_dim": 2}), ("end_dim", "last_axis", ct.flatten, {"x": Q, "end_dim": 1}),
+    ("dim0", "axis0", ct.transpose, {"x": X, "dim0": 0, "dim1": 1}),
+    ("dim1", "axis1", ct.diag_embed, {"x": X, "dim1": 0}),
+    ("dim2", "axis2", ct.diag_embed, {"x": X, "dim2": 0}),
+    ("keepdims", "keepdim", ct.mean, {"x": X, "axes": 0, "keepdims": True}),
+    ("start_dim", "first_axis", ct.flatten, {"x": Q, "start_dim": 2}),
+    ("end_dim", "last_axis", ct.flatten, {"x": Q, "end_dim": 1}),
     ("input", "x", ct.exp, {"input": X}), ("input", "a", ct.maximum, {"input": X, "b": Y}),
     ("input", "logits", ct.cross_entropy, {"input": X, "target": np.array([1, 2])}),
-    ("input", "log_probs", ct.nll_loss, {"input": X, "target": np.array([1, 2])}), ("input", "indices", ct.embedding, {"input": I[:2] % 2, "weight": X}),
-    ("input", "like", ct.zeros_like, {"input": X}), ("input", "weights", seeded(ct.multinomial), {"input": X, "count": 2}),
+    ("input", "log_probs", ct.nll_loss, {"input": X, "target": np.array([1, 2])}),
+    ("input", "indices", ct.embedding, {"input": I[:2] % 2, "weight": X}),
+    ("input", "like", ct.zeros_like, {"input": X}),
+    ("input", "weights", seeded(ct.multinomial), {"input": X, "count": 2}),
     ("input", "p", seeded(ct.bernoulli), {"input": X / 2}), ("other", "b", ct.sub, {"a": X, "other": Y}),
     ("exponent", "b", ct.pow, {"a": X, "exponent": 3}), ("self", "x", ct.exp, {"self": X}),
     ("query", "q", ct.scaled_dot_product_attention, {"query": Q, "k": Q[:, :, ::2].copy(), "v": Q[:, :, ::2].copy()}),
     ("key", "k", ct.scaled_dot_product_attention, {"q": Q, "key": Q * 2, "v": Q}),
     ("value", "v", ct.scaled_dot_product_attention, {"q": Q, "k": Q, "value": Q * 2}),
     ("is_causal", "causal", ct.scaled_dot_product_attention, {"q": Q, "k": Q, "v": Q, "is_causal": True}),
-    ("attn_mask", "mask", ct.scaled_dot_product_attention, {"q": Q, "k": Q, "v": Q, "attn_mask": np.tri(4, dtype=bool)}),
+    ("attn_mask", "mask", ct.scaled_dot_product_attention, {"q": Q, "k": Q, "v": Q,
+                                                            "attn_mask": np.tri(4, dtype=bool)}),
     ("min", "low", ct.clamp, {"x": X, "min": 0.6}), ("max", "high", ct.clamp, {"x": X, "max": 0.6}),
     ("a_min", "low", ct.clamp, {"x": X, "a_min": 0.6}), ("a_max", "high", ct.clamp, {"x": X, "a_max": 0.6}),
-    ("min_val", "low", ct.hardtanh, {"x": -X, "min_val": -0.5}), ("max_val", "high", ct.hardtanh, {"x": X, "max_val": 0.5}),
+    ("min_val", "low", ct.hardtanh, {"x": -X, "min_val": -0.5}),
+    ("max_val", "high", ct.hardtanh, {"x": X, "max_val": 0.5}),
     ("negative_slope", "slope", ct.leaky_relu, {"x": -X, "negative_slope": 0.3}),
     ("steps", "count", ct.linspace, {"start": 0.0, "end": 1.0, "steps": 4}),
     ("num_samples", "count", seeded(ct.multinomial), {"weights": X, "num_samples": 2}),
-    ("num_classes", "classes", ct.one_hot, {"indices": I, "num_classes": 5}), ("size", "shape", ct.ones, {"size": (2, 3)}),
+    ("num_classes", "classes", ct.one_hot, {"indices": I, "num_classes": 5}),
+    ("size", "shape", ct.ones, {"size": (2, 3)}),
     ("fill_value", "value", ct.full, {"shape": (2,), "fill_value": 1.5}),
-    ("tensor1", "a", ct.addcdiv, {"x": X, "tensor1": X, "b": Y}), ("tensor2", "b", ct.addcdiv, {"x": X, "a": X, "tensor2": Y}),
-    ("mat1", "a", ct.addmm, {"x": X, "mat1": X[:, :2].copy(), "b": X}), ("mat2", "b", ct.mm, {"a": X[:, :2].copy(), "mat2": X}),
+    ("tensor1", "a", ct.addcdiv, {"x": X, "tensor1": X, "b": Y}),
+    ("tensor2", "b", ct.addcdiv, {"x": X, "a": X, "tensor2": Y}),
+    ("mat1", "a", ct.addmm, {"x": X, "mat1": X[:, :2].copy(), "b": X}),
+    ("mat2", "b", ct.mm, {"a": X[:, :2].copy(), "mat2": X}),
     ("vec2", "b", ct.outer, {"a": X[0], "vec2": X[1]}), ("end", "b", ct.lerp, {"a": X, "end": Y, "weight": 0.25}),
     ("src", "source", ct.scatter, {"x": X, "axis": 1, "index": I[None], "src": Y}),
-    ("index", "indices", ct.index_select, {"x": X, "axis": 1, "index": I}), ("lambd", "rate", seeded(ct.exponential_), {"t": X, "lambd": 3.0}),
-    ("lower", "low", seeded(ct.uniform_), {"t": X, "lower": 0.5, "high": 1.0}), ("upper", "high", seeded(ct.uniform_), {"t": X, "low": 0.5, "upper": 1.0}),
+    ("index", "indices", ct.index_select, {"x": X, "axis": 1, "index": I}),
+    ("lambd", "rate", seeded(ct.exponential_), {"t": X, "lambd": 3.0}),
+    ("lower", "low", seeded(ct.uniform_), {"t": X, "lower": 0.5, "high": 1.0}),
+    ("upper", "high", seeded(ct.uniform_), {"t": X, "low": 0.5, "upper": 1.0}),
     ("split_size_or_sections", "size", ct.split, {"x": X, "split_size_or_sections": 2, "axis": 1}),
     ("split_size_or_sections", "sizes", ct.split, {"x": X, "split_size_or_sections": [1, 2], "axis": 1}),
     ("split_size", "size", ct.split, {"x": X, "split_size": 2, "axis": 1}),
@@ -93,7 +105,8 @@ NAMES = [
     ("input", "values", ct.searchsorted, {"sorted": X[0], "input": X}),
     ("shifts", "shift", ct.roll, {"x": X, "shifts": 2}), ("reps", "repeats", ct.tile, {"x": X, "reps": (1, 2)}),
     ("k", "diagonal", ct.tril, {"x": X, "k": -1}), ("diagonal", "offset", ct.diag, {"x": X, "diagonal": 1}),
-    ("n", "rows", ct.eye, {"n": 3}), ("m", "columns", ct.eye, {"rows": 2, "m": 3}), ("N", "classes", ct.one_hot, {"indices": I, "N": 4}),
+    ("n", "rows", ct.eye, {"n": 3}), ("m", "columns", ct.eye, {"rows": 2, "m": 3}),
+    ("N", "classes", ct.one_hot, {"indices": I, "N": 4}),
     ("input1", "a", ct.cosine_embedding_loss, {"input1": X, "b": Y, "target": np.array([1, -1])}),
     ("input2", "b", ct.cosine_embedding_loss, {"a": X, "input2": Y, "target": np.array([1, -1])}),
     ("input1", "x1", ct.bilinear, {"input1": X, "x2": Y, "weight": Q.reshape(-1)[:9].reshape(1, 3, 3).copy()}),
@@ -103,7 +116,8 @@ NAMES = [
     ("batch1", "a", ct.baddbmm, {"x": X[None], "batch1": X[None, :, :2].copy(), "b": X[None]}),
     ("batch2", "b", ct.baddbmm, {"x": X[None], "a": X[None, :, :2].copy(), "batch2": X[None]}),
     ("tensor", "b", ct.dot, {"a": X[0], "tensor": X[1]}), ("tensor", "indices", ct.one_hot, {"tensor": I}),
-    ("pad", "padding", ct.pad, {"x": X, "pad": (1, 0)}), ("dimension", "axis", ct.unfold, {"x": X, "dimension": 1, "size": 2, "step": 1}),
+    ("pad", "padding", ct.pad, {"x": X, "pad": (1, 0)}),
+    ("dimension", "axis", ct.unfold, {"x": X, "dimension": 1, "size": 2, "step": 1}),
     # layers, optimizers, schedules
     ("tensor", "t", seeded(ct.normal_), {"tensor": X, "mean": 0.0, "std": 1.0}),
     ("val", "value", lambda **named: ct.full((2,), **named), {"val": 1.5}),
@@ -111,22 +125,28 @@ NAMES = [
     ("normalized_shape", "size", seeded(nn.RMSNorm), {"normalized_shape": 4}),
     ("num_embeddings", "count", seeded(nn.Embedding), {"num_embeddings": 5, "dim": 2}),
     ("embedding_dim", "dim", seeded(nn.Embedding), {"count": 5, "embedding_dim": 2}),
-    ("encoder_layer", "layer", lambda **named: nn.TransformerEncoder(num_layers=2, **named).eval() is None, {"encoder_layer": encoder()}),
-    ("unflattened_size", "sizes", lambda **named: nn.Unflatten(axis=1, **named)(ct.tensor(X)), {"unflattened_size": (3, 1)}),
-    ("hx", "h0", of(nn.GRU, 8, 2), {"x": S, "hx": S[:1, :, :2].copy()}), ("hx", "h", of(nn.GRUCell, 8, 2), {"x": S[0], "hx": S[1, :, :2].copy()}),
+    ("encoder_layer", "layer", lambda **named: nn.TransformerEncoder(num_layers=2, **named).eval() is None,
+     {"encoder_layer": encoder()}),
+    ("unflattened_size", "sizes", lambda **named: nn.Unflatten(axis=1, **named)(ct.tensor(X)),
+     {"unflattened_size": (3, 1)}),
+    ("hx", "h0", of(nn.GRU, 8, 2), {"x": S, "hx": S[:1, :, :2].copy()}),
+    ("hx", "h", of(nn.GRUCell, 8, 2), {"x": S[0], "hx": S[1, :, :2].copy()}),
     ("hx", "state", of(nn.LSTM, 8, 2), {"x": S, "hx": (S[:1, :, :2].copy(), S[1:2, :, :2].copy())}),
-    ("src_key_padding_mask", "key_padding_mask", lambda **n: encoder_of(**n), {"src": S, "src_key_padding_mask": np.array([[False] * 4 + [True]])}),
+    ("src_key_padding_mask", "key_padding_mask", lambda **n: encoder_of(**n),
+     {"src": S, "src_key_padding_mask": np.array([[False] * 4 + [True]])}),
     ("src_mask", "attn_mask", lambda **n: encoder_of(**n), {"src": S, "src_mask": ~np.tri(5, dtype=bool)}),
     ("mask", "attn_mask", lambda **n: encoder_of(**n), {"src": S, "mask": ~np.tri(5, dtype=bool)}),
-    ("tgt_mask", "tgt_attn_mask", lambda **n: decoder_of(**n), {"tgt": S, "memory": S, "tgt_mask": ~np.tri(5, dtype=bool)}),
-    ("memory_mask", "memory_attn_mask", lambda **n: decoder_of(**n), {"tgt": S, "memory": S, "memory_mask": ~np.tri(5, dtype=bool)}),
+    ("tgt_mask", "tgt_attn_mask", lambda **n: decoder_of(**n),
+     {"tgt": S, "memory": S, "tgt_mask": ~np.tri(5, dtype=bool)}),
+    ("memory_mask", "memory_attn_mask", lambda **n: decoder_of(**n),
+     {"tgt": S, "memory": S, "memory_mask": ~np.tri(5, dtype=bool)}),
     ("T_max", "steps", lambda **n: seeded(optim.CosineAnnealingLR)(sgd(), **n), {"T_max": 4}),
     ("T_0", "steps", lambda **n: seeded(optim.CosineAnnealingWarmRestarts)(sgd(), **n), {"T_0": 4}),
     ("T_mult", "multiplier", lambda **n: seeded(optim.CosineAnnealingWarmRestarts)(sgd(), 2, **n), {"T_mult": 2}),
     ("eta_min", "min_lr", lambda **n: seeded(optim.CosineAnnealingLR)(sgd(), 4, **n), {"eta_min": 0.25}),
     ("total_iters", "steps", lambda **n: seeded(optim.LinearLR)(sgd(), **n), {"total_iters": 3}),
 ]
-BY_HAND = {("lr_lambda", "factor"), ("line_search_fn", "line_search"), ("max_grad_norm", "max_norm")}  # of what is not generated
+BY_HAND = {("lr_lambda", "factor"), ("line_search_fn", "line_search"), ("max_grad_norm", "max_norm")}
 
 
 def encoder_of(**named):
@@ -153,10 +173,11 @@ def test_each_alias_is_tested():
     assert set(entries) == {(a, b) for a, b, *_ in NAMES} | BY_HAND
 
 
-# ---- every argument of every function ------------------------------------------------------------------------------------
+# ---- every argument of every function -----------------------------------------------------------------------------
 
 FUNCTIONS = [n for n in PUBLISHED if n not in ELSEWHERE]
-STRANGE = [("text", "a str"), (None, "None"), (object(), "an object"), (2.5, "a float"), (True, "a bool"), (1, "an int"), (2 ** 70, "2**70"),
+STRANGE = [("text", "a str"), (None, "None"), (object(), "an object"), (2.5, "a float"), (True, "a bool"),
+           (1, "an int"), (2 ** 70, "2**70"),
            (-2 ** 70, "-2**70"), (math.nan, "NaN")]
 
 
@@ -183,7 +204,8 @@ def test_none_is_an_options_default_or_refused(name):
     usual = call(function, (ours(args, False), ours(options, False)))
     for key, parameter in list(inspect.signature(function).parameters.items())[len(args):]:
         if parameter.default is None and key not in options:
-            assert same(call(function, (ours(args, False), {**ours(options, False), key: None})), usual) or key in OTHER_FORM, key
+            assert same(call(function, (ours(args, False), {**ours(options, False), key: None})),
+                        usual) or key in OTHER_FORM, key
         elif key not in options:
             assert refused(function, ours(args, False), {**ours(options, False), key: None}, (name, key)), key
 
@@ -218,12 +240,17 @@ def test_values_of_a_wrong_kind_are_refused_by_name(name):
         assert same(call(function, (ours(args, False), ours(options, False))), usual)
 
 
-OF_NUMBERS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "floor_divide", "atan2", "hypot", "xlogy",
-              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "eq", "ne", "lt", "le", "gt",
-              "ge", "lerp", "where", "masked_fill", "scatter", "isclose", "allclose", "addcdiv", "addcmul", "addmm", "baddbmm",
-              "bucketize", "cosine_similarity", "equal", "expand_as", "logical_and", "logical_or", "logical_xor", "masked_scatter",
-              "masked_select", "masked_softmax", "pairwise_distance", "prelu", "repeat_interleave", "scaled_dot_product_attention",
-              "searchsorted", "type_as"}  # beside a tensor a number stands for one of rank 0, where the shapes allow that
+OF_NUMBERS = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "fmod", "remainder", "floor_divide", "atan2",
+              "hypot", "xlogy",
+              "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "eq", "ne", "lt",
+              "le", "gt",
+              "ge", "lerp", "where", "masked_fill", "scatter", "isclose", "allclose", "addcdiv", "addcmul", "addmm",
+              "baddbmm",
+              "bucketize", "cosine_similarity", "equal", "expand_as", "logical_and", "logical_or", "logical_xor",
+              "masked_scatter",
+              "masked_select", "masked_softmax", "pairwise_distance", "prelu", "repeat_interleave",
+              "scaled_dot_product_attention",
+              "searchsorted", "type_as"}  # beside a tensor a number stands for one of rank 0, where shapes allow that
 OPTIONAL_TENSORS = {1, 2, 3, 4, "weight", "bias", "mask", "running_mean", "running_var", "lengths", "weights"}
 
 
@@ -271,7 +298,8 @@ BAD = [
     (lambda: ct.neg_(np.ones(2)), TypeError, r"\[neg_\] x is a ndarray; "),
     (lambda: ct.ones(2).add_(None), TypeError, r"\[add_\]"),
     (lambda: ct.ones(2).fill_("1"), TypeError, r"\[fill_\] value is a str; a number is wanted"),
-    (lambda: ct.rnn(ct.ones(1, 1, 2), ct.ones(1, 2), ct.ones(2, 2)), TypeError, r"\[rnn\] weights is a Tensor; a tuple \(w_ih"),
+    (lambda: ct.rnn(ct.ones(1, 1, 2), ct.ones(1, 2), ct.ones(2, 2)), TypeError,
+     r"\[rnn\] weights is a Tensor; a tuple \(w_ih"),
     (lambda: ct.pad(ct.ones(3), 1), TypeError, r"\[pad\] padding is a int; a sequence of ints is wanted"),
     (lambda: ct.arange("3"), TypeError, r"\[arange\] .* is a str"),
     (lambda: ct.arange(), TypeError, r"\[arange\] missing a required argument"),

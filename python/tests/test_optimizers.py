@@ -1,4 +1,4 @@
-"""Every optimizer and every schedule beside torch.optim: required arguments alone, each option, groups with options of their own."""
+"""Every optimizer and schedule beside torch.optim: required arguments alone, each option, groups with their own."""
 import inspect
 import math
 
@@ -14,14 +14,20 @@ GENERATED = [name for name in optim.__all__ if isinstance(getattr(optim, name), 
 OPTIMIZERS = {
     "SGD": ("SGD", [{"lr": 0.1}, {"momentum": 0.9}, {"momentum": 0.9, "dampening": 0.5}, {"weight_decay": 0.1},
                     {"momentum": 0.9, "nesterov": True}]),
-    "Adam": ("Adam", [{"lr": 0.1}, {"betas": (0.5, 0.9)}, {"eps": 0.1}, {"weight_decay": 0.1}, {"amsgrad": True, "lr": 0.1}]),
-    "AdamW": ("AdamW", [{"lr": 0.1}, {"betas": [0.5, 0.9]}, {"eps": 0.1}, {"weight_decay": 0.5}, {"amsgrad": True, "lr": 0.1}]),
-    "RMSprop": ("RMSprop", [{"lr": 0.1}, {"alpha": 0.5}, {"eps": 0.1}, {"weight_decay": 0.1}, {"momentum": 0.9}, {"centered": True}]),
-    "Adagrad": ("Adagrad", [{"lr": 0.1}, {"lr_decay": 0.5}, {"weight_decay": 0.1}, {"initial_accumulator_value": 0.5}, {"eps": 0.1}]),
-    "Muon": ("Muon", [{"lr": 0.01}, {"weight_decay": 0.5}, {"momentum": 0.5}, {"nesterov": False}, {"ns_coefficients": (3.0, -4.0, 2.0)},
+    "Adam": ("Adam", [{"lr": 0.1}, {"betas": (0.5, 0.9)}, {"eps": 0.1}, {"weight_decay": 0.1},
+                      {"amsgrad": True, "lr": 0.1}]),
+    "AdamW": ("AdamW", [{"lr": 0.1}, {"betas": [0.5, 0.9]}, {"eps": 0.1}, {"weight_decay": 0.5},
+                        {"amsgrad": True, "lr": 0.1}]),
+    "RMSprop": ("RMSprop", [{"lr": 0.1}, {"alpha": 0.5}, {"eps": 0.1}, {"weight_decay": 0.1}, {"momentum": 0.9},
+                            {"centered": True}]),
+    "Adagrad": ("Adagrad", [{"lr": 0.1}, {"lr_decay": 0.5}, {"weight_decay": 0.1}, {"initial_accumulator_value": 0.5},
+                            {"eps": 0.1}]),
+    "Muon": ("Muon", [{"lr": 0.01}, {"weight_decay": 0.5}, {"momentum": 0.5}, {"nesterov": False},
+                      {"ns_coefficients": (3.0, -4.0, 2.0)},
                       {"eps": 100.0}, {"ns_steps": 3}, {"adjust_lr": "match_rms_adamw"}]),
     "Lion": (None, [{"lr": 0.1}, {"lr": 0.1, "betas": (0.1, 0.2)}, {"weight_decay": 0.1}]),
-    "LBFGS": ("LBFGS", [{"lr": 0.1}, {"max_iter": 3}, {"max_iter": 4, "max_eval": 2}, {"max_eval": None}, {"tolerance_grad": 1.0},
+    "LBFGS": ("LBFGS", [{"lr": 0.1}, {"max_iter": 3}, {"max_iter": 4, "max_eval": 2}, {"max_eval": None},
+                        {"tolerance_grad": 1.0},
                         {"tolerance_change": 1.0}, {"history_size": 1}, {"lr": 3.0, "line_search": "strong_wolfe"}]),
 }
 # Where a parameter's own default is asked for by another name, or PyTorch has none.
@@ -71,7 +77,8 @@ def descend(optimizer, params, steps=STEPS):
 
 def close(a, b, what, tolerance=1e-7):
     for x, y in zip(a, b):
-        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=tolerance, atol=tolerance / 5, err_msg=str(what))
+        np.testing.assert_allclose(x.detach().numpy(), y.detach().numpy(), rtol=tolerance, atol=tolerance / 5,
+                                   err_msg=str(what))
 
 
 def both(name, options, steps=STEPS):
@@ -164,7 +171,8 @@ def test_parameters_are_tensors_pairs_generators_or_groups():
         results.append([p.tolist() for p in descend(optim.Adam(wrap(params), lr=0.1), params)])
     assert all(r == results[0] for r in results)
     for name in ("SGD", "Adam", "AdamW", "RMSprop", "Adagrad"):
-        mine, yours = [ct.tensor(a, requires_grad=True) for a in start()], [torch.tensor(a, requires_grad=True) for a in start()]
+        mine, yours = [ct.tensor(a, requires_grad=True) for a in start()], [torch.tensor(a, requires_grad=True)
+                                                                            for a in start()]
         for kind, params in ((getattr(optim, name), mine), (getattr(torch.optim, name), yours)):
             optimizer = kind([{"params": [params[0]], "lr": 0.2, "weight_decay": 0.1}], lr=0.01)
             optimizer.add_param_group({"params": params[1]})
@@ -174,20 +182,25 @@ def test_parameters_are_tensors_pairs_generators_or_groups():
 
 def test_groups_have_betas():
     torch = pytest.importorskip("torch")
-    mine, yours = [ct.tensor(a, requires_grad=True) for a in start()], [torch.tensor(a, requires_grad=True) for a in start()]
+    mine, yours = [ct.tensor(a, requires_grad=True) for a in start()], [torch.tensor(a, requires_grad=True)
+                                                                        for a in start()]
     for kind, params in ((optim.Adam, mine), (torch.optim.Adam, yours)):
-        descend(kind([{"params": [params[0]], "betas": (0.5, 0.8)}, {"params": [params[1]], "lr": 0.2}], lr=0.1), params)
+        descend(kind([{"params": [params[0]], "betas": (0.5, 0.8)}, {"params": [params[1]], "lr": 0.2}], lr=0.1),
+                params)
     close(mine, yours, "betas")
 
 
 # name -> (arguments, options, how PyTorch's are called)
 SCHEDULES = {
     "StepLR": ((3,), [{"gamma": 0.5}]), "MultiStepLR": (([2, 5],), [{"gamma": 0.5}]), "ExponentialLR": ((0.9,), []),
-    "CosineAnnealingLR": ((6,), [{"min_lr": 0.25}]), "CosineAnnealingWarmRestarts": ((3,), [{"multiplier": 2}, {"min_lr": 0.25}]),
+    "CosineAnnealingLR": ((6,), [{"min_lr": 0.25}]), "CosineAnnealingWarmRestarts": ((3,),
+        [{"multiplier": 2}, {"min_lr": 0.25}]),
     "OneCycleLR": ((2.0, 12), [{"pct_start": 0.5}, {"linear": True}, {"div_factor": 5.0}, {"final_div_factor": 10.0},
                                {"three_phase": True, "pct_start": 0.4}]),
-    "PolynomialLR": ((), [{"steps": 8}, {"power": 2.0}]), "LinearLR": ((), [{"start_factor": 0.5}, {"end_factor": 0.5}, {"steps": 8}])}
-TORCHS = {"CosineAnnealingLR": {"min_lr": "eta_min"}, "CosineAnnealingWarmRestarts": {"multiplier": "T_mult", "min_lr": "eta_min"},
+    "PolynomialLR": ((), [{"steps": 8}, {"power": 2.0}]), "LinearLR": ((),
+        [{"start_factor": 0.5}, {"end_factor": 0.5}, {"steps": 8}])}
+TORCHS = {"CosineAnnealingLR": {"min_lr": "eta_min"}, "CosineAnnealingWarmRestarts": {"multiplier": "T_mult",
+                                                                                      "min_lr": "eta_min"},
           "PolynomialLR": {"steps": "total_iters"}, "LinearLR": {"steps": "total_iters"}}
 
 
@@ -205,7 +218,8 @@ def rates(make, steps=11):
 
 def torchs_rates(make, steps=11):
     import torch
-    groups = [{"params": [torch.zeros(1, requires_grad=True)]}, {"params": [torch.zeros(1, requires_grad=True)], "lr": 0.5}]
+    groups = [{"params": [torch.zeros(1, requires_grad=True)]},
+              {"params": [torch.zeros(1, requires_grad=True)], "lr": 0.5}]
     optimizer = torch.optim.SGD(groups, lr=1.0)
     schedule, found = make(optimizer), []
     for _ in range(steps):
@@ -219,7 +233,8 @@ def torchs_rates(make, steps=11):
 def test_schedules_are_pytorchs(name):
     torch = pytest.importorskip("torch")
     args, options = SCHEDULES[name]
-    required = [p.name for p in list(inspect.signature(getattr(optim, name)).parameters.values())[1:] if p.default is p.empty]
+    required = [p.name for p in list(inspect.signature(getattr(optim, name)).parameters.values())[1:]
+                if p.default is p.empty]
     usual = rates(lambda o: getattr(optim, name)(o, *args))
     assert usual == rates(lambda o: getattr(optim, name)(optimizer=o, **dict(zip(required, args))))
     for one in [{}, *options]:
@@ -229,7 +244,8 @@ def test_schedules_are_pytorchs(name):
             named = {"anneal_strategy": "linear"}
         if name == "OneCycleLR":
             named["cycle_momentum"] = False
-        np.testing.assert_allclose(mine, torchs_rates(lambda o: getattr(torch.optim.lr_scheduler, name)(o, *args, **named)), rtol=1e-6)
+        np.testing.assert_allclose(mine, torchs_rates(lambda o: getattr(torch.optim.lr_scheduler, name)(o, *args,
+            **named)), rtol=1e-6)
         assert mine != usual or not one, (name, one, "changes nothing")
         if name in TORCHS:
             assert mine == rates(lambda o: getattr(optim, name)(o, *args, **named))
@@ -257,8 +273,10 @@ def test_a_plateau_is_pytorchs():
             named["mode"] = "max"
         if named.pop("absolute", False):
             named["threshold_mode"] = "abs"
-        mine, yours = optim.SGD([ct.zeros(1, requires_grad=True)], lr=1.0), torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
-        first, second = optim.ReduceLROnPlateau(mine, **options), torch.optim.lr_scheduler.ReduceLROnPlateau(yours, **named)
+        mine, yours = optim.SGD([ct.zeros(1, requires_grad=True)],
+                                lr=1.0), torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+        first, second = optim.ReduceLROnPlateau(mine, **options), torch.optim.lr_scheduler.ReduceLROnPlateau(yours,
+                                                                                                             **named)
         for value in values:
             first.step(value)
             second.step(value)
@@ -276,7 +294,8 @@ BAD = [
     (lambda: optim.SGD(params(), lr=None), TypeError, r"\[SGD\] lr is a NoneType"),
     (lambda: optim.SGD(params(), lr=math.nan), ValueError, r"\[SGD\]"),
     (lambda: optim.SGD(params(), nesterov=1), TypeError, r"\[SGD\] nesterov is a int; True or False"),
-    (lambda: optim.SGD(params(), learning_rate=1), TypeError, r"\[SGD\] there is no argument 'learning_rate'; there are lr, "),
+    (lambda: optim.SGD(params(), learning_rate=1), TypeError,
+     r"\[SGD\] there is no argument 'learning_rate'; there are lr, "),
     (lambda: optim.SGD(params(), 0.1, lr=1.0), TypeError, r"\[SGD\] several values were given for 'lr'"),
     (lambda: optim.SGD(params(), *[0.0] * 9), TypeError, r"\[SGD\] takes"),
     (lambda: optim.SGD([{"lr": 1.0}]), ValueError, r"\[SGD\] a group has no 'params'"),

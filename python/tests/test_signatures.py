@@ -11,7 +11,8 @@ from cotangent import nn, optim
 from cotangent._core import _functions, _init, _nn, _optim
 
 FUNCTIONS = [name for name in vars(_functions) if not name.startswith("_")]
-CLASSES = [kind for part in (_nn, _optim) for kind in vars(part).values() if isinstance(kind, type) and "__signature__" in vars(kind)]
+CLASSES = [kind for part in (_nn, _optim) for kind in vars(part).values() if isinstance(kind, type)
+           and "__signature__" in vars(kind)]
 # Headers have no words of their own for these: what stands above the first of a group holds for all of it.
 UNDOCUMENTED = {"add_", "sub_", "mul_", "div_"}
 
@@ -28,7 +29,8 @@ def test_functions_have_a_signature_a_name_and_a_text(name):
     assert f"{name}(" in page and list(signature.parameters)[0] in page
     assert not function.__doc__ or function.__doc__.splitlines()[0] in page
     for parameter in signature.parameters.values():
-        assert not isinstance(parameter.default, (set, str)) or parameter.default in ("cpu", "mean", "none", "nearest", "constant", "ij",
+        assert not isinstance(parameter.default, (set, str)) or parameter.default in ("cpu", "mean", "none", "nearest",
+                                                                                      "constant", "ij",
                                                                                       "product"), parameter
     for word in ("std::", "nullopt", "ct::", "Tensor(", "{}"):
         assert word not in str(signature), word
@@ -64,19 +66,24 @@ def test_functions_of_initial_values_are_pickled():
 def test_documentation_is_there():
     without = [name for name in FUNCTIONS if not getattr(ct, name).__doc__]
     assert len(without) < 0.15 * len(FUNCTIONS), without
-    for name, words in (("softmax", "exp(x_i)"), ("topk", "largest"), ("conv2d", "cross-correlation"), ("dropout", "probability p")):
+    for name, words in (("softmax", "exp(x_i)"), ("topk", "largest"), ("conv2d", "cross-correlation"),
+                        ("dropout", "probability p")):
         assert words in getattr(ct, name).__doc__
 
 
 def test_methods_are_the_functions():
     x = ct.tensor([[1.0, 2.0], [4.0, 3.0]])
-    assert x.softmax(1).tolist() == ct.softmax(x, 1).tolist() and x.softmax.__name__ == "softmax" and x.softmax.__self__ is x
-    assert list(inspect.signature(x.softmax).parameters) == ["axis"] and list(inspect.signature(ct.Tensor.softmax).parameters) == ["x", "axis"]
-    assert "softmax(" in pydoc.plain(pydoc.render_doc(ct.Tensor.softmax)) and "exp(x_i)" in pydoc.plain(pydoc.render_doc(x.softmax))
+    assert x.softmax(1).tolist() == ct.softmax(x,
+        1).tolist() and x.softmax.__name__ == "softmax" and x.softmax.__self__ is x
+    assert list(inspect.signature(x.softmax).parameters) == ["axis"]
+    assert list(inspect.signature(ct.Tensor.softmax).parameters) == ["x", "axis"]
+    for one in (x.softmax, ct.Tensor.softmax):
+        assert "softmax(" in pydoc.plain(pydoc.render_doc(one)) and "exp(x_i)" in pydoc.plain(pydoc.render_doc(one))
     assert pickle.loads(pickle.dumps(ct.Tensor.softmax)) is ct.softmax
     for name in FUNCTIONS:
         method = vars(ct.Tensor).get(name)
-        assert method is None or name == "where" or method is getattr(ct, name) or "nb_method" in type(method).__name__, name
+        assert method is None or name == "where" or method is getattr(ct,
+            name) or "nb_method" in type(method).__name__, name
 
 
 def test_the_page_of_the_tensor_and_of_the_package():
@@ -101,7 +108,8 @@ def test_classes_have_a_signature_and_a_text(kind):
 
 
 def test_signatures_are_what_is_called():
-    for kind, args, options in ((nn.Linear, (3, 4), {"bias": False}), (nn.Conv2d, (1, 2, 3), {"padding": "same"}), (nn.GELU, (), {})):
+    for kind, args, options in ((nn.Linear, (3, 4), {"bias": False}), (nn.Conv2d, (1, 2, 3), {"padding": "same"}),
+                                (nn.GELU, (), {})):
         bound = inspect.signature(kind).bind(*args, **options)
         bound.apply_defaults()
         assert repr(kind(*bound.args, **bound.kwargs)) == repr(kind(*args, **options))
@@ -118,18 +126,23 @@ def test_signatures_are_what_is_called():
     assert inspect.signature(ct.clamp).parameters["low"].default is None
 
 
-@pytest.mark.parametrize("name", ["softplus", "elu", "hardtanh", "gelu", "layer_norm", "topk", "cross_entropy", "embedding", "dropout"])
+@pytest.mark.parametrize("name", ["softplus", "elu", "hardtanh", "gelu", "layer_norm", "topk", "cross_entropy",
+                                  "embedding", "dropout"])
 def test_defaults_that_are_shown_are_those_of_cxx(name):
-    wanted = {"softplus": (1.0, 20.0), "elu": (1.0,), "hardtanh": (-1.0, 1.0), "gelu": ("none",), "layer_norm": (None, None, 1e-5),
-              "topk": (-1, True, True), "cross_entropy": (None, -100, "mean", 0.0), "embedding": (None,), "dropout": (True, None)}
-    defaults = tuple(p.default for p in inspect.signature(getattr(ct, name)).parameters.values() if p.default is not p.empty)
+    wanted = {"softplus": (1.0, 20.0), "elu": (1.0,), "hardtanh": (-1.0, 1.0), "gelu": ("none",),
+              "layer_norm": (None, None, 1e-5),
+              "topk": (-1, True, True), "cross_entropy": (None, -100, "mean", 0.0), "embedding": (None,),
+              "dropout": (True, None)}
+    defaults = tuple(p.default for p in inspect.signature(getattr(ct, name)).parameters.values()
+                     if p.default is not p.empty)
     assert defaults == wanted[name]
 
 
 def test_results_of_several_tensors_have_names():
     result = ct.sort(ct.tensor([3.0, 1.0]))
     assert result._fields == ("values", "indices") and result.values.tolist() == [1, 3] and result[1] is result.indices
-    assert repr(result) == "ValuesIndices(values=tensor([1., 3.]), indices=tensor([1, 0]))" and type(result).__module__ == "cotangent"
+    assert repr(result) == "ValuesIndices(values=tensor([1., 3.]), indices=tensor([1, 0]))"
+    assert type(result).__module__ == "cotangent"
     values, indices = result
     assert indices.tolist() == [1, 0]
     assert ct.rnn(ct.ones(2, 1, 3), None or ct.zeros(1, 2), [ct.ones(2, 3), ct.ones(2, 2)])._fields[0] == "output"
