@@ -32,6 +32,9 @@ class CT_API FunctionNode final : public Node {
   void release_saved() override;
   std::vector<KeptTensor> kept() const override;
   bool released() const override { return released_; }
+  bool takes_undefined_grads() const override { return takes_undefined_; }
+  /// Whether backward is to get missing cotangents as undefined tensors, and not as zeros.
+  void take_undefined_grads(bool value) { takes_undefined_ = value; }
 
  private:
   FunctionContext context_;
@@ -39,6 +42,7 @@ class CT_API FunctionNode final : public Node {
   std::vector<TensorMeta> input_metas_;
   std::vector<TensorMeta> output_metas_;
   bool released_ = false;
+  bool takes_undefined_ = false;
 };
 
 namespace detail {

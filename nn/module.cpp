@@ -96,13 +96,16 @@ std::shared_ptr<Entry> Module::add_child(std::string name, const Module& child, 
 
 Parameter Module::parameter(std::string name, Tensor tensor) {
   check_name(state(), "parameter", name);
-  if (tensor.defined()) {
-    CT_CHECK(is_floating(tensor.dtype()), DTypeError, "parameter", '\'', name, "' is ", describe(tensor),
-             "; a parameter has a floating dtype: use buffer() for other state");
-    detail::check_leaf("parameter", name, tensor);
-    if (!tensor.requires_grad()) tensor.set_requires_grad();
-  }
+  detail::prepare_parameter("parameter", name, tensor);
   return Parameter(add_slot({std::move(name), std::move(tensor)}, true));
+}
+
+void detail::prepare_parameter(const char* op, const std::string& name, Tensor& tensor) {
+  if (!tensor.defined()) return;
+  CT_CHECK(is_floating(tensor.dtype()), DTypeError, op, '\'', name, "' is ", describe(tensor),
+           "; a parameter has a floating dtype: use buffer() for other state");
+  check_leaf(op, name, tensor);
+  if (!tensor.requires_grad()) tensor.set_requires_grad();
 }
 
 std::shared_ptr<Entry> Module::add_slot(TensorSlot slot, bool persistent) {
@@ -264,6 +267,7 @@ void Module::describe_as(std::string kind, std::string settings) {
 }
 
 std::string Module::kind() const { return state().kind; }
+std::string Module::settings() const { return state().settings; }
 
 namespace {
 

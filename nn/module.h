@@ -5,6 +5,7 @@
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -191,6 +192,15 @@ class CT_API HookHandle {
   std::uint64_t id_ = 0;
 };
 
+/// What a module has registered under a name.
+struct Member {
+  enum class Kind { parameter, buffer, module };
+  std::string name;
+  Kind kind = Kind::parameter;
+  Tensor tensor;           ///< undefined: none, or a module
+  bool persistent = true;  ///< BufferOptions
+};
+
 /// A named thing in a list.
 template <class T>
 struct Named {
@@ -271,6 +281,24 @@ class CT_API Module {
   /// True when both handles refer to one module.
   bool is_same(const Module& other) const { return state_ == other.state_; }
 
+  // ---- By name ------------------------------------------------------------------------------------------
+  // What this one module has registered, for programs that learn the names while they run. Optimizers made before
+  // go on with the old parameters.
+
+  /// In order of registration: parameters and buffers, those that are none as well, then children.
+  std::vector<Member> members() const;
+  std::optional<Member> member(std::string_view name) const;
+  /// Puts a tensor of any shape in the place of a parameter or buffer, for every handle to it, as parameter() and
+  /// buffer() do, with their errors; an undefined one stands for "none". Throws ValueError if there is no such name.
+  void set_tensor(std::string_view name, Tensor tensor);
+  /// Registers a child, or puts it in the place of the child of this name, whatever its type. Throws ValueError as
+  /// add() does, Error where a member of a struct is that child: what is assigned to the member replaces it.
+  void set_child(std::string name, const Module& child);
+  /// Takes a name out; false if there is none. A parameter or buffer that a member of a struct names is none from then
+  /// on and keeps its name, so that the member follows when another is put there. Throws Error where a member of a
+  /// struct is the child of this name.
+  bool remove(std::string_view name);
+
   // ---- State --------------------------------------------------------------------------------------------
   /// Every parameter and persistent buffer by its path, without history, sharing memory with the module.
   StateDict state_dict() const;
@@ -284,6 +312,8 @@ class CT_API Module {
   /// Training or evaluation mode, for all modules below: what Dropout looks at. A new module trains.
   void train(bool on = true);
   void eval() { train(false); }
+  /// The mode of this module alone.
+  void set_training(bool on);
   bool is_training() const;
   /// Moves every parameter, its gradient and every buffer to `device`, or floating ones to `dtype`. The
   /// tensors keep their identity: optimizers and other handles to them stay valid. Views of them made before
@@ -324,6 +354,7 @@ class CT_API Module {
   /// The kind of this module and its settings, for printing: ("Linear", "in=784, out=256, bias=true").
   void describe_as(std::string kind, std::string settings = {});
   std::string kind() const;
+  std::string settings() const;
 
  protected:
   detail::ModuleExtra* extra() const;

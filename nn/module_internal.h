@@ -68,6 +68,8 @@ struct ModuleState {
 
 /// Throws AutogradError unless the tensor can be the parameter `name`.
 void check_leaf(const char* op, const std::string& name, const Tensor& tensor);
+/// Throws DTypeError or AutogradError unless the tensor can be the parameter `name`; it then requires a gradient.
+void prepare_parameter(const char* op, const std::string& name, Tensor& tensor);
 
 /// Lets the entry stand for this module from now on. Throws Error if `child` was moved from, ValueError if it
 /// contains the module that has the entry; nothing is changed then.

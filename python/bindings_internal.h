@@ -1,16 +1,17 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -19,6 +20,38 @@
 
 #include <cotangent/cotangent.h>
 
+#include "callback_internal.h"
+
+namespace ct::python {
+
+/// The Python object of a leaf that requires a gradient, where there is one (a new reference): `m.w is m.w`.
+PyObject* known(const Tensor& leaf) noexcept;
+/// From now on known() gives this Tensor of Python's, as long as it lives.
+void remember(nanobind::handle tensor) noexcept;
+
+}  // namespace ct::python
+
+/// An undefined tensor is None in Python.
+template <>
+struct nanobind::detail::type_caster<ct::Tensor> : type_caster_base<ct::Tensor> {
+  template <class T>
+  static handle from_cpp(T&& value, rv_policy policy, cleanup_list* cleanup) noexcept {
+    const ct::Tensor* t;
+    if constexpr (std::is_pointer_v<std::remove_reference_t<T>>) {
+      t = value;
+    } else {
+      t = &value;
+    }
+    if (t == nullptr || !t->defined()) return none().release();
+    if (!t->requires_grad() || !t->is_leaf())
+      return type_caster_base::from_cpp(std::forward<T>(value), policy, cleanup);
+    if (PyObject* const before = ct::python::known(*t)) return before;
+    const handle made = type_caster_base::from_cpp(std::forward<T>(value), policy, cleanup);
+    if (made.is_valid()) ct::python::remember(made);
+    return made;
+  }
+};
+
 // What the files of the module share: how a Python object is read as a C++ value, with an error that says what it was
 // given, what it is, and what is wanted; and options structs as keyword arguments.
 
@@ -26,11 +59,9 @@ namespace ct::python {
 
 namespace nb = nanobind;
 
-/// The interpreter is free while this runs: for functions that touch C++ alone.
-using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-
 // Each file of the folder adds its part to the module.
 void bind_tensor(nb::module_& m);
+void bind_hooks(nb::module_& m);
 void bind_exchange(nb::module_& m);
 void bind_ops(nb::module_& m);
 void bind_nn(nb::module_& m);
@@ -43,20 +74,8 @@ void bind_errors(nb::module_& m);
 void bind_functions(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_optimizers(nb::module_& m);
-
-/// Something of Python's that C++ keeps: it may go in any thread, and after the interpreter itself.
-template <class T>
-struct Kept {
-  explicit Kept(T from) : value(new T(std::move(from))) {}
-  ~Kept() {
-    if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire lock;
-    delete value;
-  }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
-  T* value;
-};
+void bind_optim(nb::module_& m);
+void bind_extras(nb::module_& m);
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
@@ -71,6 +90,9 @@ bool is_number(nb::handle value);
 /// The number that it is; none for what is no number. Throws ValueError for an int beyond 64 bits.
 std::optional<Scalar> as_number(nb::handle value, const Argument& argument = {"number", "the number"});
 
+/// The dtype that it is or names: cotangent.f32, "f32", "float32", numpy.float32, torch.float32.
+std::optional<DType> as_dtype(nb::handle value);
+
 // Reading a value throws TypeError for one of another kind, and what its C++ type throws for one out of range.
 void read(const Argument& argument, nb::handle value, bool& to);
 void read(const Argument& argument, nb::handle value, std::int64_t& to);
@@ -82,7 +104,7 @@ void read(const Argument& argument, nb::handle value, DType& to);
 void read(const Argument& argument, nb::handle value, Device& to);
 void read(const Argument& argument, nb::handle value, Size2d& to);
 void read(const Argument& argument, nb::handle value, ConvPadding& to);
-/// A tensor, or what hands out its memory (NumPy's arrays, PyTorch's tensors); None where there is none.
+/// A tensor, or an array (NumPy's, PyTorch's) whose memory is shared where that is possible; None where there is none.
 void read(const Argument& argument, nb::handle value, Tensor& to);
 void read(const Argument& argument, nb::handle value, int& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to);
@@ -117,8 +139,9 @@ T read_as(const Argument& argument, nb::handle value) {
 /// f(2, 3), or f((2, 3)).
 Dims read_dims(const char* op, nb::args values);
 
-/// The memory of an object with __dlpack__, as a tensor: nothing is copied. Throws TypeError, DTypeError, DeviceError.
-Tensor from_dlpack(nb::handle source);
+/// The memory of an object with __dlpack__ or of its capsule, as a tensor: shared, unless a copy is asked for. Throws
+/// TypeError, DTypeError, DeviceError, ValueError.
+Tensor from_dlpack(nb::handle source, bool copy = false);
 nb::object to_python(const Scalar& value);
 
 /// A StateDict as a dict of tensors and values by their names, and back.
@@ -153,23 +176,50 @@ Options read_options(const char* op, const nb::kwargs& given, const Field<Option
   return options;
 }
 
-/// A guard of C++ for the time of a `with`.
+/// A guard of C++ for the time of a `with`, or of a function's calls. One object may be entered again and again, by several
+/// threads too: each leaves what it entered last.
 template <class Guard, class Argument>
 class Scope {
  public:
   explicit Scope(Argument argument) : argument_(std::move(argument)) {}
-  void enter() { guard_ = std::make_unique<Guard>(argument_); }
-  void leave() { guard_.reset(); }
+  ~Scope() {
+    for (Entry& entry : entered_)  // what another thread never left is not this thread's to undo
+      if (entry.first != std::this_thread::get_id()) entry.second.release();
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+  void enter() { entered_.emplace_back(std::this_thread::get_id(), std::make_unique<Guard>(argument_)); }
+  void leave() {
+    const auto last = std::find_if(entered_.rbegin(), entered_.rend(), [](const Entry& entry) {
+      return entry.first == std::this_thread::get_id();
+    });
+    CT_CHECK(last != entered_.rend(), Error, "with",
+             "the block is left in a thread that has not entered it; leave it where it was entered");
+    entered_.erase(std::next(last).base());
+  }
 
   static nb::class_<Scope> bind(nb::module_& m, const char* name, const char* doc) {
     return nb::class_<Scope>(m, name, doc)
         .def("__enter__", &Scope::enter)
-        .def("__exit__", [](Scope& scope, const nb::args&) { scope.leave(); });
+        .def("__exit__", [](Scope& scope, const nb::args&) { scope.leave(); })
+        .def(
+            "__call__",
+            [](nb::handle self, nb::handle function) {
+              return nb::module_::import_("cotangent._grad").attr("_decorate")(self, function);
+            },
+            nb::arg("function"),
+            nb::sig("def __call__(self, function: collections.abc.Callable) -> typing.Any"),
+            "As a decorator: each call of the function runs in here.");
   }
 
  private:
+  using Entry = std::pair<std::thread::id, std::unique_ptr<Guard>>;
   Argument argument_;
-  std::unique_ptr<Guard> guard_;
+  std::vector<Entry> entered_;
 };
+
+/// A str or os.PathLike.
+std::string read_path(const char* op, nb::handle path);
 
 }  // namespace ct::python

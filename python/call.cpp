@@ -1,5 +1,4 @@
-#include "call_internal.h"
-#include "optimizers_internal.h"
+#include "options.h"
 
 #include <map>
 #include <string_view>
@@ -89,7 +88,8 @@ struct Given {
 };
 
 // Puts the arguments into their places; false where they do not fit, and `why` then says it.
-bool place(const Overload& overload, const Given& given, Places& places, nb::object& gathered, std::string* why) {
+bool place(const Overload& overload, const Given& given, Places& places, nb::object& gathered,
+           std::string* why) {
   places.fill(nullptr);
   std::size_t taken = given.positional;
   const auto first = static_cast<std::size_t>(overload.gathers);
@@ -102,7 +102,8 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   }
   if (taken > overload.slots.size()) {
     if (why != nullptr)
-      *why = detail::cat("takes ", overload.slots.size(), " arguments, and ", given.positional, " were given");
+      *why =
+          detail::cat("takes ", overload.slots.size(), " arguments, and ", given.positional, " were given");
     return false;
   }
   for (std::size_t i = 0; i < taken; ++i) places[i] = given.args[i];
@@ -133,15 +134,13 @@ bool all_fit(const Overload& overload, const Places& places) {
 }
 
 [[noreturn]] void refuse(const FunctionDef& def, const std::string& why) {
-  throw nb::type_error(
-      detail::cat('[', def.name, "] ", why, "; it is ", def.name, def.signature).c_str());
+  throw nb::type_error(detail::cat('[', def.name, "] ", why, "; it is ", def.name, def.signature).c_str());
 }
 
 // ---- the type ---------------------------------------------------------------------------------------------
 
 struct FunctionObject {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   const FunctionDef* def;
   PyObject* attributes;  // __module__, __doc__
 };
@@ -150,7 +149,9 @@ struct FunctionObject {
 PyObject* call_function(PyObject* self, PyObject* const* args, std::size_t flags, PyObject* names) {
   const auto& function = *reinterpret_cast<FunctionObject*>(self);
   return guarded([&] {
-    return call(*function.def, args, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names).release().ptr();
+    return call(*function.def, args, static_cast<std::size_t>(PyVectorcall_NARGS(flags)), names)
+        .release()
+        .ptr();
   });
 }
 PyObject* bound_method(PyObject* self, PyObject* to, PyObject*) {
@@ -196,7 +197,8 @@ PyTypeObject* function_type() {
                                 {Py_tp_methods, methods},
                                 {0, nullptr}};
   static PyType_Spec spec = {"cotangent.Function", sizeof(FunctionObject), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, slots};
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                             slots};
   static auto* const type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (type == nullptr) throw nb::python_error();
   return type;
@@ -240,7 +242,8 @@ nb::object make_function(const FunctionDef& def, const char* module) {
   return nb::steal(reinterpret_cast<PyObject*>(made));
 }
 
-void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args, const nb::kwargs& named) {
+void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args,
+               const nb::kwargs& named) {
   const nb::capsule where(place);
   std::vector<PyObject*> values{where.ptr()};
   for (nb::handle one : args) values.push_back(one.ptr());
@@ -287,7 +290,13 @@ void read(const Argument& argument, nb::handle value, RotaryScaling& to) {
       to.kind = static_cast<RotaryScaling::Kind>(kind);
     }
   }
-  set_options(argument.op, to, rest);
+  const RotaryScaling::Kind chosen = to.kind;
+  to = std::apply(
+      [&](const auto&... fields) {
+        return read_options<RotaryScaling>(argument.op, nb::borrow<nb::kwargs>(rest), fields...);
+      },
+      fields_of(&to));
+  to.kind = chosen;
 }
 
 Tensor Values::tensor(std::size_t i) const {
@@ -318,47 +327,15 @@ std::vector<Tensor> Values::tensors(std::size_t i) const {
 Generator& Values::generator(std::size_t i) const {
   return given(i) && values_[i] != Py_None ? object<Generator>(i) : default_generator();
 }
-void Values::refuse_object(std::size_t i) const { argument(i).refuse(values_[i], slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object"); }
-
-int option_place(std::string_view name, std::span<const char* const> known) {
-  const auto find = [&](std::string_view wanted) {
-    for (std::size_t i = 0; i < known.size(); ++i)
-      if (known[i] == wanted) return static_cast<int>(i);
-    return -1;
-  };
-  int place = find(name);
-  for (const auto& [theirs, ours] : kAliases)
-    if (place < 0 && theirs == name) place = find(ours);
-  return place;
-}
-
-nb::object first_argument(const char* op, const char* name, const nb::args& args, nb::kwargs& named) {
-  if (args.size() > 0) return nb::borrow(args[0]);
-  if (!named.contains(name))
-    throw nb::type_error(detail::cat('[', op, "] missing a required argument: '", name, '\'').c_str());
-  nb::object found = named[name];
-  nb::dict rest;
-  for (const auto& [key, value] : named)
-    if (nb::cast<std::string>(key) != name) rest[key] = value;
-  named = nb::borrow<nb::kwargs>(rest);
-  return found;
-}
-
-std::vector<Tensor> read_params(const char* op, nb::handle params) {
-  if (nb::isinstance<Tensor>(params)) return {nb::cast<Tensor>(params)};
-  std::vector<Tensor> made;
-  for (nb::handle one : nb::iter(params)) {
-    const bool pair = nb::isinstance<nb::tuple>(one) && nb::len(one) == 2;
-    const nb::object tensor = pair ? nb::object(one[1]) : nb::borrow(one);
-    if (!nb::isinstance<Tensor>(tensor)) Argument{op, "a parameter"}.refuse(tensor, "a cotangent.Tensor");
-    made.push_back(nb::cast<Tensor>(tensor));
-  }
-  return made;
+void Values::refuse_object(std::size_t i) const {
+  argument(i).refuse(values_[i],
+                     slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object");
 }
 
 nb::object make_named(PyObject*& type, const char* name, const char* fields, nb::tuple values) {
   if (type == nullptr) {
-    nb::object made = nb::module_::import_("collections").attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");
+    nb::object made =
+        nb::module_::import_("collections").attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");
     type = made.release().ptr();
   }
   return nb::borrow(type)(*values);

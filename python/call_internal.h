@@ -111,7 +111,8 @@ nb::object call(const FunctionDef& def, PyObject* const* args, std::size_t posit
 /// The Python function of a definition, in the module of this name.
 nb::object make_function(const FunctionDef& def, const char* module);
 /// Constructs an object for a class' __init__, and keeps in it what it was made with.
-void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args, const nb::kwargs& named);
+void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args,
+               const nb::kwargs& named);
 
 /// Sets Python's error of the C++ exception that is being handled.
 void raise_current() noexcept;
@@ -129,7 +130,7 @@ PyObject* guarded(F f) noexcept {
 /// f() while the interpreter is free for others.
 template <class F>
 auto unlocked(F f) {
-  const nb::gil_scoped_release released;
+  const Released released;
   return f();
 }
 

@@ -14,11 +14,16 @@ struct ErrorClass {
   PyObject* type;
 };
 ErrorClass& error_class(std::size_t index) {
-  static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, nullptr},   {"ShapeError", PyExc_ValueError, nullptr},
-                                 {"DTypeError", PyExc_TypeError, nullptr}, {"DeviceError", nullptr, nullptr},
-                                 {"IndexError", PyExc_IndexError, nullptr}, {"ValueError", PyExc_ValueError, nullptr},
-                                 {"AutogradError", nullptr, nullptr},      {"IoError", PyExc_OSError, nullptr},
-                                 {"OutOfMemoryError", PyExc_MemoryError, nullptr}, {"CudaError", nullptr, nullptr}};
+  static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, nullptr},
+                                 {"ShapeError", PyExc_ValueError, nullptr},
+                                 {"DTypeError", PyExc_TypeError, nullptr},
+                                 {"DeviceError", nullptr, nullptr},
+                                 {"IndexError", PyExc_IndexError, nullptr},
+                                 {"ValueError", PyExc_ValueError, nullptr},
+                                 {"AutogradError", nullptr, nullptr},
+                                 {"IoError", PyExc_OSError, nullptr},
+                                 {"OutOfMemoryError", PyExc_MemoryError, nullptr},
+                                 {"CudaError", nullptr, nullptr}};
   return classes[index];
 }
 constexpr std::size_t kErrorClasses = 10;
@@ -63,17 +68,14 @@ void raise(const Error& error) {
 void raise_current() noexcept {
   try {
     throw;
-  } catch (nb::python_error& error) {
-    error.restore();
-  } catch (const Error& error) {
+  } catch (nb::python_error& error) { error.restore(); } catch (const Error& error) {
     raise(error);
   } catch (const nb::builtin_exception& error) {
-    PyObject* const classes[] = {PyExc_RuntimeError, PyExc_StopIteration, PyExc_IndexError, PyExc_KeyError, PyExc_ValueError,
-                                 PyExc_TypeError, PyExc_BufferError, PyExc_ImportError, PyExc_AttributeError};
+    PyObject* const classes[] = {PyExc_RuntimeError, PyExc_StopIteration, PyExc_IndexError,
+                                 PyExc_KeyError,     PyExc_ValueError,    PyExc_TypeError,
+                                 PyExc_BufferError,  PyExc_ImportError,   PyExc_AttributeError};
     PyErr_SetString(classes[static_cast<int>(error.type())], error.what());
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& error) {
+  } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
   }
 }
@@ -91,9 +93,7 @@ void bind_errors(nb::module_& m) {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
-    } catch (const Error& error) {
-      raise(error);
-    }
+    } catch (const Error& error) { raise(error); }
   });
 }
 

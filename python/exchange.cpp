@@ -1,6 +1,8 @@
 #include "bindings_internal.h"
 
 #include <array>
+#include <functional>
+#include <limits>
 #include <memory>
 
 #include <nanobind/ndarray.h>
@@ -41,13 +43,59 @@ Device device_of(std::pair<int, int> place) {
   }
 }
 
+// DLPack's structs, as dlpack.h has them.
+struct ManagedTensor {
+  nb::dlpack::dltensor tensor;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+};
+struct ManagedTensorVersioned {
+  std::uint32_t major, minor;
+  void* context;
+  void (*deleter)(ManagedTensorVersioned*);
+  std::uint64_t flags;  // the lowest bit: read-only
+  nb::dlpack::dltensor tensor;
+};
+constexpr std::uint32_t kMajor = 1;
+
+// What was in a capsule. It goes to its producer's deleter once, with the interpreter's lock.
+using Exported = std::unique_ptr<void, std::function<void(void*)>>;
+
+// Takes it out of the capsule, which its new name says from now on.
+template <class Managed>
+Managed* take(nb::handle capsule, const char* name, const char* used, Exported& owner) {
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));
+  if (managed == nullptr || PyCapsule_SetName(capsule.ptr(), used) != 0) nb::raise_python_error();
+  owner = Exported(managed, [](void* pointer) {
+    auto* const gone = static_cast<Managed*>(pointer);
+    if (gone->deleter != nullptr) gone->deleter(gone);
+  });
+  return managed;
+}
+
+const nb::dlpack::dltensor& open(nb::handle capsule, bool copy, Exported& owner) {
+  const char* const name = PyCapsule_CheckExact(capsule.ptr()) ? PyCapsule_GetName(capsule.ptr()) : nullptr;
+  const std::string_view kind = name == nullptr ? "" : name;
+  if (kind == "dltensor") return take<ManagedTensor>(capsule, name, "used_dltensor", owner)->tensor;
+  CT_CHECK(!kind.starts_with("used_"), ValueError, "from_dlpack",
+           "the capsule was used before; each gives its memory once: make another one");
+  if (kind != "dltensor_versioned")
+    Argument{"from_dlpack", "what __dlpack__ gave"}.refuse(capsule, "a capsule named dltensor");
+  const auto* const managed = take<ManagedTensorVersioned>(capsule, name, "used_dltensor_versioned", owner);
+  CT_CHECK(managed->major == kMajor, ValueError, "from_dlpack", "the capsule is of DLPack ", managed->major,
+           "; version ", kMajor, " is wanted");
+  CT_CHECK((managed->flags & 1) == 0 || copy, ValueError, "from_dlpack",
+           "the array is read-only, and tensors are not; ct.tensor(array) copies it");
+  return managed->tensor;
+}
+
 DType dtype_of_array(const nb::dlpack::dtype& type) {
   for (const Element& e : kElements)
     if (type.lanes == 1 && type.code == static_cast<std::uint8_t>(e.code) && type.bits == e.bits)
       return e.dtype;
   detail::fail<DTypeError>("from_dlpack", "the array has elements of DLPack's code ", int{type.code},
-                           " with ", int{type.bits},
-                           " bits; convert it to one of float32, float64, float16, bfloat16, int64, "
+                           " with ", int{type.bits}, " bits in ", int{type.lanes},
+                           " lanes; convert it to one of float32, float64, float16, bfloat16, int64, "
                            "int32, uint8 or bool first");
 }
 
@@ -57,7 +105,8 @@ nb::object to_dlpack(nb::handle self, const nb::object& stream, const nb::object
   CT_CHECK(!t.requires_grad(), AutogradError, "__dlpack__",
            "the tensor requires a gradient, which others would not see; hand over x.detach()");
   nb::object owner = nb::borrow(self);
-  if (!copy.is_none() && nb::cast<bool>(copy)) owner = nb::cast(t = t.clone());
+  if (read_as<std::optional<bool>>({"__dlpack__", "copy"}, copy).value_or(false))
+    owner = nb::cast(t = t.clone());
   const Device device = t.device();
   if (device.is_cuda() && !(nb::isinstance<nb::int_>(stream) && nb::cast<std::int64_t>(stream) == -1)) {
     const std::int64_t number =
@@ -76,9 +125,8 @@ nb::object to_dlpack(nb::handle self, const nb::object& stream, const nb::object
   return nb::cast(array).attr("__dlpack__")(**more);
 }
 
-}  // namespace
-
-Tensor from_dlpack(nb::handle source) {
+// The capsule of an object with __dlpack__, of a version with flags where it knows those.
+nb::object ask(nb::handle source) {
   if (!nb::hasattr(source, "__dlpack__") || !nb::hasattr(source, "__dlpack_device__"))
     Argument{"from_dlpack", "the array"}.refuse(source, "an object with __dlpack__ and __dlpack_device__");
   const Device device = device_of(nb::cast<std::pair<int, int>>(source.attr("__dlpack_device__")()));
@@ -88,28 +136,77 @@ Tensor from_dlpack(nb::handle source) {
     const auto native = reinterpret_cast<std::uintptr_t>(current_stream(device).native);
     arguments["stream"] = native == 0 ? std::uintptr_t{1} : native;
   }
-  const auto array = nb::cast<nb::ndarray<>>(source.attr("__dlpack__")(**arguments));
-  const DType dtype = dtype_of_array(array.dtype());
-  Shape shape;
-  Strides strides;
-  for (std::size_t i = 0; i < array.ndim(); ++i) {
-    shape.push_back(static_cast<std::int64_t>(array.shape(i)));
-    strides.push_back(array.stride(i));
+  nb::dict versioned;
+  versioned.update(arguments);
+  versioned["max_version"] = nb::make_tuple(kMajor, 0);
+  try {
+    return source.attr("__dlpack__")(**versioned);
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_TypeError)) throw;
   }
-  for (const std::int64_t stride : strides)
-    CT_CHECK(stride >= 0, ValueError, "from_dlpack", "the array runs backwards along an axis (strides ",
-             strides, "); copy it first");
-  if (numel(shape) == 0) return empty(shape, {.dtype = dtype, .device = device});
-  return from_blob(array.data(), shape, strides, {.dtype = dtype, .device = device},
-                   [held = std::make_shared<Kept<nb::ndarray<>>>(array)] {});
+  return source.attr("__dlpack__")(**arguments);
+}
+
+// Sizes and strides, of an array whose elements are within what an address can reach.
+std::pair<Shape, Strides> layout_of(const nb::dlpack::dltensor& array, std::size_t element) {
+  CT_CHECK(array.ndim >= 0 && array.ndim <= kMaxRank, ValueError, "from_dlpack", "the array has ", array.ndim,
+           " axes; 0 to ", kMaxRank, " are supported");
+  CT_CHECK(array.shape != nullptr || array.ndim == 0, ValueError, "from_dlpack", "the shape is null, with ",
+           array.ndim, " axes; a size for each is wanted");
+  Shape shape;
+  for (int i = 0; i < array.ndim; ++i) shape.push_back(array.shape[i]);
+  std::int64_t count = static_cast<std::int64_t>(element), last = 0;
+  bool fits = true;
+  for (const std::int64_t size : shape) {
+    CT_CHECK(size >= 0, ValueError, "from_dlpack", "the shape is ", shape, "; sizes from 0 on are wanted");
+    fits = fits && !__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count);
+  }
+  CT_CHECK(fits, ValueError, "from_dlpack", "the shape is ", shape, ", more elements than memory has");
+  Strides strides = contiguous_strides(shape);
+  if (array.strides == nullptr || numel(shape) == 0) return {shape, strides};
+  for (int i = 0; i < array.ndim; ++i) {
+    strides[i] = array.strides[i];
+    CT_CHECK(strides[i] >= 0 || shape[i] == 1, ValueError, "from_dlpack",
+             "the array runs backwards along axis ", i, "; ct.tensor(array) copies it");
+    if (shape[i] == 1) strides[i] = std::max<std::int64_t>(strides[i], 0);
+    std::int64_t reach = 0;
+    fits = fits && !__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) &&
+           !__builtin_add_overflow(last, reach, &last);
+  }
+  fits = fits && last < std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(element);
+  CT_CHECK(fits, ValueError, "from_dlpack", "the strides are ", strides, ", which reach beyond all memory");
+  return {shape, strides};
+}
+
+}  // namespace
+
+Tensor from_dlpack(nb::handle source, bool copy) {
+  Exported owner;
+  nb::object capsule = nb::borrow(source);
+  if (!PyCapsule_CheckExact(source.ptr())) capsule = ask(source);
+  const nb::dlpack::dltensor& array = open(capsule, copy, owner);
+  const Device device = device_of({array.device.device_type, array.device.device_id});
+  check_device("from_dlpack", device);
+  const TensorOptions options{.dtype = dtype_of_array(array.dtype), .device = device};
+  const auto [shape, strides] = layout_of(array, size_of(*options.dtype));
+  if (numel(shape) == 0) return empty(shape, options);
+  CT_CHECK(array.data != nullptr, ValueError, "from_dlpack", "the memory is null, and the shape is ", shape,
+           "; the memory of its elements is wanted");
+  char* const first = static_cast<char*>(array.data) + array.byte_offset;
+  CT_CHECK(reinterpret_cast<std::uintptr_t>(first) % size_of(*options.dtype) == 0, ValueError, "from_dlpack",
+           "the elements lie at an address that is no multiple of their size; ct.tensor(array) copies them");
+  const Tensor shared = from_blob(first, shape, strides, options,
+                                  [held = std::make_shared<Kept<Exported>>(std::move(owner))] {});
+  return copy ? shared.clone() : shared;
 }
 
 void bind_exchange(nb::module_& m) {
-  m.def("from_dlpack", &from_dlpack, nb::arg("array"),
-        "The memory of an array with __dlpack__ (NumPy, PyTorch, CuPy) as a tensor, with its strides; "
-        "nothing is copied.\n"
+  m.def("from_dlpack", &from_dlpack, nb::arg("array"), nb::arg("copy") = false,
+        "The memory of an array with __dlpack__ (NumPy, PyTorch, CuPy), or of a DLPack capsule, as a tensor "
+        "with its "
+        "strides; nothing is copied, unless that is asked for.\n"
         "Throws DTypeError for elements that there is no dtype for, DeviceError for another device than CPU "
-        "and CUDA.");
+        "and CUDA, ValueError for an array that is read-only, runs backwards, or is not as DLPack says.");
   auto tensor = nb::borrow<nb::class_<Tensor>>(m.attr("Tensor"));
   tensor.def(
       "__dlpack_device__",

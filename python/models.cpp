@@ -49,7 +49,9 @@ void bind_text(nb::module_& m) {
             return nb::bytes(bytes.data(), bytes.size());
           },
           nb::arg("id"))
-      .def("save", &Tokenizer::save, nb::arg("path"));
+      .def(
+          "save", [](const Tokenizer& t, nb::handle path) { t.save(read_path("save", path)); },
+          nb::arg("path"));
   nb::class_<text::CharTokenizer, Tokenizer>(m, "CharTokenizer", "Every character of a text is a token.")
       .def_static("from_text", &text::CharTokenizer::from_text, nb::arg("text"));
   nb::class_<text::BpeTokenizer, Tokenizer>(m, "BpeTokenizer", "Byte-pair encoding: GPT-2, Llama.")
@@ -57,7 +59,9 @@ void bind_text(nb::module_& m) {
            "The id of a token as the file writes it, or -1.");
   m.def(
       "load_tokenizer",
-      [](const std::string& path) { return std::const_pointer_cast<Tokenizer>(text::load_tokenizer(path)); },
+      [](nb::handle path) {
+        return std::const_pointer_cast<Tokenizer>(text::load_tokenizer(read_path("load_tokenizer", path)));
+      },
       nb::arg("path"),
       "The tokenizer of a file or folder: a tokenizer.json, or vocab.json and merges.txt. Throws IoError.");
 }
@@ -74,7 +78,6 @@ void bind_language_model(nb::module_& m) {
                                 "From the ids of tokens [B, T] to the logits of the next ones.")
       .def("forward", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
            "Logits [B, T, V]; with a cache of tokens that follow those in it.")
-      .def("__call__", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked())
       .def(
           "hidden", [](const Model& model, const Tensor& tokens) { return model.it->hidden(tokens); },
           nb::arg("tokens"), Unlocked(), "The states after the last norm, [B, T, width].")
@@ -84,7 +87,7 @@ void bind_language_model(nb::module_& m) {
             using nn::models::LossOptions;
             const auto options = read_options<LossOptions>("loss", more, CT_FIELD(LossOptions, ignore_index),
                                                            CT_FIELD(LossOptions, fused));
-            const nb::gil_scoped_release unlocked;
+            const Released unlocked;
             return model.it->loss(tokens, targets, options);
           },
           "loss(tokens, targets): the mean cross-entropy of the tokens that follow.")
@@ -97,7 +100,7 @@ void bind_language_model(nb::module_& m) {
                 CT_FIELD(GenerateOptions, temperature), CT_FIELD(GenerateOptions, top_k),
                 CT_FIELD(GenerateOptions, top_p), CT_FIELD(GenerateOptions, stop_tokens),
                 CT_FIELD(GenerateOptions, on_token));
-            const nb::gil_scoped_release unlocked;
+            const Released unlocked;
             return model.it->generate(prompt, options);
           },
           "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "
@@ -119,8 +122,9 @@ void bind_model(nb::module_& m, const char* name, const char* doc, const Field<C
   nb::class_<ModelOf<M>, Model>(m, name, nb::dynamic_attr())
       .def(
           "__init__",
-          [name, fields...](ModelOf<M>* self, const nb::kwargs& config) {
-            new (self) ModelOf<M>(std::make_shared<M>(read_options<Config>(name, config, fields...)));
+          [name, fields...](nb::pointer_and_handle<ModelOf<M>> self, const nb::kwargs& config) {
+            new (self.p) ModelOf<M>(std::make_shared<M>(read_options<Config>(name, config, fields...)));
+            self.h.attr("__dict__")["_made"] = nb::make_tuple(nb::make_tuple(), nb::borrow<nb::dict>(config));
           },
           doc);
 }
@@ -150,12 +154,13 @@ void bind_families(nb::module_& m) {
       CT_FIELD(LlamaConfig, recompute), CT_FIELD(LlamaConfig, dtype), CT_FIELD(LlamaConfig, device));
   m.def(
       "load_huggingface",
-      [](const std::string& folder, const nb::kwargs& more) -> nb::object {
+      [](nb::handle where, const nb::kwargs& more) -> nb::object {
         using io::HuggingfaceLoadOptions;
         const auto options = read_options<HuggingfaceLoadOptions>("load_huggingface", more,
                                                                   CT_FIELD(HuggingfaceLoadOptions, dtype),
                                                                   CT_FIELD(HuggingfaceLoadOptions, device));
-        const std::shared_ptr<LanguageModel> model = io::load_huggingface(folder, options);
+        const std::shared_ptr<LanguageModel> model =
+            io::load_huggingface(read_path("load_huggingface", where), options);
         if (dynamic_cast<nn::models::Gpt2*>(model.get()) != nullptr)
           return nb::cast(ModelOf<nn::models::Gpt2>(model));
         return nb::cast(ModelOf<nn::models::Llama>(model));
@@ -165,7 +170,9 @@ void bind_families(nb::module_& m) {
       "safetensors, in evaluation mode. Throws IoError.");
   m.def(
       "save_huggingface",
-      [](const std::string& folder, const Model& model) { io::save_huggingface(folder, *model.it); },
+      [](nb::handle folder, const Model& model) {
+        io::save_huggingface(read_path("save_huggingface", folder), *model.it);
+      },
       nb::arg("folder"), nb::arg("model"),
       "Writes a model so that `transformers` and load_huggingface() read it.");
 }

@@ -8,59 +8,228 @@ namespace {
 
 using nn::Module;
 
-nb::dict by_name(const std::vector<nn::Named<Tensor>>& list) {
-  nb::dict result;
-  for (const auto& [name, tensor] : list) result[nb::cast(name)] = nb::cast(tensor);
-  return result;
+// A member as Python sees it: its kind, its tensor, and whether it is saved.
+nb::tuple to_python(const nn::Member& member) {
+  static constexpr const char* kKinds[] = {"parameter", "buffer", "module"};
+  const nb::object tensor = member.tensor.defined() ? nb::cast(member.tensor) : nb::none();
+  return nb::make_tuple(kKinds[static_cast<int>(member.kind)], tensor, member.persistent);
+}
+
+// A parameter keeps the flag that Python gave it.
+void set_tensor(Module& module, const std::string& name, const std::string& kind, std::optional<Tensor> given,
+                bool persistent) {
+  Tensor tensor = given.value_or(Tensor());
+  const bool frozen = kind == "parameter" && tensor.defined() && !tensor.requires_grad();
+  if (module.member(name)) {
+    module.set_tensor(name, tensor);
+  } else if (kind == "buffer") {
+    module.buffer(name, tensor, {.persistent = persistent});
+  } else {
+    module.parameter(name, tensor);
+  }
+  if (frozen) tensor.set_requires_grad(false);
+}
+
+// to(device), to(dtype), to(tensor), in any order.
+void move_to(Module& module, nb::args where) {
+  std::optional<Device> device;
+  std::optional<DType> dtype;
+  for (nb::handle one : where) {
+    if (one.is_none()) continue;
+    if (nb::isinstance<Tensor>(one)) {
+      const auto& like = nb::cast<const Tensor&>(one);
+      device = like.device(), dtype = like.dtype();
+    } else if (nb::isinstance<DType>(one)) {
+      dtype = nb::cast<DType>(one);
+    } else {
+      device = read_as<Device>({"to", "where it goes"}, one);
+    }
+  }
+  const Released unlocked;
+  if (device && dtype) {
+    module.to(*device, *dtype);
+  } else if (device) {
+    module.to(*device);
+  } else if (dtype) {
+    module.to(*dtype);
+  }
+}
+
+Module& ready(nb::handle module) {
+  CT_CHECK(nb::inst_ready(module), Error, nb::cast<std::string>(module.type().attr("__name__")).c_str(),
+           "the module is used before its __init__() has called super().__init__()");
+  return nb::cast<Module&>(module);
+}
+
+// The class of C++ that a class of Python's is derived from.
+nb::object bound_class(nb::handle type) {
+  nb::handle found = type;
+  for (nb::handle base : type.attr("__mro__"))
+    if (nb::type_check(base) && nb::type_info(base) == nb::type_info(type)) found = base;
+  return nb::borrow(found);
 }
 
 void bind_module(nb::module_& m) {
   nb::class_<Module>(m, "Module", nb::dynamic_attr(), nb::is_weak_referenceable(),
                      "A part of a network: parameters, buffers and modules, each with a name.")
       .def(nb::init<>())
-      .def("parameters", &Module::parameters)
-      .def("buffers", &Module::buffers)
-      .def("named_parameters", [](const Module& module) { return by_name(module.named_parameters()); })
-      .def("named_buffers", [](const Module& module) { return by_name(module.named_buffers()); })
-      .def("get", &Module::get, nb::arg("path"), "The parameter or buffer of this path (\"in.weight\").")
       .def("num_parameters", &Module::num_parameters, nb::arg("trainable_only") = false)
       .def(
-          "state_dict", [](const Module& module) { return to_python(module.state_dict()); },
+          "state_dict", [](nb::handle module) { return python::to_python(ready(module).state_dict()); },
           "Every parameter and persistent buffer by its path; memory is shared with the module.")
-      .def(
-          "load_state_dict",
-          [](Module& module, const nb::dict& state, bool strict) {
-            nn::LoadReport report =
-                module.load_state_dict(read_state("load_state_dict", state), {.strict = strict});
-            return std::pair(std::move(report.missing), std::move(report.unexpected));
-          },
-          nb::arg("state"), nb::arg("strict") = true,
-          "Copies values in. Gives the names of what is missing and unexpected, which unless `strict` is off "
-          "are errors.")
-      .def("train", &Module::train, nb::arg("on") = true)
-      .def("eval", &Module::eval)
-      .def_prop_ro("training", &Module::is_training)
-      .def(
-          "to",
-          [](Module& module, nb::handle where) {
-            if (nb::isinstance<nb::str>(where)) {
-              module.to(read_as<Device>({"to", "the device"}, where));
-            } else {
-              module.to(read_as<DType>({"to", "the dtype"}, where));
-            }
-          },
-          "Moves everything to a device, or what is floating to a dtype; optimizers made before stay valid.")
-      .def("zero_grad", &Module::zero_grad, nb::arg("set_to_none") = true)
-      .def("requires_grad_", &Module::requires_grad_, nb::arg("value") = true)
-      .def("_describe", [](const Module& module, const std::string& kind) { return to_string(module, kind); })
-      // What cotangent/nn.py builds attributes of modules on: the handles that give a name a new module or tensor.
-      .def("_add", [](Module& module, std::string name,
-                      const Module& child) { return module.add(std::move(name), child); })
-      .def("_assign", [](Module& seat, const Module& child) { seat = child; })
-      .def("_parameter",
-           [](Module& module, std::string name, const Tensor& t) { module.parameter(std::move(name), t); })
-      .def("_buffer",
-           [](Module& module, std::string name, const Tensor& t) { module.buffer(std::move(name), t); });
+      .def_prop_rw(
+          "training", [](nb::handle module) { return ready(module).is_training(); },
+          [](nb::handle module, bool on) { ready(module).set_training(on); })
+      // What cotangent/nn.py builds attributes of modules on.
+      .def("_members",
+           [](nb::handle module) {
+             nb::dict found;
+             for (const nn::Member& one : ready(module).members()) found[one.name.c_str()] = to_python(one);
+             return found;
+           })
+      .def("_member",
+           [](nb::handle module, const std::string& name) -> nb::object {
+             const auto found =
+                 nb::inst_ready(module) ? nb::cast<Module&>(module).member(name) : std::nullopt;
+             return found ? nb::object(to_python(*found)) : nb::none();
+           })
+      .def("_set_tensor", &set_tensor, nb::arg("name"), nb::arg("kind"), nb::arg("tensor").none(),
+           nb::arg("persistent") = true)
+      .def("_set_child",
+           [](Module& module, const std::string& name, nb::handle given) {
+             Module& child = ready(given);
+             if (child.kind().empty())
+               child.describe_as(nb::cast<std::string>(given.type().attr("__name__")));
+             module.set_child(name, child);
+           })
+      .def("_child", &Module::child)
+      .def("_remove", &Module::remove)
+      .def("_get", &Module::get)
+      .def("_load",
+           [](Module& module, const nb::dict& state, bool strict) {
+             auto report = module.load_state_dict(read_state("load_state_dict", state), {.strict = strict});
+             return std::pair(std::move(report.missing), std::move(report.unexpected));
+           })
+      .def("_to", &move_to)
+      .def("zero_grad", &Module::zero_grad, nb::arg("set_to_none") = true,
+           "Clears all gradients, or fills them with zeros.")
+      .def("_requires_grad_", [](Module& module, bool value) { module.requires_grad(value); })
+      .def("_kind", &Module::kind)
+      .def("_describe", &Module::settings);
+  m.def("_is_ready", [](nb::handle module) { return nb::inst_ready(module); });
+  m.def("_key", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()); });
+  m.def(
+      "_as",
+      [](nb::handle type, const Tensor& t) {
+        nb::object made = nb::inst_alloc(type);
+        new (nb::inst_ptr<Tensor>(made)) Tensor(t);
+        nb::inst_mark_ready(made);
+        remember(made);
+        return made;
+      },
+      "The tensor as an object of a class derived from Tensor.");
+  m.def(
+      "_rebuild",
+      [](nb::handle type, nb::handle args, nb::handle named) {
+        nb::object module = type.attr("__new__")(type);
+        const nn::init::Skip skip;
+        bound_class(type).attr("__init__")(module, *nb::borrow<nb::tuple>(args),
+                                           **nb::borrow<nb::dict>(named));
+        return module;
+      },
+      "A module as it was made, without values and without draws.");
+  m.def("_bound_class", &bound_class);
+}
+
+// A function that fills its tensor, and gives that very object.
+template <class... T, class... Names>
+void bind_fill(nb::module_& m, const char* name, const char* doc, const Tensor& (*f)(const Tensor&, T...),
+               const Names&... names) {
+  m.def(
+      name,
+      [name, f](nb::object tensor, T... values) {
+        f(read_as<Tensor>({name, "tensor"}, tensor), values...);
+        return tensor;
+      },
+      nb::arg("tensor"), names..., doc);
+}
+
+nn::init::Nonlinearity read_nonlinearity(const char* op, nb::handle given) {
+  std::uint64_t index = 0;
+  read_choice({op, "nonlinearity"}, given, "linear sigmoid tanh relu leaky_relu selu", index);
+  return static_cast<nn::init::Nonlinearity>(index);
+}
+
+void bind_kaiming(nb::module_& m, const char* name, const char* doc,
+                  const Tensor& (*f)(const Tensor&, nn::init::KaimingOptions)) {
+  m.def(
+      name,
+      [name, f](nb::object tensor, double a, nb::handle mode, nb::handle nonlinearity) {
+        std::uint64_t fan = 0;
+        read_choice({name, "mode"}, mode, "fan_in fan_out", fan);
+        f(read_as<Tensor>({name, "tensor"}, tensor),
+          {a, static_cast<nn::init::FanMode>(fan), read_nonlinearity(name, nonlinearity)});
+        return tensor;
+      },
+      nb::arg("tensor"), nb::arg("a") = 0.0, nb::arg("mode") = "fan_in",
+      nb::arg("nonlinearity") = "leaky_relu", doc);
+}
+
+const Tensor& fill_eye(const Tensor& t) {
+  CT_CHECK(t.dim() == 2, ShapeError, "eye_", "got ", describe(t), "; a matrix is wanted");
+  const NoGrad guard;
+  Tensor(t).copy_(eye(t.size(0), t.size(1), {.dtype = t.dtype(), .device = t.device()}));
+  return t;
+}
+
+std::vector<Tensor> read_parameters(const char* op, nb::handle given) {
+  if (nb::isinstance<Tensor>(given)) return {nb::cast<Tensor>(given)};
+  std::vector<Tensor> list;
+  for (nb::handle one : given) list.push_back(read_as<Tensor>({op, "a parameter"}, one));
+  return list;
+}
+
+void bind_utils(nb::module_& parent) {
+  using nb::arg;
+  auto m = parent.def_submodule("utils", "Functions on the parameters of modules.");
+  m.def(
+      "clip_grad_norm_",
+      [](nb::handle parameters, double max_norm, double norm_type, bool error_if_nonfinite) {
+        return optim::clip_grad_norm_(read_parameters("clip_grad_norm_", parameters), max_norm,
+                                      {.norm_type = norm_type, .error_if_nonfinite = error_if_nonfinite});
+      },
+      arg("parameters"), arg("max_norm"), arg("norm_type") = 2.0, arg("error_if_nonfinite") = false,
+      "Scales all gradients so that their norm is at most max_norm; gives the norm before.");
+  m.def(
+      "clip_grad_value_",
+      [](nb::handle parameters, double clip_value) {
+        optim::clip_grad_value_(read_parameters("clip_grad_value_", parameters), clip_value);
+      },
+      arg("parameters"), arg("clip_value"), "Clamps every element of every gradient to +-clip_value.");
+  m.def(
+      "parameters_to_vector",
+      [](nb::handle parameters) {
+        std::vector<Tensor> flat;
+        for (const Tensor& p : read_parameters("parameters_to_vector", parameters))
+          flat.push_back(p.reshape({-1}));
+        return cat(flat, 0);
+      },
+      arg("parameters"), "All elements one after the other.");
+  m.def(
+      "vector_to_parameters",
+      [](const Tensor& vec, nb::handle parameters) {
+        const NoGrad guard;
+        std::vector<Tensor> list = read_parameters("vector_to_parameters", parameters);
+        std::int64_t wanted = 0, at = 0;
+        for (const Tensor& p : list) wanted += p.numel();
+        CT_CHECK(vec.dim() == 1 && vec.size(0) == wanted, ShapeError, "vector_to_parameters", "vec is ",
+                 describe(vec), "; the parameters have ", wanted, " elements");
+        for (Tensor& p : list) {
+          p.copy_(vec.narrow(0, at, p.numel()).reshape(p.shape()));
+          at += p.numel();
+        }
+      },
+      arg("vec"), arg("parameters"), "Writes the elements of vec into the parameters.");
 }
 
 }  // namespace
@@ -68,6 +237,7 @@ void bind_module(nb::module_& m) {
 void bind_nn(nb::module_& m) {
   auto nn = m.def_submodule("_nn", "Modules");
   bind_module(nn);
+  bind_utils(nn);
   bind_layers(nn);
 }
 

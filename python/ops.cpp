@@ -111,7 +111,7 @@ nb::object call(const OpDef& op, const nb::sequence& given, const nb::dict& attr
   for (const Tensor& t : inputs) refs.push_back(&t);
   std::array<Tensor, kMaxOutputs> outputs;
   {
-    const nb::gil_scoped_release unlocked;
+    const Released unlocked;
     dispatch(op, refs, attrs.view(), outputs);
   }
   nb::list result;

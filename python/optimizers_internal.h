@@ -1,139 +1,112 @@
 #pragma once
 
+#include <initializer_list>
+
 #include "options.h"
 
-// Optimizers and schedules: params or an optimizer in front, then an options struct by position or name. generate/bindings.py
-// writes a line for each.
+// Optimizers and schedules as classes of Python: their arguments by C++'s names, and by PyTorch's.
 
 namespace ct::python {
 
-/// The number of the field that a name means, PyTorch's names included; -1 where there is none.
-int option_place(std::string_view name, std::span<const char* const> known);
+/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
+/// be taken for its rows.
+std::vector<Tensor> read_params(const char* op, nb::handle params);
+/// A tensor by itself is one.
+std::vector<Tensor> read_tensors(const char* op, nb::handle tensors);
+/// {"betas": (0.9, 0.99)} as {"beta1": 0.9, "beta2": 0.99}, and so on for what PyTorch names otherwise; `more` are the
+/// values of the first of `names`.
+nb::dict own_names(const char* op, nb::handle given, const nb::args& more = {},
+                   std::initializer_list<const char*> names = {});
+/// The groups of an optimizer's arguments, each as a dict with all options and "params".
+std::vector<nb::dict> read_groups(const char* op, nb::handle params, const nb::dict& defaults);
 
-/// Sets the options of these names. Throws TypeError for a name that is none of them.
-template <class Options>
-void set_options(const char* op, Options& options, nb::handle named) {
-  std::apply(
-      [&](const auto&... fields) {
-        const std::array<const char*, sizeof...(fields)> known{fields.name...};
-        for (const auto& [key, value] : nb::borrow<nb::dict>(named)) {
-          const auto name = nb::cast<std::string>(key);
-          if constexpr (requires { options.beta1, options.beta2; }) {
-            if (name == "betas") {
-              if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2)
-                Argument{op, "betas"}.refuse(value, "a pair of numbers");
-              read(Argument{op, "betas"}, value[0], options.beta1);
-              read(Argument{op, "betas"}, value[1], options.beta2);
-              continue;
-            }
-          }
-          const int place = option_place(name, known);
-          int i = 0;
-          const auto set = [&](const auto& field) {
-            if (i++ == place) read(Argument{op, field.name}, value, options.*field.place);
-          };
-          (set(fields), ...);
-          if (place < 0) refuse_option(op, key, {fields.name...});
-        }
-      },
-      fields_of(static_cast<const Options*>(nullptr)));
+nb::object option_of(optim::MuonLr value);
+nb::object option_of(optim::LineSearch value);
+template <std::size_t kCount>
+nb::object option_of(const std::array<double, kCount>& value) {
+  nb::list made;
+  for (const double one : value) made.append(one);
+  return nb::tuple(made);
+}
+template <class T>
+nb::object option_of(const T& value) {
+  return nb::cast(value);
 }
 
-/// The options behind the first argument of a call, as a dict by the fields' names. Throws TypeError where one of the first
-/// `required` is missing.
-template <class Options>
-nb::dict options_by_name(const char* op, const nb::args& args, const nb::kwargs& named, std::size_t required = 0) {
+/// All options by name: those of a struct, or with what was given.
+template <class Options, class... Types>
+nb::dict options_of(const Options& options, const Field<Options, Types>&... fields) {
   nb::dict all;
-  std::apply(
-      [&](const auto&... fields) {
-        if (args.size() > sizeof...(fields) + 1)
-          throw nb::type_error(detail::cat('[', op, "] takes ", sizeof...(fields) + 1, " arguments, and ",
-                                           args.size(), " were given")
-                                   .c_str());
-        std::size_t i = 1;
-        const auto take = [&](const auto& field) {
-          if (i < args.size()) all[field.name] = args[i];
-          ++i;
-        };
-        (take(fields), ...);
-        const std::array<const char*, sizeof...(fields)> known{fields.name...};
-        for (const auto& [key, value] : named) {
-          const auto name = nb::cast<std::string>(key);
-          const int place = option_place(name, known);
-          const nb::object ours = place < 0 ? nb::borrow(key) : nb::cast(known[static_cast<std::size_t>(place)]);
-          if (all.contains(ours))
-            throw nb::type_error(detail::cat('[', op, "] several values were given for '", name, '\'').c_str());
-          all[ours] = value;
-        }
-        for (i = 0; i < required; ++i)
-          if (!all.contains(known[i]))
-            throw nb::type_error(detail::cat('[', op, "] missing a required argument: '", known[i], '\'').c_str());
-      },
-      fields_of(static_cast<const Options*>(nullptr)));
+  ((all[fields.name] = option_of(options.*fields.place)), ...);
   return all;
 }
 
-/// The first argument of a call, by position or by this name.
-nb::object first_argument(const char* op, const char* name, const nb::args& args, nb::kwargs& named);
-/// Tensors, or pairs of a name and a tensor.
-std::vector<Tensor> read_params(const char* op, nb::handle params);
-
-template <class Options>
-optim::ParamGroup<Options> read_group(const char* op, const Options& base, const nb::dict& group) {
-  if (!group.contains("params"))
-    throw nb::value_error(detail::cat('[', op, "] a group has no 'params'").c_str());
-  nb::dict rest;
-  for (const auto& [key, value] : group)
-    if (nb::cast<std::string>(key) != "params") rest[key] = value;
-  optim::ParamGroup<Options> made{read_params(op, group["params"]), base};
-  set_options(op, made.options, rest);
-  return made;
-}
-
-template <class O, class Options>
-void bind_optimizer(nb::module_& m, const char* name, const char* signature, const char* doc) {
-  nb::class_<O, optim::Optimizer> made(m, name, nb::dynamic_attr(), doc);
-  made.def("__init__",
-           [name](nb::pointer_and_handle<O> self, const nb::args& args, nb::kwargs named) {
-             const nb::object params = first_argument(name, "params", args, named);
-             const nb::dict given = options_by_name<Options>(name, args, named);
-             Options base{};
-             set_options(name, base, given);
-             if (!nb::hasattr(params, "__iter__") || nb::isinstance<Tensor>(params))  // whose rows are no parameters
-               Argument{name, "params"}.refuse(params, "a list of parameters");
-             const nb::list list(params);
-             if (nb::len(list) > 0 && nb::isinstance<nb::dict>(list[0])) {
-               std::vector<optim::ParamGroup<Options>> groups;
-               for (nb::handle one : list) groups.push_back(read_group(name, base, nb::cast<nb::dict>(one)));
-               new (self.p) O(std::move(groups));
-             } else {
-               new (self.p) O(read_params(name, list), base);
-             }
-             self.h.attr("_defaults") = given;
-           })
+/// A class of `O`, which is made of groups. What its options are is kept beside it, for param_groups.
+template <class O, class Options, class... Types>
+void bind_optimizer(nb::module_& m, const char* name, const char* doc,
+                    const Field<Options, Types>&... fields) {
+  const auto make = [name, fields...](nb::dict& group) {
+    const std::vector<Tensor> params = read_params(name, group["params"]);
+    nb::del(group["params"]);
+    const Options options = read_options<Options>(name, nb::borrow<nb::kwargs>(group), fields...);
+    group = options_of(options, fields...);
+    return optim::ParamGroup<Options>{params, options};
+  };
+  nb::class_<O, optim::Optimizer>(m, name, nb::dynamic_attr(), doc)
+      .def(
+          "__init__",
+          [name, make, fields...](nb::pointer_and_handle<O> self, nb::handle params, const nb::args& more,
+                                  const nb::kwargs& given) {
+            const nb::dict named = own_names(name, given, more, {fields.name...});
+            const nb::dict defaults =
+                options_of(read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...), fields...);
+            std::vector<optim::ParamGroup<Options>> groups;
+            nb::list kept;
+            for (nb::dict& group : read_groups(name, params, defaults)) {
+              groups.push_back(make(group));
+              kept.append(group);
+            }
+            new (self.p) O(groups);
+            self.h.attr("defaults") = defaults;
+            self.h.attr("_options") = kept;
+          },
+          nb::arg("params"), nb::arg("more"), nb::arg("options"))
       .def(
           "add_param_group",
-          [name](nb::handle self, const nb::dict& group) {
-            Options base{};
-            set_options(name, base, self.attr("_defaults"));
-            nb::cast<O&>(self).add_param_group(read_group(name, base, group));
+          [name, make](nb::handle self, nb::handle group, const nb::kwargs& options) {
+            nb::dict given =
+                nb::isinstance<nb::dict>(group) ? nb::borrow<nb::dict>(group) : nb::dict(options);
+            if (!nb::isinstance<nb::dict>(group)) given["params"] = group;
+            nb::list one;
+            one.append(given);
+            nb::dict whole = read_groups(name, one, nb::borrow<nb::dict>(self.attr("defaults")))[0];
+            nb::cast<O&>(self).add_param_group(make(whole));
+            self.attr("_options").attr("append")(whole);
           },
-          nb::arg("group"), "More parameters, {\"params\": .., \"lr\": ..}, with options of their own.");
-  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(signature);
+          nb::arg("param_group"), nb::arg("options"),
+          "add_param_group({\"params\": tensors, \"lr\": ..}): more parameters. Options that are left out "
+          "are those the "
+          "optimizer was made with.");
 }
 
-template <class S, class Options>
-void bind_schedule(nb::module_& m, const char* name, const char* signature, const char* doc, std::size_t required) {
-  nb::class_<S, optim::LRScheduler> made(m, name, nb::dynamic_attr(), doc);
-  made.def("__init__", [name, required](nb::pointer_and_handle<S> self, const nb::args& args, nb::kwargs named) {
-    const nb::object optimizer = first_argument(name, "optimizer", args, named);
-    if (!nb::isinstance<optim::Optimizer>(optimizer)) Argument{name, "optimizer"}.refuse(optimizer, "an optimizer");
-    Options options{};
-    set_options(name, options, options_by_name<Options>(name, args, named, required));
-    new (self.p) S(nb::cast<optim::Optimizer&>(optimizer), options);
-    self.h.attr("optimizer") = optimizer;  // which the schedule refers to
-  });
-  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(signature);
+template <class S, class Options, class... Types>
+void bind_schedule(nb::module_& m, const char* name, const char* doc, std::size_t required,
+                   const Field<Options, Types>&... fields) {
+  nb::class_<S, optim::LRScheduler>(m, name, doc)
+      .def(
+          "__init__",
+          [name, required, fields...](S* self, nb::handle optimizer, const nb::args& more, const nb::kwargs& given) {
+            if (!nb::isinstance<optim::Optimizer>(optimizer))
+              Argument{name, "optimizer"}.refuse(optimizer, "an optimizer");
+            const nb::dict named = own_names(name, given, more, {fields.name...});
+            const std::array<const char*, sizeof...(fields)> known{fields.name...};
+            for (std::size_t i = 0; i < required; ++i)  // they come first, and have no defaults
+              if (!named.contains(known[i]))
+                throw nb::type_error(
+                    detail::cat('[', name, "] missing a required argument: '", known[i], '\'').c_str());
+            new (self) S(nb::cast<optim::Optimizer&>(optimizer), read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...));
+          },
+          nb::keep_alive<1, 2>(), nb::arg("optimizer"), nb::arg("more"), nb::arg("options"));
 }
 
 }  // namespace ct::python

@@ -122,8 +122,28 @@ void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& t
                                  CT_FIELD(RopeScaling, high_freq_factor),
                                  CT_FIELD(RopeScaling, original_max_position_embeddings));
 }
+std::optional<DType> as_dtype(nb::handle value) {
+  DType result{};
+  if (nb::try_cast(value, result, false)) return result;
+  const bool type = PyType_Check(value.ptr());  // numpy.float32, float
+  if (value.is(nb::handle(reinterpret_cast<PyObject*>(&PyFloat_Type)))) return f64;
+  if (value.is(nb::handle(reinterpret_cast<PyObject*>(&PyLong_Type)))) return i64;
+  std::string word = nb::cast<std::string>(
+      nb::str(type ? nb::object(value.attr("__name__")) : nb::getattr(value, "name", value)));
+  if (word.starts_with("torch.")) word.erase(0, 6);
+  static constexpr std::pair<const char*, DType> kWords[] = {
+      {"float32", f32}, {"float64", f64}, {"float16", f16},  {"bfloat16", bf16}, {"int64", i64},
+      {"int32", i32},   {"uint8", u8},    {"bool", boolean}, {"bool_", boolean}, {"boolean", boolean}};
+  for (const auto& [known, dtype] : kWords)
+    if (word == known || word == name(dtype)) return dtype;
+  return std::nullopt;
+}
 void read(const Argument& argument, nb::handle value, DType& to) {
-  if (!nb::try_cast(value, to)) argument.refuse(value, "a dtype (cotangent.f32, ..)");
+  const std::optional<DType> dtype = as_dtype(value);
+  CT_CHECK(dtype.has_value(), DTypeError, argument.op, argument.name, " is ",
+           printable(nb::cast<std::string>(nb::str(value))),
+           "; a dtype is wanted: cotangent.f32, f64, f16, bf16, i64, i32, u8 or boolean");
+  to = *dtype;
 }
 void read(const Argument& argument, nb::handle value, Device& to) {
   if (!nb::isinstance<nb::str>(value))
@@ -144,8 +164,8 @@ void read(const Argument& argument, nb::handle value, Tensor& to) {
     to = Tensor();
   } else if (nb::isinstance<Tensor>(value)) {
     to = nb::cast<Tensor>(value);
-  } else if (nb::hasattr(value, "__dlpack__")) {
-    to = from_dlpack(value);
+  } else if (nb::hasattr(value, "__dlpack__") || nb::hasattr(value, "__array__")) {
+    to = nb::cast<Tensor>(nb::module_::import_("cotangent._array").attr("as_tensor")(value));
   } else {
     argument.refuse(value, "a tensor (cotangent's, or an array with __dlpack__)");
   }

@@ -1,4 +1,4 @@
-"""Cotangent from Python: tensors, every op of the library's registry, gradients, modules, optimizers, files.
+"""Cotangent from Python: tensors, the library's functions, gradients, modules, optimizers, files.
 
     import cotangent as ct
     x = ct.randn(4, 3, requires_grad=True)
@@ -6,41 +6,22 @@
     print(x.grad)
 
 The memory of NumPy's arrays and PyTorch's tensors is shared by ct.from_dlpack(array), numpy.from_dlpack(x) and
-torch.from_dlpack(x). `cotangent.torch` makes an op a torch.autograd.Function.
+torch.from_dlpack(x). `cotangent.torch` makes a function of tensors a torch.autograd.Function.
 """
-import sys as _sys
-from contextlib import contextmanager as _contextmanager
-
-from ._core import (DType, Op, Tensor, autocast, bf16, boolean, cuda_is_available, f16, f32, f64, from_dlpack, grad,
-                    grad_enabled, i32, i64, manual_seed, num_threads, registry, set_grad_enabled, set_num_threads,
-                    stream, synchronize, u8, version)
-from ._core import (AutogradError, CudaError, DeviceError, DTypeError, Error, IndexError, IoError, OutOfMemoryError,
-                    ShapeError, ValueError)
+from ._core import *  # noqa: F403  the tensor, its dtypes, errors, settings
 from ._core._functions import *  # noqa: F403  the public functions of C++
-from . import data, io, models, nn, ops, optim, testing, text
-from ._array import tensor
-from ._build import compile_command
-from .function import Function
-from .ops import load_library, load_op
+from . import data as data, io as io, models as models, nn as nn, ops as ops, optim as optim
+from . import testing as testing, text as text
+from ._array import as_tensor as as_tensor, dtype_names as _names, from_numpy as from_numpy, tensor as tensor
+from ._build import compile_command as compile_command
+from ._core import version as _version
+from ._grad import *  # noqa: F403
+from .function import Function as Function
+from .io import load as load, save as save
+from .ops import load_library as load_library, load_op as load_op
 
-__version__ = version()
-_package = _sys.modules[__name__]
-
-
-@_contextmanager
-def _grad_mode(on):
-    before = set_grad_enabled(on)
-    try:
-        yield
-    finally:
-        set_grad_enabled(before)
-
-
-def no_grad():
-    """with ct.no_grad(): nothing is recorded in here."""
-    return _grad_mode(False)
-
-
-def enable_grad():
-    """with ct.enable_grad(): ops are recorded in here, also inside of no_grad()."""
-    return _grad_mode(True)
+asarray = as_tensor
+float32, float64, float16, bfloat16, int64, int32, uint8 = f32, f64, f16, bf16, i64, i32, u8  # PyTorch's names
+half, double, long = f16, f64, i64
+globals().update(_names)  # float, int, bool among them
+__version__ = _version()

@@ -1,30 +1,254 @@
-"""Batches of tensors that have examples along axis 0."""
-from ._core import Tensor, from_dlpack, _data
+"""Datasets, and batches of them: any object with __len__ and __getitem__ is a dataset."""
+import bisect as _bisect
+import itertools as _itertools
+from collections import deque as _deque
+from collections.abc import Mapping as _Mapping
+from concurrent.futures import ThreadPoolExecutor as _ThreadPoolExecutor
+from typing import Any, Callable, Iterator, Optional, Sequence
+
+import numpy as _numpy
+
+from ._array import tensor as _tensor
+from ._core import DTypeError as _DTypeError
+from ._core import IndexError as _IndexError
+from ._core import ShapeError as _ShapeError
+from ._core import Tensor, _data, from_dlpack
+from ._core import ValueError as _ValueError
+from ._core._grad import Generator as _Generator
+from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSampler, WeightedRandomSampler, cifar10,
+                          idx, read_csv, read_idx)
+
+__all__ = ["ConcatDataset", "CsvTable", "DataLoader", "Dataset", "DistributedSampler", "ImageDataset", "RandomSampler",
+           "Sampler", "Subset", "TensorDataset", "WeightedRandomSampler", "cifar10", "default_collate", "idx",
+           "random_split", "read_csv", "read_idx"]
+
+
+def _as_tensor(array: Any) -> Tensor:
+    """The array's own memory where that can be shared."""
+    if isinstance(array, Tensor):
+        return array
+    if isinstance(array, _numpy.ndarray) and not (array.flags.writeable and min(array.strides, default=0) >= 0):
+        array = array.copy()
+    return from_dlpack(array) if hasattr(array, "__dlpack__") else _tensor(array)
+
+
+class Dataset:
+    """Derive, and give it __len__ and __getitem__(i)."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"[{type(self).__name__}] it has no __len__(); define it: the number of examples")
+
+    def __getitem__(self, index: Any) -> Any:
+        raise NotImplementedError(f"[{type(self).__name__}] it has no __getitem__(); define it: an example")
+
+    def __add__(self, other: Any) -> "ConcatDataset":
+        return ConcatDataset([self, other])
+
+
+class TensorDataset(Dataset):
+    """Tensors or arrays whose first axes belong together: examples are tuples."""
+
+    def __init__(self, *tensors: Any):
+        self.tensors = tuple(map(_as_tensor, tensors))
+        if not tensors or len({t.shape[:1] for t in self.tensors}) != 1 or self.tensors[0].ndim == 0:
+            raise _ShapeError(f"[TensorDataset] the tensors have the shapes {[t.shape for t in self.tensors]}; as many "
+                              "examples along axis 0 are wanted in all")
+
+    def __len__(self) -> int:
+        return len(self.tensors[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        return tuple(t[index] for t in self.tensors)
+
+
+class Subset(Dataset):
+    """The examples of another dataset with these numbers, in this order."""
+
+    def __init__(self, dataset: Any, indices: Sequence[int]):
+        self.dataset, self.indices = dataset, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.dataset[self.indices[index]]
+
+
+class ConcatDataset(Dataset):
+    """Datasets, one after the other."""
+
+    def __init__(self, datasets: Any):
+        self.datasets = list(datasets)
+        self._ends = list(_itertools.accumulate(len(d) for d in self.datasets))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, index: int) -> Any:
+        at = index + len(self) if index < 0 else index
+        if not 0 <= at < len(self):
+            raise _IndexError(f"[ConcatDataset] example {index} is out of range; there are {len(self)}")
+        which = _bisect.bisect_right(self._ends, at)
+        return self.datasets[which][at - self._ends[which] + len(self.datasets[which])]
+
+
+def random_split(dataset: Any, lengths: Sequence[float], generator: Optional[_Generator] = None,
+                 seed: int = 0) -> list[Subset]:
+    """The dataset cut at random into Subsets of these lengths, or shares: random_split(digits, [0.9, 0.1]).
+
+    The cut depends on the seed alone, or is drawn from a generator.
+    """
+    return [Subset(dataset, one) for one in _data.random_split_indices(len(dataset), list(lengths), seed, generator)]
+
+
+class Sampler:
+    """Which examples an epoch has, and in which order: derive, and give it __len__, and __iter__ or order(epoch).
+
+    With order(epoch), or set_epoch(epoch) before __iter__, a run that is resumed goes on as the uninterrupted one.
+    """
+
+    def __init__(self, data_source: Any = None):
+        pass
+
+
+def default_collate(examples: Sequence[Any]) -> Any:
+    """A batch of examples, as PyTorch's: tensors and arrays are stacked, numbers become a tensor, text a list.
+
+    Tuples, lists, dicts and named tuples are batches of what is in them. Python's floats become f32 (PyTorch's are
+    float64), as ct.tensor() has it; NumPy's numbers and arrays keep their dtype.
+    """
+    first = examples[0]
+    if isinstance(first, (str, bytes)):
+        return list(examples)
+    if isinstance(first, _Mapping):
+        return {key: default_collate([one[key] for one in examples]) for key in first}
+    if isinstance(first, (tuple, list)):
+        if any(len(one) != len(first) for one in examples):
+            raise _ShapeError("[DataLoader] the examples of a batch are sequences of the lengths "
+                              f"{sorted({len(one) for one in examples})}; make them one, or pass collate_fn=, which is "
+                              "given the list of examples")
+        columns = [default_collate(column) for column in zip(*examples)]
+        return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
+    if isinstance(first, _numpy.generic):
+        return _as_tensor(_numpy.asarray(examples))
+    if isinstance(first, (bool, int, float)):
+        return _tensor(list(examples))
+    if not isinstance(first, Tensor) and not hasattr(first, "__dlpack__"):
+        raise TypeError(f"[DataLoader] an example has a {type(first).__name__}; numbers, tensors, arrays, text and "
+                        "tuples, lists and dicts of them are stacked: make it one of these, or pass collate_fn=")
+    try:
+        return _data.stack_examples([_as_tensor(one) for one in examples])
+    except (_ShapeError, _DTypeError) as error:
+        raise type(error)(f"{error}: make them so, or pass collate_fn=, which is given their list") from None
+
+
+def _moved(batch: Any, device: str) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    if isinstance(batch, _Mapping):
+        return {key: _moved(one, device) for key, one in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        moved = [_moved(one, device) for one in batch]
+        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
+    return batch
 
 
 class DataLoader:
-    """Batches, made anew in every loop: for x, y in DataLoader(images, labels, batch_size=128, shuffle=True).
+    """Batches of a dataset, made anew in every loop: for x, y in DataLoader(dataset, batch_size=128, shuffle=True).
 
-    The order depends on the seed (ct.manual_seed) and the epoch alone. Arguments: batch_size=1, shuffle=False,
-    drop_last=False, workers=0, prefetch="cpu" (where batches are wanted), prefetch_batches=2.
+    A dataset is an object with __len__ and __getitem__, whose examples collate_fn (else default_collate) makes a batch
+    of; or an array, or several: DataLoader(images, labels), whose rows C++ gathers. Each loop is an epoch. The order
+    depends on the seed (of ct.manual_seed() when the loader is made, of `generator`, or `seed`) and the epoch alone.
+    state_dict() inside of a loop remembers the batches that were handed out.
+
+    workers (or num_workers) threads make prefetch_batches batches ahead; those of a dataset in Python run side by side
+    where it waits, or is in NumPy or in here. An exception comes when its batch is due. `prefetch` is the device that
+    batches are wanted on; those of arrays are pinned on the way there, whatever pin_memory is. A sampler, or any
+    iterable with a length, says which examples an epoch has. One loop at a time.
     """
 
-    def __init__(self, *tensors, **options):
-        self._core = _data.Loader([t if isinstance(t, Tensor) else from_dlpack(t) for t in tensors], **options)
+    def __init__(self, dataset: Any, *more: Any, batch_size: int = 1, shuffle: bool = False, sampler: Any = None,
+                 drop_last: bool = False, collate_fn: Optional[Callable[[list[Any]], Any]] = None, workers: int = 0,
+                 num_workers: Optional[int] = None, prefetch: str = "cpu", prefetch_batches: int = 2,
+                 generator: Optional[_Generator] = None, seed: Optional[int] = None, pin_memory: bool = False):
+        if more and isinstance(more[0], int) and len(more) <= 2:  # as PyTorch: DataLoader(dataset, 32, True)
+            batch_size, shuffle, more = more[0], (*more[1:], shuffle)[0], ()
+        dataset = TensorDataset(dataset, *more) if more else dataset
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise TypeError(f"[DataLoader] the dataset is a {type(dataset).__name__}; an object with __len__ and "
+                            "__getitem__ is wanted, or arrays")
+        array = hasattr(dataset, "__dlpack__") and getattr(dataset.dtype, "kind", "f") in "fiub"
+        source = None
+        if collate_fn is None:
+            source = ([_as_tensor(dataset)] if array else dataset if isinstance(dataset, ImageDataset) else
+                      list(dataset.tensors) if type(dataset) is TensorDataset else None)
+        workers = workers if num_workers is None else num_workers
+        if not 0 <= workers <= 1024:
+            raise _ValueError(f"[DataLoader] workers is {workers}; it must lie in [0, 1024]")
+        self.dataset, self.batch_size, self.sampler, self.collate_fn = dataset, batch_size, sampler, collate_fn
+        self._native, self._single, self._ahead = source is not None, array, 0
+        self._workers, self._prefetch, self._most = workers, prefetch, max(prefetch_batches, workers)
+        self._core = _data.Loader(
+            source, len(dataset), None if sampler is None else len(sampler), seed, generator, batch_size=batch_size,
+            shuffle=shuffle, drop_last=drop_last, workers=workers if self._native else 0,
+            prefetch=prefetch if self._native else "cpu", prefetch_batches=prefetch_batches)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self._core)
 
-    def __iter__(self):
-        self._core.begin()
+    def _begin(self) -> None:
+        order: Any = ()
+        if hasattr(self.sampler, "order"):
+            order = self.sampler.order(self._core.epoch)
+        elif self.sampler is not None:
+            if hasattr(self.sampler, "set_epoch"):
+                self.sampler.set_epoch(self._core.epoch)
+            order = list(self.sampler)
+        self._core.begin(order)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._begin()
         try:
+            if not self._native:
+                yield from self._collated()
+                return
             while (batch := self._core.next()) is not None:
-                yield tuple(batch)
+                yield batch[0] if self._single else tuple(batch)
         finally:
+            self._ahead = 0
             self._core.end()
 
-    def state_dict(self):
-        return self._core.state_dict()
+    def _batch(self, rows: list[int]) -> Any:
+        if hasattr(self.dataset, "__getitems__"):
+            examples = self.dataset.__getitems__(rows)
+        else:
+            examples = [self.dataset[i] for i in rows]
+        batch = (self.collate_fn or default_collate)(examples)
+        return batch if self._prefetch == "cpu" else _moved(batch, self._prefetch)
 
-    def load_state_dict(self, state):
+    def _collated(self) -> Iterator[Any]:
+        # Behind the last batch the epoch ends only when the loop asks for more, so no further one is asked for before.
+        numbers = (self._core.next()[0].tolist() for _ in range(len(self._core) - self._core.position))
+        if self._workers == 0:
+            yield from map(self._batch, numbers)
+        else:
+            pool = _ThreadPoolExecutor(self._workers, "DataLoader")
+            try:
+                waiting = _deque(pool.submit(self._batch, rows) for rows in _itertools.islice(numbers, self._most))
+                while waiting:
+                    waiting.extend(pool.submit(self._batch, rows) for rows in _itertools.islice(numbers, 1))
+                    batch = waiting.popleft().result()
+                    self._ahead = len(waiting)
+                    yield batch
+            finally:
+                pool.shutdown(cancel_futures=True)
+        self._core.next()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Inside of a loop the batches handed out so far; outside the next epoch."""
+        state = self._core.state_dict()
+        return {**state, "position": state["position"] - self._ahead}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Throws ValueError for the state of other data or options."""
         self._core.load_state_dict(state)

@@ -31,7 +31,10 @@ def check(function, devices=()):
 
     Gives how many things were checked; raises an AssertionError with what failed.
     """
-    checks, failures = _core._check(function.op, getattr(function, "loaded", None), list(devices))
+    op = getattr(function, "op", None) or next((op for op in _core.registry() if op.name == function.__name__), None)
+    if op is None:
+        raise TypeError(f"[check] {function.__name__} is composed of ops, and none itself; check those")
+    checks, failures = _core._check(op, getattr(function, "loaded", None), list(devices))
     if failures:
         raise AssertionError("\n".join(failures))
     return checks

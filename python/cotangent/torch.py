@@ -6,12 +6,17 @@
 
 What is wrapped is any function of cotangent's tensors. Its gradient is that of cotangent's tape.
 """
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from threading import Lock
 
 import torch
 
 from . import _core
-from ._core import Tensor, from_dlpack
+from ._core import AutogradError, DeviceError, Tensor, from_dlpack
+
+_autograd = torch._C._autograd
+# Whether PyTorch keeps its tape after this backward(); where it does not say, ours is kept.
+_keeps_tape = getattr(_autograd, "_get_current_graph_task_keep_graph", lambda: True)
 
 
 def _stream_of(tensor):
@@ -21,62 +26,176 @@ def _stream_of(tensor):
     return _core.stream(f"cuda:{index}", torch.cuda.current_stream(index).cuda_stream)
 
 
-class _Recorded:
-    def __init__(self, on):
-        self.on = on
+@contextmanager
+def _recorded(on):
+    before = _core.set_grad_enabled(on)
+    try:
+        yield
+    finally:
+        _core.set_grad_enabled(before)
 
-    def __enter__(self):
-        self.before = _core.set_grad_enabled(self.on)
 
-    def __exit__(self, *_):
-        _core.set_grad_enabled(self.before)
+def _mapped(value, kind, f):
+    """value with f(one) in place of each `kind` in it, in tuples, lists and dicts."""
+    if isinstance(value, kind):
+        return f(value)
+    if isinstance(value, dict):
+        return {key: _mapped(one, kind, f) for key, one in value.items()}
+    if not isinstance(value, (tuple, list)):
+        return value
+    made = [_mapped(one, kind, f) for one in value]
+    return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+
+
+def _ours(tensor, wanted):
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise DeviceError(f"[cotangent.torch] a tensor is on {tensor.device}; one on the CPU or on CUDA is wanted")
+    made = from_dlpack(tensor.detach())
+    if wanted:
+        made.requires_grad = True
+    return made
 
 
 def _theirs(tensor):
     return torch.from_dlpack(tensor.detach())
 
 
+def _memory_of(tensor):
+    return tensor.untyped_storage().data_ptr()
+
+
+class _Call:
+    """A call of f on our tape, and what PyTorch's needs of it."""
+
+    def __init__(self, f, name, args, named):
+        self.name, self.recording, self.anchor = name, torch.is_grad_enabled(), None
+        self.given = []
+        _mapped((args, named), torch.Tensor, self.given.append)
+        if not self.given:
+            raise TypeError(f"[cotangent.torch] {name} got no torch.Tensor; one at least is wanted")
+        with _stream_of(self.given[0]):
+            self.run(f, args, named)
+            self.results = []
+            _mapped(self.made, Tensor, self.results.append)
+            self.recorded = [self.recording and r.requires_grad for r in self.results]
+            if self.recording and _core._leaves(self.results, self.ours):  # parameters of f's own: .grad is theirs
+                self.anchor, self.lock = torch.empty(0, requires_grad=True).clone(), Lock()
+
+    def run(self, f, args, named):
+        self.ours = [_ours(t, self.recording and t.requires_grad) for t in self.given]
+        rest = iter(self.ours)
+        args, named = _mapped((args, named), torch.Tensor, lambda _: next(rest))
+        before = [_core._version(t) for t in self.ours]
+        try:
+            with _recorded(self.recording):
+                self.made = f(*args, **named)
+        finally:
+            changed = [t for t, ours, was in zip(self.given, self.ours, before) if _core._version(ours) != was]
+            for t in changed:  # PyTorch sees it, too
+                if not t.is_inference():
+                    torch.autograd.graph.increment_version(t)
+        for t in changed:
+            shared = sum(_memory_of(t) == _memory_of(other) for other in self.given) > 1
+            if self.recording and (t.requires_grad or shared):
+                raise AutogradError(f"[cotangent.torch] {self.name} changed an argument in place that a gradient "
+                                    "depends on; let it work on a clone()")
+
+    def hand_out(self):
+        """The results as PyTorch's tensors: views of arguments as such, and else no two over one memory."""
+        places = {_core._memory(ours): (t, ours) for t, ours in zip(self.given, self.ours)}
+        seen, handed = set(), []
+        for r in self.results:
+            memory = _core._memory(r)
+            if r.numel() and memory in places:
+                t, ours = places[memory]
+                offset = (r.data_ptr() - ours.data_ptr()) // t.element_size() + t.storage_offset()
+                handed.append(t.as_strided(r.shape, r.strides, offset))
+            else:
+                own = memory not in seen and not (r.is_leaf and r.requires_grad)
+                with _stream_of(self.given[0]):
+                    handed.append(_theirs(r if own else r.detach().clone()))
+                seen.add(memory)
+        if any(self.recorded):  # what shares its memory with them counts its changes with them
+            shown = [t.detach() for t in (*self.given, *handed)]
+            self.guards = [(t, t._version, ours) for t, ours in zip(shown, (*self.ours, *self.results))]
+        self.given = None
+        return handed
+
+    def backward(self, gradients):
+        pairs = [(r, from_dlpack(g)) for r, g in zip(self.results, gradients) if r.requires_grad and g is not None]
+        if not pairs:
+            return [None] * len(self.ours)
+        changed = [ours for t, was, ours in self.guards if t._version != was]
+        for ours in changed:
+            _core._touch(ours)  # our tape knows whether it needs what was there
+        wanted = [ours for ours in self.ours if ours.requires_grad]
+        whole = self.anchor is not None and torch._C._will_engine_execute_node(self.anchor.grad_fn)
+        try:
+            found = iter((self.walk if whole else self.ask)(*map(list, zip(*pairs)), wanted))
+        except AutogradError as error:
+            if not changed:
+                raise
+            raise AutogradError("one of the variables needed for gradient computation has been modified by an "
+                                f"inplace operation: {error}") from None
+        # PyTorch adds to gradients in place, so no two share memory.
+        return [g if g is None else _theirs(_core._own(g))
+                for g in (next(found) if ours.requires_grad else None for ours in self.ours)]
+
+    def ask(self, roots, gradients, wanted):
+        return _core.grad(roots, wanted, gradients, retain_graph=_keeps_tape(), allow_unused=True) if wanted else []
+
+    def walk(self, roots, gradients, wanted):
+        with self.lock:  # of .grad, from here to the end
+            for leaf in wanted:
+                leaf.grad = None
+            _core._backward(roots, gradients, _keeps_tape())
+            found = [leaf.grad for leaf in wanted]
+            for leaf in wanted:
+                leaf.grad = None
+            return found
+
+
+class _Recorded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, call, anchor, *given):
+        handed = call.hand_out()
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(t for t, recorded in zip(handed, call.recorded) if not recorded))
+        return tuple(handed)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        with torch.no_grad(), _stream_of(next((g for g in gradients if g is not None), torch.empty(0))):
+            found = ctx.call.backward(gradients)
+        if torch.is_grad_enabled():  # PyTorch's own once_differentiable misses it where no cotangent has a history
+            found = [g if g is None else g.requires_grad_() for g in found]
+            late = torch._C._functions.DelayedError(
+                b"trying to differentiate twice a function of cotangent.torch: it is once_differentiable", len(found))
+            found = [late(*found)] if len(found) == 1 else late(*found)
+        return None, None, *found
+
+
 def function(f):
     """f, a function of cotangent's tensors, as one of PyTorch's: recorded by torch.autograd, on PyTorch's stream.
 
-    Tensors among the positional arguments become cotangent's without a copy; all else is handed on. Results are
-    PyTorch's tensors. Gradients flow to every floating tensor that asks for one. Gradients of gradients are an error.
+    Tensors among the arguments, in lists and tuples too, become cotangent's without a copy; all else is handed on.
+    Results are PyTorch's tensors. Gradients flow to every floating tensor that asks for one; those of cotangent's own
+    parameters, where f is a module, arrive in their .grad. Gradients of gradients are an error.
     """
-
-    class Wrapped(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, named, *args):
-            first = next((a for a in args if isinstance(a, torch.Tensor)), None)
-            if first is None:
-                raise TypeError(f"[cotangent.torch] {f.__name__} got no torch.Tensor; one at least is wanted")
-            wanted = [isinstance(a, torch.Tensor) and needs for a, needs in zip(args, ctx.needs_input_grad[1:])]
-            with _stream_of(first), _Recorded(any(wanted)):
-                ours = [from_dlpack(a.detach()) if isinstance(a, torch.Tensor) else a for a in args]
-                for a, needs in zip(ours, wanted):
-                    if needs:
-                        a.requires_grad = True
-                results = f(*ours, **named)
-                several = isinstance(results, (tuple, list))
-                results = list(results) if several else [results]
-                given = [_theirs(r) for r in results]
-            ctx.ours, ctx.wanted, ctx.results = ours, wanted, results
-            ctx.mark_non_differentiable(*(g for g, r in zip(given, results) if not r.requires_grad))
-            return tuple(given) if several else given[0]
-
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, *gradients):
-            pairs = [(r, g) for r, g in zip(ctx.results, gradients) if r.requires_grad and g is not None]
-            inputs = [a for a, needs in zip(ctx.ours, ctx.wanted) if needs]
-            with _stream_of(gradients[0]):
-                found = iter(_core.grad([r for r, _ in pairs], inputs, [from_dlpack(g) for _, g in pairs],
-                                        retain_graph=True, allow_unused=True))
-                found = [next(found) if needs else None for needs in ctx.wanted]
-                return None, *(None if one is None else _theirs(one) for one in found)
+    name = getattr(f, "__name__", type(f).__name__)
 
     def wrapped(*args, **named):
-        return Wrapped.apply(named, *args)
+        call = _Call(f, name, args, named)
+        if any(call.recorded):
+            handed = _Recorded.apply(call, call.anchor, *call.given)
+        else:
+            with torch.no_grad():
+                handed = call.hand_out()
+        made, call.made = call.made, None
+        rest = iter(handed)
+        return _mapped(made, Tensor, lambda _: next(rest))
 
-    wrapped.__name__ = getattr(f, "__name__", "wrapped")
+    wrapped.__name__ = name
     wrapped.__doc__ = f.__doc__
     return wrapped

@@ -472,13 +472,16 @@ def optimizers(binder, out):
         signature = binder.signature([arguments])
         bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
         if bind:
-            required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if schedule else ""
-            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(signature)}, {quote(made.doc)}{required});')
+            owner = headers.classes[options]
+            fields = ", ".join(f'Field{{"{f.name}", &{options}::{f.name}}}' for f in owner.fields if binder.readable(owner.scope, f))
+            required = f"{sum(f.default is None for f in owner.fields)}, " if schedule else ""
+            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(made.doc)}, {required}{fields});')
+            rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
         published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
                           "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
-    text = '// Written by python/generate/bindings.py of the public headers.\n#include "options.h"\n' \
-           '#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
-           "void bind_optimizers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
+    text = '// Written by python/generate/bindings.py of the public headers.\n#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
+           "void bind_optimizers(nb::module_& m) {\n" \
+           '  const nb::object signature = nb::module_::import_("cotangent._signature").attr("of");\n' + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
     (out / "optimizers.cpp").write_text(text)
     return published
 
@@ -539,6 +542,7 @@ def main():
     made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
     (work / "published.json").write_text(json.dumps(made, indent=1))
     write_if_changed(out, work)
+    return made
 
 
 if __name__ == "__main__":

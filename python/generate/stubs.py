@@ -17,6 +17,7 @@ TYPES = """class SupportsDLPack(Protocol):
 Number: TypeAlias = Union[float, SupportsIndex]
 TensorLike: TypeAlias = Union[Tensor, Number, SupportsDLPack]
 DTypeLike: TypeAlias = Union[DType, type, str]
+RotaryScaling: TypeAlias = dict[str, Any]
 """
 
 
@@ -55,8 +56,24 @@ def documented(text, indent):
     return f'\n{indent}    """' + text.replace("\n", f"\n{indent}    ") + f'\n{indent}    """'
 
 
+def told_apart(forms):
+    """The forms that types tell apart: a number may stand for a tensor, so add(a, number) is add(a, b)."""
+    kept = []
+    for form, result in sorted(forms, key=lambda f: (len(f[0]), sum(k == "Number" for _, k, _ in f[0]))):
+        names = [name for name, _, _ in form]
+        for i, (other, other_result) in enumerate(kept):
+            theirs = [name for name, _, _ in other]
+            if other_result == result and names[:len(theirs)] == theirs and all(d is not None for _, _, d in form[len(theirs):]):
+                kept[i] = (form if len(form) > len(other) else other, result)
+                break
+        else:
+            kept.append((form, result))
+    return kept
+
+
 def function(entry, indent="", method=False):
     lines = []
+    entry = {**entry, "forms": told_apart(entry["forms"])}
     for form, result in entry["forms"]:
         parts = parameters(form, entry.get("gathers"))
         if method:
@@ -116,7 +133,7 @@ def main():
     text = page[:start] + HEAD + errors() + before + mark + body + "\n" + after[:-len("end")] + TYPES + \
         "from typing import NamedTuple\n" + results
     (core / "__init__.pyi").write_text(text)
-    names = ["Tensor", "DType", "Generator", "TensorLike", "Number", "DTypeLike", *published["named"]]
+    names = ["Tensor", "DType", "Generator", "TensorLike", "Number", "DTypeLike", "RotaryScaling", *published["named"]]
     imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\n\n"
     (core / "_functions.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in functions if p["function"]))
     (core / "_init.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in published["functions"] if p.get("init")))
@@ -130,6 +147,8 @@ def main():
             "\n".join(layer(e, base or e["base"]) for e in entries if e["name"] in bound)
         stub.write_text(text)
     for path in folder.rglob("*.pyi"):
+        path.write_text(re.sub(r"(?<=: |> )(dict|list)(?=[,):\n])", lambda m: {"dict": "dict[str, Any]", "list": "list[Any]"}[m[1]],
+                               path.read_text()))
         ast.parse(path.read_text(), str(path))
 
 

@@ -21,7 +21,7 @@ class Net(nn.Module):
 def test_a_module_of_ones_own():
     net = Net()
     names = ["body.0.bias", "body.0.weight", "head.bias", "head.weight", "scale"]
-    assert sorted(net.named_parameters()) == names and sorted(net.state_dict()) == sorted([*names, "steps"])
+    assert sorted(dict(net.named_parameters())) == names and sorted(net.state_dict()) == sorted([*names, "steps"])
     assert net(ct.randn(2, 1, 4, 4)).shape == (2, 3)
     assert "head" in repr(net) and repr(net).startswith("Net")
     net.head = nn.Linear(16, 5)

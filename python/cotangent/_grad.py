@@ -1,0 +1,197 @@
+"""Gradients of tensors and of functions, what a thread's mode is, generators."""
+import functools as _functools
+import inspect as _inspect
+import secrets as _secrets
+from typing import Any, Callable, Optional, Protocol, TypeVar
+
+from . import _core
+from ._core import Tensor, _grad
+from ._core._grad import (Explanation, Generator, anomaly_enabled, autocast, default_generator, detect_anomaly,
+                          set_anomaly)
+
+__all__ = ["Explanation", "Generator", "anomaly_enabled", "autocast", "checkpoint", "default_generator",
+           "detect_anomaly", "enable_grad", "explain", "get_rng_state", "grad", "hessian", "inference_mode",
+           "initial_seed", "is_grad_enabled", "jacobian", "jvp", "no_grad", "recompute", "seed", "set_anomaly",
+           "set_grad_enabled", "set_rng_state", "value_and_grad", "vjp"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class _Mode(Protocol):
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *error: Any) -> None: ...
+    def __call__(self, function: _F) -> _F: ...
+
+
+def _several(op: str, name: str, value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if not isinstance(value, (tuple, list)) or not all(isinstance(one, Tensor) for one in value):
+        raise TypeError(f"[{op}] {name} is a {type(value).__name__}; a tensor, or a tuple of them, is wanted")
+    return list(value)
+
+
+# ---- Modes -----------------------------------------------------------------------------------------------------------
+
+def _decorate(scope: Any, function: Any) -> Any:
+    for kind in (_inspect.isgeneratorfunction, _inspect.iscoroutinefunction, _inspect.isasyncgenfunction):
+        if kind(function):
+            raise TypeError(f"[{type(scope).__name__}] {function.__name__}() stops in the middle, where the mode would "
+                            "be its caller's; write `with` inside of it")
+
+    @_functools.wraps(function)
+    def run(*inputs: Any, **more: Any) -> Any:
+        with scope:
+            return function(*inputs, **more)
+    return run
+
+
+def no_grad(function: Any = None) -> _Mode:
+    """with ct.no_grad(), or @ct.no_grad(): nothing is recorded in here."""
+    return _grad.GradMode(False) if function is None else _decorate(_grad.GradMode(False), function)
+
+
+def enable_grad(function: Any = None) -> _Mode:
+    """with ct.enable_grad(), or @ct.enable_grad(): ops are recorded in here, also inside of no_grad()."""
+    return _grad.GradMode(True) if function is None else _decorate(_grad.GradMode(True), function)
+
+
+inference_mode = no_grad
+is_grad_enabled = _core.grad_enabled
+
+
+class set_grad_enabled:
+    """Whether ops of this thread are recorded from now on, or in `with ct.set_grad_enabled(training):`."""
+
+    def __init__(self, mode: bool):
+        self._scope = _grad.GradMode(mode)
+        self._before: Optional[bool] = _grad.set_mode(mode)
+
+    def _undo(self) -> None:
+        if self._before is not None:
+            _grad.set_mode(self._before)
+        self._before = None
+
+    def __enter__(self) -> None:
+        self._undo()
+        self._scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._scope.__exit__()
+
+    def __call__(self, function: _F) -> _F:
+        self._undo()
+        return _decorate(self._scope, function)  # type: ignore[no-any-return]
+
+
+# ---- Gradients of tensors --------------------------------------------------------------------------------------------
+
+def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Optional[bool] = None,
+         create_graph: bool = False, allow_unused: bool = False) -> tuple[Any, ...]:
+    """The gradients of the outputs, weighted by grad_outputs, with respect to the inputs: a tuple, one for each input.
+
+    Each of the three is a tensor or a sequence of them. With create_graph the gradients can be differentiated again; an
+    input that the outputs do not depend on is an AutogradError, or None with allow_unused.
+    """
+    weights = [grad_outputs] if isinstance(grad_outputs, Tensor) else list(grad_outputs or ())
+    return tuple(_core.grad(_several("grad", "outputs", outputs), _several("grad", "inputs", inputs), weights,
+                            create_graph if retain_graph is None else retain_graph, create_graph, allow_unused))
+
+
+# ---- Gradients of functions ------------------------------------------------------------------------------------------
+
+def _as_given(inputs: Any, made: Any) -> Any:
+    return made[0] if isinstance(inputs, Tensor) else made
+
+
+def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that gives f(*inputs), one number, and its gradients: one for one input, a tuple for several.
+
+    No tensor's .grad changes. What f refers to beside its arguments is a constant.
+    """
+    @_functools.wraps(f)
+    def run(*inputs: Tensor) -> Any:
+        value, gradients = _grad.value_and_grad(f, _several("value_and_grad", "the inputs", inputs))
+        return value, gradients[0] if len(inputs) == 1 else gradients
+    return run
+
+
+def vjp(f: Callable[..., Any], inputs: Any, v: Tensor) -> Any:
+    """f(*inputs), and v^T J: the gradients with the cotangent v. The inputs are a tensor or a tuple."""
+    value, gradients = _grad.vjp(f, _several("vjp", "inputs", inputs), v)
+    return value, _as_given(inputs, gradients)
+
+
+def jvp(f: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
+    """f(*inputs), and J v: how f changes as the inputs go in the directions v."""
+    return _grad.jvp(f, _several("jvp", "inputs", inputs), _several("jvp", "v", v))
+
+
+def jacobian(f: Callable[..., Any], inputs: Any) -> Any:
+    """All derivatives: for each input a tensor of the shape f(*inputs).shape + input.shape."""
+    return _as_given(inputs, _grad.jacobian(f, _several("jacobian", "inputs", inputs)))
+
+
+def hessian(f: Callable[..., Any], inputs: Any) -> Any:
+    """All second derivatives of an f that gives one number: for each pair of inputs a tensor."""
+    rows = _grad.hessian(f, _several("hessian", "inputs", inputs))
+    return rows[0][0] if isinstance(inputs, Tensor) else rows
+
+
+def recompute(function: Callable[..., Any], *inputs: Any, use_reentrant: Any = None, **more: Any) -> Any:
+    """function(*inputs, **more), of which only the inputs are kept: backward calls the function again.
+
+    The function gives a tensor, or a tuple of them, and computes the same each time; draws of the default generator are
+    repeated. Without inputs: a decorator. use_reentrant is taken for PyTorch's sake.
+    """
+    if not inputs:
+        return _functools.wraps(function)(_functools.partial(recompute, function))
+    places = [i for i, one in enumerate(inputs) if isinstance(one, Tensor)]
+    rest = [None if isinstance(one, Tensor) else one for one in inputs]  # the tensors are the tape's to keep
+    several: list[bool] = []
+
+    def call(*tensors: Tensor) -> list[Tensor]:
+        arguments = list(rest)
+        for place, tensor in zip(places, tensors):
+            arguments[place] = tensor
+        made = function(*arguments, **more)
+        several[:] = [isinstance(made, (tuple, list))]
+        return _several(getattr(function, "__name__", "recompute"), "what it gave", made)
+
+    results = _grad.recompute(call, [inputs[i] for i in places])
+    return results if several[0] else results[0]
+
+
+checkpoint = recompute
+
+
+def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = False) -> Explanation:
+    """The tape behind a loss, before backward(): ops, what is kept, where gradients go, how much memory that takes.
+
+    `names` is a module, or its named_parameters(). With `grads` the norm of each gradient is there too, with `times`
+    how long each part of the way back takes. print() it, .save("tape.html"), or end a notebook's cell with it.
+    """
+    names = names.named_parameters() if hasattr(names, "named_parameters") else names
+    return _grad.explain(loss, list(names.items() if isinstance(names, dict) else names), grads, times)
+
+
+# ---- Draws -----------------------------------------------------------------------------------------------------------
+
+def get_rng_state() -> tuple[int, int]:
+    """The default generator's (seed, draws taken)."""
+    return default_generator.get_state()
+
+
+def set_rng_state(state: tuple[int, int]) -> None:
+    """Puts back what get_rng_state() gave."""
+    default_generator.set_state(state)
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def seed() -> int:
+    """Seeds the default generator with a number of chance, and gives it."""
+    return default_generator.manual_seed(_secrets.randbits(63)).initial_seed()

@@ -1,0 +1,204 @@
+#include "bindings_internal.h"
+
+#include <cotangent/autograd/functional.h>
+#include <cotangent/autograd/recompute.h>
+#include <cotangent/nn/explain/explain.h>
+
+// Modes of a thread, generators, derivatives of functions, recomputing, explanations: what cotangent/_grad.py publishes.
+
+namespace ct::python {
+
+std::string read_path(const char* op, nb::handle path) {
+  const auto text = nb::steal(PyOS_FSPath(path.ptr()));
+  if (!text.is_valid() || !nb::isinstance<nb::str>(text)) {
+    PyErr_Clear();
+    Argument{op, "the path"}.refuse(path, "a str or an os.PathLike");
+  }
+  return nb::cast<std::string>(text);
+}
+
+namespace {
+
+class AutocastGuard {
+ public:
+  explicit AutocastGuard(const detail::AutocastMode& mode) : guard_(mode) {}
+
+ private:
+  detail::AutocastModeGuard guard_;
+};
+
+void bind_modes(nb::module_& m) {
+  using GradMode = Scope<GradModeGuard, bool>;
+  GradMode::bind(m, "GradMode", "Whether ops are recorded in here.").def(nb::init<bool>(), nb::arg("on"));
+  m.def(
+      "set_mode", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
+      nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
+  using Anomaly = Scope<AnomalyGuard, bool>;
+  Anomaly::bind(
+      m, "detect_anomaly",
+      "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError with the "
+      "op's name. Slow.")
+      .def(nb::init<bool>(), nb::arg("mode") = true);
+  m.def(
+      "set_anomaly", [](bool on) { set_anomaly(on); }, nb::arg("mode"),
+      "detect_anomaly() for this thread from now on.");
+  m.def("anomaly_enabled", &anomaly_enabled);
+  using Cast = Scope<AutocastGuard, detail::AutocastMode>;
+  Cast::bind(m, "autocast",
+             "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With "
+             "enabled=False they take "
+             "their inputs as they are, inside of another autocast too.")
+      .def(
+          "__init__",
+          [](Cast* self, DType dtype, bool enabled, bool cache_weights) {
+            const Autocast checked(dtype);
+            new (self) Cast({.enabled = enabled, .dtype = dtype, .cache_weights = cache_weights});
+          },
+          nb::arg("dtype") = bf16, nb::arg("enabled") = true, nb::arg("cache_weights") = true);
+}
+
+using State = std::pair<std::uint64_t, std::uint64_t>;
+State state_of(const Generator& g) { return {g.state().seed, g.state().offset}; }
+
+void bind_generator(nb::module_& m) {
+  nb::class_<Generator>(m, "Generator", "A stream of draws: a seed, and how many draws were taken.")
+      .def(nb::init<std::uint64_t>(), nb::arg("seed") = Generator::kDefaultSeed)
+      .def(
+          "manual_seed",
+          [](nb::handle self, std::uint64_t seed) {
+            nb::cast<Generator&>(self).seed(seed);
+            return nb::borrow(self);
+          },
+          nb::arg("seed"), nb::sig("def manual_seed(self, seed: int) -> Generator"),
+          "Starts the stream `seed` at its first draw, and gives the generator.")
+      .def("initial_seed", [](const Generator& g) { return g.seed(); })
+      .def("get_state", &state_of, "(seed, draws taken)")
+      .def(
+          "set_state",
+          [](Generator& g, State s) {
+            g.set_state({s.first, s.second});
+          },
+          nb::arg("state"))
+      .def("__getstate__", &state_of)
+      .def("__setstate__",
+           [](Generator& g, State s) {
+             new (&g) Generator();
+             g.set_state({s.first, s.second});
+           })
+      .def("__repr__", [](const Generator& g) {
+        return detail::cat("Generator(seed=", g.seed(), ", draws=", g.offset(), ')');
+      });
+  m.attr("default_generator") = nb::cast(&default_generator(), nb::rv_policy::reference);
+}
+
+nb::tuple python_of(const std::vector<Tensor>& tensors) {
+  nb::list list;
+  for (const Tensor& t : tensors) list.append(t);
+  return nb::tuple(list);
+}
+
+// f for the time of a call of C++, which the interpreter is free in.
+TensorsFunction calling(const char* op, nb::handle f) {
+  return [op, f](const std::vector<Tensor>& inputs) {
+    const Acquired lock;
+    const nb::object made = f(*python_of(inputs));
+    if (!nb::isinstance<Tensor>(made)) Argument{op, "what the function gave"}.refuse(made, "a Tensor");
+    return nb::cast<Tensor>(made);
+  };
+}
+template <class F>
+auto unlocked(F f) {
+  const Released free;
+  return f();
+}
+
+void bind_functional(nb::module_& m) {
+  using Tensors = std::vector<Tensor>;
+  m.def("value_and_grad", [](nb::handle f, const Tensors& x) {
+    auto [y, g] = unlocked([&] { return value_and_grad(calling("value_and_grad", f), x); });
+    return nb::make_tuple(y, python_of(g));
+  });
+  m.def("vjp", [](nb::handle f, const Tensors& x, const Tensor& v) {
+    auto [y, g] = unlocked([&] { return vjp(calling("vjp", f), x, v); });
+    return nb::make_tuple(y, python_of(g));
+  });
+  m.def("jvp", [](nb::handle f, const Tensors& x, const Tensors& v) {
+    auto [y, d] = unlocked([&] { return jvp(calling("jvp", f), x, v); });
+    return nb::make_tuple(y, d);
+  });
+  m.def("jacobian", [](nb::handle f, const Tensors& x) {
+    return python_of(unlocked([&] { return jacobian(calling("jacobian", f), x); }));
+  });
+  m.def("hessian", [](nb::handle f, const Tensors& x) {
+    nb::list rows;
+    for (const Tensors& row : unlocked([&] { return hessian(calling("hessian", f), x); }))
+      rows.append(python_of(row));
+    return nb::tuple(rows);
+  });
+  m.def("recompute", [](nb::object f, const Tensors& x) {
+    const auto kept = std::make_shared<Kept<nb::object>>(std::move(f));
+    return python_of(recompute(
+        [kept](const Tensors& inputs) {
+          const Acquired lock;
+          Tensors results;
+          for (nb::handle one : (*kept->value)(*python_of(inputs)))
+            results.push_back(read_as<Tensor>({"recompute", "a result"}, one));
+          return results;
+        },
+        x));
+  });
+}
+
+void bind_explain(nb::module_& m) {
+  nb::class_<Explanation>(m, "Explanation",
+                          "What explain() found: print it, save it, or show it in a notebook.")
+      .def("__str__", &Explanation::to_string)
+      .def("__repr__", &Explanation::to_string)
+      .def("_repr_html_",
+           [](const Explanation& e) {
+             const nb::object page = nb::module_::import_("html").attr("escape")(e.to_html());
+             return detail::cat("<iframe srcdoc=\"", nb::cast<std::string>(page),
+                                "\" style=\"width:100%;height:700px;border:0\"></iframe>");
+           })
+      .def(
+          "save",
+          [](const Explanation& e, nb::handle path) {
+            const std::string where = read_path("save", path);
+            io::write_file(where, where.ends_with(".html")  ? e.to_html()
+                                  : where.ends_with(".dot") ? e.to_dot()
+                                                            : e.to_string());
+          },
+          nb::arg("path"), "Writes what the path's end says: .html, .dot, or text.")
+      .def("to_dot", &Explanation::to_dot, "For Graphviz.")
+      .def("to_html", &Explanation::to_html, "A page that needs nothing from elsewhere.")
+      .def_ro("bytes", &Explanation::bytes, "Kept for backward, each byte counted once.")
+      .def_prop_ro("peak_bytes",
+                   [](const Explanation& e) { return e.memory.empty() ? 0 : e.memory[e.peak].sum(); })
+      .def_prop_ro("ops", [](const Explanation& e) {
+        std::vector<std::string> ops;
+        for (const auto& node : e.nodes) ops.push_back(node.op);
+        return ops;
+      });
+  m.def(
+      "explain",
+      [](const Tensor& loss, const std::vector<std::pair<std::string, Tensor>>& names, bool grads,
+         bool times) {
+        ExplainOptions options{.grads = grads, .times = times};
+        for (const auto& [name, tensor] : names) options.names.push_back({name, tensor});
+        const Released free;
+        return explain(loss, options);
+      },
+      nb::arg("loss"), nb::arg("names"), nb::arg("grads"), nb::arg("times"));
+}
+
+}  // namespace
+
+void bind_extras(nb::module_& m) {
+  auto grad = m.def_submodule("_grad", "Gradients and modes");
+  bind_modes(grad);
+  bind_generator(grad);
+  bind_functional(grad);
+  bind_explain(grad);
+}
+
+}  // namespace ct::python
