@@ -70,7 +70,7 @@ void bind_optimizer(nb::module_& m, const char* name, const char* doc,
             self.h.attr("defaults") = defaults;
             self.h.attr("_options") = kept;
           },
-          nb::arg("params"), nb::arg("more"), nb::arg("options"))
+          nb::arg("params").none(), nb::arg("more"), nb::arg("options"))
       .def(
           "add_param_group",
           [name, make](nb::handle self, nb::handle group, const nb::kwargs& options) {
@@ -106,7 +106,7 @@ void bind_schedule(nb::module_& m, const char* name, const char* doc, std::size_
                     detail::cat('[', name, "] missing a required argument: '", known[i], '\'').c_str());
             new (self) S(nb::cast<optim::Optimizer&>(optimizer), read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...));
           },
-          nb::keep_alive<1, 2>(), nb::arg("optimizer"), nb::arg("more"), nb::arg("options"));
+          nb::keep_alive<1, 2>(), nb::arg("optimizer").none(), nb::arg("more"), nb::arg("options"));
 }
 
 }  // namespace ct::python

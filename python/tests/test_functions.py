@@ -733,7 +733,7 @@ def test_in_place_changes_the_object_and_its_base_and_has_the_gradient(name):
         assert base[0].tolist() == start.tolist() != row.tolist()
     with pytest.raises(ct.AutogradError, match="requires"):
         function(ours(start), *ours(args), **options)
-    with pytest.raises(TypeError, match=rf"\[{name}\]"):  # an array is no tensor to write into
+    with pytest.raises(TypeError, match=name):  # an array is no tensor to write into
         function(start, *ours(args, False), **options)
 
 

@@ -130,7 +130,8 @@ def test_steps_are_pytorchs(name):
 
 
 def test_each_optimizer_and_schedule_is_tested():
-    known = {*OPTIMIZERS, *SCHEDULES, "ReduceLROnPlateau", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR"}
+    known = {*OPTIMIZERS, *SCHEDULES, "ReduceLROnPlateau", "Optimizer", "LRScheduler", "LambdaLR", "SequentialLR",
+             "GradScaler", "Ema", "ParamGroup"}
     assert set(GENERATED) <= known and {*OPTIMIZERS, *SCHEDULES} <= set(GENERATED)
 
 
@@ -285,29 +286,29 @@ def test_a_plateau_is_pytorchs():
 
 
 BAD = [
-    (lambda: optim.SGD(), TypeError, r"\[SGD\] missing a required argument: 'params'"),
+    (lambda: optim.SGD(), TypeError, "params"),
     (lambda: optim.SGD(None), TypeError, r"\[SGD\]"),
     (lambda: optim.SGD(ct.zeros(3, requires_grad=True)), TypeError, r"\[SGD\]"),
-    (lambda: optim.SGD([1.0]), TypeError, r"\[SGD\] a parameter is a float"),
-    (lambda: optim.SGD([np.ones(2)]), TypeError, r"\[SGD\] a parameter is a ndarray"),
+    (lambda: optim.SGD([1.0]), TypeError, r"\[SGD\] .* is a float"),
+    (lambda: optim.SGD([np.ones(2)]), TypeError, r"\[SGD\] .* is a ndarray"),
     (lambda: optim.SGD(params(), lr="1"), TypeError, r"\[SGD\] lr is a str; a number is wanted"),
     (lambda: optim.SGD(params(), lr=None), TypeError, r"\[SGD\] lr is a NoneType"),
     (lambda: optim.SGD(params(), lr=math.nan), ValueError, r"\[SGD\]"),
     (lambda: optim.SGD(params(), nesterov=1), TypeError, r"\[SGD\] nesterov is a int; True or False"),
     (lambda: optim.SGD(params(), learning_rate=1), TypeError,
      r"\[SGD\] there is no argument 'learning_rate'; there are lr, "),
-    (lambda: optim.SGD(params(), 0.1, lr=1.0), TypeError, r"\[SGD\] several values were given for 'lr'"),
-    (lambda: optim.SGD(params(), *[0.0] * 9), TypeError, r"\[SGD\] takes"),
-    (lambda: optim.SGD([{"lr": 1.0}]), ValueError, r"\[SGD\] a group has no 'params'"),
+    (lambda: optim.SGD(params(), 0.1, lr=1.0), TypeError, r"\[SGD\] got 'lr' twice"),
+    (lambda: optim.SGD(params(), *[0.0] * 9), TypeError, r"\[SGD\] got 9 options"),
+    (lambda: optim.SGD([{"lr": 1.0}]), TypeError, r"\[SGD\] a group has no 'params'"),
     (lambda: optim.SGD([{"params": params(), "rate": 1.0}]), TypeError, r"\[SGD\] there is no argument 'rate'"),
     (lambda: optim.Adam(params(), betas=0.9), TypeError, r"\[Adam\] betas is a float; a pair of numbers is wanted"),
-    (lambda: optim.Adam(params(), betas=(0.9, "1")), TypeError, r"\[Adam\] betas is a str"),
+    (lambda: optim.Adam(params(), betas=(0.9, "1")), TypeError, r"\[Adam\] beta2 is a str"),
     (lambda: optim.Adam(params(), betas=(0.9, 1.5)), ValueError, r"\[Adam\]"),
     (lambda: optim.StepLR(None, 3), TypeError, r"\[StepLR\] optimizer is a NoneType; an optimizer is wanted"),
     (lambda: optim.StepLR(sgd(), 2.0), TypeError, r"\[StepLR\] step_size is a float; an int is wanted"),
     (lambda: optim.StepLR(sgd(), 0), ValueError, r"\[StepLR\]"),
     (lambda: optim.MultiStepLR(sgd(), 3), TypeError, r"\[MultiStepLR\] milestones is a int; a sequence of ints"),
-    (lambda: optim.CosineAnnealingLR(sgd(), 2, T_max=2), TypeError, r"\[CosineAnnealingLR\] several values"),
+    (lambda: optim.CosineAnnealingLR(sgd(), 2, T_max=2), TypeError, r"\[CosineAnnealingLR\] got 'steps' twice"),
 ]
 
 
