@@ -256,10 +256,14 @@ void construct(const FunctionDef& def, nb::handle self, void* place, const nb::a
   call(def, values.data(), args.size() + 1, keywords.size() == 0 ? nullptr : keywords.ptr());
   if (!nb::hasattr(self, "__dict__")) return;
   const nb::object attributes = self.attr("__dict__");
-  const nb::dict options = nb::borrow<nb::dict>(named);
-  attributes["_made"] = nb::make_tuple(nb::borrow<nb::tuple>(args), options);
-  attributes["_settings"] =
-      nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
+  attributes["_made"] = nb::make_tuple(nb::borrow<nb::tuple>(args), nb::borrow<nb::dict>(named));
+  nb::dict options;  // by our names
+  const Overload& first = def.overloads.front();
+  for (const auto& [name, value] : named) {
+    const int to = place_of(first, name.ptr());
+    options[to < 0 ? nb::borrow(name) : nb::cast(first.slots[static_cast<std::size_t>(to)].name)] = value;
+  }
+  attributes["_settings"] = nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
 }
 
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {
@@ -273,6 +277,8 @@ void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {
   to = OptionalScale2d(read_as<double>(argument, value[0]), read_as<double>(argument, value[1]));
 }
 void read(const Argument& argument, nb::handle value, RotaryScaling& to) {
+  to = {};
+  if (value.is_none()) return;
   if (!nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
   nb::dict rest;
   for (const auto& [key, one] : nb::borrow<nb::dict>(value)) {

@@ -70,7 +70,7 @@ void bind_optimizer(nb::module_& m, const char* name, const char* doc,
             self.h.attr("defaults") = defaults;
             self.h.attr("_options") = kept;
           },
-          nb::arg("params"), nb::arg("more"), nb::arg("options"))
+          nb::arg("params").none(), nb::arg("more"), nb::arg("options"))
       .def(
           "add_param_group",
           [name, make](nb::handle self, nb::handle group, const nb::kwargs& options) {
@@ -90,17 +90,23 @@ void bind_optimizer(nb::module_& m, const char* name, const char* doc,
 }
 
 template <class S, class Options, class... Types>
-void bind_schedule(nb::module_& m, const char* name, const char* doc,
+void bind_schedule(nb::module_& m, const char* name, const char* doc, std::size_t required,
                    const Field<Options, Types>&... fields) {
   nb::class_<S, optim::LRScheduler>(m, name, doc)
       .def(
           "__init__",
-          [name, fields...](S* self, optim::Optimizer& optimizer, const nb::args& more,
-                            const nb::kwargs& given) {
+          [name, required, fields...](S* self, nb::handle optimizer, const nb::args& more, const nb::kwargs& given) {
+            if (!nb::isinstance<optim::Optimizer>(optimizer))
+              Argument{name, "optimizer"}.refuse(optimizer, "an optimizer");
             const nb::dict named = own_names(name, given, more, {fields.name...});
-            new (self) S(optimizer, read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...));
+            const std::array<const char*, sizeof...(fields)> known{fields.name...};
+            for (std::size_t i = 0; i < required; ++i)  // they come first, and have no defaults
+              if (!named.contains(known[i]))
+                throw nb::type_error(
+                    detail::cat('[', name, "] missing a required argument: '", known[i], '\'').c_str());
+            new (self) S(nb::cast<optim::Optimizer&>(optimizer), read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...));
           },
-          nb::keep_alive<1, 2>(), nb::arg("optimizer"), nb::arg("more"), nb::arg("options"));
+          nb::keep_alive<1, 2>(), nb::arg("optimizer").none(), nb::arg("more"), nb::arg("options"));
 }
 
 }  // namespace ct::python

@@ -474,7 +474,8 @@ def optimizers(binder, out):
         if bind:
             owner = headers.classes[options]
             fields = ", ".join(f'Field{{"{f.name}", &{options}::{f.name}}}' for f in owner.fields if binder.readable(owner.scope, f))
-            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(made.doc)}, {fields});')
+            required = f"{sum(f.default is None for f in owner.fields)}, " if schedule else ""
+            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(made.doc)}, {required}{fields});')
             rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
         published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
                           "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})

@@ -3,8 +3,14 @@ import numpy as np
 
 import cotangent as ct
 
-DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32", "uint8": "u8",
-          "boolean": "bool"}
+try:
+    import torch
+    torch.set_num_threads(1)  # two that wait for one another cost five times the tests' time
+except ImportError:
+    pass
+
+DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
+          "uint8": "u8", "boolean": "bool"}
 
 
 class Fixed(np.ndarray):
@@ -42,14 +48,16 @@ def in_dtype(value, dtype):
     return mapped(lambda a: a.astype(dtype).view(type(a)) if a.dtype == np.float32 else a, value)
 
 
+def differentiable(a):
+    return a.dtype.kind == "f" and not isinstance(a, Fixed)
+
+
 def ours(value, grad=True):
-    return mapped(lambda a: ct.tensor(np.asarray(a), requires_grad=grad and a.dtype.kind == "f" and not isinstance(a, Fixed)), value)
+    return mapped(lambda a: ct.tensor(np.asarray(a), requires_grad=grad and differentiable(a)), value)
 
 
 def theirs(value, grad=True):
-    import torch
-    return mapped(lambda a: torch.tensor(np.asarray(a)).requires_grad_(grad and a.dtype.kind == "f" and not isinstance(a, Fixed)),
-                  value)
+    return mapped(lambda a: torch.tensor(np.asarray(a)).requires_grad_(grad and differentiable(a)), value)
 
 
 def array(t):
@@ -79,7 +87,6 @@ def backward(results, cotangents):
 
 def compare(result, wanted, inputs, their_inputs, dtype=np.float32, what="", tolerance=None):
     """Values and dtypes of two results, then gradients of the inputs."""
-    import torch
     a, b = list(leaves(result)), list(leaves(wanted))
     assert len(a) == len(b), (what, result, wanted)
     for y, z in zip(a, b):

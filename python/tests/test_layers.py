@@ -1,5 +1,5 @@
-"""Every layer and every loss beside torch.nn with the same parameters: required arguments alone, each option, None where an option
-may be left out; results, gradients of inputs and parameters, buffers, training and evaluation."""
+"""Every layer and loss beside torch.nn with the same parameters: required arguments alone, each option, None where an
+option may be left out; results, gradients of inputs and parameters, buffers, training and evaluation."""
 import functools
 import inspect
 
@@ -11,7 +11,8 @@ from beside import array, close, compare, fixed, in_dtype, leaves, mapped, ours,
 from cotangent import nn
 from cotangent._core import _nn
 
-LAYERS = sorted(name for name, kind in vars(_nn).items() if isinstance(kind, type) and name != "Module" and "forward" in vars(kind))
+LAYERS = sorted(name for name, kind in vars(_nn).items() if isinstance(kind, type) and name != "Module"
+                and "forward" in vars(kind))
 MADE_WITH = {"dtype", "device"}  # of all that have parameters: test_dtype_and_device
 RENAMED = {"axis": "dim", "slope": "negative_slope", "low": "min_val", "high": "max_val", "count": "num_embeddings",
            "first_axis": "start_dim", "last_axis": "end_dim", "layer": "encoder_layer", "sizes": "unflattened_size"}
@@ -20,7 +21,7 @@ ELSEWHERE = {"Dropout": "test_dropout", "TransformerEncoder": "test_a_stack_of_l
 
 @functools.lru_cache(maxsize=None)
 def table():
-    """name -> [(arguments, options by our names, inputs, how torch.nn makes it, options of forward(), PyTorch's names of those)]"""
+    """name -> [(arguments, options, inputs, how torch.nn makes it, options of forward(), PyTorch's names of those)]"""
     import torch
     rng, rows = np.random.default_rng(11), {}
 
@@ -39,7 +40,8 @@ def table():
             row(name, args, inputs, one, make)
 
     x = normal(3, 4)
-    for name in ("ReLU", "SiLU", "Tanh", "Sigmoid", "SELU", "ReLU6", "Hardsigmoid", "Hardswish", "Mish", "Softsign", "LogSigmoid",
+    for name in ("ReLU", "SiLU", "Tanh", "Sigmoid", "SELU", "ReLU6", "Hardsigmoid", "Hardswish", "Mish", "Softsign",
+                 "LogSigmoid",
                  "Identity"):
         row(name, (), [3 * x])
     each("ELU", (), [x], {"alpha": 0.3})
@@ -61,7 +63,8 @@ def table():
 
         def pair(a, b, n=n):
             return (a, b) if n == 2 else b
-        convolution = ({"stride": 2}, {"stride": pair(1, 2)}, {"padding": 1}, {"dilation": 2}, {"groups": 2}, {"bias": False})
+        convolution = ({"stride": 2}, {"stride": pair(1, 2)}, {"padding": 1}, {"dilation": 2}, {"groups": 2},
+                       {"bias": False})
         each("Conv" + suffix, (4, 6, 3), [image], *convolution, {"padding": "same"}, {"padding": "valid"})
         row("Conv" + suffix, (4, 6, pair(1, 3)), [image[0]])
         each("ConvTranspose" + suffix, (4, 6, 3), [image], *convolution, {"stride": 2, "output_padding": 1})
@@ -86,7 +89,8 @@ def table():
                  {"size": 7, "mode": "bilinear", "align_corners": True}, {"size": None, "scale_factor": 2.0}):
         row("Upsample", (), [cube], more)
     # ---- losses ----
-    a, b, p, t = normal(3, 4), normal(3, 4), rng.uniform(0.1, 0.9, (3, 4)).astype("f"), rng.uniform(0.1, 0.9, (3, 4)).astype("f")
+    a, b, p, t = normal(3, 4), normal(3, 4), rng.uniform(0.1, 0.9, (3, 4)).astype("f"), rng.uniform(0.1, 0.9,
+                                                                                                    (3, 4)).astype("f")
     ways, weight = ({"reduction": "none"}, {"reduction": "sum"}), fixed(positive(4))
     each("MSELoss", (), [a, b], *ways)
     each("L1Loss", (), [a, b], *ways)
@@ -96,15 +100,19 @@ def table():
          make=lambda batch_mean=False, **k: torch.nn.KLDivLoss(**({"reduction": "batchmean"} if batch_mean else k)))
     each("GaussianNLLLoss", (), [a, b, positive(3, 4)], *ways, {"full": True}, {"eps": 0.5})
     each("CosineEmbeddingLoss", (), [a, b, np.array([1, -1, 1])], *ways, {"margin": -0.9})
-    each("TripletMarginLoss", (), [a, b, normal(3, 4)], *ways, {"margin": 4.0}, {"p": 1.0}, {"eps": 0.1}, {"margin": 4.0, "swap": True})
+    each("TripletMarginLoss", (), [a, b, normal(3, 4)], *ways, {"margin": 4.0}, {"p": 1.0}, {"eps": 0.1},
+         {"margin": 4.0, "swap": True})
     each("BCELoss", (), [p, fixed(t)], *ways, {"weight": weight}, {"weight": None})
-    each("BCEWithLogitsLoss", (), [a, t], *ways, {"weight": weight}, {"pos_weight": weight}, {"weight": None, "pos_weight": None})
+    each("BCEWithLogitsLoss", (), [a, t], *ways, {"weight": weight}, {"pos_weight": weight},
+         {"weight": None, "pos_weight": None})
     labels = np.array([1, 3, 0])
     each("NLLLoss", (), [a, labels], *ways, {"weight": weight}, {"ignore_index": 3}, {"weight": None})
-    each("CrossEntropyLoss", (), [a, labels], *ways, {"weight": weight}, {"ignore_index": 3}, {"label_smoothing": 0.2}, {"weight": None})
+    each("CrossEntropyLoss", (), [a, labels], *ways, {"weight": weight}, {"ignore_index": 3}, {"label_smoothing": 0.2},
+         {"weight": None})
     # ---- recurrent ----
     sequence, first = normal(5, 3, 4), normal(3, 4)
-    options = [{"num_layers": 2}, {"bias": False}, {"batch_first": True}, {"bidirectional": True}, {"num_layers": 2, "dropout": 0.5},
+    options = [{"num_layers": 2}, {"bias": False}, {"batch_first": True}, {"bidirectional": True},
+               {"num_layers": 2, "dropout": 0.5},
                {"num_layers": 2, "bidirectional": True, "batch_first": True}]
     for name in ("RNN", "GRU", "LSTM"):
         more = [{"nonlinearity": "relu"}] if name == "RNN" else []
@@ -129,12 +137,14 @@ def table():
                   {"attn_mask": causal, "is_causal": True}, {"key_padding_mask": None, "attn_mask": None}):
         row("MultiheadAttention", (8, 2), itself, {}, attention, masks)
     row("MultiheadAttention", (8, 2), itself, {}, attention, {"is_causal": True}, {"attn_mask": causal})
-    layer = [{"dropout": 0.0}, {"activation": "gelu"}, {"layer_norm_eps": 0.1}, {"batch_first": True}, {"norm_first": True},
+    layer = [{"dropout": 0.0}, {"activation": "gelu"}, {"layer_norm_eps": 0.1}, {"batch_first": True},
+             {"norm_first": True},
              {"bias": False}, {"dim_feedforward": 12}]
     small = {"dim_feedforward": 16}
     each("TransformerEncoderLayer", (8, 2), [sequence], *({**small, **one} for one in layer))
     each("TransformerDecoderLayer", (8, 2), [sequence, normal(5, 3, 8)], *({**small, **one} for one in layer))
-    for mine, yours in (({"key_padding_mask": hidden}, {"src_key_padding_mask": hidden}), ({"attn_mask": causal}, {"src_mask": causal}),
+    for mine, yours in (({"key_padding_mask": hidden}, {"src_key_padding_mask": hidden}),
+                        ({"attn_mask": causal}, {"src_mask": causal}),
                         ({"is_causal": True}, {"src_mask": causal})):
         row("TransformerEncoderLayer", (8, 2), [sequence], small, None, mine, yours)
     memory, behind = normal(5, 3, 8), normal(5, 5)
@@ -152,7 +162,8 @@ def made(name, row, dtype):
     args, options, _, make, _, _ = row
     layer = getattr(nn, name)(*args, **ours(in_dtype(options, dtype), False), **dtype_of(name, dtype))
     renamed = {RENAMED.get(key, key): value for key, value in options.items()}
-    other = (make or getattr(torch.nn, name))(*args, **theirs(in_dtype(options if make else renamed, dtype), False) if not (
+    other = (make or getattr(torch.nn, name))(*args, **theirs(in_dtype(options if make else renamed, dtype), False)
+                                              if not (
         make and "axis" in options) else {"dim": options["axis"]})
     other = other.to({np.float32: torch.float32, np.float64: torch.float64}[dtype])
     mine, yours = dict(layer.named_parameters()), dict(other.named_parameters())
@@ -167,14 +178,16 @@ def made(name, row, dtype):
 
 
 def dtype_of(name, dtype):
-    return {"dtype": ct.f64} if dtype == np.float64 and "dtype" in inspect.signature(getattr(nn, name)).parameters else {}
+    return {"dtype": ct.f64} if dtype == np.float64 and "dtype" in inspect.signature(getattr(nn,
+                                                                                             name)).parameters else {}
 
 
 def parameters_alike(layer, other, tolerance, what):
     yours = dict(other.named_parameters())
     for key, value in dict(layer.named_parameters()).items():
         g, h = value.grad, yours[key].grad
-        close(np.zeros(value.shape) if g is None else array(g), np.zeros(value.shape) if h is None else array(h), tolerance, (what, key))
+        close(np.zeros(value.shape) if g is None else array(g), np.zeros(value.shape) if h is None else array(h),
+              tolerance, (what, key))
     for key, value in dict(layer.named_buffers()).items():
         close(array(value), array(dict(other.named_buffers())[key]), tolerance, (what, key))
 
@@ -226,7 +239,8 @@ def test_options_of_forward_are_all_in_rows():
     pytest.importorskip("torch")
     for name in ("MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"):
         given = set().union(*(row[4] for row in table()[name]))
-        parameters = [p for p in inspect.signature(getattr(nn, name).forward).parameters.values() if p.default is not p.empty]
+        parameters = [p for p in inspect.signature(getattr(nn, name).forward).parameters.values()
+                      if p.default is not p.empty]
         assert {p.name for p in parameters} == given
 
 
@@ -241,7 +255,8 @@ def test_dtype_and_device(name):
     for dtype in (ct.f64, ct.f16, ct.bf16):
         layer = kind(*args, dtype=dtype, device="cpu")
         assert {str(p.dtype) for p in dict(layer.named_parameters()).values()} <= {str(dtype), "DType.f32"}
-        assert not dict(layer.named_parameters()) or str(dtype) in {str(p.dtype) for p in dict(layer.named_parameters()).values()}
+        assert not dict(layer.named_parameters()) or str(dtype) in {str(p.dtype)
+                                                                    for p in dict(layer.named_parameters()).values()}
     with pytest.raises(ct.Error):
         kind(*args, device="cuda:99", **({"affine": True} if "affine" in inspect.signature(kind).parameters else {}))
     with pytest.raises(TypeError, match=rf"\[{name}\]"):
@@ -249,19 +264,22 @@ def test_dtype_and_device(name):
     assert kind(*args) is not None
 
 
-@pytest.mark.parametrize("name", ["MultiheadAttention", "RNN", "GRU", "LSTM", "TransformerEncoderLayer", "LayerNorm", "RMSNorm"])
+@pytest.mark.parametrize("name", ["MultiheadAttention", "RNN", "GRU", "LSTM", "TransformerEncoderLayer", "LayerNorm",
+                                  "RMSNorm"])
 def test_methods_beside_forward(name):
     if name == "MultiheadAttention":
         torch = pytest.importorskip("torch")
         layer, other = made(name, table()[name][0], np.float32)
         x = table()[name][0][2][0]
-        result, wanted = layer.forward_with_weights(*[ct.tensor(x)] * 3, attn_mask=ct.tensor(~np.tri(5, dtype=bool))), other(
+        result, wanted = layer.forward_with_weights(*[ct.tensor(x)] * 3,
+                                                    attn_mask=ct.tensor(~np.tri(5, dtype=bool))), other(
             *[torch.tensor(x)] * 3, attn_mask=torch.tensor(~np.tri(5, dtype=bool)))
         compare(result, wanted, [], [])
     if name in ("LayerNorm", "RMSNorm"):
         layer, x, r = getattr(nn, name)(4), ct.randn(3, 4), ct.randn(3, 4)
         y, total = layer.add_forward(x, r)
-        assert total.tolist() == (x + r).tolist() and np.allclose(y.detach().numpy(), layer(x + r).detach().numpy(), atol=1e-6)
+        assert total.tolist() == (x + r).tolist() and np.allclose(y.detach().numpy(), layer(x + r).detach().numpy(),
+                                                                  atol=1e-6)
         assert layer.add_forward(x, r, use="stream")[0].tolist() == y.tolist()
     elif name != "TransformerEncoderLayer":
         layer = getattr(nn, name)(4, 2)
@@ -302,7 +320,8 @@ def test_a_stack_of_layers():
         layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=16, dropout=0.0)
         other = torch.nn.TransformerEncoderLayer(8, 2, 16, 0.0)
         stack = nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8) if norm else None)
-        other = torch.nn.TransformerEncoder(other, num_layers=2, norm=torch.nn.LayerNorm(8) if norm else None, enable_nested_tensor=False)
+        other = torch.nn.TransformerEncoder(other, num_layers=2, norm=torch.nn.LayerNorm(8) if norm else None,
+                                            enable_nested_tensor=False)
         mine, yours = dict(stack.named_parameters()), dict(other.named_parameters())
         assert {k: v.shape for k, v in mine.items()} == {k: tuple(v.shape) for k, v in yours.items()}
         with torch.no_grad():
@@ -317,12 +336,15 @@ def test_a_stack_of_layers():
 
 
 def test_pytorchs_names_of_masks():
-    x, hidden, causal = ct.randn(5, 2, 8), ct.tensor(np.array([[False] * 4 + [True], [False] * 5])), ct.tensor(~np.tri(5, dtype=bool))
+    x, hidden, causal = ct.randn(5, 2, 8), ct.tensor(np.array([[False] * 4 + [True],
+                                                               [False] * 5])), ct.tensor(~np.tri(5, dtype=bool))
     layer = nn.TransformerEncoderLayer(8, 2, dropout=0.0)
     decoder = nn.TransformerDecoderLayer(8, 2, dropout=0.0)
-    assert layer(x, src_key_padding_mask=hidden).tolist() == layer(x, key_padding_mask=hidden).tolist() != layer(x).tolist()
+    assert layer(x, src_key_padding_mask=hidden).tolist() == layer(x,
+        key_padding_mask=hidden).tolist() != layer(x).tolist()
     assert layer(x, src_mask=causal).tolist() == layer(x, attn_mask=causal).tolist()
-    assert nn.TransformerEncoder(layer, 2)(x, mask=causal).tolist() == nn.TransformerEncoder(layer, 2)(x, attn_mask=causal).tolist()
+    assert nn.TransformerEncoder(layer, 2)(x, mask=causal).tolist() == nn.TransformerEncoder(layer, 2)(x,
+        attn_mask=causal).tolist()
     assert decoder(x, x, tgt_mask=causal).tolist() == decoder(x, x, tgt_attn_mask=causal).tolist()
     assert decoder(x, x, memory_mask=causal).tolist() == decoder(x, x, memory_attn_mask=causal).tolist()
 
@@ -340,7 +362,7 @@ BAD = [
     (lambda: nn.Linear(2, 3, bias=None), TypeError, r"\[Linear\] bias is a NoneType"),
     (lambda: nn.Linear(2 ** 70, 3), ValueError, r"\[Linear\] in_features is beyond 64 bits"),
     (lambda: nn.Linear(-2, 3), ValueError, r"\[.*\]"),
-    (lambda: nn.GELU("Tanh"), ValueError, r"\[GELU\] approximate is 'Tanh'; it is one of: none tanh"),
+    (lambda: nn.GELU("Tanh"), ValueError, r"\[GELU\] approximate is '+Tanh'+; it is one of: none tanh"),
     (lambda: nn.Dropout(float("nan")), ValueError, r"\[Dropout\]"),
     (lambda: nn.Dropout("0.5"), TypeError, r"\[Dropout\] p is a str; a number is wanted"),
     (lambda: nn.Conv2d(1, 1, (1, 2, 3)), (TypeError, ValueError), r"\[Conv2d\]"),
@@ -361,3 +383,19 @@ def test_bad_calls_say_what_is_wanted_and_the_next_one_works(call, error, words)
     with pytest.raises(error, match=words):
         call()
     assert nn.Linear(2, 3)(ct.ones(4, 2)).shape == (4, 3)
+
+
+def test_settings_are_all_arguments_by_our_names():
+    assert vars(nn.Softmax(dim=0))["_settings"] == vars(nn.Softmax(0))["_settings"] == {"axis": 0}
+    assert vars(nn.Softmax(dim=0))["_made"] == ((), {"dim": 0})
+    settings = vars(nn.Conv2d(1, 2, (3, 1), padding="same"))["_settings"]
+    assert settings == {"in_channels": 1, "out_channels": 2, "kernel_size": (3, 1), "stride": 1, "padding": "same",
+                        "dilation": 1, "groups": 1, "bias": True, "dtype": ct.f32, "device": "cpu"}
+    assert vars(nn.Embedding(num_embeddings=3, embedding_dim=2))["_settings"]["count"] == 3
+    for name in LAYERS:
+        kind = getattr(nn, name)
+        parameters = inspect.signature(kind).parameters
+        args = (4,) * sum(p.default is p.empty for p in parameters.values())
+        if name == "TransformerEncoder":
+            args = nn.TransformerEncoderLayer(8, 2), 1
+        assert list(vars(kind(*ARGUMENTS.get(name, args)))["_settings"]) == list(parameters), name
