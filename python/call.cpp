@@ -26,7 +26,7 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"line_search_fn", "line_search"}, {"max_grad_norm", "max_norm"}, {"n", "rows"}, {"m", "columns"},
     {"shifts", "shift"}, {"reps", "repeats"}, {"k", "diagonal"}, {"N", "classes"},
     {"normalized_shape", "size"}, {"src_key_padding_mask", "key_padding_mask"}, {"src_mask", "attn_mask"},
-    {"mask", "attn_mask"}, {"tgt_mask", "tgt_attn_mask"}, {"memory_mask", "memory_attn_mask"},
+ {"tgt_mask", "tgt_attn_mask"}, {"memory_mask", "memory_attn_mask"},
     {"input1", "a"}, {"input2", "b"}, {"input1", "x1"}, {"input2", "x2"}, {"x1", "a"}, {"x2", "b"}, {"x1", "x"}, {"x2", "y"},
     {"batch1", "a"}, {"batch2", "b"}, {"tensor", "b"}, {"tensor", "indices"}, {"tensor", "t"}, {"val", "value"},
     {"input", "values"}, {"pad", "padding"}, {"unflattened_size", "sizes"}, {"dimension", "axis"}, {"diagonal", "offset"},
