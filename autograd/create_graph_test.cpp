@@ -168,3 +168,86 @@ TEST_CASE("create_graph leaves no memory behind", "[autograd][second_order]") {
   for (int i = 0; i < 5; ++i) once();
   CHECK(bytes() == before);
 }
+
+TEST_CASE("derivatives along a direction are there where a formula has its own value",
+          "[autograd][second_order]") {
+  const auto along = [](const TensorsFunction& f, const std::vector<double>& at,
+                        const std::vector<double>& v) {
+    std::vector<Tensor> x, d;
+    for (const double value : at) x.push_back(scalar(value, {.dtype = f64}));
+    for (const double value : v) d.push_back(scalar(value, {.dtype = f64}));
+    return jvp(f, x, d).derivative.item();
+  };
+  using List = const std::vector<Tensor>&;
+  CHECK(along([](List x) { return pow(x[0], x[1]); }, {0, 2}, {1, 0}) == 0);
+  CHECK(along([](List x) { return pow(x[0], x[1]); }, {3, 0}, {0, 1}) == Approx(std::log(3.0)));
+  CHECK(along([](List x) { return pow(0.0, x[0]); }, {1}, {1}) == 0);
+  CHECK(along([](List x) { return hypot(x[0], x[1]); }, {0, 0}, {1, 0}) == 0);
+  CHECK(along([](List x) { return atan2(x[0], x[1]); }, {0, 0}, {1, 0}) == 0);
+  const Tensor x = tensor({{0., 0.}, {3., 4.}}, {.dtype = f64}), v = ones({2, 2}, {.dtype = f64});
+  const auto rows = [&](const auto& f) {
+    return jvp([&](const Tensor& t) { return f(t); }, x, v).derivative.template to_vector<double>();
+  };
+  for (const double p : {1.0, 2.0, 3.0}) CHECK(rows([p](auto& t) { return norm(t, p, {1}); })[0] == 0);
+  CHECK(rows([](auto& t) { return norm(t, 2, {1}); })[1] == Approx(1.4));
+  CHECK(rows([](auto& t) { return stddev(t, {1}); })[0] == 0);
+  CHECK(rows([](auto& t) { return cdist(t, t); }) == std::vector<double>(4, 0.0));
+}
+
+TEST_CASE("a mixed second derivative is the same from both sides", "[autograd][second_order]") {
+  const auto mixed = [](const TensorsFunction& f, double a, double b, double want) {
+    const auto h = hessian(f, {scalar(a, {.dtype = f64}), scalar(b, {.dtype = f64})});
+    CHECK(h[0][1].item() == Approx(want));
+    CHECK(h[1][0].item() == Approx(want));
+  };
+  using List = const std::vector<Tensor>&;
+  mixed([](List x) { return xlogy(x[0], x[1]); }, 0, 2, 0.5);
+  mixed([](List x) { return pow(x[0], x[1]); }, 4, 0, 0.25);
+  mixed([](List x) { return pow(x[0], x[1]); }, 0, 3, 0);
+}
+
+TEST_CASE("a recorded gradient penalty of SELU stays finite on large inputs", "[autograd][second_order]") {
+  const Tensor x = leaf({100, 255, 1, 89}).detach().to(f32);
+  for (const auto f :
+       {+[](const Tensor& t) { return sum(selu(t)); }, +[](const Tensor& t) { return sum(elu(t)); }}) {
+    const Tensor h = hessian([&](const Tensor& t) { return f(t); }, x);
+    CHECK(max(abs(h)).item() == 0);
+  }
+}
+
+TEST_CASE("the recorded gradient of a product takes memory of its length", "[autograd][second_order]") {
+  const std::int64_t n = 20000;  // n^2 numbers would be 3.2 GB
+  const Tensor x = (rand({n}, {.dtype = f64}) * 1e-3 + 1).requires_grad_();
+  const Tensor zero = where(eq(arange(n), 7), 0, x.detach()).requires_grad_();
+  reset_peak_stats(cpu);
+  const std::size_t before = memory_stats(cpu).in_use;
+  for (const Tensor& t : {x, zero}) {
+    const Tensor g = grad({prod(t)}, {t}, {}, {.create_graph = true})[0];
+    const Tensor plain = grad({prod(t)}, {t})[0];
+    CHECK(max(abs(g - plain)).item() <= 1e-9 * max(abs(plain)).item());
+    CHECK(isfinite(grad({g.sum()}, {t})[0]).all().item<bool>());
+  }
+  const Tensor huge = from_vector(std::vector<double>{1e200, 1e200, 0, 1e-300, 1e-250}, {5}).requires_grad_();
+  const Tensor g = grad({prod(huge)}, {huge}, {}, {.create_graph = true})[0];
+  for (std::int64_t i = 0; i < 5; ++i)
+    CHECK(g[i].item() == Approx(i == 2 ? 1e-150 : 0).margin(0).epsilon(1e-9));
+  CHECK(memory_stats(cpu).peak_in_use - before < 100 * 8 * static_cast<std::size_t>(n));
+}
+
+TEST_CASE("recording changes no first gradient in 16 bits", "[autograd][second_order]") {
+  const auto check = [](const Tensor& y, const Tensor& x, double tolerance) {
+    const Tensor plain = grad({y}, {x}, {}, {.retain_graph = true})[0],
+                 recorded = grad({y}, {x}, {}, {.create_graph = true})[0];
+    CHECK(recorded.dtype() == x.dtype());
+    CHECK(max(abs(recorded.to(f64) - plain.to(f64))).item() <= tolerance);
+  };
+  Tensor w = ones({3}, {.dtype = f16, .requires_grad = true});
+  const Tensor x = tensor({{1000.f, -1000.f, 500.f}}).to(f16);
+  check((layer_norm(x, w) * tensor({1.f, 2.f, 3.f}).to(f16)).sum(), w, 0.002);
+  Tensor p = tensor({0.f, 1.f}).to(f16).requires_grad_();
+  check(binary_cross_entropy(p, tensor({0.f, 1.f}).to(f16)), p, 0);
+  Tensor l = tensor({82.5f, 80.f}).to(bf16).requires_grad_();
+  check(logsumexp(l), l, 0.004);
+  Tensor b = tensor({0.001f}).requires_grad_();
+  check(fmod(tensor({10.f}), b).sum(), b, 0);
+}

@@ -212,7 +212,31 @@ void OpNode::run_rule(const Backward& b, NodeCall& call) {
   CT_CHECK(op_.rule != nullptr, AutogradError, "backward", "'", op_.name,
            "' has no derivatives beyond the first: ",
            op_.no_rule ? op_.no_rule : "its OpDef states no rule; give it one, or leave out create_graph");
-  op_.rule(b);
+  // Kernels compute in f32 and round what they give; a rule that rounded each of its ops would give another gradient. One
+  // that reads no number but the cotangent is linear, and its ops round once anyway.
+  const auto low = [](const Tensor& t) { return t.defined() && is_low_precision(t.dtype()); };
+  const auto any_low = [&](std::span<const Tensor> list) {
+    return std::any_of(list.begin(), list.end(), low);
+  };
+  if (!op_.low_rule && !op_.converts && (any_low(b.saved_inputs) || any_low(b.saved_outputs))) {
+    const auto widened = [&](std::span<const Tensor> list) {
+      std::vector<Tensor> wide(list.begin(), list.end());
+      for (Tensor& t : wide)
+        if (low(t)) t = t.to(DType::f32);
+      return wide;
+    };
+    const std::vector<Tensor> inputs = widened(b.saved_inputs), outputs = widened(b.saved_outputs),
+                              grads = widened(b.grads);
+    std::vector<TensorMeta> metas(b.input_metas.begin(), b.input_metas.end());
+    for (TensorMeta& meta : metas)
+      if (is_low_precision(meta.dtype)) meta.dtype = DType::f32;
+    op_.rule({op_, b.attrs_view, grads, inputs, outputs, metas, b.grad_inputs, b.flags, b.last});
+    for (std::size_t i = 0; i < edges.size(); ++i)
+      if (Tensor& g = call.grads_in[i]; g.defined() && is_low_precision(input_metas_[i].dtype))
+        g = g.to(input_metas_[i].dtype);
+  } else {
+    op_.rule(b);
+  }
   for (std::size_t i = 0; i < edges.size(); ++i) {
     const Tensor& g = call.grads_in[i];
     if (!(call.flags[i] & kGradNeeded) || !g.defined()) continue;

@@ -199,7 +199,7 @@ class CT_API OpNode final : public Node, public Pooled {
   AttrsView attrs() const { return {attrs_, attrs_size_}; }
 
  private:
-  // Runs the op's rule on the saved values as they stand on the tape.
+  // Runs the op's rule on the saved values as they stand on the tape; in f32 for 16 bits.
   void run_rule(const Backward& b, NodeCall& call);
 
   const OpDef& op_;

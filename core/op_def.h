@@ -123,6 +123,9 @@ struct OpDef {
   /// records, and what the backward kernels are held against. It reads saved values as tensors on the tape and
   /// hands its results over with set_grad_in(). Null: the op has no derivatives beyond the first.
   BackwardFn rule = nullptr;
+  /// Each gradient of the rule is one op, which rounds once as the kernel does: a product. It is given 16 bits as they are,
+  /// where other rules compute in f32, as kernels do, and are rounded at their end.
+  bool low_rule = false;
   /// Why there is no rule, for the message: "its masks are drawn anew".
   const char* no_rule = nullptr;
   /// The kernel copes with undefined cotangents of some outputs.

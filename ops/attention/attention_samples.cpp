@@ -82,4 +82,4 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
 }  // namespace
 }  // namespace ct
 
-CT_OP_TESTS(attention, {"scaled_dot_product_attention", samples, error_samples, nullptr, nullptr, 4})
+CT_OP_TESTS(attention, {"scaled_dot_product_attention", samples, error_samples, nullptr, nullptr, 4, true})

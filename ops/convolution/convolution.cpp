@@ -232,6 +232,7 @@ constexpr OpDef k_conv2d = checked({
     .kernels = &kernel_tables::convolution,
     .fast_f64 = true,
     .rule = rule<kForward>,
+    .low_rule = true,
     .autocast = AutocastPolicy::lower,
     .cost = cost<kForward>,
 });
@@ -246,6 +247,7 @@ constexpr OpDef k_conv_transpose2d = checked({
     .kernels = &kernel_tables::convolution,
     .fast_f64 = true,
     .rule = rule<kTransposed>,
+    .low_rule = true,
     .autocast = AutocastPolicy::lower,
     .cost = cost<kTransposed>,
 });
@@ -260,6 +262,7 @@ constexpr OpDef k_conv2d_weight = checked({
     .kernels = &kernel_tables::convolution,
     .fast_f64 = true,
     .rule = rule<kWeight>,
+    .low_rule = true,
     .autocast = AutocastPolicy::lower,
     .cost = cost<kWeight>,
 });

@@ -1,5 +1,6 @@
 #include <cotangent/ops/elementwise/binary.h>
 
+#include <cmath>
 #include <string_view>
 
 #include <cotangent/core/registry.h>
@@ -278,17 +279,32 @@ CT_EXTREME(maximum)
 CT_EXTREME(minimum)
 #undef CT_EXTREME
 
-#define CT_COMPARE(name)                                                                       \
+namespace {
+// The whole number that integers are to be compared with in place of p, by a comparison that rounds p down or up, or has no
+// answer but one for a fraction: f32 would round both. Other numbers, beyond all integers, stay.
+Scalar whole(const Tensor& x, const Scalar& p, double (*round)(double)) {
+  if (!x.defined() || is_floating(x.dtype()) || x.dtype() == DType::boolean || !p.is_floating()) return p;
+  const double v = p.to<double>(), n = round ? round(v) : v;
+  if (v < -0x1p63 || v >= 0x1p63) return v < 0 ? -INFINITY : INFINITY;
+  if (n != std::trunc(n)) return NAN;  // equal to none
+  return static_cast<std::int64_t>(n);
+}
+Tensor compare(const OpDef& op, const Tensor& x, const Scalar& p, double (*round)(double)) {
+  const Scalar n = whole(x, p, round);
+  const bool exact = p.is_floating() && !n.is_floating();  // u8 and i32 may not hold n
+  return compare_with_number(op, exact ? x.to(DType::i64) : x, n);
+}
+}  // namespace
+
+#define CT_COMPARE(name, round)                                                                \
   Tensor name(const Tensor& a, const Tensor& b) { return dispatch(binary::k_##name, {a, b}); } \
-  Tensor name(const Tensor& a, const Scalar& b) {                                              \
-    return compare_with_number(binary::k_##name##_scalar, a, b);                               \
-  }
-CT_COMPARE(eq)
-CT_COMPARE(ne)
-CT_COMPARE(lt)
-CT_COMPARE(le)
-CT_COMPARE(gt)
-CT_COMPARE(ge)
+  Tensor name(const Tensor& a, const Scalar& b) { return compare(binary::k_##name##_scalar, a, b, round); }
+CT_COMPARE(eq, nullptr)
+CT_COMPARE(ne, nullptr)
+CT_COMPARE(lt, std::ceil)
+CT_COMPARE(le, std::floor)
+CT_COMPARE(gt, std::floor)
+CT_COMPARE(ge, std::ceil)
 #undef CT_COMPARE
 
 Tensor logical_and(const Tensor& a, const Tensor& b) { return dispatch(binary::k_logical_and, {a, b}); }

@@ -119,7 +119,7 @@ CT_API Tensor bitwise_right_shift(const Scalar& a, const Tensor& b);
 inline Tensor operator~(const Tensor& x) { return bitwise_not(x); }
 
 // ---- Comparisons: bool results, no gradient, any dtype -------------------------------------------------
-// A number that is compared with a 16-bit tensor is rounded to its dtype first.
+// A number that is compared with a 16-bit tensor is rounded to its dtype first; one that is compared with integers is not.
 
 CT_API Tensor eq(const Tensor& a, const Tensor& b);
 CT_API Tensor eq(const Tensor& a, const Scalar& b);

@@ -273,6 +273,18 @@ TEST_CASE("comparisons and logic give bools", "[binary]") {
   check_bools(2 > a, {true, false, false});
   check_bools(2 <= a, {false, true, false});
   check_bools(ct::tensor({1, 2}) < 1.5, {true, false});
+  // Integers and a floating number: f32 would round both.
+  const Tensor whole = ct::tensor({std::int64_t{16777217}, INT64_MAX, INT64_MIN});
+  check_bools(ct::eq(whole, 16777216.0), {false, false, false});
+  check_bools(ct::eq(whole, 0x1p63), {false, false, false});
+  check_bools(ct::ge(whole, 0x1p63), {false, false, false});
+  check_bools(ct::lt(whole, 0x1p63), {true, true, true});
+  check_bools(ct::eq(whole, -0x1p63), {false, false, true});
+  check_bools(ct::gt(whole, 16777216.5), {true, true, false});
+  check_bools(ct::le(whole, 16777216.5), {false, false, true});
+  check_bools(ct::ne(whole, 16777217.5), {true, true, true});
+  check_bools(ct::eq(whole, kNaN), {false, false, false});
+  check_bools(ct::lt(ct::tensor({1, 200}).to(ct::u8), 300.5), {true, true});
   check_bools(ct::eq(ct::tensor({0.1}).to(ct::f16), 0.1), {true});
   check_bools(ct::tensor({{1, 2}, {3, 4}}) > ct::tensor({2, 3}), {false, false, true, true});
   const Tensor x = ct::tensor({0, 0, 2, -1}), y = ct::tensor({0.0, 0.5, 0.0, 3.0});

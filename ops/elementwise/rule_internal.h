@@ -21,6 +21,9 @@ namespace ct::elementwise {
 inline Tensor equal_of(const Tensor& a, const Tensor& b) { return eq(a, b); }
 inline Tensor equal_of(const Tensor& a, const ct::Scalar& b) { return eq(a, b); }
 inline Tensor equal_of(const ct::Scalar& a, const Tensor& b) { return eq(b, a); }
+inline Tensor unequal_of(const Tensor& a, const Tensor& b) { return ne(a, b); }
+inline Tensor unequal_of(const Tensor& a, const ct::Scalar& b) { return ne(a, b); }
+inline Tensor unequal_of(const ct::Scalar& a, const Tensor& b) { return ne(b, a); }
 
 /// A number of a formula (see engine/map/formulas.h) that is a whole tensor, or one number until it
 /// meets a tensor.
@@ -43,8 +46,7 @@ class Symbol {
   /// f(a, b) of tensors, or of a tensor and a number on either side.
   template <class F, class N>
   static Symbol join(const Symbol& a, const Symbol& b, F&& f, N&& of_numbers) {
-    if (a.is_number() && b.is_number())
-      return Symbol(static_cast<double>(of_numbers(a.number(), b.number())));
+    if (a.is_number() && b.is_number()) return Symbol(of_numbers(a.number(), b.number()));
     if (a.is_number()) return Symbol(f(ct::Scalar(a.number()), b.tensor()));
     if (b.is_number()) return Symbol(f(a.tensor(), ct::Scalar(b.number())));
     return Symbol(f(a.tensor(), b.tensor()));
@@ -74,6 +76,11 @@ inline Symbol operator==(const Symbol& a, const Symbol& b) {
   return Symbol::join(
       a, b, [](const auto& x, const auto& y) { return equal_of(x, y); },
       [](double x, double y) { return x == y; });
+}
+inline Symbol operator!=(const Symbol& a, const Symbol& b) {
+  return Symbol::join(
+      a, b, [](const auto& x, const auto& y) { return unequal_of(x, y); },
+      [](double x, double y) { return x != y; });
 }
 inline Symbol operator&(const Symbol& a, const Symbol& b) {
   if (a.is_number()) return a.number() != 0 ? b : a;
@@ -106,7 +113,7 @@ CT_SYMBOL_FUNCTION(log1p, ct::log1p(t), std::log1p(t))
 CT_SYMBOL_FUNCTION(erfc, ct::erfc(t), std::erfc(t))
 CT_SYMBOL_FUNCTION(rsqrt, ct::rsqrt(t), 1 / std::sqrt(t))
 CT_SYMBOL_FUNCTION(sinh, ct::sinh(t), std::sinh(t))
-CT_SYMBOL_FUNCTION(trunc, ct::trunc(t), std::trunc(t))
+CT_SYMBOL_FUNCTION(rint, ct::round(t), std::nearbyint(t))
 CT_SYMBOL_FUNCTION(cosh, ct::cosh(t), std::cosh(t))
 #undef CT_SYMBOL_FUNCTION
 /// e^(-x^2 / 2)
@@ -124,15 +131,20 @@ inline Symbol pow(const Symbol& a, const Symbol& b) {
         [](double x, double y) { return of_numbers; });                    \
   }
 CT_SYMBOL_FUNCTION(hypot, std::hypot(x, y))
+CT_SYMBOL_FUNCTION(fmod, std::fmod(x, y))
 CT_SYMBOL_FUNCTION(floor_divide, std::floor(x / y))
 #undef CT_SYMBOL_FUNCTION
 inline Symbol where(const Symbol& condition, const Symbol& a, const Symbol& b) {
   if (condition.is_number()) return condition.number() != 0 ? a : b;
   return Symbol::join(
       a, b, [&](const auto& x, const auto& y) { return ct::where(condition.tensor(), x, y); },
-      [&](double x, double y) {
-        CT_CHECK(x == y, Error, "where", "a rule chooses between two numbers; choose between tensors");
-        return x;
+      [&](double x, double y) -> Symbol {
+        if (x == y) return x;
+        const Tensor& chosen = condition.tensor();
+        CT_CHECK(static_cast<float>(x) == x && static_cast<float>(y) == y, Error, "where",
+                 "a rule chooses between ", x, " and ", y,
+                 ", which f32 does not hold; choose between tensors");
+        return Symbol(ct::where(chosen, x, full({}, y, {.dtype = DType::f32, .device = chosen.device()})));
       });
 }
 
@@ -160,7 +172,10 @@ template <class F>
 void operand_rule(const Backward& b, int i) {
   if (!b.needs(i)) return;
   const Parameters parameters = parameters_of(b.attrs_view);
-  const Symbol g(b.grad()), p(parameters.p.to<double>()), q(parameters.q.to<double>());
+  const Shape& shape = b.in_meta(i).shape;
+  // Linear in g alone: summed first, as kernels do.
+  const Tensor cotangent = F::kSaves == 0 ? rules::unbroadcast(b.grad(), shape) : b.grad();
+  const Symbol g(cotangent), p(parameters.p.to<double>()), q(parameters.q.to<double>());
   Symbol saved[] = {0, 0};
   int count = 0;
   for (int k = 0; k < 3; ++k)
@@ -173,7 +188,7 @@ void operand_rule(const Backward& b, int i) {
     else
       return F::eval(g, saved[0], saved[1], p, q);
   };
-  b.set_grad_in(i, rules::unbroadcast(tensor_of(result(), b.grad()), b.in_meta(i).shape));
+  b.set_grad_in(i, rules::unbroadcast(tensor_of(result(), cotangent), shape));
 }
 /// The rule of an op whose backward kernel is joint_backward_cpu<F>.
 template <class F>

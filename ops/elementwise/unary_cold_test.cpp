@@ -126,7 +126,10 @@ void check_edges(ct::Device device) {
                {0.735758882, 2, 1});
   check_values(gradient(ct::selu, {0, 1}, device), {1.758099341, 1.050700987});
   check_values(gradient([](const Tensor& x) { return ct::hardtanh(x); }, {-2, -1, 0, 1, kNaN}, device),
-               {0, 0, 1, 0, 1});
+               {0, 0, 1, 0, 0});
+  check_values(gradient(ct::relu6, {kNaN}, device), {0});
+  check_values(gradient([](const Tensor& x) { return ct::elu(x, 2); }, {kNaN}, device), {1});
+  check_values(gradient(ct::selu, {kNaN}, device), {1.050700987});
   // Bounds have the values that they have in f32.
   check_values(gradient([](const Tensor& x) { return ct::hardtanh(x, 0.1, 0.7); }, {0.1, 0.7, 0.5}, device),
                {0, 0, 1});

@@ -76,7 +76,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, const Scalar& value) {
   check_fits("masked_fill", value, x.dtype());
   CT_CHECK(x.dtype() == DType::boolean || promote(x.dtype(), value) == x.dtype(), DTypeError, "masked_fill",
            "x is ", describe(x), ", the value a fraction; convert x with .to(f32), or pass a whole number");
-  return where(mask, value, x);
+  return where(mask, x.dtype() == DType::boolean ? Scalar(value.to<bool>()) : value, x);
 }
 Tensor masked_fill(const Tensor& x, const Tensor& mask, const Tensor& value) {
   check_mask("masked_fill", mask);

@@ -75,6 +75,9 @@ TEST_CASE("masked_fill writes a number where the mask is true", "[masks]") {
   CHECK_THROWS_AS(masked_fill(x, x, 1), DTypeError);
   CHECK_THROWS_WITH(masked_fill_(y, tensor({{true}, {true}}), 1),
                     Contains("[masked_fill_] the mask does not"));
+  const Tensor truth = tensor({true, false, true});
+  CHECK(masked_fill(truth, truth, 0).dtype() == boolean);
+  CHECK(values(masked_fill(truth, logical_not(truth), 2.5)) == V{1, 1, 1});
 }
 
 TEST_CASE("masked_scatter writes a source in order", "[masks]") {

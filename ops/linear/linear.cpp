@@ -85,6 +85,7 @@ constexpr OpDef k_linear = checked({
     .kernels = &kernel_tables::linear,
     .fast_f64 = true,
     .rule = linear_rule,
+    .low_rule = true,
     .autocast = AutocastPolicy::lower,
     .cost = linear_cost,
 });

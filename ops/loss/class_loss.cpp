@@ -61,6 +61,21 @@ Tensor label_targets(const Tensor& labels, const Tensor& weight, const TensorMet
   return where(counts, targets, 0);
 }
 
+Tensor label_cotangents(const Tensor& g, Reduction reduction, const Tensor& labels, std::int64_t ignore_index,
+                        const Tensor& divisor) {
+  const Tensor counts = ne(labels, ignore_index);
+  // Where no row counts the divisor is 0 or NaN.
+  const Tensor each = reduction == Reduction::mean ? g / where(counts, divisor.to(g.dtype()), 1)
+                                                   : rules::spread(g, reduction, labels.shape());
+  return where(counts, each, 0);
+}
+
+Tensor cross_entropy_label_slope(const Tensor& x, const Tensor& labels, std::int64_t ignore_index,
+                                 const Tensor& targets, const Tensor& g) {
+  const Tensor counts = ne(labels, ignore_index).unsqueeze(class_axis(x.shape()));
+  return cross_entropy_slope(where(counts, x, 0), targets, g);
+}
+
 Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor& g) {
   const int axis = class_axis(x.shape());
   const Tensor weights = sum(targets, {axis}, true);

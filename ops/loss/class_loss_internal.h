@@ -6,6 +6,7 @@
 #include <cotangent/core/integers_internal.h>
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/loss/reduction.h>
 
 // What the losses over classes (nll_loss, cross_entropy) share.
 
@@ -56,8 +57,14 @@ Tensor along_classes(const Tensor& weight, const Shape& scores);
 /// and w[c] s / classes in every one; 0 in rows that are ignored.
 Tensor label_targets(const Tensor& labels, const Tensor& weight, const TensorMeta& scores,
                      std::int64_t ignore_index, double smoothing);
+/// The cotangent of each row's loss from that of the loss, as rules::spread(); 0 for rows that are ignored.
+Tensor label_cotangents(const Tensor& g, Reduction reduction, const Tensor& labels, std::int64_t ignore_index,
+                        const Tensor& divisor);
 /// The gradient of sum_c targets[c] (logsumexp(x) - x[c]) times `g`, one number per row.
 Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor& g);
+/// The same with 0 in place of x in rows that are ignored, which may hold what is not finite.
+Tensor cross_entropy_label_slope(const Tensor& x, const Tensor& labels, std::int64_t ignore_index,
+                                 const Tensor& targets, const Tensor& g);
 
 /// a + b exactly: what it is rounded to, and what that has lost (Knuth's two-sum).
 template <class C>

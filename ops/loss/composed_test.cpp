@@ -162,3 +162,53 @@ TEST_CASE("cosines and losses of pairs and triplets", "[loss]") {
              }),
              Contains("f64[5, 4]"));
 }
+
+TEST_CASE("second derivatives of losses hold where a branch begins", "[loss][second_order]") {
+  const Tensor t = zeros({4}, {.dtype = f64}), x = row({0, 3, -0.5, -4});
+  const auto diagonal = [&](const auto& loss) {
+    const Tensor h = hessian([&](const Tensor& v) { return loss(v); }, x);
+    CHECK(sum(abs(h)).item() == Approx(sum(abs(h.diagonal())).item()));
+    return values(h.diagonal());
+  };
+  CHECK(diagonal([&](const Tensor& v) { return huber_loss(v, t, {.reduction = Reduction::sum}); }) ==
+        V{1, 0, 1, 0});
+  CHECK(diagonal([&](const Tensor& v) {
+          return smooth_l1_loss(v, t, {.reduction = Reduction::sum, .beta = 2});
+        }) == V{0.5, 0, 0.5, 0});
+  // With all rows ignored the loss is a NaN and its gradient 0, recorded or not.
+  const Tensor scores = zeros({2, 3}).requires_grad_(), ignored = full({2}, -100, {.dtype = i64});
+  for (const Tensor& loss : {cross_entropy(scores, ignored), nll_loss(scores, ignored)})
+    for (const bool recorded : {false, true})
+      CHECK(values(grad({loss}, {scores}, {}, {.retain_graph = true, .create_graph = recorded})[0]) ==
+            V(6, 0));
+}
+
+TEST_CASE("cosines of what broadcasts along the axis are those of whole vectors", "[loss]") {
+  const Tensor a = normal({4, 3}), b = normal({4, 1});
+  CHECK(distance(cosine_similarity(a, b), cosine_similarity(a, b.expand({4, 3}))) < 1e-15);
+  CHECK(distance(cosine_similarity(row({2}), a, {.axis = 0}),
+                 cosine_similarity(ones({4, 3}, {.dtype = f64}), a, {.axis = 0})) < 1e-15);
+  CHECK(max(abs(cosine_similarity(ones({4, 1}), ones({4, 3})))).item() <= 1 + 1e-6);
+  CHECK(gradcheck([](auto& x, auto& y) { return cosine_similarity(x, y); }, {a, b}));
+}
+
+TEST_CASE("small constants of losses count in 16 bits", "[loss]") {
+  for (const DType dtype : {f16, bf16}) {
+    INFO(dtype);
+    const Tensor none = zeros({2, 4}, {.dtype = dtype}), one = ones({2, 4}, {.dtype = dtype});
+    const auto same = [&](const auto& f) {
+      const Tensor none32 = none.to(f32), one32 = one.to(f32), got = f(none, one), want = f(none32, one32);
+      CHECK(got.dtype() == dtype);
+      CHECK(values(got) == values(want.to(dtype)));
+    };
+    same([](auto& a, auto& b) { return cosine_similarity(a, b); });
+    same([](auto& a, auto& b) {
+      return cosine_embedding_loss(a, b, ones({2}), {.reduction = Reduction::none});
+    });
+    same([](auto& a, auto& b) { return smooth_l1_loss(a, b, {.reduction = Reduction::none, .beta = 1e-9}); });
+    same([](auto& a, auto&) { return pairwise_distance(a, a, {.eps = 1e-5}); });
+    same([](auto& a, auto& b) {
+      return gaussian_nll_loss(a, b, b * 0, {.reduction = Reduction::none, .eps = 1e-4});
+    });
+  }
+}

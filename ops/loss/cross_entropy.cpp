@@ -49,10 +49,10 @@ void cross_entropy_rule(const Backward& b) {
   const auto& attrs = b.attrs<CrossEntropyAttrs>();
   const Tensor &labels = b.in(1), &weight = b.saved_inputs[2];
   const Tensor divisor = b.out(1).select(0, 2 * labels.numel());  // as kernels have it
-  const Tensor g = rules::spread(b.grad(), attrs.reduction, labels.shape(), divisor);
+  const Tensor g = loss::label_cotangents(b.grad(), attrs.reduction, labels, attrs.ignore_index, divisor);
   const Tensor targets =
       loss::label_targets(labels, weight, b.in_meta(0), attrs.ignore_index, attrs.label_smoothing);
-  b.set_grad_in(0, loss::cross_entropy_slope(b.in(0), targets, g));
+  b.set_grad_in(0, loss::cross_entropy_label_slope(b.in(0), labels, attrs.ignore_index, targets, g));
 }
 
 // dt = -g (1 - s) w log_softmax(x).

@@ -67,11 +67,12 @@ void recompute_rule(const Backward& b) {
   Tensor divisor;
   if (attrs.reduction == Reduction::mean)
     divisor = sum(ne(flat_labels, attrs.ignore_index).to(b.grad().dtype()));
-  const Tensor g =
-      rules::spread(b.grad(), attrs.reduction, labels.shape(), divisor).reshape({rows}).to(x.dtype());
+  const Tensor g = loss::label_cotangents(b.grad(), attrs.reduction, labels, attrs.ignore_index, divisor)
+                       .reshape({rows})
+                       .to(x.dtype());
   const Tensor targets =
       loss::label_targets(flat_labels, {}, logits.meta(), attrs.ignore_index, attrs.label_smoothing);
-  const Tensor slope = loss::cross_entropy_slope(logits, targets, g);
+  const Tensor slope = loss::cross_entropy_label_slope(logits, flat_labels, attrs.ignore_index, targets, g);
   if (b.needs(0)) b.set_grad_in(0, matmul(slope, w).reshape(x.shape()));
   if (b.needs(1)) b.set_grad_in(1, matmul(slope.t(), flat));
 }

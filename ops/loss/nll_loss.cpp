@@ -33,7 +33,8 @@ void nll_loss_rule(const Backward& b) {
   const auto& attrs = b.attrs<NllLossAttrs>();
   const Tensor targets = loss::label_targets(b.in(1), b.saved_inputs[2], b.in_meta(0), attrs.ignore_index, 0);
   const bool mean = attrs.reduction == Reduction::mean;
-  const Tensor g = rules::spread(b.grad(), attrs.reduction, b.in_meta(1).shape, mean ? b.out(1) : Tensor{});
+  const Tensor g = loss::label_cotangents(b.grad(), attrs.reduction, b.in(1), attrs.ignore_index,
+                                          mean ? b.out(1) : Tensor{});
   b.set_grad_in(0, -targets * g.unsqueeze(loss::class_axis(b.in_meta(0).shape)));
 }
 

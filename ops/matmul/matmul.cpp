@@ -73,6 +73,7 @@ constexpr OpDef k_matmul = checked({
     .kernels = &kernel_tables::matmul,
     .fast_f64 = true,
     .rule = matmul_rule,
+    .low_rule = true,
     .autocast = AutocastPolicy::lower,
     .dtypes = kNumericTypes,
     .cost = matmul_cost,

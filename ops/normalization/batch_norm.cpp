@@ -99,7 +99,8 @@ void rule(const Backward& b) {
     if (i != 1) axes.push_back(i);
   const Tensor values = x.to(dtype), g = b.grad().to(dtype);
   const Tensor center = training ? mean(values, axes, true) : beside(b.in(kMean).to(dtype), x);
-  const Tensor variance = training ? var(values, axes, 0, true) : beside(b.in(kVar).to(dtype), x);
+  const Tensor variance =
+      training ? mean(square(values - center), axes, true) : beside(b.in(kVar).to(dtype), x);
   const Tensor r = rsqrt(variance + b.attrs<Attrs>().eps), n = (values - center) * r;
   const auto share = [&](int i, const Tensor& each) {
     if (b.needs(i)) b.set_grad_in(i, sum(each, axes).to(b.in_meta(i).dtype));

@@ -4,6 +4,7 @@
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
@@ -146,24 +147,33 @@ void infer(Infer& in, Kind kind) {
 }
 
 // With n the normalized rows, r the inverse of their deviation, h = g w and means over a row:
-// dx = r (h - mean(h) - n mean(h n)), without mean(h) where nothing is centered; dw = sum of g n, db of g.
+// dx = r (h - mean(h) - n mean(h n)), without mean(h) where nothing is centered; dw = sum of g n, db of g. Squares are taken
+// of rows times s, the r that forward found and here a constant, for they may be out of range: r = s / sqrt(mean(s^2 x^2)).
 void rule(const Backward& b, Kind kind) {
   const auto& attrs = b.attrs<Attrs>();
   const int w = kind.weight(), bias = kind.bias();
-  const Tensor& rows = kind.add ? b.out(1) : b.in(0);
-  const DType dtype = rows.dtype();
   const bool flows = b.grad().defined();
-  const Tensor g =
-      flows ? b.grad().to(dtype) : zeros(b.in_meta(0).shape, {.dtype = dtype, .device = rows.device()});
-  const Tensor around = kind.centered ? rows - rules::row_mean(rows, attrs.axes) : rows;
-  const Tensor r = rsqrt(rules::row_mean(square(around), attrs.axes) + attrs.eps);
-  const Tensor n = around * r;
+  const TensorMeta& x = b.in_meta(0);
+  const auto none = [&] { return zeros(x.shape, {.dtype = x.dtype, .device = x.device}); };
   const auto share = [&](int i, const Tensor& each) {
     if (b.needs(i)) b.set_grad_in(i, rules::unbroadcast(each, b.in_meta(i).shape).to(b.in_meta(i).dtype));
   };
+  const bool moves = b.needs(0) || (kind.add && b.needs(1));
+  if (!moves && !b.needs(w))
+    return share(bias, flows ? b.grad().to(x.dtype) : none());  // the rows are not kept
+  const Tensor& rows = kind.add ? b.out(1) : b.in(0);
+  const Tensor g = flows ? b.grad().to(rows.dtype()) : none();
+  const Tensor around = kind.centered ? rows - rules::row_mean(rows, attrs.axes) : rows;
+  Shape column = b.out(kind.rstd()).shape();
+  for (std::int64_t i = 0; i < attrs.axes; ++i) column.push_back(1);
+  const Tensor s = b.out(kind.rstd()).detach().to(rows.dtype()).reshape(column);
+  const Tensor scaled = around * s;
+  const Tensor squares = rules::row_mean(square(scaled), attrs.axes) + (attrs.eps * s) * s;
+  const Tensor unit = rsqrt(where(eq(s, 0), 1, squares));  // 0: a row with an infinity
+  const Tensor n = scaled * unit, r = s * unit;
   if (b.needs(w)) share(w, g * n);
   if (kind.centered && b.needs(bias)) share(bias, g);
-  if (!b.needs(0) && !(kind.add && b.needs(1))) return;
+  if (!moves) return;
   const Tensor h = b.in_meta(w).shape.empty() ? g : g * b.in(w);
   Tensor inner = h - n * rules::row_mean(h * n, attrs.axes);
   if (kind.centered) inner = inner - rules::row_mean(h, attrs.axes);

@@ -1,15 +1,20 @@
 #include <cotangent/ops/reduce/reduce.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/registry.h>
+#include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/elementwise/where.h>
+#include <cotangent/ops/indexing/rearrange.h>
 #include <cotangent/ops/reduce/kinds_internal.h>
+#include <cotangent/ops/reduce/scans.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
@@ -120,8 +125,8 @@ struct RuleCall {
   Tensor g;
 };
 
-// The product of all other factors, for each: of rows in which it is replaced by 1. n^2 numbers for n factors,
-// but right to every order also where some are 0.
+// The product of all other factors, for each: of those before and of those behind. No quotient, so that it is right to every
+// order also where some are 0.
 Tensor products_of_others(const Tensor& x, const RuleCall& call) {
   Dims order = call.others, back = call.shape;
   for (const std::int64_t axis : call.axes) order.push_back(axis);
@@ -131,25 +136,47 @@ Tensor products_of_others(const Tensor& x, const RuleCall& call) {
     back[static_cast<int>(order[k])] = k;
   }
   const std::int64_t n = call.count, rows = n > 0 ? x.numel() / n : 0;
-  const Tensor factors = x.permute(order).reshape({rows, 1, n}).expand({rows, n, n});
-  const Tensor self = eye(n, {.dtype = boolean, .device = x.device()});
-  return prod(where(self, 1, factors), {-1}).reshape(moved).permute(back);
+  if (rows == 0) return x;
+  const Tensor factors = x.permute(order).reshape({rows, n});
+  // Products on the way would leave the range. Each factor is divided by a power of 2 (a constant) such that all products of
+  // the first ones lie about 1: by the difference of what their logarithms sum up to, rounded down.
+  Tensor scale, rest, beyond;
+  {
+    const NoGrad guard;
+    const Tensor size = abs(factors.detach());
+    const Tensor sums = floor(cumsum(log2(where(logical_and(gt(size, 0), isfinite(size)), size, 1)), 1));
+    const Tensor earlier = concat({zeros_like(sums.narrow(1, 0, 1)), sums.narrow(1, 0, n - 1)}, 1);
+    const double most = x.dtype() == DType::f64 ? 1022 : 126;
+    const auto near = [&](const Tensor& t) { return clamp(t, -most, most); };
+    const Tensor power = near(sums - earlier), left = sum(power, {1}, true) - power;
+    scale = exp2(-power);
+    rest = exp2(near(left)),
+    beyond = exp2(near(left - near(left)));  // one number of both would be infinite, times 0
+  }
+  const Tensor scaled = factors * scale;
+  const auto before = [&](const Tensor& t) {
+    return cumprod(
+        concat({ones({rows, 1}, {.dtype = t.dtype(), .device = t.device()}), t.narrow(1, 0, n - 1)}, 1), 1);
+  };
+  return (before(scaled) * flip(before(flip(scaled, {1})), {1}) * rest * beyond).reshape(moved).permute(back);
 }
 
 Tensor norm_slope(const Tensor& x, const Tensor& y, double p, const RuleCall& call) {
   const Tensor& g = call.g;
-  if (p == 0) return 0 * x;
+  if (p == 0) return g * (0 * sign(x));
   if (p == 1) return g * sign(x);
-  if (p == 2) return where(eq(y, 0), 0, g * (x / y));
-  if (std::isinf(p)) return call.among(eq(abs(x), y)) * sign(x);
-  const Tensor nothing = logical_or(eq(x, 0), eq(y, 0));
-  return where(nothing, 0, g * sign(x) * pow(where(nothing, 1, abs(x) / y), p - 1));
+  const Tensor none = eq(y, 0);
+  if (p == 2) return where(none, 0, g * (x / where(none, 1, y)));
+  if (std::isinf(p)) return call.among(logical_or(eq(abs(x), y), ne(x, x))) * sign(x);
+  const Tensor nothing = logical_or(eq(x, 0), none);
+  return where(nothing, 0, g * sign(x) * pow(abs(where(nothing, 1, x)) / where(nothing, 1, y), p - 1));
 }
 
 template <Kind kind>
 Tensor slope(const Backward& b, const RuleCall& call) {
   const Tensor& g = call.g;
-  const double number = b.attrs<Attrs>().number, freedom = static_cast<double>(call.count) - number;
+  const double number = b.attrs<Attrs>().number,
+               freedom = std::max(static_cast<double>(call.count) - number, 0.0);
   if constexpr (kind == Kind::sum) {
     return g.expand(call.shape);
   } else if constexpr (kind == Kind::mean) {
@@ -170,13 +197,14 @@ Tensor slope(const Backward& b, const RuleCall& call) {
     return g * (b.in(0) - call.mean(b.in(0))) * (2 / freedom);
   } else if constexpr (kind == Kind::std) {
     const Tensor y = call.keep(b.out());
-    return where(eq(y, 0), 0, g * ((b.in(0) - call.mean(b.in(0))) / (y * freedom)));
+    const Tensor none = eq(y, 0), around = b.in(0) - call.mean(b.in(0));
+    return where(none, 0, g * (around / where(none, 1, y)) * (1 / freedom));
   } else if constexpr (kind == Kind::norm) {
     return norm_slope(b.in(0), call.keep(b.out()), number, call);
   } else {
     static_assert(kind == Kind::logsumexp);
     const Tensor y = call.axes.empty() ? b.in(0) : logsumexp(b.in(0), call.axes, true);
-    return g * where(eq(y, -std::numeric_limits<double>::infinity()), 0, exp(b.in(0) - y));
+    return g * exp(b.in(0) - where(eq(y, -std::numeric_limits<double>::infinity()), 0, y));
   }
 }
 

@@ -112,7 +112,7 @@ std::vector<ErrorSample> error_samples(SampleMaker& make) {
 
 template <Kind kind>
 constexpr OpTests tests(const char* op) {
-  return {op, samples<kind>, error_samples<kind>, nullptr, &oracle_kernels::reduce};
+  return {op, samples<kind>, error_samples<kind>, nullptr, &oracle_kernels::reduce, 1, kind == Kind::prod};
 }
 
 }  // namespace

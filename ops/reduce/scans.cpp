@@ -101,7 +101,7 @@ void logsumexp_rule(const Backward& b) {
   const Tensor y = logcumsumexp(x, axis);
   // Up to there nothing but -inf: no element counts, and -inf - -inf would be NaN.
   const auto fraction = [](const Tensor& part, const Tensor& whole) {
-    return where(eq(part, -std::numeric_limits<double>::infinity()), 0, exp(part - whole));
+    return exp(part - where(eq(part, -std::numeric_limits<double>::infinity()), 0, whole));
   };
   Tensor s = g;
   if (const std::int64_t n = x.dim() > 0 ? x.shape()[axis] : 1; n > 1) {

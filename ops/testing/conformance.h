@@ -17,6 +17,7 @@ struct ConformanceOptions {
   std::vector<DType> dtypes = {};    ///< empty: all that the op claims
   bool gradients = true;
   std::uint64_t seed = 1;
+  int volume = 1;  ///< how many points of special values are drawn for a sample
 };
 
 /// What was shown for one op on one device and dtype.
@@ -38,8 +39,10 @@ struct ConformanceReport {
 /// Runs the suite on one op. For every sample, device and dtype:
 ///   - forward against the tests' reference, or else the op's plain kernels, in f64 from the same (rounded) inputs;
 ///   - the same with strided and transposed inputs, and twice, and with another number of threads: same bits;
-///   - f64 gradients against central differences (see gradcheck), and against the op's rule, if it has one;
+///   - f64 gradients against central differences (see gradcheck);
+///   - gradients by the op's rule, if it has one, against the kernel's, also where only some inputs want them;
 ///   - second derivatives by the rule against central differences of the gradient (see gradgradcheck);
+///   - both, and derivatives along a direction, where its values are zeros, ties, numbers of the call, infinities or NaN;
 ///   - gradients against those of the plain kernels, or of the other dtypes against the f64 ones; with contiguous and
 ///     strided cotangents;
 ///   - gradients when only some inputs want them, and accumulated over two passes;

@@ -48,6 +48,17 @@ Gradients differentiate(const OpDef& op, const Tensors& inputs, const AnyAttrs& 
 /// The first gradient that differs, in words; empty if there is none.
 std::string compare_grads(const Gradients& got, const Gradients& want, double tol, const char* what);
 
+/// As differentiate(), recorded: the gradients are those of the rule.
+Gradients differentiate_recorded(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs,
+                                 const Tensors& cotangents, std::uint32_t wanted);
+/// A call of a sample at points where formulas change their branch (zeros, ties, the numbers of the call, infinities, NaN):
+/// wherever the kernel's gradient is finite the rule has the same, and so has the derivative along a direction; in f64
+/// second derivatives are finite, symmetric and, but at kinks, the differences of the gradient. `volume` times as many
+/// points are drawn; `extreme`: also of very large values and infinities. The first problem, or nothing.
+std::string check_special_points(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs,
+                                 const Tensors& cotangents, std::uint32_t all, double tol, bool extreme,
+                                 std::uint64_t seed, int volume);
+
 /// Calls that must not work: the error samples, and those that are made of the op's records and of one of its samples.
 class BadCalls {
  public:

@@ -65,6 +65,8 @@ struct OpTests {
   const KernelTable* oracle = nullptr;
   /// Multiplies the comparison tolerances of the conformance suite, for ops that lose digits by nature.
   double tolerance_scale = 1;
+  /// The rule is held to the kernel at ordinary values alone: at others it meets 0 times an infinity on its way.
+  bool ordinary_rule = false;
 };
 
 /// The tests of the library's op of that name; null if it has none. Those of a program's own op are handed to

@@ -21,6 +21,10 @@
 
 namespace ct::elementwise {
 
+// A gradient is differentiated again by the rules (elementwise/rule_internal.h), and where(singular, 0, g * bad) would give
+// 0 times infinity there: what is singular is kept from the operand. A branch that holds a value of the gradient holds its
+// derivatives as well, or covers nothing but where there are none.
+
 /// What a formula is to the drivers (map_cpu.h, map_cuda.cuh) unless it says otherwise. A formula is a struct
 ///
 ///     struct Fused : Formula {
@@ -217,15 +221,18 @@ CT_FORMULA X larger_share(X g, X a, X b) {
   return where(a == b, 0.5 * g, where(a < b, 0, g));
 }
 
-// d(a^b)/da = b a^(b-1), and 0 for b = 0, where a^(b-1) may be infinite.
+// d(a^b)/da = b a^(b-1), and 0 for b = 0 near a = 0, where a^(b-1), or a power that its derivatives have, is infinite.
 template <class X>
 CT_FORMULA X base_slope(X g, X a, X b) {
-  return where(b == 0, 0, g * (b * pow(a, b - 1)));
+  const auto singular = (b == 0) & ((abs(a) < 1e-12) | (a != a));
+  return where(singular, 0, g * (b * pow(where(singular, 1, a), b - 1)));
 }
 // d(a^b)/db = a^b ln a, and 0 for a = 0 and b >= 0, where it is 0 times -inf.
 template <class X>
 CT_FORMULA X exponent_slope(X g, X a, X b) {
-  return where((a == 0) & (b >= 0), 0, g * (pow(a, b) * log(a)));
+  const auto singular = (a == 0) & (b >= 0);
+  const X base = where(singular, 1, a);
+  return where(singular, 0, g * (pow(base, b) * log(base)));
 }
 
 // ---- Of cold lines ------------------------------------------------------------------------------------------
@@ -237,7 +244,7 @@ CT_FORMULA X elu(X x, X alpha) {
 }
 template <class X>
 CT_FORMULA X elu_slope(X x, X alpha) {
-  return where(x > 0, 1, alpha * exp(x));
+  return where(x <= 0, alpha * exp(where(x <= 0, x, 0)), 1);
 }
 template <class X>
 CT_FORMULA X hard_sigmoid(X x) {
@@ -250,7 +257,8 @@ CT_FORMULA X hard_swish(X x) {
 // PyTorch's since 2.7; before, it was that of the middle at both corners.
 template <class X>
 CT_FORMULA X hard_swish_slope(X g, X x) {
-  return where(x <= -3, 0, where(x >= 3, g, g * (x / 3 + 0.5)));
+  const X inner = where((x <= -3) | (x >= 3), 0, x);
+  return where(x <= -3, 0, where(x >= 3, g, g * (inner / 3 + 0.5)));
 }
 // tanh(softplus(x)) = n / (n + 2) with n = e^x (e^x + 2); right of 0 both are divided by e^2x, so that nothing overflows.
 // `rest` is 1 - tanh(softplus(x)), of which a difference would leave no digits. (No |x|: a rule would take its slope at 0.)
@@ -279,6 +287,16 @@ CT_FORMULA X bounded_log(X l) {
 template <class X>
 CT_FORMULA X chance_loss(X p, X b) {
   return -(b * bounded_log(log(p)) + (1 - b) * bounded_log(log1p(-p)));
+}
+// bounded_log(log(p)), bounded_log(log1p(-p))
+template <class X>
+CT_FORMULA X log_chance(X p) {
+  const auto out = (p >= 0) & (p < 3.7200759760208361e-44);  // e^-100
+  return where(out, -100, log(where(out, 1, p)));
+}
+template <class X>
+CT_FORMULA X log_other_chance(X p) {
+  return where(p == 1, -100, log1p(-where(p == 1, 0, p)));
 }
 template <class X>
 CT_FORMULA X chance_slope(X g, X p, X b) {
@@ -311,18 +329,35 @@ CT_FORMULA X floor_divide(X a, X b) {
 template <class X>
 CT_FORMULA X hypot_slope(X g, X a, X b) {
   const X r = hypot(a, b);
-  return where(r == 0, 0, g * (a / r));
+  return where(r == 0, 0, g * (a / where(r == 0, 1, r)));
 }
 // b / (a^2 + b^2), 0 at the origin; squares would overflow.
 template <class X>
 CT_FORMULA X angle_slope(X g, X a, X b) {
-  const X r = hypot(a, b);
-  return where(r == 0, 0, g * (b / r / r));
+  const X r = hypot(a, b), length = where(r == 0, 1, r);
+  return where(r == 0, 0, g * (b / length / length));
 }
 // a ln b, and 0 for a = 0, unless b is NaN.
 template <class X>
 CT_FORMULA X xlogy(X a, X b) {
   return where((a == 0) & (b == b), 0, a * log(b));
+}
+// ln b, and 0 for a = 0 where there is none.
+template <class X>
+CT_FORMULA X xlogy_slope_a(X g, X a, X b) {
+  const auto singular = (a == 0) & (b <= 0);
+  return where(singular, 0, xlogy(g, where(singular, 1, b)));
+}
+// a / b, and 0 for a = 0 where there is no ln b.
+template <class X>
+CT_FORMULA X xlogy_slope_b(X g, X a, X b) {
+  const auto singular = (a == 0) & ((b <= 0) | (b != b));
+  return where(singular, 0, g * (a / where(singular, 1, b)));
+}
+// a - b trunc(a / b) in b: the whole number from the remainder, for a / b itself may be rounded up to one.
+template <class X>
+CT_FORMULA X truncated_quotient_of(X a, X b) {
+  return rint((a - fmod(a, b)) / b);
 }
 // a where w is 0 and b where it is 1, to the last place: each half counts from its own end.
 template <class X>
