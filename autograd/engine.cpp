@@ -12,6 +12,7 @@
 #include <cotangent/autograd/capture_internal.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/core/per_thread.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a
@@ -334,14 +335,15 @@ class Pass {
 
 // One Pass is kept per thread, so that a training step allocates nothing here; a backward inside a hook gets
 // another one.
-thread_local std::unique_ptr<Pass> spare_pass;
-
 class PassLease {
  public:
-  PassLease() : pass_(spare_pass ? std::move(spare_pass) : std::make_unique<Pass>()) {}
+  PassLease() {
+    std::unique_ptr<Pass>& spare = per_thread<std::unique_ptr<Pass>>();
+    pass_ = spare ? std::move(spare) : std::make_unique<Pass>();
+  }
   ~PassLease() {
     pass_->clear();
-    spare_pass = std::move(pass_);
+    per_thread<std::unique_ptr<Pass>>() = std::move(pass_);
   }
   Pass* operator->() { return pass_.get(); }
 
