@@ -32,7 +32,10 @@ void pad_infer(Infer& in) {
   for (int i = 0; i < shape.size(); ++i) {
     CT_CHECK(a.before[i] >= 0 && a.after[i] >= 0, ValueError, "pad", "got ", a.before,
              " elements before and ", a.after, " behind; they must be >= 0");
-    shape[i] += a.before[i] + a.after[i];
+    CT_CHECK(!__builtin_add_overflow(shape[i], a.before[i], &shape[i]) &&
+                 !__builtin_add_overflow(shape[i], a.after[i], &shape[i]),
+             ShapeError, "pad", "got ", a.before, " elements before and ", a.after, " behind; axis ", i,
+             " must have fewer than 2^63 with them");
   }
   check_sizes("pad", shape);
   in.output(shape, in.in(0).dtype());
