@@ -187,6 +187,17 @@ class Pass {
     return capture_ && capture_->asked(edge.node.get()) ? edge : *beyond;
   }
 
+  // Whether what the edge leads to still wants the gradient that the node will make.
+  static bool takes_gradient(const Edge& edge, const Node& node) {
+    if (!edge.leaf) return true;
+    const Tensor leaf{edge.leaf};
+    CT_CHECK(leaf.dtype() == edge.dtype && leaf.device() == edge.device, AutogradError, "backward",
+             "a leaf that '", node.name(), "' used in ", edge.dtype, " on ", edge.device, " is ",
+             describe(leaf), " on ", leaf.device(),
+             " now; convert or move a module before forward or after backward");
+    return leaf.requires_grad();
+  }
+
   void visit(const Slot& slot) {
     Node& node = *slot.node;
     const std::uint32_t outputs = node.output_count();
@@ -204,7 +215,7 @@ class Pass {
       const Edge& edge = *destinations.emplace_back(&destination(node, i));
       Tensor& target = grads_in.emplace_back();
       std::uint8_t& flag = flags.emplace_back(0);
-      if (!edge || (capture_ && !capture_->wants(edge))) continue;
+      if (!edge || (capture_ && !capture_->wants(edge)) || !takes_gradient(edge, node)) continue;
       any = true;
       flag = kGradNeeded;
       if (&edge != &node.edges[i]) flag |= kGradWide;

@@ -80,6 +80,8 @@ Edge gradient_edge(const Tensor& t) {
     latest = std::max(latest, edge.node->sequence());
   } else {
     edge.leaf = t.ref();
+    edge.dtype = impl.dtype;
+    edge.device = impl.storage->device();
     if (impl.autograd) latest = std::max(latest, static_cast<LeafMeta&>(*impl.autograd).sequence);
   }
   return edge;
