@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/per_thread.h>
 #include <cotangent/core/stream.h>
 
 namespace ct::detail {
@@ -29,10 +30,7 @@ struct ThreadCache {
   std::unique_ptr<Cache> weights;
   int depth = 0;  // of guards
 };
-ThreadCache& thread_cache() {
-  thread_local ThreadCache cache;
-  return cache;
-}
+ThreadCache& thread_cache() { return per_thread<ThreadCache>(); }
 
 }  // namespace
 

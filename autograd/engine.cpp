@@ -12,6 +12,7 @@
 #include <cotangent/autograd/capture_internal.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/core/per_thread.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a
@@ -186,6 +187,17 @@ class Pass {
     return capture_ && capture_->asked(edge.node.get()) ? edge : *beyond;
   }
 
+  // Whether what the edge leads to still wants the gradient that the node will make.
+  static bool takes_gradient(const Edge& edge, const Node& node) {
+    if (!edge.leaf) return true;
+    const Tensor leaf{edge.leaf};
+    CT_CHECK(leaf.dtype() == edge.dtype && leaf.device() == edge.device, AutogradError, "backward",
+             "a leaf that '", node.name(), "' used in ", edge.dtype, " on ", edge.device, " is ",
+             describe(leaf), " on ", leaf.device(),
+             " now; convert or move a module before forward or after backward");
+    return leaf.requires_grad();
+  }
+
   void visit(const Slot& slot) {
     Node& node = *slot.node;
     const std::uint32_t outputs = node.output_count();
@@ -203,7 +215,7 @@ class Pass {
       const Edge& edge = *destinations.emplace_back(&destination(node, i));
       Tensor& target = grads_in.emplace_back();
       std::uint8_t& flag = flags.emplace_back(0);
-      if (!edge || (capture_ && !capture_->wants(edge))) continue;
+      if (!edge || (capture_ && !capture_->wants(edge)) || !takes_gradient(edge, node)) continue;
       any = true;
       flag = kGradNeeded;
       if (&edge != &node.edges[i]) flag |= kGradWide;
@@ -334,14 +346,15 @@ class Pass {
 
 // One Pass is kept per thread, so that a training step allocates nothing here; a backward inside a hook gets
 // another one.
-thread_local std::unique_ptr<Pass> spare_pass;
-
 class PassLease {
  public:
-  PassLease() : pass_(spare_pass ? std::move(spare_pass) : std::make_unique<Pass>()) {}
+  PassLease() {
+    std::unique_ptr<Pass>& spare = per_thread<std::unique_ptr<Pass>>();
+    pass_ = spare ? std::move(spare) : std::make_unique<Pass>();
+  }
   ~PassLease() {
     pass_->clear();
-    spare_pass = std::move(pass_);
+    per_thread<std::unique_ptr<Pass>>() = std::move(pass_);
   }
   Pass* operator->() { return pass_.get(); }
 

@@ -80,6 +80,8 @@ Edge gradient_edge(const Tensor& t) {
     latest = std::max(latest, edge.node->sequence());
   } else {
     edge.leaf = t.ref();
+    edge.dtype = impl.dtype;
+    edge.device = impl.storage->device();
     if (impl.autograd) latest = std::max(latest, static_cast<LeafMeta&>(*impl.autograd).sequence);
   }
   return edge;
@@ -101,7 +103,7 @@ Node::~Node() = default;
 void Node::enter() { sequence_ = detail::next_sequence(); }
 
 const std::string& Node::call_site() const {
-  static const std::string none;
+  static const std::string& none = *new std::string;  // never destroyed: a backward may fail at exit
   return trace ? *trace : none;
 }
 

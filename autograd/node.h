@@ -31,6 +31,8 @@ struct Edge {
   Ref<Node> node;
   Ref<TensorImpl> leaf;
   std::uint32_t index = 0;
+  DType dtype = DType::f32;  // of a leaf when it was used: what its gradient will have
+  Device device;
   explicit operator bool() const { return node || leaf; }
 };
 
@@ -227,6 +229,10 @@ CT_API LeafMeta& leaf_meta(TensorImpl& impl);
 /// The next number of the tape: above those of all nodes and leaves that this thread has made or built on. Threads count
 /// each by itself, so that none waits for another's; what is built on nothing in common may have one number.
 CT_API std::uint64_t next_sequence();
+
+/// What retain_grad() asked of `t` is meant of the value that it has: to be called around set_history() where that changes.
+CT_API std::shared_ptr<Tensor> take_retained(const Tensor& t);
+CT_API void put_retained(const Tensor& t, std::shared_ptr<Tensor> retained);
 
 /// The edge along which the gradient of `t` flows; empty if it wants none.
 CT_API Edge gradient_edge(const Tensor& t);

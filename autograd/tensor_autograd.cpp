@@ -1,5 +1,6 @@
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/node.h>
@@ -31,6 +32,14 @@ void check_hookable(const char* op, const Tensor& t) {
 }
 
 }  // namespace
+
+std::shared_ptr<Tensor> detail::take_retained(const Tensor& t) {
+  if (t.is_leaf() || !t.impl()->autograd || !leaf_meta(*t.impl()).retained) return nullptr;
+  return std::exchange(output_hooks(t).retained, nullptr);
+}
+void detail::put_retained(const Tensor& t, std::shared_ptr<Tensor> retained) {
+  if (retained) output_hooks(t).retained = std::move(retained);
+}
 
 Tensor& Tensor::set_requires_grad(Flag value) {
   TensorImpl& impl = get();

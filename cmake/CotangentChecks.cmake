@@ -62,6 +62,20 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE AND NOT BUILD_SHARED_LIBS AN
   cotangent_script_test(check.instructions ct_instructions)
 endif()
 
+if(COTANGENT_BUILD_TESTS)
+  # Work after main().
+  add_executable(ct_at_exit tests/checks/at_exit.cpp)
+  cotangent_compile_options(ct_at_exit)
+  target_compile_options(ct_at_exit PRIVATE "$<$<CONFIG:Release>:-Og>" "$<$<CONFIG:Debug>:-O0>")
+  target_link_libraries(ct_at_exit PRIVATE cotangent_io cotangent_samples)
+  target_include_directories(ct_at_exit PRIVATE "${PROJECT_SOURCE_DIR}")
+  cotangent_script_test(check.at_exit ct_at_exit "${PROJECT_BINARY_DIR}/at_exit.safetensors")
+  cotangent_script_test(check.at_exit_cold ct_at_exit "${PROJECT_BINARY_DIR}/at_exit_cold.safetensors" cold)
+endif()
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE AND NOT BUILD_SHARED_LIBS)
+  cotangent_script_test(check.statics "${_checks}/statics.sh" "${PROJECT_BINARY_DIR}")
+endif()
+
 if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE)
   # The library inside of a shared object that a running program loads.
   add_library(ct_plugin MODULE tests/consumers/plugin.cpp)

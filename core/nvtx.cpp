@@ -21,7 +21,10 @@ class NvtxRanges final : public OpObserver {
   void end(const KernelCall&) override { detail::runtime::range_pop(); }
 };
 
-NvtxRanges g_ranges;
+NvtxRanges& ranges() {
+  static NvtxRanges& all = *new NvtxRanges;  // never destroyed: ops may run while the process ends
+  return all;
+}
 OpObserver* g_replaced = nullptr;
 
 }  // namespace
@@ -30,13 +33,13 @@ bool set_nvtx_ranges(bool on) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (on) {
-    OpObserver* const before = set_op_observer(&g_ranges);
-    if (before == &g_ranges) return true;
+    OpObserver* const before = set_op_observer(&ranges());
+    if (before == &ranges()) return true;
     g_replaced = before;
     return false;
   }
   OpObserver* const before = set_op_observer(g_replaced);
-  if (before == &g_ranges) {
+  if (before == &ranges()) {
     g_replaced = nullptr;
     return true;
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
+#include <cotangent/core/per_thread.h>
 #include <cotangent/core/pool_store_internal.h>
 
 namespace ct::detail {
@@ -24,18 +26,10 @@ constexpr std::uint32_t list_limit(int index) { return 4 * batch_size(index); }
 // True once the calling thread's cache is gone: what its last destructors give back goes to the store.
 __thread bool t_cache_retired = false;
 
-// Ends the cache with its thread.
-struct Reaper {
-  bool armed = false;
-  ~Reaper() {
-    if (!armed) return;
-    PoolCache* cache = t_pool_cache;
-    t_pool_cache = nullptr;
-    t_cache_retired = true;
-    if (cache) PoolStore::get().retire(cache);
-  }
-};
-thread_local Reaper t_reaper;
+void end_cache(void*) {
+  t_cache_retired = true;
+  PoolStore::get().retire(std::exchange(t_pool_cache, nullptr));
+}
 
 PoolCache* start_cache() noexcept {
   if (t_cache_retired) return nullptr;
@@ -45,7 +39,7 @@ PoolCache* start_cache() noexcept {
   for (int i = 0; i < kPoolClasses; ++i) cache->lists[i].limit = list_limit(i);
   PoolStore::get().enlist(cache);
   t_pool_cache = cache;
-  t_reaper.armed = true;
+  at_thread_end(end_cache, nullptr);
   return cache;
 }
 

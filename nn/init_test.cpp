@@ -177,3 +177,30 @@ TEST_CASE("init: errors", "[nn]") {
   CHECK_THROWS_AS(init::orthogonal_(zeros({2})), ShapeError);
   CHECK_THROWS_AS(init::constant_(zeros({2}, {.dtype = i64}), 1), DTypeError);
 }
+
+TEST_CASE("trunc_normal_ has the moments of its tail, wherever the bounds lie", "[init]") {
+  struct Case {
+    double low, high, mean, std;  // of the distribution that is cut off there
+  };
+  // Of the integrals of x^n exp(-x^2 / 2) between the bounds.
+  for (const Case& c : {Case{-2, 2, 0, 0.879626},
+                        {1, 3, 1.510050, 0.416477},
+                        {5, 6, 5.183147, 0.171617},
+                        {9, 10, 9.108456, 0.106999},
+                        {20, 1e300, 20.049753, 0.0496312},
+                        {36, 40, 36.027735, 0.0277138},
+                        {60, 61, 60.016657, 0.0166528}})
+    for (const bool mirrored : {false, true})
+      for (const DType dtype : {f64, f32}) {
+        manual_seed(5);
+        const Tensor t = empty({40000}, {.dtype = dtype});
+        mirrored ? init::trunc_normal_(t, 0, 1, -c.high, -c.low)
+                 : init::trunc_normal_(t, 0, 1, c.low, c.high);
+        const Tensor x = (mirrored ? -t : t).to(f64);
+        INFO(c.low << " to " << c.high << ", mirrored " << mirrored << ", " << dtype);
+        CHECK(min(x).item<double>() >= c.low);
+        CHECK(max(x).item<double>() <= c.high);
+        CHECK(mean(x).item<double>() == Approx(c.mean).margin(0.03 * c.std));
+        CHECK(x.std().item<double>() == Approx(c.std).epsilon(0.03));
+      }
+}

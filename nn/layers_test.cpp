@@ -182,3 +182,22 @@ TEST_CASE("a program from data to file learns and comes back", "[nn]") {
     CHECK(right >= 507);
   }
 }
+
+TEST_CASE("BatchNorm does not count a batch that it refuses", "[layers]") {
+  for (const bool average : {false, true}) {
+    nn::BatchNormOptions options;
+    if (average) options.momentum = std::nullopt;
+    nn::BatchNorm1d norm(2, options);
+    const auto counted = [&] { return norm.get("num_batches_tracked").item<int>(); };
+    const std::string before = bytes_of(norm.get("running_mean")) + bytes_of(norm.get("running_var"));
+    CHECK_THROWS_AS(norm(ones({1, 2})), ValueError);
+    CHECK_THROWS_AS(norm(ones({4, 2}).to(i64)), DTypeError);
+    CHECK(counted() == 0);
+    CHECK(bytes_of(norm.get("running_mean")) + bytes_of(norm.get("running_var")) == before);
+    norm(ones({4, 2}) * 3);
+    CHECK(counted() == 1);
+    CHECK(norm.get("running_mean").to_vector<double>()[0] == Approx(average ? 3 : 0.3));
+    norm(ones({4, 2}) * 5);
+    CHECK(norm.get("running_mean").to_vector<double>()[0] == Approx(average ? 4 : 0.77));
+  }
+}

@@ -112,7 +112,7 @@ class CT_API SlotHandle : public TensorHandle {
 
   /// The tensor of now; undefined if there is none. Throws Error for a handle that was moved from.
   const Tensor& tensor() const {
-    static const Tensor none;
+    static const Tensor& none = *new Tensor;  // never destroyed: static objects may still ask at exit
     if (moved_from_) [[unlikely]]
       throw_moved_from();
     return slot_ ? slot_->tensor : none;

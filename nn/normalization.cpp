@@ -105,15 +105,16 @@ BatchNorm::BatchNorm(const char* kind, std::int64_t num_features, const BatchNor
 Tensor BatchNorm::normalized(const Tensor& x) const {
   check_channels(x, 1);
   const bool tracked = running_mean_.defined();
-  double momentum = momentum_.value_or(0);
-  if (tracked && is_training()) {
+  const bool counts = tracked && is_training();
+  Tensor batches = num_batches_tracked_;
+  const double momentum = momentum_ ? *momentum_ : counts ? 1 / (batches.item() + 1) : 0;
+  Tensor y = ct::batch_norm(x, running_mean_, running_var_, weight_, bias_,
+                            {.training = is_training() || !tracked, .momentum = momentum, .eps = eps_});
+  if (counts) {  // a batch that is refused is none
     const NoGrad guard;
-    Tensor batches = num_batches_tracked_;
     batches.add_(1);
-    if (!momentum_) momentum = 1 / batches.item();
   }
-  return ct::batch_norm(x, running_mean_, running_var_, weight_, bias_,
-                        {.training = is_training() || !tracked, .momentum = momentum, .eps = eps_});
+  return y;
 }
 
 void BatchNorm::check_rank(const Tensor& x, int least, int most, const char* form) const {

@@ -417,7 +417,9 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   if (recorded) {
     storage.bump_history_version();
     self.impl()->history_version = storage.history_version();
+    std::shared_ptr<Tensor> retained = detail::take_retained(self);
     detail::set_history(self, std::move(node), 0);
+    detail::put_retained(self, std::move(retained));
   }
   return self;
 }

@@ -50,6 +50,58 @@ first=$!
 wait $first && [ "$(cat one two | grep -c ', compiled and loaded in')" = 1 ] && [ "$(cat one two | grep -c ', loaded in')" = 1 ] ||
   { cat one two >log; fail "of two processes at once one compiles, and both load"; }
 
+# What is damaged is made again; what others can write to, or could have guessed the name of, is not run.
+library_of() { "$program" build isru | sed -n 's/^  \(.*\.so\)$/\1/p'; }
+for damage in 'truncate -s 5000' 'truncate -s 0' 'truncate -s -1' 'dd conv=notrunc bs=1 seek=9000 count=64 if=/dev/zero status=none of='; do
+  built=$(library_of)
+  case $damage in *=) $damage"$built" ;; *) $damage "$built" ;; esac
+  expect 1 "a damaged one by its name ($damage)" "$program" build "$built"
+  expect 0 "a damaged one is compiled again ($damage)" "$program" build isru
+  says "compiled and loaded in"
+done
+chmod g+w cache/ops
+expect 1 "a cache that others can write to" "$program" build isru
+says "^\[load_op\] the cache $work/cache/ops is no folder of this user's that others can't write to"
+chmod g-w cache/ops
+chmod o+w "$(library_of)"
+expect 0 "a file that others can write to" "$program" build isru
+says "compiled and loaded in"
+if [ "$(id -u)" = 0 ]; then
+  chown 12345 cache
+  expect 1 "a cache of another user's" "$program" build isru
+  says "^\[load_op\] the cache $work/cache is no folder of this user's"
+  chown 0 cache
+fi
+mkdir tmp
+for time in one two; do
+  TMPDIR=$work/tmp expect 0 "without a home, $time" env -u HOME -u XDG_CACHE_HOME -u COTANGENT_CACHE "$program" build isru
+  says "compiled and loaded in"
+done
+[ "$(stat -c %a tmp/cotangent-*)" = $'700\n700' ] || fail "without a home each process has a folder of its own: $(ls -l tmp)"
+ln -s loop loop
+expect 1 "a link that leads to itself" "$program" build loop isru
+says "^\[load_op\] .*loop.*; "
+says "^isru: .*loaded in"
+mkdir -p above/cotangent/core && : >above/cotangent/core/op_def.h
+expect 0 "from a folder with another cotangent in it" env -C above "$program" check ../isru --device cpu
+says "^passed"
+rm -rf cache
+printf '#include <cerrno>\nextern "C" int flock(int, int) { errno = ENOLCK; return -1; }\n' >flock.cpp
+if "${CXX:-c++}" -shared -fPIC flock.cpp -o flock.so && LD_PRELOAD=$work/flock.so ls >/dev/null 2>&1; then
+  for i in 1 2 3 4; do LD_PRELOAD=$work/flock.so "$program" build isru >"locks.$i" 2>&1 & done
+  for i in 1 2 3 4; do wait -n || { cat locks.*; fail "four processes at once on a file system without locks"; }; done
+fi
+
+# --- the kernels of the GPU ---
+printf '#!/bin/sh\nfor last; do :; done\ncp "$last" "%s/unit.cu"\nshift 5\necho code >"$(echo "$*" | sed "s/.*-o \\([^ ]*\\) .*/\\1/")"\n' "$work" >nvcc
+printf '#!/bin/sh\necho "op.cu(3): error: no"\nexit 1\n' >bad_nvcc
+chmod +x nvcc bad_nvcc
+cp -r isru 'a "b\c'
+COTANGENT_NVCC=$work/nvcc expect 0 "a folder's name with a quote" "$program" build 'a "b\c'
+sed -n '/^#line/p' unit.cu >line.cpp && "${CXX:-c++}" -fsyntax-only line.cpp || fail "its #line is no C: $(cat line.cpp)"
+COTANGENT_NVCC=$work/bad_nvcc expect 1 "check, where the kernels of the GPU do not compile" "$program" check isru --device cpu
+says "isru/op.cu does not compile"
+
 # --- ops that are wrong: each is named, and the next call works ---
 copy broken 's/1 + x \* x/1 + x * z/' op.cpp
 expect 1 "one that does not compile" "$program" build broken isru

@@ -39,8 +39,23 @@ Tensors call(const ct::OpDef& op, const Tensors& inputs, const ct::AnyAttrs& att
   return outputs;
 }
 
+// The kernels of the GPU, where there is a compiler for them.
+void compile_cuda(const ct::LoadedOp& op) {
+  if (op.cuda == nullptr) return;
+  if (ct::CudaText::compiler().empty()) {
+    std::printf("  CUDA kernels: neither nvcc nor NVRTC is here; they are compiled where they run\n");
+    return;
+  }
+  std::string arch = "80";  // without a GPU, the oldest that there are kernels for
+  if (ct::cuda_is_available()) arch = ct::CudaText::arch(ct::cuda(0));
+  for (const ct::DType dtype : {ct::f32, ct::f64, ct::f16, ct::bf16})
+    if (op.op->dtypes & ct::dtype_bit(dtype)) op.cuda->compile(op.op->name, dtype, arch);
+  std::printf("  CUDA kernels: compiled for sm_%s by %s\n", arch.c_str(), ct::CudaText::compiler().c_str());
+}
+
 // Conformance, and beside it what it holds too, one by one: each sample's gradient, and its gradient's.
 bool check(const ct::LoadedOp& op, const std::vector<ct::Device>& devices) {
+  compile_cuda(op);
   const ct::ConformanceReport report = ct::check_conformance(*op.op, *op.tests, {.devices = devices});
   for (const ct::ConformanceRow& row : report.rows)
     std::printf("  %-7s %-5s forward %-6s backward %s\n", ct::to_string(row.device).c_str(),
@@ -166,20 +181,11 @@ void bench(const ct::LoadedOp& op, ct::Device device) {
   row("backward", backward, own.backward, composed.backward);
 }
 
-// Compiles all of it, the kernels of the GPU too where there is a compiler for them.
+// Compiles all of it.
 void build(const std::string& folder) {
   const ct::LoadedOp op = load(folder);
   std::printf("  %s\n", op.library.c_str());
-  if (op.cuda == nullptr) return;
-  if (ct::CudaText::compiler().empty()) {
-    std::printf("  CUDA kernels: neither nvcc nor NVRTC is here; they are compiled where they run\n");
-    return;
-  }
-  std::string arch = "80";  // without a GPU, the oldest that there are kernels for
-  if (ct::cuda_is_available()) arch = ct::CudaText::arch(ct::cuda(0));
-  for (const ct::DType dtype : {ct::f32, ct::f64, ct::f16, ct::bf16})
-    if (op.op->dtypes & ct::dtype_bit(dtype)) op.cuda->compile(op.op->name, dtype, arch);
-  std::printf("  CUDA kernels: compiled for sm_%s by %s\n", arch.c_str(), ct::CudaText::compiler().c_str());
+  compile_cuda(op);
 }
 
 int usage() {

@@ -22,12 +22,28 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-// The whole text as a number, whatever the locale. False if it is none.
+// Whether a number that does not fit is too small, and not too large: by the place of its first digit that is not 0.
+bool is_below_the_smallest(std::string_view text) {
+  if (text[0] == '-') text.remove_prefix(1);
+  const std::size_t mark = std::min(text.find_first_of("eE"), text.size());
+  const std::size_t point = std::min(text.find('.'), mark), first = text.find_first_of("123456789");
+  std::int64_t exponent = 0;
+  std::string_view digits = text.substr(std::min(mark + 1, text.size()));
+  if (digits.starts_with('+')) digits.remove_prefix(1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+  if (error == std::errc::result_out_of_range) return digits[0] == '-';
+  return exponent < static_cast<std::int64_t>(first) - static_cast<std::int64_t>(point);
+}
+
+// The whole text as a number, whatever the locale; one below the smallest is 0. False if it is none.
 template <class T>
 bool parse(std::string_view text, T& value) {
   if (text.size() > 1 && text[0] == '+' && text[1] != '-') text.remove_prefix(1);
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+  if (end != text.data() + text.size()) return false;
+  if (!std::is_floating_point_v<T> || error != std::errc::result_out_of_range) return error == std::errc();
+  value = text[0] == '-' ? T(-0.) : T(0);
+  return is_below_the_smallest(text);
 }
 
 }  // namespace

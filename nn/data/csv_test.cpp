@@ -104,3 +104,25 @@ TEST_CASE("csv: what is wrong is named with line and column", "[data][csv]") {
   folder.write("t.csv", "n\n7\n");
   CHECK(data::read_csv(folder / "t.csv").numbers().item() == 7);
 }
+
+TEST_CASE("a CSV number below the smallest is 0, one above the largest an error", "[data]") {
+  const auto read = [](const std::string& text, DType dtype) {
+    return parse_csv("a\n" + text + "\n").numbers({}, dtype).to_vector<double>()[0];
+  };
+  const std::string zeros(400, '0');
+  for (const std::string& text :
+       {std::string("1e-400"), std::string("+1e-400"), "0." + zeros + "1", std::string("12.5E-99999"),
+        std::string("1e-99999999999999999999"), "1" + zeros + "e-999", "0." + zeros + "1e+9"}) {
+    INFO(text);
+    CHECK(read(text, f64) == 0);
+    CHECK(read(text, f32) == 0);
+  }
+  CHECK(std::signbit(read("-1e-400", f64)));
+  CHECK(read("1e-50", f32) == 0);
+  CHECK(read("4.9e-324", f64) > 0);
+  for (const std::string& text :
+       {std::string("1e400"), std::string("-1e400"), "1" + zeros, std::string("0.1e999"),
+        std::string("1e99999999999999999999"), "0." + zeros + "1e+999", std::string("1e-400x")})
+    CHECK_THROWS_AS(read(text, f64), IoError);
+  CHECK_THROWS_AS(read("99999999999999999999", i64), IoError);
+}

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/per_thread.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
@@ -63,11 +64,7 @@ class Lease {
   Gradients& operator*() { return gradients_; }
 
  private:
-  static Gradients& of_thread() {
-    thread_local Gradients gradients;
-    return gradients;
-  }
-  Gradients& gradients_ = of_thread();
+  Gradients& gradients_ = per_thread<Gradients>();
 };
 
 }  // namespace

@@ -1,23 +1,21 @@
+#include <cotangent/core/per_thread.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim::internal {
 
-namespace {
-thread_local std::vector<Entry> t_entries;
-thread_local std::vector<std::int64_t> t_starts;
-}  // namespace
-
 std::vector<Entry>& scratch_entries() {
-  t_entries.clear();
-  return t_entries;
+  std::vector<Entry>& entries = per_thread<std::vector<Entry>>();
+  entries.clear();
+  return entries;
 }
 std::vector<std::int64_t>& scratch_starts() {
-  t_starts.clear();
-  return t_starts;
+  std::vector<std::int64_t>& starts = per_thread<std::vector<std::int64_t>, struct Starts>();
+  starts.clear();
+  return starts;
 }
 void reserve_scratch(std::size_t entries) {
-  t_entries.reserve(entries);
-  t_starts.reserve(entries + 1);
+  scratch_entries().reserve(entries);
+  scratch_starts().reserve(entries + 1);
 }
 
 template <class Rule>

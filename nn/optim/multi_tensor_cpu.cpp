@@ -6,6 +6,7 @@
 
 #include <cotangent/core/function_ref.h>
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/per_thread.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
@@ -235,7 +236,7 @@ template <class C>
 }  // namespace
 
 Tensor norm_cpu(std::span<const Batch> batches, double p, DType dtype) {
-  thread_local std::vector<double> partial;
+  auto& partial = per_thread<std::vector<double>, struct NormPartials>();
   double total = 0;
   for (const Batch& batch : batches) {
     const auto starts = lay_out(batch.entries);

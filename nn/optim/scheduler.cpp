@@ -33,8 +33,13 @@ void LRScheduler::step() { set(time_ + 1); }
 
 void LRScheduler::set(std::int64_t time) {
   const int groups = optimizer_.group_count();
-  // A group that was added meanwhile joins at the rate it came with.
-  for (int g = static_cast<int>(base_.size()); g < groups; ++g) base_.push_back(optimizer_.base_lr(g));
+  // A group that was added meanwhile joins at the rate it came with: all formulas are a + b base.
+  for (int g = static_cast<int>(base_.size()); g < groups; ++g) {
+    base_.push_back(optimizer_.base_lr(g));
+    if (!goes_on()) continue;
+    const double a = rate(time_, g, 0), b = rate(time_, g, 1) - a;
+    if (const double base = (base_.back() - a) / b; b != 0 && std::isfinite(base)) base_.back() = base;
+  }
   std::vector<double> rates;
   rates.reserve(static_cast<std::size_t>(groups));
   for (int g = 0; g < groups; ++g) {
@@ -256,11 +261,14 @@ SequentialLR::SequentialLR(Optimizer& optimizer, std::vector<std::shared_ptr<LRS
              milestones_[i], "; milestones must be >= 1 and increase");
   start();
 }
-double SequentialLR::rate(std::int64_t time, int group, double base) const {
+std::pair<const LRScheduler*, std::int64_t> SequentialLR::schedule_at(std::int64_t time) const {
   const auto after = std::upper_bound(milestones_.begin(), milestones_.end(), time);
   const auto k = static_cast<std::size_t>(after - milestones_.begin());
-  const std::int64_t begun = k == 0 ? 0 : milestones_[k - 1];
-  return schedules_[k]->rate(time - begun, group, base);
+  return {schedules_[k].get(), k == 0 ? 0 : milestones_[k - 1]};
+}
+double SequentialLR::rate(std::int64_t time, int group, double base) const {
+  const auto [schedule, begun] = schedule_at(time);
+  return schedule->rate(time - begun, group, base);
 }
 
 ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, ReduceLROnPlateauOptions options)

@@ -54,6 +54,9 @@ class CT_API LRScheduler {
 
   /// The rate of `group` at `time`, given the one it started with.
   virtual double rate(std::int64_t time, int group, double base) const = 0;
+  /// Whether a group that is added later goes on from the rate that it came with, as if its rate had been another at the
+  /// start (PyTorch's schedules that multiply the last rate); else that is the rate it would have started with.
+  virtual bool goes_on() const { return false; }
 
  private:
   friend class SequentialLR;
@@ -76,6 +79,7 @@ class CT_API StepLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return true; }
   StepLROptions options_;
 };
 
@@ -91,6 +95,7 @@ class CT_API MultiStepLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return true; }
   MultiStepLROptions options_;
 };
 
@@ -104,6 +109,7 @@ class CT_API ExponentialLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return true; }
   ExponentialLROptions options_;
 };
 
@@ -120,6 +126,7 @@ class CT_API CosineAnnealingLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return true; }
   CosineAnnealingLROptions options_;
 };
 
@@ -172,6 +179,7 @@ class CT_API PolynomialLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return true; }
   PolynomialLROptions options_;
 };
 
@@ -189,6 +197,7 @@ class CT_API LinearLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return true; }
   LinearLROptions options_;
 };
 
@@ -222,6 +231,8 @@ class CT_API SequentialLR final : public LRScheduler {
 
  private:
   double rate(std::int64_t time, int group, double base) const override;
+  bool goes_on() const override { return schedule_at(time()).first->goes_on(); }
+  std::pair<const LRScheduler*, std::int64_t> schedule_at(std::int64_t time) const;  // and when it began
   std::vector<std::shared_ptr<LRScheduler>> schedules_;
   std::vector<std::int64_t> milestones_;
 };

@@ -94,7 +94,7 @@ TEST_CASE("a group added later is scheduled from the rate it came with", "[optim
   sgd.add_param_group({{ones({1}, {.requires_grad = true})}, {.lr = 8}});
   CHECK(sgd.lr(2) == 8);
   schedule.step();
-  CHECK(schedule.last_lr() == std::vector<double>{0.125, 0.0625, 2});
+  CHECK(schedule.last_lr() == std::vector<double>{0.125, 0.0625, 4});
 }
 
 TEST_CASE("a schedule's state", "[optim]") {
@@ -198,4 +198,60 @@ TEST_CASE("schedules at their ends", "[optim]") {
   StateDict other;
   other.set_value("scheduler", "StepLR");
   CHECK_THROWS_AS(plateau.load_state_dict(other), ValueError);
+}
+
+TEST_CASE("a group that is added late goes on from the rate that it came with", "[optim]") {
+  struct Case {
+    std::shared_ptr<LRScheduler> (*of)(Optimizer&);
+    double next;  // PyTorch 2.11's rate of the late group, 8 after 3 steps, after the 4th
+  };
+  for (const Case& c :
+       {Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<ExponentialLR>(o, ExponentialLROptions{0.5});
+             },
+             4},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<StepLR>(o, StepLROptions{2, 0.5});
+             },
+             4},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<MultiStepLR>(o, MultiStepLROptions{{1, 2, 5}, 0.5});
+             },
+             8},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<PolynomialLR>(o, PolynomialLROptions{.steps = 10, .power = 1});
+             },
+             8 * 6.0 / 7},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<LinearLR>(o, LinearLROptions{.start_factor = 0.5, .steps = 10});
+             },
+             8 * 0.7 / 0.65},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<CosineAnnealingLR>(o, CosineAnnealingLROptions{.steps = 6});
+             },
+             4},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<SequentialLR>(
+                   o,
+                   std::vector<std::shared_ptr<LRScheduler>>{
+                       std::make_shared<LinearLR>(o, LinearLROptions{.steps = 2}),
+                       std::make_shared<ExponentialLR>(o, ExponentialLROptions{0.5})},
+                   std::vector<std::int64_t>{2});
+             },
+             4},
+        Case{[](Optimizer& o) -> std::shared_ptr<LRScheduler> {
+               return std::make_shared<LambdaLR>(
+                   o, [](std::int64_t t) { return 1 / (1.0 + static_cast<double>(t)); });
+             },
+             8 / 5.0}}) {
+    const Tensor w = ones({1}).set_requires_grad(), v = ones({1}).set_requires_grad();
+    SGD sgd({w}, {.lr = 1});
+    const auto schedule = c.of(sgd);
+    for (int i = 0; i < 3; ++i) schedule->step();
+    sgd.add_param_group({{v}, {.lr = 8}});
+    const double first = schedule->lr_at(4, 0);
+    schedule->step();
+    CHECK(sgd.lr(1) == Approx(c.next));
+    CHECK(sgd.lr(0) == Approx(first));
+  }
 }

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,10 +35,52 @@ struct Descriptor {
   }
 };
 
-std::string default_cache() {
-  const std::string home = variable("HOME");
-  const std::string base = variable("XDG_CACHE_HOME", home.empty() ? "/tmp" : home + "/.cache");
-  return variable("COTANGENT_CACHE", base + "/cotangent");
+// Without a home, a folder of this process alone: what has a name that is known may be another user's.
+std::string private_cache(const char* op) {
+  static const std::string& folder = *new std::string([op] {
+    std::string name = variable("TMPDIR", "/tmp") + "/cotangent-XXXXXX";
+    CT_CHECK(::mkdtemp(name.data()) != nullptr, IoError, op, "there is neither a home nor room for ", name,
+             ": ", std::strerror(errno), "; name a folder in COTANGENT_CACHE");
+    return name;
+  }());
+  return folder;
+}
+
+std::string default_cache(const char* op) {
+  if (std::string named = variable("COTANGENT_CACHE"); !named.empty()) return named;
+  const std::string home = variable("HOME"),
+                    base = variable("XDG_CACHE_HOME", home.empty() ? "" : home + "/.cache");
+  return base.empty() ? private_cache(op) : base + "/cotangent";
+}
+
+// Whether nobody but this user, and root, can have written what is there.
+bool is_ours(const struct stat& s) {
+  return (s.st_uid == ::geteuid() || s.st_uid == 0) && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+void make_folder(const char* op, const fs::path& folder) {
+  struct stat s {};
+  const bool there =
+      (::mkdir(folder.c_str(), 0700) == 0 || errno == EEXIST) && ::stat(folder.c_str(), &s) == 0;
+  CT_CHECK(there, IoError, op, "the cache ", folder.string(), " can't be written: ", std::strerror(errno),
+           "; name a folder that can in COTANGENT_CACHE");
+  CT_CHECK(S_ISDIR(s.st_mode) && is_ours(s), IoError, op, "the cache ", folder.string(),
+           " is no folder of this user's that others can't write to, and what lies there would run; remove "
+           "it, or name another "
+           "in COTANGENT_CACHE");
+}
+
+// At the end of each file of the cache.
+std::string digest_line(std::string_view contents) {
+  Fingerprint digest;
+  digest.add(contents);
+  return "\ncotangent digest " + digest.text();
+}
+
+bool is_whole(const std::string& path) {
+  struct stat s {};
+  std::string contents;
+  return ::stat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) && is_ours(s) && read_whole(path, contents);
 }
 
 }  // namespace
@@ -72,6 +115,16 @@ std::string read_text(const char* op, const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(in), {}};
   CT_CHECK(in.is_open() && !in.bad(), IoError, op, path, " can't be read; a file that can is wanted");
   return text;
+}
+
+bool read_whole(const std::string& path, std::string& contents) {
+  std::ifstream in(path, std::ios::binary);
+  contents.assign(std::istreambuf_iterator<char>(in), {});
+  const std::size_t line = digest_line("").size();
+  if (!in.is_open() || in.bad() || contents.size() < line) return false;
+  const std::string last = contents.substr(contents.size() - line);
+  contents.resize(contents.size() - line);
+  return last == digest_line(contents);
 }
 
 std::string find_program(const std::string& name) {
@@ -124,25 +177,31 @@ void fail_compiling(const char* op, const std::string& what, const Ran& ran) {
 
 std::string cached(const char* op, const std::string& folder, const std::string& name,
                    const std::function<void(const std::string& path)>& make, bool* made) {
-  const fs::path cache = folder.empty() ? default_cache() : folder, file = cache / "ops" / name;
+  const fs::path cache = folder.empty() ? default_cache(op) : folder, file = cache / "ops" / name;
   if (made) *made = false;
-  if (fs::exists(file)) return file;
   std::error_code error;
-  fs::create_directories(file.parent_path(), error);
-  // The lock goes with the process that holds it, whatever becomes of it.
-  const Descriptor lock(
-      error ? -1 : ::open((file.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-  CT_CHECK(lock.fd >= 0, IoError, op, "the cache ", cache.string(),
-           " can't be written: ", error ? error.message() : std::strerror(errno),
-           "; name a folder that can in COTANGENT_CACHE");
-  while (::flock(lock.fd, LOCK_EX) != 0 && errno == EINTR) {}
-  if (fs::exists(file)) return file;  // another process has made it
-  const std::string unfinished = file.string() + ".unfinished";
+  fs::create_directories(cache.parent_path(), error);  // the error is that of the next line
+  make_folder(op, cache);
+  make_folder(op, file.parent_path());
+  if (is_whole(file)) return file;
+  // Where the file system has locks, one process works and the others wait; the lock goes with the process that holds it.
+  const Descriptor lock(::open((file.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  while (lock.fd >= 0 && ::flock(lock.fd, LOCK_EX) != 0 && errno == EINTR) {}
+  if (is_whole(file)) return file;  // another process has made it
+  std::string unfinished = file.string() + ".XXXXXX";
+  const Descriptor place(::mkstemp(unfinished.data()));
+  CT_CHECK(place.fd >= 0, IoError, op, "the cache ", cache.string(),
+           " can't be written: ", std::strerror(errno), "; name a folder that can in COTANGENT_CACHE");
   try {
     make(unfinished);
-    const Descriptor written(::open(unfinished.c_str(), O_RDONLY | O_CLOEXEC));
-    if (written.fd < 0 || ::fsync(written.fd) != 0) error.assign(errno, std::generic_category());
-    if (!error) fs::rename(unfinished, file, error);
+    const std::string line = digest_line(read_text(op, unfinished));
+    const Descriptor written(::open(unfinished.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+    if (written.fd < 0 ||
+        ::write(written.fd, line.data(), line.size()) != static_cast<ssize_t>(line.size()) ||
+        ::fchmod(written.fd, 0700) != 0 || ::fsync(written.fd) != 0)
+      error.assign(errno, std::generic_category());
+    else
+      fs::rename(unfinished, file, error);
     CT_CHECK(!error, IoError, op, file.string(), " can't be written: ", error.message(),
              "; name a folder that can in COTANGENT_CACHE");
   } catch (...) {

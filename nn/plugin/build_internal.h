@@ -36,6 +36,9 @@ std::vector<std::string> words(const std::string& text);
 /// The whole file. Throws IoError.
 std::string read_text(const char* op, const std::string& path);
 
+/// Reads a file of the cache without its last line, a digest of the others. False where it is damaged or is not there.
+bool read_whole(const std::string& path, std::string& contents);
+
 /// The path of a program: of `name` itself where it has a slash, else on the PATH. Empty where there is none.
 std::string find_program(const std::string& name);
 
@@ -50,7 +53,8 @@ Ran run(const std::vector<std::string>& command);
 [[noreturn]] void fail_compiling(const char* op, const std::string& what, const Ran& ran);
 
 /// The file `name` of the cache `folder` ("": the default one), which `make(path)` writes where it is not there yet. Of
-/// several processes one makes it. Sets `*made`. Throws IoError where the cache can't be written, and what `make` throws.
+/// several processes one makes it, and what is damaged is made again. Sets `*made`. Throws IoError where the cache can't be
+/// written, or others can write to it, and what `make` throws.
 std::string cached(const char* op, const std::string& folder, const std::string& name,
                    const std::function<void(const std::string& path)>& make, bool* made = nullptr);
 

@@ -60,7 +60,7 @@ const Driver& driver(const char* op) {
 }
 
 const Nvrtc& nvrtc(const char* op) {
-  static const Nvrtc found = [&] {
+  static const Nvrtc& found = *new Nvrtc([&] {
     Nvrtc n;
     void* library = nullptr;
     const std::string named = variable("COTANGENT_NVRTC"), home = variable("CUDA_HOME", "/usr/local/cuda");
@@ -82,7 +82,7 @@ const Nvrtc& nvrtc(const char* op) {
         " to compile its CUDA kernels; install the CUDA toolkit, or name one of them in COTANGENT_NVCC or "
         "COTANGENT_NVRTC");
     return n;
-  }();
+  }());
   return found;
 }
 

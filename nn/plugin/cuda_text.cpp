@@ -60,6 +60,16 @@ std::string find_nvcc() {
   return "";
 }
 
+// As a string of C: a folder's name may hold anything but a 0.
+std::string quoted(const std::string& name) {
+  std::string text = "\"";
+  for (const char c : name) {
+    if (c == '"' || c == '\\') text += '\\';
+    c == '\n' ? text += "\\n" : text += c;
+  }
+  return text + '"';
+}
+
 void write_bytes(const char* op, const std::string& path, const std::string& bytes) {
   std::ofstream out(path, std::ios::binary);
   out << bytes << std::flush;
@@ -73,7 +83,7 @@ std::string CudaText::cubin(const char* op, DType dtype, const std::string& arch
   std::error_code none;
   const fs::path file = fs::absolute(source_, none).parent_path() / name_;
   const std::string text =
-      std::string(kPrelude) + types_of(op, dtype) + "#line 1 \"" + file.string() + "\"\n" + text_;
+      std::string(kPrelude) + types_of(op, dtype) + "#line 1 " + quoted(file.string()) + '\n' + text_;
   const std::string nvcc = find_nvcc();
   plugin::Fingerprint key;
   for (const std::string& part : {text, arch, std::string(version()), nvcc}) key.add(part);
@@ -140,7 +150,10 @@ void CudaText::launch(const char* op, const char* kernel, DType dtype, CudaGrid 
     if (known == nullptr) {
       void*& module = (*modules)[{text_, device, dtype}];
       if (module == nullptr) {
-        module = plugin::load_module(op, device, plugin::read_text(op, cubin(op, dtype, arch(cuda(device)))));
+        std::string code;
+        const std::string file = cubin(op, dtype, arch(cuda(device)));
+        CT_CHECK(plugin::read_whole(file, code), IoError, op, file, " has changed; call again");
+        module = plugin::load_module(op, device, code);
       }
       known = plugin::find_kernel(op, module, kernel, name_);
     }

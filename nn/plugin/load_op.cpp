@@ -32,8 +32,9 @@ std::string headers(const LoadOptions& options) {
   std::string tried;
   for (const std::string& folder :
        {plugin::variable("COTANGENT_INCLUDE"), options.include, std::string(COTANGENT_INCLUDE_FOLDER)}) {
+    if (folder.empty()) continue;
     if (fs::is_regular_file(fs::path(folder) / "cotangent/core/op_def.h")) return folder;
-    if (!folder.empty()) tried += (tried.empty() ? "" : " and ") + folder;
+    tried += (tried.empty() ? "" : " and ") + folder;
   }
   detail::fail<IoError>(kLoad, "there are no headers of Cotangent in ", tried,
                         "; name their folder in COTANGENT_INCLUDE");
@@ -128,6 +129,9 @@ std::map<std::string, Loaded>& loaded_ops() {
 
 const OwnOp& open_op(const std::string& file) {
   check_stamp(file);
+  std::string contents;
+  CT_CHECK(plugin::read_whole(file, contents), IoError, kLoad, file,
+           " is damaged, or was not made by build_op(); build it again with `./ct op build FOLDER`");
   ::dlerror();
   void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -157,7 +161,7 @@ std::string include_folder_of(const char* header) {
 }
 }  // namespace detail
 
-std::string build_op(const std::string& folder, const LoadOptions& options, bool* built) {
+static std::string build(const std::string& folder, const LoadOptions& options, bool* built) {
   const fs::path root = fs::absolute(folder).lexically_normal(), source = root / "op.cpp";
   CT_CHECK(fs::is_regular_file(source), IoError, kLoad, folder,
            " has no op.cpp; a folder of an op is wanted: ./ct op new NAME makes one");
@@ -182,7 +186,7 @@ std::string build_op(const std::string& folder, const LoadOptions& options, bool
   // A libstdc++ in the op is not for the process that the library was loaded into.
   if (!object.empty()) command.insert(command.end(), {object, "-Wl,--exclude-libs,libstdc++.a"});
 
-  const std::string key = with_files([&] { return fingerprint(root, command, include, object); });
+  const std::string key = fingerprint(root, command, include, object);
   return plugin::cached(
       kLoad, options.cache, key + ".so",
       [&](const std::string& to) {
@@ -193,14 +197,13 @@ std::string build_op(const std::string& folder, const LoadOptions& options, bool
       built);
 }
 
-LoadedOp load_op(const std::string& path, const LoadOptions& options) {
+static LoadedOp load(const std::string& path, const LoadOptions& options) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   LoadedOp result;
   CT_CHECK(fs::exists(path), IoError, kLoad, path,
            " is not there; the folder of an op is wanted, or what was built of it");
-  result.library =
-      fs::is_directory(path) ? build_op(path, options, &result.built) : fs::absolute(path).string();
+  result.library = fs::is_directory(path) ? build(path, options, &result.built) : fs::absolute(path).string();
   for (const auto& [name, known] : loaded_ops())
     if (known.path == result.library && !result.built) {
       static_cast<OwnOp&>(result) = *known.own;
@@ -214,6 +217,13 @@ LoadedOp load_op(const std::string& path, const LoadOptions& options) {
   known = {result.library, &own};
   static_cast<OwnOp&>(result) = own;
   return result;
+}
+
+std::string build_op(const std::string& folder, const LoadOptions& options, bool* built) {
+  return with_files([&] { return build(folder, options, built); });
+}
+LoadedOp load_op(const std::string& path, const LoadOptions& options) {
+  return with_files([&] { return load(path, options); });
 }
 
 }  // namespace ct

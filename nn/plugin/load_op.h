@@ -20,7 +20,9 @@ CT_API std::string include_folder_of(const char* header);
 struct LoadOptions {
   std::string compiler{};  ///< COTANGENT_CXX; the compiler of the library where it is there, else c++
   std::string flags{};     ///< COTANGENT_CXX_FLAGS, words; those of the library (build_info().flags)
-  std::string cache{};     ///< COTANGENT_CACHE; $XDG_CACHE_HOME/cotangent, or ~/.cache/cotangent
+  /// COTANGENT_CACHE; $XDG_CACHE_HOME/cotangent, or ~/.cache/cotangent, or else a new private folder. Others must not be able
+  /// to write to it.
+  std::string cache{};
   /// COTANGENT_INCLUDE goes before it: the headers that this program was compiled with.
   std::string include = detail::include_folder_of(__FILE__);
 };
@@ -39,7 +41,7 @@ struct LoadedOp : OwnOp {
 /// Compiles FOLDER/op.cpp to a shared object in the cache and returns its path. One that was compiled from the same sources
 /// in the folder (not in folders below it, nor elsewhere), by the same compiler, with the same flags and headers is taken as
 /// it is. Of several processes at once one compiles and the others wait. Sets `*built` where given.
-/// Throws IoError where the folder has no op.cpp, the cache can't be written, or there are no compiler or headers, and Error
+/// Throws IoError where the folder has no op.cpp, the cache can't be written or belongs to others, or there are no compiler or headers, and Error
 /// with the compiler's messages where it does not compile.
 CT_API std::string build_op(const std::string& folder, const LoadOptions& options = {},
                             bool* built = nullptr);

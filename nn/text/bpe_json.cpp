@@ -55,7 +55,7 @@ class Reader {
     return *found;
   }
   static const Json& optional(const Json& object, const char* key) {
-    static const Json none;
+    static const Json& none = *new Json;
     const Json* found = object.find(key);
     return found ? *found : none;
   }

@@ -28,7 +28,7 @@ struct Table {
 }  // namespace
 
 Category category_of(char32_t code) {
-  static const Table table;
+  static const Table& table = *new Table;
   if (code < Table::kDirect) return table.direct[code];
   if (code > kLastCodePoint) return Category::Cn;
   const auto after = std::upper_bound(table.starts.begin(), table.starts.end(), code);

@@ -36,17 +36,18 @@ int64_t windows(const char* op, int64_t in, int64_t kernel, int64_t stride, int6
 // The shape of a pool of an image of shape `image`.
 Shape pool_shape(const char* op, Shape image, const Attrs& a) {
   const int h = image.size() - 2, w = image.size() - 1;
-  if (a.adaptive) {
-    check(op, "output_size", a.kernel, 1);
-    image[h] = a.kernel.height, image[w] = a.kernel.width;
-    return image;
-  }
-  check(op, "kernel_size", a.kernel, 1);
+  check(op, a.adaptive ? "output_size" : "kernel_size", a.kernel, 1);
   check(op, "stride", a.stride, 1);
   check(op, "padding", a.padding, 0);
   check(op, "dilation", a.dilation, 1);
   CT_CHECK(a.divisor_override >= 0, ValueError, op, "divisor_override is ", a.divisor_override,
            "; it must be positive, or 0 for none");
+  if (a.adaptive) {
+    CT_CHECK(a.padding == Size2d(0) && a.dilation == Size2d(1), ValueError, op,
+             "an adaptive pool got a padding or a dilation; it has none");
+    image[h] = a.kernel.height, image[w] = a.kernel.width;
+    return image;
+  }
   CT_CHECK(2 * a.padding.height <= a.kernel.height && 2 * a.padding.width <= a.kernel.width, ValueError, op,
            "padding is {", a.padding.height, ", ", a.padding.width, "}, kernel_size is {", a.kernel.height,
            ", ", a.kernel.width, "}; it must be at most half of that");

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 
+#include <cotangent/core/per_thread.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/rotary_embedding_internal.h>
@@ -49,11 +50,7 @@ const Frequencies<C>& frequencies(const RotaryOptions& options, std::int64_t tur
     std::int64_t turned = -1;
     Frequencies<C> values;
   };
-  // Kept on the heap: what a library has in thread-local storage must be small, or programs can't load it
-  // while they run.
-  static thread_local std::unique_ptr<Remembered> memory;
-  if (!memory) memory = std::make_unique<Remembered>();
-  Remembered& last = *memory;
+  Remembered& last = per_thread<Remembered>();
   if (last.turned != turned || !same(last.options, options)) {
     for (std::int64_t i = 0; i < turned / 2; ++i) last.values.of[i] = frequency<C>(options, turned, i);
     last.options = options;

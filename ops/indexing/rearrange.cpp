@@ -32,7 +32,10 @@ void pad_infer(Infer& in) {
   for (int i = 0; i < shape.size(); ++i) {
     CT_CHECK(a.before[i] >= 0 && a.after[i] >= 0, ValueError, "pad", "got ", a.before,
              " elements before and ", a.after, " behind; they must be >= 0");
-    shape[i] += a.before[i] + a.after[i];
+    CT_CHECK(!__builtin_add_overflow(shape[i], a.before[i], &shape[i]) &&
+                 !__builtin_add_overflow(shape[i], a.after[i], &shape[i]),
+             ShapeError, "pad", "got ", a.before, " elements before and ", a.after, " behind; axis ", i,
+             " must have fewer than 2^63 with them");
   }
   check_sizes("pad", shape);
   in.output(shape, in.in(0).dtype());
@@ -141,6 +144,26 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
 
 CT_ROOM(rearrange, &k_pad)
 
+// A long axis is reversed as two, so that the indices are few.
+static Tensor reversed(const Tensor& x, int axis) {
+  constexpr std::int64_t kLong = 1 << 14, kPart = 1 << 7;
+  const std::int64_t n = x.dim() == 0 ? 1 : x.shape()[axis];
+  const auto select = [&](const Tensor& t, int from, std::int64_t count) {
+    return index_select(t, from, (count - 1) - arange(count, integers_on(x)));
+  };
+  if (n < kLong) return select(x, axis, n);
+  std::int64_t outer = 1, inner = 1;
+  for (int i = 0; i < x.dim(); ++i)
+    if (i != axis) (i < axis ? outer : inner) *= x.shape()[i];
+  const std::int64_t parts = n / kPart, whole = parts * kPart;
+  const Tensor lines = x.reshape({outer, n, inner});
+  Tensor y =
+      select(select(lines.narrow(1, 0, whole).reshape({outer, parts, kPart, inner}), 1, parts), 2, kPart)
+          .reshape({outer, whole, inner});
+  if (whole < n) y = concat({select(lines.narrow(1, whole, n - whole), 1, n - whole), y}, 1);
+  return y.reshape(x.shape());
+}
+
 Tensor flip(const Tensor& x, const Dims& axes) {
   unsigned seen = 0;
   Tensor y = x;
@@ -149,8 +172,7 @@ Tensor flip(const Tensor& x, const Dims& axes) {
     CT_CHECK(!(seen >> axis & 1u), ShapeError, "flip", "axis ", axis, " comes twice in ", axes,
              "; every axis can be named once");
     seen |= 1u << axis;
-    const std::int64_t n = x.dim() == 0 ? 1 : x.shape()[axis];
-    y = index_select(y, axis, (n - 1) - arange(n, integers_on(x)));
+    y = reversed(y, axis);
   }
   return apart_from(x, y);
 }

@@ -166,3 +166,19 @@ TEST_CASE("what is rearranged is the same on both devices", "[rearrange][cuda]")
   for (const Pad mode : {Pad::constant, Pad::reflect, Pad::replicate, Pad::circular})
     CHECK(values(pad(g, {3, 5, 20, 0}, mode)) == values(pad(x, {3, 5, 20, 0}, mode)));
 }
+
+TEST_CASE("flip of a long axis takes no index for each element", "[rearrange]") {
+  for (const Shape& shape : {Shape{1 << 20}, Shape{(1 << 20) + 77}, Shape{3, 1 << 18, 2}, Shape{2, 100003}}) {
+    const Tensor x = arange(numel(shape), {.dtype = i32}).view(shape).to(u8);
+    const int axis = shape.size() > 1 ? 1 : 0;
+    reset_peak_stats(cpu);
+    const auto before = memory_stats(cpu).in_use;
+    const Tensor y = flip(x, axis);
+    INFO(shape);
+    CHECK(memory_stats(cpu).peak_in_use - before < 4 * static_cast<std::size_t>(x.nbytes()));
+    CHECK(equal(y, index_select(x, axis, (shape[axis] - 1) - arange(shape[axis]))));
+  }
+  const Tensor x = rand({2, 20003}).set_requires_grad(), w = rand({2, 20003});
+  (flip(x, 1) * w).sum().backward();
+  CHECK(equal(x.grad(), flip(w, {1})));
+}

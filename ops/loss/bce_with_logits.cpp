@@ -41,7 +41,7 @@ void bce_with_logits_infer(Infer& in) {
     CT_CHECK(fits, ShapeError, "bce_with_logits", i == 2 ? "weight" : "pos_weight", " is ", describe(w),
              ", input is ", describe(x), "; it must broadcast to the input's shape");
   }
-  const bool each = in.attrs<BceWithLogitsAttrs>().reduction == Reduction::none;
+  const bool each = known("bce_with_logits", in.attrs<BceWithLogitsAttrs>().reduction) == Reduction::none;
   in.output(each ? x.shape() : Shape{}, x.dtype());
 }
 

@@ -17,7 +17,9 @@ void infer_common(Infer& in, bool soft) {
   const Tensor& x = in.in(0);
   CT_CHECK(attrs.label_smoothing >= 0 && attrs.label_smoothing <= 1, ValueError, "cross_entropy",
            "label_smoothing is ", attrs.label_smoothing, "; it must lie in [0, 1]");
-  in.output(attrs.reduction == Reduction::none ? loss::without_classes(x.shape()) : Shape{}, x.dtype());
+  in.output(
+      known("cross_entropy", attrs.reduction) == Reduction::none ? loss::without_classes(x.shape()) : Shape{},
+      x.dtype());
   in.output({cross_entropy_stats(ClassLayout(x.shape()), soft)}, accumulate_type(x.dtype()));
 }
 

@@ -35,15 +35,21 @@ void infer_common(Infer& in) {
   CT_CHECK(attrs.chunk_rows >= 0, ValueError, kName, "chunk_rows is ", attrs.chunk_rows,
            "; it must be at least 1, or 0 for a choice by size");
   // Losses are few: those of 16-bit logits stay in f32.
-  in.output(attrs.reduction == Reduction::none ? rows : Shape{}, accumulate_type(x.dtype()));
+  in.output(known(kName, attrs.reduction) == Reduction::none ? rows : Shape{}, accumulate_type(x.dtype()));
   in.output({stats_size(numel(rows))}, accumulate_type(x.dtype()));
 }
 
-void infer_lazy(Infer& in) { infer_common(in); }
+void infer_lazy(Infer& in) {
+  infer_common(in);
+  CT_CHECK(in.attrs<Attrs>().eager == kNone, ValueError, in.op.name,
+           "eager asks for gradients in forward; pass none, or call linear_cross_entropy");
+}
 
 void infer_eager(Infer& in) {
   infer_common(in);
   const auto& attrs = in.attrs<Attrs>();
+  CT_CHECK(attrs.eager <= kBoth, ValueError, kName, "eager is ", static_cast<int>(attrs.eager),
+           "; it must be none, x, weight or both");
   const DType dtype = in.in(0).dtype();
   in.output(attrs.eager & kX ? in.in(0).shape() : Shape{0}, dtype);
   in.output(attrs.eager & kWeight ? in.in(1).shape() : Shape{0}, accumulate_type(dtype));
@@ -104,6 +110,18 @@ constexpr AttrDef kAttributes[] = {
     CT_ATTRIBUTE(Attrs, ignore_index), CT_ATTRIBUTE(Attrs, label_smoothing), CT_ATTRIBUTE(Attrs, chunk_rows)};
 
 }  // namespace
+
+void linear_cross_entropy_kernels::check_kept(const Backward& b) {
+  const auto& attrs = b.attrs<Attrs>();
+  CT_CHECK(
+      attrs.reduction != Reduction::none, AutogradError, kName,
+      "its gradients have one factor, and reduction = none gives each row one; pass mean or sum, or call "
+      "linear_cross_entropy_recompute");
+  for (int i = 0; i < 2; ++i)
+    CT_CHECK(!b.needs(i) || attrs.eager >> i & 1, AutogradError, kName, "forward computed no gradient of ",
+             b.op.inputs[static_cast<std::size_t>(i)].name,
+             ", as its attribute eager says; pass eager = both, or call ", "linear_cross_entropy_recompute");
+}
 
 // Computes the gradients in forward, for a cotangent of 1; backward scales them. Not for f16, whose loss
 // scale comes with the cotangent, nor for a cotangent per row.

@@ -24,7 +24,7 @@ struct Attrs {
 // plain sum; empty if not asked for.
 constexpr std::int64_t stats_size(std::int64_t rows) { return 3 * rows + 1; }
 
-/// Of the op that computes its gradients in forward: scales them.
-/// Of the other one: makes the logits again.
+/// Throws AutogradError where a gradient is wanted that forward, told so by its attributes, did not compute.
+void check_kept(const Backward& b);
 
 }  // namespace ct::linear_cross_entropy_kernels

@@ -79,6 +79,7 @@ void forward(const Forward& f) {
 
 /// Where forward has made the gradients for a cotangent of 1: they are multiplied by that of a row.
 void scale(const Backward& b) {
+  linear_cross_entropy_kernels::check_kept(b);
   const Tensor& statistics = b.out(1);
   const double by = statistics.data<double>()[statistics.numel() - 1];
   const double g = by == 0 ? 0 : *b.grad().data<double>() / by;

@@ -1,4 +1,7 @@
+#include <cotangent/core/registry.h>
 #include <cotangent/cotangent.h>
+#include <cotangent/ops/dispatch.h>
+#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
 
 #include <cmath>
 
@@ -199,4 +202,35 @@ TEST_CASE("linear_cross_entropy's gradient does not depend on where the logits l
 TEST_CASE("linear_cross_entropy on the GPU: the gradient does not depend on where the logits lie",
           "[linear_cross_entropy][cuda]") {
   for (const std::int64_t classes : {50, 3001, 70000}) check_moved_logits(cuda(0), classes, 3e-6);
+}
+
+TEST_CASE("linear_cross_entropy refuses a gradient that its attributes have left out",
+          "[linear_cross_entropy]") {
+  using namespace linear_cross_entropy_kernels;
+  const Tensor t = tensor({std::int64_t{1}, std::int64_t{0}, std::int64_t{2}});
+  for (const DType dtype : {f64, f32, bf16})
+    for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
+      for (const Eager eager : {kNone, kX, kWeight, kBoth})
+        for (const int wanted : {1, 2, 3}) {
+          INFO(dtype << ", reduction " << name(reduction) << ", eager " << int{eager} << ", wanted "
+                     << wanted);
+          const Attrs attrs{reduction, eager, -100, 0, 0};
+          const auto leaf = [&](const Shape& shape, bool wants) {
+            return testing::waves(shape, 1).to(dtype).set_requires_grad(wants);
+          };
+          const Tensor x = leaf({3, 4}, wanted & 1), w = leaf({5, 4}, wanted & 2);
+          const Tensor loss = dispatch(*find_op("linear_cross_entropy"), {x, w, t}, attrs);
+          if (reduction != Reduction::none && (wanted & ~eager) == 0) {
+            loss.backward();
+            const Result right = run(x, w, t, false, {.reduction = reduction});
+            const double tolerance = dtype == bf16 ? 2e-2 : 1e-5;
+            if (wanted & 1) CHECK(largest_difference(x.grad() * 0.5, right.dx) < tolerance);
+            if (wanted & 2) CHECK(largest_difference(w.grad() * 0.5, right.dw) < tolerance);
+          } else {
+            CHECK_THROWS_AS(loss.backward(ones_like(loss.detach())), AutogradError);
+          }
+          if (eager != kNone)
+            CHECK_THROWS_AS(dispatch(*find_op("linear_cross_entropy_recompute"), {x, w, t}, attrs),
+                            ValueError);
+        }
 }

@@ -13,7 +13,7 @@ namespace {
 void mse_loss_infer(Infer& in) {
   CT_CHECK(in.in(0).shape() == in.in(1).shape(), ShapeError, "mse_loss", "input is ", describe(in.in(0)),
            ", target is ", describe(in.in(1)), "; they must have the same shape: use reshape() or expand()");
-  const bool each = in.attrs<MseLossAttrs>().reduction == Reduction::none;
+  const bool each = known("mse_loss", in.attrs<MseLossAttrs>().reduction) == Reduction::none;
   in.output(each ? in.in(0).shape() : Shape{}, in.in(0).dtype());
 }
 

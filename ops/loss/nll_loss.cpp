@@ -15,7 +15,7 @@ void nll_loss_infer(Infer& in) {
   const Tensor& x = in.in(0);
   loss::check_scores("nll_loss", "log_probs", x, in.in(2));
   loss::check_label_tensor("nll_loss", "log_probs", x, in.in(1));
-  const Reduction reduction = in.attrs<NllLossAttrs>().reduction;
+  const Reduction reduction = known("nll_loss", in.attrs<NllLossAttrs>().reduction);
   in.output(reduction == Reduction::none ? in.in(1).shape() : Shape{}, x.dtype());
   if (reduction == Reduction::mean) in.output({}, accumulate_type(x.dtype()));
 }

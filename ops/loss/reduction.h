@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include <cotangent/core/error.h>
+
 namespace ct {
 
 /// What a loss does with the losses of its elements (or rows).
@@ -18,6 +20,13 @@ inline constexpr const char* kReductionNames = "none mean sum";
 /// "none", "mean", "sum".
 constexpr std::string_view name(Reduction r) {
   return r == Reduction::none ? "none" : r == Reduction::mean ? "mean" : "sum";
+}
+
+/// The same, or ValueError where it is none of these.
+inline Reduction known(const char* op, Reduction r) {
+  CT_CHECK(r <= Reduction::sum, ValueError, op, "reduction is number ", static_cast<int>(r),
+           "; it must be one of ", kReductionNames);
+  return r;
 }
 
 }  // namespace ct

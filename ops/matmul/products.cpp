@@ -278,7 +278,8 @@ Tensor cdist(const Tensor& x, const Tensor& y, Real p) {
            describe(x), ", y is ", describe(y),
            "; rows of both must be of one length: [.., n, d] and [.., m, d]");
   CT_CHECK(p >= 0, ValueError, "cdist", "p is ", static_cast<double>(p), "; it must be at least 0");
-  return norm(sub(x.unsqueeze(-2), y.unsqueeze(-3)), p, {-1});
+  const Tensor apart = sub(x.unsqueeze(-2), y.unsqueeze(-3));
+  return x.size(-1) == 0 ? sum(apart, {-1}) : norm(apart, p, {-1});  // none has a largest element
 }
 
 CT_COMPOSED(products)

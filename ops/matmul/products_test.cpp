@@ -194,3 +194,14 @@ TEST_CASE("cdist is the norms of all differences", "[matmul]") {
   CHECK_THROWS_AS(cdist(x, normal({2})), ShapeError);
   CHECK_THROWS_AS(cdist(x, y, -1), ValueError);
 }
+
+TEST_CASE("cdist of rows of no elements is 0", "[products]") {
+  for (const double p : {0.0, 1.0, 2.0, 3.0, HUGE_VAL}) {
+    const Tensor x = zeros({2, 0}).set_requires_grad(), y = zeros({4, 3, 0});
+    const Tensor apart = cdist(x, y, p);
+    CHECK(apart.shape() == Shape{4, 2, 3});
+    CHECK(values(apart) == V(24, 0.0));
+    apart.sum().backward();
+    CHECK(x.grad().shape() == x.shape());
+  }
+}

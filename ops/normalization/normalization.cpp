@@ -121,16 +121,18 @@ void infer(Infer& in, Kind kind) {
     CT_CHECK(in.in(1).shape() == x.shape(), ShapeError, in.op.name, "residual is ", describe(in.in(1)),
              ", x is ", describe(x), "; they must have the same shape");
   Shape row, statistics;
-  const auto lead = static_cast<int>(x.dim() - attrs.axes);
+  const bool fits = attrs.axes >= 1 && attrs.axes <= x.dim();
+  const int lead = fits ? x.dim() - static_cast<int>(attrs.axes) : -1;
   for (int i = 0; i < x.dim(); ++i) (i < lead ? statistics : row).push_back(x.shape()[i]);
   const auto check = [&](int i, const char* what) {
     if (i >= in.input_count() || !in.in(i).defined()) return;
-    CT_CHECK(attrs.axes > 0 && lead >= 0 && in.in(i).shape() == row, ShapeError, in.op.name, what, " is ",
-             describe(in.in(i)), ", x is ", describe(x), "; ", what,
-             " must have the shape of x's last axis (or axes)");
+    CT_CHECK(fits && in.in(i).shape() == row, ShapeError, in.op.name, what, " is ", describe(in.in(i)),
+             ", x is ", describe(x), "; ", what, " must have the shape of x's last axis (or axes)");
   };
   check(kind.weight(), "weight");
   if (kind.centered) check(kind.bias(), "bias");
+  CT_CHECK(fits, ShapeError, in.op.name, "axes is ", attrs.axes, ", x is ", describe(x),
+           "; it must be a number of x's last axes, at least 1");
   const DType y = attrs.y_dtype(x.dtype());
   if (y != x.dtype())
     CT_CHECK(kind.add && x.dtype() == DType::f32 && is_low_precision(y), DTypeError, in.op.name, "x is ",

@@ -79,10 +79,11 @@ void sum_rule(const Backward& b) {
 // What a gradient is computed in: f32 instead of 16 bits.
 Tensor wide(const Tensor& t) { return t.to(accumulate_type(t.dtype())); }
 
-// dx_i = (x_0 ... x_{i-1}) s_i with s_i = g_i + x_{i+1} s_{i+1}.
+// dx_i = (x_0 ... x_{i-1}) s_i with s_i = g_i + x_{i+1} s_{i+1}. In f64, for either factor may leave the range of f32 where
+// their product does not.
 void product_rule(const Backward& b) {
   if (!b.needs(0)) return;
-  const Tensor x = wide(b.in(0)), g = wide(b.grad());
+  const Tensor x = b.in(0).to(f64), g = b.grad().to(f64);
   const int axis = axis_of(b.op, b.attrs<Attrs>(), x.shape());
   Tensor dx = linear_recurrence(shifted(x, axis, false), g, axis, true);
   if (x.dim() > 0 && x.shape()[axis] > 1) {

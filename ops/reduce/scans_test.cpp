@@ -141,3 +141,16 @@ TEST_CASE("scans on the GPU equal those on the CPU", "[scans][cuda]") {
     CHECK(equal(cumsum(bits.to(cuda(0)), 1).to(cpu), cumsum(bits, 1)));
   }
 }
+
+TEST_CASE("cumprod's gradient does not know what was below the smallest number on the way", "[scans]") {
+  for (const DType dtype : {f32, f16, bf16}) {
+    const double tiny = dtype == f16 ? 0x1p-14 : 0x1p-100, large = 1 / tiny;
+    INFO(dtype);
+    const Tensor x = testing::values({5}, {tiny, tiny, large, large, 3}, dtype).set_requires_grad();
+    const Tensor y = cumprod(x, 0);
+    y.narrow(0, 4, 1).backward(testing::values({1}, {1}, dtype));
+    // y_4 = 3: dx_i = 3 / x_i
+    testing::check(x.grad(), {3 * large, 3 * large, 3 * tiny, 3 * tiny, 1}, 1e-2);
+    CHECK(x.grad().to_vector<double>()[2] == Approx(3 * tiny).epsilon(1e-2));
+  }
+}

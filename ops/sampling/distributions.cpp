@@ -8,6 +8,8 @@
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/elementwise/where.h>
+#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/loss/bce_with_logits.h>
 #include <cotangent/ops/loss/cross_entropy.h>
 #include <cotangent/ops/reduce/reduce.h>
@@ -39,12 +41,6 @@ namespace {
 
 constexpr double kLogTwoPi = 1.8378770664093453;
 
-// sum p ln q, where p is 0 if ln q is -inf, and so is their product.
-Tensor expected_log(const Tensor& log_p, const Tensor& log_q) {
-  const double lowest = log_q.dtype() == DType::f16 ? -65504 : -std::numeric_limits<float>::max();
-  return sum(exp(log_p) * clamp(log_q, lowest), {-1});
-}
-
 }  // namespace
 
 Categorical::Categorical(Tensor logits) : logits_(std::move(logits)) {
@@ -53,7 +49,11 @@ Categorical::Categorical(Tensor logits) : logits_(std::move(logits)) {
   CT_CHECK(is_floating(logits_.dtype()), DTypeError, "Categorical", "logits are ", describe(logits_),
            "; they must be of a floating dtype");
 }
-Categorical Categorical::from_probs(const Tensor& probs) { return Categorical(log(probs)); }
+Categorical Categorical::from_probs(const Tensor& probs) {
+  Categorical made(log(probs));
+  made.probs_ = probs / sum(probs, {-1}, true);
+  return made;
+}
 
 Tensor Categorical::sample(Generator& generator) const {
   return sample_logits(logits_.detach(), {}, generator);
@@ -64,16 +64,22 @@ Tensor Categorical::log_prob(const Tensor& value) const {
   const Shape batch(logits_.shape().begin(), static_cast<std::size_t>(logits_.dim() - 1));
   CT_CHECK(value.shape() == batch, ShapeError, "Categorical::log_prob", "value is ", describe(value),
            ", logits are ", describe(logits_), "; value needs a number for each row of logits");
+  if (probs_.defined()) return log(gather(probs_, -1, value.unsqueeze(-1)).squeeze(-1));
   const std::int64_t rows = logits_.numel() / n;
   return -cross_entropy(logits_.reshape({rows, n}), value.reshape({rows}), {.reduction = Reduction::none})
               .reshape(batch);
 }
 
-Tensor Categorical::entropy() const {
-  const Tensor logs = log_softmax(logits_, -1);
-  return -expected_log(logs, logs);
+Tensor Categorical::expected_log(const Categorical& q) const {
+  const Tensor p = probs();
+  const bool logs = !q.probs_.defined();
+  const Tensor of_q = logs ? log_softmax(q.logits_, -1) : q.probs_;
+  const Tensor absent = logical_and(eq(p, 0), eq(of_q, logs ? -std::numeric_limits<double>::infinity() : 0));
+  const Tensor there = where(absent, logs ? 0 : 1, of_q);
+  return sum(p * (logs ? there : log(there)), {-1});
 }
-Tensor Categorical::probs() const { return softmax(logits_, -1); }
+Tensor Categorical::entropy() const { return -expected_log(*this); }
+Tensor Categorical::probs() const { return probs_.defined() ? probs_ : softmax(logits_, -1); }
 
 Tensor Bernoulli::sample(Generator& generator) const { return bernoulli(probs().detach(), generator); }
 Tensor Bernoulli::log_prob(const Tensor& value) const {
@@ -95,8 +101,7 @@ Tensor Normal::log_prob(const Tensor& value) const {
 Tensor Normal::entropy() const { return log(std_) + zeros_like(mean_) + 0.5 * (1 + kLogTwoPi); }
 
 Tensor kl_divergence(const Categorical& p, const Categorical& q) {
-  const Tensor log_p = log_softmax(p.logits(), -1), log_q = log_softmax(q.logits(), -1);
-  return expected_log(log_p, log_p) - expected_log(log_p, log_q);
+  return p.expected_log(p) - p.expected_log(q);
 }
 Tensor kl_divergence(const Normal& p, const Normal& q) {
   const Tensor ratio = square(p.stddev() / q.stddev()), apart = square((p.mean() - q.mean()) / q.stddev());

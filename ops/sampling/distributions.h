@@ -39,7 +39,12 @@ class CT_API Categorical {
   const Tensor& logits() const { return logits_; }
 
  private:
+  friend CT_API Tensor kl_divergence(const Categorical& p, const Categorical& q);
+  // sum p ln q, to which a choice that neither has adds nothing.
+  Tensor expected_log(const Categorical& q) const;
+
   Tensor logits_;
+  Tensor probs_;  // of from_probs(), adding up to 1: what ln makes of a 0 has no gradient
 };
 
 /// 1 with probability p = sigmoid(logits), else 0, for each element.
@@ -76,7 +81,7 @@ class CT_API Normal {
   Tensor mean_, std_;
 };
 
-/// sum_i p_i ln(p_i / q_i), of the batch's shape.
+/// sum_i p_i ln(p_i / q_i), of the batch's shape; infinite where q_i is 0 and p_i is not.
 CT_API Tensor kl_divergence(const Categorical& p, const Categorical& q);
 /// ln(s_q / s_p) + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2, for each element.
 CT_API Tensor kl_divergence(const Normal& p, const Normal& q);

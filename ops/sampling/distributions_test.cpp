@@ -112,3 +112,39 @@ TEST_CASE("a GPU draws the same", "[sampling][cuda]") {
   CHECK(values(bernoulli(p, g)) == values(bernoulli(p.to(cuda(0)), h)));
   CHECK(values(normal(m, p, g)) == values(normal(m.to(cuda(0)), p.to(cuda(0)), h)));
 }
+
+TEST_CASE("choices without a probability add nothing, in every dtype", "[distributions]") {
+  const double inf = std::numeric_limits<double>::infinity(), e = std::exp(1.0);
+  const double entropy = std::log(1 + e) - e / (1 + e);  // of logits 0 and 1
+  for (const DType dtype : {f64, f32, f16, bf16}) {
+    INFO(dtype);
+    const double tolerance = dtype == f64 ? 1e-14 : dtype == f32 ? 1e-6 : dtype == f16 ? 2e-3 : 1e-2;
+    const Tensor logits = testing::values({3}, {0, 1, -inf}, dtype).set_requires_grad();
+    const d::Categorical p(logits), even(testing::values({3}, {0, 0, 0}, dtype)),
+        other(testing::values({3}, {0, -inf, 0}, dtype));
+    testing::check(p.entropy(), {entropy}, tolerance);
+    testing::check(d::kl_divergence(p, p), {0}, tolerance);
+    testing::check(d::kl_divergence(p, even), {std::log(3.0) - entropy}, tolerance);
+    testing::check(d::kl_divergence(even, p), {inf});
+    testing::check(d::kl_divergence(p, other), {inf});
+    (p.entropy() + d::kl_divergence(p, even)).backward();
+    testing::check(logits.grad(), {0, 0, 0}, tolerance);
+    // As probabilities, of which a 0 has a gradient too.
+    for (const bool weights : {false, true}) {
+      const double sum = weights ? 2 : 1;
+      Tensor probs = testing::values({3}, {0, 0.5 * sum, 0.5 * sum}, dtype).set_requires_grad();
+      const d::Categorical q = d::Categorical::from_probs(probs);
+      testing::check(q.probs(), {0, 0.5, 0.5}, tolerance);
+      testing::check(q.entropy(), {std::log(2.0)}, tolerance);
+      testing::check(d::kl_divergence(q, q), {0}, tolerance);
+      testing::check(d::kl_divergence(p, q), {inf});
+      testing::check(q.log_prob(scalar(std::int64_t{0})), {-inf});
+      q.log_prob(scalar(std::int64_t{1})).backward();
+      testing::check(probs.grad(), {-1 / sum, 1 / sum, -1 / sum}, tolerance);
+      probs.set_grad({});
+      const d::Categorical again = d::Categorical::from_probs(probs);
+      (again.entropy() + d::kl_divergence(again, even)).backward();
+      testing::check(probs.grad(), {0, 0, 0}, tolerance);
+    }
+  }
+}

@@ -1,5 +1,7 @@
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 
+#include <optional>
+
 namespace ct::fold {
 namespace {
 
@@ -79,7 +81,12 @@ void walk_columns(const Plan& plan, const Steps& fold) {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count * tile_width, 1));
     parallel_for(items, grain, [&](std::int64_t begin, std::int64_t end) {
-      alignas(64) std::byte acc[kColumns * kMaxAcc];
+      // Not all of them on the stack: those of a program's threads may be small.
+      alignas(64) std::byte few[4096];
+      std::optional<Partials> many;
+      const auto size = static_cast<std::int64_t>(fold.acc_size);
+      if (tile_width * size > static_cast<std::int64_t>(sizeof few)) many.emplace(tile_width, size);
+      std::byte* const acc = many ? many->at(0) : few;
       for (std::int64_t item = begin; item < end; ++item) {
         fold_tile(item, 0, plan.count, acc);
         write_tile(item, acc);

@@ -6,12 +6,17 @@
 #include <cstdint>
 #include <new>
 
+#include <cotangent/core/per_thread.h>
+
 namespace ct::gemm {
 
 // A buffer that a thread keeps from call to call. Four are enough: packed rows, packed vectors, sums, and one for whoever
 // calls (kCallersScratch).
 class Scratch {
  public:
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { release(); }
   void* get(std::size_t bytes) {
     if (bytes > size_) {
@@ -41,8 +46,10 @@ inline constexpr int kCallersScratch = 3;
 
 template <class T>
 T* scratch(int slot, std::int64_t count) {
-  thread_local Scratch buffers[4];
-  return static_cast<T*>(buffers[slot].get(static_cast<std::size_t>(count) * sizeof(T)));
+  struct Buffers {
+    Scratch of[4];
+  };
+  return static_cast<T*>(per_thread<Buffers>().of[slot].get(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
 }  // namespace ct::gemm

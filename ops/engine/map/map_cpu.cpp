@@ -4,6 +4,7 @@
 #include <array>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/per_thread.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/ops/engine/map/lookup_cpu.h>
 #include <cotangent/ops/engine/map/runs_cpu.h>
@@ -107,9 +108,14 @@ void fill(Filled& filled, Run run, void* number, std::size_t compute_size) {
   run(filled.bytes, number, 0, simd::kVectorBytes / static_cast<std::int64_t>(compute_size));
 }
 
+// Too large for small stacks.
+struct alignas(64) Blocks {
+  std::byte buffers[kMaxOperands][2 * kBlock * 8], narrowed[kBlock * 8];
+};
+
 // Elements [begin, end), block by block.
 void run_blocks(const Call& call, std::int64_t begin, std::int64_t end) {
-  alignas(64) std::byte buffers[kMaxOperands][2 * kBlock * 8], narrowed[kBlock * 8];
+  auto& [buffers, narrowed] = per_thread<Blocks>();
   Filled filled[kMaxInputs];
   const Layout& layout = call.layout;
   const int inner = layout.rank - 1;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/core/per_thread.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/plan.h>
 
@@ -75,7 +76,10 @@ void copy_transposed(const CopyPlan& p, int axis, Word* dst, const Word* src) {
   const std::int64_t matrices = p.numel / (rows * columns);
   const std::int64_t grain = std::max<std::int64_t>(1, (1 << 16) / (std::min(rows, kTile) * columns));
   parallel_for(matrices * row_tiles, grain, [&](std::int64_t begin, std::int64_t end) {
-    alignas(64) Word tile[kTile][kRow];
+    struct alignas(64) Tile {
+      Word words[kTile][kRow];
+    };
+    auto& tile = per_thread<Tile>().words;  // too large for small stacks
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t row = t % row_tiles * kTile;
       const std::int64_t height = std::min(kTile, rows - row);
