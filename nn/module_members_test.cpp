@@ -18,7 +18,7 @@ using Kind = nn::Member::Kind;
 
 namespace {
 
-struct Net : nn::Module {
+struct MemberNet : nn::Module {
   nn::Linear in = add("in", nn::Linear(2, 2));
   nn::Parameter scale = parameter("scale", full({2}, 3.f));
   nn::Buffer count = buffer("count", zeros({1}), {.persistent = false});
@@ -42,7 +42,7 @@ std::string message_of(const std::function<void()>& f) {
 }  // namespace
 
 TEST_CASE("Module: members of one module by name", "[nn]") {
-  Net net;
+  MemberNet net;
   const std::vector<nn::Member> members = net.members();
   REQUIRE(members.size() == 3);
   CHECK(members[0].name == "scale");
@@ -75,7 +75,7 @@ TEST_CASE("Module: set_tensor() of any shape is what the member names", "[nn]") 
   layer.set_tensor("bias", ones({1}));
   CHECK(layer.forward(ones({1, 2})).item<float>() == 5);
 
-  Net net;
+  MemberNet net;
   net.set_tensor("count", ones({2}, {.dtype = i64}));
   CHECK(net.count.tensor().dtype() == i64);
   CHECK_FALSE(net.count.tensor().requires_grad());
@@ -122,7 +122,7 @@ TEST_CASE("Module: set_child() registers or replaces a child of any type", "[nn]
   CHECK_THAT(message_of<ValueError>([&] { net.set_child("a.b", nn::Linear(1, 1)); }), Contains("'a.b'"));
   CHECK(net.get("next.weight").shape() == Shape{1, 1});
 
-  Net held;
+  MemberNet held;
   CHECK_THAT(message_of<Error>([&] { held.set_child("in", nn::Linear(2, 2)); }),
              Contains("member of a struct"));
   CHECK_THAT(message_of<ValueError>([&] { held.set_child("scale", nn::Linear(2, 2)); }), Contains("taken"));
@@ -151,13 +151,13 @@ TEST_CASE("Module: remove() takes a name out, or leaves none to the member", "[n
   layer.set_tensor("bias", full({2}, 5.f));
   CHECK(layer.forward(ones({1, 2}))[0][1].item<float>() == 5);
 
-  Net held;
+  MemberNet held;
   CHECK_THAT(message_of<Error>([&] { held.remove("in"); }), Contains("member of a struct"));
   CHECK(held.child("in").is_same(held.in));
 }
 
 TEST_CASE("Module: set_training() is of one module alone", "[nn]") {
-  Net net;
+  MemberNet net;
   net.set_training(false);
   CHECK_FALSE(net.is_training());
   CHECK(net.in.is_training());
