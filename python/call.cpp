@@ -9,33 +9,40 @@ namespace ct::python {
 namespace {
 
 // PyTorch's and NumPy's names of arguments, and ours; of several the one that the function has.
-constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"dim", "axis"}, {"dim", "axes"}, {"dims", "axes"}, {"dims", "repeats"}, {"axis", "axes"}, {"axes", "axis"},
-    {"dim0", "axis0"}, {"dim1", "axis1"}, {"dim2", "axis2"}, {"keepdims", "keepdim"},
-    {"start_dim", "first_axis"}, {"end_dim", "last_axis"}, {"input", "x"}, {"input", "a"}, {"input", "logits"},
-    {"input", "log_probs"}, {"input", "indices"}, {"input", "like"}, {"input", "weights"}, {"input", "p"},
-    {"other", "b"}, {"exponent", "b"}, {"self", "x"}, {"query", "q"}, {"key", "k"}, {"value", "v"},
-    {"is_causal", "causal"}, {"attn_mask", "mask"}, {"min", "low"}, {"max", "high"}, {"min_val", "low"},
-    {"max_val", "high"}, {"a_min", "low"}, {"a_max", "high"}, {"negative_slope", "slope"}, {"steps", "count"},
-    {"num_samples", "count"}, {"num_classes", "classes"}, {"size", "shape"}, {"fill_value", "value"},
-    {"tensor1", "a"}, {"tensor2", "b"}, {"mat1", "a"}, {"mat2", "b"}, {"vec2", "b"}, {"end", "b"}, {"src", "source"},
-    {"index", "indices"}, {"lambd", "rate"}, {"lower", "low"}, {"upper", "high"}, {"split_size_or_sections", "size"},
-    {"split_size", "size"}, {"sorted_sequence", "sorted"}, {"elementwise_affine", "affine"},
-    {"num_embeddings", "count"}, {"embedding_dim", "dim"}, {"T_max", "steps"}, {"T_0", "steps"},
-    {"T_mult", "multiplier"}, {"eta_min", "min_lr"}, {"total_iters", "steps"}, {"lr_lambda", "factor"},
-    {"line_search_fn", "line_search"}, {"max_grad_norm", "max_norm"}, {"n", "rows"}, {"m", "columns"},
-    {"shifts", "shift"}, {"reps", "repeats"}, {"k", "diagonal"}, {"N", "classes"},
-    {"normalized_shape", "size"}, {"src_key_padding_mask", "key_padding_mask"}, {"src_mask", "attn_mask"},
- {"tgt_mask", "tgt_attn_mask"}, {"memory_mask", "memory_attn_mask"},
-    {"input1", "a"}, {"input2", "b"}, {"input1", "x1"}, {"input2", "x2"}, {"x1", "a"}, {"x2", "b"}, {"x1", "x"}, {"x2", "y"},
-    {"batch1", "a"}, {"batch2", "b"}, {"tensor", "b"}, {"tensor", "indices"}, {"tensor", "t"}, {"val", "value"},
-    {"input", "values"}, {"pad", "padding"}, {"unflattened_size", "sizes"}, {"dimension", "axis"}, {"diagonal", "offset"},
-    {"split_size_or_sections", "sizes"}, {"encoder_layer", "layer"}, {"hx", "h0"}, {"hx", "h"}, {"hx", "state"}, {"a", "low"}, {"b", "high"}, {"param", "a"}};
+constexpr std::string_view kAliases =
+    " dim:axis dim:axes dims:axes dims:repeats axis:axes axes:axis dim0:axis0 dim1:axis1 dim2:axis2 "
+    "keepdims:keepdim start_dim:first_axis end_dim:last_axis input:x input:a input:logits "
+    "input:log_probs input:indices input:like input:weights input:p other:b exponent:b self:x query:q "
+    "key:k value:v is_causal:causal attn_mask:mask min:low max:high min_val:low max_val:high a_min:low "
+    "a_max:high negative_slope:slope steps:count num_samples:count num_classes:classes size:shape "
+    "fill_value:value tensor1:a tensor2:b mat1:a mat2:b vec2:b end:b src:source index:indices "
+    "lambd:rate lower:low upper:high split_size_or_sections:size split_size:size sorted_sequence:sorted "
+    "elementwise_affine:affine num_embeddings:count embedding_dim:dim T_max:steps T_0:steps "
+    "T_mult:multiplier eta_min:min_lr total_iters:steps lr_lambda:factor line_search_fn:line_search "
+    "max_grad_norm:max_norm n:rows m:columns shifts:shift reps:repeats k:diagonal N:classes "
+    "normalized_shape:size src_key_padding_mask:key_padding_mask src_mask:attn_mask "
+    "tgt_mask:tgt_attn_mask memory_mask:memory_attn_mask input1:a input2:b input1:x1 input2:x2 x1:a "
+    "x2:b x1:x x2:y batch1:a batch2:b tensor:b tensor:indices tensor:t val:value input:values "
+    "pad:padding unflattened_size:sizes dimension:axis diagonal:offset split_size_or_sections:sizes "
+    "encoder_layer:layer hx:h0 hx:h hx:state a:low b:high param:a ";
+
+/// Calls f with each of our names for one of theirs, until it is true.
+template <class F>
+void each_alias(std::string_view theirs, const F& f) {
+  const std::string start = detail::cat(' ', theirs, ':');
+  for (std::size_t at = kAliases.find(start); at != std::string_view::npos;
+       at = kAliases.find(start, at + 1)) {
+    const std::string_view ours = kAliases.substr(at + start.size());
+    if (f(ours.substr(0, ours.find(' ')))) return;
+  }
+}
 
 bool is_index(nb::handle value) {
   return PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()) && !PySequence_Check(value.ptr());
 }
-bool is_tensor_like(nb::handle value) { return nb::isinstance<Tensor>(value) || nb::hasattr(value, "__dlpack__"); }
+bool is_tensor_like(nb::handle value) {
+  return nb::isinstance<Tensor>(value) || nb::hasattr(value, "__dlpack__");
+}
 
 bool fits(Kind kind, nb::handle value) {
   switch (kind) {
@@ -73,8 +80,8 @@ int place_of(const Overload& overload, PyObject* name) {
   const char* const text = PyUnicode_AsUTF8(name);
   if (text == nullptr) throw nb::python_error();
   int place = place_of(overload, std::string_view(text));
-  for (const auto& [theirs, ours] : kAliases)
-    if (place < 0 && theirs == text) place = place_of(overload, ours);
+  if (place < 0)
+    each_alias(text, [&](std::string_view ours) { return (place = place_of(overload, ours)) >= 0; });
   return place;
 }
 
@@ -94,7 +101,8 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   std::size_t taken = given.positional;
   const auto first = static_cast<std::size_t>(overload.gathers);
   if (overload.gathers >= 0 && given.positional > first &&
-      (is_index(given.args[first]) || (overload.slots[first].kind == Kind::tensors && is_tensor_like(given.args[first])))) {
+      (is_index(given.args[first]) ||
+       (overload.slots[first].kind == Kind::tensors && is_tensor_like(given.args[first])))) {
     nb::list sizes;
     for (std::size_t i = first; i < given.positional; ++i) sizes.append(nb::handle(given.args[i]));
     gathered = nb::tuple(sizes);
@@ -157,9 +165,6 @@ PyObject* call_function(PyObject* self, PyObject* const* args, std::size_t flags
 PyObject* bound_method(PyObject* self, PyObject* to, PyObject*) {
   return to == nullptr ? Py_NewRef(self) : PyMethod_New(self, to);
 }
-PyObject* get_name(PyObject* self, void*) {
-  return PyUnicode_FromString(reinterpret_cast<FunctionObject*>(self)->def->name);
-}
 PyObject* get_signature(PyObject* self, void*) {
   return guarded([&] {
     const auto& def = *reinterpret_cast<FunctionObject*>(self)->def;
@@ -170,7 +175,9 @@ PyObject* represent(PyObject* self) {
   const auto& def = *reinterpret_cast<FunctionObject*>(self)->def;
   return PyUnicode_FromFormat("<function %s%s>", def.name, def.signature);
 }
-PyObject* reduce(PyObject* self, PyObject*) { return get_name(self, nullptr); }
+PyObject* reduce(PyObject* self, PyObject*) {
+  return PyUnicode_FromString(reinterpret_cast<FunctionObject*>(self)->def->name);
+}
 void release(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   Py_XDECREF(reinterpret_cast<FunctionObject*>(self)->attributes);
@@ -183,10 +190,7 @@ PyTypeObject* function_type() {
       {"__vectorcalloffset__", T_PYSSIZET, offsetof(FunctionObject, vectorcall), READONLY, nullptr},
       {"__dictoffset__", T_PYSSIZET, offsetof(FunctionObject, attributes), READONLY, nullptr},
       {}};
-  static PyGetSetDef attributes[] = {{"__name__", get_name, nullptr, nullptr, nullptr},
-                                     {"__qualname__", get_name, nullptr, nullptr, nullptr},
-                                     {"__signature__", get_signature, nullptr, nullptr, nullptr},
-                                     {}};
+  static PyGetSetDef attributes[] = {{"__signature__", get_signature, nullptr, nullptr, nullptr}, {}};
   static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, nullptr}, {}};
   static PyType_Slot slots[] = {{Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                                 {Py_tp_descr_get, reinterpret_cast<void*>(bound_method)},
@@ -238,6 +242,7 @@ nb::object make_function(const FunctionDef& def, const char* module) {
   nb::dict attributes;
   attributes["__module__"] = module;
   attributes["__doc__"] = def.doc;
+  attributes["__name__"] = attributes["__qualname__"] = nb::str(def.name);
   made->attributes = attributes.release().ptr();
   return nb::steal(reinterpret_cast<PyObject*>(made));
 }
@@ -263,7 +268,8 @@ void construct(const FunctionDef& def, nb::handle self, void* place, const nb::a
     const int to = place_of(first, name.ptr());
     options[to < 0 ? nb::borrow(name) : nb::cast(first.slots[static_cast<std::size_t>(to)].name)] = value;
   }
-  attributes["_settings"] = nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
+  attributes["_settings"] =
+      nb::module_::import_("cotangent._signature").attr("bound")(def.signature, args, options);
 }
 
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {

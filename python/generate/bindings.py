@@ -18,12 +18,18 @@ LEFT_OUT = {"dispatch", "dispatch_inplace", "from_blob", "from_memory", "check_l
             "view_strides", "tensor", "assigned", "describe", "element_name"}
 UNREAD = {"GeneratorState", "TensorIndices", "DType source", "Strides"}  # types of overloads that are C++'s alone
 SCALARS = {"Integer": "std::int64_t", "Real": "double", "Flag": "bool", "std::string_view": "std::string"}
-KINDS = {"Tensor": "tensor", "TensorList": "tensors", "Scalar": "number", "std::optional<Scalar>": "number",
-         "std::int64_t": "integer", "double": "real", "bool": "flag", "Dims": "dims", "Shape": "dims", "std::optional<DType>": "dtype"}
-READ = {"std::int64_t", "int", "double", "bool", "std::string", "Scalar", "Dims", "Shape", "DType", "Device", "Size2d", "ConvPadding",
-        "OptionalSize2d", "OptionalScale2d", "RotaryScaling", "std::vector<std::int64_t>", "std::array<double, 3>",
-        "std::optional<std::int64_t>", "std::optional<double>", "std::optional<DType>", "std::optional<Scalar>",
-        "std::optional<Size2d>", "std::optional<std::string>", "std::optional<RopeScaling>", "std::function<bool(const Tensor&)>"}
+# How a type of C++ is told from others in a call, and what it is in Python.
+TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double": ("real", "float"), "bool": ("flag", "bool"),
+         "std::string": ("any", "str"), "Scalar": ("number", "Number"), "Dims": ("dims", "int | Sequence[int]"),
+         "Shape": ("dims", "int | Sequence[int]"), "DType": ("dtype", "DTypeLike"), "Device": ("any", "str"),
+         "Size2d": ("any", "int | Sequence[int]"), "ConvPadding": ("any", "int | Sequence[int] | str"),
+         "OptionalSize2d": ("any", "int | Sequence[int] | None"), "OptionalScale2d": ("any", "float | Sequence[float] | None"),
+         "RotaryScaling": ("any", "RotaryScaling"), "RopeScaling": ("any", "dict[str, Any]"),
+         "std::vector<std::int64_t>": ("any", "Sequence[int]"), "std::array<double, 3>": ("any", "Sequence[float]"),
+         "std::function<bool(const Tensor&)>": ("any", "Any"), "Tensor": ("tensor", "TensorLike"),
+         "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
+RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
+           "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
 GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip",
             "einsum", "meshgrid"}
 METHODS = {"forward", "reset_parameters", "add_forward", "forward_with_weights"}
@@ -60,7 +66,7 @@ class Binder:
         """C++ that reads place i as this parameter."""
         kind = SCALARS.get(p.type, p.type)
         full = self.full(scope, kind)
-        default = None if p.default is None else p.default
+        default, bare = p.default, re.sub(r"std::optional<(.*)>", r"\1", kind)
         if kind == "Tensor" and p.reference:
             return f"v.object<Tensor>({i})"
         if kind == "std::optional<Tensor>":
@@ -71,15 +77,13 @@ class Binder:
             return f"v.tensors({i})"
         if kind == "Generator":
             return f"v.generator({i})"
-        if full in self.headers.enums:
-            kind = full
-        elif full and self.aggregate(full):
+        if full in self.headers.enums or full and self.aggregate(full):
             kind = full
         elif kind == "std::optional<LayerNorm>":
             return f"v.optional_object<nn::LayerNorm>({i})"
         elif full and full.startswith("ct::nn::") and "Module" in self.headers.classes[full].bases:
             return f"v.object<{full}>({i})"
-        elif kind not in READ:
+        elif bare not in TYPES:
             raise Teach(f"a parameter of type {p.type} ({p.name})")
         if default is None:
             return f"v.get<{kind}>({i})"
@@ -102,8 +106,8 @@ class Binder:
         return made.fields if simple else None
 
     def kind(self, p):
-        kind = KINDS.get(SCALARS.get(p.type, p.type), "any")
-        return "any" if kind == "tensor" and p.reference else kind
+        bare = re.sub(r"std::optional<(Scalar|DType)>", r"\1", SCALARS.get(p.type, p.type))
+        return "any" if bare == "Tensor" and p.reference or p.type == "DType" else TYPES.get(bare, ("any", ""))[0]
 
     def readable(self, scope, field):
         try:
@@ -195,18 +199,9 @@ class Binder:
             return "Literal[" + ", ".join(repr(w) for w in WORDS.get(full, self.headers.enums[full])) + "]"
         if full and self.aggregate(full):
             return "Sequence[TensorLike | None]"
-        table = {"Tensor": "TensorLike", "std::optional<Tensor>": "TensorLike", "TensorList": "Sequence[TensorLike]", "Scalar": "Number",
-                 "std::optional<Scalar>": "Number", "std::int64_t": "int", "int": "int", "double": "float", "bool": "bool",
-                 "Dims": "int | Sequence[int]", "Shape": "int | Sequence[int]", "DType": "DTypeLike", "Device": "str",
-                 "Size2d": "int | Sequence[int]", "ConvPadding": "int | Sequence[int] | str",
-                 "OptionalSize2d": "int | Sequence[int]", "OptionalScale2d": "float | Sequence[float]",
-                 "Generator": "Generator", "std::string": "str", "std::vector<std::int64_t>": "Sequence[int]",
-                 "std::optional<LayerNorm>": "Module", "std::array<double, 3>": "Sequence[float]"}
         bare = re.sub(r"std::optional<(.*)>", r"\1", kind)
-        if kind == "Tensor" and p.reference:
-            return "Tensor"
-        found = table.get(kind) or table.get(bare) or (full.rpartition("::")[2] if full else "Any")
-        optional = kind.startswith(("std::optional", "Optional")) or self.python_default(scope, p) == "None"
+        found = "Tensor" if p.reference and kind == "Tensor" else TYPES.get(bare, ("", full and full.rpartition("::")[2] or "Any"))[1]
+        optional = kind != bare or self.python_default(scope, p) == "None"
         return f"{found} | None" if optional else found
 
     def parameters(self, function):
@@ -222,10 +217,7 @@ class Binder:
         full = self.full(scope, kind)
         if full and self.aggregate(full):
             return kind
-        table = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::string": "str", "std::int64_t": "int",
-                 "std::vector<Tensor>": "tuple[Tensor, ...]", "std::array<Tensor, 2>": "tuple[Tensor, Tensor]",
-                 "std::array<Tensor, 3>": "tuple[Tensor, Tensor, Tensor]"}
-        return table.get(kind)
+        return RESULTS.get(kind)
 
     def note_result(self, scope, result):
         full = self.full(scope, result)
@@ -279,22 +271,21 @@ namespace {
 """
 
 
+def call_of(callee, result, before=""):
+    """C++ of a call whose result goes to Python; of one in place, the object itself."""
+    if result == "void" or result.endswith("&"):
+        return f"{before}unlocked([&] {{ {callee}; }}); return {'nb::none()' if result == 'void' else 'nb::borrow(v[0])'};"
+    return f"{before}return give(unlocked([&] {{ return {callee}; }}));"
+
+
 def free_call(arguments, function):
-    call = f"{function.scope}::{function.name}({', '.join(arguments)})"
-    if function.result == "void":
-        return f"unlocked([&] {{ {call}; }}); return nb::none();"
-    if function.result.endswith("&"):
-        return f"unlocked([&] {{ {call}; }}); return nb::borrow(v[0]);"
-    return f"return give(unlocked([&] {{ return {call}; }}));"
+    return call_of(f"{function.scope}::{function.name}({', '.join(arguments)})", function.result)
 
 
 def member_call(arguments, function):
-    call = f"self.{function.name}({', '.join(arguments)})"
-    if function.result == "void":
-        return f"auto& self = v.object<Tensor>(0); unlocked([&] {{ {call}; }}); return nb::none();"
-    if function.result.endswith("&"):
-        return f"auto& self = v.object<Tensor>(0); unlocked([&] {{ {call}; }}); return nb::borrow(v[0]);"
-    return f"const Tensor self = v.tensor(0); return give(unlocked([&] {{ return {call}; }}));"
+    own = "const Tensor self = v.tensor(0); " if function.result != "void" and not function.result.endswith("&") else \
+        "auto& self = v.object<Tensor>(0); "
+    return call_of(f"self.{function.name}({', '.join(arguments)})", function.result, own)
 
 
 def functions(binder, out):
@@ -412,11 +403,7 @@ def layers(binder, out):
         entry = {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": []}
         for name, (f, owner) in methods.items():
             def run(arguments, function, kind=full):
-                call = f"self.{function.name}({', '.join(arguments)})"
-                kept = f"auto& self = v.object<{kind}>(0);"
-                if function.result == "void":
-                    return f"{kept} unlocked([&] {{ {call}; }}); return nb::none();"
-                return f"{kept} return give(unlocked([&] {{ return {call}; }}));"
+                return call_of(f"self.{function.name}({', '.join(arguments)})", function.result, f"auto& self = v.object<{kind}>(0); ")
             f = Function("ct::nn", f.name, f.result, f.parameters, f.doc)
             me = Parameter("Self", "self", None, False)
             binder.note_result("ct::nn", f.result)
