@@ -31,7 +31,7 @@ struct Edge {
   Ref<Node> node;
   Ref<TensorImpl> leaf;
   std::uint32_t index = 0;
-  DType dtype = DType::f32;  // of a leaf when it was used: what its gradient will have
+  DType dtype = DType::f32;  // of a leaf when it was used
   Device device;
   explicit operator bool() const { return node || leaf; }
 };
