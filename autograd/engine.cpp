@@ -141,9 +141,17 @@ class Pass {
     return slot;
   }
 
+  static bool is_frozen(const Edge& edge) { return edge.leaf && !edge.leaf->requires_grad; }
+  // False for a leaf that was converted, or moved, since it was used.
+  static bool is_as_used(const Edge& edge) {
+    return !edge.leaf || (edge.leaf->dtype == edge.dtype && edge.leaf->storage->device() == edge.device);
+  }
+
   // Adds a cotangent to what has been collected for `edge`. The first one is kept as it is, without a copy.
   void deposit(const Edge& edge, Tensor grad) {
     if (!edge || !grad.defined()) return;
+    if (!is_as_used(edge)) [[unlikely]]
+      grad = grad.to(edge.leaf->storage->device()).to(edge.leaf->dtype);
     Tensor& sum = grads_[slot_of(edge).first + edge.index];
     if (!sum.defined()) {
       sum = std::move(grad);
@@ -163,6 +171,8 @@ class Pass {
   // The tensor that a kernel may add the gradient of `edge` to instead of making one of its own, if any. None
   // where another thread is adding to the leaf: waiting for one leaf with another claimed could be a deadlock.
   Tensor accumulation_target(const Edge& edge, Claims& claims) {
+    if (!is_as_used(edge)) [[unlikely]]
+      return {};
     if (const std::uint32_t* found = table_.find(key_of(edge))) {
       Tensor& sum = grads_[slots_[*found].first + edge.index];
       if (sum.defined()) return is_exclusive(sum) ? std::move(sum) : Tensor{};
@@ -187,17 +197,6 @@ class Pass {
     return capture_ && capture_->asked(edge.node.get()) ? edge : *beyond;
   }
 
-  // Whether what the edge leads to still wants the gradient that the node will make.
-  static bool takes_gradient(const Edge& edge, const Node& node) {
-    if (!edge.leaf) return true;
-    const Tensor leaf{edge.leaf};
-    CT_CHECK(leaf.dtype() == edge.dtype && leaf.device() == edge.device, AutogradError, "backward",
-             "a leaf that '", node.name(), "' used in ", edge.dtype, " on ", edge.device, " is ",
-             describe(leaf), " on ", leaf.device(),
-             " now; convert or move a module before forward or after backward");
-    return leaf.requires_grad();
-  }
-
   void visit(const Slot& slot) {
     Node& node = *slot.node;
     const std::uint32_t outputs = node.output_count();
@@ -215,7 +214,7 @@ class Pass {
       const Edge& edge = *destinations.emplace_back(&destination(node, i));
       Tensor& target = grads_in.emplace_back();
       std::uint8_t& flag = flags.emplace_back(0);
-      if (!edge || (capture_ && !capture_->wants(edge)) || !takes_gradient(edge, node)) continue;
+      if (!edge || (capture_ && !capture_->wants(edge)) || is_frozen(edge)) continue;
       any = true;
       flag = kGradNeeded;
       if (&edge != &node.edges[i]) flag |= kGradWide;

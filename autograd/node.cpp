@@ -6,6 +6,7 @@
 #include <thread>
 
 #include <cotangent/autograd/engine.h>
+#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/op_observer.h>
 
 namespace ct {
@@ -75,6 +76,11 @@ Edge gradient_edge(const Tensor& t) {
            "on the tape "
            "is out of date; take the view again after the change, or use the out-of-place form");
   if (impl.grad_fn) {
+    CT_CHECK(impl.unrecorded_version == impl.storage->unrecorded_version(), AutogradError, "autograd",
+             "tensor ", describe(t), ", a result of '", t.grad_fn_name(),
+             "', has been changed in place by a view made under NoGrad or a detached tensor, which the tape "
+             "does not know "
+             "of; change a clone() instead, or the tensor itself, or make the change under NoGrad");
     edge.node = Ref<Node>::share(static_cast<Node*>(impl.grad_fn.get()));
     edge.index = impl.output_index;
     latest = std::max(latest, edge.node->sequence());
@@ -87,6 +93,11 @@ Edge gradient_edge(const Tensor& t) {
   return edge;
 }
 }  // namespace detail
+
+void detail::note_change(Storage& storage) {
+  storage.bump_version();
+  if (grad_enabled()) storage.bump_unrecorded_version();
+}
 
 Tensor detail::with_history(const Tensor& saved, const Edge& edge) {
   if (edge.leaf) return Tensor(edge.leaf);

@@ -31,7 +31,7 @@ struct Edge {
   Ref<Node> node;
   Ref<TensorImpl> leaf;
   std::uint32_t index = 0;
-  DType dtype = DType::f32;  // of a leaf when it was used: what its gradient will have
+  DType dtype = DType::f32;  // of a leaf when it was used
   Device device;
   explicit operator bool() const { return node || leaf; }
 };
@@ -230,6 +230,9 @@ CT_API LeafMeta& leaf_meta(TensorImpl& impl);
 /// each by itself, so that none waits for another's; what is built on nothing in common may have one number.
 CT_API std::uint64_t next_sequence();
 
+/// Notes an in-place change of a storage that is not recorded.
+CT_API void note_change(Storage& storage);
+
 /// What retain_grad() asked of `t` is meant of the value that it has: to be called around set_history() where that changes.
 CT_API std::shared_ptr<Tensor> take_retained(const Tensor& t);
 CT_API void put_retained(const Tensor& t, std::shared_ptr<Tensor> retained);
@@ -245,6 +248,7 @@ inline void set_history(const Tensor& t, Ref<Node> node, std::uint32_t index) {
   TensorImpl& impl = *t.impl();
   impl.requires_grad = true;
   impl.output_index = index;
+  impl.unrecorded_version = impl.storage->unrecorded_version();
   impl.grad_fn = std::move(node);
 }
 }  // namespace detail

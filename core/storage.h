@@ -44,6 +44,11 @@ class CT_API Storage final : public RefCounted, public Pooled {
   std::uint32_t history_version() const { return history_version_.load(std::memory_order_relaxed); }
   void bump_history_version() { detail::count(history_version_, 1u, std::memory_order_relaxed); }
 
+  /// Counts the in-place changes that were made while recording and are not on the tape, by a view made under NoGrad or a
+  /// detached handle: a result on the tape that was there before has other values than the tape says.
+  std::uint32_t unrecorded_version() const { return unrecorded_version_.load(std::memory_order_relaxed); }
+  void bump_unrecorded_version() { detail::count(unrecorded_version_, 1u, std::memory_order_relaxed); }
+
   /// Tells the allocator that work on `stream` uses these bytes, so that they are not handed out again
   /// before that work is done.
   void record_stream(const Stream& stream);
@@ -58,6 +63,7 @@ class CT_API Storage final : public RefCounted, public Pooled {
   bool pinned_ = false;
   std::atomic<std::uint32_t> version_{0};
   std::atomic<std::uint32_t> history_version_{0};
+  std::atomic<std::uint32_t> unrecorded_version_{0};
   Stream stream_;  // the stream the bytes were allocated on
   std::function<void()> release_;
 };

@@ -58,8 +58,9 @@ struct CT_API TensorImpl final : RefCounted, Pooled {
   bool is_view = false;            // shares its storage with the tensor it was made from
   std::uint32_t output_index = 0;  // which output of grad_fn this is
   std::uint32_t history_version =
-      0;                    // the storage's history version this tensor's place in the tape refers to
-  Ref<RefCounted> grad_fn;  // the Node that made it; null for leaves
+      0;  // the storage's history version this tensor's place in the tape refers to
+  std::uint32_t unrecorded_version = 0;  // the storage's, when grad_fn was set
+  Ref<RefCounted> grad_fn;               // the Node that made it; null for leaves
   std::unique_ptr<AutogradMeta> autograd;
 
   TensorImpl() = default;

@@ -340,7 +340,7 @@ bool run_in_place(const OpDef& op, Tensor& self, std::span<const TensorRef> inpu
   op.infer(infer);
   if (!(infer.out(0).shape == self.shape()) || infer.out(0).dtype != self.dtype()) return false;
   const DeviceGuard guard(storage.device());
-  storage.bump_version();
+  detail::note_change(storage);
   run(op, storage.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
   return true;
 }
@@ -411,7 +411,7 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   Ref<OpNode> node = recorded ? make_ref<OpNode>(op, inputs, attrs) : Ref<OpNode>();
   const DeviceGuard guard(self.device());
   Storage& storage = *self.impl()->storage;
-  storage.bump_version();
+  recorded ? storage.bump_version() : detail::note_change(storage);
   if (recorded) node->set_outputs(std::span<const Tensor>(&self, 1));
   run(op, self.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
   if (recorded) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/node.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/copy/copy_internal.h>
@@ -247,7 +248,7 @@ Tensor& Tensor::fill_(const Scalar& value) {
   check_fits("fill_", value, dtype());
   if (grad_enabled() && requires_grad()) return dispatch_inplace(k_fill, *this, {}, FillAttrs{value});
   fill_kernel(*this, value);
-  get().storage->bump_version();
+  detail::note_change(*get().storage);
   return *this;
 }
 
@@ -274,13 +275,13 @@ Tensor& Tensor::copy_(const Tensor& source) {
     if (size_of(dtype()) < size_of(from.dtype())) from = converted(from, dtype());  // fewer bytes to move
     if (is_contiguous() && from.dtype() == dtype() && from.shape() == shape()) {
       move_bytes(*this, ct::contiguous(from));
-      get().storage->bump_version();
+      detail::note_change(*get().storage);
       return *this;
     }
     from = moved(from, device());
   }
   copy_kernel(*this, broadcast(from, shape()));
-  get().storage->bump_version();
+  detail::note_change(*get().storage);
   return *this;
 }
 

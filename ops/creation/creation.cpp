@@ -7,6 +7,7 @@
 #include <span>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/node.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
@@ -69,7 +70,7 @@ Tensor& overwrite_random(const char* op, Tensor& t, detail::Draw draw, Generator
   const Tensor values = direct ? t : Tensor::allocate(t.shape(), t.dtype(), t.device());
   draw_into(values, draw, generator);
   if (!direct) copy_kernel(t, values);
-  t.impl()->storage->bump_version();
+  detail::note_change(*t.impl()->storage);
   return t;
 }
 
