@@ -25,6 +25,7 @@ void bind_all(nb::module_ m) {
   m.def("num_threads", &ct::num_threads);
   m.def("set_num_threads", &ct::set_num_threads, nb::arg("count"));
   m.def("cuda_is_available", &ct::cuda_is_available);
+  m.def("cuda_device_count", &ct::cuda_device_count);
   m.def(
       "synchronize", [](const std::string& device) { ct::synchronize(ct::parse_device(device)); },
       nb::arg("device") = "auto", Unlocked(), "Waits until everything queued on the device is done.");

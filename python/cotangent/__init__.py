@@ -10,10 +10,12 @@ torch.from_dlpack(x). `cotangent.torch` makes a function of tensors a torch.auto
 """
 from ._core import *  # noqa: F403  the tensor, its dtypes, errors, settings
 from ._core._functions import *  # noqa: F403  the public functions of C++
-from . import data as data, io as io, models as models, nn as nn, ops as ops, optim as optim
+from . import autograd as autograd, cuda as cuda, data as data, io as io, models as models, nn as nn, ops as ops, optim as optim
 from . import testing as testing, text as text
 from ._array import as_tensor as as_tensor, dtype_names as _names, from_numpy as from_numpy, tensor as tensor
 from ._build import compile_command as compile_command
+from ._device import FloatTensor as FloatTensor, LongTensor as LongTensor, device as device
+from ._device import get_num_threads as get_num_threads, is_tensor as is_tensor
 from ._core import version as _version
 from ._grad import *  # noqa: F403
 from .function import Function as Function

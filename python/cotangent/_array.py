@@ -12,8 +12,8 @@ _SHARED = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 
 # PyTorch's names of dtypes; the lead's __init__ publishes them.
 dtype_names = {"float32": _core.f32, "float64": _core.f64, "float16": _core.f16, "bfloat16": _core.bf16,
-               "int64": _core.i64, "int32": _core.i32, "uint8": _core.u8, "bool_": _core.boolean, "float": _core.f32,
-               "double": _core.f64, "half": _core.f16, "long": _core.i64, "int": _core.i32}
+               "int64": _core.i64, "int32": _core.i32, "uint8": _core.u8, "bool_": _core.boolean, "bool": _core.boolean,
+               "float": _core.f32, "double": _core.f64, "half": _core.f16, "long": _core.i64, "int": _core.i32}
 
 
 def _types_of(data):

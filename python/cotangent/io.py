@@ -4,6 +4,7 @@ import os as _os
 from collections.abc import Mapping as _Mapping
 from typing import Any
 
+from ._core import IoError as _IoError
 from ._core import Tensor as _Tensor
 from ._core import ValueError as _ValueError
 from ._core import _io
@@ -37,6 +38,10 @@ def _flatten(value: Any, name: str, flat: dict[str, Any]) -> Any:
     return name
 
 
+class _Missing(_IoError, FileNotFoundError):
+    """No file of that name, as Python's open() says it."""
+
+
 def save(obj: Any, path: Any) -> None:
     """Writes a state_dict, a tensor, or dicts and lists of such, as safetensors; all of the file, or none.
 
@@ -57,7 +62,10 @@ def load(path: Any, map_location: Any = None, weights_only: bool = True) -> Any:
 
     Throws IoError for a file that is missing, damaged or malformed. No file runs code: weights_only is always so.
     """
-    flat = _io.load(path)
+    try:
+        flat = _io.load(path)
+    except _IoError as error:
+        raise (error if _os.path.exists(path) else _Missing(str(error))) from None
     tree = flat.pop(_TREE, None)
     if map_location is not None:
         flat = {name: one.to(map_location) if isinstance(one, _Tensor) else one for name, one in flat.items()}
