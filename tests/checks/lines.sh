@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lines of code: what is neither blank nor comment, tests and benchmarks apart. The library is what trains: what ops are
 # tested with (Cotangent::testing and ::samples: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain) and
-# tokenizers (nn/text) are counted apart.
+# tokenizers (nn/text) are counted apart, and so is the Python package without its tests.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]
 #   --total: all of them
 #   --folders: a table, the lines of each folder without those of the folders in it; `testing` is one of its rows
@@ -15,12 +15,23 @@ count() {  # count KIND FOLDER [DEPTH]; KIND: code, testing or test
       own == kind' |
     xargs -r cat | grep -Evc '^[[:space:]]*(//.*)?$' || true
 }
+count_python() {  # of the package, its C++ and its generators; a docstring is documentation
+  find python -path python/tests -prune -o -type f \( -name '*.h' -o -name '*.cpp' \) -exec cat {} + | grep -Evc '^[[:space:]]*(//.*)?$'
+  find python -path python/tests -prune -o -type f -name '*.py' -print0 | sort -z | xargs -0 cat |
+    awk '{ line = $0; marks = gsub(/"""/, "", line) }
+         !inside && marks == 0 && $0 !~ /^[[:space:]]*(#.*)?$/ { code++ }
+         !inside && marks > 0 && $0 !~ /^[[:space:]]*r?"""/ { code++ }
+         marks % 2 { inside = !inside } END { print code + 0 }'
+}
+python=$(($(count_python | paste -sd+)))
+
 if [ "${2:-}" = --folders ]; then
   find core autograd ops nn -type d 2>/dev/null | sort | while read -r folder; do
     lines=$(count code "$folder" 1)
     [ "$lines" -eq 0 ] || echo "$folder $lines"
   done
   echo "testing $(count testing ops)"
+  echo "python $python"
   exit
 fi
 io=$(($(count code nn/io) + $(count code nn/explain))) text=$(count code nn/text) testing=$(count testing ops)
@@ -38,4 +49,4 @@ if [ "${2:-}" = --total ]; then
 fi
 tests=$(find tests -type f -name '*.cpp' -exec cat {} + 2>/dev/null | grep -Evc '^[[:space:]]*(//.*)?$' || true)
 for folder in core autograd ops nn; do tests=$((tests + $(count test "$folder"))); done
-echo "${folders}together the library's $library lines of code; io $io, text $text, testing $testing, in all $total; tests and benchmarks $tests"
+echo "${folders}together the library's $library lines of code; io $io, text $text, testing $testing, in all $total; tests and benchmarks $tests; the Python package $python"
