@@ -21,15 +21,15 @@ const char* name_of(CellKind kind, bool cell) {
 CellParameters make_cell(Module& module, CellKind kind, const std::string& suffix, std::int64_t inputs,
                          std::int64_t hidden, const RNNOptions& options) {
   const std::int64_t gates = hidden * (kind == CellKind::rnn ? 1 : kind == CellKind::gru ? 3 : 4);
-  const auto make = [&](const char* name, const Shape& shape) {
-    return module.parameter(name + suffix, Tensor::allocate(shape, options.dtype, options.device));
+  const auto make = [&](const char* name, const Shape& shape, bool there = true) {
+    return module.parameter(name + suffix,
+                            there ? Tensor::allocate(shape, options.dtype, options.device) : Tensor());
   };
   CellParameters cell;
   cell.w_ih = make("weight_ih", {gates, inputs});
   cell.w_hh = make("weight_hh", {gates, hidden});
-  if (!options.bias) return cell;
-  cell.b_ih = make("bias_ih", {gates});
-  cell.b_hh = make("bias_hh", {gates});
+  cell.b_ih = make("bias_ih", {gates}, options.bias);
+  cell.b_hh = make("bias_hh", {gates}, options.bias);
   return cell;
 }
 

@@ -399,3 +399,22 @@ def test_settings_are_all_arguments_by_our_names():
         if name == "TransformerEncoder":
             args = nn.TransformerEncoderLayer(8, 2), 1
         assert list(vars(kind(*ARGUMENTS.get(name, args)))["_settings"]) == list(parameters), name
+
+
+@pytest.mark.parametrize("make", [lambda: nn.RNN(3, 2, bias=False), lambda: nn.GRUCell(3, 2, bias=False),
+                                  lambda: nn.LSTM(3, 2, bias=False), lambda: nn.Linear(3, 2, bias=False)])
+def test_a_bias_that_is_assigned_later_counts(make):
+    layer = make()
+    name = next(n for n in ("bias_ih_l0", "bias_ih", "bias") if n in dir(layer) or hasattr(layer, n))
+    assert getattr(layer, name) is None and name not in layer.state_dict()
+
+    def result():
+        y = layer(ct.ones(1, 3))
+        return (y[0] if isinstance(y, tuple) else y).tolist()
+
+    before = result()
+    rows = layer.get("weight_ih_l0" if name.endswith("l0") else "weight_ih" if "ih" in name else "weight").shape[0]
+    setattr(layer, name, nn.Parameter(ct.ones(rows)))
+    if "ih" in name:  # the two biases of a cell come together
+        setattr(layer, name.replace("ih", "hh"), nn.Parameter(ct.zeros(rows)))
+    assert result() != before and name in layer.state_dict() and any(p is getattr(layer, name) for p in layer.parameters())
