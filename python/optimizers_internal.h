@@ -99,12 +99,13 @@ void bind_schedule(nb::module_& m, const char* name, const char* doc, std::size_
             if (!nb::isinstance<optim::Optimizer>(optimizer))
               Argument{name, "optimizer"}.refuse(optimizer, "an optimizer");
             const nb::dict named = own_names(name, given, more, {fields.name...});
+            const auto options = read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...);
             const std::array<const char*, sizeof...(fields)> known{fields.name...};
             for (std::size_t i = 0; i < required; ++i)  // they come first, and have no defaults
               if (!named.contains(known[i]))
                 throw nb::type_error(
                     detail::cat('[', name, "] missing a required argument: '", known[i], '\'').c_str());
-            new (self) S(nb::cast<optim::Optimizer&>(optimizer), read_options<Options>(name, nb::borrow<nb::kwargs>(named), fields...));
+            new (self) S(nb::cast<optim::Optimizer&>(optimizer), options);
           },
           nb::keep_alive<1, 2>(), nb::arg("optimizer").none(), nb::arg("more"), nb::arg("options"));
 }

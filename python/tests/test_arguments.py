@@ -13,6 +13,7 @@ import pytest
 import cotangent as ct
 from beside import ours
 from cotangent import nn, optim
+from cotangent._core import _init as init
 from test_functions import ELSEWHERE, PUBLISHED, call, same, table
 
 X = np.arange(1, 7, dtype=np.float32).reshape(2, 3) / 4
@@ -135,7 +136,8 @@ NAMES = [
     ("src_key_padding_mask", "key_padding_mask", lambda **n: encoder_of(**n),
      {"src": S, "src_key_padding_mask": np.array([[False] * 4 + [True]])}),
     ("src_mask", "attn_mask", lambda **n: encoder_of(**n), {"src": S, "src_mask": ~np.tri(5, dtype=bool)}),
-    ("mask", "attn_mask", lambda **n: encoder_of(**n), {"src": S, "mask": ~np.tri(5, dtype=bool)}),
+    ("a", "low", seeded(init.trunc_normal_), {"t": X, "a": -0.1}), ("b", "high", seeded(init.uniform_), {"t": X, "b": 3.0}),
+    ("param", "a", init.gain, {"nonlinearity": "leaky_relu", "param": 0.3}),
     ("tgt_mask", "tgt_attn_mask", lambda **n: decoder_of(**n),
      {"tgt": S, "memory": S, "tgt_mask": ~np.tri(5, dtype=bool)}),
     ("memory_mask", "memory_attn_mask", lambda **n: decoder_of(**n),
