@@ -273,8 +273,9 @@ class CT_API Tensor {
   }
 
   // ---- In-place changes ---------------------------------------------------------------------------------
-  /// Throws ValueError for NaN or a value out of range where the dtype is one of integers.
+  /// Writes `value` into every element. Throws ValueError for NaN or a value out of range where the dtype is one of integers.
   Tensor& fill_(const Scalar& value);
+  /// Writes 0 into every element.
   Tensor& zero_();
   /// Copies `source` (broadcast, converted, from any device) into this tensor.
   Tensor& copy_(const Tensor& source);
@@ -282,6 +283,8 @@ class CT_API Tensor {
   /// element that is named twice gets both, else the last in row-major order. Errors as of index() and copy_().
   Tensor& index_put_(const TensorIndices& indices, const Tensor& values, Flag accumulate = false);
   Tensor& index_put_(const TensorIndices& indices, const Scalar& value, Flag accumulate = false);
+  /// Adds `other`, subtracts it, multiplies or divides by it, in place. Throws DTypeError where the result's dtype is not this
+  /// tensor's, and AutogradError for a leaf that requires a gradient while recording.
   Tensor& add_(const Tensor& other);
   Tensor& add_(const Scalar& other);
   Tensor& sub_(const Tensor& other);

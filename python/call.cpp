@@ -142,7 +142,7 @@ bool all_fit(const Overload& overload, const Places& places) {
 }
 
 [[noreturn]] void refuse(const FunctionDef& def, const std::string& why) {
-  throw nb::type_error(detail::cat('[', def.name, "] ", why, "; it is ", def.name, def.signature).c_str());
+  throw nb::type_error(detail::cat('[', def.op, "] ", why, "; it is ", def.name, def.signature).c_str());
 }
 
 // ---- the type ---------------------------------------------------------------------------------------------
@@ -218,13 +218,13 @@ nb::object call(const FunctionDef& def, PyObject* const* args, std::size_t posit
   for (const Overload& overload : def.overloads) {
     gathered = {};
     if (place(overload, given, places, gathered, nullptr) && (alone || all_fit(overload, places)))
-      return overload.run(Values(def.name, overload.slots, places.data()));
+      return overload.run(Values(def.op, overload.slots, places.data()));
   }
   // None fits. The first into whose places they go says, as it reads them, which one is wrong.
   for (const Overload& overload : def.overloads) {
     gathered = {};
     if (!alone && place(overload, given, places, gathered, nullptr)) {
-      overload.run(Values(def.name, overload.slots, places.data()));
+      overload.run(Values(def.op, overload.slots, places.data()));
       break;
     }
   }
@@ -338,13 +338,9 @@ void Values::refuse_object(std::size_t i) const {
                      slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object");
 }
 
-nb::object make_named(PyObject*& type, const char* name, const char* fields, nb::tuple values) {
-  if (type == nullptr) {
-    nb::object made =
-        nb::module_::import_("collections").attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");
-    type = made.release().ptr();
-  }
-  return nb::borrow(type)(*values);
+nb::object make_named(const char* name, const char* fields) {
+  return nb::module_::import_("collections")
+      .attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");
 }
 
 }  // namespace ct::python

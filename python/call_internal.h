@@ -101,6 +101,7 @@ struct Overload {
 /// A function as Python sees it. What constructs an object has it in place 0, as a capsule of its address.
 struct FunctionDef {
   const char* name;
+  const char* op;         // what errors name: of a layer's forward() the layer
   const char* signature;  // Python's, of all overloads together
   const char* doc;
   std::span<const Overload> overloads;
@@ -135,8 +136,8 @@ auto unlocked(F f) {
 }
 
 // ---- results ------------------------------------------------------------------------------------------------
-/// A named tuple: the class is made at the first call, and lives as long as the process.
-nb::object make_named(PyObject*& type, const char* name, const char* fields, nb::tuple values);
+/// The class of a named tuple, which lives as long as the process.
+nb::object make_named(const char* name, const char* fields);
 
 inline nb::object give(Tensor t) { return t.defined() ? nb::cast(std::move(t)) : nb::none(); }
 inline nb::object give(bool value) { return nb::cast(value); }

@@ -31,7 +31,9 @@ struct TensorOptions {
 
 /// Uninitialised memory.
 CT_API Tensor empty(const Shape& shape, const TensorOptions& options = {});
+/// Filled with 0.
 CT_API Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+/// Filled with 1.
 CT_API Tensor ones(const Shape& shape, const TensorOptions& options = {});
 /// Filled with `value`; its dtype is f32, i64 or bool as the value is, unless given. Throws ValueError for
 /// NaN or a value out of range where the dtype is one of integers.
@@ -75,7 +77,9 @@ CT_API Tensor rand(const Shape& shape, const TensorOptions& options = {},
 /// Standard normal.
 CT_API Tensor randn(const Shape& shape, const TensorOptions& options = {},
                     Generator& generator = default_generator());
+/// Uniform on [0, 1), of the shape, dtype and device of `like`.
 CT_API Tensor rand_like(const Tensor& like, Generator& generator = default_generator());
+/// Standard normal, of the shape, dtype and device of `like`.
 CT_API Tensor randn_like(const Tensor& like, Generator& generator = default_generator());
 /// Integers from [low, high), each with the same probability; i64 unless another dtype is given. Throws
 /// ValueError if high <= low, or if the dtype does not hold all of them exactly (f16: beyond 2048).

@@ -222,6 +222,9 @@ Tensor tensordot(const Tensor& a, const Tensor& b, Integer axes) {
 Tensor tensordot(const Tensor& a, const Tensor& b, const Dims& a_axes, const Dims& b_axes) {
   CT_CHECK(a_axes.size() == b_axes.size(), ShapeError, "tensordot", "got ", a_axes.size(), " axes of a and ",
            b_axes.size(), " of b; each of a needs one of b");
+  CT_CHECK(a_axes.size() <= std::min(a.dim(), b.dim()), ShapeError, "tensordot", "got ", a_axes.size(),
+           " axes of a, which is ", describe(a), ", and of b, which is ", describe(b),
+           "; a tensor has no more than that");
   Operand x{a, {}}, y{b, {}};
   for (int i = 0; i < a.dim(); ++i) x.labels.push_back(i);
   for (int i = 0; i < b.dim(); ++i) y.labels.push_back(kDots + i);

@@ -147,6 +147,7 @@ TEST_CASE("tensordot, outer and bilinear", "[matmul]") {
   CHECK_THROWS_AS(tensordot(a, b, 4), ShapeError);
   CHECK_THROWS_AS(tensordot(a, b, 1 - 2), ShapeError);
   CHECK_THROWS_AS(tensordot(a, b, {1}, {0}), ShapeError);
+  CHECK_THROWS_AS(tensordot(a, scalar(2.5f), {1}, {0}), ShapeError);  // a scalar has no axis to sum over
   CHECK_THROWS_AS(tensordot(a, b, {1, 1}, {1, 1}), ShapeError);
   CHECK_THROWS_AS(tensordot(a, b, {1}, {1, 0}), ShapeError);
   CHECK_THROWS_AS(tensordot(a, b, {3}, {0}), ShapeError);

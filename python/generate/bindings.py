@@ -251,7 +251,7 @@ class Writer:
     def __init__(self):
         self.lines, self.count = [], 0
 
-    def definition(self, name, signature, doc, overloads):
+    def definition(self, name, signature, doc, overloads, op=None):
         """Names of a FunctionDef that this makes."""
         self.count += 1
         me, rows = f"d{self.count}", []
@@ -259,7 +259,7 @@ class Writer:
             self.lines.append(f"constexpr Slot {me}s{n}[] = {{{slots}}};" if slots else f"constexpr std::span<const Slot> {me}s{n};")
             rows.append(f"{{{me}s{n}, {run}, {gathers}}}")
         self.lines.append(f"const Overload {me}o[] = {{{', '.join(rows)}}};")
-        self.lines.append(f"const FunctionDef {me}{{{quote(name)}, {quote(signature)}, {quote(doc)}, {me}o}};")
+        self.lines.append(f"const FunctionDef {me}{{{quote(name)}, {quote(op or name)}, {quote(signature)}, {quote(doc)}, {me}o}};")
         return me
 
 
@@ -339,6 +339,7 @@ def functions(binder, out):
                               "init": True})
     rows = [f"  publish(m, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
             for p in published if "definition" in p]
+    rows += [f'  m.attr("{full.rpartition("::")[2]}") = class_of(static_cast<const {full}*>(nullptr));' for full in binder.named]
     rows += [f'  init.attr("{name}") = make_function({d}, "cotangent.nn.init");' for name, d in init.items()]
     text = HEAD + "\n".join(writer.lines) + """
 void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
@@ -409,7 +410,7 @@ def layers(binder, out):
             binder.note_result("ct::nn", f.result)
             arguments = binder.parameters(f)
             method = writer.definition(name, binder.signature([[("self", "", None), *arguments]]), f.doc,
-                                       [binder.overload(f, run, ((me, True),))])
+                                       [binder.overload(f, run, ((me, True),))], made.name)
             rows.append(f'    c.attr("{name}") = make_function({method}, "cotangent.nn");')
             entry["methods"].append((name, arguments, binder.result_type("ct::nn", f.result), f.doc))
         rows[-1] += " }"
@@ -488,9 +489,11 @@ def options(binder, out):
             lines.append(f"inline auto fields_of(const {full}*) {{\n  return std::tuple{{{', '.join(fields)}}};\n}}")
     for full, fields in binder.named.items():
         name = full.rpartition("::")[2]
-        lines.append(f"inline nb::object give({full} made) {{\n  static PyObject* type = nullptr;\n"
-                     f'  return make_named(type, "{name}", "{" ".join(f.name for f in fields)}", nb::make_tuple('
-                     + ", ".join(f"give(std::move(made.{f.name}))" for f in fields) + "));\n}")
+        lines.append(f"inline nb::handle class_of(const {full}*) {{\n"
+                     f'  static const nb::handle made = make_named("{name}", "{" ".join(f.name for f in fields)}").release();\n'
+                     "  return made;\n}")
+        lines.append(f"inline nb::object give({full} made) {{\n  return class_of(&made)("
+                     + ", ".join(f"give(std::move(made.{f.name}))" for f in fields) + ");\n}")
     for full in headers.classes:
         fields = binder.aggregate(full)
         if fields and "detail" not in full and all(f.type == "Tensor" for f in fields):
@@ -524,7 +527,7 @@ def main():
     binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
     work = out / "new"
     work.mkdir(parents=True, exist_ok=True)
-    made = {"functions": functions(binder, work), "layers": layers(binder, work), "optimizers": optimizers(binder, work)}
+    made = {"layers": layers(binder, work), "functions": functions(binder, work), "optimizers": optimizers(binder, work)}
     options(binder, work)
     made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
     (work / "published.json").write_text(json.dumps(made, indent=1))
