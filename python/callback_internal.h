@@ -129,7 +129,7 @@ void start_process();
 
 namespace nanobind::detail {
 
-// In place of nanobind/stl/function.h, which knows neither owners nor the end of the interpreter.
+// In place of the caster that nanobind brings, which knows neither owners nor the end of the interpreter.
 template <class R, class... Args>
 struct type_caster<std::function<R(Args...)>> {
   using Result = make_caster<std::conditional_t<std::is_void_v<R>, void_type, R>>;

@@ -43,7 +43,7 @@ Device device_of(std::pair<int, int> place) {
   }
 }
 
-// DLPack's structs, as dlpack.h has them.
+// DLPack's structs, as its header has them.
 struct ManagedTensor {
   nb::dlpack::dltensor tensor;
   void* context;
