@@ -13,11 +13,7 @@
 namespace ct::python {
 namespace {
 
-nb::tuple to_tuple(const Dims& dims) {
-  nb::list list;
-  for (const std::int64_t one : dims) list.append(one);
-  return nb::tuple(list);
-}
+nb::tuple to_tuple(const Dims& dims) { return nb::tuple(nb::cast(std::vector(dims.begin(), dims.end()))); }
 
 nb::object from_package(const char* name) { return nb::module_::import_("cotangent._array").attr(name); }
 
@@ -341,10 +337,10 @@ void bind_operators(nb::class_<Tensor>& tensor) {
   bind_operator(tensor, "__le__", CT_OF(le(a, b)));
   bind_operator(tensor, "__gt__", CT_OF(gt(a, b)));
   bind_operator(tensor, "__ge__", CT_OF(ge(a, b)));
-  const auto one = [&](const char* name, Tensor (*f)(const Tensor&)) { tensor.def(name, f, Unlocked()); };
-  one("__neg__", [](const Tensor& t) { return -t; });
-  one("__abs__", [](const Tensor& t) { return t.abs(); });
-  one("__invert__", [](const Tensor& t) { return bitwise_not(t); });
+  const auto bind = [&](const char* name, auto f) { tensor.def(name, f, Unlocked()); };
+  bind("__neg__", [](const Tensor& t) { return -t; });
+  bind("__abs__", [](const Tensor& t) { return t.abs(); });
+  bind("__invert__", [](const Tensor& t) { return bitwise_not(t); });
   tensor.def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); })
       .def("__round__", &round_to, nb::arg("ndigits") = nb::none(), Unlocked());
 }
@@ -357,23 +353,9 @@ void bind_conversions(nb::class_<Tensor>& tensor) {
     tensor.def(kNames[i], [i](nb::pointer_and_handle<Tensor> self) {
       return same_or(self, self.p->to(static_cast<DType>(i)));
     });
-  tensor
-      .def("to", &to, nb::arg("where"), nb::arg("more"),
-           "On a device, in a dtype, or both: x.to(\"cuda\", ct.bf16), x.to(other). Itself where it is so "
-           "already. Arguments: dtype, device, copy=False, non_blocking=False (which changes nothing).")
-      .def("cpu", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, self.p->to(cpu)); })
-      .def(
-          "cuda",
-          [](nb::pointer_and_handle<Tensor> self, int index) {
-            return same_or(self, self.p->to(cuda(index)));
-          },
-          nb::arg("device") = 0)
-      .def(
-          "type_as",
-          [](nb::pointer_and_handle<Tensor> self, const Tensor& other) {
-            return same_or(self, self.p->type_as(other));
-          },
-          nb::arg("other"));
+  tensor.def("to", &to, nb::arg("where"), nb::arg("more"),
+             "On a device, in a dtype, or both: x.to(\"cuda\", ct.bf16), x.to(other). Itself where it is so "
+             "already. Arguments: dtype, device, copy=False, non_blocking=False (which changes nothing).");
 }
 
 }  // namespace
@@ -433,13 +415,9 @@ void bind_tensor(nb::module_& m) {
       .def_prop_rw("requires_grad", &Tensor::requires_grad, &require_grad)
       .def("requires_grad_", &require_grad, nb::arg("requires_grad") = true)
       .def_prop_rw(
-          "grad",
-          [](const Tensor& t) -> std::optional<Tensor> {
-            Tensor grad = t.grad();
-            return grad.defined() ? std::optional(std::move(grad)) : std::nullopt;
-          },
+          "grad", [](const Tensor& t) { return t.grad().defined() ? std::optional(t.grad()) : std::nullopt; },
           [](Tensor& t, nb::handle grad) {
-            t.set_grad(read_as<Tensor>({"grad", "the gradient"}, grad));
+            t.set_grad(read_as<Tensor>({"grad", "value"}, grad));
           },
           nb::for_setter(nb::arg("value").none()))
       .def_prop_rw(
@@ -487,19 +465,14 @@ void bind_tensor(nb::module_& m) {
       .def("retain_grad", &Tensor::retain_grad)
       .def(
           "backward",
-          [](const Tensor& t, const std::optional<Tensor>& gradient, bool retain_graph) {
-            t.backward(gradient.value_or(Tensor()), retain_graph);
+          [](const Tensor& t, const Tensor* gradient, bool retain_graph) {
+            t.backward(gradient == nullptr ? Tensor() : *gradient, retain_graph);
           },
           nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, Unlocked(),
           "Adds d(this)/d(leaf) to every leaf's grad. `gradient` is this tensor's cotangent; a tensor with "
-          "one element "
-          "needs none.")
+          "one element needs none.")
       .def("__getitem__", &get_item, nb::arg("key").none())
-      .def("__setitem__", &set_item, nb::arg("key").none(), nb::arg("value"))
-      .def("__delitem__", [](const Tensor&, nb::handle) {
-        throw nb::type_error(
-            "[del] elements of a tensor can't be deleted; x[mask] or ct.cat() makes another");
-      });
+      .def("__setitem__", &set_item, nb::arg("key").none(), nb::arg("value"));
   bind_operators(tensor);
   bind_conversions(tensor);
 
@@ -510,19 +483,12 @@ void bind_tensor(nb::module_& m) {
          bool allow_unused) {
         std::vector<Tensor> cotangents;
         for (const auto& one : gradients) cotangents.push_back(one.value_or(Tensor()));
-        const std::vector<Tensor> found =
-            grad(outputs, inputs, cotangents,
-                 {.retain_graph = retain_graph, .allow_unused = allow_unused, .create_graph = create_graph});
-        std::vector<std::optional<Tensor>> result;
-        for (const Tensor& one : found) result.push_back(one.defined() ? std::optional(one) : std::nullopt);
-        return result;
+        return grad(
+            outputs, inputs, cotangents,
+            {.retain_graph = retain_graph, .allow_unused = allow_unused, .create_graph = create_graph});
       },
-      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients") = std::vector<std::optional<Tensor>>(),
-      nb::arg("retain_graph") = false, nb::arg("create_graph") = false, nb::arg("allow_unused") = false,
-      Unlocked(),
-      "The gradients of the outputs, weighted by `gradients`, with respect to the inputs: a list. With "
-      "create_graph they "
-      "can be differentiated again.");
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients"), nb::arg("retain_graph"),
+      nb::arg("create_graph"), nb::arg("allow_unused"), Unlocked());
 }
 
 }  // namespace ct::python

@@ -209,11 +209,23 @@ class _Methods:
             raise TypeError(f"[in] the value is a {type(value).__name__}; a number or a tensor is wanted")
         return bool(found.any())
 
-    def __divmod__(self, other):
+    def __divmod__(self, other: object) -> "tuple[Tensor, Tensor]":
         return self // other, self % other
 
-    def __rdivmod__(self, other):
+    def __rdivmod__(self, other: object) -> "tuple[Tensor, Tensor]":
         return other // self, other % self
+
+    def __delitem__(self, key: object) -> None:
+        raise TypeError("[del] elements of a tensor can't be deleted; x[mask] or ct.cat() makes another")
+
+    def cpu(self) -> Tensor:
+        return self.to("cpu")
+
+    def cuda(self, device: int = 0) -> Tensor:
+        return self.to(f"cuda:{device}")
+
+    def type_as(self, other: Tensor) -> Tensor:
+        return self.to(other.dtype)
 
 
 for _name, _method in vars(_Methods).items():
