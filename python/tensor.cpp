@@ -478,17 +478,17 @@ void bind_tensor(nb::module_& m) {
 
   m.def(
       "grad",
-      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-         const std::vector<std::optional<Tensor>>& gradients, bool retain_graph, bool create_graph,
-         bool allow_unused) {
+      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const nb::list& gradients,
+         bool retain_graph, bool create_graph, bool allow_unused) {
         std::vector<Tensor> cotangents;
-        for (const auto& one : gradients) cotangents.push_back(one.value_or(Tensor()));
+        for (nb::handle one : gradients) cotangents.push_back(read_as<Tensor>({"grad", "a gradient"}, one));
+        const Released unlocked;
         return grad(
             outputs, inputs, cotangents,
             {.retain_graph = retain_graph, .allow_unused = allow_unused, .create_graph = create_graph});
       },
-      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients"), nb::arg("retain_graph"),
-      nb::arg("create_graph"), nb::arg("allow_unused"), Unlocked());
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients") = nb::list(),
+      nb::arg("retain_graph") = false, nb::arg("create_graph") = false, nb::arg("allow_unused") = false);
 }
 
 }  // namespace ct::python

@@ -48,6 +48,14 @@ bool is_whole(nb::handle value) {
   return known;
 }
 
+template <class List>
+void read_ints(const Argument& argument, nb::handle value, const char* wanted, List& to) {
+  if (!PySequence_Check(value.ptr()) || nb::isinstance<nb::str>(value) || PyBytes_Check(value.ptr()))
+    argument.refuse(value, wanted);
+  to = {};
+  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+}
+
 }  // namespace
 
 bool is_number(nb::handle value) { return kind_of(value) != 0; }
@@ -95,15 +103,11 @@ void read(const Argument& argument, nb::handle value, Scalar& to) {
   to = *number;
 }
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to) {
-  if (!PySequence_Check(value.ptr()) || nb::isinstance<nb::str>(value) || PyBytes_Check(value.ptr()))
-    argument.refuse(value, "an int or a sequence of ints");
-  to.clear();
-  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+  read_ints(argument, value, "a sequence of ints", to);
 }
 void read(const Argument& argument, nb::handle value, Dims& to) {
-  to = {};
-  if (is_whole(value)) return to.push_back(read_as<std::int64_t>(argument, value));
-  for (const std::int64_t one : read_as<std::vector<std::int64_t>>(argument, value)) to.push_back(one);
+  if (!is_whole(value)) return read_ints(argument, value, "an int or a sequence of ints", to);
+  to = {read_as<std::int64_t>(argument, value)};
 }
 void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to) {
   using nn::models::RopeScaling;
