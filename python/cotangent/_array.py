@@ -224,9 +224,6 @@ class _Methods:
     def cuda(self, device: int = 0) -> Tensor:
         return self.to(f"cuda:{device}")
 
-    def type_as(self, other: Tensor) -> Tensor:
-        return self.to(other.dtype)
-
 
 for _name, _method in vars(_Methods).items():
     if callable(_method):
