@@ -136,8 +136,6 @@ T read_as(const Argument& argument, nb::handle value) {
   read(argument, value, result);
   return result;
 }
-/// f(2, 3), or f((2, 3)).
-Dims read_dims(const char* op, nb::args values);
 
 /// The memory of an object with __dlpack__ or of its capsule, as a tensor: shared, unless a copy is asked for. Throws
 /// TypeError, DTypeError, DeviceError, ValueError.

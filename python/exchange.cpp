@@ -1,8 +1,6 @@
 #include "bindings_internal.h"
 
-#include <array>
 #include <functional>
-#include <limits>
 #include <memory>
 
 #include <nanobind/ndarray.h>
@@ -12,35 +10,19 @@
 namespace ct::python {
 namespace {
 
-using Code = nb::dlpack::dtype_code;
-
-struct Element {
-  DType dtype;
-  Code code;
-  std::uint8_t bits;
-};
-constexpr Element kElements[] = {{f32, Code::Float, 32},   {f64, Code::Float, 64},  {f16, Code::Float, 16},
-                                 {bf16, Code::Bfloat, 16}, {i64, Code::Int, 64},    {i32, Code::Int, 32},
-                                 {u8, Code::UInt, 8},      {boolean, Code::Bool, 8}};
+// Of each dtype, in its order: DLPack's code, bits, lanes.
+constexpr nb::dlpack::dtype kElements[] = {{2, 32, 1}, {2, 64, 1}, {2, 16, 1}, {4, 16, 1},
+                                           {0, 64, 1}, {0, 32, 1}, {1, 8, 1},  {6, 8, 1}};
 static_assert(std::size(kElements) == kDTypeCount);
 
 constexpr int kCpu = nb::device::cpu::value, kCuda = nb::device::cuda::value;
 
-// The streams that DLPack's numbers stand for are CUDA's own handles: 1 and 2 are its default streams.
-Stream stream_of(Device device, std::int64_t number) {
-  return {number == 0 ? nullptr : reinterpret_cast<void*>(static_cast<std::uintptr_t>(number)), device, -1};
-}
-
 Device device_of(std::pair<int, int> place) {
-  switch (place.first) {
-    case kCpu:
-    case nb::device::cuda_host::value: return cpu;
-    case kCuda:
-    case nb::device::cuda_managed::value: return cuda(place.second);
-    default:
-      detail::fail<DeviceError>("from_dlpack", "the array is on a device of DLPack's kind ", place.first,
-                                "; copy it to the CPU (1) or to CUDA (2) first");
-  }
+  const int kind = place.first;
+  if (kind == kCpu || kind == nb::device::cuda_host::value) return cpu;
+  if (kind == kCuda || kind == nb::device::cuda_managed::value) return cuda(place.second);
+  detail::fail<DeviceError>("from_dlpack", "the array is on a device of DLPack's kind ", kind,
+                            "; copy it to the CPU (1) or to CUDA (2) first");
 }
 
 // DLPack's structs, as its header has them.
@@ -90,9 +72,8 @@ const nb::dlpack::dltensor& open(nb::handle capsule, bool copy, Exported& owner)
 }
 
 DType dtype_of_array(const nb::dlpack::dtype& type) {
-  for (const Element& e : kElements)
-    if (type.lanes == 1 && type.code == static_cast<std::uint8_t>(e.code) && type.bits == e.bits)
-      return e.dtype;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (type == kElements[i]) return static_cast<DType>(i);
   detail::fail<DTypeError>("from_dlpack", "the array has elements of DLPack's code ", int{type.code},
                            " with ", int{type.bits}, " bits in ", int{type.lanes},
                            " lanes; convert it to one of float32, float64, float16, bfloat16, int64, "
@@ -109,18 +90,16 @@ nb::object to_dlpack(nb::handle self, const nb::object& stream, const nb::object
     owner = nb::cast(t = t.clone());
   const Device device = t.device();
   if (device.is_cuda() && !(nb::isinstance<nb::int_>(stream) && nb::cast<std::int64_t>(stream) == -1)) {
+    // DLPack's numbers are CUDA's own handles: 1 and 2 are its default streams.
     const std::int64_t number =
         stream.is_none() ? 1 : read_as<std::int64_t>({"__dlpack__", "stream"}, stream);
     Event ready;
     ready.record(current_stream(device));
-    ready.wait(stream_of(device, number));
+    ready.wait({reinterpret_cast<void*>(static_cast<std::uintptr_t>(number)), device, -1});
   }
-  std::array<std::size_t, kMaxRank> shape{};
-  for (int i = 0; i < t.dim(); ++i)
-    shape[static_cast<std::size_t>(i)] = static_cast<std::size_t>(t.shape()[i]);
-  const Element& e = kElements[static_cast<int>(t.dtype())];
-  const nb::ndarray<nb::array_api> array(t.raw_data(), static_cast<std::size_t>(t.dim()), shape.data(), owner,
-                                         t.strides().begin(), {static_cast<std::uint8_t>(e.code), e.bits, 1},
+  const std::vector<std::size_t> shape(t.shape().begin(), t.shape().end());
+  const nb::ndarray<nb::array_api> array(t.raw_data(), shape.size(), shape.data(), owner, t.strides().begin(),
+                                         kElements[static_cast<int>(t.dtype())],
                                          device.is_cuda() ? kCuda : kCpu, device.index);
   return nb::cast(array).attr("__dlpack__")(**more);
 }
@@ -136,14 +115,13 @@ nb::object ask(nb::handle source) {
     const auto native = reinterpret_cast<std::uintptr_t>(current_stream(device).native);
     arguments["stream"] = native == 0 ? std::uintptr_t{1} : native;
   }
-  nb::dict versioned;
-  versioned.update(arguments);
-  versioned["max_version"] = nb::make_tuple(kMajor, 0);
+  arguments["max_version"] = nb::make_tuple(kMajor, 0);
   try {
-    return source.attr("__dlpack__")(**versioned);
+    return source.attr("__dlpack__")(**arguments);
   } catch (const nb::python_error& error) {
     if (!error.matches(PyExc_TypeError)) throw;
   }
+  arguments.attr("pop")("max_version");
   return source.attr("__dlpack__")(**arguments);
 }
 
@@ -154,27 +132,26 @@ std::pair<Shape, Strides> layout_of(const nb::dlpack::dltensor& array, std::size
   CT_CHECK(array.shape != nullptr || array.ndim == 0, ValueError, "from_dlpack", "the shape is null, with ",
            array.ndim, " axes; a size for each is wanted");
   Shape shape;
-  for (int i = 0; i < array.ndim; ++i) shape.push_back(array.shape[i]);
-  std::int64_t count = static_cast<std::int64_t>(element), last = 0;
-  bool fits = true;
-  for (const std::int64_t size : shape) {
-    CT_CHECK(size >= 0, ValueError, "from_dlpack", "the shape is ", shape, "; sizes from 0 on are wanted");
-    fits = fits && !__builtin_mul_overflow(count, std::max<std::int64_t>(size, 1), &count);
+  double count = static_cast<double>(element), last = count;  // in bytes, of what may be beyond 64 bits
+  for (int i = 0; i < array.ndim; ++i) {
+    shape.push_back(array.shape[i]);
+    CT_CHECK(shape[i] >= 0, ValueError, "from_dlpack", "the shape is ", shape,
+             "; sizes from 0 on are wanted");
+    count *= static_cast<double>(std::max<std::int64_t>(shape[i], 1));
   }
-  CT_CHECK(fits, ValueError, "from_dlpack", "the shape is ", shape, ", more elements than memory has");
+  CT_CHECK(count < 0x1p62, ValueError, "from_dlpack", "the shape is ", shape,
+           ", more elements than memory has");
   Strides strides = contiguous_strides(shape);
   if (array.strides == nullptr || numel(shape) == 0) return {shape, strides};
   for (int i = 0; i < array.ndim; ++i) {
-    strides[i] = array.strides[i];
-    CT_CHECK(strides[i] >= 0 || shape[i] == 1, ValueError, "from_dlpack",
-             "the array runs backwards along axis ", i, "; ct.tensor(array) copies it");
-    if (shape[i] == 1) strides[i] = std::max<std::int64_t>(strides[i], 0);
-    std::int64_t reach = 0;
-    fits = fits && !__builtin_mul_overflow(shape[i] - 1, strides[i], &reach) &&
-           !__builtin_add_overflow(last, reach, &last);
+    strides[i] = shape[i] == 1 ? std::max<std::int64_t>(array.strides[i], 0) : array.strides[i];
+    CT_CHECK(strides[i] >= 0, ValueError, "from_dlpack", "the array runs backwards along axis ", i,
+             "; ct.tensor(array) copies it");
+    last +=
+        static_cast<double>(shape[i] - 1) * static_cast<double>(strides[i]) * static_cast<double>(element);
   }
-  fits = fits && last < std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(element);
-  CT_CHECK(fits, ValueError, "from_dlpack", "the strides are ", strides, ", which reach beyond all memory");
+  CT_CHECK(last < 0x1p62, ValueError, "from_dlpack", "the strides are ", strides,
+           ", which reach beyond all memory");
   return {shape, strides};
 }
 
@@ -182,8 +159,7 @@ std::pair<Shape, Strides> layout_of(const nb::dlpack::dltensor& array, std::size
 
 Tensor from_dlpack(nb::handle source, bool copy) {
   Exported owner;
-  nb::object capsule = nb::borrow(source);
-  if (!PyCapsule_CheckExact(source.ptr())) capsule = ask(source);
+  const nb::object capsule = PyCapsule_CheckExact(source.ptr()) ? nb::borrow(source) : ask(source);
   const nb::dlpack::dltensor& array = open(capsule, copy, owner);
   const Device device = device_of({array.device.device_type, array.device.device_id});
   check_device("from_dlpack", device);
@@ -203,8 +179,7 @@ Tensor from_dlpack(nb::handle source, bool copy) {
 void bind_exchange(nb::module_& m) {
   m.def("from_dlpack", &from_dlpack, nb::arg("array"), nb::arg("copy") = false,
         "The memory of an array with __dlpack__ (NumPy, PyTorch, CuPy), or of a DLPack capsule, as a tensor "
-        "with its "
-        "strides; nothing is copied, unless that is asked for.\n"
+        "with its strides; nothing is copied, unless that is asked for.\n"
         "Throws DTypeError for elements that there is no dtype for, DeviceError for another device than CPU "
         "and CUDA, ValueError for an array that is read-only, runs backwards, or is not as DLPack says.");
   auto tensor = nb::borrow<nb::class_<Tensor>>(m.attr("Tensor"));

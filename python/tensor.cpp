@@ -1,7 +1,6 @@
 #include "bindings_internal.h"
 
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <sstream>
 #include <unordered_map>
@@ -14,15 +13,9 @@
 namespace ct::python {
 namespace {
 
-nb::tuple to_tuple(const Dims& dims) {
-  nb::list list;
-  for (const std::int64_t one : dims) list.append(one);
-  return nb::tuple(list);
-}
+nb::tuple to_tuple(const Dims& dims) { return nb::tuple(nb::cast(std::vector(dims.begin(), dims.end()))); }
 
-bool is_array(nb::handle value) {
-  return nb::hasattr(value, "__dlpack__") || nb::hasattr(value, "__array__");
-}
+nb::object from_package(const char* name) { return nb::module_::import_("cotangent._array").attr(name); }
 
 // ---- Python's own objects by the tensors' identity (bindings_internal.h) ------------------------------------
 
@@ -92,7 +85,7 @@ struct nanobind::detail::type_caster<ct::python::Operand> {
         value.tensor = inst_ptr<ct::Tensor>(source);
       } else if (const auto number = ct::python::as_number(source, {"number", "the number"})) {
         value.number = *number;
-      } else if (ct::python::is_array(source)) {
+      } else if (hasattr(source, "__dlpack__") || hasattr(source, "__array__")) {
         value.array = ct::python::read_as<ct::Tensor>({"operator", "the array"}, source);
       } else {
         return false;
@@ -138,24 +131,16 @@ void assign(const char* op, Tensor& t, const Operand& other, F f) {
 struct Key {
   std::vector<TensorIndex> indices;
   Dims backwards;  // axes that a slice goes along with a negative step: they are turned around first
+  Tensor turned(const Tensor& t) const { return backwards.empty() ? t : t.flip(backwards); }
 };
 
 using Kind = TensorIndex::Kind;
 
-// A slice as Python reads it: bounds beyond all sizes are cut, step is not 0.
-struct Range {
-  Py_ssize_t start = 0, stop = 0, step = 1;
-  explicit Range(nb::handle slice) {
-    if (PySlice_Unpack(slice.ptr(), &start, &stop, &step) < 0) nb::raise_python_error();
-  }
-  // The same elements in the same order, of an axis of n elements that was turned around; step < 0.
-  Slice mirrored(std::int64_t n) const {
-    Py_ssize_t first = start, end = stop;
-    const std::int64_t count = PySlice_AdjustIndices(n, &first, &end, step);
-    const std::int64_t from = n - 1 - first;
-    return count == 0 ? Slice(0, 0) : Slice(from, from + (count - 1) * -step + 1, -step);
-  }
-};
+// Of an axis of n elements that was turned around, the elements of a slice with a negative step, in its order.
+Slice mirrored(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step, std::int64_t n) {
+  const std::int64_t count = PySlice_AdjustIndices(n, &start, &stop, step), from = n - 1 - start;
+  return count == 0 ? Slice(0, 0) : Slice(from, from + (count - 1) * -step + 1, -step);
+}
 
 TensorIndex read_index(nb::handle value) {
   if (value.is_none()) return None;
@@ -165,69 +150,64 @@ TensorIndex read_index(nb::handle value) {
   if (number && number->kind() == Scalar::Kind::boolean) return full({}, *number, {.dtype = boolean});
   if (number && !number->is_floating()) return number->to<std::int64_t>();
   if (number || nb::isinstance<nb::str>(value)) Argument{"index", "an index"}.refuse(value, "an int");
-  return nb::cast<Tensor>(nb::module_::import_("cotangent._array").attr("_as_index")(value));
+  return nb::cast<Tensor>(from_package("_as_index")(value));
+}
+
+int axes_of(const TensorIndex& index) {
+  if (index.kind() == Kind::tensor) return index.tensor().dtype() == boolean ? index.tensor().dim() : 1;
+  return index.kind() == Kind::number || index.kind() == Kind::slice ? 1 : 0;
 }
 
 Key read_key(const Tensor& t, nb::handle given) {
   Key key;
-  std::vector<std::pair<std::size_t, Range>> backwards;
-  const auto add = [&](nb::handle one) {
-    if (!PySlice_Check(one.ptr())) return key.indices.push_back(read_index(one));
-    const Range range(one);
-    if (range.step < 0) backwards.emplace_back(key.indices.size(), range);
-    key.indices.emplace_back(Slice(range.start, range.stop, std::max<Py_ssize_t>(range.step, 1)));
+  const nb::object all = PyTuple_Check(given.ptr()) ? nb::borrow(given) : nb::make_tuple(given);
+  struct Backwards {
+    std::size_t place;
+    Py_ssize_t start, stop, step;
   };
-  if (PyTuple_Check(given.ptr())) {
-    for (nb::handle one : nb::borrow<nb::tuple>(given)) add(one);
-  } else {
-    add(given);
+  std::vector<Backwards> slices;
+  for (nb::handle one : nb::borrow<nb::tuple>(all)) {
+    if (!PySlice_Check(one.ptr())) {
+      key.indices.push_back(read_index(one));
+      continue;
+    }
+    Backwards s{key.indices.size(), 0, 0, 1};
+    if (PySlice_Unpack(one.ptr(), &s.start, &s.stop, &s.step) < 0) nb::raise_python_error();
+    if (s.step < 0) slices.push_back(s);
+    key.indices.emplace_back(Slice(s.start, s.stop, std::max<Py_ssize_t>(s.step, 1)));
   }
-  if (backwards.empty()) return key;
-  const auto axes_of = [](const TensorIndex& index) {
-    if (index.kind() == Kind::tensor) return index.tensor().dtype() == boolean ? index.tensor().dim() : 1;
-    return index.kind() == Kind::number || index.kind() == Kind::slice ? 1 : 0;
-  };
-  int taken = 0;
-  for (const TensorIndex& index : key.indices) taken += axes_of(index);
-  for (const auto& [place, range] : backwards) {
+  if (slices.empty()) return key;
+  int rest = t.dim();  // of an Ellipsis
+  for (const TensorIndex& index : key.indices) rest -= axes_of(index);
+  for (const auto& [place, start, stop, step] : slices) {
     int axis = 0;
     for (std::size_t i = 0; i < place; ++i)
-      axis += key.indices[i].kind() == Kind::ellipsis ? t.dim() - taken : axes_of(key.indices[i]);
+      axis += key.indices[i].kind() == Kind::ellipsis ? rest : axes_of(key.indices[i]);
     if (axis < 0 || axis >= t.dim()) continue;  // index() says what is wrong
     key.backwards.push_back(axis);
-    key.indices[place] = range.mirrored(t.shape()[axis]);
+    key.indices[place] = mirrored(start, stop, step, t.shape()[axis]);
   }
   return key;
 }
 
 Tensor get_item(const Tensor& t, nb::handle given) {
+  if (PyLong_CheckExact(given.ptr()) && t.dim() > 0)
+    return t.select(0, read_as<std::int64_t>({"index", "an index"}, given));
   const Key key = read_key(t, given);
   const Released unlocked;
-  return (key.backwards.empty() ? t : t.flip(key.backwards)).index(key.indices);
-}
-
-// Lists are read as tensor() does, into the target's dtype. Sizes of 1 in front are left out, as in NumPy.
-Tensor read_values(const Tensor& target, nb::handle value) {
-  if (value.is_none() || nb::isinstance<nb::str>(value))
-    Argument{"index_put_", "the value"}.refuse(value, "a number, a tensor, an array or a list");
-  Tensor values = is_array(value)
-                      ? read_as<Tensor>({"index_put_", "the value"}, value)
-                      : nb::cast<Tensor>(nb::module_::import_("cotangent._array").attr("tensor")(value));
-  int ones = 0;
-  while (ones < values.dim() && values.shape()[ones] == 1) ++ones;
-  if (ones == 0) return values.to(target.device());
-  Shape rest;
-  for (int i = ones; i < values.dim(); ++i) rest.push_back(values.shape()[i]);
-  return values.reshape(rest).to(target.device());
+  return key.turned(t).index(key.indices);
 }
 
 void set_item(Tensor& t, nb::handle given, nb::handle value) {
   const Key key = read_key(t, given);
   const std::optional<Scalar> number = as_number(value, {"index_put_", "the value"});
-  const Tensor values = number ? Tensor() : read_values(t, value);
+  Tensor values;
+  if (!number) values = nb::cast<Tensor>(from_package("as_tensor")(value)).to(t.device());
+  while (values.defined() && values.dim() > 0 && values.shape()[0] == 1)
+    values = values.squeeze(0);  // as in NumPy
   check_in_place("index_put_", t, values.defined() && values.requires_grad());
   const Released unlocked;
-  Tensor whole = key.backwards.empty() ? t : t.flip(key.backwards);
+  Tensor whole = key.turned(t);
   number ? whole.index_put_(key.indices, *number) : whole.index_put_(key.indices, values);
   if (!key.backwards.empty()) t.copy_(whole.flip(key.backwards));
 }
@@ -246,29 +226,11 @@ bool truth(const Tensor& t) {
   return t.item<bool>();
 }
 
-nb::int_ to_int(const Tensor& t) {
-  const Scalar value = only("int", t);
-  if (!value.is_floating()) return nb::int_(value.to<std::int64_t>());
-  const auto whole = nb::steal<nb::int_>(PyLong_FromDouble(value.to<double>()));
-  if (!whole.is_valid()) nb::raise_python_error();
-  return whole;
-}
-
 std::int64_t to_index(const Tensor& t) {
   if (!is_integral(t.dtype()) || t.numel() != 1)
     throw nb::type_error(
         detail::cat("[index] the tensor is ", describe(t), "; one integer is wanted").c_str());
   return t.item<std::int64_t>();
-}
-
-nb::str to_format(nb::pointer_and_handle<Tensor> self, const nb::str& format) {
-  if (nb::len(format) == 0) return nb::str(self.h);
-  if (self.p->numel() != 1)
-    throw nb::type_error(detail::cat("[format] the tensor is ", describe(*self.p), "; '",
-                                     nb::cast<std::string>(format),
-                                     "' is for one element: x[i] or x.item(), or use np.array2string(x)")
-                             .c_str());
-  return nb::str(to_python(only("format", *self.p)).attr("__format__")(format));
 }
 
 Tensor round_to(const Tensor& t, std::optional<int> digits) {
@@ -280,202 +242,121 @@ Tensor round_to(const Tensor& t, std::optional<int> digits) {
 
 // ---- Conversion ---------------------------------------------------------------------------------------------------
 
+Self require_grad(nb::pointer_and_handle<Tensor> self, bool value) {
+  self.p->set_requires_grad(value);
+  if (value) remember(self.h);
+  return {nb::borrow(self.h)};
+}
+
 // The same Python object where nothing has to be done.
 Self same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
   return {result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result))};
 }
 
-Self to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
+struct To {
   std::optional<DType> dtype;
   std::optional<Device> device;
-  bool copy = false;
-  const auto take = [&](nb::handle one) {
+  bool copy = false, non_blocking = false;
+};
+
+Self to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
+  To to = read_options<To>("to", named, CT_FIELD(To, dtype), CT_FIELD(To, device), CT_FIELD(To, copy),
+                           CT_FIELD(To, non_blocking));
+  for (nb::handle one : where) {
     if (nb::isinstance<Tensor>(one)) {
-      dtype = nb::inst_ptr<Tensor>(one)->dtype();
-      device = nb::inst_ptr<Tensor>(one)->device();
+      to.dtype = nb::inst_ptr<Tensor>(one)->dtype();
+      to.device = nb::inst_ptr<Tensor>(one)->device();
     } else if (const auto known = as_dtype(one)) {
-      dtype = known;
+      to.dtype = known;
     } else {
-      device = read_as<Device>({"to", "an argument"}, one);
-    }
-  };
-  for (nb::handle one : where) take(one);
-  for (const auto& [key, value] : named) {
-    const auto name = nb::cast<std::string>(key);
-    if (name == "dtype") {
-      read({"to", "dtype"}, value, dtype);
-    } else if (name == "device") {
-      read({"to", "device"}, value, device);
-    } else if (name == "copy" || name == "non_blocking") {
-      const bool given = read_as<bool>({"to", name.c_str()}, value);
-      copy = copy || (given && name == "copy");
-    } else {
-      refuse_option("to", key, {"dtype", "device", "copy", "non_blocking"});
+      to.device = read_as<Device>({"to", "an argument"}, one);
     }
   }
   Tensor result = *self.p;
   {
     const Released unlocked;
-    if (dtype) result = result.to(*dtype);
-    if (device) result = result.to(*device);
-    if (copy && result.is_same(*self.p)) result = result.clone();
+    if (to.dtype) result = result.to(*to.dtype);
+    if (to.device) result = result.to(*to.device);
+    if (to.copy && result.is_same(*self.p)) result = result.clone();
   }
   return same_or(self, std::move(result));
 }
 
-Tensor from_bytes(const nb::bytes& data, nb::handle dtype, nb::handle shape) {
-  Tensor t = empty(read_as<Dims>({"from_bytes", "the shape"}, shape),
-                   {.dtype = read_as<DType>({"from_bytes", "the dtype"}, dtype)});
-  CT_CHECK(static_cast<std::int64_t>(data.size()) == t.nbytes(), ValueError, "from_bytes", "got ",
-           data.size(), " bytes for ", describe(t), "; ", t.nbytes(), " are wanted");
-  if (t.nbytes() > 0) std::memcpy(t.raw_data(), data.c_str(), data.size());
-  return t;
-}
-
-TensorOptions make_options(const char* op, const nb::kwargs& given) {
-  return read_options<TensorOptions>(op, given, Field{"dtype", &TensorOptions::dtype},
-                                     Field{"device", &TensorOptions::device},
-                                     Field{"requires_grad", &TensorOptions::requires_grad});
-}
-
-// name(self, other), and where there is a name for it reversed(self, other), which is f(other, self).
+// name(self, other)
 template <class F>
-void bind_operator(nb::class_<Tensor>& tensor, const char* name, F f) {
+void bind_operator(nb::class_<Tensor>& tensor, const std::string& name, F f) {
   tensor.def(
-      name,
+      name.c_str(),
       [f](const Tensor& a, const Operand& b) {
         return b.beside(a, [&](const auto& value) -> Tensor { return f(a, value); });
       },
       nb::is_operator(), Unlocked());
 }
-// With name(self, other) as __add__, also __radd__ and __iadd__.
-template <class F, class InPlace>
-void bind_operator(nb::class_<Tensor>& tensor, const std::string& word, F f, InPlace in_place) {
-  bind_operator(tensor, ("__" + word + "__").c_str(), f);
-  tensor.def(("__r" + word + "__").c_str(),
-             [f](const Tensor& b, const Operand& a) {
-               return a.beside(b, [&](const auto& value) -> Tensor { return f(value, b); });
-             },
-             nb::is_operator(), Unlocked());
-  tensor.def(("__i" + word + "__").c_str(),
-             [word, in_place](nb::pointer_and_handle<Tensor> self, const Operand& other) {
-               check_in_place(word.c_str(), *self.p, other.requires_grad());
-               {
-                 const Released unlocked;
-                 in_place(*self.p, other);
-               }
-               return Self{nb::borrow(self.h)};
-             },
-             nb::is_operator());
-}
-// The same, written by copy_().
-template <class F>
-void bind_operator(nb::class_<Tensor>& tensor, const std::string& word, F f) {
-  bind_operator(tensor, word, f,
-                [word, f](Tensor& t, const Operand& other) { assign(word.c_str(), t, other, f); });
-}
-
-struct Product {  // numbers have none
-  Tensor operator()(const Tensor& a, const Tensor& b) const { return a.matmul(b); }
-  template <class A, class B>
-  Tensor operator()(const A&, const B&) const {
-    throw nb::type_error("[matmul] got a number; tensors of rank 1 or more are wanted: * is for numbers");
-  }
-};
-
-#define CT_IN_PLACE(member)                                                        \
-  [](Tensor& t, const Operand& other) {                                            \
-    other.beside(t, [&](const auto& value) -> Tensor { return t.member(value); }); \
-  }
-void bind_operators(nb::class_<Tensor>& tensor) {
-  bind_operator(
-      tensor, "add", [](const auto& a, const auto& b) { return a + b; }, CT_IN_PLACE(add_));
-  bind_operator(
-      tensor, "sub", [](const auto& a, const auto& b) { return a - b; }, CT_IN_PLACE(sub_));
-  bind_operator(
-      tensor, "mul", [](const auto& a, const auto& b) { return a * b; }, CT_IN_PLACE(mul_));
-  bind_operator(
-      tensor, "truediv", [](const auto& a, const auto& b) { return a / b; }, CT_IN_PLACE(div_));
-  const auto quotient = [](const auto& a, const auto& b) { return floor_divide(a, b); };
-  const auto rest = [](const auto& a, const auto& b) { return remainder(a, b); };
-  bind_operator(tensor, std::string("floordiv"), quotient);
-  bind_operator(tensor, std::string("mod"), rest);
-  bind_operator(tensor, std::string("pow"), [](const auto& a, const auto& b) { return pow(a, b); });
-  bind_operator(tensor, std::string("and"), [](const auto& a, const auto& b) { return bitwise_and(a, b); });
-  bind_operator(tensor, std::string("or"), [](const auto& a, const auto& b) { return bitwise_or(a, b); });
-  bind_operator(tensor, std::string("xor"), [](const auto& a, const auto& b) { return bitwise_xor(a, b); });
-  bind_operator(tensor, std::string("lshift"),
-                [](const auto& a, const auto& b) { return bitwise_left_shift(a, b); });
-  bind_operator(tensor, std::string("rshift"),
-                [](const auto& a, const auto& b) { return bitwise_right_shift(a, b); });
-  bind_operator(tensor, std::string("matmul"), Product());
-  bind_operator(tensor, "__eq__", [](const auto& a, const auto& b) { return eq(a, b); });
-  bind_operator(tensor, "__ne__", [](const auto& a, const auto& b) { return ne(a, b); });
-  bind_operator(tensor, "__lt__", [](const auto& a, const auto& b) { return lt(a, b); });
-  bind_operator(tensor, "__le__", [](const auto& a, const auto& b) { return le(a, b); });
-  bind_operator(tensor, "__gt__", [](const auto& a, const auto& b) { return gt(a, b); });
-  bind_operator(tensor, "__ge__", [](const auto& a, const auto& b) { return ge(a, b); });
-  const auto both = [quotient, rest](const auto& a, const auto& b) {
-    return std::pair<Tensor, Tensor>(quotient(a, b), rest(a, b));
+// Of the word add: __add__, __radd__ and __iadd__, which without a function of C++'s own is written by copy_().
+template <class F, class InPlace = std::nullptr_t>
+void bind_arithmetic(nb::class_<Tensor>& tensor, const std::string& word, F f, InPlace in_place = {}) {
+  bind_operator(tensor, "__" + word + "__", f);
+  bind_operator(tensor, "__r" + word + "__", [f](const auto& b, const auto& a) { return f(a, b); });
+  const auto change = [=](nb::pointer_and_handle<Tensor> self, const Operand& other) {
+    check_in_place(word.c_str(), *self.p, other.requires_grad());
+    {
+      const Released unlocked;
+      if constexpr (std::is_same_v<InPlace, std::nullptr_t>)
+        assign(word.c_str(), *self.p, other, f);
+      else
+        other.beside(*self.p, [&](const auto& value) -> Tensor { return in_place(*self.p, value); });
+    }
+    return Self{nb::borrow(self.h)};
   };
-  tensor.def(
-      "__divmod__",
-      [both](const Tensor& a, const Operand& b) {
-        return b.beside(a, [&](const auto& value) { return both(a, value); });
-      },
-      nb::is_operator(), Unlocked());
-  tensor.def(
-      "__rdivmod__",
-      [both](const Tensor& b, const Operand& a) {
-        return a.beside(b, [&](const auto& value) { return both(value, b); });
-      },
-      nb::is_operator(), Unlocked());
-  tensor.def("__contains__", [](const Tensor& t, nb::handle given) {
-    Operand one;
-    if (!nb::try_cast(given, one)) Argument{"in", "the value"}.refuse(given, "a number or a tensor");
-    const Released unlocked;
-    return one.beside(t, [&](const auto& value) { return bool(eq(t, value).any()); });
+  tensor.def(("__i" + word + "__").c_str(), change, nb::is_operator());
+}
+
+#define CT_OF(...) [](auto& a, const auto& b) -> Tensor { return __VA_ARGS__; }
+void bind_operators(nb::class_<Tensor>& tensor) {
+  bind_arithmetic(tensor, "add", CT_OF(a + b), CT_OF(a.add_(b)));
+  bind_arithmetic(tensor, "sub", CT_OF(a - b), CT_OF(a.sub_(b)));
+  bind_arithmetic(tensor, "mul", CT_OF(a * b), CT_OF(a.mul_(b)));
+  bind_arithmetic(tensor, "truediv", CT_OF(a / b), CT_OF(a.div_(b)));
+  bind_arithmetic(tensor, "floordiv", CT_OF(floor_divide(a, b)));
+  bind_arithmetic(tensor, "mod", CT_OF(remainder(a, b)));
+  bind_arithmetic(tensor, "pow", CT_OF(pow(a, b)));
+  bind_arithmetic(tensor, "and", CT_OF(bitwise_and(a, b)));
+  bind_arithmetic(tensor, "or", CT_OF(bitwise_or(a, b)));
+  bind_arithmetic(tensor, "xor", CT_OF(bitwise_xor(a, b)));
+  bind_arithmetic(tensor, "lshift", CT_OF(bitwise_left_shift(a, b)));
+  bind_arithmetic(tensor, "rshift", CT_OF(bitwise_right_shift(a, b)));
+  bind_arithmetic(tensor, "matmul", [](const auto& a, const auto& b) -> Tensor {
+    if constexpr (std::is_same_v<decltype(a), decltype(b)>)
+      return a.matmul(b);
+    else
+      throw nb::type_error("[matmul] got a number; tensors of rank 1 or more are wanted: * is for numbers");
   });
-  tensor
-      .def(
-          "__neg__", [](const Tensor& t) { return -t; }, Unlocked())
-      .def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); })
-      .def(
-          "__abs__", [](const Tensor& t) { return t.abs(); }, Unlocked())
-      .def(
-          "__invert__", [](const Tensor& t) { return bitwise_not(t); }, Unlocked())
+  bind_operator(tensor, "__eq__", CT_OF(eq(a, b)));
+  bind_operator(tensor, "__ne__", CT_OF(ne(a, b)));
+  bind_operator(tensor, "__lt__", CT_OF(lt(a, b)));
+  bind_operator(tensor, "__le__", CT_OF(le(a, b)));
+  bind_operator(tensor, "__gt__", CT_OF(gt(a, b)));
+  bind_operator(tensor, "__ge__", CT_OF(ge(a, b)));
+  const auto bind = [&](const char* name, auto f) { tensor.def(name, f, Unlocked()); };
+  bind("__neg__", [](const Tensor& t) { return -t; });
+  bind("__abs__", [](const Tensor& t) { return t.abs(); });
+  bind("__invert__", [](const Tensor& t) { return bitwise_not(t); });
+  tensor.def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); })
       .def("__round__", &round_to, nb::arg("ndigits") = nb::none(), Unlocked());
 }
-#undef CT_IN_PLACE
+#undef CT_OF
 
 // x.float(), x.long(): PyTorch's names of conversions.
 void bind_conversions(nb::class_<Tensor>& tensor) {
-  const std::pair<const char*, DType> names[] = {{"float", f32},     {"double", f64},  {"half", f16},
-                                                 {"bfloat16", bf16}, {"long", i64},    {"int", i32},
-                                                 {"byte", u8},       {"bool", boolean}};
-  for (const auto& [name, dtype] : names)
-    tensor.def(name, [dtype = dtype](nb::pointer_and_handle<Tensor> self) {
-      return same_or(self, self.p->to(dtype));
+  constexpr const char* kNames[] = {"float", "double", "half", "bfloat16", "long", "int", "byte", "bool"};
+  for (int i = 0; i < kDTypeCount; ++i)
+    tensor.def(kNames[i], [i](nb::pointer_and_handle<Tensor> self) {
+      return same_or(self, self.p->to(static_cast<DType>(i)));
     });
-  tensor
-      .def("to", &to, nb::arg("where"), nb::arg("more"),
-           "On a device, in a dtype, or both: x.to(\"cuda\", ct.bf16), x.to(other). Itself where it is so "
-           "already. Arguments: dtype, device, copy=False, non_blocking=False (which changes nothing).")
-      .def("cpu", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, self.p->to(cpu)); })
-      .def(
-          "cuda",
-          [](nb::pointer_and_handle<Tensor> self, int index) {
-            return same_or(self, self.p->to(cuda(index)));
-          },
-          nb::arg("device") = 0)
-      .def(
-          "type_as",
-          [](nb::pointer_and_handle<Tensor> self, const Tensor& other) {
-            return same_or(self, self.p->type_as(other));
-          },
-          nb::arg("other"));
+  tensor.def("to", &to, nb::arg("where"), nb::arg("more"),
+             "On a device, in a dtype, or both: x.to(\"cuda\", ct.bf16), x.to(other). Itself where it is so "
+             "already. Arguments: dtype, device, copy=False, non_blocking=False (which changes nothing).");
 }
-
 
 }  // namespace
 
@@ -497,16 +378,10 @@ void remember(nb::handle tensor) noexcept {
 }
 
 void bind_tensor(nb::module_& m) {
-  nb::enum_<DType>(m, "DType", "The type of a tensor's elements.")
-      .value("f32", f32)
-      .value("f64", f64)
-      .value("f16", f16)
-      .value("bf16", bf16)
-      .value("i64", i64)
-      .value("i32", i32)
-      .value("u8", u8)
-      .value("boolean", boolean)
-      .export_values();
+  nb::enum_<DType> dtypes(m, "DType", "The type of a tensor's elements.");
+  constexpr const char* kNames[] = {"f32", "f64", "f16", "bf16", "i64", "i32", "u8", "boolean"};
+  for (int i = 0; i < kDTypeCount; ++i) dtypes.value(kNames[i], static_cast<DType>(i));
+  dtypes.export_values();
 
   nb::class_<Tensor> tensor(
       m, "Tensor", nb::is_weak_referenceable(), nb::type_slots(tensor_slots),
@@ -519,7 +394,7 @@ void bind_tensor(nb::module_& m) {
           "T",
           [](const Tensor& t) {
             Dims axes;
-            for (int axis = t.dim() - 1; axis >= 0; --axis) axes.push_back(axis);
+            for (int axis = t.dim(); axis-- > 0;) axes.push_back(axis);
             return t.permute(axes);
           },
           "The axes the other way round: a view.")
@@ -537,27 +412,12 @@ void bind_tensor(nb::module_& m) {
             return t.is_leaf() ? std::nullopt : std::optional<std::string>(t.grad_fn_name());
           },
           "The name of the op that made it, None for leaves.")
-      .def_prop_rw("requires_grad", &Tensor::requires_grad,
-                   [](nb::pointer_and_handle<Tensor> self, bool value) {
-                     self.p->set_requires_grad(value);
-                     if (value) remember(self.h);
-                   })
-      .def(
-          "requires_grad_",
-          [](nb::pointer_and_handle<Tensor> self, bool value) {
-            self.p->set_requires_grad(value);
-            if (value) remember(self.h);
-            return Self{nb::borrow(self.h)};
-          },
-          nb::arg("requires_grad") = true)
+      .def_prop_rw("requires_grad", &Tensor::requires_grad, &require_grad)
+      .def("requires_grad_", &require_grad, nb::arg("requires_grad") = true)
       .def_prop_rw(
-          "grad",
-          [](const Tensor& t) -> std::optional<Tensor> {
-            Tensor grad = t.grad();
-            return grad.defined() ? std::optional(std::move(grad)) : std::nullopt;
-          },
+          "grad", [](const Tensor& t) { return t.grad().defined() ? std::optional(t.grad()) : std::nullopt; },
           [](Tensor& t, nb::handle grad) {
-            t.set_grad(read_as<Tensor>({"grad", "the gradient"}, grad));
+            t.set_grad(read_as<Tensor>({"grad", "value"}, grad));
           },
           nb::for_setter(nb::arg("value").none()))
       .def_prop_rw(
@@ -582,9 +442,8 @@ void bind_tensor(nb::module_& m) {
            })
       .def("__bool__", &truth)
       .def("__float__", [](const Tensor& t) { return only("float", t).to<double>(); })
-      .def("__int__", &to_int)
+      .def("__int__", [](const Tensor& t) { return nb::int_(to_python(only("int", t))); })
       .def("__index__", &to_index)
-      .def("__format__", &to_format)
       .def("__repr__",
            [](const Tensor& t) {
              std::ostringstream out;
@@ -602,62 +461,34 @@ void bind_tensor(nb::module_& m) {
       .def("data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.raw_data()); })
       .def(
           "item", [](const Tensor& t) { return to_python(only("item", t)); }, "The one element as a number.")
-      .def("_bytes",
-           [](const Tensor& t) {
-             const Tensor plain = t.detach().to(cpu).contiguous();
-             return nb::bytes(plain.raw_data(), static_cast<std::size_t>(plain.nbytes()));
-           })
-      .def("reshape", [](const Tensor& t, nb::args shape) { return t.reshape(read_dims("reshape", shape)); })
-      .def("view", [](const Tensor& t, nb::args shape) { return t.view(read_dims("view", shape)); })
-      .def("expand", [](const Tensor& t, nb::args shape) { return t.expand(read_dims("expand", shape)); })
-      .def("permute", [](const Tensor& t, nb::args axes) { return t.permute(read_dims("permute", axes)); })
-      .def(
-          "transpose", [](const Tensor& t, std::int64_t a, std::int64_t b) { return t.transpose(a, b); },
-          nb::arg("axis0"), nb::arg("axis1"))
-      .def("contiguous", &Tensor::contiguous, Unlocked())
-      .def("clone", &Tensor::clone, Unlocked())
       .def("detach", &Tensor::detach)
       .def("retain_grad", &Tensor::retain_grad)
       .def(
           "backward",
-          [](const Tensor& t, const std::optional<Tensor>& gradient, bool retain_graph) {
-            t.backward(gradient.value_or(Tensor()), retain_graph);
+          [](const Tensor& t, const Tensor* gradient, bool retain_graph) {
+            t.backward(gradient == nullptr ? Tensor() : *gradient, retain_graph);
           },
           nb::arg("gradient") = nb::none(), nb::arg("retain_graph") = false, Unlocked(),
           "Adds d(this)/d(leaf) to every leaf's grad. `gradient` is this tensor's cotangent; a tensor with "
-          "one element "
-          "needs none.")
+          "one element needs none.")
       .def("__getitem__", &get_item, nb::arg("key").none())
-      .def("__setitem__", &set_item, nb::arg("key").none(), nb::arg("value"))
-      .def("__delitem__",
-           [](const Tensor&, nb::handle) {
-             throw nb::type_error(
-                 "[del] elements of a tensor can't be deleted; x[mask] or ct.cat() makes another");
-           });
+      .def("__setitem__", &set_item, nb::arg("key").none(), nb::arg("value"));
   bind_operators(tensor);
   bind_conversions(tensor);
-  m.def("_from_bytes", &from_bytes);
 
   m.def(
       "grad",
-      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-         const std::vector<std::optional<Tensor>>& gradients, bool retain_graph, bool create_graph,
-         bool allow_unused) {
+      [](const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs, const nb::list& gradients,
+         bool retain_graph, bool create_graph, bool allow_unused) {
         std::vector<Tensor> cotangents;
-        for (const auto& one : gradients) cotangents.push_back(one.value_or(Tensor()));
-        const std::vector<Tensor> found =
-            grad(outputs, inputs, cotangents,
-                 {.retain_graph = retain_graph, .allow_unused = allow_unused, .create_graph = create_graph});
-        std::vector<std::optional<Tensor>> result;
-        for (const Tensor& one : found) result.push_back(one.defined() ? std::optional(one) : std::nullopt);
-        return result;
+        for (nb::handle one : gradients) cotangents.push_back(read_as<Tensor>({"grad", "a gradient"}, one));
+        const Released unlocked;
+        return grad(
+            outputs, inputs, cotangents,
+            {.retain_graph = retain_graph, .allow_unused = allow_unused, .create_graph = create_graph});
       },
-      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients") = std::vector<std::optional<Tensor>>(),
-      nb::arg("retain_graph") = false, nb::arg("create_graph") = false, nb::arg("allow_unused") = false,
-      Unlocked(),
-      "The gradients of the outputs, weighted by `gradients`, with respect to the inputs: a list. With "
-      "create_graph they "
-      "can be differentiated again.");
+      nb::arg("outputs"), nb::arg("inputs"), nb::arg("gradients") = nb::list(),
+      nb::arg("retain_graph") = false, nb::arg("create_graph") = false, nb::arg("allow_unused") = false);
 }
 
 }  // namespace ct::python

@@ -42,19 +42,18 @@ std::int64_t whole(const Argument& argument, nb::handle value) {
 // Whether it is an int, or an array of one, which has no bool in it.
 bool is_whole(nb::handle value) {
   const char kind = kind_of(value);
-  if (kind != 0) return kind == 'i';
-  if (!PyIndex_Check(value.ptr())) return false;
+  if (kind != 0 || !PyIndex_Check(value.ptr())) return kind == 'i';
   const bool known = nb::steal(PyNumber_Index(value.ptr())).is_valid();
   PyErr_Clear();
   return known;
 }
 
-// Calls f with each element of a sequence, an array of one axis among them.
-template <class F>
-void for_each(const Argument& argument, nb::handle value, const char* wanted, F f) {
+template <class List>
+void read_ints(const Argument& argument, nb::handle value, const char* wanted, List& to) {
   if (!PySequence_Check(value.ptr()) || nb::isinstance<nb::str>(value) || PyBytes_Check(value.ptr()))
     argument.refuse(value, wanted);
-  for (nb::handle one : value) f(one);
+  to = {};
+  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
 }
 
 }  // namespace
@@ -103,16 +102,12 @@ void read(const Argument& argument, nb::handle value, Scalar& to) {
   if (!number) argument.refuse(value, "a number");
   to = *number;
 }
-void read(const Argument& argument, nb::handle value, Dims& to) {
-  to = {};
-  if (is_whole(value)) return to.push_back(read_as<std::int64_t>(argument, value));
-  for_each(argument, value, "an int or a sequence of ints",
-           [&](nb::handle one) { to.push_back(read_as<std::int64_t>(argument, one)); });
-}
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to) {
-  to.clear();
-  for_each(argument, value, "a sequence of ints",
-           [&](nb::handle one) { to.push_back(read_as<std::int64_t>(argument, one)); });
+  read_ints(argument, value, "a sequence of ints", to);
+}
+void read(const Argument& argument, nb::handle value, Dims& to) {
+  if (!is_whole(value)) return read_ints(argument, value, "an int or a sequence of ints", to);
+  to = {read_as<std::int64_t>(argument, value)};
 }
 void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to) {
   using nn::models::RopeScaling;
@@ -131,11 +126,11 @@ std::optional<DType> as_dtype(nb::handle value) {
   std::string word = nb::cast<std::string>(
       nb::str(type ? nb::object(value.attr("__name__")) : nb::getattr(value, "name", value)));
   if (word.starts_with("torch.")) word.erase(0, 6);
-  static constexpr std::pair<const char*, DType> kWords[] = {
-      {"float32", f32}, {"float64", f64}, {"float16", f16},  {"bfloat16", bf16}, {"int64", i64},
-      {"int32", i32},   {"uint8", u8},    {"bool", boolean}, {"bool_", boolean}, {"boolean", boolean}};
-  for (const auto& [known, dtype] : kWords)
-    if (word == known || word == name(dtype)) return dtype;
+  static constexpr std::string_view kWords[] = {"float32", "float64", "float16", "bfloat16",
+                                                "int64",   "int32",   "uint8",   "boolean"};
+  if (word == "bool_") return boolean;
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (word == kWords[i] || word == name(static_cast<DType>(i))) return static_cast<DType>(i);
   return std::nullopt;
 }
 void read(const Argument& argument, nb::handle value, DType& to) {
@@ -181,16 +176,6 @@ void read_choice(const Argument& argument, nb::handle value, std::string_view wo
   detail::fail<ValueError>(argument.op, argument.name, " is ", printable(given), "; it is one of: ", words);
 }
 
-Dims read_dims(const char* op, nb::args values) {
-  Dims dims;
-  if (values.size() == 1) {
-    read({op, "the shape"}, values[0], dims);
-  } else {
-    read({op, "the shape"}, values, dims);
-  }
-  return dims;
-}
-
 nb::object to_python(const Scalar& value) {
   switch (value.kind()) {
     case Scalar::Kind::boolean: return nb::cast(value.to<bool>());
@@ -210,14 +195,14 @@ StateDict read_state(const char* op, const nb::dict& state) {
   StateDict result;
   for (const auto& [key, value] : state) {
     const std::string name = read_as<std::string>({op, "a key"}, key);
-    if (PyBool_Check(value.ptr())) {
+    if (nb::isinstance<nb::str>(value)) {
+      result.set_value(name, StateValue(nb::cast<std::string>(value)));
+    } else if (PyBool_Check(value.ptr())) {
       result.set_value(name, StateValue(nb::cast<bool>(value)));
     } else if (PyLong_Check(value.ptr())) {
       result.set_value(name, StateValue(read_as<std::int64_t>({op, name.c_str()}, value)));
     } else if (PyFloat_Check(value.ptr())) {
       result.set_value(name, StateValue(nb::cast<double>(value)));
-    } else if (nb::isinstance<nb::str>(value)) {
-      result.set_value(name, StateValue(nb::cast<std::string>(value)));
     } else {
       result.set(name, read_as<Tensor>({op, name.c_str()}, value));
     }

@@ -1,6 +1,4 @@
 """Tensors of what Python and NumPy have, and what NumPy, copies and files expect of a tensor."""
-import operator as _operator
-
 import numpy as _numpy
 
 from . import _core
@@ -123,109 +121,112 @@ def _as_index(value):
     return _new(array if array.dtype != _numpy.uint8 else array.astype(_numpy.int64), "index")[0]
 
 
-def _numpy_of(self, force=False):
-    """The same memory as a NumPy array; with force a copy where that is needed, without its gradient.
-
-    Throws AutogradError where a gradient is required, DTypeError for bf16, DeviceError for another device.
-    """
-    if force:
-        self = self.detach().to("cpu")
-    if self.requires_grad:
-        raise _core.AutogradError("[numpy] the tensor requires a gradient, which NumPy would not see; use "
-                                  "x.detach().numpy()")
-    if self.dtype == _core.bf16:
-        raise _core.DTypeError("[numpy] the tensor is bf16, which NumPy has not; convert it with x.to(ct.f32) first")
-    if self.device != "cpu":
-        raise _core.DeviceError(f"[numpy] the tensor is on {self.device}; copy it with x.to(\"cpu\") first")
-    return _numpy.from_dlpack(self)
+# NumPy's functions of elements, where they have other names here.
+_NAMES = dict(zip(
+    "subtract multiply divide true_divide power float_power floor_divide mod negative absolute fabs invert left_shift "
+    "right_shift equal not_equal less less_equal greater greater_equal arcsin arccos arctan arcsinh arccosh arctanh "
+    "arctan2 rint".split(),
+    "sub mul div div pow pow floor_divide remainder neg abs abs bitwise_not bitwise_left_shift "
+    "bitwise_right_shift eq ne lt le gt ge asin acos atan asinh acosh atanh atan2 round".split()))
 
 
-def _as_array(self, dtype=None, copy=None):
-    array = _numpy_of(self)
-    if copy is False and dtype is not None and array.dtype != dtype:
-        raise ValueError(f"[numpy] the tensor is {self.dtype}, and {dtype} of it is a copy; let copy be None")
-    return array.astype(dtype, copy=bool(copy)) if dtype is not None else array.copy() if copy else array
+class _Methods:
+    """What a tensor has besides C++'s."""
+
+    def numpy(self, force=False):
+        """The same memory as a NumPy array; with force a copy where that is needed, without its gradient.
+
+        Throws AutogradError where a gradient is required, DTypeError for bf16, DeviceError for another device.
+        """
+        if force:
+            self = self.detach().to("cpu")
+        if self.requires_grad:
+            raise _core.AutogradError("[numpy] the tensor requires a gradient, which NumPy would not see; use "
+                                      "x.detach().numpy()")
+        if self.dtype == _core.bf16:
+            raise _core.DTypeError("[numpy] the tensor is bf16, which NumPy has not; convert it with x.to(ct.f32) first")
+        if self.device != "cpu":
+            raise _core.DeviceError(f"[numpy] the tensor is on {self.device}; copy it with x.to(\"cpu\") first")
+        return _numpy.from_dlpack(self)
+
+    def __array__(self, dtype=None, copy=None):
+        array = self.numpy()
+        if copy is False and dtype is not None and array.dtype != dtype:
+            raise ValueError(f"[numpy] the tensor is {self.dtype}, and {dtype} of it is a copy; let copy be None")
+        return array.astype(dtype, copy=bool(copy)) if dtype is not None else array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **more):
+        import cotangent
+        name = ufunc.__name__
+        if method != "__call__" or more:
+            what = f"method {method}" if method != "__call__" else f"argument {', '.join(more)}"
+            raise TypeError(f"[numpy.{name}] the {what} writes NumPy's arrays, and a tensor is given; call "
+                            "cotangent's function, or numpy's with x.detach().numpy()")
+        function = getattr(cotangent, _NAMES.get(name, name), None)
+        if function is None:
+            raise TypeError(f"[numpy.{name}] there is no such function of tensors; x.detach().numpy() makes an array")
+        return function(*(as_tensor(one, device=self.device) if isinstance(one, _numpy.ndarray) else
+                          one.item() if isinstance(one, _numpy.generic) else one for one in inputs))
+
+    def tolist(self):
+        """The elements as lists of numbers."""
+        return (self.to(_core.f32) if self.dtype == _core.bf16 else self).numpy(force=True).tolist()
+
+    def size(self, axis=None):
+        """The shape, or the size along an axis."""
+        return self.shape if axis is None else self.shape[axis]
+
+    def stride(self, axis=None):
+        """The strides in elements, or that along an axis."""
+        return self.strides if axis is None else self.strides[axis]
+
+    def __reduce_ex__(self, _):
+        plain = self.to(_core.f32) if self.dtype == _core.bf16 else self  # which NumPy has not
+        return tensor, (plain.numpy(force=True), self.dtype.name, self.device, self.requires_grad)
+
+    def __copy__(self, change=lambda made: made):
+        if self.requires_grad and not self.is_leaf:
+            raise _core.AutogradError("[copy] the tensor is the result of an op, with its history; copy x.detach()")
+        made = change(self.detach())
+        made.requires_grad = self.requires_grad
+        return made
+
+    def __deepcopy__(self, memo):
+        made = memo[id(self)] = self.__copy__(Tensor.clone)
+        if self.grad is not None:
+            made.grad = self.grad.detach().clone()
+        return made
+
+    def __format__(self, form: str) -> str:
+        if form and self.numel() != 1:
+            raise TypeError(f"[format] the tensor is {self.dtype.name}{list(self.shape)}; '{form}' is for one element: "
+                            "x[i] or x.item(), or use np.array2string(x)")
+        return format(self.item(), form) if form else str(self)
+
+    def __contains__(self, value: object) -> bool:
+        found = self == value
+        if not isinstance(found, Tensor):
+            raise TypeError(f"[in] the value is a {type(value).__name__}; a number or a tensor is wanted")
+        return bool(found.any())
+
+    def __divmod__(self, other: object) -> "tuple[Tensor, Tensor]":
+        return self // other, self % other
+
+    def __rdivmod__(self, other: object) -> "tuple[Tensor, Tensor]":
+        return other // self, other % self
+
+    def __delitem__(self, key: object) -> None:
+        raise TypeError("[del] elements of a tensor can't be deleted; x[mask] or ct.cat() makes another")
+
+    def cpu(self) -> Tensor:
+        return self.to("cpu")
+
+    def cuda(self, device: int = 0) -> Tensor:
+        return self.to(f"cuda:{device}")
 
 
-def _to_list(self):
-    """The elements as lists of numbers."""
-    return _numpy_of(self.to(_core.f32) if self.dtype == _core.bf16 else self, force=True).tolist()
-
-
-def _size(self, axis=None):
-    """The shape, or the size along an axis."""
-    return self.shape if axis is None else self.shape[axis]
-
-
-def _stride(self, axis=None):
-    """The strides in elements, or that along an axis."""
-    return self.strides if axis is None else self.strides[axis]
-
-
-# NumPy's functions of elements, where they have other names here: the operators, and functions of the package.
-_OPERATORS = {
-    "add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv", "true_divide": "truediv", "power": "pow",
-    "float_power": "pow", "floor_divide": "floordiv", "remainder": "mod", "mod": "mod", "matmul": "matmul",
-    "negative": "neg", "positive": "pos", "absolute": "abs", "invert": "invert", "bitwise_and": "and_",
-    "bitwise_or": "or_", "bitwise_xor": "xor", "left_shift": "lshift", "right_shift": "rshift", "equal": "eq",
-    "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
-_FUNCTIONS = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
-              "arctanh": "atanh", "arctan2": "atan2", "rint": "round", "fabs": "abs"}
-
-
-def _ufunc(self, ufunc, method, *inputs, **more):
-    import cotangent
-    name = ufunc.__name__
-    if method != "__call__" or more:
-        what = f"method {method}" if method != "__call__" else f"argument {', '.join(more)}"
-        raise TypeError(f"[numpy.{name}] the {what} writes NumPy's arrays, and a tensor is given; call "
-                        "cotangent's function, or numpy's with x.detach().numpy()")
-    function = getattr(_operator, _OPERATORS[name]) if name in _OPERATORS else \
-        getattr(cotangent, _FUNCTIONS.get(name, name), None)
-    if function is None:
-        raise TypeError(f"[numpy.{name}] there is no such function of tensors; x.detach().numpy() makes an array")
-    return function(*(as_tensor(one, device=self.device) if isinstance(one, _numpy.ndarray) else
-                      one.item() if isinstance(one, _numpy.generic) else one for one in inputs))
-
-
-def _rebuild(data, dtype, shape, device, requires_grad):
-    made = _core._from_bytes(data, dtype, shape).to(device)
-    made.requires_grad = requires_grad
-    return made
-
-
-def _reduce(self, _):
-    return _rebuild, (self._bytes(), self.dtype.name, self.shape, self.device, self.requires_grad)
-
-
-def _copy(self, made=None):
-    if self.requires_grad and not self.is_leaf:
-        raise _core.AutogradError("[copy] the tensor is the result of an op, with its history; copy x.detach()")
-    made = self.detach() if made is None else made
-    made.requires_grad = self.requires_grad
-    return made
-
-
-def _deepcopy(self, memo):
-    made = _copy(self, self.detach().clone())
-    memo[id(self)] = made
-    if self.grad is not None:
-        made.grad = self.grad.detach().clone()
-    return made
-
-
-def _dtype_name(self):
-    return f"cotangent.{self.name}"
-
-
-DType.__repr__ = DType.__str__ = _dtype_name
-Tensor.numpy = _numpy_of
-Tensor.__array__ = _as_array
-Tensor.__array_ufunc__ = _ufunc
+for _name, _method in vars(_Methods).items():
+    if callable(_method):
+        setattr(Tensor, _name, _method)
 Tensor.__array_priority__ = 1000
-Tensor.tolist = _to_list
-Tensor.size = _size
-Tensor.stride = _stride
-Tensor.__reduce_ex__ = _reduce
-Tensor.__copy__ = _copy
-Tensor.__deepcopy__ = _deepcopy
+DType.__repr__ = DType.__str__ = lambda self: f"cotangent.{self.name}"
