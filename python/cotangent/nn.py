@@ -11,11 +11,11 @@
 Names of parameters are those of PyTorch's modules. What a module's attributes are is what is trained, saved and moved:
 an assignment registers or replaces, or it is an error.
 """
-import itertools as _itertools
 import operator as _operator
 import re as _re
 import sys as _sys
 import weakref as _weakref
+from contextlib import AbstractContextManager as _AbstractContextManager
 from collections import OrderedDict as _OrderedDict, namedtuple as _namedtuple
 from collections.abc import MutableMapping as _MutableMapping, MutableSequence as _MutableSequence
 from functools import partialmethod as _partialmethod
@@ -105,32 +105,23 @@ class Buffer(_Member):
 class _Listed(list):
     """A list that next() goes through as well."""
 
-    _at = 0
+    def __iter__(self):
+        return self.__dict__.get("_rest") or list.__iter__(self)
 
     def __next__(self):
-        if self._at >= len(self):
-            raise StopIteration
-        self._at += 1
-        return self[self._at - 1]
-
-    def __iter__(self):
-        return _itertools.islice(list.__iter__(self), self._at, None)
+        return next(self.__dict__.setdefault("_rest", list.__iter__(self)))
 
 
-class RemovableHandle:
+class RemovableHandle(_AbstractContextManager):
     """A hook that was registered; remove() takes it away, and so does the end of a `with`."""
 
     def __init__(self, hooks):
         self._hooks = hooks
 
-    def remove(self):
+    def remove(self, *_):
         self._hooks.pop(self, None)
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.remove()
+    __exit__ = remove
 
 
 _KINDS = {"parameter": (Parameter, "nn.Parameter(...) or None, or write into it by .copy_() under no_grad()"),
@@ -143,10 +134,6 @@ def _check(at, kind, value):
 
 
 _LoadReport = _namedtuple("LoadReport", ["missing_keys", "unexpected_keys"])
-
-
-def _join(path, name):
-    return f"{path}.{name}" if path else name
 
 
 class _Module:
@@ -294,7 +281,7 @@ class _Module:
                 seen.add(id(self))
             yield prefix, self
             for name in self._of_kind("module"):
-                yield from getattr(self, name)._walk(_join(prefix, name), seen)
+                yield from getattr(self, name)._walk(f"{prefix}.{name}".lstrip("."), seen)
 
     def named_modules(self, prefix="", remove_duplicate=True):
         """This module and all below it with their paths, each once."""
@@ -309,7 +296,7 @@ class _Module:
             for name, member in module._members().items():
                 if member[0] == kind and member[1] is not None and not (once and _nn._key(member[1]) in seen):
                     seen.add(_nn._key(member[1]))
-                    found.append((_join(path, name), module._tensor(name, *member)))
+                    found.append((f"{path}.{name}".lstrip("."), module._tensor(name, *member)))
         return found
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
@@ -477,10 +464,9 @@ class _Module:
         return dict(self.__dict__)
 
     def __setstate__(self, state):
-        state, attributes = state if isinstance(state, tuple) else (None, state)
+        inner, attributes = state if isinstance(state, tuple) else (None, state)
         self.__dict__.update(attributes or {})
-        if state is not None:
-            self._restore(state)
+        inner and self._restore(inner)
 
     def __reduce_ex__(self, protocol):
         cls = type(self)
@@ -499,8 +485,7 @@ class _Module:
 
 def _rebuilt(cls, args, named, state=None):
     module = _nn._rebuild(cls, args, named)
-    if state is not None:
-        module._restore(state)
+    state and module._restore(state)
     return module
 
 
