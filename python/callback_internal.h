@@ -18,13 +18,17 @@ namespace ct::python {
 
 namespace nb = nanobind;
 
+/// The base of what stays where it is.
+struct Fixed {
+  Fixed() = default;
+  Fixed(Fixed&&) = delete;
+};
+
 /// Other threads may run Python while this lives.
-class Released {
+class Released : Fixed {
  public:
   Released() noexcept;
   ~Released();
-  Released(const Released&) = delete;
-  Released& operator=(const Released&) = delete;
 
  private:
   PyThreadState* state_ = nullptr;  // null where another one of the thread's lives
@@ -34,14 +38,12 @@ using Unlocked = nb::call_guard<Released>;
 
 /// The interpreter's lock, in any thread, whether it has it or not. In a thread of C++'s own it throws Error once the
 /// interpreter closes.
-class Acquired {
+class Acquired : Fixed {
  public:
   Acquired();
   /// For destructors: false once the interpreter closes, and then there is nothing to be done.
   explicit Acquired(std::nothrow_t) noexcept;
   ~Acquired();
-  Acquired(const Acquired&) = delete;
-  Acquired& operator=(const Acquired&) = delete;
   explicit operator bool() const { return how_ != How::refused; }
 
  private:
@@ -52,24 +54,20 @@ class Acquired {
 
 /// Something of Python's that C++ keeps: it may go in any thread, and after the interpreter itself.
 template <class T>
-struct Kept {
+struct Kept : Fixed {
   explicit Kept(T from) : value(new T(std::move(from))) {}
   ~Kept() {
     if (const Acquired lock{std::nothrow}) delete value;
   }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
   T* value;
 };
 
-/// Objects that C++ keeps on behalf of `owner`: a leaf's TensorImpl, a Node, the C++ part of a Python object. The garbage
+/// Objects that C++ keeps on behalf of `owner`: a leaf's TensorImpl, a Node. The garbage
 /// collector sees them through the Python object that alone holds the owner; no owner, and it does not.
-class Held {
+class Held : Fixed {
  public:
   explicit Held(const void* owner, nb::handle first, nb::handle second = {});
   ~Held();
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
   const void* owner() const { return owner_; }
   nb::object first() const { return nb::borrow(objects_[0]); }  // null once the collector has cleared them
   nb::object second() const { return nb::borrow(objects_[1]); }
@@ -87,21 +85,8 @@ class Held {
 /// f(*arguments), in a thread that the interpreter may kill in there.
 nb::object call_python(nb::handle f, const nb::tuple& arguments);
 
-/// Functions that are read in this scope are held on behalf of `owner`, and without one as long as C++ likes.
-class Owner {
- public:
-  explicit Owner(const void* owner);
-  ~Owner();
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
-  static const void* now();
-
- private:
-  const void* before_;
-};
-
-/// For nb::type_slots: of Tensor; of a class whose C++ part owns functions (Owner, with its address).
-extern PyType_Slot tensor_slots[3], owner_slots[3];
+/// For nb::type_slots of Tensor.
+extern PyType_Slot tensor_slots[3];
 
 /// A function of Python's as C++ calls it.
 template <class Signature>
@@ -141,7 +126,7 @@ struct type_caster<std::function<R(Args...)>> {
     if (source.is_none()) return flags & cast_flags::convert;
     if (!PyCallable_Check(source.ptr())) return false;
     using namespace ct::python;
-    value = Callback<R(Args...)>{std::make_shared<Held>(Owner::now(), source)};
+    value = Callback<R(Args...)>{std::make_shared<Held>(nullptr, source)};
     return true;
   }
   static handle from_cpp(const Value& value, rv_policy, cleanup_list*) noexcept {

@@ -94,10 +94,8 @@ Acquired::Acquired() : Acquired(std::nothrow) {
 }
 Acquired::Acquired(std::nothrow_t) noexcept {
   if (!nb::is_alive()) return;
-  if (has_lock()) {
-    how_ = How::had;
-    return;
-  }
+  if (has_lock()) how_ = How::had;
+  if (*this) return;
   const bool back = counted;
   if (!back) leave();
   if (!closed()) {
@@ -105,10 +103,8 @@ Acquired::Acquired(std::nothrow_t) noexcept {
       state_ = PyGILState_Ensure();
     } catch (...) { park(); }
     how_ = back ? How::taken_back : How::taken;
-    arrive();
-  } else if (!back) {
-    arrive();
   }
+  if (*this || !back) arrive();
 }
 Acquired::~Acquired() {
   if (how_ == How::had || how_ == How::refused) return;
@@ -201,38 +197,11 @@ int tensor_clear(PyObject* self) {
   return 0;
 }
 
-int owner_traverse(PyObject* self, visitproc visit, void* arg);
-PyObject** dict_of(PyObject* self) {  // of the bound class; a class of Python's derived from it shows its own
-  PyTypeObject* type = Py_TYPE(self);
-  while (type->tp_traverse != &owner_traverse) type = type->tp_base;
-  return type->tp_dictoffset != 0 ? _PyObject_GetDictPtr(self) : nullptr;
-}
-int owner_traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  if (PyObject** dict = dict_of(self)) Py_VISIT(*dict);
-  if (!nb::inst_ready(self)) return 0;
-  return each_of(nb::inst_ptr<void>(self), [&](const Held& held) { return held.visit(visit, arg); });
-}
-int owner_clear(PyObject* self) {
-  if (PyObject** dict = dict_of(self)) Py_CLEAR(*dict);
-  if (nb::inst_ready(self)) clear_of(nb::inst_ptr<void>(self));
-  return 0;
-}
-
-thread_local const void* owner_now = nullptr;
-
 }  // namespace
 
 PyType_Slot tensor_slots[3] = {{Py_tp_traverse, reinterpret_cast<void*>(&tensor_traverse)},
                                {Py_tp_clear, reinterpret_cast<void*>(&tensor_clear)},
                                {0, nullptr}};
-PyType_Slot owner_slots[3] = {{Py_tp_traverse, reinterpret_cast<void*>(&owner_traverse)},
-                              {Py_tp_clear, reinterpret_cast<void*>(&owner_clear)},
-                              {0, nullptr}};
-
-Owner::Owner(const void* owner) : before_(std::exchange(owner_now, owner)) {}
-Owner::~Owner() { owner_now = before_; }
-const void* Owner::now() { return owner_now; }
 
 Held::Held(const void* owner, nb::handle first, nb::handle second)
     : owner_(owner), objects_{first.inc_ref().ptr(), second.inc_ref().ptr()} {
@@ -241,12 +210,9 @@ Held::Held(const void* owner, nb::handle first, nb::handle second)
 Held::~Held() {
   const Acquired lock{std::nothrow};
   if (!lock) return;
-  const auto [begin, end] = table().equal_range(owner_);
-  for (auto it = begin; it != end; ++it)
-    if (it->second == this) {
-      table().erase(it);
-      break;
-    }
+  auto [it, end] = table().equal_range(owner_);
+  while (it != end && it->second != this) ++it;
+  if (it != end) table().erase(it);
   clear();
 }
 nb::object Held::call(const nb::tuple& arguments) const {
@@ -255,11 +221,11 @@ nb::object Held::call(const nb::tuple& arguments) const {
   return call_python(first(), arguments);
 }
 void Held::refuse(nb::handle made) const {
-  const nb::object name = nb::getattr(first(), "__name__", first().type().attr("__name__"));
-  throw nb::type_error(ct::detail::cat('[', nb::str(name).c_str(), "] it gave a ",
-                                       nb::str(made.type().attr("__name__")).c_str(),
-                                       ", which is no use to who called it")
-                           .c_str());
+  const nb::str name(nb::getattr(first(), "__name__", first().type().attr("__name__")));
+  const nb::str kind(made.type().attr("__name__"));
+  PyErr_Format(PyExc_TypeError, "[%U] it gave a %U, which is no use to who called it", name.ptr(),
+               kind.ptr());
+  nb::raise_python_error();
 }
 int Held::visit(visitproc visit, void* arg) const {
   for (PyObject* one : objects_) Py_VISIT(one);

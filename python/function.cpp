@@ -14,8 +14,8 @@ namespace {
 // What Python sees of a FunctionContext: it is there while forward or backward runs.
 struct Context {
   FunctionNode* node = nullptr;
-  int running = 0;          // in several threads, it may be
-  std::vector<bool> needs;  // of each argument, tensor or not
+  int running = 0;  // in several threads, it may be
+  nb::list needs;   // of each argument, tensor or not
   std::vector<Tensor> constants;
 
   FunctionNode& get(const char* what) const {
@@ -24,15 +24,10 @@ struct Context {
     return *node;
   }
 };
-class Visible {
- public:
-  explicit Visible(Context& context) : context_(context) { ++context.running; }
-  ~Visible() { --context_.running; }
-  Visible(const Visible&) = delete;
-  Visible& operator=(const Visible&) = delete;
-
- private:
-  Context& context_;
+struct Visible : Fixed {
+  explicit Visible(Context& seen) : context(seen) { ++context.running; }
+  ~Visible() { --context.running; }
+  Context& context;
 };
 
 // A call that is on the tape: what goes back through it.
@@ -46,18 +41,15 @@ using Shared = std::shared_ptr<Called>;  // std::any copies
 
 bool is_list(nb::handle made) { return nb::isinstance<nb::tuple>(made) || nb::isinstance<nb::list>(made); }
 nb::tuple as_tuple(const nb::object& made) { return is_list(made) ? nb::tuple(made) : nb::make_tuple(made); }
-nb::object python_of(const Tensor& t) { return t.defined() ? nb::cast(t) : nb::none(); }
-nb::list python_of(const std::vector<Tensor>& tensors) {
-  nb::list list;
-  for (const Tensor& t : tensors) list.append(python_of(t));
-  return list;
-}
+nb::tuple python_of(const std::vector<Tensor>& tensors) { return nb::tuple(nb::cast(tensors)); }
 std::string name_of(const nb::object& function) { return nb::cast<std::string>(function.attr("__name__")); }
-nb::tuple joined(const nb::object& first, nb::handle rest) {
-  nb::list all;
-  all.append(first);
-  all.extend(nb::borrow<nb::object>(rest));
-  return nb::tuple(all);
+nb::tuple joined(const nb::object& first, const nb::tuple& rest) {
+  return nb::borrow<nb::tuple>(nb::make_tuple(first) + rest);
+}
+std::vector<Tensor> read_all(const char* op, const char* what, const nb::tuple& values) {
+  std::vector<Tensor> tensors;
+  for (nb::handle one : values) tensors.push_back(read_as<Tensor>({op, what}, one));
+  return tensors;
 }
 
 std::vector<Tensor> backward(FunctionContext& context, const std::vector<Tensor>& cotangents) {
@@ -128,7 +120,7 @@ nb::object apply(const nb::object& function, const nb::args& arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const bool tensor = nb::isinstance<Tensor>(arguments[i]);
     if (tensor) inputs.add(nb::cast<Tensor>(arguments[i]), i);
-    context.needs.push_back(tensor && grad_enabled() && inputs.tensors.back().requires_grad());
+    context.needs.append(tensor && grad_enabled() && inputs.tensors.back().requires_grad());
   }
   const bool recording = grad_enabled() && detail::any_requires_grad(inputs.tensors);
   const auto node = make_ref<FunctionNode>(name, &backward, inputs.tensors);
@@ -145,7 +137,7 @@ nb::object apply(const nb::object& function, const nb::args& arguments) {
     if (own.is_none()) {
       made = call_python(function.attr("forward"), joined(given, arguments));
     } else {
-      made = call_python(function.attr("forward"), nb::borrow<nb::tuple>(arguments));
+      made = call_python(function.attr("forward"), arguments);
       call_python(own, nb::make_tuple(given, arguments, made));
     }
   }
@@ -153,14 +145,10 @@ nb::object apply(const nb::object& function, const nb::args& arguments) {
   if (recording) inputs.check_unchanged(name);
   give_history(outputs, inputs, seen, node, recording);
   seen.constants.clear();
-  return is_list(made) ? nb::object(nb::tuple(python_of(outputs))) : nb::cast(outputs[0]);
+  return is_list(made) ? nb::object(python_of(outputs)) : nb::cast(outputs[0]);
 }
 
 // ---- What cotangent/torch.py asks of a tape
-
-std::uintptr_t memory_of(const Tensor& t) {
-  return reinterpret_cast<std::uintptr_t>(t.impl()->storage.get());
-}
 
 // Whether a tape leads from the results to a leaf that is none of `known`.
 bool leads_elsewhere(const std::vector<Tensor>& results, const std::vector<Tensor>& known) {
@@ -186,7 +174,7 @@ Tensor own_memory(const Tensor& t) {
 }
 
 void bind_tape(nb::module_& m) {
-  m.def("_memory", &memory_of);
+  m.def("_memory", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()->storage.get()); });
   m.def("_version", [](const Tensor& t) { return t.impl()->storage->version(); });
   m.def("_touch", [](const Tensor& t) { t.impl()->storage->bump_version(); });
   m.def("_own", &own_memory);
@@ -208,32 +196,23 @@ void bind_function(nb::module_& m) {
       .def(
           "save_for_backward",
           [](Context& context, const nb::args& tensors) {
-            std::vector<Tensor> kept;
-            for (nb::handle one : tensors)
-              kept.push_back(read_as<Tensor>({"save_for_backward", "an argument"}, one));
+            const auto kept = read_all("save_for_backward", "an argument", tensors);
             context.get("save_for_backward").context().save_for_backward(kept);
           },
           "Keeps tensors (or None) for backward; in-place changes to them are caught.")
       .def_prop_ro(
           "saved_tensors",
-          [](Context& context) {
-            return nb::tuple(python_of(context.get("saved_tensors").context().saved()));
-          },
+          [](Context& context) { return python_of(context.get("saved_tensors").context().saved()); },
           "What was kept, in order.")
       .def_prop_ro(
-          "needs_input_grad",
-          [](const Context& context) {
-            nb::list list;
-            for (const bool one : context.needs) list.append(one);
-            return nb::tuple(list);
-          },
+          "needs_input_grad", [](const Context& context) { return nb::tuple(context.needs); },
           "Whether the gradient of each argument is wanted.")
       .def(
           "mark_non_differentiable",
           [](Context& context, const nb::args& outputs) {
             context.get("mark_non_differentiable");
-            for (nb::handle one : outputs)
-              context.constants.push_back(read_as<Tensor>({"mark_non_differentiable", "an argument"}, one));
+            for (Tensor& one : read_all("mark_non_differentiable", "an argument", outputs))
+              context.constants.push_back(std::move(one));
           },
           "These outputs are constants.")
       .def(

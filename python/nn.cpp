@@ -35,24 +35,18 @@ void move_to(Module& module, nb::args where) {
   std::optional<Device> device;
   std::optional<DType> dtype;
   for (nb::handle one : where) {
-    if (one.is_none()) continue;
-    if (nb::isinstance<Tensor>(one)) {
-      const auto& like = nb::cast<const Tensor&>(one);
+    if (Tensor like; nb::isinstance<Tensor>(one) && nb::try_cast(one, like)) {
       device = like.device(), dtype = like.dtype();
     } else if (nb::isinstance<DType>(one)) {
       dtype = nb::cast<DType>(one);
-    } else {
+    } else if (!one.is_none()) {
       device = read_as<Device>({"to", "where it goes"}, one);
     }
   }
   const Released unlocked;
-  if (device && dtype) {
-    module.to(*device, *dtype);
-  } else if (device) {
-    module.to(*device);
-  } else if (dtype) {
-    module.to(*dtype);
-  }
+  if (device && dtype) return module.to(*device, *dtype);
+  if (device) module.to(*device);
+  if (dtype) module.to(*dtype);
 }
 
 Module& ready(nb::handle module) {
@@ -113,7 +107,7 @@ void bind_module(nb::module_& m) {
       .def("_to", &move_to)
       .def("zero_grad", &Module::zero_grad, nb::arg("set_to_none") = true,
            "Clears all gradients, or fills them with zeros.")
-      .def("_requires_grad_", [](Module& module, bool value) { module.requires_grad(value); })
+      .def("_requires_grad_", &Module::requires_grad)
       .def("_kind", &Module::kind)
       .def("_describe", &Module::settings);
   m.def("_is_ready", [](nb::handle module) { return nb::inst_ready(module); });

@@ -11,13 +11,13 @@
 Names of parameters are those of PyTorch's modules. What a module's attributes are is what is trained, saved and moved:
 an assignment registers or replaces, or it is an error.
 """
-import itertools as _itertools
 import operator as _operator
 import re as _re
 import sys as _sys
 import weakref as _weakref
-from collections import namedtuple as _namedtuple
-from collections.abc import MutableMapping as _MutableMapping
+from contextlib import AbstractContextManager as _AbstractContextManager
+from collections import OrderedDict as _OrderedDict, namedtuple as _namedtuple
+from collections.abc import MutableMapping as _MutableMapping, MutableSequence as _MutableSequence
 from functools import partialmethod as _partialmethod
 
 from . import _core, functional, utils
@@ -56,8 +56,8 @@ def _named(cls, tensor):
     return found
 
 
-def _remade(cls, tensor, requires_grad, more):
-    made = cls(tensor, **more)
+def _remade(cls, tensor, requires_grad):
+    made = cls(tensor)
     made.requires_grad = requires_grad
     return made
 
@@ -73,19 +73,10 @@ class _Member(Tensor):
     def __init__(self, *_, **__):
         """__new__ has made all of it."""
 
-    def _more(self):
-        return {}
-
-    def __copy__(self):
-        return _remade(type(self), self, self.requires_grad, self._more())
-
-    def __deepcopy__(self, memo):
-        made = _remade(type(self), self.detach().clone(), self.requires_grad, self._more())
-        memo[id(self)] = made
-        return made
+    __copy__ = __deepcopy__ = None
 
     def __reduce_ex__(self, protocol):
-        return _remade, (type(self), self.detach(), self.requires_grad, self._more()), self.__dict__ or None
+        return _remade, (type(self), self.detach(), self.requires_grad), self.__dict__ or None
 
     def __repr__(self):
         return f"{type(self).__name__} containing:\n{Tensor.__repr__(self)}"
@@ -110,46 +101,39 @@ class Buffer(_Member):
         made.persistent = persistent
         return made
 
-    def _more(self):
-        return {"persistent": getattr(self, "persistent", True)}
-
 
 class _Listed(list):
     """A list that next() goes through as well."""
 
-    _at = 0
+    def __iter__(self):
+        return self.__dict__.get("_rest") or list.__iter__(self)
 
     def __next__(self):
-        if self._at >= len(self):
-            raise StopIteration
-        self._at += 1
-        return self[self._at - 1]
-
-    def __iter__(self):
-        return _itertools.islice(list.__iter__(self), self._at, None)
+        return next(self.__dict__.setdefault("_rest", list.__iter__(self)))
 
 
-class RemovableHandle:
+class RemovableHandle(_AbstractContextManager):
     """A hook that was registered; remove() takes it away, and so does the end of a `with`."""
 
     def __init__(self, hooks):
         self._hooks = hooks
 
-    def remove(self):
+    def remove(self, *_):
         self._hooks.pop(self, None)
 
-    def __enter__(self):
-        return self
+    __exit__ = remove
 
-    def __exit__(self, *_):
-        self.remove()
+
+_KINDS = {"parameter": (Parameter, "nn.Parameter(...) or None, or write into it by .copy_() under no_grad()"),
+          "buffer": (Tensor, "a Tensor or None"), "module": (Module, "an nn.Module or None")}
+
+
+def _check(at, kind, value):
+    if value is not None and not isinstance(value, _KINDS[kind][0]):
+        raise TypeError(f"{at} is a {kind}, and got a {type(value).__name__}; assign {_KINDS[kind][1]}")
 
 
 _LoadReport = _namedtuple("LoadReport", ["missing_keys", "unexpected_keys"])
-
-
-def _join(path, name):
-    return f"{path}.{name}" if path else name
 
 
 class _Module:
@@ -168,57 +152,46 @@ class _Module:
             raise AttributeError(name)
         more = "call super().__init__() first"
         if _nn._is_ready(self):
-            more = "it has " + (", ".join(_itertools.chain(self._members(), settings)) or "no members")
+            more = "it has " + (", ".join([*self._members(), *settings]) or "no members")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'; {more}")
 
     def _at(self, name):
         return f"[{type(self).__name__}] '{name}'"
 
+    def _kind_of(self, name):
+        return (self._member(name) or (None,))[0]
+
     def _tensor(self, name, kind, tensor, _):
         kept = self.__dict__.setdefault("_tensors", {})
-        if tensor is None:
-            kept.pop(name, None)
-            return None
         found = kept.get(name)
-        if found is None or _nn._key(found) != _nn._key(tensor):
-            found = _named(Parameter, tensor) if kind == "parameter" else _known.get(_nn._key(tensor), tensor)
-            kept[name] = found
+        if tensor is None or found is None or _nn._key(found) != _nn._key(tensor):
+            known = _named(Parameter, tensor) if kind == "parameter" and tensor is not None else tensor
+            found = kept[name] = known if tensor is None else _known.get(_nn._key(tensor), known)
         return found
 
     def _inner(self, name):
         """A module that C++ has made: a handle to it."""
-        handle = self._child(name)
+        handle = self.__dict__[name] = self._child(name)
         handle.__dict__["_inside"] = type(self).__name__
-        self.__dict__[name] = handle
         return handle
 
     def __setattr__(self, name, value):
-        kind = (self._member(name) or (None,))[0]
-        if kind is None and isinstance(value, (Module, _Member)) and not _nn._is_ready(self):
+        kind, member = self._kind_of(name), isinstance(value, (Module, _Member))
+        if member and not _nn._is_ready(self):
             raise AttributeError(f"{self._at(name)} is assigned before super().__init__() was called; call it first")
         if hasattr(getattr(type(self), name, None), "__set__"):
             return object.__setattr__(self, name, value)
-        if kind is None and name in self.__dict__.get("_settings", ()):
+        if not kind and name in self.__dict__.get("_settings", ()):
             raise AttributeError(f"{self._at(name)} is a setting, read when the module is made; make another module")
-        if kind == "parameter" and value is not None and not isinstance(value, Parameter):
-            raise TypeError(f"{self._at(name)} is a parameter, and got a {type(value).__name__}; assign "
-                            "nn.Parameter(...) or None, or write into it by .copy_() under no_grad()")
-        if isinstance(value, Parameter):
-            self._place(name, "parameter", value)
-        elif isinstance(value, Module):
-            self._place_module(name, value)
-        elif isinstance(value, Buffer) or (kind == "buffer" and isinstance(value, Tensor)):
-            self._place(name, "buffer", value, getattr(value, "persistent", None))
-        elif kind is not None and value is None:
-            self._place(name, kind, None) if kind != "module" else self._clear(name)
-        elif kind is not None:
-            wanted = "an nn.Module" if kind == "module" else "a Tensor"
-            raise TypeError(f"{self._at(name)} is a {kind}, and got a {type(value).__name__}; {wanted} or None is "
-                            "wanted")
-        else:
-            object.__setattr__(self, name, value)
-        if kind == "module" and value is None:
-            object.__setattr__(self, name, None)
+        if kind == "parameter" or kind and not member:
+            _check(self._at(name), kind, value)
+        if value is None and kind == "module":
+            self._clear(name)
+        elif member or kind:
+            kind = "module" if isinstance(value, Module) else "parameter" if isinstance(value, Parameter) else (
+                kind if value is None else "buffer")
+            return self._place(name, kind, value, getattr(value, "persistent", None) if kind == "buffer" else None)
+        object.__setattr__(self, name, value)
 
     def __delattr__(self, name):
         if name in self.__dict__.get("_settings", ()) and not self._member(name):
@@ -230,78 +203,59 @@ class _Module:
         names = self._members() if _nn._is_ready(self) else ()
         return sorted({*object.__dir__(self), *names, *self.__dict__.get("_settings", ())})
 
-    def _check_new(self, name):
-        if hasattr(type(self), name):
-            raise _ValueError(f"{self._at(name)} is an attribute of the class; choose another name")
-
     def _check_own(self, name):
-        owner = self.__dict__.get("_inside")
-        inside = getattr(self.__dict__.get(name), "__dict__", {}).get("_inside")
-        if owner or inside or (self._member(name) or ("",))[0] == "module" and name not in self.__dict__:
+        if "_inside" in self.__dict__ or "_inside" in getattr(self, name).__dict__:
             raise TypeError(f"{self._at(name)} is a part of a layer of C++, whose forward() would go on "
                             "with it; assign its parameters, or write a module of your own")
 
     def _clear(self, name):
         """Takes a member out; whether there was one."""
-        kind = (self._member(name) or (None,))[0]
-        if kind == "module":
+        if self._kind_of(name) == "module":
             self._check_own(name)
             del self.__dict__[name]
         self.__dict__.get("_tensors", {}).pop(name, None)
         return self._remove(name)
 
-    def _replace(self, name, member, put, *given):
-        """Puts another kind of member under a name; after an error all is as it was."""
-        self._clear(name)
-        try:
-            if self._member(name):
-                raise TypeError(f"{self._at(name)} is a {member[0]} of a layer of C++; it stays as it is")
-            put(name, *given)
-        except Exception:
-            if member[0] != "module":
-                self._set_tensor(name, *member)
-            raise
-
-    def _place(self, name, kind, tensor, persistent=None):
-        member = self._member(name)
-        given = kind, tensor, persistent is not False
-        if member and (member[0] != kind or persistent not in (None, member[2])):
-            self._replace(name, member, self._set_tensor, *given)
-        else:
-            member or self._check_new(name)
-            self._set_tensor(name, *given)
-        self.__dict__.pop(name, None)
-        self.__dict__.setdefault("_tensors", {})[name] = tensor
-
-    def _place_module(self, name, module):
-        if "_inside" in module.__dict__:
-            raise TypeError(f"{self._at(name)} got a part of a {module._inside}, which runs there, in C++, and has no "
+    def _place(self, name, kind, value, persistent=None):
+        """Puts a member under a name; after an error all is as it was."""
+        if isinstance(value, Module) and "_inside" in value.__dict__:
+            raise TypeError(f"{self._at(name)} got a part of a {value._inside}, which runs there, in C++, and has no "
                             "forward() of its own; give the whole")
         member = self._member(name)
-        if member and member[0] != "module":
-            self._replace(name, member, self._set_child, module)
-        else:
-            self._check_own(name) if member else self._check_new(name)
-            self._set_child(name, module)
-        object.__setattr__(self, name, module)
+        if not member and hasattr(type(self), name):
+            raise _ValueError(f"{self._at(name)} is an attribute of the class; choose another name")
+        other = member and (member[0] != kind or persistent not in (None, member[2]))
+        if other:
+            self._clear(name)
+        elif member and kind == "module":
+            self._check_own(name)
+        try:
+            if other and self._member(name):
+                raise TypeError(f"{self._at(name)} is a {member[0]} of a layer of C++; it stays as it is")
+            if kind == "module":
+                self._set_child(name, value)
+            else:
+                self._set_tensor(name, kind, value, persistent is not False)
+        except Exception:
+            if other and member[0] != "module":
+                self._set_tensor(name, *member)
+            raise
+        self.__dict__.pop(name, None)
+        (self.__dict__ if kind == "module" else self.__dict__.setdefault("_tensors", {}))[name] = value
 
     def register_parameter(self, name, param):
         """Adds a parameter; None where there is none."""
-        if param is not None and not isinstance(param, Parameter):
-            raise TypeError(f"[register_parameter] '{name}' is a {type(param).__name__}; an nn.Parameter or None is "
-                            "wanted")
+        _check(f"[register_parameter] '{name}'", "parameter", param)
         self._place(name, "parameter", param)
 
     def register_buffer(self, name, tensor, persistent=True):
         """Adds a buffer: saved (if persistent) and moved, but not trained."""
-        if tensor is not None and not isinstance(tensor, Tensor):
-            raise TypeError(f"[register_buffer] '{name}' is a {type(tensor).__name__}; a Tensor or None is wanted")
+        _check(f"[register_buffer] '{name}'", "buffer", tensor)
         self._place(name, "buffer", tensor, bool(persistent))
 
     def add_module(self, name, module):
         """Adds a module; None where there is none."""
-        if module is not None and not isinstance(module, Module):
-            raise TypeError(f"[add_module] '{name}' is a {type(module).__name__}; an nn.Module or None is wanted")
+        _check(f"[add_module] '{name}'", "module", module)
         setattr(self, name, module)
 
     register_module = add_module
@@ -327,7 +281,7 @@ class _Module:
                 seen.add(id(self))
             yield prefix, self
             for name in self._of_kind("module"):
-                yield from getattr(self, name)._walk(_join(prefix, name), seen)
+                yield from getattr(self, name)._walk(f"{prefix}.{name}".lstrip("."), seen)
 
     def named_modules(self, prefix="", remove_duplicate=True):
         """This module and all below it with their paths, each once."""
@@ -338,12 +292,11 @@ class _Module:
 
     def _named_tensors(self, kind, prefix, recurse, once):
         seen, found = set(), _Listed()
-        for path, module in self.named_modules(prefix=prefix, remove_duplicate=once) if recurse else [(prefix, self)]:
+        for path, module in self.named_modules(prefix, once) if recurse else [(prefix, self)]:
             for name, member in module._members().items():
-                if member[0] != kind or member[1] is None or once and _nn._key(member[1]) in seen:
-                    continue
-                seen.add(_nn._key(member[1]))
-                found.append((_join(path, name), module._tensor(name, *member)))
+                if member[0] == kind and member[1] is not None and not (once and _nn._key(member[1]) in seen):
+                    seen.add(_nn._key(member[1]))
+                    found.append((f"{path}.{name}".lstrip("."), module._tensor(name, *member)))
         return found
 
     def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
@@ -361,32 +314,26 @@ class _Module:
     def buffers(self, recurse=True):
         return _Listed(tensor for _, tensor in self.named_buffers(recurse=recurse))
 
+    def _get_of(self, kind, target):
+        module, (*path, name) = self, target.split(".")
+        for part in path:
+            module = module._get_of("module", part)
+        if module._kind_of(name) != kind:
+            raise AttributeError(f"[get_{kind}] '{target}' is no {kind}; {type(module).__name__} has "
+                                 f"{', '.join(module._of_kind(kind)) or 'none'}")
+        return getattr(module, name)
+
+    get_parameter, get_buffer = _partialmethod(_get_of, "parameter"), _partialmethod(_get_of, "buffer")
+
     def get_submodule(self, target):
         """The module of this path ("body.0")."""
-        module = self
-        for name in target.split(".") if target else ():
-            if (module._member(name) or ("",))[0] != "module":
-                raise AttributeError(f"[get_submodule] there is no module '{name}' on the path '{target}'; "
-                                     f"{type(module).__name__} has {', '.join(module._of_kind('module')) or 'none'}")
-            module = getattr(module, name)
-        return module
+        return self._get_of("module", target) if target else self
 
     def get(self, path):
         """The parameter or buffer of this path ("in.weight")."""
         self._get(path)
         owner, _, name = path.rpartition(".")
-        module = self.get_submodule(owner)
-        return module._tensor(name, *module._member(name))
-
-    def _get_of(self, kind, target):
-        owner, _, name = target.rpartition(".")
-        module = self.get_submodule(owner)
-        if (module._member(name) or ("",))[0] != kind:
-            raise AttributeError(f"[get_{kind}] '{target}' is no {kind}; {type(module).__name__} has "
-                                 f"{', '.join(module._of_kind(kind)) or 'none'}")
-        return module._tensor(name, *module._member(name))
-
-    get_parameter, get_buffer = _partialmethod(_get_of, "parameter"), _partialmethod(_get_of, "buffer")
+        return getattr(self.get_submodule(owner), name)
 
     # ---- Changing all of it ----------------------------------------------------------------------------------------
 
@@ -462,12 +409,11 @@ class _Module:
         if self.__dict__.get("_inside"):
             raise TypeError(f"[register_{kind[1:-1]}] this module runs inside of {self._inside}, in C++, which calls "
                             "no hooks of Python's; register one on the whole")
-        hooks = self.__dict__.setdefault(kind, {})
-        handle, before = RemovableHandle(hooks), dict(hooks) if prepend else {}
+        hooks = self.__dict__.setdefault(kind, _OrderedDict())
+        handle = RemovableHandle(hooks)
+        hooks[handle] = hook, with_kwargs
         if prepend:
-            hooks.clear()
-        hooks[handle] = (hook, with_kwargs)
-        hooks.update(before)
+            hooks.move_to_end(handle, last=False)
         return handle
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
@@ -510,7 +456,7 @@ class _Module:
                 self.__dict__.setdefault("_tensors", {})[name] = tensor
         for name, module in modules.items():
             if isinstance(module, Module):
-                self._place_module(name, module)
+                self._place(name, "module", module)
             else:
                 getattr(self, name)._restore(module)
 
@@ -518,10 +464,9 @@ class _Module:
         return dict(self.__dict__)
 
     def __setstate__(self, state):
-        state, attributes = state if isinstance(state, tuple) else (None, state)
+        inner, attributes = state if isinstance(state, tuple) else (None, state)
         self.__dict__.update(attributes or {})
-        if state is not None:
-            self._restore(state)
+        inner and self._restore(inner)
 
     def __reduce_ex__(self, protocol):
         cls = type(self)
@@ -540,8 +485,7 @@ class _Module:
 
 def _rebuilt(cls, args, named, state=None):
     module = _nn._rebuild(cls, args, named)
-    if state is not None:
-        module._restore(state)
+    state and module._restore(state)
     return module
 
 
@@ -553,29 +497,40 @@ for _name, _value in vars(_Module).items():
 # ---- Containers ----------------------------------------------------------------------------------------------------
 
 
-class _Numbered(Module):
-    """Members of a kind by number."""
+class _Container(Module):
+    """Members of a kind."""
 
     _holds = "module"
 
-    def _made_of(self, value):
-        if not isinstance(value, Module):
-            raise TypeError(f"[{type(self).__name__}] got a {type(value).__name__}; a module is wanted")
-        return value
+    def _put(self, name, value):
+        value = Parameter(value) if self._holds == "parameter" and not isinstance(value, Parameter) else value
+        _check(self._at(name), self._holds, "None" if value is None else value)
+        setattr(self, name, value)
 
-    def _fill(self, values):
-        values = [self._made_of(value) for value in values]
-        for name in self._of_kind(self._holds):
-            delattr(self, name)
-        for i, value in enumerate(values):
-            setattr(self, str(i), value)
-        return self
+    def _names(self):
+        return self._of_kind(self._holds)
 
     def _items(self):
-        return [getattr(self, name) for name in self._of_kind(self._holds)]
+        return [getattr(self, name) for name in self._names()]
+
+    def __len__(self):
+        return len(self._names())
+
+
+class _Numbered(_Container):
+    """Members by number."""
+
+    def __init__(self, values=()):
+        super().__init__()
+        self.extend(values)
+
+    def _fill(self, values):
+        for name in self._names():
+            delattr(self, name)
+        return self.extend(values)
 
     def append(self, value):
-        setattr(self, str(len(self)), self._made_of(value))
+        self._put(str(len(self)), value)
         return self
 
     def extend(self, values):
@@ -584,31 +539,24 @@ class _Numbered(Module):
         return self
 
     def insert(self, index, value):
-        values = self._items()
+        *values, value = self.append(value)
         values.insert(index, value)
         return self._fill(values)
 
-    def pop(self, index=-1):
-        value = self[index]
-        del self[index]
-        return value
-
-    def __len__(self):
-        return len(self._of_kind(self._holds))
+    pop = _MutableSequence.pop
 
     def __iter__(self):
         return iter(self._items())
 
     def __contains__(self, value):
-        return any(one is value for one in self._items())
+        return any(one is value for one in self)
 
     def __getitem__(self, index):
         values = self._items()[index]
         return type(self)(values) if isinstance(index, slice) else values
 
     def __setitem__(self, index, value):
-        name = self._of_kind(self._holds)[_operator.index(index)]
-        setattr(self, name, self._made_of(value))
+        self._put(self._names()[_operator.index(index)], value)
 
     def __delitem__(self, index):
         values = self._items()
@@ -619,22 +567,11 @@ class _Numbered(Module):
 class ModuleList(_Numbered):
     """Modules by number, which the owner's forward() goes through."""
 
-    def __init__(self, modules=()):
-        super().__init__()
-        self.extend(modules)
-
 
 class ParameterList(_Numbered):
     """Parameters by number. A tensor is made one."""
 
     _holds = "parameter"
-
-    def __init__(self, values=()):
-        super().__init__()
-        self.extend(values)
-
-    def _made_of(self, value):
-        return value if isinstance(value, Parameter) else Parameter(value)
 
 
 class Lambda(Module):
@@ -658,40 +595,30 @@ class Sequential(_Numbered):
 
     def __init__(self, *modules):
         super().__init__()
-        if len(modules) == 1 and isinstance(modules[0], dict):
-            for name, module in modules[0].items():
-                setattr(self, name, self._made_of(module))
-        else:
-            self.extend(modules)
+        named = modules[0] if len(modules) == 1 and isinstance(modules[0], dict) else dict(enumerate(modules))
+        for name, module in named.items():
+            self._put(str(name), module)
 
-    def _made_of(self, value):
-        if not isinstance(value, Module) and not callable(value):
-            raise TypeError(f"[Sequential] got a {type(value).__name__}; modules and functions are wanted")
-        return value if isinstance(value, Module) else Lambda(value)
+    def _put(self, name, value):
+        super()._put(name, value if isinstance(value, Module) or not callable(value) else Lambda(value))
 
     def __getitem__(self, index):
         if isinstance(index, slice):
-            return type(self)({name: getattr(self, name) for name in self._of_kind("module")[index]})
+            return type(self)({name: getattr(self, name) for name in self._names()[index]})
         return super().__getitem__(index)
 
     def forward(self, x):
-        for module in self._items():
+        for module in self:
             x = module(x)
         return x
 
 
-class _ByName(Module):
-    """Members of a kind by name."""
+class _ByName(_Container):
+    """Members by name."""
 
     def __init__(self, values=()):
         super().__init__()
         self.update(values)
-
-    def __setitem__(self, name, value):
-        if self._holds == "parameter":
-            self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
-        else:
-            self.add_module(name, value)
 
     def __getitem__(self, name):
         if name not in self:
@@ -702,34 +629,22 @@ class _ByName(Module):
         self[name]
         delattr(self, name)
 
-    def __len__(self):
-        return len(self._of_kind(self._holds))
-
     def __iter__(self):
-        return iter(self._of_kind(self._holds))
+        return iter(self._names())
 
     def __contains__(self, name):
-        return name in self._of_kind(self._holds)
+        return name in self._names()
 
-    def pop(self, name):
-        value = self[name]
-        del self[name]
-        return value
-
-    keys, values, items = _MutableMapping.keys, _MutableMapping.values, _MutableMapping.items
-    update, popitem, clear = _MutableMapping.update, _MutableMapping.popitem, _MutableMapping.clear
+    __setitem__, pop, keys, values = _Container._put, _MutableMapping.pop, _MutableMapping.keys, _MutableMapping.values
+    items, update, popitem = _MutableMapping.items, _MutableMapping.update, _MutableMapping.popitem
+    clear = _MutableMapping.clear
 
 
 class ModuleDict(_ByName):
     """Modules by name."""
-
-    _holds = "module"
 
 
 class ParameterDict(_ByName):
     """Parameters by name. A tensor is made one."""
 
     _holds = "parameter"
-
-
-# ---- Losses --------------------------------------------------------------------------------------------------------

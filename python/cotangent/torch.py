@@ -6,7 +6,7 @@
 
 What is wrapped is any function of cotangent's tensors. Its gradient is that of cotangent's tape.
 """
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from threading import Lock
 
 import torch
@@ -26,15 +26,6 @@ def _stream_of(tensor):
     return _core.stream(f"cuda:{index}", torch.cuda.current_stream(index).cuda_stream)
 
 
-@contextmanager
-def _recorded(on):
-    before = _core.set_grad_enabled(on)
-    try:
-        yield
-    finally:
-        _core.set_grad_enabled(before)
-
-
 def _mapped(value, kind, f):
     """value with f(one) in place of each `kind` in it, in tuples, lists and dicts."""
     if isinstance(value, kind):
@@ -51,17 +42,11 @@ def _ours(tensor, wanted):
     if tensor.device.type not in ("cpu", "cuda"):
         raise DeviceError(f"[cotangent.torch] a tensor is on {tensor.device}; one on the CPU or on CUDA is wanted")
     made = from_dlpack(tensor.detach())
-    if wanted:
-        made.requires_grad = True
-    return made
+    return made.requires_grad_() if wanted else made
 
 
 def _theirs(tensor):
     return torch.from_dlpack(tensor.detach())
-
-
-def _memory_of(tensor):
-    return tensor.untyped_storage().data_ptr()
 
 
 class _Call:
@@ -85,18 +70,18 @@ class _Call:
         self.ours = [_ours(t, self.recording and t.requires_grad) for t in self.given]
         rest = iter(self.ours)
         args, named = _mapped((args, named), torch.Tensor, lambda _: next(rest))
-        before = [_core._version(t) for t in self.ours]
+        before, recording = [_core._version(t) for t in self.ours], _core.set_grad_enabled(self.recording)
         try:
-            with _recorded(self.recording):
-                self.made = f(*args, **named)
+            self.made = f(*args, **named)
         finally:
+            _core.set_grad_enabled(recording)
             changed = [t for t, ours, was in zip(self.given, self.ours, before) if _core._version(ours) != was]
             for t in changed:  # PyTorch sees it, too
                 if not t.is_inference():
                     torch.autograd.graph.increment_version(t)
         for t in changed:
-            shared = sum(_memory_of(t) == _memory_of(other) for other in self.given) > 1
-            if self.recording and (t.requires_grad or shared):
+            shared = sum(t.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() for other in self.given)
+            if self.recording and (t.requires_grad or shared > 1):
                 raise AutogradError(f"[cotangent.torch] {self.name} changed an argument in place that a gradient "
                                     "depends on; let it work on a clone()")
 
@@ -137,9 +122,9 @@ class _Call:
                 raise
             raise AutogradError("one of the variables needed for gradient computation has been modified by an "
                                 f"inplace operation: {error}") from None
+        found = [next(found) if ours.requires_grad else None for ours in self.ours]
         # PyTorch adds to gradients in place, so no two share memory.
-        return [g if g is None else _theirs(_core._own(g))
-                for g in (next(found) if ours.requires_grad else None for ours in self.ours)]
+        return [g if g is None else _theirs(_core._own(g)) for g in found]
 
     def ask(self, roots, gradients, wanted):
         return _core.grad(roots, wanted, gradients, retain_graph=_keeps_tape(), allow_unused=True) if wanted else []
@@ -196,6 +181,5 @@ def function(f):
         rest = iter(handed)
         return _mapped(made, Tensor, lambda _: next(rest))
 
-    wrapped.__name__ = name
-    wrapped.__doc__ = f.__doc__
+    wrapped.__name__, wrapped.__doc__ = name, f.__doc__
     return wrapped
