@@ -23,7 +23,7 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"split_size", "size"}, {"sorted_sequence", "sorted"}, {"elementwise_affine", "affine"},
     {"num_embeddings", "count"}, {"embedding_dim", "dim"}, {"T_max", "steps"}, {"T_0", "steps"},
     {"T_mult", "multiplier"}, {"eta_min", "min_lr"}, {"total_iters", "steps"}, {"lr_lambda", "factor"},
-    {"line_search_fn", "line_search"}, {"max_grad_norm", "max_norm"}, {"n", "rows"}, {"m", "columns"},
+    {"line_search_fn", "line_search"}, {"adjust_lr_fn", "adjust_lr"}, {"max_grad_norm", "max_norm"}, {"n", "rows"}, {"m", "columns"},
     {"shifts", "shift"}, {"reps", "repeats"}, {"k", "diagonal"}, {"N", "classes"},
     {"normalized_shape", "size"}, {"src_key_padding_mask", "key_padding_mask"}, {"src_mask", "attn_mask"},
  {"tgt_mask", "tgt_attn_mask"}, {"memory_mask", "memory_attn_mask"},
@@ -31,6 +31,10 @@ constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"batch1", "a"}, {"batch2", "b"}, {"tensor", "b"}, {"tensor", "indices"}, {"tensor", "t"}, {"val", "value"},
     {"input", "values"}, {"pad", "padding"}, {"unflattened_size", "sizes"}, {"dimension", "axis"}, {"diagonal", "offset"},
     {"split_size_or_sections", "sizes"}, {"encoder_layer", "layer"}, {"hx", "h0"}, {"hx", "h"}, {"hx", "state"}, {"a", "low"}, {"b", "high"}, {"param", "a"}};
+
+}  // namespace
+std::span<const std::pair<std::string_view, std::string_view>> aliases() { return kAliases; }
+namespace {
 
 bool is_index(nb::handle value) {
   return PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()) && !PySequence_Check(value.ptr());
