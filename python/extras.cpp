@@ -26,10 +26,9 @@ void bind_modes(nb::module_& m) {
       "set_mode", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
   using Anomaly = Scope<AnomalyGuard, bool>;
-  Anomaly::bind(
-      m, "detect_anomaly",
-      "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError with the "
-      "op's name. Slow.")
+  Anomaly::bind(m, "detect_anomaly",
+                "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError "
+                "with the op's name. Slow.")
       .def(nb::init<bool>(), nb::arg("mode") = true);
   m.def(
       "set_anomaly", [](bool on) { set_anomaly(on); }, nb::arg("mode"),
@@ -38,8 +37,7 @@ void bind_modes(nb::module_& m) {
   using Cast = Scope<detail::AutocastModeGuard, detail::AutocastMode>;
   Cast::bind(m, "autocast",
              "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With "
-             "enabled=False they take "
-             "their inputs as they are, inside of another autocast too.")
+             "enabled=False they take their inputs as they are, inside of another autocast too.")
       .def(
           "__init__",
           [](Cast* self, DType dtype, bool enabled, bool cache_weights) {
@@ -78,25 +76,18 @@ void bind_generator(nb::module_& m) {
 using Tensors = std::vector<Tensor>;
 
 void bind_functional(nb::module_& m) {
-  const auto pair_of = [](auto made) {
+  using F = const TensorsFunction&;
+  using X = const Tensors&;
+  const auto pair = [](auto made) {
     auto& [value, change] = made;
     return std::pair(std::move(value), std::move(change));
   };
-  m.def(
-      "value_and_grad",
-      [=](const TensorsFunction& f, const Tensors& x) { return pair_of(value_and_grad(f, x)); }, Unlocked());
-  m.def(
-      "vjp",
-      [=](const TensorsFunction& f, const Tensors& x, const Tensor& v) { return pair_of(vjp(f, x, v)); },
-      Unlocked());
-  m.def(
-      "jvp",
-      [=](const TensorsFunction& f, const Tensors& x, const Tensors& v) { return pair_of(jvp(f, x, v)); },
-      Unlocked());
-  m.def(
-      "jacobian", [](const TensorsFunction& f, const Tensors& x) { return jacobian(f, x); }, Unlocked());
-  m.def(
-      "hessian", [](const TensorsFunction& f, const Tensors& x) { return hessian(f, x); }, Unlocked());
+  const auto def = [&](const char* name, auto f) { m.def(name, f, Unlocked()); };
+  def("value_and_grad", [=](F f, X x) { return pair(value_and_grad(f, x)); });
+  def("vjp", [=](F f, X x, const Tensor& v) { return pair(vjp(f, x, v)); });
+  def("jvp", [=](F f, X x, X v) { return pair(jvp(f, x, v)); });
+  def("jacobian", [](F f, X x) { return jacobian(f, x); });
+  def("hessian", [](F f, X x) { return hessian(f, x); });
   m.def("recompute", [](nb::handle f, const Tensors& x) {
     // The collector sees the function through what it made, once that is there.
     const auto held = std::make_shared<std::shared_ptr<Held>>(std::make_shared<Held>(nullptr, f));
@@ -148,10 +139,9 @@ void bind_explain(nb::module_& m) {
          bool times) {
         ExplainOptions options{.grads = grads, .times = times};
         for (const auto& [name, tensor] : names) options.names.push_back({name, tensor});
-        const Released free;
         return explain(loss, options);
       },
-      nb::arg("loss"), nb::arg("names"), nb::arg("grads"), nb::arg("times"));
+      Unlocked());
 }
 
 }  // namespace

@@ -103,8 +103,8 @@ void bind_language_model(nb::module_& m) {
             return model.it->generate(prompt, options);
           },
           "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "
-          "on_token=None): the "
-          "prompt [B, T] and the tokens that follow; on_token(ids) is called with each, and False ends it.")
+          "on_token=None): the prompt [B, T] and the tokens that follow; on_token(ids) is called with each, "
+          "and False ends it.")
       .def("make_cache", on_model(&LanguageModel::make_cache), nb::arg("batch"), nb::arg("capacity") = 0)
       .def_prop_ro("begin_token", on_model(&LanguageModel::begin_token))
       .def_prop_ro("end_tokens", on_model(&LanguageModel::end_tokens));
@@ -138,8 +138,7 @@ void bind_families(nb::module_& m) {
         return gpt2 ? nb::cast(ModelOf<Gpt2>(model)) : nb::cast(ModelOf<Llama>(model));
       },
       "load_huggingface(folder, dtype=None, device=\"cpu\"): the Gpt2 or Llama of a folder with config.json "
-      "and "
-      "safetensors, in evaluation mode. Throws IoError.");
+      "and safetensors, in evaluation mode. Throws IoError.");
   m.def(
       "save_huggingface",
       [](nb::handle folder, const Model& model) {

@@ -59,13 +59,11 @@ nb::object call_op(const OpDef& op, const nb::list& given, const nb::dict& attri
   for (std::size_t i = 0; i < given.size(); ++i) names.push_back(input_name(op, i));
   std::vector<Slot> slots;
   std::vector<PyObject*> values;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    slots.push_back({names[i].c_str(), Kind::tensor, false});
-    values.push_back(nb::object(given[i]).ptr());
-  }
+  for (const std::string& name : names) slots.push_back({name.c_str(), Kind::tensor, false});
+  for (nb::handle one : given) values.push_back(one.ptr());
   const Values read(op.name, slots, values.data());
   std::vector<Tensor> inputs;
-  for (std::size_t i = 0; i < given.size(); ++i) inputs.push_back(read.tensor(i));
+  for (std::size_t i = 0; i < slots.size(); ++i) inputs.push_back(read.tensor(i));
   AnyAttrs attrs;
   attrs.bytes.fill(std::byte{0});
   for (const AttrDef& attr : op.attributes) {
@@ -85,14 +83,6 @@ nb::object call_op(const OpDef& op, const nb::list& given, const nb::dict& attri
   return result;
 }
 
-// Of each record what `describe` says.
-template <class Records, class F>
-nb::list listed(const Records& records, const F& describe) {
-  nb::list list;
-  for (const auto& one : records) list.append(describe(one));
-  return list;
-}
-
 }  // namespace
 
 void bind_ops(nb::module_& m) {
@@ -102,32 +92,31 @@ void bind_ops(nb::module_& m) {
       .def_ro("formula", &OpDef::formula)
       .def_ro("differentiable", &OpDef::differentiable)
       .def_prop_ro("inputs",
-                   [=](const OpDef& op) {
-                     return listed(op.inputs, [=](const InputDef& in) {
-                       return dict(nb::arg("name") = in.name, nb::arg("optional") = in.optional,
-                                   nb::arg("rest") = in.rest, nb::arg("gradient") = in.gradient);
-                     });
+                   [dict](const OpDef& op) {
+                     nb::list list;
+                     for (const InputDef& in : op.inputs)
+                       list.append(dict(nb::arg("name") = in.name, nb::arg("optional") = in.optional,
+                                        nb::arg("rest") = in.rest));
+                     return list;
                    })
       .def_prop_ro("attributes",
-                   [=](const OpDef& op) {
-                     return listed(op.attributes, [=](const AttrDef& attr) {
-                       return dict(nb::arg("name") = attr.name, nb::arg("type") = type_name(attr),
-                                   nb::arg("choices") = attr.choices);
-                     });
-                   })
-      .def_prop_ro("outputs",
-                   [](const OpDef& op) {
-                     return listed(op.outputs, [](const OutputDef& out) { return nb::str(out.name); });
+                   [dict](const OpDef& op) {
+                     nb::list list;
+                     for (const AttrDef& attr : op.attributes)
+                       list.append(dict(nb::arg("name") = attr.name, nb::arg("type") = type_name(attr),
+                                        nb::arg("choices") = attr.choices));
+                     return list;
                    })
       .def("__call__", &call_op, nb::arg("inputs"), nb::arg("attributes"),
            "Runs it: tensors in the order of `inputs` (None where one is left out), all attributes by name. "
-           "A list of its "
-           "outputs.")
+           "A list of its outputs.")
       .def("__repr__", [](const OpDef& op) { return detail::cat("<op ", op.name, ": ", op.formula, '>'); });
   m.def(
       "registry",
       [] {
-        return listed(registry(), [](const OpDef* op) { return nb::cast(op, nb::rv_policy::reference); });
+        nb::list list;
+        for (const OpDef* op : registry()) list.append(nb::cast(op, nb::rv_policy::reference));
+        return list;
       },
       "Every op there is, those that loaded libraries have registered last.");
 }

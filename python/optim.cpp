@@ -107,8 +107,7 @@ namespace {
 void bind_base(nb::module_& m) {
   bind_state(nb::class_<Optimizer>(m, "Optimizer", nb::dynamic_attr(), "What all optimizers have."),
              "Counts, moments, masters and learning rates by position: \"0.3.exp_avg\" is parameter 3's of "
-             "group 0. They "
-             "share memory with the optimizer.")
+             "group 0. They share memory with the optimizer.")
       .def(
           "step",
           [](Optimizer& o, nb::handle closure) {
@@ -123,8 +122,7 @@ void bind_base(nb::module_& m) {
           },
           nb::arg("closure") = nb::none(),
           "One update of every parameter that has a gradient. closure() computes the loss and its gradients "
-          "before it, and "
-          "what it gives is given.")
+          "before it, and what it gives is given.")
       .def("zero_grad", &Optimizer::zero_grad, nb::arg("set_to_none") = true,
            "Forgets all gradients, or fills them with zeros.")
       .def_prop_rw(
@@ -153,8 +151,7 @@ void bind_base(nb::module_& m) {
                  m, "LBFGS", "L-BFGS, as torch.optim.LBFGS; line_search is \"none\" or \"strong_wolfe\"."))
       .def("step", &optim::LBFGS::step, nb::arg("closure"), Unlocked(),
            "closure() clears the gradients, computes the loss, calls backward() and gives the loss. Gives "
-           "the loss of "
-           "before.")
+           "the loss of before.")
       .def_prop_ro("iterations", &optim::LBFGS::iterations)
       .def_prop_ro("evaluations", &optim::LBFGS::evaluations);
 }
@@ -280,10 +277,8 @@ void bind_made_schedules(nb::module_& m) {
   bind_state(bind_schedule<Plateau, ReduceLROnPlateauOptions>(
                  m, "ReduceLROnPlateau",
                  "Multiplies the rates by `factor` when a value has not got better for more than `patience` "
-                 "steps. Arguments: "
-                 "mode=\"min\", factor=0.1, patience=10, threshold=1e-4, threshold_mode=\"rel\", cooldown=0, "
-                 "min_lr=0, "
-                 "eps=1e-8.",
+                 "steps. Arguments: mode=\"min\", factor=0.1, patience=10, threshold=1e-4, "
+                 "threshold_mode=\"rel\", cooldown=0, min_lr=0, eps=1e-8.",
                  0))
       .def(
           "step",

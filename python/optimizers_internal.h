@@ -86,8 +86,7 @@ nb::class_<O, optim::Optimizer> bind_optimizer(nb::module_& m, const char* name,
         },
         nb::arg("param_group"), nb::arg("options"),
         "add_param_group({\"params\": tensors, \"lr\": ..}): more parameters. Options that are left out are "
-        "those the "
-        "optimizer was made with.");
+        "those the optimizer was made with.");
   return made;
 }
 

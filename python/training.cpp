@@ -185,8 +185,8 @@ void bind_datasets(nb::module_& m) {
   using data::CsvTable;
   nb::class_<ImageDataset>(
       m, "ImageDataset",
-      "Images with labels: examples are (f32 [channels, height, width], i64 []), pixels (value / "
-      "255 - mean) / std. `images`, u8 [n, channels, height, width], and `labels` are the tensors.")
+      "Images with labels: examples are (f32 [channels, height, width], i64 []), pixels (value / 255 - mean) "
+      "/ std. `images`, u8 [n, channels, height, width], and `labels` are the tensors.")
       .def(
           "__init__",
           [](ImageDataset* self, const Tensor& images, const Tensor& labels, double mean, double std) {
