@@ -145,6 +145,16 @@ nb::object to_python(const Scalar& value);
 /// A StateDict as a dict of tensors and values by their names, and back.
 nb::dict to_python(const StateDict& state);
 StateDict read_state(const char* op, const nb::dict& state);
+/// state_dict() and load_state_dict() of a class that has them in C++.
+template <class T, class... Bases>
+nb::class_<T, Bases...> bind_state(nb::class_<T, Bases...> made, const char* doc = "") {
+  made.def("state_dict", [](const T& self) { return to_python(self.state_dict()); }, doc);
+  made.def(
+      "load_state_dict",
+      [](T& self, const nb::dict& state) { self.load_state_dict(read_state("load_state_dict", state)); },
+      nb::arg("state"), "Takes back what state_dict() gave; throws ValueError for another's.");
+  return made;
+}
 
 /// A field of an options struct: its name and its place.
 template <class Options, class T>
@@ -162,7 +172,7 @@ Field(const char*, T Options::*) -> Field<Options, T>;
 
 /// Keyword arguments as an options struct, whose own defaults stand for what is left out.
 template <class Options, class... Types>
-Options read_options(const char* op, const nb::kwargs& given, const Field<Options, Types>&... fields) {
+Options read_options(const char* op, const nb::dict& given, const Field<Options, Types>&... fields) {
   Options options{};
   for (const auto& [key, value] : given) {
     const std::string name = nb::cast<std::string>(key);

@@ -18,7 +18,7 @@ constexpr std::string_view kAliases =
     "fill_value:value tensor1:a tensor2:b mat1:a mat2:b vec2:b end:b src:source index:indices "
     "lambd:rate lower:low upper:high split_size_or_sections:size split_size:size sorted_sequence:sorted "
     "elementwise_affine:affine num_embeddings:count embedding_dim:dim T_max:steps T_0:steps "
-    "T_mult:multiplier eta_min:min_lr total_iters:steps lr_lambda:factor line_search_fn:line_search "
+    "T_mult:multiplier eta_min:min_lr total_iters:steps lr_lambda:factor line_search_fn:line_search adjust_lr_fn:adjust_lr "
     "max_grad_norm:max_norm n:rows m:columns shifts:shift reps:repeats k:diagonal N:classes "
     "normalized_shape:size src_key_padding_mask:key_padding_mask src_mask:attn_mask "
     "tgt_mask:tgt_attn_mask memory_mask:memory_attn_mask input1:a input2:b input1:x1 input2:x2 x1:a "
@@ -26,9 +26,9 @@ constexpr std::string_view kAliases =
     "pad:padding unflattened_size:sizes dimension:axis diagonal:offset split_size_or_sections:sizes "
     "encoder_layer:layer hx:h0 hx:h hx:state a:low b:high param:a ";
 
-/// Calls f with each of our names for one of theirs, until it is true.
-template <class F>
-void each_alias(std::string_view theirs, const F& f) {
+}  // namespace
+
+void each_alias(std::string_view theirs, const std::function<bool(std::string_view)>& f) {
   const std::string start = detail::cat(' ', theirs, ':');
   for (std::size_t at = kAliases.find(start); at != std::string_view::npos;
        at = kAliases.find(start, at + 1)) {
@@ -36,6 +36,8 @@ void each_alias(std::string_view theirs, const F& f) {
     if (f(ours.substr(0, ours.find(' ')))) return;
   }
 }
+
+namespace {
 
 bool is_index(nb::handle value) {
   return PyIndex_Check(value.ptr()) && !PyBool_Check(value.ptr()) && !PySequence_Check(value.ptr());

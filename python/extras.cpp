@@ -19,14 +19,6 @@ std::string read_path(const char* op, nb::handle path) {
 
 namespace {
 
-class AutocastGuard {
- public:
-  explicit AutocastGuard(const detail::AutocastMode& mode) : guard_(mode) {}
-
- private:
-  detail::AutocastModeGuard guard_;
-};
-
 void bind_modes(nb::module_& m) {
   using GradMode = Scope<GradModeGuard, bool>;
   GradMode::bind(m, "GradMode", "Whether ops are recorded in here.").def(nb::init<bool>(), nb::arg("on"));
@@ -34,20 +26,18 @@ void bind_modes(nb::module_& m) {
       "set_mode", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
   using Anomaly = Scope<AnomalyGuard, bool>;
-  Anomaly::bind(
-      m, "detect_anomaly",
-      "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError with the "
-      "op's name. Slow.")
+  Anomaly::bind(m, "detect_anomaly",
+                "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError "
+                "with the op's name. Slow.")
       .def(nb::init<bool>(), nb::arg("mode") = true);
   m.def(
       "set_anomaly", [](bool on) { set_anomaly(on); }, nb::arg("mode"),
       "detect_anomaly() for this thread from now on.");
   m.def("anomaly_enabled", &anomaly_enabled);
-  using Cast = Scope<AutocastGuard, detail::AutocastMode>;
+  using Cast = Scope<detail::AutocastModeGuard, detail::AutocastMode>;
   Cast::bind(m, "autocast",
              "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With "
-             "enabled=False they take "
-             "their inputs as they are, inside of another autocast too.")
+             "enabled=False they take their inputs as they are, inside of another autocast too.")
       .def(
           "__init__",
           [](Cast* self, DType dtype, bool enabled, bool cache_weights) {
@@ -61,6 +51,7 @@ using State = std::pair<std::uint64_t, std::uint64_t>;
 State state_of(const Generator& g) { return {g.state().seed, g.state().offset}; }
 
 void bind_generator(nb::module_& m) {
+  const auto set_state = [](Generator& g, State s) { g.set_state({s.first, s.second}); };
   nb::class_<Generator>(m, "Generator", "A stream of draws: a seed, and how many draws were taken.")
       .def(nb::init<std::uint64_t>(), nb::arg("seed") = Generator::kDefaultSeed)
       .def(
@@ -73,79 +64,42 @@ void bind_generator(nb::module_& m) {
           "Starts the stream `seed` at its first draw, and gives the generator.")
       .def("initial_seed", [](const Generator& g) { return g.seed(); })
       .def("get_state", &state_of, "(seed, draws taken)")
-      .def(
-          "set_state",
-          [](Generator& g, State s) {
-            g.set_state({s.first, s.second});
-          },
-          nb::arg("state"))
+      .def("set_state", set_state, nb::arg("state"))
       .def("__getstate__", &state_of)
-      .def("__setstate__",
-           [](Generator& g, State s) {
-             new (&g) Generator();
-             g.set_state({s.first, s.second});
-           })
+      .def("__setstate__", [=](Generator& g, State s) { set_state(*new (&g) Generator(), s); })
       .def("__repr__", [](const Generator& g) {
         return detail::cat("Generator(seed=", g.seed(), ", draws=", g.offset(), ')');
       });
   m.attr("default_generator") = nb::cast(&default_generator(), nb::rv_policy::reference);
 }
 
-nb::tuple results_of(const std::vector<Tensor>& tensors) {
-  nb::list list;
-  for (const Tensor& t : tensors) list.append(t);
-  return nb::tuple(list);
-}
-
-// f for the time of a call of C++, which the interpreter is free in.
-TensorsFunction calling(const char* op, nb::handle f) {
-  return [op, f](const std::vector<Tensor>& inputs) {
-    const Acquired lock;
-    const nb::object made = f(*results_of(inputs));
-    if (!nb::isinstance<Tensor>(made)) Argument{op, "what the function gave"}.refuse(made, "a Tensor");
-    return nb::cast<Tensor>(made);
-  };
-}
-template <class F>
-auto unlocked(F f) {
-  const Released free;
-  return f();
-}
+using Tensors = std::vector<Tensor>;
 
 void bind_functional(nb::module_& m) {
-  using Tensors = std::vector<Tensor>;
-  m.def("value_and_grad", [](nb::handle f, const Tensors& x) {
-    auto [y, g] = unlocked([&] { return value_and_grad(calling("value_and_grad", f), x); });
-    return nb::make_tuple(y, results_of(g));
-  });
-  m.def("vjp", [](nb::handle f, const Tensors& x, const Tensor& v) {
-    auto [y, g] = unlocked([&] { return vjp(calling("vjp", f), x, v); });
-    return nb::make_tuple(y, results_of(g));
-  });
-  m.def("jvp", [](nb::handle f, const Tensors& x, const Tensors& v) {
-    auto [y, d] = unlocked([&] { return jvp(calling("jvp", f), x, v); });
-    return nb::make_tuple(y, d);
-  });
-  m.def("jacobian", [](nb::handle f, const Tensors& x) {
-    return results_of(unlocked([&] { return jacobian(calling("jacobian", f), x); }));
-  });
-  m.def("hessian", [](nb::handle f, const Tensors& x) {
-    nb::list rows;
-    for (const Tensors& row : unlocked([&] { return hessian(calling("hessian", f), x); }))
-      rows.append(results_of(row));
-    return nb::tuple(rows);
-  });
-  m.def("recompute", [](nb::object f, const Tensors& x) {
-    const auto kept = std::make_shared<Kept<nb::object>>(std::move(f));
-    return results_of(recompute(
-        [kept](const Tensors& inputs) {
+  using F = const TensorsFunction&;
+  using X = const Tensors&;
+  const auto pair = [](auto made) {
+    auto& [value, change] = made;
+    return std::pair(std::move(value), std::move(change));
+  };
+  const auto def = [&](const char* name, auto f) { m.def(name, f, Unlocked()); };
+  def("value_and_grad", [=](F f, X x) { return pair(value_and_grad(f, x)); });
+  def("vjp", [=](F f, X x, const Tensor& v) { return pair(vjp(f, x, v)); });
+  def("jvp", [=](F f, X x, X v) { return pair(jvp(f, x, v)); });
+  def("jacobian", [](F f, X x) { return jacobian(f, x); });
+  def("hessian", [](F f, X x) { return hessian(f, x); });
+  m.def("recompute", [](nb::handle f, const Tensors& x) {
+    // The collector sees the function through what it made, once that is there.
+    const auto held = std::make_shared<std::shared_ptr<Held>>(std::make_shared<Held>(nullptr, f));
+    Tensors results = recompute(
+        [held](const Tensors& inputs) {
           const Acquired lock;
-          Tensors results;
-          for (nb::handle one : (*kept->value)(*results_of(inputs)))
-            results.push_back(read_as<Tensor>({"recompute", "a result"}, one));
-          return results;
+          return nb::cast<Tensors>((*held)->call(nb::make_tuple(inputs)));
         },
-        x));
+        x);
+    for (const Tensor& t : results)
+      if (const RefCounted* node = t.impl()->grad_fn.get()) *held = std::make_shared<Held>(node, f);
+    return results;
   });
 }
 
@@ -185,10 +139,9 @@ void bind_explain(nb::module_& m) {
          bool times) {
         ExplainOptions options{.grads = grads, .times = times};
         for (const auto& [name, tensor] : names) options.names.push_back({name, tensor});
-        const Released free;
         return explain(loss, options);
       },
-      nb::arg("loss"), nb::arg("names"), nb::arg("grads"), nb::arg("times"));
+      Unlocked());
 }
 
 }  // namespace

@@ -27,6 +27,12 @@ struct ModelOf : Model {
   using Model::Model;
 };
 
+// A function of the model that a Model holds.
+template <class R, class... Args>
+auto on_model(R (LanguageModel::*f)(Args...) const) {
+  return [f](const Model& model, Args... arguments) { return (model.it.get()->*f)(arguments...); };
+}
+
 void bind_text(nb::module_& m) {
   nb::class_<Tokenizer>(m, "Tokenizer", "Turns text into the ids of tokens, and back.")
       .def_prop_ro("vocab_size", &Tokenizer::vocab_size)
@@ -37,10 +43,9 @@ void bind_text(nb::module_& m) {
           "decode",
           [](const Tokenizer& t, const std::vector<std::int64_t>& ids) {
             const std::string text = t.decode(ids);  // of a model, it may be no UTF-8
-            return nb::steal(
-                PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+            return nb::bytes(text.data(), text.size()).attr("decode")("utf-8", "replace");
           },
-          nb::arg("ids"))
+          nb::arg("ids"), nb::sig("def decode(self, ids: collections.abc.Sequence[int]) -> str"))
       .def("beginning", &Tokenizer::beginning, "The ids that the file puts in front of a text.")
       .def(
           "token_bytes",
@@ -71,22 +76,21 @@ void bind_language_model(nb::module_& m) {
       .def_prop_ro("length", &KvCache::length)
       .def_prop_ro("capacity", &KvCache::capacity)
       .def("truncate", &KvCache::truncate, nb::arg("length"));
-  const auto forward = [](const Model& model, const Tensor& tokens, KvCache* cache) {
-    return cache != nullptr ? model.it->forward(tokens, *cache) : (*model.it)(tokens);
-  };
   nb::class_<Model, nn::Module>(m, "LanguageModel", nb::dynamic_attr(),
                                 "From the ids of tokens [B, T] to the logits of the next ones.")
-      .def("forward", forward, nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
-           "Logits [B, T, V]; with a cache of tokens that follow those in it.")
       .def(
-          "hidden", [](const Model& model, const Tensor& tokens) { return model.it->hidden(tokens); },
-          nb::arg("tokens"), Unlocked(), "The states after the last norm, [B, T, width].")
+          "forward",
+          [](const Model& model, const Tensor& tokens, KvCache* cache) {
+            return cache != nullptr ? model.it->forward(tokens, *cache) : (*model.it)(tokens);
+          },
+          nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
+          "Logits [B, T, V]; with a cache of tokens that follow those in it.")
+      .def("hidden", on_model(&LanguageModel::hidden), nb::arg("tokens"), nb::arg("cache") = nb::none(),
+           Unlocked(), "The states after the last norm, [B, T, width].")
       .def(
           "loss",
           [](const Model& model, const Tensor& tokens, const Tensor& targets, const nb::kwargs& more) {
-            using nn::models::LossOptions;
-            const auto options = read_options<LossOptions>("loss", more, CT_FIELD(LossOptions, ignore_index),
-                                                           CT_FIELD(LossOptions, fused));
+            const auto options = options_from<nn::models::LossOptions>("loss", more);
             const Released unlocked;
             return model.it->loss(tokens, targets, options);
           },
@@ -94,80 +98,47 @@ void bind_language_model(nb::module_& m) {
       .def(
           "generate",
           [](const Model& model, const Tensor& prompt, const nb::kwargs& more) {
-            using nn::models::GenerateOptions;
-            const auto options = read_options<GenerateOptions>(
-                "generate", more, CT_FIELD(GenerateOptions, max_new_tokens),
-                CT_FIELD(GenerateOptions, temperature), CT_FIELD(GenerateOptions, top_k),
-                CT_FIELD(GenerateOptions, top_p), CT_FIELD(GenerateOptions, stop_tokens),
-                CT_FIELD(GenerateOptions, on_token));
+            const auto options = options_from<nn::models::GenerateOptions>("generate", more);
             const Released unlocked;
             return model.it->generate(prompt, options);
           },
           "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "
-          "on_token=None): "
-          "the prompt [B, T] and the tokens that follow; on_token(ids) is called with each, and False ends "
-          "it.")
-      .def(
-          "make_cache",
-          [](const Model& model, std::int64_t batch, std::int64_t capacity) {
-            return model.it->make_cache(batch, capacity);
-          },
-          nb::arg("batch"), nb::arg("capacity") = 0)
-      .def_prop_ro("begin_token", [](const Model& model) { return model.it->begin_token(); })
-      .def_prop_ro("end_tokens", [](const Model& model) { return model.it->end_tokens(); });
+          "on_token=None): the prompt [B, T] and the tokens that follow; on_token(ids) is called with each, "
+          "and False ends it.")
+      .def("make_cache", on_model(&LanguageModel::make_cache), nb::arg("batch"), nb::arg("capacity") = 0)
+      .def_prop_ro("begin_token", on_model(&LanguageModel::begin_token))
+      .def_prop_ro("end_tokens", on_model(&LanguageModel::end_tokens));
 }
 
-template <class M, class Config, class... Types>
-void bind_model(nb::module_& m, const char* name, const char* doc, const Field<Config, Types>&... fields) {
+template <class M, class Config>
+void bind_model(nb::module_& m, const char* name, const char* doc) {
   nb::class_<ModelOf<M>, Model>(m, name, nb::dynamic_attr())
       .def(
           "__init__",
-          [name, fields...](nb::pointer_and_handle<ModelOf<M>> self, const nb::kwargs& config) {
-            new (self.p) ModelOf<M>(std::make_shared<M>(read_options<Config>(name, config, fields...)));
+          [name](nb::pointer_and_handle<ModelOf<M>> self, const nb::kwargs& config) {
+            new (self.p) ModelOf<M>(std::make_shared<M>(options_from<Config>(name, config)));
             self.h.attr("__dict__")["_made"] = nb::make_tuple(nb::make_tuple(), nb::borrow<nb::dict>(config));
           },
           doc);
 }
 
 void bind_families(nb::module_& m) {
-  using nn::models::Gpt2Config, nn::models::LlamaConfig;
-  bind_model<nn::models::Gpt2>(
-      m, "Gpt2", "A new GPT-2; arguments are named as in config.json of Hugging Face's checkpoints.",
-      CT_FIELD(Gpt2Config, vocab_size), CT_FIELD(Gpt2Config, n_positions), CT_FIELD(Gpt2Config, n_embd),
-      CT_FIELD(Gpt2Config, n_layer), CT_FIELD(Gpt2Config, n_head), CT_FIELD(Gpt2Config, n_inner),
-      CT_FIELD(Gpt2Config, embd_pdrop), CT_FIELD(Gpt2Config, attn_pdrop), CT_FIELD(Gpt2Config, resid_pdrop),
-      CT_FIELD(Gpt2Config, layer_norm_epsilon), CT_FIELD(Gpt2Config, initializer_range),
-      CT_FIELD(Gpt2Config, activation), CT_FIELD(Gpt2Config, tie_word_embeddings),
-      CT_FIELD(Gpt2Config, bos_token_id), CT_FIELD(Gpt2Config, eos_token_ids), CT_FIELD(Gpt2Config, bias),
-      CT_FIELD(Gpt2Config, recompute), CT_FIELD(Gpt2Config, dtype), CT_FIELD(Gpt2Config, device));
-  bind_model<nn::models::Llama>(
-      m, "Llama", "A new Llama; arguments are named as in config.json of Hugging Face's checkpoints.",
-      CT_FIELD(LlamaConfig, vocab_size), CT_FIELD(LlamaConfig, hidden_size),
-      CT_FIELD(LlamaConfig, intermediate_size), CT_FIELD(LlamaConfig, num_hidden_layers),
-      CT_FIELD(LlamaConfig, num_attention_heads), CT_FIELD(LlamaConfig, num_key_value_heads),
-      CT_FIELD(LlamaConfig, head_dim), CT_FIELD(LlamaConfig, max_position_embeddings),
-      CT_FIELD(LlamaConfig, rope_theta), CT_FIELD(LlamaConfig, rope_scaling),
-      CT_FIELD(LlamaConfig, rms_norm_eps), CT_FIELD(LlamaConfig, initializer_range),
-      CT_FIELD(LlamaConfig, attention_dropout), CT_FIELD(LlamaConfig, attention_bias),
-      CT_FIELD(LlamaConfig, mlp_bias), CT_FIELD(LlamaConfig, tie_word_embeddings),
-      CT_FIELD(LlamaConfig, bos_token_id), CT_FIELD(LlamaConfig, eos_token_ids),
-      CT_FIELD(LlamaConfig, recompute), CT_FIELD(LlamaConfig, dtype), CT_FIELD(LlamaConfig, device));
+  using nn::models::Gpt2, nn::models::Llama;
+  bind_model<Gpt2, nn::models::Gpt2Config>(
+      m, "Gpt2", "A new GPT-2; arguments are named as in config.json of Hugging Face's checkpoints.");
+  bind_model<Llama, nn::models::LlamaConfig>(
+      m, "Llama", "A new Llama; arguments are named as in config.json of Hugging Face's checkpoints.");
   m.def(
       "load_huggingface",
-      [](nb::handle where, const nb::kwargs& more) -> nb::object {
-        using io::HuggingfaceLoadOptions;
-        const auto options = read_options<HuggingfaceLoadOptions>("load_huggingface", more,
-                                                                  CT_FIELD(HuggingfaceLoadOptions, dtype),
-                                                                  CT_FIELD(HuggingfaceLoadOptions, device));
+      [](nb::handle where, const nb::kwargs& more) {
+        const auto options = options_from<io::HuggingfaceLoadOptions>("load_huggingface", more);
         const std::shared_ptr<LanguageModel> model =
             io::load_huggingface(read_path("load_huggingface", where), options);
-        if (dynamic_cast<nn::models::Gpt2*>(model.get()) != nullptr)
-          return nb::cast(ModelOf<nn::models::Gpt2>(model));
-        return nb::cast(ModelOf<nn::models::Llama>(model));
+        const bool gpt2 = dynamic_cast<Gpt2*>(model.get()) != nullptr;
+        return gpt2 ? nb::cast(ModelOf<Gpt2>(model)) : nb::cast(ModelOf<Llama>(model));
       },
       "load_huggingface(folder, dtype=None, device=\"cpu\"): the Gpt2 or Llama of a folder with config.json "
-      "and "
-      "safetensors, in evaluation mode. Throws IoError.");
+      "and safetensors, in evaluation mode. Throws IoError.");
   m.def(
       "save_huggingface",
       [](nb::handle folder, const Model& model) {

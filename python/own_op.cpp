@@ -1,7 +1,5 @@
 #include "bindings_internal.h"
 
-#include <nanobind/stl/tuple.h>
-
 #include <cotangent/nn/plugin/load_op.h>
 #include <cotangent/ops/testing/conformance.h>
 #include <cotangent/ops/testing/gradcheck.h>
@@ -11,13 +9,13 @@
 namespace ct::python {
 namespace {
 
-std::tuple<int, std::vector<std::string>> check(const OpDef& op, const LoadedOp* loaded,
-                                                const std::vector<std::string>& devices) {
+std::pair<int, std::vector<std::string>> check(const OpDef& op, const LoadedOp* loaded,
+                                               const std::vector<std::string>& devices) {
   ConformanceOptions options;
   for (const std::string& one : devices) options.devices.push_back(parse_device(one));
-  const ConformanceReport report = loaded != nullptr && loaded->tests != nullptr
-                                       ? check_conformance(op, *loaded->tests, options)
-                                       : check_conformance(op, options);
+  const bool own = loaded != nullptr && loaded->tests != nullptr;
+  const ConformanceReport report =
+      own ? check_conformance(op, *loaded->tests, options) : check_conformance(op, options);
   return {report.checks, report.failures};
 }
 
@@ -31,11 +29,10 @@ void bind_own_op(nb::module_& m) {
       .def_ro("built", &LoadedOp::built, "It was compiled by this call, and not found in the cache.");
   m.def(
       "_load_op",
-      [](const std::string& path, std::string compiler, std::string flags, std::string cache,
-         std::string include) {
-        return load_op(path, {std::move(compiler), std::move(flags), std::move(cache), std::move(include)});
+      [](const std::string& path, const std::string& compiler, const std::string& flags,
+         const std::string& cache, const std::string& include) {
+        return load_op(path, {compiler, flags, cache, include});
       },
-      nb::arg("path"), nb::arg("compiler"), nb::arg("flags"), nb::arg("cache"), nb::arg("include"),
       Unlocked());
   m.def("_check", &check, nb::arg("op"), nb::arg("loaded").none(), nb::arg("devices"), Unlocked());
   m.def(
@@ -43,11 +40,9 @@ void bind_own_op(nb::module_& m) {
       [](const GradcheckFunction& f, const std::vector<Tensor>& inputs, bool twice, double eps, double atol,
          double rtol) {
         const GradcheckOptions options{.eps = eps, .atol = atol, .rtol = rtol, .all_devices = false};
-        const GradcheckResult result =
-            twice ? gradgradcheck(f, inputs, options) : gradcheck(f, inputs, options);
+        const auto result = twice ? gradgradcheck(f, inputs, options) : gradcheck(f, inputs, options);
         return result.ok ? std::string() : result.message;
       },
-      nb::arg("f"), nb::arg("inputs"), nb::arg("twice"), nb::arg("eps"), nb::arg("atol"), nb::arg("rtol"),
       Unlocked());
 }
 

@@ -13,41 +13,6 @@
 namespace ct::python {
 namespace {
 
-void bind_lbfgs(nb::module_& m) {
-  using namespace optim;
-  nb::class_<LBFGS, Optimizer>(m, "LBFGS", nb::dynamic_attr(),
-                               "L-BFGS, as torch.optim.LBFGS; line_search is \"none\" or \"strong_wolfe\".")
-      .def(
-          "__init__",
-          [](nb::pointer_and_handle<LBFGS> self, nb::handle params, const nb::args& more,
-             const nb::kwargs& given) {
-            const auto with_fields = [&](const auto& f) {
-              return f(CT_FIELD(LBFGSOptions, lr), CT_FIELD(LBFGSOptions, max_iter),
-                       CT_FIELD(LBFGSOptions, max_eval), CT_FIELD(LBFGSOptions, tolerance_grad),
-                       CT_FIELD(LBFGSOptions, tolerance_change), CT_FIELD(LBFGSOptions, history_size),
-                       CT_FIELD(LBFGSOptions, line_search));
-            };
-            with_fields([&](const auto&... fields) {
-              const nb::dict named = own_names("LBFGS", given, more, {fields.name...});
-              const auto options =
-                  read_options<LBFGSOptions>("LBFGS", nb::borrow<nb::kwargs>(named), fields...);
-              new (self.p) LBFGS(read_params("LBFGS", params), options);
-              self.h.attr("defaults") = options_of(options, fields...);
-              self.h.attr("_options") = nb::make_tuple(self.h.attr("defaults"));
-            });
-          },
-          nb::arg("params"), nb::arg("more"), nb::arg("options"))
-      .def("step", &LBFGS::step, nb::arg("closure"), Unlocked(),
-           "closure() clears the gradients, computes the loss, calls backward() and gives the loss. Gives "
-           "the loss of "
-           "before.")
-      .def_prop_ro("iterations", &LBFGS::iterations)
-      .def_prop_ro("evaluations", &LBFGS::evaluations)
-      .def("state_dict", [](const LBFGS& o) { return to_python(o.state_dict()); })
-      .def("load_state_dict",
-           [](LBFGS& o, const nb::dict& state) { o.load_state_dict(read_state("load_state_dict", state)); });
-}
-
 using Core = data::detail::LoaderCore;
 
 // The order of an epoch, which Python gives when it begins.
@@ -57,11 +22,10 @@ struct GivenOrder {
   std::int64_t size() const { return count; }
   std::vector<std::int64_t> order(std::int64_t) const { return *next; }
 };
-struct Loader {
-  Loader(std::int64_t examples, Core::Fetch fetch, const data::LoaderOptions& options,
+struct Loader : Core {
+  Loader(std::int64_t examples, Fetch fetch, const data::LoaderOptions& options,
          std::shared_ptr<std::vector<std::int64_t>> given)
-      : core(examples, std::move(fetch), options), order(std::move(given)) {}
-  Core core;
+      : Core(examples, std::move(fetch), options), order(std::move(given)) {}
   std::shared_ptr<std::vector<std::int64_t>> order;
 };
 
@@ -90,7 +54,7 @@ Core::Fetch fetch_of(nb::handle source, std::int64_t examples) {
 
 void bind_loader(nb::module_& m) {
   using data::LoaderOptions;
-  nb::class_<Loader>(m, "Loader", "What cotangent.data.DataLoader stands on.")
+  bind_state(nb::class_<Loader>(m, "Loader", "What cotangent.data.DataLoader stands on."))
       .def(
           "__init__",
           [](Loader* self, nb::handle source, std::int64_t examples, std::optional<std::int64_t> chosen,
@@ -99,39 +63,29 @@ void bind_loader(nb::module_& m) {
                 "DataLoader", more, CT_FIELD(LoaderOptions, batch_size), CT_FIELD(LoaderOptions, shuffle),
                 CT_FIELD(LoaderOptions, drop_last), CT_FIELD(LoaderOptions, workers),
                 CT_FIELD(LoaderOptions, prefetch), CT_FIELD(LoaderOptions, prefetch_batches));
-            options.seed = seed;
-            if (generator != nullptr && options.shuffle)
-              options.seed = philox_word64(generator->reserve(), 0);
+            options.seed =
+                generator != nullptr && options.shuffle ? philox_word64(generator->reserve(), 0) : seed;
             const auto order = std::make_shared<std::vector<std::int64_t>>();
             if (chosen) options.sampler = GivenOrder{*chosen, order};
             new (self) Loader(examples, fetch_of(source, examples), options, order);
           },
           nb::arg("source").none(), nb::arg("examples"), nb::arg("chosen").none(), nb::arg("seed").none(),
           nb::arg("generator").none(), nb::arg("options"))
-      .def("__len__", [](const Loader& l) { return l.core.batch_count(); })
-      .def_prop_ro("epoch", [](const Loader& l) { return l.core.epoch(); })
-      .def_prop_ro("position", [](const Loader& l) { return l.core.position(); })
-      .def(
-          "begin",
-          [](Loader& l, const std::vector<std::int64_t>& order) {
-            *l.order = order;
-            l.core.begin();
-          },
-          nb::arg("order") = std::vector<std::int64_t>())
-      .def("end", [](Loader& l) { l.core.end(); })
-      .def("next",
-           [](Loader& l) -> std::optional<std::vector<Tensor>> {
-             std::vector<Tensor> batch;
-             const Released unlocked;
-             return l.core.next(batch) ? std::optional(std::move(batch)) : std::nullopt;
+      .def("__len__", &Loader::batch_count)
+      .def_prop_ro("epoch", &Loader::epoch)
+      .def_prop_ro("position", &Loader::position)
+      .def("begin",
+           [](Loader& l, const std::vector<std::int64_t>& order) {
+             *l.order = order;
+             l.begin();
            })
-      .def("state_dict", [](const Loader& l) { return to_python(l.core.state_dict()); })
-      .def("load_state_dict", [](Loader& l, const nb::dict& state) {
-        l.core.load_state_dict(read_state("load_state_dict", state));
+      .def("end", &Loader::end)
+      .def("next", [](Loader& l) -> std::optional<std::vector<Tensor>> {
+        std::vector<Tensor> batch;
+        const Released unlocked;
+        return l.next(batch) ? std::optional(std::move(batch)) : std::nullopt;
       });
-  m.def(
-      "stack_examples", [](const std::vector<Tensor>& examples) { return data::stack_examples(examples); },
-      nb::arg("examples"), "Tensors of one shape and dtype along a new first axis, not recorded.");
+  m.def("stack_examples", [](const std::vector<Tensor>& examples) { return data::stack_examples(examples); });
   m.def(
       "random_split_indices",
       [](std::int64_t size, const std::vector<double>& lengths, std::uint64_t seed, Generator* generator) {
@@ -151,6 +105,15 @@ template <class S>
 struct OrderOf : AnyOrder {
   explicit OrderOf(S sampler) : AnyOrder{std::move(sampler)} {}
 };
+// A class of `S`, made of (data, options of S..): of a dataset it is the size that counts.
+template <class S, class... Args, class... Names>
+void bind_sampler(nb::module_& m, const char* doc, S (*make)(Args...), const char* name,
+                  const Names&... names) {
+  nb::class_<OrderOf<S>, AnyOrder>(m, name, doc)
+      .def(
+          "__init__", [make](OrderOf<S>* self, Args... given) { new (self) OrderOf<S>(make(given...)); },
+          names...);
+}
 std::int64_t size_of(nb::handle data) {
   return nb::hasattr(data, "__len__") ? static_cast<std::int64_t>(nb::len(data))
                                       : read_as<std::int64_t>({"Sampler", "the dataset"}, data);
@@ -167,71 +130,67 @@ void bind_samplers(nb::module_& m) {
       .def(
           "set_epoch", [](AnyOrder& s, std::int64_t epoch) { s.epoch = epoch; }, nb::arg("epoch"))
       .def("__iter__", [](AnyOrder& s) { return nb::iter(nb::cast(s.it.order(s.epoch++))); });
-  nb::class_<OrderOf<RandomSampler>, AnyOrder>(
-      m, "RandomSampler",
-      "Examples of a dataset (or of so many) drawn uniformly, as torch.utils.data.RandomSampler.")
-      .def(
-          "__init__",
-          [](OrderOf<RandomSampler>* self, nb::handle data, bool replacement,
-             std::optional<std::int64_t> num_samples, std::uint64_t seed) {
-            new (self) OrderOf(RandomSampler(
-                size_of(data), {.replacement = replacement, .num_samples = num_samples, .seed = seed}));
-          },
-          nb::arg("data_source"), nb::arg("replacement") = false, nb::arg("num_samples") = nb::none(),
-          nb::arg("seed") = 0);
-  nb::class_<OrderOf<WeightedRandomSampler>, AnyOrder>(
-      m, "WeightedRandomSampler",
-      "Examples drawn in proportion to their weights, as torch.utils.data.WeightedRandomSampler.")
-      .def(
-          "__init__",
-          [](OrderOf<WeightedRandomSampler>* self, nb::handle weights, std::int64_t num_samples,
-             bool replacement, std::uint64_t seed) {
-            std::vector<double> all;
-            for (nb::handle one :
-                 nb::hasattr(weights, "tolist") ? nb::object(weights.attr("tolist")()) : nb::borrow(weights))
-              all.push_back(read_as<double>({"WeightedRandomSampler", "a weight"}, one));
-            new (self)
-                OrderOf(WeightedRandomSampler(all, num_samples, {.replacement = replacement, .seed = seed}));
-          },
-          nb::arg("weights"), nb::arg("num_samples"), nb::arg("replacement") = true, nb::arg("seed") = 0);
-  nb::class_<OrderOf<DistributedSampler>, AnyOrder>(
-      m, "DistributedSampler",
-      "The share of one of several processes that train together, as torch.utils.data.DistributedSampler.")
-      .def(
-          "__init__",
-          [](OrderOf<DistributedSampler>* self, nb::handle data, std::int64_t num_replicas, std::int64_t rank,
-             bool shuffle, std::uint64_t seed, bool drop_last) {
-            new (self) OrderOf(DistributedSampler(size_of(data), {.num_replicas = num_replicas,
-                                                                  .rank = rank,
-                                                                  .shuffle = shuffle,
-                                                                  .seed = seed,
-                                                                  .drop_last = drop_last}));
-          },
-          nb::arg("dataset"), nb::arg("num_replicas") = 1, nb::arg("rank") = 0, nb::arg("shuffle") = true,
-          nb::arg("seed") = 0, nb::arg("drop_last") = false);
+  bind_sampler(
+      m, "Examples of a dataset (or of so many) drawn uniformly, as torch.utils.data.RandomSampler.",
+      +[](nb::handle data, bool replacement, std::optional<std::int64_t> count, std::uint64_t seed) {
+        return RandomSampler(size_of(data), {replacement, count, seed});
+      },
+      "RandomSampler", nb::arg("data_source"), nb::arg("replacement") = false,
+      nb::arg("num_samples") = nb::none(), nb::arg("seed") = 0);
+  bind_sampler(
+      m, "Examples drawn in proportion to their weights, as torch.utils.data.WeightedRandomSampler.",
+      +[](nb::handle weights, std::int64_t count, bool replacement, std::uint64_t seed) {
+        std::vector<double> all;
+        for (nb::handle one : nb::hasattr(weights, "tolist") ? weights.attr("tolist")() : nb::borrow(weights))
+          all.push_back(read_as<double>({"WeightedRandomSampler", "a weight"}, one));
+        return WeightedRandomSampler(all, count, {replacement, seed});
+      },
+      "WeightedRandomSampler", nb::arg("weights"), nb::arg("num_samples"), nb::arg("replacement") = true,
+      nb::arg("seed") = 0);
+  bind_sampler(
+      m, "The share of one of several processes that train together, as torch.utils.data.DistributedSampler.",
+      +[](nb::handle data, std::int64_t replicas, std::int64_t rank, bool shuffle, std::uint64_t seed,
+          bool drop_last) {
+        return DistributedSampler(size_of(data), {replicas, rank, shuffle, seed, drop_last});
+      },
+      "DistributedSampler", nb::arg("dataset"), nb::arg("num_replicas") = 1, nb::arg("rank") = 0,
+      nb::arg("shuffle") = true, nb::arg("seed") = 0, nb::arg("drop_last") = false);
 }
 
-template <class Read>
-void bind_images(nb::module_& m, const char* name, const char* doc, Read read) {
+using data::ImageDataset;
+void bind_images(nb::module_& m, const char* name, const char* doc,
+                 ImageDataset (*read)(const std::string&, data::Split, data::IdxOptions)) {
   m.def(
       name,
       [name, read](nb::handle folder, bool train, double mean, double std) {
-        return read(read_path(name, folder), train ? data::train : data::test,
-                    data::IdxOptions{.mean = mean, .std = std});
+        return read(read_path(name, folder), train ? data::train : data::test, {mean, std});
       },
       nb::arg("folder"), nb::arg("train") = true, nb::arg("mean") = 0.0, nb::arg("std") = 1.0, doc);
 }
+// A function of a file.
+template <class R, class... Args, class... Extra>
+void bind_file(nb::module_& m, const char* name, R (*f)(const std::string&, Args...), const Extra&... extra) {
+  const auto call = [name, f](nb::handle path, Args... more) {
+    const std::string where = read_path(name, path);
+    if constexpr (std::is_same_v<R, StateDict>) {
+      return to_python(f(where));
+    } else {
+      return f(where, more...);
+    }
+  };
+  m.def(name, call, nb::arg("path"), extra...);
+}
 
 void bind_datasets(nb::module_& m) {
-  using data::ImageDataset, data::CsvTable;
-  nb::class_<ImageDataset>(m, "ImageDataset",
-                           "Images with labels: examples are (f32 [channels, height, width], i64 []), pixels "
-                           "(value / 255 - mean) / std. "
-                           "`images`, u8 [n, channels, height, width], and `labels` are the tensors.")
+  using data::CsvTable;
+  nb::class_<ImageDataset>(
+      m, "ImageDataset",
+      "Images with labels: examples are (f32 [channels, height, width], i64 []), pixels (value / 255 - mean) "
+      "/ std. `images`, u8 [n, channels, height, width], and `labels` are the tensors.")
       .def(
           "__init__",
           [](ImageDataset* self, const Tensor& images, const Tensor& labels, double mean, double std) {
-            new (self) ImageDataset(images, labels, {.mean = mean, .std = std});
+            new (self) ImageDataset(images, labels, {mean, std});
           },
           nb::arg("images"), nb::arg("labels"), nb::arg("mean") = 0.0, nb::arg("std") = 1.0)
       .def("__len__", &ImageDataset::size)
@@ -242,12 +201,11 @@ void bind_datasets(nb::module_& m) {
       .def_prop_ro("classes", &ImageDataset::classes, "The largest label + 1.");
   bind_images(m, "idx",
               "The data set of a folder in MNIST's layout, packed or not: an ImageDataset. Throws IoError.",
-              [](const auto&... arguments) { return data::idx(arguments...); });
+              &data::idx);
   bind_images(m, "cifar10", "The data set of a folder in CIFAR-10's binary layout. Throws IoError.",
-              [](const auto&... arguments) { return data::cifar10(arguments...); });
-  m.def(
-      "read_idx", [](nb::handle path) { return data::read_idx(read_path("read_idx", path)); },
-      nb::arg("path"), "The tensor of a file in the IDX format, packed by gzip or not. Throws IoError.");
+              &data::cifar10);
+  bind_file(m, "read_idx", &data::read_idx,
+            "The tensor of a file in the IDX format, packed by gzip or not. Throws IoError.");
   nb::class_<CsvTable>(m, "CsvTable", "A table out of a text file, with its cells as they stand there.")
       .def("__len__", &CsvTable::rows)
       .def_prop_ro("columns", &CsvTable::columns)
@@ -262,8 +220,7 @@ void bind_datasets(nb::module_& m) {
   m.def(
       "read_csv",
       [](nb::handle path, char delimiter, char quote, bool header) {
-        return data::read_csv(read_path("read_csv", path),
-                              {.delimiter = delimiter, .quote = quote, .header = header});
+        return data::read_csv(read_path("read_csv", path), {delimiter, quote, header});
       },
       nb::arg("path"), nb::arg("delimiter") = ',', nb::arg("quote") = '"', nb::arg("header") = true,
       "Comma-separated values (RFC 4180). Throws IoError, with line and column, for what is none.");
@@ -280,19 +237,14 @@ void bind_files(nb::module_& m) {
       },
       nb::arg("path"), nb::arg("state"),
       "Writes a dict of tensors and values as safetensors; all of the file, or none.");
-  m.def(
-      "load", [](nb::handle path) { return to_python(io::load(read_path("load", path))); }, nb::arg("path"),
+  bind_file(
+      m, "load", static_cast<StateDict (*)(const std::string&)>(&io::load),
       "Reads a safetensors file as a dict. Throws IoError for one that is missing, damaged or malformed.");
-  m.def(
-      "save_npy",
-      [](nb::handle path, const Tensor& tensor) { io::save_npy(read_path("save_npy", path), tensor); },
-      nb::arg("path"), nb::arg("tensor"), "Writes NumPy's format, as a whole or not at all.");
-  m.def(
-      "load_npy", [](nb::handle path) { return io::load_npy(read_path("load_npy", path)); }, nb::arg("path"),
-      "Reads NumPy's format. Throws IoError.");
-  m.def(
-      "load_npz", [](nb::handle path) { return to_python(io::load_npz(read_path("load_npz", path))); },
-      nb::arg("path"), "All arrays of an archive of NumPy's by their names. Throws IoError.");
+  bind_file(m, "save_npy", &io::save_npy, nb::arg("tensor"),
+            "Writes NumPy's format, as a whole or not at all.");
+  bind_file(m, "load_npy", &io::load_npy, "Reads NumPy's format. Throws IoError.");
+  bind_file(m, "load_npz", &io::load_npz,
+            "All arrays of an archive of NumPy's by their names. Throws IoError.");
 }
 
 }  // namespace
@@ -300,7 +252,6 @@ void bind_files(nb::module_& m) {
 void bind_training(nb::module_& m) {
   auto optim = m.def_submodule("_optim", "Optimizers");
   bind_optim(optim);
-  bind_lbfgs(optim);
   bind_optimizers(optim);
   auto data = m.def_submodule("_data", "Batches");
   bind_loader(data);

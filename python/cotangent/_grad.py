@@ -100,8 +100,18 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Opti
 
 # ---- Gradients of functions ------------------------------------------------------------------------------------------
 
-def _as_given(inputs: Any, made: Any) -> Any:
-    return made[0] if isinstance(inputs, Tensor) else made
+def _derived(op: str, f: Callable[..., Any], inputs: Any, *more: Any) -> Any:
+    """What C++'s op of this name says of f, whose inputs are one argument there."""
+    def run(tensors: list[Tensor]) -> Tensor:
+        made = f(*tensors)
+        if not isinstance(made, Tensor):
+            raise TypeError(f"[{op}] what the function gave is a {type(made).__name__}; a Tensor is wanted")
+        return made
+    return getattr(_grad, op)(run, _several(op, "inputs", inputs), *more)
+
+
+def _as_given(inputs: Any, made: list[Any]) -> Any:
+    return made[0] if isinstance(inputs, Tensor) else tuple(made)
 
 
 def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -111,31 +121,30 @@ def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """
     @_functools.wraps(f)
     def run(*inputs: Tensor) -> Any:
-        value, gradients = _grad.value_and_grad(f, _several("value_and_grad", "the inputs", inputs))
-        return value, gradients[0] if len(inputs) == 1 else gradients
+        value, gradients = _derived("value_and_grad", f, inputs)
+        return value, _as_given(inputs[0] if len(inputs) == 1 else inputs, gradients)
     return run
 
 
 def vjp(f: Callable[..., Any], inputs: Any, v: Tensor) -> Any:
     """f(*inputs), and v^T J: the gradients with the cotangent v. The inputs are a tensor or a tuple."""
-    value, gradients = _grad.vjp(f, _several("vjp", "inputs", inputs), v)
+    value, gradients = _derived("vjp", f, inputs, v)
     return value, _as_given(inputs, gradients)
 
 
 def jvp(f: Callable[..., Any], inputs: Any, v: Any) -> tuple[Tensor, Tensor]:
     """f(*inputs), and J v: how f changes as the inputs go in the directions v."""
-    return _grad.jvp(f, _several("jvp", "inputs", inputs), _several("jvp", "v", v))
+    return _derived("jvp", f, inputs, _several("jvp", "v", v))  # type: ignore[no-any-return]
 
 
 def jacobian(f: Callable[..., Any], inputs: Any) -> Any:
     """All derivatives: for each input a tensor of the shape f(*inputs).shape + input.shape."""
-    return _as_given(inputs, _grad.jacobian(f, _several("jacobian", "inputs", inputs)))
+    return _as_given(inputs, _derived("jacobian", f, inputs))
 
 
 def hessian(f: Callable[..., Any], inputs: Any) -> Any:
     """All second derivatives of an f that gives one number: for each pair of inputs a tensor."""
-    rows = _grad.hessian(f, _several("hessian", "inputs", inputs))
-    return rows[0][0] if isinstance(inputs, Tensor) else rows
+    return _as_given(inputs, [_as_given(inputs, row) for row in _derived("hessian", f, inputs)])
 
 
 def recompute(function: Callable[..., Any], *inputs: Any, use_reentrant: Any = None, **more: Any) -> Any:
@@ -146,20 +155,18 @@ def recompute(function: Callable[..., Any], *inputs: Any, use_reentrant: Any = N
     """
     if not inputs:
         return _functools.wraps(function)(_functools.partial(recompute, function))
-    places = [i for i, one in enumerate(inputs) if isinstance(one, Tensor)]
     rest = [None if isinstance(one, Tensor) else one for one in inputs]  # the tensors are the tape's to keep
+    places = [i for i, one in enumerate(inputs) if isinstance(one, Tensor)]
     several: list[bool] = []
 
-    def call(*tensors: Tensor) -> list[Tensor]:
-        arguments = list(rest)
-        for place, tensor in zip(places, tensors):
-            arguments[place] = tensor
-        made = function(*arguments, **more)
+    def call(tensors: list[Tensor]) -> list[Tensor]:
+        given = dict(zip(places, tensors))
+        made = function(*(given.get(i, one) for i, one in enumerate(rest)), **more)
         several[:] = [isinstance(made, (tuple, list))]
         return _several(getattr(function, "__name__", "recompute"), "what it gave", made)
 
     results = _grad.recompute(call, [inputs[i] for i in places])
-    return results if several[0] else results[0]
+    return tuple(results) if several[0] else results[0]
 
 
 checkpoint = recompute
@@ -177,19 +184,8 @@ def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = Fa
 
 # ---- Draws -----------------------------------------------------------------------------------------------------------
 
-def get_rng_state() -> tuple[int, int]:
-    """The default generator's (seed, draws taken)."""
-    return default_generator.get_state()
-
-
-def set_rng_state(state: tuple[int, int]) -> None:
-    """Puts back what get_rng_state() gave."""
-    default_generator.set_state(state)
-
-
-def initial_seed() -> int:
-    """The default generator's seed."""
-    return default_generator.initial_seed()
+get_rng_state, set_rng_state = default_generator.get_state, default_generator.set_state  # (seed, draws taken)
+initial_seed = default_generator.initial_seed
 
 
 def seed() -> int:

@@ -8,12 +8,10 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 
 import numpy as _numpy
 
+from . import _core
+from ._array import as_tensor as _as_tensor
 from ._array import tensor as _tensor
-from ._core import DTypeError as _DTypeError
-from ._core import IndexError as _IndexError
-from ._core import ShapeError as _ShapeError
-from ._core import Tensor, _data, from_dlpack
-from ._core import ValueError as _ValueError
+from ._core import Tensor, _data
 from ._core._grad import Generator as _Generator
 from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSampler, WeightedRandomSampler, cifar10,
                           idx, read_csv, read_idx)
@@ -21,15 +19,6 @@ from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSamp
 __all__ = ["ConcatDataset", "CsvTable", "DataLoader", "Dataset", "DistributedSampler", "ImageDataset", "RandomSampler",
            "Sampler", "Subset", "TensorDataset", "WeightedRandomSampler", "cifar10", "default_collate", "idx",
            "random_split", "read_csv", "read_idx"]
-
-
-def _as_tensor(array: Any) -> Tensor:
-    """The array's own memory where that can be shared."""
-    if isinstance(array, Tensor):
-        return array
-    if isinstance(array, _numpy.ndarray) and not (array.flags.writeable and min(array.strides, default=0) >= 0):
-        array = array.copy()
-    return from_dlpack(array) if hasattr(array, "__dlpack__") else _tensor(array)
 
 
 class Dataset:
@@ -51,7 +40,7 @@ class TensorDataset(Dataset):
     def __init__(self, *tensors: Any):
         self.tensors = tuple(map(_as_tensor, tensors))
         if not tensors or len({t.shape[:1] for t in self.tensors}) != 1 or self.tensors[0].ndim == 0:
-            raise _ShapeError(f"[TensorDataset] the tensors have the shapes {[t.shape for t in self.tensors]}; as many "
+            raise _core.ShapeError(f"[TensorDataset] the tensors have the shapes {[t.shape for t in self.tensors]}; as many "
                               "examples along axis 0 are wanted in all")
 
     def __len__(self) -> int:
@@ -87,7 +76,7 @@ class ConcatDataset(Dataset):
     def __getitem__(self, index: int) -> Any:
         at = index + len(self) if index < 0 else index
         if not 0 <= at < len(self):
-            raise _IndexError(f"[ConcatDataset] example {index} is out of range; there are {len(self)}")
+            raise _core.IndexError(f"[ConcatDataset] example {index} is out of range; there are {len(self)}")
         which = _bisect.bisect_right(self._ends, at)
         return self.datasets[which][at - self._ends[which] + len(self.datasets[which])]
 
@@ -111,46 +100,43 @@ class Sampler:
         pass
 
 
-def default_collate(examples: Sequence[Any]) -> Any:
-    """A batch of examples, as PyTorch's: tensors and arrays are stacked, numbers become a tensor, text a list.
+def _tree(leaf: Callable[[Any], Any], examples: Sequence[Any]) -> Any:
+    """What `leaf` makes of the examples, which are alike: in tuples, lists and dicts of what is in theirs."""
+    first = examples[0]
+    if isinstance(first, _Mapping):
+        return {key: _tree(leaf, [one[key] for one in examples]) for key in first}
+    if not isinstance(first, (tuple, list)):
+        return leaf(examples)
+    if any(len(one) != len(first) for one in examples):
+        raise _core.ShapeError(f"[DataLoader] the examples of a batch are sequences of the lengths "
+                               f"{sorted({len(one) for one in examples})}; make them one, or pass collate_fn=, which is "
+                               "given the list of examples")
+    columns = [_tree(leaf, column) for column in zip(*examples)]
+    return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
 
-    Tuples, lists, dicts and named tuples are batches of what is in them. Python's floats become f32 (PyTorch's are
-    float64), as ct.tensor() has it; NumPy's numbers and arrays keep their dtype.
-    """
+
+def _stacked(examples: Sequence[Any]) -> Any:
     first = examples[0]
     if isinstance(first, (str, bytes)):
         return list(examples)
-    if isinstance(first, _Mapping):
-        return {key: default_collate([one[key] for one in examples]) for key in first}
-    if isinstance(first, (tuple, list)):
-        if any(len(one) != len(first) for one in examples):
-            raise _ShapeError("[DataLoader] the examples of a batch are sequences of the lengths "
-                              f"{sorted({len(one) for one in examples})}; make them one, or pass collate_fn=, which is "
-                              "given the list of examples")
-        columns = [default_collate(column) for column in zip(*examples)]
-        return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
-    if isinstance(first, _numpy.generic):
-        return _as_tensor(_numpy.asarray(examples))
-    if isinstance(first, (bool, int, float)):
+    if isinstance(first, (bool, int, float, _numpy.generic)):
         return _tensor(list(examples))
     if not isinstance(first, Tensor) and not hasattr(first, "__dlpack__"):
         raise TypeError(f"[DataLoader] an example has a {type(first).__name__}; numbers, tensors, arrays, text and "
                         "tuples, lists and dicts of them are stacked: make it one of these, or pass collate_fn=")
     try:
         return _data.stack_examples([_as_tensor(one) for one in examples])
-    except (_ShapeError, _DTypeError) as error:
+    except (_core.ShapeError, _core.DTypeError) as error:
         raise type(error)(f"{error}: make them so, or pass collate_fn=, which is given their list") from None
 
 
-def _moved(batch: Any, device: str) -> Any:
-    if isinstance(batch, Tensor):
-        return batch.to(device)
-    if isinstance(batch, _Mapping):
-        return {key: _moved(one, device) for key, one in batch.items()}
-    if isinstance(batch, (tuple, list)):
-        moved = [_moved(one, device) for one in batch]
-        return type(batch)(*moved) if hasattr(batch, "_fields") else type(batch)(moved)
-    return batch
+def default_collate(examples: Sequence[Any]) -> Any:
+    """A batch of examples, as PyTorch's: tensors and arrays are stacked, numbers become a tensor, text a list.
+
+    Tuples, lists, dicts and named tuples are batches of what is in them. Python's floats become f32 (PyTorch's are
+    float64), as ct.tensor() has it; NumPy's numbers and arrays keep their dtype.
+    """
+    return _tree(_stacked, examples)
 
 
 class DataLoader:
@@ -177,17 +163,17 @@ class DataLoader:
         if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
             raise TypeError(f"[DataLoader] the dataset is a {type(dataset).__name__}; an object with __len__ and "
                             "__getitem__ is wanted, or arrays")
-        array = hasattr(dataset, "__dlpack__") and getattr(dataset.dtype, "kind", "f") in "fiub"
-        source = None
+        self._single = hasattr(dataset, "__dlpack__") and getattr(dataset.dtype, "kind", "f") in "fiub"
+        source: Any = None
         if collate_fn is None:
-            source = ([_as_tensor(dataset)] if array else dataset if isinstance(dataset, ImageDataset) else
+            source = ([_as_tensor(dataset)] if self._single else dataset if isinstance(dataset, ImageDataset) else
                       list(dataset.tensors) if type(dataset) is TensorDataset else None)
         workers = workers if num_workers is None else num_workers
         if not 0 <= workers <= 1024:
-            raise _ValueError(f"[DataLoader] workers is {workers}; it must lie in [0, 1024]")
+            raise _core.ValueError(f"[DataLoader] workers is {workers}; it must lie in [0, 1024]")
         self.dataset, self.batch_size, self.sampler, self.collate_fn = dataset, batch_size, sampler, collate_fn
-        self._native, self._single, self._ahead = source is not None, array, 0
-        self._workers, self._prefetch, self._most = workers, prefetch, max(prefetch_batches, workers)
+        self._native, self._ahead, self._workers, self._device = source is not None, 0, workers, prefetch
+        self._most = max(prefetch_batches, workers)
         self._core = _data.Loader(
             source, len(dataset), None if sampler is None else len(sampler), seed, generator, batch_size=batch_size,
             shuffle=shuffle, drop_last=drop_last, workers=workers if self._native else 0,
@@ -196,22 +182,18 @@ class DataLoader:
     def __len__(self) -> int:
         return len(self._core)
 
-    def _begin(self) -> None:
-        order: Any = ()
+    def _order(self) -> list[int]:
         if hasattr(self.sampler, "order"):
-            order = self.sampler.order(self._core.epoch)
-        elif self.sampler is not None:
-            if hasattr(self.sampler, "set_epoch"):
-                self.sampler.set_epoch(self._core.epoch)
-            order = list(self.sampler)
-        self._core.begin(order)
+            return self.sampler.order(self._core.epoch)  # type: ignore[no-any-return]
+        if hasattr(self.sampler, "set_epoch"):
+            self.sampler.set_epoch(self._core.epoch)
+        return [] if self.sampler is None else list(self.sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        self._begin()
+        self._core.begin(self._order())
         try:
             if not self._native:
                 yield from self._collated()
-                return
             while (batch := self._core.next()) is not None:
                 yield batch[0] if self._single else tuple(batch)
         finally:
@@ -219,30 +201,29 @@ class DataLoader:
             self._core.end()
 
     def _batch(self, rows: list[int]) -> Any:
-        if hasattr(self.dataset, "__getitems__"):
-            examples = self.dataset.__getitems__(rows)
-        else:
-            examples = [self.dataset[i] for i in rows]
+        several = getattr(self.dataset, "__getitems__", None)
+        examples = several(rows) if several else [self.dataset[i] for i in rows]
         batch = (self.collate_fn or default_collate)(examples)
-        return batch if self._prefetch == "cpu" else _moved(batch, self._prefetch)
+        if self._device == "cpu":
+            return batch
+        return _tree(lambda one: one[0].to(self._device) if isinstance(one[0], Tensor) else one[0], [batch])
 
     def _collated(self) -> Iterator[Any]:
         # Behind the last batch the epoch ends only when the loop asks for more, so no further one is asked for before.
         numbers = (self._core.next()[0].tolist() for _ in range(len(self._core) - self._core.position))
         if self._workers == 0:
             yield from map(self._batch, numbers)
-        else:
-            pool = _ThreadPoolExecutor(self._workers, "DataLoader")
-            try:
-                waiting = _deque(pool.submit(self._batch, rows) for rows in _itertools.islice(numbers, self._most))
-                while waiting:
-                    waiting.extend(pool.submit(self._batch, rows) for rows in _itertools.islice(numbers, 1))
-                    batch = waiting.popleft().result()
-                    self._ahead = len(waiting)
-                    yield batch
-            finally:
-                pool.shutdown(cancel_futures=True)
-        self._core.next()
+            return
+        pool = _ThreadPoolExecutor(self._workers, "DataLoader")
+        try:
+            waiting = _deque(pool.submit(self._batch, rows) for rows in _itertools.islice(numbers, self._most))
+            while waiting:
+                waiting.extend(pool.submit(self._batch, rows) for rows in _itertools.islice(numbers, 1))
+                batch = waiting.popleft().result()
+                self._ahead = len(waiting)
+                yield batch
+        finally:
+            pool.shutdown(cancel_futures=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Inside of a loop the batches handed out so far; outside the next epoch."""

@@ -7,6 +7,7 @@ from typing import Any
 from ._core import IoError as _IoError
 from ._core import Tensor as _Tensor
 from ._core import ValueError as _ValueError
+from . import _core
 from ._core import _io
 from ._core._io import load_npy, load_npz, save_npy
 
@@ -28,12 +29,9 @@ def _flatten(value: Any, name: str, flat: dict[str, Any]) -> Any:
         return None
     if hasattr(value, "state_dict"):
         raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; save its state_dict()")
-    if not isinstance(value, (_Tensor, bool, int, float, str)) and not hasattr(value, "__dlpack__"):
-        raise TypeError(f"[save] {name or 'the object'} is a {type(value).__name__}; tensors, numbers, text and None, "
-                        "in dicts and lists, are what a file holds")
     name = name or "tensor"
     if name in flat or name == _TREE:
-        raise _ValueError(f"[save] two entries would have the name {name!r}; rename one")
+        raise _core.ValueError(f"[save] two entries would have the name {name!r}; rename one")
     flat[name] = value
     return name
 
@@ -68,7 +66,7 @@ def load(path: Any, map_location: Any = None, weights_only: bool = True) -> Any:
         raise (error if _os.path.exists(path) else _Missing(str(error))) from None
     tree = flat.pop(_TREE, None)
     if map_location is not None:
-        flat = {name: one.to(map_location) if isinstance(one, _Tensor) else one for name, one in flat.items()}
+        flat = {name: one.to(map_location) if isinstance(one, _core.Tensor) else one for name, one in flat.items()}
 
     def build(node: Any) -> Any:
         if isinstance(node, dict):

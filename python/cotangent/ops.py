@@ -15,7 +15,6 @@ def _function_of(op):
     kinds = _inspect.Parameter
     parameters = [kinds(record["name"], kinds.VAR_POSITIONAL if record["rest"] else kinds.POSITIONAL_OR_KEYWORD,
                         default=None if record["optional"] else kinds.empty) for record in op.inputs]
-    names = [record["name"] for record in op.inputs]
     named = any(record["optional"] or record["rest"] for record in op.inputs)
     parameters += [kinds(a["name"], kinds.KEYWORD_ONLY if named else kinds.POSITIONAL_OR_KEYWORD, annotation=a["type"])
                    for a in op.attributes]
@@ -26,9 +25,9 @@ def _function_of(op):
             given = signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise TypeError(f"[{op.name}] {error}; it is {op.name}{signature}") from None
-        inputs = [given.pop(name, () if record["rest"] else None) for name, record in zip(names, op.inputs)]
-        if op.inputs and op.inputs[-1]["rest"]:
-            inputs[-1:] = inputs[-1]
+        inputs = []
+        for record in op.inputs:
+            inputs += given.pop(record["name"], ()) if record["rest"] else [given.pop(record["name"], None)]
         results = op(inputs, given)
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -26,7 +26,7 @@ class ParamGroup(Mapping[str, Any]):
         if name != "lr":
             raise TypeError(f"[param_groups] {name!r} of a group stays as it was made, only 'lr' can be set; make a "
                             "new optimizer, and load this one's state_dict() into it")
-        self._optimizer._set_lr(self._index, float(value))
+        self._optimizer._set_lr(float(value), self._index)
 
     def __iter__(self) -> Iterator[str]:
         return iter(["params", *self._optimizer._options[self._index]])

@@ -26,7 +26,7 @@ TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double"
          "OptionalSize2d": ("any", "int | Sequence[int] | None"), "OptionalScale2d": ("any", "float | Sequence[float] | None"),
          "RotaryScaling": ("any", "RotaryScaling"), "RopeScaling": ("any", "dict[str, Any]"),
          "std::vector<std::int64_t>": ("any", "Sequence[int]"), "std::array<double, 3>": ("any", "Sequence[float]"),
-         "std::function<bool(const Tensor&)>": ("any", "Any"), "Tensor": ("tensor", "TensorLike"),
+         "std::function<bool(const Tensor& ids)>": ("any", "Any"), "Tensor": ("tensor", "TensorLike"),
          "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
 RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
            "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
@@ -460,10 +460,9 @@ def optimizers(binder, out):
         signature = binder.signature([arguments])
         bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
         if bind:
-            owner = headers.classes[options]
-            fields = ", ".join(f'Field{{"{f.name}", &{options}::{f.name}}}' for f in owner.fields if binder.readable(owner.scope, f))
-            required = f"{sum(f.default is None for f in owner.fields)}, " if schedule else ""
-            rows.append(f'  {bind}<{full}, {options}>(m, "{made.name}", {quote(made.doc)}, {required}{fields});')
+            required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if schedule else ""
+            base = ", ct::optim::LRScheduler" if schedule else ""
+            rows.append(f'  {bind}<{full}, {options}{base}>(m, "{made.name}", {quote(made.doc)}{required});')
             rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
         published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
                           "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
@@ -482,6 +481,8 @@ def options(binder, out):
             lines.append(f'inline void read(const Argument& argument, nb::handle value, {full}& to) {{\n'
                          f'  std::uint64_t index = 0;\n  read_choice(argument, value, "{" ".join(words)}", index);\n'
                          f"  to = static_cast<{full}>(index);\n}}")
+            lines.append(f"inline nb::object give({full} value) {{\n"
+                         f'  return nb::str("{" ".join(words)}").attr("split")()[static_cast<int>(value)];\n}}')
     for full, made in headers.classes.items():
         if re.search(r"(Options|Config|Masks|Scaling)$", full) and "detail" not in full and "::data::" not in full and made.fields \
                 and not any(f.reference for f in made.fields):
@@ -507,7 +508,16 @@ def options(binder, out):
                          f'    argument.refuse(value, "a tuple ({", ".join(f.name for f in fields)})");\n{reads}\n}}')
     (out / "options.h").write_text(
         "#pragma once\n\n// Written by python/generate/bindings.py of the public headers.\n\n#include <tuple>\n\n"
-        '#include "call_internal.h"\n\nnamespace ct::python {\n\n' + "\n".join(lines) + "\n\n}  // namespace ct::python\n")
+        '#include "call_internal.h"\n\nnamespace ct::python {\n\n' + "\n".join(lines) + """
+/// The struct of what was given by name.
+template <class Options>
+Options options_from(const char* op, const nb::dict& given) {
+  const auto read = [&](const auto&... fields) { return read_options<Options>(op, given, fields...); };
+  return std::apply(read, fields_of(static_cast<const Options*>(nullptr)));
+}
+
+}  // namespace ct::python
+""")
 
 
 def write_if_changed(folder, made):

@@ -150,7 +150,7 @@ def class_of(scope, head, body, doc):
             if "operator" in inner:
                 continue
             inner = re.sub(r"^template\s*<[^<>]*(<[^<>]*>[^<>]*)*>\s*", "", inner)
-            if "(" in re.sub(r"/\*.*?\*/|=.*", "", inner, flags=re.S) and not inner.startswith(("friend", "using")):
+            if "(" in re.sub(r"/\*.*?\*/|=.*", "", inner, flags=re.S) and not inner.startswith(("friend", "using", "std::function<")):
                 function = function_of(scope, inner, note)
                 if function and "delete" not in inner.rpartition(")")[2]:
                     made.functions.append(function)

@@ -148,7 +148,8 @@ NAMES = [
     ("eta_min", "min_lr", lambda **n: seeded(optim.CosineAnnealingLR)(sgd(), 4, **n), {"eta_min": 0.25}),
     ("total_iters", "steps", lambda **n: seeded(optim.LinearLR)(sgd(), **n), {"total_iters": 3}),
 ]
-BY_HAND = {("lr_lambda", "factor"), ("line_search_fn", "line_search"), ("max_grad_norm", "max_norm")}
+BY_HAND = {("lr_lambda", "factor"), ("line_search_fn", "line_search"), ("max_grad_norm", "max_norm"),
+           ("adjust_lr_fn", "adjust_lr")}
 
 
 def encoder_of(**named):

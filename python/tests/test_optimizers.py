@@ -144,6 +144,14 @@ def test_betas_have_names_of_their_own_and_options_positions():
         assert results[0] == results[1]
 
 
+def test_pytorchs_names_of_options_are_ours():
+    p = ct.ones(2, 2, requires_grad=True)
+    assert optim.Muon([p], adjust_lr_fn="match_rms_adamw").defaults["adjust_lr"] == "match_rms_adamw"
+    assert optim.LBFGS([{"params": p}], line_search_fn="strong_wolfe").defaults["line_search"] == "strong_wolfe"
+    with pytest.raises(TypeError, match="twice"):
+        optim.LinearLR(optim.SGD([p]), total_iters=3, steps=4)
+
+
 def test_options_without_a_counterpart():
     for on in (True, False):
         p = ct.ones(3, dtype=ct.bf16, requires_grad=True)
