@@ -134,7 +134,7 @@ def with_members(text, name):
     first = next(c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name)
     for i in range(first.lineno, first.end_lineno + 1):  # methods named float, int and bool hide the types
         if re.match(r" +(def|\w+: \w)|  {8,}\S.*\) ->", kept[i]):
-            kept[i] = re.sub(r"(?<![\w.])(?<!def )(float|int|bool)\b(?!: )", r"builtins.\1", kept[i])
+            kept[i] = re.sub(r"(?<![\w.])(?<!def )(float|int|bool)\b", r"builtins.\1", kept[i])
     return "\n".join(kept)
 
 
@@ -147,7 +147,7 @@ def strict(text):
     lines = text.split("\n")
     for i, line in enumerate(lines):
         if re.match(r" *(def |\w+: )", line):
-            line = re.sub(r"(?<=: |> |\| |\[)(dict|list|tuple|Callable|Iterator|Sequence)(?=[,):\]]| [|=]|$)",
+            line = re.sub(r"(?<=[ \[])(dict|list|tuple|Callable|Iterator|Sequence)(?=[,):\]]| [|=]|$)",
                           lambda m: BARE[m[1]], line)
             lines[i] = re.sub(r"(?<=[( ])(\*{1,2}\w+)(?=[,)])", r"\1: Any", line)
     text = "\n".join(lines)
