@@ -31,7 +31,7 @@ def train(op: Callable[..., Any], device: str) -> str:
     losses: list[float] = []
     for _ in range(200):
         adam.zero_grad()
-        loss = torch.nn.functional.mse_loss(net(x), y)
+        loss: Any = torch.nn.functional.mse_loss(net(x), y)
         loss.backward()
         adam.step()
         losses.append(loss.item())
