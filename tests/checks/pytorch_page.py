@@ -74,13 +74,15 @@ def in_python():
     for path in glob.glob("python/*.cpp"):
         names |= set(re.findall(r'(?:def\w*\(|class_<[^;(]*?\(\s*\w+,)\s*"(\w+)"', open(path, encoding="utf-8").read()))
     for path in glob.glob("python/cotangent/*.py"):
-        for node in ast.walk(ast.parse(open(path, encoding="utf-8").read())):
-            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-                names.add(node.name)
-            elif isinstance(node, ast.alias):
-                names.add(node.asname or node.name)
-            elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-                names.add(node.id if isinstance(node, ast.Name) else node.attr)
+        page = ast.parse(open(path, encoding="utf-8").read())
+        for body in (page.body, *(c.body for c in page.body if isinstance(c, ast.ClassDef) and c.name != "device")):
+            for node in body:
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                    names.add(node.name)
+                elif isinstance(node, (ast.Assign, ast.ImportFrom)):
+                    names |= {n.attr if isinstance(n, ast.Attribute) else n.id if isinstance(n, ast.Name) else n.asname or n.name
+                              for n in ast.walk(node) if isinstance(n, ast.alias)
+                              or isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)}
     return names
 
 
