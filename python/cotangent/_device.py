@@ -52,4 +52,5 @@ _tensor.add_, _tensor.sub_, _tensor.lerp_ = _with_alpha(Tensor.add_), _with_alph
 _tensor.device = property(lambda self: device(_where.__get__(self)), doc="Where the elements are.")
 FloatTensor, LongTensor = functools.partial(tensor, dtype=_core.f32), functools.partial(tensor, dtype=_core.i64)
 get_num_threads = _core.num_threads
-setattr(optim, "lr_scheduler", sys.modules.setdefault(optim.__name__ + ".lr_scheduler", optim))  # `from cotangent.optim.lr_scheduler import ..`
+# `from cotangent.optim.lr_scheduler import StepLR` finds them
+setattr(optim, "lr_scheduler", sys.modules.setdefault(optim.__name__ + ".lr_scheduler", optim))

@@ -15,7 +15,8 @@ def _checked(f: Callable[..., Any], inputs: Any, twice: bool, eps: float, atol: 
     return True
 
 
-def gradcheck(f: Callable[..., Any], inputs: Sequence[Any], eps: float = 1e-6, atol: float = 1e-7, rtol: float = 1e-6) -> bool:
+def gradcheck(f: Callable[..., Any], inputs: Sequence[Any], eps: float = 1e-6, atol: float = 1e-7,
+              rtol: float = 1e-6) -> bool:
     """True where the gradients of f(*inputs) are those of central differences; else an AssertionError.
 
     Inputs that are f64 are checked, others are handed on. f gives a tensor, or several, and the same at each call.

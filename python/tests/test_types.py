@@ -23,7 +23,8 @@ def programs(tmp_path_factory):
     (folder / "page.py").write_text("\n".join(blocks))
     for path in (HERE / "typed_example.py", HERE / "own_op" / "train.py"):
         (folder / path.name).write_text(path.read_text())
-    (folder / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "extraPaths": [str(PACKAGE.parent)]}))
+    (folder / "pyrightconfig.json").write_text(json.dumps(
+        {"typeCheckingMode": "strict", "extraPaths": [str(PACKAGE.parent)]}))
     return folder
 
 
