@@ -10,7 +10,8 @@ torch.from_dlpack(x). `cotangent.torch` makes a function of tensors a torch.auto
 """
 from ._core import *  # noqa: F403  the tensor, its dtypes, errors, settings
 from ._core._functions import *  # noqa: F403  the public functions of C++
-from . import autograd as autograd, cuda as cuda, data as data, io as io, models as models, nn as nn, ops as ops, optim as optim
+from . import autograd as autograd, cuda as cuda
+from . import data as data, io as io, models as models, nn as nn, ops as ops, optim as optim
 from . import testing as testing, text as text
 from ._array import as_tensor as as_tensor, dtype_names as _names, from_numpy as from_numpy, tensor as tensor
 from ._build import compile_command as compile_command

@@ -1,4 +1,6 @@
 """Tensors of what Python and NumPy have, and what NumPy, copies and files expect of a tensor."""
+from typing import Any, Optional
+
 import numpy as _numpy
 
 from . import _core
@@ -78,7 +80,7 @@ def _new(data, op, exact=False):
     return _core.from_dlpack(plain), plain is array
 
 
-def tensor(data, dtype=None, device=None, requires_grad=False):
+def tensor(data: Any, dtype: Any = None, device: Optional[str] = None, requires_grad: bool = False) -> Tensor:
     """A tensor with memory of its own: of a number, of lists of numbers, of an array, a tensor, or lists of them.
 
     Lists of floats give f32, of ints i64, of bools bool; arrays and NumPy's numbers keep their dtype. Throws ShapeError
@@ -92,13 +94,13 @@ def tensor(data, dtype=None, device=None, requires_grad=False):
     return made
 
 
-def as_tensor(data, dtype=None, device=None):
+def as_tensor(data: Any, dtype: Any = None, device: Optional[str] = None) -> Tensor:
     """A tensor itself, an array's memory where a tensor can share it, else a copy as tensor() makes."""
     made = data if isinstance(data, Tensor) else _new(data, "as_tensor", dtype is not None)[0]
     return made.to(dtype=dtype, device=device)
 
 
-def from_numpy(array):
+def from_numpy(array: Any) -> Tensor:
     """The memory of a NumPy array as a tensor. Throws ValueError where a tensor can't share it: tensor() copies."""
     if not isinstance(array, _numpy.ndarray):
         raise TypeError(f"[from_numpy] the array is a {type(array).__name__}; a numpy.ndarray is wanted")

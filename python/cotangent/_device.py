@@ -2,7 +2,7 @@
 import functools
 import re
 import sys
-from typing import Optional
+from typing import Any, Optional
 
 from . import _core, optim
 from ._array import tensor
@@ -35,16 +35,22 @@ def is_tensor(obj: object) -> bool:
     return isinstance(obj, Tensor)
 
 
-def _with_alpha(plain):
+def _with_alpha(plain: Any) -> Any:
     @functools.wraps(plain)
-    def in_place(self, other, *, alpha=1):
+    def in_place(self: Tensor, other: Any, *, alpha: float = 1) -> Tensor:
         return plain(self, other if alpha == 1 else other * alpha)
     return in_place
 
 
-Tensor.add_, Tensor.sub_ = _with_alpha(Tensor.add_), _with_alpha(Tensor.sub_)
-Tensor.lerp_ = lambda self, end, weight: self.copy_(self.lerp(end, weight))
-Tensor.device = property(lambda self, plain=Tensor.device: device(plain.__get__(self)), doc=Tensor.device.__doc__)
+def _lerp_(self: Any, end: Tensor, weight: float) -> Tensor:
+    return self.copy_(self.lerp(end, weight))
+
+
+_tensor: Any = Tensor
+_where = _tensor.device
+_tensor.add_, _tensor.sub_, _tensor.lerp_ = _with_alpha(Tensor.add_), _with_alpha(Tensor.sub_), _lerp_
+_tensor.device = property(lambda self: device(_where.__get__(self)), doc="Where the elements are.")
 FloatTensor, LongTensor = functools.partial(tensor, dtype=_core.f32), functools.partial(tensor, dtype=_core.i64)
 get_num_threads = _core.num_threads
-optim.lr_scheduler = sys.modules[optim.__name__ + ".lr_scheduler"] = optim  # `from cotangent.optim.lr_scheduler import ..`
+# `from cotangent.optim.lr_scheduler import StepLR` finds them
+setattr(optim, "lr_scheduler", sys.modules.setdefault(optim.__name__ + ".lr_scheduler", optim))

@@ -1,6 +1,7 @@
 """Signatures of generated functions and classes, of their text."""
 import functools
 import inspect
+from typing import Any
 
 from . import _core
 
@@ -8,13 +9,13 @@ _KNOWN = {name: getattr(_core, name) for name in ("f32", "f64", "f16", "bf16", "
 
 
 @functools.lru_cache(maxsize=None)
-def of(text):
+def of(text: str) -> inspect.Signature:
     """"(x, beta=1.0)" as an inspect.Signature."""
     names = eval(f"lambda {text[1:-1]}: 0", _KNOWN)  # noqa: S307  of this package's own text
     return inspect.signature(names)
 
 
-def bound(text, args, named):
+def bound(text: str, args: Any, named: Any) -> dict[str, Any]:
     """The arguments of a call with the defaults of what was left out, by name."""
     try:
         given = of(text).bind(*args, **named)

@@ -1,7 +1,8 @@
 """The GPU: is one there, how many, and wait for it."""
 from . import _core
-from ._core import cuda_device_count as device_count, cuda_is_available as is_available
-from ._core import manual_seed as manual_seed, manual_seed as manual_seed_all
+from ._core import manual_seed as manual_seed
+
+is_available, device_count, manual_seed_all = _core.cuda_is_available, _core.cuda_device_count, manual_seed
 
 
 def synchronize(device: object = "cuda") -> None:

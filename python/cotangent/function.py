@@ -1,5 +1,6 @@
 """Functions of a program's own, in Python, with a backward of their own."""
 import functools
+from typing import Any, Callable
 
 from ._core import AutogradError, Tensor, _apply, set_grad_enabled
 
@@ -25,18 +26,18 @@ class Function:
     asked for, so it is then to be made of differentiable ops, or marked by once_differentiable. As in PyTorch, forward
     may leave ctx to setup_context(ctx, inputs, output).
     """
-    setup_context = None
+    setup_context: Any = None
 
     @staticmethod
-    def forward(ctx, *arguments):
+    def forward(ctx: Any, *arguments: Any) -> Any:
         raise NotImplementedError("[Function] it has no forward(); define @staticmethod forward(ctx, x)")
 
     @staticmethod
-    def backward(ctx, *cotangents):
+    def backward(ctx: Any, *cotangents: Any) -> Any:
         raise NotImplementedError("[Function] it has no backward(); define @staticmethod backward(ctx, g)")
 
     @classmethod
-    def apply(cls, *arguments, **named):
+    def apply(cls, *arguments: Any, **named: Any) -> Any:
         """forward(ctx, *arguments), on the tape."""
         if named:
             raise TypeError(f"[{cls.__name__}] apply() got {', '.join(named)} by name; hand arguments on by position")
@@ -54,7 +55,7 @@ class _Once(Function):
                             "gradient is not there")
 
 
-def once_differentiable(backward):
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a Function's backward as one that is not recorded: gradients of its gradients are an error."""
     @functools.wraps(backward)
     def once(ctx, *cotangents):

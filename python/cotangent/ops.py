@@ -5,6 +5,7 @@ The op itself, with its records, is function.op; registry() lists them all.
 """
 import ctypes as _ctypes
 import inspect as _inspect
+from typing import Any as _Any
 
 from . import _core
 from ._build import include_folder as _include_folder
@@ -49,7 +50,7 @@ def _publish(op):
     return made
 
 
-def load_library(path):
+def load_library(path: _Any) -> list[str]:
     """Loads a shared library that registers ops (ct::register_op), as functions of this module and the package.
 
     Gives the names of the ops that are new. Throws IoError where it can't be loaded.
@@ -65,7 +66,7 @@ def load_library(path):
     return [op.name for op in new]
 
 
-def load_op(path, compiler="", flags="", cache=""):
+def load_op(path: _Any, compiler: str = "", flags: str = "", cache: _Any = "") -> _Any:
     """The op of a folder that `./ct op new` has made, compiled if need be: its function, one of this module too.
 
     A folder that has changed is compiled and loaded anew. What is left out is the library's: compiler, flags, and where

@@ -1,9 +1,11 @@
 """Are gradients right, and is an op all that its records say?"""
+from typing import Any, Callable, Sequence
+
 from . import _core
 
 
-def _checked(f, inputs, twice, eps, atol, rtol):
-    def results(given):
+def _checked(f: Callable[..., Any], inputs: Any, twice: bool, eps: float, atol: float, rtol: float) -> bool:
+    def results(given: Any) -> list[Any]:
         made = f(*given)
         return list(made) if isinstance(made, (tuple, list)) else [made]
 
@@ -13,7 +15,8 @@ def _checked(f, inputs, twice, eps, atol, rtol):
     return True
 
 
-def gradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
+def gradcheck(f: Callable[..., Any], inputs: Sequence[Any], eps: float = 1e-6, atol: float = 1e-7,
+              rtol: float = 1e-6) -> bool:
     """True where the gradients of f(*inputs) are those of central differences; else an AssertionError.
 
     Inputs that are f64 are checked, others are handed on. f gives a tensor, or several, and the same at each call.
@@ -21,12 +24,13 @@ def gradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
     return _checked(f, inputs, False, eps, atol, rtol)
 
 
-def gradgradcheck(f, inputs, eps=1e-6, atol=1e-7, rtol=1e-6):
+def gradgradcheck(f: Callable[..., Any], inputs: Sequence[Any], eps: float = 1e-6, atol: float = 1e-7,
+                  rtol: float = 1e-6) -> bool:
     """The same for gradients of gradients."""
     return _checked(f, inputs, True, eps, atol, rtol)
 
 
-def check(function, devices=()):
+def check(function: Any, devices: Sequence[str] = ()) -> int:
     """Runs the conformance suite on an op: forward, gradients, layouts, dtypes, bad calls, on all devices or on these.
 
     Gives how many things were checked; raises an AssertionError with what failed.

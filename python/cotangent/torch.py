@@ -8,6 +8,7 @@ What is wrapped is any function of cotangent's tensors. Its gradient is that of 
 """
 from contextlib import nullcontext
 from threading import Lock
+from typing import Any, Callable
 
 import torch
 
@@ -161,7 +162,7 @@ class _Recorded(torch.autograd.Function):
         return None, None, *found
 
 
-def function(f):
+def function(f: Callable[..., Any]) -> Callable[..., Any]:
     """f, a function of cotangent's tensors, as one of PyTorch's: recorded by torch.autograd, on PyTorch's stream.
 
     Tensors among the arguments, in lists and tuples too, become cotangent's without a copy; all else is handed on.

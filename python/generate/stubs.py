@@ -8,7 +8,9 @@ import pathlib
 import re
 import sys
 
-HEAD = """from typing import Any, Literal, Protocol, Sequence, SupportsIndex, TypeAlias, Union, overload
+HEAD = """import builtins
+import numpy as _numpy
+from typing import Any, Callable, Iterator, Literal, Mapping, Protocol, Self, Sequence, SupportsIndex, TypeAlias, Union, overload
 
 """
 TYPES = """class SupportsDLPack(Protocol):
@@ -18,6 +20,13 @@ Number: TypeAlias = Union[float, SupportsIndex]
 TensorLike: TypeAlias = Union[Tensor, Number, SupportsDLPack]
 DTypeLike: TypeAlias = Union[DType, type, str]
 RotaryScaling: TypeAlias = dict[str, Any]
+NDArray: TypeAlias = _numpy.ndarray[Any, Any]
+Operand: TypeAlias = Union[Tensor, float, NDArray, _numpy.generic]
+from cotangent._core._grad import Generator
+from cotangent._device import device as _Device
+"""
+MODULE = """from cotangent.nn import Parameter as _Parameter, RemovableHandle as _RemovableHandle, _LoadReport
+
 """
 
 
@@ -109,6 +118,47 @@ def without(text, names, indent=""):
     return text
 
 
+def with_members(text, name):
+    """A stub whose class has the members that Python gives it, of members.pyi, in place of nanobind's."""
+    own = (pathlib.Path(__file__).parent / "members.pyi").read_text()
+    found, = [c for c in ast.parse(own).body if c.name == name]
+    names = {getattr(node, "name", None) or node.target.id for node in found.body}
+    kept = text.replace("    @property\n    @property\n", "    @property\n").split("\n")
+    target, = [c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name]
+    for node in reversed(target.body):
+        if (getattr(node, "name", None) or getattr(getattr(node, "target", None), "id", None)) in names:
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+            del kept[first - 1:node.end_lineno]
+    end = next(c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name).end_lineno
+    kept[end:end] = own.split("\n")[found.body[0].lineno - 1 - bool(getattr(found.body[0], "decorator_list", ())):found.end_lineno]
+    first = next(c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name)
+    for i in range(first.lineno, first.end_lineno + 1):  # methods named float, int and bool hide the types
+        if re.match(r" +(def|\w+: \w)|  {8,}\S.*\) ->", kept[i]):
+            kept[i] = re.sub(r"(?<![\w.])(?<!def )(float|int|bool)\b", r"builtins.\1", kept[i])
+    return "\n".join(kept)
+
+
+BARE = {"dict": "dict[str, Any]", "list": "list[Any]", "tuple": "tuple[int, ...]", "Callable": "Callable[..., Any]",
+        "Iterator": "Iterator[Any]", "Sequence": "Sequence[Any]"}
+
+
+def strict(text):
+    """A stub as strict checkers want it: no generic type is bare, no argument untyped, what is used is imported."""
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        if re.match(r" *(def |\w+: )", line):
+            line = re.sub(r"(?<=[ \[])(dict|list|tuple|Callable|Iterator|Sequence)(?=[,):\]]| [|=]|$)",
+                          lambda m: BARE[m[1]], line)
+            lines[i] = re.sub(r"(?<=[( ])(\*{1,2}\w+)(?=[,)])", r"\1: Any", line)
+    text = "\n".join(lines)
+    text = re.sub(r"^__nanobind_internals__.*\n", "", text, flags=re.M)
+    text = re.sub(r"^(    def (__eq__|__ne__|__reduce_ex__)\(.*\.\.\.)$", r"\1  # type: ignore[override]", text, flags=re.M)
+    if re.search(r"\bAny\b", text) and not re.search(r"import .*\bAny\b", text):
+        start = re.match(DOCUMENTED, text).end()
+        text = text[:start] + "from typing import Any\n" + text[start:]
+    return text
+
+
 def main():
     folder, published = pathlib.Path(sys.argv[1]), json.loads(pathlib.Path(sys.argv[2]).read_text())
     sys.path[0] = str(folder.parent)  # not that of the sources
@@ -129,12 +179,14 @@ def main():
     body += "\n".join(function(p, "    ", True) for p in functions if p["method"] and p["name"] not in bound)
     results = "\n".join(named(published))
     start = re.match(DOCUMENTED, before).end()
-    before = re.sub(r"from cotangent import \([^)]*\)\n", "", before[start:])
+    before = re.sub(r"from cotangent\.?[\w.]* import (\([^)]*\)|.*<lambda>.*)\n|^import numpy\n", "", before[start:], flags=re.M)
     text = page[:start] + HEAD + errors() + before + mark + body + "\n" + after[:-len("end")] + TYPES + \
         "from typing import NamedTuple\n" + results
-    (core / "__init__.pyi").write_text(text)
-    names = ["Tensor", "DType", "Generator", "TensorLike", "Number", "DTypeLike", "RotaryScaling", *published["named"]]
-    imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\n\n"
+    text = re.sub(r"arg: Tensor \| float \| numpy\.ndarray \| numpy\.generic", "arg: Operand", text)
+    (core / "__init__.pyi").write_text(with_members(text, "Tensor"))
+    (folder / "nn.pyi").write_text((pathlib.Path(__file__).parent / "nn.pyi").read_text())
+    names = ["Tensor", "DType", "TensorLike", "Number", "DTypeLike", "RotaryScaling", *published["named"]]
+    imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\nfrom ._grad import Generator\n\n"
     (core / "_functions.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in functions if p["function"]))
     (core / "_init.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in published["functions"] if p.get("init")))
     for file, key, base in (("_nn", "layers", "Module"), ("_optim", "optimizers", None)):
@@ -145,10 +197,9 @@ def main():
         start = re.match(DOCUMENTED, text).end()
         text = text[:start] + HEAD + imports + text[start:] + "\n" + \
             "\n".join(layer(e, base or e["base"]) for e in entries if e["name"] in bound)
-        stub.write_text(text)
+        stub.write_text(with_members(re.sub(r"from cotangent\.nn import \([^)]*\)\n", "", text).replace("class Module:", MODULE + "class Module:"), "Module") if file == "_nn" else text)
     for path in folder.rglob("*.pyi"):
-        path.write_text(re.sub(r"(?<=: |> )(dict|list)(?=[,):\n])", lambda m: {"dict": "dict[str, Any]", "list": "list[Any]"}[m[1]],
-                               path.read_text()))
+        path.write_text(strict(path.read_text()))
         ast.parse(path.read_text(), str(path))
 
 

@@ -6,10 +6,14 @@
 Without --write it checks that the page is what would be written. It fails too where the list says of a name that ours is
 called something that no header declares.
 """
+import ast
 import collections
+import glob
 import os
+import pathlib
 import re
 import sys
+import tempfile
 
 os.chdir(sys.argv[1])
 PRIVATE = re.compile(r"(_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.h$|/(engine|mma|simd)/)")
@@ -55,6 +59,33 @@ def declared():
     return names
 
 
+def in_python():
+    """What the Python package has a name for: published of the headers, bound by hand, or written in Python."""
+    sys.path.insert(0, "python/generate")
+    import bindings
+    with tempfile.TemporaryDirectory() as folder:
+        umbrella = pathlib.Path(folder) / "ops.h"
+        headers = sorted(p for p in glob.glob("ops/**/*.h", recursive=True)
+                         if not re.search(r"_(internal|kernels|cpu|cuda|plain)\b|ops/(engine|testing)/|_internal_", p))
+        umbrella.write_text("".join(f"#include <cotangent/{p}>\n" for p in headers))
+        arguments, sys.argv = sys.argv, ["bindings.py", os.getcwd(), str(umbrella), folder]
+        made, sys.argv = bindings.main(), arguments
+    names = {entry["name"] for kind in ("functions", "layers", "optimizers") for entry in made[kind]}
+    for path in glob.glob("python/*.cpp"):
+        names |= set(re.findall(r'(?:def\w*\(|class_<[^;(]*?\(\s*\w+,)\s*"(\w+)"', open(path, encoding="utf-8").read()))
+    for path in glob.glob("python/cotangent/*.py"):
+        page = ast.parse(open(path, encoding="utf-8").read())
+        for body in (page.body, *(c.body for c in page.body if isinstance(c, ast.ClassDef) and c.name != "device")):
+            for node in body:
+                if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                    names.add(node.name)
+                elif isinstance(node, (ast.Assign, ast.ImportFrom)):
+                    names |= {n.attr if isinstance(n, ast.Attribute) else n.id if isinstance(n, ast.Name) else n.asname or n.name
+                              for n in ast.walk(node) if isinstance(n, ast.alias)
+                              or isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)}
+    return names
+
+
 def entries():
     """(section title, prefix, kind, [(name, ours, reason)])."""
     for part in open("docs/pytorch_names.txt", encoding="utf-8").read().split("\n## ")[1:]:
@@ -73,6 +104,14 @@ def entries():
 
 def page():
     names, problems, text = declared(), [], [INTRODUCTION]
+    python, everywhere = in_python(), 0
+
+    def there(name, ours=""):
+        """The name's place in Python: the same, ours, or none."""
+        nonlocal everywhere
+        last = name.rpartition(".")[2]
+        everywhere += last in python
+        return f"`{last}`" if last in python else f"`{ours}`" if re.fullmatch(r"\w+", ours) and ours in python else "-"
     counts = collections.Counter()
     everything = {name for kind in names.values() for name in kind}
     for title, prefix, kind, found in entries():
@@ -82,26 +121,27 @@ def page():
             if ours:
                 unknown = set(re.findall(r"[A-Za-z_]\w*", ours)) - everything - {"a", "b", "x", "ct", "Tensor"}
                 problems += [f"{prefix}{name}: no header declares {word}" for word in sorted(unknown)]
-                other.append(f"| `{prefix}{name}` | `{ours}` |")
+                other.append(f"| `{prefix}{name}` | `{ours}` | {there(name, ours)} |")
             elif reason:
-                reasons.append(f"| `{prefix}{name}` | {reason} |")
+                reasons.append(f"| `{prefix}{name}` | {reason} | {there(name)} |")
             elif where:
-                same[where].append(f"`{name}`")
+                same[where].append((f"`{name}`", there(name) != "-"))
             else:
-                missing.append(f"`{prefix}{name}`")
+                missing.append(f"`{prefix}{name}`" + (" (in Python)" if there(name) != "-" else ""))
             counts["other" if ours else "no" if reason else "same" if where else "missing"] += 1
         text.append(f"\n## {title}\n")
         if same:
-            text.append("By the same name:\n\n| header | names |\n|---|---|")
-            text += [f"| [{where}](../{where}) | {', '.join(group)} |" for where, group in sorted(same.items())]
+            text.append("By the same name:\n\n| header | names | not in Python |\n|---|---|---|")
+            text += [f"| [{where}](../{where}) | {', '.join(n for n, _ in group)} | {', '.join(n for n, here in group if not here)} |"
+                     for where, group in sorted(same.items())]
         if other:
-            text.append(("\n" if same else "") + "| in PyTorch | here |\n|---|---|\n" + "\n".join(other))
+            text.append(("\n" if same else "") + "| in PyTorch | in C++ | in Python |\n|---|---|---|\n" + "\n".join(other))
         if reasons:
-            text.append("\n| not here | |\n|---|---|\n" + "\n".join(reasons))
+            text.append("\n| not in C++ | | in Python |\n|---|---|---|\n" + "\n".join(reasons))
         if missing:
             text.append("\nMissing so far: " + ", ".join(missing) + ".")
     text.insert(1, f"Of {sum(counts.values())} names, {counts['same']} are here under the same, {counts['other']} under "
-                   f"another, {counts['missing']} are missing and {counts['no']} not meant to come.")
+                   f"another, {counts['missing']} are missing and {counts['no']} not meant to come. The Python package has {everywhere} by PyTorch's name.")
     return "\n".join(text) + "\n", problems
 
 

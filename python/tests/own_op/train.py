@@ -4,6 +4,7 @@
 """
 import sys
 import time
+from typing import Any, Callable
 
 import torch
 
@@ -12,25 +13,25 @@ from cotangent.torch import function
 
 
 class Net(torch.nn.Module):
-    def __init__(self, activation):
+    def __init__(self, activation: Callable[..., Any]) -> None:
         super().__init__()
         self.first, self.second = torch.nn.Linear(2, 32), torch.nn.Linear(32, 1)
         self.activation = activation
 
-    def forward(self, x):
+    def forward(self, x: torch.Tensor) -> Any:
         return self.second(self.activation(self.first(x)))
 
 
-def train(op, device):
+def train(op: Callable[..., Any], device: str) -> str:
     torch.manual_seed(1)
     x = torch.rand(256, 2, device=device) * 2 - 1
     y = x.prod(1, keepdim=True)
     net = Net(function(op)).to(device)
     adam = torch.optim.Adam(net.parameters(), lr=0.02)
-    losses = []
+    losses: list[float] = []
     for _ in range(200):
         adam.zero_grad()
-        loss = torch.nn.functional.mse_loss(net(x), y)
+        loss: Any = torch.nn.functional.mse_loss(net(x), y)
         loss.backward()
         adam.step()
         losses.append(loss.item())
@@ -38,7 +39,7 @@ def train(op, device):
     return f"loss {losses[0]:.3f} to {losses[-1]:.4f} in {len(losses)} steps"
 
 
-def main():
+def main() -> None:
     begin = time.perf_counter()
     op = ct.load_op(sys.argv[1])
     print(f"  {op.__name__}: {op.op.formula}; compiled and loaded in {time.perf_counter() - begin:.1f} s")
