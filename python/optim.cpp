@@ -245,6 +245,7 @@ void bind_made_schedules(nb::module_& m) {
   using namespace optim;
   bind_state(nb::class_<LRScheduler>(m, "LRScheduler", "What all schedules of learning rates have."))
       .def("step", &LRScheduler::step, "Moves the clock on by one and sets the rates.")
+      .def_prop_ro("optimizer", &LRScheduler::optimizer, nb::rv_policy::reference)
       .def_prop_ro("time", &LRScheduler::time, "The number of calls of step().")
       .def_prop_ro("last_lr", &LRScheduler::last_lr)
       .def("get_last_lr", &LRScheduler::last_lr, "The rates that were set last, by group.")

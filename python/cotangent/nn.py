@@ -44,6 +44,7 @@ def _eye(tensor):
     return tensor
 
 
+_eye.__name__ = _eye.__qualname__ = "eye_"
 init.eye_ = _eye
 _known = _weakref.WeakValueDictionary()  # tensors of modules as Python's objects, one for each
 
@@ -492,6 +493,18 @@ def _rebuilt(cls, args, named, state=None):
 for _name, _value in vars(_Module).items():
     if _name not in ("__module__", "__dict__", "__weakref__", "__doc__"):
         setattr(Module, _name, _value)
+
+
+def _attend(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, is_causal=False):
+    """(output, weights): the weights [B, Tq, Tk] are averaged over the heads, and None without need_weights, which saves the
+    whole matrix. As in PyTorch, True in a mask of bools is: not this key."""
+    masks = {"key_padding_mask": key_padding_mask, "attn_mask": attn_mask, "is_causal": is_causal}
+    if need_weights:
+        return self.forward_with_weights(query, key, value, **masks)
+    return self._forward(query, key, value, **masks), None
+
+
+_nn.MultiheadAttention.forward = _attend
 
 
 # ---- Containers ----------------------------------------------------------------------------------------------------

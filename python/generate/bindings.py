@@ -411,8 +411,10 @@ def layers(binder, out):
             arguments = binder.parameters(f)
             method = writer.definition(name, binder.signature([[("self", "", None), *arguments]]), f.doc,
                                        [binder.overload(f, run, ((me, True),))], made.name)
-            rows.append(f'    c.attr("{name}") = make_function({method}, "cotangent.nn");')
-            entry["methods"].append((name, arguments, binder.result_type("ct::nn", f.result), f.doc))
+            pair = name == "forward" and "forward_with_weights" in methods  # nn.py's forward() gives both, as PyTorch's
+            rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({method}, "cotangent.nn");')
+            result = "tuple[Tensor, Tensor | None]" if pair else binder.result_type("ct::nn", f.result)
+            entry["methods"].append((name, [*arguments, *[("need_weights", "bool", "True")] * pair], result, f.doc))
         rows[-1] += " }"
         published.append(entry)
     text = HEAD + "\n".join(writer.lines) + """

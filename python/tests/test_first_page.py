@@ -34,8 +34,7 @@ def test_the_page_has_28_cells():
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.xfail(strict=True, raises=AttributeError,
-    reason="schedules give no .optimizer")] if name == "scheduler" else []) for name in CELLS])
+@pytest.mark.parametrize("name", CELLS)
 def test_a_cell_runs_unchanged_but_for_its_imports(name):
     pytest.importorskip("torch")
     found = printed(substituted(CELLS[name], REPLACED), name)

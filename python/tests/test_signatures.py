@@ -147,6 +147,5 @@ def test_results_of_several_tensors_have_names():
     assert ct.rnn(ct.ones(2, 1, 3), None or ct.zeros(1, 2), [ct.ones(2, 3), ct.ones(2, 2)])._fields[0] == "output"
 
 
-@pytest.mark.xfail(strict=True, reason="the class of a named result is found nowhere by pickle")
 def test_results_of_several_tensors_have_a_class_that_is_found():
     assert getattr(ct, type(ct.sort(ct.tensor([3.0, 1.0]))).__name__)

@@ -183,9 +183,11 @@ def test_masks_of_attention():
     masks["key_padding_mask"][1, 3:] = True
     mine = ct.from_dlpack(x)
     output, weights = theirs(x, x, x, **masks)
-    same(ours(mine, mine, mine, **masks), output)
-    same(ours.forward_with_weights(mine, mine, mine, **masks), (output, weights))
-    same(ours(mine, mine, mine, is_causal=True), theirs(x, x, x, attn_mask=masks["attn_mask"])[0])
+    same(ours(mine, mine, mine, **masks), (output, weights))
+    alone, nothing = ours(mine, mine, mine, need_weights=False, **masks)
+    same(alone, output)
+    assert nothing is None
+    same(ours(mine, mine, mine, is_causal=True)[0], theirs(x, x, x, attn_mask=masks["attn_mask"])[0])
     with pytest.raises(TypeError, match="mask"):
         ours(mine, mine, mine, mask=masks["attn_mask"])
     with pytest.raises(ct.DTypeError):
