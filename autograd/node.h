@@ -32,7 +32,7 @@ struct Edge {
   Ref<TensorImpl> leaf;
   std::uint32_t index = 0;
   DType dtype = DType::f32;  // of a leaf when it was used
-  Device device;
+  Device device = {};
   explicit operator bool() const { return node || leaf; }
 };
 

@@ -148,7 +148,8 @@ StateDict read_state(const char* op, const nb::dict& state);
 /// state_dict() and load_state_dict() of a class that has them in C++.
 template <class T, class... Bases>
 nb::class_<T, Bases...> bind_state(nb::class_<T, Bases...> made, const char* doc = "") {
-  made.def("state_dict", [](const T& self) { return to_python(self.state_dict()); }, doc);
+  made.def(
+      "state_dict", [](const T& self) { return to_python(self.state_dict()); }, doc);
   made.def(
       "load_state_dict",
       [](T& self, const nb::dict& state) { self.load_state_dict(read_state("load_state_dict", state)); },

@@ -16,7 +16,11 @@ struct ErrorClass {
 };
 template <class E>
 bool is(const Error& error) {
-  return dynamic_cast<const E*>(&error) != nullptr;
+  if constexpr (std::is_same_v<E, Error>) {
+    return true;
+  } else {
+    return dynamic_cast<const E*>(&error) != nullptr;
+  }
 }
 std::span<ErrorClass> error_classes() {
   static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, is<Error>},

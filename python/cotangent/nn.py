@@ -44,7 +44,7 @@ def _eye(tensor):
     return tensor
 
 
-_eye.__name__ = _eye.__qualname__ = "eye_"
+_eye.__name__, _eye.__qualname__, _eye.__module__ = "eye_", "eye_", __name__ + ".init"
 init.eye_ = _eye
 _known = _weakref.WeakValueDictionary()  # tensors of modules as Python's objects, one for each
 
@@ -504,6 +504,7 @@ def _attend(self, query, key, value, key_padding_mask=None, need_weights=True, a
     return self._forward(query, key, value, **masks), None
 
 
+_attend.__name__ = _attend.__qualname__ = "forward"
 _nn.MultiheadAttention.forward = _attend
 
 

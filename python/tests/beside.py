@@ -9,6 +9,13 @@ try:
 except ImportError:
     pass
 
+
+
+def late_groups(name):
+    """PyTorch's Adagrad before 2.15 has no state for a group that is added."""
+    return name != "Adagrad" or tuple(int(n) for n in torch.__version__.split(".")[:2]) >= (2, 15)
+
+
 DTYPES = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "int64": "i64", "int32": "i32",
           "uint8": "u8", "boolean": "bool"}
 

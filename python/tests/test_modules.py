@@ -320,7 +320,7 @@ def test_parts_of_a_layer_of_cpp():
     assert isinstance(m.out_proj, nn.Module) and m.out_proj is m.out_proj and m.children() == [m.out_proj]
     assert m.out_proj.weight.shape == (4, 4) and "out_proj" in repr(m) and m.get_submodule("out_proj") is m.out_proj
     m.out_proj.weight = nn.Parameter(ct.zeros(4, 4))
-    assert np.allclose(m(x, x, x).detach().numpy(), 0) and state(m)["out_proj.weight"] == [[0] * 4] * 4
+    assert np.allclose(m(x, x, x)[0].detach().numpy(), 0) and state(m)["out_proj.weight"] == [[0] * 4] * 4
     for change in (lambda: setattr(m, "out_proj", nn.Linear(4, 4)), lambda: delattr(m, "out_proj"),
                    lambda: setattr(m, "out_proj", None), lambda: setattr(m, "out_proj", nn.Parameter(ct.ones(1))),
                    lambda: m.out_proj.register_forward_hook(print), lambda: nn.Sequential(m.out_proj)):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cotangent as ct
+from beside import late_groups
 from cotangent import nn, optim
 
 
@@ -42,6 +43,8 @@ def agree(ours, theirs, atol=1e-5):
     ("Adagrad", {"lr": 0.5}, {"lr": 0.1, "lr_decay": 0.1})])
 def test_groups_are_pytorchs(name, first, options):
     torch = pytest.importorskip("torch")
+    if not late_groups(name):
+        pytest.skip("PyTorch's Adagrad forgets it")
     made = []
     for maker, params in ((optim, ours_of(leaves())), (torch.optim, theirs_of(leaves()))):
         optimizer = getattr(maker, name)([{"params": params[0], **first}], **options)
