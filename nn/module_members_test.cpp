@@ -110,7 +110,7 @@ TEST_CASE("Module: set_child() registers or replaces a child of any type", "[nn]
   nn::Module net;
   net.set_child("part", nn::Linear(2, 2));
   net.set_child("next", nn::Linear(1, 1));
-  net.set_child("part", nn::LayerNorm({4}));
+  net.set_child("part", nn::LayerNorm(4));
   REQUIRE(net.children().size() == 2);
   CHECK(net.children()[0].value.kind() == "LayerNorm");
   CHECK(net.get("part.weight").shape() == Shape{4});
