@@ -7,7 +7,9 @@ red=0 at_thread_end=0
 for library in "$1"/libcotangent{,_io,_image,_plugin}.a; do
   [ -f "$library" ] || continue
   found=$(objdump -drC --no-show-raw-insn "$library" | awk '/^[0-9a-f]+ <.*>:$/ {name = substr($0, 18)}
-    /R_.*__cxa_(thread_)?atexit/ {print name}')
+    /^[0-9a-f]+ <.*>:$/ {streams = 0}
+    /R_.*ios_base::Init/ {streams = 1}  # of <iostream>, which CUDA brings
+    /R_.*__cxa_(thread_)?atexit/ && !streams {print name}')
   at_thread_end=$((at_thread_end + $(grep -c '^<ct::detail::at_thread_end(' <<<"$found")))
   if found=$(grep -v '^<ct::detail::at_thread_end(\|^$' <<<"$found"); then
     printf '%s: objects with a destructor in\n%s\n' "$library" "$found"
