@@ -29,11 +29,11 @@ class Function:
     setup_context: Any = None
 
     @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("[Function] it has no forward(); define @staticmethod forward(ctx, x)")
 
     @staticmethod
-    def backward(ctx: Any, *cotangents: Any) -> Any:
+    def backward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("[Function] it has no backward(); define @staticmethod backward(ctx, g)")
 
     @classmethod
