@@ -18,7 +18,7 @@ using namespace ct;
 
 constexpr std::size_t kPainted = std::size_t{1} << 20;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef CT_SANITIZED
 constexpr std::size_t kMost = kPainted;  // their frames are others
 #else
 constexpr std::size_t kMost = 48 << 10;
