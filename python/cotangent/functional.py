@@ -1,5 +1,5 @@
 """The functions by the names and arguments of torch.nn.functional, where those differ: F.layer_norm(x, x.shape[1:], w, b)."""
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
 from . import _core
 from ._core import Tensor

@@ -5,8 +5,6 @@ from collections.abc import Mapping as _Mapping
 from typing import Any
 
 from ._core import IoError as _IoError
-from ._core import Tensor as _Tensor
-from ._core import ValueError as _ValueError
 from . import _core
 from ._core import _io
 from ._core._io import load_npy, load_npz, save_npy

@@ -44,9 +44,9 @@ def errors():
     return "\n".join(lines) + "\n\n"
 
 
-def parameters(form, gathers=False, keep=0):
+def parameters(form, gathers=False):
     parts, optional = [], False
-    for i, (name, kind, default) in enumerate(form):
+    for name, kind, default in form:
         if gathers and kind == "Sequence[TensorLike]":
             parts.append(f"*{name}: TensorLike | {kind}")
             continue
