@@ -8,8 +8,12 @@ expect 2 "an unknown flag" "$program" --nonsense
 expect 1 "an unknown network" "$program" nothing
 one_line_error
 says "there is no network 'nothing'"
-expect 1 "a folder that is not there" "$program" mnist --out absent --batch 2 --device cpu
-says "absent/"
+touch file
+expect 1 "a folder that can't be made" "$program" mnist --out file/new --batch 2 --device cpu
+one_line_error
+says "file/new"
+expect 0 "a folder that is not there is made" "$program" mnist --out absent/new --batch 2 --device cpu
+[ -s absent/new/explain.html ] && [ -s absent/new/explain.dot ] || fail "nothing in absent/new"
 
 expect 0 "a perceptron" "$program" mnist --batch 4 --device cpu
 says "^# +op +result +keeps +bytes +\|g\| +forward us +% of limit +backward us +formula +gradients go to$"

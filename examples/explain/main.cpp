@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 
 #include "examples/common/device.h"
@@ -21,11 +22,11 @@ struct Settings {
   bool recompute = false;
 };
 
-// The shortest of five calls, in seconds.
+// The shortest of twenty calls, in seconds.
 template <class F>
 double seconds(ct::Device device, const F& call) {
   double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < 20; ++i) {
     ct::synchronize(device);
     const auto start = std::chrono::steady_clock::now();
     call();
@@ -35,15 +36,24 @@ double seconds(ct::Device device, const F& call) {
   return best;
 }
 
-// What the device does in a large product and in a large copy: the limits that ops are held to.
+// The limits that ops are held to: the fastest product and the fastest copy of any size, since what lies in a cache
+// is copied faster than memory is.
 ct::DeviceLimits limits_of(ct::Device device) {
   const ct::NoGrad guard;
-  const std::int64_t n = device.is_cpu() ? 1024 : 8192;
-  const Tensor a = ct::randn({n, n}, {.device = device}), b = ct::randn({n, n}, {.device = device});
-  const Tensor large = ct::zeros({1 << 24}, {.device = device});
-  const auto side = static_cast<double>(n);
-  return {.flops = 2 * side * side * side / seconds(device, [&] { ct::matmul(a, b); }),
-          .bytes = 2.0 * static_cast<double>(large.nbytes()) / seconds(device, [&] { (void)large.clone(); })};
+  ct::DeviceLimits limits;
+  for (std::int64_t n = 128; n <= (device.is_cpu() ? 1024 : 8192); n *= 2) {
+    const Tensor a = ct::randn({n, n}, {.device = device}), b = ct::randn({n, n}, {.device = device});
+    const auto side = static_cast<double>(n);
+    const double took = seconds(device, [&] { ct::matmul(a, b); });
+    limits.flops = std::max(limits.flops, 2 * side * side * side / took);
+  }
+  for (std::int64_t n = 1 << 10; n <= 1 << 24; n *= 4) {
+    const Tensor from = ct::zeros({n}, {.device = device});
+    Tensor to = ct::empty({n}, {.device = device});
+    const double took = seconds(device, [&] { to.copy_(from); });
+    limits.bytes = std::max(limits.bytes, 2.0 * static_cast<double>(from.nbytes()) / took);
+  }
+  return limits;
 }
 
 template <class Model, class Loss>
@@ -99,8 +109,12 @@ void show_gpt(const Settings& s, ct::Device device) {
 void run(const Settings& s) {
   CT_CHECK(s.network == "mnist" || s.network == "gpt", ct::ValueError, "explain", "there is no network '",
            s.network, "' here; choose mnist or gpt");
-  ct::manual_seed(1);
   const ct::Device device = usable_device("explain", s.device);
+  std::error_code error;
+  std::filesystem::create_directories(s.out, error);
+  CT_CHECK(!error, ct::IoError, "explain", "--out ", s.out, ": ", error.message(),
+           "; name a folder that can be made");
+  ct::manual_seed(1);
   (s.network == "gpt" ? show_gpt : show_mnist)(s, device);
 }
 
@@ -113,7 +127,7 @@ int main(int argc, char** argv) {
       [&](flags::Flags flags) {
         flags.text("network", s.network, "mnist or gpt");
         flags.device(s.device);
-        flags.path("--out", s.out, "the folder for explain.html and explain.dot");
+        flags.path("--out", s.out, "the folder for explain.html and explain.dot; it is made");
         flags.whole("--batch", s.batch, "images, or texts; 0: 128 images, 1 text", 0);
         flags.whole("--length", s.length, "of gpt: tokens of a text");
         flags.whole("--layers", s.layers, "of gpt");

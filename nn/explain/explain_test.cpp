@@ -275,12 +275,15 @@ TEST_CASE("explain() says why there is nothing to explain", "[nn][explain]") {
 }
 
 TEST_CASE("explain() writes a page that is whole and needs nothing from elsewhere", "[nn][explain]") {
-  // A name that would end the script.
-  const Tensor x = leaf({1, 2});
-  const Explanation e = explain(sum(exp(x)), {.names = {{"</script>\"", x}}});
+  // Names that would end the script, or keep it from ending: the page has one "<" of a script's name at each end.
+  const Tensor x = leaf({1, 2}), y = leaf({1, 2});
+  const Explanation e = explain(sum(exp(x) * y), {.names = {{"</script>\"", x}, {"<!--<script>", y}}});
   const std::string page = e.to_html();
   CHECK(page.find("/*TAPE*/") == std::string::npos);
-  CHECK(page.find("<\\/script>\\\"") != std::string::npos);
+  CHECK(page.find("\\u003c/script>\\\"") != std::string::npos);
+  CHECK(page.find("\\u003c!--\\u003cscript>") != std::string::npos);
+  CHECK(page.find("<!--") == std::string::npos);
+  CHECK(page.find("<script") == page.rfind("<script"));
   CHECK(page.find("</script>") == page.rfind("</script>"));
   for (const char* elsewhere : {"src=", "href=", "@import", "fetch("})
     CHECK(page.find(elsewhere) == std::string::npos);

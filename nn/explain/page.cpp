@@ -79,8 +79,8 @@ std::string Explanation::to_html() const {
                                        {"peak", peak},
                                        {"peakText", explaining::peak_text(*this)}})
                          .dump("explain");
-  for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos;)
-    json.replace(at, 2, "<\\/");  // ends a script
+  // "</script" ends a script, and after "<!--" and "<script" its end is no end: no name may write a "<".
+  for (std::size_t at = 0; (at = json.find('<', at)) != std::string::npos;) json.replace(at, 1, "\\u003c");
   std::string page = explaining::k_page;
   constexpr std::string_view kPlace = "/*TAPE*/null";
   return page.replace(page.find(kPlace), kPlace.size(), json);
