@@ -8,10 +8,12 @@ says "^gemm on cpu: 6 rungs, verified$"
 expect 0 "one wrong number of a result is seen, of every rung" "$program" --verify --spoil
 expect 2 "an unknown flag" "$program" gemm --rungs 3
 expect 2 "a number that is none" "$program" gemm --rung x
+expect 1 "a rung that there is not" "$program" gemm --device cpu --rung 99
+says "--rung is 99; gemm has the rungs 1 to 6"
 expect 2 "no name" "$program"
 says "^  gemm +cpu: "
 expect 1 "a ladder that there is not" "$program" rope
-says "there is no ladder rope"
+says "there is no ladder rope.*; ./ct ladder --help lists them"
 expect 1 "a page without a place for the table" bash -c "echo text >page.md && '$program' gemm --device cpu --quick --write page.md"
 says "page.md has no lines <!-- ladder gemm cpu --> and <!-- /ladder -->; "
 printf 'before\n<!-- ladder gemm cpu -->\nold\n<!-- /ladder -->\nafter\n' >page.md

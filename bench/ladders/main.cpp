@@ -84,6 +84,8 @@ Options parse(int argc, char** argv) {
 }
 
 int climb(const Ladder& ladder, const Options& o) {
+  CT_CHECK(o.rung <= static_cast<int>(ladder.rungs.size()), ct::ValueError, "ladder", "--rung is ", o.rung,
+           "; ", ladder.name, " has the rungs 1 to ", ladder.rungs.size());
   int wrong = 0;
   for (const Case& of : ladder.small) wrong += verify(ladder, of, false, o.rung, o.spoil);
   if (o.verify) {
@@ -123,7 +125,9 @@ int run(const Options& o) {
       wrong += climb(l, o);
   }
   CT_CHECK(found > 0, ct::ValueError, "ladder", "there is no ladder ", o.name,
-           o.device.empty() ? "" : " on " + o.device, "; ./ct ladder --help lists them");
+           o.device.empty() ? "" : " on " + o.device,
+           ct::built_with_cuda() ? "" : " in a build without CUDA, where those for a GPU alone are left out",
+           "; ./ct ladder --help lists them");
   return wrong == 0 ? 0 : 1;
 }
 
