@@ -88,8 +88,8 @@ class Training : private Watch {
     if (!train_steps(learner, o_, batches_, at_, *this)) return stop();
     if (evaluated_ != at_.step && !evaluate()) return stop();
     progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds()) +
-                   (val_ ? ", best validation loss " + fixed(best_, 4) : std::string()) + "; " +
-                   folder_.path() + " holds curve and checkpoints" +
+                   (val_ && best_ < kNone ? ", best validation loss " + fixed(best_, 4) : std::string()) +
+                   "; " + folder_.path() + " holds curve and checkpoints" +
                    (corpus_.tokenizer ? "; ./ct gpt generate --checkpoint " + folder_.path() + " writes text"
                                       : std::string()));
     return 0;
