@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# ./ct doctor says whether a build has code for the GPU that is there. The GPU is made up.
+# ./ct doctor says whether a build has code for the GPU that is there, and a program for a GPU that is not there is not
+# built. The GPU is made up.
 #   usage: doctor.sh SOURCE_DIR
 set -euo pipefail
 source=${1:?source folder}
@@ -33,4 +34,20 @@ expect "has no code for this GPU; rebuild with -DCOTANGENT_CUDA_ARCHITECTURES=86
 expect "ARCHITECTURES=90a-real" 9.0 "80-real;86-real"
 expect "ARCHITECTURES=100a-real" 10.0 "90a-virtual"
 expect "oldest architecture that is supported" 7.5 "80-virtual"
+
+printf '#!/bin/sh\nexit 9\n' >"$work/bin/nvidia-smi"
+if ! compgen -G '/proc/driver/nvidia/gpus/*' >/dev/null; then
+  mkdir -p "$work/examples/mnist" && touch "$work/examples/mnist/main.cpp"
+  for flag in --device=cuda "--device cuda" "--device cuda:1"; do
+    # shellcheck disable=SC2086  # one word, or two
+    got=$(PATH=$work/bin:$PATH "$work/ct" mnist $flag 2>&1) && got="exit 0: $got"
+    case $got in
+      "ct: "*": no NVIDIA GPU is on this machine; choose --device cpu"*) ;;
+      *)
+        echo "mnist $flag without a GPU: $got"
+        failed=1
+        ;;
+    esac
+  done
+fi
 exit $failed
