@@ -85,6 +85,16 @@ if(COTANGENT_PRECOMPILE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=1000000>")
 endif()
 
+# Hardening: for what reads files, and for programs and the Python module, which may meet files from strangers. Kernels have
+# none of it. Release only: glibc's checks want optimisation, and sanitizers check more.
+function(cotangent_harden target)
+  if(CMAKE_SYSTEM_NAME STREQUAL "Linux" AND NOT COTANGENT_SANITIZE)
+    target_compile_options(${target} PRIVATE
+      "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-fstack-protector-strong;-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=2>")
+    target_link_options(${target} PRIVATE LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+  endif()
+endfunction()
+
 # Speed: for the library itself, and what is measured beside it. `for`: -march= of host code.
 function(cotangent_speed_flags target for)
   # errno and floating-point traps are never looked at, and giving them up lets loops vectorise. NaN, Inf,
@@ -231,4 +241,5 @@ function(cotangent_executable target)
   if(NOT COTANGENT_SANITIZE)
     target_link_options(${target} PRIVATE -Wl,--gc-sections)
   endif()
+  cotangent_harden(${target})
 endfunction()

@@ -25,6 +25,7 @@ nanobind_add_module(cotangent_python NB_STATIC NOMINSIZE NB_SUPPRESS_WARNINGS ${
 target_include_directories(cotangent_python PRIVATE python "${_generated}")
 set_source_files_properties(${_bindings} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 cotangent_compile_options(cotangent_python)
+cotangent_harden(cotangent_python)
 target_compile_options(cotangent_python PRIVATE "$<$<CONFIG:Release>:-O1>")  # it calls: a call takes as long, compiling 2/3
 set_target_properties(cotangent_python nanobind-static PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 0)
 set(_package "${PROJECT_BINARY_DIR}/python/cotangent")
