@@ -14,14 +14,14 @@ namespace ct::ladder::gemm {
 using std::int64_t;
 using V = simd::Vector<float>;
 
-/// A tile of C has as many sums as there are registers, less three for what is multiplied: with AVX-512 24 of 32.
+/// Rows of a tile of C. Its sums leave at least three registers for what is multiplied: 24 of AVX-512's 32, 12 of AVX2's 16.
 inline constexpr int kRows = simd::kVectorBytes == 64 ? 12 : 6;
 inline constexpr int64_t kLanes = V::kSize, kCols = 2 * kLanes;
 
 /// Rung "registers". A sum that lies in memory is read and written for each multiply-add; one in a register is not. So a
 /// tile of C, kRows x kCols, stays in registers for all of k. Per step of k it takes two vectors of b and kRows numbers
 /// of a, and makes 2 kRows multiply-adds of them: loads no longer hold up the arithmetic. That many sums are needed for
-/// another reason as well: a multiply-add takes four cycles, two begin in each, so eight must be independent.
+/// another reason as well: a multiply-add takes four cycles and up to two begin in each, so eight must be independent.
 /// C's lines are asked for before they are wanted. c = (first ? 0 : c) + a b; element (i, p) of a is a[i * a_row + p * a_k]. `finish` sees each vector of the result, with
 /// its first column, before it is stored.
 template <class Finish>

@@ -19,7 +19,8 @@
 // (engine/map/lane.cuh). FixedVector<T> (core/simd/wide.h) has 64 bytes on every machine.
 //
 // Elements are float, double and std::int64_t; vectors of other integers are for moving bits. Vectors of float are also
-// loaded from and stored as 16-bit floats. -march=native is the build's default.
+// loaded from and stored as 16-bit floats. By default the build
+// compiles kernels for several levels of the processor (core/cpu_level.h), each with vectors of its own width.
 //
 // Everything is always inlined: a vector argument of a real call would depend on the target's ABI. Only load_first() and
 // store_first() are real functions, of each width.

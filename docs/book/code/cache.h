@@ -31,6 +31,13 @@ class Cache {
     used_.pop_back();
   }
 
+  /// Forgets every line, and what was fetched.
+  void clear() {
+    used_.clear();
+    place_.clear();
+    fetched = 0;
+  }
+
   /// The address of memory that nothing else has.
   std::size_t room_for(std::size_t bytes) {
     const std::size_t begin = end_;

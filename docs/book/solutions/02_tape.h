@@ -13,6 +13,8 @@ inline Var sigmoid(Var a) {
 }
 
 /// The larger of a and b. Whoever was passed on gets all, the other nothing; of equal numbers we choose b.
+/// Is that wrong? At a = b any share s for a and 1 - s for b is a subgradient, so none is; two shares that do not sum to 1 would
+/// be. The library gives half to each, so that exchanging a and b changes nothing.
 inline Var maximum(Var a, Var b) {
   const Var larger = a.value() > b.value() ? a : b;
   return {a.tape, a.tape->record("maximum", larger.value(), {{larger.at, 1}})};
