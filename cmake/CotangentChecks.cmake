@@ -29,6 +29,9 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
     "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.book python3 "${PROJECT_SOURCE_DIR}/docs/book/book.py" check --build "${PROJECT_BINARY_DIR}"
     --compiler "${CMAKE_CXX_COMPILER}")
+  if(CMAKE_EXPORT_COMPILE_COMMANDS)
+    cotangent_script_test(check.clangd "${_checks}/clangd.sh" "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}")
+  endif()
   cotangent_script_test(check.doctor "${_checks}/doctor.sh" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.bench_page python3 "${PROJECT_SOURCE_DIR}/tests/bench_page_test.py" "${PROJECT_SOURCE_DIR}")
   if(NOT COTANGENT_PYTHON)  # else CotangentPython.cmake adds it
@@ -60,6 +63,14 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE AND NOT BUILD_SHARED_LIBS AN
   cotangent_compile_options(ct_instructions)
   target_link_libraries(ct_instructions PRIVATE cotangent ${CMAKE_DL_LIBS})
   cotangent_script_test(check.instructions ct_instructions)
+endif()
+
+if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_executable(ct_gdb tests/checks/gdb_program.cpp)
+  cotangent_compile_options(ct_gdb)
+  target_compile_options(ct_gdb PRIVATE -O0 -g -femit-class-debug-always)
+  target_link_libraries(ct_gdb PRIVATE cotangent)
+  cotangent_script_test(check.gdb "${_checks}/gdb.sh" "${PROJECT_SOURCE_DIR}" "$<TARGET_FILE:ct_gdb>")
 endif()
 
 if(COTANGENT_BUILD_TESTS)

@@ -23,25 +23,47 @@ file(GLOB _tests CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
   tests/*.cpp tests/*/*.cpp)
 list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/|^tests/random_programs/(main|program|ops_.*)\\.cpp$")
 
-add_executable(ct_tests ${_tests})
-cotangent_compile_options(ct_tests)
-target_link_libraries(ct_tests PRIVATE cotangent_image cotangent_io cotangent_samples cotangent_random_programs
-  ${COTANGENT_INSIDES} Catch2::Catch2)
-target_include_directories(ct_tests PRIVATE "${PROJECT_SOURCE_DIR}")
-foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
-  target_include_directories(ct_tests SYSTEM PRIVATE
-    $<TARGET_PROPERTY:${_target},INTERFACE_INCLUDE_DIRECTORIES>)
-endforeach()
-target_link_libraries(ct_tests PRIVATE ZLIB::ZLIB Threads::Threads ${CMAKE_DL_LIBS})
-target_compile_definitions(ct_tests PRIVATE
-  COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" COTANGENT_BINARY_DIR="${PROJECT_BINARY_DIR}")
-if(COTANGENT_WITH_CUDA)
-  target_compile_definitions(ct_tests PRIVATE COTANGENT_CUDA=1)
-  target_link_libraries(ct_tests PRIVATE CUDA::cudart_static)
+# cotangent_test_program(TARGET LIBRARIES...): the tests that it is made of.
+function(cotangent_test_program target)
+  cotangent_compile_options(${target})
+  target_link_libraries(${target} PRIVATE ${ARGN} cotangent_samples ${COTANGENT_INSIDES} Catch2::Catch2 ZLIB::ZLIB
+    Threads::Threads ${CMAKE_DL_LIBS})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
+  foreach(_target Eigen3::Eigen nlohmann_json::nlohmann_json)
+    target_include_directories(${target} SYSTEM PRIVATE
+      $<TARGET_PROPERTY:${_target},INTERFACE_INCLUDE_DIRECTORIES>)
+  endforeach()
+  target_compile_definitions(${target} PRIVATE
+    COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" COTANGENT_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  if(COTANGENT_WITH_CUDA)
+    target_compile_definitions(${target} PRIVATE COTANGENT_CUDA=1)
+    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
+  endif()
+  # Tests are many and run once: compile them for the shorter build. (-O1 takes four tenths longer, -O0 no less time.) With
+  # sanitizers -O1 takes three times as long as -O0.
+  target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-Og>" "$<$<CONFIG:Debug>:-O0>")
+endfunction()
+
+# The tests of one folder, for ./ct dev: with what checks each op of it, and without the libraries that ops know nothing of.
+if(COTANGENT_DEV)
+  set(_dev ${_tests})
+  list(FILTER _dev INCLUDE REGEX "^${COTANGENT_DEV}/[^/]*$")
+  add_executable(ct_dev EXCLUDE_FROM_ALL tests/main.cpp tests/conformance_test.cpp ${_dev})
+  set(_libraries cotangent_image cotangent_io)
+  if(COTANGENT_DEV MATCHES "^ops/" AND NOT COTANGENT_DEV STREQUAL "ops/recurrence")  # whose tests train a layer
+    set(_libraries "")
+  endif()
+  cotangent_test_program(ct_dev ${_libraries})
+  cotangent_precompile(ct_dev tests/catch.h <functional> <cotangent/core/op_def.h> <cotangent/ops.h>)
+  find_program(COTANGENT_LLD ld.lld)
+  if(COTANGENT_LLD)
+    target_link_options(ct_dev PRIVATE -fuse-ld=lld)
+  endif()
+  set_source_files_properties(tests/conformance_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
-# Tests are many and run once: compile them for the shorter build. (-O1 takes four tenths longer, -O0 no less time.) With
-# sanitizers -O1 takes three times as long as -O0.
-target_compile_options(ct_tests PRIVATE "$<$<CONFIG:Release>:-Og>" "$<$<CONFIG:Debug>:-O0>")
+
+add_executable(ct_tests ${_tests})
+cotangent_test_program(ct_tests cotangent_image cotangent_io cotangent_random_programs)
 if(COTANGENT_PRECOMPILE)
   cotangent_precompile(ct_tests tests/catch.h tests/nn_testing.h <functional> <cotangent/core/op_def.h> <cotangent/ops.h>
     <cotangent/nn/optim/optim.h>)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a build costs and what the library is made of, folder by folder, against tests/budgets.txt.
 
-usage: budgets.py SOURCE_DIR BUILD_DIR [--record]
+usage: budgets.py SOURCE_DIR [BUILD_DIR] [--record]; without a build the lines alone
 
 Lines of code are those of lines.sh. Kernels are the __global__ functions in the build's objects, each instance of a
 template counted: the names that the objects register with the CUDA runtime. Seconds are those between start and end of
@@ -106,14 +106,16 @@ def is_part(name, folder):
 
 def main():
     arguments = [a for a in sys.argv[1:] if a != "--record"]
-    if len(arguments) != 2:
+    if len(arguments) not in (1, 2):
         sys.exit(__doc__)
-    source, build = map(os.path.abspath, arguments)
-    tree = os.path.basename(build)
+    source, build = os.path.abspath(arguments[0]), os.path.abspath(arguments[1]) if arguments[1:] else None
+    tree = os.path.basename(build or "lines")
     text = subprocess.run([source + "/tests/checks/lines.sh", source, "--folders"], check=True, capture_output=True,
                           text=True).stdout
     lines = collections.Counter({row.split()[0]: int(row.split()[1]) for row in text.splitlines()})
-    kernels, seconds, cpu = kernels_by_folder(build), seconds_by_folder(build), cpu_seconds(build)
+    kernels, seconds, cpu = collections.Counter(), collections.Counter(), None
+    if build:
+        kernels, seconds, cpu = kernels_by_folder(build), seconds_by_folder(build), cpu_seconds(build)
 
     print(f"{tree:24} {'lines':>7} {'kernels':>8} {'seconds':>8}")
     for folder in sorted(set(lines) | set(kernels) | set(seconds)):
