@@ -19,7 +19,7 @@ struct CachedWeight {
 
   bool serves(const Tensor& t, DType dtype) const {
     const Ref<Storage>& now = t.impl()->storage;
-    // What was converted without the tape can't carry a gradient.
+    // A copy that was converted without the tape carries no gradient.
     return converted.dtype() == dtype && storage == now && version == now->version() &&
            stream == current_stream(t.device()) && (converted.requires_grad() || !grad_enabled());
   }

@@ -8,7 +8,7 @@
 
 #include <cotangent/autograd/node.h>
 
-// What grad() asks for, and which nodes lead there.
+// Request of grad(): the wanted gradients, and the nodes that lead there.
 
 namespace ct::detail {
 
@@ -64,7 +64,7 @@ inline const void* key_of(const Edge& edge) {
   return edge.node ? static_cast<const void*>(edge.node.get()) : edge.leaf.get();
 }
 
-// What grad() wants instead of accumulation into leaves, and which nodes lead there: no other is visited.
+// Gradients that grad() returns instead of accumulating them into leaves, and the nodes that lead there: no other is visited.
 class Capture {
  public:
   explicit Capture(std::size_t inputs) : results(inputs) { edges_.reserve(inputs); }

@@ -103,7 +103,7 @@ class Pass {
     return without_history(gradient);
   }
 
-  // What comes from outside is a constant, unless the pass is recorded.
+  // A cotangent from outside is a constant, unless the pass is recorded.
   Tensor without_history(const Tensor& t) const { return !record_ && t.requires_grad() ? t.detach() : t; }
 
   // Whether to follow the edge of a root, or of the result of a piece of tape.
@@ -278,7 +278,7 @@ class Pass {
     if (capture_) capture_->take(&node, grads);
   }
 
-  // What a hook returns takes the place of the gradient.
+  // A hook's result takes the place of the gradient.
   void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) const {
     hooks.each([&](const TensorHook& hook) {
       // A hook may change its argument: nobody else must see that.

@@ -66,7 +66,7 @@ class AnomalyGuard {
 };
 
 namespace detail {
-/// What the engine needs of the ops above it: a table that the ops folder defines.
+/// Ops that the engine calls: a table that the ops folder, which lies above it, defines.
 struct EngineOps {
   /// Makes `sum` sum + b: in its memory if `in_place`, and else another tensor. That, and clone(), is recorded if
   /// recording is on.

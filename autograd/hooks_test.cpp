@@ -86,7 +86,7 @@ TEST_CASE("what a hook does to its argument stays in its branch", "[autograd]") 
   CHECK(grad_of(d) == Values{1, 2});
   CHECK(grad_of(c) == Values{100, 200});
 
-  // What one hook returned, and the next one changes, and an expanded gradient.
+  // A gradient that one hook returned and the next changes, and an expanded gradient.
   const Tensor e = leaf({1, 2}), kept = ct::ones({2});
   e.register_hook([&](const Tensor&) { return kept; });
   e.register_hook(ruin);
@@ -94,7 +94,7 @@ TEST_CASE("what a hook does to its argument stays in its branch", "[autograd]") 
   CHECK(kept.to_vector<double>() == Values{1, 1});
   CHECK(grad_of(e) == Values{100, 100});
 
-  // What grad() has handed out.
+  // A gradient that grad() has handed out.
   const Tensor f = leaf({1, 2});
   const Tensor h = f * 1.0;
   f.register_hook(ruin);
@@ -124,7 +124,7 @@ TEST_CASE("what a hook returns must be like the gradient", "[autograd]") {
 
 TEST_CASE("a hook may remove itself and others, and add some", "[autograd]") {
   const Tensor x = leaf({1, 2});
-  // What the first hook holds is used after it is gone from the list.
+  // State of the first hook is used after it is gone from the list.
   const auto held = std::make_shared<Values>(100, 2.0);
   std::uint64_t once = 0, later = 0;
   int calls = 0, added = 0, after = 0;

@@ -195,7 +195,7 @@ void OpNode::backward(NodeCall& call) {
   const Device device = output_metas_[0].device;
   const KernelKind kind = kernel_kind(op_, device, input_metas_[0].dtype);
   const BackwardFn kernel = call.record ? nullptr : kernels_of(op_, kind).backward;
-  // Of cotangents and saved values the kernels get contiguous copies where their op wants it.
+  // Copy cotangents and saved values that the OpDef marks `contiguous` and that are not.
   std::span<const Tensor> grads = call.grads_out;
   InlineVector<Tensor, 4> copied_grads;
   const std::uint32_t wanted = contiguous_for(op_, kind, op_.contiguous_outputs);

@@ -111,7 +111,7 @@ struct OutputHooks {
   std::shared_ptr<Tensor> retained;
 };
 
-/// What a node's backward works on. `grads_in[i]` and `flags[i]` (GradFlag bits) belong to edge i.
+/// Operands of a node's backward. `grads_in[i]` and `flags[i]` (GradFlag bits) belong to edge i.
 struct NodeCall {
   std::span<Tensor> grads_out;
   std::span<Tensor> grads_in;
@@ -148,7 +148,7 @@ class CT_API Node : public RefCounted {
   virtual std::vector<Tensor> expand() { return {}; }
   /// Frees what was saved; backward can't run again.
   virtual void release_saved() = 0;
-  /// What is kept alive for backward, for those who show it (nn/explain/explain.h).
+  /// Tensors that are kept alive for backward, for explain() (nn/explain/explain.h).
   virtual std::vector<KeptTensor> kept() const { return {}; }
   /// Whether release_saved() has freed something that backward() needs.
   virtual bool released() const { return false; }
@@ -215,7 +215,7 @@ class CT_API OpNode final : public Node, public Pooled {
 };
 
 namespace detail {
-/// What a leaf carries: its gradient, its place in the order, its hooks.
+/// A leaf's record: its gradient, its place in the order, its hooks.
 struct LeafMeta final : AutogradMeta {
   Tensor grad;
   mutable SpinLock lock;  // of `grad`, the handle, and, while backward adds to them, of its values

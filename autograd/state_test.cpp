@@ -3,7 +3,7 @@
 #include "tests/catch.h"
 #include "tests/op_testing.h"
 
-// What changes between forward and backward: the gradient is right, or there is an error.
+// Changes between forward and backward: the gradient is right, or there is an error.
 
 using namespace ct;
 using testing::check;
@@ -56,7 +56,7 @@ TEST_CASE("what was changed beside the tape is not used on it", "[autograd][stat
       const NoGrad guard;
       a.sum();
     }
-  // What has no tape, what is a leaf, and what is changed under NoGrad knowingly.
+  // Tensors without a tape, leaves, and those that are changed under NoGrad knowingly.
   Tensor x = testing::values({2}, {1, 2}).set_requires_grad();
   x.detach().mul_(3);
   (x * x).sum().backward();

@@ -5,7 +5,7 @@
 
 #include <cotangent/core/dtype.h>
 
-// What it means to convert one element or number. Written once for both devices.
+// Conversion of one element or number, written once for both devices.
 
 namespace ct {
 

@@ -53,7 +53,7 @@ std::size_t bin_bytes(int bin) {
   return static_cast<std::size_t>(9 + bin % 8) << (log - 3);
 }
 
-// What a block of `bytes` really takes.
+// Size of the block that `bytes` takes.
 std::size_t block_bytes(std::size_t bytes) {
   if (CT_POOL_BYPASS) return bytes;
   return bytes <= kPoolMaxBytes ? pool_class_bytes(pool_class(bytes)) : bin_bytes(bin_of(bytes));

@@ -75,7 +75,7 @@ class CT_API DeviceGuard {
   int previous_ = -1;  // the device to go back to, or -1 if nothing was changed
 };
 
-/// What a GPU is, as far as kernels and reports ask.
+/// Properties of a GPU that kernels and reports ask for.
 struct DeviceProperties {
   std::string name;
   int compute_major = 0;  ///< compute capability: 9.0 is Hopper

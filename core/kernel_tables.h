@@ -5,8 +5,8 @@
 
 #include <cotangent/core/cpu_level.h>
 
-// Where the kernels of an op are: the tables that its files bring (CT_KERNELS in core/op_def.h), put together by the
-// build, which alone knows the files and the devices. Programs so carry the kernels of the ops that they use.
+// Tables of kernels. Each kernel file defines one (CT_KERNELS in core/op_def.h); the build, which alone knows the files and the
+// devices, collects them per op, so a program links only the kernels of ops that it uses.
 
 namespace ct {
 

@@ -142,7 +142,7 @@ struct Forward {
   }
 };
 
-/// What is asked of the gradient of one input.
+/// Request for the gradient of one input.
 enum GradFlag : std::uint8_t {
   kGradNeeded = 1,
   kGradAccumulate = 2,

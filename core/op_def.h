@@ -70,7 +70,7 @@ struct LinkedKernels {
 };
 }  // namespace detail
 
-/// What a call costs at least: floating-point operations, and bytes with every tensor moved once.
+/// Least cost of a call: floating-point operations, and bytes with every tensor moved once.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -231,7 +231,7 @@ constexpr OpDef derived(OpDef op) {
 }
 }  // namespace detail
 
-/// What the gradient of input i reads.
+/// Values that the gradient of input i reads.
 constexpr const Saves& saves_of(const OpDef& op, std::size_t i) {
   return op.saves[i < op.inputs.size() ? i : op.inputs.size() - 1];
 }

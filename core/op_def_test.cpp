@@ -6,7 +6,7 @@
 
 #include "tests/catch.h"
 
-// What an OpDef says of itself at run time.
+// An OpDef's description of itself at run time.
 
 using namespace ct;
 

@@ -20,7 +20,7 @@ class Tensor;
 /// At most so many records of inputs; a record may stand for any number of inputs.
 inline constexpr std::size_t kMaxInputDefs = 12;
 
-/// What there is to know of one input. What is not said is not so.
+/// Record of one input. A flag that is left out is false.
 struct InputDef {
   const char* name;
   /// The inputs and outputs that its gradient reads beside the cotangents, by name: "x", "w y". Nothing else is
@@ -43,7 +43,7 @@ struct InputDef {
   /// The kernels want it contiguous: what is not is copied before they see it, forward and backward. Plain kernels get
   /// every tensor so.
   bool contiguous = false;
-  /// Of one that is `contiguous`: the layouts beside that which the kernels read where they lie.
+  /// For a `contiguous` input: other layouts that the kernels read in place.
   bool (*readable)(const Tensor&) = nullptr;
   /// The backward kernel alone wants it contiguous.
   bool contiguous_saved = false;
@@ -53,7 +53,7 @@ struct InputDef {
   bool rest = false;
 };
 
-/// What there is to know of one output.
+/// Record of one output.
 struct OutputDef {
   const char* name;
   /// False where no gradient flows back from it: indices, masks, statistics, truth values.

@@ -60,7 +60,7 @@ TEST_CASE("pool: blocks travel between threads and survive them") {
     for (int* p : made) pool_deallocate(p, 4);
   }).join();
   if (CT_POOL_BYPASS) return;
-  // What the ended threads had comes back out of the store.
+  // Blocks of the ended threads come back out of the store.
   const std::set<void*> known(made.begin(), made.end());
   std::vector<void*> again;
   int found = 0;

@@ -94,7 +94,7 @@ class CT_API Event {
 /// bad index (label, token) since the last synchronising call: the device-side half of index checks.
 CT_API void synchronize(Device device);
 
-/// What an implicit wait of the host for the device does: item(), a copy to the CPU, nonzero().
+/// Action on an implicit wait of the host for the device: item(), a copy to the CPU, nonzero().
 enum class SyncPolicy : std::uint8_t {
   allow,  ///< it happens, and is counted
   error,  ///< it throws DeviceError before it waits: for finding what stalls a training step

@@ -32,14 +32,14 @@ class TensorIndices;
 class RowIterator;
 struct ValuesIndices;
 
-/// What is known of a tensor without its data.
+/// Metadata of a tensor: all but its data.
 struct TensorMeta {
   Shape shape;
   DType dtype = DType::f32;
   Device device;
 };
 
-/// What a tensor carries for the tape beyond its place in it; the autograd folder defines the contents.
+/// A tensor's data for the tape beyond its place in it; the autograd folder defines the contents.
 struct AutogradMeta {
   virtual ~AutogradMeta() = default;
 };

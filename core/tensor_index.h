@@ -54,7 +54,7 @@ class TensorIndex {
   TensorIndex(const Tensor& tensor) : kind_(Kind::tensor), tensor_(tensor) {}
 
   Kind kind() const { return kind_; }
-  /// What it is, by its kind.
+  /// The value, by its kind.
   std::int64_t number() const { return number_; }
   const Slice& slice() const { return slice_; }
   const Tensor& tensor() const { return tensor_; }

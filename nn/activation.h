@@ -90,7 +90,7 @@ class CT_API Hardtanh : public Module {
 };
 
 struct PReLUOptions {
-  /// Of each slope, in the beginning.
+  /// Initial value of each slope.
   double init = 0.25;
   DType dtype = DType::f32;
   Device device = cpu;

@@ -161,7 +161,7 @@ TEST_CASE("Module: what replaces a parameter is one", "[nn]") {
   CHECK(layer.weight()->requires_grad());
   layer.weight().replace(leaf);
   CHECK(layer.weight()->is_same(leaf));
-  // What is frozen stays so.
+  // Frozen parameters stay frozen.
   nn::Linear frozen(3, 2);
   frozen.requires_grad(false);
   frozen.weight().replace(ct::zeros({2, 3}));

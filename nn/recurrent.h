@@ -34,14 +34,14 @@ struct RNNOptions {
   Device device = cpu;
 };
 
-/// What an RNN or a GRU gives: `auto [output, h] = gru(x);`
+/// Result of an RNN or a GRU: `auto [output, h] = gru(x);`
 struct RNNOutput {
   /// [T, B, D H] (batch_first: [B, T, D H]; without a batch [T, D H]), D the number of directions: the last layer's states.
   Tensor output;
   /// [L D, B, H] ([L D, H]): each layer's state after its last step, those of a layer's two directions side by side.
   Tensor h;
 };
-/// What is handed from one call of an LSTM to the next; shapes as RNNOutput::h. Undefined tensors stand for zeros.
+/// State that an LSTM hands from one call to the next; shapes as RNNOutput::h. Undefined tensors stand for zeros.
 struct LSTMState {
   Tensor h, c;
 };
@@ -61,7 +61,7 @@ struct CellParameters {
   Parameter w_ih, w_hh, b_ih, b_hh;
 };
 
-/// What RNN, GRU and LSTM have in common: layers and directions.
+/// Base of RNN, GRU and LSTM: layers and directions.
 class CT_API RecurrentLayers : public Module {
  public:
   /// Draws new values.
@@ -73,7 +73,7 @@ class CT_API RecurrentLayers : public Module {
   RecurrentLayers(CellKind kind, std::int64_t input_size, std::int64_t hidden_size,
                   const RNNOptions& options);
   LSTMOutput run(const Tensor& x, const LSTMState& state, const Tensor& lengths) const;
-  /// Of layers without a memory.
+  /// Forward pass of layers without a memory.
   RNNOutput run(const Tensor& x, const Tensor& h0, const Tensor& lengths) const {
     LSTMOutput made = run(x, LSTMState{h0, {}}, lengths);
     return {std::move(made.output), std::move(made.state.h)};
@@ -86,7 +86,7 @@ class CT_API RecurrentLayers : public Module {
   std::vector<CellParameters> cells_;  // by layer, then by direction
 };
 
-/// What the cells have in common: one step.
+/// Base of the cells: one step.
 class CT_API RecurrentCell : public Module {
  public:
   /// Draws new values.

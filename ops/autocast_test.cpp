@@ -236,7 +236,7 @@ TEST_CASE("Autocast: inputs of different dtypes meet in the widest", "[autocast]
   CHECK((y * y).dtype() == ct::bf16);
 }
 
-// What PyTorch's autocast does, for the ops that both have; its list for CUDA is the longest.
+// PyTorch's autocast, for the ops that both have; its list for CUDA is the longest.
 TEST_CASE("the policies are PyTorch's", "[autocast]") {
   const Names lower = ops_with(AutocastPolicy::lower), f32 = ops_with(AutocastPolicy::f32);
   for (const char* name : {"matmul", "linear"}) CHECK(lower.count(name) == 1);

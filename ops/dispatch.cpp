@@ -114,7 +114,7 @@ void check_defined(const OpDef& op, std::size_t i, const Tensor& t) {
   return convert;
 }
 
-// What nearly all calls are: every input is there, on one device, in one dtype that the op has.
+// The common call: every input is there, on one device, in one dtype that the op has.
 bool is_plain_call(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs) {
   if (inputs.size() != op.inputs.size() || !has_attributes(op, attrs) || !inputs[0]->defined()) return false;
   const TensorImpl& first = *inputs[0]->impl();

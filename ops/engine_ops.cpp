@@ -10,7 +10,7 @@
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
-// What the engine asks of the ops: sums of cotangents, zeros, ones, copies.
+// Ops that the engine calls: sums of cotangents, zeros, ones, copies.
 
 namespace ct::detail {
 namespace {

@@ -172,7 +172,7 @@ void append_facts(std::string& out, const Tensor& t, int indent, const PrintOpti
   }
 }
 
-// What all threads print with.
+// Options that all threads print with.
 struct Shared {
   std::mutex mutex;
   PrintOptions options;

@@ -4,8 +4,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
-// What rules (OpDef::rule) are composed of beside the ops themselves. All of it is on the tape. And, of shape rules, what
-// several ask.
+// Helpers for OpDef::rule, all recorded on the tape, and checks that several shape rules share.
 
 namespace ct::rules {
 

@@ -76,7 +76,7 @@ CT_INLINE X exp_nonpositive(X x) {
   using N = ExpNumbers<T>;
   X t;
   const X y = scaled_rest<T>(x, t);
-  // What stands in t above k is shifted out.
+  // The bits of t above k are shifted out.
   const U scale = (with_bits_of<U>(t) << N::mantissa) + (static_cast<Unsigned<T>>(N::bias) << N::mantissa);
   return x < N::least ? X{} : y * with_bits_of<X>(scale);  // false for a NaN, which passes through y
 }

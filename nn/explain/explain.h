@@ -32,7 +32,7 @@ struct ExplainOptions {
   /// The same, and notes how long each node's part of the way back takes. On a GPU it waits after every node. What
   /// recompute() runs again counts for the node before it, and copies that hooks need are in it.
   bool times = false;
-  /// What it saw of the forward pass becomes columns.
+  /// Its measurements of the forward pass become columns.
   const ForwardWatch* watch = nullptr;
 };
 

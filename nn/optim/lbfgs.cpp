@@ -20,7 +20,7 @@ namespace ct::optim {
 namespace {
 
 constexpr const char* kLbfgs = "LBFGS";
-// Of the line search: how much of the slope at 0 the loss must fall by, and how much may be left of it.
+// Wolfe's constants: how much of the slope at 0 the loss must fall by, and how much of it may be left.
 constexpr double kFall = 1e-4, kFlat = 0.9;
 constexpr int kTrials = 25;
 constexpr double kNarrow = 1e-9;   // a bracket in which no parameter moves by more

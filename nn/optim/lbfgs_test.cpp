@@ -202,7 +202,7 @@ TEST_CASE("LBFGS: what its closure does wrong", "[optim]") {
   CHECK_THROWS_AS(problem.lbfgs.step(LBFGS::Closure{}), ValueError);
   CHECK_THROWS_AS(problem.lbfgs.step([] { return Tensor(); }), ValueError);
   CHECK_THROWS_AS(problem.lbfgs.step([] { return zeros({2}); }), ValueError);
-  // What it throws in the middle of a line search leaves the parameters where they were.
+  // A closure that throws in the middle of a line search leaves the parameters where they were.
   const auto before = all_bytes(problem.params);
   int calls = 0;
   CHECK_THROWS_AS(problem.lbfgs.step([&] {

@@ -272,7 +272,7 @@ void step(const char* op, const Group& g, std::span<const int> members, const Ru
 }
 
 // ---- Clipping -------------------------------------------------------------------------------------------
-// Of an entry only `grad` and `count` are looked at.
+// Reads only `grad` and `count` of an entry.
 
 /// Entries of one dtype.
 struct Batch {

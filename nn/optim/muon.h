@@ -10,7 +10,7 @@
 
 namespace ct::optim {
 
-/// What a step of Muon is multiplied with besides lr, for a parameter [rows, columns].
+/// Factor of a step of Muon besides lr, for a parameter [rows, columns].
 enum class MuonLr {
   original,         ///< sqrt(max(1, rows / columns))
   match_rms_adamw,  ///< 0.2 sqrt(max(rows, columns)): steps as long as AdamW's, whose lr and weight_decay then serve

@@ -110,14 +110,14 @@ class CT_API Optimizer {
   virtual bool keeps_master(int) const { return false; }
   /// Whether update() heeds gate(). If not, a GradScaler waits for the device before each step.
   virtual bool takes_gate() const { return false; }
-  /// What the step that is running depends on.
+  /// Inputs of the step that is running.
   const StepGate& gate() const { return gate_; }
 
  private:
   friend class LRScheduler;
   friend class GradScaler;
   struct Doubt;
-  // What schedulers start from: the rate at the time the first of them was made.
+  // Initial rate of schedulers: that at the time the first of them was made.
   double base_lr(int group);
 
   void step_if(const StepGate& gate);

@@ -254,7 +254,7 @@ class Encoder {
     if (!(m_.fuse_unknown && !symbols_.empty() && symbols_.back().id == m_.unknown)) push(m_.unknown);
   }
 
-  // Of all neighbours that may become one token, those of the earliest merge do, the leftmost first.
+  // Merges the neighbours of the earliest merge first, the leftmost before others.
   void merge() {
     for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) consider(static_cast<std::int32_t>(i));
     while (!queue_.empty()) {
@@ -291,7 +291,7 @@ class Encoder {
 
   const BpeModel& m_;
   std::vector<std::int64_t>& ids_;
-  // What the whole text allows; its pieces and words share it.
+  // Budget of the whole text, which its pieces and words share.
   std::size_t bytes_ = 0, room_to_normalize_ = 0, room_to_cut_ = 0;
   Pattern::Budget budget_;
   std::deque<std::string> kept_;  // texts that words are parts of

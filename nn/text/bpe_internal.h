@@ -22,7 +22,7 @@ struct StringHash {
 };
 template <class T>
 using ByText = std::unordered_map<std::string, T, StringHash, std::equal_to<>>;
-/// Of two numbers in one. Numbers that follow each other are spread over the table.
+/// Hash of two numbers in one. Numbers that follow each other are spread over the table.
 struct PairHash {
   std::size_t operator()(std::uint64_t pair) const {
     pair = (pair ^ pair >> 33) * 0x9E3779B97F4A7C15u;
@@ -41,7 +41,7 @@ bool crowded(const Table& table, const typename Table::key_type& key) {
 inline constexpr std::size_t kMaxText = 1024, kMaxToken = 8192;
 /// How many normalizers, pre-tokenizers, and ids around a text there may be.
 inline constexpr std::size_t kMaxParts = 128, kMaxTemplate = 1024;
-/// What normalizers, and after them pre-tokenizers, may make of a text: kGrowth times as many bytes, and a few.
+/// Limit of what normalizers, and after them pre-tokenizers, make of a text: kGrowth times as many bytes, and a few.
 inline constexpr std::size_t kGrowth = 16;
 inline std::size_t room_for(std::size_t bytes) { return 1024 + kGrowth * bytes; }
 

@@ -28,7 +28,7 @@ bool has_text(const Json* object, const char* key, std::string_view value) {
   return found && found->text() && *found->text() == value;
 }
 
-// What save() writes, or wrote in older versions: {"type": "Characters", "vocab": ["a", ...]}.
+// Format that save() writes, or wrote in older versions: {"type": "Characters", "vocab": ["a", ...]}.
 bool is_character_model(const Json& file) {
   const Json* model = file.find("model");
   const Json* cut = file.find("pre_tokenizer");

@@ -11,9 +11,9 @@ namespace ct::text::detail {
 namespace {
 
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-// Of a step that waits on the stack: `low` is a mark that becomes `high` again.
+// A step that waits on the stack: `low` is a mark that becomes `high` again.
 constexpr std::size_t kRestore = static_cast<std::size_t>(-1);
-// What a character of a text adds to a budget. Real patterns take some 30 steps, and go back to few places.
+// Budget that a character of a text adds. Real patterns take some 30 steps, and go back to few places.
 constexpr std::size_t kStepsPerCharacter = 2000, kPlacesPerCharacter = 8;
 constexpr std::size_t kCharactersPerStep = 4;  // that a run of one set reads
 

@@ -192,7 +192,7 @@ class PatternCompiler {
     if (has(0x212A)) set.ranges.push_back({'k', 'k'}), set.ranges.push_back({'K', 'K'});
     return set;
   }
-  // What follows a backslash.
+  // The escape behind a backslash.
   CharSet escape() {
     const char32_t c = next();
     CharSet set;

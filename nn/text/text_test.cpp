@@ -168,7 +168,7 @@ TEST_CASE("patterns: memory and time grow with the text", "[text]") {
   // The characters that a repetition reads count as well, wherever it begins.
   text.assign(20000, 'a');
   CHECK_THROWS_WITH(matches("a++b", text), Contains("too many ways"));
-  // What one part of a text leaves of its budget is there for the next, but none is given anew.
+  // Budget that one part of a text leaves is there for the next; none is given anew.
   const Pattern p("test", "(?:a+)+b");
   const auto word = text::detail::decode_utf8("aaaaaaaa");
   std::vector<Pattern::Match> found;

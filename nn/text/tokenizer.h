@@ -38,7 +38,7 @@ class CT_API CharTokenizer final : public Tokenizer {
  public:
   /// The vocabulary is that of `text`. Throws ValueError, naming the byte, for text that is not UTF-8.
   static CharTokenizer from_text(std::string_view text);
-  /// What save() wrote. Throws IoError.
+  /// Reads a file of save(). Throws IoError.
   static CharTokenizer load(const std::string& path);
   static CharTokenizer from_json(std::string_view json, const std::string& name = "JSON");
 

@@ -24,7 +24,7 @@ extern const std::uint32_t k_category_runs[];
 extern const std::size_t k_category_run_count;
 
 inline constexpr char32_t kLastCodePoint = 0x10FFFF;
-/// What a byte that is not part of well-formed UTF-8 becomes: a number beyond Unicode, of no category but Cn.
+/// Stand-in for a byte that is not part of well-formed UTF-8: a number beyond Unicode, of no category but Cn.
 inline constexpr char32_t kBadByte = 0x110000;
 
 CT_API Category category_of(char32_t code);

@@ -61,7 +61,7 @@ void infer(Infer& in) {
   in.output({q.size(0), q.size(1), q.size(2)}, accumulate_type(q.dtype()));
 }
 
-// Of a full matrix of scores, or of its lower half where causality leaves only that.
+// Size of a full matrix of scores, or of its lower half where causality leaves only that.
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView attrs) {
   const Extents e(in[0].shape, in[1].shape, in[2].shape);
   const double scores = static_cast<double>(e.batch * e.heads * e.queries) * static_cast<double>(e.keys);

@@ -19,7 +19,7 @@ struct AttentionOptions {
   std::int64_t causal_offset = 0;
   /// Each probability is dropped (set to 0) with this probability, the others are divided by 1 - dropout_p.
   double dropout_p = 0;
-  /// What q k^T is multiplied by; 1 / sqrt(D) if not given.
+  /// Factor of q k^T; 1 / sqrt(D) if not given.
   std::optional<double> scale = {};
   /// Where the one draw comes from that dropout takes.
   Generator& generator = default_generator();

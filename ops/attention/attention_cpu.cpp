@@ -236,7 +236,7 @@ void few_queries(const Forwards& f, std::int64_t b, std::int64_t kv, std::int64_
   f.load_queries(b, queries, count, static_cast<C>(f.attrs.scale), q, stride);
 
   const std::int64_t end = f.last_end(queries, count);
-  // What is converted has to stay in the first-level cache.
+  // Converted blocks must stay in the first-level cache.
   const std::int64_t step = f.k.direct && f.v.direct ? kFewKeys : kKeys;
   for (std::int64_t j0 = 0; j0 < end; j0 += step) {
     const std::int64_t n = std::min<std::int64_t>(step, end - j0);

@@ -244,7 +244,7 @@ struct Scores {
           mask.load(mask.at(b, q.head, q.i, first_key), n, values);
           for (std::int64_t j = 0; j < n; ++j) tile[j * kQueries + lane] = values[j];
         }
-      // What is hidden counts for nothing, not even where it is NaN.
+      // A hidden element counts for nothing, not even where it is NaN.
       const std::int64_t whole = round_up(lanes, V::kSize);
       for (std::int64_t j = 0; j < n; ++j)
         for (std::int64_t lane = 0; lane < whole; lane += V::kSize) {

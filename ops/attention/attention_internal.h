@@ -37,7 +37,7 @@ CT_HD inline std::int64_t causal_end(std::int64_t i, std::int64_t keys, bool cau
   return end < 0 ? 0 : end < keys ? end : keys;
 }
 
-/// What the tensor cores' kernels can read: rows of whole 16-byte chunks of 16-bit elements.
+/// Operands that the tensor cores' kernels can read: rows of whole 16-byte chunks of 16-bit elements.
 inline bool in_chunks(const Tensor& x) {
   if (x.stride(3) != 1 || reinterpret_cast<std::uintptr_t>(x.raw_data()) % 16 != 0) return false;
   for (int axis = 0; axis < 3; ++axis)

@@ -27,7 +27,7 @@ ConstMatrix read(const Tensor& t, std::int64_t b, std::int64_t h, std::int64_t f
   return plain::read(rows(t, b, h, first, count));
 }
 
-// What scores depend on besides q and k.
+// Inputs of the scores besides q and k.
 class Call {
  public:
   const Extents e;
@@ -45,7 +45,7 @@ class Call {
     return b * s[0] + h * s[1] + i * s[2] + j * s[3];
   }
 
-  /// What is added to the scores of queries [first, first + count): the mask, and -inf for what is hidden.
+  /// Addend of the scores of queries [first, first + count): the mask, and -inf for hidden keys.
   Matrix mask(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count) const {
     Matrix added = Matrix::Zero(count, e.keys);
     for (std::int64_t i = 0; i < count; ++i) {

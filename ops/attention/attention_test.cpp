@@ -302,7 +302,7 @@ TEST_CASE("attention writes rows of all heads side by side, and reads cotangents
         CAPTURE(dtype, s.queries, variant);
         run_layouts(Inputs(s, dtype), variant_of(variant, s, generator), cpu);
       }
-  // What models do next costs nothing.
+  // The views that models make next cost nothing.
   const Inputs in({2, 3, 3, 5, 5, 8}, f32);
   const Tensor y = scaled_dot_product_attention(in.q, in.k, in.v);
   const std::size_t before = memory_stats(cpu).requests;

@@ -42,7 +42,7 @@ struct Problem {
   void *dq, *dk, *dv;  // null where not wanted
 };
 
-// What the probability of (row, j) is multiplied by; row counts all queries of all heads and batches.
+// Dropout's factor for the probability of (row, j); row counts all queries of all heads and batches.
 template <class C>
 __device__ __forceinline__ C kept(const Problem& p, std::int64_t row, std::int64_t j) {
   if (!p.drops) return C(1);
@@ -127,7 +127,7 @@ __device__ __forceinline__ void finish_scores(const Problem& p, std::int64_t b, 
       if (p.mask_kind == MaskKind::none) continue;
       const C m = gpu::mask_value<C>(p.mask_kind, p.mask.data,
                                      b * p.mask.batch + h * p.mask.head + i * p.mask.row + j * p.mask.col);
-      // What is hidden counts for nothing, not even where it is NaN.
+      // A hidden element counts for nothing, not even where it is NaN.
       s[r][c] = m == -C(INFINITY) ? m : s[r][c] + m;
     }
   }

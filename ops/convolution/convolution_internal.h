@@ -8,7 +8,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
-// What the three ops of a convolution share. README.md: each of x, weight and y is computed from the other two.
+// Shared by the three ops of a convolution. README.md: each of x, weight and y is computed from the other two.
 
 namespace ct::convolution {
 

@@ -66,7 +66,7 @@ std::vector<Case> cases() {
        {.stride = {1, 2}, .padding = {0, 1}, .padding_end = {0, 1}}}};
 }
 
-// Of an op whose inputs have the shapes that `first` and `second` give.
+// Samples of an op whose inputs have the shapes `first` and `second`.
 template <class F>
 std::vector<Sample> samples_of(SampleMaker& make, bool bias, const F& shapes) {
   std::vector<Sample> all;

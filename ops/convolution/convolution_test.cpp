@@ -107,7 +107,7 @@ TEST_CASE("a gradient through output_padding beyond the stride", "[convolution]"
   CHECK(values(first) == values(x.grad()));
 }
 
-// What the kernels of a GPU multiply, element by element, on the host.
+// Products of the GPU's kernels, element by element, on the host.
 TEST_CASE("a part of a convolution is the product that a GPU computes", "[convolution]") {
   using namespace ct::convolution;
   struct Small {
@@ -237,7 +237,7 @@ struct Large {
   Conv2dOptions options;
 };
 using Results = std::array<V, 3>;  // y, dx, dw
-// What conv2d makes of x, w and the cotangent on a device, in `type`, of what `dtype` keeps of them.
+// Results of conv2d on a device, in `type`, for x, w and the cotangent rounded to `dtype`.
 Results run(const Large& c, const std::array<Tensor, 3>& in, DType dtype, DType type, Device device) {
   const auto there = [&](const Tensor& t) { return t.to(dtype).to(device, type).detach(); };
   Tensor x = there(in[0]).set_requires_grad(), w = there(in[1]).set_requires_grad();

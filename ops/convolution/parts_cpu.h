@@ -5,7 +5,7 @@
 
 #include <cotangent/ops/convolution/convolution_internal.h>
 
-// What the CPU's ways to a convolution share: where the tensors' parts lie, and how much is worth a thread.
+// Shared by the CPU's algorithms of convolution: where the tensors' parts lie, and how much work is worth a thread.
 
 namespace ct::convolution {
 

@@ -25,7 +25,7 @@ struct Place {
   long long offset;
   int row, column;
 };
-/// Of a pixel or tap that is not there: every element it sees lies outside.
+/// Place of a pixel or tap that does not exist: every element it sees lies outside.
 inline constexpr Place kNowhere{0, -(1 << 30), 0};
 
 struct Patches {

@@ -39,7 +39,7 @@ struct Axis {
     if (adaptive) return static_cast<int>((static_cast<long long>(p + 1) * in + out - 1) / out);
     return begin(p) + dilation * (kernel - 1) + 1;
   }
-  /// Those that may hold element a are [first, last).
+  /// Windows that may hold element a: [first, last).
   CT_HD int first(int a) const {
     if (adaptive) return static_cast<int>(static_cast<long long>(a) * out / in);
     const int beyond =
@@ -59,7 +59,7 @@ struct Windows {
   bool count_include_pad;
   long long divisor_override;
 
-  /// Of an image of so many rows and columns and its pool.
+  /// Window of an image of so many rows and columns and its pool.
   Windows(const Attrs& a, const Shape& image, const Shape& pool)
       : height{narrow(image[-2 + image.size()]),
                narrow(pool[-2 + pool.size()]),
@@ -81,7 +81,7 @@ struct Windows {
   CT_HD int in_pixels() const { return height.in * width.in; }
   CT_HD int out_pixels() const { return height.out * width.out; }
 
-  /// What the sum of window (p, q) is divided by.
+  /// Divisor of the sum of window (p, q).
   CT_HD long long divisor(int p, int q) const {
     if (divisor_override != 0) return divisor_override;
     const auto count = [&](const Axis& axis, int at) {
@@ -134,7 +134,7 @@ CT_HD C pooled(const Windows& w, int p, int q, const Read& x, const std::int64_t
   return sum / static_cast<C>(w.divisor(p, q));
 }
 
-/// What is computed of each image.
+/// Work on each image.
 enum class Work : std::uint8_t { largest, pooled, gathered };
 /// `to` and `indices` are written, `from` and, in the other works, `indices` are read; all contiguous. Undefined indices
 /// stand for a mean.

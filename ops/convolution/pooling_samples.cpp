@@ -46,7 +46,7 @@ std::vector<Sample> max_samples(SampleMaker& make) {
   return all;
 }
 
-// What max_pool2d chooses of an image, with these windows.
+// Elements that max_pool2d chooses of an image, with these windows.
 Tensor chosen(const Tensor& x, const Attrs& a) {
   return max_pool2d_with_indices(x, a.kernel, {a.stride, a.padding, a.dilation, a.ceil_mode}).indices;
 }

@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(kThreads)
   const unsigned i = blockIdx.x * kThreads + threadIdx.x;
   const int row = static_cast<int>(i / runs), first = static_cast<int>(i % runs) * V;
   if (row >= (kBack ? grid.height.in : grid.height.out)) return;
-  // What the rows and columns look at; past the end of a row as its last one does.
+  // Pixels that the rows and columns read; past the end of a row those of its last.
   Source source{}, sources[V] = {};
   int begin = 0, end = 0, begins[V] = {}, ends[V] = {};
   if constexpr (kBack) {

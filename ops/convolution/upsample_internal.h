@@ -19,7 +19,7 @@ struct Attrs {
   bool align_corners = false;
 };
 
-/// What an element of the result looks at: element `low`, and by the share also the next. A share above 0 has one.
+/// Source of an element of the result: element `low`, and by the share also the next, which exists where the share is above 0.
 struct Source {
   int low;
   double share;
@@ -57,7 +57,7 @@ struct Axis {
     while (p > 0 && source(p - 1).low >= a) --p;
     return p;
   }
-  /// Those that element a has a share in are among [begin(a), end(a)).
+  /// Results that element a has a share in: among [begin(a), end(a)).
   CT_HD int begin(int a) const { return first(linear ? a - 1 : a); }
   CT_HD int end(int a) const { return first(a + 1); }
   /// The share of element a in element p of the result.

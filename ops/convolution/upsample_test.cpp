@@ -56,7 +56,7 @@ TEST_CASE("bilinear mixes four pixels", "[upsample]") {
   const Tensor x = tensor({1.f, 2.f, 3.f, 5.f}).reshape({1, 1, 2, 2});
   near(upsample_bilinear(x, 3, true), {1, 1.5, 2, 2, 2.75, 3.5, 3, 4, 5});
   near(upsample_bilinear(x, {2, 4}), {1, 1.25, 1.75, 2, 3, 3.5, 4.5, 5});
-  // What has no share is not looked at.
+  // A pixel without a share is not read.
   const Tensor inf = tensor({1.f, INFINITY}).reshape({1, 1, 1, 2});
   CHECK(values(upsample_bilinear(inf, {1, 2})) == V{1, INFINITY});
 }

@@ -7,7 +7,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/convolution/window.h>
 
-// What convolutions and pools ask of their arguments.
+// Checks of the arguments of convolutions and pools.
 
 namespace ct::windows {
 

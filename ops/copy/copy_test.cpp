@@ -31,7 +31,7 @@ std::vector<ct::Device> devices() {
   return all;
 }
 
-// What t.to(dtype) must be for small whole numbers.
+// Expected t.to(dtype) for small whole numbers.
 double expected(double v, ct::DType dtype) {
   if (dtype == ct::boolean) return v != 0;
   if (dtype == ct::u8) return static_cast<double>(static_cast<std::uint8_t>(static_cast<int>(v)));

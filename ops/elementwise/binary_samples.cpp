@@ -17,7 +17,7 @@ using testing::operator<<;
 
 // ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
 
-// Of a, b and p.
+// Samples of a, b and p.
 using BinaryFormula = double (*)(double, double, double);
 template <BinaryFormula f>
 std::vector<Tensor> reference(std::span<const Tensor> in, AttrsView attrs) {
@@ -63,7 +63,7 @@ CT_REFERENCE(bitwise_left_shift, a* std::pow(2.0, b))
 CT_REFERENCE(bitwise_right_shift, std::floor(a / std::pow(2.0, b)))
 #undef CT_REFERENCE
 
-// Of a, b, c and p.
+// Samples of a, b, c and p.
 using TernaryFormula = double (*)(double, double, double, double);
 template <TernaryFormula f>
 std::vector<Tensor> ternary_reference(std::span<const Tensor> in, AttrsView attrs) {

@@ -16,7 +16,7 @@ using testing::operator<<;
 
 // ---- Oracles: the formulas once more, in the plainest way, in f64 -----------------------------------------
 
-// Of x, p and q.
+// Samples of x, p and q.
 using Formula = double (*)(double, double, double);
 
 template <Formula f>

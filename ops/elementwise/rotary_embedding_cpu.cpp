@@ -14,7 +14,7 @@ namespace {
 using fold::load_block;
 using fold::store_block;
 
-// Of `count` positions: pairs cosines, then pairs sines each.
+// table[p] = `pairs` cosines followed by `pairs` sines, for each of `count` positions.
 template <class C>
 void fill_table(const Call& call, std::int64_t count, C* table) {
   using P = simd::Vector<C>;

@@ -23,7 +23,7 @@ template <class C>
 struct Frequencies {
   C of[kMaxPairs];
 };
-/// Those of the last call in this thread are remembered: a model asks for the same ones all the time.
+/// The angles of the last call in this thread are remembered: a model asks for the same ones all the time.
 template <class C>
 const Frequencies<C>& frequencies(const RotaryOptions& options, std::int64_t turned);
 

@@ -148,7 +148,7 @@ inline Symbol where(const Symbol& condition, const Symbol& a, const Symbol& b) {
       });
 }
 
-/// What a formula gave, in the shape of `like`.
+/// A formula's result, in the shape of `like`.
 inline Tensor tensor_of(const Symbol& result, const Tensor& like) {
   return result.is_number() ? full_like(like, result.number()) : result.tensor();
 }

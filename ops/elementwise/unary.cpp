@@ -20,7 +20,7 @@ using namespace elementwise;
 
 // ---- Definitions ----------------------------------------------------------------------------------------
 
-// Whose results or gradients leave the range of 16 bits, or lose the digits that matter (as in PyTorch).
+// Ops that Autocast runs in f32: in 16 bits their results or gradients overflow or lose too many digits (PyTorch's list).
 consteval AutocastPolicy autocast_policy(std::string_view name) {
   for (const std::string_view steep :
        {"exp", "log", "rsqrt", "square", "cube", "reciprocal", "softplus", "log1p", "expm1", "log2", "log10",
@@ -163,7 +163,7 @@ Tensor nan_to_num(const Tensor& x, double nan, std::optional<double> posinf, std
   const bool gives_nan = std::isnan(high) || std::isnan(low);
   CT_CHECK(!(gives_nan && std::isinf(nan)), ValueError, "nan_to_num",
            "NaN is to become infinite and an infinity NaN; use where() for one of them");
-  // What one of the two puts in is not for the other to replace.
+  // A value that one of the two puts in is not replaced by the other.
   const auto without_nan = [&](const Tensor& t) {
     return dispatch(unary::k_nan_to_num, {t}, Parameters{nan, 0});
   };

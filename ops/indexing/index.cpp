@@ -87,7 +87,7 @@ int axes_of(const TensorIndex& index) {
   return index.kind() == Kind::number || index.kind() == Kind::slice;
 }
 
-// What selects: a number, or a tensor of integers of rank 0, which waits for the device.
+// Selecting index: a number, or a tensor of integers of rank 0, which waits for the device.
 std::optional<std::int64_t> number_of(const TensorIndex& index) {
   if (index.kind() == Kind::number) return index.number();
   if (index.kind() != Kind::tensor) return {};

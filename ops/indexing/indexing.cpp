@@ -23,7 +23,7 @@ std::int64_t axis_of(const char* op, AttrsView attrs, const Shape& x) {
   return wrap_axis(op, static_cast<const Attrs*>(attrs.data)->axis, x.size());
 }
 
-// What the engine is to do with a contiguous table of this shape.
+// The engine's view of a contiguous table of this shape.
 struct Plan {
   scattering::Selection rows;
   std::int64_t columns = 1;
@@ -147,7 +147,7 @@ Tensor take_like(Kind kind, const Tensor& x, std::int64_t axis, const Tensor& in
   return kind == Kind::slices ? index_select(x, axis, index) : gather(x, axis, index);
 }
 
-// What was taken is added where it lay.
+// Adds each taken element where it lay.
 template <Kind kind>
 void take_rule(const Backward& b) {
   if (!b.needs(0)) return;
@@ -157,7 +157,7 @@ void take_rule(const Backward& b) {
                                         : scatter_add(none, axis, b.in(1), b.grad()));
 }
 
-// What was added is taken from where it went.
+// Takes each added element from where it went.
 template <Kind kind>
 void add_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, b.grad());
@@ -182,7 +182,7 @@ Tensor last_writers(Kind kind, const Backward& b) {
   return eq(index_select(last, 0, list), writers).view(shape);
 }
 
-// What was overwritten gets nothing, nor what was overwritten later.
+// Overwritten elements get nothing, nor do writes that were overwritten later.
 template <Kind kind>
 void set_rule(const Backward& b) {
   const std::int64_t axis = b.attrs<Attrs>().axis;

@@ -111,7 +111,7 @@ TEST_CASE("gradients go where elements went", "[indexing]") {
   x.set_grad({});
   gather(x, 1, tensor({{0, 0, 1}})).backward(tensor({{1., 2., 3.}}));
   CHECK(values(x.grad()) == V{3, 3, 0, 0});
-  // Of two writers only the last gets the gradient, and what they overwrite gets none.
+  // The last of two writers gets the gradient, and the elements they overwrite get none.
   x.set_grad({});
   Tensor s = tensor({{5., 6.}, {7., 8.}}).set_requires_grad();
   index_copy(x, 0, tensor({1, 1}), s).backward(tensor({{1., 2.}, {3., 4.}}));

@@ -38,7 +38,7 @@ CT_API Tensor triu(const Tensor& x, Integer diagonal = 0);
 /// Matrices, in axes axis1 and axis2 of the result, with x's last axis on the diagonal `offset` above the main one and 0
 /// elsewhere.
 CT_API Tensor diag_embed(const Tensor& x, Integer offset = 0, Integer axis1 = -2, Integer axis2 = -1);
-/// Of a vector diag_embed(), of a matrix diagonal(): a view.
+/// diag_embed() of a vector, diagonal() of a matrix, as a view.
 CT_API Tensor diag(const Tensor& x, Integer offset = 0);
 
 /// i64, 1 at [.., i, indices[i]] and else 0, with a new last axis of `classes`; -1 stands for the largest index and one

@@ -8,7 +8,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
-// What the losses over classes (nll_loss, cross_entropy) share.
+// Shared by the losses over classes (nll_loss, cross_entropy).
 
 namespace ct::loss {
 
@@ -74,7 +74,7 @@ CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {
   rest = (a - (sum - b_part)) + (b - b_part);
 }
 
-/// What a mean divides by: rows whose weights sum to 0 have no mean, smoothed or not.
+/// Divisor of a mean: rows whose weights sum to 0 have no mean, smoothed or not.
 template <class C>
 CT_HD inline C mean_divisor(C weights) {
   return weights == 0 ? static_cast<C>(NAN) : weights;

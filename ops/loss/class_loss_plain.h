@@ -3,7 +3,7 @@
 #include <cotangent/ops/engine/rows/plain.h>
 #include <cotangent/ops/loss/loss_plain.h>
 
-// What the plain kernels of the losses over classes share: a row of scores for each label.
+// Shared by the plain kernels of the losses over classes: a row of scores for each label.
 
 namespace ct::plain {
 

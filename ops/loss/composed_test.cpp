@@ -79,7 +79,7 @@ TEST_CASE("binary cross-entropy of probabilities", "[loss]") {
                  [](double a, double b) { return -b * std::log(a) - (1 - b) * std::log(1 - a); }, p, t);
   const Tensor logits = log(p / (1 - p));
   CHECK(distance(binary_cross_entropy(p, t), bce_with_logits(logits, t)) < 1e-12);
-  // What is certain and wrong costs 100, and its gradient is finite.
+  // A wrong and certain prediction costs 100, and its gradient is finite.
   Tensor sure = row({0, 1, 0, 1}).set_requires_grad();
   const Tensor truth = row({1, 0, 0, 1});
   const Tensor y = binary_cross_entropy(sure, truth, {.reduction = Reduction::none});

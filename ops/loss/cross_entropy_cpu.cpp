@@ -43,7 +43,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return w * (P(C(1) - smoothing) * loss::load(t + at, count) + P(share()));
   }
 
-  // What the second pass over a row gives, with x measured from the row's maximum.
+  // Result of the second pass over a row, with x measured from the row's maximum.
   struct Sums {
     C max, exps, dot, mass;  // max_c x, sum_c e^x, sum_c factor x, sum_c factor
   };

@@ -22,7 +22,7 @@ inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool so
   return 2 * layout.rows() + 1 + (soft ? layout.rows() : 1);
 }
 
-/// What a row is compared with.
+/// Target of a row.
 enum class Target : std::uint8_t {
   label,     ///< a class
   smoothed,  ///< a class, with label smoothing

@@ -20,7 +20,7 @@ inline double label_loss(const Eigen::ArrayXd& L, const Eigen::ArrayXd& w, std::
   return (1 - s) * w[t] * L[t] + smooth;
 }
 
-/// What that multiplies each L_c with: f_c = (1 - s) w_t [c = t] + s/C w_c
+/// Factor of each L_c: f_c = (1 - s) w_t [c = t] + s/C w_c
 inline Eigen::ArrayXd label_factors(const Eigen::ArrayXd& w, std::int64_t t, double s) {
   Eigen::ArrayXd f = Eigen::ArrayXd::Zero(w.size());
   if (s > 0) f = s / static_cast<double>(w.size()) * w;

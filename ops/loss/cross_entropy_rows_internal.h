@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/loss/cross_entropy_internal.h>
 
-// What the fast kernels of both devices share: what they are given, and how it comes out of a call.
+// Shared by the fast kernels of both devices: their operands, and how these come out of a call.
 
 namespace ct {
 

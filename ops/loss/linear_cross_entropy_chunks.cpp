@@ -107,7 +107,7 @@ class WeightSum {
     multiply(stack(g).t(), stack(x), sum_, started_, device_);
     started_ = true;
   }
-  /// What no chunk has written is 0.
+  /// Elements that no chunk has written are 0.
   void finish() const {
     if (!started_) zero_bytes(sum_.raw_data(), sum_.device(), static_cast<std::size_t>(sum_.nbytes()));
   }

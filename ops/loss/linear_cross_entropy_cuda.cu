@@ -65,7 +65,7 @@ struct Row {
   static __device__ __forceinline__ int step() { return static_cast<int>(blockDim.x) * Vec::size; }
 };
 
-// What a thread sees of a row. Behind the row's end, as far as the last vector reaches, there is -inf.
+// A thread's view of a row. Behind the row's end, as far as the last vector reaches, it reads -inf.
 template <bool kSmooth, class T, bool kKept>
 __device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
                                                                            compute_t<T> ref) {

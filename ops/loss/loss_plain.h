@@ -6,7 +6,7 @@
 #include <cotangent/ops/loss/ordered_sum_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 
-// What the plain kernels of losses share: how the losses of a call become y, and how the cotangent of y reaches them.
+// Shared by the plain kernels of losses: how the losses of a call become y, and how the cotangent of y reaches them.
 
 namespace ct::plain {
 

@@ -7,7 +7,7 @@
 
 namespace ct {
 
-/// What a loss does with the losses of its elements (or rows).
+/// Reduction of the losses of elements (or rows).
 enum class Reduction : std::uint8_t {
   none,  ///< one loss per element (row)
   mean,  ///< their mean, weighted where the loss has weights

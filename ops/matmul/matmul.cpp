@@ -8,7 +8,7 @@ namespace ct {
 CT_KERNEL_TABLES(matmul)
 namespace {
 
-// What is left of a shape without its matrix (or vector).
+// The batch part of a shape: all but its matrix (or vector).
 Shape leading(const Shape& s) {
   const int matrix_axes = s.size() == 1 ? 1 : 2;
   return Shape(s.begin(), static_cast<std::size_t>(s.size() - matrix_axes));

@@ -89,7 +89,7 @@ Operand multiply(Operand a, Operand b, const Kept& is_kept) {
   return {matmul(left, right).reshape(shape), out};
 }
 
-// What an equation says of one tensor, with the number of axes that its "..." has, or -1 without.
+// An equation's term for one tensor, with the number of axes that its "..." has, or -1 without.
 struct Term {
   std::string letters;
   std::size_t dots = std::string::npos;  // "..." stands before this letter
@@ -117,7 +117,7 @@ struct Term {
   }
 };
 
-// Of axes with the same letter the diagonal is left, as the last axis.
+// Replaces axes with the same letter by their diagonal, as the last axis.
 void take_diagonals(Operand& x) {
   Labels& labels = x.labels;
   for (std::size_t i = 0; i < labels.size();) {
@@ -193,7 +193,7 @@ Tensor einsum(std::string_view equation, TensorList operands) {
 
   Operand product;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    // What the result or a later operand has.
+    // Letters that the result or a later operand has.
     const auto is_kept = [&](int label) {
       return has(wanted, label) ||
              std::any_of(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1, parts.end(),

@@ -6,7 +6,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/tensor.h>
 
-// What the kernels of batch_norm share. x is [images, channels, pixels]; a channel's numbers have the dtype of sums.
+// Shared by the kernels of batch_norm. x is [images, channels, pixels]; a channel's numbers have the dtype of sums.
 
 namespace ct::batch_norms {
 

@@ -1,6 +1,6 @@
 #include <cotangent/ops/normalization/long_rows.cuh>
 
-// What long_rows.cuh declares. Of layer_norm and rms_norm it is the mean that tells which: it may be null.
+// Kernels that long_rows.cuh declares. A null mean tells rms_norm from layer_norm.
 
 namespace ct::norms {
 namespace {

@@ -35,7 +35,7 @@ class Parameter {
   const float *data_ = nullptr, *constants_;
 };
 
-/// What kernels of rows take, of whatever types T and L: arithmetic is f32.
+/// Operands of the kernels of rows, for any types T and L: arithmetic is f32.
 struct ForwardData {
   const void *x, *residual, *low_residual;
   void *y, *sums;
@@ -175,7 +175,7 @@ void add_block(const L* g, const T* x, const C* w, int n, C mean, C rstd, double
   dot += dots.across(fold::kPlus);
 }
 
-// Of one block: dx = (g w - average - xhat slope) rstd + more, in up to two types.
+// Writes dx = (g w - average - xhat slope) rstd + more of one block as T (`dx`), as L (`low_dx`), or both; either may be null.
 template <class T, class L, class C>
 void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C mean, C rstd, C average,
                     C slope, T* dx, L* low_dx, bool streams) {

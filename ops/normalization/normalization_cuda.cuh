@@ -20,7 +20,7 @@
 // - long_*: rows that are too long for registers or no multiple of 16 bytes, and all of f64. They are read element by
 //   element, the second time out of L2.
 //
-// Of two types T and L, T's vectors are those of 16 bytes, and L's have as many elements.
+// Vectors of T have 16 bytes; those of L have as many elements.
 
 namespace ct::norms {
 

@@ -73,7 +73,7 @@ struct ForwardCall {
   Tensor x, residual, low_residual, weight, bias, y, sum, mean, rstd;
   Layout layout;
   double eps;
-  bool work = false;  // otherwise everything is done already
+  bool work = false;  // false: the constructor has written all results (empty tensors)
 
   ForwardCall(const Forward& f, Kind kind);
 };

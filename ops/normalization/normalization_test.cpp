@@ -245,7 +245,7 @@ TEST_CASE("add_layer_norm's dtypes: outside of Autocast one, in it those of Auto
     CHECK_THROWS_AS(add_norm(norm, {wide, low, {}, {}}), DTypeError);
     CHECK_THROWS_AS(add_norm(norm, {low, x[0], {}, {}}), ShapeError);
   }
-  // What the ops themselves refuse.
+  // Calls that the ops themselves refuse.
   for (const OpDef* op : registry()) {
     const bool layer = std::string_view(op->name) == "add_layer_norm";
     if (!layer && std::string_view(op->name) != "add_rms_norm") continue;

@@ -5,7 +5,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/engine/gemm/product.h>
 
-// What the three ops share: the walk over the steps, which knows neither the cell nor the device.
+// Shared by the three ops: the walk over the steps, which knows neither the cell nor the device.
 
 namespace ct::recurrence {
 
@@ -46,7 +46,7 @@ struct Step {
   CT_HD bool ended(std::int64_t row) const { return lengths != nullptr && t >= lengths[row]; }
 };
 
-/// What a device brings.
+/// Functions of a device.
 struct Steps {
   const product::Backend& backend;
   std::int64_t rows;  // that one thread of the host takes through all steps

@@ -32,7 +32,7 @@ inline GruGates gru_gates(const Column& p, const Column& u) {
 /// h = (1 - z) n + z h_past
 inline Column gru(const GruGates& g, const Column& h_past) { return (1 - g.z) * g.n + g.z * h_past; }
 /// dp_n = dh (1 - z) (1 - n^2),  dp_z = dh (h_past - n) z (1 - z),  dp_r = dp_n u_n r (1 - r);  du = dp but du_n = dp_n r.
-/// What reaches h_past on the way past u is dh z.
+/// h_past's gradient besides that through u is dh z.
 inline void gru_gradient(const GruGates& g, const Column& h_past, const Column& dh, Column& dp, Column& du,
                          Column& dh_past) {
   const Column dn = dh * (1 - g.z) * (1 - g.n.square());

@@ -19,7 +19,7 @@
 
 namespace ct {
 
-/// What an extremum along an axis gives: the values and, as i64, where along the axis they were found.
+/// Result of an extremum along an axis: the values and, as i64, where along the axis they were found.
 struct ValuesIndices {
   Tensor values;
   Tensor indices;

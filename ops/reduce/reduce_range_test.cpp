@@ -76,14 +76,14 @@ void check_products(Device device) {
   V gradient(201, 0);
   gradient[0] = kInf;
   check(device, bf16, product, 0, hundreds, 0, gradient, 1);
-  // What counts is the product itself, not what it is on the way.
+  // Only the product itself must be in range, not its partial products.
   check(device, f64, product, 0, {1e200, 1e200, 1e-200, 1e-250}, 1e-50, {1e-250, 1e-250, 1e150, 1e200}, 1);
   check(device, f64, product, 0, {1e-200, 1e-200}, 0, {1e-200, 1e-200}, 1);
   check(device, f64, product, 0, {1e200, -1e200}, -kInf, {-1e200, 1e200}, 1);
   check(device, f64, product, 0, {0x1p-1074, 0x1p1000, 8}, 0x1p-71, {0x1p1003, 0x1p-1071, 0x1p-74}, 1);
   check(device, f32, product, 0, {1e-30, 1e-30, 1e30}, 1e-30, {1, 1, 0}, 1);
   check(device, f32, product, 0, {0x1p-149, 0x1p127, 4}, 0x1p-20, {kInf, 0x1p-147, 0x1p-22}, 1);
-  // Of infinities and NaN among the factors nothing is hidden.
+  // Infinities and NaN among the factors are not hidden.
   check(device, f64, product, 0, {0, 2, kInf}, kNan, {kInf, kNan, 0}, 1);
   check(device, f32, product, 0, {0, 2, kNan}, kNan, {kNan, kNan, 0}, 1);
   check(device, f32, product, 0, {0, 0, kInf}, kNan, {kNan, kNan, 0}, 1);

@@ -76,7 +76,7 @@ void sum_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, dispatch(k_cumsum, {b.grad()}, Attrs{attrs.axis, !attrs.reverse}));
 }
 
-// What a gradient is computed in: f32 instead of 16 bits.
+// Dtype of a gradient's arithmetic: f32 instead of 16 bits.
 Tensor wide(const Tensor& t) { return t.to(accumulate_type(t.dtype())); }
 
 // dx_i = (x_0 ... x_{i-1}) s_i with s_i = g_i + x_{i+1} s_{i+1}. In f64, for either factor may leave the range of f32 where

@@ -90,7 +90,7 @@ TEST_CASE("long rows are cut into pieces that fit together", "[scans]") {
   for (const Shape& shape : {Shape{1, 300001}, Shape{3, 100000}, Shape{70000, 3}, Shape{2, 50000, 2}}) {
     const int axis = shape.size() == 3 || shape[1] > shape[0] ? 1 : 0;
     const Tensor x = whole(shape, f32), y = cumsum(x, axis);
-    // What was added is the difference of neighbours.
+    // Addends are the differences of neighbours.
     const std::int64_t n = shape[axis];
     CHECK(equal(y.narrow(axis, 1, n - 1) - y.narrow(axis, 0, n - 1), x.narrow(axis, 1, n - 1)));
     CHECK(equal(y.narrow(axis, 0, 1), x.narrow(axis, 0, 1)));

@@ -53,7 +53,7 @@ TEST_CASE("categorical distributions", "[sampling]") {
   CHECK(distance(c.entropy(), -sum(p * log(p), {-1})) < 1e-14);
   CHECK(distance(c.probs(), p) == 0);
   CHECK(distance(d::Categorical::from_probs(p * 3).entropy(), c.entropy()) < 1e-14);
-  // What is impossible has no part in the entropy.
+  // Impossible outcomes have no part in the entropy.
   const Tensor sure = from_vector<double>({0, -kInf, 0}, {3});
   CHECK(d::Categorical(sure).entropy().item() == Approx(std::log(2)));
   CHECK(d::kl_divergence(d::Categorical(sure), d::Categorical(zeros({3}, {.dtype = f64}))).item() ==

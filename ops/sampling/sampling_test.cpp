@@ -54,7 +54,7 @@ TEST_CASE("sample_logits keeps the top k and the top p", "[sampling]") {
   check_share(counts({0, ln2, ln3, 0}, {.top_p = 0.5}), {0, 0.4, 0.6, 0});
   check_share(counts({0, ln2, ln3, 0}, {.top_p = 0.4}), {0, 0, 1, 0});
   check_share(counts({0, ln2, ln3, 0}, {.top_p = 0.99}), {1 / 7.0, 2 / 7.0, 3 / 7.0, 1 / 7.0});
-  // Of the two that are left, the larger one has 0.6.
+  // The larger of the two that are left has 0.6.
   check_share(counts({0, ln2, ln3, 0}, {.top_k = 2, .top_p = 0.55}), {0, 0, 1, 0});
 }
 

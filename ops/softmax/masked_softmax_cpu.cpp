@@ -26,7 +26,7 @@ bool prepare_row(const T* x, const Tensor& mask, std::int64_t at, std::int64_t s
     const int m = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
     load_additive(mask.raw_data(), mask.dtype(), at + i * step, step, m, values);
     const C* from = fold::load_block<T, C>(x + i, 1, m, elements);
-    // What is hidden counts for nothing, not even where it is NaN.
+    // A hidden element counts for nothing, not even where it is NaN.
     for (int j = 0; j < m; ++j) {
       const C v = values[j] == minus_inf ? minus_inf : scale * from[j] + values[j];
       work[i + j] = v;

@@ -25,7 +25,7 @@ struct Masked {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       const C m = gpu::mask_value<C>(kind, data, offset + (column + j) * rows.step);
-      // What is hidden counts for nothing, not even where it is NaN.
+      // A hidden element counts for nothing, not even where it is NaN.
       v[j] = m == -C(INFINITY) ? m : v[j] * static_cast<C>(scale) + m;
     }
   }

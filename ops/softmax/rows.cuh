@@ -37,7 +37,7 @@ __device__ __forceinline__ bool is_log(const Call& call) {
   return log == Log::either ? call.logarithm : log == Log::yes;
 }
 
-// Of one element: its softmax, with scale = 1 / sum, or its log_softmax, with scale = log(sum).
+// Result of one element: its softmax, with scale = 1 / sum, or its log_softmax, with scale = log(sum).
 template <class T, class C>
 __device__ __forceinline__ C result_of(bool logarithm, C x, C max, C scale) {
   return logarithm ? x - max - scale : gpu::exp_for<T>(x - max) * scale;

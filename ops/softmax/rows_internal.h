@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/softmax/softmax_internal.h>
 
-// What the fast kernels of both devices share: contiguous operands of one type, out of a call.
+// Shared by the fast kernels of both devices: a call's contiguous operands of one type.
 
 namespace ct::softmax_kernels {
 

@@ -93,7 +93,7 @@ void forward_columns(const Source& x, const Sink& y, const Extents& e) {
   });
 }
 
-// Of numbers and of vectors.
+// dx of one element; X is a float or a SIMD vector.
 template <bool logarithm, class X>
 CT_INLINE X gradient(X g, X y, float sum, float factor) {
   if constexpr (logarithm) return g - simd::exp_nonpositive(y) * sum;

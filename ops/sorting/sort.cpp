@@ -87,7 +87,7 @@ struct Runs {
   }
 };
 
-// What is listed along axis 0: the slices of x across an axis, or all elements.
+// Items that are listed along axis 0: the slices of x across an axis, or all elements.
 Tensor list_of(const char* op, const Tensor& x, std::optional<std::int64_t> axis) {
   if (!axis || x.dim() < 2) {
     wrap_axis(op, axis.value_or(0), x.dim());

@@ -41,7 +41,7 @@ TEST_CASE("topk is the beginning of a sort, however few are chosen of however ma
   for (const DType dtype : {f32, bf16, i64, u8})
     for (const std::int64_t n : {8, 63, 64, 65, 500, 3001})
       for (const std::int64_t k : {std::int64_t{1}, n / 8, n / 8 + 1, n / 2}) {
-        // Of normal numbers, of few different ones, and of rows that only rise or fall.
+        // Rows of normal numbers, of few different ones, and rows that only rise or fall.
         Tensor x = concat(
             {randn({3, n}) * 20.0 + 100.0, randint(0, 5, {3, n}).to(f32),
              arange(0, n).to(f32).expand({1, n}) % 200.0, arange(n, 0, -1).to(f32).expand({1, n}) % 200.0},

@@ -29,7 +29,7 @@ class CT_API WrappedAllocator : public Allocator {
 };
 
 /// Fills every block with bytes of 255 before it is handed out: NaN in all floating dtypes, -1 in integers.
-/// What reads memory that it has not written then gives itself away.
+/// A kernel that reads memory before writing it then gives itself away.
 class CT_API PoisoningAllocator final : public WrappedAllocator {
  public:
   using WrappedAllocator::WrappedAllocator;

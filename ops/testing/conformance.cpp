@@ -315,7 +315,7 @@ class Checker {
     return has_plain_ && kernel_kind(op_, device, dtype) == KernelKind::plain;
   }
 
-  // What gives the values and gradients to compare with.
+  // Source of the values and gradients to compare with.
   const OpDef& oracle() const { return has_plain_ ? plain_op_ : op_; }
 
   const OpDef& op_;

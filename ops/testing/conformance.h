@@ -20,7 +20,7 @@ struct ConformanceOptions {
   int volume = 1;  ///< how many points of special values are drawn for a sample
 };
 
-/// What was shown for one op on one device and dtype.
+/// Result for one op on one device and dtype.
 struct ConformanceRow {
   Device device;
   DType dtype;

@@ -107,7 +107,7 @@ void BadCalls::attempt(const Fault& fault, const Tensors& inputs, F&& run) {
       fail("the message is \"", text, "\", want \"", fault.piece, "\" in it");
     replace_all(text, " on cuda:0", "");
     replace_all(text, "(cuda:0)", "(cpu)");
-    // Of several bad indices a GPU names any.
+    // A GPU names any of several bad indices.
     if (std::size_t end = text.find(" is out of range for "); end != std::string::npos)
       while (text[end - 1] != ' ') text.erase(--end, 1);
     for (std::size_t i = 0; i < inputs.size(); ++i)

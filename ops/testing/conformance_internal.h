@@ -36,7 +36,7 @@ inline bool takes_gradient(const OpDef& op, std::size_t i, const Tensor& t) {
   return t.defined() && is_floating(t.dtype()) && mask_bit(op.differentiable_inputs, i);
 }
 
-/// What forward and backward gave.
+/// Results of forward and backward.
 struct Gradients {
   Tensors outputs;
   Tensors grads;  // one per input; undefined where not wanted

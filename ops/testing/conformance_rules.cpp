@@ -7,7 +7,7 @@
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 
-// What a rule gives, held to what the kernel gives, at ordinary points and at those where formulas change their branch.
+// Rules held to kernels, at ordinary points and at those where formulas change their branch.
 
 namespace ct::conformance {
 namespace {
@@ -237,7 +237,7 @@ std::string check_special_points(const OpDef& op, const Tensors& inputs, const A
     return problem.empty() ? problem : detail::cat("at ", what, ": ", problem);
   };
   const auto pick = [&](std::uint64_t n, const Values& pool, double share) {
-    // Of the generator of samples; uniform numbers choose a place in the pool.
+    // Draws of the generator of samples; uniform numbers choose a place in the pool.
     return [make = SampleMaker(seed + 101 * n), pool, share](double v) mutable {
       const Values drawn = make.uniform({2}, 0, 1).to_vector<double>();
       return drawn[0] < share ? pool[static_cast<std::size_t>(drawn[1] * static_cast<double>(pool.size()))]

@@ -1,7 +1,7 @@
 #include <cotangent/ops/testing/conformance.h>
 #include <cotangent/ops/testing/samples.h>
 
-// What names the tests of all of this library's ops. In a library of its own, Cotangent::samples.
+// Table of the tests of all of this library's ops. In a library of its own, Cotangent::samples.
 
 namespace ct {
 

@@ -356,7 +356,7 @@ TEST_CASE("parts that were one tensor come back as one, without a copy", "[view]
   const auto part = [&](std::int64_t k) { return whole.select(1, k); };
   const std::vector<double> in_order = whole.to_vector<double>();
   CHECK(gradient({part(0), part(1), part(2)}) == in_order);
-  // What looks like it, and is not.
+  // Look-alikes.
   CHECK(gradient({part(2), part(1), part(0)}) == std::vector<double>{5, 6, 3, 4, 1, 2, 11, 12, 9, 10, 7, 8});
   CHECK(gradient({part(0), part(2), part(1)}) == std::vector<double>{1, 2, 5, 6, 3, 4, 7, 8, 11, 12, 9, 10});
   CHECK(gradient({part(1), part(1), part(1)}) == std::vector<double>{3, 4, 3, 4, 3, 4, 9, 10, 9, 10, 9, 10});
@@ -380,7 +380,7 @@ TEST_CASE("parts that were one tensor come back as one, without a copy", "[view]
   y.backward(whole);
   CHECK(grad_of(x) == (whole * 2.0).to_vector<double>());
   CHECK(whole.to_vector<double>() == in_order);
-  // What has arrived from elsewhere is not lost.
+  // Gradients that arrived from elsewhere are not lost.
   const Tensor z = leaf({2, 3, 2}), h = z * 1.0;
   const std::vector<Tensor> parts = h.unbind(1);
   ct::backward(std::array{h * 2.0, parts[0], parts[1], parts[2]},

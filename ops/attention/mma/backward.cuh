@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
   float dk[outs][4] = {}, dv[outs][4] = {};
   const float to_log2 = p.scale * kLog2E;
-  // Of the step before: given to the next block once all threads have written.
+  // Handed on one step late: to the next block once all threads have written.
   int* previous_turn = nullptr;
   int previous_turns = 0;
 

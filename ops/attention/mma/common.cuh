@@ -4,7 +4,7 @@
 #include <cotangent/ops/attention/mma/params.h>
 #include <cotangent/ops/engine/mma/tile.cuh>
 
-// What the forward and backward kernels have in common: masks, dropout, which keys are seen.
+// Shared by the forward and backward kernels: masks, dropout, which keys are seen.
 
 namespace ct::attention::mma {
 

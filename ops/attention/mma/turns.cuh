@@ -4,7 +4,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/attention/mma/common.cuh>
 
-// What the backward kernels share beside their products: summing dq in a fixed order, and the sums per row.
+// Shared by the backward kernels beside their products: sums of dq in a fixed order, and the sums per row.
 //
 // Blocks of threads own keys, but dq sums over keys. So that every run adds in the same order, a block of
 // queries has a counter, and the key blocks that see it add to its partial sum from the last key block to

@@ -259,7 +259,7 @@ Sink<C> sink_of(const Tensor& out, bool accumulate = false) {
   return sink;
 }
 
-// What folds of several rooms read and write with is made once, in fold_cpu.cpp.
+// Readers and writers that folds of several rooms use are compiled once, in fold_cpu.cpp.
 #define CT_FOLD_ELEMENTS(C, PREFIX)                   \
   PREFIX template Source<C> source_of(const Tensor&); \
   PREFIX template Sink<C> sink_of(const Tensor&, bool)

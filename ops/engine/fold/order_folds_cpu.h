@@ -13,7 +13,7 @@ namespace ct::fold {
 
 using simd::where;
 
-/// What is compared: x itself, |x| (norms of order inf), or whether x is not 0 (any, all).
+/// Compared value: x itself, |x| (norms of order inf), or whether x is not 0 (any, all).
 enum class Compare : std::uint8_t { value, absolute, truth };
 
 inline constexpr auto kLarger = [](const auto& a, const auto& b) { return where((b > a) | (b != b), b, a); };

@@ -50,7 +50,7 @@ struct Plan {
 /// Whether the order of the elements of one output matters: it does where positions are returned. If not, the
 /// axes are taken in the order they have in memory.
 enum class Order : std::uint8_t { any, logical };
-/// What becomes of reduced axes of stride 0 (an expanded cotangent): sums leave them out and multiply.
+/// Treatment of reduced axes of stride 0 (an expanded cotangent): sums leave them out and multiply.
 enum class Repeats : std::uint8_t { keep, drop };
 
 /// Plans the reduction of `x` over the axes in `mask`. False if the layout has more than two kept or two

@@ -57,7 +57,7 @@ void add_quad(double* acc, std::array<const void*, 4> rows, int n) {
   for (; j < n; ++j) acc[j] += (number(0) + number(1)) + (number(2) + number(3));
 }
 
-// One number of one short run, as a loss is: there is nothing to plan. False where the call is another.
+// Fast path: sum of one short contiguous f32 run into one number (a loss). Returns false otherwise.
 bool sum_run(const Tensor& x, const Tensor& out, double divisor, bool accumulate) {
   const bool short_run = x.is_contiguous() && x.numel() > 0 && x.numel() <= kBlock && out.numel() == 1;
   if (!short_run || x.dtype() != DType::f32 || out.dtype() != DType::f32) return false;

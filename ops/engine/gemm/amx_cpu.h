@@ -22,7 +22,7 @@ inline constexpr std::int64_t kAmxRows = 32, kAmxPairs = 16;
 
 // The instructions, as asm for the reason that multiply_add() has.
 struct Amx {
-  // What ldtilecfg reads: palette 1, and for each of eight registers 64 bytes a row and 16 rows.
+  // Operand of ldtilecfg: palette 1, and for each of eight registers 64 bytes a row and 16 rows.
   struct alignas(64) Shapes {
     std::uint8_t palette = 1, start = 0, none[14] = {};
     std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};

@@ -50,7 +50,7 @@ struct Operands {
   T alpha, beta;
 };
 
-// What the sums of a task begin with, where they are kept outside of C: bias, beta * C or 0.
+// First values of a task's sums, where they are kept outside of C: bias, beta * C or 0.
 template <class In, class T, class Out>
 void begin_sums(const Plan& plan, const Operands<T>& op, std::int64_t row0, std::int64_t rows,
                 std::int64_t col0, std::int64_t cols, T* sums, std::int64_t ld) {

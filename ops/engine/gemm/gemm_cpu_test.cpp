@@ -368,7 +368,7 @@ TEMPLATE_TEST_CASE("the number of threads does not change a bit", "[gemm]", floa
         multiply(c);
         if (first.empty()) first = c;
         CHECK(std::memcmp(first.data(), c.data(), c.size() * sizeof(TestType)) == 0);
-        // What a thread has packed for one product is not taken for the next.
+        // Packed blocks of one product are not used for the next.
         for (auto& x : a) x = TestType(-x);
         multiply(negative);
         for (auto& x : a) x = TestType(-x);

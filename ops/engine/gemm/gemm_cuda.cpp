@@ -61,7 +61,7 @@ struct KeyHash {
   }
 };
 
-// What a launch needs. The structs are plain data that cuBLASLt fills in place, so a Plan can be copied.
+// Parameters of a launch. The structs are plain data that cuBLASLt fills in place, so a Plan can be copied.
 struct Plan {
   bool found = false;
   cublasLtMatmulDescOpaque_t operation = {};

@@ -15,7 +15,7 @@
 
 namespace ct::gpu {
 
-/// What a GEMM does besides multiplying, in the same launch. `vector` in gemm() belongs to it.
+/// Epilogue of a GEMM, in the same launch. `vector` in gemm() belongs to it.
 enum class Epilogue : std::uint8_t {
   none,
   bias,       ///< C[i, j] += vector[j]

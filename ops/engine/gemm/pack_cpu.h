@@ -50,8 +50,8 @@ void pack_rows(const void* r, std::int64_t r_row, std::int64_t r_k, std::int64_t
 }
 
 // Tiles of R, whose rows are neighbours in memory (r_row is 1), times alpha: out[t * tile_size + p * kRows + i]. Tiles of
-// neighbours share cache lines: a few of these are read by all tiles before others come. Vectors are written whole where
-// there are elements to fill them: what is too much gives way to the next p, and after the last one of a tile there is room.
+// neighbours share cache lines: a few of these are read by all tiles before others come. Stores whole vectors
+// even at a tile's end: the excess is overwritten by the next p, and the last p has padding behind it.
 template <class In, class T>
 void pack_columns(const void* r, std::int64_t, std::int64_t r_k, const RowTiles& tiles, std::int64_t k,
                   T alpha, T* out, std::int64_t tile_size) {

@@ -26,7 +26,7 @@ struct Product {
   bool accumulate = false;
 };
 
-/// What a device offers.
+/// Products that a device offers.
 struct Backend {
   void (*run)(const Product&);
   /// The GEMM takes any strides. Otherwise one of the two strides of a matrix must be 1 and the other at

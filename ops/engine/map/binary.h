@@ -10,7 +10,7 @@
 
 namespace ct::elementwise {
 
-// What a table's `saves` columns mean: bit 0 is a, bit 1 is b, bit 2 is c.
+// Bits of a table's `saves` columns: 0 is a, 1 is b, 2 is c.
 namespace saved_operands {
 inline constexpr std::uint32_t none = 0, a = 1, b = 2, ab = 3, c = 4, bc = 6;
 }
@@ -39,7 +39,7 @@ void operand_gradient(const Backward& call, int i, Run&& run) {
 /// op's inputs, over `shape`. run(outputs, inputs) runs the formula on the op's device; outputs that are not wanted are null.
 void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, int outputs, int inputs,
                      RunSeveral run);
-/// Those of formula F.
+/// Kernels of formula F.
 template <class F, class Run>
 void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, Run&& run) {
   joint_gradients(call, g, shape, F::kOutputs, F::kInputs, run);

@@ -87,7 +87,7 @@ inline constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
 inline constexpr double kLn2 = 0.69314718055994530942;
 inline constexpr double kLn10 = 2.30258509299404568402;
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Of selu (Klambauer et al., 2017): with them the mean 0 and the variance 1 are a fixed point.
+// Constants of selu (Klambauer et al., 2017), for which the mean 0 and the variance 1 are a fixed point.
 inline constexpr double kSeluScale = 1.0507009873554804934;
 inline constexpr double kSeluAlpha = 1.6732632423543772848;
 

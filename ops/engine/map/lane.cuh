@@ -43,7 +43,7 @@ CT_LANE_FUNCTION(tanh)
 CT_LANE_FUNCTION(erf)
 CT_LANE_FUNCTION(erfc)
 #undef CT_LANE_FUNCTION
-// Those of cold formulas, of which many share a kernel, are called in f32 too.
+// Functions of cold formulas, of which many share a kernel, are called in f32 too.
 #define CT_LANE_CALLED(name)                                                      \
   static __device__ __noinline__ float call_##name(float x) { return ::name(x); } \
   static __device__ __noinline__ double call_##name(double x) { return ::name(x); }
@@ -149,7 +149,7 @@ struct Lane {
   friend __device__ __forceinline__ Lane fmod(Lane x, Lane y) { return call_fmod(x.v, y.v); }
   friend __device__ __forceinline__ Lane atan2(Lane x, Lane y) { return call_atan2(x.v, y.v); }
   friend __device__ __forceinline__ Lane hypot(Lane x, Lane y) { return call_hypot(x.v, y.v); }
-  // Of integers alone.
+  // For integers alone.
   friend __device__ __forceinline__ Lane truncated_quotient(Lane x, Lane y) {
     return call_quotient_of(x.v, y.v);
   }

@@ -9,7 +9,7 @@
 #include <cotangent/core/shape.h>
 #include <cotangent/core/tensor.h>
 
-// What the elementwise kernels of both devices share: how the operands of a call lie in memory.
+// Shared by the elementwise kernels of both devices: how the operands of a call lie in memory.
 
 namespace ct::elementwise {
 

@@ -302,7 +302,8 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
 }
 
 namespace {
-// Of what is small the preparation is most of the cost: one tile of dense f32 tensors. False where the call is another.
+// Fast path for small calls, whose set-up costs more than the work: all operands dense f32 of one size. Returns false if the
+// call does not qualify.
 bool run_small(const Tiles& tiles, Tensor& out, std::span<const Tensor* const> inputs,
                const Parameters& parameters) {
   const auto dense = [](const TensorImpl& t) { return t.contiguous && t.dtype == DType::f32; };

@@ -12,7 +12,7 @@ constexpr std::int64_t kMostElements = std::int64_t{1} << 30;
 // Below this a vector launch plus one for the tail costs more than one element launch.
 constexpr std::int64_t kWorthTail = 1 << 16;
 
-// What a call works on. Operands that are absent are null.
+// Operands of a call; those that are absent are null.
 struct Operands {
   int outputs, count;
   char* data[kMaxOperands];

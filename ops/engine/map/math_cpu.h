@@ -14,7 +14,7 @@
 //     exp 1.1, log 0.8, tanh 1.3, erf 1.2, sin 1.6 and cos 2.0 (|x| <= 8192; the C++ library's beyond), sigmoid 2.1
 //     (left of -88, where it is no normal number, 0), gelu 8 (|x| <= 3; the tail is e^(-x^2/2) times as exact a factor).
 // With AVX-512 log, tanh, erf and gelu are others, by tables in registers (pieces_cpu.h): tanh 1.1, erf 1.0 and gelu 6 there.
-// What is rounded to 16 bits is within 0.5002 of their last place for every number there is.
+// Results rounded to 16 bits are within 0.5002 ulp for every input.
 // NaN gives NaN, infinities and zeros give their limits, results below 2^-126 are denormal as they should be.
 
 namespace ct::simd {

@@ -3,7 +3,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/engine/map/unary.h>
 
-// What the OpDefs of elementwise families have in common: shape rules, cost, records.
+// Shared by the OpDefs of elementwise families: shape rules, cost, records.
 
 namespace ct::elementwise {
 

@@ -66,7 +66,7 @@ struct Pieces {
   }
 };
 
-// Of log(): c by the first bits behind the point of a number in [3/4, 3/2), and -log c.
+// Tables of log(): c by the first bits behind the point of a number in [3/4, 3/2), and -log c.
 inline constexpr float kLog[2][16] = {
     {1, 1, 0.862731576, 0.821480036, 0.780305505, 0.745931625, 0.710872054, 0.679261386, 1.30205858,
      1.25771153, 1.20997238, 1.16086137, 1.11910129, 1.08387601, 1, 1},
@@ -140,7 +140,7 @@ struct Tail {
   float end, per_unit;
   TwoRows centre, coefficients[6];
 
-  /// Of 0 <= a <= end.
+  /// Result for 0 <= a <= end.
   CT_INLINE Vector<float> operator()(Vector<float> a) const {
     const Vector<float>::Bits piece = fma(a, Vector<float>(per_unit), Vector<float>(0x1.8p23f)).bits();
     const Vector<float> root = polynomial_of_piece(centre, coefficients, piece, a);

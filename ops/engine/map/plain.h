@@ -6,7 +6,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/tensor.h>
 
-// What the plain kernels of elements (NAME_plain.h) have in common. All tensors are f64, contiguous and on the CPU.
+// Shared by the plain kernels of elements (NAME_plain.h). All tensors are f64, contiguous and on the CPU.
 
 namespace ct::plain {
 

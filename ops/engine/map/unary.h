@@ -17,7 +17,7 @@ inline constexpr DTypeSet integers = numbers & ~floats;
 constexpr bool has_floats(DTypeSet types) { return types & kFloatingTypes; }
 constexpr bool has_integers(DTypeSet types) { return types & dtype_bit(DType::i64); }
 
-// What a table's `saved` column means for backward.
+// Meaning of a table's `saved` column for backward.
 enum class Saved { none, x, y };
 
 inline Parameters parameters_of(AttrsView attrs) {

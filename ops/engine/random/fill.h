@@ -29,7 +29,7 @@ CT_HD inline std::int64_t integer_sequence_value(const Sequence& s, std::int64_t
                                        static_cast<std::uint64_t>(s.integer_step));
 }
 
-/// What random_* draws: u * scale + offset with u uniform, normal or exponential, or integers in [low, high).
+/// Distribution that random_* draws from: u * scale + offset with u uniform, normal or exponential, or integers in [low, high).
 struct Draw {
   enum class Kind { uniform, normal, exponential, integer };
   Kind kind = Kind::uniform;

@@ -49,7 +49,7 @@ struct Exchange {
 #endif
   }
 
-  // Of one value per thread; all threads get the result. `call` counts the calls: they alternate between two memories.
+  // Combines one value per thread; all threads get the result. `call` counts the calls: they alternate between two memories.
   // So one may be written while the other is read, and it is written again only after all have sent their values of
   // the call between, that is after all have read it. For the same reason a block may leave after its last call.
   template <class Op>

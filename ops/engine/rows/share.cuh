@@ -9,7 +9,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/engine/rows/extents.h>
 
-// What a thread has of a row: as many vectors as its registers hold, or elements without end. For .cu files.
+// A thread's share of a row: as many vectors as its registers hold, or any number of elements. For .cu files.
 
 namespace ct::rows {
 

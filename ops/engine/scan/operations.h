@@ -57,7 +57,7 @@ struct Extremum {
   CT_HD static C value(const Carry& c) { return c.value; }
 };
 
-// What stretches of a recurrence do to the value before them: y -> a y + b.
+// Effect of a stretch of a recurrence on the value before it: y -> a y + b.
 template <class C>
 struct Step {
   C a, b;

@@ -24,7 +24,8 @@ struct Job {
   Lines lines;
   bool reverse;
 
-  // Elements begin to end - 1 of `width` lines, whose first element is `start`. Called at two places, and there once.
+  // Elements begin to end - 1 of `width` lines, whose first element is `start`. noinline: two call sites would
+  // double the code.
   template <bool writes>
   [[gnu::noinline]] void scan(std::int64_t start, std::int64_t width, std::int64_t begin, std::int64_t end,
                               Carry* carries) const {

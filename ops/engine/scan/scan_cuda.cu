@@ -75,7 +75,7 @@ __device__ __forceinline__ Segment<Op> of_lane(const Segment<Op>& s, int lane) {
           __shfl_sync(~0u, static_cast<int>(s.closed), lane) != 0};
 }
 
-// What blocks tell one another: a state for each tile, then for each group of them, and so on; in memory of zeros.
+// Messages between blocks: a state for each tile, then for each group of them, and so on; in memory of zeros.
 template <class Op>
 struct Board {
   using Carry = typename Op::Carry;
@@ -117,7 +117,7 @@ struct Board {
   }
 };
 
-// What the tiles before `tile`, which comes to `own`, come to. For a whole warp.
+// Prefix of all tiles before `tile`, whose own total is `own`. For a whole warp.
 template <class Op>
 __device__ Segment<Op> look_back(const Op& op, const Board<Op>& board, long long tile, Segment<Op> own) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

@@ -16,7 +16,7 @@ class PairSort {
   std::size_t bytes() const { return 4 * array_bytes_ + sort_bytes_; }
   /// Lays the arrays out in `memory` and returns the address behind them.
   char* place(void* memory);
-  /// By the lowest `bits` bits of the keys, 1 to 32. The result is in keys() and places(), which are others than before.
+  /// Sorts by the lowest `bits` (1 to 32) bits of the keys. Call keys() and places() again afterwards: the pointers change.
   void sort(int bits);
 
   unsigned size() const { return n_; }

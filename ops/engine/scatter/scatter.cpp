@@ -14,7 +14,7 @@ void add(const char* op, const IndexSite* site, const Selection& rows, std::int6
   if (is_floating(table.dtype()) || table.dtype() == DType::i64)
     return (table.is_cuda() ? add_cuda : on_cpu(cpu_tables::scatters).add)(op, site, rows, columns, source,
                                                                            table, accumulate);
-  // What wraps at the end is the same as what wraps at each sum.
+  // Wrapping once at the end gives the same as wrapping at each sum.
   const Tensor wide =
       accumulate ? converted(table, DType::i64) : Tensor::allocate(table.shape(), DType::i64, table.device());
   add(op, site, rows, columns, converted(source, DType::i64), wide, accumulate);
