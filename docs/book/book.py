@@ -18,7 +18,7 @@ A program for a GPU is compiled where there is nvcc, and runs where there is a G
 into the text by "check --record-gpu" alone, and the first, "machine", says where and when that was.
 There is no other C++ in the book. Of a chapter the check wants: an excerpt, an output, a figure that its program draws,
 and an exercise, whose stub its test refuses and whose solution it takes. A word in bold is being defined: it occurs
-nowhere before, once in bold, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
+nowhere before, once in bold, docs/glossary.md has it, and a word of docs/glossary.md is in bold where it first occurs, but for those that say
 here what they say everywhere (EVERYDAY). Numbers are compared to three digits.
 """
 import argparse
@@ -239,9 +239,10 @@ def check_exercise(chapter, builder, program):
 
 
 def check_terms(book):
-    """Each term is defined where it first stands."""
-    words = re.split(r"^## Words of processors", read(os.path.join(ROOT, "docs", "glossary.md")), flags=re.M)[0]
-    words = words.split("\n## Words\n")[1]
+    """Each term is defined where it first stands, and in the glossary."""
+    page = read(os.path.join(ROOT, "docs", "glossary.md"))
+    listed = {word.strip().strip("`").lower() for row in re.findall(r"^\| (.+?) \|", page, re.M) for word in re.split("[,;:(]", row)}
+    words = re.split(r"^## Words of processors", page, flags=re.M)[0].split("\n## Words\n")[1]
     glossary = {re.split(r"[,:(]", row)[0].replace("`", "").strip().lower()
                 for row in re.findall(r"^\| (.+?) \|", words, re.M)}
     glossary -= EVERYDAY | {"our word"} | {term + "s" for term in glossary}
@@ -257,6 +258,8 @@ def check_terms(book):
             if term in defined:
                 wrong.append(f"{place}: {term} has been defined before, in {defined[term]}")
             defined.setdefault(term, place)
+            if not {term, term.rstrip("s")} & listed:
+                wrong.append(f"{place}: \"{term}\" is not in docs/glossary.md")
     for term in sorted(glossary | set(defined)):
         stem = re.escape(term).replace(r"\ ", r"\s+")
         for chapter, text in prose:
