@@ -58,7 +58,7 @@ void infer(Infer& in) {
   // In the order in which the next projection takes the heads side by side: [batch, queries, heads, dim].
   const std::int64_t row = v.size(3), position = q.size(1) * row;
   in.output_strided({q.size(0), q.size(1), q.size(2), row}, {q.size(2) * position, row, position, 1});
-  in.output({q.size(0), q.size(1), q.size(2)}, accumulate_type(q.dtype()));
+  in.output({q.size(0), q.size(1), q.size(2), 2}, accumulate_type(q.dtype()));
 }
 
 // Size of a full matrix of scores, or of its lower half where causality leaves only that.
@@ -115,16 +115,16 @@ void rule(const Backward& b) {
   if (b.needs(3)) b.set_grad_in(3, rules::unbroadcast(ds, b.in_meta(3).shape).to(b.in_meta(3).dtype));
 }
 
-// q, k and v are all that is kept besides the result and one number per query: probabilities are computed
+// q, k and v are all that is kept besides the result and two numbers per query: probabilities are computed
 // again.
-constexpr const char* kAll = "q k v mask y logsumexp";
+constexpr const char* kAll = "q k v mask y statistics";
 constexpr InputDef kInputs[] = {
     {.name = "q", .needs = kAll, .contiguous = true, .readable = attention::readable},
     {.name = "k", .needs = kAll, .contiguous = true, .readable = attention::readable},
     {.name = "v", .needs = kAll, .contiguous = true, .readable = attention::readable},
     {.name = "mask", .needs = kAll, .optional = true, .any_dtype = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .contiguous = true, .readable = attention::readable},
-                                  {.name = "logsumexp", .gradient = false}};
+                                  {.name = "statistics", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, scale), CT_ATTRIBUTE(Attrs, dropout_p),
                                    CT_ATTRIBUTE(Attrs, causal), CT_ATTRIBUTE(Attrs, causal_offset),
                                    CT_ATTRIBUTE(Attrs, draw)};

@@ -38,11 +38,12 @@ __device__ __forceinline__ void score_gradients(const Problem& p, std::int64_t h
     const std::int64_t i = first_q + ty * R + r;
     const bool inside = i < p.queries;
     const std::int64_t row = head * p.queries + i;
-    const C lse = inside ? static_cast<const C*>(p.lse)[row] : C(0);
+    const C* const statistics = static_cast<const C*>(p.statistics) + 2 * row;
+    const C max = inside ? statistics[0] : C(0), log_sum = inside ? statistics[1] : C(0);
     const C delta = inside ? static_cast<const C*>(p.delta)[row] : C(0);
 #pragma unroll
     for (int c = 0; c < R; ++c) {
-      const C e = s[r][c] == -C(INFINITY) ? C(0) : gpu::exp_full(s[r][c] - lse);
+      const C e = s[r][c] == -C(INFINITY) ? C(0) : gpu::exp_full(s[r][c] - max - log_sum);
       const C keep = kept<C>(p, row, first_k + tx + 16 * c);
       s[r][c] = e * keep;
       dp[r][c] = e == C(0) ? C(0) : e * (dp[r][c] * keep - delta);

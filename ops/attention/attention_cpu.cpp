@@ -23,7 +23,7 @@ constexpr std::int64_t kFewKeys = 512;  // of a block of the second kind
 struct Forwards : Scores {
   Operand q, k, v, place;  // the last one of the result
   void* out;
-  C* lse;
+  C* statistics;  // of each query: the largest score, and log sum exp(score - largest)
   using Scores::e;
 
   explicit Forwards(const Forward& f)
@@ -33,7 +33,7 @@ struct Forwards : Scores {
         v(f.in(2)),
         place(f.out(0)),
         out(f.out(0).raw_data()),
-        lse(f.out(1).data<C>()) {}
+        statistics(f.out(1).data<C>()) {}
 
   // Rows [first, first + count) of those that share a key head.
   void find_queries(std::int64_t kv, std::int64_t first, std::int64_t count, Query* to) const {
@@ -67,7 +67,8 @@ struct Forwards : Scores {
     const C factor = blind ? C(0) : 1 / sum;
     for (std::int64_t d = 0; d < e.value_dim; ++d) acc[d] = blind ? C(0) : acc[d] * factor;
     store_row(acc, e.value_dim, place.dtype, out, place.at(b, x.head, x.i));
-    lse[row] = blind ? kMinusInf : max + std::log(sum);
+    statistics[2 * row] = blind ? kMinusInf : max;
+    statistics[2 * row + 1] = blind ? C(0) : std::log(sum);
   }
 };
 

@@ -17,7 +17,7 @@ constexpr std::int64_t kFewestKeys = 256;  // of a task, if there are more
 
 struct Backwards : Scores {
   Operand q, k, v, out, grad;
-  const C* lse;
+  const C* statistics;
   using Scores::e;
 
   explicit Backwards(const Backward& b)
@@ -28,7 +28,7 @@ struct Backwards : Scores {
         v(b.in(2)),
         out(b.out(0)),
         grad(b.grad()),
-        lse(b.out(1).data<C>()) {}
+        statistics(b.out(1).data<C>()) {}
 };
 
 // A block of queries of one head, as the products want it, and of the keys that it meets.
@@ -41,7 +41,7 @@ class Block {
   C* const ds;  // the gradient of the scores, alike
 
   static std::int64_t size(const Extents& e) {
-    return kQueries * (3 * padded(e.dim) + 4 * padded(e.value_dim) + 2) + 3 * kKeys * kQueries + 64;
+    return kQueries * (3 * padded(e.dim) + 4 * padded(e.value_dim) + 3) + 3 * kKeys * kQueries + 64;
   }
   Block(const Backwards& f, Pieces& pieces)
       : stride(padded(f.e.dim)),
@@ -55,7 +55,8 @@ class Block {
         qt_(pieces.take(kQueries * stride)),
         gt_(pieces.take(kQueries * v_stride)),
         tile_(pieces.take(kKeys * kQueries)),
-        lse_(pieces.take(kQueries)),
+        max_(pieces.take(kQueries)),
+        log_sum_(pieces.take(kQueries)),
         delta_(pieces.take(kQueries)) {}
 
   void begin(std::int64_t b, std::int64_t h, std::int64_t first) {
@@ -72,12 +73,14 @@ class Block {
     }
     transpose_rows(q, count, e.dim, static_cast<C>(f_.attrs.scale), qt_);
     transpose_rows(grad, count, e.value_dim, C(1), gt_);
-    std::fill_n(lse_, kQueries, C(0));
+    std::fill_n(max_, kQueries, C(0));
+    std::fill_n(log_sum_, kQueries, C(0));
     std::fill_n(delta_, kQueries, C(0));
-    const C* lse = f_.lse + (b * e.heads + h) * e.queries + first;
+    const C* statistics = f_.statistics + 2 * ((b * e.heads + h) * e.queries + first);
     for (std::int64_t i = 0; i < count; ++i) {
       // A query that saw nothing: exp(-inf - inf) = 0.
-      lse_[i] = lse[i] == kMinusInf ? -kMinusInf : lse[i];
+      max_[i] = statistics[2 * i] == kMinusInf ? -kMinusInf : statistics[2 * i];
+      log_sum_[i] = statistics[2 * i + 1];
       delta_[i] = dot(grad.data + i * grad.stride, out.data + i * out.stride, e.value_dim);
     }
     diagonal_ = f_.attrs.causal ? first + f_.attrs.causal_offset : e.keys;
@@ -100,7 +103,8 @@ class Block {
     const bool drops = f_.drops();
     if (drops) f_.kept(b_, j0, n, count, query, tile_);
     for (std::int64_t lane = 0; lane < lanes; lane += V::kSize) {
-      const auto lse = V::load(lse_ + lane), delta = V::load(delta_ + lane);
+      const auto max = V::load(max_ + lane), log_sum = V::load(log_sum_ + lane),
+                 delta = V::load(delta_ + lane);
       const std::int64_t seen =
           std::clamp<std::int64_t>(diagonal_ + lane + V::kSize - j0, 0, n);  // by any of these
       for (std::int64_t j = seen; j < n; ++j) {
@@ -109,7 +113,8 @@ class Block {
       }
       for (std::int64_t j = 0; j < seen; ++j) {
         const std::int64_t at = j * kQueries + lane;
-        const V p = exp_nonpositive(V::load(s + at) - lse);
+        // One after the other: a sum of the two would lose the logarithm where scores are large.
+        const V p = exp_nonpositive(V::load(s + at) - max - log_sum);
         const V kept = drops ? V::load(tile_ + at) : V(C(1));
         if (gradients) {
           const V dp = p * (V::load(ds + at) * kept - delta) * factor;
@@ -134,8 +139,9 @@ class Block {
   }
 
   const Backwards& f_;
-  C *const q_rows_, *const grad_rows_, *const out_rows_,
-                                           *const qt_, *const gt_, *const tile_, *const lse_, *const delta_;
+  C *const q_rows_, *const grad_rows_,
+                        *const out_rows_,
+                            *const qt_, *const gt_, *const tile_, *const max_, *const log_sum_, *const delta_;
   std::int64_t b_ = 0, h_ = 0, first_ = 0, j0_ = 0, n_ = 0, diagonal_ = 0;
 };
 

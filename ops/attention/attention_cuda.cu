@@ -83,7 +83,11 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
 #pragma unroll
     for (int c = 0; c < Cols; ++c)
       if (tx + 16 * c < p.value_dim) to[tx + 16 * c] = gpu::from_compute<T>(acc[r][c] * factor);
-    if (tx == 0) static_cast<C*>(p.lse)[head * p.queries + i] = blind ? -C(INFINITY) : max[r] + ::log(sum[r]);
+    if (tx == 0) {
+      C* const statistics = static_cast<C*>(p.statistics) + 2 * (head * p.queries + i);
+      statistics[0] = max[r];
+      statistics[1] = blind ? C(0) : ::log(sum[r]);
+    }
   }
 }
 
@@ -93,7 +97,7 @@ Place place(const Tensor& t) {
 }
 
 Problem problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& out,
-                const Tensor& lse, const Attrs& attrs) {
+                const Tensor& statistics, const Attrs& attrs) {
   const Extents e(q.shape(), k.shape(), v.shape());
   CT_CHECK(e.dim <= 256 && e.value_dim <= 256, ShapeError, kName, "q is ", describe(q), ", v is ",
            describe(v), "; on CUDA, head dimensions go up to 256");
@@ -102,7 +106,7 @@ Problem problem(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
   p.batch = e.batch, p.heads = e.heads, p.kv_heads = e.kv_heads, p.queries = e.queries, p.keys = e.keys;
   p.dim = static_cast<int>(e.dim), p.value_dim = static_cast<int>(e.value_dim);
   p.q = place(q), p.k = place(k), p.v = place(v), p.out = place(out);
-  p.lse = lse.raw_data();
+  p.statistics = statistics.raw_data();
   p.scale = attrs.scale, p.causal = attrs.causal, p.causal_offset = attrs.causal_offset;
   p.draw = rule.draw, p.drops = rule.threshold > 0, p.keep = rule.keep;
   p.drop_last = static_cast<std::uint32_t>(rule.threshold > 0 ? rule.threshold - 1 : 0);
@@ -149,7 +153,7 @@ void backward_cuda(const Backward& b) {
   const Tensor& mask = b.saved_inputs[3];
   Problem p = problem(b.in(0), b.in(1), b.in(2), mask, b.out(0), b.out(1), b.attrs<Attrs>());
   p.grad = place(b.grad());
-  const Tensor delta = Tensor::allocate(b.out(1).shape(), b.out(1).dtype(), b.out(1).device());
+  const Tensor delta = Tensor::allocate({p.batch * p.heads * p.queries}, b.out(1).dtype(), b.out(1).device());
   p.delta = delta.raw_data();
   if (b.needs(0)) p.dq = b.grad_in(0).raw_data();
   if (b.needs(1)) p.dk = b.grad_in(1).raw_data();

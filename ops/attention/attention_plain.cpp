@@ -89,11 +89,11 @@ void forward(const Forward& f) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t head = t / blocks, b = head / e.heads, h = head % e.heads, kv = h / e.group();
       const std::int64_t i = t % blocks * kQueries, n = std::min(kQueries, e.queries - i);
-      Column lse;
+      Matrix statistics;
       const Matrix p = probabilities(read(q, b, h, i, n), read(k, b, kv, 0, e.keys), call.mask(b, h, i, n),
-                                     call.attrs.scale, lse);
+                                     call.attrs.scale, statistics);
       rows(f.out(0), b, h, i, n) = attention(p, call.kept(b, h, i, n), read(v, b, kv, 0, e.keys));
-      std::copy_n(lse.data(), n, f.out(1).data<double>() + head * e.queries + i);
+      std::copy_n(statistics.data(), 2 * n, f.out(1).data<double>() + 2 * (head * e.queries + i));
     }
   });
 }
@@ -108,33 +108,31 @@ void backward(const Backward& b) {
   if (b.needs(3)) fill_kernel(dmask, 0);
   // A key head hears of all queries of its group, a mask perhaps of all heads: one thread for each sum.
   const std::int64_t key_heads = e.keys == 0 || e.queries == 0 ? 0 : e.batch * e.kv_heads;
-  parallel_for(key_heads, b.needs(3) ? std::max<std::int64_t>(1, key_heads) : 1,
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t t = begin; t < end; ++t) {
-                   const std::int64_t n = t / e.kv_heads, kv = t % e.kv_heads;
-                   const ConstMatrix k = read(keys, n, kv, 0, e.keys), v = read(values, n, kv, 0, e.keys);
-                   for (std::int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h)
-                     for (std::int64_t i = 0; i < e.queries; i += kQueries) {
-                       const std::int64_t count = std::min(kQueries, e.queries - i);
-                       const ConstMatrix q = read(queries, n, h, i, count),
-                                         g = read(cotangent, n, h, i, count);
-                       const Matrix m = call.kept(n, h, i, count);
-                       Column lse;
-                       const Matrix p = probabilities(q, k, call.mask(n, h, i, count), call.attrs.scale, lse);
-                       if (b.needs(2)) rows(b.grad_in(2), n, kv, 0, e.keys) += value_gradient(p, m, g);
-                       if (!b.needs(0) && !b.needs(1) && !b.needs(3)) continue;
-                       const Matrix ds = score_gradient(p, m, g, v);
-                       if (b.needs(0))
-                         rows(b.grad_in(0), n, h, i, count) = query_gradient(ds, k, call.attrs.scale);
-                       if (b.needs(1))
-                         rows(b.grad_in(1), n, kv, 0, e.keys) += key_gradient(ds, q, call.attrs.scale);
-                       if (!b.needs(3)) continue;
-                       for (std::int64_t r = 0; r < count; ++r)
-                         for (std::int64_t j = 0; j < e.keys; ++j)
-                           dmask.data<double>()[call.mask_at(n, h, i + r, j)] += ds(r, j);
-                     }
-                 }
-               });
+  parallel_for(
+      key_heads, b.needs(3) ? std::max<std::int64_t>(1, key_heads) : 1,
+      [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t t = begin; t < end; ++t) {
+          const std::int64_t n = t / e.kv_heads, kv = t % e.kv_heads;
+          const ConstMatrix k = read(keys, n, kv, 0, e.keys), v = read(values, n, kv, 0, e.keys);
+          for (std::int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h)
+            for (std::int64_t i = 0; i < e.queries; i += kQueries) {
+              const std::int64_t count = std::min(kQueries, e.queries - i);
+              const ConstMatrix q = read(queries, n, h, i, count), g = read(cotangent, n, h, i, count);
+              const Matrix m = call.kept(n, h, i, count);
+              Matrix statistics;
+              const Matrix p = probabilities(q, k, call.mask(n, h, i, count), call.attrs.scale, statistics);
+              if (b.needs(2)) rows(b.grad_in(2), n, kv, 0, e.keys) += value_gradient(p, m, g);
+              if (!b.needs(0) && !b.needs(1) && !b.needs(3)) continue;
+              const Matrix ds = score_gradient(p, m, g, v);
+              if (b.needs(0)) rows(b.grad_in(0), n, h, i, count) = query_gradient(ds, k, call.attrs.scale);
+              if (b.needs(1)) rows(b.grad_in(1), n, kv, 0, e.keys) += key_gradient(ds, q, call.attrs.scale);
+              if (!b.needs(3)) continue;
+              for (std::int64_t r = 0; r < count; ++r)
+                for (std::int64_t j = 0; j < e.keys; ++j)
+                  dmask.data<double>()[call.mask_at(n, h, i + r, j)] += ds(r, j);
+            }
+        }
+      });
   if (b.needs(3)) b.set_grad_in(3, converted(dmask, b.in_meta(3).dtype));
 }
 

@@ -9,19 +9,21 @@
 
 namespace ct::plain {
 
-/// P_ij = exp(s_ij) / sum_j exp(s_ij), lse_i = log sum_j exp(s_ij), with s = scale q k^T + mask. The largest s_ij of a
-/// query is subtracted first, so that nothing overflows. What the mask hides has s_ij = -inf, even where k is NaN; a
-/// query that sees nothing has P_ij = 0 and lse_i = -inf.
+/// P_ij = exp(s_ij - max_i) / sum_j exp(s_ij - max_i), with s = scale q k^T + mask and max_i the largest s_ij of a query, so
+/// that nothing overflows. `statistics` gets max_i and log sum_j exp(s_ij - max_i). A hidden s_ij is -inf, even where k is
+/// NaN; a query that sees nothing has P_ij = 0 and the statistics -inf and 0.
 inline Matrix probabilities(const ConstMatrix& q, const ConstMatrix& k, const Matrix& mask, double scale,
-                            Column& lse) {
+                            Matrix& statistics) {
   constexpr double kHidden = -std::numeric_limits<double>::infinity();
   const Matrix s = (mask.array() == kHidden).select(mask, scale * product(q, transposed(k)) + mask);
   const Column largest = s.rowwise().maxCoeff();  // a NaN is met in the sum
   const Column sees_nothing = (largest == kHidden).cast<double>();
   const Matrix e = (s.array().colwise() - (largest == kHidden).select(0.0, largest)).exp();
-  const Column sum = e.rowwise().sum();
-  lse = largest + sum.log();
-  return e.array().colwise() / (sum + sees_nothing);
+  const Column sum = e.rowwise().sum().array() + sees_nothing;
+  statistics.resize(q.rows(), 2);
+  statistics.col(0) = largest;
+  statistics.col(1) = sum.log();
+  return e.array().colwise() / sum;
 }
 
 /// y_i = sum_j P_ij m_ij v_j

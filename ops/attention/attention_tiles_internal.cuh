@@ -37,7 +37,7 @@ struct Problem {
   bool drops;
   std::uint32_t drop_last;  // words up to this one are dropped
   double keep;
-  void* lse;
+  void* statistics;  // of each query: the largest score, and log sum exp(score - largest)
   void* delta;
   void *dq, *dk, *dv;  // null where not wanted
 };

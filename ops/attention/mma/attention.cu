@@ -90,7 +90,7 @@ bool mma_forward(const Forward& f) {
   for (const Tensor* x : std::initializer_list<const Tensor*>{&q, &k, &v, &f.out(0)})
     if (!in_chunks(*x)) return false;
   p.q = rows(q), p.k = rows(k), p.v = rows(v), p.out = rows(f.out(0));
-  p.lse = f.out(1).data<float>();
+  p.statistics = reinterpret_cast<float2*>(f.out(1).data<float>());
   mma::run_forward(p);
   return true;
 }
@@ -104,7 +104,7 @@ bool mma_backward(const Backward& b) {
   for (const Tensor* x : std::initializer_list<const Tensor*>{&q, &k, &v, &g, &b.out(0)})
     if (!in_chunks(*x)) return false;
   p.q = rows(q), p.k = rows(k), p.v = rows(v), p.out = rows(b.out(0)), p.grad_out = rows(g);
-  p.lse = b.out(1).data<float>();
+  p.statistics = reinterpret_cast<float2*>(b.out(1).data<float>());
 
   pack_gradients(b);
   // The three gradients come out of one kernel; one that nobody wants goes to memory of its own.

@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
   float dk[outs][4] = {}, dv[outs][4] = {};
   const float to_log2 = p.scale * kLog2E;
+  const bool large = *p.large != 0;
   // Handed on one step late: to the next block once all threads have written.
   int* previous_turn = nullptr;
   int previous_turns = 0;
@@ -110,8 +111,8 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     const int bh = b * p.heads + h;
     const std::uint32_t query_tile = stages + stage * Shape::stage_bytes;
     const std::uint32_t grad_tile = query_tile + Shape::query_bytes;
-    const float* lse = reinterpret_cast<const float*>(smem + (grad_tile - key_tile) + Shape::query_bytes);
-    const float* delta = lse + BM;
+    const float* terms = reinterpret_cast<const float*>(smem + (grad_tile - key_tile) + Shape::query_bytes);
+    const float* delta = terms + BM;
 
     copy_async_wait<0>();
     __syncthreads();
@@ -137,17 +138,31 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     const int i0 = first + 2 * (lane & 3);         // queries i0 + 8 c and the next
     const bool cut = first_key + BN > p.keys || first + BM > p.queries ||
                      (p.causal && first_key + BN - 1 > first + p.causal_offset);
-#pragma unroll
-    for (int c = 0; c < columns; ++c) {
-      const float2 l = *reinterpret_cast<const float2*>(lse + 8 * c + 2 * (lane & 3));
-#pragma unroll
-      for (int e = 0; e < 4; ++e) s[c][e] = fmaf(s[c][e], to_log2, e & 1 ? -l.y : -l.x);
-    }
+    // As forward has it: a mask is added to the scores before anything is taken from them.
     if constexpr (Extra == Extras::all) {
+#pragma unroll
+      for (int c = 0; c < columns; ++c) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) s[c][e] = __fmul_rn(s[c][e], p.scale);
+      }
       visit_mask<T, columns>(
           p, b, h, i0, j0, [](int c, int e) { return 8 * c + (e & 1); },
           [](int, int e) { return 8 * (e >> 1); },
           [&](int c, int e, float term) { s[c][e] = masked(s[c][e], term); });
+    }
+    if (large) {
+      finish_large<columns>(p, bh, i0, Extra == Extras::all ? 1.0f : p.scale,
+                            [&](int c, int e) -> float& { return s[c][e]; });
+    } else {
+#pragma unroll
+      for (int c = 0; c < columns; ++c) {
+        const float2 l = *reinterpret_cast<const float2*>(terms + 8 * c + 2 * (lane & 3));
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const float log_sum = e & 1 ? l.y : l.x;
+          s[c][e] = Extra == Extras::all ? (s[c][e] - log_sum) * kLog2E : fmaf(s[c][e], to_log2, -log_sum);
+        }
+      }
     }
 #pragma unroll
     for (int c = 0; c < columns; ++c) {
@@ -325,7 +340,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 }
 
 template <class T, int D>
-void launch_backward(const BackwardProblem& p) {
+void launch_backward(BackwardProblem p) {
   using Shape = BackwardShape<D>;
   const int key_blocks = static_cast<int>(gpu::ceil_div(p.keys, Shape::key_block));
   const int query_blocks = static_cast<int>(gpu::ceil_div(p.queries, Shape::query_block));

@@ -39,8 +39,18 @@ __device__ __forceinline__ float masked(float score, float term) {
   return term == -INFINITY ? term : score + term;
 }
 
+/// Whether a query's scores are large: in units of log2 they would be rounded by more than 2^-18.
+__device__ __forceinline__ bool is_large(float largest) {
+  return fabsf(largest) >= 64 && largest != -INFINITY;
+}
+/// log2 of exp(scale s - largest), of large scores. A multiply-add is not for them: it rounds `largest` in units of log2, and
+/// not the product.
+__device__ __forceinline__ float log2_below(float s, float scale, float largest) {
+  return (__fmul_rn(s, scale) - largest) * kLog2E;
+}
+
 /// Calls add(c, e, term) for the 4 Columns scores of a thread, tile c and element e: what the mask adds to
-/// that score, in units of log2. Its query is i0 + i_of(c, e), its key j0 + j_of(c, e). Positions past the
+/// that score. Its query is i0 + i_of(c, e), its key j0 + j_of(c, e). Positions past the
 /// end read the last row or column of the mask: the caller hides those scores.
 template <class T, int Columns, class I, class J, class Add>
 __device__ __forceinline__ void visit_mask(const Problem& p, int b, int h, int i0, int j0, const I& i_of,
@@ -62,11 +72,10 @@ __device__ __forceinline__ void visit_mask(const Problem& p, int b, int h, int i
       return visit(
           [&](std::int64_t at) { return static_cast<const bool*>(mask.data)[at] ? 0.0f : -INFINITY; });
     case MaskKind::f32:
-      return visit([&](std::int64_t at) { return static_cast<const float*>(mask.data)[at] * kLog2E; });
+      return visit([&](std::int64_t at) { return static_cast<const float*>(mask.data)[at]; });
     case MaskKind::same:
-      return visit([&](std::int64_t at) {
-        return unpack<T>(static_cast<const std::uint16_t*>(mask.data)[at]).x * kLog2E;
-      });
+      return visit(
+          [&](std::int64_t at) { return unpack<T>(static_cast<const std::uint16_t*>(mask.data)[at]).x; });
     default: return;
   }
 }

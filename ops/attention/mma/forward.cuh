@@ -107,13 +107,13 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
       }
     }
 
-    const int j0 = n * BN + 2 * (lane & 3);  // the key of s[0][0]
-    const float factor = Extra == Extras::all ? 1.0f : to_log2;
+    const int j0 = n * BN + 2 * (lane & 3);                     // the key of s[0][0]
+    const float scale = Extra == Extras::all ? 1.0f : p.scale;  // with a mask the scores are scaled here
     if constexpr (Extra == Extras::all) {
 #pragma unroll
       for (int c = 0; c < columns; ++c) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) s[c][e] *= to_log2;
+        for (int e = 0; e < 4; ++e) s[c][e] = __fmul_rn(s[c][e], p.scale);
       }
       visit_mask<T, columns>(
           p, b, h, i0, j0, [](int, int e) { return 8 * (e >> 1); },
@@ -140,18 +140,26 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
       for (int c = 0; c < columns; ++c) most = fmaxf(most, fmaxf(s[c][2 * r], s[c][2 * r + 1]));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-      const float base = most == -INFINITY ? 0.0f : most * factor;  // a row that has seen nothing yet
-      const float shrink = exp2_flushed(row_max[r] * factor - base);
+      const float largest = most == -INFINITY ? 0.0f : most * scale;  // a row that has seen nothing yet
+      const float shrink = exp2_flushed(log2_below(row_max[r], scale, largest));
       row_max[r] = most;
       float sum = row_sum[r] * shrink;
+      const auto add_up = [&](const auto& log2_of) {
 #pragma unroll
-      for (int c = 0; c < columns; ++c) {
+        for (int c = 0; c < columns; ++c) {
 #pragma unroll
-        for (int e = 2 * r; e < 2 * r + 2; ++e) {
-          s[c][e] = exp2_flushed(fmaf(s[c][e], factor, -base));
-          sum += s[c][e];
+          for (int e = 2 * r; e < 2 * r + 2; ++e) {
+            s[c][e] = exp2_flushed(log2_of(s[c][e]));
+            sum += s[c][e];
+          }
         }
-      }
+      };
+      if (Extra == Extras::all)
+        add_up([&](float x) { return (x - largest) * kLog2E; });
+      else if (is_large(largest))
+        add_up([&](float x) { return log2_below(x, scale, largest); });
+      else
+        add_up([&, base = largest * kLog2E](float x) { return fmaf(x, to_log2, -base); });
       row_sum[r] = sum;
 #pragma unroll
       for (int c = 0; c < values; ++c) {
@@ -218,9 +226,9 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
     const float inverse = sum > 0 ? p.dropout.scale / sum : sum == 0 ? 0.0f : sum;
     const int i = i0 + 8 * r;
     if ((lane & 3) == 0 && i < p.queries) {
-      const float factor = Extra == Extras::all ? kLn2 : p.scale;
-      p.lse[static_cast<std::int64_t>(bh) * p.queries + i] =
-          sum == 0 ? -INFINITY : row_max[r] * factor + __logf(sum);
+      p.statistics[static_cast<std::int64_t>(bh) * p.queries + i] =
+          sum == 0 ? float2{-INFINITY, 0}
+                   : float2{row_max[r] * (Extra == Extras::all ? 1.0f : p.scale), __logf(sum)};
     }
 #pragma unroll
     for (int c = 0; c < values; ++c) {

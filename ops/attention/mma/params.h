@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <vector_types.h>
 
 #include <cstdint>
 
@@ -46,8 +47,10 @@ struct Problem {
   Mask mask;
   Dropout dropout;
 
-  Rows q, k, v, out;     // backward only reads out
-  float* lse = nullptr;  // [batch, heads, queries], contiguous; -inf where a query sees nothing
+  Rows q, k, v, out;  // backward only reads out
+  // [batch, heads, queries, 2], contiguous: the largest score, and log sum exp(score - largest); -inf and 0 where a query
+  // sees nothing
+  float2* statistics = nullptr;
 };
 
 struct BackwardProblem : Problem {
@@ -56,6 +59,7 @@ struct BackwardProblem : Problem {
   float* row_terms = nullptr;  // scratch: 2 floats per row, see workspace()
   float* partial_q = nullptr;  // scratch: the sum of dQ so far
   int* turns = nullptr;        // scratch: whose turn it is to add to a block of dQ
+  int* large = nullptr;        // scratch: whether some row's scores are large, see row_terms_kernel
 };
 
 /// Scratch memory of a backward call, in bytes. Nothing needs to be zeroed.
@@ -64,7 +68,7 @@ struct Workspace {
 };
 Workspace workspace(const BackwardProblem& p);
 
-/// Queue the kernels on the current stream. Every query row of out and lse is written.
+/// Queue the kernels on the current stream. Every query row of out and of the statistics is written.
 void run_forward(const Problem& p);
 /// Writes all of grad_q, grad_k, grad_v.
 void run_backward(const BackwardProblem& p);

@@ -15,7 +15,7 @@ Workspace workspace(const BackwardProblem& p) {
     using Shape = BackwardShape<D>;
     const std::int64_t blocks = Shape::slices * heads * gpu::ceil_div(p.queries, Shape::query_block);
     w.partial_q = blocks * Shape::query_block * Shape::slice * static_cast<std::int64_t>(sizeof(float));
-    w.turns = (blocks + 1) * static_cast<std::int64_t>(sizeof(int));
+    w.turns = (blocks + 2) * static_cast<std::int64_t>(sizeof(int));
   });
   return w;
 }

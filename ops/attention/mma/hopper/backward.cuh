@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
   const std::uint32_t grad_tiles = query_tiles + stages * QueryTile::bytes;
   const std::uint32_t ds_tiles = grad_tiles + stages * QueryTile::bytes;
   const std::uint32_t partial = ds_tiles + 2 * DsTile::bytes;
-  const std::uint32_t lse_terms = partial + Shape::partial_bytes;
-  const std::uint32_t delta_terms = lse_terms + stages * Shape::terms_bytes;
+  const std::uint32_t row_terms = partial + Shape::partial_bytes;
+  const std::uint32_t delta_terms = row_terms + stages * Shape::terms_bytes;
   const std::uint32_t kv_full = delta_terms + stages * Shape::terms_bytes, kv_free = kv_full + 8;
   const std::uint32_t q_full = kv_free + 8, q_free = q_full + 8 * stages;
   const std::uint32_t g_full = q_free + 8 * stages, g_free = g_full + 8 * stages;
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
           barrier_wait(q_free + 8 * s, ring.parity ^ 1);
           barrier_expect(q_full + 8 * s, QueryTile::bytes + Shape::terms_bytes);
           QueryTile::load(query_tiles + s * QueryTile::bytes, &q_map, q_full + 8 * s, w.b, h, first);
-          copy_run(lse_terms + s * Shape::terms_bytes, p.row_terms + row, Shape::terms_bytes, q_full + 8 * s);
+          copy_run(row_terms + s * Shape::terms_bytes, p.row_terms + row, Shape::terms_bytes, q_full + 8 * s);
           barrier_wait(g_free + 8 * s, ring.parity ^ 1);
           barrier_expect(g_full + 8 * s, QueryTile::bytes + Shape::terms_bytes);
           QueryTile::load(grad_tiles + s * QueryTile::bytes, &g_map, g_full + 8 * s, w.b, h, first);
@@ -183,6 +183,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
     const int warp = thread >> 5, lane = thread & 31;
     const int row = 64 * consumer + 16 * warp;  // of this warp, in the tile of keys
     const float to_log2 = p.scale * kLog2E;
+    const bool large = *p.large != 0;
 
     Ring<stages> ring;
     int step = 0, kv_parity = 0;  // steps count on from one ticket to the next
@@ -226,15 +227,26 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
         const bool cut =
             first_key + BN > p.keys || (p.causal && first_key + 64 * consumer + 63 > first + p.causal_offset);
         std::uint32_t pairs[BM / 4];
+        if (large) {
+          finish_large<BM / 8>(p, std::int64_t{w.b} * p.heads + w.kv * group + n / w.span,
+                               first + 2 * (lane & 3), p.scale,
+                               [&](int c, int e) -> float& { return s[4 * c + e]; });
+        } else {
+#pragma unroll
+          for (int c = 0; c < BM / 8; ++c) {
+            float2 row;
+            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                         : "=f"(row.x), "=f"(row.y)
+                         : "r"(row_terms + terms + 32 * c));
+#pragma unroll
+            for (int e = 0; e < 4; ++e) s[4 * c + e] = fmaf(s[4 * c + e], to_log2, e & 1 ? -row.y : -row.x);
+          }
+        }
 #pragma unroll
         for (int c = 0; c < BM / 8; ++c) {
-          float2 lse;
-          asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                       : "=f"(lse.x), "=f"(lse.y)
-                       : "r"(lse_terms + terms + 32 * c));
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
-            float x = fmaf(s[4 * c + e], to_log2, e & 1 ? -lse.y : -lse.x);
+            float x = s[4 * c + e];
             if (cut) {
               const int i = first + 8 * c + 2 * (lane & 3) + (e & 1), key = j0 + 8 * (e >> 1);
               if (key >= p.keys || (p.causal && key > i + p.causal_offset)) x = -INFINITY;
@@ -386,7 +398,7 @@ __global__ void __launch_bounds__(128)
 }
 
 template <class T, int D>
-void launch_hopper_backward(const BackwardProblem& p) {
+void launch_hopper_backward(BackwardProblem p) {
   using Shape = HopperBackward<D>;
   constexpr const char* op = "scaled_dot_product_attention";
   const int key_blocks = static_cast<int>(gpu::ceil_div(p.keys, Shape::key_block));

@@ -185,16 +185,22 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
           for (int c = 2 * r; c < BN / 2; c += 4) most = fmaxf(most, fmaxf(s[c], s[c + 1]));
           most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
           most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-          const float base = most == -INFINITY ? 0.0f : most * factor;
-          shrink[r] = exp2_flushed(row_max[r] * factor - base);
+          const float largest = most == -INFINITY ? 0.0f : most * p.scale;
+          shrink[r] = exp2_flushed(log2_below(row_max[r], p.scale, largest));
           row_max[r] = most;
           float sum = row_sum[r] * shrink[r];
+          const auto add_up = [&](const auto& log2_of) {
 #pragma unroll
-          for (int c = 2 * r; c < BN / 2; c += 4) {
-            s[c] = exp2_flushed(fmaf(s[c], factor, -base));
-            s[c + 1] = exp2_flushed(fmaf(s[c + 1], factor, -base));
-            sum += s[c] + s[c + 1];
-          }
+            for (int c = 2 * r; c < BN / 2; c += 4) {
+              s[c] = exp2_flushed(log2_of(s[c]));
+              s[c + 1] = exp2_flushed(log2_of(s[c + 1]));
+              sum += s[c] + s[c + 1];
+            }
+          };
+          if (is_large(largest))
+            add_up([&](float x) { return log2_below(x, p.scale, largest); });
+          else
+            add_up([&, base = largest * kLog2E](float x) { return fmaf(x, factor, -base); });
           row_sum[r] = sum;
         }
       };
@@ -261,8 +267,8 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
         const float inverse = sum > 0 ? 1 / sum : sum == 0 ? 0.0f : sum;
         const int i = i0 + 8 * r;
         if ((lane & 3) == 0 && i < p.queries)
-          p.lse[static_cast<std::int64_t>(bh) * p.queries + i] =
-              sum == 0 ? -INFINITY : row_max[r] * p.scale + __logf(sum);
+          p.statistics[static_cast<std::int64_t>(bh) * p.queries + i] =
+              sum == 0 ? float2{-INFINITY, 0} : float2{row_max[r] * p.scale, __logf(sum)};
 #pragma unroll
         for (int c = 0; c < D / 8; ++c) {
           const std::uint32_t to = QueryTile::at(results, row + (lane >> 2) + 8 * r, 8 * c + 2 * (lane & 3));

@@ -58,7 +58,7 @@ Workspace hopper_workspace(const BackwardProblem& p) {
   Workspace w;
   w.row_terms = 2 * places * block * 4;
   w.partial_q = places * block * (narrow ? 64 : 128) * 4;
-  w.turns = (places + 1) * 4;
+  w.turns = (places + 2) * 4;
   return w;
 }
 
