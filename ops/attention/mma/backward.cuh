@@ -150,18 +150,28 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
           [](int, int e) { return 8 * (e >> 1); },
           [&](int c, int e, float term) { s[c][e] = masked(s[c][e], term); });
     }
+    const float factor = Extra == Extras::all ? kLog2E : to_log2;
     if (large) {
-      finish_large<columns>(p, bh, i0, Extra == Extras::all ? 1.0f : p.scale,
-                            [&](int c, int e) -> float& { return s[c][e]; });
+#pragma unroll
+      for (int c = 0; c < columns; ++c) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int i = i0 + 8 * c + (e & 1);
+          if constexpr (Extra == Extras::all) {
+            const float2 row = p.statistics[std::int64_t{bh} * p.queries + min(i, p.queries - 1)];
+            s[c][e] = row.x == -INFINITY ? row.x : (s[c][e] - row.x) * kLog2E - row.y * kLog2E;
+          } else {
+            const float2 row = log2_statistics(p, bh, i);
+            s[c][e] = fmaf(s[c][e], to_log2, -row.x) - row.y;
+          }
+        }
+      }
     } else {
 #pragma unroll
       for (int c = 0; c < columns; ++c) {
         const float2 l = *reinterpret_cast<const float2*>(terms + 8 * c + 2 * (lane & 3));
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float log_sum = e & 1 ? l.y : l.x;
-          s[c][e] = Extra == Extras::all ? (s[c][e] - log_sum) * kLog2E : fmaf(s[c][e], to_log2, -log_sum);
-        }
+        for (int e = 0; e < 4; ++e) s[c][e] = fmaf(s[c][e], factor, e & 1 ? -l.y : -l.x);
       }
     }
 #pragma unroll

@@ -39,15 +39,9 @@ __device__ __forceinline__ float masked(float score, float term) {
   return term == -INFINITY ? term : score + term;
 }
 
-/// Whether a query's scores are large: in units of log2 they would be rounded by more than 2^-18.
-__device__ __forceinline__ bool is_large(float largest) {
-  return fabsf(largest) >= 64 && largest != -INFINITY;
-}
-/// log2 of exp(scale s - largest), of large scores. A multiply-add is not for them: it rounds `largest` in units of log2, and
-/// not the product.
-__device__ __forceinline__ float log2_below(float s, float scale, float largest) {
-  return (__fmul_rn(s, scale) - largest) * kLog2E;
-}
+/// The largest score of a query in units of log2, rounded as forward and backward both have it: what a multiply-add takes from a
+/// score is then the same number in both, and whatever the rounding adds to the exponents of a row drops out.
+__device__ __forceinline__ float log2_base(float largest) { return largest * kLog2E; }
 
 /// Calls add(c, e, term) for the 4 Columns scores of a thread, tile c and element e: what the mask adds to
 /// that score. Its query is i0 + i_of(c, e), its key j0 + j_of(c, e). Positions past the

@@ -141,25 +141,21 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
       most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
       const float largest = most == -INFINITY ? 0.0f : most * scale;  // a row that has seen nothing yet
-      const float shrink = exp2_flushed(log2_below(row_max[r], scale, largest));
+      const float base = log2_base(largest);
+      const float shrink = exp2_flushed(Extra == Extras::all ? (row_max[r] - largest) * kLog2E
+                                                             : log2_base(row_max[r] * scale) - base);
       row_max[r] = most;
       float sum = row_sum[r] * shrink;
-      const auto add_up = [&](const auto& log2_of) {
 #pragma unroll
-        for (int c = 0; c < columns; ++c) {
+      for (int c = 0; c < columns; ++c) {
 #pragma unroll
-          for (int e = 2 * r; e < 2 * r + 2; ++e) {
-            s[c][e] = exp2_flushed(log2_of(s[c][e]));
-            sum += s[c][e];
-          }
+        for (int e = 2 * r; e < 2 * r + 2; ++e) {
+          // Masks may be as large as numbers get, and units of log2 larger.
+          const float x = Extra == Extras::all ? (s[c][e] - largest) * kLog2E : fmaf(s[c][e], to_log2, -base);
+          s[c][e] = exp2_flushed(x);
+          sum += s[c][e];
         }
-      };
-      if (Extra == Extras::all)
-        add_up([&](float x) { return (x - largest) * kLog2E; });
-      else if (is_large(largest))
-        add_up([&](float x) { return log2_below(x, scale, largest); });
-      else
-        add_up([&, base = largest * kLog2E](float x) { return fmaf(x, to_log2, -base); });
+      }
       row_sum[r] = sum;
 #pragma unroll
       for (int c = 0; c < values; ++c) {
@@ -223,12 +219,14 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
     float sum = row_sum[r];
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    const float inverse = sum > 0 ? p.dropout.scale / sum : sum == 0 ? 0.0f : sum;
+    // A sum of 0 of scores beyond the range of an exponent (4e9) is no row that sees nothing: NaN, as of infinite scores.
+    const bool blind = sum == 0 && row_max[r] == -INFINITY;
+    const float inverse = sum > 0 ? p.dropout.scale / sum : blind ? 0.0f : NAN;
     const int i = i0 + 8 * r;
     if ((lane & 3) == 0 && i < p.queries) {
       p.statistics[static_cast<std::int64_t>(bh) * p.queries + i] =
-          sum == 0 ? float2{-INFINITY, 0}
-                   : float2{row_max[r] * (Extra == Extras::all ? 1.0f : p.scale), __logf(sum)};
+          blind ? float2{-INFINITY, 0}
+                : float2{row_max[r] * (Extra == Extras::all ? 1.0f : p.scale), __logf(sum)};
     }
 #pragma unroll
     for (int c = 0; c < values; ++c) {

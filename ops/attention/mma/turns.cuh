@@ -48,28 +48,21 @@ __device__ void zero_queries(const BackwardProblem& p, int batch, int head, int 
           uint4{0, 0, 0, 0};
 }
 
-/// The scores s of large rows less their logarithms, in units of log2, which row_terms_kernel has left to this: of 2 neighbouring
-/// queries from i on for each of the columns, 8 apart. Called where p.large is set, which is seldom.
-template <int Columns, class Score>
-__device__ __forceinline__ void finish_large(const BackwardProblem& p, std::int64_t bh, int i, float scale,
-                                             const Score& score) {
-#pragma unroll
-  for (int c = 0; c < Columns; ++c)
-#pragma unroll
-    for (int q = 0; q < 2; ++q) {
-      const float2 row = p.statistics[bh * p.queries + min(i + 8 * c + q, p.queries - 1)];
-      // A row that is not large is as the other way has it, and one that sees nothing is all -inf.
-      const float largest = row.x == -INFINITY ? INFINITY : row.x;
-#pragma unroll
-      for (int e = q; e < 4; e += 2) score(c, e) = log2_below(score(c, e), scale, largest) - row.y * kLog2E;
-    }
+/// Whether a row's scores are so large that its log-sum-exp in units of log2 is rounded by more than 2^-18.
+__device__ __forceinline__ bool is_large(float largest) {
+  return fabsf(largest) >= 64 && largest != -INFINITY;
+}
+/// The statistics of query i in units of log2, as scores of rows that are large, and of all where some are, need them: the largest
+/// score, +inf for a row that sees nothing, and the logarithm of the sum.
+__device__ __forceinline__ float2 log2_statistics(const BackwardProblem& p, std::int64_t bh, int i) {
+  const float2 row = p.statistics[bh * p.queries + min(i, p.queries - 1)];
+  return {row.x == -INFINITY ? INFINITY : log2_base(row.x), row.y * kLog2E};
 }
 
-/// Per query row: the logarithm of its sum of exponentials, in units of log2 or, with a mask, natural, +inf for a row that sees
-/// nothing (so that the exponential of s less it is 0), and delta, the product of cotangent and result. Where a row's scores
-/// are large that logarithm has lost its digits, and p.large is set. Two arrays, each with `padded` rows per head; rows past
-/// the last query see nothing. `lanes` lanes, a power of 2, share a row. One per file (static): files that are not
-/// compiled for the same architectures must not share a kernel.
+/// Per query row: the logarithm of its sum of exponentials in units of log2, +inf for a row that sees nothing (so that 2^(s - it)
+/// is 0), and delta, the product of cotangent and result. Where a row's scores are large that logarithm has lost its digits, and
+/// p.large is set. Two arrays, each with `padded` rows per head; rows past the last query see nothing. `lanes` lanes, a power
+/// of 2, share a row. One per file (static): files that are not compiled for the same architectures must not share a kernel.
 template <class T>
 static __global__ void __launch_bounds__(256)
     row_terms_kernel(const __grid_constant__ BackwardProblem p, int padded, int lanes) {
@@ -92,8 +85,7 @@ static __global__ void __launch_bounds__(256)
   sum = gpu::warp_sum(sum, lanes);
   if (row < rows && chunk == 0) {
     const float2 of = i < p.queries ? p.statistics[std::int64_t{bh} * p.queries + i] : float2{-INFINITY, 0};
-    const float unit = p.mask.kind == MaskKind::none ? kLog2E : 1.0f;
-    p.row_terms[row] = of.x == -INFINITY ? INFINITY : (of.x + of.y) * unit;
+    p.row_terms[row] = of.x == -INFINITY ? INFINITY : (of.x + of.y) * kLog2E;
     if (is_large(of.x)) *p.large = 1;
     p.row_terms[rows + row] = sum;
   }

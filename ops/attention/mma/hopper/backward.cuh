@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
   const std::uint32_t grad_tiles = query_tiles + stages * QueryTile::bytes;
   const std::uint32_t ds_tiles = grad_tiles + stages * QueryTile::bytes;
   const std::uint32_t partial = ds_tiles + 2 * DsTile::bytes;
-  const std::uint32_t row_terms = partial + Shape::partial_bytes;
-  const std::uint32_t delta_terms = row_terms + stages * Shape::terms_bytes;
+  const std::uint32_t log_sum_terms = partial + Shape::partial_bytes;
+  const std::uint32_t delta_terms = log_sum_terms + stages * Shape::terms_bytes;
   const std::uint32_t kv_full = delta_terms + stages * Shape::terms_bytes, kv_free = kv_full + 8;
   const std::uint32_t q_full = kv_free + 8, q_free = q_full + 8 * stages;
   const std::uint32_t g_full = q_free + 8 * stages, g_free = g_full + 8 * stages;
@@ -144,7 +144,8 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
           barrier_wait(q_free + 8 * s, ring.parity ^ 1);
           barrier_expect(q_full + 8 * s, QueryTile::bytes + Shape::terms_bytes);
           QueryTile::load(query_tiles + s * QueryTile::bytes, &q_map, q_full + 8 * s, w.b, h, first);
-          copy_run(row_terms + s * Shape::terms_bytes, p.row_terms + row, Shape::terms_bytes, q_full + 8 * s);
+          copy_run(log_sum_terms + s * Shape::terms_bytes, p.row_terms + row, Shape::terms_bytes,
+                   q_full + 8 * s);
           barrier_wait(g_free + 8 * s, ring.parity ^ 1);
           barrier_expect(g_full + 8 * s, QueryTile::bytes + Shape::terms_bytes);
           QueryTile::load(grad_tiles + s * QueryTile::bytes, &g_map, g_full + 8 * s, w.b, h, first);
@@ -227,35 +228,34 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
         const bool cut =
             first_key + BN > p.keys || (p.causal && first_key + 64 * consumer + 63 > first + p.causal_offset);
         std::uint32_t pairs[BM / 4];
-        if (large) {
-          finish_large<BM / 8>(p, std::int64_t{w.b} * p.heads + w.kv * group + n / w.span,
-                               first + 2 * (lane & 3), p.scale,
-                               [&](int c, int e) -> float& { return s[4 * c + e]; });
-        } else {
+        const auto soften = [&](const auto& log2_of) {
 #pragma unroll
           for (int c = 0; c < BM / 8; ++c) {
-            float2 row;
+            float2 log_sums;
             asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                         : "=f"(row.x), "=f"(row.y)
-                         : "r"(row_terms + terms + 32 * c));
+                         : "=f"(log_sums.x), "=f"(log_sums.y)
+                         : "r"(log_sum_terms + terms + 32 * c));
 #pragma unroll
-            for (int e = 0; e < 4; ++e) s[4 * c + e] = fmaf(s[4 * c + e], to_log2, e & 1 ? -row.y : -row.x);
-          }
-        }
-#pragma unroll
-        for (int c = 0; c < BM / 8; ++c) {
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            float x = s[4 * c + e];
-            if (cut) {
-              const int i = first + 8 * c + 2 * (lane & 3) + (e & 1), key = j0 + 8 * (e >> 1);
-              if (key >= p.keys || (p.causal && key > i + p.causal_offset)) x = -INFINITY;
+            for (int e = 0; e < 4; ++e) {
+              const int i = first + 8 * c + 2 * (lane & 3) + (e & 1);
+              float x = log2_of(s[4 * c + e], e & 1 ? log_sums.y : log_sums.x, i);
+              if (cut) {
+                const int key = j0 + 8 * (e >> 1);
+                if (key >= p.keys || (p.causal && key > i + p.causal_offset)) x = -INFINITY;
+              }
+              s[4 * c + e] = exp2_flushed(x);
             }
-            s[4 * c + e] = exp2_flushed(x);
+            pairs[2 * c] = pack<T>(s[4 * c], s[4 * c + 1]);
+            pairs[2 * c + 1] = pack<T>(s[4 * c + 2], s[4 * c + 3]);
           }
-          pairs[2 * c] = pack<T>(s[4 * c], s[4 * c + 1]);
-          pairs[2 * c + 1] = pack<T>(s[4 * c + 2], s[4 * c + 3]);
-        }
+        };
+        if (large)
+          soften([&, bh = std::int64_t{w.b} * p.heads + w.kv * group + n / w.span](float x, float, int i) {
+            const float2 row = log2_statistics(p, bh, i);
+            return fmaf(x, to_log2, -row.x) - row.y;
+          });
+        else
+          soften([&](float x, float log_sum, int) { return fmaf(x, to_log2, -log_sum); });
 
         products_begin();
 #pragma unroll

@@ -185,22 +185,16 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
           for (int c = 2 * r; c < BN / 2; c += 4) most = fmaxf(most, fmaxf(s[c], s[c + 1]));
           most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
           most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
-          const float largest = most == -INFINITY ? 0.0f : most * p.scale;
-          shrink[r] = exp2_flushed(log2_below(row_max[r], p.scale, largest));
+          const float base = most == -INFINITY ? 0.0f : log2_base(most * p.scale);
+          shrink[r] = exp2_flushed(log2_base(row_max[r] * p.scale) - base);
           row_max[r] = most;
           float sum = row_sum[r] * shrink[r];
-          const auto add_up = [&](const auto& log2_of) {
 #pragma unroll
-            for (int c = 2 * r; c < BN / 2; c += 4) {
-              s[c] = exp2_flushed(log2_of(s[c]));
-              s[c + 1] = exp2_flushed(log2_of(s[c + 1]));
-              sum += s[c] + s[c + 1];
-            }
-          };
-          if (is_large(largest))
-            add_up([&](float x) { return log2_below(x, p.scale, largest); });
-          else
-            add_up([&, base = largest * kLog2E](float x) { return fmaf(x, factor, -base); });
+          for (int c = 2 * r; c < BN / 2; c += 4) {
+            s[c] = exp2_flushed(fmaf(s[c], factor, -base));
+            s[c + 1] = exp2_flushed(fmaf(s[c + 1], factor, -base));
+            sum += s[c] + s[c + 1];
+          }
           row_sum[r] = sum;
         }
       };
@@ -264,11 +258,13 @@ __global__ void __launch_bounds__(HopperForward<D, Consumers>::threads, 1)
         float sum = row_sum[r];
         sum += __shfl_xor_sync(0xffffffffu, sum, 1);
         sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-        const float inverse = sum > 0 ? 1 / sum : sum == 0 ? 0.0f : sum;
+        // A sum of 0 of scores beyond the range of an exponent (4e9) is no row that sees nothing: NaN, as of infinite scores.
+        const bool blind = sum == 0 && row_max[r] == -INFINITY;
+        const float inverse = sum > 0 ? 1 / sum : blind ? 0.0f : NAN;
         const int i = i0 + 8 * r;
         if ((lane & 3) == 0 && i < p.queries)
           p.statistics[static_cast<std::int64_t>(bh) * p.queries + i] =
-              sum == 0 ? float2{-INFINITY, 0} : float2{row_max[r] * p.scale, __logf(sum)};
+              blind ? float2{-INFINITY, 0} : float2{row_max[r] * p.scale, __logf(sum)};
 #pragma unroll
         for (int c = 0; c < D / 8; ++c) {
           const std::uint32_t to = QueryTile::at(results, row + (lane >> 2) + 8 * r, 8 * c + 2 * (lane & 3));
