@@ -61,6 +61,14 @@ const StateValue* StateDict::find_value(std::string_view name) const& {
   return found == values_.end() ? nullptr : &found->second;
 }
 
+std::int64_t StateDict::count(std::string_view name, const char* who) const {
+  constexpr std::int64_t most = std::int64_t{1} << 62;
+  const auto n = value<std::int64_t>(name);
+  CT_CHECK(n >= 0 && n <= most, ValueError, who, "the state's '", name, "' is ", n,
+           "; it must be in [0, 2^62]: the state is damaged");
+  return n;
+}
+
 void StateDict::throw_no_value(std::string_view name) const {
   detail::fail<ValueError>("state_dict", "there is no value ", printable(name),
                            "; the state belongs to another kind of object or was cut");

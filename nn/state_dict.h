@@ -85,6 +85,9 @@ class CT_API StateDict {
       if (const auto* integer = std::get_if<std::int64_t>(found)) return static_cast<double>(*integer);
     throw_wrong_type(name);
   }
+  /// A counter, which goes on from here. Throws ValueError, in the name of `who`, for one that is negative or above 2^62: it
+  /// would overflow one day.
+  std::int64_t count(std::string_view name, const char* who) const;
   const std::map<std::string, StateValue, std::less<>>& values() const& { return values_; }
   std::map<std::string, StateValue, std::less<>> values() &&;
 

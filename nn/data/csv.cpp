@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <set>
+#include <unordered_map>
 
 #include <cotangent/core/error.h>
 #include <cotangent/core/printable.h>
@@ -189,9 +191,19 @@ Tensor CsvTable::numbers(const std::vector<std::string>& names, DType dtype) con
   CT_CHECK(dtype != DType::boolean, DTypeError, "CsvTable", "numbers() was asked for ", dtype,
            "; take a dtype of numbers, and compare");
   std::vector<std::size_t> wanted;
-  for (const std::string& name : names.empty() ? columns_ : names) wanted.push_back(find(name));
+  if (names.empty()) {
+    wanted.resize(columns_.size());
+    std::iota(wanted.begin(), wanted.end(), std::size_t{0});
+  } else {
+    std::unordered_map<std::string_view, std::size_t> places;
+    for (std::size_t c = 0; c < columns_.size(); ++c) places.emplace(columns_[c], c);
+    for (const std::string& name : names) {
+      const auto found = places.find(name);
+      wanted.push_back(found == places.end() ? find(name) : found->second);  // which throws
+    }
+  }
   const Shape shape = {rows(), static_cast<std::int64_t>(wanted.size())};
-  const auto fill = [&]<class T>(T* to, double low, double high) {
+  const auto fill = [&]<class T>(T* to, const auto& fits) {
     for (std::size_t r = 0; r < lines_.size(); ++r) {
       for (const std::size_t c : wanted) {
         const std::string_view cell =
@@ -199,26 +211,29 @@ Tensor CsvTable::numbers(const std::vector<std::string>& names, DType dtype) con
         T& value = *to++;
         if (std::is_floating_point_v<T> && cell.empty()) {
           value = std::numeric_limits<T>::quiet_NaN();
-        } else if (!parse(cell, value) || static_cast<double>(value) < low ||
-                   static_cast<double>(value) > high) {
+        } else if (!parse(cell, value) || !fits(value)) {
           fail(r, c, std::is_integral_v<T> ? "is no whole number that fits" : "is no number that fits");
         }
       }
     }
   };
   const double inf = std::numeric_limits<double>::infinity();
+  // The least number that rounds to infinity: halfway from the largest to the next power of two.
+  const double beyond = dtype == DType::f16    ? 65520
+                        : dtype == DType::bf16 ? 0x1.ffp127
+                        : dtype == DType::f32  ? 0x1.ffffffp127
+                                               : inf;
   const Tensor wide = Tensor::allocate(shape, is_floating(dtype) ? DType::f64 : DType::i64, cpu);
   if (is_floating(dtype)) {
-    fill(wide.data<double>(), -inf, inf);
+    fill(wide.data<double>(),
+         [beyond](double x) { return std::isinf(x) || std::isnan(x) || std::abs(x) < beyond; });
   } else {
-    const bool byte = dtype == DType::u8;
+    const auto [low, high] = dtype == DType::u8 ? std::pair{std::int64_t{0}, std::int64_t{255}}
+                             : dtype == DType::i32
+                                 ? std::pair{std::int64_t{INT32_MIN}, std::int64_t{INT32_MAX}}
+                                 : std::pair{INT64_MIN, INT64_MAX};
     fill(wide.data<std::int64_t>(),
-         byte                  ? 0
-         : dtype == DType::i32 ? -0x1p31
-                               : -inf,
-         byte                  ? 255
-         : dtype == DType::i32 ? 0x1p31 - 1
-                               : inf);
+         [low = low, high = high](std::int64_t x) { return x >= low && x <= high; });
   }
   return wide.to(dtype);
 }

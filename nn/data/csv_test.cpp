@@ -125,4 +125,19 @@ TEST_CASE("a CSV number below the smallest is 0, one above the largest an error"
         std::string("1e99999999999999999999"), "0." + zeros + "1e+999", std::string("1e-400x")})
     CHECK_THROWS_AS(read(text, f64), IoError);
   CHECK_THROWS_AS(read("99999999999999999999", i64), IoError);
+  // The largest that rounds to a number, and the least that rounds to infinity.
+  const std::tuple<DType, const char*, const char*> ends[] = {{f16, "65519.99", "65520"},
+                                                              {bf16, "3.396177e38", "3.3961776e38"},
+                                                              {f32, "3.40282356e38", "3.4028236e38"}};
+  for (const auto& [dtype, fits, does_not] : ends) {
+    CAPTURE(dtype);
+    CHECK(std::isfinite(read(fits, dtype)));
+    CHECK(std::isfinite(read("-" + std::string(fits), dtype)));
+    CHECK_THROWS_AS(read(does_not, dtype), IoError);
+    CHECK_THROWS_AS(read("-" + std::string(does_not), dtype), IoError);
+    CHECK(std::isinf(read("-inf", dtype)));
+  }
+  CHECK_THROWS_AS(read("2147483648", i32), IoError);
+  CHECK(read("-2147483648", i32) == -2147483648.);
+  CHECK_THROWS_AS(read("256", u8), IoError);
 }

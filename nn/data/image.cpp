@@ -6,7 +6,9 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 #if COTANGENT_WITH_PNG
 #include <png.h>
@@ -62,7 +64,30 @@ template <class... Args>
 }
 
 #if COTANGENT_WITH_PNG
-Tensor decode_png(Bytes bytes, Color color, const std::string& name) {
+// Without what says of which colours the numbers are: by that libpng would change them. They are taken as they stand, as Pillow
+// takes them.
+std::vector<std::byte> without_profiles(Bytes bytes) {
+  constexpr std::size_t kSignature = 8,
+                        kAround = 12;  // bytes of a chunk beside its data: length, name, checksum
+  std::vector<std::byte> kept(bytes.begin(), bytes.begin() + kSignature);
+  for (bytes = bytes.subspan(kSignature); !bytes.empty();) {
+    std::size_t size = bytes.size();  // of what is no chunk: libpng says what is wrong with it
+    bool profile = false;
+    if (bytes.size() >= kAround) {
+      std::size_t length = 0;
+      for (std::size_t i = 0; i < 4; ++i) length = length << 8 | std::to_integer<std::size_t>(bytes[i]);
+      size = std::min(size, length + kAround);
+      const std::string_view chunk(reinterpret_cast<const char*>(bytes.data()) + 4, 4);
+      profile = chunk == "gAMA" || chunk == "cHRM" || chunk == "iCCP" || chunk == "sRGB" || chunk == "cICP";
+    }
+    if (!profile) kept.insert(kept.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
+    bytes = bytes.subspan(size);
+  }
+  return kept;
+}
+
+Tensor decode_png(Bytes whole, Color color, const std::string& name) {
+  const std::vector<std::byte> bytes = without_profiles(whole);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
@@ -88,8 +113,12 @@ Tensor decode_png(Bytes bytes, Color color, const std::string& name) {
 // libjpeg reports errors by a function that must not return. It jumps back here, over C code alone: between setjmp()
 // and the end of run() nothing is made that has a destructor.
 struct Jpeg {
+  // Progressive pictures have some ten. Each goes over the whole picture, and may be of a few bytes.
+  static constexpr int kMostScans = 100;
+
   jpeg_decompress_struct info{};
   jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
   std::jmp_buf back;
   char message[JMSG_LENGTH_MAX] = {};
 
@@ -102,6 +131,13 @@ struct Jpeg {
   static void on_message(j_common_ptr info, int level) {
     const int code = info->err->msg_code;
     if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER)) on_error(info);
+  }
+
+  static void on_progress(j_common_ptr info) {
+    if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+    auto* self = static_cast<Jpeg*>(info->client_data);
+    std::snprintf(self->message, sizeof(self->message), "more than %d scans", kMostScans);
+    std::longjmp(self->back, 1);
   }
 
   Jpeg() {
@@ -118,6 +154,8 @@ struct Jpeg {
     if (setjmp(back)) return false;
     jpeg_create_decompress(&info);
     info.client_data = this;
+    progress.progress_monitor = on_progress;
+    info.progress = &progress;
     jpeg_mem_src(&info, reinterpret_cast<const unsigned char*>(bytes.data()),
                  static_cast<unsigned long>(bytes.size()));
     jpeg_read_header(&info, TRUE);

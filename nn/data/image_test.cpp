@@ -102,6 +102,19 @@ TEST_CASE("images: PNG", "[data][image]") {
         Bytes{255, 0, 255, 0, 0, 255, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255});
   CHECK(values_of(png(1, 1, 16, kGray, std::string("\0\x80\x80", 3)), data::Color::gray) == Bytes{128});
 
+  // What says of which colours the numbers are does not change them.
+  for (const std::string& profile :
+       {"gAMA" + word(100000), "gAMA" + word(45455), "sRGB" + std::string(1, '\1'),
+        "cHRM" + word(31270) + word(32900) + word(64000) + word(33000) + word(30000) + word(60000) +
+            word(15000) + word(6000)}) {
+    std::string told = rgb;
+    told.insert(8 + 25, chunk(profile));
+    CHECK(values_of(told) == values_of(rgb));
+    std::string wide = png(1, 1, 16, kGray, std::string("\0\x40\x40", 3));
+    wide.insert(8 + 25, chunk(profile));
+    CHECK(values_of(wide, data::Color::gray) == Bytes{64});
+  }
+
   // Sizes that the file can't hold ask for no memory.
   refused(png(100000, 100000, 8, kRgb, "x"), "up to 134217728");
   refused(png(10000, 10000, 8, kRgb, "x"), "can hold");
@@ -132,6 +145,19 @@ TEST_CASE("images: JPEG", "[data][image]") {
   }
   for (const std::uint8_t value : values_of(gray, data::Color::gray)) CHECK(std::abs(value - 100) <= 1);
   CHECK(decode(gray).shape() == Shape{3, 8, 8});
+
+  // A progressive picture of one block, with as many scans of nothing.
+  const auto progressive = [](int scans) {
+    std::string bytes =
+        from_hex("ffd8ffdb004300") + std::string(64, '\1') + from_hex("ffc2000b080008000801011100");
+    for (const char* table : {"00", "10"})
+      bytes += from_hex("ffc40014" + std::string(table) + "01") + std::string(16, '\0');
+    bytes += from_hex("ffda00080101000000007f");
+    for (int i = 1; i < scans; ++i) bytes += from_hex("ffda0008010100013f007f");
+    return bytes + from_hex("ffd9");
+  };
+  CHECK(values_of(progressive(10), data::Color::gray) == Bytes(64, 128));
+  refused(progressive(1500), "more than 100 scans");
 
   std::string large = red;
   large.replace(large.find("\xff\xc0") + 5, 4, "\xff\x00\xff\x00", 4);

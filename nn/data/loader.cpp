@@ -327,10 +327,10 @@ void LoaderCore::check_state_dict(const StateDict& state) const {
   same("batch_size", options_.batch_size);
   same("shuffle", options_.shuffle);
   same("drop_last", options_.drop_last);
-  const std::int64_t epoch = state.value<std::int64_t>("epoch"),
+  const std::int64_t epoch = state.count("epoch", "load_state_dict"),
                      position = state.value<std::int64_t>("position");
   state.value<std::int64_t>("seed");
-  CT_CHECK(epoch >= 0 && position >= 0 && position <= batch_count(), ValueError, "load_state_dict",
+  CT_CHECK(position >= 0 && position <= batch_count(), ValueError, "load_state_dict",
            "the saved loader stands at batch ", position, " of epoch ", epoch, "; an epoch has ",
            batch_count(), " batches: use the same data and options");
 }

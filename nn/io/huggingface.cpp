@@ -103,12 +103,13 @@ Files find_files(const Kind& kind, const std::string& folder) {
   std::map<std::string, bool> seen;
   for (const auto& [tensor, file] : map)
     if (!std::exchange(seen[file], true)) add_file(files, kind, at / file);
+  std::map<std::string_view, const Place*> by_name;  // in the files, where the prefix may be missing
+  for (const auto& [name, place] : files.places) by_name[place.record.name] = &place;
   for (const auto& [tensor, file] : map) {
     if (is_constant(kind, tensor)) continue;
-    const auto found = std::ranges::find_if(
-        files.places, [&name = tensor](const auto& p) { return p.second.record.name == name; });
-    CT_CHECK(found != files.places.end() && found->second.source->name() == (at / file).string(), IoError,
-             kLoad, printable_path(index), ": tensor ", printable(tensor), " is not in ", printable(file),
+    const auto found = by_name.find(tensor);
+    CT_CHECK(found != by_name.end() && found->second->source->name() == (at / file).string(), IoError, kLoad,
+             printable_path(index), ": tensor ", printable(tensor), " is not in ", printable(file),
              " as the index says; the files do not belong together");
   }
   return files;

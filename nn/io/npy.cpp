@@ -112,6 +112,7 @@ class HeaderParser {
                     "has more than 8 dimensions; up to 8 are supported");
       header_.shape.push_back(size);
       if (!try_take(',')) {
+        require(header_.shape.size() > 1);  // (3) is a number, and (3,) a shape
         take(')');
         break;
       }

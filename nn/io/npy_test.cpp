@@ -110,6 +110,7 @@ TEST_CASE("npy: malformed arrays are refused", "[io]") {
                              "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1"
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (1)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': 1}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",

@@ -174,9 +174,12 @@ Tensor only_tensor(const StateDict& dict) {
 
 void read_tensor(const ByteSource& source, std::uint64_t data, const TensorRecord& r, void* to) {
   const auto bytes = static_cast<std::size_t>(r.end - r.begin);
-  source.read(data + r.begin, to, bytes);
+  std::vector<std::byte> stored(r.foreign ? bytes : 0);
+  void* const raw = r.foreign ? stored.data() : to;
+  source.read(data + r.begin, raw, bytes);
+  if (r.foreign) r.foreign->widen(stored.data(), static_cast<std::int64_t>(bytes / r.foreign->bytes), to);
   if (!r.crc) return;
-  const std::uint32_t sum = crc32_parallel(0, to, bytes);
+  const std::uint32_t sum = crc32_parallel(0, raw, bytes);
   source.check(sum == *r.crc, "load", "tensor ", printable(r.name), " has the checksum ", checksum_text(sum),
                ", and ", checksum_text(*r.crc),
                " was saved; its data is damaged: fetch or save the file again");

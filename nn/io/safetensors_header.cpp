@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 #include <cotangent/nn/io/json_internal.h>
@@ -26,6 +27,40 @@ constexpr std::array<DTypeName, kDTypeCount> kDTypes = {{{"F32", DType::f32},
                                                          {"I32", DType::i32},
                                                          {"U8", DType::u8},
                                                          {"BOOL", DType::boolean}}};
+
+template <class From, class To>
+void widen_integers(const std::byte* from, std::int64_t count, void* to) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    From x;
+    std::memcpy(&x, from + static_cast<std::size_t>(i) * sizeof(x), sizeof(x));
+    static_cast<To*>(to)[i] = x;
+  }
+}
+// 1 bit of sign, 4 of exponent, 3 of mantissa, and no infinity: f16 holds every such number.
+std::uint16_t f16_of_e4m3(unsigned bits) {
+  const unsigned sign = (bits & 0x80u) << 8, exponent = bits >> 3 & 15u, mantissa = bits & 7u;
+  if (exponent == 15 && mantissa == 7) return static_cast<std::uint16_t>(sign | 0x7e00u);
+  if (exponent > 0) return static_cast<std::uint16_t>(sign | (exponent + 8) << 10 | mantissa << 7);
+  if (mantissa == 0) return static_cast<std::uint16_t>(sign);
+  const unsigned shift = mantissa >= 4   ? 0
+                         : mantissa >= 2 ? 1
+                                         : 2;  // mantissa 2^-9, which f16 has with a leading 1
+  return static_cast<std::uint16_t>(sign | (8 - shift) << 10 | (mantissa << (8 + shift) & 0x3ffu));
+}
+// The upper half of an f16.
+std::uint16_t f16_of_e5m2(unsigned bits) { return static_cast<std::uint16_t>(bits << 8); }
+
+template <std::uint16_t (*convert)(unsigned)>
+void widen_bytes(const std::byte* from, std::int64_t count, void* to) {
+  for (std::int64_t i = 0; i < count; ++i)
+    static_cast<std::uint16_t*>(to)[i] = convert(std::to_integer<unsigned>(from[i]));
+}
+constexpr ForeignFormat kForeign[] = {{"I8", DType::i32, 1, widen_integers<std::int8_t, std::int32_t>},
+                                      {"I16", DType::i32, 2, widen_integers<std::int16_t, std::int32_t>},
+                                      {"U16", DType::i32, 2, widen_integers<std::uint16_t, std::int32_t>},
+                                      {"U32", DType::i64, 4, widen_integers<std::uint32_t, std::int64_t>},
+                                      {"F8_E4M3", DType::f16, 1, widen_bytes<f16_of_e4m3>},
+                                      {"F8_E5M2", DType::f16, 1, widen_bytes<f16_of_e5m2>}};
 
 // Reads the header as a stream of events, so that no depth of nesting and no repeated key can hurt: the
 // format allows three levels and nothing else.
@@ -63,8 +98,17 @@ class HeaderReader final : public JsonEvents {
         return;
       }
     }
+    for (const ForeignFormat& f : kForeign) {
+      if (value == f.text) {
+        record().dtype = f.dtype;
+        record().foreign = &f;
+        return;
+      }
+    }
     source_.fail(kOp, "tensor ", printable(record().name), " has dtype ", printable(value),
-                 "; this library reads F64, F32, F16, BF16, I64, I32, U8 and BOOL: convert it first");
+                 "; this library reads F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64, I32, I16, I8, U32, U16, "
+                 "U8 and BOOL: convert "
+                 "it first");
   }
 
   void begin_object() override {
@@ -149,7 +193,7 @@ void check_layout(const ByteSource& source, const std::vector<TensorRecord>& rec
   std::vector<const TensorRecord*> order;
   for (const TensorRecord& r : records) {
     // Sizes of 0 are left out at first: they would hide that the others overflow strides.
-    std::uint64_t bytes = size_of(r.dtype);
+    std::uint64_t bytes = r.foreign ? r.foreign->bytes : size_of(r.dtype);
     bool fits = true;
     for (std::int64_t size : r.shape)
       fits = fits && !__builtin_mul_overflow(

@@ -13,9 +13,19 @@
 namespace ct::io {
 
 /// One tensor of a safetensors header.
+/// A format of elements without a dtype here, and the dtype that holds all its numbers.
+struct ForeignFormat {
+  const char* text;
+  DType dtype;
+  std::size_t bytes;  // of an element in the file
+  void (*widen)(const std::byte* from, std::int64_t count, void* to);
+};
+
 struct TensorRecord {
   std::string name;
   DType dtype = DType::f32;
+  const ForeignFormat* foreign =
+      nullptr;  // how it is stored, if this library has no such dtype: it becomes `dtype`
   Shape shape;
   std::uint64_t begin = 0, end = 0;  // in bytes, from the end of the header
   std::optional<std::uint32_t> crc;  // of these bytes, if the file tells it

@@ -103,6 +103,46 @@ TEST_CASE("safetensors: a file written by the reference implementation", "[io]")
   CHECK(load_text(safetensors_bytes("{}", "")).empty());
 }
 
+TEST_CASE("safetensors: formats without a dtype here become one that holds them", "[io]") {
+  const auto read = [](const std::string& dtype, std::int64_t count, const std::string& data) {
+    return load_text(safetensors_bytes(R"({"x":{"dtype":")" + dtype + R"(","shape":[)" +
+                                           std::to_string(count) + R"(],"data_offsets":[0,)" +
+                                           std::to_string(data.size()) + "]}}",
+                                       data))["x"];
+  };
+  CHECK(same_bits(read("I8", 3, "\x01\x80\xff"), tensor_of<std::int32_t>({3}, {1, -128, -1})));
+  CHECK(same_bits(read("I16", 2, std::string("\x00\x80\xff\x7f", 4)),
+                  tensor_of<std::int32_t>({2}, {-32768, 32767})));
+  CHECK(same_bits(read("U16", 2, std::string("\x00\x80\xff\xff", 4)),
+                  tensor_of<std::int32_t>({2}, {32768, 65535})));
+  CHECK(same_bits(read("U32", 1, "\xff\xff\xff\xff"), tensor_of<std::int64_t>({1}, {4294967295})));
+  CHECK(read("I8", 0, "").shape() == Shape{0});
+  // Every number of 8 bits.
+  std::string all;
+  for (int i = 0; i < 256; ++i) all += static_cast<char>(i);
+  const std::vector<double> e4m3 = read("F8_E4M3", 256, all).to_vector<double>(),
+                            e5m2 = read("F8_E5M2", 256, all).to_vector<double>();
+  for (int i = 0; i < 256; ++i) {
+    CAPTURE(i);
+    const double sign = i < 128 ? 1 : -1;
+    const auto number = [&](int exponent, int mantissa, int bits, int bias) {
+      const double part = mantissa / std::exp2(bits);
+      return sign * (exponent == 0 ? std::ldexp(part, 1 - bias) : std::ldexp(1 + part, exponent - bias));
+    };
+    const auto at = static_cast<std::size_t>(i);
+    if ((i & 127) == 127)
+      CHECK(std::isnan(e4m3[at]));
+    else
+      CHECK(e4m3[at] == number(i >> 3 & 15, i & 7, 3, 7));
+    if ((i >> 2 & 31) < 31)
+      CHECK(e5m2[at] == number(i >> 2 & 31, i & 3, 2, 15));
+    else if ((i & 3) == 0)
+      CHECK(e5m2[at] == sign * std::numeric_limits<double>::infinity());
+    else
+      CHECK(std::isnan(e5m2[at]));
+  }
+}
+
 TEST_CASE("safetensors: malformed files are refused with a reason", "[io]") {
   const auto tensor = [](const std::string& fields) { return "{\"x\":{" + fields + "}}"; };
   const auto bad = [](const std::string& header, const std::string& data, const std::string& reason) {

@@ -116,8 +116,7 @@ void Ema::load_state_dict(const StateDict& state) {
              describe(average), ", the parameter is ", describe(params_[i]), "; their shapes must be equal");
     loaded.push_back(average.detach().to(average_dtype(params_[i])).to(params_[i].device()).clone());
   }
-  const auto updates = state.value<std::int64_t>("updates");
-  CT_CHECK(updates >= 0, ValueError, kName, "the state's 'updates' is ", updates, "; it must be >= 0");
+  const std::int64_t updates = state.count("updates", kName);
   averages_ = std::move(loaded);
   updates_ = updates;
 }

@@ -205,9 +205,7 @@ void GradScaler::load_state_dict(const StateDict& state) {
   loaded.backoff_factor = state.value<double>("backoff_factor");
   loaded.growth_interval = state.value<std::int64_t>("growth_interval");
   check_options(loaded);
-  const auto good_steps = state.value<std::int64_t>("_growth_tracker");
-  CT_CHECK(good_steps >= 0, ValueError, kName, "the state's '_growth_tracker' is ", good_steps,
-           "; it must be >= 0");
+  const std::int64_t good_steps = state.count("_growth_tracker", kName);
   set_numbers(loaded.init_scale, static_cast<double>(good_steps));
   loaded.init_scale = options_.init_scale;
   options_ = loaded;

@@ -139,22 +139,25 @@ LBFGS::Point LBFGS::evaluate(const Closure& closure, const Tensor& x, double t) 
 }
 
 // Algorithms 3.5 (walk on until the minimum is bracketed) and 3.6 (narrow the bracket).
-LBFGS::Point LBFGS::search(const Closure& closure, const Tensor& x, const Point& start, double t) {
+// Ends after `most` evaluations in all, with the best point that it has seen.
+LBFGS::Point LBFGS::search(const Closure& closure, const Tensor& x, const Point& start, double t,
+                           std::int64_t most) {
   const auto falls_short = [&](const Point& p) { return p.loss > start.loss + kFall * p.t * start.slope; };
   const auto is_flat = [&](const Point& p) { return std::abs(p.slope) <= -kFlat * start.slope; };
   Point before = start, at = evaluate(closure, x, t);
   int trials = 0;
-  for (; trials < kTrials; ++trials) {
+  const auto over = [&] { return trials >= kTrials || evaluations_ >= most; };
+  for (; !over(); ++trials) {
     const bool rises = falls_short(at) || (trials > 1 && at.loss >= before.loss);
     if (!rises && is_flat(at)) return at;
     if (rises || at.slope >= 0) break;
     const double next = Point::between(before, at, at.t + 0.01 * (at.t - before.t), 10 * at.t);
     before = std::exchange(at, evaluate(closure, x, next));
   }
-  std::array<Point, 2> ends = {trials == kTrials ? start : before, at};
+  std::array<Point, 2> ends = {over() ? start : before, at};
   std::size_t low = ends[0].loss <= ends[1].loss ? 0 : 1;
   const double reach = largest(direction_);
-  for (bool stuck = false; trials < kTrials; ++trials) {
+  for (bool stuck = false; !over(); ++trials) {
     Point &best = ends[low], &other = ends[1 - low];
     const auto [left, right] = std::minmax(best.t, other.t);
     if ((right - left) * reach < kNarrow) break;
@@ -182,7 +185,7 @@ LBFGS::Point LBFGS::search(const Closure& closure, const Tensor& x, const Point&
 Tensor LBFGS::step(const Closure& closure) {
   CT_CHECK(closure, ValueError, kLbfgs, "the closure is empty; it must compute the loss and its gradients");
   const NoGrad no_grad;
-  const std::int64_t most = options_.max_eval.value_or(options_.max_iter * 5 / 4), begun = evaluations_;
+  const std::int64_t most = evaluations_ + options_.max_eval.value_or(options_.max_iter * 5 / 4);
   const Tensor first = call(closure);
   if (numel_ == 0) return first;
   Point at{0, number(first), 0, vector_of(true)};
@@ -204,7 +207,7 @@ Tensor LBFGS::step(const Closure& closure) {
     const Tensor x = vector_of(false);
     try {
       if (options_.line_search == LineSearch::strong_wolfe) {
-        at = search(closure, x, at, t_);
+        at = search(closure, x, at, t_, most);
         t_ = at.t;
         set_params(add(x, direction_, t_));
       } else if (n < options_.max_iter) {
@@ -216,7 +219,7 @@ Tensor LBFGS::step(const Closure& closure) {
       set_params(x);
       throw;
     }
-    if (evaluations_ - begun >= most || largest(at.gradient) <= options_.tolerance_grad ||
+    if (evaluations_ >= most || largest(at.gradient) <= options_.tolerance_grad ||
         largest(direction_ * t_) <= options_.tolerance_change ||
         std::abs(at.loss - loss) < options_.tolerance_change)
       break;
@@ -247,16 +250,13 @@ void LBFGS::load_state_dict(const StateDict& dict) {
   const auto kind = dict.value<std::string>("optimizer");
   CT_CHECK(kind == kLbfgs, ValueError, kLbfgs, "the state is one of ", escaped(kind),
            "; load it into the same kind of optimizer");
-  const auto numel = dict.value<std::int64_t>("numel"), iterations = dict.value<std::int64_t>("iterations"),
-             evaluations = dict.value<std::int64_t>("evaluations"),
-             count = dict.value<std::int64_t>("history");
+  const auto numel = dict.value<std::int64_t>("numel"), iterations = dict.count("iterations", kLbfgs),
+             evaluations = dict.count("evaluations", kLbfgs), count = dict.count("history", kLbfgs);
   CT_CHECK(numel == numel_, ValueError, kLbfgs, "the state is one of ", numel,
            " numbers, the parameters here have ", numel_,
            "; build the optimizer as it was when the state was saved");
-  CT_CHECK(
-      iterations >= 0 && evaluations >= 0 && count >= 0 && count <= static_cast<std::int64_t>(dict.size()),
-      ValueError, kLbfgs, "the state counts ", iterations, " iterations, ", evaluations, " evaluations and ",
-      count, " changes; it is damaged");
+  CT_CHECK(count <= static_cast<std::int64_t>(dict.size()), ValueError, kLbfgs, "the state counts ", count,
+           " changes and holds ", dict.size(), " tensors; it is damaged");
   const NoGrad no_grad;
   const auto vector = [&](const std::string& name) {
     const Tensor& found = dict.at(name);

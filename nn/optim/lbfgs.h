@@ -78,7 +78,7 @@ class CT_API LBFGS final : public Optimizer {
   Tensor call(const Closure& closure);
   void find_direction(const Tensor& gradient);
   Point evaluate(const Closure& closure, const Tensor& x, double t);
-  Point search(const Closure& closure, const Tensor& x, const Point& start, double t);
+  Point search(const Closure& closure, const Tensor& x, const Point& start, double t, std::int64_t most);
 
   LBFGSOptions options_;
   std::int64_t numel_ = 0, iterations_ = 0, evaluations_ = 0;

@@ -197,6 +197,24 @@ TEST_CASE("LBFGS goes on where it stopped", "[optim]") {
   CHECK_THROWS_AS(other.load_state_dict(state), ValueError);
 }
 
+TEST_CASE("LBFGS calls its closure no more often than max_eval", "[optim]") {
+  for (const std::int64_t most : {1, 2, 3, 4, 7}) {
+    LBFGSOptions options = wolfe;
+    options.max_iter = 100;
+    options.max_eval = most;
+    options.lr = 1e-3;  // a line search of many trials
+    Problem problem(rosenbrock, options);
+    double loss = problem.step();
+    CHECK(problem.lbfgs.evaluations() <=
+          std::max<std::int64_t>(most, 2));  // one for the loss, one for the step
+    for (int i = 0; i < 3; ++i) {
+      const double next = problem.step();
+      CHECK(next <= loss);
+      loss = next;
+    }
+  }
+}
+
 TEST_CASE("LBFGS: what its closure does wrong", "[optim]") {
   Problem problem(bowl, wolfe);
   CHECK_THROWS_AS(problem.lbfgs.step(LBFGS::Closure{}), ValueError);

@@ -307,9 +307,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     auto& states = loaded.emplace_back(group.params.size());
     for (std::size_t i = 0; i < group.params.size(); ++i) {
       const Tensor& p = group.params[i];
-      states[i].step = dict.value<std::int64_t>(key(g, i, "step"));
-      CT_CHECK(states[i].step >= 0, ValueError, name_, "the state's '", key(g, i, "step"), "' is ",
-               states[i].step, "; it must be >= 0");
+      states[i].step = dict.count(key(g, i, "step"), name_);
       for (int m = 0; m < moment_count(g); ++m) {
         const Tensor* moment = dict.find(key(g, i, moment_name(m)));
         CT_CHECK(moment || states[i].step == 0, ValueError, name_, "the state has no '",

@@ -79,8 +79,7 @@ void LRScheduler::load_state_dict(const StateDict& dict) {
   CT_CHECK(groups == optimizer_.group_count(), ValueError, name_, "the state has ", groups,
            " parameter groups, the optimizer ", optimizer_.group_count(),
            "; build both as they were when the state was saved");
-  const auto time = dict.value<std::int64_t>("time");
-  CT_CHECK(time >= 0, ValueError, name_, "the state's time is ", time, "; it must be >= 0");
+  const std::int64_t time = dict.count("time", name_);
   std::vector<double> base, last;
   for (std::size_t g = 0; g < static_cast<std::size_t>(groups); ++g) {
     base.push_back(dict.value<double>(key("base_lr", g)));
@@ -181,7 +180,7 @@ double OneCycleLR::rate(std::int64_t time, int, double) const {
   const OneCycleLROptions& o = options_;
   CT_CHECK(time <= o.total_steps, ValueError, name(), "time ", time, " is after the cycle of ", o.total_steps,
            " steps; make it as long as the training");
-  const double steps = static_cast<double>(o.total_steps), t = static_cast<double>(time);
+  const double steps = static_cast<double>(o.total_steps), t = std::min(static_cast<double>(time), steps - 1);
   const double first = o.max_lr / o.div_factor, rise = o.pct_start * steps;
   // Where each phase ends, and at which rate.
   const struct {
@@ -192,6 +191,7 @@ double OneCycleLR::rate(std::int64_t time, int, double) const {
   double begin = 0, lr = first;
   for (const auto& phase : phases) {
     if (t < phase.end) return anneal(lr, phase.lr, (t - begin) / (phase.end - begin), o.linear);
+    if (t == phase.end) return phase.lr;  // of phases that end together the first counts
     begin = phase.end;
     lr = phase.lr;
   }
@@ -299,11 +299,14 @@ bool ReduceLROnPlateau::step(Real value) {
   if (bad_ <= options_.patience) return false;
   bad_ = 0;
   cooling_ = options_.cooldown;
+  bool any = false;
   for (int g = 0; g < optimizer_.group_count(); ++g) {
     const double old = optimizer_.lr(g), reduced = std::max(old * options_.factor, options_.min_lr);
-    if (old - reduced > options_.eps) optimizer_.set_lr(reduced, g);
+    if (old - reduced <= options_.eps) continue;
+    optimizer_.set_lr(reduced, g);
+    any = true;
   }
-  return true;
+  return any;
 }
 
 StateDict ReduceLROnPlateau::state_dict() const {
@@ -320,7 +323,8 @@ void ReduceLROnPlateau::load_state_dict(const StateDict& dict) {
   CT_CHECK(kind == "ReduceLROnPlateau", ValueError, "ReduceLROnPlateau", "the state is one of ",
            escaped(kind), "; load it into the same kind of scheduler");
   const double best = dict.value<double>("best");
-  const auto bad = dict.value<std::int64_t>("bad"), cooling = dict.value<std::int64_t>("cooling");
+  const std::int64_t bad = dict.count("bad", "ReduceLROnPlateau"),
+                     cooling = dict.count("cooling", "ReduceLROnPlateau");
   best_ = best;
   bad_ = bad;
   cooling_ = cooling;

@@ -184,6 +184,14 @@ TEST_CASE("schedules at their ends", "[optim]") {
   const OneCycleLR cycle(sgd, {.max_lr = 1, .total_steps = 10});
   CHECK(cycle.lr_at(10) == cycle.lr_at(9));
   CHECK_THROWS_AS(cycle.lr_at(11), ValueError);
+  // A cycle that only rises ends at its height.
+  for (const bool linear : {false, true}) {
+    const OneCycleLR rise(sgd, {.max_lr = 1, .total_steps = 10, .pct_start = 1, .linear = linear});
+    CHECK(rise.lr_at(0) == Approx(1 / 25.));
+    CHECK(rise.lr_at(8) > 0.8);
+    CHECK(rise.lr_at(9) == 1);
+    CHECK(rise.lr_at(10) == 1);
+  }
   // Periods that grow beyond any clock.
   const CosineAnnealingWarmRestarts restarts(sgd, {.steps = 1, .multiplier = 1000});
   CHECK(restarts.lr_at(1) == sgd.lr());
@@ -195,9 +203,32 @@ TEST_CASE("schedules at their ends", "[optim]") {
   CHECK(plateau.best() == 1);
   CHECK(plateau.step(std::nan("")));
   CHECK(plateau.best() == 1);
+  ReduceLROnPlateau least(sgd, {.patience = 0, .min_lr = sgd.lr()});
+  CHECK_FALSE(least.step(1));
+  CHECK_FALSE(least.step(1));  // the rates are as low as they may be
   StateDict other;
   other.set_value("scheduler", "StepLR");
   CHECK_THROWS_AS(plateau.load_state_dict(other), ValueError);
+}
+
+TEST_CASE("counters of a state that would overflow are refused", "[optim]") {
+  SGD sgd({ones({1}, {.requires_grad = true})}, {.lr = 0.1});
+  StepLR steps(sgd, {.step_size = 2});
+  ReduceLROnPlateau plateau(sgd);
+  const auto refuses = [](auto& object, const char* name) {
+    StateDict state = object.state_dict();
+    REQUIRE(state.contains_value(name));
+    for (const std::int64_t n : {std::int64_t{-1}, INT64_MAX, (std::int64_t{1} << 62) + 1}) {
+      state.set_value(name, n);
+      CHECK_THROWS_AS(object.load_state_dict(state), ValueError);
+    }
+    state.set_value(name, std::int64_t{1} << 62);
+    object.load_state_dict(state);
+  };
+  refuses(sgd, "0.0.step");
+  refuses(steps, "time");
+  refuses(plateau, "bad");
+  refuses(plateau, "cooling");
 }
 
 TEST_CASE("a group that is added late goes on from the rate that it came with", "[optim]") {

@@ -26,9 +26,11 @@ void check(const char* op, const char* what, Size2d size, int64_t least) {
 int64_t windows(const char* op, int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
                 bool ceil) {
   const int64_t span = in + 2 * pad, reach = dilation * (kernel - 1) + 1;
-  CT_CHECK(reach <= span, ShapeError, op, "a window reaches over ", reach,
-           " elements, an axis of the image has ", span, " with its padding; the window must not be larger");
-  int64_t out = (span - reach + (ceil ? stride - 1 : 0)) / stride + 1;
+  const int64_t room =
+      span - reach + (ceil ? stride - 1 : 0);  // ceil_mode: the last window may begin before it has room
+  CT_CHECK(room >= 0, ShapeError, op, "a window reaches over ", reach, " elements, an axis of the image has ",
+           span, " with its padding; the window must not be larger", ceil ? " by a stride or more" : "");
+  int64_t out = room / stride + 1;
   if (ceil && (out - 1) * stride >= in + pad) --out;  // the last one must not begin in the padding
   return out;
 }

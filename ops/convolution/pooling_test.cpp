@@ -34,6 +34,20 @@ TEST_CASE("ceil_mode makes no window that begins in the padding", "[pooling]") {
   CHECK(values(max_pool2d(x, {1, 2}, {.stride = {1, 2}, .padding = {0, 1}, .ceil_mode = true})) == V{1, 3});
 }
 
+TEST_CASE("with ceil_mode a window may be larger than the padded image", "[pooling]") {
+  const Tensor x = tensor({1.f, 4.f, 3.f, 2.f}).reshape({1, 2, 2});
+  CHECK(values(max_pool2d(x, 3, {.stride = 2, .ceil_mode = true})) == V{4});
+  CHECK(values(max_pool2d_with_indices(x, 3, {.stride = 2, .ceil_mode = true}).indices) == V{1});
+  CHECK(values(avg_pool2d(x, 3, {.stride = 2, .ceil_mode = true})) == V{2.5});
+  CHECK(values(avg_pool2d(x, 4, {.stride = 3, .padding = 1, .ceil_mode = true})) == V{10 / 16.});
+  CHECK(values(max_pool1d(tensor({3.f, 1.f}).reshape({1, 2}), 4, {.stride = 3, .ceil_mode = true})) == V{3});
+  const Tensor leaf = x.detach().set_requires_grad();
+  max_pool2d(leaf, 3, {.stride = 2, .ceil_mode = true}).sum().backward();
+  CHECK(values(leaf.grad()) == V{0, 1, 0, 0});
+  CHECK_THROWS_AS(max_pool2d(x, 4, {.stride = 2, .ceil_mode = true}), ShapeError);
+  CHECK_THROWS_AS(max_pool2d(x, 3, {.stride = 2}), ShapeError);
+}
+
 TEST_CASE("of equal elements the first gets the gradient, a NaN wins", "[pooling]") {
   Tensor x = tensor({2.f, 2.f, 1.f, 2.f}).reshape({1, 2, 2}).detach().set_requires_grad();
   max_pool2d(x, 2).sum().backward();

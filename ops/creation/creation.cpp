@@ -338,7 +338,11 @@ Tensor from_blob(void* data, const Shape& shape, const Strides& strides, const T
   for (int i = 0; i < shape.size(); ++i) {
     CT_CHECK(strides[i] >= 0, ShapeError, "from_blob", "strides ", strides,
              " hold a negative one; strides must be >= 0");
-    last += any ? (shape[i] - 1) * strides[i] : 0;
+    std::int64_t way = 0;
+    const bool fits = !any || (!__builtin_mul_overflow(shape[i] - 1, strides[i], &way) &&
+                               !__builtin_add_overflow(last, way, &last) && last < INT64_MAX / 16);
+    CT_CHECK(fits, ShapeError, "from_blob", "shape ", shape, " with strides ", strides,
+             " reaches beyond all memory; strides are in elements");
   }
   const std::size_t bytes = any ? static_cast<std::size_t>(last + 1) * size_of(dtype) : 0;
   Tensor t = Tensor::from_storage(Storage::wrap(data, bytes, options.device, std::move(release)), shape,

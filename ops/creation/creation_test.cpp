@@ -367,3 +367,12 @@ TEST_CASE("a GPU creates the same bits", "[creation][cuda]") {
   }
   CHECK(ct::tensor({{1, 2}, {3, 4}}, {.device = gpu}).to_vector<int>() == list<int>({1, 2, 3, 4}));
 }
+
+TEST_CASE("from_blob refuses strides beyond all memory", "[creation]") {
+  float x = 1;
+  for (const Strides& strides : {Strides{INT64_MAX}, Strides{INT64_MAX / 2}, Strides{INT64_MAX / 8}})
+    CHECK_THROWS_AS(from_blob(&x, {3}, strides), ShapeError);
+  CHECK_THROWS_AS(from_blob(&x, {2, 2}, Strides{INT64_MAX / 2, INT64_MAX / 2}), ShapeError);
+  CHECK(from_blob(&x, {1}, Strides{INT64_MAX}).item<float>() == 1);
+  CHECK(from_blob(&x, {0, 3}, Strides{INT64_MAX, INT64_MAX}).numel() == 0);
+}

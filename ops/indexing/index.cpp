@@ -212,7 +212,8 @@ CT_ROOM(index, &k_flat_index)
 
 Tensor Tensor::index(const TensorIndices& indices) const {
   const Named named = resolve(*this, indices);
-  if (!named.advanced()) return named.view;
+  // x[...] is a view as any other: a hook on it is not one on x.
+  if (!named.advanced()) return named.view.is_same(*this) ? view(shape()) : named.view;
   const Places places(named);
   const int count = count_of(named);
   const Tensor joined = named.view.flatten(named.axis, named.axis + count - 1);

@@ -38,6 +38,27 @@ TEST_CASE("numbers, slices, None and Ellipsis give views", "[index]") {
   CHECK(values(y) == V{0, 5, 0, 0, 6, 7});
 }
 
+TEST_CASE("an index that takes all is a view, and not the tensor itself", "[index]") {
+  for (const Tensor& x : {ones({2, 3}, {.requires_grad = true}), ones({}, {.requires_grad = true}),
+                          ones({3, 2}, {.requires_grad = true}).t()}) {
+    for (const bool dots : {false, true}) {
+      const Tensor view = dots ? x.index({Ellipsis}) : x.index({});
+      CHECK_FALSE(view.is_same(x));
+      CHECK(view.impl()->storage == x.impl()->storage);
+      CHECK(view.strides() == x.strides());
+      int calls = 0;
+      view.register_hook([&](const Tensor& g) {
+        ++calls;
+        return g;
+      });
+      (x * 2).sum().backward();
+      CHECK(calls == 0);
+    }
+  }
+  const Tensor number = ones({}, {.requires_grad = true});
+  CHECK_FALSE(number.movedim(0, 0).is_same(number));
+}
+
 TEST_CASE("tensors name elements together", "[index]") {
   const Tensor x = arange(12).view({3, 4});
   const Tensor rows = tensor({2, 0, -1}), columns = tensor({1, -4, 3}).to(i32);

@@ -1,3 +1,4 @@
+#include <cotangent/ops/indexing/indexing.h>
 #include <cotangent/ops/indexing/rearrange.h>
 
 #include <cotangent/autograd/engine.h>

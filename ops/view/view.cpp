@@ -326,7 +326,7 @@ Tensor Tensor::unsqueeze(Integer axis) const { return dispatch(k_unsqueeze, {*th
 
 Tensor Tensor::movedim(Integer source, Integer destination) const {
   const int from = wrap_axis("movedim", source, dim()), to = wrap_axis("movedim", destination, dim());
-  if (dim() == 0) return *this;
+  if (dim() == 0) return view({});
   PermuteAttrs attrs;
   for (int i = 0; i < dim(); ++i)
     if (i != from) attrs.axes.push_back(i);
