@@ -34,8 +34,8 @@ set(COTANGENT_MOVED
 
 foreach(_row IN LISTS COTANGENT_MOVED)
   string(REGEX MATCH "^([^ ]+) ([^ ]+)$" _row "${_row}")
-  if(NOT EXISTS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_2}" OR EXISTS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
-    message(FATAL_ERROR "cmake/CotangentMoved.cmake: ${_row}: the first must not be there, and the second must")
+  if(EXISTS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
+    message(FATAL_ERROR "cmake/CotangentMoved.cmake: ${CMAKE_MATCH_1} is said to have moved, and is there")
   endif()
   cotangent_generate("${PROJECT_BINARY_DIR}/moved/cotangent/${CMAKE_MATCH_1}"
 "// Stands until 0.3.
