@@ -46,6 +46,10 @@ function(cotangent_compile_options target)
     endif()
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
   endif()
+  if(NOT PROJECT_IS_TOP_LEVEL AND NOT COTANGENT_WERROR)
+    set(warnings -w)  # what a parent project asks of its own files is in this one's flags, too
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-w>")
+  endif()
   list(JOIN warnings "," host_warnings)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CXX>:${warnings}>"
@@ -233,14 +237,11 @@ function(cotangent_batch_kernels list)
   set(${list} "${${list}}" PARENT_SCOPE)
 endfunction()
 
-# cotangent_executable(TARGET [LIBRARY]), which is cotangent_io. Programs: drop unused sections.
+# cotangent_executable(TARGET [LIBRARY]), which is cotangent_io.
 function(cotangent_executable target)
   cotangent_compile_options(${target})
   list(APPEND ARGN cotangent_io)
   list(GET ARGN 0 library)
   target_link_libraries(${target} PRIVATE ${library})
-  if(NOT COTANGENT_SANITIZE)
-    target_link_options(${target} PRIVATE -Wl,--gc-sections)
-  endif()
   cotangent_harden(${target})
 endfunction()

@@ -1,42 +1,44 @@
 #!/usr/bin/env python3
 """Where PyTorch's names are here: makes docs/pytorch.md of docs/pytorch_names.txt and the public headers.
 
-   usage: pytorch_page.py SOURCE_DIR [--write]
+   usage: pytorch_page.py SOURCE_DIR [--write | --run BUILD_DIR COMPILER]
 
-Without --write it checks that the page is what would be written. It fails too where the list says of a name that ours is
-called something that no header declares.
+Without --write it checks that the page is what would be written. With --run every piece of code on it is compiled and run, with
+the variables of pytorch_page.h, and must give what the list says; and every name that is said to be here must be.
 """
 import ast
 import collections
 import glob
+import json
 import os
 import pathlib
 import re
+import shlex
+import subprocess
 import sys
 import tempfile
 
 os.chdir(sys.argv[1])
 PRIVATE = re.compile(r"(_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.h$|/(engine|mma|simd)/)")
 CALL = re.compile(r"^(?:CT_API |inline |const |static |friend |virtual |explicit |constexpr )*[\w:<>,&* ]*?[&* ](\w+)\(")
-TYPE = re.compile(r"^(?:template <[^;{]*> *)?(?:class|struct|concept) (?:CT_API )?(\w+)\b(?!;)|^(?:using|inline constexpr \w+) (\w+)(?: =|{)")
+TYPE = re.compile(r"^(?:template <[^;{]*> *|requires\(.*?\) )*(?:class|struct|concept) (?:CT_API )?(\w+)\b(?!;)|^(?:using|inline constexpr \w+) (\w+)(?: =|{)")
 KINDS = {"function": ("function", "class"), "member": ("member",), "class": ("class", "function"), "nn": ("class",)}
 INTRODUCTION = """# From PyTorch to Cotangent
 
-What you know from PyTorch, and where it is here; each name was looked up in the headers (`tests/checks/pytorch_page.py`
-made this page of [pytorch_names.txt](pytorch_names.txt)). In general:
+What you know from PyTorch, and where it is here; each name was looked up in the headers, and each line of code was compiled, run
+and compared with the numbers that it is to give (`tests/checks/pytorch_page.py` made this page of [pytorch_names.txt](pytorch_names.txt)).
 
-- `torch.f(x)` is `ct::f(x)`, `dim` is called `axis`, and several axes are `{0, 2}`. Keyword arguments are fields of a struct:
-  `torch.zeros(2, dtype=torch.float64)` is `ct::zeros({2}, {.dtype = ct::f64})`.
-- Two results are a struct: `auto [values, indices] = x.max(1);`
-- `x[0, 1:3, None]` is `x.index({0, Slice(1, 3), None})`, and can be assigned to.
-- Of a name that is free in C++, `std` say, the function is called otherwise and the member is not.
+`torch.f(x)` is `ct::f(x)`, `dim` is called `axis`, several axes are `{0, 2}`, and two results are a struct. Keyword arguments are
+fields of a struct. Of a name that is free in C++, `std` say, the function is called otherwise and the member is not. The code stands
+in `using namespace ct`; its variables, `x` and `y` of 2 x 3 elements and others, are those of
+[pytorch_page.h](../tests/checks/pytorch_page.h).
 
 What an op accepts, computes and saves, [ops.md](ops.md) says for each.
 """
 
 
 def declared():
-    """{kind: {name: header}}."""
+    """{kind: {name: (header, namespace below ct)}}."""
     names = collections.defaultdict(dict)
     for folder in ("core", "autograd", "ops", "nn"):
         for where, _, files in sorted(os.walk(folder)):
@@ -44,18 +46,28 @@ def declared():
                 path = f"{where}/{file}"
                 if not file.endswith(".h") or PRIVATE.search(path):
                     continue
+                spaces, depth = [], 0  # those open, each with the braces that are open in it
                 for line in open(path, encoding="utf-8"):
+                    depth += line.count("{") - line.count("}")
+                    if match := re.match(r"namespace ([\w:]+) {$", line):
+                        spaces.append((match[1], depth))
+                    while spaces and depth < spaces[-1][1]:
+                        spaces.pop()
+                    space = "::".join(name for name, _ in spaces)[len("ct::"):]
+                    if re.search(r"\bdetail\b", space):
+                        continue
+                    here = path, space + "::" * bool(space)
                     inside = line.startswith("  ")
                     line = line.strip()
                     if line.startswith(("//", "return", "#", "*")):
                         continue
                     if match := TYPE.match(line):
-                        names["class"].setdefault(match[1] or match[2], path)
+                        names["class"].setdefault(match[1] or match[2], here)
                     if inside and path == "core/tensor.h":
                         for name in re.findall(r"(\w+)\([^()]*\)(?: const)?[;&, {]", line) + re.findall(r"(\w+)\(", line)[:1]:
-                            names["member"].setdefault(name, path)
+                            names["member"].setdefault(name, here)
                     elif not inside and (match := CALL.match(line)):
-                        names["function"].setdefault(match[1], path)
+                        names["function"].setdefault(match[1], here)
     return names
 
 
@@ -87,7 +99,7 @@ def in_python():
 
 
 def entries():
-    """(section title, prefix, kind, [(name, ours, reason)])."""
+    """(section title, prefix, kind, [(name, (code, expression, values), reason)])."""
     for part in open("docs/pytorch_names.txt", encoding="utf-8").read().split("\n## ")[1:]:
         head, *lines = part.split("\n")
         title, prefix, kind = (word.strip() for word in head.split("|"))
@@ -95,37 +107,39 @@ def entries():
         for line in lines:
             if match := re.match(r"(\S+) - (.*)", line):
                 found.append((match[1], None, match[2]))
-            elif match := re.match(r"(\S+) = (.*)", line):
-                found.append((match[1], match[2], None))
+            elif match := re.match(r"(.+?) = (.+) -> (?:(.+): )?(.+)$", line):
+                found.append((match[1], match.groups()[1:], None))
+            elif " = " in line:
+                sys.exit(f"docs/pytorch_names.txt: no values, as in NAME = CODE -> 1 2: {line}")
             else:
-                found += [(*word.split("=", 1), None) if "=" in word else (word, None, None) for word in line.split()]
+                found += [(word, None, None) for word in line.split()]
         yield title, prefix.strip(), kind, found
 
 
 def page():
-    names, problems, text = declared(), [], [INTRODUCTION]
+    names, here, text = declared(), [], [INTRODUCTION]
     python, everywhere = in_python(), 0
 
-    def there(name, ours=""):
-        """The name's place in Python: the same, ours, or none."""
+    def there(name, code=""):
+        """The name's place in Python: the same, that of the function which the code is a call of, or none."""
         nonlocal everywhere
-        last = name.rpartition(".")[2]
+        last = re.sub(r"\(.*", "", name).rpartition(".")[2]
+        called = re.fullmatch(r"(?:\w+(?:::|\.))*(\w+)\([^()]*\)", code)
         everywhere += last in python
-        return f"`{last}`" if last in python else f"`{ours}`" if re.fullmatch(r"\w+", ours) and ours in python else "-"
+        return f"`{last}`" if last in python else f"`{called[1]}`" if called and called[1] in python else "-"
     counts = collections.Counter()
-    everything = {name for kind in names.values() for name in kind}
     for title, prefix, kind, found in entries():
         same, other, missing, reasons = collections.defaultdict(list), [], [], []
         for name, ours, reason in found:
-            where = next((names[k][name] for k in KINDS[kind] if name in names[k]), None)
+            last = name.rpartition(".")[2]
+            where = next((names[k][last] for k in KINDS[kind] if last in names[k]), None)
             if ours:
-                unknown = set(re.findall(r"[A-Za-z_]\w*", ours)) - everything - {"a", "b", "x", "ct", "Tensor"}
-                problems += [f"{prefix}{name}: no header declares {word}" for word in sorted(unknown)]
-                other.append(f"| `{prefix}{name}` | `{ours}` | {there(name, ours)} |")
+                other.append(f"| `{prefix}{name}` | `{ours[0]}` | {there(name, ours[0]) if prefix else 'the same'} |")
             elif reason:
                 reasons.append(f"| `{prefix}{name}` | {reason} | {there(name)} |")
             elif where:
-                same[where].append((f"`{name}`", there(name) != "-"))
+                same[where[0]].append((f"`{where[1]}{last}`", there(name) != "-"))
+                here.append((kind, where[1] + last))
             else:
                 missing.append(f"`{prefix}{name}`" + (" (in Python)" if there(name) != "-" else ""))
             counts["other" if ours else "no" if reason else "same" if where else "missing"] += 1
@@ -142,11 +156,42 @@ def page():
             text.append("\nMissing so far: " + ", ".join(missing) + ".")
     text.insert(1, f"Of {sum(counts.values())} names, {counts['same']} are here under the same, {counts['other']} under "
                    f"another, {counts['missing']} are missing and {counts['no']} not meant to come. The Python package has {everywhere} by PyTorch's name.")
-    return "\n".join(text) + "\n", problems
+    return "\n".join(text) + "\n", here
 
 
-new, problems = page()
-if "--write" in sys.argv:
+def run(build, compiler, here):
+    """Compiles and runs what the page says, in two programs at a time; what is wrong, in words."""
+    rows = [(name, *ours) for _, _, _, found in entries() for name, ours, _ in found if ours]
+    folder = pathlib.Path(build) / "checks/pytorch_page"
+    folder.mkdir(parents=True, exist_ok=True)
+    members = "".join(f"  using Tensor::{name};\n" for kind, name in here if kind == "member")
+    used = "".join(f"using ct::{name};\n" for name in sorted({name for kind, name in here if kind != "member"}))
+    system = re.search(r"^Libs: .* -lcotangent (.*)", pathlib.Path(build, "cotangent.pc").read_text(), re.M)[1]
+    libraries = [f"{build}/libcotangent_{name}.a" for name in ("io", "testing")] + [f"{build}/libcotangent.a", *shlex.split(system)]
+    started, half = [], len(rows) // 2
+    for part, (some, names) in enumerate(((rows[:half], f"struct Members : ct::Tensor {{\n{members}}};\nnamespace here {{\n{used}}}\n"),
+                                          (rows[half:], ""))):
+        text = '#include "pytorch_page.h"\n\n' + names
+        for k, (name, code, expression, values) in enumerate(some):
+            statement = code if code.endswith(";") else f"(void)({code});" if expression else ""
+            text += (f"struct Row{k} : Given {{ void run() {{ {statement} same({json.dumps(name)}, {expression or code}, "
+                     f"{{{values.replace(' ', ', ')}}}); }} }};\n")
+        calls = "".join(f'  {"if (cuda_is_available()) " if "cuda(" in row[1] else ""}guarded<Row{k}>({json.dumps(row[0])});\n'
+                        for k, row in enumerate(some))
+        (folder / f"{part}.cpp").write_text(f"{text}int main() {{\n{calls}  return wrong;\n}}\n")
+        build_it = shlex.join([compiler, "-std=c++20", "-O0", "-w", f"-I{build}/include", "-Itests/checks", f"{folder}/{part}.cpp",
+                               *libraries, "-o", f"{folder}/{part}"])
+        started.append(subprocess.Popen(f"{build_it} && {folder}/{part}", shell=True, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True))
+    print(f"{len(rows)} pieces of code and {len(here)} names")
+    return [output for output, one in [(one.communicate()[0], one) for one in started] if one.returncode]
+
+
+new, here = page()
+problems = []
+if "--run" in sys.argv:
+    problems = run(*sys.argv[-2:], here)
+elif "--write" in sys.argv:
     open("docs/pytorch.md", "w", encoding="utf-8").write(new)
 elif not os.path.exists("docs/pytorch.md") or open("docs/pytorch.md", encoding="utf-8").read() != new:
     problems.append("docs/pytorch.md is not up to date: tests/checks/pytorch_page.py . --write")

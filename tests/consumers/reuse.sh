@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A compiler launcher that saves the consumers from compiling the library again. When the build tree in
 # REUSE_TREE holds an object of the same source file, batch of files or generated text, compiled with the same flags and newer
-# than the source, that object is taken; everything else is compiled.
+# than the source, that object is taken; everything else, and what REUSE_NOT fits, is compiled.
 set -euo pipefail
 
 flags_of() {  # the flags that can change an object, one a line, sorted
@@ -14,7 +14,9 @@ flags_of() {  # the flags that can change an object, one a line, sorted
     case $word in
       -o | -MF | -MT | -isystem | --param) skip=yes ;;  # --param: how much memory the compiler may use
       -include | -Xclang) skip=yes ;;  # these name precompiled headers
-      -c | -MD | -x | cu | -I* | -isystem=* | -fmacro-prefix-map=* | --options-file | -Winvalid-pch | -fpch-*) ;;
+      -Wl,* | -Wa,* | -Wp,*) printf '%s\n' "$word" ;;
+      -W* | -w) ;;  # warnings
+      -c | -MD | -x | cu | -I* | -isystem=* | -fmacro-prefix-map=* | --options-file | -fpch-*) ;;
       -*) printf '%s\n' "$word" ;;
     esac
   done | sort
@@ -61,7 +63,8 @@ usable() {  # usable OBJECT: made of what the sources are now
   done < <(tree_less "$batch" | sed -n 's/^#include "\(.*\)"$/\1/p')
 }
 
-if [ -n "$source" ] && [ -n "$object" ]; then
+# shellcheck disable=SC2053  # a pattern
+if [ -n "$source" ] && [ -n "$object" ] && [[ $source != ${REUSE_NOT:-} ]]; then
   if usable "$built"; then
     line=$(grep -F -e "-c $source\"" -e "-c $source -o" "$REUSE_TREE/compile_commands.json" | grep '"command"' | head -n 1 || true)
     line=${line#*\"command\": \"}

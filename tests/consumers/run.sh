@@ -13,7 +13,7 @@ mkdir -p "$work"
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
 generator=$(cached CMAKE_GENERATOR)
 settings=(-G "$generator" "-DCMAKE_BUILD_TYPE=$(cached CMAKE_BUILD_TYPE)"
-  "-DCMAKE_CXX_COMPILER=$(cached CMAKE_CXX_COMPILER)")
+  "-DCMAKE_CXX_COMPILER=$(cached CMAKE_CXX_COMPILER)" "-DCMAKE_CXX_FLAGS_RELEASE=$(cached CMAKE_CXX_FLAGS_RELEASE)")
 library_settings=("-DCOTANGENT_CUDA=$(cached COTANGENT_CUDA)" "-DCOTANGENT_MARCH=$(cached COTANGENT_MARCH)"
   "-DCOTANGENT_CUDA_ARCHITECTURES=$(cached COTANGENT_CUDA_ARCHITECTURES)"
   "-DCOTANGENT_CUDA_COMPILE_ONLY=$(cached COTANGENT_CUDA_COMPILE_ONLY)"
@@ -23,6 +23,9 @@ library_settings=("-DCOTANGENT_CUDA=$(cached COTANGENT_CUDA)" "-DCOTANGENT_MARCH
   "-DCMAKE_CUDA_COMPILER_LAUNCHER=$source/tests/consumers/reuse.sh")
 export REUSE_TREE=$build REUSE_SOURCE=$source REUSE_LOG=$work/reused.log
 : >"$REUSE_LOG"
+
+# What before.cpp includes.
+sed -n 's/^  "\([^ ]*\) .*/#include <cotangent\/\1>/p' "$source/cmake/CotangentMoved.cmake" >"$work/old_paths.h"
 
 step() {  # a quiet command: its output is shown when it fails
   local log=$work/step.log
@@ -46,20 +49,35 @@ installed_consumer() {  # installed_consumer LIBRARY_BUILD
   fi
   # What the library is made of is not the consumer's business: it must link without.
   step cmake -S "$source/tests/consumers/installed" -B "$work/consumer" "${settings[@]}" \
-    -DCMAKE_PREFIX_PATH="$work/moved" -DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON \
+    -DCMAKE_PREFIX_PATH="$work/moved" -DOLD_PATHS="$work" -DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON \
     -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
 }
 
-# Through pkg-config, and with AddressSanitizer in the program alone: what is inline in the headers must be the same
-# there as in the library.
+# Through pkg-config: each library by itself, in a standard that the program chooses. The first with AddressSanitizer in the program
+# alone: what is inline in the headers must be the same there as in the library.
 without_cmake() {
   command -v pkg-config >/dev/null || return 0
-  local flags pc
+  local flags pc name
   pc=$(dirname "$(find "$work/moved" -name cotangent.pc)")
-  read -r -a flags <<<"$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs cotangent)"
-  step "$(cached CMAKE_CXX_COMPILER)" -O1 -fsanitize=address "$source/tests/consumers/main.cpp" "${flags[@]}" \
-    -o "$work/sanitized"
-  ASAN_OPTIONS=protect_shadow_gap=0 step "$work/sanitized"  # which CUDA needs
+  program() {  # program PACKAGE SOURCE FLAGS...
+    read -r -a flags <<<"$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs "$1")"
+    [[ " ${flags[*]} " != *" -std="* ]] || { echo "FAILED: $1.pc chooses the standard"; exit 1; }
+    step "$(cached CMAKE_CXX_COMPILER)" -std=c++20 -O1 "${@:3}" "$2" "${flags[@]}" -o "$work/$1"
+  }
+  program cotangent "$source/tests/consumers/main.cpp" -fsanitize=address
+  ASAN_OPTIONS=protect_shadow_gap=0 step "$work/cotangent"  # which CUDA needs
+  program cotangent_testing "$source/tests/consumers/before.cpp" -std=c++23 -I "$work"
+  step "$work/cotangent_testing"
+  program cotangent_samples "$source/tests/consumers/tests.cpp"
+  step "$work/cotangent_samples"
+  program cotangent_loader "$source/tests/consumers/loader.cpp"
+  COTANGENT_CACHE=$work/cache step "$work/cotangent_loader" "$source/examples/custom_op/bump"
+  for name in "io nn/io/npy.h ct::io::load_npy" "image nn/data/image.h ct::data::read_image" "plugin nn/plugin/load_op.h ct::build_op"; do
+    read -r -a name <<<"$name"
+    printf '#include <cotangent/%s>\nint main(int argc, char**) { if (argc > 1) %s(""); }\n' "${name[@]:1}" >"$work/${name[0]}.cpp"
+    program "cotangent_${name[0]}" "$work/${name[0]}.cpp"
+    step "$work/cotangent_${name[0]}"
+  done
 }
 
 case $case in
@@ -74,10 +92,18 @@ case $case in
     installed_consumer "$work/library"
     ;;
   subdirectory | fetchcontent)
-    # One of them without CUDA, whatever BUILD_DIR has: what does not know of CUDA is the same object.
-    [ "$case" != subdirectory ] || library_settings+=(-DCOTANGENT_CUDA=OFF)
+    if [ "$case" = subdirectory ]; then
+      # As if no GPU were there, whatever BUILD_DIR has: without CUDA then. (What does not know of CUDA is the same object.) And with
+      # all the warnings of a parent that wants none: the headers have none, and the library's own files, of which one folder's are
+      # compiled here, are not its business.
+      export REUSE_NOT='*unity_autograd*'
+      library_settings+=(-DCOTANGENT_CUDA=AUTO -DCOTANGENT_NVIDIA_SMI=false -DCOTANGENT_WERROR=OFF
+        "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror -Wconversion -Wshadow")
+    elif grep -q 'WITH_CUDA ON' "$build/CotangentConfig.cmake"; then
+      library_settings+=(-DCOTANGENT_CUDA=ON)  # by itself it is on only where a GPU is
+    fi
     step cmake -S "$source/tests/consumers/$case" -B "$work/consumer" "${settings[@]}" "${library_settings[@]}" \
-      -DCOTANGENT_SOURCE="$source"
+      -DCOTANGENT_SOURCE="$source" -DOLD_PATHS="$work"
     ;;
   *)
     echo "unknown case: $case"
@@ -90,7 +116,15 @@ if ldd "$work/consumer/consumer" | grep -i cublas; then
   exit 1
 fi
 "$work/consumer/consumer"
-[ ! -x "$work/consumer/tests" ] || "$work/consumer/tests"
+for program in tests before; do
+  [ ! -x "$work/consumer/$program" ] || "$work/consumer/$program"
+done
+# What a program does not use leaves it (--gc-sections): this one asks the registry for nothing, and is small beside one that does.
+if [ "$case" != shared ] && [ -x "$work/consumer/before" ] &&
+  [ $((2 * $(stat -c %s "$work/consumer/before"))) -gt "$(stat -c %s "$work/consumer/consumer")" ]; then
+  echo "FAILED: a program keeps what it does not use of the library"
+  exit 1
+fi
 # An op of a consumer's own, compiled with what was installed, whatever the library's build folder has.
 if [ -x "$work/consumer/loader" ]; then
   COTANGENT_CACHE=$work/cache step "$work/consumer/loader" "$source/examples/custom_op/bump"

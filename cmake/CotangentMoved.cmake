@@ -1,0 +1,46 @@
+# Headers that programs may include at a path where they no longer are: "old new". Each old path is a header that includes the
+# new one and says so, installed and on the include path of projects that take the sources in. This project's own files do not
+# see them. A row stands through the next minor version; these until 0.3.
+set(COTANGENT_MOVED
+  "autograd/gradcheck.h ops/testing/gradcheck.h"
+  "core/testing.h ops/testing/allocators.h"
+  "nn/norm.h nn/normalization.h"
+  "ops/bce_with_logits/bce_with_logits.h ops/loss/bce_with_logits.h"
+  "ops/binary/binary.h ops/elementwise/binary.h"
+  "ops/conformance.h ops/testing/conformance.h"
+  "ops/creation.h ops/creation/creation.h"
+  "ops/cross_entropy/cross_entropy.h ops/loss/cross_entropy.h"
+  "ops/dropout/dropout.h ops/elementwise/dropout.h"
+  "ops/embedding/embedding.h ops/indexing/embedding.h"
+  "ops/gated/gated.h ops/elementwise/gated.h"
+  "ops/layer_norm/layer_norm.h ops/normalization/layer_norm.h"
+  "ops/linear_cross_entropy/linear_cross_entropy.h ops/loss/linear_cross_entropy.h"
+  "ops/masked_softmax/masked_softmax.h ops/softmax/masked_softmax.h"
+  "ops/mse_loss/mse_loss.h ops/loss/mse_loss.h"
+  "ops/multinomial/multinomial.h ops/sampling/multinomial.h"
+  "ops/nll_loss/nll_loss.h ops/loss/nll_loss.h"
+  "ops/norm/layer_norm.h ops/normalization/layer_norm.h"
+  "ops/norm/rms_norm.h ops/normalization/rms_norm.h"
+  "ops/norm/norm_use.h ops/normalization/norm_use.h"
+  "ops/norm_use.h ops/normalization/norm_use.h"
+  "ops/nvtx.h core/nvtx.h"
+  "ops/pooling/pooling.h ops/convolution/pooling.h"
+  "ops/reduction.h ops/loss/reduction.h"
+  "ops/rms_norm/rms_norm.h ops/normalization/rms_norm.h"
+  "ops/rotary_embedding/rotary_embedding.h ops/elementwise/rotary_embedding.h"
+  "ops/topk/topk.h ops/sorting/topk.h"
+  "ops/unary/unary.h ops/elementwise/unary.h"
+  "ops/where/where.h ops/elementwise/where.h")
+
+foreach(_row IN LISTS COTANGENT_MOVED)
+  string(REGEX MATCH "^([^ ]+) ([^ ]+)$" _row "${_row}")
+  if(EXISTS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
+    message(FATAL_ERROR "cmake/CotangentMoved.cmake: ${CMAKE_MATCH_1} is said to have moved, and is there")
+  endif()
+  cotangent_generate("${PROJECT_BINARY_DIR}/moved/cotangent/${CMAKE_MATCH_1}"
+"// Stands until 0.3.
+#pragma once
+#pragma message(\"<cotangent/${CMAKE_MATCH_1}> is <cotangent/${CMAKE_MATCH_2}> now\")
+#include <cotangent/${CMAKE_MATCH_2}>
+")
+endforeach()
