@@ -369,6 +369,7 @@ TEST_CASE("a GPU creates the same bits", "[creation][cuda]") {
 }
 
 TEST_CASE("from_blob refuses strides beyond all memory", "[creation]") {
+  using namespace ct;
   float x = 1;
   for (const Strides& strides : {Strides{INT64_MAX}, Strides{INT64_MAX / 2}, Strides{INT64_MAX / 8}})
     CHECK_THROWS_AS(from_blob(&x, {3}, strides), ShapeError);
