@@ -139,14 +139,15 @@ LBFGS::Point LBFGS::evaluate(const Closure& closure, const Tensor& x, double t) 
 }
 
 // Algorithms 3.5 (walk on until the minimum is bracketed) and 3.6 (narrow the bracket).
-// Ends after `most` evaluations in all, with the best point that it has seen.
+// Ends after `most` evaluations in all, with the best point that it has seen, where the user has set a limit; by itself it is
+// looked at between searches, as PyTorch does.
 LBFGS::Point LBFGS::search(const Closure& closure, const Tensor& x, const Point& start, double t,
                            std::int64_t most) {
   const auto falls_short = [&](const Point& p) { return p.loss > start.loss + kFall * p.t * start.slope; };
   const auto is_flat = [&](const Point& p) { return std::abs(p.slope) <= -kFlat * start.slope; };
   Point before = start, at = evaluate(closure, x, t);
   int trials = 0;
-  const auto over = [&] { return trials >= kTrials || evaluations_ >= most; };
+  const auto over = [&] { return trials >= kTrials || (options_.max_eval && evaluations_ >= most); };
   for (; !over(); ++trials) {
     const bool rises = falls_short(at) || (trials > 1 && at.loss >= before.loss);
     if (!rises && is_flat(at)) return at;

@@ -18,8 +18,9 @@ enum class LineSearch {
 struct LBFGSOptions {
   double lr = 1;
   std::int64_t max_iter = 20;  ///< iterations of one step()
-  std::optional<std::int64_t> max_eval =
-      std::nullopt;                ///< calls of the closure in one step(); else max_iter * 5 / 4
+  /// Calls of the closure in one step(), two at least: a line search ends there, too. Else max_iter * 5 / 4, after which no
+  /// further search begins.
+  std::optional<std::int64_t> max_eval = std::nullopt;
   double tolerance_grad = 1e-7;    ///< done when no gradient is larger
   double tolerance_change = 1e-9;  ///< done when loss and parameters change by less
   std::int64_t history_size = 100;
