@@ -76,6 +76,8 @@ void bind_layers(nb::module_& m);
 void bind_optimizers(nb::module_& m);
 void bind_optim(nb::module_& m);
 void bind_extras(nb::module_& m);
+void bind_plain(nb::module_& m);
+void bind_members(nb::module_& m);
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
@@ -107,9 +109,13 @@ void read(const Argument& argument, nb::handle value, ConvPadding& to);
 /// A tensor, or an array (NumPy's, PyTorch's) whose memory is shared where that is possible; None where there is none.
 void read(const Argument& argument, nb::handle value, Tensor& to);
 void read(const Argument& argument, nb::handle value, int& to);
+void read(const Argument& argument, nb::handle value, std::uint64_t& to);
+void read(const Argument& argument, nb::handle value, char& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to);
-/// {"factor": 8.0, ..}
-void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to);
+void read(const Argument& argument, nb::handle value, std::vector<double>& to);
+void read(const Argument& argument, nb::handle value, std::vector<std::string>& to);
+/// A dict of tensors and values.
+void read(const Argument& argument, nb::handle value, StateDict& to);
 /// A function of Python's, or None.
 template <class R, class... Args>
 void read(const Argument& argument, nb::handle value, std::function<R(Args...)>& to) {
@@ -142,21 +148,13 @@ T read_as(const Argument& argument, nb::handle value) {
 Tensor from_dlpack(nb::handle source, bool copy = false);
 nb::object to_python(const Scalar& value);
 
-/// A StateDict as a dict of tensors and values by their names, and back.
+/// A StateDict as a dict of tensors and values by their names.
 nb::dict to_python(const StateDict& state);
-StateDict read_state(const char* op, const nb::dict& state);
-/// state_dict() and load_state_dict() of a class that has them in C++.
-template <class T, class... Bases>
-nb::class_<T, Bases...> bind_state(nb::class_<T, Bases...> made, const char* doc = "") {
-  made.def(
-      "state_dict", [](const T& self) { return to_python(self.state_dict()); }, doc);
-  made.def(
-      "load_state_dict",
-      [](T& self, const nb::dict& state) { self.load_state_dict(read_state("load_state_dict", state)); },
-      nb::arg("state"), "Takes back what state_dict() gave; throws ValueError for another's.");
-  return made;
-}
-
+/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
+/// be taken for its rows, unless it is taken for one.
+std::vector<Tensor> read_params(const Argument& argument, nb::handle params, bool one = false);
+/// How many examples a dataset has; or it is that number.
+std::int64_t read_size(const Argument& argument, nb::handle data);
 /// A field of an options struct: its name and its place.
 template <class Options, class T>
 struct Field {
@@ -229,6 +227,6 @@ class Scope {
 };
 
 /// A str or os.PathLike.
-std::string read_path(const char* op, nb::handle path);
+std::string read_path(const Argument& argument, nb::handle path);
 
 }  // namespace ct::python

@@ -13,9 +13,6 @@ namespace ct::python {
 
 /// A number, a pair (height, width), or None.
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to);
-/// {"kind": "llama3", "factor": 8.0, ..}
-void read(const Argument& argument, nb::handle value, RotaryScaling& to);
-
 /// So many numbers.
 template <class T, std::size_t kCount>
 void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to) {
@@ -25,7 +22,7 @@ void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to)
 }
 
 /// What an argument's place takes, as far as it decides between overloads.
-enum class Kind : std::uint8_t { any, tensor, tensors, number, integer, real, flag, dims, dtype };
+enum class Kind : std::uint8_t { any, module, tensor, tensors, number, integer, real, flag, dims, dtype };
 
 /// The place of an argument. A name behind `required` may be left out.
 struct Slot {
@@ -74,7 +71,7 @@ class Values {
   template <class T>
   T& object(std::size_t i) const {
     T* found = nullptr;
-    if (!nb::try_cast(nb::handle(values_[i]), found) || found == nullptr) refuse_object(i);
+    if (!nb::try_cast(nb::handle(values_[i]), found) || found == nullptr) refuse_object(i, nb::type<T>());
     return *found;
   }
 
@@ -84,7 +81,7 @@ class Values {
   }
 
  private:
-  [[noreturn]] void refuse_object(std::size_t i) const;
+  [[noreturn]] void refuse_object(std::size_t i, nb::handle type) const;
 
   const char* op_;
   std::span<const Slot> slots_;
@@ -144,15 +141,33 @@ auto unlocked(F f) {
 nb::object make_named(const char* name, const char* fields);
 
 inline nb::object give(Tensor t) { return t.defined() ? nb::cast(std::move(t)) : nb::none(); }
-inline nb::object give(bool value) { return nb::cast(value); }
-inline nb::object give(double value) { return nb::cast(value); }
-inline nb::object give(std::string value) { return nb::cast(value); }
+inline nb::object give(const StateDict& state) { return to_python(state); }
+template <class T>
+nb::object give(T value) {
+  return nb::cast(std::move(value));
+}
 template <class List>
-requires requires(List& list) { list.begin() == list.end(); }
-nb::object give(List tensors) {
+requires(std::same_as<List, std::vector<Tensor>> || requires {
+  std::tuple_size<List>::value;
+  List().fill({});
+}) nb::object give(List tensors) {
   nb::list made;
   for (auto& one : tensors) made.append(give(std::move(one)));
   return nb::tuple(made);
+}
+
+// ---- classes ------------------------------------------------------------------------------------------------
+/// A class, which `maker` constructs, if anybody. An object keeps what it was made with.
+template <class T, class... Base>
+nb::class_<T, Base...> bind_class(nb::handle m, const char* name, const char* doc, const FunctionDef* maker) {
+  static_assert(!std::derived_from<T, nn::Module> || !std::is_polymorphic_v<T>,
+                "it would not begin where its Module does, as Python's classes must");
+  nb::class_<T, Base...> made(m, name, nb::dynamic_attr(), doc);
+  if (maker == nullptr) return made;
+  made.def("__init__", [maker](nb::pointer_and_handle<T> self, const nb::args& args,
+                               const nb::kwargs& named) { construct(*maker, self.h, self.p, args, named); });
+  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(maker->signature);
+  return made;
 }
 
 }  // namespace ct::python

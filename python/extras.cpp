@@ -8,11 +8,11 @@
 
 namespace ct::python {
 
-std::string read_path(const char* op, nb::handle path) {
+std::string read_path(const Argument& argument, nb::handle path) {
   const auto text = nb::steal(PyOS_FSPath(path.ptr()));
   if (!text.is_valid() || !nb::isinstance<nb::str>(text)) {
     PyErr_Clear();
-    Argument{op, "the path"}.refuse(path, "a str or an os.PathLike");
+    argument.refuse(path, "a str or an os.PathLike");
   }
   return nb::cast<std::string>(text);
 }
@@ -30,10 +30,6 @@ void bind_modes(nb::module_& m) {
                 "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError "
                 "with the op's name. Slow.")
       .def(nb::init<bool>(), nb::arg("mode") = true);
-  m.def(
-      "set_anomaly", [](bool on) { set_anomaly(on); }, nb::arg("mode"),
-      "detect_anomaly() for this thread from now on.");
-  m.def("anomaly_enabled", &anomaly_enabled);
   using Cast = Scope<detail::AutocastModeGuard, detail::AutocastMode>;
   Cast::bind(m, "autocast",
              "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With "
@@ -104,10 +100,7 @@ void bind_functional(nb::module_& m) {
 }
 
 void bind_explain(nb::module_& m) {
-  nb::class_<Explanation>(m, "Explanation",
-                          "What explain() found: print it, save it, or show it in a notebook.")
-      .def("__str__", &Explanation::to_string)
-      .def("__repr__", &Explanation::to_string)
+  nb::borrow<nb::class_<Explanation>>(m.attr("Explanation"))
       .def("_repr_html_",
            [](const Explanation& e) {
              const nb::object page = nb::module_::import_("html").attr("escape")(e.to_html());
@@ -117,15 +110,12 @@ void bind_explain(nb::module_& m) {
       .def(
           "save",
           [](const Explanation& e, nb::handle path) {
-            const std::string where = read_path("save", path);
+            const std::string where = read_path({"save", "path"}, path);
             io::write_file(where, where.ends_with(".html")  ? e.to_html()
                                   : where.ends_with(".dot") ? e.to_dot()
                                                             : e.to_string());
           },
           nb::arg("path"), "Writes what the path's end says: .html, .dot, or text.")
-      .def("to_dot", &Explanation::to_dot, "For Graphviz.")
-      .def("to_html", &Explanation::to_html, "A page that needs nothing from elsewhere.")
-      .def_ro("bytes", &Explanation::bytes, "Kept for backward, each byte counted once.")
       .def_prop_ro("peak_bytes",
                    [](const Explanation& e) { return e.memory.empty() ? 0 : e.memory[e.peak].sum(); })
       .def_prop_ro("ops", [](const Explanation& e) {
@@ -147,7 +137,7 @@ void bind_explain(nb::module_& m) {
 }  // namespace
 
 void bind_extras(nb::module_& m) {
-  auto grad = m.def_submodule("_grad", "Gradients and modes");
+  nb::module_ grad = m.attr("_grad");
   bind_modes(grad);
   bind_generator(grad);
   bind_functional(grad);

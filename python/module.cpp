@@ -13,6 +13,7 @@ void bind_all(nb::module_ m) {
   bind_tensor(m);
   bind_hooks(m);
   bind_exchange(m);
+  bind_plain(m);
   bind_ops(m);
   bind_nn(m);
   bind_training(m);
@@ -20,20 +21,14 @@ void bind_all(nb::module_ m) {
   bind_own_op(m);
   bind_functions(m);
   bind_models(m);
-  m.def("version", &ct::version);
-  m.def("manual_seed", &ct::manual_seed, nb::arg("seed"), "Seeds the default generator.");
-  m.def("num_threads", &ct::num_threads);
-  m.def("set_num_threads", &ct::set_num_threads, nb::arg("count"));
-  m.def("cuda_is_available", &ct::cuda_is_available);
-  m.def("cuda_device_count", &ct::cuda_device_count);
   m.def(
       "synchronize", [](const std::string& device) { ct::synchronize(ct::parse_device(device)); },
       nb::arg("device") = "auto", Unlocked(), "Waits until everything queued on the device is done.");
-  m.def("grad_enabled", &ct::grad_enabled);
   m.def(
       "set_grad_enabled", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
   bind_extras(m);
+  bind_members(m);
   start_process();
 }
 

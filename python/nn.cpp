@@ -101,7 +101,8 @@ void bind_module(nb::module_& m) {
       .def("_get", &Module::get)
       .def("_load",
            [](Module& module, const nb::dict& state, bool strict) {
-             auto report = module.load_state_dict(read_state("load_state_dict", state), {.strict = strict});
+             auto report = module.load_state_dict(read_as<StateDict>({"load_state_dict", "the state"}, state),
+                                                  {.strict = strict});
              return std::pair(std::move(report.missing), std::move(report.unexpected));
            })
       .def("_to", &move_to)

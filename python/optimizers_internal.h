@@ -6,10 +6,6 @@
 
 namespace ct::python {
 
-/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
-/// be taken for its rows.
-std::vector<Tensor> read_params(const char* op, nb::handle params);
-
 using Names = std::vector<const char*>;
 template <class Options>
 Names names_of() {
@@ -27,14 +23,8 @@ std::vector<nb::dict> read_groups(const char* op, nb::handle params, const nb::d
 template <class Options>
 nb::dict options_of(const Options& options) {
   nb::dict all;
-  const auto put = [&](const auto& field) {
-    if constexpr (requires { give(options.*field.place); }) {
-      all[field.name] = give(options.*field.place);
-    } else {
-      all[field.name] = options.*field.place;
-    }
-  };
-  std::apply([&](const auto&... fields) { (put(fields), ...); }, fields_of(&options));
+  std::apply([&](const auto&... fields) { ((all[fields.name] = give(options.*fields.place)), ...); },
+             fields_of(&options));
   return all;
 }
 
@@ -43,7 +33,7 @@ template <class O, class Options>
 nb::class_<O, optim::Optimizer> bind_optimizer(nb::module_& m, const char* name, const char* doc) {
   using Group = optim::ParamGroup<Options>;
   const auto make = [name](nb::dict& group) {
-    const std::vector<Tensor> params = read_params(name, group["params"]);
+    const std::vector<Tensor> params = read_params({name, "params"}, group["params"]);
     nb::del(group["params"]);
     const auto options = options_from<Options>(name, group);
     group = options_of(options);

@@ -389,7 +389,6 @@ void bind_tensor(nb::module_& m) {
   tensor.def_prop_ro("shape", [](const Tensor& t) { return to_tuple(t.shape()); })
       .def_prop_ro(
           "strides", [](const Tensor& t) { return to_tuple(t.strides()); }, "In elements.")
-      .def_prop_ro("ndim", &Tensor::dim)
       .def_prop_ro(
           "T",
           [](const Tensor& t) {
@@ -400,12 +399,8 @@ void bind_tensor(nb::module_& m) {
           "The axes the other way round: a view.")
       .def_prop_ro(
           "mT", [](const Tensor& t) { return t.transpose(-2, -1); }, "Matrices transposed: a view.")
-      .def_prop_ro("dtype", &Tensor::dtype)
       .def_prop_ro("device", [](const Tensor& t) { return to_string(t.device()); })
-      .def_prop_ro("is_cuda", &Tensor::is_cuda)
-      .def_prop_ro("nbytes", &Tensor::nbytes)
       .def_prop_ro("itemsize", [](const Tensor& t) { return size_of(t.dtype()); })
-      .def_prop_ro("is_leaf", &Tensor::is_leaf)
       .def_prop_ro(
           "grad_fn",
           [](const Tensor& t) {
@@ -451,17 +446,11 @@ void bind_tensor(nb::module_& m) {
              return out.str();
            })
       .def("__hash__", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()); })
-      .def("numel", &Tensor::numel)
-      .def("nelement", &Tensor::numel)
-      .def("dim", &Tensor::dim)
       .def("element_size", [](const Tensor& t) { return size_of(t.dtype()); })
-      .def("storage_offset", &Tensor::storage_offset)
       .def("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); })
-      .def("is_contiguous", &Tensor::is_contiguous)
       .def("data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.raw_data()); })
       .def(
           "item", [](const Tensor& t) { return to_python(only("item", t)); }, "The one element as a number.")
-      .def("detach", &Tensor::detach)
       .def("retain_grad", &Tensor::retain_grad)
       .def(
           "backward",

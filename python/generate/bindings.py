@@ -27,9 +27,45 @@ TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double"
          "RotaryScaling": ("any", "RotaryScaling"), "RopeScaling": ("any", "dict[str, Any]"),
          "std::vector<std::int64_t>": ("any", "Sequence[int]"), "std::array<double, 3>": ("any", "Sequence[float]"),
          "std::function<bool(const Tensor& ids)>": ("any", "Any"), "Tensor": ("tensor", "TensorLike"),
+         "std::uint64_t": ("integer", "int"), "char": ("any", "str"), "StateDict": ("any", "Mapping[str, Any]"),
+         "std::vector<double>": ("any", "Any"), "std::vector<std::string>": ("any", "Sequence[str]"),
+         "std::vector<Tensor>": ("any", "Any"), "nn::Module": ("module", "Any"), "Optimizer": ("any", "Optimizer"),
          "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
 RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
            "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
+# Those of members and settings, which are no functions of tensors.
+MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std::string_view": "str", "char*": "str", "DType": "DType",
+                "StateDict": "dict[str, Any]", "std::vector<double>": "list[float]", "std::vector<std::int64_t>": "list[int]",
+                "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
+                "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
+# What is bound as it is: the part of the module, a class or namespace::, and its members, as NAME=C++'S where Python has
+# another name. A property ends with *; `state` is state_dict() and its way back; + is a class that is there already.
+PLAIN = """
++_core ct::Tensor ndim=dim* dtype* is_cuda* nbytes* is_leaf* numel nelement=numel dim storage_offset is_contiguous detach
+_core ct:: version manual_seed num_threads set_num_threads cuda_is_available cuda_device_count grad_enabled
+_grad ct:: anomaly_enabled set_anomaly
+_grad ct::Explanation __str__=to_string __repr__=to_string to_dot to_html bytes*
+_optim ct::optim::Optimizer zero_grad state _params=params _lr=lr _set_lr=set_lr _group_count=group_count
+_optim ct::optim::LRScheduler step time* last_lr* get_last_lr=last_lr lr_at state
+_optim ct::optim::GradScaler scale unscale_ step get_scale is_enabled=enabled state
+_optim ct::optim::Ema update updates* apply restore applied* averages* state
++_optim ct::optim::LBFGS iterations* evaluations* state
++_optim ct::optim::ReduceLROnPlateau best* state
+_optim ct::optim:: clip_grad_norm_ clip_grad_value_
+_data ct::data::RandomSampler __len__=size order
+_data ct::data::WeightedRandomSampler __len__=size order
+_data ct::data::DistributedSampler __len__=size order
+_data ct::data::ImageDataset __len__=size _get=get images* labels* classes*
+_data ct::data::CsvTable __len__=rows columns* text numbers classes
+_data ct::data:: stack_examples read_idx read_csv _idx=idx _cifar10=cifar10
+_text ct::text::Tokenizer vocab_size* encode beginning save
+_text ct::text::CharTokenizer
+_text ct::text::BpeTokenizer find_token
+_models ct::nn::models::KvCache length* capacity* batch* nbytes* truncate
+_io ct::io:: load save load_npy load_npz save_npy
+"""
+PARTS = {"_grad": "Gradients and modes", "_optim": "Optimizers", "_data": "Batches", "_text": "Tokenizers",
+         "_models": "Language models", "_io": "Files"}
 GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip",
             "einsum", "meshgrid"}
 METHODS = {"forward", "reset_parameters", "add_forward", "forward_with_weights"}
@@ -47,6 +83,7 @@ class Binder:
     def __init__(self, headers):
         self.headers = headers
         self.named = {}     # results of several tensors
+        self.plain = set()  # classes that are bound as they are
 
     # ---- types --------------------------------------------------------------------------------------------
     def full(self, scope, name):
@@ -62,8 +99,16 @@ class Binder:
         found = self.full(scope, kind)
         return found if found and re.search(r"Options$|Config$|Masks$", found) else None
 
+    @staticmethod
+    def named_reader(scope, p):
+        """What reads a parameter of this name, whatever its type."""
+        sized = scope == "ct::data" and p.name == "size"
+        return "read_size" if sized else {"path": "read_path", "folder": "read_path", "params": "read_params"}.get(p.name)
+
     def reader(self, scope, p, i):
         """C++ that reads place i as this parameter."""
+        if read := self.named_reader(scope, p):
+            return f"{read}(v.argument({i}), v[{i}])"
         kind = SCALARS.get(p.type, p.type)
         full = self.full(scope, kind)
         default, bare = p.default, re.sub(r"std::optional<(.*)>", r"\1", kind)
@@ -81,14 +126,14 @@ class Binder:
             kind = full
         elif kind == "std::optional<LayerNorm>":
             return f"v.optional_object<nn::LayerNorm>({i})"
-        elif full and full.startswith("ct::nn::") and "Module" in self.headers.classes[full].bases:
+        elif full and (full in self.plain or full == "ct::nn::Module" or "Module" in self.headers.classes[full].bases):
             return f"v.object<{full}>({i})"
         elif bare not in TYPES:
             raise Teach(f"a parameter of type {p.type} ({p.name})")
         if default is None:
             return f"v.get<{kind}>({i})"
         value = f"{kind}{default}" if default.startswith("{") else f"{kind}({self.cpp(scope, default)})"
-        return f"v.get{'_unless_none' if kind in ('Dims', 'Shape') else ''}<{kind}>({i}, {value})"
+        return f"v.get{'_unless_none' if kind in ('Dims', 'Shape') or default == '{}' else ''}<{kind}>({i}, {value})"
 
     def cpp(self, scope, default):
         """A default's C++, with the full name of an enum."""
@@ -111,7 +156,7 @@ class Binder:
 
     def readable(self, scope, field):
         try:
-            self.reader(scope, Parameter(field.type, field.name, "{}", False), 0)
+            self.reader(scope, dataclasses.replace(field, default="{}"), 0)
         except Teach:
             return False
         return True
@@ -134,6 +179,8 @@ class Binder:
             options = self.is_options(function.scope, p.type)
             if not options:
                 arguments.append(self.reader(function.scope, p, i))
+                if p.name == "params" and function.result:  # of a function a tensor is one; a class refuses it, as no list
+                    arguments[-1] = arguments[-1][:-1] + ", true)"
                 i += 1
                 continue
             owner = self.headers.classes[options]
@@ -150,7 +197,7 @@ class Binder:
                 i += 1
             arguments.append(name)
         for n, argument in enumerate(arguments):
-            if argument.startswith("v."):  # read before the interpreter is free for others
+            if argument.startswith(("v.", "read_")):  # before the interpreter is free for others
                 reference = "&" if ".object<" in argument or ".generator" in argument else ""
                 statements.append(f"auto{reference} a{n} = {argument};")
                 arguments[n] = f"a{n}"
@@ -200,7 +247,7 @@ class Binder:
         if full and self.aggregate(full):
             return "Sequence[TensorLike | None]"
         bare = re.sub(r"std::optional<(.*)>", r"\1", kind)
-        found = "Tensor" if p.reference and kind == "Tensor" else TYPES.get(bare, ("", full and full.rpartition("::")[2] or "Any"))[1]
+        found = "Any" if self.named_reader(scope, p) else "Tensor" if p.reference and kind == "Tensor" else TYPES.get(bare, ("", full and full.rpartition("::")[2] or "Any"))[1]
         optional = kind != bare or self.python_default(scope, p) == "None"
         return f"{found} | None" if optional else found
 
@@ -212,12 +259,12 @@ class Binder:
             made.append((p.name, self.python_type(scope, p), self.python_default(scope, p)))
         return made
 
-    def result_type(self, scope, result):
-        kind = result.replace("const ", "").rstrip("& ")
+    def result_type(self, scope, result, more={}):
+        kind = bare(result)
         full = self.full(scope, kind)
-        if full and self.aggregate(full):
+        if full and self.aggregate(full) or more and full in self.plain:
             return kind
-        return RESULTS.get(kind)
+        return RESULTS.get(kind) or more.get(kind)
 
     def note_result(self, scope, result):
         full = self.full(scope, result)
@@ -239,6 +286,10 @@ class Binder:
             optional = optional or not needed
             parts.append(name if needed else f"{name}={default or 'None'}")
         return f"({', '.join(parts)})"
+
+
+def bare(result):
+    return result.replace("const ", "").rstrip("& ")
 
 
 def quote(text):
@@ -292,7 +343,7 @@ def functions(binder, out):
     """functions.cpp, and what it publishes: (name, forms, doc, is a method, is a function)."""
     headers, writer, published = binder.headers, Writer(), []
     groups = {}
-    for f in headers.functions:
+    for f in binder.public:
         usable = f.scope in ("ct",) and f.name not in LEFT_OUT and not any(p is None or p.type in UNREAD for p in f.parameters)
         if usable and binder.result_type(f.scope, f.result):
             groups.setdefault(f.name, []).append((f, free_call, ()))
@@ -359,6 +410,96 @@ void bind_functions(nb::module_& m) {
     return published
 
 
+def member(binder, writer, kind, name, group, op):
+    """What defines a member function of a class, of all its overloads."""
+    def run(arguments, function):
+        return call_of(f"self.{function.name}({', '.join(arguments)})", bare(function.result), f"auto& self = v.object<{kind}>(0); ")
+    me = Parameter("Self", "self", None, False)
+    signature = binder.signature([[("self", "", None), *binder.parameters(f)] for f in group])
+    return writer.definition(name, signature, next((f.doc for f in group if f.doc), ""),
+                             [binder.overload(f, run, ((me, True),)) for f in group], op)
+
+
+def construction(binder, writer, full, makers):
+    """What defines a class' __init__."""
+    made = binder.headers.classes[full]
+
+    def construct(arguments, function):
+        return f"new (static_cast<void*>(nb::borrow<nb::capsule>(v[0]).data())) {full}({', '.join(arguments)}); return nb::none();"
+    place = Parameter("Capsule", "self", None, False)
+    return writer.definition(made.name, binder.signature([binder.parameters(f) for f in makers]), made.doc,
+                             [binder.overload(f, construct, ((place, True),)) for f in makers])
+
+
+def readable(binder, function):
+    """The function without what has a default and is of a type that Python has not, or None where that is needed."""
+    for n, p in enumerate(function.parameters):
+        if p is None or not binder.is_options(function.scope, p.type) and not binder.readable(function.scope, p):
+            return dataclasses.replace(function, parameters=function.parameters[:n]) if p and p.default else None
+    return function
+
+
+def plain(binder, out):
+    """plain.cpp: classes, and functions beside those of tensors, as PLAIN has them."""
+    headers, writer, new, late, published = binder.headers, Writer(), [], [], []
+    lines = [line.split() for line in PLAIN.split("\n") if line]
+    binder.plain |= {full for _, full, *_ in lines if not full.endswith("::")}
+
+    def found(functions, name):
+        said = {f.doc: f.name for f in reversed(functions)}  # of several that share it the first has the text
+        group = [dataclasses.replace(f, doc=f.doc if said[f.doc] == name else "")
+                 for f in (readable(binder, f) for f in functions if f.name == name) if f]
+        if not group:
+            sys.exit(f"bindings.py: {name} of PLAIN is not there, or of types that `reader` does not know")
+        return group
+
+    for part, full, *names in lines:
+        scope, _, own = full.rpartition("::")
+        rows, part = (late, part[1:]) if part[0] == "+" else (new, part)
+        module = "_core" if part == "_core" else f'nb::module_(_core.attr("{part}"))'
+        made = headers.classes.get(full)
+        names = [n for name in names for n in (["state_dict", "load_state_dict"] if name == "state" else [name])]
+        entry = {"name": own, "part": part, "doc": made.doc if made else "", "forms": [], "methods": [], "properties": []}
+        if rows is late:
+            rows.append(f'  {{ auto c = nb::borrow<nb::class_<{full}>>({module}.attr("{own}"));')
+        elif made:
+            base = [f", {b}" for b in (binder.full(scope, b) for b in split_bases(made.bases)) if b in binder.plain]
+            makers = [f for f in (readable(binder, f) for f in made.functions if f.name == own and not f.result and not copies(f, own)) if f]
+            maker = "&" + construction(binder, writer, full, makers) if makers else "nullptr"
+            entry["forms"], entry["base"] = [(binder.parameters(f), "None") for f in makers], base[0].rpartition("::")[2] if base else ""
+            rows.append(f'  {{ auto c = bind_class<{full}{"".join(base)}>({module}, "{own}", {quote(made.doc)}, {maker});')
+        for name in names:
+            is_property, (name, *other) = name[-1] == "*", name.rstrip("*").split("=")
+            theirs = other[0] if other else name
+            if made and (field := next((f for f in made.fields if f.name == theirs), None)):
+                group = [Function(scope, theirs, field.type, [], field.doc)]
+            else:
+                group = found(made.functions if made else [f for f in headers.functions if f.scope == scope], theirs)
+            results = [binder.result_type(scope, f.result, MORE_RESULTS) for f in group]
+            doc = next((f.doc for f in group if f.doc), "")
+            if is_property:
+                call = f"self.{theirs}" + ("" if field else "()")
+                rows.append(f'    c.def_prop_ro("{name}", [](const {full}& self) {{ return give({call}); }}, {quote(doc)});')
+                entry["properties"].append((name, results[0], doc))
+            elif made:
+                rows.append(f'    c.attr("{name}") = make_function({member(binder, writer, full, name, group, theirs)}, "cotangent");')
+                entry["methods"] += [(name, binder.parameters(f), result, f.doc) for f, result in zip(group, results)]
+            else:
+                forms = [(binder.parameters(f), result) for f, result in zip(group, results)]
+                definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc,
+                                               [binder.overload(f, free_call) for f in group], theirs)
+                rows.append(f'  {module}.attr("{name}") = make_function({definition}, "cotangent");')
+                published.append({"name": name, "part": part, "forms": forms, "doc": doc})
+        if made:
+            rows[-1] += " }"
+            published.append(entry)
+    parts = "".join(f'  _core.def_submodule("{part}", "{doc}");\n' for part, doc in PARTS.items())
+    (out / "plain.cpp").write_text(HEAD + "\n".join(writer.lines) + "\n}  // namespace\n\nvoid bind_plain(nb::module_& _core) {\n"
+                                   + parts + "\n".join(new) + "\n}\nvoid bind_members(nb::module_& _core) {\n" + "\n".join(late)
+                                   + "\n}\n\n}  // namespace ct::python\n")
+    return published
+
+
 def layers(binder, out):
     """layers.cpp: each class of ct::nn that is a module with a forward()."""
     headers, writer, rows, published = binder.headers, Writer(), [], []
@@ -393,45 +534,21 @@ def layers(binder, out):
             makers = [f for f in makers if f.parameters[0].type == "Shape"]
         if "forward" not in methods or not makers:
             continue
-        place = Parameter("Capsule", "self", None, False)
-
-        def construct(arguments, function, kind=full):
-            return f"new (static_cast<void*>(nb::borrow<nb::capsule>(v[0]).data())) {kind}({', '.join(arguments)}); return nb::none();"
-        overloads = [binder.overload(f, construct, ((place, True),)) for f in makers]
         forms = [binder.parameters(f) for f in makers]
-        maker = writer.definition(made.name, binder.signature(forms), made.doc, overloads)
-        rows.append(f'  {{ auto c = bind_class<{full}>(m, "{made.name}", {maker});')
+        rows.append(f'  {{ auto c = bind_class<{full}, nn::Module>(m, "{made.name}", {quote(made.doc)}, &{construction(binder, writer, full, makers)});')
         entry = {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": []}
         for name, (f, owner) in methods.items():
-            def run(arguments, function, kind=full):
-                return call_of(f"self.{function.name}({', '.join(arguments)})", function.result, f"auto& self = v.object<{kind}>(0); ")
             f = Function("ct::nn", f.name, f.result, f.parameters, f.doc)
-            me = Parameter("Self", "self", None, False)
             binder.note_result("ct::nn", f.result)
             arguments = binder.parameters(f)
-            method = writer.definition(name, binder.signature([[("self", "", None), *arguments]]), f.doc,
-                                       [binder.overload(f, run, ((me, True),))], made.name)
+            method = member(binder, writer, full, name, [f], made.name)
             pair = name == "forward" and "forward_with_weights" in methods  # nn.py's forward() gives both, as PyTorch's
             rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({method}, "cotangent.nn");')
             result = "tuple[Tensor, Tensor | None]" if pair else binder.result_type("ct::nn", f.result)
             entry["methods"].append((name, [*arguments, *[("need_weights", "bool", "True")] * pair], result, f.doc))
         rows[-1] += " }"
         published.append(entry)
-    text = HEAD + "\n".join(writer.lines) + """
-template <class L>
-nb::class_<L, nn::Module> bind_class(nb::module_& m, const char* name, const FunctionDef& def) {
-  static_assert(!std::is_polymorphic_v<L>, "it would not begin where its Module does, as Python's classes must");
-  nb::class_<L, nn::Module> made(m, name, nb::dynamic_attr(), def.doc);
-  made.def("__init__", [&def](nb::pointer_and_handle<L> self, const nb::args& args, const nb::kwargs& named) {
-    construct(def, self.h, self.p, args, named);
-  });
-  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(def.signature);
-  return made;
-}
-}  // namespace
-
-void bind_layers(nb::module_& m) {
-""" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
+    text = HEAD + "\n".join(writer.lines) + "\n}  // namespace\n\nvoid bind_layers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
     (out / "layers.cpp").write_text(text)
     return published
 
@@ -452,20 +569,17 @@ def optimizers(binder, out):
         if made.scope != "ct::optim" or options not in headers.classes:
             continue
         schedule = "LRScheduler" in made.bases
-        grouped = not schedule and re.search("GroupedOptimizer|public Adam", "public " + made.bases)
-        if not (schedule or grouped or made.name in ("LBFGS", "ReduceLROnPlateau")):
-            continue
         first = "optimizer" if schedule or made.name == "ReduceLROnPlateau" else "params"
+        if first == "params" and not re.search("Optimizer|Adam", made.bases):
+            continue
         makers = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False),
                                                        Parameter(made.name + "Options", "options", "{}", False)], made.doc)
         arguments = binder.parameters(makers)
         signature = binder.signature([arguments])
-        bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
-        if bind:
-            required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if schedule else ""
-            base = ", ct::optim::LRScheduler" if schedule else ""
-            rows.append(f'  {bind}<{full}, {options}{base}>(m, "{made.name}", {quote(made.doc)}{required});')
-            rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
+        required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if first == "optimizer" else ""
+        base = ", ct::optim::LRScheduler" if schedule else ""
+        rows.append(f'  bind_{"schedule" if required else "optimizer"}<{full}, {options}{base}>(m, "{made.name}", {quote(made.doc)}{required});')
+        rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
         published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
                           "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
     text = '// Written by python/generate/bindings.py of the public headers.\n#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
@@ -479,16 +593,16 @@ def options(binder, out):
     """options.h: enums by their words, structs of options by their fields, structs of tensors both ways."""
     headers, lines = binder.headers, []
     for full, words in (headers.enums | WORDS).items():
-        if ("detail" not in full and "TokenFormat" not in full and "data" not in full):
+        if "detail" not in full and "TokenFormat" not in full:
             lines.append(f'inline void read(const Argument& argument, nb::handle value, {full}& to) {{\n'
                          f'  std::uint64_t index = 0;\n  read_choice(argument, value, "{" ".join(words)}", index);\n'
                          f"  to = static_cast<{full}>(index);\n}}")
             lines.append(f"inline nb::object give({full} value) {{\n"
                          f'  return nb::str("{" ".join(words)}").attr("split")()[static_cast<int>(value)];\n}}')
     for full, made in headers.classes.items():
-        if re.search(r"(Options|Config|Masks|Scaling)$", full) and "detail" not in full and "::data::" not in full and made.fields \
+        if re.search(r"(Options|Config|Masks|Scaling)$", full) and "detail" not in full and made.fields \
                 and not any(f.reference for f in made.fields):
-            fields = [f'Field{{"{f.name}", &{full}::{f.name}}}' for f in made.fields if binder.readable(made.scope, f)]
+            fields = [f'Field{{"{f.name}", &{full}::{f.name}}}' for f in made.fields if binder.readable(full, f)]
             lines.append(f"inline auto fields_of(const {full}*) {{\n  return std::tuple{{{', '.join(fields)}}};\n}}")
     for full, fields in binder.named.items():
         name = full.rpartition("::")[2]
@@ -517,6 +631,12 @@ Options options_from(const char* op, const nb::dict& given) {
   const auto read = [&](const auto&... fields) { return read_options<Options>(op, given, fields...); };
   return std::apply(read, fields_of(static_cast<const Options*>(nullptr)));
 }
+template <class Options>
+requires requires(const Options* o) { fields_of(o); }
+void read(const Argument& argument, nb::handle value, Options& to) {
+  if (!value.is_none() && !nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
+  to = value.is_none() ? Options() : options_from<Options>(argument.op, nb::borrow<nb::dict>(value));
+}
 
 }  // namespace ct::python
 """)
@@ -537,9 +657,12 @@ def main():
         paths += include.findall((pathlib.Path(root) / page).read_text())
     paths += ["core/tensor.h", "ops/loss/reduction.h", "ops/normalization/norm_use.h", "nn/optim/ema.h", "nn/optim/grad_scaler.h"]
     binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
+    binder.public = list(binder.headers.functions)  # those of tensors, and not these settings
+    binder.headers.read(root, ["core/version.h", "core/rng.h", "core/parallel.h", "core/device.h", "core/stream.h", "autograd/engine.h",
+                               "autograd/grad_mode.h"])
     work = out / "new"
     work.mkdir(parents=True, exist_ok=True)
-    made = {"layers": layers(binder, work), "functions": functions(binder, work), "optimizers": optimizers(binder, work)}
+    made = {"plain": plain(binder, work), "layers": layers(binder, work), "functions": functions(binder, work), "optimizers": optimizers(binder, work)}
     options(binder, work)
     made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
     (work / "published.json").write_text(json.dumps(made, indent=1))
