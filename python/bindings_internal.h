@@ -134,6 +134,8 @@ void read(const Argument& argument, nb::handle value, std::optional<T>& to) {
   if (!value.is_none()) read(argument, value, inner);
   to = value.is_none() ? std::nullopt : std::optional<T>(std::move(inner));
 }
+/// Calls f with our names of an argument that PyTorch or NumPy calls so, until it gives true.
+void each_alias(std::string_view theirs, const std::function<bool(std::string_view ours)>& f);
 /// One of the words that name an enum's values from 0 on.
 void read_choice(const Argument& argument, nb::handle value, std::string_view words, std::uint64_t& to);
 template <class T>

@@ -22,7 +22,8 @@ constexpr std::string_view kAliases =
     "adjust_lr_fn:adjust_lr "
     "max_grad_norm:max_norm n:rows m:columns shifts:shift reps:repeats k:diagonal N:classes "
     "normalized_shape:size src_key_padding_mask:key_padding_mask src_mask:attn_mask "
-    "data_source:size dataset:size clip_value:limit source:params source:module mode:enabled "
+    "data_source:size dataset:size clip_value:limit source:params source:module mode:enabled mode:maximize "
+    "threshold_mode:absolute anneal_strategy:linear "
     "tgt_mask:tgt_attn_mask memory_mask:memory_attn_mask input1:a input2:b input1:x1 input2:x2 x1:a "
     "x2:b x1:x x2:y batch1:a batch2:b tensor:b tensor:indices tensor:t val:value input:values "
     "pad:padding unflattened_size:sizes dimension:axis diagonal:offset split_size_or_sections:sizes "
@@ -116,7 +117,7 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   if (taken > overload.slots.size()) {
     if (why != nullptr)
       *why =
-          detail::cat("takes ", overload.slots.size(), " arguments, and ", given.positional, " were given");
+          detail::cat("takes ", overload.slots.size(), " arguments by position, and got ", given.positional);
     return false;
   }
   for (std::size_t i = 0; i < taken; ++i) places[i] = given.args[i];

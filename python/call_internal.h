@@ -113,9 +113,6 @@ nb::object make_function(const FunctionDef& def, const char* module);
 void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args,
                const nb::kwargs& named);
 
-/// Others' names of arguments, and ours; of several the one that a function has.
-void each_alias(std::string_view theirs, const std::function<bool(std::string_view ours)>& f);
-
 /// Sets Python's error of the C++ exception that is being handled.
 void raise_current() noexcept;
 /// f(), or null with Python's error set.

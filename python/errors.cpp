@@ -62,18 +62,9 @@ void raise(const Error& error) {
 }  // namespace
 
 void raise_current() noexcept {
-  PyObject* const classes[] = {PyExc_RuntimeError, PyExc_StopIteration, PyExc_IndexError,
-                               PyExc_KeyError,     PyExc_ValueError,    PyExc_TypeError,
-                               PyExc_BufferError,  PyExc_ImportError,   PyExc_AttributeError};
-  try {
-    throw;
-  } catch (nb::python_error& error) { error.restore(); } catch (const Error& error) {
-    raise(error);
-  } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(classes[static_cast<int>(error.type())], error.what());
-  } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
+  static PyObject* const rethrow =
+      nb::cpp_function([] { throw; }).release().ptr();  // nanobind knows what it is in Python
+  Py_XDECREF(PyObject_CallNoArgs(rethrow));
 }
 
 void bind_errors(nb::module_& m) {

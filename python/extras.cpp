@@ -22,9 +22,6 @@ namespace {
 void bind_modes(nb::module_& m) {
   using GradMode = Scope<GradModeGuard, bool>;
   GradMode::bind(m, "GradMode", "Whether ops are recorded in here.").def(nb::init<bool>(), nb::arg("on"));
-  m.def(
-      "set_mode", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
-      nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
   using Anomaly = Scope<AnomalyGuard, bool>;
   Anomaly::bind(m, "detect_anomaly",
                 "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError "

@@ -27,6 +27,11 @@ void bind_all(nb::module_ m) {
   m.def(
       "set_grad_enabled", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
+  m.def("_ours", [](const std::string& theirs) {
+    std::vector<std::string> all;
+    each_alias(theirs, [&](std::string_view ours) { return all.emplace_back(ours), false; });
+    return all;
+  });
   bind_extras(m);
   bind_members(m);
   start_process();

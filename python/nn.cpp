@@ -67,7 +67,6 @@ void bind_module(nb::module_& m) {
   nb::class_<Module>(m, "Module", nb::dynamic_attr(), nb::is_weak_referenceable(),
                      "A part of a network: parameters, buffers and modules, each with a name.")
       .def(nb::init<>())
-      .def("num_parameters", &Module::num_parameters, nb::arg("trainable_only") = false)
       .def(
           "state_dict", [](nb::handle module) { return to_python(ready(module).state_dict()); },
           "Every parameter and persistent buffer by its path; memory is shared with the module.")
@@ -96,21 +95,13 @@ void bind_module(nb::module_& m) {
                child.describe_as(nb::cast<std::string>(given.type().attr("__name__")));
              module.set_child(name, child);
            })
-      .def("_child", &Module::child)
-      .def("_remove", &Module::remove)
-      .def("_get", &Module::get)
       .def("_load",
            [](Module& module, const nb::dict& state, bool strict) {
              auto report = module.load_state_dict(read_as<StateDict>({"load_state_dict", "the state"}, state),
                                                   {.strict = strict});
              return std::pair(std::move(report.missing), std::move(report.unexpected));
            })
-      .def("_to", &move_to)
-      .def("zero_grad", &Module::zero_grad, nb::arg("set_to_none") = true,
-           "Clears all gradients, or fills them with zeros.")
-      .def("_requires_grad_", &Module::requires_grad)
-      .def("_kind", &Module::kind)
-      .def("_describe", &Module::settings);
+      .def("_to", &move_to);
   m.def("_is_ready", [](nb::handle module) { return nb::inst_ready(module); });
   m.def("_key", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()); });
   m.def(

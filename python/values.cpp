@@ -71,6 +71,17 @@ std::optional<Scalar> as_number(nb::handle value, const Argument& argument) {
 }
 
 void read(const Argument& argument, nb::handle value, bool& to) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      // PyTorch's, of what is a switch here
+      {"maximize", "min max"},
+      {"absolute", "rel abs"},
+      {"linear", "cos linear"}};
+  for (const auto& [name, words] : kWords)
+    if (name == argument.name && nb::isinstance<nb::str>(value)) {
+      std::uint64_t index = 0;
+      read_choice(argument, value, words, index);
+      return void(to = index == 1);
+    }
   if (kind_of(value) != 'b') argument.refuse(value, "True or False");
   to = as_number(value)->to<bool>();
 }

@@ -39,13 +39,15 @@ MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std:
                 "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
                 "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
 # What is bound as it is: the part of the module, a class or namespace::, and its members, as NAME=C++'S where Python has
-# another name. A property ends with *; `state` is state_dict() and its way back; + is a class that is there already.
+# another name; * is all there are. A property ends with *; `state` is state_dict() and its way back; + is a class that is there already.
 PLAIN = """
++_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
+_init ct::nn::init:: *
 +_core ct::Tensor ndim=dim* dtype* is_cuda* nbytes* is_leaf* numel nelement=numel dim storage_offset is_contiguous detach
 _core ct:: version manual_seed num_threads set_num_threads cuda_is_available cuda_device_count grad_enabled
 _grad ct:: anomaly_enabled set_anomaly
 _grad ct::Explanation __str__=to_string __repr__=to_string to_dot to_html bytes*
-_optim ct::optim::Optimizer zero_grad state _params=params _lr=lr _set_lr=set_lr _group_count=group_count
+_optim ct::optim::Optimizer _step=step zero_grad state _params=params _lr=lr _set_lr=set_lr _group_count=group_count
 _optim ct::optim::LRScheduler step time* last_lr* get_last_lr=last_lr lr_at state
 _optim ct::optim::GradScaler scale unscale_ step get_scale is_enabled=enabled state
 _optim ct::optim::Ema update updates* apply restore applied* averages* state
@@ -64,7 +66,7 @@ _text ct::text::BpeTokenizer find_token
 _models ct::nn::models::KvCache length* capacity* batch* nbytes* truncate
 _io ct::io:: load save load_npy load_npz save_npy
 """
-PARTS = {"_grad": "Gradients and modes", "_optim": "Optimizers", "_data": "Batches", "_text": "Tokenizers",
+PARTS = {"_init": "Initial values of parameters, in place", "_grad": "Gradients and modes", "_optim": "Optimizers", "_data": "Batches", "_text": "Tokenizers",
          "_models": "Language models", "_io": "Files"}
 GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip",
             "einsum", "meshgrid"}
@@ -380,18 +382,9 @@ def functions(binder, out):
         published.append({"name": name, "definition": definition, "forms": forms, "doc": doc,
                           "method": not only_function and bool(group[0][2]) or not only_function and bool(leading) and (name in members or group[0][0].parameters[0].name in ("x", "a", "t")), "function": not group[0][2] or not name.endswith("_") and name != "where",
                           "gathers": name in GATHERED})
-    init = {}
-    for f in headers.functions:
-        if f.scope == "ct::nn::init" and binder.result_type(f.scope, f.result):
-            me = Function(f.scope, f.name, f.result.replace("const ", ""), f.parameters, f.doc)
-            init[f.name] = writer.definition(f.name, binder.signature([binder.parameters(f)]), f.doc,
-                                             [binder.overload(me, free_call)])
-            published.append({"name": f.name, "forms": [(binder.parameters(f), binder.result_type(f.scope, f.result))], "doc": f.doc,
-                              "init": True})
     rows = [f"  publish(m, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
-            for p in published if "definition" in p]
+            for p in published]
     rows += [f'  m.attr("{full.rpartition("::")[2]}") = class_of(static_cast<const {full}*>(nullptr));' for full in binder.named]
-    rows += [f'  init.attr("{name}") = make_function({d}, "cotangent.nn.init");' for name, d in init.items()]
     text = HEAD + "\n".join(writer.lines) + """
 void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
   const nb::object made = make_function(def, "cotangent");
@@ -404,7 +397,6 @@ void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool fun
 void bind_functions(nb::module_& m) {
   const nb::object tensor = m.attr("Tensor");
   nb::module_ all = m.def_submodule("_functions", "The public functions of C++.");
-  nb::module_ init = m.def_submodule("_init", "Initial values of parameters, in place.");
 """ + "\n".join(rows).replace("publish(m,", "publish(all,") + "\n}\n\n}  // namespace ct::python\n"
     (out / "functions.cpp").write_text(text)
     return published
@@ -458,6 +450,8 @@ def plain(binder, out):
         rows, part = (late, part[1:]) if part[0] == "+" else (new, part)
         module = "_core" if part == "_core" else f'nb::module_(_core.attr("{part}"))'
         made = headers.classes.get(full)
+        if names == ["*"]:
+            names = list(dict.fromkeys(f.name for f in headers.functions if f.scope == scope))
         names = [n for name in names for n in (["state_dict", "load_state_dict"] if name == "state" else [name])]
         entry = {"name": own, "part": part, "doc": made.doc if made else "", "forms": [], "methods": [], "properties": []}
         if rows is late:
@@ -488,7 +482,7 @@ def plain(binder, out):
                 forms = [(binder.parameters(f), result) for f, result in zip(group, results)]
                 definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc,
                                                [binder.overload(f, free_call) for f in group], theirs)
-                rows.append(f'  {module}.attr("{name}") = make_function({definition}, "cotangent");')
+                rows.append(f'  {module}.attr("{name}") = make_function({definition}, "cotangent{".nn.init" if part == "_init" else ""}");')
                 published.append({"name": name, "part": part, "forms": forms, "doc": doc})
         if made:
             rows[-1] += " }"
@@ -563,7 +557,7 @@ def copies(function, name):
 
 def optimizers(binder, out):
     """optimizers.cpp: what is made of parameters, or of an optimizer, and a struct of options."""
-    headers, rows, published = binder.headers, [], []
+    headers, writer, rows, published = binder.headers, Writer(), [], []
     for full, made in headers.classes.items():
         options = f"ct::optim::{made.name}Options"
         if made.scope != "ct::optim" or options not in headers.classes:
@@ -572,19 +566,20 @@ def optimizers(binder, out):
         first = "optimizer" if schedule or made.name == "ReduceLROnPlateau" else "params"
         if first == "params" and not re.search("Optimizer|Adam", made.bases):
             continue
-        makers = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False),
-                                                       Parameter(made.name + "Options", "options", "{}", False)], made.doc)
-        arguments = binder.parameters(makers)
-        signature = binder.signature([arguments])
-        required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if first == "optimizer" else ""
-        base = ", ct::optim::LRScheduler" if schedule else ""
-        rows.append(f'  bind_{"schedule" if required else "optimizer"}<{full}, {options}{base}>(m, "{made.name}", {quote(made.doc)}{required});')
-        rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
-        published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
-                          "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
-    text = '// Written by python/generate/bindings.py of the public headers.\n#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
-           "void bind_optimizers(nb::module_& m) {\n" \
-           '  const nb::object signature = nb::module_::import_("cotangent._signature").attr("of");\n' + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
+        fields = Parameter(made.name + "Options", "options", "{}", False)
+        maker = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False), fields], made.doc)
+        arguments = binder.parameters(maker)
+        if first == "optimizer":
+            maker = next(f for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name))
+            base = ", ct::optim::LRScheduler" if schedule else ""
+            rows.append(f'  bind_class<{full}{base}>(m, "{made.name}", {quote(made.doc)}, &{construction(binder, writer, full, [maker])});')
+        else:
+            read = binder.overload(dataclasses.replace(maker, parameters=[fields]), lambda arguments, _: f"return options_of({arguments[0]});")
+            definition = writer.definition(made.name, binder.signature([arguments]), made.doc, [read])
+            rows.append(f'  bind_optimizer<{full}, {options}>(m, {definition});')
+        published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": []})
+    text = HEAD.replace("options.h", "optimizers_internal.h") + "\n".join(writer.lines) + \
+        "\n}  // namespace\n\nvoid bind_optimizers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
     (out / "optimizers.cpp").write_text(text)
     return published
 

@@ -102,3 +102,11 @@ class ImageDataset:
 
 class LBFGS:
     def step(self, closure: Callable[[], Tensor]) -> Tensor: ...  # type: ignore[override]
+
+
+class Optimizer:
+    lr: float
+    @property
+    def param_groups(self) -> tuple[Any, ...]: ...
+    def step(self, closure: Callable[[], Any] | None = None) -> Any: ...
+    def add_param_group(self, param_group: Any, **options: Any) -> None: ...

@@ -128,6 +128,7 @@ def first(node):
 
 def merged(text, own):
     """A stub with `own` in place of what it says of the same names; of a class, member by member."""
+    text = re.sub(r"^(    @(property|\w+\.setter)\n)+(?!    def|    @)", "", text, flags=re.M)  # of functions of Python's
     lines, mine = text.replace("    @property\n    @property\n", "    @property\n").split("\n"), own.split("\n")
     new = ast.parse(own).body
 
@@ -188,15 +189,15 @@ def main():
     core, here = folder / "_core", pathlib.Path(__file__).parent
     own, shown = collections.defaultdict(str), (here / "members.pyi").read_text()
     for entry in published["functions"]:
-        if entry.get("init") or entry["function"]:
-            own["_init" if entry.get("init") else "_functions"] += function(entry)
+        if entry["function"]:
+            own["_functions"] += function(entry)
     for key, part in (("plain", None), ("layers", "_nn"), ("optimizers", "_optim")):
         for entry in published[key]:
             own[part or entry["part"]] += members(entry) if "methods" in entry else function(entry)
     tensor = re.search(r"^class Tensor.*?(?=^\S)", (core / "__init__.pyi").read_text(), re.S | re.M)[0]
     bound = set(re.findall(r"^    def (\w+)", tensor, re.M))
     own["_core"] += "class Tensor:\n" + "\n".join(function(p, "    ", True) for p in published["functions"]
-                                                 if p.get("method") and p["name"] not in bound)
+                                                 if p["method"] and p["name"] not in bound)
     names = ["Tensor", "DType", "TensorLike", "Number", "DTypeLike", "RotaryScaling", *published["named"]]
     imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\n"
     for part, mine in own.items():

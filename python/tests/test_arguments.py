@@ -162,7 +162,7 @@ NAMES = [
     ("mode", "enabled", lambda **n: (ct.set_anomaly(**n), ct.tensor(ct.anomaly_enabled()))[1], {"mode": False}),
 ]
 BY_HAND = {("lr_lambda", "factor"), ("line_search_fn", "line_search"), ("max_grad_norm", "max_norm"),
-           ("adjust_lr_fn", "adjust_lr")}
+           ("adjust_lr_fn", "adjust_lr"), ("mode", "maximize"), ("threshold_mode", "absolute"), ("anneal_strategy", "linear")}
 
 
 def encoder_of(**named):
