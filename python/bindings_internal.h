@@ -114,6 +114,7 @@ void read(const Argument& argument, nb::handle value, char& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to);
 void read(const Argument& argument, nb::handle value, std::vector<double>& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::string>& to);
+void read(const Argument& argument, nb::handle value, std::vector<Tensor>& to);
 /// A dict of tensors and values.
 void read(const Argument& argument, nb::handle value, StateDict& to);
 /// A function of Python's, or None.

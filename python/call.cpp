@@ -321,6 +321,14 @@ void Values::refuse_object(std::size_t i, nb::handle type) const {
                      detail::cat("a cotangent.", nb::cast<std::string>(type.attr("__name__"))).c_str());
 }
 
+void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
+  const nb::object made = make_function(def, "cotangent");
+  if (function) m.attr(def.name) = made;
+  if (method &&
+      PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(tensor.ptr())->tp_dict, def.name) == nullptr)
+    tensor.attr(def.name) = made;
+}
+
 nb::object make_named(const char* name, const char* fields) {
   return nb::module_::import_("collections")
       .attr("namedtuple")(name, fields, nb::arg("module") = "cotangent");

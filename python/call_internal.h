@@ -74,10 +74,10 @@ class Values {
     if (!nb::try_cast(nb::handle(values_[i]), found) || found == nullptr) refuse_object(i, nb::type<T>());
     return *found;
   }
-
+  /// Null where there is none.
   template <class T>
-  std::optional<T> optional_object(std::size_t i) const {
-    return given(i) && values_[i] != Py_None ? std::optional<T>(object<T>(i)) : std::nullopt;
+  T* pointer(std::size_t i) const {
+    return given(i) && values_[i] != Py_None ? &object<T>(i) : nullptr;
   }
 
  private:
@@ -87,6 +87,17 @@ class Values {
   std::span<const Slot> slots_;
   PyObject* const* values_;
 };
+
+/// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
+/// address, as Python's classes must: its class is a handle of the module and of the model.
+struct Model : nn::Module {
+  explicit Model(std::shared_ptr<nn::models::LanguageModel> from) : Module(*from), it(std::move(from)) {}
+  std::shared_ptr<nn::models::LanguageModel> it;
+};
+template <>
+inline nn::models::LanguageModel& Values::object(std::size_t i) const {
+  return *object<Model>(i).it;
+}
 
 /// One C++ signature. Sizes or tensors given one by one, zeros(2, 3), are gathered into place `gathers`, unless
 /// that is -1.
@@ -152,6 +163,9 @@ requires(std::same_as<List, std::vector<Tensor>> || requires {
   for (auto& one : tensors) made.append(give(std::move(one)));
   return nb::tuple(made);
 }
+
+/// A function of the module, and a method of Tensor unless it has one of this name.
+void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method);
 
 // ---- classes ------------------------------------------------------------------------------------------------
 /// A class, which `maker` constructs, if anybody. An object keeps what it was made with.

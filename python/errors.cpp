@@ -46,6 +46,9 @@ std::string in_python(std::string text) {
       {std::regex(R"(set_requires_grad\((true)?\))"), "requires_grad_()"},
       {std::regex(R"(to_vector(<\w+>)?\(\))"), "tolist()"},
       {std::regex(R"(\bbest_device\(\))"), "\"auto\""},
+      {std::regex("a NoGrad guard"), "`with ct.no_grad():`"},
+      {std::regex("stack, or use the out-of-place form"),
+       "stack, or write `x[i] = x[i] + y` for `x[i] += y`"},
       {std::regex(R"(NoGrad guard|a NoGrad|\bNoGrad\b)"), "ct.no_grad()"},
       {std::regex(R"(item<\w+>\(\))"), "item()"}};
   for (const auto& [from, to] : words) text = std::regex_replace(text, from, to);

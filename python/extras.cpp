@@ -69,18 +69,6 @@ void bind_generator(nb::module_& m) {
 using Tensors = std::vector<Tensor>;
 
 void bind_functional(nb::module_& m) {
-  using F = const TensorsFunction&;
-  using X = const Tensors&;
-  const auto pair = [](auto made) {
-    auto& [value, change] = made;
-    return std::pair(std::move(value), std::move(change));
-  };
-  const auto def = [&](const char* name, auto f) { m.def(name, f, Unlocked()); };
-  def("value_and_grad", [=](F f, X x) { return pair(value_and_grad(f, x)); });
-  def("vjp", [=](F f, X x, const Tensor& v) { return pair(vjp(f, x, v)); });
-  def("jvp", [=](F f, X x, X v) { return pair(jvp(f, x, v)); });
-  def("jacobian", [](F f, X x) { return jacobian(f, x); });
-  def("hessian", [](F f, X x) { return hessian(f, x); });
   m.def("recompute", [](nb::handle f, const Tensors& x) {
     // The collector sees the function through what it made, once that is there.
     const auto held = std::make_shared<std::shared_ptr<Held>>(std::make_shared<Held>(nullptr, f));

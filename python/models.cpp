@@ -16,22 +16,10 @@ namespace {
 using nn::models::KvCache, nn::models::LanguageModel;
 using text::Tokenizer;
 
-// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
-// address, as Python's classes must: its class is a handle of the module and of the model.
-struct Model : nn::Module {
-  explicit Model(std::shared_ptr<LanguageModel> from) : Module(*from), it(std::move(from)) {}
-  std::shared_ptr<LanguageModel> it;
-};
 template <class M>
 struct ModelOf : Model {
   using Model::Model;
 };
-
-// A function of the model that a Model holds.
-template <class R, class... Args>
-auto on_model(R (LanguageModel::*f)(Args...) const) {
-  return [f](const Model& model, Args... arguments) { return (model.it.get()->*f)(arguments...); };
-}
 
 void bind_text(nb::module_& m) {
   nb::borrow<nb::class_<Tokenizer>>(m.attr("Tokenizer"))
@@ -71,29 +59,8 @@ void bind_language_model(nb::module_& m) {
           },
           nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
           "Logits [B, T, V]; with a cache of tokens that follow those in it.")
-      .def("hidden", on_model(&LanguageModel::hidden), nb::arg("tokens"), nb::arg("cache") = nb::none(),
-           Unlocked(), "The states after the last norm, [B, T, width].")
-      .def(
-          "loss",
-          [](const Model& model, const Tensor& tokens, const Tensor& targets, const nb::kwargs& more) {
-            const auto options = options_from<nn::models::LossOptions>("loss", more);
-            const Released unlocked;
-            return model.it->loss(tokens, targets, options);
-          },
-          "loss(tokens, targets): the mean cross-entropy of the tokens that follow.")
-      .def(
-          "generate",
-          [](const Model& model, const Tensor& prompt, const nb::kwargs& more) {
-            const auto options = options_from<nn::models::GenerateOptions>("generate", more);
-            const Released unlocked;
-            return model.it->generate(prompt, options);
-          },
-          "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "
-          "on_token=None): the prompt [B, T] and the tokens that follow; on_token(ids) is called with each, "
-          "and False ends it.")
-      .def("make_cache", on_model(&LanguageModel::make_cache), nb::arg("batch"), nb::arg("capacity") = 0)
-      .def_prop_ro("begin_token", on_model(&LanguageModel::begin_token))
-      .def_prop_ro("end_tokens", on_model(&LanguageModel::end_tokens));
+      .def_prop_ro("begin_token", [](const Model& model) { return model.it->begin_token(); })
+      .def_prop_ro("end_tokens", [](const Model& model) { return model.it->end_tokens(); });
 }
 
 template <class M, class Config>

@@ -100,17 +100,6 @@ namespace {
 
 // ---- In place -------------------------------------------------------------------------------------------------
 
-// Throws AutogradError, in Python's words, for a change that the tape can't hold.
-void check_in_place(const char* op, const Tensor& t, bool other_requires_grad) {
-  if (!grad_enabled() || !(t.requires_grad() || other_requires_grad)) return;
-  CT_CHECK(!t.requires_grad() || !t.is_leaf(), AutogradError, op, "a leaf that requires a gradient, ",
-           describe(t),
-           ", can't be changed in place while recording; change it inside of `with ct.no_grad():`");
-  CT_CHECK(!t.impl()->is_view, AutogradError, op, "an in-place change of a view, ", describe(t),
-           ", can't be recorded on the tape; write `x[i] = x[i] + y` for `x[i] += y`, or make the whole by "
-           "ct.cat() or ct.stack()");
-}
-
 int category(DType t) { return is_floating(t) ? 2 : is_integral(t) ? 1 : 0; }
 
 // t = f(t, other) in place, for what C++ has no in-place function for.
@@ -134,14 +123,6 @@ struct Key {
   Tensor turned(const Tensor& t) const { return backwards.empty() ? t : t.flip(backwards); }
 };
 
-using Kind = TensorIndex::Kind;
-
-// Of an axis of n elements that was turned around, the elements of a slice with a negative step, in its order.
-Slice mirrored(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step, std::int64_t n) {
-  const std::int64_t count = PySlice_AdjustIndices(n, &start, &stop, step), from = n - 1 - start;
-  return count == 0 ? Slice(0, 0) : Slice(from, from + (count - 1) * -step + 1, -step);
-}
-
 TensorIndex read_index(nb::handle value) {
   if (value.is_none()) return None;
   if (value.ptr() == Py_Ellipsis) return Ellipsis;
@@ -153,39 +134,23 @@ TensorIndex read_index(nb::handle value) {
   return nb::cast<Tensor>(from_package("_as_index")(value));
 }
 
-int axes_of(const TensorIndex& index) {
-  if (index.kind() == Kind::tensor) return index.tensor().dtype() == boolean ? index.tensor().dim() : 1;
-  return index.kind() == Kind::number || index.kind() == Kind::slice ? 1 : 0;
-}
-
 Key read_key(const Tensor& t, nb::handle given) {
   Key key;
   const nb::object all = PyTuple_Check(given.ptr()) ? nb::borrow(given) : nb::make_tuple(given);
-  struct Backwards {
-    std::size_t place;
-    Py_ssize_t start, stop, step;
-  };
-  std::vector<Backwards> slices;
   for (nb::handle one : nb::borrow<nb::tuple>(all)) {
     if (!PySlice_Check(one.ptr())) {
       key.indices.push_back(read_index(one));
       continue;
     }
-    Backwards s{key.indices.size(), 0, 0, 1};
-    if (PySlice_Unpack(one.ptr(), &s.start, &s.stop, &s.step) < 0) nb::raise_python_error();
-    if (s.step < 0) slices.push_back(s);
-    key.indices.emplace_back(Slice(s.start, s.stop, std::max<Py_ssize_t>(s.step, 1)));
-  }
-  if (slices.empty()) return key;
-  int rest = t.dim();  // of an Ellipsis
-  for (const TensorIndex& index : key.indices) rest -= axes_of(index);
-  for (const auto& [place, start, stop, step] : slices) {
-    int axis = 0;
-    for (std::size_t i = 0; i < place; ++i)
-      axis += key.indices[i].kind() == Kind::ellipsis ? rest : axes_of(key.indices[i]);
-    if (axis < 0 || axis >= t.dim()) continue;  // index() says what is wrong
-    key.backwards.push_back(axis);
-    key.indices[place] = mirrored(start, stop, step, t.shape()[axis]);
+    Py_ssize_t start = 0, stop = 0, step = 1;
+    if (PySlice_Unpack(one.ptr(), &start, &stop, &step) < 0) nb::raise_python_error();
+    if (step < 0) {
+      const nb::object forward = from_package("_forward")(to_tuple(t.shape()), all);
+      key = read_key(t, nb::object(forward[0]));
+      key.backwards = read_as<Dims>({"index", "an axis"}, nb::object(forward[1]));
+      return key;
+    }
+    key.indices.emplace_back(Slice(start, stop, step));
   }
   return key;
 }
@@ -205,7 +170,6 @@ void set_item(Tensor& t, nb::handle given, nb::handle value) {
   if (!number) values = nb::cast<Tensor>(from_package("as_tensor")(value)).to(t.device());
   while (values.defined() && values.dim() > 0 && values.shape()[0] == 1)
     values = values.squeeze(0);  // as in NumPy
-  check_in_place("index_put_", t, values.defined() && values.requires_grad());
   const Released unlocked;
   Tensor whole = key.turned(t);
   number ? whole.index_put_(key.indices, *number) : whole.index_put_(key.indices, values);
@@ -298,7 +262,6 @@ void bind_arithmetic(nb::class_<Tensor>& tensor, const std::string& word, F f, I
   bind_operator(tensor, "__" + word + "__", f);
   bind_operator(tensor, "__r" + word + "__", [f](const auto& b, const auto& a) { return f(a, b); });
   const auto change = [=](nb::pointer_and_handle<Tensor> self, const Operand& other) {
-    check_in_place(word.c_str(), *self.p, other.requires_grad());
     {
       const Released unlocked;
       if constexpr (std::is_same_v<InPlace, std::nullptr_t>)

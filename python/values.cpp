@@ -123,6 +123,9 @@ void read(const Argument& argument, nb::handle value, std::vector<double>& to) {
   const nb::object numbers = nb::hasattr(value, "tolist") ? value.attr("tolist")() : nb::borrow(value);
   read_list(argument, numbers, "a sequence of numbers", to);
 }
+void read(const Argument& argument, nb::handle value, std::vector<Tensor>& to) {
+  read_list(argument, value, "a list of tensors", to);
+}
 void read(const Argument& argument, nb::handle value, std::vector<std::string>& to) {
   read_list(argument, value, "a sequence of str", to);
 }

@@ -341,10 +341,7 @@ class _Module:
     def load_state_dict(self, state_dict, strict=True):
         """Copies values in, of tensors and arrays. Gives the names of what is missing and unexpected, which unless
         strict=False are errors."""
-        try:
-            return _LoadReport(*self._load(dict(state_dict), strict))
-        except _ValueError as error:
-            raise type(error)(str(error).replace("{.strict = false}", "strict=False")) from None
+        return _LoadReport(*self._load(dict(state_dict), strict))
 
     def train(self, mode=True):
         """Training or evaluation mode, for all modules below."""

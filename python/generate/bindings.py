@@ -29,13 +29,13 @@ TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double"
          "std::function<bool(const Tensor& ids)>": ("any", "Any"), "Tensor": ("tensor", "TensorLike"),
          "std::uint64_t": ("integer", "int"), "char": ("any", "str"), "StateDict": ("any", "Mapping[str, Any]"),
          "std::vector<double>": ("any", "Any"), "std::vector<std::string>": ("any", "Sequence[str]"),
-         "std::vector<Tensor>": ("any", "Any"), "nn::Module": ("module", "Any"), "Optimizer": ("any", "Optimizer"),
+         "std::vector<Tensor>": ("any", "Any"), "TensorsFunction": ("any", "Callable[[list[Tensor]], Tensor]"), "nn::Module": ("module", "Any"), "Optimizer": ("any", "Optimizer"), "KvCache*": ("any", "KvCache | None"),
          "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
 RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
            "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
 # Those of members and settings, which are no functions of tensors.
 MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std::string_view": "str", "char*": "str", "DType": "DType",
-                "StateDict": "dict[str, Any]", "std::vector<double>": "list[float]", "std::vector<std::int64_t>": "list[int]",
+                "StateDict": "dict[str, Any]", "std::vector<std::vector<Tensor>>": "list[list[Tensor]]", "std::vector<double>": "list[float]", "std::vector<std::int64_t>": "list[int]",
                 "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
                 "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
 # What is bound as it is: the part of the module, a class or namespace::, and its members, as NAME=C++'S where Python has
@@ -44,8 +44,8 @@ PLAIN = """
 +_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
 _init ct::nn::init:: *
 +_core ct::Tensor ndim=dim* dtype* is_cuda* nbytes* is_leaf* numel nelement=numel dim storage_offset is_contiguous detach
-_core ct:: version manual_seed num_threads set_num_threads cuda_is_available cuda_device_count grad_enabled
-_grad ct:: anomaly_enabled set_anomaly
+_core ct:: version manual_seed num_threads set_num_threads cuda_is_available cuda_device_count grad_enabled _backward=backward
+_grad ct:: anomaly_enabled set_anomaly value_and_grad vjp jvp jacobian hessian
 _grad ct::Explanation __str__=to_string __repr__=to_string to_dot to_html bytes*
 _optim ct::optim::Optimizer _step=step zero_grad state _params=params _lr=lr _set_lr=set_lr _group_count=group_count
 _optim ct::optim::LRScheduler step time* last_lr* get_last_lr=last_lr lr_at state
@@ -64,6 +64,7 @@ _text ct::text::Tokenizer vocab_size* encode beginning save
 _text ct::text::CharTokenizer
 _text ct::text::BpeTokenizer find_token
 _models ct::nn::models::KvCache length* capacity* batch* nbytes* truncate
++_models ct::nn::models::LanguageModel hidden loss generate make_cache
 _io ct::io:: load save load_npy load_npz save_npy
 """
 PARTS = {"_init": "Initial values of parameters, in place", "_grad": "Gradients and modes", "_optim": "Optimizers", "_data": "Batches", "_text": "Tokenizers",
@@ -75,6 +76,10 @@ NOT_LAYERS = {"Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList
 
 
 WORDS = {"ct::Gelu": ["none", "tanh"]}  # PyTorch's, where ours differ
+
+
+DEFAULTS = {"true": "True", "false": "False", "{}": "None", "std::nullopt": "None", "nullptr": "None", "1.0 / 3": "0.3333333333333333",
+            "INT64_MAX": "9223372036854775807"}
 
 
 class Teach(Exception):
@@ -109,25 +114,23 @@ class Binder:
 
     def reader(self, scope, p, i):
         """C++ that reads place i as this parameter."""
+        if p.name == "self":
+            return f"v.object<{p.type}>({i})" if p.type else f"nb::borrow<nb::capsule>(v[{i}])"  # where it is constructed
         if read := self.named_reader(scope, p):
             return f"{read}(v.argument({i}), v[{i}])"
         kind = SCALARS.get(p.type, p.type)
         full = self.full(scope, kind)
         default, bare = p.default, re.sub(r"std::optional<(.*)>", r"\1", kind)
-        if kind == "Tensor" and p.reference:
-            return f"v.object<Tensor>({i})"
-        if kind == "std::optional<Tensor>":
-            return f"v.given({i}) && !v[{i}].is_none() ? std::optional<Tensor>(v.tensor({i})) : std::nullopt"
+        fixed = {"TensorList": f"v.tensors({i})" if default is None else f"v.given({i}) ? v.tensors({i}) : std::vector<Tensor>()", "Generator": f"v.generator({i})",
+                 "KvCache*": f"v.pointer<nn::models::KvCache>({i})",
+                 "std::optional<LayerNorm>": f"v.pointer<nn::LayerNorm>({i}) ? std::optional(v.object<nn::LayerNorm>({i})) : std::nullopt",
+                 "std::optional<Tensor>": f"v.given({i}) && !v[{i}].is_none() ? std::optional<Tensor>(v.tensor({i})) : std::nullopt"}
         if kind == "Tensor":
-            return f"v.tensor({i})" if default is None else f"v.optional_tensor({i})"
-        if kind == "TensorList":
-            return f"v.tensors({i})"
-        if kind == "Generator":
-            return f"v.generator({i})"
+            return f"v.object<Tensor>({i})" if p.reference else f"v.{'tensor' if default is None else 'optional_tensor'}({i})"
+        if kind in fixed:
+            return fixed[kind]
         if full in self.headers.enums or full and self.aggregate(full):
             kind = full
-        elif kind == "std::optional<LayerNorm>":
-            return f"v.optional_object<nn::LayerNorm>({i})"
         elif full and (full in self.plain or full == "ct::nn::Module" or "Module" in self.headers.classes[full].bases):
             return f"v.object<{full}>({i})"
         elif bare not in TYPES:
@@ -148,7 +151,7 @@ class Binder:
         made = self.headers.classes.get(full)
         if made is None or made.functions or not made.fields or made.bases:
             return None
-        simple = all(f.type == "Tensor" or (self.full(made.scope, f.type) and self.aggregate(self.full(made.scope, f.type)))
+        simple = all(f.type in ("Tensor", "std::vector<Tensor>") or (self.full(made.scope, f.type) and self.aggregate(self.full(made.scope, f.type)))
                      for f in made.fields)
         return made.fields if simple else None
 
@@ -174,9 +177,9 @@ class Binder:
             if not options:
                 yield p, None
 
-    def body(self, function, first=0):
-        """(slots, C++ of each argument of the call), where places begin at `first`."""
-        statements, arguments, i = [], [], first
+    def body(self, function):
+        """(C++ that reads the arguments, C++ of each argument of the call)."""
+        statements, arguments, i = [], [], 0
         for p in function.parameters:
             options = self.is_options(function.scope, p.type)
             if not options:
@@ -200,19 +203,18 @@ class Binder:
             arguments.append(name)
         for n, argument in enumerate(arguments):
             if argument.startswith(("v.", "read_")):  # before the interpreter is free for others
-                reference = "&" if ".object<" in argument or ".generator" in argument else ""
+                reference = "&" if argument.startswith("v.object<") or ".generator" in argument else ""
                 statements.append(f"auto{reference} a{n} = {argument};")
                 arguments[n] = f"a{n}"
         return statements, arguments
 
-    def overload(self, function, call, first=(), gathers=False):
+    def overload(self, function, call=None, gathers=False):
         """C++ of an Overload; `call` makes the C++ call of its arguments."""
-        slots = [*first, *((p, p.default is None) for p, _ in self.slots(function))]
-        statements, arguments = self.body(function, len(first))
-        rows = ", ".join(f'{{"{p.name}", Kind::{self.kind(p)}, {"true" if needed else "false"}}}' for p, needed in slots)
-        gather = next((n for n, (p, _) in enumerate(slots) if self.kind(p) in ("dims", "tensors")), -1) if gathers else -1
-        text = " ".join(statements)
-        return rows, f"[](const Values& v) -> nb::object {{ {text} {call(arguments, function)} }}", gather
+        slots = [p for p, _ in self.slots(function)]
+        statements, arguments = self.body(function)
+        rows = ", ".join(f'{{"{p.name}", Kind::{self.kind(p)}, {str(p.default is None).lower()}}}' for p in slots)
+        gather = next((n for n, p in enumerate(slots) if self.kind(p) in ("dims", "tensors")), -1) if gathers else -1
+        return rows, f"[](const Values& v) -> nb::object {{ {' '.join(statements)} {(call or call_of)(arguments, function)} }}", gather
 
     # ---- Python's side --------------------------------------------------------------------------------------
     def python_default(self, scope, p):
@@ -223,23 +225,12 @@ class Binder:
         full = self.full(scope, kind)
         if full in self.headers.enums:
             return repr(WORDS.get(full, words := self.headers.enums[full])[words.index(d.rpartition("::")[2])])
-        if d in ("{}", "std::nullopt", "nullptr") or kind == "Generator":
-            return "None"
-        if d.startswith("DType::"):
-            return d.replace("DType::", "")
-        if kind == "Device":
-            return f"'{d}'"
-        d = {"true": "True", "false": "False"}.get(d, d)
-        d = re.sub(r"(\d)\.?f$", r"\1", d)
-        if kind == "double" and re.fullmatch(r"-?\d+", d):
-            d += ".0"
-        if re.fullmatch(r'"[^"]*"', d):
-            return repr(d[1:-1])
-        if d.startswith("{"):
-            return f"({d[1:-1]})"
-        if "INT64_MAX" in d:
-            return "9223372036854775807"
-        return "0.3333333333333333" if d == "1.0 / 3" else d
+        if kind in ("Generator", "Device"):
+            return "None" if kind == "Generator" else repr(d)
+        if d[0] in '"{' and d != "{}":
+            return repr(d[1:-1]) if d[0] == '"' else f"({d[1:-1]})"
+        d = DEFAULTS.get(d, re.sub(r"(\d)\.?f$", r"\1", d).removeprefix("DType::"))
+        return d + ".0" if kind == "double" and re.fullmatch(r"-?\d+", d) else d
 
     def python_type(self, scope, p):
         kind = SCALARS.get(p.type, p.type)
@@ -317,28 +308,31 @@ class Writer:
 
 
 HEAD = """// Written by python/generate/bindings.py of the public headers.
-#include "options.h"
+#include "optimizers_internal.h"
 
 namespace ct::python {
 namespace {
 """
 
 
-def call_of(callee, result, before=""):
+def write(path, writer, **binders):
+    """A file of definitions, and of functions of the module that have these lines."""
+    made = "".join(f"void {name}(nb::module_& m) {{\n" + "\n".join(rows) + "\n}\n" for name, rows in binders.items())
+    path.write_text(HEAD + "\n".join(writer.lines) + "\n}  // namespace\n\n" + made + "\n}  // namespace ct::python\n")
+
+
+def call_of(arguments, function):
     """C++ of a call whose result goes to Python; of one in place, the object itself."""
-    if result == "void" or result.endswith("&"):
-        return f"{before}unlocked([&] {{ {callee}; }}); return {'nb::none()' if result == 'void' else 'nb::borrow(v[0])'};"
-    return f"{before}return give(unlocked([&] {{ return {callee}; }}));"
+    callee = f"{arguments[0]}.{function.name}({', '.join(arguments[1:])})" if function.member else \
+        f"{function.scope}::{function.name}({', '.join(arguments)})"
+    if function.result == "void" or function.result.endswith("&"):
+        return f"unlocked([&] {{ {callee}; }}); return {'nb::none()' if function.result == 'void' else 'nb::borrow(v[0])'};"
+    return f"return give(unlocked([&] {{ return {callee}; }}));"
 
 
-def free_call(arguments, function):
-    return call_of(f"{function.scope}::{function.name}({', '.join(arguments)})", function.result)
-
-
-def member_call(arguments, function):
-    own = "const Tensor self = v.tensor(0); " if function.result != "void" and not function.result.endswith("&") else \
-        "auto& self = v.object<Tensor>(0); "
-    return call_of(f"self.{function.name}({', '.join(arguments)})", function.result, own)
+def of_object(function, itself):
+    """A member function, whose first parameter is the object."""
+    return dataclasses.replace(function, parameters=[itself, *function.parameters], member=True)
 
 
 def functions(binder, out):
@@ -348,79 +342,70 @@ def functions(binder, out):
     for f in binder.public:
         usable = f.scope in ("ct",) and f.name not in LEFT_OUT and not any(p is None or p.type in UNREAD for p in f.parameters)
         if usable and binder.result_type(f.scope, f.result):
-            groups.setdefault(f.name, []).append((f, free_call, ()))
+            groups.setdefault(f.name, []).append(f)
     tensor = headers.classes["ct::Tensor"]
     members = {f.name for f in tensor.functions}
-    itself = Parameter("Tensor", "x", None, False)
     for f in tensor.functions:
         plain = f.result in ("Tensor", "Tensor&", "std::vector<Tensor>", "bool") and (f.const or f.result == "Tensor&")
-        others = [g for g in groups.get(f.name, ()) if not g[2]]
-        second = {g[0].parameters[1].type for g in others if len(g[0].parameters) > 1}
+        others = [g for g in groups.get(f.name, ()) if not g.member]
+        second = {g.parameters[1].type for g in others if len(g.parameters) > 1}
         new = not others or f.parameters and "vector" in f.parameters[0].type and f.parameters[0].type not in second
         mine = plain and new and not f.name.startswith(
             ("is_", "to", "defined", "requires", "set_", "index", "pin_", "begin", "end", "detach", "grad"))
         if mine and not any(p is None or p.type in UNREAD or p.type.startswith("Rest") for p in f.parameters):
-            function = Function("ct", f.name, f.result, f.parameters, f.doc)
-            me = Parameter("Tensor", "x", None, f.result.endswith("&"))
-            groups.setdefault(f.name, []).append((function, member_call, ((me, True),)))
-    where = [f for f in tensor.functions if f.name == "where"]  # its tensor is not the function's first
-    groups["where", "method"] = [(Function("ct", "where", f.result, f.parameters, f.doc), member_call, ((itself, True),)) for f in where]
+            groups.setdefault(f.name, []).append(of_object(f, Parameter("Tensor", "x", None, f.result.endswith("&"))))
+    groups["where", "method"] = [of_object(f, Parameter("Tensor", "x", None, False)) for f in tensor.functions
+                                 if f.name == "where"]  # its tensor is not the function's first
     for name, group in groups.items():
         only_function, name = name == "where", name[0] if isinstance(name, tuple) else name
         overloads, forms = [], []
-        for f, call, first in group:
+        for f in group:
             try:
-                overloads.append(binder.overload(f, call, first, name in GATHERED))
+                overloads.append(binder.overload(f, gathers=name in GATHERED))
             except Teach as what:
                 sys.exit(f"bindings.py: {f.name} has {what}, which `reader` does not know")
-            head = [(p.name, "Tensor" if p.reference else "TensorLike", None) for p, _ in first]
-            forms.append(([*head, *binder.parameters(f)], binder.result_type(f.scope, f.result)))
+            forms.append((binder.parameters(f), binder.result_type(f.scope, f.result)))
             binder.note_result(f.scope, f.result)
-        doc = next((f.doc for f, _, _ in group if f.doc), "")
+        doc = next((f.doc for f in group if f.doc), "")
         definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc, overloads)
-        leading = group[0][2] or (group[0][0].parameters and group[0][0].parameters[0].type == "Tensor")
-        published.append({"name": name, "definition": definition, "forms": forms, "doc": doc,
-                          "method": not only_function and bool(group[0][2]) or not only_function and bool(leading) and (name in members or group[0][0].parameters[0].name in ("x", "a", "t")), "function": not group[0][2] or not name.endswith("_") and name != "where",
-                          "gathers": name in GATHERED})
-    rows = [f"  publish(m, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
+        first = group[0].parameters[0] if group[0].parameters else Parameter("", "", None, False)
+        of_tensor = group[0].member or first.type == "Tensor" and (name in members or first.name in ("x", "a", "t"))
+        published.append({"name": name, "definition": definition, "forms": forms, "doc": doc, "gathers": name in GATHERED,
+                          "method": not only_function and of_tensor,
+                          "function": not group[0].member or not name.endswith("_") and name != "where"})
+    rows = [f"  publish(all, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
             for p in published]
     rows += [f'  m.attr("{full.rpartition("::")[2]}") = class_of(static_cast<const {full}*>(nullptr));' for full in binder.named]
-    text = HEAD + "\n".join(writer.lines) + """
-void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
-  const nb::object made = make_function(def, "cotangent");
-  if (function) m.attr(def.name) = made;
-  if (method && PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(tensor.ptr())->tp_dict, def.name) == nullptr)
-    tensor.attr(def.name) = made;
-}
-}  // namespace
-
-void bind_functions(nb::module_& m) {
-  const nb::object tensor = m.attr("Tensor");
-  nb::module_ all = m.def_submodule("_functions", "The public functions of C++.");
-""" + "\n".join(rows).replace("publish(m,", "publish(all,") + "\n}\n\n}  // namespace ct::python\n"
-    (out / "functions.cpp").write_text(text)
+    head = ['  nb::object tensor = m.attr("Tensor"); auto all = m.def_submodule("_functions", "The public functions of C++.");']
+    write(out / "functions.cpp", writer, bind_functions=head + rows)
     return published
 
 
 def member(binder, writer, kind, name, group, op):
-    """What defines a member function of a class, of all its overloads."""
-    def run(arguments, function):
-        return call_of(f"self.{function.name}({', '.join(arguments)})", bare(function.result), f"auto& self = v.object<{kind}>(0); ")
-    me = Parameter("Self", "self", None, False)
-    signature = binder.signature([[("self", "", None), *binder.parameters(f)] for f in group])
-    return writer.definition(name, signature, next((f.doc for f in group if f.doc), ""),
-                             [binder.overload(f, run, ((me, True),)) for f in group], op)
+    """What defines a member function of a class, of all its overloads, and their forms."""
+    group = [of_object(dataclasses.replace(f, result=bare(f.result)), Parameter(kind, "self", None, True)) for f in group]
+    forms = [binder.parameters(f) for f in group]
+    doc = next((f.doc for f in group if f.doc), "")
+    return writer.definition(name, binder.signature(forms), doc, [binder.overload(f) for f in group], op), forms
 
 
-def construction(binder, writer, full, makers):
-    """What defines a class' __init__."""
+def begun(binder, writer, part, full, base=""):
+    """The C++ that binds a class which its constructors make, and what is published of it."""
     made = binder.headers.classes[full]
+    makers = [readable(binder, f) for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name)]
+    makers = [f for f in makers if f]
+    if any(f.parameters and f.parameters[0].type == "Shape" for f in makers):  # of which Python's takes an int, too
+        makers = [f for f in makers if f.parameters[0].type == "Shape"]
 
     def construct(arguments, function):
-        return f"new (static_cast<void*>(nb::borrow<nb::capsule>(v[0]).data())) {full}({', '.join(arguments)}); return nb::none();"
-    place = Parameter("Capsule", "self", None, False)
-    return writer.definition(made.name, binder.signature([binder.parameters(f) for f in makers]), made.doc,
-                             [binder.overload(f, construct, ((place, True),)) for f in makers])
+        return f"new ({arguments[0]}.data()) {full}({', '.join(arguments[1:])}); return nb::none();"
+    makers, maker = [of_object(f, Parameter("", "self", None, True)) for f in makers], "nullptr"
+    forms = [binder.parameters(f) for f in makers]
+    if makers:
+        maker = "&" + writer.definition(made.name, binder.signature([form[1:] for form in forms]), made.doc,
+                                        [binder.overload(f, construct) for f in makers])
+    return f'bind_class<{full}{base}>({part}, "{made.name}", {quote(made.doc)}, {maker})', \
+        {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": [], "properties": []}
 
 
 def readable(binder, function):
@@ -448,20 +433,19 @@ def plain(binder, out):
     for part, full, *names in lines:
         scope, _, own = full.rpartition("::")
         rows, part = (late, part[1:]) if part[0] == "+" else (new, part)
-        module = "_core" if part == "_core" else f'nb::module_(_core.attr("{part}"))'
+        module = "m" if part == "_core" else f'nb::module_(m.attr("{part}"))'
         made = headers.classes.get(full)
         if names == ["*"]:
             names = list(dict.fromkeys(f.name for f in headers.functions if f.scope == scope))
         names = [n for name in names for n in (["state_dict", "load_state_dict"] if name == "state" else [name])]
-        entry = {"name": own, "part": part, "doc": made.doc if made else "", "forms": [], "methods": [], "properties": []}
         if rows is late:
-            rows.append(f'  {{ auto c = nb::borrow<nb::class_<{full}>>({module}.attr("{own}"));')
+            begin, entry = f'nb::borrow<nb::class_<{full}>>({module}.attr("{own}"))', {"name": own, "forms": [], "methods": [], "properties": []}
         elif made:
             base = [f", {b}" for b in (binder.full(scope, b) for b in split_bases(made.bases)) if b in binder.plain]
-            makers = [f for f in (readable(binder, f) for f in made.functions if f.name == own and not f.result and not copies(f, own)) if f]
-            maker = "&" + construction(binder, writer, full, makers) if makers else "nullptr"
-            entry["forms"], entry["base"] = [(binder.parameters(f), "None") for f in makers], base[0].rpartition("::")[2] if base else ""
-            rows.append(f'  {{ auto c = bind_class<{full}{"".join(base)}>({module}, "{own}", {quote(made.doc)}, {maker});')
+            begin, entry = begun(binder, writer, module, full, "".join(base))
+        if made:
+            rows.append(f"  {{ auto c = {begin};")
+            published.append({**entry, "part": part})
         for name in names:
             is_property, (name, *other) = name[-1] == "*", name.rstrip("*").split("=")
             theirs = other[0] if other else name
@@ -470,27 +454,27 @@ def plain(binder, out):
             else:
                 group = found(made.functions if made else [f for f in headers.functions if f.scope == scope], theirs)
             results = [binder.result_type(scope, f.result, MORE_RESULTS) for f in group]
+            for f in group:
+                binder.note_result(scope, f.result)
             doc = next((f.doc for f in group if f.doc), "")
             if is_property:
                 call = f"self.{theirs}" + ("" if field else "()")
                 rows.append(f'    c.def_prop_ro("{name}", [](const {full}& self) {{ return give({call}); }}, {quote(doc)});')
                 entry["properties"].append((name, results[0], doc))
             elif made:
-                rows.append(f'    c.attr("{name}") = make_function({member(binder, writer, full, name, group, theirs)}, "cotangent");')
-                entry["methods"] += [(name, binder.parameters(f), result, f.doc) for f, result in zip(group, results)]
+                definition, forms = member(binder, writer, full, name, group, theirs)
+                rows.append(f'    c.attr("{name}") = make_function({definition}, "cotangent");')
+                entry["methods"] += [(name, form, result, f.doc) for f, form, result in zip(group, forms, results)]
             else:
                 forms = [(binder.parameters(f), result) for f, result in zip(group, results)]
                 definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc,
-                                               [binder.overload(f, free_call) for f in group], theirs)
+                                               [binder.overload(f) for f in group], theirs)
                 rows.append(f'  {module}.attr("{name}") = make_function({definition}, "cotangent{".nn.init" if part == "_init" else ""}");')
                 published.append({"name": name, "part": part, "forms": forms, "doc": doc})
         if made:
             rows[-1] += " }"
-            published.append(entry)
-    parts = "".join(f'  _core.def_submodule("{part}", "{doc}");\n' for part, doc in PARTS.items())
-    (out / "plain.cpp").write_text(HEAD + "\n".join(writer.lines) + "\n}  // namespace\n\nvoid bind_plain(nb::module_& _core) {\n"
-                                   + parts + "\n".join(new) + "\n}\nvoid bind_members(nb::module_& _core) {\n" + "\n".join(late)
-                                   + "\n}\n\n}  // namespace ct::python\n")
+    parts = [f'  m.def_submodule("{part}", "{doc}");' for part, doc in PARTS.items()]
+    write(out / "plain.cpp", writer, bind_plain=parts + new, bind_members=late)
     return published
 
 
@@ -516,34 +500,27 @@ def layers(binder, out):
         methods = {}
         for owner in family:
             for f in owner.functions:
-                if f.name in METHODS and f.result and f.name not in methods:
-                    methods[f.name] = (f, owner)
+                if f.name in METHODS and f.result:
+                    methods.setdefault(f.name, f)
         loss = re.search(r"FunctionLoss<(\w+),", made.bases)
         if loss:
             f = by_name[loss[1]]
-            methods["forward"] = (Function("ct", "forward", "Tensor", [p for p in f.parameters if not binder.is_options("ct", p.type)],
-                                           f.doc), made)
-        makers = [f for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name)]
-        if any(f.parameters and f.parameters[0].type == "Shape" for f in makers):  # of which Python's takes an int, too
-            makers = [f for f in makers if f.parameters[0].type == "Shape"]
-        if "forward" not in methods or not makers:
+            methods["forward"] = Function("ct", "forward", "Tensor", [p for p in f.parameters if not binder.is_options("ct", p.type)], f.doc)
+        if "forward" not in methods or not any(f.name == made.name for f in made.functions):
             continue
-        forms = [binder.parameters(f) for f in makers]
-        rows.append(f'  {{ auto c = bind_class<{full}, nn::Module>(m, "{made.name}", {quote(made.doc)}, &{construction(binder, writer, full, makers)});')
-        entry = {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": []}
-        for name, (f, owner) in methods.items():
-            f = Function("ct::nn", f.name, f.result, f.parameters, f.doc)
+        begin, entry = begun(binder, writer, "m", full, ", nn::Module")
+        rows.append(f"  {{ auto c = {begin};")
+        for name, f in methods.items():
+            f = dataclasses.replace(f, scope="ct::nn")
             binder.note_result("ct::nn", f.result)
-            arguments = binder.parameters(f)
-            method = member(binder, writer, full, name, [f], made.name)
+            method, (arguments,) = member(binder, writer, full, name, [f], made.name)
             pair = name == "forward" and "forward_with_weights" in methods  # nn.py's forward() gives both, as PyTorch's
             rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({method}, "cotangent.nn");')
             result = "tuple[Tensor, Tensor | None]" if pair else binder.result_type("ct::nn", f.result)
             entry["methods"].append((name, [*arguments, *[("need_weights", "bool", "True")] * pair], result, f.doc))
         rows[-1] += " }"
         published.append(entry)
-    text = HEAD + "\n".join(writer.lines) + "\n}  // namespace\n\nvoid bind_layers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
-    (out / "layers.cpp").write_text(text)
+    write(out / "layers.cpp", writer, bind_layers=rows)
     return published
 
 
@@ -566,21 +543,18 @@ def optimizers(binder, out):
         first = "optimizer" if schedule or made.name == "ReduceLROnPlateau" else "params"
         if first == "params" and not re.search("Optimizer|Adam", made.bases):
             continue
-        fields = Parameter(made.name + "Options", "options", "{}", False)
-        maker = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False), fields], made.doc)
-        arguments = binder.parameters(maker)
         if first == "optimizer":
-            maker = next(f for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name))
-            base = ", ct::optim::LRScheduler" if schedule else ""
-            rows.append(f'  bind_class<{full}{base}>(m, "{made.name}", {quote(made.doc)}, &{construction(binder, writer, full, [maker])});')
+            begin, entry = begun(binder, writer, "m", full, ", ct::optim::LRScheduler" if schedule else "")
+            rows.append(f"  {begin};")
         else:
-            read = binder.overload(dataclasses.replace(maker, parameters=[fields]), lambda arguments, _: f"return options_of({arguments[0]});")
-            definition = writer.definition(made.name, binder.signature([arguments]), made.doc, [read])
-            rows.append(f'  bind_optimizer<{full}, {options}>(m, {definition});')
-        published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": []})
-    text = HEAD.replace("options.h", "optimizers_internal.h") + "\n".join(writer.lines) + \
-        "\n}  // namespace\n\nvoid bind_optimizers(nb::module_& m) {\n" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
-    (out / "optimizers.cpp").write_text(text)
+            fields = Parameter(made.name + "Options", "options", "{}", False)
+            maker = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False), fields], made.doc)
+            entry = {"name": made.name, "forms": [([("self", "", None), *binder.parameters(maker)], "None")], "methods": []}
+            read = binder.overload(dataclasses.replace(maker, parameters=[fields]), lambda a, _: f"return options_of({a[0]});")
+            definition = writer.definition(made.name, binder.signature([binder.parameters(maker)]), made.doc, [read])
+            rows.append(f"  bind_optimizer<{full}, {options}>(m, {definition});")
+        published.append(entry)
+    write(out / "optimizers.cpp", writer, bind_optimizers=rows)
     return published
 
 
@@ -654,12 +628,12 @@ def main():
     binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
     binder.public = list(binder.headers.functions)  # those of tensors, and not these settings
     binder.headers.read(root, ["core/version.h", "core/rng.h", "core/parallel.h", "core/device.h", "core/stream.h", "autograd/engine.h",
-                               "autograd/grad_mode.h"])
+                               "autograd/grad_mode.h", "autograd/functional.h"])
     work = out / "new"
     work.mkdir(parents=True, exist_ok=True)
     made = {"plain": plain(binder, work), "layers": layers(binder, work), "functions": functions(binder, work), "optimizers": optimizers(binder, work)}
     options(binder, work)
-    made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
+    made["named"] = {full.rpartition("::")[2]: [(f.name, RESULTS.get(f.type, f.type)) for f in fields] for full, fields in binder.named.items()}
     (work / "published.json").write_text(json.dumps(made, indent=1))
     write_if_changed(out, work)
     return made

@@ -25,6 +25,7 @@ class Function:
     parameters: list[Parameter]
     doc: str
     const: bool = False
+    member: bool = False  # its first parameter is the object
 
 
 @dataclasses.dataclass

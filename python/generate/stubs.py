@@ -99,13 +99,12 @@ def members(entry):
     """A class with what is published of it."""
     lines = [f"class {entry['name']}:"]
     if entry["forms"]:
-        made = [([["self", "", None], *form], result) for form, result in entry["forms"]]
-        lines.append(function({"name": "__init__", "forms": made, "doc": ""}, "    ", True))
+        lines.append(function({"name": "__init__", "forms": entry["forms"], "doc": ""}, "    ", True))
     for name, kind, doc in entry.get("properties", ()):
         lines.append(f"    @property\n    def {name}(self) -> {kind}:{documented(doc, '    ')}\n")
     for name, several in itertools.groupby(entry["methods"], lambda method: method[0]):
         several = list(several)
-        one = {"name": name, "forms": [([["self", "", None], *form], result) for _, form, result, _ in several], "doc": several[0][3]}
+        one = {"name": name, "forms": [(form, result) for _, form, result, _ in several], "doc": several[0][3]}
         lines.append(function(one, "    ", True))
         if name == "forward":
             lines.append(function({**one, "name": "__call__", "doc": ""}, "    ", True))
