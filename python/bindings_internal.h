@@ -60,24 +60,11 @@ namespace ct::python {
 namespace nb = nanobind;
 
 // Each file of the folder adds its part to the module.
-void bind_tensor(nb::module_& m);
-void bind_hooks(nb::module_& m);
-void bind_exchange(nb::module_& m);
-void bind_ops(nb::module_& m);
-void bind_nn(nb::module_& m);
-void bind_training(nb::module_& m);
-void bind_function(nb::module_& m);
-void bind_own_op(nb::module_& m);
-void bind_models(nb::module_& m);
-void bind_errors(nb::module_& m);
+using Binder = void(nb::module_& m);
+Binder bind_errors, bind_tensor, bind_hooks, bind_exchange, bind_ops, bind_nn, bind_training, bind_function,
+    bind_own_op, bind_models, bind_optim, bind_extras;
 // Written by generate/bindings.py
-void bind_functions(nb::module_& m);
-void bind_layers(nb::module_& m);
-void bind_optimizers(nb::module_& m);
-void bind_optim(nb::module_& m);
-void bind_extras(nb::module_& m);
-void bind_plain(nb::module_& m);
-void bind_members(nb::module_& m);
+Binder bind_functions, bind_layers, bind_optimizers, bind_plain, bind_members;
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {

@@ -16,14 +16,10 @@ struct ErrorClass {
 };
 template <class E>
 bool is(const Error& error) {
-  if constexpr (std::is_same_v<E, Error>) {
-    return true;
-  } else {
-    return dynamic_cast<const E*>(&error) != nullptr;
-  }
+  return dynamic_cast<const E*>(&error) != nullptr;
 }
 std::span<ErrorClass> error_classes() {
-  static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, is<Error>},
+  static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, nullptr},
                                  {"ShapeError", PyExc_ValueError, is<ShapeError>},
                                  {"DTypeError", PyExc_TypeError, is<DTypeError>},
                                  {"DeviceError", nullptr, is<DeviceError>},
@@ -57,7 +53,7 @@ std::string in_python(std::string text) {
 
 void raise(const Error& error) {
   const ErrorClass* found = &error_classes()[0];
-  for (const ErrorClass& one : error_classes())
+  for (const ErrorClass& one : error_classes().subspan(1))
     if (one.is(error)) found = &one;
   PyErr_SetString(found->type, in_python(error.what()).c_str());
 }

@@ -9,18 +9,10 @@ namespace {
 
 void bind_all(nb::module_ m) {
   m.doc() = "Cotangent's C++ side: what the package cotangent stands on.";
-  bind_errors(m);
-  bind_tensor(m);
-  bind_hooks(m);
-  bind_exchange(m);
-  bind_plain(m);
-  bind_ops(m);
-  bind_nn(m);
-  bind_training(m);
-  bind_function(m);
-  bind_own_op(m);
-  bind_functions(m);
-  bind_models(m);
+  for (Binder* const bind : {&bind_errors, &bind_tensor, &bind_hooks, &bind_exchange, &bind_plain, &bind_ops,
+                             &bind_nn, &bind_optim, &bind_training, &bind_function, &bind_own_op,
+                             &bind_functions, &bind_models, &bind_extras, &bind_members})
+    bind(m);
   m.def(
       "synchronize", [](const std::string& device) { ct::synchronize(ct::parse_device(device)); },
       nb::arg("device") = "auto", Unlocked(), "Waits until everything queued on the device is done.");
@@ -32,8 +24,6 @@ void bind_all(nb::module_ m) {
     each_alias(theirs, [&](std::string_view ours) { return all.emplace_back(ours), false; });
     return all;
   });
-  bind_extras(m);
-  bind_members(m);
   start_process();
 }
 

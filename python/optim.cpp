@@ -86,7 +86,8 @@ void bind_made_schedules(nb::module_& m) {
 
 }  // namespace
 
-void bind_optim(nb::module_& m) {
+void bind_optim(nb::module_& core) {
+  nb::module_ m = core.attr("_optim");
   bind_average(m);
   bind_optimizers(m);
   bind_made_schedules(m);

@@ -48,7 +48,10 @@ Core::Fetch fetch_of(nb::handle source, std::int64_t examples) {
   };
 }
 
-void bind_loader(nb::module_& m) {
+}  // namespace
+
+void bind_training(nb::module_& core) {
+  nb::module_ m = core.attr("_data");
   nb::class_<Loader>(m, "Loader", "What cotangent.data.DataLoader stands on.")
       .def(
           "__init__",
@@ -90,14 +93,6 @@ void bind_loader(nb::module_& m) {
         return data::random_split_indices(size, parts, seed);
       },
       nb::arg("size"), nb::arg("lengths"), nb::arg("seed"), nb::arg("generator").none());
-}
-
-}  // namespace
-
-void bind_training(nb::module_& m) {
-  nb::module_ optim = m.attr("_optim"), data = m.attr("_data");
-  bind_optim(optim);
-  bind_loader(data);
 }
 
 }  // namespace ct::python

@@ -464,7 +464,7 @@ def plain(binder, out):
             elif made:
                 definition, forms = member(binder, writer, full, name, group, theirs)
                 rows.append(f'    c.attr("{name}") = make_function({definition}, "cotangent");')
-                entry["methods"] += [(name, form, result, f.doc) for f, form, result in zip(group, forms, results)]
+                entry["methods"].append({"name": name, "forms": list(zip(forms, results)), "doc": doc})
             else:
                 forms = [(binder.parameters(f), result) for f, result in zip(group, results)]
                 definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc,
@@ -517,7 +517,8 @@ def layers(binder, out):
             pair = name == "forward" and "forward_with_weights" in methods  # nn.py's forward() gives both, as PyTorch's
             rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({method}, "cotangent.nn");')
             result = "tuple[Tensor, Tensor | None]" if pair else binder.result_type("ct::nn", f.result)
-            entry["methods"].append((name, [*arguments, *[("need_weights", "bool", "True")] * pair], result, f.doc))
+            forms = [([*arguments, *[("need_weights", "bool", "True")] * pair], result)]
+            entry["methods"].append({"name": name, "forms": forms, "doc": f.doc})
         rows[-1] += " }"
         published.append(entry)
     write(out / "layers.cpp", writer, bind_layers=rows)

@@ -4,7 +4,6 @@
 """
 import ast
 import collections
-import itertools
 import json
 import pathlib
 import re
@@ -83,14 +82,13 @@ def told_apart(forms):
 
 
 def function(entry, indent="", method=False):
-    lines = []
-    entry = {**entry, "forms": told_apart(entry["forms"])}
-    for form, result in entry["forms"]:
+    lines, forms = [], told_apart(entry["forms"])
+    for form, result in forms:
         parts = parameters(form, entry.get("gathers"))
         if method:
-            parts = ["self", *parts[1:]]
-        mark = f"{indent}@overload\n" if len(entry["forms"]) > 1 else ""
-        doc = documented(entry["doc"] if form is entry["forms"][0][0] else "", indent)
+            parts[0] = "self"
+        mark = f"{indent}@overload\n" if len(forms) > 1 else ""
+        doc = documented(entry["doc"] if form is forms[0][0] else "", indent)
         lines.append(f"{mark}{indent}def {entry['name']}({', '.join(parts)}) -> {result}:{doc}")
     return "\n".join(lines) + "\n"
 
@@ -102,11 +100,9 @@ def members(entry):
         lines.append(function({"name": "__init__", "forms": entry["forms"], "doc": ""}, "    ", True))
     for name, kind, doc in entry.get("properties", ()):
         lines.append(f"    @property\n    def {name}(self) -> {kind}:{documented(doc, '    ')}\n")
-    for name, several in itertools.groupby(entry["methods"], lambda method: method[0]):
-        several = list(several)
-        one = {"name": name, "forms": [(form, result) for _, form, result, _ in several], "doc": several[0][3]}
+    for one in entry["methods"]:
         lines.append(function(one, "    ", True))
-        if name == "forward":
+        if one["name"] == "forward":
             lines.append(function({**one, "name": "__call__", "doc": ""}, "    ", True))
     return "\n".join([*lines, ""]) if lines[1:] else ""
 
