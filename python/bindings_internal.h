@@ -102,6 +102,14 @@ void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>&
 void read(const Argument& argument, nb::handle value, std::vector<double>& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::string>& to);
 void read(const Argument& argument, nb::handle value, std::vector<Tensor>& to);
+/// Where a tensor goes, and in which dtype.
+struct To {
+  std::optional<DType> dtype;
+  std::optional<Device> device;
+  bool copy = false, non_blocking = false;
+};
+/// A device, a dtype, or another tensor for both, beside what was read before.
+void read(const Argument& argument, nb::handle value, To& to);
 /// A dict of tensors and values.
 void read(const Argument& argument, nb::handle value, StateDict& to);
 /// A function of Python's, or None.
@@ -153,9 +161,6 @@ struct Field {
 };
 template <class Options, class T>
 Field(const char*, T Options::*) -> Field<Options, T>;
-
-#define CT_FIELD(Options, name) \
-  ::ct::python::Field { #name, &Options::name }
 
 [[noreturn]] void refuse_option(const char* op, nb::handle name, std::initializer_list<const char*> known);
 

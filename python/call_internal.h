@@ -39,9 +39,7 @@ class Values {
 
   bool given(std::size_t i) const { return values_[i] != nullptr; }
   nb::handle operator[](std::size_t i) const { return values_[i]; }
-  const char* op() const { return op_; }
   Argument argument(std::size_t i) const { return {op_, slots_[i].name}; }
-  std::size_t size() const { return slots_.size(); }
 
   template <class T>
   T get(std::size_t i) const {

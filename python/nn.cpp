@@ -31,36 +31,19 @@ void set_tensor(Module& module, const std::string& name, const std::string& kind
 }
 
 // to(device), to(dtype), to(tensor), in any order.
-void move_to(Module& module, nb::args where) {
-  std::optional<Device> device;
-  std::optional<DType> dtype;
-  for (nb::handle one : where) {
-    if (Tensor like; nb::isinstance<Tensor>(one) && nb::try_cast(one, like)) {
-      device = like.device(), dtype = like.dtype();
-    } else if (nb::isinstance<DType>(one)) {
-      dtype = nb::cast<DType>(one);
-    } else if (!one.is_none()) {
-      device = read_as<Device>({"to", "where it goes"}, one);
-    }
-  }
+void move_to(Module& module, const nb::args& where) {
+  To to;
+  for (nb::handle one : where) read({"to", "where it goes"}, one, to);
   const Released unlocked;
-  if (device && dtype) return module.to(*device, *dtype);
-  if (device) module.to(*device);
-  if (dtype) module.to(*dtype);
+  if (to.device && to.dtype) return module.to(*to.device, *to.dtype);
+  if (to.device) module.to(*to.device);
+  if (to.dtype) module.to(*to.dtype);
 }
 
 Module& ready(nb::handle module) {
   CT_CHECK(nb::inst_ready(module), Error, nb::cast<std::string>(module.type().attr("__name__")).c_str(),
            "the module is used before its __init__() has called super().__init__()");
   return nb::cast<Module&>(module);
-}
-
-// The class of C++ that a class of Python's is derived from.
-nb::object bound_class(nb::handle type) {
-  nb::handle found = type;
-  for (nb::handle base : type.attr("__mro__"))
-    if (nb::type_check(base) && nb::type_info(base) == nb::type_info(type)) found = base;
-  return nb::borrow(found);
 }
 
 void bind_module(nb::module_& m) {
@@ -103,7 +86,6 @@ void bind_module(nb::module_& m) {
            })
       .def("_to", &move_to);
   m.def("_is_ready", [](nb::handle module) { return nb::inst_ready(module); });
-  m.def("_key", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()); });
   m.def(
       "_as",
       [](nb::handle type, const Tensor& t) {
@@ -115,16 +97,12 @@ void bind_module(nb::module_& m) {
       },
       "The tensor as an object of a class derived from Tensor.");
   m.def(
-      "_rebuild",
-      [](nb::handle type, nb::handle args, nb::handle named) {
-        nb::object module = type.attr("__new__")(type);
+      "_without_draws",
+      [](nb::handle f) {
         const nn::init::Skip skip;
-        bound_class(type).attr("__init__")(module, *nb::borrow<nb::tuple>(args),
-                                           **nb::borrow<nb::dict>(named));
-        return module;
+        return nb::object(f());
       },
-      "A module as it was made, without values and without draws.");
-  m.def("_bound_class", &bound_class);
+      "f(), in which initial values are not drawn.");
 }
 
 }  // namespace

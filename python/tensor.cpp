@@ -217,25 +217,10 @@ Self same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
   return {result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result))};
 }
 
-struct To {
-  std::optional<DType> dtype;
-  std::optional<Device> device;
-  bool copy = false, non_blocking = false;
-};
-
 Self to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
-  To to = read_options<To>("to", named, CT_FIELD(To, dtype), CT_FIELD(To, device), CT_FIELD(To, copy),
-                           CT_FIELD(To, non_blocking));
-  for (nb::handle one : where) {
-    if (nb::isinstance<Tensor>(one)) {
-      to.dtype = nb::inst_ptr<Tensor>(one)->dtype();
-      to.device = nb::inst_ptr<Tensor>(one)->device();
-    } else if (const auto known = as_dtype(one)) {
-      to.dtype = known;
-    } else {
-      to.device = read_as<Device>({"to", "an argument"}, one);
-    }
-  }
+  To to = read_options("to", named, Field{"dtype", &To::dtype}, Field{"device", &To::device},
+                       Field{"copy", &To::copy}, Field{"non_blocking", &To::non_blocking});
+  for (nb::handle one : where) read({"to", "an argument"}, one, to);
   Tensor result = *self.p;
   {
     const Released unlocked;

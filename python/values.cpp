@@ -171,6 +171,16 @@ void read(const Argument& argument, nb::handle value, Device& to) {
     argument.refuse(value, "a device (\"cpu\", \"cuda\", \"cuda:1\", \"auto\")");
   to = parse_device(nb::cast<std::string>(value));
 }
+void read(const Argument& argument, nb::handle value, To& to) {
+  if (nb::isinstance<Tensor>(value)) {
+    const Tensor& like = *nb::inst_ptr<Tensor>(value);
+    to.dtype = like.dtype(), to.device = like.device();
+  } else if (const std::optional<DType> dtype = as_dtype(value)) {
+    to.dtype = dtype;
+  } else if (!value.is_none()) {
+    to.device = read_as<Device>(argument, value);
+  }
+}
 void read(const Argument& argument, nb::handle value, Size2d& to) {
   const Dims sizes = read_as<Dims>(argument, value);
   if (sizes.size() != 2 && !is_whole(value)) argument.refuse(value, "an int or a pair of ints");
