@@ -279,15 +279,15 @@ void construct(const FunctionDef& def, nb::handle self, void* place, const nb::a
 }
 
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {
-  to = {};
-  if (value.is_none()) return;
-  if (!nb::isinstance<nb::sequence>(value)) {
-    to = OptionalScale2d(read_as<double>(argument, value));
+  if (value.is_none() || is_number(value)) {
+    to = value.is_none() ? OptionalScale2d() : OptionalScale2d(read_as<double>(argument, value));
     return;
   }
-  if (nb::len(value) != 2) argument.refuse(value, "a number or a pair of numbers");
+  if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2)
+    argument.refuse(value, "a number or a pair of numbers");
   to = OptionalScale2d(read_as<double>(argument, value[0]), read_as<double>(argument, value[1]));
 }
+
 Tensor Values::tensor(std::size_t i) const {
   const nb::handle value = values_[i];
   if (nb::isinstance<Tensor>(value)) return nb::cast<Tensor>(value);

@@ -197,13 +197,6 @@ std::int64_t to_index(const Tensor& t) {
   return t.item<std::int64_t>();
 }
 
-Tensor round_to(const Tensor& t, std::optional<int> digits) {
-  const int places = digits.value_or(0);
-  if (!is_floating(t.dtype())) return places >= 0 ? t : round_to(t.to(f64), places).to(t.dtype());
-  const double power = std::pow(10.0, std::abs(places));
-  return places < 0 ? (t / power).round() * power : places > 0 ? (t * power).round() / power : t.round();
-}
-
 // ---- Conversion ---------------------------------------------------------------------------------------------------
 
 Self require_grad(nb::pointer_and_handle<Tensor> self, bool value) {
@@ -289,8 +282,7 @@ void bind_operators(nb::class_<Tensor>& tensor) {
   bind("__neg__", [](const Tensor& t) { return -t; });
   bind("__abs__", [](const Tensor& t) { return t.abs(); });
   bind("__invert__", [](const Tensor& t) { return bitwise_not(t); });
-  tensor.def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); })
-      .def("__round__", &round_to, nb::arg("ndigits") = nb::none(), Unlocked());
+  tensor.def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); });
 }
 #undef CT_OF
 
@@ -363,16 +355,6 @@ void bind_tensor(nb::module_& m) {
             t.set_grad(read_as<Tensor>({"grad", "value"}, grad));
           },
           nb::for_setter(nb::arg("value").none()))
-      .def_prop_rw(
-          "data", &Tensor::detach,
-          [](Tensor& t, nb::handle value) {
-            const Tensor data = read_as<Tensor>({"data", "the value"}, value);
-            CT_CHECK(data.defined() && data.shape() == t.shape(), ShapeError, "data",
-                     "the value has another shape than ", describe(t), "; a new tensor is wanted for that");
-            const NoGrad guard;
-            t.copy_(data);
-          },
-          "The same memory without history; what is assigned is written into it.")
       .def("__len__",
            [](const Tensor& t) {
              if (t.dim() == 0) throw nb::type_error("[len] a tensor of rank 0 has no len()");
