@@ -358,19 +358,13 @@ def functions(binder, out):
                                  if f.name == "where"]  # its tensor is not the function's first
     for name, group in groups.items():
         only_function, name = name == "where", name[0] if isinstance(name, tuple) else name
-        overloads, forms = [], []
-        for f in group:
-            try:
-                overloads.append(binder.overload(f, gathers=name in GATHERED))
-            except Teach as what:
-                sys.exit(f"bindings.py: {f.name} has {what}, which `reader` does not know")
-            forms.append((binder.parameters(f), binder.result_type(f.scope, f.result)))
-            binder.note_result(f.scope, f.result)
-        doc = next((f.doc for f in group if f.doc), "")
-        definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc, overloads)
+        try:
+            definition, one = defined(binder, writer, name, group, gathers=name in GATHERED)
+        except Teach as what:
+            sys.exit(f"bindings.py: {name} has {what}, which `reader` does not know")
         first = group[0].parameters[0] if group[0].parameters else Parameter("", "", None, False)
         of_tensor = group[0].member or first.type == "Tensor" and (name in members or first.name in ("x", "a", "t"))
-        published.append({"name": name, "definition": definition, "forms": forms, "doc": doc, "gathers": name in GATHERED,
+        published.append({**one, "definition": definition, "gathers": name in GATHERED,
                           "method": not only_function and of_tensor,
                           "function": not group[0].member or not name.endswith("_") and name != "where"})
     rows = [f"  publish(all, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
@@ -381,12 +375,19 @@ def functions(binder, out):
     return published
 
 
-def member(binder, writer, kind, name, group, op):
-    """What defines a member function of a class, of all its overloads, and their forms."""
-    group = [of_object(dataclasses.replace(f, result=bare(f.result)), Parameter(kind, "self", None, True)) for f in group]
-    forms = [binder.parameters(f) for f in group]
-    doc = next((f.doc for f in group if f.doc), "")
-    return writer.definition(name, binder.signature(forms), doc, [binder.overload(f) for f in group], op), forms
+def defined(binder, writer, name, group, op=None, gathers=False):
+    """What defines a function of all its overloads, and what is published of it."""
+    forms, doc = [], next((f.doc for f in group if f.doc), "")
+    for f in group:
+        forms.append((binder.parameters(f), binder.result_type(f.scope, f.result, MORE_RESULTS)))
+        binder.note_result(f.scope, f.result)
+    overloads = [binder.overload(f, gathers=gathers) for f in group]
+    definition = writer.definition(name, binder.signature([form for form, _ in forms]), doc, overloads, op)
+    return definition, {"name": name, "forms": forms, "doc": doc}
+
+
+def member(function, kind):
+    return of_object(dataclasses.replace(function, result=bare(function.result)), Parameter(kind, "self", None, True))
 
 
 def begun(binder, writer, part, full, base=""):
@@ -453,24 +454,15 @@ def plain(binder, out):
                 group = [Function(scope, theirs, field.type, [], field.doc)]
             else:
                 group = found(made.functions if made else [f for f in headers.functions if f.scope == scope], theirs)
-            results = [binder.result_type(scope, f.result, MORE_RESULTS) for f in group]
-            for f in group:
-                binder.note_result(scope, f.result)
-            doc = next((f.doc for f in group if f.doc), "")
             if is_property:
-                call = f"self.{theirs}" + ("" if field else "()")
+                call, doc = f"self.{theirs}" + ("" if field else "()"), group[0].doc
                 rows.append(f'    c.def_prop_ro("{name}", [](const {full}& self) {{ return give({call}); }}, {quote(doc)});')
-                entry["properties"].append((name, results[0], doc))
-            elif made:
-                definition, forms = member(binder, writer, full, name, group, theirs)
-                rows.append(f'    c.attr("{name}") = make_function({definition}, "cotangent");')
-                entry["methods"].append({"name": name, "forms": list(zip(forms, results)), "doc": doc})
-            else:
-                forms = [(binder.parameters(f), result) for f, result in zip(group, results)]
-                definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc,
-                                               [binder.overload(f) for f in group], theirs)
-                rows.append(f'  {module}.attr("{name}") = make_function({definition}, "cotangent{".nn.init" if part == "_init" else ""}");')
-                published.append({"name": name, "part": part, "forms": forms, "doc": doc})
+                entry["properties"].append((name, binder.result_type(scope, group[0].result, MORE_RESULTS), doc))
+                continue
+            definition, one = defined(binder, writer, name, [member(f, full) for f in group] if made else group, theirs)
+            home = f'"cotangent{".nn.init" if part == "_init" else ""}"'
+            rows.append(f'  {"c" if made else module}.attr("{name}") = make_function({definition}, {home});')
+            (entry["methods"] if made else published).append({**one, "part": part})
         if made:
             rows[-1] += " }"
     parts = [f'  m.def_submodule("{part}", "{doc}");' for part, doc in PARTS.items()]
@@ -511,14 +503,12 @@ def layers(binder, out):
         begin, entry = begun(binder, writer, "m", full, ", nn::Module")
         rows.append(f"  {{ auto c = {begin};")
         for name, f in methods.items():
-            f = dataclasses.replace(f, scope="ct::nn")
-            binder.note_result("ct::nn", f.result)
-            method, (arguments,) = member(binder, writer, full, name, [f], made.name)
+            definition, one = defined(binder, writer, name, [member(dataclasses.replace(f, scope="ct::nn"), full)], made.name)
             pair = name == "forward" and "forward_with_weights" in methods  # nn.py's forward() gives both, as PyTorch's
-            rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({method}, "cotangent.nn");')
-            result = "tuple[Tensor, Tensor | None]" if pair else binder.result_type("ct::nn", f.result)
-            forms = [([*arguments, *[("need_weights", "bool", "True")] * pair], result)]
-            entry["methods"].append({"name": name, "forms": forms, "doc": f.doc})
+            rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({definition}, "cotangent.nn");')
+            if pair:
+                one["forms"] = [([*one["forms"][0][0], ("need_weights", "bool", "True")], "tuple[Tensor, Tensor | None]")]
+            entry["methods"].append(one)
         rows[-1] += " }"
         published.append(entry)
     write(out / "layers.cpp", writer, bind_layers=rows)
