@@ -166,15 +166,18 @@ requires(std::same_as<List, std::vector<Tensor>> || requires {
 void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method);
 
 // ---- classes ------------------------------------------------------------------------------------------------
-/// A class, which `maker` constructs, if anybody. An object keeps what it was made with.
-template <class T, class... Base>
-nb::class_<T, Base...> bind_class(nb::handle m, const char* name, const char* doc, const FunctionDef* maker) {
+/// A class, which `maker` constructs, if anybody. An object shows what it was made with; `extra` is for nanobind.
+template <class T, class... Base, class... Extra>
+nb::class_<T, Base...> bind_class(nb::handle m, const char* name, const char* doc, const FunctionDef* maker,
+                                  const Extra&... extra) {
   static_assert(!std::derived_from<T, nn::Module> || !std::is_polymorphic_v<T>,
                 "it would not begin where its Module does, as Python's classes must");
   nb::class_<T, Base...> made(m, name, nb::dynamic_attr(), doc);
   if (maker == nullptr) return made;
-  made.def("__init__", [maker](nb::pointer_and_handle<T> self, const nb::args& args,
-                               const nb::kwargs& named) { construct(*maker, self.h, self.p, args, named); });
+  const auto init = [maker](nb::pointer_and_handle<T> self, const nb::args& args, const nb::kwargs& named) {
+    construct(*maker, self.h, self.p, args, named);
+  };
+  made.def("__init__", init, extra...);
   made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(maker->signature);
   return made;
 }

@@ -536,7 +536,7 @@ def optimizers(binder, out):
             continue
         if first == "optimizer":
             begin, entry = begun(binder, writer, "m", full, ", ct::optim::LRScheduler" if schedule else "")
-            rows.append(f"  {begin};")
+            rows.append(f"  {begin[:-1]}, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());")  # it refers to the optimizer
         else:
             fields = Parameter(made.name + "Options", "options", "{}", False)
             maker = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False), fields], made.doc)
