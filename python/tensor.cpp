@@ -123,6 +123,14 @@ struct Key {
   Tensor turned(const Tensor& t) const { return backwards.empty() ? t : t.flip(backwards); }
 };
 
+using Kind = TensorIndex::Kind;
+
+// Of an axis of n elements that was turned around, the elements of a slice with a negative step, in its order.
+Slice mirrored(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step, std::int64_t n) {
+  const std::int64_t count = PySlice_AdjustIndices(n, &start, &stop, step), from = n - 1 - start;
+  return count == 0 ? Slice(0, 0) : Slice(from, from + (count - 1) * -step + 1, -step);
+}
+
 TensorIndex read_index(nb::handle value) {
   if (value.is_none()) return None;
   if (value.ptr() == Py_Ellipsis) return Ellipsis;
@@ -134,23 +142,39 @@ TensorIndex read_index(nb::handle value) {
   return nb::cast<Tensor>(from_package("_as_index")(value));
 }
 
+int axes_of(const TensorIndex& index) {
+  if (index.kind() == Kind::tensor) return index.tensor().dtype() == boolean ? index.tensor().dim() : 1;
+  return index.kind() == Kind::number || index.kind() == Kind::slice ? 1 : 0;
+}
+
 Key read_key(const Tensor& t, nb::handle given) {
   Key key;
   const nb::object all = PyTuple_Check(given.ptr()) ? nb::borrow(given) : nb::make_tuple(given);
+  struct Backwards {
+    std::size_t place;
+    Py_ssize_t start, stop, step;
+  };
+  std::vector<Backwards> slices;
   for (nb::handle one : nb::borrow<nb::tuple>(all)) {
     if (!PySlice_Check(one.ptr())) {
       key.indices.push_back(read_index(one));
       continue;
     }
-    Py_ssize_t start = 0, stop = 0, step = 1;
-    if (PySlice_Unpack(one.ptr(), &start, &stop, &step) < 0) nb::raise_python_error();
-    if (step < 0) {
-      const nb::object forward = from_package("_forward")(to_tuple(t.shape()), all);
-      key = read_key(t, nb::object(forward[0]));
-      key.backwards = read_as<Dims>({"index", "an axis"}, nb::object(forward[1]));
-      return key;
-    }
-    key.indices.emplace_back(Slice(start, stop, step));
+    Backwards s{key.indices.size(), 0, 0, 1};
+    if (PySlice_Unpack(one.ptr(), &s.start, &s.stop, &s.step) < 0) nb::raise_python_error();
+    if (s.step < 0) slices.push_back(s);
+    key.indices.emplace_back(Slice(s.start, s.stop, std::max<Py_ssize_t>(s.step, 1)));
+  }
+  if (slices.empty()) return key;
+  int rest = t.dim();  // of an Ellipsis
+  for (const TensorIndex& index : key.indices) rest -= axes_of(index);
+  for (const auto& [place, start, stop, step] : slices) {
+    int axis = 0;
+    for (std::size_t i = 0; i < place; ++i)
+      axis += key.indices[i].kind() == Kind::ellipsis ? rest : axes_of(key.indices[i]);
+    if (axis < 0 || axis >= t.dim()) continue;  // index() says what is wrong
+    key.backwards.push_back(axis);
+    key.indices[place] = mirrored(start, stop, step, t.shape()[axis]);
   }
   return key;
 }
@@ -376,6 +400,12 @@ void bind_tensor(nb::module_& m) {
              return out.str();
            })
       .def("__hash__", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()); })
+      .def("numel", &Tensor::numel)
+      .def("nelement", &Tensor::numel)
+      .def("dim", &Tensor::dim)
+      .def("storage_offset", &Tensor::storage_offset)
+      .def("is_contiguous", &Tensor::is_contiguous)
+      .def("detach", &Tensor::detach)
       .def("element_size", [](const Tensor& t) { return size_of(t.dtype()); })
       .def("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); })
       .def("data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.raw_data()); })

@@ -123,27 +123,6 @@ def _as_index(value):
     return _new(array if array.dtype != _numpy.uint8 else array.astype(_numpy.int64), "index")[0]
 
 
-def _forward(shape, key):
-    """A key without negative steps, and the axes that are turned around before."""
-    def axes_of(one):
-        if one is None or one is Ellipsis or isinstance(one, slice):
-            return int(isinstance(one, slice))
-        made = one if isinstance(one, Tensor) else _as_index(one)
-        return made.ndim if made.dtype == _core.boolean else 1
-
-    made, turned, axis = [], [], 0
-    for one in key:
-        if isinstance(one, slice) and one.step is not None and one.step < 0:
-            n = shape[axis] if 0 <= axis < len(shape) else 0  # index() says what is wrong
-            first, last, step = one.indices(n)
-            count = len(range(first, last, step))
-            one = slice(n - 1 - first, n - 1 - first + (count - 1) * -step + 1, -step) if count else slice(0, 0)
-            turned += [axis] if 0 <= axis < len(shape) else []
-        axis += len(shape) - sum(map(axes_of, key)) if one is Ellipsis else axes_of(one)
-        made.append(one)
-    return tuple(made), turned
-
-
 # NumPy's functions of elements, where they have other names here.
 _NAMES = dict(zip(
     "subtract multiply divide true_divide power float_power floor_divide mod negative absolute fabs invert left_shift "

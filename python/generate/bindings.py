@@ -43,7 +43,7 @@ MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std:
 PLAIN = """
 +_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
 _init ct::nn::init:: *
-+_core ct::Tensor ndim=dim* dtype* is_cuda* nbytes* is_leaf* numel nelement=numel dim storage_offset is_contiguous detach
++_core ct::Tensor ndim=dim* dtype* is_cuda* nbytes* is_leaf*
 _core ct:: version manual_seed num_threads set_num_threads cuda_is_available cuda_device_count grad_enabled _backward=backward
 _grad ct:: anomaly_enabled set_anomaly value_and_grad vjp jvp jacobian hessian
 _grad ct::Explanation __str__=to_string __repr__=to_string to_dot to_html bytes*
