@@ -11,12 +11,12 @@ if(NOT nanobind_FOUND)
     "environment of its own; or `${Python_EXECUTABLE} -m pip install nanobind`")
 endif()
 
-# Functions, layers and optimizers are bound by what python/generate reads of the public headers.
+# Functions, layers, optimizers and plain classes are bound by what python/generate reads of the public headers.
 file(GLOB _sources CONFIGURE_DEPENDS python/*.cpp)
 file(GLOB _generators CONFIGURE_DEPENDS python/generate/*.py)
-file(GLOB_RECURSE _headers CONFIGURE_DEPENDS core/tensor.h ops/*.h nn/*.h)
+file(GLOB_RECURSE _headers CONFIGURE_DEPENDS core/*.h autograd/*.h ops/*.h nn/*.h)
 set(_generated "${PROJECT_BINARY_DIR}/generated/python")
-set(_bindings functions.cpp layers.cpp optimizers.cpp options.h published.json)
+set(_bindings functions.cpp layers.cpp optimizers.cpp plain.cpp options.h published.json)
 list(TRANSFORM _bindings PREPEND "${_generated}/")
 add_custom_command(OUTPUT ${_bindings} DEPENDS ${_generators} ${_headers}
   COMMAND "${Python_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/python/generate/bindings.py" "${PROJECT_SOURCE_DIR}"

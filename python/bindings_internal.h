@@ -60,22 +60,11 @@ namespace ct::python {
 namespace nb = nanobind;
 
 // Each file of the folder adds its part to the module.
-void bind_tensor(nb::module_& m);
-void bind_hooks(nb::module_& m);
-void bind_exchange(nb::module_& m);
-void bind_ops(nb::module_& m);
-void bind_nn(nb::module_& m);
-void bind_training(nb::module_& m);
-void bind_function(nb::module_& m);
-void bind_own_op(nb::module_& m);
-void bind_models(nb::module_& m);
-void bind_errors(nb::module_& m);
+using Binder = void(nb::module_& m);
+Binder bind_errors, bind_tensor, bind_hooks, bind_exchange, bind_ops, bind_nn, bind_training, bind_function,
+    bind_own_op, bind_models, bind_optim, bind_extras;
 // Written by generate/bindings.py
-void bind_functions(nb::module_& m);
-void bind_layers(nb::module_& m);
-void bind_optimizers(nb::module_& m);
-void bind_optim(nb::module_& m);
-void bind_extras(nb::module_& m);
+Binder bind_functions, bind_layers, bind_optimizers, bind_plain, bind_members;
 
 /// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
@@ -107,9 +96,22 @@ void read(const Argument& argument, nb::handle value, ConvPadding& to);
 /// A tensor, or an array (NumPy's, PyTorch's) whose memory is shared where that is possible; None where there is none.
 void read(const Argument& argument, nb::handle value, Tensor& to);
 void read(const Argument& argument, nb::handle value, int& to);
+void read(const Argument& argument, nb::handle value, std::uint64_t& to);
+void read(const Argument& argument, nb::handle value, char& to);
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to);
-/// {"factor": 8.0, ..}
-void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to);
+void read(const Argument& argument, nb::handle value, std::vector<double>& to);
+void read(const Argument& argument, nb::handle value, std::vector<std::string>& to);
+void read(const Argument& argument, nb::handle value, std::vector<Tensor>& to);
+/// Where a tensor goes, and in which dtype.
+struct To {
+  std::optional<DType> dtype;
+  std::optional<Device> device;
+  bool copy = false, non_blocking = false;
+};
+/// A device, a dtype, or another tensor for both, beside what was read before.
+void read(const Argument& argument, nb::handle value, To& to);
+/// A dict of tensors and values.
+void read(const Argument& argument, nb::handle value, StateDict& to);
 /// A function of Python's, or None.
 template <class R, class... Args>
 void read(const Argument& argument, nb::handle value, std::function<R(Args...)>& to) {
@@ -128,6 +130,8 @@ void read(const Argument& argument, nb::handle value, std::optional<T>& to) {
   if (!value.is_none()) read(argument, value, inner);
   to = value.is_none() ? std::nullopt : std::optional<T>(std::move(inner));
 }
+/// Calls f with our names of an argument that PyTorch or NumPy calls so, until it gives true.
+void each_alias(std::string_view theirs, const std::function<bool(std::string_view ours)>& f);
 /// One of the words that name an enum's values from 0 on.
 void read_choice(const Argument& argument, nb::handle value, std::string_view words, std::uint64_t& to);
 template <class T>
@@ -142,21 +146,13 @@ T read_as(const Argument& argument, nb::handle value) {
 Tensor from_dlpack(nb::handle source, bool copy = false);
 nb::object to_python(const Scalar& value);
 
-/// A StateDict as a dict of tensors and values by their names, and back.
+/// A StateDict as a dict of tensors and values by their names.
 nb::dict to_python(const StateDict& state);
-StateDict read_state(const char* op, const nb::dict& state);
-/// state_dict() and load_state_dict() of a class that has them in C++.
-template <class T, class... Bases>
-nb::class_<T, Bases...> bind_state(nb::class_<T, Bases...> made, const char* doc = "") {
-  made.def(
-      "state_dict", [](const T& self) { return to_python(self.state_dict()); }, doc);
-  made.def(
-      "load_state_dict",
-      [](T& self, const nb::dict& state) { self.load_state_dict(read_state("load_state_dict", state)); },
-      nb::arg("state"), "Takes back what state_dict() gave; throws ValueError for another's.");
-  return made;
-}
-
+/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
+/// be taken for its rows, unless it is taken for one.
+std::vector<Tensor> read_params(const Argument& argument, nb::handle params, bool one = false);
+/// How many examples a dataset has; or it is that number.
+std::int64_t read_size(const Argument& argument, nb::handle data);
 /// A field of an options struct: its name and its place.
 template <class Options, class T>
 struct Field {
@@ -165,9 +161,6 @@ struct Field {
 };
 template <class Options, class T>
 Field(const char*, T Options::*) -> Field<Options, T>;
-
-#define CT_FIELD(Options, name) \
-  ::ct::python::Field { #name, &Options::name }
 
 [[noreturn]] void refuse_option(const char* op, nb::handle name, std::initializer_list<const char*> known);
 
@@ -229,6 +222,6 @@ class Scope {
 };
 
 /// A str or os.PathLike.
-std::string read_path(const char* op, nb::handle path);
+std::string read_path(const Argument& argument, nb::handle path);
 
 }  // namespace ct::python

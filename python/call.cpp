@@ -22,6 +22,8 @@ constexpr std::string_view kAliases =
     "adjust_lr_fn:adjust_lr "
     "max_grad_norm:max_norm n:rows m:columns shifts:shift reps:repeats k:diagonal N:classes "
     "normalized_shape:size src_key_padding_mask:key_padding_mask src_mask:attn_mask "
+    "data_source:size dataset:size clip_value:limit source:params source:module mode:enabled mode:maximize "
+    "threshold_mode:absolute anneal_strategy:linear "
     "tgt_mask:tgt_attn_mask memory_mask:memory_attn_mask input1:a input2:b input1:x1 input2:x2 x1:a "
     "x2:b x1:x x2:y batch1:a batch2:b tensor:b tensor:indices tensor:t val:value input:values "
     "pad:padding unflattened_size:sizes dimension:axis diagonal:offset split_size_or_sections:sizes "
@@ -50,6 +52,7 @@ bool is_tensor_like(nb::handle value) {
 bool fits(Kind kind, nb::handle value) {
   switch (kind) {
     case Kind::any: return true;
+    case Kind::module: return nb::isinstance<nn::Module>(value);
     case Kind::tensor: return is_tensor_like(value) || value.is_none();
     case Kind::tensors: return PySequence_Check(value.ptr()) && !nb::isinstance<nb::str>(value);
     case Kind::number: return value.is_none() || as_number(value).has_value();
@@ -114,7 +117,7 @@ bool place(const Overload& overload, const Given& given, Places& places, nb::obj
   if (taken > overload.slots.size()) {
     if (why != nullptr)
       *why =
-          detail::cat("takes ", overload.slots.size(), " arguments, and ", given.positional, " were given");
+          detail::cat("takes ", overload.slots.size(), " arguments by position, and got ", given.positional);
     return false;
   }
   for (std::size_t i = 0; i < taken; ++i) places[i] = given.args[i];
@@ -276,36 +279,13 @@ void construct(const FunctionDef& def, nb::handle self, void* place, const nb::a
 }
 
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to) {
-  to = {};
-  if (value.is_none()) return;
-  if (!nb::isinstance<nb::sequence>(value)) {
-    to = OptionalScale2d(read_as<double>(argument, value));
+  if (value.is_none() || is_number(value)) {
+    to = value.is_none() ? OptionalScale2d() : OptionalScale2d(read_as<double>(argument, value));
     return;
   }
-  if (nb::len(value) != 2) argument.refuse(value, "a number or a pair of numbers");
+  if (!nb::isinstance<nb::sequence>(value) || nb::len(value) != 2)
+    argument.refuse(value, "a number or a pair of numbers");
   to = OptionalScale2d(read_as<double>(argument, value[0]), read_as<double>(argument, value[1]));
-}
-void read(const Argument& argument, nb::handle value, RotaryScaling& to) {
-  to = {};
-  if (value.is_none()) return;
-  if (!nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
-  nb::dict rest;
-  for (const auto& [key, one] : nb::borrow<nb::dict>(value)) {
-    std::uint64_t kind = 0;
-    if (nb::cast<std::string>(key) != "kind") {
-      rest[key] = one;
-    } else {
-      read_choice(argument, one, "none linear llama3", kind);
-      to.kind = static_cast<RotaryScaling::Kind>(kind);
-    }
-  }
-  const RotaryScaling::Kind chosen = to.kind;
-  to = std::apply(
-      [&](const auto&... fields) {
-        return read_options<RotaryScaling>(argument.op, nb::borrow<nb::kwargs>(rest), fields...);
-      },
-      fields_of(&to));
-  to.kind = chosen;
 }
 
 Tensor Values::tensor(std::size_t i) const {
@@ -336,9 +316,17 @@ std::vector<Tensor> Values::tensors(std::size_t i) const {
 Generator& Values::generator(std::size_t i) const {
   return given(i) && values_[i] != Py_None ? object<Generator>(i) : default_generator();
 }
-void Values::refuse_object(std::size_t i) const {
+void Values::refuse_object(std::size_t i, nb::handle type) const {
   argument(i).refuse(values_[i],
-                     slots_[i].kind == Kind::tensor ? "a tensor (cotangent.Tensor)" : "another object");
+                     detail::cat("a cotangent.", nb::cast<std::string>(type.attr("__name__"))).c_str());
+}
+
+void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
+  const nb::object made = make_function(def, "cotangent");
+  if (function) m.attr(def.name) = made;
+  if (method &&
+      PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(tensor.ptr())->tp_dict, def.name) == nullptr)
+    tensor.attr(def.name) = made;
 }
 
 nb::object make_named(const char* name, const char* fields) {

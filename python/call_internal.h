@@ -13,9 +13,6 @@ namespace ct::python {
 
 /// A number, a pair (height, width), or None.
 void read(const Argument& argument, nb::handle value, OptionalScale2d& to);
-/// {"kind": "llama3", "factor": 8.0, ..}
-void read(const Argument& argument, nb::handle value, RotaryScaling& to);
-
 /// So many numbers.
 template <class T, std::size_t kCount>
 void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to) {
@@ -25,7 +22,7 @@ void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to)
 }
 
 /// What an argument's place takes, as far as it decides between overloads.
-enum class Kind : std::uint8_t { any, tensor, tensors, number, integer, real, flag, dims, dtype };
+enum class Kind : std::uint8_t { any, module, tensor, tensors, number, integer, real, flag, dims, dtype };
 
 /// The place of an argument. A name behind `required` may be left out.
 struct Slot {
@@ -42,9 +39,7 @@ class Values {
 
   bool given(std::size_t i) const { return values_[i] != nullptr; }
   nb::handle operator[](std::size_t i) const { return values_[i]; }
-  const char* op() const { return op_; }
   Argument argument(std::size_t i) const { return {op_, slots_[i].name}; }
-  std::size_t size() const { return slots_.size(); }
 
   template <class T>
   T get(std::size_t i) const {
@@ -74,22 +69,33 @@ class Values {
   template <class T>
   T& object(std::size_t i) const {
     T* found = nullptr;
-    if (!nb::try_cast(nb::handle(values_[i]), found) || found == nullptr) refuse_object(i);
+    if (!nb::try_cast(nb::handle(values_[i]), found) || found == nullptr) refuse_object(i, nb::type<T>());
     return *found;
   }
-
+  /// Null where there is none.
   template <class T>
-  std::optional<T> optional_object(std::size_t i) const {
-    return given(i) && values_[i] != Py_None ? std::optional<T>(object<T>(i)) : std::nullopt;
+  T* pointer(std::size_t i) const {
+    return given(i) && values_[i] != Py_None ? &object<T>(i) : nullptr;
   }
 
  private:
-  [[noreturn]] void refuse_object(std::size_t i) const;
+  [[noreturn]] void refuse_object(std::size_t i, nb::handle type) const;
 
   const char* op_;
   std::span<const Slot> slots_;
   PyObject* const* values_;
 };
+
+/// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
+/// address, as Python's classes must: its class is a handle of the module and of the model.
+struct Model : nn::Module {
+  explicit Model(std::shared_ptr<nn::models::LanguageModel> from) : Module(*from), it(std::move(from)) {}
+  std::shared_ptr<nn::models::LanguageModel> it;
+};
+template <>
+inline nn::models::LanguageModel& Values::object(std::size_t i) const {
+  return *object<Model>(i).it;
+}
 
 /// One C++ signature. Sizes or tensors given one by one, zeros(2, 3), are gathered into place `gathers`, unless
 /// that is -1.
@@ -116,9 +122,6 @@ nb::object make_function(const FunctionDef& def, const char* module);
 void construct(const FunctionDef& def, nb::handle self, void* place, const nb::args& args,
                const nb::kwargs& named);
 
-/// Others' names of arguments, and ours; of several the one that a function has.
-void each_alias(std::string_view theirs, const std::function<bool(std::string_view ours)>& f);
-
 /// Sets Python's error of the C++ exception that is being handled.
 void raise_current() noexcept;
 /// f(), or null with Python's error set.
@@ -144,15 +147,39 @@ auto unlocked(F f) {
 nb::object make_named(const char* name, const char* fields);
 
 inline nb::object give(Tensor t) { return t.defined() ? nb::cast(std::move(t)) : nb::none(); }
-inline nb::object give(bool value) { return nb::cast(value); }
-inline nb::object give(double value) { return nb::cast(value); }
-inline nb::object give(std::string value) { return nb::cast(value); }
+inline nb::object give(const StateDict& state) { return to_python(state); }
+template <class T>
+nb::object give(T value) {
+  return nb::cast(std::move(value));
+}
 template <class List>
-requires requires(List& list) { list.begin() == list.end(); }
-nb::object give(List tensors) {
+requires(std::same_as<List, std::vector<Tensor>> || requires {
+  std::tuple_size<List>::value;
+  List().fill({});
+}) nb::object give(List tensors) {
   nb::list made;
   for (auto& one : tensors) made.append(give(std::move(one)));
   return nb::tuple(made);
+}
+
+/// A function of the module, and a method of Tensor unless it has one of this name.
+void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method);
+
+// ---- classes ------------------------------------------------------------------------------------------------
+/// A class, which `maker` constructs, if anybody. An object shows what it was made with; `extra` is for nanobind.
+template <class T, class... Base, class... Extra>
+nb::class_<T, Base...> bind_class(nb::handle m, const char* name, const char* doc, const FunctionDef* maker,
+                                  const Extra&... extra) {
+  static_assert(!std::derived_from<T, nn::Module> || !std::is_polymorphic_v<T>,
+                "it would not begin where its Module does, as Python's classes must");
+  nb::class_<T, Base...> made(m, name, nb::dynamic_attr(), doc);
+  if (maker == nullptr) return made;
+  const auto init = [maker](nb::pointer_and_handle<T> self, const nb::args& args, const nb::kwargs& named) {
+    construct(*maker, self.h, self.p, args, named);
+  };
+  made.def("__init__", init, extra...);
+  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(maker->signature);
+  return made;
 }
 
 }  // namespace ct::python

@@ -16,14 +16,10 @@ struct ErrorClass {
 };
 template <class E>
 bool is(const Error& error) {
-  if constexpr (std::is_same_v<E, Error>) {
-    return true;
-  } else {
-    return dynamic_cast<const E*>(&error) != nullptr;
-  }
+  return dynamic_cast<const E*>(&error) != nullptr;
 }
 std::span<ErrorClass> error_classes() {
-  static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, is<Error>},
+  static ErrorClass classes[] = {{"Error", PyExc_RuntimeError, nullptr},
                                  {"ShapeError", PyExc_ValueError, is<ShapeError>},
                                  {"DTypeError", PyExc_TypeError, is<DTypeError>},
                                  {"DeviceError", nullptr, is<DeviceError>},
@@ -46,6 +42,9 @@ std::string in_python(std::string text) {
       {std::regex(R"(set_requires_grad\((true)?\))"), "requires_grad_()"},
       {std::regex(R"(to_vector(<\w+>)?\(\))"), "tolist()"},
       {std::regex(R"(\bbest_device\(\))"), "\"auto\""},
+      {std::regex("a NoGrad guard"), "`with ct.no_grad():`"},
+      {std::regex("stack, or use the out-of-place form"),
+       "stack, or write `x[i] = x[i] + y` for `x[i] += y`"},
       {std::regex(R"(NoGrad guard|a NoGrad|\bNoGrad\b)"), "ct.no_grad()"},
       {std::regex(R"(item<\w+>\(\))"), "item()"}};
   for (const auto& [from, to] : words) text = std::regex_replace(text, from, to);
@@ -54,7 +53,7 @@ std::string in_python(std::string text) {
 
 void raise(const Error& error) {
   const ErrorClass* found = &error_classes()[0];
-  for (const ErrorClass& one : error_classes())
+  for (const ErrorClass& one : error_classes().subspan(1))
     if (one.is(error)) found = &one;
   PyErr_SetString(found->type, in_python(error.what()).c_str());
 }
@@ -62,18 +61,9 @@ void raise(const Error& error) {
 }  // namespace
 
 void raise_current() noexcept {
-  PyObject* const classes[] = {PyExc_RuntimeError, PyExc_StopIteration, PyExc_IndexError,
-                               PyExc_KeyError,     PyExc_ValueError,    PyExc_TypeError,
-                               PyExc_BufferError,  PyExc_ImportError,   PyExc_AttributeError};
-  try {
-    throw;
-  } catch (nb::python_error& error) { error.restore(); } catch (const Error& error) {
-    raise(error);
-  } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(classes[static_cast<int>(error.type())], error.what());
-  } catch (const std::bad_alloc&) { PyErr_NoMemory(); } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
+  static PyObject* const rethrow =
+      nb::cpp_function([] { throw; }).release().ptr();  // nanobind knows what it is in Python
+  Py_XDECREF(PyObject_CallNoArgs(rethrow));
 }
 
 void bind_errors(nb::module_& m) {

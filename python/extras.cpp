@@ -8,11 +8,11 @@
 
 namespace ct::python {
 
-std::string read_path(const char* op, nb::handle path) {
+std::string read_path(const Argument& argument, nb::handle path) {
   const auto text = nb::steal(PyOS_FSPath(path.ptr()));
   if (!text.is_valid() || !nb::isinstance<nb::str>(text)) {
     PyErr_Clear();
-    Argument{op, "the path"}.refuse(path, "a str or an os.PathLike");
+    argument.refuse(path, "a str or an os.PathLike");
   }
   return nb::cast<std::string>(text);
 }
@@ -22,18 +22,11 @@ namespace {
 void bind_modes(nb::module_& m) {
   using GradMode = Scope<GradModeGuard, bool>;
   GradMode::bind(m, "GradMode", "Whether ops are recorded in here.").def(nb::init<bool>(), nb::arg("on"));
-  m.def(
-      "set_mode", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
-      nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
   using Anomaly = Scope<AnomalyGuard, bool>;
   Anomaly::bind(m, "detect_anomaly",
                 "with detect_anomaly(): the first NaN or infinity, forward or backward, is an AutogradError "
                 "with the op's name. Slow.")
       .def(nb::init<bool>(), nb::arg("mode") = true);
-  m.def(
-      "set_anomaly", [](bool on) { set_anomaly(on); }, nb::arg("mode"),
-      "detect_anomaly() for this thread from now on.");
-  m.def("anomaly_enabled", &anomaly_enabled);
   using Cast = Scope<detail::AutocastModeGuard, detail::AutocastMode>;
   Cast::bind(m, "autocast",
              "with autocast(ct.bf16): ops pick the dtype that suits them (docs/autocast.md). With "
@@ -76,18 +69,6 @@ void bind_generator(nb::module_& m) {
 using Tensors = std::vector<Tensor>;
 
 void bind_functional(nb::module_& m) {
-  using F = const TensorsFunction&;
-  using X = const Tensors&;
-  const auto pair = [](auto made) {
-    auto& [value, change] = made;
-    return std::pair(std::move(value), std::move(change));
-  };
-  const auto def = [&](const char* name, auto f) { m.def(name, f, Unlocked()); };
-  def("value_and_grad", [=](F f, X x) { return pair(value_and_grad(f, x)); });
-  def("vjp", [=](F f, X x, const Tensor& v) { return pair(vjp(f, x, v)); });
-  def("jvp", [=](F f, X x, X v) { return pair(jvp(f, x, v)); });
-  def("jacobian", [](F f, X x) { return jacobian(f, x); });
-  def("hessian", [](F f, X x) { return hessian(f, x); });
   m.def("recompute", [](nb::handle f, const Tensors& x) {
     // The collector sees the function through what it made, once that is there.
     const auto held = std::make_shared<std::shared_ptr<Held>>(std::make_shared<Held>(nullptr, f));
@@ -104,10 +85,7 @@ void bind_functional(nb::module_& m) {
 }
 
 void bind_explain(nb::module_& m) {
-  nb::class_<Explanation>(m, "Explanation",
-                          "What explain() found: print it, save it, or show it in a notebook.")
-      .def("__str__", &Explanation::to_string)
-      .def("__repr__", &Explanation::to_string)
+  nb::borrow<nb::class_<Explanation>>(m.attr("Explanation"))
       .def("_repr_html_",
            [](const Explanation& e) {
              const nb::object page = nb::module_::import_("html").attr("escape")(e.to_html());
@@ -117,15 +95,12 @@ void bind_explain(nb::module_& m) {
       .def(
           "save",
           [](const Explanation& e, nb::handle path) {
-            const std::string where = read_path("save", path);
+            const std::string where = read_path({"save", "path"}, path);
             io::write_file(where, where.ends_with(".html")  ? e.to_html()
                                   : where.ends_with(".dot") ? e.to_dot()
                                                             : e.to_string());
           },
           nb::arg("path"), "Writes what the path's end says: .html, .dot, or text.")
-      .def("to_dot", &Explanation::to_dot, "For Graphviz.")
-      .def("to_html", &Explanation::to_html, "A page that needs nothing from elsewhere.")
-      .def_ro("bytes", &Explanation::bytes, "Kept for backward, each byte counted once.")
       .def_prop_ro("peak_bytes",
                    [](const Explanation& e) { return e.memory.empty() ? 0 : e.memory[e.peak].sum(); })
       .def_prop_ro("ops", [](const Explanation& e) {
@@ -147,7 +122,7 @@ void bind_explain(nb::module_& m) {
 }  // namespace
 
 void bind_extras(nb::module_& m) {
-  auto grad = m.def_submodule("_grad", "Gradients and modes");
+  nb::module_ grad = m.attr("_grad");
   bind_modes(grad);
   bind_generator(grad);
   bind_functional(grad);

@@ -179,12 +179,6 @@ void bind_tape(nb::module_& m) {
   m.def("_touch", [](const Tensor& t) { t.impl()->storage->bump_version(); });
   m.def("_own", &own_memory);
   m.def("_leaves", &leads_elsewhere);
-  m.def(
-      "_backward",
-      [](const std::vector<Tensor>& roots, const std::vector<Tensor>& gradients, bool retain_graph) {
-        ct::backward(roots, gradients, {.retain_graph = retain_graph});
-      },
-      Unlocked());
 }
 
 }  // namespace

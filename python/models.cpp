@@ -16,29 +16,13 @@ namespace {
 using nn::models::KvCache, nn::models::LanguageModel;
 using text::Tokenizer;
 
-// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
-// address, as Python's classes must: its class is a handle of the module and of the model.
-struct Model : nn::Module {
-  explicit Model(std::shared_ptr<LanguageModel> from) : Module(*from), it(std::move(from)) {}
-  std::shared_ptr<LanguageModel> it;
-};
 template <class M>
 struct ModelOf : Model {
   using Model::Model;
 };
 
-// A function of the model that a Model holds.
-template <class R, class... Args>
-auto on_model(R (LanguageModel::*f)(Args...) const) {
-  return [f](const Model& model, Args... arguments) { return (model.it.get()->*f)(arguments...); };
-}
-
 void bind_text(nb::module_& m) {
-  nb::class_<Tokenizer>(m, "Tokenizer", "Turns text into the ids of tokens, and back.")
-      .def_prop_ro("vocab_size", &Tokenizer::vocab_size)
-      .def(
-          "encode", [](const Tokenizer& t, const std::string& text) { return t.encode(text); },
-          nb::arg("text"), Unlocked(), "The ids of a text's tokens; ct.tensor() makes a tensor of them.")
+  nb::borrow<nb::class_<Tokenizer>>(m.attr("Tokenizer"))
       .def(
           "decode",
           [](const Tokenizer& t, const std::vector<std::int64_t>& ids) {
@@ -46,36 +30,26 @@ void bind_text(nb::module_& m) {
             return nb::bytes(text.data(), text.size()).attr("decode")("utf-8", "replace");
           },
           nb::arg("ids"), nb::sig("def decode(self, ids: collections.abc.Sequence[int]) -> str"))
-      .def("beginning", &Tokenizer::beginning, "The ids that the file puts in front of a text.")
       .def(
           "token_bytes",
           [](const Tokenizer& t, std::int64_t id) {
             const std::string bytes = t.token_bytes(id);
             return nb::bytes(bytes.data(), bytes.size());
           },
-          nb::arg("id"))
-      .def(
-          "save", [](const Tokenizer& t, nb::handle path) { t.save(read_path("save", path)); },
-          nb::arg("path"));
-  nb::class_<text::CharTokenizer, Tokenizer>(m, "CharTokenizer", "Every character of a text is a token.")
+          nb::arg("id"));
+  nb::borrow<nb::class_<text::CharTokenizer>>(m.attr("CharTokenizer"))
       .def_static("from_text", &text::CharTokenizer::from_text, nb::arg("text"));
-  nb::class_<text::BpeTokenizer, Tokenizer>(m, "BpeTokenizer", "Byte-pair encoding: GPT-2, Llama.")
-      .def("find_token", &text::BpeTokenizer::find_token, nb::arg("text"),
-           "The id of a token as the file writes it, or -1.");
   m.def(
       "load_tokenizer",
       [](nb::handle path) {
-        return std::const_pointer_cast<Tokenizer>(text::load_tokenizer(read_path("load_tokenizer", path)));
+        return std::const_pointer_cast<Tokenizer>(
+            text::load_tokenizer(read_path({"load_tokenizer", "path"}, path)));
       },
       nb::arg("path"),
       "The tokenizer of a file or folder: a tokenizer.json, or vocab.json and merges.txt. Throws IoError.");
 }
 
 void bind_language_model(nb::module_& m) {
-  nb::class_<KvCache>(m, "KvCache", "Keys and values of the tokens that a model has seen.")
-      .def_prop_ro("length", &KvCache::length)
-      .def_prop_ro("capacity", &KvCache::capacity)
-      .def("truncate", &KvCache::truncate, nb::arg("length"));
   nb::class_<Model, nn::Module>(m, "LanguageModel", nb::dynamic_attr(),
                                 "From the ids of tokens [B, T] to the logits of the next ones.")
       .def(
@@ -85,29 +59,8 @@ void bind_language_model(nb::module_& m) {
           },
           nb::arg("tokens"), nb::arg("cache") = nb::none(), Unlocked(),
           "Logits [B, T, V]; with a cache of tokens that follow those in it.")
-      .def("hidden", on_model(&LanguageModel::hidden), nb::arg("tokens"), nb::arg("cache") = nb::none(),
-           Unlocked(), "The states after the last norm, [B, T, width].")
-      .def(
-          "loss",
-          [](const Model& model, const Tensor& tokens, const Tensor& targets, const nb::kwargs& more) {
-            const auto options = options_from<nn::models::LossOptions>("loss", more);
-            const Released unlocked;
-            return model.it->loss(tokens, targets, options);
-          },
-          "loss(tokens, targets): the mean cross-entropy of the tokens that follow.")
-      .def(
-          "generate",
-          [](const Model& model, const Tensor& prompt, const nb::kwargs& more) {
-            const auto options = options_from<nn::models::GenerateOptions>("generate", more);
-            const Released unlocked;
-            return model.it->generate(prompt, options);
-          },
-          "generate(prompt, max_new_tokens=100, temperature=1.0, top_k=0, top_p=1.0, stop_tokens=[], "
-          "on_token=None): the prompt [B, T] and the tokens that follow; on_token(ids) is called with each, "
-          "and False ends it.")
-      .def("make_cache", on_model(&LanguageModel::make_cache), nb::arg("batch"), nb::arg("capacity") = 0)
-      .def_prop_ro("begin_token", on_model(&LanguageModel::begin_token))
-      .def_prop_ro("end_tokens", on_model(&LanguageModel::end_tokens));
+      .def_prop_ro("begin_token", [](const Model& model) { return model.it->begin_token(); })
+      .def_prop_ro("end_tokens", [](const Model& model) { return model.it->end_tokens(); });
 }
 
 template <class M, class Config>
@@ -133,7 +86,7 @@ void bind_families(nb::module_& m) {
       [](nb::handle where, const nb::kwargs& more) {
         const auto options = options_from<io::HuggingfaceLoadOptions>("load_huggingface", more);
         const std::shared_ptr<LanguageModel> model =
-            io::load_huggingface(read_path("load_huggingface", where), options);
+            io::load_huggingface(read_path({"load_huggingface", "folder"}, where), options);
         const bool gpt2 = dynamic_cast<Gpt2*>(model.get()) != nullptr;
         return gpt2 ? nb::cast(ModelOf<Gpt2>(model)) : nb::cast(ModelOf<Llama>(model));
       },
@@ -142,7 +95,7 @@ void bind_families(nb::module_& m) {
   m.def(
       "save_huggingface",
       [](nb::handle folder, const Model& model) {
-        io::save_huggingface(read_path("save_huggingface", folder), *model.it);
+        io::save_huggingface(read_path({"save_huggingface", "folder"}, folder), *model.it);
       },
       nb::arg("folder"), nb::arg("model"),
       "Writes a model so that `transformers` and load_huggingface() read it.");
@@ -151,9 +104,8 @@ void bind_families(nb::module_& m) {
 }  // namespace
 
 void bind_models(nb::module_& m) {
-  auto text = m.def_submodule("_text", "Tokenizers");
+  nb::module_ text = m.attr("_text"), models = m.attr("_models");
   bind_text(text);
-  auto models = m.def_submodule("_models", "Language models");
   bind_language_model(models);
   bind_families(models);
 }

@@ -9,31 +9,21 @@ namespace {
 
 void bind_all(nb::module_ m) {
   m.doc() = "Cotangent's C++ side: what the package cotangent stands on.";
-  bind_errors(m);
-  bind_tensor(m);
-  bind_hooks(m);
-  bind_exchange(m);
-  bind_ops(m);
-  bind_nn(m);
-  bind_training(m);
-  bind_function(m);
-  bind_own_op(m);
-  bind_functions(m);
-  bind_models(m);
-  m.def("version", &ct::version);
-  m.def("manual_seed", &ct::manual_seed, nb::arg("seed"), "Seeds the default generator.");
-  m.def("num_threads", &ct::num_threads);
-  m.def("set_num_threads", &ct::set_num_threads, nb::arg("count"));
-  m.def("cuda_is_available", &ct::cuda_is_available);
-  m.def("cuda_device_count", &ct::cuda_device_count);
+  for (Binder* const bind : {&bind_errors, &bind_tensor, &bind_hooks, &bind_exchange, &bind_plain, &bind_ops,
+                             &bind_nn, &bind_optim, &bind_training, &bind_function, &bind_own_op,
+                             &bind_functions, &bind_models, &bind_extras, &bind_members})
+    bind(m);
   m.def(
       "synchronize", [](const std::string& device) { ct::synchronize(ct::parse_device(device)); },
       nb::arg("device") = "auto", Unlocked(), "Waits until everything queued on the device is done.");
-  m.def("grad_enabled", &ct::grad_enabled);
   m.def(
       "set_grad_enabled", [](bool on) { return std::exchange(ct::detail::grad_mode_state().enabled, on); },
       nb::arg("on"), "Whether ops of this thread are recorded; gives what was before.");
-  bind_extras(m);
+  m.def("_ours", [](const std::string& theirs) {
+    std::vector<std::string> all;
+    each_alias(theirs, [&](std::string_view ours) { return all.emplace_back(ours), false; });
+    return all;
+  });
   start_process();
 }
 

@@ -31,22 +31,13 @@ void set_tensor(Module& module, const std::string& name, const std::string& kind
 }
 
 // to(device), to(dtype), to(tensor), in any order.
-void move_to(Module& module, nb::args where) {
-  std::optional<Device> device;
-  std::optional<DType> dtype;
-  for (nb::handle one : where) {
-    if (Tensor like; nb::isinstance<Tensor>(one) && nb::try_cast(one, like)) {
-      device = like.device(), dtype = like.dtype();
-    } else if (nb::isinstance<DType>(one)) {
-      dtype = nb::cast<DType>(one);
-    } else if (!one.is_none()) {
-      device = read_as<Device>({"to", "where it goes"}, one);
-    }
-  }
+void move_to(Module& module, const nb::args& where) {
+  To to;
+  for (nb::handle one : where) read({"to", "where it goes"}, one, to);
   const Released unlocked;
-  if (device && dtype) return module.to(*device, *dtype);
-  if (device) module.to(*device);
-  if (dtype) module.to(*dtype);
+  if (to.device && to.dtype) return module.to(*to.device, *to.dtype);
+  if (to.device) module.to(*to.device);
+  if (to.dtype) module.to(*to.dtype);
 }
 
 Module& ready(nb::handle module) {
@@ -55,19 +46,10 @@ Module& ready(nb::handle module) {
   return nb::cast<Module&>(module);
 }
 
-// The class of C++ that a class of Python's is derived from.
-nb::object bound_class(nb::handle type) {
-  nb::handle found = type;
-  for (nb::handle base : type.attr("__mro__"))
-    if (nb::type_check(base) && nb::type_info(base) == nb::type_info(type)) found = base;
-  return nb::borrow(found);
-}
-
 void bind_module(nb::module_& m) {
   nb::class_<Module>(m, "Module", nb::dynamic_attr(), nb::is_weak_referenceable(),
                      "A part of a network: parameters, buffers and modules, each with a name.")
       .def(nb::init<>())
-      .def("num_parameters", &Module::num_parameters, nb::arg("trainable_only") = false)
       .def(
           "state_dict", [](nb::handle module) { return to_python(ready(module).state_dict()); },
           "Every parameter and persistent buffer by its path; memory is shared with the module.")
@@ -96,22 +78,14 @@ void bind_module(nb::module_& m) {
                child.describe_as(nb::cast<std::string>(given.type().attr("__name__")));
              module.set_child(name, child);
            })
-      .def("_child", &Module::child)
-      .def("_remove", &Module::remove)
-      .def("_get", &Module::get)
       .def("_load",
            [](Module& module, const nb::dict& state, bool strict) {
-             auto report = module.load_state_dict(read_state("load_state_dict", state), {.strict = strict});
+             auto report = module.load_state_dict(read_as<StateDict>({"load_state_dict", "the state"}, state),
+                                                  {.strict = strict});
              return std::pair(std::move(report.missing), std::move(report.unexpected));
            })
-      .def("_to", &move_to)
-      .def("zero_grad", &Module::zero_grad, nb::arg("set_to_none") = true,
-           "Clears all gradients, or fills them with zeros.")
-      .def("_requires_grad_", &Module::requires_grad)
-      .def("_kind", &Module::kind)
-      .def("_describe", &Module::settings);
+      .def("_to", &move_to);
   m.def("_is_ready", [](nb::handle module) { return nb::inst_ready(module); });
-  m.def("_key", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.impl()); });
   m.def(
       "_as",
       [](nb::handle type, const Tensor& t) {
@@ -123,16 +97,12 @@ void bind_module(nb::module_& m) {
       },
       "The tensor as an object of a class derived from Tensor.");
   m.def(
-      "_rebuild",
-      [](nb::handle type, nb::handle args, nb::handle named) {
-        nb::object module = type.attr("__new__")(type);
+      "_without_draws",
+      [](nb::handle f) {
         const nn::init::Skip skip;
-        bound_class(type).attr("__init__")(module, *nb::borrow<nb::tuple>(args),
-                                           **nb::borrow<nb::dict>(named));
-        return module;
+        return nb::object(f());
       },
-      "A module as it was made, without values and without draws.");
-  m.def("_bound_class", &bound_class);
+      "f(), in which initial values are not drawn.");
 }
 
 }  // namespace

@@ -2,114 +2,48 @@
 
 #include "options.h"
 
-// Optimizers and schedules as classes of Python: their arguments by C++'s names, and by PyTorch's.
+// Optimizers as classes of Python. cotangent/optim.py makes groups of their arguments.
 
 namespace ct::python {
 
-/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
-/// be taken for its rows.
-std::vector<Tensor> read_params(const char* op, nb::handle params);
-
-using Names = std::vector<const char*>;
-template <class Options>
-Names names_of() {
-  return std::apply([](const auto&... fields) { return Names{fields.name...}; },
-                    fields_of(static_cast<const Options*>(nullptr)));
-}
-/// {"betas": (0.9, 0.99)} as {"beta1": 0.9, "beta2": 0.99}, and so on for what PyTorch names otherwise than `names`; `more` are
-/// the values of the first of them.
-nb::dict own_names(const char* op, const nb::dict& given, nb::handle more, const Names& names);
-/// The groups of an optimizer's arguments, each as a dict with all options and "params".
-std::vector<nb::dict> read_groups(const char* op, nb::handle params, const nb::dict& defaults,
-                                  const Names& names);
-
 /// All options by name.
 template <class Options>
-nb::dict options_of(const Options& options) {
+nb::object options_of(const Options& options) {
   nb::dict all;
-  const auto put = [&](const auto& field) {
-    if constexpr (requires { give(options.*field.place); }) {
-      all[field.name] = give(options.*field.place);
-    } else {
-      all[field.name] = options.*field.place;
-    }
-  };
-  std::apply([&](const auto&... fields) { (put(fields), ...); }, fields_of(&options));
+  std::apply([&](const auto&... fields) { ((all[fields.name] = give(options.*fields.place)), ...); },
+             fields_of(&options));
   return all;
 }
 
-/// A class of `O`, which is made of groups, or of one. What its options are is kept beside it, for param_groups.
+/// A class of `O`, which is made of groups, or of one. `def` has what reads its options.
 template <class O, class Options>
-nb::class_<O, optim::Optimizer> bind_optimizer(nb::module_& m, const char* name, const char* doc) {
+void bind_optimizer(nb::handle m, const FunctionDef& def) {
   using Group = optim::ParamGroup<Options>;
-  const auto make = [name](nb::dict& group) {
-    const std::vector<Tensor> params = read_params(name, group["params"]);
-    nb::del(group["params"]);
-    const auto options = options_from<Options>(name, group);
-    group = options_of(options);
-    return Group{params, options};
+  const auto group_of = [&def](nb::handle one) {
+    return Group{read_params({def.name, "params"}, one[0]),
+                 options_from<Options>(def.name, nb::borrow<nb::dict>(one[1]))};
   };
-  nb::class_<O, optim::Optimizer> made(m, name, nb::dynamic_attr(), doc);
+  nb::class_<O, optim::Optimizer> made(m, def.name, nb::dynamic_attr(), def.doc);
+  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(def.signature);
+  made.attr("_read_options") = make_function(def, "cotangent");
   made.def(
-      "__init__",
-      [name, make](nb::pointer_and_handle<O> self, nb::handle params, const nb::args& more,
-                   const nb::kwargs& given) {
-        const Names names = names_of<Options>();
-        const nb::dict defaults =
-            options_of(options_from<Options>(name, own_names(name, given, more, names)));
+      "__init__", [=, &def](nb::pointer_and_handle<O> self, const nb::args& args, const nb::kwargs& named) {
         std::vector<Group> groups;
-        nb::list kept;
-        for (nb::dict& group : read_groups(name, params, defaults, names)) {
-          groups.push_back(make(group));
-          kept.append(group);
-        }
+        for (nb::handle one : nb::module_::import_("cotangent.optim").attr("_groups")(self.h, *args, **named))
+          groups.push_back(group_of(one));
         if constexpr (std::is_constructible_v<O, std::vector<Group>>) {
           new (self.p) O(groups);
         } else {
-          CT_CHECK(groups.size() == 1, ValueError, name, "got ", groups.size(), " groups; it takes one");
+          CT_CHECK(groups.size() == 1, ValueError, def.name, "got ", groups.size(), " groups; it takes one");
           new (self.p) O(groups[0].params, groups[0].options);
         }
-        self.h.attr("defaults") = defaults;
-        self.h.attr("_options") = kept;
-      },
-      nb::arg("params").none(), nb::arg("more"), nb::arg("options"));
-  if constexpr (requires(O & o, Group group) { o.add_param_group(group); })
-    made.def(
-        "add_param_group",
-        [name, make](nb::handle self, nb::handle group, nb::kwargs options) {
-          if (!nb::isinstance<nb::dict>(group)) options["params"] = group;
-          const nb::object one = nb::isinstance<nb::dict>(group) ? nb::borrow(group) : nb::object(options);
-          nb::dict whole = read_groups(name, nb::make_tuple(one), nb::borrow<nb::dict>(self.attr("defaults")),
-                                       names_of<Options>())[0];
-          nb::cast<O&>(self).add_param_group(make(whole));
-          self.attr("_options").attr("append")(whole);
-        },
-        nb::arg("param_group"), nb::arg("options"),
-        "add_param_group({\"params\": tensors, \"lr\": ..}): more parameters. Options that are left out are "
-        "those the optimizer was made with.");
-  return made;
-}
-
-template <class S, class Options, class... Base>
-nb::class_<S, Base...> bind_schedule(nb::module_& m, const char* name, const char* doc,
-                                     std::size_t required) {
-  nb::class_<S, Base...> made(m, name, doc);
-  made.def(
-      "__init__",
-      [name, required](S* self, nb::handle optimizer, const nb::args& more, const nb::kwargs& given) {
-        if (!nb::isinstance<optim::Optimizer>(optimizer))
-          Argument{name, "optimizer"}.refuse(optimizer, "an optimizer");
-        const Names names = names_of<Options>();
-        const nb::dict named = own_names(name, given, more, names);
-        const auto options = options_from<Options>(name, named);
-        for (std::size_t i = 0; i < required; ++i)  // they come first, and have no defaults
-          if (!named.contains(names[i]))
-            throw nb::type_error(
-                detail::cat('[', name, "] missing a required argument: '", names[i], '\'').c_str());
-        new (self) S(nb::cast<optim::Optimizer&>(optimizer), options);
-      },
-      nb::keep_alive<1, 2>(), nb::arg("optimizer").none(), nb::arg("more"), nb::arg("options"));
-  return made;
+      });
+  made.def("_add", [=, &def](O& o, nb::handle one) {
+    if constexpr (requires(Group group) { o.add_param_group(group); })
+      o.add_param_group(group_of(one));
+    else
+      ct::detail::fail<ValueError>(def.name, "it takes one group of parameters; make another one");
+  });
 }
 
 }  // namespace ct::python

@@ -100,17 +100,6 @@ namespace {
 
 // ---- In place -------------------------------------------------------------------------------------------------
 
-// Throws AutogradError, in Python's words, for a change that the tape can't hold.
-void check_in_place(const char* op, const Tensor& t, bool other_requires_grad) {
-  if (!grad_enabled() || !(t.requires_grad() || other_requires_grad)) return;
-  CT_CHECK(!t.requires_grad() || !t.is_leaf(), AutogradError, op, "a leaf that requires a gradient, ",
-           describe(t),
-           ", can't be changed in place while recording; change it inside of `with ct.no_grad():`");
-  CT_CHECK(!t.impl()->is_view, AutogradError, op, "an in-place change of a view, ", describe(t),
-           ", can't be recorded on the tape; write `x[i] = x[i] + y` for `x[i] += y`, or make the whole by "
-           "ct.cat() or ct.stack()");
-}
-
 int category(DType t) { return is_floating(t) ? 2 : is_integral(t) ? 1 : 0; }
 
 // t = f(t, other) in place, for what C++ has no in-place function for.
@@ -205,7 +194,6 @@ void set_item(Tensor& t, nb::handle given, nb::handle value) {
   if (!number) values = nb::cast<Tensor>(from_package("as_tensor")(value)).to(t.device());
   while (values.defined() && values.dim() > 0 && values.shape()[0] == 1)
     values = values.squeeze(0);  // as in NumPy
-  check_in_place("index_put_", t, values.defined() && values.requires_grad());
   const Released unlocked;
   Tensor whole = key.turned(t);
   number ? whole.index_put_(key.indices, *number) : whole.index_put_(key.indices, values);
@@ -233,13 +221,6 @@ std::int64_t to_index(const Tensor& t) {
   return t.item<std::int64_t>();
 }
 
-Tensor round_to(const Tensor& t, std::optional<int> digits) {
-  const int places = digits.value_or(0);
-  if (!is_floating(t.dtype())) return places >= 0 ? t : round_to(t.to(f64), places).to(t.dtype());
-  const double power = std::pow(10.0, std::abs(places));
-  return places < 0 ? (t / power).round() * power : places > 0 ? (t * power).round() / power : t.round();
-}
-
 // ---- Conversion ---------------------------------------------------------------------------------------------------
 
 Self require_grad(nb::pointer_and_handle<Tensor> self, bool value) {
@@ -253,25 +234,10 @@ Self same_or(nb::pointer_and_handle<Tensor> self, Tensor result) {
   return {result.is_same(*self.p) ? nb::borrow(self.h) : nb::cast(std::move(result))};
 }
 
-struct To {
-  std::optional<DType> dtype;
-  std::optional<Device> device;
-  bool copy = false, non_blocking = false;
-};
-
 Self to(nb::pointer_and_handle<Tensor> self, const nb::args& where, const nb::kwargs& named) {
-  To to = read_options<To>("to", named, CT_FIELD(To, dtype), CT_FIELD(To, device), CT_FIELD(To, copy),
-                           CT_FIELD(To, non_blocking));
-  for (nb::handle one : where) {
-    if (nb::isinstance<Tensor>(one)) {
-      to.dtype = nb::inst_ptr<Tensor>(one)->dtype();
-      to.device = nb::inst_ptr<Tensor>(one)->device();
-    } else if (const auto known = as_dtype(one)) {
-      to.dtype = known;
-    } else {
-      to.device = read_as<Device>({"to", "an argument"}, one);
-    }
-  }
+  To to = read_options("to", named, Field{"dtype", &To::dtype}, Field{"device", &To::device},
+                       Field{"copy", &To::copy}, Field{"non_blocking", &To::non_blocking});
+  for (nb::handle one : where) read({"to", "an argument"}, one, to);
   Tensor result = *self.p;
   {
     const Released unlocked;
@@ -298,7 +264,6 @@ void bind_arithmetic(nb::class_<Tensor>& tensor, const std::string& word, F f, I
   bind_operator(tensor, "__" + word + "__", f);
   bind_operator(tensor, "__r" + word + "__", [f](const auto& b, const auto& a) { return f(a, b); });
   const auto change = [=](nb::pointer_and_handle<Tensor> self, const Operand& other) {
-    check_in_place(word.c_str(), *self.p, other.requires_grad());
     {
       const Released unlocked;
       if constexpr (std::is_same_v<InPlace, std::nullptr_t>)
@@ -341,8 +306,7 @@ void bind_operators(nb::class_<Tensor>& tensor) {
   bind("__neg__", [](const Tensor& t) { return -t; });
   bind("__abs__", [](const Tensor& t) { return t.abs(); });
   bind("__invert__", [](const Tensor& t) { return bitwise_not(t); });
-  tensor.def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); })
-      .def("__round__", &round_to, nb::arg("ndigits") = nb::none(), Unlocked());
+  tensor.def("__pos__", [](nb::pointer_and_handle<Tensor> self) { return same_or(self, *self.p); });
 }
 #undef CT_OF
 
@@ -389,7 +353,6 @@ void bind_tensor(nb::module_& m) {
   tensor.def_prop_ro("shape", [](const Tensor& t) { return to_tuple(t.shape()); })
       .def_prop_ro(
           "strides", [](const Tensor& t) { return to_tuple(t.strides()); }, "In elements.")
-      .def_prop_ro("ndim", &Tensor::dim)
       .def_prop_ro(
           "T",
           [](const Tensor& t) {
@@ -400,12 +363,8 @@ void bind_tensor(nb::module_& m) {
           "The axes the other way round: a view.")
       .def_prop_ro(
           "mT", [](const Tensor& t) { return t.transpose(-2, -1); }, "Matrices transposed: a view.")
-      .def_prop_ro("dtype", &Tensor::dtype)
       .def_prop_ro("device", [](const Tensor& t) { return to_string(t.device()); })
-      .def_prop_ro("is_cuda", &Tensor::is_cuda)
-      .def_prop_ro("nbytes", &Tensor::nbytes)
       .def_prop_ro("itemsize", [](const Tensor& t) { return size_of(t.dtype()); })
-      .def_prop_ro("is_leaf", &Tensor::is_leaf)
       .def_prop_ro(
           "grad_fn",
           [](const Tensor& t) {
@@ -420,16 +379,6 @@ void bind_tensor(nb::module_& m) {
             t.set_grad(read_as<Tensor>({"grad", "value"}, grad));
           },
           nb::for_setter(nb::arg("value").none()))
-      .def_prop_rw(
-          "data", &Tensor::detach,
-          [](Tensor& t, nb::handle value) {
-            const Tensor data = read_as<Tensor>({"data", "the value"}, value);
-            CT_CHECK(data.defined() && data.shape() == t.shape(), ShapeError, "data",
-                     "the value has another shape than ", describe(t), "; a new tensor is wanted for that");
-            const NoGrad guard;
-            t.copy_(data);
-          },
-          "The same memory without history; what is assigned is written into it.")
       .def("__len__",
            [](const Tensor& t) {
              if (t.dim() == 0) throw nb::type_error("[len] a tensor of rank 0 has no len()");
@@ -454,14 +403,14 @@ void bind_tensor(nb::module_& m) {
       .def("numel", &Tensor::numel)
       .def("nelement", &Tensor::numel)
       .def("dim", &Tensor::dim)
-      .def("element_size", [](const Tensor& t) { return size_of(t.dtype()); })
       .def("storage_offset", &Tensor::storage_offset)
-      .def("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); })
       .def("is_contiguous", &Tensor::is_contiguous)
+      .def("detach", &Tensor::detach)
+      .def("element_size", [](const Tensor& t) { return size_of(t.dtype()); })
+      .def("is_floating_point", [](const Tensor& t) { return is_floating(t.dtype()); })
       .def("data_ptr", [](const Tensor& t) { return reinterpret_cast<std::uintptr_t>(t.raw_data()); })
       .def(
           "item", [](const Tensor& t) { return to_python(only("item", t)); }, "The one element as a number.")
-      .def("detach", &Tensor::detach)
       .def("retain_grad", &Tensor::retain_grad)
       .def(
           "backward",

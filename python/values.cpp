@@ -49,11 +49,12 @@ bool is_whole(nb::handle value) {
 }
 
 template <class List>
-void read_ints(const Argument& argument, nb::handle value, const char* wanted, List& to) {
+void read_list(const Argument& argument, nb::handle value, const char* wanted, List& to) {
   if (!PySequence_Check(value.ptr()) || nb::isinstance<nb::str>(value) || PyBytes_Check(value.ptr()))
     argument.refuse(value, wanted);
   to = {};
-  for (nb::handle one : value) to.push_back(read_as<std::int64_t>(argument, one));
+  for (nb::handle one : value)
+    to.push_back(read_as<std::remove_cvref_t<decltype(*to.begin())>>(argument, one));
 }
 
 }  // namespace
@@ -70,6 +71,17 @@ std::optional<Scalar> as_number(nb::handle value, const Argument& argument) {
 }
 
 void read(const Argument& argument, nb::handle value, bool& to) {
+  static constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      // PyTorch's, of what is a switch here
+      {"maximize", "min max"},
+      {"absolute", "rel abs"},
+      {"linear", "cos linear"}};
+  for (const auto& [name, words] : kWords)
+    if (name == argument.name && nb::isinstance<nb::str>(value)) {
+      std::uint64_t index = 0;
+      read_choice(argument, value, words, index);
+      return void(to = index == 1);
+    }
   if (kind_of(value) != 'b') argument.refuse(value, "True or False");
   to = as_number(value)->to<bool>();
 }
@@ -85,6 +97,8 @@ void read(const Argument& argument, nb::handle value, int& to) {
   to = static_cast<int>(wide);
 }
 void read(const Argument& argument, nb::handle value, double& to) {
+  if (nb::isinstance<nb::str>(value) && nb::cast<std::string_view>(value) == "inf")  // as PyTorch has norms
+    return void(to = std::numeric_limits<double>::infinity());
   const char kind = kind_of(value);
   if (kind != 'f' && kind != 'i') argument.refuse(value, "a number");
   to = PyFloat_AsDouble(value.ptr());
@@ -103,19 +117,31 @@ void read(const Argument& argument, nb::handle value, Scalar& to) {
   to = *number;
 }
 void read(const Argument& argument, nb::handle value, std::vector<std::int64_t>& to) {
-  read_ints(argument, value, "a sequence of ints", to);
+  read_list(argument, value, "a sequence of ints", to);
+}
+void read(const Argument& argument, nb::handle value, std::vector<double>& to) {
+  const nb::object numbers = nb::hasattr(value, "tolist") ? value.attr("tolist")() : nb::borrow(value);
+  read_list(argument, numbers, "a sequence of numbers", to);
+}
+void read(const Argument& argument, nb::handle value, std::vector<Tensor>& to) {
+  read_list(argument, value, "a list of tensors", to);
+}
+void read(const Argument& argument, nb::handle value, std::vector<std::string>& to) {
+  read_list(argument, value, "a sequence of str", to);
+}
+void read(const Argument& argument, nb::handle value, std::uint64_t& to) {
+  const auto number = read_as<std::int64_t>(argument, value);
+  CT_CHECK(number >= 0, ValueError, argument.op, argument.name, " is ", number, "; it is 0 at least");
+  to = static_cast<std::uint64_t>(number);
+}
+void read(const Argument& argument, nb::handle value, char& to) {
+  const auto text = read_as<std::string>(argument, value);
+  if (text.size() != 1) argument.refuse(value, "one character");
+  to = text[0];
 }
 void read(const Argument& argument, nb::handle value, Dims& to) {
-  if (!is_whole(value)) return read_ints(argument, value, "an int or a sequence of ints", to);
+  if (!is_whole(value)) return read_list(argument, value, "an int or a sequence of ints", to);
   to = {read_as<std::int64_t>(argument, value)};
-}
-void read(const Argument& argument, nb::handle value, nn::models::RopeScaling& to) {
-  using nn::models::RopeScaling;
-  if (!nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
-  to = read_options<RopeScaling>(argument.op, nb::borrow<nb::kwargs>(value), CT_FIELD(RopeScaling, factor),
-                                 CT_FIELD(RopeScaling, low_freq_factor),
-                                 CT_FIELD(RopeScaling, high_freq_factor),
-                                 CT_FIELD(RopeScaling, original_max_position_embeddings));
 }
 std::optional<DType> as_dtype(nb::handle value) {
   DType result{};
@@ -144,6 +170,16 @@ void read(const Argument& argument, nb::handle value, Device& to) {
   if (!nb::isinstance<nb::str>(value))
     argument.refuse(value, "a device (\"cpu\", \"cuda\", \"cuda:1\", \"auto\")");
   to = parse_device(nb::cast<std::string>(value));
+}
+void read(const Argument& argument, nb::handle value, To& to) {
+  if (nb::isinstance<Tensor>(value)) {
+    const Tensor& like = *nb::inst_ptr<Tensor>(value);
+    to.dtype = like.dtype(), to.device = like.device();
+  } else if (const std::optional<DType> dtype = as_dtype(value)) {
+    to.dtype = dtype;
+  } else if (!value.is_none()) {
+    to.device = read_as<Device>(argument, value);
+  }
 }
 void read(const Argument& argument, nb::handle value, Size2d& to) {
   const Dims sizes = read_as<Dims>(argument, value);
@@ -191,23 +227,26 @@ nb::dict to_python(const StateDict& state) {
     result[nb::cast(name)] = std::visit([](const auto& one) -> nb::object { return nb::cast(one); }, value);
   return result;
 }
-StateDict read_state(const char* op, const nb::dict& state) {
-  StateDict result;
-  for (const auto& [key, value] : state) {
-    const std::string name = read_as<std::string>({op, "a key"}, key);
+void read(const Argument& argument, nb::handle given, StateDict& to) {
+  if (!nb::isinstance<nb::dict>(given)) argument.refuse(given, "a dict");
+  for (const auto& [key, value] : nb::borrow<nb::dict>(given)) {
+    const std::string name = read_as<std::string>({argument.op, "a key"}, key);
     if (nb::isinstance<nb::str>(value)) {
-      result.set_value(name, StateValue(nb::cast<std::string>(value)));
+      to.set_value(name, StateValue(nb::cast<std::string>(value)));
     } else if (PyBool_Check(value.ptr())) {
-      result.set_value(name, StateValue(nb::cast<bool>(value)));
+      to.set_value(name, StateValue(nb::cast<bool>(value)));
     } else if (PyLong_Check(value.ptr())) {
-      result.set_value(name, StateValue(read_as<std::int64_t>({op, name.c_str()}, value)));
+      to.set_value(name, StateValue(read_as<std::int64_t>({argument.op, name.c_str()}, value)));
     } else if (PyFloat_Check(value.ptr())) {
-      result.set_value(name, StateValue(nb::cast<double>(value)));
+      to.set_value(name, StateValue(nb::cast<double>(value)));
     } else {
-      result.set(name, read_as<Tensor>({op, name.c_str()}, value));
+      to.set(name, read_as<Tensor>({argument.op, name.c_str()}, value));
     }
   }
-  return result;
+}
+std::int64_t read_size(const Argument& argument, nb::handle data) {
+  return nb::hasattr(data, "__len__") ? static_cast<std::int64_t>(nb::len(data))
+                                      : read_as<std::int64_t>(argument, data);
 }
 
 void refuse_option(const char* op, nb::handle name, std::initializer_list<const char*> known) {

@@ -220,6 +220,20 @@ class _Methods:
     def __delitem__(self, key: object) -> None:
         raise TypeError("[del] elements of a tensor can't be deleted; x[mask] or ct.cat() makes another")
 
+    def __round__(self, ndigits: Optional[int] = None) -> Tensor:
+        places = ndigits or 0
+        if not self.is_floating_point():
+            return self if places >= 0 else round(self.to(_core.f64), places).to(self.dtype)
+        power = 10.0 ** abs(places)
+        return (self / power).round() * power if places < 0 else (self * power).round() / power if places else self.round()
+
+    def _write(self, value):
+        data = as_tensor(value)
+        if data.shape != self.shape:
+            raise _core.ShapeError(f"[data] the value has the shape {data.shape}, the tensor {self.shape}; a new tensor is wanted "
+                                   "for that")
+        self.detach().copy_(data.detach())
+
     def cpu(self) -> Tensor:
         return self.to("cpu")
 
@@ -231,4 +245,5 @@ for _name, _method in vars(_Methods).items():
     if callable(_method):
         setattr(Tensor, _name, _method)
 Tensor.__array_priority__ = 1000
+Tensor.data = property(Tensor.detach, Tensor._write, doc="The same memory without history; what is assigned is written into it.")
 DType.__repr__ = DType.__str__ = lambda self: f"cotangent.{self.name}"

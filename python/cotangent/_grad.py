@@ -65,11 +65,11 @@ class set_grad_enabled:
 
     def __init__(self, mode: bool):
         self._scope = _grad.GradMode(mode)
-        self._before: Optional[bool] = _grad.set_mode(mode)
+        self._before: Optional[bool] = _core.set_grad_enabled(mode)
 
     def _undo(self) -> None:
         if self._before is not None:
-            _grad.set_mode(self._before)
+            _core.set_grad_enabled(self._before)
         self._before = None
 
     def __enter__(self) -> None:

@@ -13,12 +13,42 @@ from ._array import as_tensor as _as_tensor
 from ._array import tensor as _tensor
 from ._core import Tensor, _data
 from ._core._grad import Generator as _Generator
-from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSampler, WeightedRandomSampler, cifar10,
-                          idx, read_csv, read_idx)
+from ._core._data import (CsvTable, DistributedSampler, ImageDataset, RandomSampler, WeightedRandomSampler, read_csv,
+                          read_idx)
 
 __all__ = ["ConcatDataset", "CsvTable", "DataLoader", "Dataset", "DistributedSampler", "ImageDataset", "RandomSampler",
            "Sampler", "Subset", "TensorDataset", "WeightedRandomSampler", "cifar10", "default_collate", "idx",
            "random_split", "read_csv", "read_idx"]
+
+
+def idx(folder: Any, train: bool = True, mean: float = 0.0, std: float = 1.0) -> ImageDataset:
+    """The data set of a folder in MNIST's layout, packed or not. Throws IoError."""
+    return _data._idx(folder, "train" if train else "test", mean, std)
+
+
+def cifar10(folder: Any, train: bool = True, mean: float = 0.0, std: float = 1.0) -> ImageDataset:
+    """The data set of a folder in CIFAR-10's binary layout. Throws IoError."""
+    return _data._cifar10(folder, "train" if train else "test", mean, std)
+
+
+def _next_order(self: Any) -> Iterator[int]:
+    epoch = vars(self).get("epoch", 0)
+    self.epoch = epoch + 1
+    return iter(self.order(epoch))
+
+
+def _set_epoch(self: Any, epoch: int) -> None:
+    self.epoch = epoch
+
+
+def _example(self: Any, i: int) -> tuple[Tensor, Tensor]:
+    return self._get(i + len(self) if i < 0 else i)  # type: ignore[no-any-return]
+
+
+setattr(ImageDataset, "__getitem__", _example)
+for _kind in (RandomSampler, WeightedRandomSampler, DistributedSampler):  # list(sampler) is its next epoch
+    setattr(_kind, "__iter__", _next_order)
+    setattr(_kind, "set_epoch", _set_epoch)
 
 
 class Dataset:
@@ -175,7 +205,7 @@ class DataLoader:
         self._native, self._ahead, self._workers, self._device = source is not None, 0, workers, prefetch
         self._most = max(prefetch_batches, workers)
         self._core = _data.Loader(
-            source, len(dataset), None if sampler is None else len(sampler), seed, generator, batch_size=batch_size,
+            source, len(dataset), None if sampler is None else len(sampler), generator, seed=seed, batch_size=batch_size,
             shuffle=shuffle, drop_last=drop_last, workers=workers if self._native else 0,
             prefetch=prefetch if self._native else "cpu", prefetch_batches=prefetch_batches)
 

@@ -51,9 +51,9 @@ _known = _weakref.WeakValueDictionary()  # tensors of modules as Python's object
 
 def _named(cls, tensor):
     """The object of this class that stands for a tensor: the same one as long as it lives."""
-    found = _known.get(_nn._key(tensor))
-    if found is None or _nn._key(found) != _nn._key(tensor):
-        found = _known[_nn._key(tensor)] = _nn._as(cls, tensor)
+    found = _known.get(hash(tensor))
+    if found is None or hash(found) != hash(tensor):
+        found = _known[hash(tensor)] = _nn._as(cls, tensor)
     return found
 
 
@@ -165,9 +165,9 @@ class _Module:
     def _tensor(self, name, kind, tensor, _):
         kept = self.__dict__.setdefault("_tensors", {})
         found = kept.get(name)
-        if tensor is None or found is None or _nn._key(found) != _nn._key(tensor):
+        if tensor is None or found is None or hash(found) != hash(tensor):
             known = _named(Parameter, tensor) if kind == "parameter" and tensor is not None else tensor
-            found = kept[name] = known if tensor is None else _known.get(_nn._key(tensor), known)
+            found = kept[name] = known if tensor is None else _known.get(hash(tensor), known)
         return found
 
     def _inner(self, name):
@@ -295,8 +295,8 @@ class _Module:
         seen, found = set(), _Listed()
         for path, module in self.named_modules(prefix, once) if recurse else [(prefix, self)]:
             for name, member in module._members().items():
-                if member[0] == kind and member[1] is not None and not (once and _nn._key(member[1]) in seen):
-                    seen.add(_nn._key(member[1]))
+                if member[0] == kind and member[1] is not None and not (once and hash(member[1]) in seen):
+                    seen.add(hash(member[1]))
                     found.append((f"{path}.{name}".lstrip("."), module._tensor(name, *member)))
         return found
 
@@ -341,10 +341,7 @@ class _Module:
     def load_state_dict(self, state_dict, strict=True):
         """Copies values in, of tensors and arrays. Gives the names of what is missing and unexpected, which unless
         strict=False are errors."""
-        try:
-            return _LoadReport(*self._load(dict(state_dict), strict))
-        except _ValueError as error:
-            raise type(error)(str(error).replace("{.strict = false}", "strict=False")) from None
+        return _LoadReport(*self._load(dict(state_dict), strict))
 
     def train(self, mode=True):
         """Training or evaluation mode, for all modules below."""
@@ -472,7 +469,7 @@ class _Module:
     def __reduce_ex__(self, protocol):
         cls = type(self)
         made = self.__dict__.get("_made")
-        if "_inside" in self.__dict__ or made is None and _nn._bound_class(cls) is not Module:
+        if "_inside" in self.__dict__ or made is None and _bound_class(cls) is not Module:
             raise TypeError(f"[{cls.__name__}] only a module that a call of its class has made can be copied; this one "
                             "is a part of what C++ has made: copy the whole, or its state_dict()")
         args, named = made or ((), {})
@@ -484,8 +481,15 @@ class _Module:
         return _rebuilt, (cls, args, named), (self._state(), attributes)
 
 
+def _bound_class(cls):
+    """The class of C++ that a class is derived from."""
+    return next(base for base in cls.__mro__ if base.__module__.startswith(_core.__name__))
+
+
 def _rebuilt(cls, args, named, state=None):
-    module = _nn._rebuild(cls, args, named)
+    """A module as it was made, without draws, and then with its values."""
+    module = cls.__new__(cls)
+    _nn._without_draws(lambda: _bound_class(cls).__init__(module, *args, **named))
     state and module._restore(state)
     return module
 

@@ -14,6 +14,7 @@ import torch
 
 from . import _core
 from ._core import AutogradError, DeviceError, Tensor, from_dlpack
+from .data import _tree
 
 _autograd = torch._C._autograd
 # Whether PyTorch keeps its tape after this backward(); where it does not say, ours is kept.
@@ -29,14 +30,7 @@ def _stream_of(tensor):
 
 def _mapped(value, kind, f):
     """value with f(one) in place of each `kind` in it, in tuples, lists and dicts."""
-    if isinstance(value, kind):
-        return f(value)
-    if isinstance(value, dict):
-        return {key: _mapped(one, kind, f) for key, one in value.items()}
-    if not isinstance(value, (tuple, list)):
-        return value
-    made = [_mapped(one, kind, f) for one in value]
-    return type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+    return _tree(lambda one: f(one[0]) if isinstance(one[0], kind) else one[0], [value])
 
 
 def _ours(tensor, wanted):

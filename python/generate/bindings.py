@@ -27,9 +27,48 @@ TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double"
          "RotaryScaling": ("any", "RotaryScaling"), "RopeScaling": ("any", "dict[str, Any]"),
          "std::vector<std::int64_t>": ("any", "Sequence[int]"), "std::array<double, 3>": ("any", "Sequence[float]"),
          "std::function<bool(const Tensor& ids)>": ("any", "Any"), "Tensor": ("tensor", "TensorLike"),
+         "std::uint64_t": ("integer", "int"), "char": ("any", "str"), "StateDict": ("any", "Mapping[str, Any]"),
+         "std::vector<double>": ("any", "Any"), "std::vector<std::string>": ("any", "Sequence[str]"),
+         "std::vector<Tensor>": ("any", "Any"), "TensorsFunction": ("any", "Callable[[list[Tensor]], Tensor]"), "nn::Module": ("module", "Any"), "Optimizer": ("any", "Optimizer"), "KvCache*": ("any", "KvCache | None"),
          "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
 RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
            "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
+# Those of members and settings, which are no functions of tensors.
+MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std::string_view": "str", "char*": "str", "DType": "DType",
+                "StateDict": "dict[str, Any]", "std::vector<std::vector<Tensor>>": "list[list[Tensor]]", "std::vector<double>": "list[float]", "std::vector<std::int64_t>": "list[int]",
+                "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
+                "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
+# What is bound as it is: the part of the module, a class or namespace::, and its members, as NAME=C++'S where Python has
+# another name; * is all there are. A property ends with *; `state` is state_dict() and its way back; + is a class that is there already.
+PLAIN = """
++_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
+_init ct::nn::init:: *
++_core ct::Tensor ndim=dim* dtype* is_cuda* nbytes* is_leaf*
+_core ct:: version manual_seed num_threads set_num_threads cuda_is_available cuda_device_count grad_enabled _backward=backward
+_grad ct:: anomaly_enabled set_anomaly value_and_grad vjp jvp jacobian hessian
+_grad ct::Explanation __str__=to_string __repr__=to_string to_dot to_html bytes*
+_optim ct::optim::Optimizer _step=step zero_grad state _params=params _lr=lr _set_lr=set_lr _group_count=group_count
+_optim ct::optim::LRScheduler step time* last_lr* get_last_lr=last_lr lr_at state
+_optim ct::optim::GradScaler scale unscale_ step get_scale is_enabled=enabled state
+_optim ct::optim::Ema update updates* apply restore applied* averages* state
++_optim ct::optim::LBFGS iterations* evaluations* state
++_optim ct::optim::ReduceLROnPlateau best* state
+_optim ct::optim:: clip_grad_norm_ clip_grad_value_
+_data ct::data::RandomSampler __len__=size order
+_data ct::data::WeightedRandomSampler __len__=size order
+_data ct::data::DistributedSampler __len__=size order
+_data ct::data::ImageDataset __len__=size _get=get images* labels* classes*
+_data ct::data::CsvTable __len__=rows columns* text numbers classes
+_data ct::data:: stack_examples read_idx read_csv _idx=idx _cifar10=cifar10
+_text ct::text::Tokenizer vocab_size* encode beginning save
+_text ct::text::CharTokenizer
+_text ct::text::BpeTokenizer find_token
+_models ct::nn::models::KvCache length* capacity* batch* nbytes* truncate
++_models ct::nn::models::LanguageModel hidden loss generate make_cache
+_io ct::io:: load save load_npy load_npz save_npy
+"""
+PARTS = {"_init": "Initial values of parameters, in place", "_grad": "Gradients and modes", "_optim": "Optimizers", "_data": "Batches", "_text": "Tokenizers",
+         "_models": "Language models", "_io": "Files"}
 GATHERED = {"empty", "zeros", "ones", "rand", "randn", "reshape", "view", "expand", "permute", "repeat", "tile", "flip",
             "einsum", "meshgrid"}
 METHODS = {"forward", "reset_parameters", "add_forward", "forward_with_weights"}
@@ -37,6 +76,10 @@ NOT_LAYERS = {"Lambda", "Sequential", "ModuleList", "ModuleDict", "ParameterList
 
 
 WORDS = {"ct::Gelu": ["none", "tanh"]}  # PyTorch's, where ours differ
+
+
+DEFAULTS = {"true": "True", "false": "False", "{}": "None", "std::nullopt": "None", "nullptr": "None", "1.0 / 3": "0.3333333333333333",
+            "INT64_MAX": "9223372036854775807"}
 
 
 class Teach(Exception):
@@ -47,6 +90,7 @@ class Binder:
     def __init__(self, headers):
         self.headers = headers
         self.named = {}     # results of several tensors
+        self.plain = set()  # classes that are bound as they are
 
     # ---- types --------------------------------------------------------------------------------------------
     def full(self, scope, name):
@@ -62,33 +106,39 @@ class Binder:
         found = self.full(scope, kind)
         return found if found and re.search(r"Options$|Config$|Masks$", found) else None
 
+    @staticmethod
+    def named_reader(scope, p):
+        """What reads a parameter of this name, whatever its type."""
+        sized = scope == "ct::data" and p.name == "size"
+        return "read_size" if sized else {"path": "read_path", "folder": "read_path", "params": "read_params"}.get(p.name)
+
     def reader(self, scope, p, i):
         """C++ that reads place i as this parameter."""
+        if p.name == "self":
+            return f"v.object<{p.type}>({i})" if p.type else f"nb::borrow<nb::capsule>(v[{i}])"  # where it is constructed
+        if read := self.named_reader(scope, p):
+            return f"{read}(v.argument({i}), v[{i}])"
         kind = SCALARS.get(p.type, p.type)
         full = self.full(scope, kind)
         default, bare = p.default, re.sub(r"std::optional<(.*)>", r"\1", kind)
-        if kind == "Tensor" and p.reference:
-            return f"v.object<Tensor>({i})"
-        if kind == "std::optional<Tensor>":
-            return f"v.given({i}) && !v[{i}].is_none() ? std::optional<Tensor>(v.tensor({i})) : std::nullopt"
+        fixed = {"TensorList": f"v.tensors({i})" if default is None else f"v.given({i}) ? v.tensors({i}) : std::vector<Tensor>()", "Generator": f"v.generator({i})",
+                 "KvCache*": f"v.pointer<nn::models::KvCache>({i})",
+                 "std::optional<LayerNorm>": f"v.pointer<nn::LayerNorm>({i}) ? std::optional(v.object<nn::LayerNorm>({i})) : std::nullopt",
+                 "std::optional<Tensor>": f"v.given({i}) && !v[{i}].is_none() ? std::optional<Tensor>(v.tensor({i})) : std::nullopt"}
         if kind == "Tensor":
-            return f"v.tensor({i})" if default is None else f"v.optional_tensor({i})"
-        if kind == "TensorList":
-            return f"v.tensors({i})"
-        if kind == "Generator":
-            return f"v.generator({i})"
+            return f"v.object<Tensor>({i})" if p.reference else f"v.{'tensor' if default is None else 'optional_tensor'}({i})"
+        if kind in fixed:
+            return fixed[kind]
         if full in self.headers.enums or full and self.aggregate(full):
             kind = full
-        elif kind == "std::optional<LayerNorm>":
-            return f"v.optional_object<nn::LayerNorm>({i})"
-        elif full and full.startswith("ct::nn::") and "Module" in self.headers.classes[full].bases:
+        elif full and (full in self.plain or full == "ct::nn::Module" or "Module" in self.headers.classes[full].bases):
             return f"v.object<{full}>({i})"
         elif bare not in TYPES:
             raise Teach(f"a parameter of type {p.type} ({p.name})")
         if default is None:
             return f"v.get<{kind}>({i})"
         value = f"{kind}{default}" if default.startswith("{") else f"{kind}({self.cpp(scope, default)})"
-        return f"v.get{'_unless_none' if kind in ('Dims', 'Shape') else ''}<{kind}>({i}, {value})"
+        return f"v.get{'_unless_none' if kind in ('Dims', 'Shape') or default == '{}' else ''}<{kind}>({i}, {value})"
 
     def cpp(self, scope, default):
         """A default's C++, with the full name of an enum."""
@@ -101,7 +151,7 @@ class Binder:
         made = self.headers.classes.get(full)
         if made is None or made.functions or not made.fields or made.bases:
             return None
-        simple = all(f.type == "Tensor" or (self.full(made.scope, f.type) and self.aggregate(self.full(made.scope, f.type)))
+        simple = all(f.type in ("Tensor", "std::vector<Tensor>") or (self.full(made.scope, f.type) and self.aggregate(self.full(made.scope, f.type)))
                      for f in made.fields)
         return made.fields if simple else None
 
@@ -111,7 +161,7 @@ class Binder:
 
     def readable(self, scope, field):
         try:
-            self.reader(scope, Parameter(field.type, field.name, "{}", False), 0)
+            self.reader(scope, dataclasses.replace(field, default="{}"), 0)
         except Teach:
             return False
         return True
@@ -127,13 +177,15 @@ class Binder:
             if not options:
                 yield p, None
 
-    def body(self, function, first=0):
-        """(slots, C++ of each argument of the call), where places begin at `first`."""
-        statements, arguments, i = [], [], first
+    def body(self, function):
+        """(C++ that reads the arguments, C++ of each argument of the call)."""
+        statements, arguments, i = [], [], 0
         for p in function.parameters:
             options = self.is_options(function.scope, p.type)
             if not options:
                 arguments.append(self.reader(function.scope, p, i))
+                if p.name == "params" and function.result:  # of a function a tensor is one; a class refuses it, as no list
+                    arguments[-1] = arguments[-1][:-1] + ", true)"
                 i += 1
                 continue
             owner = self.headers.classes[options]
@@ -150,20 +202,19 @@ class Binder:
                 i += 1
             arguments.append(name)
         for n, argument in enumerate(arguments):
-            if argument.startswith("v."):  # read before the interpreter is free for others
-                reference = "&" if ".object<" in argument or ".generator" in argument else ""
+            if argument.startswith(("v.", "read_")):  # before the interpreter is free for others
+                reference = "&" if argument.startswith("v.object<") or ".generator" in argument else ""
                 statements.append(f"auto{reference} a{n} = {argument};")
                 arguments[n] = f"a{n}"
         return statements, arguments
 
-    def overload(self, function, call, first=(), gathers=False):
+    def overload(self, function, call=None, gathers=False):
         """C++ of an Overload; `call` makes the C++ call of its arguments."""
-        slots = [*first, *((p, p.default is None) for p, _ in self.slots(function))]
-        statements, arguments = self.body(function, len(first))
-        rows = ", ".join(f'{{"{p.name}", Kind::{self.kind(p)}, {"true" if needed else "false"}}}' for p, needed in slots)
-        gather = next((n for n, (p, _) in enumerate(slots) if self.kind(p) in ("dims", "tensors")), -1) if gathers else -1
-        text = " ".join(statements)
-        return rows, f"[](const Values& v) -> nb::object {{ {text} {call(arguments, function)} }}", gather
+        slots = [p for p, _ in self.slots(function)]
+        statements, arguments = self.body(function)
+        rows = ", ".join(f'{{"{p.name}", Kind::{self.kind(p)}, {str(p.default is None).lower()}}}' for p in slots)
+        gather = next((n for n, p in enumerate(slots) if self.kind(p) in ("dims", "tensors")), -1) if gathers else -1
+        return rows, f"[](const Values& v) -> nb::object {{ {' '.join(statements)} {(call or call_of)(arguments, function)} }}", gather
 
     # ---- Python's side --------------------------------------------------------------------------------------
     def python_default(self, scope, p):
@@ -174,23 +225,12 @@ class Binder:
         full = self.full(scope, kind)
         if full in self.headers.enums:
             return repr(WORDS.get(full, words := self.headers.enums[full])[words.index(d.rpartition("::")[2])])
-        if d in ("{}", "std::nullopt", "nullptr") or kind == "Generator":
-            return "None"
-        if d.startswith("DType::"):
-            return d.replace("DType::", "")
-        if kind == "Device":
-            return f"'{d}'"
-        d = {"true": "True", "false": "False"}.get(d, d)
-        d = re.sub(r"(\d)\.?f$", r"\1", d)
-        if kind == "double" and re.fullmatch(r"-?\d+", d):
-            d += ".0"
-        if re.fullmatch(r'"[^"]*"', d):
-            return repr(d[1:-1])
-        if d.startswith("{"):
-            return f"({d[1:-1]})"
-        if "INT64_MAX" in d:
-            return "9223372036854775807"
-        return "0.3333333333333333" if d == "1.0 / 3" else d
+        if kind in ("Generator", "Device"):
+            return "None" if kind == "Generator" else repr(d)
+        if d[0] in '"{' and d != "{}":
+            return repr(d[1:-1]) if d[0] == '"' else f"({d[1:-1]})"
+        d = DEFAULTS.get(d, re.sub(r"(\d)\.?f$", r"\1", d).removeprefix("DType::"))
+        return d + ".0" if kind == "double" and re.fullmatch(r"-?\d+", d) else d
 
     def python_type(self, scope, p):
         kind = SCALARS.get(p.type, p.type)
@@ -200,7 +240,7 @@ class Binder:
         if full and self.aggregate(full):
             return "Sequence[TensorLike | None]"
         bare = re.sub(r"std::optional<(.*)>", r"\1", kind)
-        found = "Tensor" if p.reference and kind == "Tensor" else TYPES.get(bare, ("", full and full.rpartition("::")[2] or "Any"))[1]
+        found = "Any" if self.named_reader(scope, p) else "Tensor" if p.reference and kind == "Tensor" else TYPES.get(bare, ("", full and full.rpartition("::")[2] or "Any"))[1]
         optional = kind != bare or self.python_default(scope, p) == "None"
         return f"{found} | None" if optional else found
 
@@ -212,12 +252,12 @@ class Binder:
             made.append((p.name, self.python_type(scope, p), self.python_default(scope, p)))
         return made
 
-    def result_type(self, scope, result):
-        kind = result.replace("const ", "").rstrip("& ")
+    def result_type(self, scope, result, more={}):
+        kind = bare(result)
         full = self.full(scope, kind)
-        if full and self.aggregate(full):
+        if full and self.aggregate(full) or more and full in self.plain:
             return kind
-        return RESULTS.get(kind)
+        return RESULTS.get(kind) or more.get(kind)
 
     def note_result(self, scope, result):
         full = self.full(scope, result)
@@ -239,6 +279,10 @@ class Binder:
             optional = optional or not needed
             parts.append(name if needed else f"{name}={default or 'None'}")
         return f"({', '.join(parts)})"
+
+
+def bare(result):
+    return result.replace("const ", "").rstrip("& ")
 
 
 def quote(text):
@@ -264,98 +308,165 @@ class Writer:
 
 
 HEAD = """// Written by python/generate/bindings.py of the public headers.
-#include "options.h"
+#include "optimizers_internal.h"
 
 namespace ct::python {
 namespace {
 """
 
 
-def call_of(callee, result, before=""):
+def write(path, writer, **binders):
+    """A file of definitions, and of functions of the module that have these lines."""
+    made = "".join(f"void {name}(nb::module_& m) {{\n" + "\n".join(rows) + "\n}\n" for name, rows in binders.items())
+    path.write_text(HEAD + "\n".join(writer.lines) + "\n}  // namespace\n\n" + made + "\n}  // namespace ct::python\n")
+
+
+def call_of(arguments, function):
     """C++ of a call whose result goes to Python; of one in place, the object itself."""
-    if result == "void" or result.endswith("&"):
-        return f"{before}unlocked([&] {{ {callee}; }}); return {'nb::none()' if result == 'void' else 'nb::borrow(v[0])'};"
-    return f"{before}return give(unlocked([&] {{ return {callee}; }}));"
+    callee = f"{arguments[0]}.{function.name}({', '.join(arguments[1:])})" if function.member else \
+        f"{function.scope}::{function.name}({', '.join(arguments)})"
+    if function.result == "void" or function.result.endswith("&"):
+        return f"unlocked([&] {{ {callee}; }}); return {'nb::none()' if function.result == 'void' else 'nb::borrow(v[0])'};"
+    return f"return give(unlocked([&] {{ return {callee}; }}));"
 
 
-def free_call(arguments, function):
-    return call_of(f"{function.scope}::{function.name}({', '.join(arguments)})", function.result)
-
-
-def member_call(arguments, function):
-    own = "const Tensor self = v.tensor(0); " if function.result != "void" and not function.result.endswith("&") else \
-        "auto& self = v.object<Tensor>(0); "
-    return call_of(f"self.{function.name}({', '.join(arguments)})", function.result, own)
+def of_object(function, itself):
+    """A member function, whose first parameter is the object."""
+    return dataclasses.replace(function, parameters=[itself, *function.parameters], member=True)
 
 
 def functions(binder, out):
     """functions.cpp, and what it publishes: (name, forms, doc, is a method, is a function)."""
     headers, writer, published = binder.headers, Writer(), []
     groups = {}
-    for f in headers.functions:
+    for f in binder.public:
         usable = f.scope in ("ct",) and f.name not in LEFT_OUT and not any(p is None or p.type in UNREAD for p in f.parameters)
         if usable and binder.result_type(f.scope, f.result):
-            groups.setdefault(f.name, []).append((f, free_call, ()))
+            groups.setdefault(f.name, []).append(f)
     tensor = headers.classes["ct::Tensor"]
     members = {f.name for f in tensor.functions}
-    itself = Parameter("Tensor", "x", None, False)
     for f in tensor.functions:
         plain = f.result in ("Tensor", "Tensor&", "std::vector<Tensor>", "bool") and (f.const or f.result == "Tensor&")
-        others = [g for g in groups.get(f.name, ()) if not g[2]]
-        second = {g[0].parameters[1].type for g in others if len(g[0].parameters) > 1}
+        others = [g for g in groups.get(f.name, ()) if not g.member]
+        second = {g.parameters[1].type for g in others if len(g.parameters) > 1}
         new = not others or f.parameters and "vector" in f.parameters[0].type and f.parameters[0].type not in second
         mine = plain and new and not f.name.startswith(
             ("is_", "to", "defined", "requires", "set_", "index", "pin_", "begin", "end", "detach", "grad"))
         if mine and not any(p is None or p.type in UNREAD or p.type.startswith("Rest") for p in f.parameters):
-            function = Function("ct", f.name, f.result, f.parameters, f.doc)
-            me = Parameter("Tensor", "x", None, f.result.endswith("&"))
-            groups.setdefault(f.name, []).append((function, member_call, ((me, True),)))
-    where = [f for f in tensor.functions if f.name == "where"]  # its tensor is not the function's first
-    groups["where", "method"] = [(Function("ct", "where", f.result, f.parameters, f.doc), member_call, ((itself, True),)) for f in where]
+            groups.setdefault(f.name, []).append(of_object(f, Parameter("Tensor", "x", None, f.result.endswith("&"))))
+    groups["where", "method"] = [of_object(f, Parameter("Tensor", "x", None, False)) for f in tensor.functions
+                                 if f.name == "where"]  # its tensor is not the function's first
     for name, group in groups.items():
         only_function, name = name == "where", name[0] if isinstance(name, tuple) else name
-        overloads, forms = [], []
-        for f, call, first in group:
-            try:
-                overloads.append(binder.overload(f, call, first, name in GATHERED))
-            except Teach as what:
-                sys.exit(f"bindings.py: {f.name} has {what}, which `reader` does not know")
-            head = [(p.name, "Tensor" if p.reference else "TensorLike", None) for p, _ in first]
-            forms.append(([*head, *binder.parameters(f)], binder.result_type(f.scope, f.result)))
-            binder.note_result(f.scope, f.result)
-        doc = next((f.doc for f, _, _ in group if f.doc), "")
-        definition = writer.definition(name, binder.signature([f for f, _ in forms]), doc, overloads)
-        leading = group[0][2] or (group[0][0].parameters and group[0][0].parameters[0].type == "Tensor")
-        published.append({"name": name, "definition": definition, "forms": forms, "doc": doc,
-                          "method": not only_function and bool(group[0][2]) or not only_function and bool(leading) and (name in members or group[0][0].parameters[0].name in ("x", "a", "t")), "function": not group[0][2] or not name.endswith("_") and name != "where",
-                          "gathers": name in GATHERED})
-    init = {}
-    for f in headers.functions:
-        if f.scope == "ct::nn::init" and binder.result_type(f.scope, f.result):
-            me = Function(f.scope, f.name, f.result.replace("const ", ""), f.parameters, f.doc)
-            init[f.name] = writer.definition(f.name, binder.signature([binder.parameters(f)]), f.doc,
-                                             [binder.overload(me, free_call)])
-            published.append({"name": f.name, "forms": [(binder.parameters(f), binder.result_type(f.scope, f.result))], "doc": f.doc,
-                              "init": True})
-    rows = [f"  publish(m, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
-            for p in published if "definition" in p]
+        try:
+            definition, one = defined(binder, writer, name, group, gathers=name in GATHERED)
+        except Teach as what:
+            sys.exit(f"bindings.py: {name} has {what}, which `reader` does not know")
+        first = group[0].parameters[0] if group[0].parameters else Parameter("", "", None, False)
+        of_tensor = group[0].member or first.type == "Tensor" and (name in members or first.name in ("x", "a", "t"))
+        published.append({**one, "definition": definition, "gathers": name in GATHERED,
+                          "method": not only_function and of_tensor,
+                          "function": not group[0].member or not name.endswith("_") and name != "where"})
+    rows = [f"  publish(all, tensor, {p['definition']}, {str(p['function']).lower()}, {str(p['method']).lower()});"
+            for p in published]
     rows += [f'  m.attr("{full.rpartition("::")[2]}") = class_of(static_cast<const {full}*>(nullptr));' for full in binder.named]
-    rows += [f'  init.attr("{name}") = make_function({d}, "cotangent.nn.init");' for name, d in init.items()]
-    text = HEAD + "\n".join(writer.lines) + """
-void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool function, bool method) {
-  const nb::object made = make_function(def, "cotangent");
-  if (function) m.attr(def.name) = made;
-  if (method && PyDict_GetItemString(reinterpret_cast<PyTypeObject*>(tensor.ptr())->tp_dict, def.name) == nullptr)
-    tensor.attr(def.name) = made;
-}
-}  // namespace
+    head = ['  nb::object tensor = m.attr("Tensor"); auto all = m.def_submodule("_functions", "The public functions of C++.");']
+    write(out / "functions.cpp", writer, bind_functions=head + rows)
+    return published
 
-void bind_functions(nb::module_& m) {
-  const nb::object tensor = m.attr("Tensor");
-  nb::module_ all = m.def_submodule("_functions", "The public functions of C++.");
-  nb::module_ init = m.def_submodule("_init", "Initial values of parameters, in place.");
-""" + "\n".join(rows).replace("publish(m,", "publish(all,") + "\n}\n\n}  // namespace ct::python\n"
-    (out / "functions.cpp").write_text(text)
+
+def defined(binder, writer, name, group, op=None, gathers=False):
+    """What defines a function of all its overloads, and what is published of it."""
+    forms, doc = [], next((f.doc for f in group if f.doc), "")
+    for f in group:
+        forms.append((binder.parameters(f), binder.result_type(f.scope, f.result, MORE_RESULTS)))
+        binder.note_result(f.scope, f.result)
+    overloads = [binder.overload(f, gathers=gathers) for f in group]
+    definition = writer.definition(name, binder.signature([form for form, _ in forms]), doc, overloads, op)
+    return definition, {"name": name, "forms": forms, "doc": doc}
+
+
+def member(function, kind):
+    return of_object(dataclasses.replace(function, result=bare(function.result)), Parameter(kind, "self", None, True))
+
+
+def begun(binder, writer, part, full, base=""):
+    """The C++ that binds a class which its constructors make, and what is published of it."""
+    made = binder.headers.classes[full]
+    makers = [readable(binder, f) for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name)]
+    makers = [f for f in makers if f]
+    if any(f.parameters and f.parameters[0].type == "Shape" for f in makers):  # of which Python's takes an int, too
+        makers = [f for f in makers if f.parameters[0].type == "Shape"]
+
+    def construct(arguments, function):
+        return f"new ({arguments[0]}.data()) {full}({', '.join(arguments[1:])}); return nb::none();"
+    makers, maker = [of_object(f, Parameter("", "self", None, True)) for f in makers], "nullptr"
+    forms = [binder.parameters(f) for f in makers]
+    if makers:
+        maker = "&" + writer.definition(made.name, binder.signature([form[1:] for form in forms]), made.doc,
+                                        [binder.overload(f, construct) for f in makers])
+    return f'bind_class<{full}{base}>({part}, "{made.name}", {quote(made.doc)}, {maker})', \
+        {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": [], "properties": []}
+
+
+def readable(binder, function):
+    """The function without what has a default and is of a type that Python has not, or None where that is needed."""
+    for n, p in enumerate(function.parameters):
+        if p is None or not binder.is_options(function.scope, p.type) and not binder.readable(function.scope, p):
+            return dataclasses.replace(function, parameters=function.parameters[:n]) if p and p.default else None
+    return function
+
+
+def plain(binder, out):
+    """plain.cpp: classes, and functions beside those of tensors, as PLAIN has them."""
+    headers, writer, new, late, published = binder.headers, Writer(), [], [], []
+    lines = [line.split() for line in PLAIN.split("\n") if line]
+    binder.plain |= {full for _, full, *_ in lines if not full.endswith("::")}
+
+    def found(functions, name):
+        said = {f.doc: f.name for f in reversed(functions)}  # of several that share it the first has the text
+        group = [dataclasses.replace(f, doc=f.doc if said[f.doc] == name else "")
+                 for f in (readable(binder, f) for f in functions if f.name == name) if f]
+        if not group:
+            sys.exit(f"bindings.py: {name} of PLAIN is not there, or of types that `reader` does not know")
+        return group
+
+    for part, full, *names in lines:
+        scope, _, own = full.rpartition("::")
+        rows, part = (late, part[1:]) if part[0] == "+" else (new, part)
+        module = "m" if part == "_core" else f'nb::module_(m.attr("{part}"))'
+        made = headers.classes.get(full)
+        if names == ["*"]:
+            names = list(dict.fromkeys(f.name for f in headers.functions if f.scope == scope))
+        names = [n for name in names for n in (["state_dict", "load_state_dict"] if name == "state" else [name])]
+        if rows is late:
+            begin, entry = f'nb::borrow<nb::class_<{full}>>({module}.attr("{own}"))', {"name": own, "forms": [], "methods": [], "properties": []}
+        elif made:
+            base = [f", {b}" for b in (binder.full(scope, b) for b in split_bases(made.bases)) if b in binder.plain]
+            begin, entry = begun(binder, writer, module, full, "".join(base))
+        if made:
+            rows.append(f"  {{ auto c = {begin};")
+            published.append({**entry, "part": part})
+        for name in names:
+            is_property, (name, *other) = name[-1] == "*", name.rstrip("*").split("=")
+            theirs = other[0] if other else name
+            if made and (field := next((f for f in made.fields if f.name == theirs), None)):
+                group = [Function(scope, theirs, field.type, [], field.doc)]
+            else:
+                group = found(made.functions if made else [f for f in headers.functions if f.scope == scope], theirs)
+            if is_property:
+                call, doc = f"self.{theirs}" + ("" if field else "()"), group[0].doc
+                rows.append(f'    c.def_prop_ro("{name}", [](const {full}& self) {{ return give({call}); }}, {quote(doc)});')
+                entry["properties"].append((name, binder.result_type(scope, group[0].result, MORE_RESULTS), doc))
+                continue
+            definition, one = defined(binder, writer, name, [member(f, full) for f in group] if made else group, theirs)
+            home = f'"cotangent{".nn.init" if part == "_init" else ""}"'
+            rows.append(f'  {"c" if made else module}.attr("{name}") = make_function({definition}, {home});')
+            (entry["methods"] if made else published).append({**one, "part": part})
+        if made:
+            rows[-1] += " }"
+    parts = [f'  m.def_submodule("{part}", "{doc}");' for part, doc in PARTS.items()]
+    write(out / "plain.cpp", writer, bind_plain=parts + new, bind_members=late)
     return published
 
 
@@ -381,58 +492,26 @@ def layers(binder, out):
         methods = {}
         for owner in family:
             for f in owner.functions:
-                if f.name in METHODS and f.result and f.name not in methods:
-                    methods[f.name] = (f, owner)
+                if f.name in METHODS and f.result:
+                    methods.setdefault(f.name, f)
         loss = re.search(r"FunctionLoss<(\w+),", made.bases)
         if loss:
             f = by_name[loss[1]]
-            methods["forward"] = (Function("ct", "forward", "Tensor", [p for p in f.parameters if not binder.is_options("ct", p.type)],
-                                           f.doc), made)
-        makers = [f for f in made.functions if f.name == made.name and not f.result and not copies(f, made.name)]
-        if any(f.parameters and f.parameters[0].type == "Shape" for f in makers):  # of which Python's takes an int, too
-            makers = [f for f in makers if f.parameters[0].type == "Shape"]
-        if "forward" not in methods or not makers:
+            methods["forward"] = Function("ct", "forward", "Tensor", [p for p in f.parameters if not binder.is_options("ct", p.type)], f.doc)
+        if "forward" not in methods or not any(f.name == made.name for f in made.functions):
             continue
-        place = Parameter("Capsule", "self", None, False)
-
-        def construct(arguments, function, kind=full):
-            return f"new (static_cast<void*>(nb::borrow<nb::capsule>(v[0]).data())) {kind}({', '.join(arguments)}); return nb::none();"
-        overloads = [binder.overload(f, construct, ((place, True),)) for f in makers]
-        forms = [binder.parameters(f) for f in makers]
-        maker = writer.definition(made.name, binder.signature(forms), made.doc, overloads)
-        rows.append(f'  {{ auto c = bind_class<{full}>(m, "{made.name}", {maker});')
-        entry = {"name": made.name, "doc": made.doc, "forms": [(f, "None") for f in forms], "methods": []}
-        for name, (f, owner) in methods.items():
-            def run(arguments, function, kind=full):
-                return call_of(f"self.{function.name}({', '.join(arguments)})", function.result, f"auto& self = v.object<{kind}>(0); ")
-            f = Function("ct::nn", f.name, f.result, f.parameters, f.doc)
-            me = Parameter("Self", "self", None, False)
-            binder.note_result("ct::nn", f.result)
-            arguments = binder.parameters(f)
-            method = writer.definition(name, binder.signature([[("self", "", None), *arguments]]), f.doc,
-                                       [binder.overload(f, run, ((me, True),))], made.name)
+        begin, entry = begun(binder, writer, "m", full, ", nn::Module")
+        rows.append(f"  {{ auto c = {begin};")
+        for name, f in methods.items():
+            definition, one = defined(binder, writer, name, [member(dataclasses.replace(f, scope="ct::nn"), full)], made.name)
             pair = name == "forward" and "forward_with_weights" in methods  # nn.py's forward() gives both, as PyTorch's
-            rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({method}, "cotangent.nn");')
-            result = "tuple[Tensor, Tensor | None]" if pair else binder.result_type("ct::nn", f.result)
-            entry["methods"].append((name, [*arguments, *[("need_weights", "bool", "True")] * pair], result, f.doc))
+            rows.append(f'    c.attr("{"_forward" if pair else name}") = make_function({definition}, "cotangent.nn");')
+            if pair:
+                one["forms"] = [([*one["forms"][0][0], ("need_weights", "bool", "True")], "tuple[Tensor, Tensor | None]")]
+            entry["methods"].append(one)
         rows[-1] += " }"
         published.append(entry)
-    text = HEAD + "\n".join(writer.lines) + """
-template <class L>
-nb::class_<L, nn::Module> bind_class(nb::module_& m, const char* name, const FunctionDef& def) {
-  static_assert(!std::is_polymorphic_v<L>, "it would not begin where its Module does, as Python's classes must");
-  nb::class_<L, nn::Module> made(m, name, nb::dynamic_attr(), def.doc);
-  made.def("__init__", [&def](nb::pointer_and_handle<L> self, const nb::args& args, const nb::kwargs& named) {
-    construct(def, self.h, self.p, args, named);
-  });
-  made.attr("__signature__") = nb::module_::import_("cotangent._signature").attr("of")(def.signature);
-  return made;
-}
-}  // namespace
-
-void bind_layers(nb::module_& m) {
-""" + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
-    (out / "layers.cpp").write_text(text)
+    write(out / "layers.cpp", writer, bind_layers=rows)
     return published
 
 
@@ -446,32 +525,27 @@ def copies(function, name):
 
 def optimizers(binder, out):
     """optimizers.cpp: what is made of parameters, or of an optimizer, and a struct of options."""
-    headers, rows, published = binder.headers, [], []
+    headers, writer, rows, published = binder.headers, Writer(), [], []
     for full, made in headers.classes.items():
         options = f"ct::optim::{made.name}Options"
         if made.scope != "ct::optim" or options not in headers.classes:
             continue
         schedule = "LRScheduler" in made.bases
-        grouped = not schedule and re.search("GroupedOptimizer|public Adam", "public " + made.bases)
-        if not (schedule or grouped or made.name in ("LBFGS", "ReduceLROnPlateau")):
-            continue
         first = "optimizer" if schedule or made.name == "ReduceLROnPlateau" else "params"
-        makers = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False),
-                                                       Parameter(made.name + "Options", "options", "{}", False)], made.doc)
-        arguments = binder.parameters(makers)
-        signature = binder.signature([arguments])
-        bind = "bind_schedule" if schedule else "bind_optimizer" if grouped else None
-        if bind:
-            required = f", {sum(f.default is None for f in headers.classes[options].fields)}" if schedule else ""
-            base = ", ct::optim::LRScheduler" if schedule else ""
-            rows.append(f'  {bind}<{full}, {options}{base}>(m, "{made.name}", {quote(made.doc)}{required});')
-            rows.append(f'  m.attr("{made.name}").attr("__signature__") = signature({quote(signature)});')
-        published.append({"name": made.name, "doc": made.doc, "forms": [(arguments, "None")], "methods": [],
-                          "base": "LRScheduler" if schedule else "Optimizer" if made.name != "ReduceLROnPlateau" else "object"})
-    text = '// Written by python/generate/bindings.py of the public headers.\n#include "optimizers_internal.h"\n\nnamespace ct::python {\n\n' \
-           "void bind_optimizers(nb::module_& m) {\n" \
-           '  const nb::object signature = nb::module_::import_("cotangent._signature").attr("of");\n' + "\n".join(rows) + "\n}\n\n}  // namespace ct::python\n"
-    (out / "optimizers.cpp").write_text(text)
+        if first == "params" and not re.search("Optimizer|Adam", made.bases):
+            continue
+        if first == "optimizer":
+            begin, entry = begun(binder, writer, "m", full, ", ct::optim::LRScheduler" if schedule else "")
+            rows.append(f"  {begin[:-1]}, nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>());")  # it refers to the optimizer
+        else:
+            fields = Parameter(made.name + "Options", "options", "{}", False)
+            maker = Function("ct::optim", made.name, "", [Parameter("Any", first, None, False), fields], made.doc)
+            entry = {"name": made.name, "forms": [([("self", "", None), *binder.parameters(maker)], "None")], "methods": []}
+            read = binder.overload(dataclasses.replace(maker, parameters=[fields]), lambda a, _: f"return options_of({a[0]});")
+            definition = writer.definition(made.name, binder.signature([binder.parameters(maker)]), made.doc, [read])
+            rows.append(f"  bind_optimizer<{full}, {options}>(m, {definition});")
+        published.append(entry)
+    write(out / "optimizers.cpp", writer, bind_optimizers=rows)
     return published
 
 
@@ -479,16 +553,16 @@ def options(binder, out):
     """options.h: enums by their words, structs of options by their fields, structs of tensors both ways."""
     headers, lines = binder.headers, []
     for full, words in (headers.enums | WORDS).items():
-        if ("detail" not in full and "TokenFormat" not in full and "data" not in full):
+        if "detail" not in full and "TokenFormat" not in full:
             lines.append(f'inline void read(const Argument& argument, nb::handle value, {full}& to) {{\n'
                          f'  std::uint64_t index = 0;\n  read_choice(argument, value, "{" ".join(words)}", index);\n'
                          f"  to = static_cast<{full}>(index);\n}}")
             lines.append(f"inline nb::object give({full} value) {{\n"
                          f'  return nb::str("{" ".join(words)}").attr("split")()[static_cast<int>(value)];\n}}')
     for full, made in headers.classes.items():
-        if re.search(r"(Options|Config|Masks|Scaling)$", full) and "detail" not in full and "::data::" not in full and made.fields \
+        if re.search(r"(Options|Config|Masks|Scaling)$", full) and "detail" not in full and made.fields \
                 and not any(f.reference for f in made.fields):
-            fields = [f'Field{{"{f.name}", &{full}::{f.name}}}' for f in made.fields if binder.readable(made.scope, f)]
+            fields = [f'Field{{"{f.name}", &{full}::{f.name}}}' for f in made.fields if binder.readable(full, f)]
             lines.append(f"inline auto fields_of(const {full}*) {{\n  return std::tuple{{{', '.join(fields)}}};\n}}")
     for full, fields in binder.named.items():
         name = full.rpartition("::")[2]
@@ -517,6 +591,12 @@ Options options_from(const char* op, const nb::dict& given) {
   const auto read = [&](const auto&... fields) { return read_options<Options>(op, given, fields...); };
   return std::apply(read, fields_of(static_cast<const Options*>(nullptr)));
 }
+template <class Options>
+requires requires(const Options* o) { fields_of(o); }
+void read(const Argument& argument, nb::handle value, Options& to) {
+  if (!value.is_none() && !nb::isinstance<nb::dict>(value)) argument.refuse(value, "a dict");
+  to = value.is_none() ? Options() : options_from<Options>(argument.op, nb::borrow<nb::dict>(value));
+}
 
 }  // namespace ct::python
 """)
@@ -537,11 +617,14 @@ def main():
         paths += include.findall((pathlib.Path(root) / page).read_text())
     paths += ["core/tensor.h", "ops/loss/reduction.h", "ops/normalization/norm_use.h", "nn/optim/ema.h", "nn/optim/grad_scaler.h"]
     binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
+    binder.public = list(binder.headers.functions)  # those of tensors, and not these settings
+    binder.headers.read(root, ["core/version.h", "core/rng.h", "core/parallel.h", "core/device.h", "core/stream.h", "autograd/engine.h",
+                               "autograd/grad_mode.h", "autograd/functional.h"])
     work = out / "new"
     work.mkdir(parents=True, exist_ok=True)
-    made = {"layers": layers(binder, work), "functions": functions(binder, work), "optimizers": optimizers(binder, work)}
+    made = {"plain": plain(binder, work), "layers": layers(binder, work), "functions": functions(binder, work), "optimizers": optimizers(binder, work)}
     options(binder, work)
-    made["named"] = {full.rpartition("::")[2]: [(f.name, f.type) for f in fields] for full, fields in binder.named.items()}
+    made["named"] = {full.rpartition("::")[2]: [(f.name, RESULTS.get(f.type, f.type)) for f in fields] for full, fields in binder.named.items()}
     (work / "published.json").write_text(json.dumps(made, indent=1))
     write_if_changed(out, work)
     return made

@@ -25,6 +25,7 @@ class Function:
     parameters: list[Parameter]
     doc: str
     const: bool = False
+    member: bool = False  # its first parameter is the object
 
 
 @dataclasses.dataclass
@@ -43,7 +44,7 @@ def split(text, mark=","):
     parts, depth, start = [], 0, 0
     for i, c in enumerate(text):
         depth += (c in "<({[") - (c in ">)}]" and text[i - 1] != "-")
-        if c == mark and depth == 0:
+        if c == mark and depth == 0 and text[i - 1:i + 2] != "','":
             parts.append(text[start:i])
             start = i + 1
     return [p.strip() for p in [*parts, text[start:]] if p.strip()]
@@ -60,7 +61,8 @@ def declarations(text):
     while i < len(text):
         if not head.strip() and (line := note.match(text, i)):
             if line[1] == "///":
-                doc, begun = [*(doc if begun else []), line[2].strip()], True
+                code = re.match(r" {5}.*(ct::|[;{}] *(//.*)?$)", line[2])  # is C++'s alone
+                doc, begun = [*(doc if begun else []), *([] if code else [line[2].strip()])], True
             i = line.end()
             continue
         c = text[i]
@@ -162,11 +164,18 @@ def class_of(scope, head, body, doc):
     return made
 
 
+def words_of(enum):
+    return re.findall(r"(\w+)[^,]*", re.sub(r"//.*", "", enum))
+
+
 class Headers:
     """What the headers declare: functions by name, in order; classes and enums by their full names."""
 
     def __init__(self, root, paths):
         self.functions, self.classes, self.enums = [], {}, {}
+        self.read(root, paths)
+
+    def read(self, root, paths):
         for path in paths:
             self._read("", (pathlib.Path(root) / path).read_text())
 
@@ -176,12 +185,12 @@ class Headers:
             if space:
                 self._read(f"{scope}::{space[1]}" if scope else space[1], body)
             elif enum := re.match(r"enum class (\w+)", head):
-                words = [re.match(r"\w+", w.strip()) for w in re.sub(r"//.*", "", body or "").split(",")]
-                self.enums[f"{scope}::{enum[1]}"] = [w[0] for w in words if w]
+                self.enums[f"{scope}::{enum[1]}"] = words_of(body or "")
             elif re.search(r"\b(class|struct)\s+(CT_API\s+)?\w+[^;(]*$", head) and body is not None:
                 made = class_of(scope, head, body, doc)
-                if made:
-                    self.classes.setdefault(f"{scope}::{made.name}", made)
+                if made and self.classes.setdefault(f"{scope}::{made.name}", made) is made:
+                    for name, words in re.findall(r"enum class (\w+) \{(.*?)\}", body, re.S):
+                        self.enums[f"{scope}::{made.name}::{name}"] = words_of(words)
             elif "(" in head and not head.startswith(("template", "extern", "using", "static_assert", "friend")):
                 function = function_of(scope, head, doc)
                 if function:

@@ -3,6 +3,7 @@
    usage: stubs.py PACKAGE PUBLISHED_JSON
 """
 import ast
+import collections
 import json
 import pathlib
 import re
@@ -81,28 +82,29 @@ def told_apart(forms):
 
 
 def function(entry, indent="", method=False):
-    lines = []
-    entry = {**entry, "forms": told_apart(entry["forms"])}
-    for form, result in entry["forms"]:
+    lines, forms = [], told_apart(entry["forms"])
+    for form, result in forms:
         parts = parameters(form, entry.get("gathers"))
         if method:
-            parts = ["self", *parts[1:]]
-        mark = f"{indent}@overload\n" if len(entry["forms"]) > 1 else ""
-        doc = documented(entry["doc"] if form is entry["forms"][0][0] else "", indent)
+            parts[0] = "self"
+        mark = f"{indent}@overload\n" if len(forms) > 1 else ""
+        doc = documented(entry["doc"] if form is forms[0][0] else "", indent)
         lines.append(f"{mark}{indent}def {entry['name']}({', '.join(parts)}) -> {result}:{doc}")
     return "\n".join(lines) + "\n"
 
 
-def layer(entry, base):
-    lines = [f"class {entry['name']}({base}):{documented(entry['doc'], '') if entry['doc'] else ''}"]
-    made = {"name": "__init__", "forms": [([["self", "", None], *form], result) for form, result in entry["forms"]], "doc": ""}
-    lines.append(function(made, "    ", True))
-    for name, form, result, doc in entry["methods"]:
-        one = {"name": name, "forms": [([["self", "", None], *form], result)], "doc": doc}
+def members(entry):
+    """A class with what is published of it."""
+    lines = [f"class {entry['name']}:"]
+    if entry["forms"]:
+        lines.append(function({"name": "__init__", "forms": entry["forms"], "doc": ""}, "    ", True))
+    for name, kind, doc in entry.get("properties", ()):
+        lines.append(f"    @property\n    def {name}(self) -> {kind}:{documented(doc, '    ')}\n")
+    for one in entry["methods"]:
         lines.append(function(one, "    ", True))
-        if name == "forward":
+        if one["name"] == "forward":
             lines.append(function({**one, "name": "__call__", "doc": ""}, "    ", True))
-    return "\n".join(lines)
+    return "\n".join([*lines, ""]) if lines[1:] else ""
 
 
 def named(published):
@@ -110,32 +112,44 @@ def named(published):
         yield f"class {name}(NamedTuple):\n" + "\n".join(f"    {f}: {kind}" for f, kind in fields) + "\n"
 
 
-def without(text, names, indent=""):
-    """A stub without the classes and attributes of these names."""
-    for name in names:
-        text = re.sub(rf"^{indent}{re.escape(name)}: .*\n(?:{indent}\"\"\"[^\"]*\"\"\"\n)?", "", text, flags=re.M)
-        text = re.sub(rf"^{indent}class {re.escape(name)}\b.*\n(?:(?:{indent} +.*)?\n)*", "", text, flags=re.M)
-    return text
+def name_of(node):
+    target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
+    return getattr(node, "name", None) or getattr(target, "id", None)
 
 
-def with_members(text, name):
-    """A stub whose class has the members that Python gives it, of members.pyi, in place of nanobind's."""
-    own = (pathlib.Path(__file__).parent / "members.pyi").read_text()
-    found, = [c for c in ast.parse(own).body if c.name == name]
-    names = {getattr(node, "name", None) or node.target.id for node in found.body}
-    kept = text.replace("    @property\n    @property\n", "    @property\n").split("\n")
-    target, = [c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name]
-    for node in reversed(target.body):
-        if (getattr(node, "name", None) or getattr(getattr(node, "target", None), "id", None)) in names:
-            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
-            del kept[first - 1:node.end_lineno]
-    end = next(c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name).end_lineno
-    kept[end:end] = own.split("\n")[found.body[0].lineno - 1 - bool(getattr(found.body[0], "decorator_list", ())):found.end_lineno]
-    first = next(c for c in ast.parse("\n".join(kept)).body if isinstance(c, ast.ClassDef) and c.name == name)
-    for i in range(first.lineno, first.end_lineno + 1):  # methods named float, int and bool hide the types
-        if re.match(r" +(def|\w+: \w)|  {8,}\S.*\) ->", kept[i]):
-            kept[i] = re.sub(r"(?<![\w.])(?<!def )(float|int|bool)\b", r"builtins.\1", kept[i])
-    return "\n".join(kept)
+def first(node):
+    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+
+
+def merged(text, own):
+    """A stub with `own` in place of what it says of the same names; of a class, member by member."""
+    text = re.sub(r"^(    @(property|\w+\.setter)\n)+(?!    def|    @)", "", text, flags=re.M)  # of functions of Python's
+    lines, mine = text.replace("    @property\n    @property\n", "    @property\n").split("\n"), own.split("\n")
+    new = ast.parse(own).body
+
+    def remove(nodes, names):
+        for node, after in reversed(list(zip(nodes, [*nodes[1:], None]))):
+            if name_of(node) in names:
+                note = isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr)
+                del lines[first(node) - 1:(after if note else node).end_lineno]
+
+    nodes = ast.parse("\n".join(lines)).body
+    for node in (node for node in reversed(nodes) if isinstance(node, ast.ClassDef)):
+        theirs = [c for c in new if isinstance(c, ast.ClassDef) and c.name == node.name]
+        lines[node.end_lineno:node.end_lineno] = [line for c in theirs for line in mine[first(c.body[0]) - 1:c.end_lineno]]
+        remove(node.body, {name_of(member) for c in theirs for member in c.body} - {None})
+    functions = [node for node in new if not isinstance(node, ast.ClassDef)]
+    remove(ast.parse("\n".join(lines)).body, set(map(name_of, functions)))
+    return "\n".join([*lines, *("\n".join(mine[first(node) - 1:node.end_lineno]) for node in functions), ""])
+
+
+def plain_types(text):
+    """Methods named float, int and bool hide the types of their class."""
+    lines = text.split("\n")
+    for i in (i for c in ast.parse(text).body if name_of(c) in ("Tensor", "Module") for i in range(c.lineno, c.end_lineno)):
+        if re.match(r" +(def|\w+: \w)|  {8,}\S.*\) ->", lines[i]):
+            lines[i] = re.sub(r"(?<![\w.])(?<!def )(float|int|bool)\b", r"builtins.\1", lines[i])
+    return "\n".join(lines)
 
 
 BARE = {"dict": "dict[str, Any]", "list": "list[Any]", "tuple": "tuple[int, ...]", "Callable": "Callable[..., Any]",
@@ -147,7 +161,7 @@ def strict(text):
     lines = text.split("\n")
     for i, line in enumerate(lines):
         if re.match(r" *(def |\w+: )", line):
-            line = re.sub(r"(?<=[ \[])(dict|list|tuple|Callable|Iterator|Sequence)(?=[,):\]]| [|=]|$)",
+            line = re.sub(r"(?<=[ \[])(dict|list|tuple|Callable|Iterator|Sequence)(?=[,):\]]| [|=]|$)(?!: [A-Z])",
                           lambda m: BARE[m[1]], line)
             lines[i] = re.sub(r"(?<=[( ])(\*{1,2}\w+)(?=[,)])", r"\1: Any", line)
     text = "\n".join(lines)
@@ -167,37 +181,33 @@ def main():
     except ImportError:
         return
     write_core(["-q", "-m", "cotangent._core", "-r", "-P", "-O", str(folder)])
-    functions = [p for p in published["functions"] if not p.get("init")]
-    core = folder / "_core"
-    # The class Tensor: its own members, then the functions whose first argument it is.
-    page = (core / "__init__.pyi").read_text()
-    methods = {p["name"] for p in functions if p["method"]}
-    before, mark, rest = page.partition("class Tensor")
-    body, after = re.match(r"(.*?\n)(?=\S)(.*)", rest + "\nend", re.S).groups() if mark else ("", rest)
-    bound = set(re.findall(r"^    def (\w+)", body, re.M))
-    body = without(body, methods, "    ")
-    body += "\n".join(function(p, "    ", True) for p in functions if p["method"] and p["name"] not in bound)
-    results = "\n".join(named(published))
-    start = re.match(DOCUMENTED, before).end()
-    before = re.sub(r"from cotangent\.?[\w.]* import (\([^)]*\)|.*<lambda>.*)\n|^import numpy\n", "", before[start:], flags=re.M)
-    text = page[:start] + HEAD + errors() + before + mark + body + "\n" + after[:-len("end")] + TYPES + \
-        "from typing import NamedTuple\n" + results
-    text = re.sub(r"arg: Tensor \| float \| numpy\.ndarray \| numpy\.generic", "arg: Operand", text)
-    (core / "__init__.pyi").write_text(with_members(text, "Tensor"))
-    (folder / "nn.pyi").write_text((pathlib.Path(__file__).parent / "nn.pyi").read_text())
+    core, here = folder / "_core", pathlib.Path(__file__).parent
+    own, shown = collections.defaultdict(str), (here / "members.pyi").read_text()
+    for entry in published["functions"]:
+        if entry["function"]:
+            own["_functions"] += function(entry)
+    for key, part in (("plain", None), ("layers", "_nn"), ("optimizers", "_optim")):
+        for entry in published[key]:
+            own[part or entry["part"]] += members(entry) if "methods" in entry else function(entry)
+    tensor = re.search(r"^class Tensor.*?(?=^\S)", (core / "__init__.pyi").read_text(), re.S | re.M)[0]
+    bound = set(re.findall(r"^    def (\w+)", tensor, re.M))
+    own["_core"] += "class Tensor:\n" + "\n".join(function(p, "    ", True) for p in published["functions"]
+                                                 if p["method"] and p["name"] not in bound)
     names = ["Tensor", "DType", "TensorLike", "Number", "DTypeLike", "RotaryScaling", *published["named"]]
-    imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\nfrom ._grad import Generator\n\n"
-    (core / "_functions.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in functions if p["function"]))
-    (core / "_init.pyi").write_text(HEAD + imports + "\n".join(function(p) for p in published["functions"] if p.get("init")))
-    for file, key, base in (("_nn", "layers", "Module"), ("_optim", "optimizers", None)):
-        stub = core / f"{file}.pyi"
-        entries = published[key]
-        bound = {e["name"] for e in entries} & set(re.findall(r"^class (\w+)", stub.read_text(), re.M))
-        text = without(stub.read_text(), bound)
-        start = re.match(DOCUMENTED, text).end()
-        text = text[:start] + HEAD + imports + text[start:] + "\n" + \
-            "\n".join(layer(e, base or e["base"]) for e in entries if e["name"] in bound)
-        stub.write_text(with_members(re.sub(r"from cotangent\.nn import \([^)]*\)\n", "", text).replace("class Module:", MODULE + "class Module:"), "Module") if file == "_nn" else text)
+    imports = "from . import " + ", ".join(names) + "\nfrom . import f32, f64, f16, bf16, i64, i32, u8, boolean\n"
+    for part, mine in own.items():
+        path = core / f"{part.replace('_core', '__init__')}.pyi"
+        page = re.sub(r"from cotangent\.?[\w.]* import (\([^)]*\)|.* as .*)\n", "", path.read_text())
+        start = re.match(DOCUMENTED, page).end()
+        if part == "_core":
+            body = re.sub(r"^import numpy\n", "", page[start:], flags=re.M)
+            body = errors() + re.sub(r"arg: Tensor \| float \| numpy\.ndarray \| numpy\.generic", "arg: Operand", body)
+            body += TYPES + "from typing import NamedTuple\n" + "\n".join(named(published))
+        else:
+            body = imports + ("from ._grad import Generator\n" if part != "_grad" else "") + "\n" + page[start:]
+        text = page[:start] + HEAD + body.replace("class Module:", MODULE + "class Module:")
+        path.write_text(plain_types(merged(merged(text, mine), shown)))
+    (folder / "nn.pyi").write_text((here / "nn.pyi").read_text())
     for path in folder.rglob("*.pyi"):
         path.write_text(strict(path.read_text()))
         ast.parse(path.read_text(), str(path))

@@ -12,7 +12,7 @@ import pytest
 
 import cotangent as ct
 from beside import ours
-from cotangent import nn, optim
+from cotangent import data, nn, optim
 from cotangent._core import _init as init
 from test_functions import ELSEWHERE, PUBLISHED, call, same, table
 
@@ -52,6 +52,13 @@ def sgd():
 
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, dropout=0.0)
+
+
+def clipped(**limit):
+    x = ct.ones(2, requires_grad=True)
+    (x * ct.tensor([0.25, 3.0])).sum().backward()
+    nn.utils.clip_grad_value_(x, **limit)
+    return x.grad
 
 
 # (PyTorch's name, ours, the function, its arguments by PyTorch's names)
@@ -147,9 +154,15 @@ NAMES = [
     ("T_mult", "multiplier", lambda **n: seeded(optim.CosineAnnealingWarmRestarts)(sgd(), 2, **n), {"T_mult": 2}),
     ("eta_min", "min_lr", lambda **n: seeded(optim.CosineAnnealingLR)(sgd(), 4, **n), {"eta_min": 0.25}),
     ("total_iters", "steps", lambda **n: seeded(optim.LinearLR)(sgd(), **n), {"total_iters": 3}),
+    ("data_source", "size", lambda **n: ct.tensor(data.RandomSampler(seed=2, **n).order(1)), {"data_source": range(7)}),
+    ("dataset", "size", lambda **n: ct.tensor(data.DistributedSampler(seed=2, **n).order(1)), {"dataset": range(7)}),
+    ("source", "module", lambda **n: ct.tensor(len(optim.Ema(**n).averages)), {"source": encoder()}),
+    ("source", "params", lambda **n: optim.Ema(**n).averages[0], {"source": [X]}),
+    ("clip_value", "limit", clipped, {"clip_value": 0.5}),
+    ("mode", "enabled", lambda **n: (ct.set_anomaly(**n), ct.tensor(ct.anomaly_enabled()))[1], {"mode": False}),
 ]
 BY_HAND = {("lr_lambda", "factor"), ("line_search_fn", "line_search"), ("max_grad_norm", "max_norm"),
-           ("adjust_lr_fn", "adjust_lr")}
+           ("adjust_lr_fn", "adjust_lr"), ("mode", "maximize"), ("threshold_mode", "absolute"), ("anneal_strategy", "linear")}
 
 
 def encoder_of(**named):

@@ -62,6 +62,19 @@ def test_a_model_learns_writes_and_is_read_again(kind, tmp_path):
     assert np.array_equal(again(prompt).detach().numpy(), model(prompt).detach().numpy())
 
 
+def test_a_generator_draws_what_is_written():
+    model, prompt = SMALL["llama"]().eval(), ct.tensor([[1, 2]])
+    written = [model.generate(prompt, max_new_tokens=8, generator=ct.Generator(seed)).tolist() for seed in (3, 3, 4, 5)]
+    assert written[0] == written[1] and len({str(one) for one in written}) > 1
+    cache = model.make_cache(1, capacity=8)
+    assert model.hidden(prompt).shape == (1, 2, 16) and (cache.length, cache.capacity, cache.batch) == (0, 8, 1)
+    with ct.no_grad():
+        model.hidden(prompt, cache)
+        assert cache.length == 2 and model(prompt[:, :1], None).shape == (1, 1, 16) and model.hidden(prompt, cache=None).ndim == 3
+    cache.truncate(1)
+    assert cache.length == 1 and cache.nbytes > 0
+
+
 @pytest.mark.parametrize("call, error, words", [
     (lambda: models.Gpt2(n_head=5), ct.ShapeError, "n_head"),
     (lambda: models.Gpt2(heads=5), TypeError, "heads"),

@@ -1,5 +1,6 @@
 """What is around optimizers, beside PyTorch's: groups, schedules, clipping, loss scaling, averages."""
 import copy
+import gc
 import math
 import pickle
 
@@ -216,6 +217,17 @@ def test_plateaus_are_pytorchs(options):
     again = optim.ReduceLROnPlateau(mine, "max" if options.get("mode") == "max" else "min")
     again.load_state_dict(ours.state_dict())
     assert again.best == ours.best
+
+
+@pytest.mark.parametrize("make", [lambda o: optim.StepLR(o, 1), lambda o: optim.StepLR(optimizer=o, step_size=1),
+                                  optim.ReduceLROnPlateau, lambda o: optim.LambdaLR(o, lambda t: 0.5)])
+def test_a_schedule_keeps_its_optimizer(make):
+    schedule = make(optim.SGD([ct.ones(1, requires_grad=True)], lr=1.0))
+    if not isinstance(schedule, optim.LambdaLR):  # whose functions are there
+        vars(schedule).clear()
+    gc.collect()
+    schedule.step(*[1.0] * isinstance(schedule, optim.ReduceLROnPlateau))
+    assert schedule.state_dict()
 
 
 # ---- Clipping, scaling, averages -------------------------------------------------------------------------------------

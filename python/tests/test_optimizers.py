@@ -149,7 +149,7 @@ def test_pytorchs_names_of_options_are_ours():
     p = ct.ones(2, 2, requires_grad=True)
     assert optim.Muon([p], adjust_lr_fn="match_rms_adamw").defaults["adjust_lr"] == "match_rms_adamw"
     assert optim.LBFGS([{"params": p}], line_search_fn="strong_wolfe").defaults["line_search"] == "strong_wolfe"
-    with pytest.raises(TypeError, match="twice"):
+    with pytest.raises(TypeError, match="several values were given for 'steps'"):
         optim.LinearLR(optim.SGD([p]), total_iters=3, steps=4)
 
 
@@ -305,19 +305,19 @@ BAD = [
     (lambda: optim.SGD(params(), lr=math.nan), ValueError, r"\[SGD\]"),
     (lambda: optim.SGD(params(), nesterov=1), TypeError, r"\[SGD\] nesterov is a int; True or False"),
     (lambda: optim.SGD(params(), learning_rate=1), TypeError,
-     r"\[SGD\] there is no argument 'learning_rate'; there are lr, "),
-    (lambda: optim.SGD(params(), 0.1, lr=1.0), TypeError, r"\[SGD\] got 'lr' twice"),
-    (lambda: optim.SGD(params(), *[0.0] * 9), TypeError, r"\[SGD\] got 9 options"),
+     r"\[SGD\] there is no argument 'learning_rate'; it is SGD\(params, lr="),
+    (lambda: optim.SGD(params(), 0.1, lr=1.0), TypeError, r"\[SGD\] several values were given for 'lr'"),
+    (lambda: optim.SGD(params(), *[0.0] * 9), TypeError, r"\[SGD\] takes 6 arguments by position, and got 9"),
     (lambda: optim.SGD([{"lr": 1.0}]), TypeError, r"\[SGD\] a group has no 'params'"),
     (lambda: optim.SGD([{"params": params(), "rate": 1.0}]), TypeError, r"\[SGD\] there is no argument 'rate'"),
     (lambda: optim.Adam(params(), betas=0.9), TypeError, r"\[Adam\] betas is a float; a pair of numbers is wanted"),
     (lambda: optim.Adam(params(), betas=(0.9, "1")), TypeError, r"\[Adam\] beta2 is a str"),
     (lambda: optim.Adam(params(), betas=(0.9, 1.5)), ValueError, r"\[Adam\]"),
-    (lambda: optim.StepLR(None, 3), TypeError, r"\[StepLR\] optimizer is a NoneType; an optimizer is wanted"),
+    (lambda: optim.StepLR(None, 3), TypeError, r"\[StepLR\] optimizer is a NoneType; a cotangent.Optimizer is wanted"),
     (lambda: optim.StepLR(sgd(), 2.0), TypeError, r"\[StepLR\] step_size is a float; an int is wanted"),
     (lambda: optim.StepLR(sgd(), 0), ValueError, r"\[StepLR\]"),
     (lambda: optim.MultiStepLR(sgd(), 3), TypeError, r"\[MultiStepLR\] milestones is a int; a sequence of ints"),
-    (lambda: optim.CosineAnnealingLR(sgd(), 2, T_max=2), TypeError, r"\[CosineAnnealingLR\] got 'steps' twice"),
+    (lambda: optim.CosineAnnealingLR(sgd(), 2, T_max=2), TypeError, r"\[CosineAnnealingLR\] several values were given for 'T_max'"),
 ]
 
 

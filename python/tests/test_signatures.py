@@ -8,10 +8,10 @@ import pytest
 
 import cotangent as ct
 from cotangent import nn, optim
-from cotangent._core import _functions, _init, _nn, _optim
+from cotangent._core import _data, _functions, _init, _nn, _optim
 
 FUNCTIONS = [name for name in vars(_functions) if not name.startswith("_")]
-CLASSES = [kind for part in (_nn, _optim) for kind in vars(part).values() if isinstance(kind, type)
+CLASSES = [kind for part in (_nn, _optim, _data) for kind in vars(part).values() if isinstance(kind, type)
            and "__signature__" in vars(kind)]
 # Headers have no words of their own for these: what stands above the first of a group holds for all of it.
 UNDOCUMENTED = {"add_", "sub_", "mul_", "div_"}
@@ -104,6 +104,19 @@ def test_classes_have_a_signature_and_a_text(kind):
         parameters = list(inspect.signature(kind.forward).parameters)
         assert parameters[0] == "self" and len(parameters) > 1
         assert kind.forward.__name__ == "forward"
+
+
+def test_members_of_plain_classes_have_a_signature_and_a_text():
+    for function, names, words in ((optim.GradScaler.scale, ["self", "loss"], "on the tape"),
+                                   (ct.data.CsvTable.numbers, ["self", "names", "dtype"], "NaN"),
+                                   (ct.models.LanguageModel.generate, ["self", "prompt", "max_new_tokens"], "with a cache"),
+                                   (ct.text.Tokenizer.encode, ["self", "text"], "tokens")):
+        assert list(inspect.signature(function).parameters)[:len(names)] == names and words in function.__doc__
+    assert {optim.GradScaler, optim.Ema, ct.data.RandomSampler, optim.StepLR} <= set(CLASSES)
+    for call in (lambda: optim.GradScaler(speed=1), lambda: optim.Ema([ct.ones(1)], 0.9, True, 3),
+                 lambda: ct.data.RandomSampler(3, count="2"), lambda: ct.data.read_csv("a", delimiter=",,")):
+        with pytest.raises(TypeError, match=r"^\[\w+\] "):
+            call()
 
 
 def test_signatures_are_what_is_called():

@@ -17,11 +17,18 @@ count() {  # count KIND FOLDER [DEPTH]; KIND: code, testing or test
 }
 count_python() {  # of the package, its C++ and its generators; a docstring is documentation
   find python -path python/tests -prune -o -type f \( -name '*.h' -o -name '*.cpp' \) -exec cat {} + | grep -Evc '^[[:space:]]*(//.*)?$'
-  find python -path python/tests -prune -o -type f -name '*.py' -print0 | sort -z | xargs -0 cat |
-    awk '{ line = $0; marks = gsub(/"""/, "", line) }
-         !inside && marks == 0 && $0 !~ /^[[:space:]]*(#.*)?$/ { code++ }
-         !inside && marks > 0 && $0 !~ /^[[:space:]]*r?"""/ { code++ }
-         marks % 2 { inside = !inside } END { print code + 0 }'
+  python3 - <<'END'
+import ast, pathlib, tokenize
+total = 0
+for path in set(pathlib.Path("python").rglob("*.py")) - set(pathlib.Path("python/tests").rglob("*.py")):
+    first = [node.body[0] for node in ast.walk(ast.parse(path.read_text())) if isinstance(getattr(node, "body", None), list) and node.body]
+    said = [one for one in first if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str)]
+    with path.open() as file:
+        code = {line for token in tokenize.generate_tokens(file.readline) if token.string.strip() and token.type != tokenize.COMMENT
+                for line in range(token.start[0], token.end[0] + 1)}
+    total += len(code - {line for one in said for line in range(one.lineno, one.end_lineno + 1)})
+print(total)
+END
 }
 python=$(($(count_python | paste -sd+)))
 

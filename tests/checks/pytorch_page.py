@@ -82,7 +82,8 @@ def in_python():
         umbrella.write_text("".join(f"#include <cotangent/{p}>\n" for p in headers))
         arguments, sys.argv = sys.argv, ["bindings.py", os.getcwd(), str(umbrella), folder]
         made, sys.argv = bindings.main(), arguments
-    names = {entry["name"] for kind in ("functions", "layers", "optimizers") for entry in made[kind]}
+    names = {entry["name"] for kind in ("functions", "layers", "optimizers", "plain") for entry in made[kind]}
+    names |= {name for entry in made["plain"] for name in (*(one["name"] for one in entry.get("methods", ())), *(one[0] for one in entry.get("properties", ())))}
     for path in glob.glob("python/*.cpp"):
         names |= set(re.findall(r'(?:def\w*\(|class_<[^;(]*?\(\s*\w+,)\s*"(\w+)"', open(path, encoding="utf-8").read()))
     for path in glob.glob("python/cotangent/*.py"):
