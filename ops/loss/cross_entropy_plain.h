@@ -35,7 +35,8 @@ inline Eigen::ArrayXd soft_factors(const Eigen::ArrayXd& w, const Row& t, double
 
 /// dx_c = g (p_c sum_j f_j - f_c), with p = softmax(x) = e^-L
 inline void cross_entropy_dx(double g, const Eigen::ArrayXd& L, const Eigen::ArrayXd& f, MutableRow dx) {
-  dx = g * ((-L).exp() * f.sum() - f);
+  const Eigen::ArrayXd p = (-L).exp();  // by vectors; not so where the row of dx is written
+  dx = g * (p * f.sum() - f);
 }
 
 /// dt_c = g (1 - s) w_c L_c
