@@ -10,7 +10,8 @@ namespace ct::plain {
 /// L_c = -log softmax(x)_c = lse - x_c: the loss of each class if it were the right one. Measured from the largest x, so
 /// that nothing overflows.
 inline Eigen::ArrayXd class_losses(const Row& x) {
-  const Eigen::ArrayXd d = x - x.maxCoeff<Eigen::PropagateNaN>();
+  Eigen::ArrayXd d = x;
+  d -= d.maxCoeff<Eigen::PropagateNaN>();
   return std::log(d.exp().sum()) - d;
 }
 
