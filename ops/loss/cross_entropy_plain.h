@@ -36,7 +36,7 @@ inline Eigen::ArrayXd soft_factors(const Eigen::ArrayXd& w, const Row& t, double
 
 /// dx_c = g (p_c sum_j f_j - f_c), with p = softmax(x) = e^-L
 inline void cross_entropy_dx(double g, const Eigen::ArrayXd& L, const Eigen::ArrayXd& f, MutableRow dx) {
-  const Eigen::ArrayXd p = (-L).exp();  // by vectors; not so where the row of dx is written
+  const Eigen::ArrayXd p = exp_of(-L);
   dx = g * (p * f.sum() - f);
 }
 

@@ -3,14 +3,14 @@
 #include <cotangent/ops/engine/rows/plain.h>
 
 // softmax and log_softmax of one row and their gradients, in the plainest way. README.md derives them. Of an array of its own
-// Eigen takes a maximum and exp by vectors, of a row with a stride one element at a time.
+// Eigen takes a maximum by vectors, of a row with a stride one element at a time.
 
 namespace ct::plain {
 
 /// y_i = exp(x_i) / sum_j exp(x_j); the largest x is subtracted first, so that nothing overflows.
 inline void softmax(const Row& x, MutableRow y) {
   Eigen::ArrayXd e = x;
-  e = (e - e.maxCoeff<Eigen::PropagateNaN>()).exp();
+  e = exp_of(e - e.maxCoeff<Eigen::PropagateNaN>());
   y = e / e.sum();
 }
 
@@ -21,13 +21,13 @@ inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = y
 inline void log_softmax(const Row& x, MutableRow y) {
   Eigen::ArrayXd d = x;
   d -= d.maxCoeff<Eigen::PropagateNaN>();
-  y = d - std::log(d.exp().sum());
+  y = d - std::log(exp_of(d).sum());
 }
 
 /// dx_i = g_i - exp(y_i) sum_j g_j
 inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) {
   Eigen::ArrayXd p = y;
-  p = p.exp();
+  p = exp_of(p);
   dx = g - p * g.sum();
 }
 
