@@ -143,7 +143,7 @@ FAULTS = [
     ("nll_loss", "ops/loss/nll_loss_plain.h", "ops/loss/nll_loss_plain.cpp", "class weight left out, plain",
      "dx[t] = -g * w_t;", "dx[t] = -g;"),
     ("cross_entropy", "ops/loss/cross_entropy_plain.h", "ops/loss/cross_entropy_plain.cpp",
-     "the sum of the factors is left out, plain", "(-L).exp() * f.sum() - f", "(-L).exp() - f"),
+     "the sum of the factors is left out, plain", "p * f.sum() - f", "p - f"),
     ("cross_entropy_soft", "ops/loss/cross_entropy_plain.h", "ops/loss/cross_entropy_plain.cpp",
      "smoothing left out of dt, plain", "g * (1 - s) * w * L;", "g * w * L;"),
     ("nll_loss", "ops/loss/nll_loss_cpu.cpp", None, "class weight left out",

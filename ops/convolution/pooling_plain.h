@@ -26,20 +26,24 @@ inline void max_pool(const pooling::Windows& w, const double* x, double* y, std:
     if (index[window] < 0 || x[a] > y[window] || std::isnan(x[a])) y[window] = x[a], index[window] = a;
   });
 }
+/// The share of each element in the mean of a window.
+inline double mean_share(const pooling::Windows& w, int window) {
+  return 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
+}
 /// y = x[index], or the mean of x without one
 inline void pool(const pooling::Windows& w, const double* x, const std::int64_t* index, double* y) {
   for (int window = 0; window < w.out_pixels(); ++window) y[window] = 0;
   each_pair(w, [&](int window, int a) {
-    const double share = 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
-    if (!index || index[window] == a) y[window] += index ? x[a] : x[a] * share;
+    if (!index) y[window] += x[a] * mean_share(w, window);
+    if (index && index[window] == a) y[window] += x[a];
   });
 }
 /// dx: each window gives its cotangent to the element it chose, or in equal shares to all
 inline void pool_gradient(const pooling::Windows& w, const double* g, const std::int64_t* index, double* dx) {
   for (int a = 0; a < w.in_pixels(); ++a) dx[a] = 0;
   each_pair(w, [&](int window, int a) {
-    const double share = 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
-    if (!index || index[window] == a) dx[a] += index ? g[window] : g[window] * share;
+    if (!index) dx[a] += g[window] * mean_share(w, window);
+    if (index && index[window] == a) dx[a] += g[window];
   });
 }
 

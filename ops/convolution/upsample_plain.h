@@ -6,16 +6,23 @@
 
 namespace ct::plain {
 
+/// Calls f(element of x, its share) for those, one or two, that element p of y looks at.
+template <class F>
+void each_share(const resizing::Axis& axis, int p, const F& f) {
+  const resizing::Source s = axis.source(p);
+  f(s.low, 1 - s.share);
+  if (s.share > 0) f(s.low + 1, s.share);
+}
 /// Calls f(pixel of y, pixel of x, its share).
 template <class F>
 void each_share(const resizing::Grid& grid, const F& f) {
   for (int p = 0; p < grid.height.out; ++p)
     for (int q = 0; q < grid.width.out; ++q)
-      for (int i = 0; i < grid.height.in; ++i)
-        for (int j = 0; j < grid.width.in; ++j) {
-          const double share = grid.height.share(p, i) * grid.width.share(q, j);
-          if (share > 0) f(p * grid.width.out + q, i * grid.width.in + j, share);
-        }
+      each_share(grid.height, p, [&](int i, double row) {
+        each_share(grid.width, q, [&](int j, double column) {
+          f(p * grid.width.out + q, i * grid.width.in + j, row * column);
+        });
+      });
 }
 
 /// y = sum s x

@@ -10,7 +10,8 @@ namespace ct::plain {
 /// L_c = -log softmax(x)_c = lse - x_c: the loss of each class if it were the right one. Measured from the largest x, so
 /// that nothing overflows.
 inline Eigen::ArrayXd class_losses(const Row& x) {
-  const Eigen::ArrayXd d = x - x.maxCoeff<Eigen::PropagateNaN>();
+  Eigen::ArrayXd d = x;
+  d -= d.maxCoeff<Eigen::PropagateNaN>();
   return std::log(d.exp().sum()) - d;
 }
 
@@ -35,7 +36,8 @@ inline Eigen::ArrayXd soft_factors(const Eigen::ArrayXd& w, const Row& t, double
 
 /// dx_c = g (p_c sum_j f_j - f_c), with p = softmax(x) = e^-L
 inline void cross_entropy_dx(double g, const Eigen::ArrayXd& L, const Eigen::ArrayXd& f, MutableRow dx) {
-  dx = g * ((-L).exp() * f.sum() - f);
+  const Eigen::ArrayXd p = exp_of(-L);
+  dx = g * (p * f.sum() - f);
 }
 
 /// dt_c = g (1 - s) w_c L_c

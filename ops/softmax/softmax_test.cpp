@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <cotangent/core/parallel.h>
+#include <cotangent/cotangent.h>
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"
@@ -36,6 +37,16 @@ const double e1 = std::exp(1.0);
 const V logs{0, std::log(2.0), std::log(5.0)};  // softmax 1/8, 2/8, 5/8
 
 }  // namespace
+
+TEST_CASE("what is -inf has a probability and a gradient of 0, in long rows too") {
+  for (const DType dtype : {f64, f32}) {
+    const Tensor x = concat({ones({2, 8}, {.dtype = dtype}), full({2, 40}, -kInf, {.dtype = dtype})}, 1);
+    CHECK(all(eq(softmax(x, 1).narrow(1, 8, 40), 0)).item<bool>());
+    Tensor leaf = x.clone().set_requires_grad();
+    cross_entropy(leaf, zeros({2}, {.dtype = i64})).backward();
+    CHECK(all(eq(leaf.grad().narrow(1, 8, 40), 0)).item<bool>());
+  }
+}
 
 TEST_CASE("softmax of known rows") {
   const testing::In in{GENERATE(f64, f32)};

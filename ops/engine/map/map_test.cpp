@@ -24,6 +24,8 @@
 namespace {
 
 using ct::Tensor;
+constexpr double kInf = std::numeric_limits<double>::infinity(),
+                 kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Every 1021st float between two magnitudes, of both signs (or the positive ones).
 std::vector<float> sweep(float low, float high, bool negative) {
@@ -112,8 +114,11 @@ TEST_CASE("vector functions in f32 are within two units of the last place", "[el
   check("exp", ct::exp, std::exp, sweep(tiny, huge, true), 1.1);
   check("log", ct::log, std::log, sweep(tiny, huge, true), 0.8);
   check("sqrt", ct::sqrt, std::sqrt, sweep(tiny, huge, true), 0.51);
-  check("sin", ct::sin, std::sin, sweep(tiny, huge, true), 2);
-  check("cos", ct::cos, std::cos, sweep(tiny, huge, true), 2);
+  check("sin", ct::sin, std::sin, sweep(tiny, huge, true), 0.8);
+  check("cos", ct::cos, std::cos, sweep(tiny, huge, true), 0.8);
+  check(
+      "softplus", [](const Tensor& x) { return ct::softplus(x); },
+      [](double x) { return std::log1p(std::exp(x)); }, sweep(tiny, 20, true), 2.0);
   check("tanh", ct::tanh, std::tanh, sweep(tiny, huge, true), 1.3);
   check("erf", ct::erf, std::erf, sweep(tiny, huge, true), 1.25);
   check(
@@ -122,6 +127,46 @@ TEST_CASE("vector functions in f32 are within two units of the last place", "[el
   check(
       "gelu", [](const Tensor& x) { return ct::gelu(x); },
       [](double x) { return x * 0.5 * std::erfc(-x * std::sqrt(0.5)); }, sweep(tiny, 3, true), 8);
+}
+
+TEST_CASE("functions in f64 are within about one unit of the last place", "[elementwise]") {
+  // Told where long double has the digits for it.
+  const bool told = std::numeric_limits<long double>::digits >= 64;
+  using Exact = long double (*)(long double);
+  const auto check = [](const char* name, Tensor (*f)(const Tensor&), Exact exact, double low, double high,
+                        double limit) {
+    std::vector<double> x;
+    for (int i = 0; i < 40000; ++i) x.push_back(low + (high - low) * (i + 0.5 * std::sin(i)) / 40000);
+    for (double v = 1e-300; v < high; v *= 1.037)
+      for (const double side : {v, -v})
+        if (side > low) x.push_back(side);
+    const std::vector<double> got = f(ct::from_vector(x)).to_vector<double>();
+    double worst = 0, at = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const long double want = exact(x[i]);
+      int exponent = 0;
+      std::frexp(want, &exponent);
+      const auto ulp = static_cast<double>(std::fabs(got[i] - want) / std::ldexp(1.0L, exponent - 53));
+      if (!(ulp <= worst)) worst = ulp, at = x[i];
+    }
+    INFO(name << ": " << worst << " ulp at " << at);
+    CHECK((!told || worst <= limit));
+  };
+  check("expm1", ct::expm1, std::expm1, -2, 2, 1.1);
+  check("expm1 far", ct::expm1, std::expm1, -50, 709, 1.1);
+  check("tanh", ct::tanh, std::tanh, -25, 25, 0.8);
+  check("tanh near 0", ct::tanh, std::tanh, -1, 1, 0.8);
+  check("asin", ct::asin, std::asin, -1, 1, 0.7);
+  check("acos", ct::acos, std::acos, -1, 1, 0.7);
+  check("erfc", ct::erfc, std::erfc, -6, 26, 4);  // the C++ library's
+  for (const auto f : {ct::asin, ct::acos})
+    for (const double x : {1.0000001, -2., kInf, -kInf, kNaN})
+      CHECK(std::isnan(f(ct::tensor({x})).item<double>()));
+  CHECK(ct::expm1(ct::tensor({kInf, -kInf, 710., -800.})).to_vector<double>() ==
+        std::vector<double>{kInf, -1, kInf, -1});
+  CHECK(ct::tanh(ct::tensor({kInf, -kInf})).to_vector<double>() == std::vector<double>{1, -1});
+  for (const auto f : {ct::expm1, ct::tanh, ct::asin})
+    CHECK(std::signbit(f(ct::tensor({-0.})).item<double>()));
 }
 
 TEST_CASE("vector functions at zeros, infinities and NaN", "[elementwise]") {

@@ -11,9 +11,10 @@
 //
 // The coefficients interpolate each function at the Chebyshev nodes of its interval. Largest errors found in
 // f32, in units of the last place, against the C++ library in f64 (engine/map/map_test.cpp repeats the search):
-//     exp 1.1, log 0.8, tanh 1.3, erf 1.2, sin 1.6 and cos 2.0 (|x| <= 8192; the C++ library's beyond), sigmoid 2.1
+//     exp 1.1, log 0.8, tanh 1.3, erf 1.2, sin and cos 0.8 (|x| <= 8192; the C++ library's beyond), softplus 2.0, sigmoid 2.1
 //     (left of -88, where it is no normal number, 0), gelu 8 (|x| <= 3; the tail is e^(-x^2/2) times as exact a factor).
 // With AVX-512 log, tanh, erf and gelu are others, by tables in registers (pieces_cpu.h): tanh 1.1, erf 1.0 and gelu 6 there.
+// In f64: expm1 1.0, tanh 0.8, asin and acos 0.7, and the C++ library's, of which erfc's is the largest: 3.3 with glibc.
 // Results rounded to 16 bits are within 0.5002 ulp for every input.
 // NaN gives NaN, infinities and zeros give their limits, results below 2^-126 are denormal as they should be.
 
@@ -176,8 +177,42 @@ CT_INLINE Vector<float> erf(Vector<float> x) {
 CT_INLINE Vector<double> log(Vector<double> x) {
   return each(x, [](double v) { return std::log(v); });
 }
+
+// The upper half of the digits, whose products are exact.
+CT_INLINE Vector<double> upper_half(Vector<double> x) {
+  return Vector<double>::from_bits(x.bits() & ~std::int64_t{0x7ffffff});
+}
+// (e^x - 1) / 2 as a sum whose second term is what rounding takes from the first; x in [-40, 710]. With x = k ln 2 + r
+// it is 2^(k-1) (e^r - 1) + (2^(k-1) - 1/2); the coefficients interpolate (e^r - 1 - r) / r^2.
+struct HalfExpm1 {
+  Vector<double> high, low;
+};
+CT_INLINE HalfExpm1 half_expm1(Vector<double> x) {
+  using P = Vector<double>;
+  const P magic(0x1.8p52), shifted = x * P(0x1.71547652b82fep+0) + magic, k = shifted - magic;
+  const P above = x - k * P(0x1.62e42feep-1), below = k * P(0x1.a39ef35793c76p-33);
+  const P r = above - below, rest = (above - r) - below;
+  const P w = r * r *
+                  polynomial(r, 0.5, 0x1.5555555555555p-3, 0x1.5555555555557p-5, 0x1.1111111111111p-7,
+                             0x1.6c16c16c15a68p-10, 0x1.a01a01a0196acp-13, 0x1.a01a01a9e991bp-16,
+                             0x1.71de3a5aa7bb7p-19, 0x1.27e4d41966f2fp-22, 0x1.ae642c82e33d5p-26,
+                             0x1.1f7f2776cfaf2p-29, 0x1.61bfaa228dde5p-33) +
+              (rest + rest * r);
+  const P e = r + w, e_rest = (r - e) + w;
+  const P power = P::from_bits((shifted.bits() << 52) + (std::int64_t{1022} << 52));  // 2^(k-1)
+  const P whole = power - P(0.5), part = power * e, sum = whole + part;
+  return {sum, (part - (sum - whole)) + power * e_rest};
+}
+// (e^2a - 1) / (e^2a + 1) with a = |x|: the quotient's upper half, and what is left over the divisor. 1 from 22 on.
 CT_INLINE Vector<double> tanh(Vector<double> x) {
-  return each(x, [](double v) { return std::tanh(v); });
+  using P = Vector<double>;
+  const P a = abs(x);
+  const HalfExpm1 e = half_expm1(where(a > P(22), P(44), P(2) * a));
+  const P d = e.high + P(1), back = d - e.high;
+  const P d_rest = ((e.high - (d - back)) + (P(1) - back)) + e.low;
+  const P q = upper_half(e.high / d), d_upper = upper_half(d);
+  const P left = ((e.high - q * d_upper) - q * (d - d_upper)) + (e.low - q * d_rest);
+  return copysign(q + left / d, x);
 }
 CT_INLINE Vector<double> erf(Vector<double> x) {
   return each(x, [](double v) { return std::erf(v); });
@@ -187,31 +222,33 @@ CT_INLINE Vector<double> erfc(Vector<double> x) {
   return each(x, [](double v) { return std::erfc(v); });
 }
 
-// log(1 + u) for u in [0, 1]: the rounding of 1 + u is taken back by the factor u / ((1 + u) - 1).
+// log(1 + u) for u in [-1, 1]: what rounding 1 + u has taken is added, over 1 + u.
 CT_INLINE Vector<float> log1p(Vector<float> u) {
   using P = Vector<float>;
   const P w = P(1.0f) + u;
-  const P d = w - P(1.0f);
-  return where(d == P(0.0f), u, log(w) * (u / where(d == P(0.0f), P(1.0f), d)));
+  return log(w) + (u - (w - P(1.0f))) / where(w == P(0.0f), P(1.0f), w);
 }
 CT_INLINE Vector<double> log1p(Vector<double> u) {
   return each(u, [](double v) { return std::log1p(v); });
 }
 
 // sin(x + quarter * pi/2): x = n pi/2 + r with |r| <= pi/4; the quadrant n says which polynomial and sign.
-// pi/2 comes in four parts, of which the first three have so few bits that their products are exact.
+// pi/2 comes in four parts, of which the first three have so few bits that their products are exact; what r loses by
+// rounding is kept in `rest`, and what 1 - z/2 loses is given back.
 CT_INLINE Vector<float> sin_of(Vector<float> x, int quarter) {
   using P = Vector<float>;
   const auto reducible = abs(x) <= P(8192.0f);
   const P c = where(reducible, x, P(0.0f));
   const Rounded n = round_to_integer(c * P(0.636619772f));
-  P r = c - n.value * P(1.5703125f);
-  r = r - n.value * P(4.837512969970703125e-4f);
-  r = r - n.value * P(7.5495336204767227e-8f);
-  r = r - n.value * P(2.5633440682570896e-12f);
-  const P z = r * r;
-  const P s = r + r * z * polynomial(z, -0.1666666666, 0.008333331866, -0.0001984008201, 2.724931405e-6);
-  const P k = P(1.0f) - P(0.5f) * z + z * z * polynomial(z, 0.04166666466, -0.00138883007, 2.454743721e-5);
+  const P near = (c - n.value * P(1.5703125f)) - n.value * P(4.837512969970703125e-4f);
+  const P third = n.value * P(7.5495336204767227e-8f);
+  const P r = near - third;
+  const P rest = ((near - r) - third) - n.value * P(2.5633440682570896e-12f);
+  const P z = r * r, half = P(0.5f) * z, w = P(1.0f) - half;
+  const P s =
+      r + (r * z * polynomial(z, -0.1666666666, 0.008333331866, -0.0001984008201, 2.724931405e-6) + rest * w);
+  const P k = w + (((P(1.0f) - w) - half) +
+                   (z * z * polynomial(z, 0.04166666466, -0.00138883007, 2.454743721e-5) - r * rest));
   const P::Bits quadrant = n.integer + quarter;
   const P y = where(P::Mask{(quadrant & 1) != 0}, k, s);
   const P result = P::from_bits(y.bits() ^ ((quadrant & 2) << 30));
@@ -274,13 +311,11 @@ CT_CALLED_FUNCTION(acosh)
 CT_CALLED_FUNCTION(atanh)
 #undef CT_CALLED_FUNCTION
 
-// The series near 0, where e^x - 1 would lose digits: elu and selu are activations after all. Error in f64: at most 4 units
-// of the last place.
+// elu and selu are activations: no call of the C++ library's.
 CT_INLINE Vector<double> expm1(Vector<double> x) {
-  const Vector<double> series =
-      polynomial(x, 1, 1. / 2, 1. / 6, 1. / 24, 1. / 120, 1. / 720, 1. / 5040, 1. / 40320, 1. / 362880,
-                 1. / 3628800, 1. / 39916800, 1. / 479001600, 1. / 6227020800);
-  return where(abs(x) < 0.35, x * series, exp(x) - 1);
+  using P = Vector<double>;
+  const HalfExpm1 e = half_expm1(where(x > P(710), P(710), where(x < P(-40), P(-40), x)));
+  return where(x == P(0), x, P(2) * (e.high + e.low));  // -0
 }
 
 // Integers are whole already. Ties of rint go to the even neighbour.
@@ -335,8 +370,45 @@ CT_INLINE Vector<double> atan2(Vector<double> y, Vector<double> x) {
   return copysign(where(left, 0x1.921fb54442d18p+1 - (acute - 0x1.1a62633145c07p-53), acute), y);
 }
 CT_INLINE Vector<double> atan(Vector<double> x) { return copysign(angle(abs(x), Vector<double>(1)), x); }
-CT_INLINE Vector<double> asin(Vector<double> x) { return atan2(x, sqrt((1 - x) * (1 + x))); }
-CT_INLINE Vector<double> acos(Vector<double> x) { return atan2(sqrt((1 - x) * (1 + x)), x); }
+// An angle up to 30 degrees as a sum: that whose sine is |x| or, beyond a half, sqrt((1 - |x|) / 2), twice which is acos |x|.
+// The coefficients interpolate (asin(s) / s - 1) / s^2 as a function of z = s^2. Of the root the upper half is taken: its
+// square is exact, and the rest follows from it.
+struct Arc {
+  Vector<double> high, low;
+};
+CT_INLINE Arc small_arc(Vector<double> a) {
+  using P = Vector<double>;
+  const auto far = a > P(0.5);
+  const P z = where(far, P(0.5) * (P(1) - a), a * a), s = where(far, sqrt(z), a);
+  const P high = where(far, upper_half(s), a);
+  const P root_rest = (z - high * high) / where(z == P(0), P(1), s + high);
+  const P curve =
+      s * z *
+      polynomial(z, 0x1.5555555555556p-3, 0x1.3333333332ec4p-4, 0x1.6db6db6e3292ep-5, 0x1.f1c71c1d4aa0dp-6,
+                 0x1.6e8bb1d89492bp-6, 0x1.1c4d343fa57f6p-6, 0x1.c9cf3759fd8ffp-7, 0x1.78246f32d075cp-7,
+                 0x1.524ea8b3aad31p-7, 0x1.653a8f8cfd43cp-8, 0x1.1d661531b222ep-6, -0x1.e7a24f548c99fp-7,
+                 0x1.d78189767524ep-6);
+  return {high, where(far, root_rest, P(0)) + curve};
+}
+// `turns` quarters of a circle (0, 1 or 2) less times * arc.
+CT_INLINE Vector<double> turned_back(Vector<double> turns, Vector<double> times, const Arc& arc) {
+  using P = Vector<double>;
+  const P whole = turns * P(0x1.921fb54442d18p+0), part = times * arc.high, difference = whole - part;
+  const P rest = turns * P(0x1.1a62633145c07p-54) - times * arc.low;
+  return difference + (((whole - difference) - part) + rest);
+}
+CT_INLINE Vector<double> asin(Vector<double> x) {
+  using P = Vector<double>;
+  const P a = abs(x);
+  const auto far = a > P(0.5);
+  return copysign(turned_back(where(far, P(1), P(0)), where(far, P(2), P(-1)), small_arc(a)), x);
+}
+CT_INLINE Vector<double> acos(Vector<double> x) {
+  using P = Vector<double>;
+  const P a = abs(x), side = copysign(P(1), x);
+  const auto far = a > P(0.5);
+  return turned_back(where(far, P(1) - side, P(1)), where(far, P(-2) * side, side), small_arc(a));
+}
 
 // Scaled by a power of 2 where a square would overflow or vanish.
 CT_INLINE Vector<double> hypot(Vector<double> x, Vector<double> y) {

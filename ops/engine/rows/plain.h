@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include <cotangent/core/parallel.h>
@@ -20,6 +21,14 @@ using Row = Eigen::Map<const Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
 using MutableRow = Eigen::Map<Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
 /// A row of positions in another, to read and to write.
 using Positions = Eigen::Map<Eigen::Array<std::int64_t, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
+
+/// e^x by vectors; but where it is no normal number, of which Eigen makes 5.6e-309, by the C++ library.
+inline Eigen::ArrayXd exp_of(const Eigen::ArrayXd& x) {
+  Eigen::ArrayXd y = x.exp();
+  for (Eigen::Index i = 0; i < x.size(); ++i)
+    if (x[i] < -708) y[i] = std::exp(x[i]);
+  return y;
+}
 
 /// The rows of contiguous tensors of a shape along an axis.
 class Rows {
