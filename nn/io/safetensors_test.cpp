@@ -175,7 +175,7 @@ TEST_CASE("safetensors: malformed files are refused with a reason", "[io]") {
   bad(tensor(R"("dtype":"F32","shape":[[1]],"data_offsets":[0,4])"), four, "a list");
   bad(tensor(R"("dtype":"F32","shape":{"a":{}},"data_offsets":[0,4])"), four, "an object");
   bad(tensor(R"("dtype":1,"shape":[1],"data_offsets":[0,4])"), four, "a number");
-  bad(tensor(R"("dtype":"F8_E8M0","shape":[4],"data_offsets":[0,4])"), four, "F8_E4M3");
+  bad(tensor(R"("dtype":"F8_E8M0","shape":[4],"data_offsets":[0,4])"), four, "F8_E8M0");
   bad(tensor(R"("dtype":"F32","shape":[1,1,1,1,1,1,1,1,1],"data_offsets":[0,4])"), four, "8 dimensions");
   bad(tensor(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), four, "its shape needs 8");
   bad(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])"), four, "truncated");
