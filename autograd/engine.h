@@ -47,6 +47,26 @@ struct GradOptions {
 CT_API std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients = {},
                                 GradOptions options = {});
 
+// The same of one output, to which the gradients of several inputs are wanted, `grad(loss, {w, b})` or
+// `grad(loss, net.parameters())`, or that of one: `grad(loss, x)` is a tensor. A `gradient` is the output's cotangent.
+template <detail::OneTensor Output>
+std::vector<Tensor> grad(const Output& output, TensorList inputs, GradOptions options = {}) {
+  return grad({output}, inputs, {}, options);
+}
+template <detail::OneTensor Output, detail::OneTensor Gradient>
+std::vector<Tensor> grad(const Output& output, TensorList inputs, const Gradient& gradient,
+                         GradOptions options = {}) {
+  return grad({output}, inputs, {gradient}, options);
+}
+template <detail::OneTensor Output, detail::OneTensor Input>
+Tensor grad(const Output& output, const Input& input, GradOptions options = {}) {
+  return grad({output}, {input}, {}, options)[0];
+}
+template <detail::OneTensor Output, detail::OneTensor Input, detail::OneTensor Gradient>
+Tensor grad(const Output& output, const Input& input, const Gradient& gradient, GradOptions options = {}) {
+  return grad({output}, {input}, {gradient}, options)[0];
+}
+
 /// Anomaly mode of this thread: every recorded op checks its results, and every backward kernel its
 /// gradients; the first NaN or infinity throws AutogradError with the op's name and, where the platform
 /// can tell, the call site of the forward op. Slow: it waits for the device after every op.

@@ -106,6 +106,11 @@ std::uint64_t Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) c
   return id;
 }
 
+std::uint64_t Tensor::register_watcher(std::function<void(const Tensor&)> hook) const {
+  if (!hook) return register_hook(std::function<Tensor(const Tensor&)>());  // throws
+  return register_hook([hook = std::move(hook)](const Tensor& g) { return hook(g), Tensor(); });
+}
+
 std::uint64_t Tensor::register_post_accumulate_hook(std::function<void(const Tensor&)> hook) const {
   check_hookable("register_post_accumulate_hook", *this);
   CT_CHECK(hook, ValueError, "register_post_accumulate_hook", "the hook is empty; pass a function");

@@ -7,6 +7,10 @@
 // CT_HD marks a function that is compiled for the host and, under nvcc, for the device as well:
 // formulas that both devices must agree on are written once.
 
+#if __cplusplus < 202002L
+#error "Cotangent needs C++20: compile with -std=c++20 (CMake: target_compile_features, cxx_std_20)"
+#endif
+
 #define CT_API __attribute__((visibility("default")))
 
 #if defined(__CUDACC__)

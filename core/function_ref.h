@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <cotangent/core/export.h>  // says so below C++20
+
 namespace ct {
 
 /// A borrowed callable: two words, no allocation. It refers to the callable it was made from, so it is for

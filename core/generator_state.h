@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include <cotangent/core/export.h>  // says so below C++20
+
 namespace ct {
 
 /// The key of one draw: which stream, and the how-manieth draw of it. Plain data, passed to kernels by value;

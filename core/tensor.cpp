@@ -84,7 +84,9 @@ Tensor& assigned(const char* op, Tensor& t) {
   CT_CHECK(
       seen, ValueError, op, "the left side, ", describe(t),
       ", is a temporary whose memory no other tensor shares, so nobody would see the change; assign to a "
-      "view, such as x[0] or x.slice(...), or give the tensor a name first");
+      "view, such as x[0] or x.slice(...), or give the tensor a name first. x[mask] and x[indices] are "
+      "copies: "
+      "x.index_put_({mask}, values) writes where they stand");
   return t;
 }
 }  // namespace detail

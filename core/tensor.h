@@ -11,6 +11,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cotangent/core/accessor.h>
@@ -27,10 +29,12 @@
 
 namespace ct {
 
+class Generator;
 class Tensor;
 class TensorIndices;
 class RowIterator;
 struct ValuesIndices;
+CT_API Generator& default_generator();
 
 /// Metadata of a tensor: all but its data.
 struct TensorMeta {
@@ -223,6 +227,9 @@ class CT_API Tensor {
   Tensor select(Integer axis, Integer index) const;
   /// Shorthand for select(0, index).
   Tensor operator[](Integer index) const { return select(0, index); }
+  /// Shorthand for index({index}): the elements, or rows, that a mask or a tensor of indices names. They are a copy: to
+  /// write where they stand is index_put_().
+  Tensor operator[](const Tensor& index) const;
   /// x.index({2, Slice(0, 3), None, Ellipsis, tensor}), as x[2, 0:3, None, ..., tensor] in PyTorch: from the first axis on,
   /// a number selects, a Slice narrows, None is a new axis, Ellipsis stands for whole axes; what is not named is whole. So
   /// far a view, which can be assigned to. Tensors of i64 or i32, whose negative elements count from the end, broadcast
@@ -361,6 +368,7 @@ class CT_API Tensor {
   Tensor argmin(Integer axis, Flag keepdim = false) const;
   ValuesIndices max(Integer axis, Flag keepdim = false) const;
   ValuesIndices min(Integer axis, Flag keepdim = false) const;
+  Tensor max(const Tensor&other) const, min(const Tensor&other) const;
   /// `std` is ct::stddev.
   Tensor var(const Dims& axes = {}, Real correction = 1, Flag keepdim = false) const;
   Tensor std(const Dims& axes = {}, Real correction = 1, Flag keepdim = false) const;
@@ -401,9 +409,16 @@ class CT_API Tensor {
       &sigmoid_(), &relu_();
   Tensor& clamp_(std::optional<Scalar> low, std::optional<Scalar> high = std::nullopt);
   Tensor& masked_fill_(const Tensor& mask, const Scalar& value);
+  Tensor& masked_fill_(const Tensor& mask, const Tensor& value);
+  Tensor& masked_scatter_(const Tensor& mask, const Tensor& source);
   Tensor& scatter_(Integer axis, const Tensor& index, const Tensor& source);
+  Tensor& scatter_(Integer axis, const Tensor& index, const Scalar& value);
   Tensor& scatter_add_(Integer axis, const Tensor& index, const Tensor& source);
-  Tensor& index_add_(Integer axis, const Tensor& index, const Tensor& source);
+  Tensor& index_add_(Integer axis, const Tensor& index, const Tensor& source, const Scalar& alpha = 1);
+  Tensor& index_copy_(Integer axis, const Tensor& index, const Tensor& source);
+  Tensor& uniform_(Real low = 0, Real high = 1, Generator& generator = default_generator());
+  Tensor& normal_(Real mean = 0, Real std = 1, Generator& generator = default_generator());
+  Tensor& exponential_(Real rate = 1, Generator& generator = default_generator());
 
   // ---- Autograd -----------------------------------------------------------------------------------------
   bool requires_grad() const { return get().requires_grad; }
@@ -428,6 +443,10 @@ class CT_API Tensor {
   /// replaces it, and backward() throws ShapeError, DTypeError or DeviceError unless it is like it. Returns
   /// an id for remove_hook, which may be called from the hook itself.
   std::uint64_t register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  /// A hook that looks and changes nothing, and so gives nothing back, is one as well.
+  template <class F>
+  requires std::is_void_v<std::invoke_result_t<F&, const Tensor&>> std::uint64_t register_hook(F hook)
+  const { return register_watcher(std::move(hook)); }
   /// For leaves: called after the gradient was added to grad().
   std::uint64_t register_post_accumulate_hook(std::function<void(const Tensor&)> hook) const;
   void remove_hook(std::uint64_t id) const;
@@ -446,6 +465,7 @@ class CT_API Tensor {
   }
   [[noreturn, gnu::cold]] static void throw_undefined();
   [[gnu::cold]] std::string describe_self() const;  // describe(), declared below
+  std::uint64_t register_watcher(std::function<void(const Tensor&)> hook) const;
   template <class T>
   std::vector<T> elements() const;
 
@@ -478,6 +498,9 @@ inline RowIterator Tensor::end() const { return {*this, size(0)}; }
 struct TensorHandle {};
 
 namespace detail {
+/// A Tensor or a handle to one, but no list in braces, which may stand for several.
+template <class T>
+concept OneTensor = std::convertible_to<const T&, const Tensor&>;
 template <class T>
 concept Tensors = requires(const T& list) {
   std::span<const Tensor>(list);

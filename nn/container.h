@@ -99,6 +99,11 @@ class CT_API Sequential : public Module {
     append(std::move(first));
     (append(std::move(rest)), ...);
   }
+  /// Of as many as the program says: a vector of layers, or of AnyModule for layers of several types.
+  template <std::convertible_to<AnyModule> T>
+  explicit Sequential(std::vector<T> modules) : Sequential() {
+    for (T& module : modules) append(std::move(module));
+  }
   /// Chosen for what is no layer, to say so.
   template <class... Others>
   requires(sizeof...(Others) > 0 && !(Layer<Others> && ...)) explicit Sequential(const Others&...) {
@@ -146,6 +151,9 @@ class ModuleList : public Module {
   }
   ModuleList(std::initializer_list<T> modules) : ModuleList() {
     for (const T& m : modules) append(m);
+  }
+  explicit ModuleList(std::vector<T> modules) : ModuleList() {
+    for (T& m : modules) append(std::move(m));
   }
   /// Puts a module at the end and gives it back.
   T append(T module) {

@@ -16,6 +16,7 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/nn/state_dict.h>
+#include <cotangent/nn/tensor_members.h>
 
 namespace ct::nn {
 
@@ -98,7 +99,7 @@ struct ForwardHooks {
 CT_API const ForwardHooks* hooks_of(const Module& module);
 
 /// What Parameter and Buffer have in common.
-class CT_API SlotHandle : public TensorHandle {
+class CT_API SlotHandle : public TensorHandle, public TensorMembers<SlotHandle> {
  public:
   SlotHandle() = default;
   explicit SlotHandle(std::shared_ptr<Entry> entry);
@@ -175,6 +176,15 @@ template <class F>
 concept ForwardPreWatcher = std::is_void_v<std::invoke_result_t<F, const Module&, const Tensor&>>;
 template <class F>
 concept ForwardWatcher = std::is_void_v<std::invoke_result_t<F, const Module&, const Tensor&, const Tensor&>>;
+
+namespace detail {
+/// A hook that gives nothing back as one that gives no tensor; empty if it is.
+template <class... T>
+std::function<Tensor(T...)> watching(std::function<void(T...)> hook) {
+  if (!hook) return {};
+  return [hook = std::move(hook)](T... all) { return hook(all...), Tensor(); };
+}
+}  // namespace detail
 
 /// A hook that was registered. It stays when this goes.
 class CT_API HookHandle {
@@ -340,15 +350,13 @@ class CT_API Module {
   HookHandle register_forward_hook(ForwardHook hook);
   template <ForwardPreWatcher F>
   HookHandle register_forward_pre_hook(F hook) {
-    return register_forward_pre_hook(ForwardPreHook(
-        [hook = std::move(hook)](const Module& m, const Tensor& x) { return hook(m, x), Tensor(); }));
+    return register_forward_pre_hook(
+        detail::watching(std::function<void(const Module&, const Tensor&)>(std::move(hook))));
   }
   template <ForwardWatcher F>
   HookHandle register_forward_hook(F hook) {
     return register_forward_hook(
-        ForwardHook([hook = std::move(hook)](const Module& m, const Tensor& x, const Tensor& y) {
-          return hook(m, x, y), Tensor();
-        }));
+        detail::watching(std::function<void(const Module&, const Tensor&, const Tensor&)>(std::move(hook))));
   }
 
   /// The kind of this module and its settings, for printing: ("Linear", "in=784, out=256, bias=true").

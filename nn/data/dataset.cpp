@@ -72,8 +72,10 @@ Tensor stack_examples(TensorList examples) {
   Tensor batch = allocate_like(first, shape);
   for (std::size_t k = 0; k < examples.size(); ++k) {
     const Tensor& e = examples[k];
-    CT_CHECK(e.shape() == first.shape(), ShapeError, "stack_examples", "example ", k, " of a batch is ",
-             describe(e), ", the first ", describe(first), "; examples of one batch have one shape");
+    CT_CHECK(
+        e.shape() == first.shape(), ShapeError, "stack_examples", "example ", k, " of a batch is ",
+        describe(e), ", the first ", describe(first),
+        "; examples of one batch have one shape: pass a DataLoader a function that collates them to a batch");
     CT_CHECK(e.dtype() == first.dtype(), DTypeError, "stack_examples", "example ", k, " of a batch is ",
              describe(e), ", the first ", describe(first), "; examples of one batch have one dtype");
     CT_CHECK(e.device() == first.device(), DeviceError, "stack_examples", "example ", k, " of a batch is ",

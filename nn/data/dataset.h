@@ -95,6 +95,27 @@ CT_API Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> ro
 /// Tensors of one shape and dtype, stacked along a new first axis. Throws ShapeError or DTypeError.
 CT_API Tensor stack_examples(TensorList examples);
 
+/// A dataset whose batches a function makes of its examples, which may then be of any type, and tensors of different
+/// sizes: `collate` is given a std::vector of examples and returns a batch. DataLoader(dataset, options, collate) makes one.
+template <class D, class F>
+class Collated {
+ public:
+  using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
+
+  Collated(D dataset, F collate) : dataset_(std::move(dataset)), collate_(std::move(collate)) {}
+  std::int64_t size() const { return dataset_.size(); }
+  auto get_batch(std::span<const std::int64_t> indices) const {
+    std::vector<Example> examples;
+    examples.reserve(indices.size());
+    for (const std::int64_t i : indices) examples.push_back(dataset_.get(i));
+    return collate_(std::move(examples));
+  }
+
+ private:
+  D dataset_;
+  F collate_;
+};
+
 /// Tensors whose first axes belong together: images and labels.
 ///
 ///     ct::data::TensorDataset data(images, labels);   // batches are std::array<Tensor, 2>

@@ -111,6 +111,13 @@ class DataLoader {
       : dataset_(std::make_shared<const D>(std::move(dataset))),
         core_(std::make_shared<detail::LoaderCore>(dataset_->size(), fetcher(dataset_), options)) {}
 
+  /// Batches that `collate` makes of lists of examples (Collated): of examples of different lengths, say. With several
+  /// workers it is called by several threads at once.
+  template <class Examples, class F>
+  requires std::same_as<D, Collated<Examples, F>> DataLoader(Examples dataset, LoaderOptions options,
+                                                             F collate)
+      : DataLoader(D(std::move(dataset), std::move(collate)), std::move(options)) {}
+
   /// Batches of an epoch.
   std::int64_t size() const { return core().batch_count(); }
   const D& dataset() const {
@@ -206,5 +213,7 @@ class DataLoader {
   std::shared_ptr<const D> dataset_;
   std::shared_ptr<detail::LoaderCore> core_;
 };
+template <class Examples, class F>
+DataLoader(Examples, LoaderOptions, F) -> DataLoader<Collated<Examples, F>>;
 
 }  // namespace ct::data

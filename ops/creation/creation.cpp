@@ -290,6 +290,10 @@ Tensor& exponential_(Tensor& t, double rate, Generator& generator) {
                           generator);
 }
 
+CT_MEMBER(Tensor&, uniform_, (Real low, Real high, Generator& generator), low, high, generator)
+CT_MEMBER(Tensor&, normal_, (Real mean, Real std, Generator& generator), mean, std, generator)
+CT_MEMBER(Tensor&, exponential_, (Real rate, Generator& generator), rate, generator)
+
 // ---- values from elsewhere -------------------------------------------------------------------------------
 
 namespace detail {
@@ -315,7 +319,50 @@ void check_list_length(std::size_t got, std::int64_t want) {
            " and ", got, " entries; they must have the same length");
 }
 
+void check_whole(const char* op, std::uint64_t value) {
+  CT_CHECK(value <= INT64_MAX, ValueError, op, "got ", value,
+           "; integers are stored as i64, up to 2^63 - 1: convert it to a floating number first");
+}
+
 }  // namespace detail
+
+namespace {
+
+void collect(const detail::Literal& literal, int level, const Shape& shape, std::vector<Scalar>& numbers) {
+  CT_CHECK(literal.is_list() == (level < shape.size()), ShapeError, "tensor",
+           "a number stands beside a list; what stands in one list must be of one kind");
+  if (!literal.is_list()) return numbers.push_back(literal.number());
+  detail::check_list_length(literal.items().size(), shape[level]);
+  for (const detail::Literal& item : literal.items()) collect(item, level + 1, shape, numbers);
+}
+
+template <class T>
+Tensor from_numbers(const std::vector<Scalar>& numbers, const Shape& shape, DType natural,
+                    TensorOptions options) {
+  std::vector<T> values;
+  values.reserve(numbers.size());
+  for (const Scalar& number : numbers) values.push_back(number.to<T>());
+  if (!options.dtype) options.dtype = natural;
+  return detail::from_memory("tensor", values.data(), dtype_of<T>, static_cast<std::int64_t>(values.size()),
+                             shape, options);
+}
+
+}  // namespace
+
+Tensor tensor(const detail::Literal& values, const TensorOptions& options) {
+  Shape shape;
+  for (const detail::Literal* first = &values; first != nullptr && first->is_list();) {
+    shape.push_back(static_cast<std::int64_t>(first->items().size()));
+    first = first->items().data();
+  }
+  std::vector<Scalar> numbers;
+  collect(values, 0, shape, numbers);
+  DType dtype = numbers.empty() ? DType::f32 : DType::boolean;
+  for (const Scalar& number : numbers) dtype = promote(dtype, number);
+  if (dtype == DType::f32) return from_numbers<double>(numbers, shape, dtype, options);
+  if (dtype == DType::i64) return from_numbers<std::int64_t>(numbers, shape, dtype, options);
+  return from_numbers<std::uint8_t>(numbers, shape, dtype, options);
+}
 
 Tensor from_blob(void* data, const Shape& shape, const TensorOptions& options,
                  std::function<void()> release) {

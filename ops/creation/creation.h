@@ -1,11 +1,15 @@
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <cotangent/core/export.h>
@@ -107,83 +111,152 @@ namespace detail {
 CT_API Tensor from_memory(const char* op, const void* data, DType source, std::int64_t count,
                           const Shape& shape, const TensorOptions& options);
 
-// The element type with which a C++ number is stored.
 template <class T>
+concept Element = Number<T> || std::same_as<T, bool> || std::same_as<T, Half> || std::same_as<T, BFloat16>;
+// The element type that holds every value of a C++ number. (Of 64 bits without sign: those up to 2^63 - 1.)
+template <Element T>
 using stored_t = std::conditional_t<
-    std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) == 8, std::int64_t,
-    std::conditional_t<std::is_integral_v<T> && std::is_signed_v<T> && sizeof(T) == 4, std::int32_t, T>>;
+    ElementType<T>, T,
+    std::conditional_t<std::is_floating_point_v<T>, double,
+                       std::conditional_t<sizeof(T) < 4 || (sizeof(T) == 4 && std::is_signed_v<T>),
+                                          std::int32_t, std::int64_t>>>;
 
-template <class T>
-Tensor literal(const std::vector<T>& values, const Shape& shape, TensorOptions options) {
-  static_assert(std::is_arithmetic_v<T>, "ct::tensor takes numbers and bools");
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double,
-                                  std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, std::int64_t>>;
-  const std::vector<Wide> wide(values.begin(), values.end());
-  if (!options.dtype)
-    options.dtype = std::is_floating_point_v<T> ? f32 : std::is_same_v<T, bool> ? boolean : i64;
-  return from_memory("tensor", wide.data(), std::is_same_v<T, bool> ? u8 : dtype_of<Wide>,
-                     static_cast<std::int64_t>(wide.size()), shape, options);
-}
-
-// Sizes and values of nested lists; all lists of one level must have the same length.
+/// Throws ValueError for a number above 2^63 - 1.
+CT_API void check_whole(const char* op, std::uint64_t value);
+/// Throws ShapeError unless the lists of one level have one length.
 CT_API void check_list_length(std::size_t got, std::int64_t want);
+
+// Lists of numbers, or of such lists: vectors, spans, arrays. A text is none, nor is what holds things of its own type.
 template <class T>
-void flatten_list(std::initializer_list<T> list, int level, Shape& shape, std::vector<T>& values) {
-  if (level == shape.size()) shape.push_back(static_cast<std::int64_t>(list.size()));
-  check_list_length(list.size(), shape[level]);
-  values.insert(values.end(), list.begin(), list.end());
+using item_t = std::iter_value_t<decltype(std::begin(std::declval<const T&>()))>;
+template <class T>
+struct ListOf {
+  static constexpr bool numbers = false;
+};
+template <class T>
+requires(!std::same_as<item_t<T>, T> && Element<item_t<T>>) struct ListOf<T> {
+  static constexpr bool numbers = true;
+  using Number = item_t<T>;
+};
+template <class T>
+requires(!std::same_as<item_t<T>, T> && ListOf<item_t<T>>::numbers) struct ListOf<T> : ListOf<item_t<T>> {
+};
+template <class T>
+concept NumberList = ListOf<T>::numbers;
+
+template <NumberList T, class Kept>
+void collect_numbers(const char* op, const T& list, int level, Shape& shape, std::vector<Kept>& values) {
+  if (level == shape.size()) shape.push_back(static_cast<std::int64_t>(std::size(list)));
+  check_list_length(std::size(list), shape[level]);
+  for (const auto& item : list) {
+    if constexpr (NumberList<item_t<T>>) {
+      collect_numbers(op, item, level + 1, shape, values);
+    } else {
+      if constexpr (std::unsigned_integral<item_t<T>> && sizeof(Kept) == 8) check_whole(op, item);
+      values.push_back(static_cast<Kept>(item));
+    }
+  }
 }
-template <class T, class U>
-void flatten_list(std::initializer_list<std::initializer_list<T>> list, int level, Shape& shape,
-                  std::vector<U>& values) {
-  if (level == shape.size()) shape.push_back(static_cast<std::int64_t>(list.size()));
-  check_list_length(list.size(), shape[level]);
-  for (const auto& inner : list) flatten_list(inner, level + 1, shape, values);
+
+template <class T>
+concept Viewable = requires(const T& values) {
+  std::span(values);
+};
+
+/// A number, or a list in braces of such: what tensor({1, 2.5}) is given. It refers to the lists, and is for parameters
+/// only.
+class Literal {
+ public:
+  template <std::convertible_to<Scalar> T>
+  Literal(T value) : number_(value) {}
+  Literal(std::initializer_list<Literal> list)
+      : items_(std::data(list)), count_(static_cast<std::int64_t>(list.size())) {}
+
+  bool is_list() const { return count_ >= 0; }
+  std::span<const Literal> items() const { return {items_, static_cast<std::size_t>(count_)}; }
+  const Scalar& number() const { return number_; }
+
+ private:
+  Scalar number_;
+  const Literal* items_ = nullptr;
+  std::int64_t count_ = -1;
+};
+
+// What may be written in place of options, in this order: a dtype, a device; and before it sizes.
+template <class T>
+inline constexpr int written_order = std::same_as<T, DType> || std::same_as<T, TensorOptions> ? 1
+                                     : std::same_as<T, Device>                                ? 2
+                                     : StandsFor<T, std::int64_t>                             ? 0
+                                                                                              : -1;
+template <class... T>
+constexpr bool in_order(bool sizes) {
+  int last = sizes ? 0 : 1, count[] = {0, 0, 0};
+  for (const int order : std::initializer_list<int>{written_order<T>...}) {
+    if (order < last || (order > 0 && count[order]++ > 0)) return false;
+    last = order;
+  }
+  return true;
 }
-template <class T, class List>
-Tensor nested(List list, const TensorOptions& options) {
+template <class... T>
+concept Kind = sizeof...(T) > 0 && in_order<T...>(false);
+template <class... T>
+concept SizesAndKind = in_order<T...>(true);
+
+struct Written {
   Shape shape;
-  std::vector<T> values;
-  flatten_list(list, 0, shape, values);
-  return literal(values, shape, options);
-}
+  TensorOptions options;
+
+  template <class... T>
+  explicit Written(const T&... all) {
+    (take(all), ...);
+  }
+  void take(Integer size) { shape.push_back(size); }
+  void take(DType dtype) { options.dtype = dtype; }
+  void take(Device device) { options.device = device; }
+  void take(const TensorOptions& all) { options = all; }
+};
 
 }  // namespace detail
 
-/// A tensor written out: `ct::tensor({{1.f, 2.f}, {3.f, 4.f}})`, up to four levels deep. Floating values
-/// give f32, integers i64, bools bool, unless the dtype is given. Throws ShapeError if lists of one level
+/// A tensor written out: `ct::tensor({{1, 2.5}, {3, 4}})`, or a single number, of rank 0. Floating values, or one of them
+/// among others, give f32, integers i64, bools bool, unless the dtype is given. Throws ShapeError if lists of one level
 /// differ in length.
-template <class T>
-Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
-  return detail::nested<T>(values, options);
-}
-template <class T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> values, const TensorOptions& options = {}) {
-  return detail::nested<T>(values, options);
-}
-template <class T>
-Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> values,
-              const TensorOptions& options = {}) {
-  return detail::nested<T>(values, options);
-}
-template <class T>
-Tensor tensor(
-    std::initializer_list<std::initializer_list<std::initializer_list<std::initializer_list<T>>>> values,
-    const TensorOptions& options = {}) {
-  return detail::nested<T>(values, options);
-}
-/// A single number: a tensor of rank 0.
-template <class T>
-requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {}) {
-  return detail::literal(std::vector<T>{value}, {}, options);
+CT_API Tensor tensor(const detail::Literal& values, const TensorOptions& options = {});
+/// A copy of the numbers of a vector, span, array or other list, or of lists of them, with dtypes as above. Throws
+/// ShapeError as above, ValueError for a whole number above 2^63 - 1.
+template <detail::NumberList List>
+Tensor tensor(const List& values, TensorOptions options = {}) {
+  using T = typename detail::ListOf<List>::Number;
+  using Kept = std::conditional_t<std::same_as<T, bool>, std::uint8_t, detail::stored_t<T>>;
+  Shape shape;
+  std::vector<Kept> kept;
+  detail::collect_numbers("tensor", values, 0, shape, kept);
+  if (!options.dtype) options.dtype = !std::is_integral_v<T> ? f32 : std::same_as<T, bool> ? boolean : i64;
+  return detail::from_memory("tensor", kept.data(), dtype_of<Kept>, static_cast<std::int64_t>(kept.size()),
+                             shape, options);
 }
 
-/// The elements of `values` in row-major order, copied. The dtype is that of T (i64 for 64-bit integers,
-/// i32 for int) unless given. Throws ShapeError if `shape` does not have values.size() elements.
+/// The elements of `values` in row-major order, copied. The dtype is that of T unless given; of a C++ number that no
+/// dtype has it is the narrowest that holds it: i32 for 8 and 16 bits, i64 for 32 bits without sign and for all of 64.
+/// Throws ShapeError if `shape` does not have values.size() elements, ValueError for a number above 2^63 - 1.
 template <class T>
 Tensor from_span(std::span<const T> values, const Shape& shape, const TensorOptions& options = {}) {
-  return detail::from_memory("from_span", values.data(), dtype_of<detail::stored_t<T>>,
-                             static_cast<std::int64_t>(values.size()), shape, options);
+  static_assert(detail::Element<T>, "tensors hold numbers, bools, ct::Half and ct::BFloat16");
+  if constexpr (ElementType<T>) {
+    return detail::from_memory("from_span", values.data(), dtype_of<T>,
+                               static_cast<std::int64_t>(values.size()), shape, options);
+  } else {
+    std::vector<detail::stored_t<T>> kept;
+    Shape flat;
+    detail::collect_numbers("from_span", values, 0, flat, kept);
+    return from_span(std::span<const detail::stored_t<T>>(kept), shape, options);
+  }
+}
+/// The same of what a std::span can be made of.
+template <detail::Viewable Range>
+Tensor from_span(const Range& values, const Shape& shape, const TensorOptions& options = {}) {
+  using T = std::remove_cv_t<typename decltype(std::span(values))::element_type>;
+  return from_span<T>(std::span<const T>(values), shape, options);
 }
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Shape& shape, const TensorOptions& options = {}) {
@@ -191,11 +264,9 @@ Tensor from_vector(const std::vector<T>& values, const Shape& shape, const Tenso
     const std::vector<std::uint8_t> bytes(values.begin(), values.end());
     TensorOptions typed = options;
     if (!typed.dtype) typed.dtype = boolean;
-    return detail::from_memory("from_vector", bytes.data(), u8, static_cast<std::int64_t>(bytes.size()),
-                               shape, typed);
+    return from_vector(bytes, shape, typed);
   } else {
-    return detail::from_memory("from_vector", values.data(), dtype_of<detail::stored_t<T>>,
-                               static_cast<std::int64_t>(values.size()), shape, options);
+    return from_span<T>(values, shape, options);
   }
 }
 /// A vector of rank 1.
@@ -222,5 +293,61 @@ requires std::is_const_v<T> Tensor from_blob(T* data, const Shape& shape, const 
                                              const TensorOptions& options = {},
                                              std::function<void()> release = {})
 = delete;  // use from_span()
+
+// ---- shorter -----------------------------------------------------------------------------------------------
+// A dtype, a device, or both in this order stand in place of options: zeros({2, 3}, f64), randint(0, 9, {2}, i32, device).
+// Where a shape comes first, its sizes may be written one by one: randn(2, 3), ones(2, 3, f64).
+
+#define CT_WITH_KIND(name, parameters, ...)                     \
+  template <class... More>                                      \
+  requires detail::Kind<More...> Tensor name parameters {       \
+    return name(__VA_ARGS__, detail::Written(more...).options); \
+  }
+#define CT_OF_SIZES(name)                                                                                 \
+  CT_WITH_KIND(name, (const Shape& shape, const More&... more), shape)                                    \
+  template <class... More>                                                                                \
+  requires detail::SizesAndKind<More...> Tensor name(Integer size0, Integer size1, const More&... more) { \
+    const detail::Written written(size0, size1, more...);                                                 \
+    return name(written.shape, written.options);                                                          \
+  }
+CT_OF_SIZES(empty)
+CT_OF_SIZES(zeros)
+CT_OF_SIZES(ones)
+CT_OF_SIZES(rand)
+CT_OF_SIZES(randn)
+CT_WITH_KIND(full, (const Shape& shape, const Scalar& value, const More&... more), shape, value)
+CT_WITH_KIND(scalar, (const Scalar& value, const More&... more), value)
+CT_WITH_KIND(eye, (Integer rows, const More&... more), rows)
+CT_WITH_KIND(eye, (Integer rows, Integer columns, const More&... more), rows, columns)
+CT_WITH_KIND(arange, (const Scalar& end, const More&... more), end)
+CT_WITH_KIND(arange, (const Scalar& start, const Scalar& end, const More&... more), start, end)
+CT_WITH_KIND(arange, (const Scalar& start, const Scalar& end, const Scalar& step, const More&... more), start,
+             end, step)
+CT_WITH_KIND(linspace, (Real start, Real end, Integer count, const More&... more), start, end, count)
+CT_WITH_KIND(randint, (Integer low, Integer high, const Shape& shape, const More&... more), low, high, shape)
+CT_WITH_KIND(randperm, (Integer n, const More&... more), n)
+CT_WITH_KIND(tensor, (const detail::Literal& values, const More&... more), values)
+CT_WITH_KIND(from_blob, (void* data, const Shape& shape, const More&... more), data, shape)
+CT_WITH_KIND(from_blob, (void* data, const Shape& shape, const Strides& strides, const More&... more), data,
+             shape, strides)
+#undef CT_OF_SIZES
+#undef CT_WITH_KIND
+template <detail::NumberList List, class... More>
+requires detail::Kind<More...> Tensor tensor(const List& values, const More&... more) {
+  return tensor(values, detail::Written(more...).options);
+}
+template <class T, class... More>
+requires detail::Kind<More...> Tensor from_vector(const std::vector<T>& values, const More&... more) {
+  return from_vector(values, detail::Written(more...).options);
+}
+template <class T, class... More>
+requires detail::Kind<More...> Tensor from_vector(const std::vector<T>& values, const Shape& shape,
+                                                  const More&... more) {
+  return from_vector(values, shape, detail::Written(more...).options);
+}
+template <class List, class... More>
+requires detail::Kind<More...> Tensor from_span(const List& values, const Shape& shape, const More&... more) {
+  return from_span(values, shape, detail::Written(more...).options);
+}
 
 }  // namespace ct

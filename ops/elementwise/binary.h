@@ -153,8 +153,15 @@ CT_API Tensor logical_not(const Tensor& x);
 inline Tensor operator!(const Tensor& x) { return logical_not(x); }
 
 // ---- Operators ------------------------------------------------------------------------------------------
-// There is no == between tensors: eq() compares values, Tensor::is_same() asks whether two handles share one
-// tensor, and neither may be mistaken for the other.
+// There is no == between tensors: it would be three questions. eq() and ne() compare elements, equal() all of them,
+// Tensor::is_same() asks whether two handles share one tensor.
+
+bool operator==(const Tensor&, const Tensor&) = delete;  // eq() compares elements, equal() whole tensors
+bool operator==(const Tensor&, const Scalar&) = delete;  // eq() compares elements
+bool operator==(const Scalar&, const Tensor&) = delete;  // eq() compares elements
+bool operator!=(const Tensor&, const Tensor&) = delete;  // ne() compares elements, !equal() whole tensors
+bool operator!=(const Tensor&, const Scalar&) = delete;  // ne() compares elements
+bool operator!=(const Scalar&, const Tensor&) = delete;  // ne() compares elements
 
 #define CT_OPERATOR(symbol, function)                                                        \
   inline Tensor operator symbol(const Tensor& a, const Tensor& b) { return function(a, b); } \

@@ -99,6 +99,10 @@ Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b) {
 Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b) {
   return where_op::select(condition, b, a, true);
 }
+Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b) {
+  const DType dtype = promote(promote(DType::boolean, a), b);
+  return where(condition, full({}, a, {.dtype = dtype, .device = condition.device()}), b);
+}
 
 Tensor Tensor::where(const Tensor& condition, const Tensor& other) const {
   return ct::where(condition, *this, other);

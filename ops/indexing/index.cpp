@@ -221,6 +221,8 @@ Tensor Tensor::index(const TensorIndices& indices) const {
       .view(replaced(named.view.shape(), named.axis, count, places.shape));
 }
 
+Tensor Tensor::operator[](const Tensor& at) const { return index({at}); }
+
 // On the tape: a number for every element of x, of which the indices choose those to write.
 Tensor index_put(const Tensor& x, const TensorIndices& indices, const Tensor& values, Flag accumulate) {
   const Tensor numbers = arange(x.numel(), {.dtype = DType::i64, .device = x.device()}).view(x.shape());

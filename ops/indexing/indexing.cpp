@@ -352,12 +352,16 @@ CT_MEMBER(Tensor, index_select, (Integer axis, const Tensor& indices) const, axi
 CT_MEMBER(Tensor, scatter, (Integer axis, const Tensor& index, const Tensor& source) const, axis, index,
           source)
 CT_MEMBER(Tensor&, scatter_, (Integer axis, const Tensor& index, const Tensor& source), axis, index, source)
+CT_MEMBER(Tensor&, scatter_, (Integer axis, const Tensor& index, const Scalar& value), axis, index, value)
 CT_MEMBER(Tensor, scatter_add, (Integer axis, const Tensor& index, const Tensor& source) const, axis, index,
           source)
 CT_MEMBER(Tensor&, scatter_add_, (Integer axis, const Tensor& index, const Tensor& source), axis, index,
           source)
 CT_MEMBER(Tensor, index_add, (Integer axis, const Tensor& index, const Tensor& source) const, axis, index,
           source)
-CT_MEMBER(Tensor&, index_add_, (Integer axis, const Tensor& index, const Tensor& source), axis, index, source)
+CT_MEMBER(Tensor&, index_add_, (Integer axis, const Tensor& index, const Tensor& source, const Scalar& alpha),
+          axis, index, source, alpha)
+CT_MEMBER(Tensor&, index_copy_, (Integer axis, const Tensor& index, const Tensor& source), axis, index,
+          source)
 
 }  // namespace ct

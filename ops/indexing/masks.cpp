@@ -107,5 +107,7 @@ CT_MEMBER(Tensor, nonzero, () const)
 CT_MEMBER(Tensor, masked_select, (const Tensor& mask) const, mask)
 CT_MEMBER(Tensor, masked_fill, (const Tensor& mask, const Scalar& value) const, mask, value)
 CT_MEMBER(Tensor&, masked_fill_, (const Tensor& mask, const Scalar& value), mask, value)
+CT_MEMBER(Tensor&, masked_fill_, (const Tensor& mask, const Tensor& value), mask, value)
+CT_MEMBER(Tensor&, masked_scatter_, (const Tensor& mask, const Tensor& source), mask, source)
 
 }  // namespace ct

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <vector>
 
@@ -58,5 +59,10 @@ CT_API std::vector<Tensor> meshgrid(TensorList tensors, Indexing indexing = Inde
 enum class Pad : std::uint8_t { constant, reflect, replicate, circular };
 CT_API Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, Pad mode = Pad::constant,
                   const Scalar& value = 0);
+/// pad(x, {1, 1}, 7.0): with this number.
+template <std::convertible_to<Scalar> Value>
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, Value value) {
+  return pad(x, padding, Pad::constant, value);
+}
 
 }  // namespace ct

@@ -359,6 +359,8 @@ MinMax aminmax(const Tensor& x, const Dims& axes, Flag keepdim) {
 }
 Tensor max(const Tensor& x) { return amax(x); }
 Tensor min(const Tensor& x) { return amin(x); }
+Tensor max(const Tensor& x, const Tensor& other) { return maximum(x, other); }
+Tensor min(const Tensor& x, const Tensor& other) { return minimum(x, other); }
 ValuesIndices max(const Tensor& x, Integer axis, Flag keepdim) { return along(k_max, x, axis, keepdim); }
 ValuesIndices min(const Tensor& x, Integer axis, Flag keepdim) { return along(k_min, x, axis, keepdim); }
 Tensor argmax(const Tensor& x) { return dispatch(k_argmax, {x}, over({}, false)); }
@@ -400,6 +402,8 @@ CT_MEMBER(Tensor, sum, () const)
 CT_MEMBER(Tensor, mean, () const)
 CT_MEMBER(Tensor, max, () const)
 CT_MEMBER(Tensor, min, () const)
+CT_MEMBER(Tensor, max, (const Tensor& other) const, other)
+CT_MEMBER(Tensor, min, (const Tensor& other) const, other)
 CT_MEMBER(Tensor, argmax, () const)
 CT_MEMBER(Tensor, argmin, () const)
 CT_MEMBER(Tensor, argmax, (Integer axis, Flag keepdim) const, axis, keepdim)

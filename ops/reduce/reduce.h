@@ -60,6 +60,10 @@ CT_API Tensor min(const Tensor& x);
 CT_API ValuesIndices max(const Tensor& x, Integer axis, Flag keepdim = false);
 CT_API ValuesIndices min(const Tensor& x, Integer axis, Flag keepdim = false);
 
+/// maximum(), minimum(): the larger, the smaller of two tensors' elements.
+CT_API Tensor max(const Tensor& x, const Tensor& other);
+CT_API Tensor min(const Tensor& x, const Tensor& other);
+
 /// The position (i64) of the first largest, smallest element along an axis; without axis, in the flattened
 /// tensor. NaN counts as in max(). Throws ShapeError for no elements.
 CT_API Tensor argmax(const Tensor& x);

@@ -61,11 +61,13 @@ GradcheckFunction unpacked(F f) {
     return std::vector<Tensor>{call_unpacked(f, in, std::make_index_sequence<N>())};
   };
 }
-// A function of one to four tensors as one of a vector of them.
+// A function of a vector of tensors to one, or of one to four tensors, as one from vector to vector.
 template <class F>
 GradcheckFunction as_gradcheck_function(F f) {
   using T = const Tensor&;
-  if constexpr (std::invocable<F, T>)
+  if constexpr (std::is_invocable_r_v<Tensor, F&, const std::vector<Tensor>&>)
+    return [f](const std::vector<Tensor>& in) mutable { return std::vector<Tensor>{f(in)}; };
+  else if constexpr (std::invocable<F, T>)
     return unpacked<1>(f);
   else if constexpr (std::invocable<F, T, T>)
     return unpacked<2>(f);
@@ -76,7 +78,8 @@ GradcheckFunction as_gradcheck_function(F f) {
 }
 }  // namespace detail
 
-/// The same for a function of one to four tensors: `gradcheck(swish, {x})`, `gradcheck([](auto& a, auto& b)
+/// The same for a function as value_and_grad() takes it, of a vector of tensors or of one to one tensor, and for one of
+/// up to four: `gradcheck(swish, x)`, `gradcheck(swish, {x})`, `gradcheck([](auto& a, auto& b)
 /// {...}, {a, b})`. A lambda of one tensor names its type, `[](const Tensor& x) {...}`: one of `auto` would
 /// also be tried with a vector of tensors.
 template <class F>
@@ -88,6 +91,14 @@ template <class F>
 requires(!std::convertible_to<F, GradcheckFunction>) GradcheckResult
     gradgradcheck(F f, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
   return gradgradcheck(detail::as_gradcheck_function(f), inputs, options);
+}
+template <class F, detail::OneTensor X>
+GradcheckResult gradcheck(F f, const X& x, const GradcheckOptions& options = {}) {
+  return gradcheck(std::move(f), std::vector<Tensor>{x}, options);
+}
+template <class F, detail::OneTensor X>
+GradcheckResult gradgradcheck(F f, const X& x, const GradcheckOptions& options = {}) {
+  return gradgradcheck(std::move(f), std::vector<Tensor>{x}, options);
 }
 
 }  // namespace ct

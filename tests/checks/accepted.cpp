@@ -3,7 +3,10 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/indexing/index.h>
+#include <cotangent/ops/indexing/rearrange.h>
+#include <cotangent/ops/reduce/reduce.h>
 
 #include <algorithm>
 #include <array>
@@ -40,6 +43,14 @@ std::vector<Tensor> written(Tensor& x, const Tensor& y) {
   x.index_put_({Slice(), y > 0, y.to(i64)}, 3);
   if (y > 0 && !y) x[1] = x[0];
   return grad({x}, {y});
+}
+std::vector<Tensor> first_hour(const Tensor& x, const Tensor& mask, const std::vector<float>& list) {
+  const Tensor loss = grad(x.sum(), x)[mask];
+  return {tensor(list),          tensor({{1, 2.5}, {3, 4}}),
+          zeros({2, 3}, f64),    randn(2, 3),
+          where(mask, 1.0, 0.0), min(x, loss),
+          pad(x, {1, 1}, 7.0),   full(2, 1, f64),
+          tensor({1, 2}, i32),   max(x, x[mask])};
 }
 std::array<Shape, 3> several() { return {Shape{1}, Shape{2, 3}, Shape{}}; }
 bool alike(const Tensor& t, bool keep) {

@@ -18,6 +18,15 @@ if messages=$(compile -fsyntax-only -include cotangent/ops/interop_eigen.h -x c+
   exit 1
 fi
 
+# Below C++20 the first error says so, whichever header comes first.
+for header in cotangent.h core/tensor.h nn/nn.h ops/creation/creation.h; do
+  messages=$("$compiler" -std=c++17 -I "$include" -fsyntax-only -include "cotangent/$header" -x c++ - 2>&1 <<<'' || true)
+  if ! grep -m1 'error:' <<<"$messages" | grep -qF 'Cotangent needs C++20'; then
+    echo "cotangent/$header does not begin with an error that asks for C++20: ${messages:0:500}"
+    exit 1
+  fi
+done
+
 # One compilation; the messages that follow the mention of a line, up to that of another line, are that line's.
 if messages=$(compile -fsyntax-only -Wno-all -Werror=unused-result -fmax-errors=0 "$checks/refused.cpp" 2>&1); then
   echo "refused.cpp compiles"
