@@ -226,7 +226,8 @@ def test_none_is_an_options_default_or_refused(name):
             assert refused(function, ours(args, False), {**ours(options, False), key: None}, (name, key)), key
 
 
-OTHER_FORM = {"axis", "columns", "sizes", "shift", "shifts", "axes", "b", "value", "a_axes", "b_axes", "size", "values"}
+OTHER_FORM = {"axis", "columns", "sizes", "shift", "shifts", "axes", "b", "value", "a_axes", "b_axes", "size", "values",
+              "other"}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

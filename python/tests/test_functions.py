@@ -346,6 +346,9 @@ def table():
     for name in ("max", "min", "argmax", "argmin", "median"):
         f = getattr(torch, name)
         each(name, f, [cube], {"axis": 1}, {"axis": -1, "keepdim": True})
+    for name in ("max", "min"):
+        row(name, getattr(torch, name), cube, cube[::-1].copy())
+        row(name, getattr(torch, name), cube, other=np.asarray([0.1], np.float32))
     for name in ("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"):
         row(name, getattr(torch, name), cube, 1)
         row(name, getattr(torch, name), cube, axis=-1)
