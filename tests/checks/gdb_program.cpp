@@ -16,6 +16,6 @@ int main() {
   const Ref<Storage> storage = x.impl()->storage;
   InlineVector<int, 2> list;
   for (const int i : {7, 8, 9}) list.emplace_back(i);
-  const Shape shape = x.shape();
+  [[maybe_unused]] const Shape shape = x.shape();
   stop();
 }
