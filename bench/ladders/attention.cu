@@ -236,8 +236,8 @@ void launch_library(const Call& c) {
   p.queries = p.keys = static_cast<int>(c.size(1)), p.head_dim = p.value_dim = D;
   p.scale = kScale;
   p.q = rows(c.in[0]), p.k = rows(c.in[1]), p.v = rows(c.in[2]), p.out = rows(c.out[0]);
-  const ct::Tensor lse = ct::empty({c.size(0), c.size(1)}, {.device = c.out[0].device()});
-  p.lse = lse.data<float>();
+  const ct::Tensor statistics = ct::empty({c.size(0), c.size(1), 2}, {.device = c.out[0].device()});
+  p.statistics = reinterpret_cast<float2*>(statistics.data<float>());
   forward(p);
 }
 
