@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 
 #include <cotangent/nn/io/json_internal.h>
@@ -28,12 +27,14 @@ constexpr std::array<DTypeName, kDTypeCount> kDTypes = {{{"F32", DType::f32},
                                                          {"U8", DType::u8},
                                                          {"BOOL", DType::boolean}}};
 
-template <class From, class To>
+// Integers of so many bytes, the lowest first.
+template <std::size_t bytes, bool has_sign, class To>
 void widen_integers(const std::byte* from, std::int64_t count, void* to) {
   for (std::int64_t i = 0; i < count; ++i) {
-    From x;
-    std::memcpy(&x, from + static_cast<std::size_t>(i) * sizeof(x), sizeof(x));
-    static_cast<To*>(to)[i] = x;
+    std::int64_t x = 0;
+    for (std::size_t b = 0; b < bytes; ++b) x |= std::to_integer<std::int64_t>(*from++) << 8 * b;
+    const bool negative = has_sign && (x >> (8 * bytes - 1)) != 0;
+    static_cast<To*>(to)[i] = static_cast<To>(negative ? x - (std::int64_t{1} << 8 * bytes) : x);
   }
 }
 // 1 bit of sign, 4 of exponent, 3 of mantissa, and no infinity: f16 holds every such number.
@@ -55,10 +56,10 @@ void widen_bytes(const std::byte* from, std::int64_t count, void* to) {
   for (std::int64_t i = 0; i < count; ++i)
     static_cast<std::uint16_t*>(to)[i] = convert(std::to_integer<unsigned>(from[i]));
 }
-constexpr ForeignFormat kForeign[] = {{"I8", DType::i32, 1, widen_integers<std::int8_t, std::int32_t>},
-                                      {"I16", DType::i32, 2, widen_integers<std::int16_t, std::int32_t>},
-                                      {"U16", DType::i32, 2, widen_integers<std::uint16_t, std::int32_t>},
-                                      {"U32", DType::i64, 4, widen_integers<std::uint32_t, std::int64_t>},
+constexpr ForeignFormat kForeign[] = {{"I8", DType::i32, 1, widen_integers<1, true, std::int32_t>},
+                                      {"I16", DType::i32, 2, widen_integers<2, true, std::int32_t>},
+                                      {"U16", DType::i32, 2, widen_integers<2, false, std::int32_t>},
+                                      {"U32", DType::i64, 4, widen_integers<4, false, std::int64_t>},
                                       {"F8_E4M3", DType::f16, 1, widen_bytes<f16_of_e4m3>},
                                       {"F8_E5M2", DType::f16, 1, widen_bytes<f16_of_e5m2>}};
 
