@@ -120,8 +120,9 @@ for program in tests before; do
   [ ! -x "$work/consumer/$program" ] || "$work/consumer/$program"
 done
 # What a program does not use leaves it (--gc-sections): this one asks the registry for nothing, and is small beside one that does.
+# (1.3 MB to 5.6 MB; with CUDA, whose kernels stay with their tables, 7.9 to 15.)
 if [ "$case" != shared ] && [ -x "$work/consumer/before" ] &&
-  [ $((2 * $(stat -c %s "$work/consumer/before"))) -gt "$(stat -c %s "$work/consumer/consumer")" ]; then
+  [ $((3 * $(stat -c %s "$work/consumer/before"))) -gt $((2 * $(stat -c %s "$work/consumer/consumer"))) ]; then
   echo "FAILED: a program keeps what it does not use of the library"
   exit 1
 fi
