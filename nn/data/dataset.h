@@ -95,25 +95,29 @@ CT_API Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> ro
 /// Tensors of one shape and dtype, stacked along a new first axis. Throws ShapeError or DTypeError.
 CT_API Tensor stack_examples(TensorList examples);
 
-/// A dataset whose batches a function makes of its examples, which may then be of any type, and tensors of different
-/// sizes: `collate` is given a std::vector of examples and returns a batch. DataLoader(dataset, options, collate) makes one.
-template <class D, class F>
-class Collated {
- public:
-  using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
+namespace detail {
+/// What get() of a dataset gives.
+template <class D>
+using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
+}  // namespace detail
 
-  Collated(D dataset, F collate) : dataset_(std::move(dataset)), collate_(std::move(collate)) {}
+/// Batches put together by a function of the list of their examples, f(std::vector<Example>), in place of stacking:
+/// to pad texts to one length, say. Examples may be of any type. collate(dataset, f) and DataLoader(dataset, options, f) make one.
+template <class D, class F>
+class CollateDataset {
+ public:
+  CollateDataset(D dataset, F function) : dataset_(std::move(dataset)), function_(std::move(function)) {}
   std::int64_t size() const { return dataset_.size(); }
   auto get_batch(std::span<const std::int64_t> indices) const {
-    std::vector<Example> examples;
+    std::vector<detail::Example<D>> examples;
     examples.reserve(indices.size());
     for (const std::int64_t i : indices) examples.push_back(dataset_.get(i));
-    return collate_(std::move(examples));
+    return function_(std::move(examples));
   }
 
  private:
   D dataset_;
-  F collate_;
+  F function_;
 };
 
 /// Tensors whose first axes belong together: images and labels.

@@ -111,11 +111,11 @@ class DataLoader {
       : dataset_(std::make_shared<const D>(std::move(dataset))),
         core_(std::make_shared<detail::LoaderCore>(dataset_->size(), fetcher(dataset_), options)) {}
 
-  /// Batches that `collate` makes of lists of examples (Collated): of examples of different lengths, say. With several
+  /// Batches that `collate` makes of lists of examples (CollateDataset): of examples of different lengths, say. With several
   /// workers it is called by several threads at once.
   template <class Examples, class F>
-  requires std::same_as<D, Collated<Examples, F>> DataLoader(Examples dataset, LoaderOptions options,
-                                                             F collate)
+  requires std::same_as<D, CollateDataset<Examples, F>> DataLoader(Examples dataset, LoaderOptions options,
+                                                                   F collate)
       : DataLoader(D(std::move(dataset), std::move(collate)), std::move(options)) {}
 
   /// Batches of an epoch.
@@ -214,6 +214,6 @@ class DataLoader {
   std::shared_ptr<detail::LoaderCore> core_;
 };
 template <class Examples, class F>
-DataLoader(Examples, LoaderOptions, F) -> DataLoader<Collated<Examples, F>>;
+DataLoader(Examples, LoaderOptions, F) -> DataLoader<CollateDataset<Examples, F>>;
 
 }  // namespace ct::data

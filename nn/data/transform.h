@@ -21,10 +21,6 @@
 namespace ct::data {
 
 namespace detail {
-/// One example of a dataset.
-template <ExampleDataset D>
-using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
-
 /// Of datasets that end at `ends` when they are put one after the other: which has example i, as which of its own.
 CT_API std::pair<std::size_t, std::int64_t> place_in(const std::vector<std::int64_t>& ends, std::int64_t i);
 /// A batch of their examples, of what get_batch(d, rows) gives of dataset d.
@@ -60,25 +56,8 @@ requires std::is_invocable_v<const F&, detail::Example<D>> ||
   return {std::move(dataset), std::move(function)};
 }
 
-/// Batches put together by a function of the list of their examples, f(std::vector<Example>), in place of stacking:
-/// to pad texts to one length, say.
-template <ExampleDataset D, class F>
-class CollateDataset {
- public:
-  CollateDataset(D dataset, F function) : dataset_(std::move(dataset)), function_(std::move(function)) {}
-  std::int64_t size() const { return dataset_.size(); }
-  auto get_batch(std::span<const std::int64_t> indices) const {
-    std::vector<detail::Example<D>> examples;
-    examples.reserve(indices.size());
-    for (const std::int64_t i : indices) examples.push_back(dataset_.get(i));
-    return function_(std::move(examples));
-  }
-
- private:
-  D dataset_;
-  F function_;
-};
-template <ExampleDataset D, class F>
+/// See CollateDataset (dataset.h).
+template <class D, class F>
 requires std::is_invocable_v<const F&, std::vector<detail::Example<D>>> CollateDataset<D, F> collate(
     D dataset, F function) {
   return {std::move(dataset), std::move(function)};
