@@ -35,10 +35,6 @@ function(cotangent_test_program target)
   endforeach()
   target_compile_definitions(${target} PRIVATE
     COTANGENT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" COTANGENT_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  if(COTANGENT_WITH_CUDA)
-    target_compile_definitions(${target} PRIVATE COTANGENT_CUDA=1)
-    target_link_libraries(${target} PRIVATE CUDA::cudart_static)
-  endif()
   # Tests are many and run once: compile them for the shorter build. (-O1 takes four tenths longer, -O0 no less time.) With
   # sanitizers -O1 takes three times as long as -O0.
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-Og>" "$<$<CONFIG:Debug>:-O0>")
@@ -62,7 +58,49 @@ if(COTANGENT_DEV)
   set_source_files_properties(tests/conformance_test.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endif()
 
-add_executable(ct_tests ${_tests})
+# cotangent_test_batches(RESULT FILES...): test files are compiled several as one, each in a namespace of its own, so that what two
+# of them call alike does not meet. Their headers come before, outside of it. Apart are those that open a namespace, define
+# macros, or what a namespace can't hold, and core/simd_test.cpp, whose vectors are to be as wide as in the library.
+function(cotangent_test_batches result)
+  set(apart "^(namespace [a-z]|template <>|extern \"C\"|CT_|void\\* operator |# *(if|ifdef|ifndef|define|undef) )")
+  set(sources "")
+  set(number 0)
+  set(bytes 0)
+  set(headers "")
+  set(bodies "")
+  foreach(file IN LISTS ARGN LAST)
+    if(NOT file STREQUAL "LAST")
+      set(path "${PROJECT_SOURCE_DIR}/${file}")
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
+      file(STRINGS "${path}" own REGEX "${apart}")
+      if(own OR file STREQUAL "core/simd_test.cpp" OR NOT COTANGENT_BATCH)
+        list(APPEND sources "${file}")
+        continue()
+      endif()
+      file(STRINGS "${path}" includes REGEX "^#include ")
+      list(APPEND headers ${includes})
+      string(MAKE_C_IDENTIFIER "${file}" name)
+      string(APPEND bodies "namespace ${name} {\n#include \"${path}\"\n}\n")
+      file(SIZE "${path}" size)
+      math(EXPR bytes "${bytes} + ${size}")
+    endif()
+    if(bodies AND (file STREQUAL "LAST" OR bytes GREATER 120000))
+      list(REMOVE_DUPLICATES headers)
+      list(JOIN headers "\n" headers)
+      set(batch "${PROJECT_BINARY_DIR}/generated/tests/batch_${number}.cpp")
+      cotangent_generate("${batch}" "${headers}\n\n${bodies}")
+      list(APPEND sources "${batch}")
+      math(EXPR number "${number} + 1")
+      set(bytes 0)
+      set(headers "")
+      set(bodies "")
+    endif()
+  endforeach()
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
+cotangent_test_batches(_sources ${_tests})
+add_executable(ct_tests ${_sources})
 cotangent_test_program(ct_tests cotangent_image cotangent_io cotangent_random_programs)
 if(COTANGENT_PRECOMPILE)
   cotangent_precompile(ct_tests tests/catch.h tests/nn_testing.h <functional> <cotangent/core/op_def.h> <cotangent/ops.h>
@@ -70,24 +108,9 @@ if(COTANGENT_PRECOMPILE)
 elseif(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
   target_precompile_headers(ct_tests PRIVATE tests/catch.h)
 endif()
-# The files of a folder are compiled as one, but where they give a name a second meaning.
-set(_apart autograd/create_graph autograd/grad autograd/recompute core/caching_allocator core/simd nn/module
-  nn/recurrent nn/state_dict_golden nn/optim/optim_cuda nn/optim/optim_golden ops/convolution/pooling
-  ops/elementwise/binary_cold ops/elementwise/rotary_embedding ops/elementwise/unary ops/elementwise/unary_cold
-  ops/loss/cross_entropy ops/normalization/normalization ops/normalization/rms_norm ops/reduce/reduce ops/reduce/scans
-  ops/sorting/sort tests/conformance tests/output_shape tests/second_order_golden tests/transformer_ops_golden
-  tests/user_op)
-set_target_properties(ct_tests PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_MODE GROUP)
-foreach(_file IN LISTS _tests)
-  if(_file MATCHES "^((.+)/[^/]+)_test\\.cpp$" AND NOT CMAKE_MATCH_1 IN_LIST _apart)
-    string(MAKE_C_IDENTIFIER "${CMAKE_MATCH_2}" _group)
-    set_property(SOURCE "${_file}" PROPERTY UNITY_GROUP "${_group}")
-  endif()
-endforeach()
 # main.cpp asks Catch2 v2 for its implementation, which must come before any other inclusion of it.
 set_source_files_properties(tests/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
-# Vectors are to be as wide as in the library.
 set_source_files_properties(core/simd_test.cpp PROPERTIES
   COMPILE_OPTIONS "${COTANGENT_HERE_FLAG}" SKIP_PRECOMPILE_HEADERS ON)
 

@@ -16,9 +16,9 @@ def main(build, out="compile_commands.json"):
     entries = {}
     for entry in json.loads((pathlib.Path(build) / "compile_commands.json").read_text()):
         path = pathlib.Path(entry["file"])
-        batch = re.search(r"/Unity/|/batch\.cu$", entry["file"]) and path.exists()
+        batch = re.search(r"/Unity/|/batch(\.cu|_\d+\.cpp)$", entry["file"]) and path.exists()
         command = FOREIGN.sub("", entry["command"])
-        for file in re.findall(r'^#include "(.+)"', path.read_text(), re.M) if batch else [entry["file"]]:
+        for file in re.findall(r'^#include "(/.+)"', path.read_text(), re.M) if batch else [entry["file"]]:
             # A level's copy of a kernel (core/cpu_level.h) comes again and again: the last has the widest vectors.
             entries[file] = {**entry, "file": file, "command": command.replace(entry["file"], file)}
     pathlib.Path(out).write_text(json.dumps(list(entries.values()), indent=1))

@@ -21,7 +21,8 @@ constexpr std::int64_t kMost = 12;   // inputs of the call that they are made of
 
 template <class... E>
 bool is(const Error& e) {
-  return (... || (dynamic_cast<const E*>(&e) != nullptr));
+  const Error* const error = &e;  // g++ 13 warns of a comparison with &e, where E is Error
+  return (... || (dynamic_cast<const E*>(error) != nullptr));
 }
 
 void replace_all(std::string& text, const std::string& what, const char* by) {

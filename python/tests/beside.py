@@ -1,7 +1,11 @@
 """What the tests beside PyTorch share: a call of both libraries, and the comparison of values, dtypes and gradients."""
+import os
+
 import numpy as np
 
 import cotangent as ct
+
+SEED = int(os.environ.get("COTANGENT_PYTHON_SEED", "0"))  # other numbers for the tables of functions and layers
 
 try:
     import torch

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cotangent as ct
-from beside import array, close, compare, fixed, in_dtype, leaves, mapped, ours, theirs
+from beside import SEED, array, close, compare, fixed, in_dtype, leaves, mapped, ours, theirs
 from cotangent import nn
 from cotangent._core import _nn
 
@@ -23,7 +23,7 @@ ELSEWHERE = {"Dropout": "test_dropout", "TransformerEncoder": "test_a_stack_of_l
 def table():
     """name -> [(arguments, options, inputs, how torch.nn makes it, options of forward(), PyTorch's names of those)]"""
     import torch
-    rng, rows = np.random.default_rng(11), {}
+    rng, rows = np.random.default_rng(11 + SEED), {}
 
     def normal(*shape):
         return np.asarray(rng.normal(size=shape), np.float32)

@@ -1,0 +1,15 @@
+# What ./ct test builds (the target first_tests) and runs (the label "first"): all that holds on one tree in a few minutes.
+if(COTANGENT_TEST_PREFIX OR NOT TARGET ct_tests)
+  return()
+endif()
+get_property(_known DIRECTORY PROPERTY TESTS)
+add_custom_target(first_tests DEPENDS ct_tests cotangent_plugin)
+foreach(_test IN LISTS _known)
+  if(_test MATCHES "^unit\\." AND NOT _test MATCHES "^unit\\.level_v" OR
+      _test MATCHES "^check\\.(format|names|faults|pytorch_page|python|includes|floors|docs|book|bench_page)$")
+    set_property(TEST ${_test} APPEND PROPERTY LABELS first)
+  elseif(NOT _test MATCHES "own_op|explain_page|gpt_modes|kills|fetch_mnist|ladder|gemm" AND _test MATCHES "^e2e\\.(.+)$")
+    set_property(TEST ${_test} APPEND PROPERTY LABELS first)
+    add_dependencies(first_tests ${CMAKE_MATCH_1})
+  endif()
+endforeach()
