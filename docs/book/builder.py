@@ -55,7 +55,7 @@ class Builder:
         self.gpu = self.nvcc and "cudart" in " ".join(self.libraries) and gpu_architecture()
 
     def why_no_gpu(self):
-        """What keeps programs for a GPU from running here."""
+        """The reason why programs for a GPU can't run here."""
         if not self.nvcc:
             return "not even compiled, there is no nvcc"
         return "no GPU" if "cudart" in " ".join(self.libraries) else "the library was built without CUDA"

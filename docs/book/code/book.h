@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-// What the programs of all chapters and exercises share.
+// Shared functions of the programs of all chapters and exercises.
 
 namespace book {
 

@@ -8,7 +8,7 @@
 #include <ctime>
 #include <vector>
 
-// What the chapters' programs for a GPU share.
+// Shared functions of the chapters' programs for a GPU.
 
 namespace book {
 

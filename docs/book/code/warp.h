@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-// What the memories of a GPU do with the 32 addresses of a warp's access, worked out on any machine.
+// Model of a GPU's memories: sectors and banks that the 32 addresses of a warp's access take, on any machine.
 
 namespace book {
 
