@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-// What the benchmark rows share. A row is a Google Benchmark named ID/NAME, where ID is its row in
+// Shared parts of the benchmark rows. A row is a Google Benchmark named ID/NAME, where ID is its row in
 // bench/targets.json; bench/bench.py runs them beside their peers and makes the table. Times on the GPU are
 // taken with events around many calls, so that launches overlap as they do in use.
 

@@ -76,7 +76,7 @@ def literal(name):
 
 
 def one_pass(binary, rows, env=None):
-    """What Google Benchmark says of the rows that ran, each with its time in "seconds": the median where it ran several times."""
+    """Google Benchmark's report of the rows that ran, each with its time in "seconds": the median where it ran several times."""
     out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0 or not out.stdout.strip():

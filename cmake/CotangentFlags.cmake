@@ -39,8 +39,8 @@ function(cotangent_compile_options target)
   if(COTANGENT_WERROR)
     list(APPEND warnings -Werror)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # What g++ guesses after inlining, false alarms among it: out of its own AVX-512 headers by way of Eigen's (GCC
-      # bug 105593), out of std::variant, and out of std::string (105329). Printed, but no error.
+      # Warnings that g++ derives after inlining have false positives: in its own AVX-512 headers through Eigen's (GCC bug
+      # 105593), in std::variant, and in std::string (105329). Printed, but no error.
       list(APPEND warnings -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
            -Wno-error=stringop-overread)
     endif()
@@ -121,8 +121,9 @@ function(cotangent_speed_flags target for)
     "$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 endfunction()
 
-# What nearly every file includes is parsed once per target (COTANGENT_PRECOMPILE). Off, a changed header recompiles no more
-# than the files that include it, and a file that forgets an include does not compile. ccache serves plain compilations better.
+# Precompiled headers: what nearly every file includes is parsed once per target (COTANGENT_PRECOMPILE). Off, a changed header
+# recompiles no more than the files that include it, and a file that forgets an include does not compile. ccache serves plain
+# compilations better.
 # cotangent_precompile(TARGET HEADERS...), or (TARGET REUSE_FROM OTHER), of the same flags.
 function(cotangent_precompile target)
   if(COTANGENT_PRECOMPILE AND NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")

@@ -2,7 +2,7 @@
 # instructions that only Hopper has. What belongs to gemm is linked into mnist_gemm as well, which is mnist with products
 # of one's own (./ct mnist --gemm NAME).
 
-# What a part of the sources is compiled with; `hopper` are those of Hopper alone.
+# Compiles a part of the sources; `hopper` are those for Hopper alone.
 function(cotangent_ladder_part target sources kernels hopper)
   if(COTANGENT_WITH_CUDA)
     list(APPEND sources ${kernels})

@@ -30,7 +30,7 @@ if(COTANGENT_MARCH STREQUAL "levels")
   endif()
 endif()
 
-# What only this machine runs, benchmarks and tests of vectors, is compiled for the highest of the levels that it has.
+# Benchmarks and tests of vectors, which only this machine runs, are compiled for its highest level.
 if(COTANGENT_CPU_LEVELS)
   set(COTANGENT_BY_LEVEL ON)
   list(TRANSFORM COTANGENT_CPU_LEVELS APPEND "_kernels" OUTPUT_VARIABLE COTANGENT_CPU_NAMESPACES)

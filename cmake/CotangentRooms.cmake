@@ -127,7 +127,7 @@ ${_pointers}  };
 ")
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_ops_h}")
 
-# What the ops are tested with (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
+# Tests of the ops (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
 set(COTANGENT_SAMPLES ${_files})
 list(FILTER COTANGENT_SAMPLES INCLUDE REGEX "_samples\\.cpp$")
 set(_declarations "")
@@ -238,7 +238,7 @@ ${_text}}  // namespace ct
   endforeach()
 endforeach()
 
-# What else of the CPU's files is called from outside (CT_CPU_TABLE in core/kernel_tables.h), for each level.
+# Tables of the CPU files' other functions (CT_CPU_TABLE in core/kernel_tables.h), one for each level.
 list(TRANSFORM COTANGENT_CPU_NAMES REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
 list(JOIN _levels ", " _levels)
 set(_text "")

@@ -1,4 +1,4 @@
-# What ct::build_info() says. The settings are known while configuring; the commit is asked for at each build and
+# Values of ct::build_info(). The settings are known while configuring; the commit is asked for at each build and
 # its header written when it has changed, so that a commit recompiles core/version.cpp and nothing else.
 
 if(CMAKE_SCRIPT_MODE_FILE)  # at each build: cmake -DSOURCE=... -DOUTPUT=... -P CotangentVersion.cmake

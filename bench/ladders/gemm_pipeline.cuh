@@ -29,7 +29,8 @@ struct Pipeline {
   static constexpr int kPitch = kRows + 4;
   static constexpr int kStage = kDepth * (kPitch + kCols);  // numbers
   static constexpr int kBytes = kStages * kStage * 4;
-  // Of a multiprocessor, as its registers allow: 128 a thread where a thread has 64 sums, else all that it may have.
+  // Blocks per multiprocessor that its registers allow: 128 registers a thread where a thread has 64 sums, else the maximum
+  // of 255.
   static constexpr int kBlocks = (kTall * kWide == 64 ? 512 : 256) / kThreads;
 };
 
@@ -41,7 +42,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   float* const shared = reinterpret_cast<float*>(memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
-  // What this thread copies: of A number (row, p) of each kRowStep rows, of B four numbers of each kDepthStep rows.
+  // This thread's share of the copy: of A element (row, p) of each kRowStep rows, of B four elements of each kDepthStep
+  // rows.
   constexpr int kRowStep = P::kThreads / P::kDepth, kDepthStep = 4 * P::kThreads / P::kCols;
   const int p_a = thread % P::kDepth, row_a = thread / P::kDepth;
   const int p_b = 4 * thread / P::kCols, column_b = 4 * thread % P::kCols;
@@ -124,7 +126,7 @@ void launch_pipeline(int m, int n, int k, const float* a, const float* b, float*
               b, c, n, k, finish);
 }
 
-/// What was fastest on an H200.
+/// The fastest on an H200.
 using Best = Pipeline<16, 8, 2, 2, 16, 3>;
 
 }  // namespace ct::ladder::gemm
