@@ -14,8 +14,8 @@ namespace flags {
 
 namespace {
 
-// What the values of flags may be. CLI11's own ranges let NaN through, and those without an end print all the digits
-// of the largest number.
+// Validators of flags' values. CLI11's own ranges accept NaN, and those without an upper bound print all digits of
+// the largest number.
 
 const char* const kPath = "PATH";  // what path() says of a value
 

@@ -150,8 +150,8 @@ class RunFolder {
     ct::io::write_file(*this / name, text);
   }
 
-  /// What the best checkpoint beside the one to resume says of itself. None if there is none, and beside the
-  /// last one, which says the same: the best one is read as a whole.
+  /// Number `extra` of the best checkpoint beside the one to resume. Empty without one, and when resuming
+  /// from the last checkpoint, which holds the same number: the file would be read as a whole.
   std::optional<double> best(const std::string& extra) const {
     std::error_code ignored;
     const std::string file = folder_of(resumed_) + "/" + kBest;

@@ -31,7 +31,7 @@ class Batches {
   std::optional<Loader::Iterator> at_;
 };
 
-/// What learns, and what it learns with.
+/// Model in training, with its optimizer, gradient scaler and averages.
 struct Learner {
   LanguageModel& model;
   ct::optim::Optimizer& optimizer;

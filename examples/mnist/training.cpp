@@ -36,9 +36,9 @@ class Training : private Watch {
         loader_(dataset_of(images_, images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
         test_loader_(dataset_of(images_, images_.test), {.batch_size = 1000, .prefetch = device_}) {
-    // What can't be written at the end is said at the start.
+    // A file that can't be written at the end is an error at the start.
     if (!o_.json.empty()) ct::io::AtomicFile writable(o_.json);
-    // What is used, rather than what was asked for.
+    // The values used, in place of those asked for.
     o_.device = ct::to_string(device_);
     o_.data = images_.folder;
     o_.drawn = o_.data.empty();
@@ -304,7 +304,8 @@ class Training : private Watch {
   Progress progress_;
   std::int64_t total_steps_ = 0;
   ct::StateDict resumed_;  // the extras of the checkpoint, until the first epoch has taken its figures
-  // Of the epoch that is being made: its figures, how many images an earlier call has seen, its begin here.
+  // State of the current epoch: its figures, the number of images that an earlier call has seen, its begin
+  // here.
   Tally tally_{device_};
   std::int64_t earlier_ = 0;
   Clock::time_point epoch_start_;
