@@ -31,11 +31,11 @@ class CT_API Lambda : public Module {
 };
 
 class AnyModule;
-/// What Lambda makes a module of.
+/// A function that Lambda makes a module of.
 template <class F>
 concept TensorFunction = !std::derived_from<F, Module> && !std::same_as<F, AnyModule> &&
                          std::is_invocable_r_v<Tensor, const F&, const Tensor&>;
-/// What Sequential takes.
+/// A layer that Sequential takes: a module, or a function from tensor to tensor.
 template <class T>
 concept Layer = UnaryModule<T> || TensorFunction<T>;
 
@@ -99,7 +99,7 @@ class CT_API Sequential : public Module {
     append(std::move(first));
     (append(std::move(rest)), ...);
   }
-  /// Of as many as the program says: a vector of layers, or of AnyModule for layers of several types.
+  /// A number of layers known at run time: a vector of layers, or of AnyModule for layers of several types.
   template <std::convertible_to<AnyModule> T>
   explicit Sequential(std::vector<T> modules) : Sequential() {
     for (T& module : modules) append(std::move(module));
@@ -133,7 +133,7 @@ class CT_API Sequential : public Module {
 };
 
 namespace detail {
-/// What a container holds beside its children.
+/// A container's list beside its children.
 template <class T>
 struct Items final : ModuleExtra {
   std::vector<T> list;

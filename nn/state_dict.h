@@ -43,7 +43,7 @@ class CT_API StateDict {
   /// Adds a tensor, or replaces the one of this name in its place. Throws ValueError for an empty name or
   /// an undefined tensor.
   void set(std::string name, Tensor tensor);
-  // What refers to the dict's own memory can't be had of a temporary one: `model.state_dict().at("weight")`
+  // References into a dict can't be taken of a temporary one: `model.state_dict().at("weight")`
   // is a tensor by value.
 
   /// The tensor of this name, or null.

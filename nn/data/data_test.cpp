@@ -33,7 +33,7 @@ data::TensorDataset<2> numbers(std::int64_t count) {
   return data::TensorDataset(tensor_of<float>({count, 2}, x), tensor_of<std::int64_t>({count}, y));
 }
 
-// What a loop over `loader` sees, as one list of labels; batches end with -1.
+// Labels of a loop over `loader` as one list; each batch ends with -1.
 template <class Loader>
 std::vector<std::int64_t> labels_of(Loader& loader) {
   std::vector<std::int64_t> seen;

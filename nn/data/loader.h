@@ -22,14 +22,14 @@ namespace ct::data {
 struct LoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;
-  /// Which examples an epoch has, and in which order, in place of each once: sampler.h has some.
+  /// Sampler that chooses an epoch's examples and their order, in place of each once: sampler.h has some.
   std::optional<AnySampler> sampler = std::nullopt;
   /// Leaves out a last batch that is not full.
   bool drop_last = false;
   /// Threads that make batches ahead, or as many of them as the system gives. 0: batches are made by the
   /// loop's own thread.
   int workers = 0;
-  /// Of the order; without one it is drawn from the default generator, if there is something to shuffle.
+  /// Seed of the order; without one it is drawn from the default generator, if there is something to shuffle.
   std::optional<std::uint64_t> seed = std::nullopt;
   /// Where the batches are wanted. For a GPU they are assembled in pinned memory and copied on a stream of
   /// their own, while earlier batches are computed on. A dataset whose tensors are on a GPU is loaded with

@@ -11,9 +11,9 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/number.h>
 
-// Which examples an epoch has, and in which order. A loader by itself takes each once, in the dataset's order or
-// shuffled; with LoaderOptions::sampler it takes what that says. Everything here is a function of a seed and the number
-// of the epoch, so that a resumed run goes on as the uninterrupted one.
+// Samplers: which examples an epoch has, and in which order. A loader by itself takes each once, in the dataset's order
+// or shuffled; with LoaderOptions::sampler it takes what that says. Everything here is a function of a seed and the
+// number of the epoch, so that a resumed run goes on as the uninterrupted one.
 
 namespace ct::data {
 

@@ -33,7 +33,7 @@ class CT_API Tokens {
   static Tokens from_vector(const std::vector<std::int64_t>& tokens, std::string name = "tokens");
 
   std::int64_t size() const { return end_ - begin_; }
-  /// For messages: the path.
+  /// The path, for messages.
   const std::string& name() const;
   /// Where in the whole file or text its first token stands.
   std::int64_t begin() const { return begin_; }

@@ -36,7 +36,7 @@ struct ExplainOptions {
   const ForwardWatch* watch = nullptr;
 };
 
-/// What explain() found: for printing, for drawing, and for programs to read.
+/// Result of explain(), to print, to draw, and for programs to read.
 class CT_API Explanation {
  public:
   /// A tensor that a node keeps for backward.
@@ -94,7 +94,7 @@ class CT_API Explanation {
   /// A table, the youngest node first: the order of the walk. Blocks of modules that are the same (the layers of a
   /// transformer) are shown once.
   std::string to_string() const;
-  /// For Graphviz: `dot -Tsvg tape.dot`.
+  /// Text for Graphviz: `dot -Tsvg tape.dot`.
   std::string to_dot() const;
   /// A page that needs nothing from elsewhere: the tape as a picture to walk through, and memory over the step.
   std::string to_html() const;

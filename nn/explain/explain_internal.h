@@ -17,7 +17,7 @@ class Node;
 
 namespace ct::explaining {
 
-/// What lies behind a loss, which keeps it alive: the nodes in the order of recording, and the leaves.
+/// Tape behind a loss: the nodes in the order of recording, and the leaves. The loss keeps them alive.
 struct Tape {
   std::vector<Node*> nodes;
   std::size_t output = 0;  // of the last node: the loss

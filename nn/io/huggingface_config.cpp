@@ -90,7 +90,7 @@ class Reader {
   }
 
  private:
-  // What null stands for is as if it were not there.
+  // The member `key`; null if it is missing or JSON's null.
   const Json* find(const char* key) const {
     const Json* found = object_.find(key);
     return found && !found->is_null() ? found : nullptr;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kName = "GradScaler";
 
-// As an f32, with a finite inverse.
+// Checks that the scale is a normal f32, whose inverse is finite.
 void check_scale(const char* what, double scale) {
   const auto f = static_cast<float>(scale);
   CT_CHECK(f >= std::numeric_limits<float>::min() && std::isfinite(f), ValueError, kName, what, " is ", scale,

@@ -21,7 +21,7 @@ struct ParamGroup {
   Options options;
 };
 
-/// What all optimizers have: groups of parameters, each with options and per-parameter state, and a step that
+/// Base of all optimizers: groups of parameters, each with options and per-parameter state, and a step that
 /// updates every parameter that has a gradient. A parameter without one is passed over, and its step count
 /// stays: frozen ones (requires_grad false) are, and move once they are thawed and get gradients.
 ///

@@ -12,7 +12,7 @@
 
 namespace ct::optim {
 
-/// What all learning-rate schedules have: a clock that counts calls of step(), and a formula that gives a
+/// Base of all learning-rate schedules: a clock that counts calls of step(), and a formula that gives a
 /// group's rate from the clock and from the rate it started with (that at the time the first scheduler of
 /// the optimizer was made). Making a scheduler sets the rates of time 0.
 ///

@@ -75,7 +75,7 @@ class CT_API CudaText {
   /// whether it compiles. Throws as launch().
   void compile(const char* op, DType dtype, const std::string& arch) const;
 
-  /// What compiles them here: the path of nvcc, or NVRTC's name and version; empty where there is neither.
+  /// The compiler of the texts here: the path of nvcc, or NVRTC's name and version; empty where there is neither.
   static std::string compiler();
   /// The architecture that they are compiled for on a GPU: "80", "90a". Throws DeviceError where it is not there.
   static std::string arch(Device gpu);

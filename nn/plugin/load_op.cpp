@@ -65,7 +65,7 @@ bool is_source(const fs::path& file) {
   return kind == ".cpp" || kind == ".cu" || kind == ".h" || kind == ".cuh" || kind == ".inc";
 }
 
-// What the file system has against it, as an error of ours.
+// f(), with errors of the file system as IoError.
 template <class F>
 auto with_files(F f) {
   try {

@@ -52,10 +52,10 @@ class CT_API Pattern {
   struct Match {
     std::size_t begin, end;
   };
-  /// What looking for matches may take, so that both time and memory are linear in the text: nested
-  /// repetitions would go through exponentially many ways. One budget serves all parts of a text.
+  /// Limit of the steps of a search, so that time and memory are linear in the text: nested repetitions would
+  /// try exponentially many ways. One budget serves all parts of a text.
   struct Budget {
-    /// For so many characters more.
+    /// Adds the budget of `characters` more characters.
     CT_API void allow(std::size_t characters);
 
     std::size_t steps = 100000, places = 1000;
