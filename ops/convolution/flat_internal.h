@@ -19,7 +19,7 @@ using Word = std::uint16_t;           // an element, not looked into
 inline constexpr int kChannels = 64;  // of a tile
 
 struct Flat {
-  // Of the image that is read, and of the one that is written; the gradient of x reads y.
+  // Sizes of the image that is read and of the one that is written; the gradient of x reads y.
   int in_height = 0, in_width = 0, out_height = 0, out_width = 0;
   int taps = 0, kernel_width = 0;
   int step_row = 0, step_column = 0;  // positions from tap to tap

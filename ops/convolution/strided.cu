@@ -202,7 +202,7 @@ bool find_flat(const Job& job, DType dtype, Split& s, Geometry& phased) {
   return waste(g, phased, kTile) < kGain && takes_flat(phased, dtype, job.result);
 }
 
-// For the general kernel, which for dx multiplies a zero wherever the stride does not divide a place.
+// Phases for the general kernel, which for dx multiplies a zero wherever the stride does not divide a place.
 bool find_general(const Job& job, Split& s, Geometry& phased) {
   const Geometry& g = job.g;
   if (job.result != Part::x || !find_phases(g.height, 0, s.down) || !find_phases(g.width, 0, s.across))

@@ -182,7 +182,7 @@ class Literal {
   std::int64_t count_ = -1;
 };
 
-// What may be written in place of options, in this order: a dtype, a device; and before it sizes.
+// Arguments that may replace options, in this order: a dtype, a device; sizes come before them.
 template <class T>
 inline constexpr int written_order = std::same_as<T, DType> || std::same_as<T, TensorOptions> ? 1
                                      : std::same_as<T, Device>                                ? 2

@@ -30,7 +30,7 @@ inline constexpr std::int64_t kMaxRotaryDim = 512;
 struct RotaryOptions {
   /// Pair i of D/2 turns by position * base^(-2 i / D).
   double base = 10000;
-  /// Which elements are a pair: neighbours (GPT-J, the original paper), or i and i + D/2 (GPT-NeoX, Llama as
+  /// Pairing of elements: neighbours (GPT-J, the original paper), or i and i + D/2 (GPT-NeoX, Llama as
   /// Hugging Face stores it).
   bool interleaved = false;
   /// How many leading elements are turned; the others pass unchanged. 0: all.

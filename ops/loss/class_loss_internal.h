@@ -53,7 +53,7 @@ void check_label_values(const char* op, const Labels& labels, const ClassLayout&
 inline int class_axis(const Shape& scores) { return scores.size() == 1 ? 0 : 1; }
 /// A weight of [classes] along the class axis of scores; undefined stays undefined.
 Tensor along_classes(const Tensor& weight, const Shape& scores);
-/// What each class's -log_softmax is multiplied with in the loss of a row, for labels: w[t] (1 - s) in class t
+/// Factor of each class's -log_softmax in the loss of a row, for labels: w[t] (1 - s) in class t
 /// and w[c] s / classes in every one; 0 in rows that are ignored.
 Tensor label_targets(const Tensor& labels, const Tensor& weight, const TensorMeta& scores,
                      std::int64_t ignore_index, double smoothing);

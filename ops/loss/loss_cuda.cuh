@@ -8,8 +8,8 @@
 #include <cotangent/ops/loss/reduction.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 
-// What losses share on a GPU: sums with their weights, and losses that compare two tensors element by element; the
-// twin of loss_cpu.h.
+// Shared kernels of losses on a GPU: sums with their weights, and losses that compare two tensors element by element;
+// the twin of loss_cpu.h.
 //
 // Forward with a reduction is one launch of one block for small tensors; beyond that every block writes one
 // partial sum and a second launch adds them up in their order.

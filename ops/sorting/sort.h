@@ -24,7 +24,7 @@ CT_API ValuesIndices kthvalue(const Tensor& x, Integer k, Integer axis = -1, Fla
 /// The median, of an even number of elements the lower one of the middle, and where it is. A NaN among the elements is the
 /// result. Throws ShapeError for an axis of no elements.
 CT_API ValuesIndices median(const Tensor& x, Integer axis, Flag keepdim = false);
-/// That of all elements; of none NaN, for integers ShapeError.
+/// The median of all elements. Without elements it is NaN, and ShapeError for integers.
 CT_API Tensor median(const Tensor& x);
 
 /// The different elements of x.flatten(), the smallest first (also without `sorted`); of those of `inverse`, which has x's

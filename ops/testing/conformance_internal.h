@@ -48,7 +48,7 @@ Gradients differentiate(const OpDef& op, const Tensors& inputs, const AnyAttrs& 
 /// The first gradient that differs, in words; empty if there is none.
 std::string compare_grads(const Gradients& got, const Gradients& want, double tol, const char* what);
 
-/// As differentiate(), recorded: the gradients are those of the rule.
+/// Differentiates as differentiate(), recorded: the gradients are those of the rule.
 Gradients differentiate_recorded(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs,
                                  const Tensors& cotangents, std::uint32_t wanted);
 /// A call of a sample at points where formulas change their branch (zeros, ties, the numbers of the call, infinities, NaN):

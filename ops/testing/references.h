@@ -7,8 +7,8 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/testing/samples.h>
 
-// What references (OpTests::reference) of elements that move are made of: index arithmetic in f64 on the CPU, without
-// any op. And how lists of samples are joined. Include it where they are written.
+// Parts of references (OpTests::reference) of ops that move elements: index arithmetic in f64 on the CPU, without any
+// op. And functions that join lists of samples. Include it where they are written.
 
 namespace ct::testing {
 

@@ -11,8 +11,8 @@
 #include <cotangent/core/op_call.h>
 #include <cotangent/core/tensor.h>
 
-// What ops are tested with. It stands apart from their OpDefs and is linked into tests alone: Cotangent::testing, and for the
-// files NAME_samples.cpp, the tests of the library's own ops, Cotangent::samples.
+// Samples and references of ops. They stand apart from their OpDefs and are linked into tests alone: Cotangent::testing,
+// and for the files NAME_samples.cpp, the tests of the library's own ops, Cotangent::samples.
 
 namespace ct {
 

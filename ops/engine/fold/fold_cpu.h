@@ -128,8 +128,8 @@ void write_results(const F& fold, const typename F::Acc* acc, std::int64_t first
 
 // ---- walking ----
 
-/// What a reduction is made of, for the walk over a plan, which is compiled once for all folds: it knows the Acc of n outputs
-/// as n times so many bytes, and calls for many elements at a time.
+/// Functions of a fold for the walk over a plan, which is compiled once for all folds: to it an Acc is acc_size bytes, and
+/// each call serves many elements.
 struct Steps {
   std::size_t acc_size;
   /// Folds elements [begin, end) of n outputs from output k on, or of n <= kColumns neighbouring columns that start at `base`.

@@ -93,7 +93,7 @@ struct Product {
   CT_HD C value() const { return zeros > 0 ? unit * 0 : others(); }
 };
 
-/// What the gradient of a product is told: y, the product of the factors other than 0, and in aux how many
+/// Saved values for the gradient of a product: y, the product of the factors other than 0, and in aux how many
 /// zeros there are (2: or more), together with the exponent that y was divided by where it is far from 1.
 template <class C>
 struct OtherFactors {

@@ -22,7 +22,7 @@ using std::int64_t;
 
 inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 
-// What was found best on machines with 32 to 48 KiB of first-level and 1 to 2 MiB of second-level cache. A sliver
+// Sizes measured best on machines with 32 to 48 KiB of first-level and 1 to 2 MiB of second-level cache. A sliver
 // of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
 // often.
 inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
@@ -47,8 +47,8 @@ inline bool crowded(int64_t stride, int64_t lines) {
   return lines > 8 * 64 / std::gcd(std::max<int64_t>(apart, 1), int64_t{64});
 }
 
-/// What a product takes, in multiply-adds: to fetch an element from the second-level cache, or to leave it there, takes as
-/// long as some of those. Where one of the sizes is 1 or 2, that is what the time goes into.
+/// Time of a product, in multiply-adds: loading an element from the second-level cache, or storing it there, takes as long
+/// as six. Where one of the sizes is 1 or 2, most of the time goes there.
 inline double work_of(int64_t m, int64_t n, int64_t k) {
   const auto a = static_cast<double>(m), b = static_cast<double>(n),
              c = static_cast<double>(std::max<int64_t>(k, 1));
@@ -60,8 +60,8 @@ inline int64_t grain_of(double work) {
   return static_cast<int64_t>(std::clamp(kTaskWork / std::max(work, 1.0), 1.0, 1e9));
 }
 
-// What is packed: elements, or pairs of them along k, each in the place of a T; a multiple of how many (a power of two) the
-// kernels take; and the most rows of their tile.
+// Layout of packed operands: elements, or pairs of them along k, each in the place of a T; `deep`, a power of two that the
+// packed k is rounded up to a multiple of; and the most rows of a tile.
 struct Packing {
   int pairs = 0;
   int64_t deep = 1, rows = kRows;
