@@ -52,7 +52,7 @@ struct nanobind::detail::type_caster<ct::Tensor> : type_caster_base<ct::Tensor> 
   }
 };
 
-// What the files of the module share: how a Python object is read as a C++ value, with an error that says what it was
+// Shared parts of the module's files: how a Python object is read as a C++ value, with an error that says what it was
 // given, what it is, and what is wanted; and options structs as keyword arguments.
 
 namespace ct::python {
@@ -148,10 +148,10 @@ nb::object to_python(const Scalar& value);
 
 /// A StateDict as a dict of tensors and values by their names.
 nb::dict to_python(const StateDict& state);
-/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
-/// be taken for its rows, unless it is taken for one.
+/// Parameters of an optimizer: tensors, or pairs of a name and a tensor. A tensor by itself is one parameter with `one`; else
+/// it throws TypeError, as iteration would give its rows.
 std::vector<Tensor> read_params(const Argument& argument, nb::handle params, bool one = false);
-/// How many examples a dataset has; or it is that number.
+/// The number of examples of a dataset, or `data` itself if it is a number.
 std::int64_t read_size(const Argument& argument, nb::handle data);
 /// A field of an options struct: its name and its place.
 template <class Options, class T>

@@ -159,7 +159,7 @@ struct FunctionObject {
   PyObject* attributes;  // __module__, __doc__
 };
 
-// What a C++ exception is in Python is nanobind's business: a function of its own is what runs the call.
+// Calls a function; guarded() makes a C++ exception Python's error by nanobind's translators.
 PyObject* call_function(PyObject* self, PyObject* const* args, std::size_t flags, PyObject* names) {
   const auto& function = *reinterpret_cast<FunctionObject*>(self);
   return guarded([&] {

@@ -21,7 +21,7 @@ void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to)
   for (std::size_t i = 0; i < kCount; ++i) read(argument, value[i], to[i]);
 }
 
-/// What an argument's place takes, as far as it decides between overloads.
+/// Kind of values that an argument's place takes, as far as it decides between overloads.
 enum class Kind : std::uint8_t { any, module, tensor, tensors, number, integer, real, flag, dims, dtype };
 
 /// The place of an argument. A name behind `required` may be left out.

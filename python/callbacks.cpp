@@ -124,7 +124,7 @@ nb::object call_python(nb::handle f, const nb::tuple& arguments) {
   return nb::steal(made);
 }
 
-// ---- What the garbage collector sees
+// ---- References that the garbage collector sees
 
 namespace {
 

@@ -38,9 +38,9 @@ Wrappers& wrappers() {
   return *all;
 }
 
-// ---- What stands beside a tensor ----------------------------------------------------------------------------
+// ---- Operands of a tensor -----------------------------------------------------------------------------------
 
-// A number, a tensor, or an array of others. An error of reading it is thrown where it is used, for casters can't.
+// A number, a tensor, or an array. An error of reading it is thrown where it is used, as casters can't throw.
 struct Operand {
   const Tensor* tensor = nullptr;  // Python's, which outlives the call
   Tensor array;
@@ -125,7 +125,7 @@ struct Key {
 
 using Kind = TensorIndex::Kind;
 
-// Of an axis of n elements that was turned around, the elements of a slice with a negative step, in its order.
+// Slice of a flipped axis of n elements that gives the elements of a slice with a negative step, in its order.
 Slice mirrored(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step, std::int64_t n) {
   const std::int64_t count = PySlice_AdjustIndices(n, &start, &stop, step), from = n - 1 - start;
   return count == 0 ? Slice(0, 0) : Slice(from, from + (count - 1) * -step + 1, -step);
@@ -258,7 +258,8 @@ void bind_operator(nb::class_<Tensor>& tensor, const std::string& name, F f) {
       },
       nb::is_operator(), Unlocked());
 }
-// Of the word add: __add__, __radd__ and __iadd__, which without a function of C++'s own is written by copy_().
+// Binds, for the word add, __add__, __radd__ and __iadd__; without a C++ function for the last one, copy_() writes
+// the result.
 template <class F, class InPlace = std::nullptr_t>
 void bind_arithmetic(nb::class_<Tensor>& tensor, const std::string& word, F f, InPlace in_place = {}) {
   bind_operator(tensor, "__" + word + "__", f);

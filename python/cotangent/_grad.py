@@ -101,7 +101,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Opti
 # ---- Gradients of functions ------------------------------------------------------------------------------------------
 
 def _derived(op: str, f: Callable[..., Any], inputs: Any, *more: Any) -> Any:
-    """What C++'s op of this name says of f, whose inputs are one argument there."""
+    """Calls C++'s function of this name with f, whose inputs are one list there."""
     def run(tensors: list[Tensor]) -> Tensor:
         made = f(*tensors)
         if not isinstance(made, Tensor):

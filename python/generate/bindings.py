@@ -33,13 +33,14 @@ TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double"
          "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
 RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
            "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
-# Those of members and settings, which are no functions of tensors.
+# Result types of members and settings, which are no functions of tensors.
 MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std::string_view": "str", "char*": "str", "DType": "DType",
                 "StateDict": "dict[str, Any]", "std::vector<std::vector<Tensor>>": "list[list[Tensor]]", "std::vector<double>": "list[float]", "std::vector<std::int64_t>": "list[int]",
                 "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
                 "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
-# What is bound as it is: the part of the module, a class or namespace::, and its members, as NAME=C++'S where Python has
-# another name; * is all there are. A property ends with *; `state` is state_dict() and its way back; + is a class that is there already.
+# Classes and namespaces bound member by member: the part of the module, a class or namespace::, and its members, as NAME=C++'S
+# where Python has another name; * is all there are. A property ends with *; `state` is state_dict() and its way back; + is a
+# class that is there already.
 PLAIN = """
 +_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
 _init ct::nn::init:: *
@@ -108,7 +109,7 @@ class Binder:
 
     @staticmethod
     def named_reader(scope, p):
-        """What reads a parameter of this name, whatever its type."""
+        """The reader of a parameter that is chosen by its name, whatever its type; None if its type chooses."""
         sized = scope == "ct::data" and p.name == "size"
         return "read_size" if sized else {"path": "read_path", "folder": "read_path", "params": "read_params"}.get(p.name)
 
@@ -376,7 +377,7 @@ def functions(binder, out):
 
 
 def defined(binder, writer, name, group, op=None, gathers=False):
-    """What defines a function of all its overloads, and what is published of it."""
+    """C++ that defines a function with all its overloads, and a dict of what is published of it."""
     forms, doc = [], next((f.doc for f in group if f.doc), "")
     for f in group:
         forms.append((binder.parameters(f), binder.result_type(f.scope, f.result, MORE_RESULTS)))
