@@ -66,7 +66,7 @@ using namespace ct::testing;
 
 namespace {
 
-// What became of a call in which one allocation was to fail.
+// Outcome of a call in which one allocation was to fail.
 enum class Outcome {
   passed,    // there are not so many allocations
   thrown,    // std::bad_alloc, or an Error that speaks of it

@@ -127,7 +127,7 @@ TEST_CASE("every op says what it costs", "[conformance]") {
 
 TEST_CASE("docs/ops.md says what the tests have shown", "[conformance]") {
   const bool gpu = ct::cuda_is_available();
-  // What a machine without a GPU writes keeps the columns that it can't check.
+  // A machine without a GPU keeps the columns that it can't check.
   std::map<std::string, std::vector<std::string>> documented;
   std::ifstream file(COTANGENT_SOURCE_DIR "/docs/ops.md");
   REQUIRE(file.good());

@@ -360,7 +360,7 @@ cp older/checkpoint-best.safetensors best.saved
 expect 0 "resumed from its older checkpoint" "$gpt" --resume older/early.safetensors --iters 60 --eval-interval 5
 same older/checkpoint-best.safetensors best.saved "a better checkpoint stays"
 
-# What a checkpoint says of itself.
+# Settings stored in a checkpoint.
 alter() {  # alter CHECKPOINT SCRIPT: sed on its header, whose length stands in front; without its checksums
   local sum='"cotangent\.[a-z]*\.crc32":"\(\\.\|[^"\]\)*"'
   local length

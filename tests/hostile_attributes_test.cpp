@@ -137,7 +137,7 @@ std::string run(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs, i
 // A view may have more elements than memory.
 bool huge(const Tensor& t) { return t.defined() && t.numel() > static_cast<std::int64_t>(kMostBytes / 8); }
 
-/// What parent and child share.
+/// Memory that parent and child share.
 struct Shared {
   std::int64_t started;  // calls
   char call[1024];       // the last

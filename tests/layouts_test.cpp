@@ -1,4 +1,4 @@
-// Which tensors reach kernels contiguous: what the records of an op say, and for plain kernels all.
+// Tensors that reach kernels contiguous: those that an op's records say, and for plain kernels all.
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/cotangent.h>

@@ -112,7 +112,7 @@ for flag in "--optimizer sgd" "--hidden 8" "--batch 32" "--dropout 0"; do
   one_line_error
   says "${flag% *} is .*${flag#* }.*, the run one has "
 done
-# As earlier versions wrote it.
+# The form that earlier versions wrote.
 cat >again/config.json <<OLD
 {
   "data": "data",

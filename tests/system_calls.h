@@ -24,7 +24,7 @@ class FailingCalls {
 
 /// The calls of umask() by this program.
 int umask_calls();
-/// What the last open() of this thread that could make a file asked for.
+/// Mode that this thread's last open() that could make a file asked for.
 mode_t created_mode();
 
 }  // namespace ct::testing

@@ -40,7 +40,7 @@ if [ -z "$nvcc" ]; then
   mkdir "$prefix/base"
   echo '#include <cotangent/core/tensor.h>' >"$prefix/base/base.h"
   "$compiler" -std=c++20 "${strict[@]}" -I . -x c++-header "$prefix/base/base.h" -o "$prefix/base/base.h.gch"
-  # Whose includes lead to it: those that include it, those that include one of these, and so on.
+  # The headers that include tensor.h, directly or through others.
   leads=cotangent/core/tensor.h
   while mapfile -t base < <(grep -lE "^#include <($leads)>" "${headers[@]}") && joined=$(IFS='|'; echo "${base[*]}") &&
     [ "$leads" != "cotangent/core/tensor.h|$joined" ]; do leads="cotangent/core/tensor.h|$joined"; done

@@ -1,5 +1,5 @@
-// What the smallest calls cost in instructions, counted one by one: a child process runs each call under ptrace, step by
-// step. The same number on every run, unlike times, so that it can be held. Exit 77: no steps are to be had here.
+// Instructions of the smallest calls, counted one by one: a child process runs each call under ptrace, step by
+// step. The same number on every run, unlike times, so that it can be held. Exit 77: a process can't be stepped here.
 //
 // Beside instructions it counts what must not be on the path of a thread at all: instructions that lock the bus, calls of
 // malloc, and mutexes.

@@ -67,7 +67,7 @@ def main():
         return name in ends or "*" in name and any(fnmatch.fnmatchcase(end, name) for end in ends)
 
     def nearest(path, name):
-        """Of the files of this name the one that shares most folders with `path`."""
+        """The file of this name that shares most folders with `path`."""
         shared = lambda file: len(os.path.commonprefix([path.split("/"), file.split("/")]))
         return max((f for f in files if ("/" + f).endswith("/" + name)), key=shared, default=None)
 

@@ -72,7 +72,7 @@ def declared():
 
 
 def in_python():
-    """What the Python package has a name for: published of the headers, bound by hand, or written in Python."""
+    """Names in the Python package: published of the headers, bound by hand, or written in Python."""
     sys.path.insert(0, "python/generate")
     import bindings
     with tempfile.TemporaryDirectory() as folder:

@@ -14,7 +14,7 @@
 
 namespace ct::random_programs {
 
-/// What a call gives: a tensor or several.
+/// Result of a call: a tensor or several.
 struct Results {
   std::vector<Tensor> list;
   Results(Tensor t) : list{std::move(t)} {}
@@ -79,7 +79,7 @@ class Draw {
   std::vector<Tensor> values_;
   std::vector<bool> is_leaf_;
   std::vector<std::string> lines_;  // of JSON
-  // Of the call that is being made.
+  // State of the current call.
   std::string operands_, attributes_;
   std::vector<std::int64_t> decisions_;
   std::size_t next_ = 0;

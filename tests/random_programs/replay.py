@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def spelled_out(name, x, a):
-    """What is called otherwise than torch.NAME(*operands, **attributes)."""
+    """Calls of PyTorch that are not torch.NAME(*operands, **attributes)."""
     if name.startswith("used_"):  # two results: one made before the change
         copy = x[0].clone()
         before = copy + x[0]
