@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-// Chapter 12: rows that are wanted more than once. What bounds an op, the online softmax, a variance that loses its
-// digits, and the two numbers that cross_entropy keeps of a row.
+// Chapter 12: rows that are wanted more than once. The bound of an op, the online softmax, a variance that loses
+// its digits, and the two numbers that cross_entropy keeps of a row.
 
 namespace {
 

@@ -72,7 +72,7 @@ class Tape {
   std::vector<Node> nodes_;
 };
 
-/// A number on a tape. What is computed with it is written down there.
+/// A number on a tape. Computations with it are recorded there.
 struct Var {
   Tape* tape;
   std::size_t at;
