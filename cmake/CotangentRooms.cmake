@@ -5,7 +5,7 @@
 # A folder ops/ROOM, ops/engine and ops/testing apart, is a room: a README.md and one op or a family of them, each NAME.h,
 # NAME.cpp and NAME_test.cpp. An op with kernels of its own has them for both devices, NAME_cpu.cpp and NAME_cuda.cu, and
 # is tested with what NAME_samples.cpp or ROOM_samples.cpp holds; one without (views, ops composed of others) is complete
-# without. What else lies in the folder serves its ops.
+# without. Other files of the folder serve its ops.
 #
 # Also made here: the include directory of the build tree, where cotangent/{core,autograd,ops,nn} are links to
 # the source folders, with the two headers that follow from the tree: cotangent/ops.h, cotangent/cotangent.h.

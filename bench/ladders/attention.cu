@@ -225,7 +225,7 @@ void launch_tensor_cores(const Call& c) {
                   c.input<std::uint16_t>(1), c.input<std::uint16_t>(2), c.output<Element>(0), t);
 }
 
-// The library's kernels are the last two rungs. What they add to the one above is told where they are.
+// The library's kernels are the last two rungs. Comments there say how each differs from the rung above.
 template <void (*forward)(const ct::attention::mma::Problem&)>
 void launch_library(const Call& c) {
   ct::attention::mma::Problem p;

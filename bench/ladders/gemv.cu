@@ -13,7 +13,7 @@ __device__ float sum_of_warp(float sum) {
 }
 
 // Rung "naive". A thread for each row: the threads of a warp walk along 32 rows at once, and each of their loads touches
-// 32 lines of the cache for four bytes each. What is left of a line must wait in the cache for the next 31 steps.
+// 32 lines of the cache for four bytes each. The other bytes of a line must stay in the cache for the next 31 steps.
 __global__ void naive_kernel(const float* a, const float* x, float* y, int k) {
   const std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0;

@@ -41,9 +41,9 @@ class Settings {
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
-  /// It must be given.
+  /// Makes the flag required.
   Option required() const;
-  /// It goes without the other.
+  /// Excludes another flag.
   Option excludes(Option other) const;
   /// --help does not say what holds without it.
   Option hide_default() const;
@@ -131,7 +131,7 @@ class Program {
   std::unique_ptr<CLI::App> app_;
 };
 
-/// For Program::parse() to print: the command line is wrong, for `flag`.
+/// Error that Program::parse() prints: the command line is wrong, for `flag`.
 [[noreturn]] void refuse(const std::string& flag, const std::string& why);
 
 /// The settings of `options` as they are, named by add(flags, options).

@@ -84,7 +84,7 @@ void train(const Settings& s) {
     for (const auto& [real, labels] : batches) {
       const Tensor drawn = generator.forward(ct::randn({s.batch, s.latent}, {.device = device}));
 
-      // The discriminator's step. What the generator would have to change for it does not matter here: detach().
+      // The discriminator's step. The generator gets no gradient from it: detach().
       learns_to_tell.zero_grad();
       const Tensor of_real = discriminator(real), of_drawn = discriminator(drawn.detach());
       loss_d = surprise(of_real, 1) + surprise(of_drawn, 0);

@@ -30,5 +30,6 @@ void check_tokenizer(const Corpus& corpus, const std::string& path);
 /// `count` windows for an evaluation: the same ones each time, spread evenly over the text.
 ct::data::Subset<ct::data::TokenDataset> spread(const ct::data::TokenDataset& windows, std::int64_t count);
 
-/// Tells two corpora apart by their tokens. Of a file with more than 16 million, those of a thousand places.
+/// Tells two corpora apart by their tokens. A file with more than 16 million is sampled at a thousand
+/// places.
 std::string fingerprint(const Corpus& corpus);
