@@ -121,8 +121,8 @@ class CT_API Sequential : public Module {
   const AnyModule& operator[](std::size_t i) const;
   std::vector<AnyModule>::const_iterator begin() const { return items().begin(); }
   std::vector<AnyModule>::const_iterator end() const { return items().end(); }
-  /// The modules from `start` to before `stop`, shared with this one, as a Sequential that numbers them from "0". What lies
-  /// outside is left out, as in Tensor::slice().
+  /// The modules from `start` to before `stop`, shared with this one, as a Sequential that numbers them from "0". Bounds
+  /// outside of the list are clamped, as in Tensor::slice().
   Sequential slice(std::size_t start, std::size_t stop = SIZE_MAX) const;
   /// The input itself if there are no modules.
   Tensor forward(const Tensor& x) const;

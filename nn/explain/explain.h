@@ -29,8 +29,8 @@ struct ExplainOptions {
   /// Goes back once, without touching grad(), and notes the norm of the cotangent that arrives at each node. Hooks and
   /// retain_grad() are left out of it; backward() of the user's own functions runs once more.
   bool grads = false;
-  /// The same, and notes how long each node's part of the way back takes. On a GPU it waits after every node. What
-  /// recompute() runs again counts for the node before it, and copies that hooks need are in it.
+  /// The same, and measures how long each node's backward takes. On a GPU it waits after every node. Work that
+  /// recompute() repeats counts for the node before it, and copies that hooks need are in it.
   bool times = false;
   /// Its measurements of the forward pass become columns.
   const ForwardWatch* watch = nullptr;

@@ -11,8 +11,8 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
-// a hundred small ones are one chunk and wake nobody. What is summed per chunk is cut at the same places for any number
-// of threads, hence has the same bits. The loops are plain and leave the vectors to the compiler.
+// a hundred small ones are one chunk and wake no thread. Sums per chunk are cut at the same places for any number of
+// threads, hence have the same bits. The loops are plain and leave the vectors to the compiler.
 
 namespace ct::optim::internal {
 namespace {

@@ -13,7 +13,7 @@
 #include <cotangent/core/tensor.h>
 
 // CUDA kernels as text: compiled when they first run, for the GPU and the dtype that they run with, and kept in the cache
-// (nn/plugin/README.md). What is compiled with them needs neither CUDA's headers nor its libraries. Link Cotangent::plugin.
+// (nn/plugin/README.md). Compiling them needs neither CUDA's headers nor its libraries. Link Cotangent::plugin.
 
 namespace ct {
 

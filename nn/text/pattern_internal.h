@@ -39,7 +39,7 @@ struct CharSet {
 
 /// A compiled pattern: alternatives, (?:...) and (?i:...), sets, \s \d \w \r \n \t \p{...} and their
 /// complements, ? * + {m,n} greedy, lazy and possessive, (?=...) and (?!...), ^ and $ for the ends of
-/// lines (Oniguruma's meaning, which `tokenizers` has). What is captured is not remembered. Safe for use from
+/// lines (Oniguruma's meaning, which `tokenizers` has). Groups do not capture. Safe for use from
 /// several threads.
 class CT_API Pattern {
  public:
