@@ -8,7 +8,7 @@
 #include <cotangent/ops/convolution/convolution_internal.h>
 
 // Images of a convolution of stride 1 seen flat, by the fast kernels of 16 bits (flat.cu): as one list of positions, in
-// which the rows of an image lie `pitch` apart and images some rows more than they have. What lies in the gaps counts as
+// which the rows of an image lie `pitch` apart and images some rows more than they have. Positions in the gaps count as
 // zeros, as many as a window reaches over the edge; the end of a row serves the beginning of the next. So what pixel m
 // sees under tap (i, j) is position m + first + i step_row + j step_column, without a look at edges. Compiled for the host
 // too, where a test goes through it.

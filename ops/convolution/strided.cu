@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The way back. What is in no phase becomes the channel's element of `unseen`, or 0.
+// Merges the phases again. An element in no phase becomes the channel's element of `unseen`, or 0.
 template <class E>
 __global__ void __launch_bounds__(kThreads)
     merge_kernel(const __grid_constant__ Split s, const gpu::Divider width, const E* __restrict__ from,

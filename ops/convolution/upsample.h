@@ -18,7 +18,7 @@ struct InterpolateOptions {
       false;  ///< linear and bilinear: the first and last pixels of both lie on each other, not their edges
 };
 
-/// x, resized to y with H' rows and W' columns. Of an axis of n elements, made to m, element p of y looks at
+/// x, resized to y with H' rows and W' columns. For an axis resized from n elements to m, element p of y reads
 ///
 ///     nearest:                 floor(p n / m)
 ///     linear, corners aligned: p (n - 1) / (m - 1)

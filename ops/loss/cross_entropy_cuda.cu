@@ -152,8 +152,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
 }
 
 // With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-// label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. What a row's elements have
-// in common:
+// label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. Values shared by a row's elements:
 template <class T, Target kTarget>
 struct RowGradient {
   using C = compute_t<T>;

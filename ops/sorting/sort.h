@@ -28,8 +28,9 @@ CT_API ValuesIndices median(const Tensor& x, Integer axis, Flag keepdim = false)
 CT_API Tensor median(const Tensor& x);
 
 /// The different elements of x.flatten(), the smallest first (also without `sorted`); of those of `inverse`, which has x's
-/// shape, each is the position of an element in `values`, and `counts` says how often each occurs. What is not asked for is
-/// undefined. NaN differs from itself. Without gradients. Waits for the device, as the number of values depends on x.
+/// shape, each is the position of an element in `values`, and `counts` says how often each occurs. Results that are not
+/// asked for are undefined tensors. NaN differs from itself. Without gradients. Waits for the device, as the number of
+/// values depends on x.
 ///
 /// With an `axis` the different slices of x across it, in the order of their first elements that differ: `values` has x's
 /// shape but along the axis, `inverse` is a list of x.size(axis).

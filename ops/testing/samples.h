@@ -69,8 +69,8 @@ struct OpTests {
   bool ordinary_rule = false;
 };
 
-/// The tests of the library's op of that name; null if it has none. Those of a program's own op are handed to
-/// check_conformance() by the program. Link Cotangent::samples.
+/// The tests of the library's op of that name; null if it has none. A program hands the tests of its own op to
+/// check_conformance(). Link Cotangent::samples.
 CT_API const OpTests* find_tests(std::string_view op);
 
 namespace detail {

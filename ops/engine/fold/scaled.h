@@ -46,7 +46,7 @@ CT_HD inline To same_bits(From from) {
 #endif
 }
 
-/// x = unit * 2^exponent with 1 <= |unit| < 2. Of 0, an infinity or a NaN: x itself and 0.
+/// x = unit * 2^exponent with 1 <= |unit| < 2. For 0, an infinity or a NaN: x itself and 0.
 template <class C>
 CT_HD inline int split(C x, C& unit) {
   using Bits = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;

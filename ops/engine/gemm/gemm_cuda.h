@@ -10,8 +10,8 @@
 // cuBLASLt finds an algorithm for a product from its sizes, layouts, types and alignments by a heuristic that
 // takes tens of microseconds. The answer is kept, with its descriptors, in a table that all threads share: a
 // further product of the same kind costs a look-up and the launch. Only algorithms whose result has the same
-// bits in every run are taken. What cuBLASLt has no algorithm for (integers, odd strides, small alignments of
-// some types) runs on a plain tiled kernel.
+// bits in every run are taken. Products that cuBLASLt has no algorithm for (integers, odd strides, small
+// alignments of some types) run on a plain tiled kernel.
 
 namespace ct::gpu {
 

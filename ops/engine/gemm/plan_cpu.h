@@ -87,7 +87,7 @@ struct Plan {
 };
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
-// `convert`: operands are not of type T. Of packed pairs the kernels take one in the time of an element.
+// `convert`: operands are not of type T. The kernels take a packed pair in the time of one element.
 template <class T>
 Plan make_plan(Gemm g, bool convert, Packing packing, bool scale, int64_t near = near_bytes()) {
   const bool pairs = packing.pairs != 0;

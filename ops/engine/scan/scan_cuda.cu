@@ -10,10 +10,10 @@
 
 // One pass over all rows, end to end, as a single sequence in which the start of a row forgets what was before. A block
 // has a tile, scans it, and needs what the tiles before it come to. It makes that known as soon as it is known
-// of itself, and waits for the others (Merrill and Garland 2016, "decoupled look-back"). What is added up in which order
-// must not depend on who was faster, though: tiles stand in groups of 32, groups in groups of 32, and so on; the last of
-// a group makes the sum of the group known. A tile joins what is before it in its group, then what is before the group
-// in the next, each read by the lanes of a warp at once, and stops behind the start of its row.
+// of itself, and waits for the others (Merrill and Garland 2016, "decoupled look-back"). The order of additions must not
+// depend on which tile was faster, though: tiles stand in groups of 32, groups in groups of 32, and so on; the last of a
+// group makes the sum of the group known. A tile joins what is before it in its group, then what is before the group in
+// the next, each read by the lanes of a warp at once, and stops behind the start of its row.
 
 namespace ct::scan {
 namespace {
