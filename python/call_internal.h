@@ -105,7 +105,7 @@ struct Overload {
   int gathers = -1;
 };
 
-/// A function as Python sees it. What constructs an object has it in place 0, as a capsule of its address.
+/// A function as Python sees it. A constructor's object is in place 0, as a capsule of its address.
 struct FunctionDef {
   const char* name;
   const char* op;         // what errors name: of a layer's forward() the layer

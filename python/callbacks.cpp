@@ -55,8 +55,8 @@ std::terminate_handler terminate_before = nullptr;
   std::abort();
 }
 
-// Runs as the interpreter begins to end: from here on no thread but this one enters it. What they compute is waited for,
-// as the library's own memory goes soon.
+// Runs as the interpreter begins to end: from here on no thread but this one enters it. Ops that they still run are
+// waited for, as the library's own memory goes soon.
 void close() {
   closer = std::this_thread::get_id();
   closing = true;
@@ -148,9 +148,9 @@ void clear_of(const void* owner) {
     if (each_of(owner, [&](Held& held) { return &held == one; }) != 0) one->clear();
 }
 
-// The collector subtracts the references that it sees, and then asks which objects are left that others refer to. What is
-// subtracted must be the only owner's; in any other question too much is said at no risk. The count of owners changes
-// under its feet, by ops in other threads, so it is asked for in the subtraction alone.
+// The collector subtracts the references that it sees, and then asks which objects are left that others refer to. A
+// subtracted reference must be the only owner's; in any other question too much is said at no risk. The count of owners
+// changes under its feet, by ops in other threads, so it is asked for in the subtraction alone.
 visitproc subtracting = nullptr;  // none: nothing is ever seen
 
 int find_subtraction(PyObject* self, visitproc visit, void* arg) {

@@ -7,8 +7,8 @@
 
 #include <nanobind/operators.h>
 
-// The tensor itself: what it is, conversion, indices, operators, gradients. What else it can do are ops, which
-// cotangent/__init__.py gives it as methods.
+// The tensor itself: what it is, conversion, indices, operators, gradients. Its other methods are ops, which
+// cotangent/__init__.py adds.
 
 namespace ct::python {
 namespace {
@@ -19,7 +19,8 @@ nb::object from_package(const char* name) { return nb::module_::import_("cotange
 
 // ---- Python's own objects by the tensors' identity (bindings_internal.h) ------------------------------------
 
-// Weak references. Those of objects that are gone leave when there are twice as many as at the last time.
+// Weak references. Entries of dead objects are removed when there are twice as many entries as after the last
+// removal.
 struct Wrappers {
   std::unordered_map<const TensorImpl*, PyObject*> weak;
   std::size_t limit = 64;

@@ -114,7 +114,7 @@ int at_every_allocation(F&& call, After&& after, int dense = 1000) {
   }
 }
 
-// Blocks of the heap in use. What the test framework keeps of the last check is the same each time.
+// Blocks of the heap in use. The test framework's own blocks are the same each time.
 std::int64_t live() {
   INFO("blocks in use");
   CHECK(true);

@@ -117,7 +117,7 @@ def _as_given(inputs: Any, made: list[Any]) -> Any:
 def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function that gives f(*inputs), one number, and its gradients: one for one input, a tuple for several.
 
-    No tensor's .grad changes. What f refers to beside its arguments is a constant.
+    No tensor's .grad changes. Tensors that f refers to beside its arguments are constants.
     """
     @_functools.wraps(f)
     def run(*inputs: Tensor) -> Any:

@@ -8,7 +8,7 @@
         def forward(self, x):
             return self.fc(x)
 
-Names of parameters are those of PyTorch's modules. What a module's attributes are is what is trained, saved and moved:
+Names of parameters are those of PyTorch's modules. A module's attributes are what is trained, saved and moved:
 an assignment registers or replaces, or it is an error.
 """
 import operator as _operator
