@@ -18,7 +18,7 @@
 #include "tests/catch.h"
 
 // Attributes come from programs of users, from Python too: whatever they are, a call gives a result or a ct::Error, in
-// bounded time and memory, and neither result nor gradients depend on what was in memory that nobody has written.
+// bounded time and memory, and neither result nor gradients depend on uninitialised memory.
 
 namespace {
 

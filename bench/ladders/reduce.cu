@@ -91,7 +91,7 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-// Last warp: once 32 numbers are left, one warp is left, and the barriers of the last five steps are for nobody. It does
+// Last warp: once 32 numbers are left, one warp is left, and the barriers of the last five steps serve no thread. It does
 // them with shuffles.
 __global__ void last_warp(const float* x, float* partial, long n) {
   __shared__ float sum[kThreads];

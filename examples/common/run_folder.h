@@ -105,7 +105,7 @@ class ClaimedFolder {
       if (taken) close(lock_);
       CT_CHECK(!taken, ct::IoError, program.c_str(), "another process is training in ", path_,
                "; wait for its end, or choose another --out");
-      // Whoever had the lock before may have removed the file between the two calls.
+      // The process that had the lock before may have removed the file between the two calls.
       struct stat own;
       if (fstat(lock_, &own) != 0 || own.st_nlink > 0) return;
       close(lock_);

@@ -36,7 +36,7 @@ struct Generator : nn::Module {
   nn::Sequential layers;
 };
 
-// Images to a number each, above 0 for those that it takes for real: the generator's way back.
+// Images to a number each, above 0 for those that it takes for real: the generator mirrored.
 nn::Sequential make_discriminator(std::int64_t width) {
   return nn::Sequential(nn::Conv2d(1, width, 4, {.stride = 2, .padding = 1}), nn::LeakyReLU(0.2),
                         nn::Conv2d(width, 2 * width, 4, {.stride = 2, .padding = 1, .bias = false}),

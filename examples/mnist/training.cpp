@@ -200,8 +200,8 @@ class Training : private Watch {
     folder_.write("loss.svg", svg::chart("Loss by epoch", "epoch", "cross-entropy",
                                          {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
                                           metrics_.curve("test_loss", "test loss", "#d9541e")}));
-    // The best one first: whoever is killed between the two does this epoch again and finds the same. The
-    // other way round, "last" would not know of the best one, and a worse one would take its place.
+    // The best one first: a run that is killed between the two repeats this epoch with the same result.
+    // The other way round, "last" would not know of the best one, and a worse one would take its place.
     if (test.accuracy > best_accuracy_) {
       best_accuracy_ = test.accuracy;
       save(RunFolder::kBest);

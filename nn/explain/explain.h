@@ -75,7 +75,7 @@ class CT_API Explanation {
     TensorMeta meta;
     std::optional<double> grad_norm;
   };
-  /// Bytes that are alive when a node has run forward, or while its part of the way back runs: of leaves, kept for
+  /// Bytes that are alive when a node's forward has run, or while its backward runs: of leaves, kept for
   /// backward, of cotangents under way, of leaves' gradients. Counted from shapes, without the workspace of kernels and
   /// what recompute() records again.
   struct Moment {

@@ -32,9 +32,10 @@ std::span<const std::int64_t> lay_out(std::span<const Entry> entries) {
   return starts;
 }
 
-// How updates, which sum nothing, are cut: into as many chunks for each thread, so that who is through sooner takes little
-// from the part of another, whose core has it in its cache, from the backward pass before and for the forward pass after.
-// The cuts move with the number of threads, the bits do not: at multiples of kAlign every vector holds the same elements.
+// How updates, which sum nothing, are cut: into as many chunks for each thread, so that a thread that is done sooner takes
+// little from the part of another, whose core has it in its cache from the backward pass before, and for the forward pass
+// after. The cuts move with the number of threads, the bits do not: at multiples of kAlign every vector holds the same
+// elements.
 std::int64_t update_chunk(std::int64_t size) {
   constexpr int kChunksPerThread = 8;
   const int threads = num_threads();

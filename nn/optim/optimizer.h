@@ -50,8 +50,8 @@ class CT_API Optimizer {
   /// Throws ShapeError, DTypeError or DeviceError if a gradient does not fit its parameter, before any
   /// change.
   void step();
-  /// Forgets all gradients, or, with `set_to_none` false, fills them with zeros (for whoever holds on to
-  /// them).
+  /// Forgets all gradients, or, with `set_to_none` false, fills them with zeros (for holders of these
+  /// tensors).
   void zero_grad(bool set_to_none = true);
 
   int group_count() const { return static_cast<int>(groups_.size()); }

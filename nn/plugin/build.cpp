@@ -53,7 +53,7 @@ std::string default_cache(const char* op) {
   return base.empty() ? private_cache(op) : base + "/cotangent";
 }
 
-// Whether nobody but this user, and root, can have written what is there.
+// Whether only this user, and root, can have written the file.
 bool is_ours(const struct stat& s) {
   return (s.st_uid == ::geteuid() || s.st_uid == 0) && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }

@@ -30,7 +30,8 @@ class Best {
   Best(scattering::Pairs<K>& pairs, std::int64_t k) : pairs_(pairs), k_(static_cast<std::size_t>(k)) {
     pairs_.resize(k_ + 2 * kBlock);
   }
-  // n <= kBlock elements from number `first` on; most blocks have none to keep. Without a branch: which are, nobody foretells.
+  // n <= kBlock elements from number `first` on; most blocks have none to keep. Without a branch, which could not be
+  // predicted.
   void add(const K* keys, std::int64_t n, std::int64_t first) {
     K least = keys[0];
     for (std::int64_t i = 1; i < n; ++i) least = std::min(least, keys[i]);

@@ -34,7 +34,7 @@ Tensor by_index(const Shape& shape, F&& f) {
   return y;
 }
 
-/// Both lists. Left before right, by the language: the numbers drawn are the same whoever compiles this.
+/// Both lists. Left before right, by the language: every compiler draws the same numbers.
 inline std::vector<Sample> operator<<(std::vector<Sample> a, std::vector<Sample> b) {
   a.insert(a.end(), std::make_move_iterator(b.begin()), std::make_move_iterator(b.end()));
   return a;

@@ -176,7 +176,7 @@ def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = Fa
     """The tape behind a loss, before backward(): ops, what is kept, where gradients go, how much memory that takes.
 
     `names` is a module, or its named_parameters(). With `grads` the norm of each gradient is there too, with `times`
-    how long each part of the way back takes. print() it, .save("tape.html"), or end a notebook's cell with it.
+    the time of each node's backward. print() it, .save("tape.html"), or end a notebook's cell with it.
     """
     names = names.named_parameters() if hasattr(names, "named_parameters") else names
     return _grad.explain(loss, list(names.items() if isinstance(names, dict) else names), grads, times)

@@ -39,8 +39,8 @@ MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std:
                 "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
                 "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
 # Classes and namespaces bound member by member: the part of the module, a class or namespace::, and its members, as NAME=C++'S
-# where Python has another name; * is all there are. A property ends with *; `state` is state_dict() and its way back; + is a
-# class that is there already.
+# where Python has another name; * is all there are. A property ends with *; `state` is state_dict() and load_state_dict(); +
+# is a class that is there already.
 PLAIN = """
 +_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
 _init ct::nn::init:: *

@@ -33,7 +33,7 @@ std::vector<const ct::Node*> nodes_of(const Tensor& root) {
   return found;
 }
 
-/// The bytes of the tensors that a node keeps for going back.
+/// The bytes of the tensors that a node saves for backward.
 long long bytes_of(const ct::Node& node) {
   long long bytes = 0;
   for (const ct::KeptTensor& kept : node.kept()) bytes += kept.saved->peek().nbytes();

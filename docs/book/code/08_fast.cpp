@@ -18,7 +18,7 @@ namespace {
 using book::Cache;
 using Size = std::size_t;
 
-/// A matrix of floats, row by row, that nobody watches.
+/// A matrix of floats, row by row, without a counter.
 struct PlainMatrix {
   Size rows, columns;
   std::vector<float> elements;
@@ -147,7 +147,7 @@ float cut_by_threads(const std::vector<float>& x) {
   return sum_of(sums.data(), 0, static_cast<std::int64_t>(sums.size()));
 }
 
-/// A sum in parts of 4096 numbers, whoever adds them up.
+/// A sum in parts of 4096 numbers, whichever thread adds them up.
 float cut_by_size(const std::vector<float>& x) {
   const auto n = static_cast<std::int64_t>(x.size());
   std::vector<float> sums(static_cast<Size>(ct::chunk_count(n, 4096)));

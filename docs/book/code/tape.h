@@ -5,7 +5,8 @@
 #include <initializer_list>
 #include <vector>
 
-// A tape of numbers: what was computed, so that derivatives can be had afterwards. Chapter 2 walks through it.
+// A tape of numbers: a record of what was computed, from which derivatives are computed afterwards. Chapter 2 walks
+// through it.
 
 namespace book {
 

@@ -23,8 +23,8 @@ enum class Epilogue : std::uint8_t {
   gelu_bias,  ///< C = gelu_tanh(C + vector)
 };
 
-/// Queues a product on the current stream. False, and nothing is queued, if the epilogue is not to be had for
-/// this product; with Epilogue::none it always succeeds. `vector` has the product's dtype. `op` is named in
+/// Queues a product on the current stream. False, and nothing is queued, if there is no epilogue for this
+/// product; with Epilogue::none it always succeeds. `vector` has the product's dtype. `op` is named in
 /// errors. Throws CudaError, OutOfMemoryError.
 bool gemm(const char* op, const product::Product& p, Epilogue epilogue = Epilogue::none,
           void* vector = nullptr);

@@ -149,7 +149,7 @@ Plan make_plan(Gemm g, bool convert, Packing packing, bool scale, int64_t near =
   // (In a short sum the loops that prefetch end before the machine has foreseen it.)
   plan.prefetch = plan.k >= 128 && bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > near;
 
-  // Divisions are dear beside the smallest products: those are not cut at all.
+  // Divisions are expensive beside the smallest products: those are not cut at all.
   const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T)) << pairs;
   plan.k_block = plan.k <= k_most
                      ? std::max<int64_t>(plan.k, 1)

@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<Op>)
   __shared__ Segment<Op> shared[kWarps + 1];  // of the warps; of the tiles before
   const Op& op = args.op;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  // Blocks start in the order of their numbers, as CUB's scans expect too: nobody waits for one that has not started.
+  // Blocks start in the order of their numbers, as CUB's scans expect too: no tile waits for one that has not started.
   const long long tile = blockIdx.x;
   const long long base = (tile * kWarps + warp) * (kPacks * 32 * N) + lane * N;
   const long long in_row = args.n == args.total ? base : base % args.n;

@@ -7,7 +7,7 @@
 
 // take() copies rows. add() first lists, for every row of the table, the places that name it (a counting sort, in the
 // order of the places); then every piece of a row is summed in cache and written once. set(), and add() of single elements, cut
-// the table into a few parts, and whoever writes one goes through all places in their order.
+// the table into a few parts, and the thread that writes one goes through all places in their order.
 
 namespace ct::scattering {
 namespace {
