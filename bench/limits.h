@@ -12,8 +12,8 @@
 
 namespace ct::bench {
 
-/// Runs independent chains of fused multiply-adds, as wide as the compiler's target allows and as many as have a register
-/// each, on each of `threads` threads (at most ct::num_threads() of which run at a time), and returns the number of
+/// Runs independent chains of fused multiply-adds on each of `threads` threads (at most ct::num_threads() of which run at
+/// a time), as wide as the compiler's target allows and as many as have a register each. Returns the number of
 /// floating-point operations.
 inline double fma_work(int threads) {
 #if defined(__AVX512F__)

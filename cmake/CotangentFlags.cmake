@@ -134,11 +134,10 @@ function(cotangent_precompile target)
   endif()
 endfunction()
 
-# Unless COTANGENT_BATCH is off, the files of a folder, in the rooms of ops those of an op, are compiled as one, and apart from
-# them a folder's kernels of the CPU: headers are parsed and templates made once for all of them. clang-tidy reads them so in
-# any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does
-# not compile.
-# These files give a name of their own folder a second meaning, and stand alone:
+# Unless COTANGENT_BATCH is off, the files of a folder (in the rooms of ops, of an op) are compiled as one, and a folder's
+# kernels of the CPU as another: headers are parsed and templates instantiated once for all of them. clang-tidy reads them so in
+# any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does not
+# compile. These files give a name of their own folder a second meaning, and stand alone:
 set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
   nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
   ops/elementwise/dropout_cuda.cu ops/loss/nll_loss_cuda.cu ops/reduce/reduce_extremum_cuda.cu

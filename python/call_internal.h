@@ -86,8 +86,8 @@ class Values {
   PyObject* const* values_;
 };
 
-/// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
-/// address, as Python's classes must: its class is a handle of the module and of the model.
+/// A model has virtual functions and its base Module has none, so the two do not begin at one address, as Python's classes
+/// must. Its class is a handle of the module and of the model.
 struct Model : nn::Module {
   explicit Model(std::shared_ptr<nn::models::LanguageModel> from) : Module(*from), it(std::move(from)) {}
   std::shared_ptr<nn::models::LanguageModel> it;

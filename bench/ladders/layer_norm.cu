@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(256) block_per_row(const __nv_bfloat16* x, con
 }
 
 // Sum of squares: variance = mean(x x) - mean(x)^2 needs one walk instead of two. It subtracts numbers of the size of
-// mean^2 to find one of the size of the variance, so rows far from 0 lose their digits: where the mean is 1000 times the
-// deviation, the f32 sum has hardly one left. It is here for its time, passes on rows near 0 and is not used by the
-// library. The next rung shows that it isn't needed, either.
+// mean^2 to find one of the size of the variance, so rows far from 0 lose their digits (cancellation). Where the mean is
+// 1000 times the deviation, the f32 sum has hardly one left. It is here for its time, passes on rows near 0 and is not used
+// by the library. The next rung shows that it isn't needed, either.
 __global__ void __launch_bounds__(256) sum_of_squares(const __nv_bfloat16* x, const __nv_bfloat16* w,
                                                       const __nv_bfloat16* b, __nv_bfloat16* y, int n) {
   x += static_cast<long>(blockIdx.x) * n, y += static_cast<long>(blockIdx.x) * n;

@@ -105,8 +105,8 @@ class DataLoader {
  public:
   /// Throws ValueError for a batch size below 1, a number of prefetched batches outside [1, 65536], or of
   /// workers outside [0, 1024], or for `shuffle` beside a sampler. The loop throws IndexError if the sampler gives a number
-  /// that the dataset has not, ValueError if it gives more or fewer than its size(), Error if a worker can't be started, OutOfMemoryError if there is
-  /// no room for the order or for the numbers of a batch. Using a loader that was moved from throws Error.
+  /// that the dataset does not have, ValueError if it gives more or fewer than its size(), Error if a worker can't be started,
+  /// OutOfMemoryError if the order or a batch does not fit into memory. Using a loader that was moved from throws Error.
   explicit DataLoader(D dataset, LoaderOptions options = {})
       : dataset_(std::make_shared<const D>(std::move(dataset))),
         core_(std::make_shared<detail::LoaderCore>(dataset_->size(), fetcher(dataset_), options)) {}

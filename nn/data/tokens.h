@@ -66,8 +66,8 @@ struct TokenDatasetOptions {
   /// Tokens of a window.
   std::int64_t block = 256;
   /// Window i of a random order starts at a place that is a function of (seed, i) alone, drawn uniformly with
-  /// replacement: any step of a run can be made again without the steps before it, and a run is as long as
-  /// one likes. Otherwise windows lie side by side, and a rest shorter than a window is left out.
+  /// replacement. So any step of a run can be repeated without the steps before it, and a run may have any
+  /// length. Otherwise windows lie side by side, and a rest shorter than a window is left out.
   bool random = true;
   std::uint64_t seed = 0;
   /// Every token must be smaller, or IndexError is thrown when it turns up; 0: not checked.

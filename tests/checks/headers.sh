@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Every installed header compiles alone, as a consumer would compile it: out of the installed prefix, with more warnings
 # than this project asks for itself and all of them errors; but for the bridge to Eigen, which wants Eigen. With NVCC, the
-# headers for CUDA code (core/cuda/) instead. Most of them include core/tensor.h, which takes ten times as long to read as
-# what they add: for those whose includes lead to it, and for no other, it is parsed once, and what they get before their
-# first line is what they ask for themselves.
+# headers for CUDA code (core/cuda/) instead. Most of them include core/tensor.h, which takes ten times as long to parse
+# as the rest. It is precompiled for those that include it, directly or through others, and for no other: so each still
+# gets only what it includes itself.
 #   usage: headers.sh BUILD_DIR COMPILER [NVCC]
 set -euo pipefail
 build=$(cd "${1:?build folder}" && pwd)

@@ -94,8 +94,8 @@ case $case in
   subdirectory | fetchcontent)
     if [ "$case" = subdirectory ]; then
       # Configures as if no GPU were there, whatever BUILD_DIR has: without CUDA then. (Files that do not know of CUDA give the
-      # same object.) And with all the warnings of a parent that wants none: the headers have none, and the library's own files,
-      # of which one folder's are compiled here, are not its business.
+      # same object.) And with all the warnings of a parent that wants none: the headers give none, and the library's own files,
+      # of which one folder's are compiled here, are compiled without them.
       export REUSE_NOT='*unity_autograd*'
       library_settings+=(-DCOTANGENT_CUDA=AUTO -DCOTANGENT_NVIDIA_SMI=false -DCOTANGENT_WERROR=OFF
         "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror -Wconversion -Wshadow")

@@ -13,10 +13,10 @@
 //
 // add() sorts the pairs (row, place that names it) by row, which keeps the places of a row in their order. Then one warp
 // per row of the table finds its places by a 32-ary search, sums what lies there and writes the row, which is zeros if no
-// index names it: no element is written twice and nothing is added atomically. Rows that were named very often must not
-// hold up a single warp: whole tiles of kTile sorted pairs that belong to one row are summed before, by a warp each, and
-// the row's own warp adds those sums. A row of a few elements leaves a warp idle: there a thread per element of a row and
-// pair looks whether its pair is the first of the row, and sums those that follow.
+// index names it: no element is written twice and nothing is added atomically. Rows that are named very often must not be
+// one warp's work: whole tiles of kTile sorted pairs that belong to one row are summed before, by a warp each. The row's
+// own warp adds those sums. A row of a few elements leaves a warp idle: there a thread per element of a row and pair
+// looks whether its pair is the first of the row, and sums those that follow.
 //
 // set() sorts likewise, and the last pair of each row writes it.
 
