@@ -233,7 +233,7 @@ CT_API std::uint64_t next_sequence();
 /// Notes an in-place change of a storage that is not recorded.
 CT_API void note_change(Storage& storage);
 
-/// What retain_grad() asked of `t` is meant of the value that it has: to be called around set_history() where that changes.
+/// The request of retain_grad() holds for the value that `t` has: call these around set_history() where it changes.
 CT_API std::shared_ptr<Tensor> take_retained(const Tensor& t);
 CT_API void put_retained(const Tensor& t, std::shared_ptr<Tensor> retained);
 

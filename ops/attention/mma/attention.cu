@@ -7,7 +7,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/attention/mma/params.h>
 
-// Which calls go to the tensor cores: 16-bit dtypes, head dimensions that are multiples of 8 up to 256, and
+// Calls that go to the tensor cores: 16-bit dtypes, head dimensions that are multiples of 8 up to 256, and
 // rows of whole 16-byte chunks (in_chunks), which other layouts are copied into before.
 
 namespace ct::attention {

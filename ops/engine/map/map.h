@@ -24,7 +24,7 @@ struct Parameters {
   Scalar q;
 };
 
-/// What a formula that draws gets behind its inputs: true for element i, counted in row-major order, if word i of `state`
+/// Draw that a formula gets behind its inputs: true for element i, counted in row-major order, if word i of `state`
 /// (core/philox.h) is below the threshold, which it is with probability threshold / 2^32.
 struct Draw {
   GeneratorState state;
