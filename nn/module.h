@@ -240,7 +240,7 @@ struct Named {
 /// handle to b). While there are several handles to a struct, assigning to a member of one throws Error: the
 /// others would go on with the old layer. What is assigned must not contain the module (else ValueError).
 ///
-/// Handles of one module may be used from several threads as long as nobody changes it (add, to, train,
+/// Handles of one module may be used from several threads as long as no thread changes it (add, to, train,
 /// load_state_dict) meanwhile.
 class CT_API Module {
  public:

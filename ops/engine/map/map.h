@@ -61,7 +61,7 @@ struct Layout {
   }
 };
 
-/// An output that nobody wants (null), or an optional input that was not given.
+/// An output that is not wanted (null), or an optional input that was not given.
 inline bool absent(const Tensor* t) { return !t || !t->defined(); }
 
 /// Outputs have one shape, to which the inputs must broadcast. Of the outputs at least one must be there.
