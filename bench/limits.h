@@ -39,7 +39,7 @@ inline double fma_work(int threads) {
   return 2.0 * kLanes * kChains * kSteps * threads;
 }
 
-/// How a copy writes: through the caches, or past them (stores that x86-64 calls non-temporal; elsewhere the same).
+/// Stores of a copy: through the caches, or past them (stores that x86-64 calls non-temporal; elsewhere the same).
 enum class Stores { plain, streaming };
 
 /// Copies `bytes` bytes, a multiple of 64, with all threads and returns the number of bytes moved: each is read and

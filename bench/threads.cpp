@@ -55,7 +55,7 @@ void small_ops(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// In 1, 2, 4, ... threads, up to one for each processor.
+// Runs in 1, 2, 4, ... threads, up to one for each processor.
 const bool threads_registered = [] {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   for (int n = 1; n <= std::max(1, cores); n *= 2) {

@@ -75,7 +75,7 @@ function(cotangent_compile_options target)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
     target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
     target_link_options(${target} PRIVATE ${flags})
-    # Where LLVM's linker is: sanitizers make programs of 190 MB, over which GNU's takes six times as long.
+    # LLVM's linker where there is one: sanitizers make programs of 190 MB, for which GNU's takes six times as long.
     find_program(COTANGENT_LLD ld.lld)
     if(COTANGENT_LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
       target_link_options(${target} PRIVATE -fuse-ld=lld)

@@ -11,7 +11,7 @@
 
 namespace ct {
 
-/// How tensors are written; the names and the defaults are PyTorch's.
+/// Format of printed tensors; the names and the defaults are PyTorch's.
 struct PrintOptions {
   int precision = 4;              ///< digits after the point
   std::int64_t threshold = 1000;  ///< more elements than that are summarised

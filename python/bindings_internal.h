@@ -26,7 +26,7 @@ namespace ct::python {
 
 /// The Python object of a leaf that requires a gradient, where there is one (a new reference): `m.w is m.w`.
 PyObject* known(const Tensor& leaf) noexcept;
-/// From now on known() gives this Tensor of Python's, as long as it lives.
+/// Registers a Tensor of Python's, which known() returns as long as it lives.
 void remember(nanobind::handle tensor) noexcept;
 
 }  // namespace ct::python
@@ -66,7 +66,7 @@ Binder bind_errors, bind_tensor, bind_hooks, bind_exchange, bind_ops, bind_nn, b
 // Written by generate/bindings.py
 Binder bind_functions, bind_layers, bind_optimizers, bind_plain, bind_members;
 
-/// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
+/// Argument that a value is read for: its call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
   const char* op;
   const char* name;

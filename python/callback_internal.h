@@ -114,7 +114,7 @@ void start_process();
 
 namespace nanobind::detail {
 
-// In place of the caster that nanobind brings, which knows neither owners nor the end of the interpreter.
+// Replaces nanobind's caster, which knows neither owners nor the end of the interpreter.
 template <class R, class... Args>
 struct type_caster<std::function<R(Args...)>> {
   using Result = make_caster<std::conditional_t<std::is_void_v<R>, void_type, R>>;

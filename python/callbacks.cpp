@@ -128,7 +128,7 @@ nb::object call_python(nb::handle f, const nb::tuple& arguments) {
 
 namespace {
 
-// By owner, under the interpreter's lock; never destroyed.
+// Held objects by owner, under the interpreter's lock; never destroyed.
 using Table = std::unordered_multimap<const void*, Held*>;
 Table& table() {
   static auto* const all = new Table;

@@ -17,7 +17,7 @@ class FailingCalls {
   ~FailingCalls();
   FailingCalls(const FailingCalls&) = delete;
   FailingCalls& operator=(const FailingCalls&) = delete;
-  /// How many calls there were, and how many of them failed.
+  /// Number of calls, and of those that failed.
   int calls() const;
   int failed() const;
 };

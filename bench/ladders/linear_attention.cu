@@ -227,7 +227,7 @@ Tensors inputs(const Case& c) {
   const auto one = [&] { return ct::randn({c.size[0], c.size[1], D}); };
   return {one(), one(), one()};
 }
-// By products and tril(): the weights of all positions.
+// The weights of all positions, by products and tril().
 Tensors by_weights(const Tensors& in) {
   return {ct::matmul(ct::tril(ct::matmul(in[0], in[1].transpose(1, 2))), in[2])};
 }

@@ -129,7 +129,7 @@ class Help : public CLI::FormatterBase {
   }
 };
 
-// How many letters must be put in, left out or replaced to make `b` of `a`.
+// Edit distance: the number of letters to insert, remove or replace that turns `a` into `b`.
 std::size_t edits(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

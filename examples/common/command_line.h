@@ -52,9 +52,9 @@ class Option {
   CLI::Option* option_;
 };
 
-/// Where flags are added: a program, a group in its --help, or a command. It belongs to its program. Each flag has its
-/// names ("--lr"), the variable that it sets, whose value is the default, the text of --help, and what its value may
-/// be.
+/// Place where flags are added: a program, a group in its --help, or a command. It belongs to its program. Each flag
+/// has its names ("--lr"), the variable that it sets, whose value is the default, the text of --help, and what its
+/// value may be.
 class Flags {
  public:
   /// `settings`, if any, remembers each flag that is added here and in the groups below.
@@ -118,7 +118,7 @@ class Program {
   /// `footer` stands at the end of --help.
   Program(const std::string& name, const std::string& about, const std::string& footer = "");
   ~Program();
-  /// Where its flags are added; `settings`, if any, remembers them.
+  /// Place where its flags are added; `settings`, if any, remembers them.
   Flags flags(Settings* settings = nullptr);
   /// Parses `args`, then calls `check`, if any, which may refuse(). False when the program should end with
   /// `exit_code`: --help or an error has been printed.

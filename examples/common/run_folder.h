@@ -117,7 +117,7 @@ class ClaimedFolder {
   int lock_ = -1;
 };
 
-/// Where a run leaves its files. Every file appears as a whole or not at all.
+/// Folder where a run leaves its files. Every file appears as a whole or not at all.
 class RunFolder {
  public:
   /// Claims the folder (ClaimedFolder): `out`, else the one of the checkpoint to `resume`, else

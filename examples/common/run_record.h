@@ -72,7 +72,7 @@ inline std::vector<std::string> config_flags(const std::string& program, const s
   return flags;
 }
 
-/// How the program was called, for the record.
+/// The call of the program, for the record.
 struct Call {
   std::string command;             // the whole line
   std::vector<std::string> given;  // names of the settings it has set

@@ -44,7 +44,7 @@ nn::Sequential make_discriminator(std::int64_t width) {
                         nn::Linear(2 * width * 7 * 7, 1));
 }
 
-// How badly `verdicts` of the discriminator fit images that are all real (1) or all drawn (0).
+// Loss of the discriminator's `verdicts` on images that are all real (1) or all drawn (0).
 Tensor surprise(const Tensor& verdicts, double truth) {
   return ct::bce_with_logits(verdicts, ct::full_like(verdicts, truth));
 }

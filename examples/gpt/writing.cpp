@@ -6,7 +6,7 @@
 
 namespace {
 
-// How many bytes at the end are the beginning of a character whose rest has not come yet.
+// Number of bytes at the end that begin a character whose rest has not come yet.
 std::size_t unfinished(const std::string& bytes) {
   for (std::size_t back = 1; back <= 3 && back <= bytes.size(); ++back) {
     const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);

@@ -93,7 +93,7 @@ class Training : private Watch {
     if (o_.resume.empty()) return;
     metrics_.load(folder_ / "metrics.csv");
     earlier_seconds_ = folder_.load_seconds();
-    // Without the best one the next one is the best there is.
+    // Without a best checkpoint the next one is the best.
     if (!folder_.holds(RunFolder::kBest)) best_accuracy_ = 0;
   }
 

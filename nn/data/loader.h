@@ -31,11 +31,11 @@ struct LoaderOptions {
   int workers = 0;
   /// Seed of the order; without one it is drawn from the default generator, if there is something to shuffle.
   std::optional<std::uint64_t> seed = std::nullopt;
-  /// Where the batches are wanted. For a GPU they are assembled in pinned memory and copied on a stream of
+  /// Device of the batches. For a GPU they are assembled in pinned memory and copied on a stream of
   /// their own, while earlier batches are computed on. A dataset whose tensors are on a GPU is loaded with
   /// that GPU here: its rows are gathered on the same stream.
   Device prefetch = cpu;
-  /// How many batches are made ahead of the loop, with workers or a GPU.
+  /// Number of batches made ahead of the loop, with workers or a GPU.
   int prefetch_batches = 2;
 };
 

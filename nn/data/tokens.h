@@ -15,7 +15,7 @@
 
 namespace ct::data {
 
-/// How token files are laid out; all numbers little-endian.
+/// Layouts of token files; all numbers little-endian.
 enum class TokenFormat {
   raw,     ///< 16-bit tokens and nothing else, as nanoGPT writes them
   llmc,    ///< llm.c's: a header of 256 32-bit words {20240520, 1, count}, then 16-bit tokens
@@ -35,7 +35,7 @@ class CT_API Tokens {
   std::int64_t size() const { return end_ - begin_; }
   /// The path, for messages.
   const std::string& name() const;
-  /// Where in the whole file or text its first token stands.
+  /// Position of its first token in the whole file or text.
   std::int64_t begin() const { return begin_; }
   /// Tokens [start, start + to.size()). Throws IndexError out of range, IoError if the file has shrunk.
   void read(std::int64_t start, std::span<std::int64_t> to) const;
@@ -89,7 +89,7 @@ class CT_API TokenDataset {
 
   /// The number of windows; 2^62 of them in random order.
   std::int64_t size() const;
-  /// Where window i starts.
+  /// Start of window i.
   std::int64_t start_of(std::int64_t i) const;
   std::array<Tensor, 2> get_batch(std::span<const std::int64_t> windows) const;
   const Tokens& tokens() const { return tokens_; }

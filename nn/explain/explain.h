@@ -48,7 +48,7 @@ class CT_API Explanation {
     TensorMeta meta;
     std::int64_t bytes = 0;  ///< that are kept alive by it; 0 where a leaf or an older node keeps them anyway
   };
-  /// Where the gradient of an input goes: to a node or to a leaf.
+  /// Target of an input's gradient: a node or a leaf.
   struct Target {
     std::string input;
     int node = 0;           ///< its number; 0: a leaf

@@ -80,7 +80,7 @@ std::vector<Run> runs_of(const Explanation& explanation);
 inline std::string origin(const Explanation::Kept& kept) {
   return kept.node == 0 ? kept.from : detail::cat(kept.from, " of ", kept.node);
 }
-/// Where a gradient goes: "3" or a leaf's name.
+/// Target of a gradient: "3" or a leaf's name.
 inline std::string goal(const Explanation& e, const Explanation::Target& target) {
   return target.node == 0 ? e.leaves[target.place].name : detail::cat(target.node);
 }

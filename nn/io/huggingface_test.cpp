@@ -125,7 +125,7 @@ TEST_CASE("settings are read and written", "[io]") {
   CHECK(h.attn_pdrop == 0.5);
   CHECK_FALSE(h.tie_word_embeddings);
   CHECK_FALSE(h.bos_token_id.has_value());
-  // Without biases is with biases of 0.
+  // A model without biases equals one with biases of 0.
   g.bias = false;
   Gpt2 bare(g);
   io::save_huggingface(folder / "n", bare);

@@ -11,7 +11,7 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/printable.h>
 
-// Where the readers of this folder get their bytes: a file, or memory (tests, fuzzers).
+// Source of bytes for this folder's readers: a file, or memory (tests, fuzzers).
 
 namespace ct::io {
 

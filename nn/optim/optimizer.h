@@ -99,8 +99,7 @@ class CT_API Optimizer {
   Group& group_at(int group);
   const Group& group_at(int group) const;
 
-  /// How many moments a parameter of this group has (at most kMaxMoments), and what they are called in
-  /// state_dict().
+  /// Number of moments of a parameter of this group (at most kMaxMoments), and their names in state_dict().
   virtual int moment_count(int group) const = 0;
   virtual const char* moment_name(int moment) const = 0;
   /// Updates the given parameters of a group, all of one dtype and on one device, which is current. Their

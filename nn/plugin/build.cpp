@@ -35,7 +35,7 @@ struct Descriptor {
   }
 };
 
-// Without a home, a folder of this process alone: what has a name that is known may be another user's.
+// A folder of this process alone where there is no home: a folder with a known name may be another user's.
 std::string private_cache(const char* op) {
   static const std::string& folder = *new std::string([op] {
     std::string name = variable("TMPDIR", "/tmp") + "/cotangent-XXXXXX";

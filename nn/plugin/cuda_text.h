@@ -17,7 +17,7 @@
 
 namespace ct {
 
-/// How many threads a kernel gets.
+/// Number of threads of a kernel.
 struct CudaGrid {
   std::int64_t blocks;
   unsigned threads = 256;     ///< of a block

@@ -16,7 +16,7 @@ namespace detail {
 CT_API std::string include_folder_of(const char* header);
 }  // namespace detail
 
-/// How an op's folder is compiled. An empty field is taken from the environment, or else has the default stated.
+/// Settings to compile an op's folder. An empty field is taken from the environment, or else has the default stated.
 struct LoadOptions {
   std::string compiler{};  ///< COTANGENT_CXX; the compiler of the library where it is there, else c++
   std::string flags{};     ///< COTANGENT_CXX_FLAGS, words; those of the library (build_info().flags)

@@ -36,7 +36,7 @@ struct OwnOp {
 
 namespace detail {
 
-/// Where the parts lie that a program and an op it loads both touch, as one number.
+/// Layout of the objects that a program and an op it loads both touch, as one number.
 consteval std::uint64_t layout_of_ops() {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (const std::size_t part : {sizeof(OpDef),

@@ -31,7 +31,7 @@ struct Tile {
   // 16-bit elements are not looked into on their way.
   using Element = std::conditional_t<kTensorCores<T>, std::uint16_t, T>;
   static constexpr int kDepth = kTensorCores<T> ? 32 : 16;
-  // So far apart that eight rows, which ldmatrix reads at a time, or any 32 threads meet different banks.
+  // Pitch at which eight rows, which ldmatrix reads at a time, or any 32 threads meet different banks.
   static constexpr int kPitch = kDepth + (kTensorCores<T> ? 8 : 1);
 };
 

@@ -32,12 +32,12 @@ struct Flat {
   CT_HD int seen(int count) const {
     return count + (taps / kernel_width - 1) * step_row + (kernel_width - 1) * step_column;
   }
-  /// Where pixel u of the result, counted through all images without gaps, lies.
+  /// Position of pixel u of the result, counted through all images without gaps.
   CT_HD int position(std::uint32_t u) const {
     const std::uint32_t n = out_pixels.divide(u), rest = u - n * out_pixels.divisor, r = out_row.divide(rest);
     return static_cast<int>(n * image.divisor + r * pitch.divisor + (rest - r * out_row.divisor));
   }
-  /// How many pixels of the result lie before position m.
+  /// Number of pixels of the result before position m.
   CT_HD std::uint32_t pixels_before(std::uint32_t m) const {
     const std::uint32_t n = image.divide(m), rest = m - n * image.divisor, r = pitch.divide(rest);
     const std::uint32_t column = rest - r * pitch.divisor;

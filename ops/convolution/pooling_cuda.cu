@@ -23,7 +23,7 @@ struct Shares {
   long long at_once;
 };
 
-// Without this the image's place in memory would be computed again for every element that is read of it.
+// Keeps the image's address in a register: else it is computed again for every element that is read.
 template <class T>
 __device__ __forceinline__ T* pinned(T* p) {
   asm("" : "+l"(p));

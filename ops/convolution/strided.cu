@@ -183,7 +183,7 @@ void run_phases(const Job& job, const Split& s, const Geometry& phased, Run run)
 
 constexpr int kTile = 64;  // channels of a tile of the flat kernels
 
-// How many products there are for one that is needed.
+// Number of products for each one that is needed.
 double waste(const Geometry& g, const Geometry& phased, std::int64_t tile) {
   return static_cast<double>(gpu::ceil_div(phased.channels, tile) * tile * phased.taps()) /
          static_cast<double>(g.channels * g.taps());

@@ -6,7 +6,7 @@
 
 namespace ct {
 
-/// How an image is resized: each pixel takes the nearest one's value, or mixes those around it by their distance. `linear`
+/// Modes of resizing: each pixel takes the nearest one's value, or mixes those around it by their distance. `linear`
 /// is for a line, `bilinear` for an image.
 enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
 

@@ -22,7 +22,7 @@
 
 namespace ct {
 
-/// Where and in what type a new tensor is made: `ct::zeros({2, 3}, {.dtype = ct::f64, .device = device})`.
+/// Device and dtype of a new tensor: `ct::zeros({2, 3}, {.dtype = ct::f64, .device = device})`.
 struct TensorOptions {
   /// f32 if left out, except where the values say otherwise (arange of integers, randint, tensor, ...).
   std::optional<DType> dtype = {};

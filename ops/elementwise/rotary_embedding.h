@@ -7,7 +7,7 @@
 
 namespace ct {
 
-/// How the frequencies of a rotary embedding are stretched for contexts longer than those trained on.
+/// Scaling of a rotary embedding's frequencies for contexts longer than those trained on.
 struct RotaryScaling {
   enum class Kind {
     none,
@@ -24,7 +24,7 @@ struct RotaryScaling {
   std::int64_t original_length = 8192;
 };
 
-/// So many elements of a row are turned at most.
+/// The most elements of a row that are rotated.
 inline constexpr std::int64_t kMaxRotaryDim = 512;
 
 struct RotaryOptions {
@@ -33,7 +33,7 @@ struct RotaryOptions {
   /// Pairing of elements: neighbours (GPT-J, the original paper), or i and i + D/2 (GPT-NeoX, Llama as
   /// Hugging Face stores it).
   bool interleaved = false;
-  /// How many leading elements are turned; the others pass unchanged. 0: all.
+  /// Number of leading elements that are rotated; the others pass unchanged. 0: all.
   std::int64_t rotary_dim = 0;
   RotaryScaling scaling = {};
 };

@@ -28,7 +28,7 @@ struct ClassLayout {
   }
   CT_HD std::int64_t rows() const { return outer * inner; }
   CT_HD std::int64_t count() const { return outer * classes * inner; }
-  /// Where class 0 of a row is; the others follow at distances of `inner`.
+  /// Offset of class 0 of a row; the others follow at distances of `inner`.
   CT_HD std::int64_t start(std::int64_t row) const {
     return inner == 1 ? row * classes : row / inner * classes * inner + row % inner;
   }

@@ -19,7 +19,7 @@ constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
 constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
 constexpr unsigned kRowBlocks = 16384;  // at most
-// So many reads of a row are on their way to a thread at once.
+// Number of a thread's loads of a row that are under way at once.
 template <class T>
 constexpr int kAhead = gpu::kFastShapes<T> ? 4 : 1;
 

@@ -43,7 +43,7 @@ CT_API Unique unique(const Tensor& x, Flag sorted = true, Flag return_inverse = 
 CT_API Unique unique_consecutive(const Tensor& x, Flag return_inverse = false, Flag return_counts = false,
                                  std::optional<std::int64_t> axis = std::nullopt);
 
-/// How often each of 0, 1, ... occurs in x, up to its maximum or at least to `minlength` - 1: i64. With `weights`, of x's
+/// Counts of each of 0, 1, ... in x, up to its maximum or at least to `minlength` - 1: i64. With `weights`, of x's
 /// shape, the sums of the weights of each: of their dtype, f64 for integers; gradients go back to them. x is of rank 1, of
 /// integers >= 0 (DTypeError, ShapeError, ValueError). Waits for the device.
 CT_API Tensor bincount(const Tensor& x, const std::optional<Tensor>& weights = std::nullopt,

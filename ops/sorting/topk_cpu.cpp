@@ -54,7 +54,7 @@ class Best {
   bool full_ = false;
 };
 
-// Not inlined where a call has no threads: rows of every dtype would be twice in the library.
+// noinline where a call has no threads: rows of every dtype would be in the library twice.
 template <class T>
 [[gnu::noinline]] void forward_rows(const T* x, T* values, std::int64_t* indices, const Choice& rows,
                                     bool descending, std::int64_t begin, std::int64_t end) {

@@ -55,7 +55,7 @@ using ErrorSamplesFn = std::vector<ErrorSample> (*)(SampleMaker&);
 /// The oracle: the op's outputs computed in f64 on the CPU in the plainest way, or from other ops.
 using ReferenceFn = std::vector<Tensor> (*)(std::span<const Tensor> inputs, AttrsView attrs);
 
-/// How an op is tested: calls that must work, calls that must fail, and, where it has no plain kernels, the truth.
+/// Tests of an op: calls that must work, calls that must fail, and, where it has no plain kernels, the truth.
 struct OpTests {
   const char* op;
   SamplesFn samples = nullptr;

@@ -12,13 +12,13 @@ import sys
 
 from headers import Function, Headers, Parameter
 
-# Not for Python, or bound by hand because they are about memory, text or settings of a process.
+# Functions that are not for Python, or bound by hand because they are about memory, text or settings of a process.
 LEFT_OUT = {"dispatch", "dispatch_inplace", "from_blob", "from_memory", "check_list_length", "to_string", "set_print_options",
             "print_options", "autocast_enabled", "autocast_dtype", "compared", "index_put", "kl_divergence", "resolve_shape",
             "view_strides", "tensor", "assigned", "describe", "element_name"}
 UNREAD = {"GeneratorState", "TensorIndices", "DType source", "Strides"}  # types of overloads that are C++'s alone
 SCALARS = {"Integer": "std::int64_t", "Real": "double", "Flag": "bool", "std::string_view": "std::string"}
-# How a type of C++ is told from others in a call, and what it is in Python.
+# Types of C++: the kind that tells overloads apart, and the type in Python.
 TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double": ("real", "float"), "bool": ("flag", "bool"),
          "std::string": ("any", "str"), "Scalar": ("number", "Number"), "Dims": ("dims", "int | Sequence[int]"),
          "Shape": ("dims", "int | Sequence[int]"), "DType": ("dtype", "DTypeLike"), "Device": ("any", "str"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where PyTorch's names are here: makes docs/pytorch.md of docs/pytorch_names.txt and the public headers.
+"""Page of PyTorch's names: makes docs/pytorch.md of docs/pytorch_names.txt and the public headers.
 
    usage: pytorch_page.py SOURCE_DIR [--write | --run BUILD_DIR COMPILER]
 

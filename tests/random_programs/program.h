@@ -118,7 +118,8 @@ struct Program {
   std::vector<Tensor> values;
   std::vector<Tensor> leaves, directions;
   double loss = 0;
-  /// By the backward kernels, by the rules, and those of a weighted sum of gradients. Undefined where there is none.
+  /// Gradients by the backward kernels, by the rules, and those of a weighted sum of gradients. Undefined where there is
+  /// none.
   std::vector<Tensor> gradients, by_rules, seconds;
 
  private:

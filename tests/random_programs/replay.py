@@ -96,7 +96,7 @@ def weights(t, number):
 
 
 def differ(got, want, tolerance, scale=1.0):
-    """How far two lists of numbers are apart, if that is too far."""
+    """Distance of two lists of numbers, if it is too large."""
     if len(got) != len(want):
         return f"{len(got)} numbers, want {len(want)}"
     scale = max([scale] + [abs(w) for w in want if math.isfinite(w)])

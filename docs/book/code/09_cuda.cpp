@@ -105,7 +105,8 @@ void picture() {
   book::figure("09-warp", out.str() + "</svg>\n");
 }
 
-/// How many blocks a multiprocessor of compute capability 9.0 holds at once, and what runs out first.
+/// Number of blocks that a multiprocessor of compute capability 9.0 holds at once, and the resource
+/// that limits it.
 void resident() {
   book::section("resident");
   std::printf("threads a block   registers a thread   shared memory   blocks   threads   what runs out\n");

@@ -16,7 +16,7 @@
 #include <cotangent/ops/engine/gemm/scratch_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
-// How a product is computed. The forms are those of Goto and van de Geijn ("Anatomy of high-performance
+// Forms of a product. They are those of Goto and van de Geijn ("Anatomy of high-performance
 // matrix multiplication", ACM TOMS 34, 2008), with what measurements added.
 //
 //  * Tiles of C, 12 rows by two vectors with AVX-512, are summed in registers (tiles_cpu.h). Only one
@@ -88,7 +88,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
 
   const RowTiles tiles(rows, plan.packing.rows);
   const int64_t depth = plan.packed(std::min(plan.k, plan.k_block));
-  // By rows, an odd number of cache lines apart.
+  // Packed by rows, an odd number of cache lines apart.
   const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : plan.packing.rows;
   const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld + w;  // w more: see pack_columns
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
@@ -199,7 +199,7 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
 
 // The most elements of V that are packed at a time.
 constexpr int64_t kMostPacked = int64_t{1} << 24;
-// So many are worth a thread's while: 3 us or more.
+// Elements whose packing is worth a thread: 3 us or more.
 constexpr int64_t kPackedTogether = 1 << 13;
 
 template <class T>

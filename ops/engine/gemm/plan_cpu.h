@@ -13,7 +13,7 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
-// How a product is computed, decided from its sizes and strides, and the machine's cache: not from the number of threads,
+// Plan of a product, made from its sizes and strides, and the machine's cache: not from the number of threads,
 // nor from what the machine is doing. The cache decides nothing that bits depend on.
 
 namespace ct::gemm {
@@ -55,7 +55,7 @@ inline double work_of(int64_t m, int64_t n, int64_t k) {
   return a * b * c + 6 * (a * b + b * c + a * c);
 }
 
-/// So many items of such work are worth a task.
+/// Number of items of such work that are worth a task.
 inline int64_t grain_of(double work) {
   return static_cast<int64_t>(std::clamp(kTaskWork / std::max(work, 1.0), 1.0, 1e9));
 }

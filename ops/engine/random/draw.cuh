@@ -26,7 +26,7 @@ struct Wheel {
     for (long long i = begin; i < end; ++i) sum += weights[i];
     scan(sum);
   }
-  /// From the sum of this thread's piece.
+  /// Scans the threads' sums; `sum` is that of this thread's piece.
   __device__ __forceinline__ void scan(unsigned long long sum) {
     __shared__ unsigned long long warps[kThreads / 32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -11,7 +11,7 @@
 
 namespace ct::draw {
 
-/// How many bits a weight may have so that n of them add up in 63.
+/// Number of bits of a weight such that n of them add up in 63.
 CT_HD constexpr int weight_bits(std::int64_t n) {
   int bits = 62;
   while (bits > 0 && n > std::int64_t{1} << (62 - bits)) --bits;

@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<Op>)
     const long long first = base + p * 32 * N;
     read<N>(args, elements[0][p][threadIdx.x], first).to_compute(values);
     if constexpr (kTwo) read<N>(args, elements[1][p][threadIdx.x], first).to_compute(factors);
-    // How far the next row is: 32 bits are faster, and places are kept for those alone who ask for them.
+    // Distance of the next row: 32 bits are faster. Places are kept only if asked for.
     const long long rest = args.n - place;
     unsigned left = place == 0 ? 0 : rest < kFar ? static_cast<unsigned>(rest) : kFar;
 #pragma unroll

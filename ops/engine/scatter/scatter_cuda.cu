@@ -67,7 +67,7 @@ void with_word(std::int64_t row_bytes, std::int64_t stride_bytes, const void* a,
   f(TypeTag<unsigned char>{});
 }
 
-// How many lanes copy a row of `words` words.
+// Number of lanes that copy a row of `words` words.
 int lanes_for(std::int64_t words) {
   int group = 1;
   while (group < 32 && group < words) group *= 2;
