@@ -377,7 +377,7 @@ def main():
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
     parser.add_argument("--page", help="a page of Markdown to write the rows into, docs/measured.md")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what has been measured is shown
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the rows measured so far are shown
     spec = json.load(open(os.path.join(HERE, "targets.json")))["rows"]
     rows = f"({args.rows})|^limit/"
 

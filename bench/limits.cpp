@@ -3,8 +3,8 @@
 #include "bench/bench.h"
 #include "bench/limits.h"
 
-// The limits that rates are held against, measured in the same run: what this processor and this GPU reach on
-// nothing but multiply-adds, and on nothing but copying.
+// The limits that rates are held against, measured in the same run: the rates of this processor and this GPU
+// for multiply-adds alone, and for copying alone.
 
 namespace {
 

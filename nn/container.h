@@ -57,7 +57,7 @@ class CT_API AnyModule {
   /// The module's forward(), with its hooks.
   Tensor forward(const Tensor& x) const { return held().forward(x); }
   Tensor operator()(const Tensor& x) const { return forward(x); }
-  /// Registers the module as a child of `parent`; what is assigned to this handle later replaces it.
+  /// Registers the module as a child of `parent`; a later assignment to this handle replaces it.
   void add_to(Module& parent, std::string name);
 
  private:
@@ -104,7 +104,7 @@ class CT_API Sequential : public Module {
   explicit Sequential(std::vector<T> modules) : Sequential() {
     for (T& module : modules) append(std::move(module));
   }
-  /// Chosen for what is no layer, to say so.
+  /// Chosen for arguments that are no layers, to say so.
   template <class... Others>
   requires(sizeof...(Others) > 0 && !(Layer<Others> && ...)) explicit Sequential(const Others&...) {
     static_assert((Layer<Others> && ...),

@@ -18,7 +18,7 @@ namespace ct::python {
 
 namespace nb = nanobind;
 
-/// The base of what stays where it is.
+/// The base of objects that are not moved.
 struct Fixed {
   Fixed() = default;
   Fixed(Fixed&&) = delete;

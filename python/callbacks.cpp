@@ -12,7 +12,7 @@
 
 #include <cotangent/autograd/node.h>
 
-// The interpreter's lock and its end; what the garbage collector sees of functions that C++ holds; hooks of tensors.
+// The interpreter's lock and its end; the garbage collector's view of functions that C++ holds; hooks of tensors.
 
 namespace ct::python {
 namespace {
@@ -142,7 +142,7 @@ int each_of(const void* owner, const F& f) {
   return 0;
 }
 void clear_of(const void* owner) {
-  std::vector<Held*> all;  // what goes may take others with it
+  std::vector<Held*> all;  // a removed object may take others with it
   each_of(owner, [&](Held& held) { return all.push_back(&held), 0; });
   for (Held* const one : all)
     if (each_of(owner, [&](Held& held) { return &held == one; }) != 0) one->clear();
@@ -178,7 +178,7 @@ Owners owners_of(PyObject* self, bool alone) {
   const Tensor& t = *nb::inst_ptr<Tensor>(self);
   if (!t.defined() || (alone && t.impl()->use_count() != 1)) return {};
   const RefCounted* node = t.impl()->grad_fn.get();
-  // A node in the table is alive: what it holds is let go of under the lock.
+  // A node in the table is alive: its objects are released under the lock.
   if (node != nullptr && alone && (!table().contains(node) || node->use_count() != 1)) node = nullptr;
   return {t.impl(), node};
 }

@@ -30,7 +30,7 @@ struct Visible : Fixed {
   Context& context;
 };
 
-// A call that is on the tape: what goes back through it.
+// A call on the tape, for its backward.
 struct Called {
   Called(const Node* node, const nb::object& function, const nb::object& context, std::vector<std::size_t> p)
       : held(static_cast<const RefCounted*>(node), function, context), places(std::move(p)) {}

@@ -58,7 +58,8 @@ struct Operand {
   bool requires_grad() const { return tensor != nullptr && tensor->requires_grad(); }
 };
 
-// A Tensor of Python's own: what is changed in place, or needs no conversion, is given back as the object it is.
+// A Tensor of Python's own: a tensor that is changed in place, or needs no conversion, is returned as the same
+// object.
 struct Self {
   nb::object object;
 };

@@ -19,7 +19,7 @@
 #include "tests/catch.h"
 #include "tests/training_testing.h"
 
-// Memory runs out at every place in turn: what fails says so by an exception, leaves nothing behind, and works
+// Memory runs out at every place in turn: a failing call throws an exception, leaves nothing behind, and works
 // the next time. The program's operator new is replaced for that; AddressSanitizer then sees malloc() below it,
 // and finds all but a `new` that is given back by free().
 

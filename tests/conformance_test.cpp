@@ -10,7 +10,7 @@
 
 #include "tests/catch.h"
 
-// Every op of the registry against its own OpDef. docs/ops.md is the table of what these tests have shown:
+// Every op of the registry against its own OpDef. docs/ops.md is the table of these tests' results:
 //     COTANGENT_WRITE_OPS_MD=docs/ops.md build/.../ct_tests "[conformance]"
 // writes it (on a machine with a GPU, so that both devices are in it); otherwise it is held against the
 // results.

@@ -114,7 +114,7 @@ AnyAttrs all_at(const OpDef& op, AnyAttrs attrs, std::int64_t value) {
   return attrs;
 }
 
-// Forward and backward with memory that is full of `byte`; what was thrown, if not empty.
+// Forward and backward with memory that is full of `byte`; the message of an error, if there was one.
 std::string run(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs, int byte, Tensors& results) {
   const AllocatorGuard guard(cpu, std::make_shared<Capped>(allocator(cpu), byte));
   const auto differentiate = [&](const Tensors& cotangents, std::uint32_t wanted) {

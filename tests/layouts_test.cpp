@@ -12,7 +12,7 @@ namespace {
 
 using namespace ct;
 
-std::string seen;  // what the last kernel got, a letter each: c for contiguous, s for strided
+std::string seen;  // inputs of the last kernel, a letter each: c for contiguous, s for strided
 
 void look(const Tensor& t) { seen += t.is_contiguous() ? 'c' : 's'; }
 

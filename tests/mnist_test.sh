@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The MNIST example from the outside: what it prints, leaves behind and returns.
+# The MNIST example from the outside: its output, files and exit codes.
 #   usage: mnist_test.sh MNIST_PROGRAM
 started=$SECONDS
 source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"

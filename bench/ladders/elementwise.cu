@@ -57,8 +57,8 @@ __global__ void pairs(const __half* a, const __half* b, __half* y, long n) {
 
 // Vectors: 16 bytes are what one instruction of a thread can load. A warp's access is four full lines, addresses and
 // bounds are computed once for 4 or 8 elements, and bytes are on their way in the number that the memory needs without
-// any loop. The addresses must be multiples of 16, which a tensor's beginning is; what is left over at the end of the
-// array takes the first threads another, narrow access.
+// any loop. The addresses must be multiples of 16, which a tensor's beginning is; the rest at the end of the array takes
+// the first threads another, narrow access.
 __device__ float4 plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 struct alignas(16) Half8 {
   __half2 pair[4];

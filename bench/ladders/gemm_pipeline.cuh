@@ -14,7 +14,7 @@ namespace ct::ladder::gemm {
 /// A's tile is stored by columns, as before; copies of four bytes turn it on the way, and columns are four numbers longer
 /// than they need be, which puts the 32 numbers that a warp copies into as many banks. A thread's operands of a step of k
 /// lie in two sets of registers: one is filled while the other is multiplied, over the barrier as well, which stands before
-/// the last step of what was there. And the copies are asked for in four parts, between products: asked for at once, they
+/// the last step of the current tile. And the copies are asked for in four parts, between products: asked for at once, they
 /// keep the reads of shared memory waiting behind them. A warp's threads stand in 4 rows by 8 columns, so that what they
 /// read of a step is 64 and 128 bytes side by side. A thread has kTall rows, in groups of four that are 16 apart, and kWide
 /// columns, in groups of four that are 32 apart. For each number that it reads from shared memory it makes kTall kWide /

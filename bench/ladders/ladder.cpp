@@ -11,7 +11,7 @@
 namespace ct::ladder {
 namespace {
 
-// The dtype of the case for what is floating; labels and indices stay what they are.
+// The dtype of the case for floating tensors; labels and indices stay what they are.
 Tensors converted(const Tensors& tensors, Device device, DType dtype) {
   Tensors result;
   for (const Tensor& t : tensors)

@@ -16,7 +16,7 @@
 
 namespace ct::ladder {
 
-/// A size that the work is done in: what the numbers are, the ladder says (m, n, k).
+/// Sizes of the work; the ladder says what they are (m, n, k).
 struct Case {
   DType dtype = DType::f32;
   std::vector<std::int64_t> size;

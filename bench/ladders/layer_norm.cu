@@ -48,7 +48,7 @@ __global__ void thread_per_row(const __nv_bfloat16* x, const __nv_bfloat16* w, c
 }
 
 // Block per row: 256 threads side by side along the row, so accesses are coalesced (64 bytes a warp: these are two-byte
-// elements). Mean first, then the squares of what is left, then the result: three reads, two from the first-level cache.
+// elements). Mean first, then the squares of the deviations, then the result: three reads, two from the first-level cache.
 __global__ void __launch_bounds__(256) block_per_row(const __nv_bfloat16* x, const __nv_bfloat16* w,
                                                      const __nv_bfloat16* b, __nv_bfloat16* y, int n) {
   x += static_cast<long>(blockIdx.x) * n, y += static_cast<long>(blockIdx.x) * n;

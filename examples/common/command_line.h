@@ -37,7 +37,7 @@ class Settings {
   std::vector<Setting> settings_;
 };
 
-/// A flag that is there: what else holds for it. It belongs to its program.
+/// A flag of a program: further rules for it. It belongs to its program.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}

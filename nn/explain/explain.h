@@ -13,8 +13,8 @@
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/module.h>
 
-// The tape, for people: what was recorded, what is kept for backward, where gradients go, in which order, and how much
-// memory that takes. In Cotangent::io.
+// The tape, for people: the recorded ops, the tensors kept for backward, the targets of gradients, their order, and the
+// memory. In Cotangent::io.
 
 namespace ct {
 

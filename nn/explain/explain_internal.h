@@ -9,7 +9,7 @@
 #include <cotangent/core/device.h>
 #include <cotangent/nn/explain/explain.h>
 
-// Internal: what the files of this folder tell one another.
+// Shared declarations of this folder's files.
 
 namespace ct {
 class Node;

@@ -47,7 +47,7 @@ CT_API std::string build_op(const std::string& folder, const LoadOptions& option
                             bool* built = nullptr);
 
 /// Loads the op of a folder, built by build_op(), or of a shared object that build_op() has made, and registers it: find_op()
-/// knows it. A folder that was loaded before and has changed is built and loaded anew; what holds the old op still works.
+/// knows it. A folder that was loaded before and has changed is built and loaded anew; nodes that hold the old op still work.
 /// The program must export the library's functions: link Cotangent::loader.
 /// Throws as build_op(); Error where the file is no op, is one of another version of the library, or needs what this
 /// program does not export; ValueError where another op, not loaded, has its name. Ops loaded before stay as they are.

@@ -107,7 +107,7 @@ struct BpeModel {
   std::vector<std::string> bytes;  // of each token
   std::vector<bool> special;
   ByText<std::int64_t> ids;    // by the text in the file
-  ByText<std::int32_t> words;  // by the bytes they stand for; what ignore_merges looks at
+  ByText<std::int32_t> words;  // by the bytes they stand for, for ignore_merges
   std::unordered_map<std::uint64_t, Merge, PairHash> merges;  // by the pair of ids
   std::array<std::int32_t, 256> byte_ids{};                   // or -1
   std::unordered_map<char32_t, std::int32_t> char_ids;

@@ -66,7 +66,7 @@ Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor&
 Tensor cross_entropy_label_slope(const Tensor& x, const Tensor& labels, std::int64_t ignore_index,
                                  const Tensor& targets, const Tensor& g);
 
-/// a + b exactly: what it is rounded to, and what that has lost (Knuth's two-sum).
+/// a + b exactly: the rounded sum, and its rounding error (Knuth's two-sum).
 template <class C>
 CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {
   sum = a + b;

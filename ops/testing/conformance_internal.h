@@ -7,7 +7,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/testing/conformance.h>
 
-// Calls of an op, and comparisons of what they give, for the conformance suite.
+// Calls of an op, and comparisons of their results, for the conformance suite.
 
 namespace ct::conformance {
 
@@ -65,7 +65,7 @@ class BadCalls {
   BadCalls(const OpDef& op, const OpTests& tests, const std::vector<Sample>& samples,
            ConformanceReport& report)
       : op_(op), tests_(tests), samples_(samples), report_(report) {}
-  /// Makes them all on a device; what they say on the first is what they must say on the others.
+  /// Makes all calls on a device; errors on the first device are expected on the others.
   void check(SampleMaker& make, Device device);
 
  private:

@@ -1,4 +1,4 @@
-"""Tensors of what Python and NumPy have, and what NumPy, copies and files expect of a tensor."""
+"""Tensors of Python's and NumPy's objects, and the methods that NumPy, copies and files expect of a tensor."""
 from typing import Any, Optional
 
 import numpy as _numpy

@@ -165,7 +165,7 @@ def _stacked(examples: Sequence[Any]) -> Any:
 def default_collate(examples: Sequence[Any]) -> Any:
     """A batch of examples, as PyTorch's: tensors and arrays are stacked, numbers become a tensor, text a list.
 
-    Tuples, lists, dicts and named tuples are batches of what is in them. Python's floats become f32 (PyTorch's are
+    Tuples, lists, dicts and named tuples become batches of their members. Python's floats become f32 (PyTorch's are
     float64), as ct.tensor() has it; NumPy's numbers and arrays keep their dtype.
     """
     return _tree(_stacked, examples)

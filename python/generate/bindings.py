@@ -270,7 +270,7 @@ class Binder:
 
     @staticmethod
     def signature(forms):
-        """One signature of several: what all forms want is required, other arguments may be left out."""
+        """One signature of several: arguments that all forms want are required, others may be left out."""
         longest = max(forms, key=len)
         order = [*longest, *(a for form in forms for a in form if a[0] not in {b[0] for b in longest})]
         order = list({a[0]: a for a in order}.values())

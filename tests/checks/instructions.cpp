@@ -120,7 +120,7 @@ int main() {
   hold("a + b, recorded, threads", 1640, recorded, true, 2);
   hold("(a * b).sum().backward(), threads", 8650, backward, true, 18);
   hold("linear of one row, inference, threads", one_row, inference, true, 0);
-  // Most of it arithmetic; what counts is that nothing is allocated and no lock taken.
+  // Most of it arithmetic; the limit is on allocations and locks: none.
   ct::nn::Sequential model(ct::nn::Linear(784, 128), ct::nn::ReLU(), ct::nn::Linear(128, 10));
   const ct::Tensor image = ct::ones({1, 784});
   const auto answer = [&] {

@@ -1,4 +1,4 @@
-"""Writes optim.npz: what PyTorch's optimizers, schedulers and clipping do, for nn/optim/optim_golden_test.cpp.
+"""Writes optim.npz: steps of PyTorch's optimizers, schedulers and clipping, for nn/optim/optim_golden_test.cpp.
 
     python3 make_optim.py [optim.npz]
 

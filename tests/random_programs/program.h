@@ -22,7 +22,7 @@ struct Results {
   Results(ValuesIndices v) : list{std::move(v.values), std::move(v.indices)} {}
 };
 
-/// A call can't be made of what there is; another is tried.
+/// A call can't be made of the operands so far; another is tried.
 struct Skip {};
 
 /// One program while it is made, or made again. An op asks it for operands and attributes: the first time they are drawn,

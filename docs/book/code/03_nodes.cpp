@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 3: what the library's tape holds, read from its nodes.
+// Chapter 3: contents of the library's tape, read from its nodes.
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 5: one memory, many tensors; what broadcasting repeats, its gradient adds up.
+// Chapter 5: one memory, many tensors; broadcasting repeats, its gradient adds up.
 
 namespace {
 

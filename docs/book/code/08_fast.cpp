@@ -11,7 +11,7 @@
 #include <functional>
 #include <vector>
 
-// Chapter 8: what three loops wait for, counted by a cache of our own, and threads that do not change a bit.
+// Chapter 8: cache misses of three loops, counted by a model of a cache, and threads that do not change a bit.
 
 namespace {
 

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-// Chapter 9, what of it needs no GPU: who computes what, and which memory 32 threads touch at once.
+// Chapter 9, without a GPU: the element of each thread, and the memory that 32 threads touch at
+// once.
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 11: what a product reads, and from where; who holds which number of a tensor core's matrices.
+// Chapter 11: reads of a product, and where from; who holds which number of a tensor core's matrices.
 
 namespace {
 

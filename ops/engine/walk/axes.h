@@ -6,7 +6,7 @@
 
 #include <cotangent/core/shape.h>
 
-// The one planner of axes: what is left of several layouts once everything that does not matter is taken out.
+// The one planner of axes: reduces several layouts to the axes that matter.
 
 namespace ct {
 
