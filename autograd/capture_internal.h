@@ -12,7 +12,8 @@
 
 namespace ct::detail {
 
-// From an address to a number: open addressing. Entries of earlier rounds count as empty, so that clear() touches none.
+// Map from an address to a number, by open addressing. Entries of earlier rounds count as empty, so that clear() touches
+// none.
 class AddressTable {
  public:
   std::uint32_t* find(const void* key) {
@@ -114,7 +115,7 @@ class Capture {
   void find(const Edge& edge) {
     Node* const node = edge.node.get();
     if (!node || node->sequence() < oldest_) return;
-    // Where a piece of tape that is not recorded yet leads to is known once it is.
+    // The edges of a piece of tape are known once it is recorded.
     const std::uint32_t fresh = node->expands() && node->sequence() > oldest_ ? kFound | kLeads : kFound;
     if (std::uint32_t* known = known_.find(node)) {
       if (*known & kFound) return;

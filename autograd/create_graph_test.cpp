@@ -6,7 +6,7 @@
 
 #include "tests/catch.h"
 
-// Gradients of gradients: what create_graph records, and what it refuses.
+// Gradients of gradients: the calls that create_graph records, and those that it refuses.
 
 using namespace ct;
 using Catch::Matchers::Contains;

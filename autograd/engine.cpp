@@ -41,7 +41,7 @@ struct Pending {
   bool operator<(const Pending& other) const { return sequence < other.sequence; }
 };
 
-// True when nobody else can see the values, so that they may be changed or taken over.
+// True if no other handle sees the values, so that they may be changed or taken over.
 bool is_exclusive(const Tensor& t) {
   return t.ref().unique() && t.impl()->storage.unique() && t.is_contiguous();
 }

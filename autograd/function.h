@@ -22,7 +22,7 @@ class CT_API FunctionContext {
   FunctionContext& operator=(const FunctionContext&) = delete;
 
   /// Keeps tensors for backward; in-place changes to them are caught. For gradients of gradients keep inputs and
-  /// outputs only: what forward computed in between has no history.
+  /// outputs only: intermediate results of forward have no history.
   void save_for_backward(const std::vector<Tensor>& tensors);
   /// The kept tensors, in order.
   std::vector<Tensor> saved() const;

@@ -28,7 +28,7 @@ Recorded recorded_number(const char* name, const TensorsFunction& f, const std::
   return run;
 }
 
-// As grad(), with zeros for what `value` does not depend on.
+// Calls grad(), with zeros for inputs that `value` does not depend on.
 std::vector<Tensor> gradients(const Tensor& value, const std::vector<Tensor>& inputs, const Tensor& cotangent,
                               GradOptions options) {
   options.allow_unused = true;

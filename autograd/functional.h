@@ -13,7 +13,7 @@
 // Common to all: f maps tensors to one tensor, either a list to a tensor or, where there is one input, a tensor to a tensor.
 // It is called with leaves that share the data of `inputs`, whatever history these have, and is recorded also inside of a
 // NoGrad. An input that f's result does not depend on has derivatives of 0. Throws DTypeError for an input that is not
-// floating, and what f and backward() throw. What f refers to beside its arguments counts as constant.
+// floating, and what f and backward() throw. Tensors that f refers to beside its arguments are constants.
 
 namespace ct {
 

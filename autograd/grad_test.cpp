@@ -57,7 +57,7 @@ TEST_CASE("grad() leaves branches alone that lead to no input", "[autograd][grad
   count(side, on_side);
   count(b, on_b);
   g_squares = 0;
-  weight.add_(1.0);  // what the side saved is no longer there
+  weight.add_(1.0);  // the tensors that the side saved are gone
   CHECK(values_of(grad({z}, {m}, {.retain_graph = true})[0]) == Values{1, 1});
   CHECK(values_of(grad({z}, {a})[0]) == Values{3, 3});
   CHECK(on_side == 0);

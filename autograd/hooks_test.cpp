@@ -193,6 +193,6 @@ TEST_CASE("a hook may register one on another output of its node", "[autograd]")
   Tensor sum = parts[0];
   for (std::size_t i = 1; i < parts.size(); ++i) sum = sum + parts[i];
   sum.backward();
-  CHECK(calls == 3);  // what was registered on an output in its turn counts from the next time on
+  CHECK(calls == 3);  // a hook that is registered on an output in its turn runs from the next time on
   CHECK(grad_of(x) == Values{1, 10, 10, 10});
 }

@@ -104,7 +104,7 @@ Tensor detail::with_history(const Tensor& saved, const Edge& edge) {
   Tensor t = saved.detach();
   if (!edge.node) return t;
   set_history(t, edge.node, edge.index);
-  // What is saved was not changed since, so `edge` is its place on the tape. An op in place saves its result before the
+  // A saved tensor was not changed since, so `edge` is its place on the tape. An op in place saves its result before the
   // storage counts as having a new history.
   t.impl()->history_version = t.impl()->storage->history_version();
   return t;

@@ -131,7 +131,7 @@ class CT_API Node : public RefCounted {
   virtual std::uint32_t output_count() const = 0;
   /// Whether gradient i can be added to an existing tensor by the kernel itself.
   virtual bool can_accumulate(std::uint32_t) const { return false; }
-  /// Whether gradient i can be had in f32 although the input has 16 bits (OpDef::wide_grads).
+  /// Whether gradient i is available in f32 although the input has 16 bits (OpDef::wide_grads).
   virtual bool can_widen(std::uint32_t) const { return false; }
   /// For a node that does nothing but convert f32 to 16 bits, and that nobody listens to: where the gradient
   /// of its input goes. Null for all others.
@@ -139,7 +139,7 @@ class CT_API Node : public RefCounted {
   /// Whether a missing cotangent may stay undefined.
   virtual bool takes_undefined_grads() const { return false; }
   /// Computes call.grads_in from call.grads_out, with call.record as a function that is recorded itself. Throws
-  /// AutogradError after release_saved(), or where gradients of gradients are not to be had.
+  /// AutogradError after release_saved(), or where there are no gradients of gradients.
   virtual void backward(NodeCall& call) = 0;
   /// True for a node that stands for a piece of tape which is recorded only when backward comes to it. Its
   /// backward() is not called.
@@ -233,7 +233,7 @@ CT_API std::uint64_t next_sequence();
 /// Notes an in-place change of a storage that is not recorded.
 CT_API void note_change(Storage& storage);
 
-/// What retain_grad() asked of `t` is meant of the value that it has: to be called around set_history() where that changes.
+/// The request of retain_grad() holds for the value that `t` has: call these around set_history() where it changes.
 CT_API std::shared_ptr<Tensor> take_retained(const Tensor& t);
 CT_API void put_retained(const Tensor& t, std::shared_ptr<Tensor> retained);
 

@@ -17,7 +17,7 @@ namespace ct {
 /// Gradients reach the inputs and every tensor that fn captures, parameters as well as results of earlier
 /// ops; they have the same bits as without recompute(). It nests, and works with ct::grad(), with
 /// retain_graph and under ct::Autocast. The default generator and the autocast mode are set back for the
-/// second call, so that dropout draws the same masks: fn must draw from no other generator (and no other
+/// second call, so that dropout draws the same masks. fn must draw from no other generator (and no other
 /// thread from the default one meanwhile), and must compute the same each time. It is kept until backward, so
 /// it holds by value (modules and tensors are handles) what may be gone by then.
 ///

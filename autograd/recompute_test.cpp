@@ -279,7 +279,7 @@ TEST_CASE("recompute: memory of one block instead of all", "[recompute]") {
     CHECK(ct::memory_stats(ct::cpu).in_use <= before + 64 * 1024);
     return static_cast<double>(ct::memory_stats(ct::cpu).peak_in_use - before) / kBytes;
   };
-  peak(false);  // what other tests left behind goes now, and not while it is counted
+  peak(false);  // tensors that other tests left behind are freed now, and not while it is counted
   const double plain = peak(false), recomputed = peak(true);
   INFO("activations held at most: " << plain << " without, " << recomputed << " with");
   CHECK(plain > 3 * kBlocks);        // input of gelu, of dropout and of the second product

@@ -76,7 +76,7 @@ void Tensor::set_grad(const Tensor& grad) {
     return;
   }
   detail::LeafMeta& meta = detail::leaf_meta(impl);
-  Tensor before = grad;  // what goes is destroyed without the lock
+  Tensor before = grad;  // removed objects are destroyed without the lock
   const std::lock_guard lock(meta.lock);
   std::swap(meta.retained ? *meta.retained : meta.grad, before);
 }

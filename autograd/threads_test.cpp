@@ -9,7 +9,7 @@
 
 #include "tests/catch.h"
 
-// Threads that go back into shared leaves.
+// Threads whose backward accumulates into shared leaves.
 
 using namespace ct;
 

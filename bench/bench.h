@@ -6,7 +6,7 @@
 #include <chrono>
 #include <cstdint>
 
-// What the benchmark rows share. A row is a Google Benchmark named ID/NAME, where ID is its row in
+// Shared parts of the benchmark rows. A row is a Google Benchmark named ID/NAME, where ID is its row in
 // bench/targets.json; bench/bench.py runs them beside their peers and makes the table. Times on the GPU are
 // taken with events around many calls, so that launches overlap as they do in use.
 
@@ -34,7 +34,7 @@ double seconds_of(F&& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// As time_device(), with the host's clock around the calls and the wait for the device: for steps whose cost is the
+/// Times as time_device(), by the host's clock around the calls and the wait for the device: for steps whose cost is the
 /// host's.
 template <class F>
 void time_wall(benchmark::State& state, Device device, int batch, F&& f) {
@@ -55,8 +55,8 @@ inline Tensor numbers(std::int64_t first, const Shape& shape) {
   return all.narrow(0, first, numel(shape)).view(shape);
 }
 
-/// For rows of the CPU, with Apply(): the time is the median of five runs of 0.05 s. A machine that is shared stops for as long
-/// as that now and then, which one mean would have in it.
+/// Settings for rows of the CPU, with Apply(): the time is the median of five runs of 0.05 s. A shared machine stops for as
+/// long as that now and then, which a mean would include.
 inline void five_runs(benchmark::internal::Benchmark* row) {
   row->MinTime(0.05)->Repetitions(5)->ReportAggregatesOnly();
 }

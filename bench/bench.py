@@ -35,8 +35,8 @@ def sh(*command):
 
 
 def cpu_level(vendor, flags):
-    """Which kernels a library of several levels takes on a processor by its /proc/cpuinfo (core/cpu_level.h); "" where there
-    are none."""
+    """The level of kernels that a library with several takes on a processor, by its /proc/cpuinfo (core/cpu_level.h); ""
+    where there are none."""
     levels = {"v4-amx": "amx_bf16", "v4-bf16": "avx512_bf16" if vendor == "AuthenticAMD" else None, "v4": "avx512vl",
               "v3": "avx2", "v2": "sse4_2"}
     return next((level for level, flag in levels.items() if flag in flags), "")
@@ -64,7 +64,8 @@ def environment():
 
 
 def openblas_name():
-    """Which OpenBLAS there is, and which processor it takes this one for; its threads end with the process asked."""
+    """The version of OpenBLAS, and the processor that it takes this one for. A process of its own is asked: its threads end
+    with it."""
     config = sh(sys.executable, "-c", "import ctypes; f = ctypes.CDLL('libopenblas.so.0').openblas_get_config; "
                                       "f.restype = ctypes.c_char_p; print(f().decode())").split()
     return f"{config[0]} {config[1]} ({config[-2]})" if config else ""
@@ -76,7 +77,7 @@ def literal(name):
 
 
 def one_pass(binary, rows, env=None):
-    """What Google Benchmark says of the rows that ran, each with its time in "seconds": the median where it ran several times."""
+    """Google Benchmark's report of the rows that ran, each with its time in "seconds": the median where it ran several times."""
     out = subprocess.run([binary, f"--benchmark_filter={rows}", "--benchmark_format=json"], env=env,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if out.returncode != 0 or not out.stdout.strip():
@@ -376,7 +377,7 @@ def main():
     parser.add_argument("--size-json", help="JSON lines {row, value, unit} of the S rows, measured by bench/size.sh")
     parser.add_argument("--page", help="a page of Markdown to write the rows into, docs/measured.md")
     args = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what has been measured is shown
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: the rows measured so far are shown
     spec = json.load(open(os.path.join(HERE, "targets.json")))["rows"]
     rows = f"({args.rows})|^limit/"
 

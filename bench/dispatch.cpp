@@ -1,6 +1,6 @@
 #include "bench/bench.h"
 
-// C4: what the library itself costs, on tensors of eight floats.
+// C4: overhead of the library, on tensors of eight floats.
 
 namespace {
 

@@ -3,14 +3,14 @@
 #include "bench/bench.h"
 #include "bench/limits.h"
 
-// The limits that rates are held against, measured in the same run: what this processor and this GPU reach on
-// nothing but multiply-adds, and on nothing but copying.
+// The limits that rates are held against, measured in the same run: the rates of this processor and this GPU
+// for multiply-adds alone, and for copying alone.
 
 namespace {
 
 using namespace ct::bench;
 
-// With as many threads as the run has.
+// Measured with the run's number of threads.
 void fma_peak(benchmark::State& state) {
   double flops = 0;
   for (auto _ : state) flops = fma_work(ct::num_threads());
@@ -18,7 +18,7 @@ void fma_peak(benchmark::State& state) {
 }
 BENCHMARK(fma_peak)->Name("limit/cpu_fma")->Apply(five_runs)->UseRealTime();
 
-// By the stores that are faster, which depends on what fits into the caches: in turn, and the shorter time counts.
+// Plain and streaming stores in turn; the shorter time counts. The caches decide which are faster.
 void cpu_copy(benchmark::State& state) {
   const std::int64_t n = state.range(0) << 20;
   const ct::Tensor from = ct::ones({n}, {.dtype = ct::u8}), to = ct::zeros({n}, {.dtype = ct::u8});

@@ -12,8 +12,8 @@
 
 namespace ct::bench {
 
-/// Runs independent chains of fused multiply-adds, as wide as the compiler's target allows and as many as have a register
-/// each, on each of `threads` threads (at most ct::num_threads() of which run at a time), and returns the number of
+/// Runs independent chains of fused multiply-adds on each of `threads` threads (at most ct::num_threads() of which run at
+/// a time), as wide as the compiler's target allows and as many as have a register each. Returns the number of
 /// floating-point operations.
 inline double fma_work(int threads) {
 #if defined(__AVX512F__)
@@ -39,7 +39,7 @@ inline double fma_work(int threads) {
   return 2.0 * kLanes * kChains * kSteps * threads;
 }
 
-/// How a copy writes: through the caches, or past them (stores that x86-64 calls non-temporal; elsewhere the same).
+/// Stores of a copy: through the caches, or past them (stores that x86-64 calls non-temporal; elsewhere the same).
 enum class Stores { plain, streaming };
 
 /// Copies `bytes` bytes, a multiple of 64, with all threads and returns the number of bytes moved: each is read and

@@ -1,4 +1,4 @@
-"""How fast a call from Python is, beside PyTorch in the same run: medians, in microseconds, as the table of docs/python.md.
+"""Times of calls from Python, beside PyTorch in the same run: medians, in microseconds, as the table of docs/python.md.
 
    usage: python_calls.py [THREADS]
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What living with the library costs (rows S1-S5): time from clone to a trained model, build times, sizes,
+# Costs of using the library (rows S1-S5): time from clone to a trained model, build times, sizes,
 # compile time of a consumer, lines of code. One JSON object a line on standard output, progress on standard
 # error. Compilers run as they are: launchers such as ccache are switched off.
 #   usage: bench/size.sh [--out FILE] [S1 S2 S3 S4 S5]    (default: all; S3 and S4 need S2's build and make it)
@@ -74,7 +74,7 @@ if [ -n "$nvcc" ] && { wants S2 || wants S3; }; then
 fi
 
 if wants S3; then
-  # What is compared is code that can be loaded: an archive is mostly relocations and names of sections.
+  # Sizes of loadable code are compared: an archive is mostly relocations and names of sections.
   quiet c++ -shared -o "$work/libcotangent.so" -Wl,--whole-archive "$work/cpu/libcotangent.a" "$work/cpu/libcotangent_io.a" -Wl,--no-whole-archive -lz
   row S3 "CPU shared library, stripped" "$(stripped_megabytes "$work/libcotangent.so")" MB 5 2
   row S3 "CPU static library, as installed" "$(stripped_megabytes "$work/cpu/libcotangent.a" -g)" MB null null

@@ -5,7 +5,7 @@
 
 #include "bench/bench.h"
 
-// T: what threads cost and bring, on the CPU.
+// T: cost and gain of threads, on the CPU.
 
 namespace {
 
@@ -47,7 +47,7 @@ void models(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// T3: the same for what is all overhead: C4's smallest ops.
+// T3: the same for calls that are all overhead: C4's smallest ops.
 void small_ops(benchmark::State& state) {
   ct::Tensor a = ct::ones({8}).set_requires_grad();
   const ct::Tensor b = ct::ones({8});
@@ -55,7 +55,7 @@ void small_ops(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations());
 }
 
-// In 1, 2, 4, ... threads, up to one for each processor.
+// Runs in 1, 2, 4, ... threads, up to one for each processor.
 const bool threads_registered = [] {
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
   for (int n = 1; n <= std::max(1, cores); n *= 2) {

@@ -16,7 +16,7 @@ if(NOT _sources)
 endif()
 add_executable(ct_bench ${_sources})
 set_target_properties(ct_bench PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 5)
-# Which give a name of the others a second meaning:
+# Compiled alone: they give names of the other files a second meaning.
 set_source_files_properties(bench/norms_gpu.cpp bench/ops_gpu.cpp bench/vision.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 set_target_properties(ct_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 cotangent_executable(ct_bench)

@@ -109,7 +109,7 @@ if(COTANGENT_CONSUMER_TESTS)
 endif()
 
 if(COTANGENT_LINK_TEST)
-  # Every object file, wanted or not: what is declared, called and nowhere defined shows here.
+  # Every object file, wanted or not: functions that are declared, called and nowhere defined show here.
   add_executable(ct_link tests/consumers/main.cpp)
   cotangent_compile_options(ct_link)
   target_link_libraries(ct_link PRIVATE cotangent_io cotangent_samples cotangent_testing cotangent)

@@ -30,7 +30,7 @@ target_link_libraries(small_program PRIVATE command_line)
 cotangent_precompile(small_program <cotangent/cotangent.h>)
 foreach(_name IN LISTS _names)
   add_executable(${_name} ${_sources_${_name}})
-  # In two pieces, for two cores: most of what a file costs is the headers.
+  # Two pieces, for two cores: most of a file's time goes to headers.
   set_target_properties(${_name} PROPERTIES UNITY_BUILD ${COTANGENT_BATCH} UNITY_BUILD_BATCH_SIZE 5)
   if(_name MATCHES "^(explain|gpt|op|rnn)$")
     cotangent_executable(${_name})

@@ -1,4 +1,4 @@
-# What explain() shows (nn/explain/): its page as a text in the program, and the file and line where the kernels of an op
+# Data of explain() (nn/explain/): its page as a text in the program, and the file and line where the kernels of an op
 # are named. Written only when it changes.
 set(_page "${PROJECT_SOURCE_DIR}/nn/explain/page.html")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${_page}")

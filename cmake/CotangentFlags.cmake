@@ -39,8 +39,8 @@ function(cotangent_compile_options target)
   if(COTANGENT_WERROR)
     list(APPEND warnings -Werror)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      # What g++ guesses after inlining, false alarms among it: out of its own AVX-512 headers by way of Eigen's (GCC
-      # bug 105593), out of std::variant, and out of std::string (105329). Printed, but no error.
+      # Warnings that g++ derives after inlining have false positives: in its own AVX-512 headers through Eigen's (GCC bug
+      # 105593), in std::variant, and in std::string (105329). Printed, but no error.
       list(APPEND warnings -Wno-error=maybe-uninitialized -Wno-error=array-bounds -Wno-error=stringop-overflow
            -Wno-error=stringop-overread)
     endif()
@@ -75,7 +75,7 @@ function(cotangent_compile_options target)
     target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${flags}>")
     target_compile_definitions(${target} PRIVATE _GLIBCXX_ASSERTIONS)
     target_link_options(${target} PRIVATE ${flags})
-    # Where LLVM's linker is: sanitizers make programs of 190 MB, over which GNU's takes six times as long.
+    # LLVM's linker where there is one: sanitizers make programs of 190 MB, for which GNU's takes six times as long.
     find_program(COTANGENT_LLD ld.lld)
     if(COTANGENT_LLD AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
       target_link_options(${target} PRIVATE -fuse-ld=lld)
@@ -121,8 +121,9 @@ function(cotangent_speed_flags target for)
     "$<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
 endfunction()
 
-# What nearly every file includes is parsed once per target (COTANGENT_PRECOMPILE). Off, a changed header recompiles no more
-# than the files that include it, and a file that forgets an include does not compile. ccache serves plain compilations better.
+# Precompiled headers: what nearly every file includes is parsed once per target (COTANGENT_PRECOMPILE). Off, a changed header
+# recompiles no more than the files that include it, and a file that forgets an include does not compile. ccache serves plain
+# compilations better.
 # cotangent_precompile(TARGET HEADERS...), or (TARGET REUSE_FROM OTHER), of the same flags.
 function(cotangent_precompile target)
   if(COTANGENT_PRECOMPILE AND NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
@@ -133,11 +134,10 @@ function(cotangent_precompile target)
   endif()
 endfunction()
 
-# Unless COTANGENT_BATCH is off, the files of a folder, in the rooms of ops those of an op, are compiled as one, and apart from
-# them a folder's kernels of the CPU: headers are parsed and templates made once for all of them. clang-tidy reads them so in
-# any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does
-# not compile.
-# These files give a name of their own folder a second meaning, and stand alone:
+# Unless COTANGENT_BATCH is off, the files of a folder (in the rooms of ops, of an op) are compiled as one, and a folder's
+# kernels of the CPU as another: headers are parsed and templates instantiated once for all of them. clang-tidy reads them so in
+# any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does not
+# compile. These files give a name of their own folder a second meaning, and stand alone:
 set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
   nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
   ops/elementwise/dropout_cuda.cu ops/loss/nll_loss_cuda.cu ops/reduce/reduce_extremum_cuda.cu

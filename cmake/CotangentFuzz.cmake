@@ -31,7 +31,7 @@ if(COTANGENT_LIBFUZZER)
   foreach(_library IN LISTS _libraries)
     target_compile_options(${_library} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>")
   endforeach()
-  # The programs differ in one definition: what they share is compiled once.
+  # The programs differ in one definition: shared files are compiled once.
   add_library(ct_libfuzzer_targets OBJECT ${_fuzz_sources})
   cotangent_fuzz_options(ct_libfuzzer_targets -fsanitize=fuzzer-no-link)
   foreach(_name safetensors npy npz idx tokens tokenizer huggingface merges text pattern normalizers model checkpoint)

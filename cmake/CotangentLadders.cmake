@@ -1,8 +1,8 @@
 # The ladders: one program out of bench/ladders/, with the .cu files where CUDA is built. Those in hopper/ are made of
-# instructions that only Hopper has. What belongs to gemm is linked into mnist_gemm as well, which is mnist with products
-# of one's own (./ct mnist --gemm NAME).
+# instructions that only Hopper has. The files of gemm are linked into mnist_gemm as well: mnist with products of one's
+# own (./ct mnist --gemm NAME).
 
-# What a part of the sources is compiled with; `hopper` are those of Hopper alone.
+# Compiles a part of the sources; `hopper` are those for Hopper alone.
 function(cotangent_ladder_part target sources kernels hopper)
   if(COTANGENT_WITH_CUDA)
     list(APPEND sources ${kernels})

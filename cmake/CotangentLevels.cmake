@@ -2,13 +2,13 @@
 #
 # COTANGENT_MARCH=levels compiles the files NAME_cpu.cpp once for each level, with `cpu_kernels`, the namespace of their
 # tables, named after it, and everything else for every processor of the architecture. Two things keep the levels apart.
-# Within a level all is as in a build for one processor: kernels call each other by name. And of what a level defines only its
-# tables can be seen from outside: its objects are linked into one, whose other symbols are made local. Without that, a linker
-# would take any one of the inline functions that they have in common with the rest (std::vector<float>, say), also one
-# made of instructions that the machine lacks.
+# Within a level all is as in a build for one processor: kernels call each other by name. And only a level's tables can be
+# seen from outside: its objects are linked into one, whose other symbols are made local. Without that, a linker would take
+# any one of the inline functions that they have in common with the rest (std::vector<float>, say), also one made of
+# instructions that the machine lacks.
 #
-# Further levels, v4-bf16 and v4-amx, are those of processors with AVX512-BF16, and AMX too. They have v4's tables: what runs
-# otherwise there asks cpu_level() (ops/engine/gemm/pairs_cpu.h, amx_cpu.h).
+# Further levels, v4-bf16 and v4-amx, are those of processors with AVX512-BF16, and AMX too. They have v4's tables: code that
+# differs there asks cpu_level() (ops/engine/gemm/pairs_cpu.h, amx_cpu.h).
 #
 # Any other COTANGENT_MARCH is a value of -march=, or empty, and makes a library of one level.
 
@@ -30,7 +30,7 @@ if(COTANGENT_MARCH STREQUAL "levels")
   endif()
 endif()
 
-# What only this machine runs, benchmarks and tests of vectors, is compiled for the highest of the levels that it has.
+# Benchmarks and tests of vectors, which only this machine runs, are compiled for its highest level.
 if(COTANGENT_CPU_LEVELS)
   set(COTANGENT_BY_LEVEL ON)
   execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -march=native -dM -E -x c++ /dev/null OUTPUT_VARIABLE _macros)
@@ -72,7 +72,7 @@ function(cotangent_add_levels target sources)
     cotangent_library_sources(${objects})
     target_compile_options(${objects} PRIVATE -march=x86-64-${level})
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-      target_compile_options(${objects} PRIVATE -fno-gnu-unique)  # what is unique in a process can't be made local
+      target_compile_options(${objects} PRIVATE -fno-gnu-unique)  # symbols that are unique in a process can't be made local
     endif()
     target_compile_definitions(${objects} PRIVATE cpu_kernels=${level}_kernels)
     cotangent_kernel_options(${objects})

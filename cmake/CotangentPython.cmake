@@ -39,7 +39,7 @@ target_link_libraries(cotangent_python PRIVATE cotangent_loader cotangent_io cot
 # libstdc++ of NumPy and PyTorch: the first number in an error's text then ends the process.
 target_link_options(cotangent_python PRIVATE LINKER:--exclude-libs,libstdc++.a)
 
-# The package in the build tree has links to the sources: what is changed is what is imported. Stubs are written by the
+# The package in the build tree has links to the sources: a changed file is imported at once. Stubs are written by the
 # finished module, so that they know every op.
 file(GLOB _files CONFIGURE_DEPENDS python/cotangent/*.py python/cotangent/py.typed)
 file(MAKE_DIRECTORY "${_package}")

@@ -5,7 +5,7 @@
 # A folder ops/ROOM, ops/engine and ops/testing apart, is a room: a README.md and one op or a family of them, each NAME.h,
 # NAME.cpp and NAME_test.cpp. An op with kernels of its own has them for both devices, NAME_cpu.cpp and NAME_cuda.cu, and
 # is tested with what NAME_samples.cpp or ROOM_samples.cpp holds; one without (views, ops composed of others) is complete
-# without. What else lies in the folder serves its ops.
+# without. Other files of the folder serve its ops.
 #
 # Also made here: the include directory of the build tree, where cotangent/{core,autograd,ops,nn} are links to
 # the source folders, with the two headers that follow from the tree: cotangent/ops.h, cotangent/cotangent.h.
@@ -127,7 +127,7 @@ ${_pointers}  };
 ")
 cotangent_generate("${PROJECT_BINARY_DIR}/include/cotangent/ops.h" "${_ops_h}")
 
-# What the ops are tested with (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
+# Tests of the ops (ops/testing/samples.h): the tables of all files NAME_samples.cpp.
 set(COTANGENT_SAMPLES ${_files})
 list(FILTER COTANGENT_SAMPLES INCLUDE REGEX "_samples\\.cpp$")
 set(_declarations "")
@@ -238,7 +238,7 @@ ${_text}}  // namespace ct
   endforeach()
 endforeach()
 
-# What else of the CPU's files is called from outside (CT_CPU_TABLE in core/kernel_tables.h), for each level.
+# Tables of the CPU files' other functions (CT_CPU_TABLE in core/kernel_tables.h), one for each level.
 list(TRANSFORM COTANGENT_CPU_NAMES REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
 list(JOIN _levels ", " _levels)
 set(_text "")

@@ -174,7 +174,7 @@ if(COTANGENT_BY_LEVEL)
       set(_suites ON)
     endif()
   endforeach()
-  # The level v4 where this machine's is v4-bf16: what they do not have in common.
+  # The level v4 where this machine's is v4-bf16: the tests in which they differ.
   if(_macros MATCHES "__AVX512BF16__")
     cotangent_level_test(level_v4 v4 "[gemm]~[cuda],[matmul]~[cuda],[linear]~[cuda]")
   endif()

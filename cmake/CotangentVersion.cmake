@@ -1,4 +1,4 @@
-# What ct::build_info() says. The settings are known while configuring; the commit is asked for at each build and
+# Values of ct::build_info(). The settings are known while configuring; the commit is asked for at each build and
 # its header written when it has changed, so that a commit recompiles core/version.cpp and nothing else.
 
 if(CMAKE_SCRIPT_MODE_FILE)  # at each build: cmake -DSOURCE=... -DOUTPUT=... -P CotangentVersion.cmake
@@ -29,7 +29,7 @@ add_custom_target(cotangent_commit BYPRODUCTS "${_commit}" COMMENT "" VERBATIM
 
 string(TOUPPER "${CMAKE_BUILD_TYPE}" _type)
 string(STRIP "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${_type}} ${COTANGENT_MARCH_FLAG}" _flags)
-string(REGEX REPLACE " *[^ ]*[/\"\\][^ ]*" "" _flags "${_flags}")  # names of folders are nobody else's business
+string(REGEX REPLACE " *[^ ]*[/\"\\][^ ]*" "" _flags "${_flags}")  # names of folders are private
 list(JOIN COTANGENT_CUDA_ARCHS " " _archs)
 set(_cuda "")
 if(COTANGENT_WITH_CUDA)

@@ -8,7 +8,7 @@ import pathlib
 import re
 import sys
 
-# What g++ and nvcc take and clangd does not.
+# Options of g++ and nvcc that clangd does not know.
 FOREIGN = re.compile(r"--param \S+|-Winvalid-pch|-fno-gnu-unique|-femit-class-debug-always|-Wno-error=\S+|-include \S*cmake_pch\S*")
 
 

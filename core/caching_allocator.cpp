@@ -145,7 +145,7 @@ void CachingAllocator::deallocate(void* address, std::size_t, const Stream&) noe
     for (StreamUse* use = block->uses; use; use = use->next) entry.marks.push_back(source_.mark(use->stream));
     pending_.push_back(std::move(entry));
   } catch (...) {
-    // Without marks nobody can tell when the block is free: it is never reused.
+    // Without marks it is unknown when the block is free: it is never reused.
   }
   while (StreamUse* use = block->uses) {
     block->uses = use->next;

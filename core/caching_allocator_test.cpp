@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t KiB = 1024, MiB = 1024 * KiB, GiB = 1024 * MiB;
 
-// A made-up device: addresses that nobody may touch, streams whose work is done when the test says so.
+// A made-up device: addresses that must not be touched, streams whose work is done when the test says so.
 struct FakeSource : detail::MemorySource {
   std::size_t total = 1 * GiB, used = 0;
   std::uintptr_t next = std::uintptr_t{1} << 40;

@@ -36,7 +36,7 @@ class CT_API Executor {
   ///  * Pieces share what there is to do. One that runs late finds nothing, one that is left out is done by the caller,
   ///    so that an executor in a hurry may run fewer.
   ///  * Inside of a piece, the library's parallel work runs in the piece's thread: run() is not called from there.
-  ///  * What run() throws itself, the op throws. There too no call may be going on or be still to come.
+  ///  * An exception of run() itself leaves the op. There too no call may be going on or be still to come.
   virtual void run(int n, FunctionRef<void(int)> piece) = 0;
 };
 

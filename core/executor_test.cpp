@@ -19,7 +19,7 @@ using namespace ct;
 
 namespace {
 
-// What a program may have: threads that take tasks from a queue. The caller takes its own while it waits.
+// A program's executor: threads that take tasks from a queue. The caller takes its own while it waits.
 class Queue final : public Executor {
  public:
   explicit Queue(int threads) {

@@ -5,7 +5,7 @@
 
 #include <cotangent/core/export.h>
 
-// Which GPUs the code of a build runs on, told by the list of architectures it was compiled for, without asking a
+// GPUs that the code of a build runs on, by the list of architectures it was compiled for, without asking a
 // driver: finding out by trying would start a context on every GPU of the machine.
 
 namespace ct::detail {

@@ -13,7 +13,7 @@
 
 namespace ct {
 
-/// What an out-of-range number was meant to be: chooses the sentence.
+/// Meaning of an out-of-range number: chooses the sentence.
 enum class IndexKind : std::int32_t {
   class_label,  ///< a class number in [0, limit) or ignore_index
   token,        ///< a row of an embedding table, in [0, limit)
@@ -42,7 +42,7 @@ CT_API void raise_pending_device_errors(Device device);
 
 namespace detail {
 
-/// What kernels write and the host reads: one per device, in page-locked memory that both address.
+/// Record that kernels write and the host reads: one per device, in page-locked memory that both address.
 struct DeviceErrors {
   std::int32_t state;  ///< 0: none; 1: a thread of a kernel is writing; 2: complete
   IndexSite site;

@@ -24,7 +24,7 @@ struct KernelTables {
   const KernelTable* const* of[3];
 };
 
-/// What else of the CPU's files is called from outside of them, as structs of functions: CT_CPU_TABLE(CopyCpu, copying,
+/// Table of other functions of a CPU file that are called from outside, as a struct: CT_CPU_TABLE(CopyCpu, copying,
 /// copy_cpu, fill_cpu) in copy_cpu.cpp, outside of namespaces. The struct is ct::CopyCpu, whose header says
 /// CT_CPU_TABLES(CopyCpu, copying) in namespace ct; the call is on_cpu(cpu_tables::copying).copy(...).
 #define CT_CPU_TABLE(type, name, ...) \

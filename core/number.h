@@ -6,7 +6,7 @@
 
 #include <cotangent/core/export.h>  // says so below C++20
 
-// Which C++ values count as numbers. C++ turns bools, characters, enums and pointers into numbers, numbers
+// C++ values that count as numbers. C++ turns bools, characters, enums and pointers into numbers, numbers
 // into bools and 1.5 into 1 without a word; in sum(x, 0, 1), x[1.5] or softmax(x, true) that is a mistake.
 
 namespace ct {

@@ -49,8 +49,8 @@ struct KernelEntry {
   friend consteval KernelEntry forward_only(const char* name, ForwardFn forward);
 };
 
-/// What a call runs: the fast kernels of a device, or in f64 on the CPU the plain ones, where the op has any. Those are
-/// NAME_plain.h: what a learner reads, and what the fast kernels are held to, values and gradients.
+/// Kernels that a call runs: the fast ones of a device, or in f64 on the CPU the plain ones, where the op has any. Those are
+/// NAME_plain.h: the code for a learner, and the reference of the fast kernels, values and gradients.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored \
     "-Wshadow"  // g++ before 13 takes a scoped enumerator for one that hides ct::cpu
@@ -83,7 +83,7 @@ inline constexpr DTypeSet kFloatingTypes = 0x0f;
 inline constexpr DTypeSet kNumericTypes = 0x7f;
 inline constexpr DTypeSet kAllTypes = 0xff;
 
-/// What becomes of an op's floating inputs under ct::Autocast (ops/autocast.h). f64, integers and inputs with
+/// Conversion of an op's floating inputs under ct::Autocast (ops/autocast.h). f64, integers and inputs with
 /// a dtype of their own stay as they are.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored \
@@ -269,7 +269,7 @@ namespace detail {
 CT_API void link_kernels(const OpDef& op, KernelKind kind);
 }  // namespace detail
 
-/// Which kernels a call of `op` runs, by its first input.
+/// Kind of kernels that a call of `op` runs, by its first input.
 constexpr KernelKind kernel_kind(const OpDef& op, Device device, DType dtype) {
   if (device.is_cuda()) return KernelKind::cuda;
   return dtype == DType::f64 && !op.fast_f64 ? KernelKind::plain : KernelKind::cpu;
@@ -283,7 +283,7 @@ inline Kernels kernels_of(const OpDef& op, KernelKind kind) {
   return op.linked.kernels[i];
 }
 
-/// Which tensors kernels get contiguous: kernels of `kind` those of `bits`, plain kernels all. After kernels_of().
+/// Bits of the tensors that kernels get contiguous: kernels of `kind` those of `bits`, plain kernels all. After kernels_of().
 inline std::uint32_t contiguous_for(const OpDef& op, KernelKind kind, std::uint32_t bits) {
   return kind == KernelKind::plain && op.linked.has_plain ? ~0u : bits;
 }

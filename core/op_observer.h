@@ -22,7 +22,7 @@ struct KernelCall {
 /// default) costs one load. Calls nest where a kernel is made of other ops. What recompute() and custom
 /// functions do is seen as the ops that it consists of.
 ///
-/// What begin() throws, the op throws; end() is not called then. After a kernel that throws end() is called,
+/// An exception of begin() leaves the op; end() is not called then. After a kernel that throws end() is called,
 /// and what it throws is dropped. Neither may call backward() or Tensor::grad(): a gradient may be locked.
 class OpObserver {
  public:

@@ -9,7 +9,7 @@
 #include <cotangent/core/scalar.h>
 #include <cotangent/core/shape.h>
 
-// What an op says of its inputs, outputs and attributes, by name: the parts of an OpDef that can be read at run
+// Records of an op's inputs, outputs and attributes, by name: the parts of an OpDef that can be read at run
 // time.
 
 namespace ct {
@@ -128,7 +128,7 @@ consteval AttrType attr_type() {
                 sizeof(Struct::member) __VA_OPT__(, ) __VA_ARGS__}
 // clang-format on
 
-/// Which saved values the gradient of one input needs: bit i of `inputs` for input i, bit k of `outputs` for
+/// Saved values that the gradient of one input needs: bit i of `inputs` for input i, bit k of `outputs` for
 /// output k.
 struct Saves {
   std::uint32_t inputs = 0;

@@ -95,7 +95,7 @@ struct alignas(64) Job {
       while (counter.load(std::memory_order_relaxed) < end) {
         const std::int64_t chunk = counter.fetch_add(1, std::memory_order_relaxed);
         // After an error what comes before it is still run, so that the error that is kept is that of the lowest chunk
-        // that throws, whoever was faster.
+        // that throws, whichever was faster.
         if (chunk >= end || chunk > error_chunk.load(std::memory_order_relaxed)) break;
         run(chunk);
       }
@@ -119,7 +119,7 @@ struct alignas(64) Job {
 // The pool runs one job at a time. A 32-bit word tells its state: how many workers are inside the job,
 // whether it is open to more, and a serial number. A worker enters by a compare-and-swap that succeeds only
 // while the job is open; the owner closes it when no chunk is left and then waits for those inside only. A
-// worker that is still asleep by then has missed the job and holds up nobody: on a busy machine the caller
+// worker that is still asleep by then has missed the job and delays no other: on a busy machine the caller
 // does it all alone.
 class Pool {
  public:

@@ -10,7 +10,7 @@
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011) turns a
 // 128-bit counter and a 64-bit key into four random 32-bit words. Nothing is carried from one element to the
-// next, so element i of a draw is a pure function of (seed, offset, i), whoever computes it:
+// next, so element i of a draw is a pure function of (seed, offset, i), whichever thread computes it:
 //
 //     key     = { low(seed), high(seed) }
 //     counter = { low(block), high(block), low(offset), high(offset) }

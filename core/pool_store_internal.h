@@ -24,7 +24,7 @@ namespace ct::detail {
 
 struct PoolUsage {
   std::size_t reserved = 0;      // bytes of slabs
-  std::size_t free = 0;          // bytes of them that nobody uses
+  std::size_t free = 0;          // unused bytes of them
   std::uint64_t slabs = 0;       // slabs asked from the system; they are kept for the process's life
   std::int64_t unpublished = 0;  // the CPU allocator's bytes that threads have not yet published
   std::uint64_t requests = 0;    // its calls

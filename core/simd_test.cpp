@@ -72,7 +72,7 @@ void check_conversions() {
   CHECK(wrong == 0);
 }
 
-// What load_pair() takes apart holds every number once, and store_pair() puts it back; numbers lie where those of S may.
+// Halves of load_pair() hold every number once, and store_pair() puts it back; numbers lie where those of S may.
 template <class V, class S>
 void check_pairs() {
   constexpr std::int64_t n = 2 * V::kSize;

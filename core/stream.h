@@ -43,7 +43,7 @@ inline Stream current_stream(Device device) {
 }
 
 /// A stream of its own, taken from a pool: the pool makes up to 32 streams per device and priority, then
-/// hands them out again in turn, so nobody owns or destroys one. It does not wait for the default stream.
+/// hands them out again in turn, so no caller owns or destroys one. It does not wait for the default stream.
 /// `priority` 0 is normal, -1 is high. For the CPU: its only stream. Throws DeviceError, CudaError.
 CT_API Stream new_stream(Device device, int priority = 0);
 

@@ -105,7 +105,7 @@ class CT_API Tensor {
   static Tensor from_storage(Ref<Storage> storage, const Shape& shape, const Strides& strides,
                              std::int64_t offset, DType dtype);
 
-  // ---- What it is -------------------------------------------------------------------------------------
+  // ---- Properties -------------------------------------------------------------------------------------
   bool defined() const { return static_cast<bool>(impl_); }
   /// The truth of the one element: `if (ct::any(x > 0))`, `while (loss > 0.1)`. Waits for the device. Throws
   /// ShapeError unless numel() == 1, Error for an undefined tensor: defined() asks whether there is one.

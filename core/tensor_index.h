@@ -9,7 +9,7 @@
 #include <cotangent/core/number.h>
 #include <cotangent/core/tensor.h>
 
-// What Tensor::index() and index_put_() take: x.index({Slice(0, 3), None, Ellipsis, 2, rows, mask}).
+// Indices of Tensor::index() and index_put_(): x.index({Slice(0, 3), None, Ellipsis, 2, rows, mask}).
 
 namespace ct {
 

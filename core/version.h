@@ -2,7 +2,7 @@
 
 #include <cotangent/core/export.h>
 
-// Which library this is. The numbers below are the only place where the version is written: the build, the
+// Version of the library. The numbers below are the only place where the version is written: the build, the
 // package and pkg-config read them from here.
 
 #define COTANGENT_VERSION_MAJOR 0

@@ -56,7 +56,7 @@ Tensor merge(const AttentionMasks& masks, const Tensor& q, const Tensor& k) {
   return !padding.defined() ? added(mask) : !mask.defined() ? added(padding) : added(padding) + added(mask);
 }
 
-// For the head of the constructor, as making out_proj_ takes random numbers.
+// Checks before members are made, as making out_proj_ takes random numbers.
 std::int64_t checked_width(std::int64_t embed, std::int64_t heads, const MultiheadAttentionOptions& options) {
   CT_CHECK(embed > 0 && heads > 0, ValueError, kOp, "embed_dim is ", embed, ", num_heads ", heads,
            "; they must be positive");

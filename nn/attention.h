@@ -22,7 +22,7 @@ struct MultiheadAttentionOptions {
   Device device = cpu;
 };
 
-/// Which keys a query may not see. As in torch.nn.MultiheadAttention, and other than in
+/// Masks of keys that a query may not see. As in torch.nn.MultiheadAttention, and other than in
 /// scaled_dot_product_attention(), *true in a bool mask means: not this key*. Floating masks are added to the
 /// scores.
 struct AttentionMasks {

@@ -31,11 +31,11 @@ class CT_API Lambda : public Module {
 };
 
 class AnyModule;
-/// What Lambda makes a module of.
+/// A function that Lambda makes a module of.
 template <class F>
 concept TensorFunction = !std::derived_from<F, Module> && !std::same_as<F, AnyModule> &&
                          std::is_invocable_r_v<Tensor, const F&, const Tensor&>;
-/// What Sequential takes.
+/// A layer that Sequential takes: a module, or a function from tensor to tensor.
 template <class T>
 concept Layer = UnaryModule<T> || TensorFunction<T>;
 
@@ -57,7 +57,7 @@ class CT_API AnyModule {
   /// The module's forward(), with its hooks.
   Tensor forward(const Tensor& x) const { return held().forward(x); }
   Tensor operator()(const Tensor& x) const { return forward(x); }
-  /// Registers the module as a child of `parent`; what is assigned to this handle later replaces it.
+  /// Registers the module as a child of `parent`; a later assignment to this handle replaces it.
   void add_to(Module& parent, std::string name);
 
  private:
@@ -99,12 +99,12 @@ class CT_API Sequential : public Module {
     append(std::move(first));
     (append(std::move(rest)), ...);
   }
-  /// Of as many as the program says: a vector of layers, or of AnyModule for layers of several types.
+  /// A number of layers known at run time: a vector of layers, or of AnyModule for layers of several types.
   template <std::convertible_to<AnyModule> T>
   explicit Sequential(std::vector<T> modules) : Sequential() {
     for (T& module : modules) append(std::move(module));
   }
-  /// Chosen for what is no layer, to say so.
+  /// Chosen for arguments that are no layers, to say so.
   template <class... Others>
   requires(sizeof...(Others) > 0 && !(Layer<Others> && ...)) explicit Sequential(const Others&...) {
     static_assert((Layer<Others> && ...),
@@ -121,8 +121,8 @@ class CT_API Sequential : public Module {
   const AnyModule& operator[](std::size_t i) const;
   std::vector<AnyModule>::const_iterator begin() const { return items().begin(); }
   std::vector<AnyModule>::const_iterator end() const { return items().end(); }
-  /// The modules from `start` to before `stop`, shared with this one, as a Sequential that numbers them from "0". What lies
-  /// outside is left out, as in Tensor::slice().
+  /// The modules from `start` to before `stop`, shared with this one, as a Sequential that numbers them from "0". Bounds
+  /// outside of the list are clamped, as in Tensor::slice().
   Sequential slice(std::size_t start, std::size_t stop = SIZE_MAX) const;
   /// The input itself if there are no modules.
   Tensor forward(const Tensor& x) const;
@@ -133,7 +133,7 @@ class CT_API Sequential : public Module {
 };
 
 namespace detail {
-/// What a container holds beside its children.
+/// A container's list beside its children.
 template <class T>
 struct Items final : ModuleExtra {
   std::vector<T> list;

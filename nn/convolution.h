@@ -11,7 +11,7 @@
 namespace ct::nn {
 
 namespace detail {
-/// What the layers of convolutions have in common: parameters "weight" and "bias", both drawn from
+/// Base of the convolution layers: parameters "weight" and "bias", both drawn from
 /// U(-1/sqrt(f), 1/sqrt(f)) with f the elements of weight[0], which is PyTorch's initialisation.
 class CT_API ConvolutionLayer : public Module {
  public:

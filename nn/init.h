@@ -12,7 +12,7 @@
 namespace ct::nn::init {
 
 /// While one lives, the functions below, called by this thread, leave tensors as they are and take no draws:
-/// for a model whose values come from a file or are drawn afterwards. What it holds until then is undefined.
+/// for a model whose values come from a file or are drawn afterwards. Its values until then are undefined.
 class CT_API Skip {
  public:
   [[nodiscard]] Skip();

@@ -130,7 +130,8 @@ TEST_CASE("init: orthogonal rows or columns", "[nn]") {
         CHECK(dot == Approx(a == b ? 4 : 0).margin(1e-14));
       }
     }
-    // It is Q of the normal matrix that the generator draws: Q^T times that is a triangle with a positive diagonal.
+    // The result is Q of the normal matrix that the generator draws: Q^T times that is a triangle with a positive
+    // diagonal.
     manual_seed(13);
     std::vector<double> normal(q.size());
     fill_normal(default_generator().reserve(), 0, t.numel(), normal.data());
@@ -182,7 +183,7 @@ TEST_CASE("trunc_normal_ has the moments of its tail, wherever the bounds lie", 
   struct Case {
     double low, high, mean, std;  // of the distribution that is cut off there
   };
-  // Of the integrals of x^n exp(-x^2 / 2) between the bounds.
+  // Moments, by the integrals of x^n exp(-x^2 / 2) between the bounds.
   for (const Case& c : {Case{-2, 2, 0, 0.879626},
                         {1, 3, 1.510050, 0.416477},
                         {5, 6, 5.183147, 0.171617},

@@ -62,7 +62,7 @@ class CT_API Seat {
   bool holds_ = false;  // false with an entry: moved out on its own, and takes it back when assigned to
 };
 
-/// What a container needs beyond its children; lives with the module, not with a handle to it.
+/// State of a container beyond its children; lives with the module, not with a handle to it.
 struct ModuleExtra {
   virtual ~ModuleExtra() = default;
   /// A copy made inside a CloneScope.
@@ -90,7 +90,7 @@ CT_API std::string readable_type_name(const std::type_info& type);
 /// runs them.
 struct ForwardHooks {
   virtual ~ForwardHooks() = default;
-  /// What the hooks make of the input of a forward(), and of its output.
+  /// Results of the hooks on the input of a forward(), and on its output.
   virtual Tensor before(const Module& module, Tensor input) const = 0;
   virtual Tensor after(const Module& module, const Tensor& input, Tensor output) const = 0;
   virtual void remove(std::uint64_t id) = 0;
@@ -98,7 +98,7 @@ struct ForwardHooks {
 /// Null without hooks.
 CT_API const ForwardHooks* hooks_of(const Module& module);
 
-/// What Parameter and Buffer have in common.
+/// Base of Parameter and Buffer.
 class CT_API SlotHandle : public TensorHandle, public TensorMembers<SlotHandle> {
  public:
   SlotHandle() = default;
@@ -162,7 +162,7 @@ struct LoadOptions {
   /// False: keys that only one side has are passed over. Shapes must fit in any case.
   bool strict = true;
 };
-/// What load_state_dict() passed over.
+/// Names that load_state_dict() passed over.
 struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
@@ -202,7 +202,7 @@ class CT_API HookHandle {
   std::uint64_t id_ = 0;
 };
 
-/// What a module has registered under a name.
+/// A registration: what a module has under a name.
 struct Member {
   enum class Kind { parameter, buffer, module };
   std::string name;
@@ -240,7 +240,7 @@ struct Named {
 /// handle to b). While there are several handles to a struct, assigning to a member of one throws Error: the
 /// others would go on with the old layer. What is assigned must not contain the module (else ValueError).
 ///
-/// Handles of one module may be used from several threads as long as nobody changes it (add, to, train,
+/// Handles of one module may be used from several threads as long as no thread changes it (add, to, train,
 /// load_state_dict) meanwhile.
 class CT_API Module {
  public:
@@ -271,7 +271,7 @@ class CT_API Module {
   /// Makes `tensor` a buffer.
   Buffer buffer(std::string name, Tensor tensor, BufferOptions options = {});
 
-  // ---- What there is ------------------------------------------------------------------------------------
+  // ---- Members ------------------------------------------------------------------------------------------
   // Depth first in the order of registration: own parameters, then those of the children. A tensor that is
   // registered in several places is listed once, under its first name.
 
@@ -292,7 +292,7 @@ class CT_API Module {
   bool is_same(const Module& other) const { return state_ == other.state_; }
 
   // ---- By name ------------------------------------------------------------------------------------------
-  // What this one module has registered, for programs that learn the names while they run. Optimizers made before
+  // Registrations of this one module, for programs that learn the names while they run. Optimizers made before
   // go on with the old parameters.
 
   /// In order of registration: parameters and buffers, those that are none as well, then children.

@@ -122,7 +122,7 @@ TEST_CASE("Module: structs are copied, moved and assigned as a whole", "[nn][ass
   check_whole(a);
   CHECK_FALSE(a.fc.is_same(kept.fc));
 
-  // What was moved is assigned to as before, and so is what moved in behind it.
+  // A module that was moved is assigned to as before, and so is the one that takes its place.
   Net moved = std::move(a);
   moved.fc = nn::Linear(3, 2);
   check_whole(moved);

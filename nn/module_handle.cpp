@@ -18,7 +18,7 @@ using detail::ModuleState;
 namespace detail {
 namespace {
 
-// What has been cloned in this scope, so that what was shared stays shared.
+// Clones made in this scope, so that shared modules and tensors stay shared.
 struct CloneMemo {
   std::unordered_map<const ModuleState*, std::shared_ptr<ModuleState>> modules;
   std::unordered_map<const TensorSlot*, std::shared_ptr<TensorSlot>> slots;

@@ -46,7 +46,7 @@ TEST_CASE("forward hooks see and change what goes in and out", "[nn][hooks]") {
   CHECK(first(twice(ones({1}))) == 2);
   CHECK(seen == std::vector<double>{1, 1, 2});
 
-  // What a hook gives takes the place of what it got; the next one sees that.
+  // A hook's result replaces its argument; the next hook gets that.
   nn::HookHandle more =
       twice.register_forward_pre_hook([](const nn::Module&, const Tensor& x) -> Tensor { return x + 10; });
   twice.register_forward_hook(
@@ -169,7 +169,7 @@ TEST_CASE("ModuleDict: modules by name", "[nn]") {
   CHECK(copy.forward(ones({1, 2})).to_vector<float>() == net.forward(ones({1, 2})).to_vector<float>());
   CHECK(nn::to_string(nn::ModuleDict<>{{"act", nn::ReLU()}}) == "ModuleDict(\n  (act): ReLU()\n)");
 
-  // Of one type, which is kept.
+  // Modules of one type, which is kept.
   nn::ModuleDict<nn::Linear> same{{"a", nn::Linear(1, 2)}, {"b", nn::Linear(2, 3)}};
   CHECK(same["b"].out_features() == 3);
   same.insert("a", nn::Linear(1, 7));

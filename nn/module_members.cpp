@@ -4,7 +4,7 @@
 #include <cotangent/core/error.h>
 #include <cotangent/nn/module_internal.h>
 
-// What one module has registered, by name. Apart from module.cpp, so that only programs that ask link it.
+// Registrations of one module, by name. Apart from module.cpp, so that only programs that ask link it.
 
 namespace ct::nn {
 

@@ -13,7 +13,7 @@
 namespace ct::nn {
 namespace {
 
-// Without parameters the ops cannot see which sizes are wanted.
+// Sizes are checked here: without parameters the ops do not know them.
 void check_tail(const char* op, const Tensor& x, const Shape& tail) {
   bool fits = x.dim() >= tail.size();
   for (int i = 0; fits && i < tail.size(); ++i) fits = x.size(i - tail.size()) == tail[i];

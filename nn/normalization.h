@@ -93,7 +93,7 @@ struct BatchNormOptions {
 };
 
 namespace detail {
-/// What BatchNorm1d and BatchNorm2d have in common.
+/// Base of BatchNorm1d and BatchNorm2d.
 ///
 /// Parameters "weight" (ones) and "bias" (zeros), buffers "running_mean" (zeros), "running_var" (ones) and
 /// "num_batches_tracked" (i64, 0), as in PyTorch. In training, forward() uses the statistics of the batch and changes the
@@ -154,7 +154,7 @@ struct InstanceNormOptions {
 };
 
 namespace detail {
-/// What InstanceNorm1d and InstanceNorm2d have in common: parameters and buffers as BatchNorm's.
+/// Base of InstanceNorm1d and InstanceNorm2d: parameters and buffers as BatchNorm's.
 class CT_API InstanceNorm : public BatchNorm {
  protected:
   InstanceNorm(const char* kind, std::int64_t num_features, const InstanceNormOptions& options);

@@ -127,7 +127,7 @@ class CT_API RNN : public detail::RecurrentLayers {
 class CT_API GRU : public detail::RecurrentLayers {
  public:
   GRU(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
-  /// As RNN::forward.
+  /// The same as RNN::forward().
   RNNOutput forward(const Tensor& x, const Tensor& h0 = {}, const Tensor& lengths = {}) const {
     return run(x, h0, lengths);
   }
@@ -140,7 +140,7 @@ class CT_API GRU : public detail::RecurrentLayers {
 class CT_API LSTM : public detail::RecurrentLayers {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const RecurrentOptions& options = {});
-  /// As RNN::forward.
+  /// The same as RNN::forward().
   LSTMOutput forward(const Tensor& x, const LSTMState& state = {}, const Tensor& lengths = {}) const {
     return run(x, state, lengths);
   }

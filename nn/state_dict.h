@@ -20,8 +20,8 @@ namespace ct {
 using StateValue = std::variant<bool, std::int64_t, double, std::string>;
 
 /// The state of something as plain data: tensors by name in the order in which they were added, and small
-/// values (counters, options) by name. It is what modules, optimizers, schedulers and loaders hand out and
-/// take back, and what files hold.
+/// values (counters, options) by name. Modules, optimizers, schedulers and loaders hand it out and take it back, and files
+/// hold it.
 ///
 ///     for (const auto& [name, tensor] : model.state_dict()) std::cout << name << ' ' << tensor.shape();
 ///
@@ -43,7 +43,7 @@ class CT_API StateDict {
   /// Adds a tensor, or replaces the one of this name in its place. Throws ValueError for an empty name or
   /// an undefined tensor.
   void set(std::string name, Tensor tensor);
-  // What refers to the dict's own memory can't be had of a temporary one: `model.state_dict().at("weight")`
+  // References into a dict can't be taken of a temporary one: `model.state_dict().at("weight")`
   // is a tensor by value.
 
   /// The tensor of this name, or null.

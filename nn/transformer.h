@@ -18,7 +18,7 @@
 
 namespace ct::nn {
 
-/// What stands between the two products of a feed-forward part.
+/// Function between the two products of a feed-forward part.
 enum class Activation { relu, gelu };
 
 struct TransformerLayerOptions {

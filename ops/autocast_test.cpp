@@ -307,9 +307,9 @@ TEST_CASE("docs/autocast.md lists the policies", "[autocast]") {
   };
   std::ostringstream page;
   page << "# Mixed precision\n\n"
-          "`ct::Autocast guard(ct::bf16);` (`ops/autocast.h`) lets every op pick the dtype that suits it. "
-          "What it\n"
-          "picks is a field of the op's definition, `OpDef::autocast`; this page is written by the tests.\n\n"
+          "`ct::Autocast guard(ct::bf16);` (`ops/autocast.h`) lets every op pick the dtype that suits it, "
+          "by\n"
+          "the field `autocast` of its OpDef. The tests write this page.\n\n"
           "| policy | floating inputs | ops |\n|---|---|---|\n"
           "| `lower` | f32 becomes the guard's dtype | "
        << list(ops_with(AutocastPolicy::lower)) << " |\n| `f32` | f16 and bf16 become f32 | "

@@ -7,8 +7,8 @@
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine_ops_internal.h>
 
-// A library without CUDA has these in place of what host files call on CUDA tensors. Nothing gets here: no tensor
-// without CUDA is on a GPU.
+// A library without CUDA has these in place of the functions that host files call on CUDA tensors. Nothing gets
+// here: no tensor without CUDA is on a GPU.
 
 namespace ct {
 

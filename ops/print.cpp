@@ -30,7 +30,7 @@ Tensor shown_part(const Tensor& t, const PrintOptions& options) {
   return part.is_cpu() ? part : moved(part, cpu);
 }
 
-// How one value is written; found by looking at all of them.
+// Format of one value, chosen by looking at all of them.
 class Format {
  public:
   Format(DType dtype, const std::vector<double>& values, const PrintOptions& options)

@@ -11,7 +11,7 @@
 
 namespace ct {
 
-/// How tensors are written; the names and the defaults are PyTorch's.
+/// Format of printed tensors; the names and the defaults are PyTorch's.
 struct PrintOptions {
   int precision = 4;              ///< digits after the point
   std::int64_t threshold = 1000;  ///< more elements than that are summarised
@@ -21,8 +21,8 @@ struct PrintOptions {
   std::optional<bool> scientific = std::nullopt;
 };
 
-/// Those of the process, which all threads print with from then on. Throws ValueError for a precision outside of [0, 17],
-/// fewer than 0 elements or items, a line narrower than 16 or wider than 65536 characters.
+/// Sets the process's options, which all threads print with from then on. Throws ValueError for a precision outside of
+/// [0, 17], fewer than 0 elements or items, a line narrower than 16 or wider than 65536 characters.
 CT_API void set_print_options(const PrintOptions& options);
 CT_API PrintOptions print_options();
 

@@ -26,7 +26,7 @@ namespace ct::python {
 
 /// The Python object of a leaf that requires a gradient, where there is one (a new reference): `m.w is m.w`.
 PyObject* known(const Tensor& leaf) noexcept;
-/// From now on known() gives this Tensor of Python's, as long as it lives.
+/// Registers a Tensor of Python's, which known() returns as long as it lives.
 void remember(nanobind::handle tensor) noexcept;
 
 }  // namespace ct::python
@@ -52,7 +52,7 @@ struct nanobind::detail::type_caster<ct::Tensor> : type_caster_base<ct::Tensor> 
   }
 };
 
-// What the files of the module share: how a Python object is read as a C++ value, with an error that says what it was
+// Shared parts of the module's files: how a Python object is read as a C++ value, with an error that says what it was
 // given, what it is, and what is wanted; and options structs as keyword arguments.
 
 namespace ct::python {
@@ -66,7 +66,7 @@ Binder bind_errors, bind_tensor, bind_hooks, bind_exchange, bind_ops, bind_nn, b
 // Written by generate/bindings.py
 Binder bind_functions, bind_layers, bind_optimizers, bind_plain, bind_members;
 
-/// Where a value goes: of which call, and its name there. `op` and `name` outlive the call that reads it.
+/// Argument that a value is read for: its call, and its name there. `op` and `name` outlive the call that reads it.
 struct Argument {
   const char* op;
   const char* name;
@@ -148,10 +148,10 @@ nb::object to_python(const Scalar& value);
 
 /// A StateDict as a dict of tensors and values by their names.
 nb::dict to_python(const StateDict& state);
-/// What an optimizer is given: tensors, or pairs of a name and a tensor. Throws TypeError for a tensor by itself, which would
-/// be taken for its rows, unless it is taken for one.
+/// Parameters of an optimizer: tensors, or pairs of a name and a tensor. A tensor by itself is one parameter with `one`; else
+/// it throws TypeError, as iteration would give its rows.
 std::vector<Tensor> read_params(const Argument& argument, nb::handle params, bool one = false);
-/// How many examples a dataset has; or it is that number.
+/// The number of examples of a dataset, or `data` itself if it is a number.
 std::int64_t read_size(const Argument& argument, nb::handle data);
 /// A field of an options struct: its name and its place.
 template <class Options, class T>

@@ -159,7 +159,7 @@ struct FunctionObject {
   PyObject* attributes;  // __module__, __doc__
 };
 
-// What a C++ exception is in Python is nanobind's business: a function of its own is what runs the call.
+// Calls a function; guarded() makes a C++ exception Python's error by nanobind's translators.
 PyObject* call_function(PyObject* self, PyObject* const* args, std::size_t flags, PyObject* names) {
   const auto& function = *reinterpret_cast<FunctionObject*>(self);
   return guarded([&] {
@@ -226,7 +226,8 @@ nb::object call(const FunctionDef& def, PyObject* const* args, std::size_t posit
     if (place(overload, given, places, gathered, nullptr) && (alone || all_fit(overload, places)))
       return overload.run(Values(def.op, overload.slots, places.data()));
   }
-  // None fits. The first into whose places they go says, as it reads them, which one is wrong.
+  // No overload fits. The first one that has places for the arguments reports, as it reads them, which one is
+  // wrong.
   for (const Overload& overload : def.overloads) {
     gathered = {};
     if (!alone && place(overload, given, places, gathered, nullptr)) {

@@ -21,7 +21,7 @@ void read(const Argument& argument, nb::handle value, std::array<T, kCount>& to)
   for (std::size_t i = 0; i < kCount; ++i) read(argument, value[i], to[i]);
 }
 
-/// What an argument's place takes, as far as it decides between overloads.
+/// Kind of values that an argument's place takes, as far as it decides between overloads.
 enum class Kind : std::uint8_t { any, module, tensor, tensors, number, integer, real, flag, dims, dtype };
 
 /// The place of an argument. A name behind `required` may be left out.
@@ -86,8 +86,8 @@ class Values {
   PyObject* const* values_;
 };
 
-/// A model has virtual functions and the Module that it is derived from has none, so the two do not begin at one
-/// address, as Python's classes must: its class is a handle of the module and of the model.
+/// A model has virtual functions and its base Module has none, so the two do not begin at one address, as Python's classes
+/// must. Its class is a handle of the module and of the model.
 struct Model : nn::Module {
   explicit Model(std::shared_ptr<nn::models::LanguageModel> from) : Module(*from), it(std::move(from)) {}
   std::shared_ptr<nn::models::LanguageModel> it;
@@ -105,7 +105,7 @@ struct Overload {
   int gathers = -1;
 };
 
-/// A function as Python sees it. What constructs an object has it in place 0, as a capsule of its address.
+/// A function as Python sees it. A constructor's object is in place 0, as a capsule of its address.
 struct FunctionDef {
   const char* name;
   const char* op;         // what errors name: of a layer's forward() the layer

@@ -8,7 +8,7 @@
 
 #include <nanobind/nanobind.h>
 
-// What C++ holds of Python: whether the interpreter's lock is held, and objects that outlive the call that brought them.
+// Python state in C++: whether the interpreter's lock is held, and objects that outlive the call that brought them.
 //
 // An interpreter that ends kills each other thread that asks for its lock: the thread is unwound through C++ that throws
 // nothing, which aborts. So here a thread asks only while there is an answer, and once there is none waits for the end of
@@ -18,7 +18,7 @@ namespace ct::python {
 
 namespace nb = nanobind;
 
-/// The base of what stays where it is.
+/// The base of objects that are not moved.
 struct Fixed {
   Fixed() = default;
   Fixed(Fixed&&) = delete;
@@ -41,7 +41,7 @@ using Unlocked = nb::call_guard<Released>;
 class Acquired : Fixed {
  public:
   Acquired();
-  /// For destructors: false once the interpreter closes, and then there is nothing to be done.
+  /// Takes the lock in a destructor: false once the interpreter closes, and then there is nothing to be done.
   explicit Acquired(std::nothrow_t) noexcept;
   ~Acquired();
   explicit operator bool() const { return how_ != How::refused; }
@@ -85,7 +85,7 @@ class Held : Fixed {
 /// f(*arguments), in a thread that the interpreter may kill in there.
 nb::object call_python(nb::handle f, const nb::tuple& arguments);
 
-/// For nb::type_slots of Tensor.
+/// Slots for nb::type_slots of Tensor.
 extern PyType_Slot tensor_slots[3];
 
 /// A function of Python's as C++ calls it.
@@ -114,7 +114,7 @@ void start_process();
 
 namespace nanobind::detail {
 
-// In place of the caster that nanobind brings, which knows neither owners nor the end of the interpreter.
+// Replaces nanobind's caster, which knows neither owners nor the end of the interpreter.
 template <class R, class... Args>
 struct type_caster<std::function<R(Args...)>> {
   using Result = make_caster<std::conditional_t<std::is_void_v<R>, void_type, R>>;

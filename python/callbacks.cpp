@@ -12,7 +12,7 @@
 
 #include <cotangent/autograd/node.h>
 
-// The interpreter's lock and its end; what the garbage collector sees of functions that C++ holds; hooks of tensors.
+// The interpreter's lock and its end; the garbage collector's view of functions that C++ holds; hooks of tensors.
 
 namespace ct::python {
 namespace {
@@ -55,8 +55,8 @@ std::terminate_handler terminate_before = nullptr;
   std::abort();
 }
 
-// Runs as the interpreter begins to end: from here on no thread but this one enters it. What they compute is waited for,
-// as the library's own memory goes soon.
+// Runs as the interpreter begins to end: from here on no thread but this one enters it. Ops that they still run are
+// waited for, as the library's own memory goes soon.
 void close() {
   closer = std::this_thread::get_id();
   closing = true;
@@ -124,11 +124,11 @@ nb::object call_python(nb::handle f, const nb::tuple& arguments) {
   return nb::steal(made);
 }
 
-// ---- What the garbage collector sees
+// ---- References that the garbage collector sees
 
 namespace {
 
-// By owner, under the interpreter's lock; never destroyed.
+// Held objects by owner, under the interpreter's lock; never destroyed.
 using Table = std::unordered_multimap<const void*, Held*>;
 Table& table() {
   static auto* const all = new Table;
@@ -142,15 +142,15 @@ int each_of(const void* owner, const F& f) {
   return 0;
 }
 void clear_of(const void* owner) {
-  std::vector<Held*> all;  // what goes may take others with it
+  std::vector<Held*> all;  // a removed object may take others with it
   each_of(owner, [&](Held& held) { return all.push_back(&held), 0; });
   for (Held* const one : all)
     if (each_of(owner, [&](Held& held) { return &held == one; }) != 0) one->clear();
 }
 
-// The collector subtracts the references that it sees, and then asks which objects are left that others refer to. What is
-// subtracted must be the only owner's; in any other question too much is said at no risk. The count of owners changes
-// under its feet, by ops in other threads, so it is asked for in the subtraction alone.
+// The collector subtracts the references that it sees, and then asks which objects are left that others refer to. A
+// subtracted reference must be the only owner's; in any other question too much is said at no risk. The count of owners
+// changes under its feet, by ops in other threads, so it is asked for in the subtraction alone.
 visitproc subtracting = nullptr;  // none: nothing is ever seen
 
 int find_subtraction(PyObject* self, visitproc visit, void* arg) {
@@ -178,7 +178,7 @@ Owners owners_of(PyObject* self, bool alone) {
   const Tensor& t = *nb::inst_ptr<Tensor>(self);
   if (!t.defined() || (alone && t.impl()->use_count() != 1)) return {};
   const RefCounted* node = t.impl()->grad_fn.get();
-  // A node in the table is alive: what it holds is let go of under the lock.
+  // A node in the table is alive: its objects are released under the lock.
   if (node != nullptr && alone && (!table().contains(node) || node->use_count() != 1)) node = nullptr;
   return {t.impl(), node};
 }

@@ -10,7 +10,7 @@
 namespace ct::python {
 namespace {
 
-// Of each dtype, in its order: DLPack's code, bits, lanes.
+// DLPack's code, bits and lanes of each dtype, in the order of DType.
 constexpr nb::dlpack::dtype kElements[] = {{2, 32, 1}, {2, 64, 1}, {2, 16, 1}, {4, 16, 1},
                                            {0, 64, 1}, {0, 32, 1}, {1, 8, 1},  {6, 8, 1}};
 static_assert(std::size(kElements) == kDTypeCount);
@@ -40,10 +40,10 @@ struct ManagedTensorVersioned {
 };
 constexpr std::uint32_t kMajor = 1;
 
-// What was in a capsule. It goes to its producer's deleter once, with the interpreter's lock.
+// Owner of a capsule's tensor: calls the producer's deleter once, with the interpreter's lock.
 using Exported = std::unique_ptr<void, std::function<void(void*)>>;
 
-// Takes it out of the capsule, which its new name says from now on.
+// Takes the tensor out of the capsule and renames it, which marks it as consumed.
 template <class Managed>
 Managed* take(nb::handle capsule, const char* name, const char* used, Exported& owner) {
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), name));

@@ -11,7 +11,7 @@
 namespace ct::python {
 namespace {
 
-// What Python sees of a FunctionContext: it is there while forward or backward runs.
+// Python's view of a FunctionContext, valid while forward or backward runs.
 struct Context {
   FunctionNode* node = nullptr;
   int running = 0;  // in several threads, it may be
@@ -30,7 +30,7 @@ struct Visible : Fixed {
   Context& context;
 };
 
-// A call that is on the tape: what goes back through it.
+// A call on the tape, for its backward.
 struct Called {
   Called(const Node* node, const nb::object& function, const nb::object& context, std::vector<std::size_t> p)
       : held(static_cast<const RefCounted*>(node), function, context), places(std::move(p)) {}
@@ -148,7 +148,7 @@ nb::object apply(const nb::object& function, const nb::args& arguments) {
   return is_list(made) ? nb::object(python_of(outputs)) : nb::cast(outputs[0]);
 }
 
-// ---- What cotangent/torch.py asks of a tape
+// ---- Queries of cotangent/torch.py about a tape
 
 // Whether a tape leads from the results to a leaf that is none of `known`.
 bool leads_elsewhere(const std::vector<Tensor>& results, const std::vector<Tensor>& known) {

@@ -27,7 +27,8 @@ void bind_all(nb::module_ m) {
   start_process();
 }
 
-// C++ has one state for a process: there is one module, whoever imports it again, and for the main interpreter alone.
+// C++ has one state for a process: there is one module, however often it is imported, and for the main interpreter
+// alone.
 enum class Import { never, failed, done } import_state = Import::never;
 PyObject* the_module = nullptr;
 

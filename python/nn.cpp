@@ -56,7 +56,7 @@ void bind_module(nb::module_& m) {
       .def_prop_rw(
           "training", [](nb::handle module) { return ready(module).is_training(); },
           [](nb::handle module, bool on) { ready(module).set_training(on); })
-      // What cotangent/nn.py builds attributes of modules on.
+      // Members from which cotangent/nn.py builds attributes of modules.
       .def("_members",
            [](nb::handle module) {
              nb::dict found;

@@ -12,7 +12,7 @@
 namespace ct::python {
 namespace {
 
-// In the order of AttrType.
+// Names in the order of AttrType.
 constexpr const char* kTypeNames[] = {"bool",   "int",  "int",   "int",    "int",    "float",
                                       "number", "dims", "dtype", "device", "choice", "draw"};
 const char* type_name(const AttrDef& attr) { return kTypeNames[static_cast<std::size_t>(attr.type)]; }

@@ -3,7 +3,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/unique_ptr.h>
 
-// What is around optimizers: parameters, averages, and the schedules that take functions or other schedules.
+// Parts around optimizers: parameters, averages, and the schedules that take functions or other schedules.
 // cotangent/optim.py has the rest.
 
 namespace ct::python {

@@ -7,8 +7,8 @@
 
 #include <nanobind/operators.h>
 
-// The tensor itself: what it is, conversion, indices, operators, gradients. What else it can do are ops, which
-// cotangent/__init__.py gives it as methods.
+// The tensor itself: what it is, conversion, indices, operators, gradients. Its other methods are ops, which
+// cotangent/__init__.py adds.
 
 namespace ct::python {
 namespace {
@@ -19,7 +19,8 @@ nb::object from_package(const char* name) { return nb::module_::import_("cotange
 
 // ---- Python's own objects by the tensors' identity (bindings_internal.h) ------------------------------------
 
-// Weak references. Those of objects that are gone leave when there are twice as many as at the last time.
+// Weak references. Entries of dead objects are removed when there are twice as many entries as after the last
+// removal.
 struct Wrappers {
   std::unordered_map<const TensorImpl*, PyObject*> weak;
   std::size_t limit = 64;
@@ -38,9 +39,9 @@ Wrappers& wrappers() {
   return *all;
 }
 
-// ---- What stands beside a tensor ----------------------------------------------------------------------------
+// ---- Operands of a tensor -----------------------------------------------------------------------------------
 
-// A number, a tensor, or an array of others. An error of reading it is thrown where it is used, for casters can't.
+// A number, a tensor, or an array. An error of reading it is thrown where it is used, as casters can't throw.
 struct Operand {
   const Tensor* tensor = nullptr;  // Python's, which outlives the call
   Tensor array;
@@ -57,7 +58,8 @@ struct Operand {
   bool requires_grad() const { return tensor != nullptr && tensor->requires_grad(); }
 };
 
-// A Tensor of Python's own: what is changed in place, or needs no conversion, is given back as the object it is.
+// A Tensor of Python's own: a tensor that is changed in place, or needs no conversion, is returned as the same
+// object.
 struct Self {
   nb::object object;
 };
@@ -125,7 +127,7 @@ struct Key {
 
 using Kind = TensorIndex::Kind;
 
-// Of an axis of n elements that was turned around, the elements of a slice with a negative step, in its order.
+// Slice of a flipped axis of n elements that gives the elements of a slice with a negative step, in its order.
 Slice mirrored(Py_ssize_t start, Py_ssize_t stop, Py_ssize_t step, std::int64_t n) {
   const std::int64_t count = PySlice_AdjustIndices(n, &start, &stop, step), from = n - 1 - start;
   return count == 0 ? Slice(0, 0) : Slice(from, from + (count - 1) * -step + 1, -step);
@@ -258,7 +260,8 @@ void bind_operator(nb::class_<Tensor>& tensor, const std::string& name, F f) {
       },
       nb::is_operator(), Unlocked());
 }
-// Of the word add: __add__, __radd__ and __iadd__, which without a function of C++'s own is written by copy_().
+// Binds, for the word add, __add__, __radd__ and __iadd__; without a C++ function for the last one, copy_() writes
+// the result.
 template <class F, class InPlace = std::nullptr_t>
 void bind_arithmetic(nb::class_<Tensor>& tensor, const std::string& word, F f, InPlace in_place = {}) {
   bind_operator(tensor, "__" + word + "__", f);

@@ -4,7 +4,7 @@
 
 #include <cotangent/core/philox.h>
 
-// What stands behind cotangent.data.DataLoader.
+// C++ part of cotangent.data.DataLoader.
 
 namespace ct::python {
 namespace {

@@ -28,7 +28,7 @@ char kind_of(nb::handle value) {
                                                                                                    : '\0';
 }
 
-// What __index__ gives; `value` has it, or Python's own error is thrown.
+// The value of __index__(); without it Python's own error is thrown.
 std::int64_t whole(const Argument& argument, nb::handle value) {
   const auto number = nb::steal(PyNumber_Index(value.ptr()));
   if (!number.is_valid()) nb::raise_python_error();

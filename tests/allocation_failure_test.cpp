@@ -19,7 +19,7 @@
 #include "tests/catch.h"
 #include "tests/training_testing.h"
 
-// Memory runs out at every place in turn: what fails says so by an exception, leaves nothing behind, and works
+// Memory runs out at every place in turn: a failing call throws an exception, leaves nothing behind, and works
 // the next time. The program's operator new is replaced for that; AddressSanitizer then sees malloc() below it,
 // and finds all but a `new` that is given back by free().
 
@@ -66,7 +66,7 @@ using namespace ct::testing;
 
 namespace {
 
-// What became of a call in which one allocation was to fail.
+// Outcome of a call in which one allocation was to fail.
 enum class Outcome {
   passed,    // there are not so many allocations
   thrown,    // std::bad_alloc, or an Error that speaks of it
@@ -114,7 +114,7 @@ int at_every_allocation(F&& call, After&& after, int dense = 1000) {
   }
 }
 
-// Blocks of the heap in use. What the test framework keeps of the last check is the same each time.
+// Blocks of the heap in use. The test framework's own blocks are the same each time.
 std::int64_t live() {
   INFO("blocks in use");
   CHECK(true);

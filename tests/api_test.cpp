@@ -6,8 +6,8 @@
 
 #include "tests/catch.h"
 
-// What everyday calls mean, and which conversions there are. What must not compile, and what the compiler says
-// then, is in tests/checks/refused.cpp.
+// Meaning of everyday calls, and the conversions that exist. Calls that must not compile are in
+// tests/checks/refused.cpp, with the compiler's messages.
 
 using ct::BFloat16;
 using ct::Dims;

@@ -6,7 +6,7 @@
 
 #include <cotangent/cotangent.h>
 
-// For tests of the tape.
+// Helpers for tests of the tape.
 
 namespace ct::testing {
 
@@ -19,7 +19,7 @@ inline Tensor leaf(std::vector<float> values) {
 
 inline Values grad_of(const Tensor& t) { return t.grad().to_vector<double>(); }
 
-/// What f() throws says, if it is an E.
+/// Message of the error that f() throws, if it is an E.
 template <class E, class F>
 std::string message_of(F&& f) {
   try {

@@ -10,7 +10,7 @@
 
 #include "tests/catch.h"
 
-// Every op of the registry against its own OpDef. docs/ops.md is the table of what these tests have shown:
+// Every op of the registry against its own OpDef. docs/ops.md is the table of these tests' results:
 //     COTANGENT_WRITE_OPS_MD=docs/ops.md build/.../ct_tests "[conformance]"
 // writes it (on a machine with a GPU, so that both devices are in it); otherwise it is held against the
 // results.
@@ -127,7 +127,7 @@ TEST_CASE("every op says what it costs", "[conformance]") {
 
 TEST_CASE("docs/ops.md says what the tests have shown", "[conformance]") {
   const bool gpu = ct::cuda_is_available();
-  // What a machine without a GPU writes keeps the columns that it can't check.
+  // A machine without a GPU keeps the columns that it can't check.
   std::map<std::string, std::vector<std::string>> documented;
   std::ifstream file(COTANGENT_SOURCE_DIR "/docs/ops.md");
   REQUIRE(file.good());

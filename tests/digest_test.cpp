@@ -9,9 +9,9 @@
 #include "tests/catch.h"
 #include "tests/training_testing.h"
 
-// What the library computes, in a number a line: every op forward and backward on all of its samples, and networks whose steps
-// are large enough for several threads. tests/emulated.sh compares such pages: of several numbers of threads, and of an emulated
-// processor with this one.
+// Digests of what the library computes, a line each: every op forward and backward on all of its samples, and networks whose
+// steps are large enough for several threads. tests/emulated.sh compares such pages: of several numbers of threads, and of an
+// emulated processor with this one.
 //     COTANGENT_DIGEST=page.txt build/.../ct_tests "[digest]"
 
 namespace {

@@ -1,5 +1,5 @@
-# For the tests of examples from the outside: source it with the program as argument. Moves to a folder that goes when
-# the test ends.
+# Functions for the tests of examples from the outside: source it with the program as argument. Moves to a folder that
+# goes when the test ends.
 set -uo pipefail
 program=$(readlink -f "${1:?the program}")
 here=$(readlink -f "$(dirname "${BASH_SOURCE[0]}")")

@@ -22,7 +22,7 @@ says "^8 nodes, 6 leaves; .* kept; backward visits 8 7 6 5 4 3 2 1$"
 says "^most memory: .* in the backward of 1 "
 [ -s explain.dot ] && grep -q "n8 -> n7" explain.dot || fail "no explain.dot, or no edge in it"
 
-# What was counted from shapes is what the allocator saw, but for workspace.
+# Memory counted from shapes equals the allocator's, but for workspace.
 mib() { awk -v unit="$2" -v n="$1" 'BEGIN { print n * (unit == "GiB" ? 1024 : unit == "KiB" ? 1 / 1024 : 1) }'; }
 read -r number unit < <(sed -n 's/^most memory: \([0-9.]*\) \([A-Z][a-zA-Z]*\) .*/\1 \2/p' log)
 seen=$(sed -n 's/^a step as it is takes at most \([0-9.]*\) MiB.*/\1/p' log)

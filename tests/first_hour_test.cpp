@@ -9,7 +9,7 @@
 
 #include "tests/catch.h"
 
-// What is written in the first hour, as it comes to mind.
+// Code of a first hour, as it comes to mind.
 
 using namespace ct;
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The smallest example: what it says of a folder without images, and that it learns.
+# The smallest example: its error for a folder without images, and that it learns.
 #   usage: first_test.sh PROGRAM
 set -euo pipefail
 first=${1:?program}

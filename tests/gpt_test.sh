@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The GPT example from the outside: what it prints, leaves behind and returns.
+# The GPT example from the outside: its output, files and exit codes.
 #   usage: gpt_test.sh GPT_PROGRAM
 source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
 gpt=$program
@@ -212,7 +212,7 @@ expect 0 "resumed after $kills kills" "$gpt" --resume killed
 same killed/checkpoint-last.safetensors often/checkpoint-last.safetensors "a run that was killed ends as one that was not"
 same killed/checkpoint-best.safetensors often/checkpoint-best.safetensors "and its best checkpoint is the same"
 
-# A disk that is full: what was saved before stays, and the run goes on from there.
+# A full disk: the last checkpoint stays, and the run goes on from there.
 cp -r often full
 (
   failures=0
@@ -360,7 +360,7 @@ cp older/checkpoint-best.safetensors best.saved
 expect 0 "resumed from its older checkpoint" "$gpt" --resume older/early.safetensors --iters 60 --eval-interval 5
 same older/checkpoint-best.safetensors best.saved "a better checkpoint stays"
 
-# What a checkpoint says of itself.
+# Settings stored in a checkpoint.
 alter() {  # alter CHECKPOINT SCRIPT: sed on its header, whose length stands in front; without its checksums
   local sum='"cotangent\.[a-z]*\.crc32":"\(\\.\|[^"\]\)*"'
   local length

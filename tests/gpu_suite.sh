@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole suite on this machine's GPU, once for each list of architectures: what a build was compiled for decides which
-# kernels run, and each choice must be right.
+# The whole suite on this machine's GPU, once for each list of architectures: they decide which kernels run, and each
+# choice must be right.
 #   usage: gpu_suite.sh [LIST ...]
 #   LIST: as in COTANGENT_CUDA_ARCHITECTURES; without any: 90a-real, 80-virtual and the default list
 # Environment: TESTS, a Catch2 selection ("[softmax]"); TOOL, a tool of compute-sanitizer (memcheck, racecheck) to run

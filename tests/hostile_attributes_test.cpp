@@ -18,7 +18,7 @@
 #include "tests/catch.h"
 
 // Attributes come from programs of users, from Python too: whatever they are, a call gives a result or a ct::Error, in
-// bounded time and memory, and neither result nor gradients depend on what was in memory that nobody has written.
+// bounded time and memory, and neither result nor gradients depend on uninitialised memory.
 
 namespace {
 
@@ -114,7 +114,7 @@ AnyAttrs all_at(const OpDef& op, AnyAttrs attrs, std::int64_t value) {
   return attrs;
 }
 
-// Forward and backward with memory that is full of `byte`; what was thrown, if not empty.
+// Forward and backward with memory that is full of `byte`; the message of an error, if there was one.
 std::string run(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs, int byte, Tensors& results) {
   const AllocatorGuard guard(cpu, std::make_shared<Capped>(allocator(cpu), byte));
   const auto differentiate = [&](const Tensors& cotangents, std::uint32_t wanted) {
@@ -137,7 +137,7 @@ std::string run(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs, i
 // A view may have more elements than memory.
 bool huge(const Tensor& t) { return t.defined() && t.numel() > static_cast<std::int64_t>(kMostBytes / 8); }
 
-/// What parent and child share.
+/// Memory that parent and child share.
 struct Shared {
   std::int64_t started;  // calls
   char call[1024];       // the last

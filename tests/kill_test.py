@@ -60,7 +60,7 @@ def command(name, where):
 
 
 def bits(folder):
-    """What must be the same."""
+    """Files and values that must be the same."""
     found = {}
     for file in "checkpoint-last.safetensors", "checkpoint-best.safetensors", "samples.txt", "tokenizer.json":
         path = f"{folder}/{file}"

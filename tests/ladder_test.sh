@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The ladders from the outside: what is verified, what is said, and what is written.
+# The ladders from the outside: verification, messages, and files.
 #   usage: ladder_test.sh LADDER_PROGRAM
 source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
 

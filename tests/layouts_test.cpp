@@ -1,4 +1,4 @@
-// Which tensors reach kernels contiguous: what the records of an op say, and for plain kernels all.
+// Tensors that reach kernels contiguous: those that an op's records say, and for plain kernels all.
 
 #include <cotangent/core/op_def.h>
 #include <cotangent/cotangent.h>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace ct;
 
-std::string seen;  // what the last kernel got, a letter each: c for contiguous, s for strided
+std::string seen;  // inputs of the last kernel, a letter each: c for contiguous, s for strided
 
 void look(const Tensor& t) { seen += t.is_contiguous() ? 'c' : 's'; }
 

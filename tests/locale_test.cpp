@@ -67,7 +67,7 @@ std::string text_of(const T& value) {
   return out.str();
 }
 
-// What a run with many parameters writes.
+// A training state with many parameters.
 struct Run {
   std::vector<Tensor> params;
   std::unique_ptr<optim::Adam> adam;

@@ -1,6 +1,6 @@
 // The test program's main(): Catch2's, plus two rules. Tests tagged [cuda] need a GPU; where there is none
 // they are left out, and the output says how many. With COTANGENT_TEST_POISON in the environment all memory
-// is full of NaN when an op gets it, on every device: what reads before it writes turns red.
+// is full of NaN when an op gets it, on every device: an op that reads before it writes turns red.
 #if !__has_include(<catch2/catch_all.hpp>)
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>

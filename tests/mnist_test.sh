@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The MNIST example from the outside: what it prints, leaves behind and returns.
+# The MNIST example from the outside: its output, files and exit codes.
 #   usage: mnist_test.sh MNIST_PROGRAM
 started=$SECONDS
 source "$(dirname "${BASH_SOURCE[0]}")/example_testing.sh" "$@"
@@ -112,7 +112,7 @@ for flag in "--optimizer sgd" "--hidden 8" "--batch 32" "--dropout 0"; do
   one_line_error
   says "${flag% *} is .*${flag#* }.*, the run one has "
 done
-# As earlier versions wrote it.
+# The form that earlier versions wrote.
 cat >again/config.json <<OLD
 {
   "data": "data",

@@ -5,7 +5,7 @@
 
 #include <cotangent/cotangent.h>
 
-// For the tests of nn/models: models of odd sizes that answer at once.
+// Helpers for the tests of nn/models: models of odd sizes that answer at once.
 
 namespace ct::testing {
 

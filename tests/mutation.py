@@ -369,7 +369,7 @@ FAULTS = [
      "return g.topRows(std::min<Eigen::Index>(1, g.rows())).colwise().sum();"),
     ("std", "ops/reduce/reduce_plain.h", "ops/reduce/reduce_oracle.cpp",
      "the plain gradient lacks the root's factor 1 / 2", "g / (2 * y)", "g / y"),
-    # Rules: what gradients of gradients are made of.
+    # Rules, from which gradients of gradients are made.
     ("softmax", "ops/softmax/softmax.cpp", None, "the rule forgets y in its sum",
      "y * (g - sum(g * y, axis, true))", "y * (g - sum(g, axis, true))"),
     ("log_softmax", "ops/softmax/softmax.cpp", None, "the rule does not sum the cotangents",

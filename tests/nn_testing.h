@@ -14,7 +14,7 @@
 
 #include <cotangent/core/tensor.h>
 
-// For the tests of nn/.
+// Helpers for the tests of nn/.
 
 namespace ct::testing {
 

@@ -9,7 +9,7 @@
 
 #include "tests/catch.h"
 
-// For the tests of ops.
+// Helpers for the tests of ops.
 
 namespace ct::testing {
 

@@ -50,7 +50,8 @@ first=$!
 wait $first && [ "$(cat one two | grep -c ', compiled and loaded in')" = 1 ] && [ "$(cat one two | grep -c ', loaded in')" = 1 ] ||
   { cat one two >log; fail "of two processes at once one compiles, and both load"; }
 
-# What is damaged is made again; what others can write to, or could have guessed the name of, is not run.
+# Damaged files of the cache are compiled again; files that others can write to, or whose name they could have guessed, are
+# not loaded.
 library_of() { "$program" build isru | sed -n 's/^  \(.*\.so\)$/\1/p'; }
 for damage in 'truncate -s 5000' 'truncate -s 0' 'truncate -s -1' 'dd conv=notrunc bs=1 seek=9000 count=64 if=/dev/zero status=none of='; do
   built=$(library_of)

@@ -10,7 +10,7 @@
 
 #include "tests/catch.h"
 
-// How much of a thread's stack a training step takes: those of a program's own threads may be small, an executor's too.
+// Stack that a training step takes: stacks of a program's own threads, or an executor's, may be small.
 
 namespace {
 

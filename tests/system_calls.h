@@ -17,14 +17,14 @@ class FailingCalls {
   ~FailingCalls();
   FailingCalls(const FailingCalls&) = delete;
   FailingCalls& operator=(const FailingCalls&) = delete;
-  /// How many calls there were, and how many of them failed.
+  /// Number of calls, and of those that failed.
   int calls() const;
   int failed() const;
 };
 
 /// The calls of umask() by this program.
 int umask_calls();
-/// What the last open() of this thread that could make a file asked for.
+/// Mode that this thread's last open() that could make a file asked for.
 mode_t created_mode();
 
 }  // namespace ct::testing

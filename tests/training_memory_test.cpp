@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/training_testing.h"
 
-// What a GPT's training takes from the system: nothing, once it has made a few steps.
+// Memory that a GPT's training takes from the system: none, once it has made a few steps.
 
 using namespace ct;
 using namespace ct::testing;

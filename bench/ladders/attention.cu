@@ -55,9 +55,9 @@ __global__ void mixed_values(const float* p, const Element* v, Element* y, int t
 }
 
 // Tiled: the scores are never stored (Dao et al. 2022, "FlashAttention"). A thread owns a query, with its 64 channels and the
-// 64 sums of its result in registers, and a block takes the keys and values 32 at a time into shared memory, where all of
-// its threads read the same word at once. The softmax is the online one: when a tile brings a larger maximum, what was
-// summed so far shrinks by exp(old - new). Memory is no longer the limit: 128 multiply-adds for each key and query by the
+// 64 sums of its result in registers. A block takes the keys and values 32 at a time into shared memory, where all of its
+// threads read the same word at once (a broadcast). The softmax is the online one: when a tile brings a larger maximum, what
+// was summed so far shrinks by exp(old - new). Memory is no longer the limit: 128 multiply-adds for each key and query by the
 // ordinary units are, and 60-odd TFLOP/s are all that those have.
 __global__ void __launch_bounds__(128)
     tiled(const Element* q, const Element* k, const Element* v, Element* y, int t) {
@@ -225,7 +225,7 @@ void launch_tensor_cores(const Call& c) {
                   c.input<std::uint16_t>(1), c.input<std::uint16_t>(2), c.output<Element>(0), t);
 }
 
-// The library's kernels are the last two rungs. What they add to the one above is told where they are.
+// The library's kernels are the last two rungs. Comments there say how each differs from the rung above.
 template <void (*forward)(const ct::attention::mma::Problem&)>
 void launch_library(const Call& c) {
   ct::attention::mma::Problem p;

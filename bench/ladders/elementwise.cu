@@ -7,7 +7,7 @@
 #include "bench/ladders/ladder.h"
 
 // y = a + b, element by element: three memory accesses and one addition, so nothing counts but how the accesses are made.
-// What every other kernel does with its loads and stores is decided here.
+// All other kernels make their loads and stores by what is found here.
 
 namespace ct::ladder::elementwise {
 namespace {
@@ -22,7 +22,7 @@ __global__ void chunks(const float* a, const float* b, float* y, long n) {
 }
 
 // Naive: one thread for each element, thread i for element i. That looks wasteful and is nearly right: neighbouring lanes
-// read neighbouring addresses, so the 32 loads of a warp are one transfer of 128 bytes (coalesced). What is lost: an
+// read neighbouring addresses, so the 32 loads of a warp are one transfer of 128 bytes (coalesced). The loss: an
 // address, a bound and a thread's beginning and end for each 12 bytes moved, and only one load of a and of b on its way
 // per thread. A multiprocessor has 2048 threads, so 16 KiB of reads are on their way, about a third less than what keeps
 // this memory busy (rate times latency, some 4.5 TB/s times 700 ns, is 24 KiB a multiprocessor).
@@ -57,8 +57,8 @@ __global__ void pairs(const __half* a, const __half* b, __half* y, long n) {
 
 // Vectors: 16 bytes are what one instruction of a thread can load. A warp's access is four full lines, addresses and
 // bounds are computed once for 4 or 8 elements, and bytes are on their way in the number that the memory needs without
-// any loop. The addresses must be multiples of 16, which a tensor's beginning is; what is left over at the end of the
-// array takes the first threads another, narrow access.
+// any loop. The addresses must be multiples of 16, which a tensor's beginning is; the rest at the end of the array takes
+// the first threads another, narrow access.
 __device__ float4 plus(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
 struct alignas(16) Half8 {
   __half2 pair[4];

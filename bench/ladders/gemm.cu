@@ -72,7 +72,7 @@ void shared_tiles(const Call& call) { launch(call, shared_tiles_kernel, dim3(32,
 // Rung "register-tiles". Each multiply-add of the rung before takes two loads from shared memory, which has one access for
 // the 128 multiply-adds that a multiprocessor could make meanwhile. So a thread computes 8 x 8 numbers of C: for 16
 // loads 64 multiply-adds out of registers. A block's tile of C grows to 128 x 128, for which memory is read four times
-// less. A's tile is stored by columns: what a thread then reads of a step lies side by side.
+// less. A's tile is stored by columns: a thread's operands of a step then lie side by side.
 constexpr int kTile = 128, kDepth = 8;
 __global__ void __launch_bounds__(256)
     register_tiles_kernel(const float* a, const float* b, float* c, int n, int k) {
@@ -158,10 +158,10 @@ void double_buffer(const Call& call) {
 }
 
 // Rung "mma". A tensor core multiplies 16 x 16 by 16 x 8 numbers of 16 bits in one instruction of a warp: as many
-// multiply-adds as 64 instructions make in f32. So everything else must become cheap: ldmatrix brings four 8 x 8 matrices
-// from shared memory into the registers as the instruction wants them, chunks of 16 bytes are permuted by their row's
-// number so that those eight rows lie in different banks (ops/engine/mma/tile.cuh), and cp.async keeps two stages ahead.
-// A warp has 64 x 32 of the block's 128 x 128.
+// multiply-adds as 64 instructions make in f32. So everything else must become cheap. ldmatrix brings four 8 x 8 matrices
+// from shared memory into the registers as the instruction wants them. Chunks of 16 bytes are permuted by their row's
+// number (swizzled), so that those eight rows lie in different banks (ops/engine/mma/tile.cuh). cp.async keeps two stages
+// ahead. A warp has 64 x 32 of the block's 128 x 128.
 constexpr int kStages = 3, kStep = 64;
 using TileA = mma::Tile<kStep>;
 using TileB = mma::Tile<128>;

@@ -2,7 +2,7 @@
 
 #include "bench/ladders/ladder.h"
 
-// What the ladders of products have in common on both devices: a case is m, n, k.
+// Shared parts of the product ladders of both devices: a case is m, n, k.
 
 namespace ct::ladder::gemm {
 

@@ -58,7 +58,7 @@ void blocks(const Call& call) {
         add_row(c + i * n, a + i * k + p, b + p * n, n, std::min(depth, k - p), j, std::min(n, j + width));
 }
 
-// Rung "registers": gemm_cpu.h says why. What is left at the edges goes the way of "order".
+// Rung "registers": gemm_cpu.h says why. Rows and columns left over at the edges are computed as in "order".
 void registers(const Call& call) {
   const int64_t m = call.size(0), n = call.size(1), k = call.size(2);
   const float *a = call.input<float>(0), *b = call.input<float>(1);

@@ -48,11 +48,11 @@ CT_INLINE void tile(int64_t k, const float* a, int64_t a_row, int64_t a_k, const
     for (int j = 0; j < 2; ++j) finish(sum[i][j], j * kLanes).store(c + i * c_row + j * kLanes);
 }
 
-/// Rung "packing". In a tile's order neither operand lies side by side: b's rows are n numbers apart, which is another
-/// page for each step, and where n is a power of two all of them fall into the same few places of the cache. So blocks
-/// are copied once, into the order in which they are read: b in slivers of kCols columns, a in tiles of kRows rows, zeros
-/// beyond the edge. k is cut so that the slivers' 64 KiB and the tiles of a block of rows stay in the second-level cache,
-/// from where each sliver meets all of them. A copy is k n numbers, for 2 m k n operations.
+/// Rung "packing". In a tile's order neither operand is contiguous: b's rows are n elements apart, another page for each step.
+/// Where n is a power of two all of them fall into the same few sets of the cache. So blocks are copied once, into the order in
+/// which they are read: b in slivers of kCols columns, a in tiles of kRows rows, zeros beyond the edge. k is cut so that the
+/// slivers' 64 KiB and the tiles of a block of rows stay in the second-level cache, from where each sliver meets all of them. A
+/// copy is k n numbers, for 2 m k n operations.
 inline constexpr int64_t kDepth = 512, kBlockRows = 4 * kRows;
 
 inline void pack_a(const float* a, int64_t a_row, int64_t rows, int64_t depth, float* to) {

@@ -10,16 +10,16 @@
 namespace ct::ladder::gemm {
 
 /// Rung "double-buffer". While a block multiplies one step of k, the next ones are on their way: cp.async brings them to
-/// shared memory past the registers, so waiting for memory and arithmetic overlap, and one barrier per step is left of
-/// two. A's tile is stored by columns, as before; copies of four bytes turn it on the way, and columns are four numbers
-/// longer than they need be, which puts the 32 numbers that a warp copies into as many banks.
-/// What a thread reads of a step of k lies in two sets of registers: one is filled while the other is multiplied, over the
-/// barrier as well, which stands before the last step of what was there. And the copies are asked for in four parts, between
-/// products: asked for at once, they keep the reads of shared memory waiting behind them.
-/// A warp's threads stand in 4 rows by 8 columns, so that what they read of a step is 64 and 128 bytes side by side. A
-/// thread has kTall rows, in groups of four that are 16 apart, and kWide columns, in groups of four that are 32 apart. For
-/// each number that it reads from shared memory it makes kTall kWide / (kTall + kWide) multiply-adds: that ratio must
-/// outweigh the 32 lanes that arithmetic has to the one access of shared memory.
+/// shared memory past the registers. So memory and arithmetic overlap, and one barrier per step is enough instead of two.
+/// A's tile is stored by columns, as before; copies of four bytes turn it on the way, and columns are four numbers longer
+/// than they need be, which puts the 32 numbers that a warp copies into as many banks. A thread's operands of a step of k
+/// lie in two sets of registers: one is filled while the other is multiplied, over the barrier as well, which stands before
+/// the last step of the current tile. And the copies are asked for in four parts, between products: asked for at once, they
+/// keep the reads of shared memory waiting behind them. A warp's threads stand in 4 rows by 8 columns, so that what they
+/// read of a step is 64 and 128 bytes side by side. A thread has kTall rows, in groups of four that are 16 apart, and kWide
+/// columns, in groups of four that are 32 apart. For each number that it reads from shared memory it makes kTall kWide /
+/// (kTall + kWide) multiply-adds: that ratio must outweigh the 32 lanes that arithmetic has to the one access of shared
+/// memory.
 template <int kTallOf, int kWideOf, int kWarpRowsOf, int kWarpColsOf, int kDepthOf, int kStagesOf>
 struct Pipeline {
   static constexpr int kTall = kTallOf, kWide = kWideOf, kDepth = kDepthOf, kStages = kStagesOf;
@@ -29,7 +29,8 @@ struct Pipeline {
   static constexpr int kPitch = kRows + 4;
   static constexpr int kStage = kDepth * (kPitch + kCols);  // numbers
   static constexpr int kBytes = kStages * kStage * 4;
-  // Of a multiprocessor, as its registers allow: 128 a thread where a thread has 64 sums, else all that it may have.
+  // Blocks per multiprocessor that its registers allow: 128 registers a thread where a thread has 64 sums, else the maximum
+  // of 255.
   static constexpr int kBlocks = (kTall * kWide == 64 ? 512 : 256) / kThreads;
 };
 
@@ -41,7 +42,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   float* const shared = reinterpret_cast<float*>(memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32;
 
-  // What this thread copies: of A number (row, p) of each kRowStep rows, of B four numbers of each kDepthStep rows.
+  // This thread's share of the copy: of A element (row, p) of each kRowStep rows, of B four elements of each kDepthStep
+  // rows.
   constexpr int kRowStep = P::kThreads / P::kDepth, kDepthStep = 4 * P::kThreads / P::kCols;
   const int p_a = thread % P::kDepth, row_a = thread / P::kDepth;
   const int p_b = 4 * thread / P::kCols, column_b = 4 * thread % P::kCols;
@@ -124,7 +126,7 @@ void launch_pipeline(int m, int n, int k, const float* a, const float* b, float*
               b, c, n, k, finish);
 }
 
-/// What was fastest on an H200.
+/// The fastest on an H200.
 using Best = Pipeline<16, 8, 2, 2, 16, 3>;
 
 }  // namespace ct::ladder::gemm

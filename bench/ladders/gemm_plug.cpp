@@ -5,8 +5,8 @@
 
 // The rungs of gemm as products of a run (ops/engine/gemm/replace.h, ./ct mnist --gemm NAME). A rung wants contiguous
 // operands, on the GPU of sizes that are multiples of 256, and has f32 or bf16: operands are copied into that form, with
-// zeros around, and the result is copied out of it. Those copies cost more than most products of MNIST; what can be seen
-// is that a network trains on the kernel, forward and backward.
+// zeros around, and the result is copied out of it. Those copies cost more than most products of MNIST; the point is
+// that a network trains on the kernel, forward and backward.
 
 namespace ct::ladder {
 namespace {

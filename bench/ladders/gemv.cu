@@ -13,7 +13,7 @@ __device__ float sum_of_warp(float sum) {
 }
 
 // Rung "naive". A thread for each row: the threads of a warp walk along 32 rows at once, and each of their loads touches
-// 32 lines of the cache for four bytes each. What is left of a line must wait in the cache for the next 31 steps.
+// 32 lines of the cache for four bytes each. The other bytes of a line must stay in the cache for the next 31 steps.
 __global__ void naive_kernel(const float* a, const float* x, float* y, int k) {
   const std::int64_t i = blockIdx.x * blockDim.x + threadIdx.x;
   float sum = 0;
@@ -32,8 +32,8 @@ __global__ void warps_kernel(const float* a, const float* x, float* y, int k) {
 }
 
 // Rung "vectors". Memory answers after some 600 cycles; to keep it busy a multiprocessor must have about 40 KiB under way
-// all that time. So loads are of 16 bytes, eight of them are asked for before the first is used, and past the cache, where
-// nobody wants them again.
+// all that time. So loads are of 16 bytes, eight of them are asked for before the first is used, and past the cache, as
+// they are not used again.
 __global__ void vectors_kernel(const float4* a, const float4* x, float* y, int k) {
   constexpr int kAhead = 8;
   const int lane = static_cast<int>(threadIdx.x) % 32, row_4 = k / 4;

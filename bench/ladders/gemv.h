@@ -2,7 +2,7 @@
 
 #include "bench/ladders/ladder.h"
 
-// What the ladders of matrix times vector have in common on both devices: a case is m, k.
+// Shared parts of the matrix-vector ladders of both devices: a case is m, k.
 
 namespace ct::ladder::gemv {
 

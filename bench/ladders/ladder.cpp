@@ -11,7 +11,7 @@
 namespace ct::ladder {
 namespace {
 
-// The dtype of the case for what is floating; labels and indices stay what they are.
+// The dtype of the case for floating tensors; labels and indices stay what they are.
 Tensors converted(const Tensors& tensors, Device device, DType dtype) {
   Tensors result;
   for (const Tensor& t : tensors)
@@ -19,7 +19,7 @@ Tensors converted(const Tensors& tensors, Device device, DType dtype) {
   return result;
 }
 
-// What no kernel writes by chance, so that an element that was left out is seen.
+// Fills outputs with a value that no kernel writes by chance, so that an element left out is found.
 void spill(const Tensors& tensors) {
   for (Tensor t : tensors)
     t.fill_(is_floating(t.dtype()) ? Scalar(std::numeric_limits<double>::quiet_NaN()) : Scalar(77));

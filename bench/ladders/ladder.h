@@ -16,13 +16,13 @@
 
 namespace ct::ladder {
 
-/// A size that the work is done in: what the numbers are, the ladder says (m, n, k).
+/// Sizes of the work; the ladder says what they are (m, n, k).
 struct Case {
   DType dtype = DType::f32;
   std::vector<std::int64_t> size;
 };
 
-/// What a rung is called with: contiguous tensors on the ladder's device. Inputs of floating type have the case's dtype,
+/// Arguments of a rung: contiguous tensors on the ladder's device. Inputs of floating type have the case's dtype,
 /// outputs have the shapes and dtypes that the library returned.
 struct Call {
   Case of;
@@ -50,7 +50,7 @@ struct Rung {
 
 using Tensors = std::vector<Tensor>;
 
-/// What the rate is counted in. Work in bytes is measured with caches that hold other data.
+/// Unit of the rate. Work in bytes is measured with caches that hold other data.
 enum class Unit : std::uint8_t { flops, bytes };
 
 struct Ladder {
@@ -81,8 +81,8 @@ std::vector<Ladder>& all();
 /// Whether `rung` runs here: its instructions are built in and the device has them.
 bool runs_here(const Ladder& ladder, const Rung& rung);
 
-/// What a call gives and how far that is from what it should: the largest difference by the largest number of `wanted`.
-/// Infinite where a shape or a number that is no number differs.
+/// Error of a result: the largest absolute difference from `wanted`, divided by the largest absolute value there. Infinite
+/// where a shape, an infinity or a NaN differs.
 double distance(const Tensors& found, const Tensors& wanted);
 
 /// The largest distance() that a result of this dtype may have.
@@ -99,7 +99,7 @@ struct Row {
   bool same_bits = true;
 };
 
-/// What a case was measured as: the rungs, and in the same rounds the library and the limit.
+/// Measurement of a case: the rungs, and in the same rounds the library and the limit.
 struct Result {
   Case of;
   std::vector<Row> rows;

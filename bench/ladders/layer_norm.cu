@@ -48,7 +48,7 @@ __global__ void thread_per_row(const __nv_bfloat16* x, const __nv_bfloat16* w, c
 }
 
 // Block per row: 256 threads side by side along the row, so accesses are coalesced (64 bytes a warp: these are two-byte
-// elements). Mean first, then the squares of what is left, then the result: three reads, two from the first-level cache.
+// elements). Mean first, then the squares of the deviations, then the result: three reads, two from the first-level cache.
 __global__ void __launch_bounds__(256) block_per_row(const __nv_bfloat16* x, const __nv_bfloat16* w,
                                                      const __nv_bfloat16* b, __nv_bfloat16* y, int n) {
   x += static_cast<long>(blockIdx.x) * n, y += static_cast<long>(blockIdx.x) * n;
@@ -66,9 +66,9 @@ __global__ void __launch_bounds__(256) block_per_row(const __nv_bfloat16* x, con
 }
 
 // Sum of squares: variance = mean(x x) - mean(x)^2 needs one walk instead of two. It subtracts numbers of the size of
-// mean^2 to find one of the size of the variance, so rows far from 0 lose their digits: where the mean is 1000 times the
-// deviation, the f32 sum has hardly one left. It is here for its time, passes on rows near 0 and is not used by the
-// library. The next rung shows that it isn't needed, either.
+// mean^2 to find one of the size of the variance, so rows far from 0 lose their digits (cancellation). Where the mean is
+// 1000 times the deviation, the f32 sum has hardly one left. It is here for its time, passes on rows near 0 and is not used
+// by the library. The next rung shows that it isn't needed, either.
 __global__ void __launch_bounds__(256) sum_of_squares(const __nv_bfloat16* x, const __nv_bfloat16* w,
                                                       const __nv_bfloat16* b, __nv_bfloat16* y, int n) {
   x += static_cast<long>(blockIdx.x) * n, y += static_cast<long>(blockIdx.x) * n;

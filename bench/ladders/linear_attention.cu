@@ -133,8 +133,8 @@ __global__ void __launch_bounds__(256)
 
 // Chunked: both bracketings, each where it is cheap. Within a chunk of 64 positions the weights (64 x 64), for all that
 // came before it the state: y = q S + tril(q k^T) v, then S += k^T v. Four products of matrices in place of 64 steps:
-// what is loaded is used several times over, and there are four barriers a chunk instead of one a position. The chunks
-// of a head still wait for each other.
+// loaded elements are used several times, and there are four barriers a chunk instead of one a position. The chunks of a
+// head still wait for each other.
 __global__ void __launch_bounds__(kThreads)
     chunked(const float* q, const float* k, const float* v, float* y, int t) {
   extern __shared__ Matrix tile[];  // of queries, keys, values; the state
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Chunks at once: what chunk c waits for is a sum of k^T v over the chunks before it. So three kernels: every chunk's own
+// Chunks at once: chunk c waits for a sum of k^T v over the chunks before it. So three kernels: every chunk's own
 // k^T v, side by side; their sums from the left, element by element; and then all chunks of all heads with their states.
 // The states cost memory, 16 KiB written, read, written and read for each chunk's 64 KiB of inputs and output, and
 // the GPU is full whatever the number of heads.
@@ -227,7 +227,7 @@ Tensors inputs(const Case& c) {
   const auto one = [&] { return ct::randn({c.size[0], c.size[1], D}); };
   return {one(), one(), one()};
 }
-// By products and tril(): the weights of all positions.
+// The weights of all positions, by products and tril().
 Tensors by_weights(const Tensors& in) {
   return {ct::matmul(ct::tril(ct::matmul(in[0], in[1].transpose(1, 2))), in[2])};
 }

@@ -4,7 +4,7 @@
 #include "bench/ladders/gemm_cpu.h"
 
 // A layer on the CPU: y = relu(x W + b). The product is the last rung of gemm; the ladder is about what comes after it.
-// Adding a bias and taking the larger of two numbers is next to no work: what it costs is that y goes by once more.
+// Adding a bias and taking the larger of two numbers is next to no work: its cost is one more pass over y.
 
 namespace ct::ladder::linear_relu {
 namespace {

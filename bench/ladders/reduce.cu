@@ -34,8 +34,8 @@ __global__ void modulo(const float* x, float* partial, long n) {
   if (t == 0) partial[blockIdx.x] = sum[0];
 }
 
-// Dense threads: the same tree, the same pairs, but pair number t is added by thread t. Those that work are the first
-// ones, whole warps drop out and cost nothing. The price: thread t reads word 2 s t, and shared memory has 32 banks by
+// Dense threads: the same tree, the same pairs, but pair number t is added by thread t. The working threads are the first
+// ones, so whole warps drop out and cost nothing. The price: thread t reads word 2 s t, and shared memory has 32 banks by
 // the word's number modulo 32. With s = 16 all lanes of a warp want the same bank and are served one after the other: on
 // the GPU of the table that costs more than it saves.
 __global__ void dense_threads(const float* x, float* partial, long n) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ float warp_sum(float v) {
   return v;
 }
 
-// Last warp: once 32 numbers are left, one warp is left, and the barriers of the last five steps are for nobody. It does
+// Last warp: once 32 numbers are left, one warp is left, and the barriers of the last five steps serve no thread. It does
 // them with shuffles.
 __global__ void last_warp(const float* x, float* partial, long n) {
   __shared__ float sum[kThreads];

@@ -15,10 +15,10 @@ namespace {
 
 using V = simd::Vector<float>;
 
-// Loops: the definition. Each addition waits for the one before, four cycles or so, and the compiler may not change that:
-// another order of additions is another result. It is also the least exact order: the sum is soon so much larger than what
-// is added that a good part of each addend is rounded away (a sum of 2^25 numbers about 1/2 is off in its fourth digit; the
-// verified sizes are small enough to pass).
+// Loops: the definition. Each addition waits for the one before, three to four cycles, and the compiler may not change that:
+// another order of additions is another result. It is also the least exact order: the sum is soon so much larger than the
+// addends that a good part of each is rounded away (a sum of 2^25 numbers about 1/2 is off in its fourth digit; the verified
+// sizes are small enough to pass).
 void loops(const Call& c) {
   float sum = 0;
   for (std::int64_t i = 0; i < c.size(0); ++i) sum += c.input<float>(0)[i];

@@ -10,16 +10,16 @@
 // y[index[p], :] += source[p, :]: the gradient of an embedding, the sum over a graph's edges. Several p name one row of y,
 // so somebody must see to it that no addition is lost: the memory (atomics) or the order of the work (sorted).
 //
-// Additions of floating-point numbers do not associate. Atomics are carried out in the order in which they arrive, which
-// is another one in each run, so the last bits differ from run to run: the program runs each rung ten times and says
-// whether all had the same bits. That is why the library has none (docs/glossary.md).
+// Additions of floating-point numbers do not associate. Atomics are carried out in their order of arrival, which differs
+// from run to run, and so do the last bits. The program runs each rung ten times and says whether all had the same bits.
+// That is why the library has none (docs/glossary.md).
 
 namespace ct::ladder::scatter_add {
 namespace {
 
-// Atomics, f32: a thread for each element of the source, one atomic addition each. The result of none is used, so they
-// are sent off without waiting (RED): the second-level cache adds, 4 bytes per operation, and its units are what is waited
-// for, most of all where many name the same row.
+// Atomics, f32: a thread for each element of the source, one atomic addition each. Their results are not used, so they are
+// sent off without waiting (RED): the second-level cache adds, 4 bytes per operation. Its units are the bottleneck, most of
+// all where many name the same row.
 __global__ void atomics(const float* source, const int* index, float* y, unsigned count, unsigned n) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < count * n) atomicAdd(y + static_cast<long>(index[i / n]) * n + i % n, source[i]);

@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kClusterThreads) cluster_per_row(const float* 
 #if __CUDA_ARCH__ >= 900
   __shared__ float maxima[kBlocks * kClusterThreads / 32], sums[kBlocks * kClusterThreads / 32];
   const long row = static_cast<long>(blockIdx.x / kBlocks) * n;
-  cg::this_cluster().sync();  // nobody writes to a block that has not begun
+  cg::this_cluster().sync();  // no thread writes to a block that has not begun
   Share<kVectors> share(n / 4, blockIdx.x % kBlocks * kClusterThreads + threadIdx.x,
                         kBlocks * kClusterThreads, from(x + row));
   const float m = cluster_all(share.max(), maxima, larger);

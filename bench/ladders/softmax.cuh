@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-// What rungs of softmax have in common: shuffles, the online join, and a thread's share of a row. For .cu files.
+// Shared parts of the softmax rungs: shuffles, the online join, and a thread's share of a row. For .cu files.
 
 namespace ct::ladder::softmax {
 
@@ -26,8 +26,8 @@ struct Running {
   }
 };
 
-// Of `count` warps that took their exponentials against their own maxima: what those of a warp whose maximum is `m` are
-// multiplied by, when maximum and sum of all are in `pairs`.
+// Factor that turns exponentials against a warp's own maximum `m` into the row's probabilities; `pairs` holds maximum and
+// sum of each of the row's `count` warps.
 __device__ inline float factor(const float2* pairs, int count, float m) {
   Running all;
   for (int i = static_cast<int>(threadIdx.x) % 32; i < count; i += 32) all.join(pairs[i].x, pairs[i].y);

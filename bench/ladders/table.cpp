@@ -79,8 +79,8 @@ std::string today() {
   return buffer;
 }
 
-// What stands behind `key` in the first line of a file that has it, from the first character that is not among `skip`;
-// empty where there is none.
+// Text behind `key` in the first line of a file that has it, from the first character that is not among `skip`; empty
+// where no line has it.
 std::string text_after(const char* file, const std::string& key, const char* skip) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);)

@@ -21,8 +21,8 @@ __global__ void read_rows(const float* x, float* y, int rows, int columns) {
 }
 
 // Writes along rows: the same with the sides exchanged. Now the reads are a column apart, and reads, which a thread
-// must wait for, are kept by the first-level cache as well: the 32 bytes of a sector serve the seven warps beside. Of
-// two bad orders this is mostly the better one.
+// must wait for, are kept by the first-level cache as well: the 32 bytes of a sector serve the seven warps beside. This is
+// mostly the better one of two bad orders.
 __global__ void write_rows(const float* x, float* y, int rows, int columns) {
   const int i = blockIdx.x * 32 + threadIdx.x, j = blockIdx.y * 8 + threadIdx.y;
   if (i < rows && j < columns) y[static_cast<long>(j) * rows + i] = x[static_cast<long>(i) * columns + j];

@@ -36,8 +36,8 @@ void loops(const Call& c) {
       c.output<float>(0)[j * c.size(0) + i] = c.input<float>(0)[i * c.size(1) + j];
 }
 
-// Order: along the rows of x. Now the writes are across lines, and nobody waits for a write: it lies in a buffer until its
-// line has come.
+// Order: along the rows of x. Now the writes are across lines, and no thread waits for a write: it lies in a buffer until
+// its line has come.
 void order(const Call& c) { turn(c, 0, 0, c.size(0), c.size(1)); }
 
 // Blocks: tiles of 64 x 64, four lines to a row, of both sides together as much as a first-level cache holds. A line is used

@@ -5,7 +5,7 @@
 #include "bench/ladders/ladder.h"
 
 // y[p, i, j] = x[p, i / 2, j / 2] for planes p: each element becomes a square of four. One byte read for four written, no
-// arithmetic; what counts is who computes the indices, and how wide the stores are.
+// arithmetic; the rate depends on where indices are computed, and on the width of the stores.
 
 namespace ct::ladder::upsample_nearest2d {
 namespace {

@@ -219,7 +219,7 @@ def convolution(part):
     if part == "fwd":
         return device_median(lambda: F.conv2d(x, w, padding=1))
     g, wanted = torch.randn_like(x), [part == "dgrad", part == "wgrad", False]
-    # Without the tape, whose cost on the host is more than the kernel's.
+    # Measured without the tape, whose cost on the host exceeds the kernel's.
     return device_median(lambda: torch.ops.aten.convolution_backward(
         g, x, w, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted))
 

@@ -112,7 +112,7 @@ struct Vector {
   static __device__ __forceinline__ Vector load(const T* from) {
     return {*reinterpret_cast<const Word*>(from)};
   }
-  /// Through the read-only path: nobody writes the memory while the kernel runs.
+  /// Through the read-only path: no thread writes the memory while the kernel runs.
   static __device__ __forceinline__ Vector load_readonly(const T* from) {
     return {__ldg(reinterpret_cast<const Word*>(from))};
   }

@@ -26,7 +26,7 @@ CT_API void allow_dynamic_smem(const char* op, const void* kernel, std::size_t b
 CT_API int find_compiled_arch(const char* op, const void* kernel);
 }  // namespace detail
 
-/// What __CUDA_ARCH__ was in the code of `kernel` that runs on the current device (900 for Hopper), or 0 where there
+/// __CUDA_ARCH__ of the code of `kernel` that runs on the current device (900 for Hopper), or 0 where there
 /// is no code for it. A launch that relies on something in the kernel that stands inside of an #if __CUDA_ARCH__
 /// asks here: the GPU may be newer than the code. Asked once per kernel and device.
 template <auto kernel>

@@ -58,7 +58,7 @@ CT_INLINE void store_two(V a, V b, T* to, bool streams) {
     if (streams) return stream(a, to), stream(b, to + V::kSize);
   V::store_two(a, b, to);
 }
-/// What this thread has stored past the caches comes before what it stores next.
+/// Orders this thread's earlier stores past the caches before its later ones.
 CT_INLINE void fence() {
 #if defined(__x86_64__)
   _mm_sfence();

@@ -371,7 +371,7 @@ struct Vector {
   }
 
  private:
-  // What no instruction does. Functions of their own: inlined, they would be most of the code of kernels.
+  // Loads and stores without an instruction of their own. Real calls: inlined, they would be most of the code of kernels.
   template <class S>
   [[gnu::noinline]] static Vector load_first(const S* from, std::int64_t count, Vector otherwise) {
     if constexpr (is_16_bit<S>) {

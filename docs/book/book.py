@@ -48,7 +48,7 @@ class Chapter:
         self.answer = self.name.replace("-", "_") + ".h"  # in exercises/ and in solutions/
 
     def gpu_names(self, function):
-        """What the program for a GPU hands to book::section() or book::figure(): known where it can't run."""
+        """Names that the program for a GPU hands to book::section() or book::figure(), read from its source: known where it can't run."""
         return re.findall(rf'book::{function}\("([\w-]+)"', read(self.gpu_source)) if self.has_gpu_program() else []
 
     def has_gpu_program(self):
@@ -168,7 +168,7 @@ def new_text(chapter, printed, gpu_printed, options):
 
 
 def check_recorded(text):
-    """What a GPU printed is there, and says of which machine, CUDA version and day it is."""
+    """Checks that a GPU's output is recorded, with its machine, CUDA version and day."""
     for match in BLOCK.finditer(text):
         mark = re.match(r"<!-- recorded-gpu (.*) -->", match["marks"])
         if mark and not match["body"].strip():

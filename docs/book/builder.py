@@ -55,7 +55,7 @@ class Builder:
         self.gpu = self.nvcc and "cudart" in " ".join(self.libraries) and gpu_architecture()
 
     def why_no_gpu(self):
-        """What keeps programs for a GPU from running here."""
+        """The reason why programs for a GPU can't run here."""
         if not self.nvcc:
             return "not even compiled, there is no nvcc"
         return "no GPU" if "cudart" in " ".join(self.libraries) else "the library was built without CUDA"
@@ -86,9 +86,9 @@ class Builder:
         return target
 
     def all_in_one(self, parts_of, name):
-        """Several programs as one, NAME: its headers are parsed once, which is most of the time. What a file includes
-        goes to the top, and the rest into a namespace; the argument chooses one of them. `parts_of` has the files of
-        each by its name, an answer before the program that judges it."""
+        """Several programs as one, NAME: its headers are parsed once, which is most of the time. A file's includes go
+        to the top, and the rest into a namespace; the argument chooses one of them. `parts_of` has the files of each by
+        its name, an answer before the program that judges it."""
         answers = {os.path.basename(files[0]) for files in parts_of.values() if len(files) > 1}
         includes, parts = set(), []
         for part, files in parts_of.items():

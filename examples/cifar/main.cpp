@@ -51,7 +51,7 @@ nn::Sequential resnet(std::int64_t width, std::int64_t blocks) {
   return net.append(nn::AdaptiveAvgPool2d(1)).append(nn::Flatten()).append(nn::Linear(in, 10));
 }
 
-// For who has no data: waves in ten directions and colours, under noise.
+// Synthetic images for users without data: waves in ten directions and colours, under noise.
 Images draw_waves(std::int64_t n) {
   const Tensor labels = ct::randint(0, 10, {n}, {.dtype = ct::i64});
   const Tensor angle = labels.to(ct::f32).view(-1, 1, 1, 1) * (M_PI / 10);

@@ -14,8 +14,8 @@ namespace flags {
 
 namespace {
 
-// What the values of flags may be. CLI11's own ranges let NaN through, and those without an end print all the digits
-// of the largest number.
+// Validators of flags' values. CLI11's own ranges accept NaN, and those without an upper bound print all digits of
+// the largest number.
 
 const char* const kPath = "PATH";  // what path() says of a value
 
@@ -129,7 +129,7 @@ class Help : public CLI::FormatterBase {
   }
 };
 
-// How many letters must be put in, left out or replaced to make `b` of `a`.
+// Edit distance: the number of letters to insert, remove or replace that turns `a` into `b`.
 std::size_t edits(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

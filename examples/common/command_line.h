@@ -37,13 +37,13 @@ class Settings {
   std::vector<Setting> settings_;
 };
 
-/// A flag that is there: what else holds for it. It belongs to its program.
+/// A flag of a program: further rules for it. It belongs to its program.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
-  /// It must be given.
+  /// Makes the flag required.
   Option required() const;
-  /// It goes without the other.
+  /// Excludes another flag.
   Option excludes(Option other) const;
   /// --help does not say what holds without it.
   Option hide_default() const;
@@ -52,9 +52,9 @@ class Option {
   CLI::Option* option_;
 };
 
-/// Where flags are added: a program, a group in its --help, or a command. It belongs to its program. Each flag has its
-/// names ("--lr"), the variable that it sets, whose value is the default, the text of --help, and what its value may
-/// be.
+/// Place where flags are added: a program, a group in its --help, or a command. It belongs to its program. Each flag
+/// has its names ("--lr"), the variable that it sets, whose value is the default, the text of --help, and what its
+/// value may be.
 class Flags {
  public:
   /// `settings`, if any, remembers each flag that is added here and in the groups below.
@@ -118,7 +118,7 @@ class Program {
   /// `footer` stands at the end of --help.
   Program(const std::string& name, const std::string& about, const std::string& footer = "");
   ~Program();
-  /// Where its flags are added; `settings`, if any, remembers them.
+  /// Place where its flags are added; `settings`, if any, remembers them.
   Flags flags(Settings* settings = nullptr);
   /// Parses `args`, then calls `check`, if any, which may refuse(). False when the program should end with
   /// `exit_code`: --help or an error has been printed.
@@ -131,7 +131,7 @@ class Program {
   std::unique_ptr<CLI::App> app_;
 };
 
-/// For Program::parse() to print: the command line is wrong, for `flag`.
+/// Error that Program::parse() prints: the command line is wrong, for `flag`.
 [[noreturn]] void refuse(const std::string& flag, const std::string& why);
 
 /// The settings of `options` as they are, named by add(flags, options).

@@ -6,9 +6,8 @@
 
 #include <string>
 
-/// To the end of the scope `model` is in evaluation mode, and whatever draws from the default generator leaves
-/// it as it was: training goes on with the same draws however often it is evaluated, and wherever a run is
-/// interrupted.
+/// Scope with `model` in evaluation mode and a default generator that is restored at its end: training goes on
+/// with the same draws however often it is evaluated, and wherever a run is interrupted.
 template <class Model>
 class Evaluation {
  public:

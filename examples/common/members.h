@@ -28,7 +28,7 @@ inline std::string json(const std::string& text) {
   return out + '"';
 }
 inline std::string json(bool value) { return value ? "true" : "false"; }
-/// As short as it can be to be read back as the same number.
+/// The shortest text that is read back as the same number.
 inline std::string json(double value) {
   char text[40];
   for (const int digits : {6, 15, 17}) {

@@ -47,7 +47,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   static constexpr std::size_t kWidth = 24;  // of the bar
   static constexpr double kQuietSeconds = 5;
-  // What fits in a row of the terminal, whose last column is left free: it would make some wrap.
+  // Columns that fit in a row of the terminal. The last one is left free: some terminals wrap there.
   static std::size_t columns() {
     winsize size{};
     const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;

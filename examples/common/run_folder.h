@@ -105,7 +105,7 @@ class ClaimedFolder {
       if (taken) close(lock_);
       CT_CHECK(!taken, ct::IoError, program.c_str(), "another process is training in ", path_,
                "; wait for its end, or choose another --out");
-      // Whoever had the lock before may have removed the file between the two calls.
+      // The process that had the lock before may have removed the file between the two calls.
       struct stat own;
       if (fstat(lock_, &own) != 0 || own.st_nlink > 0) return;
       close(lock_);
@@ -117,7 +117,7 @@ class ClaimedFolder {
   int lock_ = -1;
 };
 
-/// Where a run leaves its files. Every file appears as a whole or not at all.
+/// Folder where a run leaves its files. Every file appears as a whole or not at all.
 class RunFolder {
  public:
   /// Claims the folder (ClaimedFolder): `out`, else the one of the checkpoint to `resume`, else
@@ -150,8 +150,8 @@ class RunFolder {
     ct::io::write_file(*this / name, text);
   }
 
-  /// What the best checkpoint beside the one to resume says of itself. None if there is none, and beside the
-  /// last one, which says the same: the best one is read as a whole.
+  /// Number `extra` of the best checkpoint beside the one to resume. Empty without one, and when resuming
+  /// from the last checkpoint, which holds the same number: the file would be read as a whole.
   std::optional<double> best(const std::string& extra) const {
     std::error_code ignored;
     const std::string file = folder_of(resumed_) + "/" + kBest;

@@ -19,7 +19,7 @@
 
 #include "examples/common/members.h"
 
-// What a run folder says of the run: config.json, the settings and what they were used with, and
+// Record of a run in its folder: config.json, the settings and what they were used with, and
 // history.jsonl, a line for each time that the program went on with it.
 
 /// A whole file; empty if it can't be read.
@@ -72,15 +72,14 @@ inline std::vector<std::string> config_flags(const std::string& program, const s
   return flags;
 }
 
-/// How the program was called, for the record.
+/// The call of the program, for the record.
 struct Call {
   std::string command;             // the whole line
   std::vector<std::string> given;  // names of the settings it has set
   flags::Members before;           // the settings of the run to go on with; none of a new one
 };
 
-/// Of a run that is resumed: the settings `names` must be as they were. Throws ct::ValueError that names the
-/// flag.
+/// Checks that a resumed run keeps the settings `names`; else throws ct::ValueError that names the flag.
 inline void check_kept(const std::string& program, const std::string& run, const flags::Members& before,
                        const flags::Members& now, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
@@ -91,7 +90,7 @@ inline void check_kept(const std::string& program, const std::string& run, const
   }
 }
 
-/// What is kept of how a run was made.
+/// Record of how a run was made.
 struct RunRecord {
   std::string program;
   Call call;
@@ -139,7 +138,7 @@ struct RunRecord {
     }
     return all;
   }
-  // Of this part of the run.
+  // Members for this part of the run.
   flags::Members part() const {
     const ct::BuildInfo& built = ct::build_info();
     std::string compiler = built.compiler;

@@ -15,7 +15,7 @@
 #include <stdexcept>
 #include <string>
 
-/// What an exception means to the user: a line "PROGRAM: what was found; what to do".
+/// Message to the user for an exception: a line "PROGRAM: what was found; what to do".
 inline std::string explained(const std::string& program, const std::exception& error) {
   std::string text = error.what();
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error)) {
@@ -31,10 +31,10 @@ inline std::string explained(const std::string& program, const std::exception& e
   return program + ": " + (text.starts_with(own) ? text.substr(own.size()) : text) + "\n";
 }
 
-/// What `main` returns: the exit code of run(argc, argv), 1 if it throws, or if that is 0 and what it printed
-/// could not be written (a full disk, a closed stdout). `advice`, which may be empty, is what to do when there
-/// is no memory, called after run(). A reader that has gone (`| head -1`) ends the program by its signal,
-/// silently.
+/// Return value of `main`: the exit code of run(argc, argv); 1 if it throws, or if it returns 0 and its output
+/// could not be written (a full disk, a closed stdout). `advice`, which may be empty, is called after run()
+/// has failed for lack of memory, and says what to do. A reader that has gone (`| head -1`) ends the program
+/// silently, by its signal.
 template <class Run, class Advice>
 int with_standard_streams(const char* program, Run&& run, Advice&& advice) {
   // A file of ours must not get the number of a stream that the caller has closed, or prints would go into

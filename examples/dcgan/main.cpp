@@ -36,7 +36,7 @@ struct Generator : nn::Module {
   nn::Sequential layers;
 };
 
-// Images to a number each, above 0 for those that it takes for real: the generator's way back.
+// Images to a number each, above 0 for those that it takes for real: the generator mirrored.
 nn::Sequential make_discriminator(std::int64_t width) {
   return nn::Sequential(nn::Conv2d(1, width, 4, {.stride = 2, .padding = 1}), nn::LeakyReLU(0.2),
                         nn::Conv2d(width, 2 * width, 4, {.stride = 2, .padding = 1, .bias = false}),
@@ -44,7 +44,7 @@ nn::Sequential make_discriminator(std::int64_t width) {
                         nn::Linear(2 * width * 7 * 7, 1));
 }
 
-// How badly `verdicts` of the discriminator fit images that are all real (1) or all drawn (0).
+// Loss of the discriminator's `verdicts` on images that are all real (1) or all drawn (0).
 Tensor surprise(const Tensor& verdicts, double truth) {
   return ct::bce_with_logits(verdicts, ct::full_like(verdicts, truth));
 }
@@ -84,7 +84,7 @@ void train(const Settings& s) {
     for (const auto& [real, labels] : batches) {
       const Tensor drawn = generator.forward(ct::randn({s.batch, s.latent}, {.device = device}));
 
-      // The discriminator's step. What the generator would have to change for it does not matter here: detach().
+      // The discriminator's step. The generator gets no gradient from it: detach().
       learns_to_tell.zero_grad();
       const Tensor of_real = discriminator(real), of_drawn = discriminator(drawn.detach());
       loss_d = surprise(of_real, 1) + surprise(of_drawn, 0);

@@ -55,7 +55,7 @@ class CartPole {
   int age_ = 0;
 };
 
-// What happened, the oldest first to be forgotten. Rows of the five tensors belong together.
+// Replay memory: a ring that overwrites the oldest step. Row i of the five tensors is one step.
 struct Memory {
   explicit Memory(std::int64_t capacity)
       : states(ct::zeros({capacity, 4})),
@@ -97,7 +97,7 @@ class Agent {
       const ct::NoGrad guard;
       const Tensor next = of(memory.next);
       const Tensor best = ct::argmax(q_.forward(next), 1, true);
-      // What is aimed at must not run away with each step: the values are those of the averaged network.
+      // The target must not move with each step: its values are those of the averaged network.
       const ct::optim::EmaScope averaged(average_);
       target = 1 + s_.gamma * of(memory.goes_on) * ct::gather(q_.forward(next), 1, best);
     }

@@ -2,7 +2,7 @@
 
 #include "examples/gpt/options.h"
 
-// What the program does besides training. Each returns the exit code.
+// Commands besides training. Each returns the exit code.
 
 int generate(const GenerateOptionsLine& options);
 int logits(const LogitsOptions& options);

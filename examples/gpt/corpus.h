@@ -7,7 +7,7 @@
 
 #include "examples/gpt/options.h"
 
-/// What is learned.
+/// Training data: a text or a token file.
 struct Corpus {
   std::string name;   // for people
   std::string place;  // the absolute path of the file, or of the sources
@@ -23,12 +23,13 @@ Corpus load_corpus(const Options& options);
 /// A run may be resumed from anywhere, so its settings say where its data is from anywhere.
 Options with_absolute_paths(Options options);
 
-/// Of a run that is resumed, with the tokenizer.json that it began with: the tokens must mean what they
-/// meant, or others would be learned in their place. Throws ct::ValueError.
+/// Checks that a resumed run's tokenizer equals the tokenizer.json at `path` that the run began with: else
+/// the ids would stand for other tokens. Throws ct::ValueError.
 void check_tokenizer(const Corpus& corpus, const std::string& path);
 
 /// `count` windows for an evaluation: the same ones each time, spread evenly over the text.
 ct::data::Subset<ct::data::TokenDataset> spread(const ct::data::TokenDataset& windows, std::int64_t count);
 
-/// Tells two corpora apart by their tokens. Of a file with more than 16 million, those of a thousand places.
+/// Tells two corpora apart by their tokens. A file with more than 16 million is sampled at a thousand
+/// places.
 std::string fingerprint(const Corpus& corpus);

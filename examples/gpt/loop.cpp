@@ -16,7 +16,7 @@ Tensor loss_of(const LanguageModel& model, const Options& o, const Tensor& x, co
 
 bool train_steps(const Learner& learner, const Options& o, Batches& batches, Place& at, Watch& watch) {
   auto& [model, optimizer, scaler, averages] = learner;
-  // Without a limit the norm is measured all the same.
+  // The norm is measured even without a limit.
   const double limit = o.clip > 0 ? o.clip : std::numeric_limits<double>::infinity();
   for (; at.step < o.iters; ++at.step) {
     if (!watch.before_step()) return false;

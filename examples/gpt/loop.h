@@ -8,8 +8,8 @@
 #include "examples/gpt/model.h"
 #include "examples/gpt/options.h"
 
-// The training loop by itself. What surrounds it (evaluations, samples, checkpoints, Ctrl-C, the clock) is in
-// training.cpp, and hears of each step through a Watch.
+// The training loop by itself. The code around it (evaluations, samples, checkpoints, Ctrl-C, the clock) is
+// in training.cpp, and hears of each step through a Watch.
 
 using Loader = ct::data::DataLoader<ct::data::TokenDataset>;
 
@@ -31,7 +31,7 @@ class Batches {
   std::optional<Loader::Iterator> at_;
 };
 
-/// What learns, and what it learns with.
+/// Model in training, with its optimizer, gradient scaler and averages.
 struct Learner {
   LanguageModel& model;
   ct::optim::Optimizer& optimizer;

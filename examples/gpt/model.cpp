@@ -65,7 +65,7 @@ Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype
     trained.model = ct::io::load_huggingface(path, {.dtype = dtype, .device = device});
     return trained;
   }
-  // Of a run, the best weights.
+  // Best weights of a run.
   const std::string best = path + "/" + RunFolder::kBest;
   const std::string file = RunFolder::checkpoint_in("gpt", fs::exists(best, ignored) ? best : path);
   trained.folder = RunFolder::folder_of(file);

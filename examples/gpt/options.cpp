@@ -107,7 +107,7 @@ void add_settings(flags::Flags run, Options& o) {
   telling.whole("--sample", o.sample, "tokens that are written after an evaluation", 0);
 }
 
-// What belongs to one call of the program alone.
+// Flags of one call, which a resumed run does not keep.
 void add_call(flags::Flags call, Options& o) {
   call.threads(o.threads, "on the CPU, with the same result for any number; 0: all processors");
   call.not_negative("--minutes", o.minutes,
@@ -164,7 +164,7 @@ void add_tokenize(flags::Flags tokenize, TokenizeOptions& t) {
   tokenize.path("--decoded", t.decoded, "also decode the tokens into this file");
 }
 
-// What `preset` stands for on a device.
+// Name of the preset that `preset` (empty, "auto" or a name) stands for on a device.
 std::string named_preset(const std::string& preset, const std::string& device) {
   if (!preset.empty() && preset != "auto") return preset;
   bool gpu = false;
@@ -191,7 +191,7 @@ void check_together(flags::Flags all, const Options& o) {
          "it goes with --model llama; gpt2 has none to share");
 }
 
-// What makes a checkpoint of another kind must stay as it was; said before anything is loaded.
+// Checks, before anything is loaded, that settings on which a checkpoint depends are unchanged.
 void check_resumed(const Options& saved, const Options& now) {
   std::vector<std::string> kept = {
       "preset", "model", "layers", "heads", "kv-heads",

@@ -6,7 +6,7 @@
 
 #include "examples/common/run_record.h"
 
-/// What the command line says.
+/// Settings of the command line.
 struct Options {
   // data
   std::string text, tokens, val_tokens, tokenizer;

@@ -10,7 +10,7 @@
 /// samples.txt: what the model wrote after each evaluation, below a line "--- step 200: 300 bytes ---".
 class Samples {
  public:
-  /// Those of an earlier part of a resumed run; none if there is no such file.
+  /// Reads the samples of a resumed run's earlier part; none if there is no such file.
   void load(const std::string& path) {
     std::istringstream in(text_of(path));
     std::string line;

@@ -8,11 +8,11 @@
 #include "examples/gpt/corpus.h"
 #include "examples/gpt/options.h"
 
-// What a step costs and what the machine could do, and the lines and numbers that tell of it.
+// Cost of a step beside the machine's peak, and the lines and figures that report it.
 
 /// Floating-point operations of forward and backward for one token: six for each weight that a token is
 /// multiplied with, and the products of attention with itself (Chowdhery et al., PaLM, 2022, appendix B).
-/// What --recompute does twice counts once.
+/// Work that --recompute repeats counts once.
 inline double flops_per_token(const ct::nn::models::LanguageModel& model, std::int64_t block) {
   const ct::nn::models::ModelSizes s = model.sizes();
   double weights = 0;
@@ -74,7 +74,7 @@ inline std::string short_number(double value) {
   return text;
 }
 
-/// What is learned, by which model and in how many steps: the lines that a run begins with.
+/// First lines of a run: its text, its model and its number of steps.
 inline std::string introduction(const Options& o, const Corpus& corpus,
                                 const ct::nn::models::LanguageModel& model, bool evaluates) {
   const ct::nn::models::ModelSizes s = model.sizes();

@@ -6,7 +6,7 @@
 
 namespace {
 
-// How many bytes at the end are the beginning of a character whose rest has not come yet.
+// Number of bytes at the end that begin a character whose rest has not come yet.
 std::size_t unfinished(const std::string& bytes) {
   for (std::size_t back = 1; back <= 3 && back <= bytes.size(); ++back) {
     const auto byte = static_cast<unsigned char>(bytes[bytes.size() - back]);
@@ -21,7 +21,7 @@ bool can_read(const ct::nn::models::LanguageModel& model, std::int64_t token) {
   return 0 <= token && token < model.sizes().vocabulary;
 }
 
-// What a new text begins with.
+// First tokens of a new text.
 std::vector<std::int64_t> new_text(const ct::nn::models::LanguageModel& model,
                                    const ct::text::Tokenizer& tokenizer) {
   if (const auto begin = model.begin_token(); begin && can_read(model, *begin)) return {*begin};
@@ -55,7 +55,7 @@ std::string write_text(const ct::nn::models::LanguageModel& model, const ct::tex
   std::fwrite(prompt.data(), 1, prompt.size(), stdout);
   std::fflush(stdout);
   if (const auto over = std::ssize(ids) - longest; over > 0) {
-    // What a text begins with stays, unless there is no room for anything else.
+    // The opening of a text stays, unless it would fill the whole window.
     const auto first = ids.begin() + (opening < longest ? opening : 0);
     ids.erase(first, first + over);
   }

@@ -4,9 +4,8 @@
 
 #include <string>
 
-/// Images x [N, 1, 28, 28] as others might have taken them: each is moved by up to two pixels either way, what comes into
-/// view being like the border, and with `how` "flip" half of them are mirrored. "none" gives x itself. Draws from the
-/// default generator, on x's device.
+/// Augmented images x [N, 1, 28, 28]: each is moved by up to two pixels either way, with new pixels like the border, and
+/// with `how` "flip" half of them are mirrored. "none" gives x itself. Draws from the default generator, on x's device.
 inline ct::Tensor augmented(const ct::Tensor& x, const std::string& how) {
   if (how == "none") return x;
   const std::int64_t n = x.size(0), side = x.size(-1);

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <functional>
 
-// The training loop by itself. What surrounds it (figures, checkpoints, Ctrl-C, a loss that is no number) is
-// in training.cpp, and hears of each step through a Watch.
+// The training loop by itself. The code around it (figures, checkpoints, Ctrl-C, a loss that is no number) is in
+// training.cpp, and hears of each step through a Watch.
 
 using Loader = ct::data::DataLoader<ct::data::ImageDataset>;
 

@@ -23,7 +23,7 @@ const char* const kFooter =
     "metrics.csv, loss.svg, misclassified.svg, checkpoint-last.safetensors, checkpoint-best.safetensors.\n"
     "Ctrl-C saves and ends. Exit codes: 0 done, 1 an error, 2 a wrong command line, 130 interrupted.";
 
-// What a model is trained with where no flag says otherwise.
+// Default options of a model.
 Options defaults_of(const std::string& model, const std::string& device) {
   Options o;
   if (model != "cnn") return o;
@@ -72,7 +72,7 @@ void add_settings(flags::Flags run, Options& o) {
          "train on the first batch alone: its loss must go to 0, or something is broken");
 }
 
-// What belongs to one call of the program alone.
+// Flags of one call, which a resumed run does not keep.
 void add_call(flags::Flags call, Options& o) {
   call.threads(o.threads, "on the CPU, with the same result for any number; 0: all processors");
   call.text("--gemm", o.gemm, "the rung of ./ct ladder gemm that does the products, such as blocks")
@@ -83,7 +83,7 @@ void add_call(flags::Flags call, Options& o) {
   call.path("--json", o.json, "write the result to this file");
 }
 
-// What eval and predict have in common.
+// Shared flags of eval and predict.
 void add_use(flags::Flags command, UseOptions& u) {
   command.path("--run", u.run, "run folder, or checkpoint in one; of a run the best one").required();
   command.path("--data", u.data, "folder with IDX files; default: what the run has learned from");

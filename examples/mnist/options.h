@@ -6,7 +6,7 @@
 
 #include "examples/common/run_record.h"
 
-/// What the command line says of a training. The defaults are those of a perceptron; --model cnn has others.
+/// Settings of a training. The defaults are those of a perceptron; --model cnn has others.
 struct Options {
   std::string model = "mlp";
   std::string data;
@@ -32,7 +32,7 @@ struct Options {
   Call call;
 };
 
-/// What the command line says after "eval" or "predict".
+/// Settings behind "eval" or "predict".
 struct UseOptions {
   std::string run, device = "auto", data, json;
   std::string image;        // predict: a file,

@@ -9,7 +9,7 @@ using ct::Tensor;
 Tensor read_pgm(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   CT_CHECK(file, ct::IoError, "mnist", "can't read ", path, "; a picture in a PGM file is wanted");
-  // What the header says: the kind and three numbers, between which comments may stand.
+  // The header has the kind and three numbers, with comments between them.
   const auto word = [&] {
     std::string text;
     while (file >> text && text[0] == '#') std::getline(file, text);

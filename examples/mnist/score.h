@@ -22,7 +22,7 @@ class Tally {
     count_ += n;
   }
   std::int64_t count() const { return count_; }
-  /// What a checkpoint in the middle of an epoch keeps, so that the epoch's figures stay whole.
+  /// State for a checkpoint in the middle of an epoch, so that the epoch's figures stay whole.
   void save(ct::StateDict& to) const {
     to.set_value("tally.loss", loss_.item());
     to.set_value("tally.hits", hits_.item());

@@ -36,9 +36,9 @@ class Training : private Watch {
         loader_(dataset_of(images_, images_.train),
                 {.batch_size = options.batch, .shuffle = true, .seed = options.seed, .prefetch = device_}),
         test_loader_(dataset_of(images_, images_.test), {.batch_size = 1000, .prefetch = device_}) {
-    // What can't be written at the end is said at the start.
+    // A file that can't be written at the end is an error at the start.
     if (!o_.json.empty()) ct::io::AtomicFile writable(o_.json);
-    // What is used, rather than what was asked for.
+    // The values used, in place of those asked for.
     o_.device = ct::to_string(device_);
     o_.data = images_.folder;
     o_.drawn = o_.data.empty();
@@ -93,7 +93,7 @@ class Training : private Watch {
     if (o_.resume.empty()) return;
     metrics_.load(folder_ / "metrics.csv");
     earlier_seconds_ = folder_.load_seconds();
-    // Without the best one the next one is the best there is.
+    // Without a best checkpoint the next one is the best.
     if (!folder_.holds(RunFolder::kBest)) best_accuracy_ = 0;
   }
 
@@ -200,8 +200,8 @@ class Training : private Watch {
     folder_.write("loss.svg", svg::chart("Loss by epoch", "epoch", "cross-entropy",
                                          {metrics_.curve("train_loss", "training loss", "#1f6fb4"),
                                           metrics_.curve("test_loss", "test loss", "#d9541e")}));
-    // The best one first: whoever is killed between the two does this epoch again and finds the same. The
-    // other way round, "last" would not know of the best one, and a worse one would take its place.
+    // The best one first: a run that is killed between the two repeats this epoch with the same result.
+    // The other way round, "last" would not know of the best one, and a worse one would take its place.
     if (test.accuracy > best_accuracy_) {
       best_accuracy_ = test.accuracy;
       save(RunFolder::kBest);
@@ -304,7 +304,8 @@ class Training : private Watch {
   Progress progress_;
   std::int64_t total_steps_ = 0;
   ct::StateDict resumed_;  // the extras of the checkpoint, until the first epoch has taken its figures
-  // Of the epoch that is being made: its figures, how many images an earlier call has seen, its begin here.
+  // State of the current epoch: its figures, the number of images that an earlier call has seen, its begin
+  // here.
   Tally tally_{device_};
   std::int64_t earlier_ = 0;
   Clock::time_point epoch_start_;

@@ -28,7 +28,7 @@ struct Trained {
 Trained load_trained(const UseOptions& o) {
   if (o.threads > 0) ct::set_num_threads(o.threads);
   std::error_code ignored;
-  // Of a run, the best weights.
+  // Best weights of a run.
   const std::string best = o.run + "/" + RunFolder::kBest;
   const std::string file =
       RunFolder::checkpoint_in("mnist", std::filesystem::exists(best, ignored) ? best : o.run);

@@ -2,7 +2,7 @@
 
 #include "examples/mnist/options.h"
 
-// What the program does with a trained network. Each returns the exit code.
+// Commands on a trained network. Each returns the exit code.
 
 int eval(const UseOptions& options);
 int predict(const UseOptions& options);

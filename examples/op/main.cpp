@@ -213,7 +213,7 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (std::size_t i = 1; i < words.size(); ++i)
-    try {  // what is wrong with one is not the next one's business
+    try {  // an error in one folder does not stop the work on the next one
       if (words[0] == "build") {
         build(words[i]);
       } else {

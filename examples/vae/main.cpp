@@ -7,8 +7,8 @@
 #include "examples/common/svg.h"
 
 // Learns to draw images like those it has seen: a variational autoencoder (Kingma and Welling 2014). An encoder says of an
-// image where in a space of few dimensions it lies, and how sure of that it is; a decoder draws the image of a place. What
-// the two are trained for keeps the places close to a normal distribution, so that any draw of it decodes to an image.
+// image where in a space of few dimensions it lies, and how sure of that it is; a decoder draws the image of a place. The
+// loss keeps the places close to a normal distribution, so that any draw of it decodes to an image.
 
 namespace nn = ct::nn;
 using ct::Tensor;

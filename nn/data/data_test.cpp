@@ -33,7 +33,7 @@ data::TensorDataset<2> numbers(std::int64_t count) {
   return data::TensorDataset(tensor_of<float>({count, 2}, x), tensor_of<std::int64_t>({count}, y));
 }
 
-// What a loop over `loader` sees, as one list of labels; batches end with -1.
+// Labels of a loop over `loader` as one list; each batch ends with -1.
 template <class Loader>
 std::vector<std::int64_t> labels_of(Loader& loader) {
   std::vector<std::int64_t> seen;
@@ -119,7 +119,7 @@ TEST_CASE("DataLoader: one that does not shuffle leaves the generator as it was"
 }
 
 TEST_CASE("DataLoader: a shuffle is uniform", "[data]") {
-  // Where example 0 comes to lie in 6000 shuffles of 6: chi-squared with 5 degrees of freedom stays
+  // Places of example 0 in 6000 shuffles of 6: chi-squared with 5 degrees of freedom stays
   // under 20.5 with a probability of 99.9 %.
   data::DataLoader loader(numbers(6), {.batch_size = 6, .shuffle = true, .seed = 3});
   std::vector<double> at(6);

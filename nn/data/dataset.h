@@ -82,7 +82,7 @@ concept BatchDataset = requires(const D& d, std::span<const std::int64_t> indice
   { d.size() } -> std::convertible_to<std::int64_t>;
   { d.get_batch(indices) } -> detail::Batch;
 };
-/// What a DataLoader loads from. With several workers get() or get_batch() is called by several threads at
+/// A dataset that a DataLoader loads from. With several workers get() or get_batch() is called by several threads at
 /// once.
 template <class D>
 concept Dataset = ExampleDataset<D> || BatchDataset<D>;
@@ -96,7 +96,7 @@ CT_API Tensor gather_rows(const Tensor& source, std::span<const std::int64_t> ro
 CT_API Tensor stack_examples(TensorList examples);
 
 namespace detail {
-/// What get() of a dataset gives.
+/// The type that get() of a dataset returns.
 template <class D>
 using Example = std::remove_cvref_t<decltype(std::declval<const D&>().get(0))>;
 }  // namespace detail

@@ -42,7 +42,7 @@ class ByteReader {
   void expect(void* to, std::size_t bytes) {
     source_.check(read(to, bytes) == bytes, kOp, "is truncated", kHelp);
   }
-  /// No more than this can be left.
+  /// The most that can be left.
   std::uint64_t limit() const { return packed_ ? source_.size() * kMaxRatio : source_.size() - at_; }
 
  private:

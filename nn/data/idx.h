@@ -15,7 +15,7 @@ namespace ct::data {
 /// the message names the path and what to do.
 CT_API Tensor read_idx(const std::string& path);
 
-/// Which part of a data set.
+/// Part of a data set.
 enum class Split { train, test };
 inline constexpr Split train = Split::train;
 inline constexpr Split test = Split::test;

@@ -64,8 +64,7 @@ template <class... Args>
 }
 
 #if COTANGENT_WITH_PNG
-// Without what says of which colours the numbers are: by that libpng would change them. They are taken as they stand, as Pillow
-// takes them.
+// Ignores colour profiles, by which libpng would change the values. They are taken as they stand, as Pillow takes them.
 std::vector<std::byte> without_profiles(Bytes bytes) {
   constexpr std::size_t kSignature = 8,
                         kAround = 12;  // bytes of a chunk beside its data: length, name, checksum

@@ -19,7 +19,7 @@ namespace ct::data {
 CT_API bool has_png();
 CT_API bool has_jpeg();
 
-/// How the numbers of a picture's points are wanted.
+/// Colours of a picture's pixels.
 enum class Color {
   rgb,   ///< [3, height, width]; transparency is left out
   gray,  ///< [1, height, width]: 0.299 red + 0.587 green + 0.114 blue, as Pillow's "L"

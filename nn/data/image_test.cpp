@@ -95,14 +95,14 @@ TEST_CASE("images: PNG", "[data][image]") {
   CHECK(values_of(rgb) == Bytes{1, 255, 2, 254, 3, 253});
   // 0.299 + 2 * 0.587 + 3 * 0.114 = 1.8; and 254.3
   CHECK(values_of(rgb, data::Color::gray) == Bytes{2, 254});
-  // What is transparent keeps its colour.
+  // Transparent pixels keep their colour.
   CHECK(values_of(png(1, 1, 8, kRgba, std::string("\0\x0a\x14\x1e\x00", 5))) == Bytes{10, 20, 30});
   const std::string bits = png(8, 2, 1, kGray, std::string("\0\xa5\0\xff", 4));
   CHECK(values_of(bits, data::Color::gray) ==
         Bytes{255, 0, 255, 0, 0, 255, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255});
   CHECK(values_of(png(1, 1, 16, kGray, std::string("\0\x80\x80", 3)), data::Color::gray) == Bytes{128});
 
-  // What says of which colours the numbers are does not change them.
+  // Colour profiles do not change the values.
   for (const std::string& profile :
        {"gAMA" + word(100000), "gAMA" + word(45455), "sRGB" + std::string(1, '\1'),
         "cHRM" + word(31270) + word(32900) + word(64000) + word(33000) + word(30000) + word(60000) +

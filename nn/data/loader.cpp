@@ -26,7 +26,7 @@ constexpr std::uint64_t kOrderStream = 0x0DE2C0DE5A17ull;
 
 constexpr int kMostAhead = 1 << 16;  // batches
 
-/// The stream of one loop's copies. Those of loops that have ended are taken again: the memory that the
+/// The stream of one loop's copies. Streams of loops that have ended are reused: the memory that the
 /// allocator keeps belongs to a stream, and with a new stream each epoch and each evaluation would ask the
 /// system for its own.
 class UploadStream {

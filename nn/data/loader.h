@@ -22,20 +22,20 @@ namespace ct::data {
 struct LoaderOptions {
   std::int64_t batch_size = 1;
   bool shuffle = false;
-  /// Which examples an epoch has, and in which order, in place of each once: sampler.h has some.
+  /// Sampler that chooses an epoch's examples and their order, in place of each once: sampler.h has some.
   std::optional<AnySampler> sampler = std::nullopt;
   /// Leaves out a last batch that is not full.
   bool drop_last = false;
   /// Threads that make batches ahead, or as many of them as the system gives. 0: batches are made by the
   /// loop's own thread.
   int workers = 0;
-  /// Of the order; without one it is drawn from the default generator, if there is something to shuffle.
+  /// Seed of the order; without one it is drawn from the default generator, if there is something to shuffle.
   std::optional<std::uint64_t> seed = std::nullopt;
-  /// Where the batches are wanted. For a GPU they are assembled in pinned memory and copied on a stream of
+  /// Device of the batches. For a GPU they are assembled in pinned memory and copied on a stream of
   /// their own, while earlier batches are computed on. A dataset whose tensors are on a GPU is loaded with
   /// that GPU here: its rows are gathered on the same stream.
   Device prefetch = cpu;
-  /// How many batches are made ahead of the loop, with workers or a GPU.
+  /// Number of batches made ahead of the loop, with workers or a GPU.
   int prefetch_batches = 2;
 };
 
@@ -105,8 +105,8 @@ class DataLoader {
  public:
   /// Throws ValueError for a batch size below 1, a number of prefetched batches outside [1, 65536], or of
   /// workers outside [0, 1024], or for `shuffle` beside a sampler. The loop throws IndexError if the sampler gives a number
-  /// that the dataset has not, ValueError if it gives more or fewer than its size(), Error if a worker can't be started, OutOfMemoryError if there is
-  /// no room for the order or for the numbers of a batch. Using a loader that was moved from throws Error.
+  /// that the dataset does not have, ValueError if it gives more or fewer than its size(), Error if a worker can't be started,
+  /// OutOfMemoryError if the order or a batch does not fit into memory. Using a loader that was moved from throws Error.
   explicit DataLoader(D dataset, LoaderOptions options = {})
       : dataset_(std::make_shared<const D>(std::move(dataset))),
         core_(std::make_shared<detail::LoaderCore>(dataset_->size(), fetcher(dataset_), options)) {}

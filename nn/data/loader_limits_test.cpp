@@ -9,7 +9,7 @@
 #include "tests/catch.h"
 #include "tests/optim_testing.h"
 
-// What the machine can't give, and loaders that were moved from: typed errors, and the next loop works.
+// Lack of memory or threads, and loaders that were moved from: typed errors, and the next loop works.
 
 using namespace ct;
 using ct::testing::check_mentions;
@@ -17,7 +17,7 @@ using ct::testing::message_of;
 
 namespace {
 
-// As large as one says; an example is its number.
+// A dataset of any given size; an example is its number.
 struct Endless {
   std::int64_t count;
   std::int64_t size() const { return count; }

@@ -34,8 +34,8 @@ class CT_API NpyRows {
   DType dtype_ = DType::f32;
 };
 
-/// Arrays in files whose first axes belong together, as a TensorDataset whose tensors stay on the disk. What fits into
-/// memory is faster as TensorDataset(io::load_npy("x.npy"), io::load_npy("y.npy")).
+/// Arrays in files whose first axes belong together, as a TensorDataset whose tensors stay on the disk. Data that fits
+/// into memory is faster as TensorDataset(io::load_npy("x.npy"), io::load_npy("y.npy")).
 ///
 ///     ct::data::NpyDataset data("images.npy", "labels.npy");   // batches are std::array<Tensor, 2>
 template <std::size_t N>

@@ -11,9 +11,9 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/number.h>
 
-// Which examples an epoch has, and in which order. A loader by itself takes each once, in the dataset's order or
-// shuffled; with LoaderOptions::sampler it takes what that says. Everything here is a function of a seed and the number
-// of the epoch, so that a resumed run goes on as the uninterrupted one.
+// Samplers: which examples an epoch has, and in which order. A loader by itself takes each once, in the dataset's order
+// or shuffled; with LoaderOptions::sampler it takes what that says. Everything here is a function of a seed and the
+// number of the epoch, so that a resumed run goes on as the uninterrupted one.
 
 namespace ct::data {
 
@@ -102,8 +102,8 @@ class CT_API DistributedSampler {
   DistributedSamplerOptions options_;
 };
 
-/// The numbers 0, ..., size - 1 in disjoint lists: the lengths, or if they sum up to 1 the shares, of these. What shares
-/// leave over by rounding goes to the first lists, one each. Throws ValueError for lengths that are negative or not
+/// The numbers 0, ..., size - 1 in disjoint lists: the lengths, or if they sum up to 1 the shares, of these. Numbers
+/// left over by rounding shares go to the first lists, one each. Throws ValueError for lengths that are negative or not
 /// whole, or have another sum.
 CT_API std::vector<std::vector<std::int64_t>> random_split_indices(Integer size,
                                                                    std::span<const Real> lengths,

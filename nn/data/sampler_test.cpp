@@ -164,7 +164,7 @@ TEST_CASE("a loader takes what its sampler says, and resumes", "[data][sampler]"
     const List rest = numbers_of(resumed);
     some.insert(some.end(), rest.begin(), rest.end());
     CHECK(some == sampler.order(2));
-    // That of a loader without the sampler is another run's.
+    // The state of a loader without the sampler is another run's.
     data::DataLoader other(dataset, {.batch_size = 4});
     CHECK_THROWS_AS(other.load_state_dict(state), ValueError);
   }

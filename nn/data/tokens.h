@@ -15,7 +15,7 @@
 
 namespace ct::data {
 
-/// How token files are laid out; all numbers little-endian.
+/// Layouts of token files; all numbers little-endian.
 enum class TokenFormat {
   raw,     ///< 16-bit tokens and nothing else, as nanoGPT writes them
   llmc,    ///< llm.c's: a header of 256 32-bit words {20240520, 1, count}, then 16-bit tokens
@@ -33,9 +33,9 @@ class CT_API Tokens {
   static Tokens from_vector(const std::vector<std::int64_t>& tokens, std::string name = "tokens");
 
   std::int64_t size() const { return end_ - begin_; }
-  /// For messages: the path.
+  /// The path, for messages.
   const std::string& name() const;
-  /// Where in the whole file or text its first token stands.
+  /// Position of its first token in the whole file or text.
   std::int64_t begin() const { return begin_; }
   /// Tokens [start, start + to.size()). Throws IndexError out of range, IoError if the file has shrunk.
   void read(std::int64_t start, std::span<std::int64_t> to) const;
@@ -66,8 +66,8 @@ struct TokenDatasetOptions {
   /// Tokens of a window.
   std::int64_t block = 256;
   /// Window i of a random order starts at a place that is a function of (seed, i) alone, drawn uniformly with
-  /// replacement: any step of a run can be made again without the steps before it, and a run is as long as
-  /// one likes. Otherwise windows lie side by side, and a rest shorter than a window is left out.
+  /// replacement. So any step of a run can be repeated without the steps before it, and a run may have any
+  /// length. Otherwise windows lie side by side, and a rest shorter than a window is left out.
   bool random = true;
   std::uint64_t seed = 0;
   /// Every token must be smaller, or IndexError is thrown when it turns up; 0: not checked.
@@ -89,7 +89,7 @@ class CT_API TokenDataset {
 
   /// The number of windows; 2^62 of them in random order.
   std::int64_t size() const;
-  /// Where window i starts.
+  /// Start of window i.
   std::int64_t start_of(std::int64_t i) const;
   std::array<Tensor, 2> get_batch(std::span<const std::int64_t> windows) const;
   const Tokens& tokens() const { return tokens_; }

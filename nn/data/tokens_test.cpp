@@ -148,7 +148,7 @@ TEST_CASE("token windows: tokens beyond the vocabulary", "[tokens]") {
                          {.block = 4, .random = false, .vocab_size = 50});
   CHECK_THAT(message<IndexError>([&] { set.get_batch(std::vector<std::int64_t>{0}); }),
              Contains("corpus.bin") && Contains("token 99 at position 3") && Contains("ends at 49"));
-  // Of a part, the position is that in the file.
+  // The position in a part counts from the file's begin.
   const TokenDataset last(Tokens::from_vector({1, 2, 3, 1, 99}, "corpus.bin").part(2, 3),
                           {.block = 2, .random = false, .vocab_size = 50});
   CHECK_THAT(message<IndexError>([&] { last.get_batch(std::vector<std::int64_t>{0}); }),

@@ -21,17 +21,18 @@
 namespace ct::data {
 
 namespace detail {
-/// Of datasets that end at `ends` when they are put one after the other: which has example i, as which of its own.
+/// Place of example i among concatenated datasets, which end at `ends`: the dataset's number, and the example's number
+/// in it.
 CT_API std::pair<std::size_t, std::int64_t> place_in(const std::vector<std::int64_t>& ends, std::int64_t i);
-/// A batch of their examples, of what get_batch(d, rows) gives of dataset d.
+/// A batch of concatenated datasets' examples; get_batch(d, rows) loads those of dataset d.
 CT_API std::vector<Tensor> join_batches(
     const std::vector<std::int64_t>& ends, std::span<const std::int64_t> indices,
     FunctionRef<std::vector<Tensor>(std::size_t d, std::span<const std::int64_t> rows)> get_batch);
 }  // namespace detail
 
-/// What a function makes of the examples of another dataset: f(example), or f(example, i) with the example's number,
-/// by which a random change can be one that does not depend on the loader's threads. With several workers it is
-/// called by several threads at once.
+/// A dataset with f applied to each example: f(example), or f(example, i) with the example's number, from which a
+/// random change can be drawn that does not depend on the loader's threads. With several workers f is called by
+/// several threads at once.
 template <ExampleDataset D, class F>
 class MapDataset {
  public:

@@ -13,8 +13,8 @@
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/module.h>
 
-// The tape, for people: what was recorded, what is kept for backward, where gradients go, in which order, and how much
-// memory that takes. In Cotangent::io.
+// The tape, for people: the recorded ops, the tensors kept for backward, the targets of gradients, their order, and the
+// memory. In Cotangent::io.
 
 namespace ct {
 
@@ -29,14 +29,14 @@ struct ExplainOptions {
   /// Goes back once, without touching grad(), and notes the norm of the cotangent that arrives at each node. Hooks and
   /// retain_grad() are left out of it; backward() of the user's own functions runs once more.
   bool grads = false;
-  /// The same, and notes how long each node's part of the way back takes. On a GPU it waits after every node. What
-  /// recompute() runs again counts for the node before it, and copies that hooks need are in it.
+  /// The same, and measures how long each node's backward takes. On a GPU it waits after every node. Work that
+  /// recompute() repeats counts for the node before it, and copies that hooks need are in it.
   bool times = false;
   /// Its measurements of the forward pass become columns.
   const ForwardWatch* watch = nullptr;
 };
 
-/// What explain() found: for printing, for drawing, and for programs to read.
+/// Result of explain(), to print, to draw, and for programs to read.
 class CT_API Explanation {
  public:
   /// A tensor that a node keeps for backward.
@@ -48,7 +48,7 @@ class CT_API Explanation {
     TensorMeta meta;
     std::int64_t bytes = 0;  ///< that are kept alive by it; 0 where a leaf or an older node keeps them anyway
   };
-  /// Where the gradient of an input goes: to a node or to a leaf.
+  /// Target of an input's gradient: a node or a leaf.
   struct Target {
     std::string input;
     int node = 0;           ///< its number; 0: a leaf
@@ -75,7 +75,7 @@ class CT_API Explanation {
     TensorMeta meta;
     std::optional<double> grad_norm;
   };
-  /// Bytes that are alive when a node has run forward, or while its part of the way back runs: of leaves, kept for
+  /// Bytes that are alive when a node's forward has run, or while its backward runs: of leaves, kept for
   /// backward, of cotangents under way, of leaves' gradients. Counted from shapes, without the workspace of kernels and
   /// what recompute() records again.
   struct Moment {
@@ -94,7 +94,7 @@ class CT_API Explanation {
   /// A table, the youngest node first: the order of the walk. Blocks of modules that are the same (the layers of a
   /// transformer) are shown once.
   std::string to_string() const;
-  /// For Graphviz: `dot -Tsvg tape.dot`.
+  /// Text for Graphviz: `dot -Tsvg tape.dot`.
   std::string to_dot() const;
   /// A page that needs nothing from elsewhere: the tape as a picture to walk through, and memory over the step.
   std::string to_html() const;

@@ -9,7 +9,7 @@
 #include <cotangent/core/device.h>
 #include <cotangent/nn/explain/explain.h>
 
-// Internal: what the files of this folder tell one another.
+// Shared declarations of this folder's files.
 
 namespace ct {
 class Node;
@@ -17,7 +17,7 @@ class Node;
 
 namespace ct::explaining {
 
-/// What lies behind a loss, which keeps it alive: the nodes in the order of recording, and the leaves.
+/// Tape behind a loss: the nodes in the order of recording, and the leaves. The loss keeps them alive.
 struct Tape {
   std::vector<Node*> nodes;
   std::size_t output = 0;  // of the last node: the loss
@@ -80,7 +80,7 @@ std::vector<Run> runs_of(const Explanation& explanation);
 inline std::string origin(const Explanation::Kept& kept) {
   return kept.node == 0 ? kept.from : detail::cat(kept.from, " of ", kept.node);
 }
-/// Where a gradient goes: "3" or a leaf's name.
+/// Target of a gradient: "3" or a leaf's name.
 inline std::string goal(const Explanation& e, const Explanation::Target& target) {
   return target.node == 0 ? e.leaves[target.place].name : detail::cat(target.node);
 }

@@ -78,7 +78,7 @@ void explaining::go_back(const Tensor& loss, const Tape& tape, const ExplainOpti
         return Tensor();
       });
   }
-  std::vector<Tensor> wanted;  // what recompute() captured is known by name only
+  std::vector<Tensor> wanted;  // tensors that recompute() captured are known by name only
   std::unordered_set<const TensorImpl*> seen;
   for (TensorImpl* leaf : tape.leaves) wanted.emplace_back(Ref<TensorImpl>::share(leaf)), seen.insert(leaf);
   for (const nn::Named<Tensor>& named : options.names)

@@ -19,7 +19,7 @@ std::string list(const std::vector<std::string>& parts, const char* between = ",
   return text;
 }
 
-// What a name is inside of a block, to which it belongs by its parts.
+// Rest of a name inside of a block; the whole name if it does not belong to the block.
 std::string without(std::string_view name, std::string_view block) {
   if (block.empty() || !name.starts_with(block)) return std::string(name);
   if (name.size() == block.size()) return {};
@@ -56,7 +56,8 @@ std::string block_of(const Path& module, const std::set<Path>* blocks) {
   return !blocks || blocks->count(block) ? join(block) : "";
 }
 
-// What two runs have in common that differ in nothing but their place: nodes are named by their distance.
+// Signature of a run, equal for runs that differ in nothing but their place: nodes are named by their
+// distance.
 std::string signature(const Explanation& e, const Run& run) {
   std::string text;
   for (int n = run.youngest; n >= run.oldest; --n) {

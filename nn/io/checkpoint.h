@@ -11,8 +11,8 @@
 
 namespace ct::io {
 
-/// What can be part of a checkpoint: modules, optimizers, schedulers, loaders, and anything of the user's
-/// with these two functions. load_state_dict() should change nothing if it throws.
+/// A part of a checkpoint: a module, an optimizer, a scheduler, a loader, or a type of the user's with these
+/// two functions. load_state_dict() should change nothing if it throws.
 template <class T>
 concept Stateful = requires(T& object, const StateDict& state) {
   { object.state_dict() } -> std::convertible_to<StateDict>;

@@ -31,7 +31,7 @@ constexpr char kSingle[] = "model.safetensors";
 constexpr char kIndex[] = "model.safetensors.index.json";
 constexpr char kHead[] = "lm_head.weight";
 
-// Of files of settings.
+// The text of a file of settings.
 std::string read_text(const std::string& path) {
   return read_text_file(kLoad, path, std::uint64_t{64} << 20);
 }
@@ -55,7 +55,7 @@ bool is_transposed(const Kind& kind, const std::string& name) {
                              name.ends_with(".c_fc.weight"));
 }
 
-// What older versions saved although it follows from the settings.
+// Buffers that older versions saved although they follow from the settings.
 bool is_constant(const Kind& kind, const std::string& name) {
   return &kind == &kGpt2 ? name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
                          : name.ends_with(".rotary_emb.inv_freq");
@@ -202,7 +202,7 @@ HuggingfaceConfig config_of(const LanguageModel& model) {
                                "for others there is io::save(path, model.state_dict())");
 }
 
-// What the files hold: GPT-2's projections transposed, and biases even if the model has none.
+// Tensors as the files hold them: GPT-2's projections transposed, and biases even if the model has none.
 StateDict file_tensors(const LanguageModel& model, const HuggingfaceConfig& config) {
   const Kind& kind = kind_of(config);
   const auto* gpt2 = std::get_if<Gpt2Config>(&config);

@@ -90,7 +90,7 @@ class Reader {
   }
 
  private:
-  // What null stands for is as if it were not there.
+  // The member `key`; null if it is missing or JSON's null.
   const Json* find(const char* key) const {
     const Json* found = object_.find(key);
     return found && !found->is_null() ? found : nullptr;
@@ -253,7 +253,7 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
            {"attention_bias", l.attention_bias},
            {"mlp_bias", l.mlp_bias},
            {"tie_word_embeddings", l.tie_word_embeddings}};
-    // In the manner of transformers 4 and of transformers 5.
+    // The forms of transformers 4 and of transformers 5.
     std::vector<Json::Member> joined = {{"rope_type", "default"}};
     if (const auto& s = l.rope_scaling)
       joined = {{"rope_type", "llama3"},

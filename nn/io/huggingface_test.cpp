@@ -105,7 +105,7 @@ TEST_CASE("settings are read and written", "[io]") {
   CHECK(m.bos_token_id == 3);
   CHECK(llama->begin_token() == 3);
   CHECK(llama->end_tokens() == std::vector<std::int64_t>{4, 5});
-  // As transformers 4 wrote it.
+  // The form that transformers 4 wrote.
   std::string text = folder.read("l/config.json");
   text = replaced(text, "\"rope_parameters\"", "\"unknown\"");
   folder.write("l/config.json", text);
@@ -125,7 +125,7 @@ TEST_CASE("settings are read and written", "[io]") {
   CHECK(h.attn_pdrop == 0.5);
   CHECK_FALSE(h.tie_word_embeddings);
   CHECK_FALSE(h.bos_token_id.has_value());
-  // Without biases is with biases of 0.
+  // A model without biases equals one with biases of 0.
   g.bias = false;
   Gpt2 bare(g);
   io::save_huggingface(folder / "n", bare);

@@ -40,7 +40,7 @@ class CT_API Json {
   /// An object with these members, in this order; their keys must differ, which is not checked.
   static Json object(std::vector<Member> members) { return Object{std::move(members), false}; }
 
-  // ---- What it is: null pointers and empty options for a value of another kind. ---------------------------
+  // ---- The value: null pointers and empty options for one of another kind. ---------------------------
   bool is_null() const { return value_.index() == 0; }
   bool is_object() const { return members() != nullptr; }
   const bool* boolean() const { return std::get_if<bool>(&value_); }
@@ -58,7 +58,7 @@ class CT_API Json {
   }
   /// The member of this key; null if there is none, or if this is no object.
   const Json* find(std::string_view key) const;
-  /// For messages: "null", "a boolean", "a number", "a text", "a list" or "an object".
+  /// Kind for messages: "null", "a boolean", "a number", "a text", "a list" or "an object".
   const char* kind() const;
 
   // ---- Writing --------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class CT_API Json {
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, List, Object> value_;
 };
 
-/// Whose text is read, for messages: "[op] 'name': WHAT not valid JSON near byte 7; ADVICE".
+/// Origin of a text, for messages: "[op] 'name': WHAT not valid JSON near byte 7; ADVICE".
 struct JsonOrigin {
   const char* op;
   const std::string& name;

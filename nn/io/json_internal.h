@@ -8,7 +8,7 @@
 
 namespace ct::io {
 
-/// What a reader of JSON comes across, in the text's order. To refuse something is to throw.
+/// Events of a JSON reader, in the text's order. A handler refuses a value by throwing.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -25,7 +25,7 @@ class JsonEvents {
   virtual void end_object() = 0;
 };
 
-/// As parse_json(), event by event: no value is built, and keys may repeat.
+/// Reads as parse_json(), event by event: no value is built, and keys may repeat.
 void read_json(const JsonOrigin& origin, std::string_view text, JsonEvents& events,
                int depth = kMaxJsonDepth);
 

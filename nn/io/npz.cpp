@@ -141,7 +141,7 @@ void read_local_header(const ByteSource& source, Member& m) {
   m.begin = m.header_at + local.size();
   std::uint64_t packed = local.u32(18), unpacked = local.u32(22);
   widen(source, local, 30 + name, extra, {&unpacked, &packed});
-  // Of what was not known yet when the header was written (flag 3) it has zeros.
+  // Values not known when the header was written (flag 3) are zeros there.
   const auto same = [late = (m.flags & 8) != 0](std::uint64_t here, std::uint64_t there) {
     return here == there || (late && here == 0);
   };

@@ -59,7 +59,7 @@ CT_API StateDict load(std::span<const std::byte> bytes);
 
 // ---- Single tensors, and what has a state -----------------------------------------------------------------
 
-/// What has a state: modules, optimizers, schedules.
+/// An object with a state: a module, an optimizer, a schedule.
 template <class T>
 concept HasState = requires(const T& object) {
   { object.state_dict() } -> std::convertible_to<StateDict>;

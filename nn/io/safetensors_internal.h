@@ -50,7 +50,7 @@ std::uint32_t header_checksum(std::string_view json);
 /// Reads and checks a header; `data_bytes` is what follows it. `source` is for messages.
 CT_API SafetensorsHeader parse_safetensors_header(const ByteSource& source, std::string_view json,
                                                   std::uint64_t data_bytes);
-/// Where the tensors' bytes begin in a file, and its header.
+/// Header of a file, and the place where the tensors' bytes begin.
 struct SafetensorsStart {
   std::uint64_t data = 0;
   SafetensorsHeader header;

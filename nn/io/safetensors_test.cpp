@@ -327,7 +327,7 @@ TEST_CASE("io: an atomic file keeps permissions, follows links and cleans up", "
   stat((folder / "a").c_str(), &info);
   CHECK((info.st_mode & 07777) == 0640);
 
-  // What a killed process leaves is removed by the next save; what a living one writes is not.
+  // The next save removes a killed process's temporary file, and not a living one's.
   folder.write(".a.abcdef.tmp", "left behind");
   {
     io::AtomicFile writing(folder / "a");

@@ -11,7 +11,7 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/printable.h>
 
-// Where the readers of this folder get their bytes: a file, or memory (tests, fuzzers).
+// Source of bytes for this folder's readers: a file, or memory (tests, fuzzers).
 
 namespace ct::io {
 
@@ -22,7 +22,7 @@ class CT_API ByteSource {
   /// Fills `to` with the bytes from `offset` on. Throws IoError if there are fewer.
   void read(std::uint64_t offset, void* to, std::size_t bytes) const;
   std::uint64_t size() const { return size_; }
-  /// For messages: the path.
+  /// The path, for messages.
   const std::string& name() const { return name_; }
 
   /// Throws IoError "[op] 'name': found; wanted".

@@ -59,7 +59,7 @@ TEST_CASE("streams and memory hold the bytes of a file", "[io]") {
     CHECK(bytes_of(dict.at("wide")) == bytes_of(some().at("wide")));
     CHECK(dict.value<std::int64_t>("steps") == 7);
   }
-  // From where the stream stands on.
+  // Reads from the stream's position on.
   std::istringstream later("before" + file);
   later.seekg(6);
   CHECK(io::load(later).size() == 3);

@@ -1,4 +1,4 @@
-// What all readers of files have in common: whatever a file says, the answer is a typed error that can be shown.
+// All readers of files: whatever a file says, the answer is a typed error that can be shown.
 
 #include <cstring>
 #include <functional>
@@ -46,7 +46,7 @@ void read_characters(const std::string& json) { text::CharTokenizer::from_json(j
 void read_vocabulary(const std::string& json) { text::BpeTokenizer::from_vocab_and_merges(json, ""); }
 void read_config(const std::string& json) { io::parse_huggingface_config("config.json", json); }
 void read_index(const std::string& json) { io::parse_huggingface_index("index.json", json); }
-// What load_tokenizer() does to tell the kinds of files apart.
+// Tells the kinds of files apart as load_tokenizer() does.
 void read_any(const std::string& json) {
   const TempFolder folder;
   folder.write("tokenizer.json", json);

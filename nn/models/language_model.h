@@ -44,7 +44,7 @@ class CT_API KvCache {
   /// Forgets all tokens but the first `length`. Throws ValueError unless 0 <= length <= length().
   void truncate(std::int64_t length);
 
-  // ---- For models ---------------------------------------------------------------------------------------
+  // ---- Used by models ----------------------------------------------------------------------------------
   struct KeysValues {
     Tensor keys, values;
   };
@@ -100,7 +100,7 @@ class CT_API LanguageModel : public Module {
   LanguageModel& operator=(LanguageModel&&) = default;
   virtual ~LanguageModel() = default;
 
-  // ---- What a model defines -----------------------------------------------------------------------------
+  // ---- Defined by a model -----------------------------------------------------------------------------
   virtual ModelSizes sizes() const = 0;
   /// The states after the last norm, [B, T, width]: position i depends on tokens 0 ... i. With a cache the
   /// tokens follow those that it has seen; it takes part in no gradient, so the call is made under NoGrad
@@ -114,7 +114,7 @@ class CT_API LanguageModel : public Module {
   /// The tokens that end a text; none if the model does not know.
   virtual std::vector<std::int64_t> end_tokens() const { return {}; }
 
-  // ---- What follows from it -----------------------------------------------------------------------------
+  // ---- Derived from that -------------------------------------------------------------------------------
   /// Logits [B, T, vocabulary] of the token after each position.
   Tensor forward(const Tensor& tokens) const;
   Tensor operator()(const Tensor& tokens) const { return call(*this, tokens); }

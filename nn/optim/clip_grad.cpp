@@ -22,7 +22,7 @@ struct Gradients {
       if (!grad.defined()) continue;
       if (!grad.is_contiguous()) {
         grad = grad.contiguous();
-        Tensor(p).set_grad(grad);  // what is scaled must be what the optimizer sees
+        Tensor(p).set_grad(grad);  // the scaled gradients must be those that the optimizer reads
       }
       if (tensors.empty()) device = grad.device();
       CT_CHECK(grad.device() == device, DeviceError, op, "gradients are on ", to_string(device), " and ",

@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kName = "GradScaler";
 
-// As an f32, with a finite inverse.
+// Checks that the scale is a normal f32, whose inverse is finite.
 void check_scale(const char* what, double scale) {
   const auto f = static_cast<float>(scale);
   CT_CHECK(f >= std::numeric_limits<float>::min() && std::isfinite(f), ValueError, kName, what, " is ", scale,
@@ -82,7 +82,7 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
       if (!grad.defined()) continue;
       if (!grad.is_contiguous()) {
         grad = grad.contiguous();
-        p.set_grad(grad);  // what is divided must be what the optimizer sees
+        p.set_grad(grad);  // the divided gradients must be those that the optimizer reads
       }
       CT_CHECK(grads.empty() || grad.device() == grads[0].device(), DeviceError, kName, "gradients are on ",
                to_string(grads[0].device()), " and ", to_string(grad.device()),

@@ -8,14 +8,14 @@
 
 namespace ct::optim {
 
-/// What the optimizers here have in common: options for each group of parameters, checked by check_options(), which
+/// Base of the optimizers here: options for each group of parameters, checked by check_options(), which
 /// throws ValueError for those that are out of range. Constructors and add_param_group() throw that, and what
 /// Optimizer::add_group() throws.
 template <class Options>
 class CT_API GroupedOptimizer : public Optimizer {
  public:
   void add_param_group(ParamGroup<Options> group);
-  /// As they were given: the learning rate of this moment is lr(group).
+  /// The options as given; lr(group) is the current learning rate.
   const Options& options(int group = 0) const;
 
  protected:

@@ -35,7 +35,7 @@ struct LBFGS::Point {
   double t = 0, loss = 0, slope = 0;
   Tensor gradient;
 
-  // Where the cubic with these two losses and slopes is least, within [low, high].
+  // Minimum of the cubic with these two losses and slopes, within [low, high].
   static double between(const Point& a, const Point& b, double low, double high) {
     const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t);
     const double square = d1 * d1 - a.slope * b.slope;

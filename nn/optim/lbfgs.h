@@ -50,8 +50,8 @@ class CT_API LBFGS final : public Optimizer {
   /// parameters, DeviceError if these are on several devices.
   explicit LBFGS(std::vector<Tensor> params, const LBFGSOptions& options = {});
 
-  /// Up to max_iter iterations. Gives the loss of before. What the closure throws leaves the parameters where the
-  /// iteration began. Throws ValueError for an empty closure, or one whose loss is not one number.
+  /// Up to max_iter iterations. Gives the loss of before. If the closure throws, the parameters are those before the
+  /// iteration. Throws ValueError for an empty closure, or one whose loss is not one number.
   Tensor step(const Closure& closure);
   const LBFGSOptions& options() const { return options_; }
   /// Iterations, and calls of the closure, of all steps.

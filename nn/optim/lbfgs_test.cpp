@@ -229,7 +229,7 @@ TEST_CASE("LBFGS: what its closure does wrong", "[optim]") {
   }),
                   std::runtime_error);
   CHECK(all_bytes(problem.params) == before);
-  // By way of the base class there is no closure.
+  // The base class has no closure.
   problem.evaluate();
   Optimizer& base = problem.lbfgs;
   CHECK_THROWS_AS(base.step(), ValueError);

@@ -11,8 +11,8 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
-// a hundred small ones are one chunk and wake nobody. What is summed per chunk is cut at the same places for any number
-// of threads, hence has the same bits. The loops are plain and leave the vectors to the compiler.
+// a hundred small ones are one chunk and wake no thread. Sums per chunk are cut at the same places for any number of
+// threads, hence have the same bits. The loops are plain and leave the vectors to the compiler.
 
 namespace ct::optim::internal {
 namespace {
@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kChunk = 1 << 14;
 constexpr std::int64_t kAlign = 64;  // tensors start on multiples of it, so that vectors stay aligned
 
-// Where each entry starts on the line; the last element is its length.
+// Start of each entry on the line; the last element is its length.
 std::span<const std::int64_t> lay_out(std::span<const Entry> entries) {
   std::vector<std::int64_t>& starts = scratch_starts();
   std::int64_t at = 0;
@@ -32,9 +32,10 @@ std::span<const std::int64_t> lay_out(std::span<const Entry> entries) {
   return starts;
 }
 
-// How updates, which sum nothing, are cut: into as many chunks for each thread, so that who is through sooner takes little
-// from the part of another, whose core has it in its cache, from the backward pass before and for the forward pass after.
-// The cuts move with the number of threads, the bits do not: at multiples of kAlign every vector holds the same elements.
+// Cut of updates, which sum nothing: into as many chunks for each thread, so that a thread that is done sooner takes
+// little from the part of another, whose core has it in its cache from the backward pass before, and for the forward pass
+// after. The cuts move with the number of threads, the bits do not: at multiples of kAlign every vector holds the same
+// elements.
 std::int64_t update_chunk(std::int64_t size) {
   constexpr int kChunksPerThread = 8;
   const int threads = num_threads();

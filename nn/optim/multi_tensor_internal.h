@@ -44,7 +44,7 @@ std::vector<Entry>& scratch_entries();
 /// The calling thread's memory for tables of so many entries. A step asks for it before its first change: it
 /// is made as a whole or not at all, also when memory runs out.
 void reserve_scratch(std::size_t entries);
-/// Where entries start on the line that the CPU cuts into chunks; empty.
+/// Starts of entries on the line that the CPU cuts into chunks; empty.
 std::vector<std::int64_t>& scratch_starts();
 
 // ---- The rules ------------------------------------------------------------------------------------------

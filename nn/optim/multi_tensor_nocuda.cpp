@@ -1,7 +1,7 @@
 #include <cotangent/core/runtime_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
-// As ops/kernels_nocuda.cpp: in place of multi_tensor_cuda.cu and clip_grad_cuda.cu in a library without CUDA.
+// Stubs of multi_tensor_cuda.cu and clip_grad_cuda.cu in a library without CUDA; see ops/kernels_nocuda.cpp.
 
 namespace ct::optim::internal {
 

@@ -78,7 +78,7 @@ void Muon::update(int group, std::span<const int> members) {
     const Tensor grad = g.grads[i].to(momentum.dtype());
     const Tensor average = lerp(momentum, grad, 1 - o.momentum);
     const Tensor nearest = orthogonalized(o.nesterov ? lerp(grad, average, o.momentum) : average, o);
-    // In the place of the gradient, what is left to do is a step of SGD.
+    // The result replaces the gradient; a step of SGD follows.
     g.grads[i] = nearest.to(g.params[i].dtype()).contiguous();
     momentum = average;
     const double factor = adjustment(o, shape);

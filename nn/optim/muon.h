@@ -25,15 +25,15 @@ struct MuonOptions {
   double eps = 1e-7;  ///< the smallest norm that is divided by
   int ns_steps = 5;
   MuonLr adjust_lr = MuonLr::original;  ///< PyTorch's adjust_lr_fn
-  DType ns_dtype = bf16;                ///< what Newton and Schulz's steps are computed in; PyTorch has bf16
+  DType ns_dtype = bf16;                ///< dtype of Newton and Schulz's steps; PyTorch has bf16
   bool master_weights = true;           ///< keep f16 and bf16 parameters in f32 as well (see Optimizer)
 };
 CT_API void check_options(const char* op, const MuonOptions& options);
 extern template class CT_API GroupedOptimizer<MuonOptions>;
 
 /// Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024), as torch.optim.Muon: the step
-/// is the matrix of all-equal singular values that is nearest to the momentum. For matrices only; what else a network
-/// has (embeddings, biases, norms) is left to another optimizer.
+/// is the matrix of all-equal singular values that is nearest to the momentum. For matrices only; other parameters
+/// (embeddings, biases, norms) need another optimizer.
 ///
 ///     m <- m + (1 - momentum) (g - m)
 ///     x <- g + momentum (m - g)  (nesterov),  or  m

@@ -16,7 +16,7 @@ using namespace ct::testing;
 
 namespace {
 
-// As MATRICES in tests/golden/make_optim.py.
+// Shapes of MATRICES in tests/golden/make_optim.py.
 std::vector<Tensor> matrices(DType dtype, Device device = cpu) {
   std::vector<Tensor> params;
   for (const Shape& shape : {Shape{12, 4}, Shape{4, 9}, Shape{8, 3}})

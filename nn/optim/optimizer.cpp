@@ -42,7 +42,7 @@ void check_gradient(const char* op, const Tensor& p, const Tensor& g, int group,
 
 }  // namespace
 
-// A step on a GPU that was or was not made: whoever knows is the device. Its answer is on the way to the
+// A step on a GPU that was or was not made: only the device knows it. Its answer is on the way to the
 // host; until it is read, the steps stand counted. It is read before the next step needs the counts, one
 // iteration later, when it has long been there.
 struct Optimizer::Doubt {

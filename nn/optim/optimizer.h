@@ -21,7 +21,7 @@ struct ParamGroup {
   Options options;
 };
 
-/// What all optimizers have: groups of parameters, each with options and per-parameter state, and a step that
+/// Base of all optimizers: groups of parameters, each with options and per-parameter state, and a step that
 /// updates every parameter that has a gradient. A parameter without one is passed over, and its step count
 /// stays: frozen ones (requires_grad false) are, and move once they are thawed and get gradients.
 ///
@@ -50,8 +50,8 @@ class CT_API Optimizer {
   /// Throws ShapeError, DTypeError or DeviceError if a gradient does not fit its parameter, before any
   /// change.
   void step();
-  /// Forgets all gradients, or, with `set_to_none` false, fills them with zeros (for whoever holds on to
-  /// them).
+  /// Forgets all gradients, or, with `set_to_none` false, fills them with zeros (for holders of these
+  /// tensors).
   void zero_grad(bool set_to_none = true);
 
   int group_count() const { return static_cast<int>(groups_.size()); }
@@ -99,8 +99,7 @@ class CT_API Optimizer {
   Group& group_at(int group);
   const Group& group_at(int group) const;
 
-  /// How many moments a parameter of this group has (at most kMaxMoments), and what they are called in
-  /// state_dict().
+  /// Number of moments of a parameter of this group (at most kMaxMoments), and their names in state_dict().
   virtual int moment_count(int group) const = 0;
   virtual const char* moment_name(int moment) const = 0;
   /// Updates the given parameters of a group, all of one dtype and on one device, which is current. Their

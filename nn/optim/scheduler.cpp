@@ -139,7 +139,7 @@ double CosineAnnealingLR::rate(std::int64_t time, int, double base) const {
 
 namespace {
 
-// From one rate to another along half a cosine, or a line; progress in [0, 1].
+// Rate between two others, along half a cosine or a line; progress in [0, 1].
 double anneal(double from, double to, double progress, bool linear) {
   if (linear) return from + (to - from) * progress;
   return to + (from - to) * (1 + std::cos(std::numbers::pi * progress)) / 2;
@@ -182,7 +182,7 @@ double OneCycleLR::rate(std::int64_t time, int, double) const {
            " steps; make it as long as the training");
   const double steps = static_cast<double>(o.total_steps), t = std::min(static_cast<double>(time), steps - 1);
   const double first = o.max_lr / o.div_factor, rise = o.pct_start * steps;
-  // Where each phase ends, and at which rate.
+  // End of each phase, and the rate there.
   const struct {
     double end, lr;
   } phases[] = {{rise - 1, o.max_lr},

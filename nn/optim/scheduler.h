@@ -12,7 +12,7 @@
 
 namespace ct::optim {
 
-/// What all learning-rate schedules have: a clock that counts calls of step(), and a formula that gives a
+/// Base of all learning-rate schedules: a clock that counts calls of step(), and a formula that gives a
 /// group's rate from the clock and from the rate it started with (that at the time the first scheduler of
 /// the optimizer was made). Making a scheduler sets the rates of time 0.
 ///
@@ -155,7 +155,7 @@ struct OneCycleLROptions {
   double final_div_factor = 1e4;
   bool three_phase = false;  ///< down to the first rate as fast as up, then further down
 };
-/// From max_lr / div_factor up to max_lr and down to max_lr / div_factor / final_div_factor, as torch's OneCycleLR
+/// A rate from max_lr / div_factor up to max_lr and down to max_lr / div_factor / final_div_factor, as torch's OneCycleLR
 /// without its cycle of momentum (Smith and Topin, Super-Convergence, 2018). All groups get the same rate, whatever
 /// theirs was. ValueError: max_lr < 0, total_steps < 1, pct_start outside [0, 1], a factor <= 0, and, thrown by step(), a
 /// time after total_steps.

@@ -35,7 +35,7 @@ struct Descriptor {
   }
 };
 
-// Without a home, a folder of this process alone: what has a name that is known may be another user's.
+// A folder of this process alone where there is no home: a folder with a known name may be another user's.
 std::string private_cache(const char* op) {
   static const std::string& folder = *new std::string([op] {
     std::string name = variable("TMPDIR", "/tmp") + "/cotangent-XXXXXX";
@@ -53,7 +53,7 @@ std::string default_cache(const char* op) {
   return base.empty() ? private_cache(op) : base + "/cotangent";
 }
 
-// Whether nobody but this user, and root, can have written what is there.
+// Whether only this user, and root, can have written the file.
 bool is_ours(const struct stat& s) {
   return (s.st_uid == ::geteuid() || s.st_uid == 0) && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }

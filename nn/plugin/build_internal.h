@@ -52,8 +52,8 @@ Ran run(const std::vector<std::string>& command);
 /// Throws Error "[op] WHAT; ..." with what a compiler said: its first lines.
 [[noreturn]] void fail_compiling(const char* op, const std::string& what, const Ran& ran);
 
-/// The file `name` of the cache `folder` ("": the default one), which `make(path)` writes where it is not there yet. Of
-/// several processes one makes it, and what is damaged is made again. Sets `*made`. Throws IoError where the cache can't be
+/// The file `name` of the cache `folder` ("": the default one), which `make(path)` writes where it is not there yet. One of
+/// several processes makes it, and a damaged file is made again. Sets `*made`. Throws IoError where the cache can't be
 /// written, or others can write to it, and what `make` throws.
 std::string cached(const char* op, const std::string& folder, const std::string& name,
                    const std::function<void(const std::string& path)>& make, bool* made = nullptr);

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 namespace ct {
 namespace {
 
-// What the text finds there already. Without includes: neither nvcc's headers nor a toolkit is needed, and it compiles
-// faster than they are read. The instructions round to nearest even, as the host does.
+// Declarations in front of the text. Without includes: neither nvcc's headers nor a toolkit is needed, and compiling
+// it takes less time than reading them. The instructions round to nearest even, as the host does.
 constexpr const char* kPrelude = R"(
 struct Half {
   unsigned short bits;
@@ -60,7 +60,7 @@ std::string find_nvcc() {
   return "";
 }
 
-// As a string of C: a folder's name may hold anything but a 0.
+// A folder's name as a C string literal: it may hold any byte but 0.
 std::string quoted(const std::string& name) {
   std::string text = "\"";
   for (const char c : name) {

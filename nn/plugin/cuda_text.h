@@ -13,11 +13,11 @@
 #include <cotangent/core/tensor.h>
 
 // CUDA kernels as text: compiled when they first run, for the GPU and the dtype that they run with, and kept in the cache
-// (nn/plugin/README.md). What is compiled with them needs neither CUDA's headers nor its libraries. Link Cotangent::plugin.
+// (nn/plugin/README.md). Compiling them needs neither CUDA's headers nor its libraries. Link Cotangent::plugin.
 
 namespace ct {
 
-/// How many threads a kernel gets.
+/// Number of threads of a kernel.
 struct CudaGrid {
   std::int64_t blocks;
   unsigned threads = 256;     ///< of a block
@@ -75,7 +75,7 @@ class CT_API CudaText {
   /// whether it compiles. Throws as launch().
   void compile(const char* op, DType dtype, const std::string& arch) const;
 
-  /// What compiles them here: the path of nvcc, or NVRTC's name and version; empty where there is neither.
+  /// The compiler of the texts here: the path of nvcc, or NVRTC's name and version; empty where there is neither.
   static std::string compiler();
   /// The architecture that they are compiled for on a GPU: "80", "90a". Throws DeviceError where it is not there.
   static std::string arch(Device gpu);

@@ -49,7 +49,7 @@ std::string library_object() {
                                                                 : fs::absolute(info.dli_fname, none).string();
 }
 
-// How many headers there are and when the newest was written.
+// Number of headers, and the time when the newest was written.
 std::string state_of_headers(const fs::path& include) {
   std::size_t count = 0;
   fs::file_time_type newest = fs::file_time_type::min();
@@ -65,7 +65,7 @@ bool is_source(const fs::path& file) {
   return kind == ".cpp" || kind == ".cu" || kind == ".h" || kind == ".cuh" || kind == ".inc";
 }
 
-// What the file system has against it, as an error of ours.
+// f(), with errors of the file system as IoError.
 template <class F>
 auto with_files(F f) {
   try {
@@ -121,7 +121,7 @@ struct Loaded {
   std::string path;
   const OwnOp* own;
 };
-// By the op's name. Nothing is ever unloaded: a tape may hold it.
+// Loaded ops by name. Nothing is ever unloaded: a tape may hold it.
 std::map<std::string, Loaded>& loaded_ops() {
   static auto* const ops = new std::map<std::string, Loaded>;
   return *ops;

@@ -16,7 +16,7 @@ namespace detail {
 CT_API std::string include_folder_of(const char* header);
 }  // namespace detail
 
-/// How an op's folder is compiled. What is empty is taken from the environment, or else is as said.
+/// Settings to compile an op's folder. An empty field is taken from the environment, or else has the default stated.
 struct LoadOptions {
   std::string compiler{};  ///< COTANGENT_CXX; the compiler of the library where it is there, else c++
   std::string flags{};     ///< COTANGENT_CXX_FLAGS, words; those of the library (build_info().flags)
@@ -40,17 +40,17 @@ struct LoadedOp : OwnOp {
 
 /// Compiles FOLDER/op.cpp to a shared object in the cache and returns its path. One that was compiled from the same sources
 /// in the folder (not in folders below it, nor elsewhere), by the same compiler, with the same flags and headers is taken as
-/// it is. Of several processes at once one compiles and the others wait. Sets `*built` where given.
+/// it is. If several processes load it at once, one compiles and the others wait. Sets `*built` where given.
 /// Throws IoError where the folder has no op.cpp, the cache can't be written or belongs to others, or there are no compiler or headers, and Error
 /// with the compiler's messages where it does not compile.
 CT_API std::string build_op(const std::string& folder, const LoadOptions& options = {},
                             bool* built = nullptr);
 
 /// Loads the op of a folder, built by build_op(), or of a shared object that build_op() has made, and registers it: find_op()
-/// knows it. A folder that was loaded before and has changed is built and loaded anew; what holds the old op still works.
+/// knows it. A folder that was loaded before and has changed is built and loaded anew; nodes that hold the old op still work.
 /// The program must export the library's functions: link Cotangent::loader.
 /// Throws as build_op(); Error where the file is no op, is one of another version of the library, or needs what this
-/// program does not export; ValueError where another op, not loaded, has its name. What was loaded before stays as it is.
+/// program does not export; ValueError where another op, not loaded, has its name. Ops loaded before stay as they are.
 CT_API LoadedOp load_op(const std::string& path, const LoadOptions& options = {});
 
 }  // namespace ct

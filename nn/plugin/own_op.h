@@ -14,7 +14,7 @@
 #include <cotangent/core/version.h>
 #include <cotangent/ops/dispatch.h>
 
-// What the op.cpp of a folder that holds an op of one's own ends with: nn/plugin/README.md.
+// The last lines of an own op's op.cpp: nn/plugin/README.md.
 
 namespace ct {
 
@@ -26,7 +26,7 @@ class SampleMaker;
 /// An op outside of the library, and what `./ct op` asks of it.
 struct OwnOp {
   const OpDef* op = nullptr;
-  /// What it is tested with. `reference`, the same op composed of the library's, is also what it is measured against.
+  /// Its tests. `reference`, the same op composed of the library's, is also what it is measured against.
   const OpTests* tests = nullptr;
   /// Its CUDA kernels, where they are text: so that `./ct op build` can say whether they compile.
   const CudaText* cuda = nullptr;
@@ -36,7 +36,7 @@ struct OwnOp {
 
 namespace detail {
 
-/// Where the parts lie that a program and an op it loads both touch, as one number.
+/// Layout of the objects that a program and an op it loads both touch, as one number.
 consteval std::uint64_t layout_of_ops() {
   std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
   for (const std::size_t part : {sizeof(OpDef),

@@ -85,7 +85,7 @@ class Encoder {
   }
 
  private:
-  // Calls `piece` for what lies between added tokens.
+  // Calls `piece` for the text between added tokens.
   template <class F>
   void between(const AddedTokens& added, std::string_view text, F&& piece) {
     for (std::size_t at = 0; at < text.size();) {

@@ -51,7 +51,7 @@ class CT_API BpeTokenizer final : public Tokenizer {
   std::vector<std::int64_t> encode(std::string_view text, EncodeOptions options) const;
   std::vector<std::int64_t> beginning() const override;
   std::string token_bytes(std::int64_t id) const override;
-  /// For metaspace tokenizers the space that encode() put before the text is taken away again.
+  /// Metaspace tokenizers: the space that encode() put before the text is removed again.
   std::string decode(std::span<const std::int64_t> ids) const override;
   void save(const std::string& path) const override;
 

@@ -36,10 +36,9 @@ bool crowded(const Table& table, const typename Table::key_type& key) {
   return table.bucket_size(table.bucket(key)) > 64;
 }
 
-/// How long a text in a file may be that is looked for, or stands for another one; and a token, which is what
-/// one id may become.
+/// Longest text in a file that is searched for, or replaces another one; and longest token.
 inline constexpr std::size_t kMaxText = 1024, kMaxToken = 8192;
-/// How many normalizers, pre-tokenizers, and ids around a text there may be.
+/// Most normalizers, pre-tokenizers, and ids around a text.
 inline constexpr std::size_t kMaxParts = 128, kMaxTemplate = 1024;
 /// Limit of what normalizers, and after them pre-tokenizers, make of a text: kGrowth times as many bytes, and a few.
 inline constexpr std::size_t kGrowth = 16;
@@ -108,7 +107,7 @@ struct BpeModel {
   std::vector<std::string> bytes;  // of each token
   std::vector<bool> special;
   ByText<std::int64_t> ids;    // by the text in the file
-  ByText<std::int32_t> words;  // by the bytes they stand for; what ignore_merges looks at
+  ByText<std::int32_t> words;  // by the bytes they stand for, for ignore_merges
   std::unordered_map<std::uint64_t, Merge, PairHash> merges;  // by the pair of ids
   std::array<std::int32_t, 256> byte_ids{};                   // or -1
   std::unordered_map<char32_t, std::int32_t> char_ids;

@@ -102,8 +102,9 @@ std::string CharTokenizer::token_bytes(std::int64_t id) const {
 void CharTokenizer::save(const std::string& path) const {
   std::vector<Json::Member> vocab;
   for (std::int64_t id = 0; id < vocab_size(); ++id) vocab.emplace_back(token_bytes(id), id);
-  // For `tokenizers`: words of one character each, put together again without spaces between them. The
-  // unknown token is not in the vocabulary: as here, a character that is not in it is an error.
+  // The form that `tokenizers` reads: words of one character each, put together again without spaces
+  // between them. The unknown token is not in the vocabulary: as here, a character that is not in it
+  // is an error.
   const Json file =
       Json::object({{"version", "1.0"},
                     {"truncation", {}},

@@ -39,7 +39,7 @@ struct CharSet {
 
 /// A compiled pattern: alternatives, (?:...) and (?i:...), sets, \s \d \w \r \n \t \p{...} and their
 /// complements, ? * + {m,n} greedy, lazy and possessive, (?=...) and (?!...), ^ and $ for the ends of
-/// lines (Oniguruma's meaning, which `tokenizers` has). What is captured is not remembered. Safe for use from
+/// lines (Oniguruma's meaning, which `tokenizers` has). Groups do not capture. Safe for use from
 /// several threads.
 class CT_API Pattern {
  public:
@@ -52,10 +52,10 @@ class CT_API Pattern {
   struct Match {
     std::size_t begin, end;
   };
-  /// What looking for matches may take, so that both time and memory are linear in the text: nested
-  /// repetitions would go through exponentially many ways. One budget serves all parts of a text.
+  /// Limit of the steps of a search, so that time and memory are linear in the text: nested repetitions would
+  /// try exponentially many ways. One budget serves all parts of a text.
   struct Budget {
-    /// For so many characters more.
+    /// Adds the budget of `characters` more characters.
     CT_API void allow(std::size_t characters);
 
     std::size_t steps = 100000, places = 1000;

@@ -125,7 +125,8 @@ TEST_CASE("patterns: what they refuse", "[text]") {
 }
 
 TEST_CASE("patterns: an iteration that takes nothing ends its loop", "[text]") {
-  // As Oniguruma has it: what follows the loop comes next, not another alternative of the iteration.
+  // Oniguruma's order: the text behind the loop comes next, not another alternative of the
+  // iteration.
   CHECK(matches("(a?)*!", "aaa!") == "aaa!");
   CHECK(matches("(?:a*)*b", "aaab") == "aaab");
   CHECK(matches("(?:a*)*b", "aaa") == "");

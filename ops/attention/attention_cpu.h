@@ -14,7 +14,7 @@
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 #include <cotangent/ops/engine/rows/additive_mask_cpu.h>
 
-// What both directions of attention on the CPU are made of. A block is up to kQueries queries by up to kKeys
+// Shared parts of forward and backward on the CPU. A block is up to kQueries queries by up to kKeys
 // keys. Scores are kept with queries along the vectors and one row per key: then nothing has to be packed but
 // the queries, once, and softmax is elementwise work. C is the type that is computed in;
 // 16-bit elements become floats as rows are loaded. f64 is the plain kernels' (attention_plain.h).

@@ -6,7 +6,7 @@
 
 // Attention on the CPU, backward: a task is a key head, or a share of its keys where there are few heads. It
 // takes the blocks of queries one by one and the keys in blocks of each, finds the probabilities again, and
-// adds to dk and dv, which nobody else touches. dq of a block is complete after its keys; where several tasks
+// adds to dk and dv, which no other task touches. dq of a block is complete after its keys; where several tasks
 // share a head, each has a dq of its own, and those are added up at the end in the order of the keys.
 
 namespace ct::attention {

@@ -44,14 +44,14 @@ inline bool in_chunks(const Tensor& x) {
     if (x.size(axis) > 1 && x.stride(axis) % 8 != 0) return false;
   return true;
 }
-/// What some kernel reads where it lies, views of a packed projection among it. The other kernels read any strides, but
+/// Whether some kernel reads x in place, as it does views of a packed projection. The other kernels read any strides, but
 /// more slowly than from a copy in chunks.
 inline bool readable(const Tensor& x) {
   const bool for_tensor_cores = x.is_cuda() && is_low_precision(x.dtype()) && x.size(3) % 8 == 0;
   return !for_tensor_cores || in_chunks(x);
 }
 
-/// Which probabilities are dropped: those with philox_word(draw, element) < threshold; the others are
+/// Dropped probabilities: those with philox_word(draw, element) < threshold; the others are
 /// multiplied by `keep`.
 struct DropRule {
   GeneratorState draw;

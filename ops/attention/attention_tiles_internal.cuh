@@ -9,7 +9,7 @@
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/engine/rows/additive_mask.cuh>
 
-// What the general kernels of attention_cuda.cu have in common: the problem, tiles in shared memory and
+// Shared parts of the general kernels of attention_cuda.cu: the problem, tiles in shared memory and
 // their products, and the scores that come of them.
 
 namespace ct::attention {

@@ -8,7 +8,7 @@ namespace ct {
 /// The tensors one after the other along `axis`: y[.., offset_i + j, ..] = x_i[.., j, ..] where offset_i is
 /// the sum of the sizes before. Ranks and all other sizes must be equal; sizes of 0 along `axis` are
 /// welcome. Different dtypes are promoted. The gradient of each input is a view of the result's gradient:
-/// nothing is copied on the way back.
+/// nothing is copied in backward.
 /// Throws ValueError for an empty list, ShapeError for scalars and for shapes or axes that do not fit,
 /// DeviceError for different devices.
 CT_API Tensor concat(TensorList tensors, Integer axis = 0);

@@ -8,7 +8,7 @@ struct ConcatAttrs {
   std::int64_t axis;
 };
 
-/// Where input i of concat (or stack) lies in the output.
+/// Place of input i of concat (or stack) in the output.
 class ConcatParts {
  public:
   ConcatParts(const Tensor& out, std::int64_t axis, bool stacked)

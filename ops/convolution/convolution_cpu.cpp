@@ -44,8 +44,8 @@ struct Tiles {
   int64_t length(int64_t t) const { return std::min(size, pixels - first(t)); }
 };
 
-// Calls f(row, column, at, count) for all that the pixels [first, last) of y see of one image: under tap `row` of so many
-// channels the pixels first + column + l, l < count, see element at + l * stride.
+// Calls f(row, column, at, count) for all elements of one image that the pixels [first, last) of y read: under tap `row`
+// of so many channels the pixels first + column + l, l < count, read element at + l * stride.
 template <class F>
 void each_run(const Geometry& g, int64_t channels, int64_t first, int64_t last, const F& f) {
   const Axis &h = g.height, &w = g.width;

@@ -9,10 +9,10 @@
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/mma/ptx.cuh>
 
-// A part of a convolution is a product of matrices (patches_internal.h). A block computes a tile of C, 64 x 128: it
-// brings kDepth elements of k at a time of A and of B into shared memory, both with k along the rows of the tile, and
-// while it multiplies them, the next ones are on their way into registers. For f16 and bf16 tensor cores multiply,
-// for f32 and f64 each thread 8 x 8 elements.
+// A part of a convolution is a product of matrices (patches_internal.h). A block computes a tile of C, 64 x 128. It
+// brings kDepth elements of k at a time of A and of B into shared memory, both with k along the rows of the tile. While
+// it multiplies them, the next ones are loaded into registers. For f16 and bf16 tensor cores multiply, for f32 and f64
+// each thread 8 x 8 elements.
 //
 // Neighbouring threads read neighbouring pixels of B, and taps from a table in shared memory: pixels are columns of B, or
 // rows in the gradient of the weight, whose taps are the columns.
@@ -31,7 +31,7 @@ struct Tile {
   // 16-bit elements are not looked into on their way.
   using Element = std::conditional_t<kTensorCores<T>, std::uint16_t, T>;
   static constexpr int kDepth = kTensorCores<T> ? 32 : 16;
-  // So far apart that eight rows, which ldmatrix reads at a time, or any 32 threads meet different banks.
+  // Pitch at which eight rows, which ldmatrix reads at a time, or any 32 threads meet different banks.
   static constexpr int kPitch = kDepth + (kTensorCores<T> ? 8 : 1);
 };
 

@@ -23,7 +23,7 @@ struct Attrs {
 
 /// The tensors of a convolution: [N, C, H, W], [O, C / groups, kH, kW], [N, O, H', W'].
 enum class Part : std::uint8_t { x, weight, y };
-/// Which of them are an op's inputs, and which its result.
+/// Roles: which of the three tensors are an op's inputs, and which is its result.
 struct Roles {
   Part inputs[2], result;
 };

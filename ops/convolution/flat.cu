@@ -5,9 +5,9 @@
 #include <cotangent/ops/convolution/flat_layout_internal.cuh>
 #include <cotangent/ops/engine/mma/tile.cuh>
 
-// Convolutions of stride 1 in 16 bits, on images that are laid out flat (flat_internal.h): a block brings the positions that
-// its pixels see into shared memory once, and every tap is a product with the same tile, some rows further down. Rows of
-// a tile are 64 channels, 128 bytes.
+// Convolutions of stride 1 in 16 bits, on images that are laid out flat (flat_internal.h). A block brings the positions that
+// its pixels read into shared memory once; every tap is a product with the same tile, some rows further down. Rows of a tile
+// are 64 channels, 128 bytes.
 //
 // y, and x's gradient, which is the same of flipped filters: a block computes 192 positions of 64 filters; the filters'
 // elements of one tap at a time follow in a ring. The gradient of the weight: a block sums, over its share of the

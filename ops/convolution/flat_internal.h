@@ -8,7 +8,7 @@
 #include <cotangent/ops/convolution/convolution_internal.h>
 
 // Images of a convolution of stride 1 seen flat, by the fast kernels of 16 bits (flat.cu): as one list of positions, in
-// which the rows of an image lie `pitch` apart and images some rows more than they have. What lies in the gaps counts as
+// which the rows of an image lie `pitch` apart and images some rows more than they have. Positions in the gaps count as
 // zeros, as many as a window reaches over the edge; the end of a row serves the beginning of the next. So what pixel m
 // sees under tap (i, j) is position m + first + i step_row + j step_column, without a look at edges. Compiled for the host
 // too, where a test goes through it.
@@ -19,7 +19,7 @@ using Word = std::uint16_t;           // an element, not looked into
 inline constexpr int kChannels = 64;  // of a tile
 
 struct Flat {
-  // Of the image that is read, and of the one that is written; the gradient of x reads y.
+  // Sizes of the image that is read and of the one that is written; the gradient of x reads y.
   int in_height = 0, in_width = 0, out_height = 0, out_width = 0;
   int taps = 0, kernel_width = 0;
   int step_row = 0, step_column = 0;  // positions from tap to tap
@@ -32,12 +32,12 @@ struct Flat {
   CT_HD int seen(int count) const {
     return count + (taps / kernel_width - 1) * step_row + (kernel_width - 1) * step_column;
   }
-  /// Where pixel u of the result, counted through all images without gaps, lies.
+  /// Position of pixel u of the result, counted through all images without gaps.
   CT_HD int position(std::uint32_t u) const {
     const std::uint32_t n = out_pixels.divide(u), rest = u - n * out_pixels.divisor, r = out_row.divide(rest);
     return static_cast<int>(n * image.divisor + r * pitch.divisor + (rest - r * out_row.divisor));
   }
-  /// How many pixels of the result lie before position m.
+  /// Number of pixels of the result before position m.
   CT_HD std::uint32_t pixels_before(std::uint32_t m) const {
     const std::uint32_t n = image.divide(m), rest = m - n * image.divisor, r = pitch.divide(rest);
     const std::uint32_t column = rest - r * pitch.divisor;

@@ -22,7 +22,7 @@ void check(const char* op, const char* what, Size2d size, int64_t least) {
   windows::check(op, what, size, least, kMost);
 }
 
-// How many windows an axis of `in` elements has.
+// Number of windows of an axis of `in` elements.
 int64_t windows(const char* op, int64_t in, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation,
                 bool ceil) {
   const int64_t span = in + 2 * pad, reach = dilation * (kernel - 1) + 1;

@@ -23,7 +23,7 @@ struct Shares {
   long long at_once;
 };
 
-// Without this the image's place in memory would be computed again for every element that is read of it.
+// Keeps the image's address in a register: else it is computed again for every element that is read.
 template <class T>
 __device__ __forceinline__ T* pinned(T* p) {
   asm("" : "+l"(p));
@@ -31,8 +31,8 @@ __device__ __forceinline__ T* pinned(T* p) {
   return p;
 }
 
-// The places of a small window's elements along an axis. Those outside of the image are replaced by the nearest inside, of
-// which there is none if the first is below 0: an element that is seen twice in a row changes no maximum.
+// The places of a small window's elements along an axis. Places outside of the image are replaced by the nearest inside,
+// of which there is none if the first is below 0: an element that is seen twice in a row changes no maximum.
 __device__ __forceinline__ void small_window(const Axis& axis, int p, int (&at)[kSmall]) {
 #pragma unroll
   for (int i = 0; i < kSmall; ++i) {

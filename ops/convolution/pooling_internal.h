@@ -114,7 +114,7 @@ CT_HD C largest(const Windows& w, int p, int q, const Read& x, std::int64_t& ind
   each_element(w, p, q, [&](int at) {
     const C value = x(at);
     const bool wins =
-        (place < 0) | (value > best) | (value != value);  // no branches: nobody could foresee them
+        (place < 0) | (value > best) | (value != value);  // no branches, which could not be predicted
     best = wins ? value : best;
     place = wins ? at : place;
   });

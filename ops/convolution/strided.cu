@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The way back. What is in no phase becomes the channel's element of `unseen`, or 0.
+// Merges the phases again. An element in no phase becomes the channel's element of `unseen`, or 0.
 template <class E>
 __global__ void __launch_bounds__(kThreads)
     merge_kernel(const __grid_constant__ Split s, const gpu::Divider width, const E* __restrict__ from,
@@ -183,7 +183,7 @@ void run_phases(const Job& job, const Split& s, const Geometry& phased, Run run)
 
 constexpr int kTile = 64;  // channels of a tile of the flat kernels
 
-// How many products there are for one that is needed.
+// Number of products for each one that is needed.
 double waste(const Geometry& g, const Geometry& phased, std::int64_t tile) {
   return static_cast<double>(gpu::ceil_div(phased.channels, tile) * tile * phased.taps()) /
          static_cast<double>(g.channels * g.taps());
@@ -202,7 +202,7 @@ bool find_flat(const Job& job, DType dtype, Split& s, Geometry& phased) {
   return waste(g, phased, kTile) < kGain && takes_flat(phased, dtype, job.result);
 }
 
-// For the general kernel, which for dx multiplies a zero wherever the stride does not divide a place.
+// Phases for the general kernel, which for dx multiplies a zero wherever the stride does not divide a place.
 bool find_general(const Job& job, Split& s, Geometry& phased) {
   const Geometry& g = job.g;
   if (job.result != Part::x || !find_phases(g.height, 0, s.down) || !find_phases(g.width, 0, s.across))

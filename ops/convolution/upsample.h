@@ -6,7 +6,7 @@
 
 namespace ct {
 
-/// How an image is resized: each pixel takes the nearest one's value, or mixes those around it by their distance. `linear`
+/// Modes of resizing: each pixel takes the nearest one's value, or mixes those around it by their distance. `linear`
 /// is for a line, `bilinear` for an image.
 enum class Interpolation : std::uint8_t { nearest, linear, bilinear };
 
@@ -18,7 +18,7 @@ struct InterpolateOptions {
       false;  ///< linear and bilinear: the first and last pixels of both lie on each other, not their edges
 };
 
-/// x, resized to y with H' rows and W' columns. Of an axis of n elements, made to m, element p of y looks at
+/// x, resized to y with H' rows and W' columns. For an axis resized from n elements to m, element p of y reads
 ///
 ///     nearest:                 floor(p n / m)
 ///     linear, corners aligned: p (n - 1) / (m - 1)

@@ -65,9 +65,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The nearest elements at twice the size, which is what most networks ask for: a thread has a vector of one row of the
-// result, that below it, and the half vector of the image that they look at. So a warp writes whole lines. Rows are counted
-// through all images.
+// Nearest elements at twice the size, the usual case: a thread has a vector of one row of the result, the one below it, and
+// the half vector of the image that they read. So a warp writes whole lines. Rows are counted through all images.
 template <class T, bool kBack>
 __global__ void __launch_bounds__(kThreads) double_kernel(T* __restrict__ image, T* __restrict__ result,
                                                           gpu::Divider run, unsigned vectors, bool f16) {

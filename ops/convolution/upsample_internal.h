@@ -6,8 +6,8 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
-// Where the pixels of a resized image look, and what an element of it, or of its gradient, is: written once for both
-// devices.
+// Places that the pixels of a resized image read, and the formula of an element of it, or of its gradient: written once for
+// both devices.
 
 namespace ct::resizing {
 

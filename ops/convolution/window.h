@@ -7,7 +7,7 @@
 #include <cotangent/core/export.h>
 #include <cotangent/core/number.h>
 
-// How convolutions and pools say where their windows lie.
+// Sizes and places of the windows of convolutions and pools.
 
 namespace ct {
 

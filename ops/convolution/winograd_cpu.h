@@ -10,8 +10,8 @@
 #include <cotangent/ops/engine/gemm/scratch_cpu.h>
 
 // Convolutions of 3 x 3 with a stride of 1 by fewer multiplications (Winograd; README.md has the formulas). y is made in
-// tiles of 2 x 2 pixels. What a tile sees is 4 x 4 pixels of x, each a combination of which is multiplied by one combination
-// of the filter's taps: 16 multiplications instead of 36. Over channels and filters those are 16 products of matrices whose
+// tiles of 2 x 2 pixels. A tile reads 4 x 4 pixels of x; each of 16 combinations of them is multiplied by one combination of
+// the filter's taps: 16 multiplications instead of 36. Over channels and filters those are 16 products of matrices whose
 // columns are tiles. dx is the convolution of g with the filters turned round.
 //
 // Vectors are neighbouring tiles of a row, in every transformation. Rows of tiles, all images in one list, are cut into
@@ -21,7 +21,7 @@ namespace ct::convolution::winograd {
 
 inline constexpr std::int64_t kBlockElements = 1 << 18;  // of both sides' matrices
 
-/// Images of so many channels; what lies up to `up` rows above and `left` columns before them is looked at too, as 0.
+/// Images of so many channels; up to `up` rows above and `left` columns before them are read as 0.
 template <class T>
 struct Images {
   T* data;

@@ -88,7 +88,8 @@ TEST_CASE("conversion rounds, truncates and saturates as documented", "[copy]") 
                                                  .to_vector<std::int64_t>();
       CHECK(wide == std::vector<std::int64_t>{INT64_MAX, INT64_MIN, 0});
     }
-    // To nearest, ties to even; above the largest finite number comes infinity; subnormals are kept.
+    // Rounding is to nearest, ties to even; above the largest finite number comes infinity; subnormals are
+    // kept.
     CHECK(convert({2049, 2051, 65519, 65520, 5.9604644775390625e-8, 2.98e-8}, ct::f32, ct::f16) ==
           Numbers{2048, 2052, 65504, inf, 5.9604644775390625e-8, 0});
     CHECK(convert({257, 259, 1e38, 3.4e38}, ct::f32, ct::bf16) ==
@@ -253,7 +254,7 @@ TEST_CASE("copy_ broadcasts and converts", "[copy]") {
   x.copy_(x);
   x.zero_();
   CHECK(values(x) == Numbers{0, 0, 0, 0, 0, 0});
-  // Within one memory, overlapping.
+  // Overlapping views of one memory.
   Tensor y = ct::arange(5);
   y.narrow(0, 1, 4).copy_(y.narrow(0, 0, 4));
   CHECK(values(y) == Numbers{0, 0, 1, 2, 3});

@@ -22,7 +22,7 @@
 
 namespace ct {
 
-/// Where and in what type a new tensor is made: `ct::zeros({2, 3}, {.dtype = ct::f64, .device = device})`.
+/// Device and dtype of a new tensor: `ct::zeros({2, 3}, {.dtype = ct::f64, .device = device})`.
 struct TensorOptions {
   /// f32 if left out, except where the values say otherwise (arange of integers, randint, tensor, ...).
   std::optional<DType> dtype = {};
@@ -182,7 +182,7 @@ class Literal {
   std::int64_t count_ = -1;
 };
 
-// What may be written in place of options, in this order: a dtype, a device; and before it sizes.
+// Arguments that may replace options, in this order: a dtype, a device; sizes come before them.
 template <class T>
 inline constexpr int written_order = std::same_as<T, DType> || std::same_as<T, TensorOptions> ? 1
                                      : std::same_as<T, Device>                                ? 2

@@ -200,7 +200,7 @@ CT_COMPARISON(>=, ge, le)
 
 // In place, as the members add_, sub_, mul_ and div_: the tensor's elements change, for every handle and view
 // of them. The dtype stays: DTypeError where the result's would be of a higher category. The left side may be
-// a view without a name, x[0] += y; ValueError where nobody would see the change, as for Tensor's =.
+// a view without a name, x[0] += y; ValueError where the change would be invisible, as for Tensor's =.
 #define CT_ASSIGNMENT(symbol, member)                                                \
   inline Tensor& operator symbol(Tensor& a, const Tensor& b) { return a.member(b); } \
   inline Tensor& operator symbol(Tensor& a, const Scalar& b) { return a.member(b); } \

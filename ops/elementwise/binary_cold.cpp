@@ -41,7 +41,7 @@ Tensor combine(const OpDef& op, const Scalar& a, const Tensor& b) {
 }
 Tensor combine(const OpDef& op, const Tensor& a, const Tensor& b) { return dispatch(op, {a, b}); }
 
-// Where integers are divided by a number, 0 is a mistake that shows.
+// Integers divided by the number 0 are an error.
 void check_divisor(const OpDef& op, const Tensor& a, const Scalar& b) {
   if (a.defined() && !is_floating(promote(a.dtype(), b)))
     CT_CHECK(b.to<std::int64_t>() != 0, ValueError, op.name, "the integers of ", describe(a),

@@ -6,7 +6,7 @@
 #include <cotangent/ops/testing/references.h>
 #include <cotangent/ops/testing/samples.h>
 
-// What the ops of two tensors, or of three, are tested with. Values are chosen so that they stay in range, and mean the
+// Samples of the ops of two tensors, or of three. Values are chosen so that they stay in range, and mean the
 // same, when the suite turns them into small integers.
 
 namespace ct {

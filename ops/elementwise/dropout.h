@@ -11,7 +11,7 @@ namespace ct {
 /// nothing is copied and no random numbers are taken.
 ///
 /// One draw is taken from `generator`; whether element number i (in row-major order) is dropped depends on
-/// the draw and on i alone, so the CPU and CUDA drop the same elements. Which were dropped is not kept:
+/// the draw and on i alone, so the CPU and CUDA drop the same elements. The mask is not kept:
 /// backward draws again. Shape and dtype are x's. Throws ValueError unless p lies in [0, 1], DTypeError
 /// unless x is floating.
 CT_API Tensor dropout(const Tensor& x, Real p, Flag training = true,

@@ -5,7 +5,7 @@
 #include <cotangent/ops/testing/references.h>
 #include <cotangent/ops/testing/samples.h>
 
-// What the ops of one tensor, with or without a number, and where are tested with. Values are chosen so that they stay in
+// Samples of the ops of one tensor, with or without a number, and of where. Values are chosen so that they stay in
 // range, and mean the same, when the suite turns them into small integers.
 
 namespace ct {

@@ -7,7 +7,7 @@
 
 namespace ct {
 
-/// How the frequencies of a rotary embedding are stretched for contexts longer than those trained on.
+/// Scaling of a rotary embedding's frequencies for contexts longer than those trained on.
 struct RotaryScaling {
   enum class Kind {
     none,
@@ -24,16 +24,16 @@ struct RotaryScaling {
   std::int64_t original_length = 8192;
 };
 
-/// So many elements of a row are turned at most.
+/// The most elements of a row that are rotated.
 inline constexpr std::int64_t kMaxRotaryDim = 512;
 
 struct RotaryOptions {
   /// Pair i of D/2 turns by position * base^(-2 i / D).
   double base = 10000;
-  /// Which elements are a pair: neighbours (GPT-J, the original paper), or i and i + D/2 (GPT-NeoX, Llama as
+  /// Pairing of elements: neighbours (GPT-J, the original paper), or i and i + D/2 (GPT-NeoX, Llama as
   /// Hugging Face stores it).
   bool interleaved = false;
-  /// How many leading elements are turned; the others pass unchanged. 0: all.
+  /// Number of leading elements that are rotated; the others pass unchanged. 0: all.
   std::int64_t rotary_dim = 0;
   RotaryScaling scaling = {};
 };

@@ -25,7 +25,7 @@ struct Args {
   int turning, units;  // threads of a row that turn pairs; with those that copy
   int heads_per_thread;
   bool interleaved;
-  C direction;  // 1, or -1 for the way back
+  C direction;  // 1, or -1 for backward
   Frequencies<C> frequency;
 };
 

@@ -8,7 +8,7 @@ namespace ct::plain {
 
 /// Each pair (a, b) of x is turned by phi, the row's position times the pair's frequency:
 ///     y = (a cos phi - b sin phi, a sin phi + b cos phi)
-/// Pair i is elements 2i and 2i + 1 if they are interleaved, else i and i + pairs. What is left of the row stays.
+/// Pair i is elements 2i and 2i + 1 if they are interleaved, else i and i + pairs. The rest of the row stays.
 inline void rotary_embedding(const Row& x, double position, const double* frequency, std::int64_t pairs,
                              bool interleaved, MutableRow y) {
   y = x;

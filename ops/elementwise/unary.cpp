@@ -35,7 +35,7 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
                   .formula = formula,
                   .inputs = unary_inputs(saved),
                   .outputs = kY,
-                  .attributes = kParameters,
+                  .attributes = named_parameters(formula),
                   .infer = infer_unary,
                   .kernels = kernels,
                   .rule = rule,

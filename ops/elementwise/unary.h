@@ -43,7 +43,7 @@ CT_API Tensor relu(const Tensor& x);
 /// x where x > 0, else slope * x; its gradient at 0 is slope. Floats.
 CT_API Tensor leaky_relu(const Tensor& x, double slope = 0.01);
 
-/// How gelu is computed.
+/// Formulas of gelu.
 enum class Gelu {
   exact,  ///< x Phi(x), with the normal distribution Phi(x) = (1 + erf(x / sqrt 2)) / 2
   tanh    ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2, the form that GPT-2 uses

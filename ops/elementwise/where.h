@@ -14,7 +14,7 @@ CT_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 /// The same with a number on one side. Throws ValueError for one that an integer tensor's dtype can't hold.
 CT_API Tensor where(const Tensor& condition, const Tensor& a, const Scalar& b);
 CT_API Tensor where(const Tensor& condition, const Scalar& a, const Tensor& b);
-/// Of two numbers: f32 if one is floating, else i64, or bool for two bools.
+/// Two numbers: the result is f32 if one is floating, else i64, or bool for two bools.
 CT_API Tensor where(const Tensor& condition, const Scalar& a, const Scalar& b);
 
 }  // namespace ct

@@ -14,7 +14,7 @@
 #include <cotangent/ops/indexing/masks.h>
 #include <cotangent/ops/view/view.h>
 
-// Numbers, slices, None and Ellipsis are views. What tensors name is one list of places along one axis: index_select() and
+// Numbers, slices, None and Ellipsis are views. Tensors of indices name one list of places along one axis: index_select() and
 // index_copy() do the rest.
 
 namespace ct {

@@ -9,7 +9,7 @@
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/indexing/indexing_internal.h>
 
-// Six ops of two kinds. Those of slices (index_select, index_add, index_copy) have one list of indices for all other
+// Six ops of two kinds. Ops of slices (index_select, index_add, index_copy) have one list of indices for all other
 // axes, those of elements (gather, scatter_add, scatter) an index for each. The engine in ops/engine/scatter takes, adds
 // and sets; what names its rows is made here.
 

@@ -33,7 +33,7 @@ CT_API Tensor index_add(const Tensor& x, Integer axis, const Tensor& index, cons
 CT_API Tensor& index_add_(Tensor& x, Integer axis, const Tensor& index, const Tensor& source,
                           const Scalar& alpha = 1);
 
-/// x with y[.., index[p], ..] = source[.., p, ..]. Of several p with one index the last is copied.
+/// x with y[.., index[p], ..] = source[.., p, ..]. Where several p have one index, the last is copied.
 CT_API Tensor index_copy(const Tensor& x, Integer axis, const Tensor& index, const Tensor& source);
 CT_API Tensor& index_copy_(Tensor& x, Integer axis, const Tensor& index, const Tensor& source);
 
@@ -42,7 +42,7 @@ CT_API Tensor& index_copy_(Tensor& x, Integer axis, const Tensor& index, const T
 CT_API Tensor scatter_add(const Tensor& x, Integer axis, const Tensor& index, const Tensor& source);
 CT_API Tensor& scatter_add_(Tensor& x, Integer axis, const Tensor& index, const Tensor& source);
 
-/// The same with y[index[i, j, k], j, k] = source[i, j, k], or `value`. Of several elements of `index` that name one place
+/// The same with y[index[i, j, k], j, k] = source[i, j, k], or `value`. Where several elements of `index` name one place,
 /// the last in row-major order is written, and gets the gradient.
 CT_API Tensor scatter(const Tensor& x, Integer axis, const Tensor& index, const Tensor& source);
 CT_API Tensor scatter(const Tensor& x, Integer axis, const Tensor& index, const Scalar& value);

@@ -10,7 +10,7 @@
 
 namespace ct {
 
-// Elements in other places, of any dtype, in PyTorch's terms. What is not said to be a view is a copy. Gradients flow to
+// Elements in other places, of any dtype, in PyTorch's terms. A result is a copy unless said to be a view. Gradients flow to
 // where elements came from, to any order. Throws ShapeError for axes and shapes that do not fit. (Views of one tensor are
 // members: movedim, swapaxes, diagonal, unfold, unbind, chunk, split.)
 

@@ -5,7 +5,7 @@
 
 namespace ct {
 
-/// How x and y are read as matrices: a vector is one row.
+/// x and y as matrices: a vector is one row.
 inline product::Missing linear_rows(int rank) {
   return rank == 1 ? product::Missing::rows : product::Missing::none;
 }

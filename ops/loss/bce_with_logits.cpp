@@ -13,7 +13,7 @@ CT_KERNEL_TABLES(bce_with_logits)
 CyclicWeight::CyclicWeight(const Tensor& weight, const Shape& input) {
   if (!weight.defined()) return;
   const NoGrad guard;
-  // Without its leading axes of size 1, the shape must be the end of the input's.
+  // The shape without its leading axes of size 1 must be the end of the input's.
   const Shape& shape = weight.shape();
   int first = 0;
   while (first < shape.size() && shape[first] == 1) ++first;

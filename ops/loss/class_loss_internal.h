@@ -28,7 +28,7 @@ struct ClassLayout {
   }
   CT_HD std::int64_t rows() const { return outer * inner; }
   CT_HD std::int64_t count() const { return outer * classes * inner; }
-  /// Where class 0 of a row is; the others follow at distances of `inner`.
+  /// Offset of class 0 of a row; the others follow at distances of `inner`.
   CT_HD std::int64_t start(std::int64_t row) const {
     return inner == 1 ? row * classes : row / inner * classes * inner + row % inner;
   }
@@ -53,7 +53,7 @@ void check_label_values(const char* op, const Labels& labels, const ClassLayout&
 inline int class_axis(const Shape& scores) { return scores.size() == 1 ? 0 : 1; }
 /// A weight of [classes] along the class axis of scores; undefined stays undefined.
 Tensor along_classes(const Tensor& weight, const Shape& scores);
-/// What each class's -log_softmax is multiplied with in the loss of a row, for labels: w[t] (1 - s) in class t
+/// Factor of each class's -log_softmax in the loss of a row, for labels: w[t] (1 - s) in class t
 /// and w[c] s / classes in every one; 0 in rows that are ignored.
 Tensor label_targets(const Tensor& labels, const Tensor& weight, const TensorMeta& scores,
                      std::int64_t ignore_index, double smoothing);
@@ -66,7 +66,7 @@ Tensor cross_entropy_slope(const Tensor& x, const Tensor& targets, const Tensor&
 Tensor cross_entropy_label_slope(const Tensor& x, const Tensor& labels, std::int64_t ignore_index,
                                  const Tensor& targets, const Tensor& g);
 
-/// a + b exactly: what it is rounded to, and what that has lost (Knuth's two-sum).
+/// a + b exactly: the rounded sum, and its rounding error (Knuth's two-sum).
 template <class C>
 CT_HD inline void exact_sum(C a, C b, C& sum, C& rest) {
   sum = a + b;

@@ -36,8 +36,8 @@ struct BinaryCrossEntropyOptions {
   Reduction reduction = Reduction::mean;
 };
 /// -t ln(p) - (1 - t) ln(1 - p) of probabilities p = input in [0, 1] against targets t in [0, 1]. As in PyTorch a
-/// logarithm is at least -100, and the gradient (p - t) / max(p (1 - p), 1e-12); outside of [0, 1] the loss is NaN. Of logits
-/// take bce_with_logits(), which loses no digits. The mean divides by the number of elements, whatever the weights.
+/// logarithm is at least -100, and the gradient (p - t) / max(p (1 - p), 1e-12); outside of [0, 1] the loss is NaN. For
+/// logits use bce_with_logits(), which loses no digits. The mean divides by the number of elements, whatever the weights.
 CT_API Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                                    const BinaryCrossEntropyOptions& options = {});
 

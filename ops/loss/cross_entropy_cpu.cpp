@@ -169,7 +169,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     if (reduction != Reduction::none) *out = T(static_cast<C>(sum.loss / by));
   }
 
-  // How many rows from r on are done together.
+  // Number of rows from r on that are computed together.
   int lanes(std::int64_t r, std::int64_t end) const {
     if (layout.inner == 1) return 1;
     return static_cast<int>(std::min<std::int64_t>({P::kSize, end - r, layout.inner - r % layout.inner}));

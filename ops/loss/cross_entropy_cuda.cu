@@ -19,7 +19,7 @@ constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
 constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
 constexpr unsigned kRowBlocks = 16384;  // at most
-// So many reads of a row are on their way to a thread at once.
+// Number of a thread's loads of a row that are under way at once.
 template <class T>
 constexpr int kAhead = gpu::kFastShapes<T> ? 4 : 1;
 
@@ -152,8 +152,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
 }
 
 // With p = e^(x - lse), the derivative of a row's loss by x[c] is A p[c] - b[c], less (1 - s) w[t] at the
-// label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. What a row's elements have
-// in common:
+// label, where b[c] is the factor of lse - x[c] and A the sum of all such factors. Values shared by a row's elements:
 template <class T, Target kTarget>
 struct RowGradient {
   using C = compute_t<T>;

@@ -184,7 +184,7 @@ TEST_CASE("cross_entropy refuses what does not fit", "[cross_entropy]") {
   CHECK_THROWS_AS(cross_entropy(zeros({2, 10}, {.dtype = i64}), labels({1, 2})), DTypeError);
 }
 
-// The tests below look at where the gradient is written: over the logits, when nobody can see them.
+// The tests below look at where the gradient is written: over the logits, when no other tensor shares them.
 
 TEST_CASE("cross_entropy never makes a second copy of the logits", "[cross_entropy]") {
   Tensor x = randn({256, 4}).set_requires_grad(), w = randn({8192, 4}).set_requires_grad();

@@ -63,7 +63,7 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
           (x + w) * static_cast<double>(size_of(in[0].dtype))};
 }
 
-// By way of the logits, which are written as a whole: the price of higher derivatives alone.
+// Composed over the logits, which are written as a whole: only higher derivatives pay for that.
 void recompute_rule(const Backward& b) {
   const auto& attrs = b.attrs<Attrs>();
   const Tensor &x = b.in(0), &w = b.in(1), &labels = b.in(2);

@@ -14,7 +14,7 @@ struct LinearCrossEntropyOptions {
   Reduction reduction = Reduction::mean;
   /// Mixes each label with the uniform distribution over the classes, in [0, 1].
   double label_smoothing = 0;
-  /// How many rows of logits there are at a time. 0: chosen by the size of a row and the device.
+  /// Number of rows of logits at a time. 0: chosen by the size of a row and the device.
   std::int64_t chunk_rows = 0;
   /// Makes the logits again in backward instead of the gradients in forward: a fourth matrix product, for
   /// which only the inputs and three numbers per row are kept in between.

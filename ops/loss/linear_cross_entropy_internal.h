@@ -7,7 +7,7 @@
 
 namespace ct::linear_cross_entropy_kernels {
 
-/// Which gradients forward computes.
+/// Gradients that forward computes.
 enum Eager : std::uint8_t { kNone = 0, kX = 1, kWeight = 2, kBoth = 3 };
 
 struct Attrs {

@@ -77,7 +77,7 @@ void forward(const Forward& f) {
   if (attrs.eager & linear_cross_entropy_kernels::kWeight) put(linear_dw(dz, logits.x), f.out(3), false);
 }
 
-/// Where forward has made the gradients for a cotangent of 1: they are multiplied by that of a row.
+/// Gradients that forward has computed for a cotangent of 1 are multiplied by that of a row.
 void scale(const Backward& b) {
   linear_cross_entropy_kernels::check_kept(b);
   const Tensor& statistics = b.out(1);

@@ -9,7 +9,7 @@
 
 // Losses that compare two tensors element by element (mse, bce_with_logits), on the CPU. A loss is a formula of the map
 // engine (engine/map/formulas.h) of x, the target t and what else it has, and one of its gradients, which has the
-// cotangent in front. The engine runs them; what is here besides is the loss's sum.
+// cotangent in front. The engine runs them; the loss's sum is here.
 //
 // Lanes from `count` on are padding: they may hold anything and are dropped.
 

@@ -8,8 +8,8 @@
 #include <cotangent/ops/loss/reduction.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 
-// What losses share on a GPU: sums with their weights, and losses that compare two tensors element by element; the
-// twin of loss_cpu.h.
+// Shared kernels of losses on a GPU: sums with their weights, and losses that compare two tensors element by element;
+// the twin of loss_cpu.h.
 //
 // Forward with a reduction is one launch of one block for small tensors; beyond that every block writes one
 // partial sum and a second launch adds them up in their order.
@@ -29,7 +29,7 @@ inline unsigned sum_blocks(long long n) {
   return static_cast<unsigned>(wanted < kBlocks ? wanted : kBlocks);
 }
 
-/// Where a kernel leaves its sum of losses and of weights: one pair per block in `partial`, or, if it has a
+/// Destination of a kernel's sum of losses and of weights: one pair per block in `partial`, or, if it has a
 /// single block, the result.
 template <class T>
 struct Sums {
@@ -39,7 +39,7 @@ struct Sums {
   T* out = nullptr;
   C* weight_out = nullptr;  // may be null
 
-  /// To be called by all threads of the block with what they have summed.
+  /// Called by all threads of the block with their sums.
   __device__ __forceinline__ void finish(C total, C weights) const {
     total = gpu::block_sum(total);
     weights = gpu::block_sum(weights);

@@ -64,7 +64,7 @@ void eigen(benchmark::State& state, const Product& p) {
 void openblas(benchmark::State& state, const Product& p) {
   using Sgemm =
       void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float, float*, int);
-  // Here and not when the program starts: loading it starts its threads, which spin for a while.
+  // Loaded here and not when the program starts: loading starts its threads, which spin for a while.
   static void* const library = dlopen("libopenblas.so.0", RTLD_NOW);
   if (library == nullptr) return state.SkipWithError("no libopenblas.so.0");
   static const auto sgemm = reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));

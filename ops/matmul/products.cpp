@@ -59,7 +59,7 @@ void match(Operand& x, const Operand& other) {
   x.tensor = x.tensor.expand(shape);
 }
 
-// The product of two operands, summed over the axes that both have and nobody wants any more.
+// The product of two operands, summed over the axes that both have and that is_kept() rejects.
 template <class Kept>
 Operand multiply(Operand a, Operand b, const Kept& is_kept) {
   Labels stack, summed, rows, columns;

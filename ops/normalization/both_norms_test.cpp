@@ -1,4 +1,4 @@
-// What layer_norm and rms_norm have in common: their sums with a residual, their parameters' gradients, their bits, and
+// Common properties of layer_norm and rms_norm: their sums with a residual, their parameters' gradients, their bits, and
 // every path of their CUDA kernels.
 
 #include <array>
@@ -70,7 +70,7 @@ TEST_CASE("add_layer_norm and add_rms_norm are the sum, then the norm", "[norm]"
   const testing::In in{GENERATE(f64, f32)};
   const auto typed = [&](const Tensor& t) { return t.to(in.dtype); };
   const Tensor gy = in.waves({5, 37}, 3), gs = in.waves({5, 37}, 5);
-  // Which results are used, and so have a gradient: both, y alone, the sum alone.
+  // Results that are used, and so have a gradient: both, y alone, the sum alone.
   for (const int used : {3, 1, 2}) {
     const Inputs a = leaves(wave_inputs(5, 37), typed), c = leaves(wave_inputs(5, 37), typed);
     const auto [y, s] = norm.add(a);

@@ -148,7 +148,7 @@ void forward_rows(const ForwardData& r, std::int64_t begin, std::int64_t end) {
   if (r.streams) simd::fence();
 }
 
-// Of one block: adds to the sums of g w and g w xhat, and to the columns' sums of g xhat and g. Here and below fma() stands
+// Adds one block to the sums of g w and g w xhat, and to the columns' sums of g xhat and g. Here and below fma() stands
 // wherever a compiler might put it, so that the same numbers come out whatever the types of g and x are.
 template <bool kCentered, class T, class L, class C>
 void add_block(const L* g, const T* x, const C* w, int n, C mean, C rstd, double& sum, double& dot, C* dw,

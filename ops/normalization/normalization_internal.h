@@ -9,7 +9,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/normalization/norm_use.h>
 
-// What layer_norm and rms_norm share: both bring every row of a tensor to a common scale, layer_norm around
+// Shared parts of layer_norm and rms_norm: both bring every row of a tensor to a common scale, layer_norm around
 // its mean (`centered`), rms_norm around 0. Each comes plain and with a residual that is added first (`add`).
 //
 //            inputs                                outputs
@@ -47,7 +47,7 @@ struct Kind {
   }
 };
 
-/// What deviations are multiplied by to be squared anew, where the sum of the squares of a row left the range
+/// Factor of deviations that are squared anew, where the sum of the squares of a row left the range
 /// in which it is exact: rows near 1e25 in f32, or near 1e-25 if eps is as small. Otherwise 1.
 template <class C>
 CT_HD inline C rescue_scale(C squares, C columns, C eps) {
@@ -66,7 +66,7 @@ struct Layout {
   }
 };
 
-/// What a forward kernel works on: undefined where it does not exist. What is added to x is `residual`, of x's dtype, or
+/// Tensors of a forward kernel; undefined where one does not exist. The addend of x is `residual`, of x's dtype, or
 /// `low_residual`, of y's where that is another.
 struct ForwardCall {
   const char* op;
@@ -85,7 +85,7 @@ struct BackwardCall {
   Tensor x, g, extra, weight, mean, rstd, dx, low_dx, dweight, dbias;
   bool accumulate_weight = false, accumulate_bias = false;
   Layout layout;
-  bool work = false;  // otherwise everything is done already
+  bool work = false;  // false: the constructor has already written all results (empty tensors, no cotangent)
 
   BackwardCall(const Backward& b, Kind kind);
   /// To be called when the kernel has run.
@@ -108,7 +108,7 @@ void visit_types(const char* op, DType x, DType y, const Go& go) {
 /// How many trailing axes a weight or bias says that a row has.
 std::int64_t row_axes(const Tensor& weight, const Tensor& bias = {});
 
-/// What an add op is called with: x and residual, the 16-bit one second, and y's dtype as Attrs want it.
+/// Operands of an add op: x and residual, the 16-bit one second, and y's dtype as Attrs want it.
 struct Addends {
   const Tensor &x, &residual;
   std::optional<DType> y;

@@ -132,7 +132,7 @@ void compare(const Case& c, Device device, unsigned wanted, unsigned used) {
 void compare_all(Device device, const std::vector<std::int64_t>& lengths) {
   for (const Norm norm : {Norm::layer, Norm::rms})
     for (const DType lower : {bf16, f16}) {
-      // Which of the addends is the branch: one, the other, both (the sum is exact in f32), none.
+      // The addend that is the branch: one, the other, both (the sum is exact in f32), none.
       for (const int low : {1, 2, 3, 0})
         for (const std::int64_t n : lengths)
           compare({norm, {n > 5000 ? 3 : 21, n}, lower, (low & 1) != 0, (low & 2) != 0, true, true}, device,

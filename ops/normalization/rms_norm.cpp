@@ -8,7 +8,7 @@ namespace ct {
 CT_KERNEL_TABLES(rms_norm)
 namespace {
 
-// What gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
+// Values that gradients need: the rows that were normalized (x, or with a residual their sum), the statistics, and
 // for the rows the weight.
 constexpr InputDef kInputs[] = {
     {.name = "x", .needs = "x weight rstd", .accumulates = true, .contiguous = true},

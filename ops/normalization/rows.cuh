@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(kBackwardWarps * 32, 1) rows_backward(const Ba
     if constexpr (kCentered) db[i] = 0;
   }
 
-  // What a thread has of a row. Where registers suffice the next one is on its way while this one is worked
+  // A thread's part of a row. Where registers suffice the next one is on its way while this one is worked
   // on.
   struct Part {
     gpu::Vector<T, N> x[kLoads], more[kLoads];

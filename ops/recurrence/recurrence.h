@@ -15,8 +15,8 @@ struct RecurrentWeights {
 };
 
 struct RecurrenceOptions {
-  /// i64 [B], on x's device: how many steps of each sequence count. What is behind them must be finite, changes nothing, and
-  /// gives an output of 0. A number below 1 counts as 0, one above T as T. Undefined: all sequences are T steps long.
+  /// i64 [B], on x's device: how many steps of each sequence count. Steps behind them must be finite, change nothing, and
+  /// give an output of 0. A number below 1 counts as 0, one above T as T. Undefined: all sequences are T steps long.
   Tensor lengths = {};
   /// The steps are made from the last one to the first; `output` stays in the order of x.
   bool reverse = false;

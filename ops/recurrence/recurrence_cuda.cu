@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 128;
 
-// One element of a row. What is rounded to 16 bits may be rough.
+// One element of a row. Functions may be approximate where the result is rounded to 16 bits.
 template <class T>
 struct At {
   using X = elementwise::Lane<compute_t<T>, sizeof(T) == 2>;

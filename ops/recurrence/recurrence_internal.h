@@ -14,7 +14,7 @@ struct Attrs {
 };
 
 /// Inputs: 0 x, 1 w_ih, 2 w_hh, 3 b_ih, 4 b_hh, 5 h0, 6 lengths, 7 c0 (lstm's alone). Outputs: 0 output, 1 h, 2 trace,
-/// 3 c (lstm's alone). The trace [T, B, (kept + 1) H] is what a step leaves for the gradient: what its cell wants kept, and
+/// 3 c (lstm's alone). The trace [T, B, (kept + 1) H] holds a step's saved values for the gradient: those of its cell, and
 /// the state before the step. It has the projection of x in its first columns until the step is made.
 struct Cell {
   int gates, kept;

@@ -42,7 +42,7 @@ AxisMask axis_mask(const char* op, const Dims& axes, int rank);
 void spread_sum(Kind kind, const Backward& b,
                 void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool));
 
-/// What the backward kernels of the other kinds need to know; see engine/fold/gradients.h. All tensors but x
+/// Arguments of the other kinds' backward kernels; see engine/fold/gradients.h. All tensors but x
 /// have the outputs' number of elements and are contiguous, of the type that x is folded in (aux of
 /// Gradient::position: i64). x and dx are contiguous.
 struct GradientCall {

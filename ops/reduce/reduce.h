@@ -25,16 +25,16 @@ struct ValuesIndices {
   Tensor indices;
 };
 
-/// sum_i x_i. Integers and bool are summed as i64. With `dtype`, x is converted first. Of no elements: 0.
+/// sum_i x_i. Integers and bool are summed as i64. With `dtype`, x is converted first. Without elements: 0.
 /// Gradient: the cotangent, expanded without a copy.
 CT_API Tensor sum(const Tensor& x, const Dims& axes = {}, Flag keepdim = false,
                   std::optional<DType> dtype = std::nullopt);
 
-/// sum_i x_i / n. Only for floating dtypes; with `dtype`, x is converted first. Of no elements: NaN.
+/// sum_i x_i / n. Only for floating dtypes; with `dtype`, x is converted first. Without elements: NaN.
 CT_API Tensor mean(const Tensor& x, const Dims& axes = {}, Flag keepdim = false,
                    std::optional<DType> dtype = std::nullopt);
 
-/// The product. Integers and bool multiply as i64. Of no elements: 1.
+/// The product. Integers and bool multiply as i64. Without elements: 1.
 /// Gradient of a factor: the product of the others, also where some of them are 0.
 CT_API Tensor prod(const Tensor& x, const Dims& axes = {}, Flag keepdim = false,
                    std::optional<DType> dtype = std::nullopt);
@@ -71,7 +71,7 @@ CT_API Tensor argmax(const Tensor& x, Integer axis, Flag keepdim = false);
 CT_API Tensor argmin(const Tensor& x);
 CT_API Tensor argmin(const Tensor& x, Integer axis, Flag keepdim = false);
 
-/// Whether some, whether all elements differ from 0: bool, from any dtype. Of no elements: false, true.
+/// Whether some, whether all elements differ from 0: bool, from any dtype. Without elements: false, true.
 CT_API Tensor any(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 CT_API Tensor all(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 
@@ -87,7 +87,7 @@ CT_API Tensor stddev(const Tensor& x, const Dims& axes = {}, Real correction = 1
 /// elements, ValueError for a p that is NaN.
 CT_API Tensor norm(const Tensor& x, Real p = 2, const Dims& axes = {}, Flag keepdim = false);
 
-/// log sum_i exp(x_i), without overflow. Of no elements, or of -inf alone: -inf.
+/// log sum_i exp(x_i), without overflow. Without elements, or with -inf alone: -inf.
 CT_API Tensor logsumexp(const Tensor& x, const Dims& axes = {}, Flag keepdim = false);
 
 }  // namespace ct

@@ -6,7 +6,7 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/reduce/reduce.h>
 
-// Scans: what a reduction comes to after each element along an axis. Common to all of them:
+// Scans: the value of a reduction after each element along an axis. Common to all of them:
 //
 //  * The result has x's shape. The axis may be negative; throws ShapeError for one outside of the rank. A scalar counts
 //    as one element.

@@ -7,8 +7,8 @@
 #include <cotangent/core/rng.h>
 #include <cotangent/core/tensor.h>
 
-// Numbers drawn with given probabilities, and distributions as objects: what reinforcement learning and variational
-// inference ask for. All draws are the same on the CPU and on CUDA.
+// Numbers drawn with given probabilities, and distributions as objects, for reinforcement learning and variational
+// inference. All draws are the same on the CPU and on CUDA.
 
 namespace ct {
 

@@ -129,7 +129,7 @@ TEST_CASE("choices without a probability add nothing, in every dtype", "[distrib
     testing::check(d::kl_divergence(p, other), {inf});
     (p.entropy() + d::kl_divergence(p, even)).backward();
     testing::check(logits.grad(), {0, 0, 0}, tolerance);
-    // As probabilities, of which a 0 has a gradient too.
+    // Probabilities instead of logits: a probability of 0 has a gradient too.
     for (const bool weights : {false, true}) {
       const double sum = weights ? 2 : 1;
       Tensor probs = testing::values({3}, {0, 0.5 * sum, 0.5 * sum}, dtype).set_requires_grad();

@@ -16,7 +16,7 @@ namespace ct {
 ///
 /// Draw j of row r depends on element r * count + j of one draw of the generator and on the weights alone:
 /// the same on the CPU and on CUDA. Weights are taken to 2^-46 of the largest one of a row or better (for n
-/// up to 65,536); what is smaller is never drawn. No gradient.
+/// up to 65,536); smaller ones are never drawn. No gradient.
 ///
 /// Throws ShapeError, DTypeError, and ValueError for a count below 1, or above n without replacement. A row
 /// with a weight that is negative or not finite, or with fewer positive ones than are to be drawn (any, with

@@ -30,7 +30,7 @@ double check_weights(const T* row, std::int64_t n, std::int64_t r) {
   return top;
 }
 
-/// Nothing is left of row r after `drawn` draws.
+/// Fails: nothing is left of row r after `drawn` draws.
 [[noreturn]] inline void fail_empty(std::int64_t r, std::int64_t drawn, std::int64_t count) {
   detail::fail<ValueError>("multinomial", "row ", r, " has ", drawn, " positive weights; ", count,
                            " are to be drawn without replacement: ask for fewer, or draw with replacement");

@@ -11,10 +11,10 @@ namespace ct {
 struct SampleOptions {
   /// Divides the logits. 0: the largest logit is taken, of equal ones the first.
   double temperature = 1;
-  /// Keeps the k largest logits, and what is equal to the k-th. 0: all.
+  /// Keeps the k largest logits, and any equal to the k-th. 0: all.
   std::int64_t top_k = 0;
-  /// Of what top_k has left, keeps the most probable that together have at least this probability, and what
-  /// is as probable as the last of them. In (0, 1]; 1: all.
+  /// Keeps, of the logits that top_k has left, the most probable that together have at least this
+  /// probability, and any as probable as the last of them. In (0, 1]; 1: all.
   double top_p = 1;
 };
 

@@ -19,7 +19,7 @@ CT_HD inline std::uint64_t weight_of(double x, double max, double temperature, i
   return draw::weight(draw::exp_exact(detail::div_exact(x - max, temperature)), 1.0, bits);
 }
 
-/// How much of `total` the weights that top_p keeps must have.
+/// Part of `total` that the weights that top_p keeps must reach.
 CT_HD inline std::uint64_t kept_mass(double top_p, std::uint64_t total) {
   const auto mass = static_cast<std::uint64_t>(top_p * static_cast<double>(total));
   return mass < 1 ? 1 : mass > total ? total : mass;

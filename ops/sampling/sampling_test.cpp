@@ -13,7 +13,7 @@ namespace {
 using I = std::vector<std::int64_t>;
 using testing::ids;
 
-// How often each position comes up among 60000 draws from one row of logits.
+// Counts of each position among 60000 draws from one row of logits.
 std::vector<double> counts(std::initializer_list<float> row, const SampleOptions& options) {
   Generator generator(5);
   const Tensor x = from_vector(std::vector<float>(row), {static_cast<std::int64_t>(row.size())});

@@ -47,8 +47,8 @@ __device__ __forceinline__ C scale_of(bool logarithm, C sum) {
   return logarithm ? log(sum) : C(1) / sum;
 }
 
-// What is done to elements as they are read, by those forward kernels that take it: nothing, or a scale and a
-// mask (masked_softmax). Of an input that hides, a row that is hidden as a whole gives zeros and not NaN.
+// Work on elements as they are read, for the forward kernels that take it: nothing, or a scale and a
+// mask (masked_softmax). With an input that hides, a row that is hidden as a whole gives zeros and not NaN.
 struct Plain {
   static constexpr bool hides = false;
   __device__ __forceinline__ std::int64_t row_offset(std::int64_t) const { return 0; }

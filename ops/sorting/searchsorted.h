@@ -5,8 +5,8 @@
 
 namespace ct {
 
-/// For each v of `values` how many elements of its ascending list in `sorted` are smaller than v, with `right` not larger:
-/// where v would be inserted before, or behind, its equals. i64 of `values`' shape. `sorted` is one list [n], or
+/// Counts for each v of `values` the elements of its ascending list in `sorted` that are smaller than v, with `right` not
+/// larger: where v would be inserted before, or behind, its equals. i64 of `values`' shape. `sorted` is one list [n], or
 /// [.., n] with a list for each row of `values` [.., m], whose other axes are the same. NaN is larger than every number.
 /// Numeric dtypes, which are promoted. Whether `sorted` ascends is not looked at.
 ///

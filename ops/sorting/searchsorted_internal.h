@@ -8,7 +8,8 @@ struct Attrs {
   bool right;
 };
 
-/// How many of n ascending keys, key_at(0) to key_at(n - 1), are less than `key`, or with `right` not larger.
+/// Number of the n ascending keys, key_at(0) to key_at(n - 1), that are less than `key`, or with `right` not
+/// larger.
 template <class K, class KeyAt>
 CT_HD std::int64_t position(std::int64_t n, K key, bool right, const KeyAt& key_at) {
   std::int64_t low = 0;

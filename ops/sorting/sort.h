@@ -24,12 +24,13 @@ CT_API ValuesIndices kthvalue(const Tensor& x, Integer k, Integer axis = -1, Fla
 /// The median, of an even number of elements the lower one of the middle, and where it is. A NaN among the elements is the
 /// result. Throws ShapeError for an axis of no elements.
 CT_API ValuesIndices median(const Tensor& x, Integer axis, Flag keepdim = false);
-/// That of all elements; of none NaN, for integers ShapeError.
+/// The median of all elements. Without elements it is NaN, and ShapeError for integers.
 CT_API Tensor median(const Tensor& x);
 
 /// The different elements of x.flatten(), the smallest first (also without `sorted`); of those of `inverse`, which has x's
-/// shape, each is the position of an element in `values`, and `counts` says how often each occurs. What is not asked for is
-/// undefined. NaN differs from itself. Without gradients. Waits for the device, as the number of values depends on x.
+/// shape, each is the position of an element in `values`, and `counts` says how often each occurs. Results that are not
+/// asked for are undefined tensors. NaN differs from itself. Without gradients. Waits for the device, as the number of
+/// values depends on x.
 ///
 /// With an `axis` the different slices of x across it, in the order of their first elements that differ: `values` has x's
 /// shape but along the axis, `inverse` is a list of x.size(axis).
@@ -42,7 +43,7 @@ CT_API Unique unique(const Tensor& x, Flag sorted = true, Flag return_inverse = 
 CT_API Unique unique_consecutive(const Tensor& x, Flag return_inverse = false, Flag return_counts = false,
                                  std::optional<std::int64_t> axis = std::nullopt);
 
-/// How often each of 0, 1, ... occurs in x, up to its maximum or at least to `minlength` - 1: i64. With `weights`, of x's
+/// Counts of each of 0, 1, ... in x, up to its maximum or at least to `minlength` - 1: i64. With `weights`, of x's
 /// shape, the sums of the weights of each: of their dtype, f64 for integers; gradients go back to them. x is of rank 1, of
 /// integers >= 0 (DTypeError, ShapeError, ValueError). Waits for the device.
 CT_API Tensor bincount(const Tensor& x, const std::optional<Tensor>& weights = std::nullopt,

@@ -92,7 +92,7 @@ std::vector<ErrorSample> searchsorted_errors(SampleMaker& make) {
           {{make.normal({2, 3}), make.normal({3})}, attrs, "all axes but the last"},
           {{make.mask({3}), make.mask({3})}, attrs, "supported dtypes"}};
 }
-// How many elements of its list are less than a value, or not larger.
+// Number of elements of its list that are less than a value, or not larger.
 std::vector<Tensor> searchsorted_reference(std::span<const Tensor> in, AttrsView attrs) {
   const bool right = static_cast<const searchsorted_op::Attrs*>(attrs.data)->right;
   const Tensor &list = in[0], &values = in[1];

@@ -9,7 +9,7 @@
 namespace ct {
 
 /// The k largest elements along `axis`, the largest first, and where along the axis they are (i64); without `largest` the
-/// k smallest, the smallest first. Of equal ones the first come first; a NaN counts as larger than everything. The results
+/// k smallest, the smallest first. Equal elements come in their order; a NaN counts as larger than everything. The results
 /// have x's shape with k in place of the axis. x may be of any dtype but bool. Without `sorted` any order would do: it is
 /// the same one.
 ///

@@ -30,7 +30,8 @@ class Best {
   Best(scattering::Pairs<K>& pairs, std::int64_t k) : pairs_(pairs), k_(static_cast<std::size_t>(k)) {
     pairs_.resize(k_ + 2 * kBlock);
   }
-  // n <= kBlock elements from number `first` on; most blocks have none to keep. Without a branch: which are, nobody foretells.
+  // n <= kBlock elements from number `first` on; most blocks have none to keep. Without a branch, which could not be
+  // predicted.
   void add(const K* keys, std::int64_t n, std::int64_t first) {
     K least = keys[0];
     for (std::int64_t i = 1; i < n; ++i) least = std::min(least, keys[i]);
@@ -53,7 +54,7 @@ class Best {
   bool full_ = false;
 };
 
-// Not inlined where a call has no threads: rows of every dtype would be twice in the library.
+// noinline where a call has no threads: rows of every dtype would be in the library twice.
 template <class T>
 [[gnu::noinline]] void forward_rows(const T* x, T* values, std::int64_t* indices, const Choice& rows,
                                     bool descending, std::int64_t begin, std::int64_t end) {

@@ -5,9 +5,9 @@
 #include <cotangent/ops/sorting/topk_internal.h>
 #include <cotangent/ops/engine/rows/threshold.cuh>
 
-// A block per row: the key of the k-th largest element is found by its bits; what is larger, and the first of
-// what is equal, is collected and sorted. The smallest have the largest complements of their keys. Where k is large, all
-// rows are sorted instead (sort_rows.cu).
+// A block per row: the key of the k-th largest element is found by its bits; larger elements, and the first of the equal
+// ones, are collected and sorted. The smallest have the largest complements of their keys. Where k is large, all rows
+// are sorted instead (sort_rows.cu).
 
 namespace ct::topk_kernels {
 namespace {

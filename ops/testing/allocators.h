@@ -11,7 +11,7 @@
 
 namespace ct::testing {
 
-/// Passes everything on to another allocator: what the allocators below have in common.
+/// Base of the allocators below: passes everything on to another allocator.
 class CT_API WrappedAllocator : public Allocator {
  public:
   explicit WrappedAllocator(std::shared_ptr<Allocator> inner) : inner_(std::move(inner)) {}

@@ -7,7 +7,7 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/testing/conformance.h>
 
-// Calls of an op, and comparisons of what they give, for the conformance suite.
+// Calls of an op, and comparisons of their results, for the conformance suite.
 
 namespace ct::conformance {
 
@@ -48,7 +48,7 @@ Gradients differentiate(const OpDef& op, const Tensors& inputs, const AnyAttrs& 
 /// The first gradient that differs, in words; empty if there is none.
 std::string compare_grads(const Gradients& got, const Gradients& want, double tol, const char* what);
 
-/// As differentiate(), recorded: the gradients are those of the rule.
+/// Differentiates as differentiate(), recorded: the gradients are those of the rule.
 Gradients differentiate_recorded(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs,
                                  const Tensors& cotangents, std::uint32_t wanted);
 /// A call of a sample at points where formulas change their branch (zeros, ties, the numbers of the call, infinities, NaN):
@@ -65,7 +65,7 @@ class BadCalls {
   BadCalls(const OpDef& op, const OpTests& tests, const std::vector<Sample>& samples,
            ConformanceReport& report)
       : op_(op), tests_(tests), samples_(samples), report_(report) {}
-  /// Makes them all on a device; what they say on the first is what they must say on the others.
+  /// Makes all calls on a device; errors on the first device are expected on the others.
   void check(SampleMaker& make, Device device);
 
  private:

@@ -169,7 +169,7 @@ struct Point {
   }
 };
 
-// What is put in place of a sample's values: numbers at which formulas change their branch, those of the call among them.
+// Values to replace a sample's by: those at which formulas change their branch, the call's own numbers among them.
 Values special_values(const OpDef& op, const AnyAttrs& attrs, DType dtype, bool extreme) {
   Values pool = {0, -0.0, 1, -1, 0.5, -0.5, 2, 3, -3, 6};
   const auto* bytes = static_cast<const std::byte*>(attrs.view().data);

@@ -7,8 +7,8 @@
 #include <cotangent/core/tensor.h>
 #include <cotangent/ops/testing/samples.h>
 
-// What references (OpTests::reference) of elements that move are made of: index arithmetic in f64 on the CPU, without
-// any op. And how lists of samples are joined. Include it where they are written.
+// Parts of references (OpTests::reference) of ops that move elements: index arithmetic in f64 on the CPU, without any
+// op. And functions that join lists of samples. Include it where they are written.
 
 namespace ct::testing {
 
@@ -34,7 +34,7 @@ Tensor by_index(const Shape& shape, F&& f) {
   return y;
 }
 
-/// Both lists. Left before right, by the language: the numbers drawn are the same whoever compiles this.
+/// Both lists. Left before right, by the language: every compiler draws the same numbers.
 inline std::vector<Sample> operator<<(std::vector<Sample> a, std::vector<Sample> b) {
   a.insert(a.end(), std::make_move_iterator(b.begin()), std::make_move_iterator(b.end()));
   return a;

@@ -11,8 +11,8 @@
 #include <cotangent/core/op_call.h>
 #include <cotangent/core/tensor.h>
 
-// What ops are tested with. It stands apart from their OpDefs and is linked into tests alone: Cotangent::testing, and for the
-// files NAME_samples.cpp, the tests of the library's own ops, Cotangent::samples.
+// Samples and references of ops. They stand apart from their OpDefs and are linked into tests alone: Cotangent::testing,
+// and for the files NAME_samples.cpp, the tests of the library's own ops, Cotangent::samples.
 
 namespace ct {
 
@@ -55,7 +55,7 @@ using ErrorSamplesFn = std::vector<ErrorSample> (*)(SampleMaker&);
 /// The oracle: the op's outputs computed in f64 on the CPU in the plainest way, or from other ops.
 using ReferenceFn = std::vector<Tensor> (*)(std::span<const Tensor> inputs, AttrsView attrs);
 
-/// How an op is tested: calls that must work, calls that must fail, and, where it has no plain kernels, the truth.
+/// Tests of an op: calls that must work, calls that must fail, and, where it has no plain kernels, the truth.
 struct OpTests {
   const char* op;
   SamplesFn samples = nullptr;
@@ -69,8 +69,8 @@ struct OpTests {
   bool ordinary_rule = false;
 };
 
-/// The tests of the library's op of that name; null if it has none. Those of a program's own op are handed to
-/// check_conformance() by the program. Link Cotangent::samples.
+/// The tests of the library's op of that name; null if it has none. A program hands the tests of its own op to
+/// check_conformance(). Link Cotangent::samples.
 CT_API const OpTests* find_tests(std::string_view op);
 
 namespace detail {

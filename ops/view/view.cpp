@@ -19,7 +19,7 @@
 
 namespace ct {
 namespace {
-// For members that name one of x's axes, `purpose` saying what for (" to split").
+// Checks for members that name one of x's axes, `purpose` saying what for (" to split").
 void check_has_axes(const char* op, const Tensor& x, std::int64_t axis, const char* purpose) {
   CT_CHECK(x.dim() > 0, ShapeError, op, "a scalar has no axis ", axis, purpose, "; unsqueeze(0) makes one");
 }

@@ -162,7 +162,7 @@ void diagonal_rule(const Backward& b) {
   b.set_grad_in(0, placed.permute(order));
 }
 
-// unfold: what lies in several windows sums their cotangents. Its backward kernel too.
+// unfold: an element of several windows sums their cotangents. Its backward kernel too.
 void unfold_rule(const Backward& b) {
   if (!b.needs(0)) return;
   const UnfoldAttrs& a = b.attrs<UnfoldAttrs>();

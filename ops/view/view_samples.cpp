@@ -67,7 +67,7 @@ std::vector<Tensor> slice_reference(std::span<const Tensor> in, AttrsView attrs)
   const SliceAttrs& a = as<SliceAttrs>(attrs);
   const int axis = wrap_axis("reference", a.axis, in[0].dim());
   const std::int64_t n = in[0].shape()[axis];
-  std::vector<std::int64_t> taken;  // what Python's x[start:stop:step] takes
+  std::vector<std::int64_t> taken;  // the elements of Python's x[start:stop:step]
   const std::int64_t start = std::max<std::int64_t>(0, a.start < 0 ? a.start + n : a.start);
   const std::int64_t stop = std::min(n, a.stop < 0 ? a.stop + n : a.stop);
   for (std::int64_t i = start; i < stop; i += a.step) taken.push_back(i);

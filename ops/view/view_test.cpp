@@ -66,7 +66,7 @@ TEST_CASE("view and reshape", "[view]") {
 }
 
 TEST_CASE("strides of a view are found whenever they exist", "[view]") {
-  // By search over layouts: if view_strides finds strides, they must read the elements in order; if it finds
+  // Search over layouts: if view_strides finds strides, they must read the elements in order; if it finds
   // none, no strides may do so.
   const auto order = [](const Shape& shape, const Strides& strides) {
     Numbers out;

@@ -1,4 +1,4 @@
-"""Tensors of what Python and NumPy have, and what NumPy, copies and files expect of a tensor."""
+"""Tensors of Python's and NumPy's objects, and the methods that NumPy, copies and files expect of a tensor."""
 from typing import Any, Optional
 
 import numpy as _numpy
@@ -6,11 +6,11 @@ import numpy as _numpy
 from . import _core
 from ._core import DType, Tensor
 
-# What NumPy has and a tensor has not, as the smallest dtype that holds it.
+# NumPy's dtypes that tensors do not have, each with the smallest dtype that holds it.
 _HELD_BY = {"int8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
 _SHARED = ("float32", "float64", "float16", "int64", "int32", "uint8", "bool")
 
-# PyTorch's names of dtypes; the lead's __init__ publishes them.
+# PyTorch's names of dtypes; __init__.py publishes them.
 dtype_names = {"float32": _core.f32, "float64": _core.f64, "float16": _core.f16, "bfloat16": _core.bf16,
                "int64": _core.i64, "int32": _core.i32, "uint8": _core.u8, "bool_": _core.boolean, "bool": _core.boolean,
                "float": _core.f32, "double": _core.f64, "half": _core.f16, "long": _core.i64, "int": _core.i32}
@@ -133,7 +133,7 @@ _NAMES = dict(zip(
 
 
 class _Methods:
-    """What a tensor has besides C++'s."""
+    """Methods of a tensor beside C++'s."""
 
     def numpy(self, force=False):
         """The same memory as a NumPy array; with force a copy where that is needed, without its gradient.

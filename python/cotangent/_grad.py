@@ -101,7 +101,7 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: Opti
 # ---- Gradients of functions ------------------------------------------------------------------------------------------
 
 def _derived(op: str, f: Callable[..., Any], inputs: Any, *more: Any) -> Any:
-    """What C++'s op of this name says of f, whose inputs are one argument there."""
+    """Calls C++'s function of this name with f, whose inputs are one list there."""
     def run(tensors: list[Tensor]) -> Tensor:
         made = f(*tensors)
         if not isinstance(made, Tensor):
@@ -117,7 +117,7 @@ def _as_given(inputs: Any, made: list[Any]) -> Any:
 def value_and_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """A function that gives f(*inputs), one number, and its gradients: one for one input, a tuple for several.
 
-    No tensor's .grad changes. What f refers to beside its arguments is a constant.
+    No tensor's .grad changes. Tensors that f refers to beside its arguments are constants.
     """
     @_functools.wraps(f)
     def run(*inputs: Tensor) -> Any:
@@ -176,7 +176,7 @@ def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = Fa
     """The tape behind a loss, before backward(): ops, what is kept, where gradients go, how much memory that takes.
 
     `names` is a module, or its named_parameters(). With `grads` the norm of each gradient is there too, with `times`
-    how long each part of the way back takes. print() it, .save("tape.html"), or end a notebook's cell with it.
+    the time of each node's backward. print() it, .save("tape.html"), or end a notebook's cell with it.
     """
     names = names.named_parameters() if hasattr(names, "named_parameters") else names
     return _grad.explain(loss, list(names.items() if isinstance(names, dict) else names), grads, times)

@@ -121,7 +121,9 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Optional[_Ge
 
 
 class Sampler:
-    """Which examples an epoch has, and in which order: derive, and give it __len__, and __iter__ or order(epoch).
+    """Base of samplers, which give an epoch's examples and their order.
+
+    A class derived from it has __len__, and __iter__ or order(epoch).
 
     With order(epoch), or set_epoch(epoch) before __iter__, a run that is resumed goes on as the uninterrupted one.
     """
@@ -131,7 +133,7 @@ class Sampler:
 
 
 def _tree(leaf: Callable[[Any], Any], examples: Sequence[Any]) -> Any:
-    """What `leaf` makes of the examples, which are alike: in tuples, lists and dicts of what is in theirs."""
+    """Collates examples of one structure: applies `leaf` to the values at each place of their tuples, lists and dicts."""
     first = examples[0]
     if isinstance(first, _Mapping):
         return {key: _tree(leaf, [one[key] for one in examples]) for key in first}
@@ -163,7 +165,7 @@ def _stacked(examples: Sequence[Any]) -> Any:
 def default_collate(examples: Sequence[Any]) -> Any:
     """A batch of examples, as PyTorch's: tensors and arrays are stacked, numbers become a tensor, text a list.
 
-    Tuples, lists, dicts and named tuples are batches of what is in them. Python's floats become f32 (PyTorch's are
+    Tuples, lists, dicts and named tuples become batches of their members. Python's floats become f32 (PyTorch's are
     float64), as ct.tensor() has it; NumPy's numbers and arrays keep their dtype.
     """
     return _tree(_stacked, examples)

@@ -8,7 +8,7 @@
         def forward(self, x):
             return self.fc(x)
 
-Names of parameters are those of PyTorch's modules. What a module's attributes are is what is trained, saved and moved:
+Names of parameters are those of PyTorch's modules. A module's attributes are what is trained, saved and moved:
 an assignment registers or replaces, or it is an error.
 """
 import operator as _operator
@@ -138,7 +138,7 @@ _LoadReport = _namedtuple("LoadReport", ["missing_keys", "unexpected_keys"])
 
 
 class _Module:
-    """What Python adds to the modules of C++: attributes, walks, hooks, copies."""
+    """Methods that Python adds to the modules of C++: attributes, walks, hooks, copies."""
 
     # ---- Attributes ----------------------------------------------------------------------------------------------
 
@@ -261,7 +261,7 @@ class _Module:
 
     register_module = add_module
 
-    # ---- What there is ---------------------------------------------------------------------------------------------
+    # ---- Members -----------------------------------------------------------------------------------------------------
 
     def _of_kind(self, kind):
         return [name for name, member in self._members().items() if member[0] == kind]

@@ -69,9 +69,9 @@ def load_library(path: _Any) -> list[str]:
 def load_op(path: _Any, compiler: str = "", flags: str = "", cache: _Any = "") -> _Any:
     """The op of a folder that `./ct op new` has made, compiled if need be: its function, one of this module too.
 
-    A folder that has changed is compiled and loaded anew. What is left out is the library's: compiler, flags, and where
-    it keeps what it compiled (nn/plugin/README.md); function.loaded says what came of it. Throws IoError where there is
-    no op or no compiler, and Error with the compiler's messages.
+    A folder that has changed is compiled and loaded anew. Arguments that are left out have the library's defaults:
+    compiler, flags, and where it keeps what it compiled (nn/plugin/README.md); function.loaded says what came of it.
+    Throws IoError where there is no op or no compiler, and Error with the compiler's messages.
     """
     loaded = _core._load_op(str(path), compiler, flags, str(cache), _include_folder())
     function = _publish(loaded.op)

@@ -68,7 +68,7 @@ def _group(optimizer: Any, given: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def _groups(optimizer: Any, params: Any, *more: Any, **given: Any) -> list[tuple[Any, dict[str, Any]]]:
-    """What an optimizer is made of: for each group its parameters and all options."""
+    """Reads an optimizer's arguments: for each group its parameters and all options."""
     optimizer.defaults = type(optimizer)._read_options(*more, **_own_names(type(optimizer), given))
     if not isinstance(params, (Mapping, _Tensor)) and hasattr(params, "__iter__"):
         params = list(params)  # a generator goes once
@@ -79,7 +79,7 @@ def _groups(optimizer: Any, params: Any, *more: Any, **given: Any) -> list[tuple
 
 
 class _Members:
-    """What Python adds to optimizers."""
+    """Methods that Python adds to optimizers."""
 
     def step(self: Any, closure: Any = None) -> Any:
         """One update of every parameter that has a gradient. closure() computes the loss and its gradients before it, and

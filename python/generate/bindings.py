@@ -12,13 +12,13 @@ import sys
 
 from headers import Function, Headers, Parameter
 
-# Not for Python, or bound by hand because they are about memory, text or settings of a process.
+# Functions that are not for Python, or bound by hand because they are about memory, text or settings of a process.
 LEFT_OUT = {"dispatch", "dispatch_inplace", "from_blob", "from_memory", "check_list_length", "to_string", "set_print_options",
             "print_options", "autocast_enabled", "autocast_dtype", "compared", "index_put", "kl_divergence", "resolve_shape",
             "view_strides", "tensor", "assigned", "describe", "element_name"}
 UNREAD = {"GeneratorState", "TensorIndices", "DType source", "Strides"}  # types of overloads that are C++'s alone
 SCALARS = {"Integer": "std::int64_t", "Real": "double", "Flag": "bool", "std::string_view": "std::string"}
-# How a type of C++ is told from others in a call, and what it is in Python.
+# Types of C++: the kind that tells overloads apart, and the type in Python.
 TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double": ("real", "float"), "bool": ("flag", "bool"),
          "std::string": ("any", "str"), "Scalar": ("number", "Number"), "Dims": ("dims", "int | Sequence[int]"),
          "Shape": ("dims", "int | Sequence[int]"), "DType": ("dtype", "DTypeLike"), "Device": ("any", "str"),
@@ -33,13 +33,14 @@ TYPES = {"std::int64_t": ("integer", "int"), "int": ("integer", "int"), "double"
          "TensorList": ("tensors", "Sequence[TensorLike]"), "Generator": ("any", "Generator"), "LayerNorm": ("any", "Module")}
 RESULTS = {"Tensor": "Tensor", "bool": "bool", "void": "None", "double": "float", "std::vector<Tensor>": "tuple[Tensor, ...]",
            "std::array<Tensor, 2>": "tuple[Tensor, Tensor]"}
-# Those of members and settings, which are no functions of tensors.
+# Result types of members and settings, which are no functions of tensors.
 MORE_RESULTS = {"std::int64_t": "int", "int": "int", "std::string": "str", "std::string_view": "str", "char*": "str", "DType": "DType",
                 "StateDict": "dict[str, Any]", "std::vector<std::vector<Tensor>>": "list[list[Tensor]]", "std::vector<double>": "list[float]", "std::vector<std::int64_t>": "list[int]",
                 "std::vector<std::string>": "list[str]", "std::pair<Tensor, Tensor>": "tuple[Tensor, Tensor]",
                 "std::pair<Tensor, std::vector<std::string>>": "tuple[Tensor, list[str]]"}
-# What is bound as it is: the part of the module, a class or namespace::, and its members, as NAME=C++'S where Python has
-# another name; * is all there are. A property ends with *; `state` is state_dict() and its way back; + is a class that is there already.
+# Classes and namespaces bound member by member: the part of the module, a class or namespace::, and its members, as NAME=C++'S
+# where Python has another name; * is all there are. A property ends with *; `state` is state_dict() and load_state_dict(); +
+# is a class that is there already.
 PLAIN = """
 +_nn ct::nn::Module num_parameters _child=child _remove=remove _get=get zero_grad _requires_grad_=requires_grad _kind=kind _describe=settings
 _init ct::nn::init:: *
@@ -108,7 +109,7 @@ class Binder:
 
     @staticmethod
     def named_reader(scope, p):
-        """What reads a parameter of this name, whatever its type."""
+        """The reader of a parameter that is chosen by its name, whatever its type; None if its type chooses."""
         sized = scope == "ct::data" and p.name == "size"
         return "read_size" if sized else {"path": "read_path", "folder": "read_path", "params": "read_params"}.get(p.name)
 
@@ -269,7 +270,7 @@ class Binder:
 
     @staticmethod
     def signature(forms):
-        """One signature of several: what all forms want is required, other arguments may be left out."""
+        """One signature of several: arguments that all forms want are required, others may be left out."""
         longest = max(forms, key=len)
         order = [*longest, *(a for form in forms for a in form if a[0] not in {b[0] for b in longest})]
         order = list({a[0]: a for a in order}.values())
@@ -376,7 +377,7 @@ def functions(binder, out):
 
 
 def defined(binder, writer, name, group, op=None, gathers=False):
-    """What defines a function of all its overloads, and what is published of it."""
+    """C++ that defines a function with all its overloads, and a dict of what is published of it."""
     forms, doc = [], next((f.doc for f in group if f.doc), "")
     for f in group:
         forms.append((binder.parameters(f), binder.result_type(f.scope, f.result, MORE_RESULTS)))

@@ -169,7 +169,7 @@ def words_of(enum):
 
 
 class Headers:
-    """What the headers declare: functions by name, in order; classes and enums by their full names."""
+    """Declarations of the headers: functions by name, in order; classes and enums by their full names."""
 
     def __init__(self, root, paths):
         self.functions, self.classes, self.enums = [], {}, {}

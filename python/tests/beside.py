@@ -1,4 +1,4 @@
-"""What the tests beside PyTorch share: a call of both libraries, and the comparison of values, dtypes and gradients."""
+"""Shared parts of the tests beside PyTorch: a call of both libraries, and the comparison of values, dtypes and gradients."""
 import os
 
 import numpy as np

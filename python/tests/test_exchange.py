@@ -269,7 +269,7 @@ def test_capsules_are_used_once():
     for bad in (Producer(name="other"), Producer(name="other").__dlpack__()):
         with pytest.raises(TypeError, match="dltensor"):
             ct.from_dlpack(bad)
-    for _ in range(3):  # what nobody takes
+    for _ in range(3):  # objects that nothing takes
         x.__dlpack__()
     assert np.from_dlpack(x).tolist() == [0, 1, 2]
 

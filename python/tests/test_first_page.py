@@ -10,7 +10,8 @@ TEXT = (pathlib.Path(__file__).parent / "first_page.py").read_text()
 CELLS = dict(re.findall(r"^# %% (.*)\n((?:(?!# %%).*\n)*)", TEXT, re.M))
 REPLACED = [(r"^import torch$", "import cotangent as torch"), (r"^import torch\.(.*) as ", r"import cotangent.\1 as "),
             (r"^from torch\.utils\.data ", "from cotangent.data "), (r"^from torch(\.[\w.]+)? import", r"from cotangent\1 import")]
-# What differs by design: a shape is a tuple, a dtype and a report have a text of their own, a layer says its sizes shorter.
+# Differences by design: a shape is a tuple, a dtype and a report have a text of their own, a layer prints its sizes
+# shorter.
 THEIRS = [(r"torch\.Size\(\[(\d+)\]\)", r"(\1,)"), (r"torch\.Size\(\[(.*?)\]\)", r"(\1)"), (r"torch\.float32", "cotangent.f32"),
           (r"<All keys matched successfully>", "LoadReport(missing_keys=[], unexpected_keys=[])"),
           (r"in_features=(\d+), out_features=(\d+)", r"in=\1, out=\2")]

@@ -563,7 +563,7 @@ def test_each_argument_is_in_a_row(name):
 
 TWO_FORMS = {"clamp", "split", "where", "take_along_dim", "scatter", "slice", "repeat_interleave", "flip", "roll",
              "tensordot"}
-# What changes speed or memory alone, or nothing on these inputs.
+# Options that change only speed or memory, or nothing on these inputs.
 WITHOUT_EFFECT = {"stable", "sorted", "chunk_rows", "recompute", "use"}
 
 

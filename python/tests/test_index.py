@@ -7,7 +7,7 @@ import cotangent as ct
 A, B = np.array([2, 0, -1]), np.array([[0], [2]])
 MASK1, MASK2 = np.array([True, False, True, False]), np.arange(20).reshape(4, 5) % 3 == 0
 
-# For an array [4, 5, 6].
+# Indices for an array [4, 5, 6].
 FORMS = [
     0, -1, np.int64(2), np.uint8(3), np.array(1), (1, 2), (1, 2, 3), (np.int32(0), -1), (), Ellipsis, None,
     slice(None), slice(1, 3), slice(None, None, 2), slice(-3, None), slice(5, 2), slice(0, 10 ** 30),
@@ -147,7 +147,7 @@ def test_gradients_are_pytorchs():
         (x[key] ** 2).sum().backward()
         (y[here(key, torch.tensor)] ** 2).sum().backward()
         assert np.allclose(x.grad.numpy(), y.grad.numpy())
-        # What is written twice has PyTorch's gradient twice, and once here.
+        # An element that is written twice: PyTorch counts its gradient twice, this library once.
         key = [0, 2] if isinstance(key, list) else key
         w, v = ct.tensor(2.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
         x.grad = y.grad = None

@@ -1,4 +1,4 @@
-"""What is around optimizers, beside PyTorch's: groups, schedules, clipping, loss scaling, averages."""
+"""Parts around optimizers, beside PyTorch's: groups, schedules, clipping, loss scaling, averages."""
 import copy
 import gc
 import math

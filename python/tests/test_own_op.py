@@ -47,7 +47,7 @@ def test_inside_of_pytorch(swish):
 
 @pytest.fixture
 def folder(tmp_path):
-    """What `./ct op new twin` makes."""
+    """The folder that `./ct op new twin` makes."""
     if not shutil.which(os.environ.get("CXX", "c++")):
         pytest.skip("no C++ compiler")
     here = tmp_path / "twin"

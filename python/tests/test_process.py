@@ -31,7 +31,7 @@ def loop(f):
 
 
 def started(code, **more):
-    # What the frames of a daemon thread refer to is never let go of, by Python itself.
+    # Python itself never releases the objects that a daemon thread's frames refer to.
     leaks = str(int("loop(" not in code and "daemon" not in code))
     environment = dict(os.environ, COTANGENT_PYTHON_LEAKS=leaks, COTANGENT_NUM_THREADS="2")
     return subprocess.Popen([sys.executable, "-c", START + textwrap.dedent(code)], env=environment, text=True,

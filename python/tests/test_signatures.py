@@ -1,4 +1,4 @@
-"""What an editor and help() show: signatures, documentation, names; and that functions are copied by name."""
+"""Signatures, documentation and names that an editor and help() show; and that functions are copied by name."""
 import copy
 import inspect
 import pickle

@@ -19,7 +19,7 @@ cp "$here"/squash/* "$scratch/tree/ops/squash/"
 
 build() { cmake --build "$scratch/build" --target ct_dev >"$scratch/build.log" 2>&1; }
 configure() { cmake --preset dev -S "$scratch/tree" -B "$scratch/build" -DCOTANGENT_DEV=ops/squash "$@" >"$scratch/configure.log" 2>&1; }
-# What ./ct dev squash runs, and what is asked of every op.
+# Tests that ./ct dev squash runs, and those that every op must pass.
 suite() {
   COTANGENT_FILES=" squash " "$scratch/build/ct_dev" "~[conformance],every op conforms*,every op says*,every op of the library*" \
     >"$scratch/test.log" 2>&1

@@ -1,4 +1,4 @@
-// What a consumer writes every day: it compiles at -O3 with all warnings on, and none is given. Read by api.sh.
+// Everyday code of a consumer: it compiles at -O3 with all warnings on, without any. Read by api.sh.
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/ops/creation/creation.h>

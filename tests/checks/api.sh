@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a consumer writes compiles at -O3 without a warning (accepted.cpp); what would mean something else than it
-# says does not compile, and the message says why (refused.cpp).
+# Consumers' code compiles at -O3 without a warning (accepted.cpp); calls that would mean something else than
+# they say do not compile, and the message says why (refused.cpp).
 #   usage: api.sh SOURCE_DIR BUILD_DIR COMPILER
 set -euo pipefail
 checks=$(cd "${1:?source folder}/tests/checks" && pwd)

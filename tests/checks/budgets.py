@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a build costs and what the library is made of, folder by folder, against tests/budgets.txt.
+"""Costs of a build and sizes of the library, folder by folder, against tests/budgets.txt.
 
 usage: budgets.py SOURCE_DIR [BUILD_DIR] [--record]; without a build the lines alone
 

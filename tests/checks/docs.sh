@@ -2,7 +2,7 @@
 # Every C++ block of the documentation is compiled, but for the book's, which has a check of its own (docs/book/book.py); those with a main() are run, and where a ```text block
 # follows directly, it must be what they print (numbers to three digits).
 #   usage: docs.sh SOURCE_DIR BUILD_DIR COMPILER [FILE.md...]
-# A block without main() is compiled as the inside of a function, or at file scope. What stands before a block:
+# A block without main() is compiled as the inside of a function, or at file scope. Marks before a block:
 #   <!-- continues -->            it goes on from the block before it: both are compiled together
 #   <!-- not compiled: why -->    a sketch
 set -euo pipefail

@@ -5,8 +5,9 @@
 
 A box is a room (ops/NAME), an engine (ops/engine/NAME) or a part of the door (ops/NAME.*). The public headers of the
 rooms, which include none of each other's kernels, are one box more, `functions`, on which implementations may stand:
-a rule calls other ops as a user does. What ops are tested with, ops/testing and the rooms' NAME_samples.cpp and NAME_oracle.cpp, is one
-box, `testing`, which stands on all rooms. Tests and benchmarks see everything and are left out.
+a rule calls other ops as a user does. The tests of ops, ops/testing and the rooms' NAME_samples.cpp and
+NAME_oracle.cpp, are one box, `testing`, which stands on all rooms. Tests and benchmarks see everything and are left
+out.
 
   - An engine includes engines only: no room, no door.
   - A room includes engines, the door's headers and public headers of rooms; nothing private of another room.

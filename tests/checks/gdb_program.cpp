@@ -1,4 +1,4 @@
-// What gdb is to show (tests/checks/gdb.sh).
+// Values that gdb is to show (tests/checks/gdb.sh).
 #include <cotangent/cotangent.h>
 
 #include <cotangent/core/inline_vector.h>

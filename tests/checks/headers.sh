@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Every installed header compiles alone, as a consumer would compile it: out of the installed prefix, with more warnings
 # than this project asks for itself and all of them errors; but for the bridge to Eigen, which wants Eigen. With NVCC, the
-# headers for CUDA code (core/cuda/) instead. Most of them include core/tensor.h, which takes ten times as long to read as
-# what they add: for those whose includes lead to it, and for no other, it is parsed once, and what they get before their
-# first line is what they ask for themselves.
+# headers for CUDA code (core/cuda/) instead. Most of them include core/tensor.h, which takes ten times as long to parse
+# as the rest. It is precompiled for those that include it, directly or through others, and for no other: so each still
+# gets only what it includes itself.
 #   usage: headers.sh BUILD_DIR COMPILER [NVCC]
 set -euo pipefail
 build=$(cd "${1:?build folder}" && pwd)
@@ -40,7 +40,7 @@ if [ -z "$nvcc" ]; then
   mkdir "$prefix/base"
   echo '#include <cotangent/core/tensor.h>' >"$prefix/base/base.h"
   "$compiler" -std=c++20 "${strict[@]}" -I . -x c++-header "$prefix/base/base.h" -o "$prefix/base/base.h.gch"
-  # Whose includes lead to it: those that include it, those that include one of these, and so on.
+  # The headers that include tensor.h, directly or through others.
   leads=cotangent/core/tensor.h
   while mapfile -t base < <(grep -lE "^#include <($leads)>" "${headers[@]}") && joined=$(IFS='|'; echo "${base[*]}") &&
     [ "$leads" != "cotangent/core/tensor.h|$joined" ]; do leads="cotangent/core/tensor.h|$joined"; done

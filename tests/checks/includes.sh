@@ -24,7 +24,7 @@ find "${folders[@]}" -type f \
     own = part[1]
     level = rank[own]
     if (FILENAME ~ /_bench\.(cpp|cu)$/) { own = "bench"; level = 4 }
-    # What the install leaves out, and what a writer of CUDA code includes knowingly, is not public.
+    # Not public: headers that the install leaves out, and those that a writer of CUDA code includes knowingly.
     public = FILENAME ~ /\.h$/ && level < 4 && FILENAME !~ /_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.h$/ &&
              FILENAME !~ /^(core\/cuda|core\/simd|ops\/engine|ops\/attention\/mma)\// && FILENAME != "ops/interop_eigen.h"
   }

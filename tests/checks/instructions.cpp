@@ -1,5 +1,5 @@
-// What the smallest calls cost in instructions, counted one by one: a child process runs each call under ptrace, step by
-// step. The same number on every run, unlike times, so that it can be held. Exit 77: no steps are to be had here.
+// Instructions of the smallest calls, counted one by one: a child process runs each call under ptrace, step by
+// step. The same number on every run, unlike times, so that it can be held. Exit 77: a process can't be stepped here.
 //
 // Beside instructions it counts what must not be on the path of a thread at all: instructions that lock the bus, calls of
 // malloc, and mutexes.
@@ -120,7 +120,7 @@ int main() {
   hold("a + b, recorded, threads", 1640, recorded, true, 2);
   hold("(a * b).sum().backward(), threads", 8650, backward, true, 18);
   hold("linear of one row, inference, threads", one_row, inference, true, 0);
-  // Most of it arithmetic; what counts is that nothing is allocated and no lock taken.
+  // Most of it arithmetic; the limit is on allocations and locks: none.
   ct::nn::Sequential model(ct::nn::Linear(784, 128), ct::nn::ReLU(), ct::nn::Linear(128, 10));
   const ct::Tensor image = ct::ones({1, 784});
   const auto answer = [&] {

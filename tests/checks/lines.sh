@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Lines of code: what is neither blank nor comment, tests and benchmarks apart. The library is what trains: what ops are
+# Lines of code, neither blank nor comment, without tests and benchmarks. The library is what trains: what ops are
 # tested with (Cotangent::testing and ::samples: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain) and
 # tokenizers (nn/text) are counted apart, and so is the Python package without its tests.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]

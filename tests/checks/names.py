@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Files that comments and documents name exist.
+"""Files that comments and documents name exist, and comments begin with the thing that they describe.
 
 A word that looks like a file of this project (gemm_cpu.h, ops/sum_to.*, rows_{cpu,cuda}.h, gemm_*) must be the end of
-the path of one that is there. Links of documents are resolved from where they stand. What a README's line "Read
-first:" names in parentheses behind a file must occur in that file. Exit 77: this is no git checkout.
+the path of one that is there. Links of documents are resolved from where they stand. A name in parentheses behind a
+file, in a README's line "Read first:", must occur in that file. No line of a comment begins with What, Of, Whose or
+Those. Exit 77: this is no git checkout.
    usage: names.py SOURCE_DIR
 """
 import fnmatch
@@ -21,6 +22,7 @@ GLOB = re.compile(r"(?<![\w./*{}$-])(?:[a-z0-9_/.-]*[a-z0-9_]_\*|[a-z0-9_/-]+\.\
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 PLACEHOLDER = re.compile(r"(?:^|[/_.])(?:NAME|ROOM|DIR|FILE|FOLDER|LINE|PROGRAM)(?=[/_.]|$)")
 FIRST = re.compile(r"`([^`\s]+)` \(([^)]*)\)")
+HEADLESS = re.compile(r"(?:[/*#]+[!<]*|\"{3}|\'{3})?[-*\s]*(What|Of|Whose|Those)\b")
 
 OUTSIDE = {  # of others, or made while building
     "cotangent.h", "cotangent/cotangent.h", "cotangent/ops.h", "ops.h", "core/core.h", "app.cpp", "squash_bench.cpp",
@@ -33,8 +35,8 @@ def comments(path, text):
     if path.endswith(".md"):
         return list(enumerate(text.split("\n"), 1))
     if not path.endswith(CODE):
-        return [(n, line[line.index("#"):]) for n, line in enumerate(text.split("\n"), 1)
-                if re.search(r"(?:^|\s)#", line)]
+        return [(n, match[1]) for n, line in enumerate(text.split("\n"), 1)
+                if (match := re.search(r"(?:^|\s)r?((?:#|\"{3}|\'{3}).*)", line))]
     token = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.S)
     found = []
     for match in token.finditer(text):
@@ -67,7 +69,7 @@ def main():
         return name in ends or "*" in name and any(fnmatch.fnmatchcase(end, name) for end in ends)
 
     def nearest(path, name):
-        """Of the files of this name the one that shares most folders with `path`."""
+        """The file of this name that shares most folders with `path`."""
         shared = lambda file: len(os.path.commonprefix([path.split("/"), file.split("/")]))
         return max((f for f in files if ("/" + f).endswith("/" + name)), key=shared, default=None)
 
@@ -80,12 +82,17 @@ def main():
 
     for path in files:
         document = path.endswith(".md")
-        if not document and path != "ct" and not (
-                path.endswith(CODE) and path.startswith(FOLDERS) or path.endswith((".cmake", "CMakeLists.txt"))):
+        script = path == "ct" or path.endswith((".cmake", "CMakeLists.txt"))
+        if not (document or script or path.endswith((*CODE, ".py", ".sh"))):
             continue
         with open(path, encoding="utf-8") as file:
             text = file.read()
+        names = document or script or path.endswith(CODE) and path.startswith(FOLDERS)
         for line, words in comments(path, text):
+            if not document and (first := HEADLESS.match(words)):
+                complain(path, line, f"a comment begins with {first[1]}; begin with the thing that it describes")
+            if not names:
+                continue
             words = re.sub(r"https?://\S+", "", words)
             if document:
                 for link in LINK.findall(words):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What can be said of the Python package without building it (the tests in python/tests do so).
+"""Checks of the Python package without building it (the tests in python/tests do so).
 
 Its files and the Python of docs/python.md can be compiled, and the public headers are read by python/generate, whose every
 parameter type has a reader.
@@ -15,7 +15,7 @@ import tempfile
 
 
 def bound(root):
-    """What python/generate publishes of the headers: the names of functions and of classes."""
+    """Names of functions and of classes that python/generate publishes of the headers."""
     sys.path.insert(0, os.path.join(root, "python", "generate"))
     import bindings
     with tempfile.TemporaryDirectory() as folder:

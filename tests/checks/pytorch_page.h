@@ -1,6 +1,6 @@
 #pragma once
 
-// What the code in docs/pytorch.md is compiled with: its variables, and what compares a result with numbers.
+// Prelude of the code in docs/pytorch.md: its variables, and functions that compare a result with numbers.
 
 #include <cmath>
 #include <cstdio>
@@ -48,7 +48,7 @@ struct Given {
 
 inline int wrong = 0;
 
-/// What a result says in numbers: a tensor's elements, those of several one after the other.
+/// Numbers of a result: a tensor's elements, those of several tensors one after the other.
 template <class T>
 std::vector<double> numbers(const T& got, std::size_t count) {
   if constexpr (std::is_same_v<T, Tensor>) {

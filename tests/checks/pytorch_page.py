@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where PyTorch's names are here: makes docs/pytorch.md of docs/pytorch_names.txt and the public headers.
+"""Page of PyTorch's names: makes docs/pytorch.md of docs/pytorch_names.txt and the public headers.
 
    usage: pytorch_page.py SOURCE_DIR [--write | --run BUILD_DIR COMPILER]
 
@@ -25,15 +25,15 @@ TYPE = re.compile(r"^(?:template <[^;{]*> *|requires\(.*?\) )*(?:class|struct|co
 KINDS = {"function": ("function", "class"), "member": ("member",), "class": ("class", "function"), "nn": ("class",)}
 INTRODUCTION = """# From PyTorch to Cotangent
 
-What you know from PyTorch, and where it is here; each name was looked up in the headers, and each line of code was compiled, run
-and compared with the numbers that it is to give (`tests/checks/pytorch_page.py` made this page of [pytorch_names.txt](pytorch_names.txt)).
+PyTorch's names, and where they are here. Each name was looked up in the headers; each line of code was compiled and run, and
+its result compared with the expected numbers (`tests/checks/pytorch_page.py` made this page of [pytorch_names.txt](pytorch_names.txt)).
 
 `torch.f(x)` is `ct::f(x)`, `dim` is called `axis`, several axes are `{0, 2}`, and two results are a struct. Keyword arguments are
-fields of a struct. Of a name that is free in C++, `std` say, the function is called otherwise and the member is not. The code stands
-in `using namespace ct`; its variables, `x` and `y` of 2 x 3 elements and others, are those of
+fields of a struct. Where C++ has a function's name already, such as `std`, the function has another one and the member keeps it. The
+code stands in `using namespace ct`; its variables, `x` and `y` of 2 x 3 elements and others, are those of
 [pytorch_page.h](../tests/checks/pytorch_page.h).
 
-What an op accepts, computes and saves, [ops.md](ops.md) says for each.
+[ops.md](ops.md) lists each op's formula, inputs and dtypes.
 """
 
 
@@ -72,7 +72,7 @@ def declared():
 
 
 def in_python():
-    """What the Python package has a name for: published of the headers, bound by hand, or written in Python."""
+    """Names in the Python package: published of the headers, bound by hand, or written in Python."""
     sys.path.insert(0, "python/generate")
     import bindings
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ def page():
             text.append("\n| not in C++ | | in Python |\n|---|---|---|\n" + "\n".join(reasons))
         if missing:
             text.append("\nMissing so far: " + ", ".join(missing) + ".")
-    text.insert(1, f"Of {sum(counts.values())} names, {counts['same']} are here under the same, {counts['other']} under "
+    text.insert(1, f"{counts['same']} of {sum(counts.values())} names are here under the same, {counts['other']} under "
                    f"another, {counts['missing']} are missing and {counts['no']} not meant to come. The Python package has {everywhere} by PyTorch's name.")
     return "\n".join(text) + "\n", here
 
@@ -198,5 +198,5 @@ elif not os.path.exists("docs/pytorch.md") or open("docs/pytorch.md", encoding="
     problems.append("docs/pytorch.md is not up to date: tests/checks/pytorch_page.py . --write")
 for problem in problems:
     print(problem)
-print(re.search(r"Of \d+ names.*", new)[0])
+print(re.search(r"\d+ of \d+ names.*", new)[0])
 sys.exit(bool(problems))

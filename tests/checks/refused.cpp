@@ -1,5 +1,5 @@
-// What must not compile, since it would mean something else than it says, and a word that the compiler's
-// message must have in it. Read by api.sh.
+// Calls that must not compile, since they would mean something else than they say, each with a word that
+// the compiler's message must contain. Read by api.sh.
 
 #include <cotangent/cotangent.h>
 
@@ -56,7 +56,7 @@ void refused(Tensor x, const Tensor y, nn::Linear layer, const float* pointer, L
   if (3 != x) return;                      // refused: ne() compares elements
   if (layer.weight()) return;              // refused: defined()
   const bool some = x;                     // refused: bool
-  // What is no layer, and no dataset.
+  // Arguments that are no layer, and no dataset.
   nn::Sequential net(layer, 3);       // refused: nn::Sequential takes modules
   data::DataLoader batches(Level{});  // refused: a DataLoader wants a dataset
   // Types that tensors do not hold, and memory that they may not write to.

@@ -44,7 +44,7 @@ open(work + "/flags", "w").write("\n".join(flags))
 
 
 def own_names(file):
-    """What a file may define for itself alone: clang-format leaves it at the start of a line."""
+    """Names that a file may define for itself alone: clang-format leaves them at the start of a line."""
     kinds = (r"using (?:[\w:]+::)?(\w+)(?: =|;)", r"(?:struct|class|enum|union)(?: class)? (\w+)",
              r"[A-Za-z][\w:<>,&*\s.]*?[ &*](\w+)(?:[(\[{;]| =)")
     text = open(file).read()

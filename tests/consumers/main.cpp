@@ -1,5 +1,5 @@
-// What every consumer builds: a program of its own, in C++ alone, that includes the umbrella header and links
-// one target. It knows nothing of how the library was found.
+// Program that every consumer builds: one of its own, in C++ alone, that includes the umbrella header and
+// links one target. It knows nothing of how the library was found.
 #include <iostream>
 #include <string_view>
 

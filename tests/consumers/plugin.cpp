@@ -1,6 +1,6 @@
 #include <cotangent/cotangent.h>
 
-// What a plugin or a Python module is: a shared object with the library in it, loaded while a program runs.
+// Shared object with the library in it, loaded while a program runs, as a plugin or a Python module is.
 
 // More thread-local memory than a running program has left for what it loads, as the CUDA runtime has. It is found room
 // for elsewhere, unless something in the object, such as the library's, insists on that place for all of it.

@@ -24,7 +24,7 @@ library_settings=("-DCOTANGENT_CUDA=$(cached COTANGENT_CUDA)" "-DCOTANGENT_MARCH
 export REUSE_TREE=$build REUSE_SOURCE=$source REUSE_LOG=$work/reused.log
 : >"$REUSE_LOG"
 
-# What before.cpp includes.
+# Includes of before.cpp.
 sed -n 's/^  "\([^ ]*\) .*/#include <cotangent\/\1>/p' "$source/cmake/CotangentMoved.cmake" >"$work/old_paths.h"
 
 step() {  # a quiet command: its output is shown when it fails
@@ -47,7 +47,7 @@ installed_consumer() {  # installed_consumer LIBRARY_BUILD
     echo "FAILED: the installed headers above include what a consumer need not have"
     exit 1
   fi
-  # What the library is made of is not the consumer's business: it must link without.
+  # The consumer must link without the libraries that this one was built with.
   step cmake -S "$source/tests/consumers/installed" -B "$work/consumer" "${settings[@]}" \
     -DCMAKE_PREFIX_PATH="$work/moved" -DOLD_PATHS="$work" -DCMAKE_DISABLE_FIND_PACKAGE_Eigen3=ON \
     -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON
@@ -93,9 +93,9 @@ case $case in
     ;;
   subdirectory | fetchcontent)
     if [ "$case" = subdirectory ]; then
-      # As if no GPU were there, whatever BUILD_DIR has: without CUDA then. (What does not know of CUDA is the same object.) And with
-      # all the warnings of a parent that wants none: the headers have none, and the library's own files, of which one folder's are
-      # compiled here, are not its business.
+      # Configures as if no GPU were there, whatever BUILD_DIR has: without CUDA then. (Files that do not know of CUDA give the
+      # same object.) And with all the warnings of a parent that wants none: the headers give none, and the library's own files,
+      # of which one folder's are compiled here, are compiled without them.
       export REUSE_NOT='*unity_autograd*'
       library_settings+=(-DCOTANGENT_CUDA=AUTO -DCOTANGENT_NVIDIA_SMI=false -DCOTANGENT_WERROR=OFF
         "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror -Wconversion -Wshadow")
@@ -119,8 +119,8 @@ fi
 for program in tests before; do
   [ ! -x "$work/consumer/$program" ] || "$work/consumer/$program"
 done
-# What a program does not use leaves it (--gc-sections): this one asks the registry for nothing, and is small beside one that does.
-# (1.3 MB to 5.6 MB; with CUDA, whose kernels stay with their tables, 7.9 to 15.)
+# Linking removes what a program does not use (--gc-sections): this one asks the registry for nothing, and is small beside one
+# that does. (1.3 MB to 5.6 MB; with CUDA, whose kernels stay with their tables, 7.9 to 15.)
 if [ "$case" != shared ] && [ -x "$work/consumer/before" ] &&
   [ $((3 * $(stat -c %s "$work/consumer/before"))) -gt $((2 * $(stat -c %s "$work/consumer/consumer"))) ]; then
   echo "FAILED: a program keeps what it does not use of the library"

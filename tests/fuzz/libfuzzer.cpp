@@ -30,7 +30,7 @@ const std::vector<std::string>& seeds() {
 
 // An input this long has parts that are deep or long on purpose, and takes a thousand times as long as others.
 constexpr std::size_t kLong = 16384;
-// Of so many times that the engine chooses a long one, it is changed once, and else a well-formed one is.
+// A long input that the engine chooses is changed once in so many times; else a well-formed one is.
 constexpr unsigned kLongOnceIn = 64;
 
 }  // namespace

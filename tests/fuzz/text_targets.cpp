@@ -78,7 +78,7 @@ void operator delete(void* p, const std::nothrow_t&) noexcept { counted_delete(p
 namespace ct::fuzz {
 namespace {
 
-// What takes long shows in few inputs. The others take so little that there are many of them: running out of steps
+// Slow cases show in few inputs. The others take so little time that there are many of them: running out of steps
 // looks the same each time, and so does the end of a text.
 constexpr std::size_t kLongText = 6000, kShortText = 400, kFewSteps = 20000;
 constexpr std::size_t kLongOnceIn = 128;

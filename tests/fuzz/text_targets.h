@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// What a tokenizer's file asks for at work: patterns and chains of normalizers that a fuzzer makes, on texts
-// that it makes. Time and memory must be linear in the input; what is not ends the program.
+// Work that a tokenizer's file asks for: patterns and chains of normalizers that a fuzzer makes, on texts
+// that it makes. Time and memory must be linear in the input; else the program ends.
 
 namespace ct::fuzz {
 

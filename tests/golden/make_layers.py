@@ -1,4 +1,4 @@
-"""Writes layers.npz: what PyTorch's attention and transformer layers do, for nn/layers_golden_test.cpp.
+"""Writes layers.npz: results of PyTorch's attention and transformer layers, for nn/layers_golden_test.cpp.
 
     python3 make_layers.py [layers.npz]
 

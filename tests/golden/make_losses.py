@@ -1,4 +1,4 @@
-"""Writes losses.npz: what PyTorch's losses and distributions give in f64, with all gradients, for
+"""Writes losses.npz: PyTorch's losses and distributions in f64, with all gradients, for
 tests/losses_golden_test.cpp.
 
     python3 make_losses.py [losses.npz]

@@ -1,4 +1,4 @@
-"""Writes optim.npz: what PyTorch's optimizers, schedulers and clipping do, for nn/optim/optim_golden_test.cpp.
+"""Writes optim.npz: steps of PyTorch's optimizers, schedulers and clipping, for nn/optim/optim_golden_test.cpp.
 
     python3 make_optim.py [optim.npz]
 
@@ -54,7 +54,7 @@ def adam(kind=torch.optim.Adam, **options):
 
 
 class Lion(torch.optim.Optimizer):
-    """As in the paper; PyTorch has none."""
+    """Lion as in the paper; PyTorch has none."""
 
     def __init__(self, params, lr, betas, weight_decay):
         super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
@@ -108,7 +108,7 @@ RUNS = {
 
 
 def newton_schulz(grad, coefficients, steps, eps):
-    """What torch.optim.Muon does in bf16, in the dtype of the gradient."""
+    """Newton-Schulz iteration of torch.optim.Muon, in the gradient's dtype instead of bf16."""
     a, b, c = coefficients
     x = grad.T if grad.size(0) > grad.size(1) else grad
     x = x / x.norm().clamp(min=eps)

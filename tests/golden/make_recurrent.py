@@ -1,4 +1,4 @@
-"""Writes recurrent.npz: what PyTorch's recurrent layers do, for nn/recurrent_test.cpp.
+"""Writes recurrent.npz: results of PyTorch's recurrent layers, for nn/recurrent_test.cpp.
 
     python3 make_recurrent.py [recurrent.npz]
 

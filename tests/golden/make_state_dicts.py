@@ -3,7 +3,7 @@ nn/state_dict_golden_test.cpp.
 
     python3 make_state_dicts.py [state_dicts.safetensors]
 
-Made with PyTorch 2.11.0 and safetensors on the CPU, in f32. Of each CASE:
+Made with PyTorch 2.11.0 and safetensors on the CPU, in f32. For each CASE:
 
     CASE.state.KEY        module.state_dict()
     CASE.in.N, CASE.out   inputs and result; CASE.mask.WHAT: masks

@@ -1,4 +1,4 @@
-"""Writes transformer_ops.npz: what PyTorch's embedding, norms and gated activations give, and the rotary embedding of
+"""Writes transformer_ops.npz: PyTorch's embedding, norms and gated activations, and the rotary embedding of
 transformers' Llama, for tests/transformer_ops_golden_test.cpp.
 
     python3 make_transformer_ops.py [transformer_ops.npz]

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "program %llu: %s\n", seed, e.what());
       status = 1;
     }
-  // What an op refused though its operands were chosen to fit: to be looked at.
+  // Calls that an op refused though their operands were chosen to fit: to be looked at.
   for (const auto& [text, times] : refused)
     std::fprintf(stderr, "refused %d times: %s\n", times, text.c_str());
   return status;

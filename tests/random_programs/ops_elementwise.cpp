@@ -21,7 +21,7 @@ void add_elementwise(std::vector<Op>& ops) {
     ops.push_back({name, std::move(run)});
   };
 
-  // Of one tensor, smooth everywhere; within an interval; away from kinks; off steps.
+  // Ops of one tensor: smooth everywhere; within an interval; away from kinks; off steps.
   for (const auto& [name, f] :
        std::initializer_list<std::pair<const char*, Unary>>{{"neg", ct::neg},
                                                             {"exp", ct::exp},
@@ -98,7 +98,7 @@ void add_elementwise(std::vector<Op>& ops) {
   });
   add("nan_to_num", [](Draw& d) { return ct::nan_to_num(d.x()); });
 
-  // Of two tensors, broadcast, and of a tensor and a number.
+  // Ops of two tensors, broadcast, and of a tensor and a number.
   for (const auto& [name, f] : std::initializer_list<std::pair<const char*, Binary>>{
            {"mul", ct::mul}, {"atan2", ct::atan2}, {"hypot", ct::hypot}})
     add(name, [f = f](Draw& d) {

@@ -14,7 +14,7 @@
 
 namespace ct::random_programs {
 
-/// What a call gives: a tensor or several.
+/// Result of a call: a tensor or several.
 struct Results {
   std::vector<Tensor> list;
   Results(Tensor t) : list{std::move(t)} {}
@@ -22,7 +22,7 @@ struct Results {
   Results(ValuesIndices v) : list{std::move(v.values), std::move(v.indices)} {}
 };
 
-/// A call can't be made of what there is; another is tried.
+/// A call can't be made of the operands so far; another is tried.
 struct Skip {};
 
 /// One program while it is made, or made again. An op asks it for operands and attributes: the first time they are drawn,
@@ -79,7 +79,7 @@ class Draw {
   std::vector<Tensor> values_;
   std::vector<bool> is_leaf_;
   std::vector<std::string> lines_;  // of JSON
-  // Of the call that is being made.
+  // State of the current call.
   std::string operands_, attributes_;
   std::vector<std::int64_t> decisions_;
   std::size_t next_ = 0;
@@ -118,7 +118,8 @@ struct Program {
   std::vector<Tensor> values;
   std::vector<Tensor> leaves, directions;
   double loss = 0;
-  /// By the backward kernels, by the rules, and those of a weighted sum of gradients. Undefined where there is none.
+  /// Gradients by the backward kernels, by the rules, and those of a weighted sum of gradients. Undefined where there is
+  /// none.
   std::vector<Tensor> gradients, by_rules, seconds;
 
  private:

@@ -3,8 +3,8 @@
 #include "tests/catch.h"
 #include "tests/random_programs/program.h"
 
-// What holds of any program, without PyTorch: gradients by kernels, by rules and by differences of the loss are the same,
-// and second derivatives are differences of the gradients.
+// Properties of any program, checked without PyTorch: gradients by kernels, by rules and by differences of the loss are
+// the same, and second derivatives are differences of the gradients.
 
 using namespace ct;
 using random_programs::Program;
@@ -18,7 +18,7 @@ double inner(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return total;
 }
 
-// As the second derivatives are weighted.
+// Weighted sum of gradients, whose gradients are second derivatives.
 double weighted(const std::vector<Tensor>& gradients) {
   double total = 0;
   for (std::size_t i = 0; i < gradients.size(); ++i) {

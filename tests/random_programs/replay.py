@@ -21,7 +21,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def spelled_out(name, x, a):
-    """What is called otherwise than torch.NAME(*operands, **attributes)."""
+    """Calls of PyTorch that are not torch.NAME(*operands, **attributes)."""
     if name.startswith("used_"):  # two results: one made before the change
         copy = x[0].clone()
         before = copy + x[0]
@@ -96,7 +96,7 @@ def weights(t, number):
 
 
 def differ(got, want, tolerance, scale=1.0):
-    """How far two lists of numbers are apart, if that is too far."""
+    """Distance of two lists of numbers, if it is too large."""
     if len(got) != len(want):
         return f"{len(got)} numbers, want {len(want)}"
     scale = max([scale] + [abs(w) for w in want if math.isfinite(w)])

@@ -22,7 +22,7 @@ namespace {
 // Rung "persistent". A block that ends leaves its multiprocessor idle until the next has set up its barriers and filled
 // its stages. So there are as many blocks as multiprocessors, and each takes tile after tile: while consumers store one,
 // the producer is already loading the next. Tiles that are under way at the same time are 16 x 8 of the matrix, near a
-// square: what they read of A and B is then least, and mostly in the second-level cache.
+// square: their reads of A and B are then fewest, and mostly in the second-level cache.
 
 constexpr int kM = 128, kN = 256, kK = 64, kStages = 4;
 using TileA = ct::mma::PanelTile<kM, kK>;

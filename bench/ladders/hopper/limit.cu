@@ -3,7 +3,7 @@
 
 #include "bench/ladders/limits.h"
 
-// What Hopper's tensor cores do at most: products of 16-bit operands that are in shared memory already.
+// Peak rate of Hopper's tensor cores: products of 16-bit operands that are in shared memory already.
 
 namespace ct::ladder {
 namespace {

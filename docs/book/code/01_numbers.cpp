@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-// Chapter 1: what rounding does to sums, variances and softmax, and what is done about it.
+// Chapter 1: rounding in sums, variances and softmax, and the remedies.
 
 namespace {
 

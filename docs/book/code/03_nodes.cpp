@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 3: what the library's tape holds, read from its nodes.
+// Chapter 3: contents of the library's tape, read from its nodes.
 
 namespace {
 
@@ -33,7 +33,7 @@ std::vector<const ct::Node*> nodes_of(const Tensor& root) {
   return found;
 }
 
-/// The bytes of the tensors that a node keeps for going back.
+/// The bytes of the tensors that a node saves for backward.
 long long bytes_of(const ct::Node& node) {
   long long bytes = 0;
   for (const ct::KeptTensor& kept : node.kept()) bytes += kept.saved->peek().nbytes();

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 5: one memory, many tensors; what broadcasting repeats, its gradient adds up.
+// Chapter 5: one memory, many tensors; broadcasting repeats, its gradient adds up.
 
 namespace {
 
@@ -24,7 +24,7 @@ std::string text(const T& value) {
   return out.str();
 }
 
-/// Where element (i, j) lies: offset + i stride_0 + j stride_1.
+/// Place of element (i, j): offset + i stride_0 + j stride_1.
 double element(const double* memory, std::int64_t offset, const ct::Strides& strides, std::int64_t i,
                std::int64_t j) {
   return memory[offset + i * strides[0] + j * strides[1]];

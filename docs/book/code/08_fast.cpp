@@ -11,14 +11,14 @@
 #include <functional>
 #include <vector>
 
-// Chapter 8: what three loops wait for, counted by a cache of our own, and threads that do not change a bit.
+// Chapter 8: cache misses of three loops, counted by a model of a cache, and threads that do not change a bit.
 
 namespace {
 
 using book::Cache;
 using Size = std::size_t;
 
-/// A matrix of floats, row by row, that nobody watches.
+/// A matrix of floats, row by row, without a counter.
 struct PlainMatrix {
   Size rows, columns;
   std::vector<float> elements;
@@ -147,7 +147,7 @@ float cut_by_threads(const std::vector<float>& x) {
   return sum_of(sums.data(), 0, static_cast<std::int64_t>(sums.size()));
 }
 
-/// A sum in parts of 4096 numbers, whoever adds them up.
+/// A sum in parts of 4096 numbers, whichever thread adds them up.
 float cut_by_size(const std::vector<float>& x) {
   const auto n = static_cast<std::int64_t>(x.size());
   std::vector<float> sums(static_cast<Size>(ct::chunk_count(n, 4096)));

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-// Chapter 9, what of it needs no GPU: who computes what, and which memory 32 threads touch at once.
+// Chapter 9, without a GPU: the element of each thread, and the memory that 32 threads touch at
+// once.
 
 namespace {
 
@@ -105,7 +106,8 @@ void picture() {
   book::figure("09-warp", out.str() + "</svg>\n");
 }
 
-/// How many blocks a multiprocessor of compute capability 9.0 holds at once, and what runs out first.
+/// Number of blocks that a multiprocessor of compute capability 9.0 holds at once, and the resource
+/// that limits it.
 void resident() {
   book::section("resident");
   std::printf("threads a block   registers a thread   shared memory   blocks   threads   what runs out\n");

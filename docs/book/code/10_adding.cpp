@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 10, what of it needs no GPU: trees, the banks that they read, and what an order does to the bits.
+// Chapter 10, without a GPU: trees, the banks that they read, and the effect of the order on the bits.
 
 namespace {
 

@@ -48,7 +48,7 @@ __global__ void many_each(const float* x, float* sums, long n) {
   if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
-/// How many results of ten runs differ from all before.
+/// Number of different results in ten runs.
 template <class Run>
 int different(Run&& run) {
   std::vector<ct::Tensor> seen;

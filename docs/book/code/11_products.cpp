@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Chapter 11: what a product reads, and from where; who holds which number of a tensor core's matrices.
+// Chapter 11: reads of a product, and where from; who holds which number of a tensor core's matrices.
 
 namespace {
 
@@ -67,7 +67,7 @@ void traffic() {
 
 // --- tensor cores ---
 
-/// Where the numbers of a 16 x 8 by 16 multiply-add lie: element e of a lane's part of A, B or C is at (row, column).
+/// Places of the numbers of a 16 x 8 by 16 multiply-add: element e of a lane's part of A, B or C is at (row, column).
 struct Place {
   int row, column;
 };

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-// Chapter 12: rows that are wanted more than once. What bounds an op, the online softmax, a variance that loses its
-// digits, and the two numbers that cross_entropy keeps of a row.
+// Chapter 12: rows that are wanted more than once. The bound of an op, the online softmax, a variance that loses
+// its digits, and the two numbers that cross_entropy keeps of a row.
 
 namespace {
 
@@ -79,7 +79,7 @@ void roofline() {
 
 // --- the online softmax ---
 
-/// What has been seen of a row: its maximum m, and s = sum e^(x - m).
+/// State of the online softmax after a part of a row: its maximum m, and s = sum e^(x - m).
 struct Seen {
   double m = -INFINITY, s = 0;
 
@@ -90,7 +90,7 @@ struct Seen {
   }
 };
 
-/// What has been seen of two parts of a row.
+/// Combines the states of two parts of a row.
 Seen join(const Seen& a, const Seen& b) {
   const double top = std::max(a.m, b.m);
   return {top, a.s * std::exp(a.m - top) + b.s * std::exp(b.m - top)};

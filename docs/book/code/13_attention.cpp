@@ -50,8 +50,8 @@ Matrix plain(const Matrix& q, const Matrix& k, const Matrix& v, double scale) {
 
 constexpr std::size_t kBlock = 16;  // of queries and of keys; T is a multiple of it
 
-/// The same, and lse_i = log sum_j exp(s_ij), with a block of scores at a time. What is known of a query after some keys
-/// are the largest score m, the sum of exponentials z, and the sum of values so weighted, in y: all three relative to m.
+/// The same, and lse_i = log sum_j exp(s_ij), with a block of scores at a time. The state of a query after some keys is
+/// the largest score m, the sum of exponentials z, and the sum of values so weighted, in y: all three relative to m.
 Matrix flash(const Matrix& q, const Matrix& k, const Matrix& v, double scale, std::vector<double>& lse) {
   const std::size_t T = q.rows, D = v.columns;
   Matrix y(T, D);

@@ -23,7 +23,7 @@ Inputs draw(std::int64_t T, ct::DType dtype) {
   return {one(), one(), one()};
 }
 
-/// As the formula reads: three ops, whose results are [1, heads, T, T] but for the last.
+/// Attention as the formula reads: three ops, whose results are [1, heads, T, T] but for the last.
 Tensor by_ops(const Inputs& in) {
   return ct::matmul(ct::softmax(ct::matmul(in.q * 0.125, in.k.transpose(-1, -2)), -1), in.v);
 }

@@ -6,11 +6,11 @@
 #include <stdexcept>
 #include <string>
 
-// What the programs of all chapters and exercises share.
+// Shared functions of the programs of all chapters and exercises.
 
 namespace book {
 
-/// The heading of what is printed next: the text of the chapter shows what stands below it.
+/// Prints the heading of a section: the text of the chapter shows the output below it.
 inline void section(const char* name) { std::printf("--- %s\n", name); }
 
 /// Throws std::runtime_error with that sentence unless `holds`: what a chapter claims, it checks.

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-// A cache that counts, for chapter 8: what a program fetches from memory is known to the line, on any machine.
+// A cache that counts, for chapter 8: the lines that a program fetches from memory, on any machine.
 
 namespace book {
 

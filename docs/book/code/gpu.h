@@ -8,7 +8,7 @@
 #include <ctime>
 #include <vector>
 
-// What the chapters' programs for a GPU share.
+// Shared functions of the chapters' programs for a GPU.
 
 namespace book {
 
@@ -24,8 +24,9 @@ inline void machine() {
   std::printf("%s, CUDA %d.%d, %s\n", gpu.name, version / 1000, version % 1000 / 10, day);
 }
 
-/// Milliseconds that the GPU takes for what `work` queues on the current stream: the median of `rounds`, behind one that
-/// is not counted. Before each the second-level cache is filled with other data, so that memory is what is read.
+/// Milliseconds that the GPU takes for the work that `work` queues on the current stream: the median of `rounds`, behind
+/// one that is not counted. Before each the second-level cache is filled with other data, so that memory is what is
+/// read.
 template <class Work>
 double gpu_ms(Work&& work, int rounds = 9) {
   static char* const other = [] {

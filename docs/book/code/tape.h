@@ -5,7 +5,8 @@
 #include <initializer_list>
 #include <vector>
 
-// A tape of numbers: what was computed, so that derivatives can be had afterwards. Chapter 2 walks through it.
+// A tape of numbers: a record of what was computed, from which derivatives are computed afterwards. Chapter 2 walks
+// through it.
 
 namespace book {
 
@@ -72,7 +73,7 @@ class Tape {
   std::vector<Node> nodes_;
 };
 
-/// A number on a tape. What is computed with it is written down there.
+/// A number on a tape. Computations with it are recorded there.
 struct Var {
   Tape* tape;
   std::size_t at;

@@ -5,11 +5,11 @@
 #include <set>
 #include <vector>
 
-// What the memories of a GPU do with the 32 addresses of a warp's access, worked out on any machine.
+// Model of a GPU's memories: sectors and banks that the 32 addresses of a warp's access take, on any machine.
 
 namespace book {
 
-/// How many sectors of 32 bytes, the least that memory hands out, hold what is wanted: `each` bytes from each address on.
+/// Number of sectors of 32 bytes, the unit of memory, that hold the wanted bytes: `each` bytes from each address on.
 inline int sectors(const std::vector<long>& addresses, int each = 4) {
   std::set<long> touched;
   for (const long first : addresses)
@@ -17,8 +17,8 @@ inline int sectors(const std::vector<long>& addresses, int each = 4) {
   return static_cast<int>(touched.size());
 }
 
-/// In how many turns shared memory serves a warp that wants these words of 4 bytes. Word w lies in bank w modulo 32, and a
-/// bank gives one word a turn, to all that want it.
+/// Number of turns in which shared memory serves a warp that wants these words of 4 bytes. Word w lies in bank w modulo
+/// 32, and a bank gives one word a turn, to all that want it.
 inline int bank_turns(const std::vector<long>& words) {
   std::map<long, std::set<long>> of_bank;
   for (const long word : words) of_bank[word % 32].insert(word);

@@ -13,7 +13,7 @@ struct Kept {
   std::int64_t bytes = 0;
 };
 
-/// The nodes that `root` was made through, and the bytes that they keep for going back. A node that is reached on two ways
+/// The nodes that `root` was made through, and the bytes that they save for backward. A node that is reached on two ways
 /// counts once.
 inline Kept kept_by(const ct::Tensor& root) {
   (void)root;

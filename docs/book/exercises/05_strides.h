@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-// Broadcasting and what goes back from it, for two axes.
+// Broadcasting and its gradient, for two axes.
 
 namespace answer {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which elements a thread takes, when blocks stay and walk.
+// Elements that a thread takes, when blocks stay and walk.
 
 namespace answer {
 

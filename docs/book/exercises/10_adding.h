@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-// Rows that several add to, in an order that nobody knows.
+// Rows that several threads add to, in an order that varies.
 
 namespace answer {
 

@@ -4,7 +4,7 @@
 
 namespace answer {
 
-/// What is known of some numbers: how many they are, their mean, and sum (x - mean)^2.
+/// Statistics of a part of a row: count, mean, and sum (x - mean)^2.
 struct Part {
   float count = 0, mean = 0, squares = 0;
 };

@@ -14,7 +14,7 @@ constexpr std::size_t kKeys = 9;
 
 double score(std::size_t j, double scale) { return scale * std::sin(2.0 * static_cast<double>(j + 1)); }
 
-/// Of the keys [begin, end), by the definition.
+/// Part of the keys [begin, end), by the definition.
 answer::Part of(std::size_t begin, std::size_t end, double scale) {
   answer::Part part{{0, 0}, -INFINITY};
   double top = -INFINITY, sum = 0;

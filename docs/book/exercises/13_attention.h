@@ -7,7 +7,8 @@
 
 namespace answer {
 
-/// What comes of some keys: y = softmax(scores) v, and lse = log sum exp(score). Of no key: y is 0, and lse -infinity.
+/// Result over some of the keys: y = softmax(scores) v, and lse = log sum exp(score). Without a key y is 0, and lse
+/// -infinity.
 struct Part {
   std::vector<double> y;
   double lse;

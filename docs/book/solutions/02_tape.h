@@ -12,7 +12,7 @@ inline Var sigmoid(Var a) {
   return {a.tape, a.tape->record("sigmoid", y, {{a.at, y * (1 - y)}})};
 }
 
-/// The larger of a and b. Whoever was passed on gets all, the other nothing; of equal numbers we choose b.
+/// The larger of a and b. The operand that was passed on gets all, the other nothing; of equal numbers we choose b.
 /// Is that wrong? At a = b any share s for a and 1 - s for b is a subgradient, so none is; two shares that do not sum to 1 would
 /// be. The library gives half to each, so that exchanging a and b changes nothing.
 inline Var maximum(Var a, Var b) {

@@ -24,7 +24,7 @@ void backward_cpu(const Backward& b) {
   each_element(b.op.name, b.grad_in(0), dx, b.in(0), b.grad());
 }
 
-// Once more in f64, in the plainest way: what the others are held to.
+// Plain kernel: the same in f64, in the plainest way, as the reference of the others.
 void forward_plain(const Forward& f) {
   const double* x = f.in(0).data<double>();
   double* y = f.out().data<double>();

@@ -7,7 +7,7 @@
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/ops/attention/mma/params.h>
 
-// Which calls go to the tensor cores: 16-bit dtypes, head dimensions that are multiples of 8 up to 256, and
+// Calls that go to the tensor cores: 16-bit dtypes, head dimensions that are multiples of 8 up to 256, and
 // rows of whole 16-byte chunks (in_chunks), which other layouts are copied into before.
 
 namespace ct::attention {
@@ -107,7 +107,7 @@ bool mma_backward(const Backward& b) {
   p.statistics = reinterpret_cast<float2*>(b.out(1).data<float>());
 
   pack_gradients(b);
-  // The three gradients come out of one kernel; one that nobody wants goes to memory of its own.
+  // The three gradients come out of one kernel; one that is not wanted goes to memory of its own.
   std::array<Tensor, 3> unwanted;
   const auto gradient = [&](int i) {
     Tensor& t = unwanted[static_cast<std::size_t>(i)];

@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
     const int i0 = first + 2 * (lane & 3);         // queries i0 + 8 c and the next
     const bool cut = first_key + BN > p.keys || first + BM > p.queries ||
                      (p.causal && first_key + BN - 1 > first + p.causal_offset);
-    // As forward has it: a mask is added to the scores before anything is taken from them.
+    // The same as in forward: a mask is added to the scores before anything is taken from them.
     if constexpr (Extra == Extras::all) {
 #pragma unroll
       for (int c = 0; c < columns; ++c) {

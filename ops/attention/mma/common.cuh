@@ -22,7 +22,7 @@ __device__ __forceinline__ std::uint16_t* row_pointer_mutable(const Rows& rows, 
          position * rows.position;
 }
 
-/// What a kernel is compiled for beside causality: nothing, dropout alone, or dropout and a mask, either of which may be
+/// Variants of a kernel beside causality: nothing, dropout alone, or dropout and a mask, either of which may be
 /// missing.
 enum class Extras : int { none, dropout, all };
 /// Dropout alone has kernels of its own for the usual head dimensions.

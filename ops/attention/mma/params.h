@@ -8,7 +8,7 @@
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/philox.h>
 
-// What the tensor-core attention kernels are given: pointers, extents and strides, no tensors. The kernels
+// Arguments of the tensor-core attention kernels: pointers, extents and strides, no tensors. The kernels
 // need nothing else of the library, so they can be built and timed alone.
 
 namespace ct::attention::mma {

@@ -19,7 +19,8 @@ class Partials {
   Tensor bytes_;
 };
 
-// How many elements of one output a piece takes. Outputs are cut only if there are too few to go round.
+// Number of elements of one output that a piece takes. Outputs are cut only if there are too few to go
+// round.
 std::int64_t piece_size(std::int64_t outputs, std::int64_t count) {
   if (outputs >= 64 || count <= 2 * kChunkWork) return std::max<std::int64_t>(count, 1);
   return std::max(kChunkWork, (count + kMaxPieces - 1) / kMaxPieces);
@@ -81,7 +82,7 @@ void walk_columns(const Plan& plan, const Steps& fold) {
     const std::int64_t grain =
         std::max<std::int64_t>(1, kChunkWork / std::max<std::int64_t>(plan.count * tile_width, 1));
     parallel_for(items, grain, [&](std::int64_t begin, std::int64_t end) {
-      // Not all of them on the stack: those of a program's threads may be small.
+      // Few partials lie on the stack, many on the heap: stacks of a program's threads may be small.
       alignas(64) std::byte few[4096];
       std::optional<Partials> many;
       const auto size = static_cast<std::int64_t>(fold.acc_size);

@@ -101,7 +101,7 @@ void store_block(void* out, std::int64_t first, const C* values, int n, bool acc
   }
 }
 
-/// Where results go; either pointer may be null. `second` is an array of the fold's Second.
+/// Destination of results; either pointer may be null. `second` is an array of the fold's Second.
 template <class C>
 struct Sink {
   void* values = nullptr;
@@ -128,8 +128,8 @@ void write_results(const F& fold, const typename F::Acc* acc, std::int64_t first
 
 // ---- walking ----
 
-/// What a reduction is made of, for the walk over a plan, which is compiled once for all folds: it knows the Acc of n outputs
-/// as n times so many bytes, and calls for many elements at a time.
+/// Functions of a fold for the walk over a plan, which is compiled once for all folds: to it an Acc is acc_size bytes, and
+/// each call serves many elements.
 struct Steps {
   std::size_t acc_size;
   /// Folds elements [begin, end) of n outputs from output k on, or of n <= kColumns neighbouring columns that start at `base`.
@@ -172,7 +172,7 @@ void fold_columns(const F& fold, const Plan& plan, const Source<typename F::C>& 
   const auto row = [&](std::int64_t r, int first, int count, int slot) {
     return x.read(base + plan.reduced_offset(r) + first, 1, count, buffer[slot]);
   };
-  // Not inlined, and so but once for each fold.
+  // noinline: one copy for each fold.
   const auto fold_row = [&](typename F::Acc * to, std::int64_t r, int first, int count)
       __attribute__((noinline)) {
     fold.lanes(to, row(r, first, count, 0), count, r);

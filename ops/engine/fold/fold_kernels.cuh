@@ -66,7 +66,7 @@ struct Floating {
   __device__ Floating operator+(std::int64_t n) const { return {data + n, f16}; }
 };
 
-/// Where elements that are computed with as T's come from; i64 stands for all integers and bool.
+/// Source of elements that are computed as T; i64 stands for all integers and bool.
 template <class T>
 using Source = std::conditional_t<std::is_integral_v<T>, Integral, Floating<T>>;
 
@@ -88,7 +88,7 @@ void visit_elements(DType t, F&& f) {
 
 // ---- results ----
 
-/// Where results go; either pointer may be null.
+/// Destination of results; either pointer may be null.
 struct Out {
   void* values = nullptr;
   DType dtype = DType::f32;
@@ -178,7 +178,7 @@ __device__ void merge_block(const F& fold, typename F::Acc& acc) {
 
 // ---- one output's elements, shared among `width` threads ----
 
-/// How the elements of one output lie.
+/// Layout of the elements of one output.
 enum class RowLayout : int {
   contiguous,  // one run: vectors in the middle, single elements at the ragged ends
   segments,    // several runs, all aligned and of whole vectors

@@ -115,7 +115,7 @@ struct ExtremumFold {
   void finish(const Acc& acc, C& value, Second&) const { value = order.value(acc); }
 };
 
-/// How many elements are as large as the largest: what a gradient is shared between.
+/// Number of elements as large as the largest, which share the gradient.
 template <class Element>
 struct TiesFold {
   using C = Element;

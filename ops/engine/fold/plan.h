@@ -35,12 +35,12 @@ struct Plan {
   bool columns() const {
     return kept[0].size > 1 && kept[0].stride == 1 && !(reduced[0].size > 1 && reduced[0].stride == 1);
   }
-  /// Where the elements of output k start.
+  /// Offset of the first element of output k.
   CT_HD std::int64_t kept_offset(std::int64_t k) const {
     if (kept[1].size == 1) return k * kept[0].stride;
     return k / kept[0].size * kept[1].stride + k % kept[0].size * kept[0].stride;
   }
-  /// Where element r of an output lies, counted from kept_offset.
+  /// Offset of element r of an output, counted from kept_offset.
   CT_HD std::int64_t reduced_offset(std::int64_t r) const {
     if (reduced[1].size == 1) return r * reduced[0].stride;
     return r / reduced[0].size * reduced[1].stride + r % reduced[0].size * reduced[0].stride;

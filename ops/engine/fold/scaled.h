@@ -46,7 +46,7 @@ CT_HD inline To same_bits(From from) {
 #endif
 }
 
-/// x = unit * 2^exponent with 1 <= |unit| < 2. Of 0, an infinity or a NaN: x itself and 0.
+/// x = unit * 2^exponent with 1 <= |unit| < 2. For 0, an infinity or a NaN: x itself and 0.
 template <class C>
 CT_HD inline int split(C x, C& unit) {
   using Bits = std::conditional_t<sizeof(C) == 4, std::int32_t, std::int64_t>;
@@ -93,7 +93,7 @@ struct Product {
   CT_HD C value() const { return zeros > 0 ? unit * 0 : others(); }
 };
 
-/// What the gradient of a product is told: y, the product of the factors other than 0, and in aux how many
+/// Saved values for the gradient of a product: y, the product of the factors other than 0, and in aux how many
 /// zeros there are (2: or more), together with the exponent that y was divided by where it is far from 1.
 template <class C>
 struct OtherFactors {

@@ -14,8 +14,8 @@ namespace ct::gemm {
 template <class T>
 struct Operands;
 
-// What depends on the element types of the operands, In, and of C, Out: their sizes, and what reads and writes them. All
-// else is compiled for T alone, the type of sums.
+// The part of a product that depends on the element types of the operands, In, and of C, Out: sizes, loads and stores.
+// All else is compiled for T alone, the type of sums.
 template <class T>
 struct Elements {
   std::int64_t in_size, out_size;

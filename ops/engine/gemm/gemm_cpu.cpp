@@ -16,7 +16,7 @@
 #include <cotangent/ops/engine/gemm/scratch_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
-// How a product is computed. The forms are those of Goto and van de Geijn ("Anatomy of high-performance
+// Forms of a product. They are those of Goto and van de Geijn ("Anatomy of high-performance
 // matrix multiplication", ACM TOMS 34, 2008), with what measurements added.
 //
 //  * Tiles of C, 12 rows by two vectors with AVX-512, are summed in registers (tiles_cpu.h). Only one
@@ -88,7 +88,7 @@ void run_task(const Plan& plan, const Operands<T>& op, const T* v_packed, int64_
 
   const RowTiles tiles(rows, plan.packing.rows);
   const int64_t depth = plan.packed(std::min(plan.k, plan.k_block));
-  // By rows, an odd number of cache lines apart.
+  // Packed by rows, an odd number of cache lines apart.
   const int64_t r_ld = plan.by_rows ? round_up(depth, 32) + 16 : plan.packing.rows;
   const int64_t r_tile = plan.by_rows ? gemm::kRows * r_ld : depth * r_ld + w;  // w more: see pack_columns
   T* const r_packed = plan.copy_r ? scratch<T>(0, tiles.count * r_tile) : nullptr;
@@ -199,7 +199,7 @@ void run_dots(const Gemm& g, int64_t batch, int64_t a_batch, int64_t b_batch, in
 
 // The most elements of V that are packed at a time.
 constexpr int64_t kMostPacked = int64_t{1} << 24;
-// So many are worth a thread's while: 3 us or more.
+// Elements whose packing is worth a thread: 3 us or more.
 constexpr int64_t kPackedTogether = 1 << 13;
 
 template <class T>
@@ -252,9 +252,10 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
     }
     return;
   }
-  // What another core has written is dear to read, and dearer to write again. Few columns every thread packs for itself. Of
-  // many, tasks go column by column: whoever packed some is likely to be the one who works with them. (How C is cut and
-  // who packs does not enter the bits. Asking for the threads of a lent executor takes a lock: what packs nothing does not.)
+  // Cache lines that another core has written are expensive to read, and more so to write. So each thread packs few columns
+  // for itself. With many columns, tasks go column by column: the thread that packed a column then mostly works with it.
+  // (How C is cut and who packs does not change the bits. num_threads() of a lent executor takes a lock: it is not called
+  // where nothing is packed.)
   const int64_t threads = plan.copy_v ? num_threads() : 1;
   const bool for_oneself =
       plan.copy_v && batch == 1 && plan.cols * threads <= plan.rows &&
@@ -268,8 +269,8 @@ void run(const Elements<T>& elements, const Gemm& g, int64_t batch, int64_t a_ba
                 std::min(plan.cols_task, plan.cols - col0));
   };
   // V is packed in blocks k_block deep, of so many slivers that every thread has one, but up to 16, and runs of 256 bytes:
-  // those read from memory are then not too short. Where they go along k one sliver will do, and of pairs, which are packed
-  // sliver by sliver, four.
+  // reads from memory are then not too short. Where runs go along k one sliver will do; pairs, which are packed sliver by
+  // sliver, take four.
   const int64_t shared = std::clamp<int64_t>(chunk_count(plan.cols, sliver * threads),
                                              256 / (sliver * static_cast<int64_t>(sizeof(T))), 16);
   const int64_t group = sliver * (plan.packing.pairs ? 4 : plan.v_k == 1 && plan.v_col != 1 ? 1 : shared);

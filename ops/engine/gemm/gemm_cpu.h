@@ -6,7 +6,7 @@
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
 
-// Matrix products on the CPU, on plain pointers: shapes and dtypes were checked by whoever calls.
+// Matrix products on the CPU, on plain pointers: the caller has checked shapes and dtypes.
 //
 // T is float, double, Half, BFloat16, std::int64_t, std::int32_t or std::uint8_t; Out, the type of C, is T, or float where T
 // has 16 bits. Integers wrap around. 16-bit elements are multiplied exactly, summed in float over the whole of k and rounded

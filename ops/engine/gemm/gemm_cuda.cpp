@@ -28,8 +28,8 @@ struct Operand {
   std::int64_t ld = 0;
 };
 
-// How to hand over a rows x cols operand. False for strides that cuBLASLt does not take. The stride of an
-// axis of size 1 means nothing: ld is then the least that is allowed.
+// Description of a rows x cols operand for cuBLASLt. False for strides that cuBLASLt does not take. The
+// stride of an axis of size 1 means nothing: ld is then the least that is allowed.
 bool describe_operand(std::int64_t rows, std::int64_t cols, std::int64_t row, std::int64_t col,
                       Operand& out) {
   if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) {

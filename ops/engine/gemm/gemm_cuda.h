@@ -10,8 +10,8 @@
 // cuBLASLt finds an algorithm for a product from its sizes, layouts, types and alignments by a heuristic that
 // takes tens of microseconds. The answer is kept, with its descriptors, in a table that all threads share: a
 // further product of the same kind costs a look-up and the launch. Only algorithms whose result has the same
-// bits in every run are taken. What cuBLASLt has no algorithm for (integers, odd strides, small alignments of
-// some types) runs on a plain tiled kernel.
+// bits in every run are taken. Products that cuBLASLt has no algorithm for (integers, odd strides, small
+// alignments of some types) run on a plain tiled kernel.
 
 namespace ct::gpu {
 
@@ -23,8 +23,8 @@ enum class Epilogue : std::uint8_t {
   gelu_bias,  ///< C = gelu_tanh(C + vector)
 };
 
-/// Queues a product on the current stream. False, and nothing is queued, if the epilogue is not to be had for
-/// this product; with Epilogue::none it always succeeds. `vector` has the product's dtype. `op` is named in
+/// Queues a product on the current stream. False, and nothing is queued, if there is no epilogue for this
+/// product; with Epilogue::none it always succeeds. `vector` has the product's dtype. `op` is named in
 /// errors. Throws CudaError, OutOfMemoryError.
 bool gemm(const char* op, const product::Product& p, Epilogue epilogue = Epilogue::none,
           void* vector = nullptr);

@@ -13,7 +13,7 @@
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
-// How a product is computed, decided from its sizes and strides, and the machine's cache: not from the number of threads,
+// Plan of a product, made from its sizes and strides, and the machine's cache: not from the number of threads,
 // nor from what the machine is doing. The cache decides nothing that bits depend on.
 
 namespace ct::gemm {
@@ -22,7 +22,7 @@ using std::int64_t;
 
 inline int64_t round_up(int64_t x, int64_t step) { return (x + step - 1) / step * step; }
 
-// What was found best on machines with 32 to 48 KiB of first-level and 1 to 2 MiB of second-level cache. A sliver
+// Sizes measured best on machines with 32 to 48 KiB of first-level and 1 to 2 MiB of second-level cache. A sliver
 // of V, k_block deep, is 64 KiB: it comes from the second level, which is fast enough, and C is visited less
 // often.
 inline constexpr int64_t kBlockBytes = 2048;  // k_block, in bytes of one column
@@ -47,21 +47,21 @@ inline bool crowded(int64_t stride, int64_t lines) {
   return lines > 8 * 64 / std::gcd(std::max<int64_t>(apart, 1), int64_t{64});
 }
 
-/// What a product takes, in multiply-adds: to fetch an element from the second-level cache, or to leave it there, takes as
-/// long as some of those. Where one of the sizes is 1 or 2, that is what the time goes into.
+/// Time of a product, in multiply-adds: loading an element from the second-level cache, or storing it there, takes as long
+/// as six. Where one of the sizes is 1 or 2, most of the time goes there.
 inline double work_of(int64_t m, int64_t n, int64_t k) {
   const auto a = static_cast<double>(m), b = static_cast<double>(n),
              c = static_cast<double>(std::max<int64_t>(k, 1));
   return a * b * c + 6 * (a * b + b * c + a * c);
 }
 
-/// So many items of such work are worth a task.
+/// Number of items of such work that are worth a task.
 inline int64_t grain_of(double work) {
   return static_cast<int64_t>(std::clamp(kTaskWork / std::max(work, 1.0), 1.0, 1e9));
 }
 
-// What is packed: elements, or pairs of them along k, each in the place of a T; a multiple of how many (a power of two) the
-// kernels take; and the most rows of their tile.
+// Layout of packed operands: elements, or pairs of them along k, each in the place of a T; `deep`, a power of two that the
+// packed k is rounded up to a multiple of; and the most rows of a tile.
 struct Packing {
   int pairs = 0;
   int64_t deep = 1, rows = kRows;
@@ -87,7 +87,7 @@ struct Plan {
 };
 
 // Shapes are chosen, and k is cut, by sizes and strides alone.
-// `convert`: operands are not of type T. Of packed pairs the kernels take one in the time of an element.
+// `convert`: operands are not of type T. The kernels take a packed pair in the time of one element.
 template <class T>
 Plan make_plan(Gemm g, bool convert, Packing packing, bool scale, int64_t near = near_bytes()) {
   const bool pairs = packing.pairs != 0;
@@ -149,7 +149,7 @@ Plan make_plan(Gemm g, bool convert, Packing packing, bool scale, int64_t near =
   // (In a short sum the loops that prefetch end before the machine has foreseen it.)
   plan.prefetch = plan.k >= 128 && bytes(plan.rows, plan.cols) + bytes(plan.k, plan.cols) > near;
 
-  // Divisions are dear beside the smallest products: those are not cut at all.
+  // Divisions are expensive beside the smallest products: those are not cut at all.
   const int64_t k_most = kBlockBytes / static_cast<int64_t>(sizeof(T)) << pairs;
   plan.k_block = plan.k <= k_most
                      ? std::max<int64_t>(plan.k, 1)

@@ -5,8 +5,8 @@
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/tensor.h>
 
-// What every op made of matrix products shares: how tensors are read as stacks of matrices, and how a product
-// of stacks is cut into as few calls of a device's GEMM as possible. Nothing here knows a device.
+// Shared parts of all ops made of matrix products: how tensors are read as stacks of matrices, and how a
+// product of stacks is cut into as few calls of a device's GEMM as possible. Nothing here knows a device.
 
 namespace ct::product {
 
@@ -38,7 +38,7 @@ struct Backend {
 extern const Backend cpu_backend;
 extern const Backend cuda_backend;
 
-/// Which of the two matrix axes a tensor lacks: a vector is a matrix of one row or of one column.
+/// The matrix axis that a tensor lacks, of the two: a vector is a matrix of one row or of one column.
 enum class Missing : std::uint8_t { none = 0, rows = 1, cols = 2, both = 3 };
 constexpr Missing operator|(Missing a, Missing b) {
   return static_cast<Missing>(static_cast<int>(a) | static_cast<int>(b));

@@ -7,7 +7,7 @@
 #include <string>
 
 // Products of one's own in the place of the library's, for a run: to see a network train on a kernel that one has
-// written. What dispatches a product asks here first, which costs one load.
+// written. The dispatch of a product asks here first, which costs one load.
 
 namespace ct::product {
 

@@ -10,8 +10,8 @@
 
 namespace ct::gemm {
 
-// A buffer that a thread keeps from call to call. Four are enough: packed rows, packed vectors, sums, and one for whoever
-// calls (kCallersScratch).
+// A buffer that a thread keeps from call to call. Four are enough: packed rows, packed vectors, sums, and one for the
+// caller (kCallersScratch).
 class Scratch {
  public:
   Scratch() = default;

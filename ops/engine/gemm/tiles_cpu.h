@@ -49,11 +49,10 @@ CT_INLINE V multiply_add(V a, V b, V c) {
   return c;
 }
 
-// A tile of Rows rows and Vecs vectors of columns, all of it in registers. With Prefetch, the next tile of C
-// and a share of the next vectors are fetched meanwhile, a little with each Rows-th part of the loop: all at
-// once they would hold up the loads that are needed now. (Columns of R too, but with vectors of less than a line, where
-// those that are far apart have been packed.) Whole: the last vector of columns is a whole one; a load of some
-// lanes takes a turn of a multiply-add unit.
+// A tile of Rows rows and Vecs vectors of columns, all of it in registers. With Prefetch, the next tile of C and a share of
+// the next vectors are prefetched, a little with each Rows-th part of the loop: all at once they would delay the loads that
+// are needed now. (Columns of R too, but with vectors of less than a line, where those that are far apart have been packed.)
+// Whole: the last vector of columns is a whole one; a load of some lanes takes a turn of a multiply-add unit.
 template <class T, int Rows, int Vecs, bool ByRows, bool Prefetch, bool Pairs, bool Whole>
 CT_INLINE void tile_of(const TileArgs<T>& t) {
   using V = simd::Vector<T>;

@@ -25,7 +25,7 @@ namespace ct::elementwise {
 // 0 times infinity there: what is singular is kept from the operand. A branch that holds a value of the gradient holds its
 // derivatives as well, or covers nothing but where there are none.
 
-/// What a formula is to the drivers (map_cpu.h, map_cuda.cuh) unless it says otherwise. A formula is a struct
+/// Defaults of a formula for the drivers (map_cpu.h, map_cuda.cuh). A formula is a struct
 ///
 ///     struct Fused : Formula {
 ///       static constexpr int kInputs = 3, kOutputs = 2;
@@ -235,7 +235,7 @@ CT_FORMULA X exponent_slope(X g, X a, X b) {
   return where(singular, 0, g * (pow(base, b) * log(base)));
 }
 
-// ---- Of cold lines ------------------------------------------------------------------------------------------
+// ---- Cold lines ---------------------------------------------------------------------------------------------
 
 // expm1 keeps the digits near 0.
 template <class X>

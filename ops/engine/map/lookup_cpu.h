@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-// Of 16 bits there are 65536 numbers, and a function of one of them is a table of as many results. For what costs more than
+// A function of one 16-bit number is a table of 65536 results. For functions that cost more than
 // a load, an exponential or more, that is the fastest way, and as exact: the table is made by the formula itself.
 
 namespace ct::elementwise {

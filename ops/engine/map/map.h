@@ -24,7 +24,7 @@ struct Parameters {
   Scalar q;
 };
 
-/// What a formula that draws gets behind its inputs: true for element i, counted in row-major order, if word i of `state`
+/// Draw that a formula gets behind its inputs: true for element i, counted in row-major order, if word i of `state`
 /// (core/philox.h) is below the threshold, which it is with probability threshold / 2^32.
 struct Draw {
   GeneratorState state;
@@ -61,7 +61,7 @@ struct Layout {
   }
 };
 
-/// An output that nobody wants (null), or an optional input that was not given.
+/// An output that is not wanted (null), or an optional input that was not given.
 inline bool absent(const Tensor* t) { return !t || !t->defined(); }
 
 /// Outputs have one shape, to which the inputs must broadcast. Of the outputs at least one must be there.

@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 
-// Which elementwise kernel runs and with what arguments; the kernels themselves are made in the rooms.
+// Choice of an elementwise kernel and its arguments; the kernels themselves are made in the rooms.
 
 namespace ct::elementwise {
 namespace {

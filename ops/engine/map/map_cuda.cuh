@@ -23,7 +23,7 @@
 //    comparisons, whose results are bytes, little. The formulas of a table share it: which one is meant is known at run
 //    time, and all threads take the same branch, once for their 4 elements. Cold formulas have no other.
 //
-// Which one runs, and with what arguments, is decided once for all formulas, in engine/map/map_cuda.cu.
+// The choice of a kernel and its arguments is made once for all formulas, in engine/map/map_cuda.cu.
 
 namespace ct::elementwise {
 

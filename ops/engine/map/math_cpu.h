@@ -283,7 +283,7 @@ CT_INLINE Vector<T> pow(Vector<T> x, Vector<T> y) {
   });
 }
 
-// ---- Of cold formulas, which are computed in f64: the C++ library's functions, called lane by lane, but for those that
+// ---- Cold formulas, which are computed in f64: the C++ library's functions, called lane by lane, but for those that
 // simulations call in loops, angles and lengths ---------------------------------------------------------------------
 
 // f of n numbers; a real call, since its code would be repeated for each formula that names a function.
@@ -422,7 +422,7 @@ CT_INLINE Vector<double> hypot(Vector<double> x, Vector<double> y) {
   return where((x == kInfinity) | (y == kInfinity), kInfinity, length);
 }
 
-// ---- Of integers alone -----------------------------------------------------------------------------------------
+// ---- Integers alone --------------------------------------------------------------------------------------------
 
 using Integers = Vector<std::int64_t>;
 CT_INLINE Integers fmod(Integers x, Integers y) { return each(x, y, elementwise::integer_remainder); }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include <cotangent/core/op_def.h>
 #include <cotangent/ops/engine/map/unary.h>
 
@@ -53,5 +55,14 @@ inline constexpr OutputDef kTruth[] = {{.name = "y", .gradient = false}};
 
 // The numbers of a formula, by the names that they have there.
 inline constexpr AttrDef kParameters[] = {CT_ATTRIBUTE(Parameters, p), CT_ATTRIBUTE(Parameters, q)};
+
+// The records of those that a formula's text names: none, p, or p and q.
+consteval std::span<const AttrDef> named_parameters(const char* text) {
+  const auto in_word = [](char c) { return c >= 'a' && c <= 'z'; };
+  int count = 0;
+  for (const char* c = text + 1; *c; ++c)
+    if ((*c == 'p' || *c == 'q') && !in_word(c[-1]) && !in_word(c[1])) count = std::max(count, *c - 'p' + 1);
+  return std::span(kParameters).first(static_cast<std::size_t>(count));
+}
 
 }  // namespace ct::elementwise

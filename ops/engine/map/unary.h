@@ -21,7 +21,9 @@ constexpr bool has_integers(DTypeSet types) { return types & dtype_bit(DType::i6
 enum class Saved { none, x, y };
 
 inline Parameters parameters_of(AttrsView attrs) {
-  return attrs.size == sizeof(Parameters) ? *static_cast<const Parameters*>(attrs.data) : Parameters{};
+  if (attrs.size == sizeof(Parameters)) [[likely]]
+    return *static_cast<const Parameters*>(attrs.data);
+  return {attrs.size == sizeof(Scalar) ? *static_cast<const Scalar*>(attrs.data) : Scalar{}, {}};  // p alone
 }
 
 // The value that `s` has as an element of dtype t, for comparisons with such elements.

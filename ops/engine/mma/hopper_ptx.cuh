@@ -56,7 +56,7 @@ __device__ __forceinline__ void named_barrier_arrive(int number, int threads) {
 
 // ---- copies ----
 
-/// As copy_async_16.
+/// The same as copy_async_16(), for 8 bytes.
 __device__ __forceinline__ void copy_async_8(std::uint32_t to, const void* from, bool valid) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(valid ? 8 : 0)
                : "memory");

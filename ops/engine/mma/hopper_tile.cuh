@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_shared_16(std::uint32_t to, uint4 x) {
                : "memory");
 }
 
-/// Which part of a ring of shared-memory stages comes next, and the parity of its barriers' phase.
+/// The next stage of a ring of shared-memory stages, and the parity of its barriers' phase.
 template <int Stages>
 struct Ring {
   int stage = 0, parity = 0;

@@ -3,7 +3,7 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
-// Where the driver keeps the function that describes a tensor to Hopper's copy engine. For CUDA translation units only.
+// The driver's function that describes a tensor to Hopper's copy engine. For CUDA translation units only.
 
 namespace ct::mma {
 

@@ -39,14 +39,14 @@ struct Tile {
 
   // The addresses that the lanes of a warp give to ldmatrix for the 16x16 block at (row, 8 chunk).
 
-  /// As an a operand; or transposed as a b operand whose k runs along the rows: matrices 0, 1 are the two
-  /// halves of k for the first 8 columns, 2, 3 for the next 8.
+  /// Address for an a operand; or, transposed, for a b operand whose k runs along the rows: matrices 0, 1
+  /// are the two halves of k for the first 8 columns, 2, 3 for the next 8.
   static __device__ __forceinline__ std::uint32_t block(std::uint32_t tile, int row, int chunk) {
     const int lane = static_cast<int>(threadIdx.x & 31);
     return tile + offset(row + (lane & 15), chunk + (lane >> 4));
   }
-  /// As a b operand whose k runs along the columns: matrices 0, 1 are the two halves of k for the first 8
-  /// rows, 2, 3 for the next 8. Transposed, as an a operand stored with k along the rows.
+  /// Address for a b operand whose k runs along the columns: matrices 0, 1 are the two halves of k for the
+  /// first 8 rows, 2, 3 for the next 8. Transposed: for an a operand stored with k along the rows.
   static __device__ __forceinline__ std::uint32_t block_columns(std::uint32_t tile, int row, int chunk) {
     const int lane = static_cast<int>(threadIdx.x & 31);
     return tile + offset(row + (lane & 7) + ((lane >> 4) << 3), chunk + ((lane >> 3) & 1));

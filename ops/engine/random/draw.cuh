@@ -16,7 +16,7 @@ struct Wheel {
   unsigned long long* starts;  // kThreads
   unsigned long long total;
 
-  /// Adds the weights up; all threads of the block. What they wrote into `weights` is seen.
+  /// Adds the weights up; called by all threads of the block. Their writes to `weights` are visible.
   __device__ __forceinline__ void build(std::uint64_t* row, long long count, unsigned long long* shared) {
     weights = row, n = count, starts = shared;
     piece = (n + kThreads - 1) / kThreads;
@@ -26,7 +26,7 @@ struct Wheel {
     for (long long i = begin; i < end; ++i) sum += weights[i];
     scan(sum);
   }
-  /// From the sum of this thread's piece.
+  /// Scans the threads' sums; `sum` is that of this thread's piece.
   __device__ __forceinline__ void scan(unsigned long long sum) {
     __shared__ unsigned long long warps[kThreads / 32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

@@ -11,14 +11,14 @@
 
 namespace ct::draw {
 
-/// How many bits a weight may have so that n of them add up in 63.
+/// Number of bits of a weight such that n of them add up in 63.
 CT_HD constexpr int weight_bits(std::int64_t n) {
   int bits = 62;
   while (bits > 0 && n > std::int64_t{1} << (62 - bits)) --bits;
   return bits;
 }
 
-/// w / top as an integer of that many bits, for 0 <= w <= top. What is below 2^-bits of the largest weight is
+/// w / top as an integer of that many bits, for 0 <= w <= top. A weight below 2^-bits of the largest one is
 /// never drawn; of 50,000 weights that is one in 10^13.
 CT_HD inline std::uint64_t weight(double w, double top, int bits) {
   return static_cast<std::uint64_t>(detail::div_exact(w, top) *

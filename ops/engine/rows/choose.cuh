@@ -3,7 +3,7 @@
 #include <cotangent/ops/engine/rows/cluster.cuh>
 #include <cotangent/ops/engine/rows/share.cuh>
 
-// Which of an op's kernels takes rows of a given shape. For .cu files.
+// Choice of an op's kernel for rows of a given shape. For .cu files.
 
 namespace ct::rows {
 
@@ -50,7 +50,7 @@ void run(const char* op, Kernels, const Call& call, const Extents& e, bool align
   if constexpr (gpu::kFastShapes<T>) {
     constexpr int n = gpu::Vector<T>::size;
     const bool packs = aligned && e.n % n == 0 && e.inner == 1;
-    // As few elements per lane as fill the vectors, then as many lanes as the row needs.
+    // Takes as few elements per lane as fill the vectors, then as many lanes as the row needs.
     const bool vectors = packs && e.n > 32;
     const std::int64_t units = vectors ? e.n / n : e.n;
     if (e.inner == 1 && units <= 32 * (vectors ? kMostLoads<n> : kMostLoads<1>)) {

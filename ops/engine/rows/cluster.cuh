@@ -191,7 +191,7 @@ __device__ __forceinline__ void walk_in_clusters(const T* const (&from)[K], cons
   }
 }
 
-// How many clusters of this shape can be resident; asked once per kernel, device and shape.
+// Number of clusters of this shape that can be resident; asked once per kernel, device and shape.
 template <auto kernel>
 int resident_clusters(const char* op, const cudaLaunchConfig_t& config, int cluster) {
   const int threads = static_cast<int>(config.blockDim.x);

@@ -7,7 +7,7 @@
 
 namespace ct::gpu {
 
-/// How many of the lowest bits of element_key() tell elements of a dtype apart.
+/// Number of the lowest bits of element_key() that tell elements of a dtype apart.
 inline int key_bits(DType dtype) {
   switch (dtype) {
     case DType::f64:

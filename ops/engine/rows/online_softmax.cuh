@@ -10,7 +10,7 @@
 
 namespace ct::rows {
 
-/// What has been seen of a row: max x, sum e^(x - max), and, with f factors of L - x[c] in a loss,
+/// State after a part of a row: max x, sum e^(x - max), and, with f factors of L - x[c] in a loss,
 /// sum f (x - ref) and sum f. ref is the row's first logit: without it, large logits would cancel. The maximum begins
 /// finite, so that an element of -inf is e^-inf = 0 and not NaN; a NaN ends up in the sum. A value for the
 /// combinations of core/cuda/block_reduce.h, with gpu::Plus.

@@ -5,7 +5,7 @@
 
 #include <cotangent/core/dtype.h>
 
-// Numbers as unsigned integers of the same order: what selects the largest of a row by its bits.
+// Numbers as unsigned integers of the same order, to select the largest of a row by its bits.
 
 namespace ct {
 

@@ -10,7 +10,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/tensor.h>
 
-// Rows of tensors as Eigen's arrays, for the plain kernels of rooms (NAME_plain.h): what is done to one row reads there
+// Rows of tensors as Eigen's arrays, for the plain kernels of rooms (NAME_plain.h): the code of one row reads there
 // like the formula. All tensors are f64, contiguous and on the CPU.
 
 namespace ct::plain {

@@ -10,10 +10,10 @@
 
 // One pass over all rows, end to end, as a single sequence in which the start of a row forgets what was before. A block
 // has a tile, scans it, and needs what the tiles before it come to. It makes that known as soon as it is known
-// of itself, and waits for the others (Merrill and Garland 2016, "decoupled look-back"). What is added up in which order
-// must not depend on who was faster, though: tiles stand in groups of 32, groups in groups of 32, and so on; the last of
-// a group makes the sum of the group known. A tile joins what is before it in its group, then what is before the group
-// in the next, each read by the lanes of a warp at once, and stops behind the start of its row.
+// of itself, and waits for the others (Merrill and Garland 2016, "decoupled look-back"). The order of additions must not
+// depend on which tile was faster, though: tiles stand in groups of 32, groups in groups of 32, and so on; the last of a
+// group makes the sum of the group known. A tile joins what is before it in its group, then what is before the group in
+// the next, each read by the lanes of a warp at once, and stops behind the start of its row.
 
 namespace ct::scan {
 namespace {
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<Op>)
   __shared__ Segment<Op> shared[kWarps + 1];  // of the warps; of the tiles before
   const Op& op = args.op;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  // Blocks start in the order of their numbers, as CUB's scans expect too: nobody waits for one that has not started.
+  // Blocks start in the order of their numbers, as CUB's scans expect too: no tile waits for one that has not started.
   const long long tile = blockIdx.x;
   const long long base = (tile * kWarps + warp) * (kPacks * 32 * N) + lane * N;
   const long long in_row = args.n == args.total ? base : base % args.n;
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks<Op>)
     const long long first = base + p * 32 * N;
     read<N>(args, elements[0][p][threadIdx.x], first).to_compute(values);
     if constexpr (kTwo) read<N>(args, elements[1][p][threadIdx.x], first).to_compute(factors);
-    // How far the next row is: 32 bits are faster, and places are kept for those alone who ask for them.
+    // Distance of the next row: 32 bits are faster. Places are kept only if asked for.
     const long long rest = args.n - place;
     unsigned left = place == 0 ? 0 : rest < kFar ? static_cast<unsigned>(rest) : kFar;
 #pragma unroll

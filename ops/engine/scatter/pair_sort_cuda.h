@@ -12,7 +12,7 @@ class PairSort {
  public:
   explicit PairSort(const char* op, unsigned n);
 
-  /// How much memory place() wants.
+  /// Size of the memory that place() takes.
   std::size_t bytes() const { return 4 * array_bytes_ + sort_bytes_; }
   /// Lays the arrays out in `memory` and returns the address behind them.
   char* place(void* memory);

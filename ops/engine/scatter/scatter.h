@@ -15,8 +15,8 @@
 
 namespace ct::scattering {
 
-/// For each place q < count the row of a table of `rows` rows: the places are those of a layout of up to kMaxRank axes, in
-/// row-major order, and place q names the row base(q) + axis_step index(q).
+/// Rows of a table of `rows` rows, one for each place q < count: the places are those of a layout of up to kMaxRank axes,
+/// in row-major order, and place q names the row base(q) + axis_step index(q).
 struct Selection {
   Integers index;
   std::int64_t count = 0;

@@ -7,7 +7,7 @@
 
 // take() copies rows. add() first lists, for every row of the table, the places that name it (a counting sort, in the
 // order of the places); then every piece of a row is summed in cache and written once. set(), and add() of single elements, cut
-// the table into a few parts, and whoever writes one goes through all places in their order.
+// the table into a few parts, and the thread that writes one goes through all places in their order.
 
 namespace ct::scattering {
 namespace {
@@ -81,7 +81,7 @@ struct Readers {
       if (row_of[i] >= 0) ++starts[row_of[i]];
     std::int64_t end = 0;
     for (std::int64_t v = 0; v <= rows; ++v) starts[v] = end += starts[v];
-    // From the back, so that each start arrives at its place and the order is kept.
+    // Backwards, so that each start arrives at its place and the order is kept.
     for (std::int64_t i = n - 1; i >= 0; --i)
       if (row_of[i] >= 0) places[--starts[row_of[i]]] = i;
   }

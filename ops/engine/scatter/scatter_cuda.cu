@@ -12,11 +12,11 @@
 // take() copies rows in words of up to 16 bytes.
 //
 // add() sorts the pairs (row, place that names it) by row, which keeps the places of a row in their order. Then one warp
-// per row of the table finds its places by a 32-ary search, sums what lies there and writes the row, which is zeros if
-// nobody named it: no element is written twice and nothing is added atomically. Rows that were named very often must not
-// hold up a single warp: whole tiles of kTile sorted pairs that belong to one row are summed before, by a warp each, and
-// the row's own warp adds those sums. A row of a few elements leaves a warp idle: there a thread per element of a row and
-// pair looks whether its pair is the first of the row, and sums those that follow.
+// per row of the table finds its places by a 32-ary search, sums what lies there and writes the row, which is zeros if no
+// index names it: no element is written twice and nothing is added atomically. Rows that are named very often must not be
+// one warp's work: whole tiles of kTile sorted pairs that belong to one row are summed before, by a warp each. The row's
+// own warp adds those sums. A row of a few elements leaves a warp idle: there a thread per element of a row and pair
+// looks whether its pair is the first of the row, and sums those that follow.
 //
 // set() sorts likewise, and the last pair of each row writes it.
 
@@ -67,7 +67,7 @@ void with_word(std::int64_t row_bytes, std::int64_t stride_bytes, const void* a,
   f(TypeTag<unsigned char>{});
 }
 
-// How many lanes copy a row of `words` words.
+// Number of lanes that copy a row of `words` words.
 int lanes_for(std::int64_t words) {
   int group = 1;
   while (group < 32 && group < words) group *= 2;

@@ -6,7 +6,7 @@
 
 #include <cotangent/core/shape.h>
 
-// The one planner of axes: what is left of several layouts once everything that does not matter is taken out.
+// The one planner of axes: reduces several layouts to the axes that matter.
 
 namespace ct {
 
@@ -30,7 +30,7 @@ struct Axes {
     stride[rank - 1] = steps;
   }
   /// Sorts the axes by the strides of the first layout, the largest outermost, and by the next where they are equal:
-  /// that layout is then walked in the order of its addresses. What lies end to end now is merged.
+  /// that layout is then walked in the order of its addresses. Axes that lie end to end now are merged.
   constexpr void sort() {
     const Axes before = *this;
     std::array<int, kMaxRank> order;

@@ -10,7 +10,7 @@
 #include <cotangent/core/scalar.h>
 #include <cotangent/core/tensor.h>
 
-// Copies and conversions without the tape: what kernels, the door and the copy room stand on.
+// Copies and conversions without the tape, for kernels, dispatch and the copy room.
 
 namespace ct {
 

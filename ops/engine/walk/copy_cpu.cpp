@@ -119,7 +119,8 @@ void copy_same(const CopyPlan& p, void* dst_data, const void* src_data) {
   });
 }
 
-// Calls run with an unsigned integer of that many bytes: what only moves elements is made for sizes, not for dtypes.
+// Calls run with an unsigned integer of that many bytes: code that only moves elements is compiled for sizes, not
+// for dtypes.
 template <class Run>
 void by_size(std::size_t size, const Run& run) {
   switch (size) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From nothing to an op of one's own that trains inside of a PyTorch model, with the seconds of each step: an environment, the
+# Walks from nothing to an own op that trains inside of a PyTorch model, with the seconds of each step: an environment, the
 # package, `./ct op new`, conformance and gradcheck, a call from Python, training. With CUDA where the package and the machine
 # have it. Red beyond 80 lines of code or 600 s.
 #   usage: from_bare.sh            builds a wheel of this tree first

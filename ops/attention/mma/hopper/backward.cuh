@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(HopperBackward<D>::threads, 1)
       }
       if (lane == 0) barrier_arrive(kv_free);
 
-      // dk and dv leave through the tiles of ds, when nobody reads those any more. A warp's rows lie in the
+      // dk and dv leave through the tiles of ds, when no thread reads those any more. A warp's rows lie in the
       // same place in both kinds of tile, so what follows concerns no other warp.
       named_barrier_sync(1, 256);
       const auto send = [&](const float(&x)[D / 2], float scale, const Rows& rows, int width) {

@@ -2,7 +2,7 @@
 
 #include <cotangent/ops/attention/mma/params.h>
 
-// What the build with sm_90a has besides: see README.md, "Hopper". Defined in mma/hopper/*.cu, which are
+// Kernels of the build with sm_90a: see README.md, "Hopper". Defined in mma/hopper/*.cu, which are
 // compiled where COTANGENT_SM90A is defined.
 
 namespace ct::attention::mma {

@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char* kOp = "scaled_dot_product_attention";
 
-// As all the Hopper kernels, compiled for sm_90a alone: where there is code for this one, there is for them.
+// Compiled for sm_90a alone, as all Hopper kernels: where there is code for this one, there is for them.
 __global__ void probe_kernel() {}
 
 bool describable(const Rows& rows, int batches, int heads, int positions) {
