@@ -1,4 +1,4 @@
-# What ./ct test builds (the target first_tests) and runs (the label "first"): all that holds on one tree in a few minutes.
+# The first tests: the target first_tests and the label "first", all that one tree shows within minutes (./ct test).
 if(COTANGENT_TEST_PREFIX OR NOT TARGET ct_tests)
   return()
 endif()
