@@ -94,8 +94,6 @@ struct EngineOps {
   Tensor (*zeros)(const TensorMeta& meta);
   Tensor (*ones)(const TensorMeta& meta);
   Tensor (*clone)(const Tensor& t);
-  /// A contiguous copy, not recorded.
-  Tensor (*contiguous)(const Tensor& t);
   bool (*all_finite)(const Tensor& t);
 };
 extern const EngineOps engine_ops;

@@ -7,7 +7,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/op_observer.h>
+#include <cotangent/core/execute.h>
 
 namespace ct {
 
@@ -192,33 +192,10 @@ void OpNode::backward(NodeCall& call) {
     if (call.record && mask_bit(op_.differentiable_outputs, k) && is_floating(t.dtype()))
       t = detail::with_history(t, {Ref<Node>::share(this), {}, static_cast<std::uint32_t>(k)});
   }
-  const Device device = output_metas_[0].device;
-  const KernelKind kind = kernel_kind(op_, device, input_metas_[0].dtype);
-  const BackwardFn kernel = call.record ? nullptr : kernels_of(op_, kind).backward;
-  // Copy cotangents and saved values that the OpDef marks `contiguous` and that are not.
-  std::span<const Tensor> grads = call.grads_out;
-  InlineVector<Tensor, 4> copied_grads;
-  const std::uint32_t wanted = contiguous_for(op_, kind, op_.contiguous_outputs);
-  if (!call.record && (wanted | op_.contiguous_saved) != 0) {
-    const auto pack = [&](std::span<Tensor> tensors, auto records, std::uint32_t bits) {
-      for (std::size_t i = 0; i < tensors.size(); ++i)
-        if (wants_copy(records, bits, i, tensors[i])) tensors[i] = detail::engine_ops.contiguous(tensors[i]);
-    };
-    pack(inputs, op_.inputs, contiguous_for(op_, kind, op_.contiguous_saved));
-    pack(outputs, op_.outputs, wanted);
-    bool any = false;
-    for (std::size_t k = 0; k < grads.size(); ++k) any = any || wants_copy(op_.outputs, wanted, k, grads[k]);
-    if (any) {
-      for (const Tensor& g : grads) copied_grads.emplace_back(g);
-      pack(copied_grads, op_.outputs, wanted);
-      grads = copied_grads;
-    }
-  }
-  const Backward b{op_, attrs(), grads, inputs, outputs, input_metas_, call.grads_in, call.flags, call.last};
+  const Backward b{op_,          attrs(),       call.grads_out, inputs,   outputs,
+                   input_metas_, call.grads_in, call.flags,     call.last};
   if (call.record) return run_rule(b, call);
-  CT_CHECK(kernel != nullptr, DeviceError, op_.name, "has no backward kernel for ", to_string(device),
-           "; compute it on the other kind of device");
-  detail::observed({.op = op_, .backward = &b}, [&] { kernel(b); });
+  execute(output_metas_[0].device, b, inputs, outputs);
 }
 
 void OpNode::run_rule(const Backward& b, NodeCall& call) {

@@ -57,6 +57,8 @@ function(cotangent_compile_options target)
     # Lets the linker drop what a program does not use.
     "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffunction-sections,-fdata-sections>")
+  # Work on tensors outside of a call is an error (core/in_call.h).
+  target_compile_definitions(${target} PRIVATE "$<$<CONFIG:Debug>:COTANGENT_CHECK_CALLS>")
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON

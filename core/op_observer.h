@@ -3,6 +3,8 @@
 #include <atomic>
 
 #include <cotangent/core/export.h>
+#include <cotangent/core/function_ref.h>
+#include <cotangent/core/in_call.h>
 
 namespace ct {
 
@@ -33,26 +35,43 @@ class OpObserver {
 /// Installs an observer for the whole process and returns the previous one. It must outlive its use.
 CT_API OpObserver* set_op_observer(OpObserver* observer);
 
-namespace detail {
-CT_API extern std::atomic<OpObserver*> g_op_observer;
+/// Sees the calls of one thread, for recorders and for code that runs several calls as one. Begin and end as OpObserver's.
+class Tracer {
+ public:
+  virtual ~Tracer() = default;
+  /// True says "I have it": the tracer has written the results, and the op's kernel does not run.
+  virtual bool begin(const KernelCall& call) = 0;
+  virtual void end(const KernelCall& call) = 0;
+};
+/// Adds a tracer to the calling thread's chain until the scope ends; scopes end in the reverse order. A call begins with the
+/// process's observer, then with each tracer from the outermost scope inwards, and ends the other way round. All of them
+/// see a call that one of them has.
+class CT_API TracerScope {
+ public:
+  explicit TracerScope(Tracer& tracer) noexcept;
+  ~TracerScope();
+  TracerScope(const TracerScope&) = delete;
+  TracerScope& operator=(const TracerScope&) = delete;
 
-/// Runs a kernel between the observer's calls, if there is one.
+ private:
+  friend struct Chain;
+  Tracer& tracer_;
+  TracerScope* outer_;
+};
+
+namespace detail {
+// The number of observers and scopes of all threads.
+CT_API extern std::atomic<int> g_tracers;
+inline bool traced() noexcept { return g_tracers.load(std::memory_order_acquire) != 0; }
+CT_API void run_traced(const KernelCall& call, FunctionRef<void()> kernel);
+
+/// Runs a kernel between the calls of observer and tracers, if there are any.
 template <class Kernel>
 void observed(const KernelCall& call, Kernel&& kernel) {
-  OpObserver* const observer = g_op_observer.load(std::memory_order_acquire);
-  if (!observer) [[likely]]
+  const InCall inside;
+  if (!traced()) [[likely]]
     return kernel();
-  observer->begin(call);
-  try {
-    kernel();
-  } catch (...) {
-    try {
-      observer->end(call);
-    } catch (...) {  // NOLINT: the kernel's exception is the one that matters
-    }
-    throw;
-  }
-  observer->end(call);
+  run_traced(call, kernel);
 }
 }  // namespace detail
 

@@ -396,4 +396,19 @@ void set_executor(std::shared_ptr<Executor> executor) {
 NoThreads::NoThreads() : before_(std::exchange(alone, true)) {}
 NoThreads::~NoThreads() { alone = before_; }
 
+#ifdef COTANGENT_CHECK_CALLS
+namespace {
+constinit thread_local int t_calls = 0;
+constinit std::atomic<bool> g_checked{true};
+}  // namespace
+detail::InCall::InCall() noexcept { ++t_calls; }
+detail::InCall::~InCall() { --t_calls; }
+void detail::set_call_checks(bool on) { g_checked = on; }
+void detail::require_call(const char* what) {
+  CT_CHECK(t_calls > 0 || inside_job || !g_checked, Error, what,
+           "work on tensors outside of a call of an op, which no tracer sees; run it by execute() or work() "
+           "(core/execute.h)");
+}
+#endif
+
 }  // namespace ct

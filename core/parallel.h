@@ -4,6 +4,7 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/function_ref.h>
+#include <cotangent/core/in_call.h>
 
 // One pool of threads for the whole process.
 //
@@ -41,6 +42,7 @@ CT_API void parallel_for_pool(std::int64_t n, std::int64_t grain,
 inline void parallel_for(std::int64_t n, std::int64_t grain,
                          FunctionRef<void(std::int64_t begin, std::int64_t end)> body) {
   if (n <= 0) return;
+  detail::require_call("parallel_for");
   asm("" : "+m"(body));  // hides whose body it is, which inlined here would be in the library twice
   if (n <= grain || n == 1) return body(0, n);
   detail::parallel_for_pool(n, grain, body);

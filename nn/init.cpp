@@ -8,6 +8,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/execute.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/rng.h>
 #include <cotangent/ops/matmul/matmul.h>
@@ -36,9 +37,13 @@ const Tensor& fill_with(const char* op, const Tensor& t, Make&& make) {
     const bool in_place = t.is_cpu() && t.dtype() == dtype_of<T> && t.is_contiguous();
     const Tensor target = in_place ? t : Tensor::allocate(t.shape(), dtype_of<T>, cpu);
     T* out = target.template data<T>();
-    parallel_for(t.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      make(begin, std::span<T>(out + begin, static_cast<std::size_t>(end - begin)));
-    });
+    detail::work(
+        op, [&] { return std::vector{target}; },
+        [&] {
+          parallel_for(t.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+            make(begin, std::span<T>(out + begin, static_cast<std::size_t>(end - begin)));
+          });
+        });
     if (in_place) {
       t.impl()->storage->bump_version();
     } else {

@@ -7,6 +7,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/core/execute.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
@@ -166,36 +167,6 @@ void with_changed(std::span<const TensorRef> inputs, const Change& change, const
   run(std::span<const TensorRef>(refs.begin(), refs.size()));
 }
 
-[[noreturn, gnu::cold, gnu::noinline]] void fail_no_kernel(const OpDef& op, Device device) {
-  detail::fail<DeviceError>(op.name, "has no kernel for ", to_string(device),
-                            "; move the inputs with .to(device) to a device that it has one for");
-}
-
-// Runs the kernel on contiguous copies of those inputs that are `wanted` so.
-[[gnu::noinline]] void run_on_copies(ForwardFn kernel, const Forward& call, std::uint32_t wanted) {
-  with_changed(
-      call.inputs,
-      [&](std::size_t i, const Tensor& t) {
-        return wants_copy(call.op.inputs, wanted, i, t) ? contiguous(t) : t;
-      },
-      [&](std::span<const TensorRef> inputs) {
-        const Forward with{call.op, inputs, call.outputs, call.attrs_view};
-        detail::observed({.op = call.op, .forward = &with}, [&] { kernel(with); });
-      });
-}
-
-void run(const OpDef& op, Device device, const Forward& call) {
-  const KernelKind kind = kernel_kind(op, device, call.in(0).dtype());
-  const ForwardFn kernel = kernels_of(op, kind).forward;
-  if (!kernel) [[unlikely]]
-    fail_no_kernel(op, device);
-  const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_inputs);
-  if (wanted != 0)
-    for (std::size_t i = 0; i < call.inputs.size(); ++i)
-      if (wants_copy(op.inputs, wanted, i, *call.inputs[i])) return run_on_copies(kernel, call, wanted);
-  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
-}
-
 void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsView attrs,
                     std::span<Tensor> outputs);
 
@@ -246,7 +217,7 @@ void dispatch_plain(const OpDef& op, std::span<const TensorRef> inputs, AttrsVie
     take_views(infer, call);
   } else {
     for (std::size_t k = 0; k < count; ++k) allocate(infer.out(static_cast<int>(k)), device, call.outputs[k]);
-    run(op, device, call);
+    execute(device, call);
   }
   if (wants_gradient(op, inputs)) record(op, inputs, attrs, call.outputs);
 }
@@ -341,7 +312,7 @@ bool run_in_place(const OpDef& op, Tensor& self, std::span<const TensorRef> inpu
   if (!(infer.out(0).shape == self.shape()) || infer.out(0).dtype != self.dtype()) return false;
   const DeviceGuard guard(storage.device());
   detail::note_change(storage);
-  run(op, storage.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
+  execute(storage.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
   return true;
 }
 
@@ -413,7 +384,7 @@ Tensor& dispatch_inplace(const OpDef& op, Tensor& self, std::initializer_list<de
   Storage& storage = *self.impl()->storage;
   recorded ? storage.bump_version() : detail::note_change(storage);
   if (recorded) node->set_outputs(std::span<const Tensor>(&self, 1));
-  run(op, self.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
+  execute(self.device(), Forward{op, inputs, std::span<Tensor>(&self, 1), attrs});
   if (recorded) {
     storage.bump_history_version();
     self.impl()->history_version = storage.history_version();

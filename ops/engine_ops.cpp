@@ -4,7 +4,8 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/execute.h>
+#include <cotangent/core/op_def.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/engine/walk/copy.h>
@@ -24,21 +25,17 @@ void engine_add(Tensor& sum, const Tensor& b, bool in_place) {
   }
 }
 
-Tensor engine_zeros(const TensorMeta& meta) {
+Tensor engine_full(const TensorMeta& meta, double value) {
   Tensor t = Tensor::allocate(meta.shape, meta.dtype, meta.device);
-  zero_bytes(t.raw_data(), meta.device, static_cast<std::size_t>(t.nbytes()));
+  calls::fill(t, value);
   return t;
 }
+Tensor engine_zeros(const TensorMeta& meta) { return engine_full(meta, 0); }
+Tensor engine_ones(const TensorMeta& meta) { return engine_full(meta, 1); }
 
-Tensor engine_ones(const TensorMeta& meta) {
-  Tensor t = Tensor::allocate(meta.shape, meta.dtype, meta.device);
-  fill_kernel(t, 1);
-  return t;
-}
+Tensor engine_clone(const Tensor& t) { return grad_enabled() ? t.clone() : calls::moved(t, t.device()); }
 
-Tensor engine_clone(const Tensor& t) { return grad_enabled() ? t.clone() : moved(t, t.device()); }
-
-Tensor engine_contiguous(const Tensor& t) { return contiguous(t); }
+// ---- all_finite -------------------------------------------------------------------------------------------
 
 bool all_finite_cpu(const Tensor& t) {
   std::atomic<bool> finite{true};
@@ -56,19 +53,34 @@ bool all_finite_cpu(const Tensor& t) {
   return finite.load();
 }
 
+void all_finite_forward(const Forward& call) {
+  if (call.in(0).is_cuda()) return find_non_finite_cuda(call.in(0), call.out());
+  *call.out().data<std::int32_t>() = !all_finite_cpu(call.in(0));
+}
+
+constexpr InputDef kChecked[] = {{.name = "x", .gradient = false, .contiguous = true}};
+constexpr OutputDef kFound[] = {{.name = "found", .gradient = false}};
+constexpr OpDef k_all_finite = checked({
+    .name = "all_finite",
+    .formula = "found = 1 if an element is infinite or NaN, else 0",
+    .inputs = kChecked,
+    .outputs = kFound,
+    .infer = [](Infer& i) { i.output({}, DType::i32); },
+    .cpu = {all_finite_forward},
+    .cuda = {all_finite_forward},
+});
+
 bool engine_all_finite(const Tensor& t) {
   if (t.numel() == 0) return true;
-  const Tensor dense = contiguous(t);
-  if (t.is_cuda()) {
-    const DeviceGuard guard(t.device());
-    return all_finite_cuda(dense);
-  }
-  return all_finite_cpu(dense);
+  Tensor found = Tensor::allocate({}, DType::i32, t.device());
+  const Tensor* inputs[] = {&t};
+  const DeviceGuard guard(t.device());
+  execute(t.device(), {k_all_finite, inputs, {&found, 1}, {}});
+  return found.item<int>() == 0;
 }
 
 }  // namespace
 
-const EngineOps engine_ops{engine_add,   engine_zeros,      engine_ones,
-                           engine_clone, engine_contiguous, engine_all_finite};
+const EngineOps engine_ops{engine_add, engine_zeros, engine_ones, engine_clone, engine_all_finite};
 
 }  // namespace ct::detail

@@ -20,14 +20,12 @@ __global__ void __launch_bounds__(kThreads) find_non_finite(const T* data, std::
 
 }  // namespace
 
-bool all_finite_cuda(const Tensor& t) {
-  const Tensor found = Tensor::allocate({}, DType::i32, t.device());
+void find_non_finite_cuda(const Tensor& t, const Tensor& found) {
   zero_bytes(found.raw_data(), t.device(), sizeof(int));
   visit_floating("all_finite", t.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch("all_finite", find_non_finite<T>, gpu::grid_stride_blocks(t.numel(), kThreads), kThreads, 0,
                 static_cast<const T*>(t.raw_data()), t.numel(), static_cast<int*>(found.raw_data()));
   });
-  return found.item<int>() == 0;
 }
 
 }  // namespace ct::detail

@@ -4,7 +4,7 @@
 
 namespace ct::detail {
 
-/// Whether a contiguous floating tensor on the current CUDA device holds finite values only. Waits.
-bool all_finite_cuda(const Tensor& t);
+/// Sets `found`, an i32 on the current CUDA device, to 1 if `t`, contiguous and floating, holds an infinity or NaN, else to 0.
+void find_non_finite_cuda(const Tensor& t, const Tensor& found);
 
 }  // namespace ct::detail

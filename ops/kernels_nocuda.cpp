@@ -39,7 +39,7 @@ void set_cuda(IndexSite site, const Selection&, std::int64_t, const Tensor&, con
 }  // namespace scattering
 
 namespace detail {
-bool all_finite_cuda(const Tensor&) { fail_without_cuda("all_finite"); }
+void find_non_finite_cuda(const Tensor&, const Tensor&) { fail_without_cuda("all_finite"); }
 void sequence_cuda(const Tensor&, const Sequence&) { fail_without_cuda("arange"); }
 void random_cuda(const Tensor&, const Draw&) { fail_without_cuda("rand"); }
 }  // namespace detail

@@ -1,7 +1,9 @@
 #include <cotangent/cotangent.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/catch.h"
@@ -47,8 +49,9 @@ TEST_CASE("an observer sees forward and backward kernels in their order", "[ops]
   const Tensor z = y * y;
   CHECK(recorder.calls == Calls{"exp(", "exp)", "mul(", "mul)"});
   CHECK(recorder.shapes.front() == "[2]");
+  const Tensor gz = ones({2});
   recorder.calls.clear();
-  z.backward(ones({2}), true);
+  z.backward(gz, true);
   // The nodes from the last to the first; y's cotangent comes twice and is summed.
   CHECK(recorder.calls == Calls{"mul'(", "mul')", "add(", "add)", "exp'(", "exp')"});
 }
@@ -65,4 +68,129 @@ TEST_CASE("a kernel that fails has an end, and exceptions of an observer arrive"
   recorder.fail_at.clear();
   recorder.fail_at_end = true;
   CHECK_THROWS_WITH(x + x, "end of add)");
+}
+
+namespace {
+
+// The names of the calls that `work` makes.
+template <class Work>
+Calls calls_of(const Work& work) {
+  Recorder recorder;
+  work();
+  Calls names;
+  for (const std::string& call : recorder.calls)
+    if (call.back() == '(') names.push_back(call.substr(0, call.size() - 1));
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("what works on tensors beside ops is calls, too", "[ops][observer]") {
+  const Tensor x = ones({3, 4});
+  Tensor t = zeros({3, 4});
+  Generator generator(1);
+  const auto one = [](const char* name) { return Calls{name}; };
+  CHECK(calls_of([] { zeros({2}); }) == one("fill"));
+  CHECK(calls_of([] { full({2}, 3); }) == one("fill"));
+  CHECK(calls_of([] { eye(3); }) == Calls{"fill", "fill"});
+  CHECK(calls_of([] { arange(5); }) == one("sequence"));
+  CHECK(calls_of([] { linspace(0, 1, 5); }) == one("sequence"));
+  CHECK(calls_of([&] { randn({2}, {}, generator); }) == one("draw"));
+  CHECK(calls_of([&] { t.uniform_(0, 1, generator); }) == one("draw"));
+  CHECK(calls_of([&] { t.t().normal_(0, 1, generator); }) == Calls{"draw", "assign"});
+  CHECK(calls_of([&] { t.fill_(2); }) == one("fill"));
+  CHECK(calls_of([&] { t.copy_(x); }) == one("assign"));
+  CHECK(calls_of([&] { x.t().to_vector<double>(); }) == one("copy"));
+  CHECK(calls_of([] { nn::Linear(2, 3); }) == Calls{"kaiming_uniform_", "uniform_"});
+}
+
+TEST_CASE("a step's optimizer, clipping, averages and scaler are calls", "[ops][observer]") {
+  nn::Linear layer(3, 2);
+  optim::AdamW adam(layer.parameters(), {.lr = 0.1});
+  optim::Ema ema(layer.parameters());
+  optim::GradScaler scaler;
+  scaler.scale(layer(ones({4, 3})).sum()).backward();
+  CHECK(calls_of([&] { scaler.unscale_(adam); }) == Calls{"fill", "GradScaler"});
+  CHECK(calls_of([&] { optim::clip_grad_norm_(layer.parameters(), 1); }) ==
+        Calls{"clip_grad_norm_", "clip_grad_norm_"});
+  CHECK(calls_of([&] { optim::clip_grad_value_(layer.parameters(), 1); }) == Calls{"clip_grad_value_"});
+  const Calls stepped = calls_of([&] { scaler.step(adam); });
+  CHECK(std::count(stepped.begin(), stepped.end(), "AdamW") == 1);
+  CHECK(calls_of([&] { scaler.update(); }) == Calls{"GradScaler"});
+  CHECK(calls_of([&] { ema.update(); }) == Calls{"Ema"});
+  CHECK(calls_of([&] { adam.zero_grad(false); }) == Calls{"fill", "fill"});
+  // Its tensors: weight and bias, each with gradient and two moments.
+  struct Tensors final : Tracer {
+    bool begin(const KernelCall& call) override {
+      count += call.op.name == std::string("AdamW") ? call.forward->inputs.size() : 0;
+      return false;
+    }
+    void end(const KernelCall&) override {}
+    std::size_t count = 0;
+  } tensors;
+  const TracerScope scope(tensors);
+  adam.step();
+  CHECK(tensors.count == 8);
+}
+
+namespace {
+
+class Link final : public Tracer {
+ public:
+  Link(std::string name, Calls& log) : name_(std::move(name)), log_(log) {}
+  bool begin(const KernelCall&) override {
+    if (fails) throw std::runtime_error(name_);
+    log_.push_back(name_ + "(");
+    return false;
+  }
+  void end(const KernelCall&) override { log_.push_back(name_ + ")"); }
+
+  bool fails = false;
+
+ private:
+  std::string name_;
+  Calls& log_;
+};
+
+}  // namespace
+
+TEST_CASE("tracers are a chain, of which one can have a call", "[ops][observer]") {
+  const Tensor x = ones({2});
+  Calls log;
+  Link a("a", log), b("b", log);
+  {
+    const TracerScope outer(a);
+    {
+      const TracerScope inner(b);
+      exp(x);
+      CHECK(log == Calls{"a(", "b(", "b)", "a)"});
+      log.clear();
+      std::thread([&] { exp(x); }).join();  // another thread's chain is another
+      CHECK(log.empty());
+      b.fails = true;
+      CHECK_THROWS_WITH(exp(x), "b");
+      CHECK(log == Calls{"a(", "a)"});
+      b.fails = false;
+    }
+    log.clear();
+    exp(x);
+    CHECK(log == Calls{"a(", "a)"});
+  }
+  log.clear();
+  exp(x);
+  CHECK(log.empty());
+
+  struct Seven final : Tracer {
+    bool begin(const KernelCall& call) override {
+      if (call.op.name != std::string("exp")) return false;
+      float* const y = call.forward->out().data<float>();
+      y[0] = y[1] = 7;
+      return true;
+    }
+    void end(const KernelCall&) override { ++ends; }
+    int ends = 0;
+  } seven;
+  const TracerScope scope(seven);
+  CHECK(exp(x).to_vector<float>() == std::vector<float>{7, 7});
+  CHECK(seven.ends >= 1);
 }

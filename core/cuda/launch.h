@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include <cotangent/core/cuda/check.h>
+#include <cotangent/core/in_call.h>
 #include <cotangent/core/stream.h>
 
 // Launching kernels. For CUDA translation units only.
@@ -50,6 +51,7 @@ void launch(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, st
             Args&&... args) {
   static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  ct::detail::require_call(op);
   if (smem > 48 * 1024) detail::allow_dynamic_smem(op, reinterpret_cast<const void*>(kernel), smem);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;

@@ -82,18 +82,23 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
   const bool cuda = grads.device.is_cuda();
-  const Tensor norm =
-      cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
-           : on_cpu(cpu_tables::optim).norm(grads.batches, options.norm_type, grads.norm_dtype());
+  const auto tensors = [&] { return grads.tensors; };
+  Tensor norm;
+  detail::work(op, tensors, [&] {
+    norm = cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
+                : on_cpu(cpu_tables::optim).norm(grads.batches, options.norm_type, grads.norm_dtype());
+  });
   if (options.error_if_nonfinite) {
     const double value = norm.item();
     CT_CHECK(std::isfinite(value), ValueError, op, "the norm of the gradients is ", value,
              "; look for the op that made it with anomaly mode, or lower the learning rate");
   }
-  for (const internal::Batch& batch : grads.batches) {
-    cuda ? internal::scale_cuda(op, batch, norm, max_norm)
-         : on_cpu(cpu_tables::optim).scale(batch, norm, max_norm);
-  }
+  detail::work(op, tensors, [&] {
+    for (const internal::Batch& batch : grads.batches) {
+      cuda ? internal::scale_cuda(op, batch, norm, max_norm)
+           : on_cpu(cpu_tables::optim).scale(batch, norm, max_norm);
+    }
+  });
   grads.bump_versions();
   return norm;
 }
@@ -108,10 +113,14 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   if (grads.tensors.empty()) return;
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
-  for (const internal::Batch& batch : grads.batches) {
-    grads.device.is_cuda() ? internal::clamp_cuda(op, batch, limit)
-                           : on_cpu(cpu_tables::optim).clamp(batch, limit);
-  }
+  detail::work(
+      op, [&] { return grads.tensors; },
+      [&] {
+        for (const internal::Batch& batch : grads.batches) {
+          grads.device.is_cuda() ? internal::clamp_cuda(op, batch, limit)
+                                 : on_cpu(cpu_tables::optim).clamp(batch, limit);
+        }
+      });
   grads.bump_versions();
 }
 

@@ -61,9 +61,11 @@ void Ema::update() {
     const DType dtype = params_[first].dtype();
     const Device device = params_[first].device();
     std::vector<internal::Entry>& entries = internal::scratch_entries();
+    std::vector<std::size_t> members;
     for (std::size_t i = first; i < params_.size(); ++i) {
       if (done[i] || params_[i].dtype() != dtype || params_[i].device() != device) continue;
       done[i] = true;
+      members.push_back(i);
       internal::Entry& e = entries.emplace_back();
       e.param = averages_[i].raw_data();
       e.grad = params_[i].raw_data();
@@ -71,8 +73,15 @@ void Ema::update() {
       averages_[i].impl()->storage->bump_version();
     }
     const DeviceGuard guard(device);
-    device.is_cuda() ? internal::lerp_cuda(kName, dtype, entries, 1 - decay)
-                     : on_cpu(cpu_tables::optim).lerp(kName, dtype, entries, 1 - decay);
+    const auto tensors = [&] {
+      std::vector<Tensor> list;
+      for (const std::size_t i : members) list.insert(list.end(), {averages_[i], params_[i]});
+      return list;
+    };
+    detail::work(kName, tensors, [&] {
+      device.is_cuda() ? internal::lerp_cuda(kName, dtype, entries, 1 - decay)
+                       : on_cpu(cpu_tables::optim).lerp(kName, dtype, entries, 1 - decay);
+    });
   }
 }
 

@@ -113,14 +113,18 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   } else {
     entry.found_inf = std::move(spare_.back());
     spare_.pop_back();
-    zero_bytes(entry.found_inf.raw_data(), device, sizeof(float));
+    entry.found_inf.zero_();
   }
   float* const found = entry.found_inf.data<float>();
   const float* const factor = unscale ? number(internal::kInverse) : nullptr;
-  for (const internal::Batch& batch : batches) {
-    device.is_cuda() ? internal::unscale_cuda(kName, batch, factor, found)
-                     : on_cpu(cpu_tables::optim).unscale(batch, factor, found);
-  }
+  detail::work(
+      kName, [&] { return grads; },
+      [&] {
+        for (const internal::Batch& batch : batches) {
+          device.is_cuda() ? internal::unscale_cuda(kName, batch, factor, found)
+                           : on_cpu(cpu_tables::optim).unscale(batch, factor, found);
+        }
+      });
   if (unscale)
     for (const Tensor& grad : grads) grad.impl()->storage->bump_version();
 }
@@ -165,10 +169,17 @@ void GradScaler::update() {
   const internal::ScaleRule rule{static_cast<float>(options_.growth_factor),
                                  static_cast<float>(options_.backoff_factor),
                                  static_cast<float>(options_.growth_interval)};
-  if (device.is_cuda())
-    internal::update_scale_cuda(kName, numbers_.data<float>(), found.data<float>(), rule);
-  else
-    rule.update(numbers_.data<float>(), *found.data<float>() != 0);
+  detail::work(
+      kName,
+      [&] {
+        return std::vector{numbers_, found};
+      },
+      [&] {
+        if (device.is_cuda())
+          internal::update_scale_cuda(kName, numbers_.data<float>(), found.data<float>(), rule);
+        else
+          rule.update(numbers_.data<float>(), *found.data<float>() != 0);
+      });
   numbers_.impl()->storage->bump_version();
   for (Seen& s : seen_) spare_.push_back(std::move(s.found_inf));
   seen_.clear();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <cotangent/core/dtype.h>
+#include <cotangent/core/execute.h>
 #include <cotangent/core/kernel_tables.h>
 #include <cotangent/core/tensor.h>
 #include <cotangent/nn/optim/step_gate.h>
@@ -268,7 +269,18 @@ void step(const char* op, const Group& g, std::span<const int> members, const Ru
     scales(state, e.scale);
   }
   const Tensor& first = g.params[static_cast<std::size_t>(members[0])];
-  apply_rule(op, first.device(), first.dtype(), entries, rule, gate);
+  const auto tensors = [&] {
+    std::vector<Tensor> list;
+    for (const int member : members) {
+      const auto i = static_cast<std::size_t>(member);
+      const auto& state = g.states[i];
+      for (const Tensor& t : {g.params[i], g.grads[i], state.master}) list.push_back(t);
+      for (int m = 0; m < rule.moment_count(); ++m) list.push_back(state.moments[m]);
+    }
+    std::erase_if(list, [](const Tensor& t) { return !t.defined(); });
+    return list;
+  };
+  detail::work(op, tensors, [&] { apply_rule(op, first.device(), first.dtype(), entries, rule, gate); });
 }
 
 // ---- Clipping -------------------------------------------------------------------------------------------

@@ -1,9 +1,11 @@
 #include <cotangent/ops/copy/copy.h>
 
+#include <cmath>
 #include <cstring>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/core/execute.h>
 #include <cotangent/core/memory.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/copy/copy_internal.h>
@@ -145,7 +147,12 @@ constexpr OpDef k_assign = checked({
 void fill_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 
 void fill_forward(const Forward& call) {
-  fill_kernel(call.out(), call.attrs_view.size > 0 ? call.attrs<FillAttrs>().value : Scalar(0));
+  const Tensor& y = call.out();
+  const Scalar value = call.attrs_view.size > 0 ? call.attrs<FillAttrs>().value : Scalar(0);
+  const bool zero = value.to<double>() == 0 && !std::signbit(value.to<double>());
+  if (zero && y.is_contiguous())
+    return zero_bytes(y.raw_data(), y.device(), static_cast<std::size_t>(y.nbytes()));
+  fill_kernel(y, value);
 }
 
 void fill_backward(const Backward& b) {
@@ -177,6 +184,45 @@ constexpr OpDef k_fill = checked({
 
 CT_ROOM(copy, &k_copy, &k_to_device, &k_assign, &k_fill)
 
+// ---- calls off the tape -----------------------------------------------------------------------------------
+
+namespace {
+Tensor result_of(const OpDef& op, const Tensor& t, AttrsView attrs, DType dtype, Device device) {
+  Tensor y = Tensor::allocate(t.shape(), dtype, device);
+  const Tensor* inputs[] = {&t};
+  const DeviceGuard guard(t.device());
+  execute(t.device(), {op, inputs, {&y, 1}, attrs});
+  return y;
+}
+void write(const OpDef& op, const Tensor& target, std::span<const Tensor* const> inputs, AttrsView attrs) {
+  Tensor y = target;
+  const DeviceGuard guard(y.device());
+  execute(y.device(), {op, inputs, {&y, 1}, attrs});
+}
+}  // namespace
+
+Tensor calls::converted(const Tensor& t, DType dtype) {
+  if (t.is_contiguous() && t.dtype() == dtype) return t;
+  return result_of(k_copy, t, CopyAttrs{dtype}, dtype, t.device());
+}
+
+Tensor calls::moved(const Tensor& t, Device device) {
+  if (t.device() == device) return result_of(k_copy, t, CopyAttrs{t.dtype()}, t.dtype(), device);
+  return result_of(k_to_device, t, ToDeviceAttrs{device}, t.dtype(), device);
+}
+
+void calls::assign(const Tensor& target, const Tensor& source) {
+  const Tensor* inputs[] = {&target, &source};
+  write(k_assign, target, inputs, {});
+}
+
+void calls::fill(const Tensor& target, const Scalar& value) {
+  const Tensor* inputs[] = {&target};
+  write(k_fill, target, inputs, FillAttrs{value});
+}
+
+Tensor detail::packed(const Tensor& t) { return calls::contiguous(t); }
+
 // ---- members of Tensor ------------------------------------------------------------------------------------
 
 Tensor Tensor::to(DType dtype) const {
@@ -201,9 +247,9 @@ Tensor Tensor::pin_memory() const {
   Tensor out = from_storage(Storage::allocate_pinned(static_cast<std::size_t>(nbytes())), shape(),
                             contiguous_strides(shape()), 0, dtype());
   if (is_cpu()) {
-    copy_kernel(out, *this);
+    calls::assign(out, *this);
   } else {
-    move_bytes(out, ct::contiguous(*this));
+    move_bytes(out, calls::contiguous(*this));
   }
   return out;
 }
@@ -230,7 +276,7 @@ Tensor::operator bool() const {
 
 template <class T>
 std::vector<T> Tensor::elements() const {
-  const Tensor host = converted(is_cpu() ? *this : moved(*this, cpu), dtype_of<T>);
+  const Tensor host = calls::converted(is_cpu() ? *this : calls::moved(*this, cpu), dtype_of<T>);
   const T* data = static_cast<const T*>(host.raw_data());
   return std::vector<T>(data, data + host.numel());
 }
@@ -247,7 +293,7 @@ template CT_API std::vector<bool> Tensor::elements() const;
 Tensor& Tensor::fill_(const Scalar& value) {
   check_fits("fill_", value, dtype());
   if (grad_enabled() && requires_grad()) return dispatch_inplace(k_fill, *this, {}, FillAttrs{value});
-  fill_kernel(*this, value);
+  calls::fill(*this, value);
   detail::note_change(*get().storage);
   return *this;
 }
@@ -270,17 +316,18 @@ Tensor& Tensor::copy_(const Tensor& source) {
   Tensor from = source;
   if (from.device() == device()) {
     const bool shared = from.impl()->storage == get().storage;
-    if (shared) from = moved(from, device());  // the two may overlap
+    if (shared) from = calls::moved(from, device());  // the two may overlap
   } else {
-    if (size_of(dtype()) < size_of(from.dtype())) from = converted(from, dtype());  // fewer bytes to move
+    if (size_of(dtype()) < size_of(from.dtype()))
+      from = calls::converted(from, dtype());  // fewer bytes to move
     if (is_contiguous() && from.dtype() == dtype() && from.shape() == shape()) {
-      move_bytes(*this, ct::contiguous(from));
+      move_bytes(*this, calls::contiguous(from));
       detail::note_change(*get().storage);
       return *this;
     }
-    from = moved(from, device());
+    from = calls::moved(from, device());
   }
-  copy_kernel(*this, broadcast(from, shape()));
+  calls::assign(*this, broadcast(from, shape()));
   detail::note_change(*get().storage);
   return *this;
 }

@@ -9,7 +9,9 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/execute.h>
 #include <cotangent/core/memory.h>
+#include <cotangent/core/op_def.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/engine/random/fill.h>
 #include <cotangent/ops/engine/random/with_draw.h>
@@ -32,25 +34,69 @@ Tensor finish(Tensor t, const TensorOptions& options) {
   return t;
 }
 
-void zero(const Tensor& t) { zero_bytes(t.raw_data(), t.device(), static_cast<std::size_t>(t.nbytes())); }
+// ---- the two ops behind them: no shapes to infer, no gradients --------------------------------------------
 
-void write_sequence(const Tensor& t, const detail::Sequence& sequence) {
-  if (t.numel() == 0) return;
-  if (t.is_cuda()) {
-    const DeviceGuard guard(t.device());
-    return detail::sequence_cuda(t, sequence);
-  }
-  on_cpu(cpu_tables::filling).sequence(t, sequence);
+void sequence_forward(const Forward& call) {
+  const Tensor& t = call.out();
+  const auto& sequence = call.attrs<detail::Sequence>();
+  t.is_cuda() ? detail::sequence_cuda(t, sequence) : on_cpu(cpu_tables::filling).sequence(t, sequence);
 }
+void draw_forward(const Forward& call) {
+  const Tensor& t = call.out();
+  const auto& draw = call.attrs<detail::Draw>();
+  t.is_cuda() ? detail::random_cuda(t, draw) : on_cpu(cpu_tables::filling).random(t, draw);
+}
+void target_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 
-void write_random(const Tensor& t, const detail::Draw& draw) {
+constexpr InputDef kWritten[] = {{.name = "target", .gradient = false}};
+constexpr OutputDef kFilled[] = {{.name = "y", .gradient = false}};
+constexpr AttrDef kSequenceAttributes[] = {
+    CT_ATTRIBUTE(detail::Sequence, start),        CT_ATTRIBUTE(detail::Sequence, step),
+    CT_ATTRIBUTE(detail::Sequence, end),          CT_ATTRIBUTE(detail::Sequence, integer_start),
+    CT_ATTRIBUTE(detail::Sequence, integer_step), CT_ATTRIBUTE(detail::Sequence, from_end),
+    CT_ATTRIBUTE(detail::Sequence, integer),
+};
+constexpr AttrDef kDrawAttributes[] = {
+    CT_ATTRIBUTE(detail::Draw, kind, "uniform normal exponential integer"),
+    CT_ATTRIBUTE(detail::Draw, offset),
+    CT_ATTRIBUTE(detail::Draw, scale),
+    CT_ATTRIBUTE(detail::Draw, low),
+    CT_ATTRIBUTE(detail::Draw, high),
+    CT_ATTRIBUTE(detail::Draw, state),
+};
+constexpr OpDef k_sequence = checked({
+    .name = "sequence",
+    .formula = "y_i = start + i step, in the memory of the target",
+    .inputs = kWritten,
+    .outputs = kFilled,
+    .attributes = kSequenceAttributes,
+    .infer = target_infer,
+    .cpu = {sequence_forward},
+    .cuda = {sequence_forward},
+    .dtypes = kAllTypes,
+});
+constexpr OpDef k_draw = checked({
+    .name = "draw",
+    .formula = "y_i = a number drawn from the distribution, in the memory of the target",
+    .inputs = kWritten,
+    .outputs = kFilled,
+    .attributes = kDrawAttributes,
+    .infer = target_infer,
+    .cpu = {draw_forward},
+    .cuda = {draw_forward},
+    .dtypes = kAllTypes,
+});
+
+void write(const OpDef& op, const Tensor& t, AttrsView attrs) {
   if (t.numel() == 0) return;
-  if (t.is_cuda()) {
-    const DeviceGuard guard(t.device());
-    return detail::random_cuda(t, draw);
-  }
-  on_cpu(cpu_tables::filling).random(t, draw);
+  Tensor y = t;
+  const Tensor* inputs[] = {&t};
+  const DeviceGuard guard(t.device());
+  execute(t.device(), {op, inputs, {&y, 1}, attrs});
 }
+void write_sequence(const Tensor& t, const detail::Sequence& sequence) { write(k_sequence, t, sequence); }
+void write_random(const Tensor& t, const detail::Draw& draw) { write(k_draw, t, draw); }
+void zero(const Tensor& t) { calls::fill(t, 0); }
 
 void draw_into(const Tensor& t, detail::Draw draw, Generator& generator) {
   with_draw(generator, [&](const GeneratorState& state) {
@@ -69,7 +115,7 @@ Tensor& overwrite_random(const char* op, Tensor& t, detail::Draw draw, Generator
   const bool direct = t.is_contiguous() && reinterpret_cast<std::uintptr_t>(t.raw_data()) % 16 == 0;
   const Tensor values = direct ? t : Tensor::allocate(t.shape(), t.dtype(), t.device());
   draw_into(values, draw, generator);
-  if (!direct) copy_kernel(t, values);
+  if (!direct) calls::assign(t, values);
   detail::note_change(*t.impl()->storage);
   return t;
 }
@@ -114,7 +160,7 @@ Tensor zeros(const Shape& shape, const TensorOptions& options) {
 
 Tensor ones(const Shape& shape, const TensorOptions& options) {
   Tensor t = make("ones", shape, options);
-  fill_kernel(t, 1);
+  calls::fill(t, 1);
   return finish(std::move(t), options);
 }
 
@@ -124,7 +170,7 @@ Tensor full(const Shape& shape, const Scalar& value, const TensorOptions& option
                                                                 : DType::boolean;
   check_fits("full", value, options.dtype.value_or(natural));
   Tensor t = make("full", shape, options, natural);
-  fill_kernel(t, value);
+  calls::fill(t, value);
   return finish(std::move(t), options);
 }
 
@@ -141,7 +187,7 @@ Tensor ones_like(const Tensor& like) { return full_like(like, 1); }
 Tensor full_like(const Tensor& like, const Scalar& value) {
   check_fits("full_like", value, like.dtype());
   Tensor t = empty_like(like);
-  fill_kernel(t, value);
+  calls::fill(t, value);
   return t;
 }
 
@@ -151,7 +197,7 @@ Tensor eye(Integer rows, Integer columns, const TensorOptions& options) {
   Tensor t = make("eye", {rows, columns}, options);
   zero(t);
   const std::int64_t n = std::min(rows, columns);
-  fill_kernel(Tensor::from_storage(t.impl()->storage, {n}, {columns + 1}, 0, t.dtype()), 1);
+  calls::fill(Tensor::from_storage(t.impl()->storage, {n}, {columns + 1}, 0, t.dtype()), 1);
   return finish(std::move(t), options);
 }
 
@@ -309,8 +355,8 @@ Tensor from_memory(const char* op, const void* data, DType source, std::int64_t 
            " can't require a gradient; only floating dtypes (f32, f64, f16, bf16) can");
   Tensor t = Tensor::allocate(shape, source, cpu);
   if (count > 0) std::memcpy(t.raw_data(), data, static_cast<std::size_t>(t.nbytes()));
-  if (options.dtype) t = converted(t, *options.dtype);
-  if (!options.device.is_cpu()) t = moved(t, options.device);
+  if (options.dtype) t = calls::converted(t, *options.dtype);
+  if (!options.device.is_cpu()) t = calls::moved(t, options.device);
   return finish(std::move(t), options);
 }
 

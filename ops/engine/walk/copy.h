@@ -35,7 +35,7 @@ void check_writable(const char* op, const Tensor& t);
 /// Writes `value` into every element of `dst`, which may have any strides.
 void fill_kernel(const Tensor& dst, const Scalar& value);
 
-/// `t` if it is contiguous, else a contiguous copy that is not recorded. For dispatch and engines; the kernels of an op get
+/// `t` if it is contiguous, else a contiguous copy that is not recorded. For engines; the kernels of an op get
 /// what its records ask for (core/op_records.h).
 Tensor contiguous(const Tensor& t);
 /// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
@@ -60,4 +60,18 @@ CT_CPU_TABLES(CopyCpu, copying)
 void copy_cuda(const Tensor& dst, const Tensor& src);
 void fill_cuda(const Tensor& dst, const Scalar& value);
 
+// Copies and fills by dispatch, tape, creation and members: calls of the ops copy, to_device, assign and fill (ops/copy/copy.cpp),
+// which tracers see, not recorded on the tape. Kernels, inside of a call, have those above.
+namespace calls {
+
+/// `t` itself if it is contiguous and of that dtype, else a copy that is.
+Tensor converted(const Tensor& t, DType dtype);
+inline Tensor contiguous(const Tensor& t) { return calls::converted(t, t.dtype()); }
+/// A contiguous copy on `device`, also when `t` is there already.
+Tensor moved(const Tensor& t, Device device);
+/// Writes `source` into the memory of `target`, of the same shape and device, without noting the change.
+void assign(const Tensor& target, const Tensor& source);
+void fill(const Tensor& target, const Scalar& value);
+
+}  // namespace calls
 }  // namespace ct
