@@ -16,9 +16,9 @@ struct Counter final : ct::OpObserver {
 }  // namespace
 
 TEST_CASE("NVTX ranges give the place of another observer back", "[dispatch]") {
+  const ct::Tensor x = ct::ones({2});
   Counter counter;
   ct::OpObserver* const before = ct::set_op_observer(&counter);
-  const ct::Tensor x = ct::ones({2});
   CHECK_FALSE(ct::set_nvtx_ranges(true));
   CHECK(ct::set_nvtx_ranges(true));
   ct::add(x, x);

@@ -345,6 +345,7 @@ TEST_CASE("threads that the system does not give are done without", "[core][data
     std::thread([] {}).join();
   } catch (const std::system_error&) { refused = true; }
   try {
+    const detail::InCall inside;
     parallel_for(1000, 10, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) seen[static_cast<std::size_t>(i)] += i;
     });

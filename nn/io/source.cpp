@@ -161,6 +161,7 @@ std::uint32_t crc32_parallel(std::uint32_t start, const void* data, std::size_t 
   const auto n = static_cast<std::int64_t>(bytes);
   if (n <= kPiece) return crc32_continue(start, data, bytes);
   std::vector<std::uint32_t> parts(static_cast<std::size_t>(chunk_count(n, kPiece)));
+  const detail::InCall inside;  // a file's bytes are no tensor
   parallel_chunks(n, kPiece, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
     parts[static_cast<std::size_t>(chunk)] =
         crc32_continue(0, static_cast<const char*>(data) + begin, static_cast<std::size_t>(end - begin));
