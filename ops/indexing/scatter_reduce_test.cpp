@@ -180,6 +180,11 @@ TEST_CASE("index_reduce is scatter_reduce with the index expanded", "[indexing]"
         CHECK(equal_bits(a.dx, b.dx));
         CHECK(equal_bits(a.ds, b.ds));
       }
+  // An index is read as it lies.
+  const Tensor lying = tensor({{9, 9}, {9, 2}, {9, 0}, {9, 2}}).select(1, 1).narrow(0, 1, 3);
+  for (const DType dtype : {f64, f32})
+    CHECK(values(index_reduce(zeros({3}, {.dtype = dtype}), 0, lying, values({3}, {1, 2, 4}, dtype),
+                              R::sum)) == V{2, 0, 5});
   CHECK(values(index_reduce(tensor(3.), 0, tensor({0}), tensor(4.), R::mean)) == V{3.5});
   CHECK(values(scatter_reduce(tensor(3.), -1, tensor(0), tensor(4.), R::amax)) == V{4});
   CHECK(values(index_reduce(tensor({{1., 2.}, {3., 4.}}), 1, tensor(0), tensor({{5.}, {1.}}), R::amax)) ==
