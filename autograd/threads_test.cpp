@@ -5,6 +5,7 @@
 #include <barrier>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "tests/catch.h"

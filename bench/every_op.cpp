@@ -92,6 +92,7 @@ const Row kRows[] = {
     CT_ROW("gather", gather(o.x, 1, o.places), kIntegers),
     CT_ROW("index_add", index_add(o.x, 0, o.rows, o.y), kIntegers),
     CT_ROW("scatter_add", scatter_add(o.x, 1, o.places, o.y), kIntegers),
+    CT_ROW("scatter_reduce", scatter_reduce(o.x, 1, o.places, o.y, ScatterReduce::amax), kIntegers),
     CT_ROW("masked_select", masked_select(o.x, o.mask), kIntegers),
     CT_ROW("concat", concat({o.x, o.y}, 1), kIntegers),
     CT_ROW("transpose", o.x.t().contiguous(), kIntegers),

@@ -36,6 +36,9 @@ class RowIterator;
 struct ValuesIndices;
 CT_API Generator& default_generator();
 
+/// What scatter_reduce() and index_reduce() make of the elements that meet at one place.
+enum class ScatterReduce : std::uint8_t { sum, prod, mean, amax, amin };
+
 /// Metadata of a tensor: all but its data.
 struct TensorMeta {
   Shape shape;
@@ -385,6 +388,10 @@ class CT_API Tensor {
   Tensor scatter(Integer axis, const Tensor& index, const Tensor& source) const;
   Tensor scatter_add(Integer axis, const Tensor& index, const Tensor& source) const;
   Tensor index_add(Integer axis, const Tensor& index, const Tensor& source) const;
+  Tensor scatter_reduce(Integer axis, const Tensor& index, const Tensor& source, ScatterReduce reduce,
+                        Flag include_self = true) const;
+  Tensor index_reduce(Integer axis, const Tensor& index, const Tensor& source, ScatterReduce reduce,
+                      Flag include_self = true) const;
   Tensor nonzero() const;
   Tensor flip(const Dims& axes) const;
   Tensor roll(Integer shift) const;
@@ -416,6 +423,10 @@ class CT_API Tensor {
   Tensor& scatter_add_(Integer axis, const Tensor& index, const Tensor& source);
   Tensor& index_add_(Integer axis, const Tensor& index, const Tensor& source, const Scalar& alpha = 1);
   Tensor& index_copy_(Integer axis, const Tensor& index, const Tensor& source);
+  Tensor& scatter_reduce_(Integer axis, const Tensor& index, const Tensor& source, ScatterReduce reduce,
+                          Flag include_self = true);
+  Tensor& index_reduce_(Integer axis, const Tensor& index, const Tensor& source, ScatterReduce reduce,
+                        Flag include_self = true);
   Tensor& uniform_(Real low = 0, Real high = 1, Generator& generator = default_generator());
   Tensor& normal_(Real mean = 0, Real std = 1, Generator& generator = default_generator());
   Tensor& exponential_(Real rate = 1, Generator& generator = default_generator());

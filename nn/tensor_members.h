@@ -54,15 +54,16 @@ class TensorMembers {
   X(logical_xor) X(lerp) X(where) X(masked_fill) X(masked_select) X(allclose) X(equal) X(sum) X(mean) X(max) X(min)
   X(argmax) X(argmin) X(prod) X(amax) X(amin) X(any) X(all) X(logsumexp) X(var) X(std) X(norm) X(softmax)
   X(log_softmax) X(matmul) X(mm) X(bmm) X(dot) X(outer) X(gather) X(index_select) X(scatter) X(scatter_add)
-  X(index_add) X(nonzero) X(flip) X(roll) X(repeat) X(repeat_interleave) X(tril) X(triu) X(diag) X(topk) X(sort)
-  X(argsort) X(median) X(cumsum) X(cumprod) X(logcumsumexp) X(cummax) X(cummin) X(requires_grad) X(is_leaf) X(grad)
-  X(detach) X(retain_grad) X(register_hook) X(register_post_accumulate_hook) X(remove_hook) X(grad_fn_name)
+  X(index_add) X(scatter_reduce) X(index_reduce) X(nonzero) X(flip) X(roll) X(repeat) X(repeat_interleave) X(tril)
+  X(triu) X(diag) X(topk) X(sort) X(argsort) X(median) X(cumsum) X(cumprod) X(logcumsumexp) X(cummax) X(cummin)
+  X(requires_grad) X(is_leaf) X(grad) X(detach) X(retain_grad) X(register_hook) X(register_post_accumulate_hook)
+  X(remove_hook) X(grad_fn_name)
 #undef X
 #define X CT_CHANGE_OF_TENSOR
   X(fill_) X(zero_) X(copy_) X(index_put_) X(add_) X(sub_) X(mul_) X(div_) X(neg_) X(abs_) X(exp_) X(log_) X(sqrt_)
   X(rsqrt_) X(square_) X(reciprocal_) X(tanh_) X(sigmoid_) X(relu_) X(clamp_) X(masked_fill_) X(masked_scatter_)
-  X(scatter_) X(scatter_add_) X(index_add_) X(index_copy_) X(uniform_) X(normal_) X(exponential_) X(requires_grad_)
-  X(set_requires_grad) X(set_grad)
+  X(scatter_) X(scatter_add_) X(index_add_) X(index_copy_) X(scatter_reduce_) X(index_reduce_) X(uniform_)
+  X(normal_) X(exponential_) X(requires_grad_) X(set_requires_grad) X(set_grad)
 #undef X
   CT_ASSIGNMENT_TO_TENSOR(+=)
   CT_ASSIGNMENT_TO_TENSOR(-=)

@@ -176,6 +176,13 @@ TEST_CASE("members with arguments are their functions", "[members]") {
   CHECK_MEMBER(x.clone().scatter_(0, index, source), scatter(x, 0, index, source));
   CHECK_MEMBER(x.clone().scatter_add_(0, index, source), scatter_add(x, 0, index, source));
   CHECK_MEMBER(x.clone().index_add_(0, tensor({1}), source), index_add(x, 0, tensor({1}), source));
+  const Tensor one = tensor({1});
+  constexpr ScatterReduce amax = ScatterReduce::amax, mean = ScatterReduce::mean;
+  CHECK_MEMBER(x.scatter_reduce(0, index, source, amax), scatter_reduce(x, 0, index, source, amax));
+  CHECK_MEMBER(x.index_reduce(0, one, source, mean, false), index_reduce(x, 0, one, source, mean, false));
+  CHECK_MEMBER(x.clone().scatter_reduce_(0, index, source, amax), scatter_reduce(x, 0, index, source, amax));
+  CHECK_MEMBER(x.clone().index_reduce_(0, one, source, mean, false),
+               index_reduce(x, 0, one, source, mean, false));
   CHECK_MEMBER(x.masked_fill(mask, 9), masked_fill(x, mask, 9));
   CHECK_MEMBER(x.clone().masked_fill_(mask, 9), masked_fill(x, mask, 9));
   CHECK_MEMBER(x.clone().clamp_(0, 1), clamp(x, 0, 1));

@@ -40,6 +40,7 @@ SCALER, SCALER_TEST = "nn/optim/grad_scaler.cpp", "nn/optim/grad_scaler_test.cpp
 OPTIMIZER, MASTER_TEST = "nn/optim/optimizer.cpp", "nn/optim/master_test.cpp"
 EMA, EMA_TEST = "nn/optim/ema.cpp", "nn/optim/ema_test.cpp"
 CELLS, STEPS, STEPS_CPU = "ops/recurrence/cells_internal.h", "ops/recurrence/steps_internal.h", "ops/recurrence/recurrence_cpu.cpp"
+PLACES, REDUCED = "ops/engine/scatter/places_cpu.h", "ops/indexing/scatter_reduce"
 RECURRENT, RECURRENT_TEST = "nn/recurrent.cpp", "nn/recurrent_test.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
@@ -176,17 +177,23 @@ FAULTS = [
     ("sample_logits", "ops/sampling/sampling_plain.h", "ops/sampling/sampling_plain.cpp",
      "top_k keeps one more", "attrs.top_k - 1", "attrs.top_k"),
     # --- a transformer's rooms ---
-    ("ops/indexing/embedding_test.cpp", "ops/engine/scatter/scatter_cpu.cpp", None, "the padding row gets a gradient",
+    ("ops/indexing/embedding_test.cpp", PLACES, "ops/engine/scatter/scatter_cpu.cpp", "the padding row gets a gradient",
      "good && i != skip ? base", "good ? base"),
     ("embedding", "ops/engine/scatter/scatter_cpu.cpp", None, "a row's first reader is left out",
      "for (std::int64_t r = 0; r < readers; ++r)", "for (std::int64_t r = 1; r < readers; ++r)"),
     ("embedding", "ops/engine/scatter/scatter_cpu.cpp", None, "a second gradient replaces the first",
      "if (accumulate) add_run(out, n, sum);", ""),
-    ("gather", "ops/engine/scatter/scatter_cpu.cpp", None, "the step of an axis is not taken back at its end",
+    ("gather", PLACES, "ops/engine/scatter/scatter_cpu.cpp", "the step of an axis is not taken back at its end",
      "s.index_step[k - 1] - at[k] * s.index_step[k];", "s.index_step[k - 1];"),
     ("scatter", "ops/indexing/indexing.cpp", None, "what is overwritten gets a gradient too",
      "where(last_writers(kind, b), take_like(kind, b.grad(), axis, b.in(1)), 0)",
      "take_like(kind, b.grad(), axis, b.in(1))"),
+    ("scatter_reduce_amax", REDUCED + "_cpu.cpp", None, "x's own element is no tie",
+     "aux[i] = self ? equal(x, i, i) : C(0);", "aux[i] = C(0);"),
+    ("scatter_reduce_prod", REDUCED + "_plain.h", REDUCED + "_plain.cpp", "the elements behind are left out",
+     "dv[i] *= behind, ", ""),
+    ("scatter_reduce_mean", REDUCED + ".cpp", None, "the rule counts x's own element always",
+     "attrs.include_self ? own.to(g.dtype()) : zeros_like(g.detach())", "own.to(g.dtype())"),
     ("flat_index", "ops/indexing/index_internal.h", "ops/indexing/index_cpu.cpp", "negative indices stay so",
      "(index < 0 ? index + size[k] : index)", "index"),
     ("ops/indexing/index_test.cpp", "ops/indexing/index.cpp", None, "axes that are apart count as neighbours",

@@ -17,8 +17,6 @@ namespace ct {
 namespace indexing_ops {
 namespace {
 
-enum class Kind { slices, elements };
-
 std::int64_t axis_of(const char* op, AttrsView attrs, const Shape& x) {
   return wrap_axis(op, static_cast<const Attrs*>(attrs.data)->axis, x.size());
 }
@@ -68,8 +66,7 @@ void check_index(const Infer& in, const Tensor& index) {
 }
 
 // The shape of what `index` names of x.
-template <Kind kind>
-Shape named(const Infer& in) {
+Shape named(Kind kind, const Infer& in) {
   const Tensor &x = in.in(0), &index = in.in(1);
   check_index(in, index);
   const int axis = wrap_axis(in.op.name, in.attrs<Attrs>().axis, x.dim());
@@ -94,16 +91,23 @@ Shape named(const Infer& in) {
 
 template <Kind kind>
 void take_infer(Infer& in) {
-  in.output(named<kind>(in), in.in(0).dtype());
+  in.output(named(kind, in), in.in(0).dtype());
 }
 
-template <Kind kind>
-void put_infer(Infer& in) {
-  const Shape wanted = named<kind>(in);
+}  // namespace
+
+void put_infer(Kind kind, Infer& in) {
+  const Shape wanted = named(kind, in);
   const Tensor &x = in.in(0), &source = in.in(2);
   CT_CHECK(source.shape() == wanted, ShapeError, in.op.name, "source is ", describe(source), ", x ",
            describe(x), ", index ", describe(in.in(1)), "; source must be ", wanted);
   in.output(x.shape(), x.dtype());
+}
+
+namespace {
+template <Kind kind>
+void put_infer(Infer& in) {
+  put_infer(kind, in);
 }
 
 // ---- kernels ----------------------------------------------------------------------------------------------
@@ -127,18 +131,28 @@ Tensor apart(const Tensor& t, const Tensor& out) {
   return t.impl()->storage == out.impl()->storage ? moved(t, t.device()) : t;
 }
 
-template <Kind kind, bool adds>
-void put_forward(const Forward& f) {
+}  // namespace
+
+void put(const Forward& f, FunctionRef<void(const Tensor&, const Tensor&, const Tensor&)> change) {
   const Tensor &x = f.in(0), &out = f.out();
   const Tensor index = apart(f.in(1), out), source = apart(f.in(2), out);
   const Tensor y = out.is_contiguous() ? out : Tensor::allocate(out.shape(), out.dtype(), out.device());
   if (y.raw_data() != x.raw_data()) copy_kernel(y, x);
-  const Plan p = plan<kind>(f.op, f.attrs_view, x.shape(), index);
-  if (adds)
-    scattering::add(p.site.op, &p.site, p.rows, p.columns, source, y, true);
-  else
-    scattering::set(p.site, p.rows, p.columns, source, y);
+  change(y, index, source);
   if (!y.is_same(out)) copy_kernel(out, y);
+}
+
+namespace {
+
+template <Kind kind, bool adds>
+void put_forward(const Forward& f) {
+  put(f, [&](const Tensor& y, const Tensor& index, const Tensor& source) {
+    const Plan p = plan<kind>(f.op, f.attrs_view, y.shape(), index);
+    if (adds)
+      scattering::add(p.site.op, &p.site, p.rows, p.columns, source, y, true);
+    else
+      scattering::set(p.site, p.rows, p.columns, source, y);
+  });
 }
 
 // ---- gradients as ops -------------------------------------------------------------------------------------
@@ -261,7 +275,8 @@ constexpr OpDef k_scatter =
 
 // ---- arguments --------------------------------------------------------------------------------------------
 
-// The part of `source` that has the shape of `index`; `source` itself where there is none, for the op to refuse.
+}  // namespace
+
 Tensor part(const Tensor& source, const Tensor& index) {
   if (!source.defined() || !index.defined() || source.dim() != index.dim()) return source;
   for (int i = 0; i < source.dim(); ++i)
@@ -271,6 +286,8 @@ Tensor part(const Tensor& source, const Tensor& index) {
     if (t.shape()[i] > index.shape()[i]) t = t.narrow(i, 0, index.shape()[i]);
   return t;
 }
+
+namespace {
 
 Tensor times(const Tensor& source, const Scalar& alpha) {
   return alpha.to<double>() == 1 ? source : source * alpha;

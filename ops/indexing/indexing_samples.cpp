@@ -159,6 +159,56 @@ std::vector<ErrorSample> put_errors(SampleMaker& make) {
   return errors<slices>(make, true);
 }
 
+// ---- scatter_reduce: those of scatter, columns, places that nobody names, elements that are equal, zeros --------------
+
+template <ScatterReduce kind>
+std::vector<Sample> reduce_samples(SampleMaker& make) {
+  constexpr bool product = kind == ScatterReduce::prod,
+                 smooth = kind != ScatterReduce::amax && kind != ScatterReduce::amin;
+  // Products of integers, which are three times as large, are to fit into u8.
+  const auto numbers = [&](const Shape& shape) {
+    return !product             ? make.normal(shape)
+           : numel(shape) < 100 ? make.uniform(shape, -0.99, 0.99)
+                                : make.uniform(shape, 0.5, 0.66);
+  };
+  std::vector<Sample> all;
+  const auto add = [&](Sample s, bool include_self) {
+    s.attrs = Attrs{static_cast<const Attrs*>(s.attrs.view().data)->axis, include_self};
+    all.push_back(std::move(s));
+  };
+  for (Sample& s : put_samples<false>(make)) {
+    if (product) s.inputs[0] = numbers(s.inputs[0].shape()), s.inputs[2] = numbers(s.inputs[2].shape());
+    add(std::move(s), all.size() % 2 == 0);
+  }
+  for (const bool self : {true, false}) {
+    const Tensor rows = make.index({9, 1}, 5).expand({9, 6}),
+                 inner = make.index({1, 4, 1}, 2).expand({2, 4, 30});
+    add({{numbers({5, 6}), rows, numbers({9, 6})}, Attrs{0}, "rows"}, self);
+    add({{numbers({2, 3, 30}), inner, numbers({2, 4, 30})}, Attrs{1}, "rows of an inner axis"}, self);
+    add({{numbers({9}), integers({4}, {7, 2, 7, 7}), numbers({4})}, Attrs{0}, "places without elements"},
+        self);
+    const Tensor pairs = integers({8}, {0, 0, 1, 1, 2, 2, 3, 3});
+    add({{make.values({4}, {1, 0.5, 1, 2}), pairs, make.values({8}, {1, -0.5, 0.75, 0.75, 1, 1, -2, 2})},
+         Attrs{0},
+         "equal elements",
+         smooth},
+        self);
+    add({{make.values({4}, {1, 0, 1.5, 0}), pairs, make.values({8}, {0, 1, 1, 2, 0, 0, 0, 1})},
+         Attrs{0},
+         "zeros",
+         smooth},
+        self);
+  }
+  return all;
+}
+template <ScatterReduce kind>
+constexpr OpTests reduce_tests(const char* op) {
+  return {.op = op,
+          .samples = reduce_samples<kind>,
+          .error_samples = put_errors<false>,
+          .ordinary_rule = kind == ScatterReduce::prod};
+}
+
 std::vector<Sample> nonzero_samples(SampleMaker& make) {
   return {{{make.mask({5, 7}).to(f64)}, {}, "a mask"},
           {{make.normal({3, 2, 4})}, {}, "numbers"},
@@ -225,5 +275,10 @@ CT_OP_TESTS(indexing, {"index_select", take_samples<true>, take_errors<true>, ta
             {"scatter_add", put_samples<false>, put_errors<false>, put<false, true>},
             {"index_copy", put_samples<true>, put_errors<true>, put<true, false>},
             {"scatter", put_samples<false>, put_errors<false>, put<false, false>},
+            reduce_tests<ScatterReduce::sum>("scatter_reduce_sum"),
+            reduce_tests<ScatterReduce::prod>("scatter_reduce_prod"),
+            reduce_tests<ScatterReduce::mean>("scatter_reduce_mean"),
+            reduce_tests<ScatterReduce::amax>("scatter_reduce_amax"),
+            reduce_tests<ScatterReduce::amin>("scatter_reduce_amin"),
             {"nonzero", nonzero_samples, nullptr, nonzero_reference},
             {"flat_index", flat_index_samples, flat_index_errors, flat_index_reference})

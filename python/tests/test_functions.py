@@ -535,6 +535,13 @@ def table():
     row("linear_cross_entropy", lambda x, w, t, reduction: F.cross_entropy(x @ w.T, t, reduction=reduction),
         normal(3, 4), normal(5, 4),
         labels, reduction="none")
+    # ---- reductions into places: behind all others, whose draws stay what they are ----
+    for kind in ("sum", "prod", "mean", "amax", "amin"):
+        each("scatter_reduce", torch.scatter_reduce, [normal(5, 7), 1, whole(5, 6, high=7), normal(5, 6), kind],
+             {"include_self": False})
+        if kind != "sum":  # which PyTorch's has not
+            each("index_reduce", torch.index_reduce, [normal(5, 7), 1, np.array([4, 0, 4, 2]), normal(5, 4), kind],
+                 {"include_self": False})
     return rows
 
 
@@ -709,6 +716,8 @@ CHANGES = {name: ((), {}) for name in IN_PLACE if name in ("neg_", "abs_", "exp_
     "clamp_": ((-0.1, 0.1), {}), "index_add_": ((1, np.array([3, 0]), X[:, :2]), {"alpha": 0.5}),
     "index_copy_": ((1, np.array([3, 0]), X[:, :2]), {}), "scatter_add_": ((1, np.array([[1], [2], [2]]), X[:, :1]),
                                                                            {}),
+    "scatter_reduce_": ((1, np.array([[1], [2], [2]]), X[:, :1], "mean"), {"include_self": False}),
+    "index_reduce_": ((1, np.array([3, 0]), X[:, :2], "prod"), {}),
     "scatter_": ((1, np.array([[1], [2], [2]]), X[:, :1]), {}), "masked_fill_": ((X > 0.5, 0.5), {}),
     "masked_scatter_": ((X > 0.5, X[::-1].copy()), {})}
 METHODS_IN_PLACE = {"add_": ((X,), {}), "sub_": ((X[0],), {}), "mul_": ((2.5,), {}), "div_": ((X,), {}),

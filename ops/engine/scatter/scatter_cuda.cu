@@ -4,10 +4,8 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/cuda/workspace.h>
 #include <cotangent/core/memory.h>
-#include <cotangent/ops/engine/scatter/pair_sort_cuda.h>
-#include <cotangent/ops/engine/scatter/scatter.h>
+#include <cotangent/ops/engine/scatter/sorted_pairs_cuda.h>
 
 // take() copies rows in words of up to 16 bytes.
 //
@@ -25,7 +23,6 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
-constexpr unsigned kTile = 64;
 constexpr std::int64_t kNarrow = 16;     // rows of fewer elements are summed by threads
 constexpr std::int64_t kWide = 1 << 20;  // rows of more are cut, as a grid's second dimension is limited
 
@@ -224,27 +221,11 @@ __global__ void __launch_bounds__(kThreads)
   share.store(dw + row * columns, accumulate);
 }
 
-// The sorted pairs of `s` in memory that is theirs, and `more` bytes behind it.
-struct SortedPairs : PairSort {
-  unsigned rows;
-  gpu::Workspace workspace;
-  char* more;
-
-  SortedPairs(const char* op, const IndexSite* site, const Selection& s, std::size_t more_bytes)
-      : PairSort(op, static_cast<unsigned>(checked(op, s).count)),
-        rows(static_cast<unsigned>(s.rows)),
-        workspace(bytes() + more_bytes),
-        more(place(workspace.data())) {
-    gpu::launch(op, key_kernel, gpu::blocks_for(op, s.count, 256), 256, 0, s, keys(), places(),
-                site ? gpu::index_errors() : nullptr, site ? *site : IndexSite{});
-    sort(std::max(1, static_cast<int>(std::bit_width(rows))));
-  }
-  static const Selection& checked(const char* op, const Selection& s) {
-    CT_CHECK(s.count < 0x7fffffff && s.rows < 0x7fffffff, ValueError, op, "got ", s.count, " indices into ",
-             s.rows, " places; on CUDA at most 2147483646 of each are possible: split the tensors");
-    return s;
-  }
-};
+const Selection& checked(const char* op, const Selection& s) {
+  CT_CHECK(s.count < 0x7fffffff && s.rows < 0x7fffffff, ValueError, op, "got ", s.count, " indices into ",
+           s.rows, " places; on CUDA at most 2147483646 of each are possible: split the tensors");
+  return s;
+}
 
 template <class T, int N, int kLoads>
 void sum_rows(const char* op, const SortedPairs& pairs, const T* g, long long columns, compute_t<T>* sums,
@@ -302,6 +283,16 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 }  // namespace
+
+SortedPairs::SortedPairs(const char* op, const IndexSite* site, const Selection& s, std::size_t more_bytes)
+    : PairSort(op, static_cast<unsigned>(checked(op, s).count)),
+      rows(static_cast<unsigned>(s.rows)),
+      workspace(bytes() + more_bytes),
+      more(place(workspace.data())) {
+  gpu::launch(op, key_kernel, gpu::blocks_for(op, s.count, 256), 256, 0, s, keys(), places(),
+              site ? gpu::index_errors() : nullptr, site ? *site : IndexSite{});
+  sort(std::max(1, static_cast<int>(std::bit_width(rows))));
+}
 
 void take_cuda(IndexSite site, const Selection& s, std::int64_t columns, const Tensor& table,
                std::int64_t stride, const Tensor& y) {
