@@ -36,7 +36,7 @@ class RowIterator;
 struct ValuesIndices;
 CT_API Generator& default_generator();
 
-/// What scatter_reduce() and index_reduce() make of the elements that meet at one place.
+/// Reductions of scatter_reduce() and index_reduce() over the elements that meet at one place.
 enum class ScatterReduce : std::uint8_t { sum, prod, mean, amax, amin };
 
 /// Metadata of a tensor: all but its data.

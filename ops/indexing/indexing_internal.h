@@ -13,7 +13,7 @@ struct Attrs {
 /// One list of indices for all other axes, or an index for each element.
 enum class Kind { slices, elements };
 
-// What the ops that change x share, whose inputs are x, index and source.
+// Shared by the ops that change x, whose inputs are x, index and source.
 
 /// Declares y, of x's shape; throws where index or source does not fit.
 void put_infer(Kind kind, Infer& in);

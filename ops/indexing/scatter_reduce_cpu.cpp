@@ -89,7 +89,7 @@ void spread_rows(const Call& call, const Spread& s) {
   const bool self = call.include_self;
   const T *x = data_of<T>(s.x), *source = data_of<T>(s.source), *y = data_of<T>(s.y), *g = data_of<T>(s.g);
 
-  // What slope() reads.
+  // Inputs of slope().
   const Tensor memory[2] = {product ? elements<C>(call) : Tensor(),
                             kind != ScatterReduce::sum ? elements<C>(call) : Tensor()};
   C *const values = data_of<C>(memory[0]), *const aux = data_of<C>(memory[1]);

@@ -15,7 +15,7 @@ using scattering::kTile;
 
 constexpr int kThreads = 128;
 
-// What is folded. Elements count as 1 where they equal y, else as 0, if there is a y.
+// Folded values. Elements count as 1 where they equal y, else as 0, if there is a y.
 template <class T, bool product>
 struct Rows {
   using C = compute_t<T>;
@@ -48,7 +48,7 @@ struct Rows {
   }
 };
 
-// What becomes of a row: y, from x, or what slope() reads, and the gradient of x.
+// Results of a row: y, from x, or the inputs of slope(), and the gradient of x.
 template <class T>
 struct Results {
   using C = compute_t<T>;

@@ -23,12 +23,12 @@ struct Call {
   scattering::Selection rows;
   std::int64_t columns = 1;
 
-  /// Of a contiguous table of shape x. An axis along which `index` is expanded, as it is of slices, becomes columns.
+  /// For a contiguous table of shape x. An axis along which `index` is expanded, as it is of slices, becomes columns.
   Call(ScatterReduce the_kind, const OpDef& op, const Attrs& attrs, const Shape& x, const Tensor& index);
   bool extremum() const { return kind == ScatterReduce::amax || kind == ScatterReduce::amin; }
 };
 
-/// What the backward kernels of every device are given: contiguous, undefined where the kind has no use for it. dx holds g,
+/// Inputs of the backward kernels of every device: contiguous, undefined where the kind has no use for it. dx holds g,
 /// which is right where no place names a row.
 struct Spread {
   Tensor x, source, y, g, dx, dsource;
@@ -62,7 +62,7 @@ struct Fold {
 
   ScatterReduce kind;
 
-  /// What is folded of nothing.
+  /// Fold of nothing.
   CT_HD Carry none() const {
     if constexpr (product) {
       return {};

@@ -70,7 +70,7 @@ Outcome outcome(F f, const Tensor& x, const Tensor& source, const Tensor& g) {
   return {y.detach(), a.grad(), s.grad()};
 }
 
-// What PyTorch 2.15 gives.
+// PyTorch 2.15's results.
 struct Case {
   ScatterReduce kind;
   bool self;
@@ -356,7 +356,7 @@ TEST_CASE("reductions have the same bits for any number of threads", "[indexing]
 }
 
 TEST_CASE("a product's derivatives are exact where elements are 0", "[indexing][second_order]") {
-  // Of x_0 a b c with zeros a, b: the second derivative in a and b is x_0 c, a third one would be c.
+  // The product x_0 a b c has zeros a, b: its second derivative in a and b is x_0 c, a third one would be c.
   const Tensor index = tensor({0, 1, 0, 0});
   const auto f = [&](const std::vector<Tensor>& in) {
     return scatter_reduce(in[0], 0, index, in[1], R::prod).sum();
