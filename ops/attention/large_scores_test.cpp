@@ -1,7 +1,9 @@
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include <cotangent/autograd/engine.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/reduce/reduce.h>
@@ -89,6 +91,35 @@ void check_large_scores(Device device) {
       }
 }
 
+// The gradients of k and v where a mask hides a key that is NaN, by the kernels and by the rule.
+void check_hidden_nan(Device device) {
+  for (const DType dtype : {f64, f32, bf16})
+    for (const std::int64_t keys : {5, 70}) {
+      const Inputs in({1, 2, 1, 3, keys, 16}, dtype);
+      in.k.narrow(2, 1, 1).fill_(std::nan(""));
+      const Tensor seen = ones({keys}, {.dtype = boolean});
+      seen.narrow(0, 1, 1).fill_(false);
+      const Tensor added = where(seen, zeros({}), full({}, -std::numeric_limits<float>::infinity()));
+      for (const Tensor& mask : {seen, added.to(dtype)}) {
+        std::vector<Tensor> leaves;
+        for (const Tensor& t : {in.q, in.k, in.v})
+          leaves.push_back(t.to(device).detach().set_requires_grad());
+        const Tensor y =
+            scaled_dot_product_attention(leaves[0], leaves[1], leaves[2], {.mask = mask.to(device)});
+        const Tensor outputs[] = {y}, cotangents[] = {ones_like(y.detach())};
+        const auto gradients = [&](bool recorded) {
+          return grad(outputs, leaves, cotangents, {.retain_graph = true, .create_graph = recorded});
+        };
+        const std::vector<Tensor> kernel = gradients(false), rule = gradients(true);
+        for (const std::size_t i : {std::size_t{1}, std::size_t{2}}) {
+          CAPTURE(dtype, keys, mask.dtype(), i);
+          CHECK(all(isfinite(kernel[i])).item<bool>());
+          CHECK(largest_difference(rule[i].detach().to(f64).to(cpu), kernel[i].to(f64).to(cpu)) < 0.05);
+        }
+      }
+    }
+}
+
 }  // namespace
 
 TEST_CASE("attention's gradients are those of the scores' differences, however large they are",
@@ -97,4 +128,11 @@ TEST_CASE("attention's gradients are those of the scores' differences, however l
 }
 TEST_CASE("attention's gradients on CUDA are those of the scores' differences, too", "[attention][cuda]") {
   check_large_scores(cuda(0));
+}
+
+TEST_CASE("attention's recorded gradients are not those of hidden keys", "[attention]") {
+  check_hidden_nan(cpu);
+}
+TEST_CASE("attention's recorded gradients on CUDA are not those of hidden keys", "[attention][cuda]") {
+  check_hidden_nan(cuda(0));
 }
