@@ -96,13 +96,16 @@ void rule(const Backward& b) {
   const Tensor &q = b.in(0), &g = b.grad(), &mask = b.saved_inputs[3];
   const Tensor k = each_head(b.in(1)), v = each_head(b.in(2));
   Tensor s = matmul(q, k.transpose(-1, -2)) * attrs.scale;
-  if (mask.defined()) s = is_floating(mask.dtype()) ? s + mask.to(s.dtype()) : where(mask, s, -kInf);
+  // A hidden score is -inf even where k is NaN.
+  if (mask.defined())
+    s = is_floating(mask.dtype()) ? where(eq(mask, -kInf), -kInf, s + mask.to(s.dtype()))
+                                  : where(mask, s, -kInf);
   if (attrs.causal) {
     const Tensor i = arange(e.queries, {.device = q.device()}).unsqueeze(-1);
     s = where(le(arange(e.keys, {.device = q.device()}), i + attrs.causal_offset), s, -kInf);
   }
   // A query that sees nothing has probabilities of 0.
-  const Tensor seen = gt(s, -kInf);
+  const Tensor seen = ne(s, -kInf);  // so is a NaN
   const Tensor p = where(seen, softmax(where(any(seen, {-1}, true), s, 0), -1), 0);
   const auto drop = [&](const Tensor& t) {
     return attrs.dropout_p > 0 ? dropout(t, attrs.dropout_p, attrs.draw) : t;

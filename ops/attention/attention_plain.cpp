@@ -15,7 +15,10 @@ using attention::Attrs;
 using attention::DropRule;
 using attention::Extents;
 
-constexpr std::int64_t kQueries = 64;  // at a time
+/// Queries at a time: their scores stay in the cache.
+std::int64_t queries_of(const Extents& e) {
+  return std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(1, e.keys), 1, 64);
+}
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 // Rows [first, first + count) of head h of batch b.
@@ -40,6 +43,11 @@ class Call {
     mask_ = converted(mask, f64);
     mask_strides = broadcast_strides(mask_.shape(), mask_.strides(), {e.batch, e.heads, e.queries, e.keys});
   }
+  /// Keys that some query of [first, first + count) sees, as far as causality goes, and one at least.
+  std::int64_t keys(std::int64_t first, std::int64_t count) const {
+    const std::int64_t last = first + count - 1;
+    return std::max<std::int64_t>(1, attention::causal_end(last, e.keys, attrs.causal, attrs.causal_offset));
+  }
   std::int64_t mask_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const Strides& s = mask_strides;
     return b * s[0] + h * s[1] + i * s[2] + j * s[3];
@@ -47,23 +55,26 @@ class Call {
 
   /// Addend of the scores of queries [first, first + count): the mask, and -inf for hidden keys.
   Matrix mask(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count) const {
-    Matrix added = Matrix::Zero(count, e.keys);
+    Matrix added = Matrix::Zero(count, keys(first, count));
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t end = attention::causal_end(first + i, e.keys, attrs.causal, attrs.causal_offset);
-      for (std::int64_t j = 0; j < e.keys; ++j) {
-        const double x = mask_.defined() ? mask_.data<double>()[mask_at(b, h, first + i, j)] : 0;
-        added(i, j) = j >= end || (hides_ && x == 0) ? kHidden : hides_ ? 0 : x;
+      for (std::int64_t j = end; j < added.cols(); ++j) added(i, j) = kHidden;
+      if (!mask_.defined()) continue;
+      const double* const x = mask_.data<double>() + mask_at(b, h, first + i, 0);
+      for (std::int64_t j = 0; j < end; ++j) {
+        const double m = x[j * mask_strides[3]];
+        added(i, j) = !hides_ ? m : m == 0 ? kHidden : 0;
       }
     }
     return added;
   }
   /// Dropout's factors: 0, or 1 / (1 - p).
   Matrix kept(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count) const {
-    Matrix m = Matrix::Ones(count, e.keys);
+    Matrix m = Matrix::Ones(count, keys(first, count));
     if (rule_.threshold == 0) return m;
     const std::int64_t row = (b * e.heads + h) * e.queries + first;
     for (std::int64_t i = 0; i < count; ++i)
-      for (std::int64_t j = 0; j < e.keys; ++j) {
+      for (std::int64_t j = 0; j < m.cols(); ++j) {
         const auto element = static_cast<std::uint64_t>((row + i) * e.keys + j);
         m(i, j) = philox_word(rule_.draw, element) < rule_.threshold ? 0 : rule_.keep;
       }
@@ -84,15 +95,15 @@ void forward(const Forward& f) {
   }
   const Call call(e, f.attrs<Attrs>(), f.in(3));
   const Tensor &q = f.in(0), &k = f.in(1), &v = f.in(2);
-  const std::int64_t blocks = (e.queries + kQueries - 1) / kQueries;
+  const std::int64_t step = queries_of(e), blocks = (e.queries + step - 1) / step;
   parallel_for(e.batch * e.heads * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const std::int64_t head = t / blocks, b = head / e.heads, h = head % e.heads, kv = h / e.group();
-      const std::int64_t i = t % blocks * kQueries, n = std::min(kQueries, e.queries - i);
+      const std::int64_t i = t % blocks * step, n = std::min(step, e.queries - i), keys = call.keys(i, n);
       Matrix statistics;
-      const Matrix p = probabilities(read(q, b, h, i, n), read(k, b, kv, 0, e.keys), call.mask(b, h, i, n),
+      const Matrix p = probabilities(read(q, b, h, i, n), read(k, b, kv, 0, keys), call.mask(b, h, i, n),
                                      call.attrs.scale, statistics);
-      rows(f.out(0), b, h, i, n) = attention(p, call.kept(b, h, i, n), read(v, b, kv, 0, e.keys));
+      rows(f.out(0), b, h, i, n) = attention(p, call.kept(b, h, i, n), read(v, b, kv, 0, keys));
       std::copy_n(statistics.data(), 2 * n, f.out(1).data<double>() + 2 * (head * e.queries + i));
     }
   });
@@ -107,29 +118,31 @@ void backward(const Backward& b) {
   const Tensor dmask = b.needs(3) ? Tensor::allocate(b.in_meta(3).shape, f64, cpu) : Tensor{};
   if (b.needs(3)) fill_kernel(dmask, 0);
   // A key head hears of all queries of its group, a mask perhaps of all heads: one thread for each sum.
-  const std::int64_t key_heads = e.keys == 0 || e.queries == 0 ? 0 : e.batch * e.kv_heads;
+  const std::int64_t step = queries_of(e),
+                     key_heads = e.keys == 0 || e.queries == 0 ? 0 : e.batch * e.kv_heads;
   parallel_for(
       key_heads, b.needs(3) ? std::max<std::int64_t>(1, key_heads) : 1,
       [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t t = begin; t < end; ++t) {
           const std::int64_t n = t / e.kv_heads, kv = t % e.kv_heads;
-          const ConstMatrix k = read(keys, n, kv, 0, e.keys), v = read(values, n, kv, 0, e.keys);
           for (std::int64_t h = kv * e.group(); h < (kv + 1) * e.group(); ++h)
-            for (std::int64_t i = 0; i < e.queries; i += kQueries) {
-              const std::int64_t count = std::min(kQueries, e.queries - i);
+            for (std::int64_t i = 0; i < e.queries; i += step) {
+              const std::int64_t count = std::min(step, e.queries - i), seen = call.keys(i, count);
+              const ConstMatrix k = read(keys, n, kv, 0, seen), v = read(values, n, kv, 0, seen);
               const ConstMatrix q = read(queries, n, h, i, count), g = read(cotangent, n, h, i, count);
               const Matrix m = call.kept(n, h, i, count);
               Matrix statistics;
               const Matrix p = probabilities(q, k, call.mask(n, h, i, count), call.attrs.scale, statistics);
-              if (b.needs(2)) rows(b.grad_in(2), n, kv, 0, e.keys) += value_gradient(p, m, g);
+              if (b.needs(2)) rows(b.grad_in(2), n, kv, 0, seen) += value_gradient(p, m, g);
               if (!b.needs(0) && !b.needs(1) && !b.needs(3)) continue;
               const Matrix ds = score_gradient(p, m, g, v);
               if (b.needs(0)) rows(b.grad_in(0), n, h, i, count) = query_gradient(ds, k, call.attrs.scale);
-              if (b.needs(1)) rows(b.grad_in(1), n, kv, 0, e.keys) += key_gradient(ds, q, call.attrs.scale);
+              if (b.needs(1)) rows(b.grad_in(1), n, kv, 0, seen) += key_gradient(ds, q, call.attrs.scale);
               if (!b.needs(3)) continue;
-              for (std::int64_t r = 0; r < count; ++r)
-                for (std::int64_t j = 0; j < e.keys; ++j)
-                  dmask.data<double>()[call.mask_at(n, h, i + r, j)] += ds(r, j);
+              for (std::int64_t r = 0; r < count; ++r) {
+                double* const dm = dmask.data<double>() + call.mask_at(n, h, i + r, 0);
+                for (std::int64_t j = 0; j < seen; ++j) dm[j * call.mask_strides[3]] += ds(r, j);
+              }
             }
         }
       });

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include <cotangent/ops/engine/gemm/plain.h>
+#include <cotangent/ops/engine/rows/plain.h>
 
 // Attention of some queries of one head, in whole matrices: q [queries, dim], k [keys, dim], v [keys, value dim]; mask and
 // m, dropout's factors, are [queries, keys]. README.md derives the gradients.
@@ -18,7 +19,8 @@ inline Matrix probabilities(const ConstMatrix& q, const ConstMatrix& k, const Ma
   const Matrix s = (mask.array() == kHidden).select(mask, scale * product(q, transposed(k)) + mask);
   const Column largest = s.rowwise().maxCoeff();  // a NaN is met in the sum
   const Column sees_nothing = (largest == kHidden).cast<double>();
-  const Matrix e = (s.array().colwise() - (largest == kHidden).select(0.0, largest)).exp();
+  Matrix e = s.array().colwise() - (largest == kHidden).select(0.0, largest);
+  on_cpu(cpu_tables::exponentials).run(e.data(), e.size());
   const Column sum = e.rowwise().sum().array() + sees_nothing;
   statistics.resize(q.rows(), 2);
   statistics.col(0) = largest;

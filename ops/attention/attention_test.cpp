@@ -19,69 +19,18 @@
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax.h>
 
+#include "tests/attention_testing.h"
 #include "tests/catch.h"
 #include "tests/op_testing.h"
 
 namespace {
 
 using namespace ct;
+using namespace testing::attention;
 using testing::largest_difference;
 using V = std::vector<double>;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-
-struct Sizes {
-  std::int64_t batch, heads, kv_heads, queries, keys, dim;
-};
-
-struct Inputs {
-  Tensor q, k, v;
-  Inputs(const Sizes& s, DType dtype, std::uint64_t seed = 3) {
-    Generator generator(seed);
-    q = randn({s.batch, s.heads, s.queries, s.dim}, {.dtype = f64}, generator).to(dtype);
-    k = randn({s.batch, s.kv_heads, s.keys, s.dim}, {.dtype = f64}, generator).to(dtype);
-    v = randn({s.batch, s.kv_heads, s.keys, s.dim}, {.dtype = f64}, generator).to(dtype);
-  }
-};
-
-// true where query i sees key j <= i + offset.
-Tensor lower_triangle(std::int64_t queries, std::int64_t keys, std::int64_t offset) {
-  const Tensor t = Tensor::allocate({queries, keys}, boolean, cpu);
-  for (std::int64_t i = 0; i < queries; ++i)
-    for (std::int64_t j = 0; j < keys; ++j) t.data<bool>()[i * keys + j] = j <= i + offset;
-  return t;
-}
-
-// The same by other ops, with the whole matrix.
-Tensor composite(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& o) {
-  const std::int64_t group = q.size(1) / k.size(1);
-  const auto spread = [&](const Tensor& t) {
-    const Shape s = t.shape();
-    return t.unsqueeze(2).expand({s[0], s[1], group, s[2], s[3]}).reshape({s[0], s[1] * group, s[2], s[3]});
-  };
-  const double scale = o.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
-  Tensor scores = matmul(q, spread(k).transpose(2, 3)) * scale;
-  if (o.mask.defined())
-    scores = o.mask.dtype() == boolean ? where(o.mask, scores, Scalar(-kInf)) : scores + o.mask;
-  if (o.causal) scores = where(lower_triangle(q.size(2), k.size(2), o.causal_offset), scores, Scalar(-kInf));
-  return matmul(dropout(softmax(scores, -1), o.dropout_p, true, o.generator), spread(v));
-}
-
-// Result and gradients of q, k, v and, if it wants one, the mask.
-using Attend = std::function<Tensor(const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&)>;
-std::vector<Tensor> run(const Attend& attend, const Inputs& in, const AttentionOptions& o) {
-  std::vector<Tensor> leaves{in.q.detach(), in.k.detach(), in.v.detach()};
-  Tensor mask = o.mask.defined() ? o.mask.detach() : Tensor{};
-  if (mask.defined() && is_floating(mask.dtype())) leaves.push_back(mask);
-  for (Tensor& t : leaves) t.set_requires_grad();
-  const AttentionOptions options{mask, o.causal, o.causal_offset, o.dropout_p, o.scale, o.generator};
-  std::vector<Tensor> results{attend(leaves[0], leaves[1], leaves[2], options)};
-  Generator generator(17);
-  results[0].backward(
-      randn(results[0].shape(), {.dtype = f64}, generator).to(results[0].device(), results[0].dtype()));
-  for (const Tensor& t : leaves) results.push_back(t.grad());
-  return results;
-}
 
 void compare_with_composite(const Sizes& sizes, DType dtype, const AttentionOptions& options,
                             double tolerance) {
@@ -465,89 +414,4 @@ TEST_CASE("what a mask hides counts for nothing on CUDA, not even where it is Na
         }
       }
     }
-}
-
-namespace {
-
-// Queries and keys whose scores, at scale 1, are base + step * (key modulo 5), exactly, in every dtype.
-Inputs large_scores(const Sizes& s, DType dtype, double root, double step) {
-  Inputs in(s, dtype);
-  const Tensor q = zeros(in.q.shape(), {.dtype = f64}), k = zeros(in.k.shape(), {.dtype = f64});
-  q.narrow(3, 0, 1).fill_(root);
-  q.narrow(3, 1, 1).fill_(step);
-  k.narrow(3, 0, 1).fill_(root);
-  for (std::int64_t j = 0; j < s.keys; ++j)
-    k.narrow(2, j, 1).narrow(3, 1, 1).fill_(static_cast<double>(j % 5));
-  in.q = q.to(dtype), in.k = k.to(dtype);
-  return in;
-}
-
-// Gradients where scores are large: the probabilities must be those of their differences.
-void check_large_scores(Device device) {
-  const std::pair<DType, double> dtypes[] = {{f64, 1e-12}, {f32, 2e-5}, {f16, 6e-3}, {bf16, 5e-2}};
-  const auto check = [&](const Inputs& in, const AttentionOptions& o, const Inputs& small,
-                         const AttentionOptions& same, double tolerance) {
-    const auto moved = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
-    Inputs there = in;
-    there.q = moved(in.q), there.k = moved(in.k), there.v = moved(in.v);
-    AttentionOptions options = o;
-    options.mask = moved(o.mask);
-    Inputs wanted = small;
-    wanted.q = small.q.to(f64), wanted.k = small.k.to(f64), wanted.v = in.v.to(f64);
-    const std::vector<Tensor> got = run(scaled_dot_product_attention, there, options),
-                              want = run(composite, wanted, same);
-    for (const std::size_t i : {std::size_t{0}, std::size_t{3}}) {  // the result, and dv
-      CAPTURE(i);
-      CHECK(largest_difference(got[i].to(f64).to(cpu), want[i]) < tolerance);
-    }
-    for (std::size_t i = 1; i < got.size(); ++i) CHECK(all(isfinite(got[i])).item<bool>());
-  };
-  for (const auto& [dtype, tolerance] : dtypes)
-    for (const std::int64_t dim : {16, 17, 64, 128})
-      for (const Sizes& s : {Sizes{1, 2, 1, 3, 4, dim}, Sizes{2, 2, 2, 135, 141, dim}}) {
-        // By a mask, of rows that are hidden by a large number: equal scores give equal probabilities.
-        const Tensor rows = zeros({s.queries, s.keys}, {.dtype = f64}),
-                     none = zeros({s.queries, s.keys}, {.dtype = f64});
-        const Inputs in(s, dtype);
-        Inputs equal(s, f64);
-        equal.q = zeros(in.q.shape(), {.dtype = f64});
-        for (const double number : {-1e4, -1e9, 1e9, -1e30, -3e38}) {
-          if (dtype == f16 && std::abs(number) > 65504) continue;
-          for (const DType as : {dtype, f32}) {
-            if (dtype == f64 && as == f32) continue;
-            for (const bool causal : {false, true}) {
-              CAPTURE(dtype, dim, s.queries, number, as, causal);
-              Inputs still = in;
-              still.q = zeros(in.q.shape(), {.dtype = dtype});
-              check(still, {.mask = full({s.queries, s.keys}, number, {.dtype = as}), .causal = causal},
-                    equal, {.causal = causal}, tolerance);
-            }
-          }
-        }
-        // By queries and keys.
-        for (const double root : {16., 1024., 32768., 0x1p40}) {
-          // On a GPU's tensor cores scores go up to 4e9; beyond, the result is NaN.
-          if (root > 32768 && device.is_cuda() && is_low_precision(dtype) && dim != 17) continue;
-          if (dtype == f16 && root > 1024) continue;  // their gradients leave its range
-          for (const double step : {1., 0x1p-4}) {
-            if (root * root > 0x1p22 * step) continue;  // beyond f32's digits
-            CAPTURE(dtype, dim, s.queries, root, step);
-            check(large_scores(s, dtype, root, step), {.scale = 1}, large_scores(s, f64, 0, step),
-                  {.scale = 1}, tolerance);
-          }
-          CAPTURE(dtype, dim, s.queries, root);
-          check(large_scores(s, dtype, root, 0), {.scale = 1}, large_scores(s, f64, 0, 0), {.scale = 1},
-                tolerance);
-        }
-      }
-}
-
-}  // namespace
-
-TEST_CASE("attention's gradients are those of the scores' differences, however large they are",
-          "[attention]") {
-  check_large_scores(cpu);
-}
-TEST_CASE("attention's gradients on CUDA are those of the scores' differences, too", "[attention][cuda]") {
-  check_large_scores(cuda(0));
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <vector>
 
 #include <cotangent/ops/convolution/pooling_internal.h>
 
@@ -30,21 +31,27 @@ inline void max_pool(const pooling::Windows& w, const double* x, double* y, std:
 inline double mean_share(const pooling::Windows& w, int window) {
   return 1.0 / static_cast<double>(w.divisor(window / w.width.out, window % w.width.out));
 }
+/// Calls f(window, element, share) for all elements that have a share in a window's result: the one of `index`, where there is
+/// one, or without indices all of the window.
+template <class F>
+void each_share(const pooling::Windows& w, const std::int64_t* index, const F& f) {
+  if (!index) {
+    std::vector<double> shares;
+    for (int window = 0; window < w.out_pixels(); ++window) shares.push_back(mean_share(w, window));
+    return each_pair(w, [&](int window, int a) { f(window, a, shares[static_cast<std::size_t>(window)]); });
+  }
+  for (int window = 0; window < w.out_pixels(); ++window)
+    if (index[window] >= 0) f(window, static_cast<int>(index[window]), 1.0);
+}
 /// y = x[index], or the mean of x without one
 inline void pool(const pooling::Windows& w, const double* x, const std::int64_t* index, double* y) {
   for (int window = 0; window < w.out_pixels(); ++window) y[window] = 0;
-  each_pair(w, [&](int window, int a) {
-    if (!index) y[window] += x[a] * mean_share(w, window);
-    if (index && index[window] == a) y[window] += x[a];
-  });
+  each_share(w, index, [&](int window, int a, double share) { y[window] += x[a] * share; });
 }
 /// dx: each window gives its cotangent to the element it chose, or in equal shares to all
 inline void pool_gradient(const pooling::Windows& w, const double* g, const std::int64_t* index, double* dx) {
   for (int a = 0; a < w.in_pixels(); ++a) dx[a] = 0;
-  each_pair(w, [&](int window, int a) {
-    if (!index) dx[a] += g[window] * mean_share(w, window);
-    if (index && index[window] == a) dx[a] += g[window];
-  });
+  each_share(w, index, [&](int window, int a, double share) { dx[a] += g[window] * share; });
 }
 
 }  // namespace ct::plain

@@ -10,8 +10,9 @@ namespace {
 void forward(const Forward& f) {
   const auto& a = f.attrs<dropout_kernels::Attrs>();
   const double* x = f.in(0).data<double>();
+  const std::uint64_t threshold = bernoulli_threshold(a.p);
   each_element(f.out(), [&](std::int64_t i) {
-    return dropout(x[i], is_dropped(a.draw, static_cast<std::uint64_t>(i), a.p), a.p);
+    return dropout(x[i], is_dropped(a.draw, static_cast<std::uint64_t>(i), threshold), a.p);
   });
 }
 
@@ -19,8 +20,9 @@ void backward(const Backward& b) {
   if (!b.needs(0)) return;
   const auto& a = b.attrs<dropout_kernels::Attrs>();
   const double* g = b.grad().data<double>();
+  const std::uint64_t threshold = bernoulli_threshold(a.p);
   each_element(b.grad_in(0), [&](std::int64_t i) {
-    return dropout_gradient(g[i], is_dropped(a.draw, static_cast<std::uint64_t>(i), a.p), a.p);
+    return dropout_gradient(g[i], is_dropped(a.draw, static_cast<std::uint64_t>(i), threshold), a.p);
   });
 }
 

@@ -6,9 +6,9 @@
 
 namespace ct::plain {
 
-/// Element i is dropped if its word of the draw, one of 0 ... 2^32 - 1, is among the first p 2^32.
-inline bool is_dropped(const GeneratorState& draw, std::uint64_t i, double p) {
-  return philox_word(draw, i) < bernoulli_threshold(p);
+/// Element i is dropped if its word of the draw, one of 0 ... 2^32 - 1, is among the first p 2^32: those below `threshold`.
+inline bool is_dropped(const GeneratorState& draw, std::uint64_t i, std::uint64_t threshold) {
+  return threshold > 0 && philox_word(draw, i) < threshold;
 }
 
 /// y = x / (1 - p), or 0 where it is dropped

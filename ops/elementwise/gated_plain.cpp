@@ -16,10 +16,17 @@ template <Gate gate(double)>
 void backward(const Backward& call) {
   const double *a = call.in(0).data<double>(), *b = call.in(1).data<double>(),
                *g = call.grad().data<double>();
-  if (call.needs(0))
-    each_element(call.grad_in(0), [=](std::int64_t i) { return gated_da(g[i], gate(a[i]), b[i]); });
-  if (call.needs(1))
-    each_element(call.grad_in(1), [=](std::int64_t i) { return gated_db(g[i], gate(a[i])); });
+  if (!call.needs(0)) {
+    if (call.needs(1))
+      each_element(call.grad_in(1), [=](std::int64_t i) { return gated_db(g[i], gate(a[i])); });
+    return;
+  }
+  double* const db = call.needs(1) ? call.grad_in(1).data<double>() : nullptr;
+  each_element(call.grad_in(0), [=](std::int64_t i) {
+    const Gate f = gate(a[i]);
+    if (db) db[i] = gated_db(g[i], f);
+    return gated_da(g[i], f, b[i]);
+  });
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cotangent/core/parallel.h>
 #include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
-#include <cotangent/ops/engine/map/math_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 
 // First the sines and cosines of all positions, which the heads have in common, then the rows.
 

@@ -12,14 +12,20 @@ template <auto turn_row>
 void turn(const Tensor& x, const Tensor& positions, const rotary::Attrs& attrs, const Tensor& y) {
   if (y.numel() == 0) return;
   const std::int64_t length = x.size(-2), turned = attrs.turned(x.size(-1));
-  const double* frequency = rotary::frequencies<double>(attrs.options, turned).of;
+  const Row frequency(rotary::frequencies<double>(attrs.options, turned).of, turned / 2,
+                      Eigen::InnerStride<>(1));
   const rotary::Positions at(positions);
   const Rows rows(x.shape(), x.dim() - 1);
-  const std::int64_t rows_of_batch = rows.count() / x.size(0);  // where batches have positions of their own
-  rows.each([&](std::int64_t r) {
-    const std::int64_t batch = positions.dim() == 2 ? r / rows_of_batch : 0;
-    const auto position = static_cast<double>(at[batch * length + r % length]);
-    turn_row(rows.of(x, r), position, frequency, turned / 2, attrs.options.interleaved, rows.in(y, r));
+  const std::int64_t batches = positions.dim() == 2 ? x.size(0) : 1;  // that have positions of their own
+  const std::int64_t heads = rows.count() / batches / length;
+  parallel_for(batches * length, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Turn phi = turn_of(static_cast<double>(at[i]), frequency);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const std::int64_t r = (i / length * heads + h) * length + i % length;
+        turn_row(rows.of(x, r), phi, attrs.options.interleaved, rows.in(y, r));
+      }
+    }
   });
 }
 

@@ -9,7 +9,8 @@ namespace {
 
 /// The weight of element i: 1 where there is no tensor of weights.
 double at(const CyclicWeight& w, std::int64_t i) {
-  return w.values.defined() ? w.values.data<double>()[i % w.period] : 1;
+  if (!w.values.defined()) return 1;
+  return w.values.data<double>()[w.period == 1 ? 0 : i % w.period];
 }
 
 void forward(const Forward& f) {

@@ -9,12 +9,19 @@
 
 namespace ct::plain {
 
-/// log(1 + e^x), written so that nothing overflows.
-inline double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x))); }
+/// softplus(x) = log(1 + e^x), and that of -x, written so that nothing overflows.
+struct Softplus {
+  double of_x, of_minus_x;
+};
+inline Softplus softplus(double x) {
+  const double rest = std::log1p(std::exp(-std::abs(x)));
+  return {std::max(x, 0.0) + rest, std::max(-x, 0.0) + rest};
+}
 
 /// y = w (p t softplus(-x) + (1 - t) softplus(x))
 inline double bce_with_logits(double x, double t, double w, double p) {
-  return w * (p * t * softplus(-x) + (1 - t) * softplus(x));
+  const Softplus s = softplus(x);
+  return w * (p * t * s.of_minus_x + (1 - t) * s.of_x);
 }
 
 /// dx = g w ((1 - t) sigmoid(x) - p t sigmoid(-x))
@@ -24,7 +31,8 @@ inline double bce_with_logits_dx(double g, double x, double t, double w, double 
 
 /// dt = g w (p softplus(-x) - softplus(x))
 inline double bce_with_logits_dt(double g, double x, double w, double p) {
-  return g * w * (p * softplus(-x) - softplus(x));
+  const Softplus s = softplus(x);
+  return g * w * (p * s.of_minus_x - s.of_x);
 }
 
 }  // namespace ct::plain

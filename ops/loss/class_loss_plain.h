@@ -11,7 +11,7 @@ namespace ct::plain {
 inline Rows class_rows(const Shape& scores) { return {scores, loss::class_axis(scores)}; }
 
 /// w, one for each class: 1 where there is no tensor of weights.
-inline Eigen::ArrayXd class_weights(const Tensor& weight, const Shape& scores) {
+inline Array class_weights(const Tensor& weight, const Shape& scores) {
   const std::int64_t classes = scores[loss::class_axis(scores)];
   if (!weight.defined()) return Eigen::ArrayXd::Ones(classes);
   return Eigen::Map<const Eigen::ArrayXd>(weight.data<double>(), classes);

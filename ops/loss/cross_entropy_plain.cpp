@@ -8,15 +8,13 @@
 namespace ct::plain::cross_entropy_calls {
 namespace {
 
-using Eigen::ArrayXd;
-
 template <bool kSoft>
 void forward(const Forward& f) {
   const auto& attrs = f.attrs<CrossEntropyAttrs>();
   const double s = attrs.label_smoothing;
   const Tensor &x = f.in(0), &target = f.in(1);
   const Rows rows = class_rows(x.shape());
-  const ArrayXd w = class_weights(f.in(2), x.shape());
+  const Array w = class_weights(f.in(2), x.shape());
   const loss::Labels labels = kSoft ? loss::Labels() : loss::Labels(target);
   if (!kSoft)
     loss::check_label_values("cross_entropy", labels, loss::ClassLayout(x.shape()), attrs.ignore_index);
@@ -26,10 +24,10 @@ void forward(const Forward& f) {
     lse[r] = rest[r] = 0;
     if (!kSoft && labels[r] == attrs.ignore_index) return {};
     const Row row = rows.of(x, r);
-    const ArrayXd L = class_losses(row);
+    const Array L = class_losses(row);
     loss::exact_sum(row.maxCoeff(), L.minCoeff(), lse[r], rest[r]);
     if (!kSoft) return {label_loss(L, w, labels[r], s), w[labels[r]]};
-    const ArrayXd factors = soft_factors(w, rows.of(target, r), s);
+    const Array factors = soft_factors(w, rows.of(target, r), s);
     extra[r] = factors.sum();
     return {(factors * L).sum(), 1};
   });
@@ -42,7 +40,7 @@ void backward(const Backward& b) {
   const double s = attrs.label_smoothing;
   const Tensor &x = b.in(0), &target = b.saved_inputs[1];
   const Rows rows = class_rows(x.shape());
-  const ArrayXd w = class_weights(b.saved_inputs[2], x.shape());
+  const Array w = class_weights(b.saved_inputs[2], x.shape());
   const loss::Labels labels = kSoft ? loss::Labels() : loss::Labels(target);
   const LossCotangents g(attrs.reduction, b.grad(), b.out(1).data<double>()[2 * rows.count()]);
   const Tensor dx = b.needs(0) ? b.grad_in(0) : Tensor{}, dt = b.needs(1) ? b.grad_in(1) : Tensor{};
@@ -51,7 +49,7 @@ void backward(const Backward& b) {
       rows.in(dx, r).setZero();
       return;
     }
-    const ArrayXd L = class_losses(rows.of(x, r));
+    const Array L = class_losses(rows.of(x, r));
     if (dx.defined())
       cross_entropy_dx(g[r], L,
                        kSoft ? soft_factors(w, rows.of(target, r), s) : label_factors(w, labels[r], s),

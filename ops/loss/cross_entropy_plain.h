@@ -9,40 +9,39 @@ namespace ct::plain {
 
 /// L_c = -log softmax(x)_c = lse - x_c: the loss of each class if it were the right one. Measured from the largest x, so
 /// that nothing overflows.
-inline Eigen::ArrayXd class_losses(const Row& x) {
-  Eigen::ArrayXd d = x;
+inline Array class_losses(const Row& x) {
+  Array d = x;
   d -= d.maxCoeff<Eigen::PropagateNaN>();
-  return std::log(d.exp().sum()) - d;
+  return std::log(exp_of(d).sum()) - d;
 }
 
 /// y = (1 - s) w_t L_t + s/C sum_c w_c L_c
-inline double label_loss(const Eigen::ArrayXd& L, const Eigen::ArrayXd& w, std::int64_t t, double s) {
+inline double label_loss(const Array& L, const Array& w, std::int64_t t, double s) {
   const double smooth = s > 0 ? s / static_cast<double>(w.size()) * (w * L).sum() : 0;
   return (1 - s) * w[t] * L[t] + smooth;
 }
 
 /// Factor of each L_c: f_c = (1 - s) w_t [c = t] + s/C w_c
-inline Eigen::ArrayXd label_factors(const Eigen::ArrayXd& w, std::int64_t t, double s) {
-  Eigen::ArrayXd f = Eigen::ArrayXd::Zero(w.size());
+inline Array label_factors(const Array& w, std::int64_t t, double s) {
+  Array f = Eigen::ArrayXd::Zero(w.size());
   if (s > 0) f = s / static_cast<double>(w.size()) * w;
   f[t] += (1 - s) * w[t];
   return f;
 }
 
 /// y = sum_c f_c L_c of a distribution t, with f_c = w_c ((1 - s) t_c + s/C)
-inline Eigen::ArrayXd soft_factors(const Eigen::ArrayXd& w, const Row& t, double s) {
+inline Array soft_factors(const Array& w, const Row& t, double s) {
   return w * ((1 - s) * t + s / static_cast<double>(w.size()));
 }
 
 /// dx_c = g (p_c sum_j f_j - f_c), with p = softmax(x) = e^-L
-inline void cross_entropy_dx(double g, const Eigen::ArrayXd& L, const Eigen::ArrayXd& f, MutableRow dx) {
-  const Eigen::ArrayXd p = exp_of(-L);
+inline void cross_entropy_dx(double g, const Array& L, const Array& f, MutableRow dx) {
+  const Array p = exp_of(-L);
   dx = g * (p * f.sum() - f);
 }
 
 /// dt_c = g (1 - s) w_c L_c
-inline void cross_entropy_dt(double g, const Eigen::ArrayXd& L, const Eigen::ArrayXd& w, double s,
-                             MutableRow dt) {
+inline void cross_entropy_dt(double g, const Array& L, const Array& w, double s, MutableRow dt) {
   dt = g * (1 - s) * w * L;
 }
 

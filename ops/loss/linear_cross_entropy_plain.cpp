@@ -7,7 +7,6 @@
 namespace ct::plain::linear_cross_entropy_calls {
 namespace {
 
-using Eigen::ArrayXd;
 using linear_cross_entropy_kernels::Attrs;
 
 /// The operands of a call as matrices, and its logits.

@@ -1,3 +1,4 @@
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/class_loss_plain.h>
 #include <cotangent/ops/loss/nll_loss_internal.h>
 #include <cotangent/ops/loss/nll_loss_plain.h>
@@ -13,7 +14,7 @@ void forward(const Forward& f) {
   const loss::Labels labels(f.in(1));
   loss::check_label_values(f.op.name, labels, loss::ClassLayout(shape), attrs.ignore_index);
   const Rows rows = class_rows(shape);
-  const Eigen::ArrayXd w = class_weights(f.in(2), shape);
+  const Array w = class_weights(f.in(2), shape);
   const auto loss_of = [&](std::int64_t r) -> loss::WeightedSum {
     const std::int64_t t = labels[r];
     if (t == attrs.ignore_index) return {};
@@ -30,15 +31,13 @@ void backward(const Backward& b) {
   const Tensor& dx = b.grad_in(0);
   const loss::Labels labels(b.in(1));
   const Rows rows = class_rows(shape);
-  const Eigen::ArrayXd w = class_weights(b.saved_inputs[2], shape);
+  const Array w = class_weights(b.saved_inputs[2], shape);
   const LossCotangents g(attrs.reduction, b.grad(),
                          attrs.reduction == Reduction::mean ? *b.out(1).data<double>() : 1);
+  fill_kernel(dx, 0);
   rows.each([&](std::int64_t r) {
     const std::int64_t t = labels[r];
-    if (t == attrs.ignore_index)
-      rows.in(dx, r).setZero();
-    else
-      nll_loss_gradient(g[r], t, w[t], rows.in(dx, r));
+    if (t != attrs.ignore_index) rows.in(dx, r)[t] = nll_loss_gradient(g[r], w[t]);
   });
 }
 

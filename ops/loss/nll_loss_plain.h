@@ -9,10 +9,7 @@ namespace ct::plain {
 /// y = -w[t] x[t]
 inline double nll_loss(const Row& x, std::int64_t t, double w_t) { return -w_t * x[t]; }
 
-/// dx_c = -g w[t] [c = t]
-inline void nll_loss_gradient(double g, std::int64_t t, double w_t, MutableRow dx) {
-  dx.setZero();
-  dx[t] = -g * w_t;
-}
+/// dx_c = -g w[t] [c = t], of which this is dx_t
+inline double nll_loss_gradient(double g, double w_t) { return -g * w_t; }
 
 }  // namespace ct::plain

@@ -2,30 +2,33 @@
 
 #include <cmath>
 
+#include <cotangent/ops/engine/rows/plain.h>
 #include <cotangent/ops/normalization/batch_norm_internal.h>
 
 // A channel normalized, and its gradients, in the plainest way. batch_norm.md derives them.
 
 namespace ct::plain {
 
-/// Calls f(place) for every element of a channel.
-template <class F>
-void each_place(const batch_norms::Call& call, std::int64_t channel, const F& f) {
-  batch_norms::each_run(call, channel, [&](std::int64_t first) {
-    for (std::int64_t i = first; i < first + call.pixels; ++i) f(i);
-  });
+/// The pixels of a channel in one image: `first` is the place of the first one.
+inline Eigen::Map<const Eigen::ArrayXd> run(const batch_norms::Call& c, const double* x, std::int64_t first) {
+  return {x + first, c.pixels};
+}
+inline Eigen::Map<Eigen::ArrayXd> run(const batch_norms::Call& c, double* y, std::int64_t first) {
+  return {y + first, c.pixels};
 }
 
 /// y = (x - mean) / sqrt(var + eps) w + b
 inline void batch_norm(const batch_norms::Call& c, std::int64_t channel, const double* x, double w, double b,
                        double& mean, double& var, double* y) {
-  const double count = static_cast<double>(c.images * c.pixels);
+  using batch_norms::each_run;
   if (c.training) {
+    const double share = 1 / static_cast<double>(c.images * c.pixels);
     mean = var = 0;
-    each_place(c, channel, [&](std::int64_t i) { mean += x[i] / count; });
-    each_place(c, channel, [&](std::int64_t i) { var += (x[i] - mean) * (x[i] - mean) / count; });
+    each_run(c, channel, [&](std::int64_t i) { mean += (run(c, x, i) * share).sum(); });
+    each_run(c, channel, [&](std::int64_t i) { var += ((run(c, x, i) - mean).square() * share).sum(); });
   }
-  each_place(c, channel, [&](std::int64_t i) { y[i] = (x[i] - mean) / std::sqrt(var + c.eps) * w + b; });
+  const double r = 1 / std::sqrt(var + c.eps);
+  each_run(c, channel, [&](std::int64_t i) { run(c, y, i) = (run(c, x, i) - mean) * r * w + b; });
 }
 
 /// With n the normalized x: db = sum g, dw = sum g n, and dx = w / sqrt(var + eps) (g - mean(g) - n mean(g n)) where the
@@ -33,13 +36,17 @@ inline void batch_norm(const batch_norms::Call& c, std::int64_t channel, const d
 inline void batch_norm_gradient(const batch_norms::Call& c, std::int64_t channel, const double* x,
                                 const double* g, double w, double mean, double var, double& db, double& dw,
                                 double* dx) {
-  const double r = 1 / std::sqrt(var + c.eps), count = static_cast<double>(c.images * c.pixels);
+  using batch_norms::each_run;
+  const double r = 1 / std::sqrt(var + c.eps), share = 1 / static_cast<double>(c.images * c.pixels);
   db = dw = 0;
-  each_place(c, channel, [&](std::int64_t i) { db += g[i], dw += g[i] * (x[i] - mean) * r; });
+  each_run(c, channel, [&](std::int64_t i) {
+    db += run(c, g, i).sum();
+    dw += (run(c, g, i) * (run(c, x, i) - mean)).sum() * r;
+  });
   if (!dx) return;
-  each_place(c, channel, [&](std::int64_t i) {
-    const double through = c.training ? (db + (x[i] - mean) * r * dw) / count : 0;
-    dx[i] = w * r * (g[i] - through);
+  const double mean_g = c.training ? db * share : 0, mean_gn = c.training ? dw * share : 0;
+  each_run(c, channel, [&](std::int64_t i) {
+    run(c, dx, i) = w * r * (run(c, g, i) - mean_g - (run(c, x, i) - mean) * r * mean_gn);
   });
 }
 

@@ -10,7 +10,7 @@
 namespace ct::plain {
 
 /// 1 / sqrt(mean(d^2) + eps), of lengths instead of squares: those leave the range sooner.
-inline double inverse_deviation(const Eigen::ArrayXd& d, double eps) {
+inline double inverse_deviation(const Array& d, double eps) {
   return 1 / std::hypot(d.matrix().stableNorm() / std::sqrt(static_cast<double>(d.size())), std::sqrt(eps));
 }
 
@@ -26,7 +26,7 @@ inline void layer_norm(const Row& x, const Row& w, const Row& b, double eps, dou
 /// db = sum_n g. Each is added to what is there.
 inline void layer_norm_gradient(const Row& g, const Row& x, const Row& w, double m, double rstd,
                                 MutableRow dx, MutableRow dw, MutableRow db) {
-  const Eigen::ArrayXd xhat = (x - m) * rstd, u = g * w;
+  const Array xhat = (x - m) * rstd, u = g * w;
   dx += rstd * (u - u.mean() - xhat * (u * xhat).mean());
   dw += g * xhat;
   db += g;
@@ -41,7 +41,7 @@ inline void rms_norm(const Row& x, const Row& w, double eps, double& rstd, Mutab
 /// With xhat = x rstd and u = g w: dx = rstd (u - xhat mean(u xhat)), dw = sum_n g xhat. Each is added to what is there.
 inline void rms_norm_gradient(const Row& g, const Row& x, const Row& w, double rstd, MutableRow dx,
                               MutableRow dw) {
-  const Eigen::ArrayXd xhat = x * rstd, u = g * w;
+  const Array xhat = x * rstd, u = g * w;
   dx += rstd * (u - xhat * (u * xhat).mean());
   dw += g * xhat;
 }

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <cotangent/ops/engine/map/math_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 #include <cotangent/ops/recurrence/steps_internal.h>
 
 // On the CPU a thread takes some sequences through all steps, so that threads wait for each other once.

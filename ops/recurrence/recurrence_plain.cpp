@@ -3,7 +3,7 @@
 #include <cotangent/ops/recurrence/recurrence_internal.h>
 #include <cotangent/ops/recurrence/recurrence_plain.h>
 
-// The plain kernels: sequence by sequence and step by step by recurrence_plain.h.
+// The plain kernels: step by step by recurrence_plain.h.
 
 namespace ct::plain::recurrence_calls {
 namespace {
@@ -14,12 +14,20 @@ using recurrence::Lstm;
 using recurrence::Rnn;
 using std::int64_t;
 
-using Part = Eigen::Map<Column>;
-Part part(const Tensor& t, int64_t first, int64_t size) { return {t.data<double>() + first, size}; }
+using Part = Eigen::Map<Columns>;
+/// Step t of a tensor [steps, batch, size].
+Part step(const Tensor& x, int64_t t, int64_t batch, int64_t size) {
+  return {x.data<double>() + t * batch * size, size, batch};
+}
+Eigen::Map<Column> vector(const Tensor& x) { return {x.data<double>(), x.numel()}; }
 ConstMatrix whole(const Tensor& t) { return plain::read(matrix(t, 0, t.size(0), t.size(1), t.size(1), 1)); }
-ConstMatrix read(const Column& x) { return {x.data(), x.size(), 1, MatrixStride(1, 1)}; }
-Column product(const ConstMatrix& w, const Column& x) {
-  return plain::product(w, read(x)).reshaped().array();
+/// x^T
+using Read = Eigen::Ref<const Columns>;
+ConstMatrix rows(const Read& x) { return {x.data(), x.cols(), x.rows(), MatrixStride(x.outerStride(), 1)}; }
+/// w x
+Columns product(const ConstMatrix& w, const Read& x) {
+  Matrix of_rows = plain::product(rows(x), transposed(w));
+  return Part(of_rows.data(), w.rows(), x.cols());
 }
 
 struct Sizes {
@@ -30,91 +38,113 @@ struct Sizes {
   Sizes(const Shape& x, const Shape& w_hh, const Attrs& a, const Tensor& l)
       : steps(x[0]), batch(x[1]), inputs(x[2]), hidden(w_hh[1]), gates(w_hh[0]), attrs(a), lengths(l) {}
   int64_t time(int64_t n) const { return attrs.reverse ? steps - 1 - n : n; }
-  bool ended(int64_t b, int64_t t) const { return lengths.defined() && t >= lengths.data<int64_t>()[b]; }
+
+  /// Sequences that have ended at time t have zeros in x, whatever stood there, or what they have in `before`.
+  template <class X>
+  void clear_ended(X&& x, int64_t t) const {
+    each_ended(t, [&](int64_t b) { x.col(b).setZero(); });
+  }
+  void keep_ended(Columns& x, const Columns& before, int64_t t) const {
+    each_ended(t, [&](int64_t b) { x.col(b) = before.col(b); });
+  }
+
+ private:
+  template <class F>
+  void each_ended(int64_t t, const F& f) const {
+    for (int64_t b = 0; lengths.defined() && b < batch; ++b)
+      if (t >= lengths.data<int64_t>()[b]) f(b);
+  }
 };
 
 template <class C>
 void forward(const Forward& f) {
   const Sizes s(f.in(0).shape(), f.in(2).shape(), f.attrs<Attrs>(), f.in(6));
   const ConstMatrix w_ih = whole(f.in(1)), w_hh = whole(f.in(2));
-  const int64_t kept_size = C::kKept * s.hidden, columns = kept_size + s.hidden;
-  for (int64_t b = 0; b < s.batch; ++b) {
-    Column h = part(f.in(5), b * s.hidden, s.hidden), c, kept(kept_size), next;
-    if (C::kMemory) c = part(f.in(7), b * s.hidden, s.hidden);
-    for (int64_t n = 0; n < s.steps; ++n) {
-      const int64_t t = s.time(n), row = t * s.batch + b;
-      Part output = part(f.out(0), row * s.hidden, s.hidden), trace = part(f.out(2), row * columns, columns);
-      if (s.ended(b, t)) {
-        output.setZero(), trace.setZero();
-        continue;
-      }
-      Column p = product(w_ih, part(f.in(0), row * s.inputs, s.inputs)), u = product(w_hh, h);
-      if (f.has(3)) p += part(f.in(3), 0, s.gates);
-      if (f.has(4)) u += part(f.in(4), 0, s.gates);
-      if constexpr (std::is_same_v<C, Rnn>) {
-        kept = next = rnn(p, u, s.attrs.relu);
-      } else if constexpr (std::is_same_v<C, Gru>) {
-        const GruGates g = gru_gates(p, u);
-        kept << g.r, g.z, g.n, g.u_n;
-        next = gru(g, h);
-      } else {
-        const LstmGates g = lstm_gates(p, u);
-        kept << g.i, g.f, g.g, g.o, c;
-        c = lstm(g, c, next);
-      }
-      trace << kept, h;
-      output = h = next;
+  Columns h = step(f.in(5), 0, s.batch, s.hidden), c, kept(C::kKept * s.hidden, s.batch);
+  if (C::kMemory) c = step(f.in(7), 0, s.batch, s.hidden);
+  for (int64_t n = 0; n < s.steps; ++n) {
+    const int64_t t = s.time(n);
+    Part output = step(f.out(0), t, s.batch, s.hidden);
+    Part trace = step(f.out(2), t, s.batch, kept.rows() + s.hidden);
+    Columns p = product(w_ih, step(f.in(0), t, s.batch, s.inputs)), u = product(w_hh, h), h_new, c_new;
+    if (f.has(3)) p.colwise() += vector(f.in(3));
+    if (f.has(4)) u.colwise() += vector(f.in(4));
+    if constexpr (std::is_same_v<C, Rnn>) {
+      kept = h_new = rnn(p, u, s.attrs.relu);
+    } else if constexpr (std::is_same_v<C, Gru>) {
+      const GruGates g = gru_gates(p, u);
+      kept << g.r, g.z, g.n, g.u_n;
+      h_new = gru(g, h);
+    } else {
+      const LstmGates g = lstm_gates(p, u);
+      kept << g.i, g.f, g.g, g.o, c;
+      c_new = lstm(g, c, h_new);
+      s.keep_ended(c_new, c, t);
+      c = c_new;
     }
-    part(f.out(1), b * s.hidden, s.hidden) = h;
-    if (C::kMemory) part(f.out(3), b * s.hidden, s.hidden) = c;
+    trace << kept, h;
+    output = h_new;
+    s.clear_ended(trace, t), s.clear_ended(output, t);
+    s.keep_ended(h_new, h, t);
+    h = h_new;
   }
+  step(f.out(1), 0, s.batch, s.hidden) = h;
+  if (C::kMemory) step(f.out(3), 0, s.batch, s.hidden) = c;
 }
 
 template <class C>
 void backward(const Backward& b) {
   const Sizes s(b.in_meta(0).shape, b.in_meta(2).shape, b.attrs<Attrs>(), b.saved_inputs[6]);
   const ConstMatrix w_ih = whole(b.in(1)), w_hh = whole(b.in(2));
-  const int64_t columns = (C::kKept + 1) * s.hidden;
   for (int i = 0; i < b.input_count(); ++i)
     if (b.needs(i) && !b.accumulate(i)) fill_kernel(b.grad_in(i), 0);
-  const auto cotangent = [&](int k, int64_t row) -> Column {
-    if (!b.grad(k).defined()) return Column::Zero(s.hidden);
-    return part(b.grad(k).contiguous(), row * s.hidden, s.hidden);
+  if (s.batch == 0) return;
+  const auto cotangent = [&](int k, int64_t t) -> Columns {
+    if (!b.grad(k).defined()) return Columns::Zero(s.hidden, s.batch);
+    return step(b.grad(k).contiguous(), t, s.batch, s.hidden);
   };
   // dw += g x^T
-  const auto add_outer = [&](int i, const Column& g, const Column& x) {
+  const auto add_outer = [&](int i, const Columns& g, const Read& x) {
     if (b.needs(i))
-      matrix(b.grad_in(i), 0, g.size(), x.size(), x.size(), 1) +=
-          plain::product(read(g), transposed(read(x)));
+      matrix(b.grad_in(i), 0, g.rows(), x.rows(), x.rows(), 1) +=
+          plain::product(transposed(rows(g)), rows(x));
   };
-  for (int64_t q = 0; q < s.batch; ++q) {
-    Column dh = cotangent(1, q), dc = C::kMemory ? cotangent(3, q) : Column(), dp(s.gates), du(s.gates);
-    for (int64_t n = s.steps - 1; n >= 0; --n) {
-      const int64_t t = s.time(n), row = t * s.batch + q;
-      if (s.ended(q, t)) continue;
-      const Column trace = part(b.out(2), row * columns, columns), h_past = trace.tail(s.hidden);
-      const auto kept = [&](int64_t k) -> Column { return trace.segment(k * s.hidden, s.hidden); };
-      dh += cotangent(0, row);
-      Column around = Column::Zero(s.hidden);
-      if constexpr (std::is_same_v<C, Rnn>) {
-        du = dp = rnn_gradient(kept(0), dh, s.attrs.relu);
-      } else if constexpr (std::is_same_v<C, Gru>) {
-        gru_gradient({kept(0), kept(1), kept(2), kept(3)}, h_past, dh, dp, du, around);
-      } else {
-        const Column dc_after = dc;
-        lstm_gradient({kept(0), kept(1), kept(2), kept(3)}, kept(4), dh, dc_after, dp, dc);
-        du = dp;
-      }
-      if (b.needs(0)) part(b.grad_in(0), row * s.inputs, s.inputs) += product(transposed(w_ih), dp);
-      add_outer(1, dp, part(b.in(0), row * s.inputs, s.inputs));
-      add_outer(2, du, h_past);
-      if (b.needs(3)) part(b.grad_in(3), 0, s.gates) += dp;
-      if (b.needs(4)) part(b.grad_in(4), 0, s.gates) += du;
-      dh = around + product(transposed(w_hh), du);
+  const auto add_sum = [&](int i, const Columns& g) {
+    if (b.needs(i)) vector(b.grad_in(i)) += g.rowwise().sum();
+  };
+  Columns dh = cotangent(1, 0), dc, dp(s.gates, s.batch), du(s.gates, s.batch);
+  if (C::kMemory) dc = cotangent(3, 0);
+  for (int64_t n = s.steps - 1; n >= 0; --n) {
+    const int64_t t = s.time(n);
+    const Part trace = step(b.out(2), t, s.batch, (C::kKept + 1) * s.hidden);
+    const Columns h_past = trace.bottomRows(s.hidden), dh_now = dh + cotangent(0, t), dc_now = dc;
+    const auto kept = [&](int64_t k) -> Columns { return trace.middleRows(k * s.hidden, s.hidden); };
+    Columns around = Columns::Zero(s.hidden, s.batch);
+    if constexpr (std::is_same_v<C, Rnn>) {
+      du = dp = rnn_gradient(kept(0), dh_now, s.attrs.relu);
+    } else if constexpr (std::is_same_v<C, Gru>) {
+      gru_gradient({kept(0), kept(1), kept(2), kept(3)}, h_past, dh_now, dp, du, around);
+    } else {
+      lstm_gradient({kept(0), kept(1), kept(2), kept(3)}, kept(4), dh_now, dc_now, dp, dc);
+      s.keep_ended(dc, dc_now, t);
+      du = dp;
     }
-    if (b.needs(5)) part(b.grad_in(5), q * s.hidden, s.hidden) = dh;
-    if (C::kMemory && b.needs(7)) part(b.grad_in(7), q * s.hidden, s.hidden) = dc;
+    s.clear_ended(dp, t), s.clear_ended(du, t);
+    Columns x = step(b.in(0), t, s.batch, s.inputs);
+    s.clear_ended(x, t);
+    if (b.needs(0)) {
+      Columns dx = product(transposed(w_ih), dp);
+      s.clear_ended(dx, t);
+      step(b.grad_in(0), t, s.batch, s.inputs) += dx;
+    }
+    add_outer(1, dp, x), add_outer(2, du, h_past);
+    add_sum(3, dp), add_sum(4, du);
+    around += product(transposed(w_hh), du);
+    s.keep_ended(around, dh, t);
+    dh = around;
   }
+  if (b.needs(5)) step(b.grad_in(5), 0, s.batch, s.hidden) = dh;
+  if (C::kMemory && b.needs(7)) step(b.grad_in(7), 0, s.batch, s.hidden) = dc;
 }
 
 }  // namespace

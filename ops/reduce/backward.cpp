@@ -125,7 +125,10 @@ void backward_by(Kind kind, const Backward& b, const DeviceFunctions& device) {
         call.y = in_fold_type(b.out(0), device.sum);
       }
       break;
-    default: call.kind = Gradient::log_sum_exp; call.y = b.out(1);
+    default:
+      call.kind = Gradient::log_sum_exp;
+      call.y = b.out(1).select(1, 0).contiguous();
+      call.aux = b.out(1).select(1, 1).contiguous();
   }
   device.gradient(call);
 }

@@ -80,8 +80,8 @@ void infer(Infer& infer) {
   }
   infer.output(shape, dtype);
   if constexpr (kind == Kind::max || kind == Kind::min) infer.output(shape, DType::i64);
-  if constexpr (kind == Kind::var || kind == Kind::std || kind == Kind::logsumexp)
-    infer.output(shape, accumulate_type(x.dtype()));
+  if constexpr (kind == Kind::var || kind == Kind::std) infer.output(shape, accumulate_type(x.dtype()));
+  if constexpr (kind == Kind::logsumexp) infer.output({numel(shape), 2}, accumulate_type(x.dtype()));
 }
 
 Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, AttrsView) {
@@ -203,8 +203,12 @@ Tensor slope(const Backward& b, const RuleCall& call) {
     return norm_slope(b.in(0), call.keep(b.out()), number, call);
   } else {
     static_assert(kind == Kind::logsumexp);
-    const Tensor y = call.axes.empty() ? b.in(0) : logsumexp(b.in(0), call.axes, true);
-    return g * exp(b.in(0) - where(eq(y, -std::numeric_limits<double>::infinity()), 0, y));
+    // From the largest, as that alone has no digits left for the others.
+    if (call.axes.empty()) return g;
+    if (b.in(0).numel() == 0) return g * b.in(0);
+    const Tensor largest = amax(b.in(0).detach(), call.axes, true);
+    const Tensor e = exp(b.in(0) - where(eq(largest, -std::numeric_limits<double>::infinity()), 0, largest));
+    return g * (e / where(isinf(largest), 1, sum(e, call.axes, true)));
   }
 }
 
@@ -237,11 +241,11 @@ consteval InputDef x_needing(const char* needs) {
 constexpr InputDef kX[] = {x_needing("")}, kXNeedsX[] = {x_needing("x")},
                    kXNeedsIndices[] = {x_needing("indices")}, kXNeedsMean[] = {x_needing("x mean")},
                    kXNeedsDeviation[] = {x_needing("x y mean")}, kXNeedsY[] = {x_needing("x y")},
-                   kXNeedsWide[] = {x_needing("x wide")},
+                   kXNeedsTerms[] = {x_needing("x terms")},
                    kXWithoutGradient[] = {{.name = "x", .gradient = false}};
 constexpr OutputDef kY[] = {{"y"}}, kTruth[] = {{"y", false}}, kIndices[] = {{"indices", false}},
                     kValues[] = {{"values"}, {"indices", false}}, kYMean[] = {{"y"}, {"mean", false}},
-                    kYWide[] = {{"y"}, {"wide", false}};
+                    kYTerms[] = {{"y"}, {"terms", false}};
 
 // The kernels of a kind, so that a program carries those of the kinds that it uses.
 constexpr const KernelTables* tables_of(Kind kind) {
@@ -308,7 +312,7 @@ constexpr OpDef k_var =
 constexpr OpDef k_std = define<Kind::std>("std", "y = sqrt(var(x))", kXNeedsDeviation, kYMean, kFloatingSums);
 constexpr OpDef k_norm = define<Kind::norm>("norm", "y = sum(|x|^p)^(1/p)", kXNeedsY, kY, kFloatingSums);
 constexpr OpDef k_logsumexp =
-    define<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", kXNeedsWide, kYWide, kFloatingSums);
+    define<Kind::logsumexp>("logsumexp", "y = log(sum(exp(x)))", kXNeedsTerms, kYTerms, kFloatingSums);
 
 Attrs over(const Dims& axes, bool keepdim, double number = 0) {
   Attrs attrs;

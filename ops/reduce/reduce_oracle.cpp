@@ -70,7 +70,11 @@ void forward(const Forward& f) {
       if constexpr (is_position(kind))
         f.outputs.back().data<std::int64_t>()[k] = position(row, finds_smallest(kind));
       if constexpr (kind == Kind::var || kind == Kind::std) f.out(1).data<double>()[k] = mean(row);
-      if constexpr (kind == Kind::logsumexp) f.out(1).data<double>()[k] = logsumexp(row);
+      if constexpr (kind == Kind::logsumexp) {
+        const double y = f.out().data<double>()[k], largest = row.size() ? row[position(row, false)] : y;
+        f.out(1).data<double>()[2 * k] = largest;
+        f.out(1).data<double>()[2 * k + 1] = std::isinf(largest) ? 0 : y - largest;
+      }
     }
   }
 }

@@ -87,10 +87,11 @@ inline double logsumexp(const Row& x) {
   const double largest = x[position(x, false)];
   return std::isfinite(largest) ? largest + std::log((x - largest).exp().sum()) : largest;
 }
-/// dx_i = g exp(x_i - y), 0 where y = -inf
+/// dx_i = g exp(x_i) / sum_j exp(x_j), after the largest is subtracted; 0 where all are -inf
 inline void logsumexp_gradient(const Row& x, double g, MutableRow dx) {
-  const double y = logsumexp(x);
-  dx = g * (x - (std::isinf(y) && y < 0 ? 0 : y)).exp();
+  const double largest = x[position(x, false)];
+  const Array e = exp_of(x - (std::isinf(largest) && largest < 0 ? 0 : largest));
+  dx = g * e / (std::isinf(largest) ? 1 : e.sum());
 }
 
 }  // namespace ct::plain

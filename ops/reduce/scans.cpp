@@ -94,22 +94,26 @@ void product_rule(const Backward& b) {
   b.set_grad_in(0, dx.to(b.in_meta(0).dtype));
 }
 
-// dx_i = exp(x_i - y_i) s_i with s_i = g_i + exp(y_i - y_{i+1}) s_{i+1}.
+// With m_i the largest of x_0 to x_i and r_i = exp(y_i - m_i) = exp(m_{i-1} - m_i) r_{i-1} + exp(x_i - m_i):
+// dx_i = exp(x_i - m_i) s_i with s_i = g_i / r_i + exp(m_i - m_{i+1}) s_{i+1}. A large y has no digits left for r.
 void logsumexp_rule(const Backward& b) {
   if (!b.needs(0)) return;
   const Tensor x = wide(b.in(0)), g = wide(b.grad());
   const int axis = axis_of(b.op, b.attrs<Attrs>(), x.shape());
-  const Tensor y = logcumsumexp(x, axis);
+  const Tensor m = cummax(x.detach(), axis).values;
   // Up to there nothing but -inf: no element counts, and -inf - -inf would be NaN.
   const auto fraction = [](const Tensor& part, const Tensor& whole) {
     return exp(part - where(eq(part, -std::numeric_limits<double>::infinity()), 0, whole));
   };
-  Tensor s = g;
-  if (const std::int64_t n = x.dim() > 0 ? x.shape()[axis] : 1; n > 1) {
-    const Tensor ratio = fraction(y.narrow(axis, 0, n - 1), y.narrow(axis, 1, n - 1));
-    s = linear_recurrence(rules::padded(ratio, axis, 0, 1), g, axis, true);
-  }
-  b.set_grad_in(0, (fraction(x, y) * s).to(b.in_meta(0).dtype));
+  const Tensor share = fraction(x, m);
+  const std::int64_t n = x.dim() > 0 ? x.shape()[axis] : 1;
+  Tensor ratio;
+  if (n > 1) ratio = fraction(m.narrow(axis, 0, n - 1), m.narrow(axis, 1, n - 1));
+  const auto before = [&](const Tensor& t, bool reverse) {
+    return n > 1 ? linear_recurrence(rules::padded(ratio, axis, !reverse, reverse), t, axis, reverse) : t;
+  };
+  const Tensor r = before(share, false), s = before(g / where(eq(r, 0), 1, r), true);
+  b.set_grad_in(0, (share * s).to(b.in_meta(0).dtype));
 }
 
 void extremum_rule(const Backward& b) { rules::found_at(b, b.attrs<Attrs>().axis); }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <cotangent/ops/engine/random/draw.h>
@@ -18,11 +19,11 @@ inline std::int64_t multinomial(const Row& w, bool replacement, const GeneratorS
   const int bits = draw::weight_bits(w.size());
   std::vector<std::uint64_t> whole;
   for (const double v : w) whole.push_back(draw::weight(v, top, bits));
+  std::uint64_t sum = std::accumulate(whole.begin(), whole.end(), std::uint64_t{0});
   for (std::int64_t j = 0; j < y.size(); ++j) {
-    const std::uint64_t sum = std::accumulate(whole.begin(), whole.end(), std::uint64_t{0});
     if (sum == 0) return j;
     y(j) = draw::walk(whole.data(), draw::target(draw, first + static_cast<std::uint64_t>(j), sum));
-    if (!replacement) whole[static_cast<std::size_t>(y(j))] = 0;
+    if (!replacement) sum -= std::exchange(whole[static_cast<std::size_t>(y(j))], 0);
   }
   return y.size();
 }

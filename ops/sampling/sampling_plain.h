@@ -15,15 +15,17 @@ namespace ct::plain {
 /// top_k largest, nor among the most probable that together reach top_p of the sum, weighs 0; what equals the last of
 /// them is kept. At temperature 0 the first of the largest.
 inline std::int64_t sample_logits(const Row& x, const sampling_kernels::Attrs& attrs, std::int64_t r) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(x.size()));  // from the largest on
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return x(a) > x(b); });
-  if (attrs.temperature == 0) return order[0];
+  const std::int64_t largest = std::max_element(x.begin(), x.end()) - x.begin();
+  if (attrs.temperature == 0) return largest;
 
   const int bits = draw::weight_bits(x.size());
   Eigen::Array<std::uint64_t, Eigen::Dynamic, 1> w(x.size());
   for (std::int64_t i = 0; i < x.size(); ++i)
-    w(i) = sampling_kernels::weight_of(x(i), x(order[0]), attrs.temperature, bits);
+    w(i) = sampling_kernels::weight_of(x(i), x(largest), attrs.temperature, bits);
+  std::vector<std::int64_t> order(static_cast<std::size_t>(x.size()));  // from the largest on
+  std::iota(order.begin(), order.end(), 0);
+  if (attrs.top_k > 0 || attrs.top_p < 1)
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return x(a) > x(b); });
   const auto drop_below = [&](double last) { w = (x < last).select(0, w); };
   if (attrs.top_k > 0 && attrs.top_k < x.size())
     drop_below(x(order[static_cast<std::size_t>(attrs.top_k - 1)]));

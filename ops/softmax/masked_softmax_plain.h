@@ -16,8 +16,8 @@ inline void masked_softmax(const Row& x, const Row& m, double scale, MutableRow 
     y = 0;
     return;
   }
-  y = (y - y.maxCoeff<Eigen::PropagateNaN>()).exp();
-  y /= y.sum();
+  const Array e = exp_of(y - y.maxCoeff<Eigen::PropagateNaN>());
+  y = e / e.sum();
 }
 
 /// ds_i = y_i (g_i - sum_j g_j y_j), which is the mask's gradient too, and dx = scale ds.

@@ -9,26 +9,28 @@ namespace ct::plain {
 
 /// y_i = exp(x_i) / sum_j exp(x_j); the largest x is subtracted first, so that nothing overflows.
 inline void softmax(const Row& x, MutableRow y) {
-  Eigen::ArrayXd e = x;
+  Array e = x;
   e = exp_of(e - e.maxCoeff<Eigen::PropagateNaN>());
   y = e / e.sum();
 }
 
 /// dx_i = y_i (g_i - sum_j g_j y_j)
-inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = y * (g - (g * y).sum()); }
+inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) {
+  const Array p = y, of_y = g;
+  dx = p * (of_y - (of_y * p).sum());
+}
 
 /// y_i = x_i - log sum_j exp(x_j)
 inline void log_softmax(const Row& x, MutableRow y) {
-  Eigen::ArrayXd d = x;
+  Array d = x;
   d -= d.maxCoeff<Eigen::PropagateNaN>();
   y = d - std::log(exp_of(d).sum());
 }
 
 /// dx_i = g_i - exp(y_i) sum_j g_j
 inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) {
-  Eigen::ArrayXd p = y;
-  p = exp_of(p);
-  dx = g - p * g.sum();
+  const Array p = exp_of(y), of_y = g;
+  dx = of_y - p * of_y.sum();
 }
 
 }  // namespace ct::plain

@@ -45,6 +45,14 @@ TEST_CASE("what is -inf has a probability and a gradient of 0, in long rows too"
     Tensor leaf = x.clone().set_requires_grad();
     cross_entropy(leaf, zeros({2}, {.dtype = i64})).backward();
     CHECK(all(eq(leaf.grad().narrow(1, 8, 40), 0)).item<bool>());
+    const Tensor zeros_of_x = zeros({2, 48}, {.dtype = dtype}), hidden = x - 1;
+    CHECK(all(eq(masked_softmax(zeros_of_x, hidden).narrow(1, 8, 40), 0)).item<bool>());
+    const Tensor q = zeros({1, 1, 2, 4}, {.dtype = dtype}), k = zeros({1, 1, 48, 4}, {.dtype = dtype});
+    const Tensor v = full({1, 1, 48, 4}, std::numeric_limits<double>::max() / 64, {.dtype = f64}).to(dtype);
+    const Tensor of_seen = where(isfinite(v), v, 1e30);
+    of_seen.narrow(2, 0, 8).fill_(1);  // what is hidden is large
+    CHECK(testing::largest_difference(scaled_dot_product_attention(q, k, of_seen, {.mask = hidden}),
+                                      ones({1, 1, 2, 4}, {.dtype = dtype})) < 1e-6);
   }
 }
 

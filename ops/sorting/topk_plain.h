@@ -11,15 +11,20 @@
 
 namespace ct::plain {
 
-/// y_j = x[i_j] is the j-th smallest of x, or the j-th largest: the row is sorted, of equal elements the first stays first.
-/// A NaN counts as larger than any number. y may be shorter than x.
+/// y_j = x[i_j] is the j-th smallest of x, or the j-th largest, of equal elements the first one first. A NaN counts as larger
+/// than any number. y may be shorter than x: what belongs into it is put in front, and sorted.
 inline void topk(const Row& x, bool largest, MutableRow y, Positions i) {
-  const auto less = [](double a, double b) { return a < b || (std::isnan(b) && !std::isnan(a)); };
+  const auto before = [&](std::int64_t a, std::int64_t b) {
+    if (x(a) < x(b)) return !largest;
+    if (x(a) > x(b)) return largest;
+    const bool nan_a = std::isnan(x(a)), nan_b = std::isnan(x(b));
+    return nan_a == nan_b ? a < b : nan_a == largest;
+  };
   std::vector<std::int64_t> order(static_cast<std::size_t>(x.size()));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return largest ? less(x(b), x(a)) : less(x(a), x(b));
-  });
+  const auto end = order.begin() + y.size();
+  std::nth_element(order.begin(), end, order.end(), before);
+  std::sort(order.begin(), end, before);
   std::copy_n(order.begin(), y.size(), i.begin());
   y = x(i);
 }

@@ -280,7 +280,9 @@ struct LogSumExpFold {
   struct Acc {
     C max, sum;
   };
-  using Second = C;
+  struct Second {
+    C max, log_sum;
+  };
 
   __device__ Acc identity() const { return {-static_cast<C>(INFINITY), 0}; }
   static __device__ C shift(C max) { return isinf(max) ? C(0) : max; }
@@ -300,8 +302,10 @@ struct LogSumExpFold {
     acc.sum = scaled(acc, by) + scaled(other, by);
     acc.max = max;
   }
-  __device__ void finish(const Acc& acc, C& value, Second& exact) const {
-    value = exact = log(acc.sum) + shift(acc.max);
+  __device__ void finish(const Acc& acc, C& value, Second& terms) const {
+    const C log_sum = log(acc.sum);
+    value = log_sum + shift(acc.max);
+    terms = {acc.max, acc.max == identity().max && acc.sum == 0 ? C(0) : log_sum};
   }
 
  private:

@@ -23,7 +23,7 @@ enum class Gradient : std::uint8_t {
   norm2,          // y the norm
   norm_extremum,  // y the norm, aux the number of ties
   norm,           // y the norm; p its order
-  log_sum_exp,    // y the value
+  log_sum_exp,    // y the largest x, aux log(sum(exp(x - y))): 0 where y is -inf
 };
 
 struct GradientSettings {
@@ -65,7 +65,7 @@ CT_HD inline C gradient_of(C x, C g, C y, C aux, C scale, C p, Exp exp = {}) {
     return g * sign_of(x) * power_of((x < 0 ? -x : x) / y, p - 1);
   } else {
     static_assert(kind == Gradient::log_sum_exp);
-    return g * exp(x - (y == -INFINITY ? C(0) : y));
+    return g * exp((x - (y == -INFINITY ? C(0) : y)) - aux);
   }
 }
 

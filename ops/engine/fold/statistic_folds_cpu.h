@@ -2,6 +2,7 @@
 
 #include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/ops/engine/fold/gradients.h>
 
 // Folds that carry several numbers: variance, norms, log-sum-exp. They read their elements once, in blocks that
 // are gone over twice while they are in the cache, and merge blocks by exact formulas.
@@ -166,8 +167,8 @@ struct NormFold {
 };
 
 /// log(sum(exp(x))) = max + log(sum(exp(x - max))), with the sum rescaled when the maximum grows. An infinite
-/// maximum is not subtracted: inf - inf would make a NaN of what is an infinity. The second result is the
-/// first before it is rounded to a 16-bit type: the gradient exp(x - y) would show the rounding of a large y.
+/// maximum is not subtracted: inf - inf would make a NaN of what is an infinity. The second result is both terms: a large maximum leaves no
+/// digits for the other in their sum, and the gradient needs it.
 template <class Element>
 struct LogSumExpFold {
   using C = Element;
@@ -175,7 +176,9 @@ struct LogSumExpFold {
     C max;
     double sum;
   };
-  using Second = C;
+  struct Second {
+    C max, log_sum;
+  };
   static constexpr bool kPositions = false;
 
   static Acc identity() { return {-std::numeric_limits<C>::infinity(), 0}; }
@@ -201,8 +204,10 @@ struct LogSumExpFold {
     acc.sum = scaled(acc, by) + scaled(later, by);
     acc.max = max;
   }
-  void finish(const Acc& acc, C& value, Second& exact) const {
-    value = exact = static_cast<C>(std::log(acc.sum) + shift(acc.max));
+  void finish(const Acc& acc, C& value, Second& terms) const {
+    const double log_sum = std::log(acc.sum);
+    value = static_cast<C>(log_sum + shift(acc.max));
+    terms = {acc.max, acc.max == identity().max && acc.sum == 0 ? C(0) : static_cast<C>(log_sum)};
   }
 
  private:

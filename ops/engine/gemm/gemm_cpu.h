@@ -5,6 +5,7 @@
 
 #include <cotangent/core/dtype.h>
 #include <cotangent/core/export.h>
+#include <cotangent/core/kernel_tables.h>
 
 // Matrix products on the CPU, on plain pointers: the caller has checked shapes and dtypes.
 //
@@ -41,5 +42,10 @@ template <class T, class Out = T>
 CT_API void gemm_batched_cpu(const Gemm& shape, std::int64_t batch, std::int64_t a_batch,
                              std::int64_t b_batch, std::int64_t c_batch, compute_t<T> alpha, const T* a,
                              const T* b, compute_t<T> beta, std::type_identity_t<Out>* c);
+
+struct GemmCpu {
+  decltype(&gemm_cpu<double>) run;
+};
+CT_CPU_TABLES(GemmCpu, gemms)
 
 }  // namespace ct

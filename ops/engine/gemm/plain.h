@@ -8,8 +8,8 @@
 #include <cotangent/core/tensor.h>
 
 // Matrices of tensors as Eigen's, for the plain kernels of rooms (NAME_plain.h). All tensors are f64 and on the CPU, in any
-// strides. The product of matrices is `a * b`; but Eigen makes a product of its own for each way in which operands are written
-// and lie in memory, which takes seconds to compile, so that what is in the library calls product(a, b).
+// strides. The product of matrices is `a * b` in the plain kernels that hold the library's own products to it; the others call
+// product(a, b), which is one of those: Eigen's are not for the processor at hand, and each takes seconds to compile.
 
 namespace ct::plain {
 
@@ -41,7 +41,7 @@ inline ConstMatrix transposed(const ConstMatrix& m) {
   return {m.data(), m.cols(), m.rows(), MatrixStride(m.innerStride(), m.outerStride())};
 }
 
-/// a b
+/// a b, by gemm_cpu.h
 Matrix product(const ConstMatrix& a, const ConstMatrix& b);
 
 }  // namespace ct::plain

@@ -9,7 +9,7 @@
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
-#include <cotangent/ops/engine/map/math_cpu.h>
+#include <cotangent/ops/engine/map/math_f64_cpu.h>
 
 // Elementwise kernels on the CPU. For .cpp files of rooms.
 //

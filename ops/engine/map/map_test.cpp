@@ -158,12 +158,22 @@ TEST_CASE("functions in f64 are within about one unit of the last place", "[elem
   check("tanh near 0", ct::tanh, std::tanh, -1, 1, 0.8);
   check("asin", ct::asin, std::asin, -1, 1, 0.7);
   check("acos", ct::acos, std::acos, -1, 1, 0.7);
-  check("erfc", ct::erfc, std::erfc, -6, 26, 4);  // the C++ library's
+  check("erfc", ct::erfc, std::erfc, -6, 26.5, 1.1);
+  check("erfc near 0", ct::erfc, std::erfc, -1, 1, 1.1);
   for (const auto f : {ct::asin, ct::acos})
     for (const double x : {1.0000001, -2., kInf, -kInf, kNaN})
       CHECK(std::isnan(f(ct::tensor({x})).item<double>()));
   CHECK(ct::expm1(ct::tensor({kInf, -kInf, 710., -800.})).to_vector<double>() ==
         std::vector<double>{kInf, -1, kInf, -1});
+  CHECK(ct::erfc(ct::tensor({kInf, -kInf, 0., -0., 30.})).to_vector<double>() ==
+        std::vector<double>{0, 2, 1, 1, 0});
+  CHECK(std::isnan(ct::erfc(ct::tensor({kNaN})).item<double>()));
+  for (double x = 26.5; x < 27.5; x += 0.01) {  // denormal numbers
+    const long double want = std::erfc(static_cast<long double>(x));
+    const double got = ct::erfc(ct::from_vector(std::vector{x})).item<double>();
+    CHECK((!told ||
+           std::fabs(got - want) <= 0.51L * std::numeric_limits<double>::denorm_min() + 0x1p-52L * want));
+  }
   CHECK(ct::tanh(ct::tensor({kInf, -kInf})).to_vector<double>() == std::vector<double>{1, -1});
   for (const auto f : {ct::expm1, ct::tanh, ct::asin})
     CHECK(std::signbit(f(ct::tensor({-0.})).item<double>()));

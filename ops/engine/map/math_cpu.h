@@ -6,15 +6,14 @@
 #include <cotangent/ops/engine/map/formulas.h>
 #include <cotangent/ops/engine/map/pieces_cpu.h>
 
-// Functions of vectors; exp is in core/simd/exp.h. In f32 they are polynomials on the whole register, in f64 and for
-// integers the C++ library's functions lane by lane (f64 serves checking more than speed).
+// Functions of vectors; exp is in core/simd/exp.h, those of f64 alone in math_f64_cpu.h. In f32 they are polynomials on the
+// whole register, for integers the C++ library's functions lane by lane.
 //
 // The coefficients interpolate each function at the Chebyshev nodes of its interval. Largest errors found in
 // f32, in units of the last place, against the C++ library in f64 (engine/map/map_test.cpp repeats the search):
 //     exp 1.1, log 0.8, tanh 1.3, erf 1.2, sin and cos 0.8 (|x| <= 8192; the C++ library's beyond), softplus 2.0, sigmoid 2.1
 //     (left of -88, where it is no normal number, 0), gelu 8 (|x| <= 3; the tail is e^(-x^2/2) times as exact a factor).
 // With AVX-512 log, tanh, erf and gelu are others, by tables in registers (pieces_cpu.h): tanh 1.1, erf 1.0 and gelu 6 there.
-// In f64: expm1 1.0, tanh 0.8, asin and acos 0.7, and the C++ library's, of which erfc's is the largest: 3.3 with glibc.
 // Results rounded to 16 bits are within 0.5002 ulp for every input.
 // NaN gives NaN, infinities and zeros give their limits, results below 2^-126 are denormal as they should be.
 
@@ -174,64 +173,12 @@ CT_INLINE Vector<float> erf(Vector<float> x) {
 }
 #endif
 
-CT_INLINE Vector<double> log(Vector<double> x) {
-  return each(x, [](double v) { return std::log(v); });
-}
-
-// The upper half of the digits, whose products are exact.
-CT_INLINE Vector<double> upper_half(Vector<double> x) {
-  return Vector<double>::from_bits(x.bits() & ~std::int64_t{0x7ffffff});
-}
-// (e^x - 1) / 2 as a sum whose second term is what rounding takes from the first; x in [-40, 710]. With x = k ln 2 + r
-// it is 2^(k-1) (e^r - 1) + (2^(k-1) - 1/2); the coefficients interpolate (e^r - 1 - r) / r^2.
-struct HalfExpm1 {
-  Vector<double> high, low;
-};
-CT_INLINE HalfExpm1 half_expm1(Vector<double> x) {
-  using P = Vector<double>;
-  const P magic(0x1.8p52), shifted = x * P(0x1.71547652b82fep+0) + magic, k = shifted - magic;
-  const P above = x - k * P(0x1.62e42feep-1), below = k * P(0x1.a39ef35793c76p-33);
-  const P r = above - below, rest = (above - r) - below;
-  const P w = r * r *
-                  polynomial(r, 0.5, 0x1.5555555555555p-3, 0x1.5555555555557p-5, 0x1.1111111111111p-7,
-                             0x1.6c16c16c15a68p-10, 0x1.a01a01a0196acp-13, 0x1.a01a01a9e991bp-16,
-                             0x1.71de3a5aa7bb7p-19, 0x1.27e4d41966f2fp-22, 0x1.ae642c82e33d5p-26,
-                             0x1.1f7f2776cfaf2p-29, 0x1.61bfaa228dde5p-33) +
-              (rest + rest * r);
-  const P e = r + w, e_rest = (r - e) + w;
-  const P power = P::from_bits((shifted.bits() << 52) + (std::int64_t{1022} << 52));  // 2^(k-1)
-  const P whole = power - P(0.5), part = power * e, sum = whole + part;
-  return {sum, (part - (sum - whole)) + power * e_rest};
-}
-// (e^2a - 1) / (e^2a + 1) with a = |x|: the quotient's upper half, and what is left over the divisor. 1 from 22 on.
-CT_INLINE Vector<double> tanh(Vector<double> x) {
-  using P = Vector<double>;
-  const P a = abs(x);
-  const HalfExpm1 e = half_expm1(where(a > P(22), P(44), P(2) * a));
-  const P d = e.high + P(1), back = d - e.high;
-  const P d_rest = ((e.high - (d - back)) + (P(1) - back)) + e.low;
-  const P q = upper_half(e.high / d), d_upper = upper_half(d);
-  const P left = ((e.high - q * d_upper) - q * (d - d_upper)) + (e.low - q * d_rest);
-  return copysign(q + left / d, x);
-}
-CT_INLINE Vector<double> erf(Vector<double> x) {
-  return each(x, [](double v) { return std::erf(v); });
-}
-
-CT_INLINE Vector<double> erfc(Vector<double> x) {
-  return each(x, [](double v) { return std::erfc(v); });
-}
-
 // log(1 + u) for u in [-1, 1]: what rounding 1 + u has taken is added, over 1 + u.
 CT_INLINE Vector<float> log1p(Vector<float> u) {
   using P = Vector<float>;
   const P w = P(1.0f) + u;
   return log(w) + (u - (w - P(1.0f))) / where(w == P(0.0f), P(1.0f), w);
 }
-CT_INLINE Vector<double> log1p(Vector<double> u) {
-  return each(u, [](double v) { return std::log1p(v); });
-}
-
 // sin(x + quarter * pi/2): x = n pi/2 + r with |r| <= pi/4; the quadrant n says which polynomial and sign.
 // pi/2 comes in four parts, of which the first three have so few bits that their products are exact; what r loses by
 // rounding is kept in `rest`, and what 1 - z/2 loses is given back.
@@ -265,13 +212,6 @@ CT_INLINE Vector<float> sin(Vector<float> x) {
   return where(x == Vector<float>(0.0f), x, sin_of(x, 0));
 }  // -0
 CT_INLINE Vector<float> cos(Vector<float> x) { return sin_of(x, 1); }
-CT_INLINE Vector<double> sin(Vector<double> x) {
-  return each(x, [](double v) { return std::sin(v); });
-}
-CT_INLINE Vector<double> cos(Vector<double> x) {
-  return each(x, [](double v) { return std::cos(v); });
-}
-
 template <class T>
 CT_INLINE Vector<T> pow(Vector<T> x, Vector<T> y) {
   return each(x, y, [](T a, T b) {
@@ -281,41 +221,6 @@ CT_INLINE Vector<T> pow(Vector<T> x, Vector<T> y) {
       return std::pow(a, b);
     }
   });
-}
-
-// ---- Cold formulas, which are computed in f64: the C++ library's functions, called lane by lane, but for those that
-// simulations call in loops, angles and lengths ---------------------------------------------------------------------
-
-// f of n numbers; a real call, since its code would be repeated for each formula that names a function.
-[[gnu::noinline]] inline void call_each(double (*f)(double), double* x, int n) {
-  for (int i = 0; i < n; ++i) x[i] = f(x[i]);
-}
-[[gnu::noinline]] inline void call_each(double (*f)(double, double), double* x, const double* y, int n) {
-  for (int i = 0; i < n; ++i) x[i] = f(x[i], y[i]);
-}
-#define CT_CALLED_FUNCTION(name)                                                         \
-  CT_INLINE Vector<double> name(Vector<double> x) {                                      \
-    double lanes[Vector<double>::kSize];                                                 \
-    x.store(lanes);                                                                      \
-    call_each(static_cast<double (*)(double)>(std::name), lanes, Vector<double>::kSize); \
-    return Vector<double>::load(lanes);                                                  \
-  }
-CT_CALLED_FUNCTION(exp2)
-CT_CALLED_FUNCTION(log2)
-CT_CALLED_FUNCTION(log10)
-CT_CALLED_FUNCTION(tan)
-CT_CALLED_FUNCTION(sinh)
-CT_CALLED_FUNCTION(cosh)
-CT_CALLED_FUNCTION(asinh)
-CT_CALLED_FUNCTION(acosh)
-CT_CALLED_FUNCTION(atanh)
-#undef CT_CALLED_FUNCTION
-
-// elu and selu are activations: no call of the C++ library's.
-CT_INLINE Vector<double> expm1(Vector<double> x) {
-  using P = Vector<double>;
-  const HalfExpm1 e = half_expm1(where(x > P(710), P(710), where(x < P(-40), P(-40), x)));
-  return where(x == P(0), x, P(2) * (e.high + e.low));  // -0
 }
 
 // Integers are whole already. Ties of rint go to the even neighbour.
@@ -333,96 +238,7 @@ CT_ROUNDING(trunc)
 CT_ROUNDING(rint)
 #undef CT_ROUNDING
 
-#define CT_CALLED_FUNCTION(name)                                                                \
-  CT_INLINE Vector<double> name(Vector<double> x, Vector<double> y) {                           \
-    double a[Vector<double>::kSize], b[Vector<double>::kSize];                                  \
-    x.store(a);                                                                                 \
-    y.store(b);                                                                                 \
-    call_each(static_cast<double (*)(double, double)>(std::name), a, b, Vector<double>::kSize); \
-    return Vector<double>::load(a);                                                             \
-  }
-CT_CALLED_FUNCTION(fmod)
-#undef CT_CALLED_FUNCTION
-
-// The angle of (x, y) where both are >= 0: turned back by 45 or 90 degrees where it is nearer to them than to 0, its tangent t
-// is at most that of 22.5 degrees, and a polynomial in t^2 (of the Chebyshev nodes, as above) good to 0.03 units of the last
-// place; 1.5 of them with the rounding of all.
-CT_INLINE Vector<double> angle(Vector<double> y, Vector<double> x) {
-  using P = Vector<double>;
-  const auto both = (x == kInfinity) & (y == kInfinity);
-  const P scale = where((x > 0x1p1000) | (y > 0x1p1000), P(0.25), P(1));  // their sum is no infinity
-  x = where(both, 1, x * scale), y = where(both, 1, y * scale);
-  const auto low = y <= 0.41421356237309503 * x, high = y > 2.4142135623730949 * x;
-  const P n = where(low, y, where(high, -x, y - x)), d = where(low, x, where(high, y, y + x));
-  const P t = n / where(d == 0, 1, d), z = t * t;
-  const P rest =
-      polynomial(z, -0x1.5555555555555p-2, 0x1.9999999999953p-3, -0x1.249249248d7eep-3, 0x1.c71c71c304b68p-4,
-                 -0x1.745d165df3f95p-4, 0x1.3b1392d9e785cp-4, -0x1.110e880a7a521p-4, 0x1.e19a13b9fc6dfp-5,
-                 -0x1.ac7a938b69c93p-5, 0x1.74ddd408bb4c1p-5, -0x1.1b33b923aa954p-5, 0x1.0ad36a455cafbp-6);
-  const P turned = where(low, 0, where(high, 0x1.921fb54442d18p+0, P(0x1.921fb54442d18p-1)));
-  const P beyond = turned * 3.8981718325193755e-17;  // of its digits, those behind a double's
-  return turned + (t + (t * (z * rest) + beyond));
-}
-CT_INLINE Vector<double> atan2(Vector<double> y, Vector<double> x) {
-  using P = Vector<double>;
-  const P acute = angle(abs(y), abs(x));
-  const auto left = copysign(P(1), x) < 0;
-  return copysign(where(left, 0x1.921fb54442d18p+1 - (acute - 0x1.1a62633145c07p-53), acute), y);
-}
-CT_INLINE Vector<double> atan(Vector<double> x) { return copysign(angle(abs(x), Vector<double>(1)), x); }
-// An angle up to 30 degrees as a sum: that whose sine is |x| or, beyond a half, sqrt((1 - |x|) / 2), twice which is acos |x|.
-// The coefficients interpolate (asin(s) / s - 1) / s^2 as a function of z = s^2. Of the root the upper half is taken: its
-// square is exact, and the rest follows from it.
-struct Arc {
-  Vector<double> high, low;
-};
-CT_INLINE Arc small_arc(Vector<double> a) {
-  using P = Vector<double>;
-  const auto far = a > P(0.5);
-  const P z = where(far, P(0.5) * (P(1) - a), a * a), s = where(far, sqrt(z), a);
-  const P high = where(far, upper_half(s), a);
-  const P root_rest = (z - high * high) / where(z == P(0), P(1), s + high);
-  const P curve =
-      s * z *
-      polynomial(z, 0x1.5555555555556p-3, 0x1.3333333332ec4p-4, 0x1.6db6db6e3292ep-5, 0x1.f1c71c1d4aa0dp-6,
-                 0x1.6e8bb1d89492bp-6, 0x1.1c4d343fa57f6p-6, 0x1.c9cf3759fd8ffp-7, 0x1.78246f32d075cp-7,
-                 0x1.524ea8b3aad31p-7, 0x1.653a8f8cfd43cp-8, 0x1.1d661531b222ep-6, -0x1.e7a24f548c99fp-7,
-                 0x1.d78189767524ep-6);
-  return {high, where(far, root_rest, P(0)) + curve};
-}
-// `turns` quarters of a circle (0, 1 or 2) less times * arc.
-CT_INLINE Vector<double> turned_back(Vector<double> turns, Vector<double> times, const Arc& arc) {
-  using P = Vector<double>;
-  const P whole = turns * P(0x1.921fb54442d18p+0), part = times * arc.high, difference = whole - part;
-  const P rest = turns * P(0x1.1a62633145c07p-54) - times * arc.low;
-  return difference + (((whole - difference) - part) + rest);
-}
-CT_INLINE Vector<double> asin(Vector<double> x) {
-  using P = Vector<double>;
-  const P a = abs(x);
-  const auto far = a > P(0.5);
-  return copysign(turned_back(where(far, P(1), P(0)), where(far, P(2), P(-1)), small_arc(a)), x);
-}
-CT_INLINE Vector<double> acos(Vector<double> x) {
-  using P = Vector<double>;
-  const P a = abs(x), side = copysign(P(1), x);
-  const auto far = a > P(0.5);
-  return turned_back(where(far, P(1) - side, P(1)), where(far, P(-2) * side, side), small_arc(a));
-}
-
-// Scaled by a power of 2 where a square would overflow or vanish.
-CT_INLINE Vector<double> hypot(Vector<double> x, Vector<double> y) {
-  using P = Vector<double>;
-  x = abs(x), y = abs(y);
-  const P larger = where(x > y, x, y);
-  const auto huge = larger > 0x1p500, tiny = larger < 0x1p-450;
-  const P scale = where(huge, 0x1p-600, where(tiny, 0x1p600, P(1)));
-  const P back = where(huge, 0x1p600, where(tiny, 0x1p-600, P(1)));
-  const P length = back * sqrt((x * scale) * (x * scale) + (y * scale) * (y * scale));
-  return where((x == kInfinity) | (y == kInfinity), kInfinity, length);
-}
-
-// ---- Integers alone --------------------------------------------------------------------------------------------
+// ---- Integers alone ------------------------------------------------------------------------------------------
 
 using Integers = Vector<std::int64_t>;
 CT_INLINE Integers fmod(Integers x, Integers y) { return each(x, y, elementwise::integer_remainder); }

@@ -4,11 +4,12 @@
 #include <Eigen/Core>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
+#include <cotangent/core/allocator.h>
 #include <cotangent/core/parallel.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/ops/engine/rows/exp_cpu.h>
 
 // Rows of tensors as Eigen's arrays, for the plain kernels of rooms (NAME_plain.h): the code of one row reads there
 // like the formula. All tensors are f64, contiguous and on the CPU.
@@ -22,11 +23,37 @@ using MutableRow = Eigen::Map<Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
 /// A row of positions in another, to read and to write.
 using Positions = Eigen::Map<Eigen::Array<std::int64_t, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
 
-/// e^x by vectors; but where it is no normal number, of which Eigen makes 5.6e-309, by the C++ library.
-inline Eigen::ArrayXd exp_of(const Eigen::ArrayXd& x) {
-  Eigen::ArrayXd y = x.exp();
-  for (Eigen::Index i = 0; i < x.size(); ++i)
-    if (x[i] < -708) y[i] = std::exp(x[i]);
+/// Numbers of its own, for a row: Eigen's array in memory of the library's allocator. The C++ library would give the pages of
+/// a long one back to the system, and fetch them anew for the next row.
+class Array : public Eigen::Map<Eigen::ArrayXd> {
+  using Map = Eigen::Map<Eigen::ArrayXd>;
+
+ public:
+  template <class X>
+  Array(const Eigen::ArrayBase<X>& x) : Array(x.size()) {
+    Map::operator=(x);
+  }
+  Array(const Array& x) : Array(x.size()) { Map::operator=(x); }
+  Array& operator=(const Array& x) { return Map::operator=(x), *this; }
+  using Map::operator=;
+  ~Array() {
+    if (size() > 0) from_->deallocate(data(), static_cast<std::size_t>(size()) * sizeof(double), {});
+  }
+
+ private:
+  explicit Array(Eigen::Index n) : Array(n, current_allocator(cpu)) {}
+  Array(Eigen::Index n, Allocator& from)
+      : Map(n == 0 ? nullptr
+                   : static_cast<double*>(from.allocate(static_cast<std::size_t>(n) * sizeof(double), {})),
+            n),
+        from_(&from) {}
+  Allocator* from_;
+};
+
+/// e^x, by the vectors of the processor at hand; 0 of -inf, of which Eigen makes 5.6e-309.
+inline Array exp_of(const Array& x) {
+  Array y = x;
+  on_cpu(cpu_tables::exponentials).run(y.data(), y.size());
   return y;
 }
 
@@ -59,7 +86,9 @@ class Rows {
   }
 
  private:
-  std::int64_t start(std::int64_t r) const { return r / inner_ * size_ * inner_ + r % inner_; }
+  std::int64_t start(std::int64_t r) const {
+    return inner_ == 1 ? r * size_ : r / inner_ * size_ * inner_ + r % inner_;
+  }
   std::int64_t outer_ = 1, size_ = 1, inner_ = 1;
 };
 

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/kernel_tables.h>
+
+namespace ct {
+
+/// x_i = e^x_i of n numbers, within 2 ulp, from the smallest subnormal up to infinity.
+void exp_cpu(double* x, std::int64_t n);
+
+struct ExpCpu {
+  decltype(&exp_cpu) run;
+};
+CT_CPU_TABLES(ExpCpu, exponentials)
+
+}  // namespace ct
