@@ -165,6 +165,7 @@ StateDict Module::state_dict() const {
 }
 
 LoadReport Module::check_state_dict(const StateDict& dict, LoadOptions options) const {
+  detail::report_strays(*this);
   LoadReport report;
   std::string misfits;
   std::unordered_set<std::string> known;

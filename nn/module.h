@@ -142,9 +142,10 @@ struct Named {
 /// `net.forward(x)` is what the struct computes; one that is called itself, `net(x)`, is an nn::Callable<Mlp>.
 ///
 /// A layer that is a member and was never passed to add() is no part of the module: it is not trained, saved or moved.
-/// parameters(), named_parameters() and state_dict() therefore write a warning to std::cerr, once, that names the struct and
-/// the layer, be it inside of another one or in a vector. Frozen layers, clones of the module's own (target networks), parts
-/// of other modules, and what is held through a pointer or a reference are meant to stay outside.
+/// parameters(), named_parameters(), state_dict() and load_state_dict() write a warning to std::cerr, once, that names the
+/// layer and the struct, be it inside of another one; a vector of layers counts as well. Frozen layers, clones of the
+/// module's own (target networks), parts of other modules, layers whose own parameters() were asked for before, and what is
+/// held through a pointer or a reference are meant to stay outside.
 ///
 /// A Module is a handle, like a Tensor. Copying or assigning one, or a struct derived from it, makes a second
 /// handle to the same parameters, so a copy passed to a function or kept by a trainer stays in step with the

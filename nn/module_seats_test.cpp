@@ -1,9 +1,11 @@
 #include <array>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -248,6 +250,27 @@ TEST_CASE("Seats: members in containers", "[nn][assign]") {
   cloned.any[0] = nn::Linear(2, 1);
   check_heap(cloned);
   check_heap(other);
+}
+
+TEST_CASE("Seats: threads copy one struct, and change their own clones", "[nn][assign]") {
+  const Heap shared;
+  const Headed<Flat<3>> flat;
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; ++k)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        const Heap copy = shared;
+        const Headed<Flat<3>> other = flat;
+        Headed<Flat<3>> own = nn::clone(other);
+        own.head = nn::Linear(2, 4);
+        wrong += own.get("head.weight").size(0) != 4 || !copy.child("a").is_same(shared.layers[0]);
+        wrong += other.state_dict().size() != flat.named_parameters().size();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  check_heap(shared);
 }
 
 TEST_CASE("Seats: through a reference to its base a struct is not assigned to", "[nn][assign]") {

@@ -34,25 +34,28 @@ std::string describe_layer(const Module& layer) {
   return readable_type_name(typeid(layer)) + (text.empty() ? "" : text + ')');
 }
 
-/// The handles that a vector in the object holds: two pointers, to the first and to behind the last of several that lie
-/// side by side.
+/// The handles that vectors in the object hold. A vector is three pointers: to the first of some that lie side by side, to
+/// behind the last one, and to where its memory ends. (Two references to neighbours are not: the second is to a handle.)
 std::vector<const Module*> handles_in_vectors(const char* object, const char* end) {
   std::vector<const Module*> found;
-  const char* words[2] = {};
+  const auto handle_at = [](const char* p) {
+    const std::vector<const Module*> one = handles_in(p, p + 1);
+    return one.empty() ? nullptr : one[0];
+  };
+  const char* words[3] = {};
   for (const char* at = object; at + sizeof words <= end; at += sizeof(void*)) {
     std::memcpy(words, at, sizeof words);
-    if (words[0] >= words[1] || (words[0] >= object && words[0] < end)) continue;
-    const std::vector<const Module*> first = handles_in(words[0], words[0] + 1);
-    if (first.empty()) continue;
-    const std::size_t size = reach_of(*first[0]), bytes = static_cast<std::size_t>(words[1] - words[0]);
-    if (bytes % size != 0) continue;
+    const auto [first, behind, capacity] = words;
+    if (first >= behind || behind > capacity || (first >= object && first < end)) continue;
+    const Module* handle = handle_at(first);
+    if (!handle || handle_at(behind)) continue;
+    const auto size = static_cast<std::ptrdiff_t>(reach_of(*handle));
+    if ((behind - first) % size != 0 || (capacity - first) % size != 0) continue;
     std::vector<const Module*> items;
-    for (const char* item = words[0]; item < words[1]; item += size) {
-      const std::vector<const Module*> one = handles_in(item, item + 1);
-      if (one.empty()) break;
-      items.push_back(one[0]);
-    }
-    if (items.size() == bytes / size) found.insert(found.end(), items.begin(), items.end());
+    for (const char* item = first; item < behind && (handle = handle_at(item)); item += size)
+      items.push_back(handle);
+    if (items.size() == static_cast<std::size_t>((behind - first) / size))
+      found.insert(found.end(), items.begin(), items.end());
   }
   return found;
 }

@@ -82,6 +82,8 @@ TEST_CASE("Strays: a layer that was never added is named", "[nn][strays]") {
   CHECK(text.find("[4, 2]") == std::string::npos);     // the one that was
   CHECK(said_by([&] { last.parameters(); }).empty());  // once
   CHECK(said_by([&] { LastMember().state_dict(); }).empty());
+  struct Loaded : LastMember {};
+  check_mentions(said_by([&] { Loaded().load_state_dict(last.state_dict()); }), {"Loaded", "weight [2, 4]"});
   check_mentions(said_by([] { MiddleMember().state_dict(); }), {"MiddleMember", "LayerNorm (weight [4]"});
   // In what is derived from it; on the heap, in a vector, moved there.
   std::vector<DerivedMember> many(3);
@@ -146,6 +148,11 @@ TEST_CASE("Strays: no alarm where all is as it is meant to be", "[nn][strays]") 
     const nn::Linear* pointer = shared.get();
     nn::Linear own = add("own", nn::Linear(2, 2));
   };
+  struct Neighbours : nn::Module {
+    const nn::Linear &first, &second, &third;
+    nn::Linear own = add("own", nn::Linear(2, 2));
+    explicit Neighbours(const std::vector<nn::Linear>& all) : first(all[0]), second(all[1]), third(all[2]) {}
+  };
   struct Encoder : nn::Module {
     nn::Embedding table = add("table", nn::Embedding(5, 2));
   };
@@ -174,6 +181,8 @@ TEST_CASE("Strays: no alarm where all is as it is meant to be", "[nn][strays]") 
           distilled.parameters();
           nn::clone(distilled).parameters();
           Outside().state_dict();
+          const std::vector<nn::Linear> three(3, nn::Linear(2, 2));
+          Neighbours(three).parameters();
           const Encoder encoder;
           const Decoder decoder(encoder);
           decoder.parameters();
