@@ -1,5 +1,7 @@
 #include <cotangent/autograd/recompute.h>
 
+#include <utility>
+
 #include <cotangent/autograd/autocast_mode.h>
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
@@ -25,11 +27,25 @@ class GeneratorGuard {
   GeneratorState previous_;
 };
 
+// Sets the forward scope for a while.
+class ScopeGuard {
+ public:
+  explicit ScopeGuard(const detail::ForwardScope* scope)
+      : previous_(std::exchange(detail::forward_scope(), scope)) {}
+  ~ScopeGuard() { detail::forward_scope() = previous_; }
+  ScopeGuard(const ScopeGuard&) = delete;
+  ScopeGuard& operator=(const ScopeGuard&) = delete;
+
+ private:
+  const detail::ForwardScope* previous_;
+};
+
 class RecomputeNode final : public Node {
  public:
   RecomputeNode(Call fn, std::vector<SavedTensor> saved, const std::vector<Tensor>& inputs,
                 const GeneratorState& draws)
       : fn_(std::move(fn)), inputs_(std::move(saved)), draws_(draws), mode_(detail::autocast_mode()) {
+    if (const detail::ForwardScope* const scope = detail::forward_scope()) scope_ = scope->shared_from_this();
     for (const Tensor& t : inputs) edges.emplace_back(detail::gradient_edge(t));
     enter();
     if (anomaly_enabled()) trace = std::make_unique<std::string>(detail::current_call_site());
@@ -72,6 +88,7 @@ class RecomputeNode final : public Node {
       const EnableGrad recorded;
       const GeneratorGuard draws(draws_);
       const detail::AutocastModeGuard mode(mode_, true);
+      const ScopeGuard scope(scope_.get());
       outputs = fn_(inputs);
     }
     CT_CHECK(outputs.size() == output_metas_.size(), AutogradError, "recompute", "fn returned ",
@@ -90,6 +107,7 @@ class RecomputeNode final : public Node {
 
   void release_saved() override {
     fn_ = nullptr;
+    scope_ = nullptr;
     inputs_.clear();
   }
   std::vector<KeptTensor> kept() const override {
@@ -106,9 +124,15 @@ class RecomputeNode final : public Node {
   std::vector<TensorMeta> output_metas_;
   GeneratorState draws_;
   detail::AutocastMode mode_;
+  std::shared_ptr<const detail::ForwardScope> scope_;
 };
 
 }  // namespace
+
+const detail::ForwardScope*& detail::forward_scope() {
+  thread_local const ForwardScope* scope = nullptr;
+  return scope;
+}
 
 std::vector<Tensor> recompute(Call fn, const std::vector<Tensor>& inputs) {
   CT_CHECK(fn, ValueError, "recompute", "fn is empty; pass a function");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <cotangent/core/export.h>
@@ -28,5 +29,14 @@ namespace ct {
 CT_API std::vector<Tensor> recompute(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn,
                                      const std::vector<Tensor>& inputs);
 CT_API Tensor recompute(std::function<Tensor(const Tensor&)> fn, const Tensor& input);
+
+namespace detail {
+/// State that nn sets for the forward passes of a thread: functional_call() the tensors in place of parameters.
+struct ForwardScope : std::enable_shared_from_this<ForwardScope> {
+  virtual ~ForwardScope() = default;
+};
+/// That of this thread, or null. recompute() sets it back for the second call, too.
+CT_API const ForwardScope*& forward_scope();
+}  // namespace detail
 
 }  // namespace ct

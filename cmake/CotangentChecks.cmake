@@ -20,6 +20,7 @@ if(COTANGENT_BUILD_TESTS AND NOT COTANGENT_TEST_PREFIX)
   cotangent_script_test(check.names python3 "${_checks}/names.py" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.faults python3 "${PROJECT_SOURCE_DIR}/tests/mutation.py" --list)
   cotangent_script_test(check.pytorch_page python3 "${_checks}/pytorch_page.py" "${PROJECT_SOURCE_DIR}")
+  cotangent_script_test(check.tensor_members python3 "${_checks}/tensor_members.py" "${PROJECT_SOURCE_DIR}")
   cotangent_script_test(check.pytorch_code python3 "${_checks}/pytorch_page.py" "${PROJECT_SOURCE_DIR}" --run
     "${PROJECT_BINARY_DIR}" "${CMAKE_CXX_COMPILER}")
   cotangent_script_test(check.python python3 "${_checks}/python.py" "${PROJECT_SOURCE_DIR}")

@@ -95,7 +95,9 @@ ParameterList::ParameterList() {
   set_extra(std::make_unique<detail::Items<Parameter>>());
 }
 
-ParameterList::ParameterList(std::initializer_list<Tensor> tensors) : ParameterList() {
+ParameterList::ParameterList(std::initializer_list<Tensor> tensors)
+    : ParameterList(std::vector<Tensor>(tensors)) {}
+ParameterList::ParameterList(const std::vector<Tensor>& tensors) : ParameterList() {
   for (const Tensor& t : tensors) append(t);
 }
 

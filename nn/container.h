@@ -236,6 +236,7 @@ class CT_API ParameterList : public Module {
  public:
   ParameterList();
   ParameterList(std::initializer_list<Tensor> tensors);
+  explicit ParameterList(const std::vector<Tensor>& tensors);
   /// Makes a tensor a parameter at the end. Throws as Module::parameter().
   void append(Tensor tensor);
   std::size_t size() const;

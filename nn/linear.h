@@ -55,7 +55,7 @@ class CT_API Bilinear : public Module {
   Bilinear(std::int64_t in1_features, std::int64_t in2_features, std::int64_t out_features,
            LinearOptions options = {});
   Tensor forward(const Tensor& x1, const Tensor& x2) const { return ct::bilinear(x1, x2, weight_, bias_); }
-  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return forward(x1, x2); }
+  Tensor operator()(const Tensor& x1, const Tensor& x2) const { return call(*this, x1, x2); }
   void reset_parameters();
 
  private:

@@ -15,6 +15,7 @@ namespace ct::nn {
 using detail::Entry;
 using detail::ModuleState;
 using detail::TensorSlot;
+using detail::visit_slots;
 
 namespace {
 
@@ -26,36 +27,10 @@ void check_name(const ModuleState& state, const char* op, const std::string& nam
   CT_CHECK(!used, ValueError, op, "the name '", name, "' is taken in this module; choose another one");
 }
 
-std::string join(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + '.' + name;
-}
-
-// f(path, entry) for every parameter and buffer that is there; `once` passes over a tensor seen before.
-template <class F>
-void visit_slots(const Module& root, bool once, F&& f) {
-  std::unordered_set<const TensorImpl*> seen;
-  const auto visit_module = [&](const std::string& path, const Module& module) {
-    for (const auto& entry : ModuleState::of(module).slots) {
-      const Tensor& tensor = entry->slot->tensor;
-      if (tensor.defined() && (!once || seen.insert(tensor.impl()).second))
-        f(join(path, entry->name), *entry);
-    }
-  };
-  if (once) return ModuleState::visit(root, visit_module);
-  // Every path, also those of a module that is registered twice.
-  const std::function<void(const std::string&, const Module&)> walk = [&](const std::string& path,
-                                                                          const Module& m) {
-    visit_module(path, m);
-    for (const auto& child : ModuleState::of(m).children)
-      walk(join(path, child->name), ModuleState::handle(child->child));
-  };
-  walk({}, root);
-}
-
 std::vector<Named<Tensor>> list_tensors(const Module& root, bool buffers) {
   std::vector<Named<Tensor>> list;
   visit_slots(root, true, [&](const std::string& path, const Entry& entry) {
-    if (entry.slot->is_buffer == buffers) list.push_back({path, entry.slot->tensor});
+    if (entry.slot->is_buffer == buffers) list.push_back({path, entry.slot->now()});
   });
   return list;
 }
@@ -79,6 +54,12 @@ const detail::ForwardHooks* detail::hooks_of(const Module& module) {
   return ModuleState::of(module).hooks.get();
 }
 
+void detail::check_no_place(const Module& module, const Tensor& given) {
+  CT_CHECK(!given.defined(), ValueError, "module", "a forward hook of a ", readable_type_name(typeid(module)),
+           " gave ", describe(given),
+           ", and its forward() has no tensor there that it could take the place of; give an undefined one");
+}
+
 detail::ModuleExtra* Module::extra() const { return state().extra.get(); }
 void Module::set_extra(std::unique_ptr<detail::ModuleExtra> extra) { state().extra = std::move(extra); }
 
@@ -90,6 +71,8 @@ std::shared_ptr<Entry> Module::add_child(std::string name, const Module& child, 
              "' contains the one it is added to; modules form a tree");
   });
   if (child.state().kind.empty()) child.state().kind = detail::readable_type_name(type);
+  detail::note_reach(*this);
+  for (detail::Stray& stray : detail::find_strays(child)) child.state().strays.push_back(std::move(stray));
   return own.children.emplace_back(
       std::make_shared<Entry>(std::move(name), child.state_, nullptr, true, &own));
 }
@@ -110,6 +93,7 @@ void detail::prepare_parameter(const char* op, const std::string& name, Tensor& 
 
 std::shared_ptr<Entry> Module::add_slot(TensorSlot slot, bool persistent) {
   auto shared = std::make_shared<TensorSlot>(std::move(slot));
+  detail::note_reach(*this);
   return state().slots.emplace_back(
       std::make_shared<Entry>(shared->name, nullptr, shared, persistent, &state()));
 }
@@ -119,7 +103,10 @@ Buffer Module::buffer(std::string name, Tensor tensor, BufferOptions options) {
   return Buffer(add_slot({std::move(name), std::move(tensor), /*is_buffer=*/true}, options.persistent));
 }
 
-std::vector<Named<Tensor>> Module::named_parameters() const { return list_tensors(*this, false); }
+std::vector<Named<Tensor>> Module::named_parameters() const {
+  detail::report_strays(*this);
+  return list_tensors(*this, false);
+}
 std::vector<Named<Tensor>> Module::named_buffers() const { return list_tensors(*this, true); }
 std::vector<Tensor> Module::parameters() const { return values_of(named_parameters()); }
 std::vector<Tensor> Module::buffers() const { return values_of(named_buffers()); }
@@ -156,19 +143,20 @@ Tensor Module::get(std::string_view path) const {
   const Module owner = nested ? child(path.substr(0, dot)) : *this;
   const std::string_view name = nested ? path.substr(dot + 1) : path;
   for (const auto& entry : owner.state().slots)
-    if (entry->name == name && entry->slot->tensor.defined()) return entry->slot->tensor;
+    if (entry->name == name && entry->slot->tensor.defined()) return entry->slot->now();
   ct::detail::fail<ValueError>("get", "there is no parameter or buffer '", path,
                                "'; named_parameters() and named_buffers() list what there is");
 }
 
 std::int64_t Module::num_parameters(bool trainable_only) const {
   std::int64_t count = 0;
-  for (const Tensor& p : parameters())
+  for (const auto& [name, p] : list_tensors(*this, false))
     if (!trainable_only || p.requires_grad()) count += p.numel();
   return count;
 }
 
 StateDict Module::state_dict() const {
+  detail::report_strays(*this);
   StateDict dict;
   visit_slots(*this, false, [&](const std::string& path, const Entry& entry) {
     if (entry.persistent) dict.set(path, entry.slot->tensor.detach());
@@ -177,6 +165,7 @@ StateDict Module::state_dict() const {
 }
 
 LoadReport Module::check_state_dict(const StateDict& dict, LoadOptions options) const {
+  detail::report_strays(*this);
   LoadReport report;
   std::string misfits;
   std::unordered_set<std::string> known;
@@ -239,7 +228,7 @@ void Module::train(bool on) {
 bool Module::is_training() const { return state().training; }
 
 void Module::zero_grad(bool set_to_none) {
-  for (const Tensor& p : parameters()) {
+  for (const auto& [name, p] : list_tensors(*this, false)) {
     Tensor parameter = p;
     if (!p.grad().defined()) continue;
     if (set_to_none) {
@@ -252,7 +241,7 @@ void Module::zero_grad(bool set_to_none) {
 }
 
 void Module::requires_grad(bool value) {
-  for (Tensor& p : parameters()) p.set_requires_grad(value);
+  for (auto& [name, p] : list_tensors(*this, false)) p.set_requires_grad(value);
 }
 
 void Module::apply(const std::function<void(Module&)>& f) {

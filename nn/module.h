@@ -1,13 +1,16 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
@@ -15,8 +18,9 @@
 
 #include <cotangent/core/export.h>
 #include <cotangent/core/tensor.h>
+#include <cotangent/nn/first_tensor.h>
+#include <cotangent/nn/parameter.h>
 #include <cotangent/nn/state_dict.h>
-#include <cotangent/nn/tensor_members.h>
 
 namespace ct::nn {
 
@@ -25,44 +29,7 @@ class Module;
 namespace detail {
 struct ModuleState;
 
-/// A tensor of a module, with the name it was made under: what Parameter and Buffer handles point to.
-struct TensorSlot {
-  std::string name;
-  Tensor tensor;
-  bool is_buffer = false;
-};
-
-struct Entry;  // a name in a module and what it stands for
-
-/// Whether a handle is the one that its module goes by: what add(), parameter() and buffer() gave, wherever it
-/// has been moved to since. What is assigned to such a handle takes the place of what was registered. The
-/// members of a struct that is copied, moved or assigned as a whole are what they were in the other struct;
-/// any other copy of a handle is just that.
-class CT_API Seat {
- public:
-  Seat() = default;
-  Seat(const Seat& from);
-  Seat(Seat&& from) noexcept;
-  Seat& operator=(const Seat&) = delete;
-  ~Seat() { release(); }
-
-  /// Takes the seat of this name.
-  void settle(std::shared_ptr<Entry> entry);
-  /// At an assignment: the entry that is to be rewritten, or null where handles are just bound anew, which
-  /// follow() is for. Throws Error if there are other handles that would go on with the old.
-  Entry* to_rewrite(const Seat& from);
-  void follow(const Seat& from);
-  void follow(Seat&& from) noexcept;
-
- private:
-  bool is_part_of_struct(const Seat& from) const;
-  void release() noexcept;
-
-  std::shared_ptr<Entry> entry_;
-  bool holds_ = false;  // false with an entry: moved out on its own, and takes it back when assigned to
-};
-
-/// State of a container beyond its children; lives with the module, not with a handle to it.
+/// Data of a container beyond its children; lives with the module, not with a handle to it.
 struct ModuleExtra {
   virtual ~ModuleExtra() = default;
   /// A copy made inside a CloneScope.
@@ -82,7 +49,6 @@ class CT_API CloneScope {
   void* previous_;
 };
 CT_API bool cloning();
-CT_API std::shared_ptr<TensorSlot> copy_or_clone(const std::shared_ptr<TensorSlot>& slot);
 CT_API std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& state);
 CT_API std::string readable_type_name(const std::type_info& type);
 
@@ -97,62 +63,9 @@ struct ForwardHooks {
 };
 /// Null without hooks.
 CT_API const ForwardHooks* hooks_of(const Module& module);
-
-/// Base of Parameter and Buffer.
-class CT_API SlotHandle : public TensorHandle, public TensorMembers<SlotHandle> {
- public:
-  SlotHandle() = default;
-  explicit SlotHandle(std::shared_ptr<Entry> entry);
-  SlotHandle(const SlotHandle& other);
-  SlotHandle(SlotHandle&& other) noexcept;
-  /// Assigning to a member that names a parameter or buffer replaces it in the module as well, by what the
-  /// other handle names (by none, if that is nothing): the two share it from then on. Throws as assigning to a
-  /// Module does.
-  SlotHandle& operator=(const SlotHandle& other);
-  SlotHandle& operator=(SlotHandle&& other);
-
-  /// The tensor of now; undefined if there is none. Throws Error for a handle that was moved from.
-  const Tensor& tensor() const {
-    static const Tensor& none = *new Tensor;  // never destroyed: static objects may still ask at exit
-    if (moved_from_) [[unlikely]]
-      throw_moved_from();
-    return slot_ ? slot_->tensor : none;
-  }
-  bool defined() const { return tensor().defined(); }
-  explicit operator bool() const = delete;  // defined(), or the truth of the value, tensor()?
-  /// A handle is used wherever a tensor is wanted. It does not turn into a Tensor when it is about to go:
-  /// `ct::Tensor w = parameter(...)` does not compile, because such a member would not follow clone().
-  operator const Tensor&() const& { return tensor(); }
-  operator const Tensor&() && = delete;
-  const Tensor* operator->() const { return &tensor(); }
-  const Tensor& operator*() const { return tensor(); }
-  /// Puts another tensor in this place, for every handle to it: to share one tensor between two layers.
-  /// Optimizers made before go on with the old tensor. In place of a parameter that requires a gradient the
-  /// new tensor is made to require one. Throws ShapeError, DTypeError or DeviceError unless shape, dtype and
-  /// device are the same, AutogradError for a parameter that is no leaf, ValueError for a tensor or a place
-  /// that is undefined.
-  void replace(const Tensor& tensor) const;
-
- private:
-  [[noreturn]] static void throw_moved_from();
-  bool rewrite(const SlotHandle& other);
-
-  Seat seat_;
-  std::shared_ptr<TensorSlot> slot_;
-  bool moved_from_ = false;
-};
+/// Throws ValueError if a hook gave this tensor where forward() takes or gives none.
+CT_API void check_no_place(const Module& module, const Tensor& given);
 }  // namespace detail
-
-/// A member that names a parameter of its module: `nn::Parameter w = parameter("w", ct::zeros({3}));`
-class CT_API Parameter : public detail::SlotHandle {
- public:
-  using SlotHandle::SlotHandle;
-};
-/// A member that names a buffer of its module: state that is saved, but not trained.
-class CT_API Buffer : public detail::SlotHandle {
- public:
-  using SlotHandle::SlotHandle;
-};
 
 struct BufferOptions {
   /// False: not part of state_dict().
@@ -226,6 +139,14 @@ struct Named {
 ///       ct::Tensor forward(const ct::Tensor& x) const { return out(ct::relu(in(x))); }
 ///     };
 ///
+/// `net.forward(x)` is what the struct computes; one that is called itself, `net(x)`, is an nn::Callable<Mlp>.
+///
+/// A layer that is a member and was never passed to add() is no part of the module: it is not trained, saved or moved.
+/// parameters(), named_parameters(), state_dict() and load_state_dict() write a warning to std::cerr, once, that names the
+/// layer and the struct, be it inside of another one; a vector of layers counts as well. Frozen layers, clones of the
+/// module's own (target networks), parts of other modules, layers whose own parameters() were asked for before, and what is
+/// held through a pointer or a reference are meant to stay outside.
+///
 /// A Module is a handle, like a Tensor. Copying or assigning one, or a struct derived from it, makes a second
 /// handle to the same parameters, so a copy passed to a function or kept by a trainer stays in step with the
 /// original; clone() makes an independent one. That holds for derived structs because their members are
@@ -238,7 +159,8 @@ struct Named {
 /// Optimizers made before go on with the old parameters; make a new one. Other handles are bound anew by an
 /// assignment and change nothing else: local variables, and structs as a whole (`a = b` makes a another
 /// handle to b). While there are several handles to a struct, assigning to a member of one throws Error: the
-/// others would go on with the old layer. What is assigned must not contain the module (else ValueError).
+/// others would go on with the old layer. That holds for members in structs of any size and depth, and in containers. What is
+/// assigned must not contain the module (else ValueError).
 ///
 /// Handles of one module may be used from several threads as long as no thread changes it (add, to, train,
 /// load_state_dict) meanwhile.
@@ -249,7 +171,19 @@ class CT_API Module {
   Module(Module&& other) noexcept;
   Module& operator=(const Module& other);
   Module& operator=(Module&& other);
-  ~Module();
+  /// The base alone of a struct that is more than a Module can't be assigned: throws Error for `base = nn::Linear(2, 5)`
+  /// where `base` is a Module& to a layer. A handle that is no more than a Module takes anything.
+  template <std::derived_from<Module> D>
+  requires(!std::same_as<D, Module>) Module& operator=(const D& other) {
+    check_only_base(typeid(D));
+    return *this = static_cast<const Module&>(other);
+  }
+  virtual ~Module();
+  // Deletes as ever. Of all virtual functions a compiler writes for each struct it is the one that knows the struct's
+  // size, and asked for that it deletes nothing (detail::reach_of).
+  static void operator delete(Module* module, std::destroying_delete_t, std::size_t size);
+  static void operator delete(Module* module, std::destroying_delete_t, std::size_t size,
+                              std::align_val_t align);
 
   // ---- Building -----------------------------------------------------------------------------------------
   // A name is not empty, contains no '.', and is used once among parameters, buffers and children; else
@@ -341,7 +275,7 @@ class CT_API Module {
   void apply(const std::function<void(Module&)>& f);
 
   // ---- Hooks --------------------------------------------------------------------------------------------
-  // Functions that run when this module is called: by Sequential, by operator() of a layer, by nn::call(). They do
+  // Functions that run when this module is called: by Sequential, by operator() of a layer or a Callable, by nn::call(). They do
   // not run in forward(), nor where one kernel does the work of two modules (a norm behind a sum). Handles to one
   // module have the same hooks, a clone() has none. Hooks run in the order in which they were registered; each sees
   // what the one before has put in place. Throw ValueError for an empty function.
@@ -359,6 +293,13 @@ class CT_API Module {
         detail::watching(std::function<void(const Module&, const Tensor&, const Tensor&)>(std::move(hook))));
   }
 
+#ifdef __cpp_explicit_this_parameter
+  /// As that of Callable.
+  template <class Self, class... Args>
+  requires requires(Self& self, Args&&... args) { self.forward(std::forward<Args>(args)...); }
+  auto operator()(this Self&& self, Args&&... args) { return call(self, std::forward<Args>(args)...); }
+#endif
+
   /// The kind of this module and its settings, for printing: ("Linear", "in=784, out=256, bias=true").
   void describe_as(std::string kind, std::string settings = {});
   std::string kind() const;
@@ -372,13 +313,16 @@ class CT_API Module {
   friend struct detail::ModuleState;
   friend class AnyModule;
   friend CT_API std::string to_string(const Module& module, std::string_view kind);
-  explicit Module(std::shared_ptr<detail::ModuleState> state) : state_(std::move(state)) {}
+  explicit Module(std::shared_ptr<detail::ModuleState> state) : state_(std::move(state)), enrolled_(false) {}
   detail::ModuleState& state() const;
   std::shared_ptr<detail::Entry> add_child(std::string name, const Module& child, const std::type_info& type);
   std::shared_ptr<detail::Entry> add_slot(detail::TensorSlot slot, bool persistent);
+  void check_whole(const Module& other) const;
+  void check_only_base(const std::type_info& other) const;
 
   detail::Seat seat_;
   std::shared_ptr<detail::ModuleState> state_;
+  bool enrolled_ = true;  // in the list of module_seats.cpp
 };
 
 /// An independent module with the same names, values, modes and structure, of the same type; also for the
@@ -398,16 +342,65 @@ std::ostream& operator<<(std::ostream& out, const T& module) {
   return print(out, module, typeid(T));
 }
 
-/// forward(x, ...) of a module that gives one tensor, with the module's hooks around it: what operator() of the layers
-/// is, and that of a struct of one's own can be.
-template <std::derived_from<Module> M, class... More>
-Tensor call(const M& module, const Tensor& x, const More&... more) {
-  if (const detail::ForwardHooks* hooks = detail::hooks_of(module)) [[unlikely]] {
-    const Tensor input = hooks->before(module, x);
-    return hooks->after(module, input, module.forward(input, more...));
+/// forward(args...) of a module, with the module's hooks around it: what operator() of the layers is. The hooks see the
+/// first tensor among the arguments and the first of the result, be it in a tuple, a vector or a struct that begins with it;
+/// where there is none, they see an undefined one. Throws ValueError where a hook gives a tensor and there is no such place.
+template <class M, class... Args>
+requires std::derived_from<std::remove_cvref_t<M>, Module>
+auto call(M&& module, Args&&... args) {
+  const detail::ForwardHooks* const hooks = detail::hooks_of(module);
+  if (!hooks) [[likely]]
+    return module.forward(std::forward<Args>(args)...);
+  constexpr std::size_t place = detail::first_tensor_among<Args...>();
+  Tensor input;
+  if constexpr (place < sizeof...(Args)) {
+    const Tensor& given = std::get<place>(std::forward_as_tuple(args...));
+    input = hooks->before(module, given);
+  } else {
+    detail::check_no_place(module, hooks->before(module, {}));
   }
-  return module.forward(x, more...);
+  const auto run = [&]<std::size_t... k>(std::index_sequence<k...>) {
+    return module.forward(detail::argument<k == place>(input, std::forward<Args>(args))...);
+  };
+  constexpr auto places = std::index_sequence_for<Args...>();
+  if constexpr (std::is_void_v<decltype(run(places))>) {
+    run(places);
+    detail::check_no_place(module, hooks->after(module, input, {}));
+  } else {
+    auto result = run(places);
+    Tensor* const output = detail::first_tensor(result);
+    Tensor changed = hooks->after(module, input, output ? *output : Tensor());
+    if (!output) {
+      detail::check_no_place(module, changed);
+    } else {
+      *output = std::move(changed);
+    }
+    return result;
+  }
 }
+
+/// A struct that is called as a layer is: `net(x)` is its forward(x), with its hooks, whatever forward() takes and gives.
+///
+///     struct Mlp : nn::Callable<Mlp> {
+///       nn::Linear in = add("in", nn::Linear(784, 256)), out = add("out", nn::Linear(256, 10));
+///       ct::Tensor forward(const ct::Tensor& x) const { return out(ct::relu(in(x))); }
+///     };
+///     Mlp net;
+///     ct::Tensor y = net(x);
+///
+/// (Under C++23 every struct derived from Module is called like that.) A list in braces has no type to pass on: where
+/// forward() takes one, call that.
+template <class Self>
+class Callable : public Module {
+ public:
+  // (S is Self. Clang 14 looks at the condition before Self is complete, unless that is to be deduced.)
+  template <class... Args, class S = const Self>
+  requires requires(S& self, Args&&... args) { self.forward(std::forward<Args>(args)...); }
+  auto operator()(Args&&... args) const { return call(static_cast<S&>(*this), std::forward<Args>(args)...); }
+  template <class... Args, class S = Self>
+  requires requires(S& self, Args&&... args) { self.forward(std::forward<Args>(args)...); }
+  auto operator()(Args&&... args) { return call(static_cast<S&>(*this), std::forward<Args>(args)...); }
+};
 
 /// Anything that turns a tensor into a tensor: a layer, or the user's own struct with such a forward().
 template <class T>

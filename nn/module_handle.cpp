@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <cstdint>
 #include <unordered_map>
 #include <utility>
 
@@ -51,113 +49,6 @@ CloneScope::~CloneScope() {
   t_memo = static_cast<CloneMemo*>(previous_);
 }
 
-// ---- Seats ----------------------------------------------------------------------------------------------
-// A struct is copied, moved or assigned by the compiler: its base first, then its members. So its base notes
-// what is going on, and a member is part of it if it lies at the same distance from its base in both structs.
-// Nothing else can lie there while the struct lives. (What a member keeps on the heap, in a vector, is only
-// recognised when structs are assigned: by the modules that the two handles to it belong to.)
-
-namespace {
-
-struct StructOp {
-  const ModuleState* state = nullptr;     // the module of the struct on the right
-  const ModuleState* replaced = nullptr;  // what the one on the left was a handle to
-  const Module *to = nullptr, *from = nullptr;
-};
-constexpr int kDepth = 16;                   // structs within structs; nobody nests deeper
-thread_local StructOp t_struct_ops[kDepth];  // latest first
-
-void to_front(int i) { std::rotate(t_struct_ops, t_struct_ops + i, t_struct_ops + i + 1); }
-
-void note_struct_op(const std::shared_ptr<ModuleState>& state, const Module* to, const Module* from,
-                    const ModuleState* replaced = nullptr) {
-  if (!state || (state->children.empty() && state->slots.empty())) return;
-  to_front(kDepth - 1);
-  t_struct_ops[0] = {state.get(), replaced, to, from};
-}
-
-void forget_struct_ops(const Module* module) {
-  for (StructOp& op : t_struct_ops)
-    if (op.to == module || op.from == module) op = {};
-}
-
-std::ptrdiff_t distance(const void* from, const void* to) {
-  return static_cast<std::ptrdiff_t>(reinterpret_cast<std::uintptr_t>(to) -
-                                     reinterpret_cast<std::uintptr_t>(from));
-}
-
-}  // namespace
-
-bool Seat::is_part_of_struct(const Seat& from) const {
-  if (!from.entry_ || !from.entry_->owner) return false;
-  for (int i = 0; i < kDepth; ++i) {
-    const StructOp& op = t_struct_ops[i];
-    const bool same_place = distance(op.to, this) == distance(op.from, &from);
-    const bool assigned = entry_ && op.replaced && op.replaced == entry_->owner;
-    if (op.state != from.entry_->owner || !(same_place || assigned)) continue;
-    to_front(i);
-    return true;
-  }
-  return false;
-}
-
-Seat::Seat(const Seat& from) {
-  if (t_memo) {
-    const auto cloned = t_memo->entries.find(from.entry_.get());
-    if (cloned != t_memo->entries.end() && from.holds_) settle(cloned->second);
-  } else {
-    follow(from);
-  }
-}
-Seat::Seat(Seat&& from) noexcept { follow(std::move(from)); }
-
-void Seat::release() noexcept {
-  if (holds_) --entry_->holders;
-  holds_ = false;
-  entry_.reset();
-}
-
-void Seat::settle(std::shared_ptr<Entry> entry) {
-  release();
-  entry_ = std::move(entry);
-  holds_ = true;
-  ++entry_->holders;
-}
-
-void Seat::follow(const Seat& from) {
-  if (from.holds_ && is_part_of_struct(from)) {
-    settle(from.entry_);
-  } else {
-    release();
-  }
-}
-
-void Seat::follow(Seat&& from) noexcept {
-  const bool part = is_part_of_struct(from);
-  release();
-  entry_ = from.entry_;
-  holds_ = std::exchange(from.holds_, false);
-  if (part) from.entry_.reset();
-}
-
-Entry* Seat::to_rewrite(const Seat& from) {
-  if (!entry_ || !entry_->owner || is_part_of_struct(from)) return nullptr;
-  if (!holds_) {
-    // Moved out, as by std::swap: the name is this member's again, whoever has what was under it.
-    auto fresh =
-        std::make_shared<Entry>(entry_->name, entry_->child, entry_->slot, entry_->persistent, entry_->owner);
-    for (auto* list : {&entry_->owner->slots, &entry_->owner->children})
-      std::ranges::replace(*list, entry_, fresh);
-    entry_->owner = nullptr;
-    settle(std::move(fresh));
-  }
-  CT_CHECK(entry_->holders == 1, Error, "module", '\'', entry_->name, "' is assigned to in one of ",
-           entry_->holders.load(),
-           " handles to its module, and the others would go on with the old one; assign before the struct is "
-           "copied, or to a member of nn::clone() of it");
-  return entry_.get();
-}
-
 void replace_child(Entry& entry, const std::shared_ptr<ModuleState>& child) {
   CT_CHECK(child, Error, "module", "what is assigned to '", entry.name,
            "' is empty because it was moved from; assign the module it was moved to");
@@ -166,10 +57,15 @@ void replace_child(Entry& entry, const std::shared_ptr<ModuleState>& child) {
              "' contains the module that it is to be a part of; modules form a tree");
   });
   if (child->kind.empty()) child->kind = entry.child->kind;
-  entry.child = child;
+  entry.set_child(child);
 }
 
 bool cloning() { return t_memo != nullptr; }
+
+std::shared_ptr<Entry> clone_of(const std::shared_ptr<Entry>& entry) {
+  const auto cloned = t_memo->entries.find(entry.get());
+  return cloned == t_memo->entries.end() ? nullptr : cloned->second;
+}
 
 std::shared_ptr<TensorSlot> copy_or_clone(const std::shared_ptr<TensorSlot>& slot) {
   if (!slot || !t_memo) return slot;
@@ -190,6 +86,9 @@ std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& s
   copy->kind = state->kind;
   copy->settings = state->settings;
   copy->training = state->training;
+  copy->reach = state->reach;
+  copy->asked = state->asked.load();
+  copy->origin = state->origin.expired() ? std::weak_ptr(state) : state->origin;
   const auto clone_entry = [&](const std::shared_ptr<Entry>& entry) {
     auto made = std::make_shared<Entry>(entry->name, copy_or_clone(entry->child), copy_or_clone(entry->slot),
                                         entry->persistent, copy.get());
@@ -200,6 +99,10 @@ std::shared_ptr<ModuleState> copy_or_clone(const std::shared_ptr<ModuleState>& s
   for (const auto& entry : state->children) copy->children.push_back(clone_entry(entry));
   if (state->extra) copy->extra = state->extra->clone();
   return copy;
+}
+
+void Entry::count(int n) const {
+  if (child) child->parents += n;
 }
 
 ModuleState::~ModuleState() {
@@ -284,37 +187,43 @@ void SlotHandle::replace(const Tensor& tensor) const {
 
 }  // namespace detail
 
-Module::Module() : state_(std::make_shared<ModuleState>()) {}
+Module::Module() : state_(std::make_shared<ModuleState>()) { detail::enroll(*this); }
 Module::Module(const Module& other) : seat_(other.seat_), state_(detail::copy_or_clone(other.state_)) {
-  if (!detail::cloning()) detail::note_struct_op(state_, this, &other);
+  detail::enroll(*this);
 }
 Module::Module(Module&& other) noexcept : seat_(std::move(other.seat_)), state_(std::move(other.state_)) {
-  detail::note_struct_op(state_, this, &other);
+  detail::enroll(*this);
+  detail::rebind(other, state_.get());
 }
 Module& Module::operator=(const Module& other) {
   if (this == &other) return *this;
-  const std::shared_ptr<detail::ModuleState> before = state_;
+  check_whole(other);
+  const std::shared_ptr<ModuleState> before = state_;
   if (Entry* const entry = seat_.to_rewrite(other.seat_)) {
     detail::replace_child(*entry, other.state_);
   } else {
     seat_.follow(other.seat_);
   }
   state_ = other.state_;
-  detail::note_struct_op(state_, this, &other, before.get());
+  detail::rebind(*this, before.get());
   return *this;
 }
 Module& Module::operator=(Module&& other) {
   if (this == &other) return *this;
-  const std::shared_ptr<detail::ModuleState> before = state_;
+  check_whole(other);
+  const std::shared_ptr<ModuleState> before = state_;
   if (Entry* const entry = seat_.to_rewrite(other.seat_)) {
     detail::replace_child(*entry, other.state_);
   } else {
     seat_.follow(std::move(other.seat_));
   }
   state_ = std::move(other.state_);
-  detail::note_struct_op(state_, this, &other, before.get());
+  detail::rebind(*this, before.get());
+  detail::rebind(other, state_.get());
   return *this;
 }
-Module::~Module() { detail::forget_struct_ops(this); }
+Module::~Module() {
+  if (enrolled_) detail::withdraw(*this);
+}
 
 }  // namespace ct::nn

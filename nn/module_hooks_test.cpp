@@ -1,9 +1,15 @@
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include <cotangent/nn/activation.h>
 #include <cotangent/nn/attention.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/loss.h>
 #include <cotangent/nn/module.h>
+#include <cotangent/nn/recurrent.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
@@ -11,6 +17,7 @@
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"
+#include "tests/optim_testing.h"
 
 using namespace ct;
 
@@ -130,6 +137,86 @@ TEST_CASE("hooks of layers run in whatever calls them", "[nn][hooks]") {
   CHECK(ct::testing::bytes_of(y.select(0, 0)) == ct::testing::bytes_of(y.select(0, 2)));
 }
 
+TEST_CASE("Callable: a struct of one's own is called as a layer is", "[nn][hooks]") {
+  struct Pair {
+    Tensor sum, product;
+  };
+  struct Plus : nn::Callable<Plus> {
+    nn::Linear fc = add("fc", nn::Linear(2, 2));
+    Tensor forward(const Tensor& x) const { return x + 1; }
+  };
+  struct Both : nn::Callable<Both> {
+    Pair forward(const Tensor& a, const Tensor& b) const { return {a + b, a * b}; }
+  };
+  struct Several : nn::Callable<Several> {
+    std::tuple<int, Tensor> forward(int n, const Tensor& x, std::string unit = "m") const {
+      return {n + static_cast<int>(unit.size()), n * x};
+    }
+    std::vector<Tensor> forward(const std::vector<Tensor>& all) const { return all; }
+  };
+  struct Counting : nn::Callable<Counting> {
+    int calls = 0;
+    int forward(int add) { return calls += add; }
+    void forward() const {}
+    std::unique_ptr<int> forward(std::unique_ptr<int> moved) const { return moved; }
+  };
+  const Tensor one = ones({1});
+  Plus plus;
+  const Plus& constant = plus;
+  CHECK(first(plus(one)) == 2);
+  CHECK(first(constant(one)) == 2);
+  CHECK(first(nn::Sequential(plus, Plus())(one)) == 3);
+  const Both both;
+  const Several several;
+  Counting counting;
+  CHECK(first(both(one, 3 * one).sum) == 4);
+  CHECK(std::get<0>(several(2, one)) == 3);
+  CHECK(std::get<0>(several(2, one, "km")) == 4);
+  CHECK(counting(2) == 2);
+  CHECK(counting(3) == 5);
+  counting();
+  CHECK(*counting(std::make_unique<int>(4)) == 4);
+
+  // Hooks see the first tensor of either, and what they give takes its place.
+  int seen = 0;
+  const auto tenfold = [&](const nn::Module&, const Tensor& x) -> Tensor { return ++seen, 10 * x; };
+  const auto negative = [&](const nn::Module&, const Tensor&, const Tensor& y) -> Tensor {
+    return ++seen, -y;
+  };
+  const auto hook = [&](nn::Module m) {
+    m.register_forward_pre_hook(tenfold);
+    m.register_forward_hook(negative);
+  };
+  hook(plus), hook(both), hook(several);
+  CHECK(first(plus(one)) == -11);
+  const Pair pair = both(one, 3 * one);
+  CHECK(first(pair.sum) == -13);
+  CHECK(first(pair.product) == 30);
+  CHECK(first(std::get<1>(several(2, one))) == -20);
+  CHECK(seen == 6);
+  nn::Linear layer(1, 1);
+  nn::LSTM lstm(1, 1);
+  hook(lstm);
+  lstm(ones({2, 1, 1}));
+  nn::Bilinear bilinear(1, 1, 1);
+  hook(bilinear);
+  bilinear(one, one);
+  CHECK(seen == 10);
+
+  // Where there is no tensor, they see none and can't give one.
+  counting.register_forward_pre_hook([&](const nn::Module&, const Tensor& x) { seen += !x.defined(); });
+  nn::HookHandle giving = counting.register_forward_hook(
+      [&](const nn::Module&, const Tensor&, const Tensor& y) { return ++seen, y; });
+  CHECK(counting(1) == 6);
+  CHECK(*counting(std::make_unique<int>(4)) == 4);
+  CHECK(seen == 14);
+  giving.remove();
+  counting.register_forward_hook(
+      [&](const nn::Module&, const Tensor&, const Tensor&) -> Tensor { return one; });
+  ct::testing::check_mentions(ct::testing::message_of([&] { counting(1); }),
+                              {"[module]", "forward hook of a Counting gave", "; give"});
+}
+
 TEST_CASE("gradients flow through what hooks put in place", "[nn][hooks]") {
   Twice twice;
   twice.register_forward_hook(
@@ -194,6 +281,13 @@ TEST_CASE("ParameterList, freezing, and layers that are replaced", "[nn]") {
   CHECK(count == 4);
   const Polynomial copy = nn::clone(p);
   CHECK_FALSE(copy.coefficients[0].is_same(p.coefficients[0]));
+
+  const std::vector<Tensor> tensors = {ones({2}), zeros({3})};
+  const nn::ParameterList list(tensors);
+  CHECK(list.size() == 2);
+  CHECK(list[1].is_same(tensors[1]));
+  CHECK(list.num_parameters() == 5);
+  CHECK_THROWS_AS(nn::ParameterList(std::vector<Tensor>{zeros({1}, {.dtype = i64})}), DTypeError);
 
   p.coefficients.requires_grad_(false);
   CHECK(p.num_parameters(true) == 0);

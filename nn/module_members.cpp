@@ -22,7 +22,7 @@ Entries::iterator find(Entries& list, std::string_view name) {
 Member member_of(const Entry& entry) {
   if (!entry.slot) return {entry.name, Member::Kind::module, {}, true};
   return {entry.name, entry.slot->is_buffer ? Member::Kind::buffer : Member::Kind::parameter,
-          entry.slot->tensor, entry.persistent};
+          entry.slot->now(), entry.persistent};
 }
 
 void check_unheld(const char* op, const Entry& entry) {

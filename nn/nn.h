@@ -19,6 +19,7 @@
 #include <cotangent/nn/dropout.h>
 #include <cotangent/nn/embedding.h>
 #include <cotangent/nn/explain/explain.h>
+#include <cotangent/nn/functional_call.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/checkpoint.h>

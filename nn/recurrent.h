@@ -119,7 +119,7 @@ class CT_API RNN : public detail::RecurrentLayers {
     return run(x, h0, lengths);
   }
   RNNOutput operator()(const Tensor& x, const Tensor& h0 = {}, const Tensor& lengths = {}) const {
-    return forward(x, h0, lengths);
+    return call(*this, x, h0, lengths);
   }
 };
 
@@ -132,7 +132,7 @@ class CT_API GRU : public detail::RecurrentLayers {
     return run(x, h0, lengths);
   }
   RNNOutput operator()(const Tensor& x, const Tensor& h0 = {}, const Tensor& lengths = {}) const {
-    return forward(x, h0, lengths);
+    return call(*this, x, h0, lengths);
   }
 };
 
@@ -145,7 +145,7 @@ class CT_API LSTM : public detail::RecurrentLayers {
     return run(x, state, lengths);
   }
   LSTMOutput operator()(const Tensor& x, const LSTMState& state = {}, const Tensor& lengths = {}) const {
-    return forward(x, state, lengths);
+    return call(*this, x, state, lengths);
   }
 };
 
@@ -168,7 +168,7 @@ class CT_API RNNCell : public detail::RecurrentCell {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
   Tensor forward(const Tensor& x, const Tensor& h = {}) const { return run(x, {h, {}}).h; }
-  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return forward(x, h); }
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return call(*this, x, h); }
 };
 
 /// One step of gru().
@@ -176,7 +176,7 @@ class CT_API GRUCell : public detail::RecurrentCell {
  public:
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
   Tensor forward(const Tensor& x, const Tensor& h = {}) const { return run(x, {h, {}}).h; }
-  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return forward(x, h); }
+  Tensor operator()(const Tensor& x, const Tensor& h = {}) const { return call(*this, x, h); }
 };
 
 /// One step of lstm(), of h and c.
@@ -184,7 +184,7 @@ class CT_API LSTMCell : public detail::RecurrentCell {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const RecurrentCellOptions& options = {});
   LSTMState forward(const Tensor& x, const LSTMState& state = {}) const { return run(x, state); }
-  LSTMState operator()(const Tensor& x, const LSTMState& state = {}) const { return forward(x, state); }
+  LSTMState operator()(const Tensor& x, const LSTMState& state = {}) const { return call(*this, x, state); }
 };
 
 }  // namespace ct::nn

@@ -86,8 +86,7 @@ class Values {
   PyObject* const* values_;
 };
 
-/// A model has virtual functions and its base Module has none, so the two do not begin at one address, as Python's classes
-/// must. Its class is a handle of the module and of the model.
+/// A model is shared and not copied: its class in Python is a handle of the module and of the model.
 struct Model : nn::Module {
   explicit Model(std::shared_ptr<nn::models::LanguageModel> from) : Module(*from), it(std::move(from)) {}
   std::shared_ptr<nn::models::LanguageModel> it;
@@ -170,8 +169,6 @@ void publish(nb::module_& m, nb::handle tensor, const FunctionDef& def, bool fun
 template <class T, class... Base, class... Extra>
 nb::class_<T, Base...> bind_class(nb::handle m, const char* name, const char* doc, const FunctionDef* maker,
                                   const Extra&... extra) {
-  static_assert(!std::derived_from<T, nn::Module> || !std::is_polymorphic_v<T>,
-                "it would not begin where its Module does, as Python's classes must");
   nb::class_<T, Base...> made(m, name, nb::dynamic_attr(), doc);
   if (maker == nullptr) return made;
   const auto init = [maker](nb::pointer_and_handle<T> self, const nb::args& args, const nb::kwargs& named) {
