@@ -265,7 +265,7 @@ FAULTS = [
      "dx = dx * cumprod(concat({ones, x.narrow(axis, 0, x.shape()[axis] - 1)}, axis), axis);", ""),
     ("linear_recurrence", "ops/reduce/scans.cpp", None, "what came before has the same place",
      "s * shifted(b.out(), axis, !attrs.reverse)", "s * b.out()"),
-    ("logcumsumexp", "ops/reduce/scans.cpp", None, "what flows back is not scaled", "b.set_grad_in(0, (fraction(x, y) * s)", "b.set_grad_in(0, (fraction(x, y) * g)"),
+    ("logcumsumexp", "ops/reduce/scans.cpp", None, "what flows back is not scaled", "b.set_grad_in(0, (share * s)", "b.set_grad_in(0, (share * g)"),
     ("cumsum", "ops/reduce/scans.cpp", None, "the gradient runs the same way", "Attrs{attrs.axis, !attrs.reverse}", "Attrs{attrs.axis, attrs.reverse}"),
     ("cummax", "ops/engine/scan/operations.h", "ops/engine/scan/scan_cpu.cpp", "the first of equal ones is found",
      "b.value >= a.value", "b.value > a.value"),
