@@ -9,11 +9,11 @@
 #                       shorter run with -len_control=0 sees long ones from the start)
 
 function(cotangent_fuzz_options target)
-  cotangent_executable(${target})
+  cotangent_executable(${target} cotangent_image)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_options(${target} PRIVATE "$<$<CONFIG:Release>:-O1>" ${ARGN})
 endfunction()
-set(_fuzz_sources tests/fuzz/targets.cpp tests/fuzz/json_mutator.cpp tests/fuzz/text_targets.cpp
+set(_fuzz_sources tests/fuzz/targets.cpp tests/fuzz/json_mutator.cpp tests/fuzz/text_targets.cpp tests/fuzz/picture_target.cpp
   tests/fuzz/pattern_generator.cpp)
 
 add_executable(ct_fuzz tests/fuzz/driver.cpp ${_fuzz_sources})
@@ -34,7 +34,7 @@ if(COTANGENT_LIBFUZZER)
   # The programs differ in one definition: shared files are compiled once.
   add_library(ct_libfuzzer_targets OBJECT ${_fuzz_sources})
   cotangent_fuzz_options(ct_libfuzzer_targets -fsanitize=fuzzer-no-link)
-  foreach(_name safetensors npy npz idx tokens tokenizer huggingface merges text pattern normalizers model checkpoint)
+  foreach(_name safetensors npy npz idx picture tokens tokenizer huggingface merges text pattern normalizers model checkpoint)
     add_executable(ct_libfuzzer_${_name} tests/fuzz/libfuzzer.cpp)
     cotangent_fuzz_options(ct_libfuzzer_${_name} -fsanitize=fuzzer-no-link)
     target_compile_definitions(ct_libfuzzer_${_name} PRIVATE CT_FUZZ_TARGET="${_name}")

@@ -2,62 +2,19 @@
 
 #include <filesystem>
 
-#include <zlib.h>
-
 #include <cotangent/nn/data/loader.h>
 #include <cotangent/nn/data/transform.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"
+#include "tests/picture_testing.h"
 
 using namespace ct;
+using namespace ct::testing::pictures;
 using ct::testing::TempFolder;
 using Bytes = std::vector<std::uint8_t>;
 
 namespace {
-
-std::string word(std::uint32_t value) {
-  std::string bytes;
-  for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift);
-  return bytes;
-}
-std::string chunk(std::string name_and_data) {
-  const auto size = static_cast<std::uint32_t>(name_and_data.size() - 4);
-  const auto sum = crc32(0, reinterpret_cast<const Bytef*>(name_and_data.data()), size + 4);
-  return word(size) + name_and_data + word(static_cast<std::uint32_t>(sum));
-}
-// A PNG of these rows, each with its byte for the filter in front.
-std::string png(std::uint32_t width, std::uint32_t height, char depth, char kind, const std::string& rows) {
-  std::string packed(compressBound(rows.size()), '\0');
-  uLongf size = packed.size();
-  compress(reinterpret_cast<Bytef*>(packed.data()), &size, reinterpret_cast<const Bytef*>(rows.data()),
-           rows.size());
-  packed.resize(size);
-  return "\x89PNG\r\n\x1a\n" +
-         chunk("IHDR" + word(width) + word(height) + depth + kind + std::string(3, '\0')) +
-         chunk("IDAT" + packed) + chunk("IEND");
-}
-constexpr char kGray = 0, kRgb = 2, kRgba = 6;
-
-std::string from_hex(const std::string& hex) {
-  std::string bytes;
-  for (std::size_t i = 0; i < hex.size(); i += 2)
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  return bytes;
-}
-// 8 x 8 points of one colour, (200, 40, 90) and 100, by libjpeg at quality 95.
-const std::string red = from_hex(
-    "ffd8ffe000104a46494600010100000100010000ffdb00430002010101010102010101020202020204030202020205040403"
-    "04060506060605060606070908060709070606080b08090a0a0a0a0a06080b0c0b0a0c090a0a0affdb004301020202020202"
-    "050303050a0706070a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
-    "0a0a0a0a0a0a0a0affc00011080008000803011100021101031101ffc40014000100000000000000000000000000000008ff"
-    "c40014100100000000000000000000000000000000ffc4001501010100000000000000000000000000000409ffc400141101"
-    "00000000000000000000000000000000ffda000c03010002110311003f003b8ea60fffd9");
-const std::string gray = from_hex(
-    "ffd8ffe000104a46494600010100000100010000ffdb00430002010101010102010101020202020204030202020205040403"
-    "04060506060605060606070908060709070606080b08090a0a0a0a0a06080b0c0b0a0c090a0a0affc0000b08000800080101"
-    "1100ffc40014000100000000000000000000000000000007ffc40014100100000000000000000000000000000000ffda0008"
-    "010100003f000f7fffd9");
 
 Tensor decode(const std::string& bytes, data::Color color = data::Color::rgb) {
   return data::decode_image(std::as_bytes(std::span(bytes)), color);
@@ -145,17 +102,8 @@ TEST_CASE("images: JPEG", "[data][image]") {
   }
   for (const std::uint8_t value : values_of(gray, data::Color::gray)) CHECK(std::abs(value - 100) <= 1);
   CHECK(decode(gray).shape() == Shape{3, 8, 8});
+  CHECK(decode(many_colors).shape() == Shape{3, 16, 16});
 
-  // A progressive picture of one block, with as many scans of nothing.
-  const auto progressive = [](int scans) {
-    std::string bytes =
-        from_hex("ffd8ffdb004300") + std::string(64, '\1') + from_hex("ffc2000b080008000801011100");
-    for (const char* table : {"00", "10"})
-      bytes += from_hex("ffc40014" + std::string(table) + "01") + std::string(16, '\0');
-    bytes += from_hex("ffda00080101000000007f");
-    for (int i = 1; i < scans; ++i) bytes += from_hex("ffda0008010100013f007f");
-    return bytes + from_hex("ffd9");
-  };
   CHECK(values_of(progressive(10), data::Color::gray) == Bytes(64, 128));
   refused(progressive(1500), "more than 100 scans");
 

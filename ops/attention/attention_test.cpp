@@ -30,8 +30,6 @@ using namespace testing::attention;
 using testing::largest_difference;
 using V = std::vector<double>;
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 void compare_with_composite(const Sizes& sizes, DType dtype, const AttentionOptions& options,
                             double tolerance) {
   CAPTURE(sizes.queries, sizes.keys, sizes.dim, sizes.heads, sizes.kv_heads);

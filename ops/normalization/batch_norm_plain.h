@@ -10,10 +10,10 @@
 namespace ct::plain {
 
 /// The pixels of a channel in one image: `first` is the place of the first one.
-inline Eigen::Map<const Eigen::ArrayXd> run(const batch_norms::Call& c, const double* x, std::int64_t first) {
+inline Line run(const batch_norms::Call& c, const double* x, std::int64_t first) {
   return {x + first, c.pixels};
 }
-inline Eigen::Map<Eigen::ArrayXd> run(const batch_norms::Call& c, double* y, std::int64_t first) {
+inline MutableLine run(const batch_norms::Call& c, double* y, std::int64_t first) {
   return {y + first, c.pixels};
 }
 

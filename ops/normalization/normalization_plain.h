@@ -15,8 +15,8 @@ inline double inverse_deviation(const Array& d, double eps) {
 }
 
 /// m = mean(x), rstd = 1 / sqrt(mean((x - m)^2) + eps), y = (x - m) rstd w + b
-inline void layer_norm(const Row& x, const Row& w, const Row& b, double eps, double& m, double& rstd,
-                       MutableRow y) {
+inline void layer_norm(const Line& x, const Line& w, const Line& b, double eps, double& m, double& rstd,
+                       MutableLine y) {
   m = x(0) + (x - x(0)).mean();  // around an element: far from 0 the sum's rounding would count as spread
   rstd = inverse_deviation(x - m, eps);
   y = (x - m) * rstd * w + b;
@@ -24,8 +24,8 @@ inline void layer_norm(const Row& x, const Row& w, const Row& b, double eps, dou
 
 /// With xhat = (x - m) rstd and u = g w: dx = rstd (u - mean(u) - xhat mean(u xhat)), dw = sum_n g xhat over the rows n,
 /// db = sum_n g. Each is added to what is there.
-inline void layer_norm_gradient(const Row& g, const Row& x, const Row& w, double m, double rstd,
-                                MutableRow dx, MutableRow dw, MutableRow db) {
+inline void layer_norm_gradient(const Line& g, const Line& x, const Line& w, double m, double rstd,
+                                MutableLine dx, MutableLine dw, MutableLine db) {
   const Array xhat = (x - m) * rstd, u = g * w;
   dx += rstd * (u - u.mean() - xhat * (u * xhat).mean());
   dw += g * xhat;
@@ -33,14 +33,14 @@ inline void layer_norm_gradient(const Row& g, const Row& x, const Row& w, double
 }
 
 /// rstd = 1 / sqrt(mean(x^2) + eps), y = x rstd w
-inline void rms_norm(const Row& x, const Row& w, double eps, double& rstd, MutableRow y) {
+inline void rms_norm(const Line& x, const Line& w, double eps, double& rstd, MutableLine y) {
   rstd = inverse_deviation(x, eps);
   y = x * rstd * w;
 }
 
 /// With xhat = x rstd and u = g w: dx = rstd (u - xhat mean(u xhat)), dw = sum_n g xhat. Each is added to what is there.
-inline void rms_norm_gradient(const Row& g, const Row& x, const Row& w, double rstd, MutableRow dx,
-                              MutableRow dw) {
+inline void rms_norm_gradient(const Line& g, const Line& x, const Line& w, double rstd, MutableLine dx,
+                              MutableLine dw) {
   const Array xhat = x * rstd, u = g * w;
   dx += rstd * (u - xhat * (u * xhat).mean());
   dw += g * xhat;

@@ -31,14 +31,14 @@ void forward(const Forward& f) {
   const Shape row{call.layout.columns};
   const Tensor w = either(call.weight, row, 1), b = either(call.bias, row, 0);
   rows.each([&](std::int64_t r) {
-    if (kAdd) rows.in(call.sum, r) = rows.of(call.x, r) + rows.of(call.residual, r);
-    const Row x = rows.of(kAdd ? call.sum : call.x, r);
+    if (kAdd) rows.line_in(call.sum, r) = rows.line(call.x, r) + rows.line(call.residual, r);
+    const Line x = rows.line(kAdd ? call.sum : call.x, r);
     double& rstd = call.rstd.data<double>()[r];
     if constexpr (kCentered)
-      layer_norm(x, rows.of(w, 0), rows.of(b, 0), call.eps, call.mean.data<double>()[r], rstd,
-                 rows.in(call.y, r));
+      layer_norm(x, rows.line(w, 0), rows.line(b, 0), call.eps, call.mean.data<double>()[r], rstd,
+                 rows.line_in(call.y, r));
     else
-      rms_norm(x, rows.of(w, 0), call.eps, rstd, rows.in(call.y, r));
+      rms_norm(x, rows.line(w, 0), call.eps, rstd, rows.line_in(call.y, r));
   });
 }
 
@@ -50,20 +50,21 @@ void backward(const Backward& b) {
   const Shape row{call.layout.columns};
   const Tensor w = either(call.weight, row, 1), dx = either(call.dx, call.x.shape(), 0),
                dw = either(call.dweight, row, 0), db = either(call.dbias, row, 0);
-  if (!call.accumulate_weight) rows.in(dw, 0) = 0;
-  if (!call.accumulate_bias) rows.in(db, 0) = 0;
+  if (!call.accumulate_weight) rows.line_in(dw, 0) = 0;
+  if (!call.accumulate_bias) rows.line_in(db, 0) = 0;
   for (std::int64_t r = 0; r < rows.count(); ++r) {
-    const Row g = rows.of(call.g, r), x = rows.of(call.x, r);
+    const Line g = rows.line(call.g, r), x = rows.line(call.x, r);
     if (call.extra.defined())
-      rows.in(dx, r) = rows.of(call.extra, r);
+      rows.line_in(dx, r) = rows.line(call.extra, r);
     else
-      rows.in(dx, r) = 0;
+      rows.line_in(dx, r) = 0;
     const double rstd = call.rstd.data<double>()[r];
     if constexpr (kCentered)
-      layer_norm_gradient(g, x, rows.of(w, 0), call.mean.data<double>()[r], x.size() == 1 ? 0 : rstd,
-                          rows.in(dx, r), rows.in(dw, 0), rows.in(db, 0));  // one element has no slope
+      layer_norm_gradient(g, x, rows.line(w, 0), call.mean.data<double>()[r], x.size() == 1 ? 0 : rstd,
+                          rows.line_in(dx, r), rows.line_in(dw, 0),
+                          rows.line_in(db, 0));  // one element has no slope
     else
-      rms_norm_gradient(g, x, rows.of(w, 0), rstd, rows.in(dx, r), rows.in(dw, 0));
+      rms_norm_gradient(g, x, rows.line(w, 0), rstd, rows.line_in(dx, r), rows.line_in(dw, 0));
   }
   call.finish(b);
 }

@@ -59,6 +59,7 @@ struct Sizes {
 template <class C>
 void forward(const Forward& f) {
   const Sizes s(f.in(0).shape(), f.in(2).shape(), f.attrs<Attrs>(), f.in(6));
+  if (s.batch == 0) return;
   const ConstMatrix w_ih = whole(f.in(1)), w_hh = whole(f.in(2));
   Columns h = step(f.in(5), 0, s.batch, s.hidden), c, kept(C::kKept * s.hidden, s.batch);
   if (C::kMemory) c = step(f.in(7), 0, s.batch, s.hidden);

@@ -15,10 +15,7 @@ inline void softmax(const Row& x, MutableRow y) {
 }
 
 /// dx_i = y_i (g_i - sum_j g_j y_j)
-inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) {
-  const Array p = y, of_y = g;
-  dx = p * (of_y - (of_y * p).sum());
-}
+inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = y * (g - (g * y).sum()); }
 
 /// y_i = x_i - log sum_j exp(x_j)
 inline void log_softmax(const Row& x, MutableRow y) {
@@ -29,8 +26,7 @@ inline void log_softmax(const Row& x, MutableRow y) {
 
 /// dx_i = g_i - exp(y_i) sum_j g_j
 inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) {
-  const Array p = exp_of(y), of_y = g;
-  dx = of_y - p * of_y.sum();
+  dx = g - exp_of(y) * g.sum();
 }
 
 }  // namespace ct::plain

@@ -29,6 +29,7 @@
 #include <cotangent/nn/text/unicode_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
+#include "tests/fuzz/picture_target.h"
 #include "tests/fuzz/text_targets.h"
 #include "tests/nn_testing.h"
 
@@ -42,7 +43,7 @@ constexpr std::size_t kMaxRatio = 1100;
 constexpr std::size_t kSlack = std::size_t{1} << 20;
 
 template <class Read>
-bool guarded(std::span<const std::byte> input, Read&& read) {
+bool guarded(std::span<const std::byte> input, Read&& read, std::size_t ratio = kMaxRatio) {
   reset_peak_stats(cpu);
   const std::size_t before = memory_stats(cpu).in_use;
   const auto source = io::open_memory(input, "input");
@@ -51,7 +52,7 @@ bool guarded(std::span<const std::byte> input, Read&& read) {
     read(*source);
   } catch (const Error&) { accepted = false; }
   const std::size_t peak = memory_stats(cpu).peak_in_use;
-  if (peak > before + input.size() * kMaxRatio + kSlack) {
+  if (peak > before + input.size() * ratio + kSlack) {
     std::fprintf(stderr, "%zu bytes of input made the parser ask for %zu bytes\n", input.size(),
                  peak - before);
     std::abort();
@@ -408,6 +409,12 @@ constexpr Target kTargets[] = {
        return guarded(input, [&](const io::ByteSource&) { read_csv(input); });
      },
      csv_seeds},
+    {"picture",
+     [](std::span<const std::byte> input) {
+       return guarded(
+           input, [&](const io::ByteSource&) { read_picture(input); }, kPictureRatio);
+     },
+     picture_seeds, 4},
     {"tokens",
      [](std::span<const std::byte> input) {
        return guarded(input, [&](const io::ByteSource& s) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 
 #include <cotangent/core/allocator.h>
 #include <cotangent/core/parallel.h>
@@ -20,6 +21,9 @@ namespace ct::plain {
 /// assigned by value.
 using Row = Eigen::Map<const Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
 using MutableRow = Eigen::Map<Eigen::ArrayXd, 0, Eigen::InnerStride<>>;
+/// The same of a row whose neighbours lie side by side, which are read by vectors.
+using Line = Eigen::Map<const Eigen::ArrayXd>;
+using MutableLine = Eigen::Map<Eigen::ArrayXd>;
 /// A row of positions in another, to read and to write.
 using Positions = Eigen::Map<Eigen::Array<std::int64_t, Eigen::Dynamic, 1>, 0, Eigen::InnerStride<>>;
 
@@ -34,6 +38,7 @@ class Array : public Eigen::Map<Eigen::ArrayXd> {
     Map::operator=(x);
   }
   Array(const Array& x) : Array(x.size()) { Map::operator=(x); }
+  Array(Array&& x) noexcept : Map(x), from_(x.from_) { new (&x.map()) Map(nullptr, 0); }
   Array& operator=(const Array& x) { return Map::operator=(x), *this; }
   using Map::operator=;
   ~Array() {
@@ -47,14 +52,14 @@ class Array : public Eigen::Map<Eigen::ArrayXd> {
                    : static_cast<double*>(from.allocate(static_cast<std::size_t>(n) * sizeof(double), {})),
             n),
         from_(&from) {}
+  Map& map() { return *this; }
   Allocator* from_;
 };
 
 /// e^x, by the vectors of the processor at hand; 0 of -inf, of which Eigen makes 5.6e-309.
-inline Array exp_of(const Array& x) {
-  Array y = x;
-  on_cpu(cpu_tables::exponentials).run(y.data(), y.size());
-  return y;
+inline Array exp_of(Array x) {
+  on_cpu(cpu_tables::exponentials).run(x.data(), x.size());
+  return x;
 }
 
 /// The rows of contiguous tensors of a shape along an axis.
@@ -71,6 +76,9 @@ class Rows {
   MutableRow in(const Tensor& t, std::int64_t r) const {
     return {t.data<double>() + start(r), size_, Eigen::InnerStride<>(inner_)};
   }
+  /// The same along the last axis.
+  Line line(const Tensor& t, std::int64_t r) const { return {t.data<double>() + start(r), size_}; }
+  MutableLine line_in(const Tensor& t, std::int64_t r) const { return {t.data<double>() + start(r), size_}; }
   Positions positions(const Tensor& t, std::int64_t r) const {
     return {t.data<std::int64_t>() + start(r), size_, Eigen::InnerStride<>(inner_)};
   }
