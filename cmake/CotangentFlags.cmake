@@ -142,6 +142,7 @@ endfunction()
 # compile. These files give a name of their own folder a second meaning, and stand alone:
 set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
   nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
+  ops/engine/gemm/table_cpu.cpp
   ops/elementwise/dropout_cuda.cu ops/loss/nll_loss_cuda.cu ops/reduce/reduce_extremum_cuda.cu
   ops/reduce/reduce_statistics_cuda.cu ops/sorting/topk_cuda.cu)
 

@@ -403,5 +403,3 @@ template DotKernel<double> dot_kernel<double>(int64_t, int64_t);
 }  // namespace gemm
 
 }  // namespace ct
-
-CT_CPU_TABLE(GemmCpu, gemms, gemm_cpu<double>)
