@@ -118,7 +118,7 @@ void backward(const Backward& b) {
   for (int64_t n = s.steps - 1; n >= 0; --n) {
     const int64_t t = s.time(n);
     const Part trace = step(b.out(2), t, s.batch, (C::kKept + 1) * s.hidden);
-    const Columns h_past = trace.bottomRows(s.hidden), dh_now = dh + cotangent(0, t), dc_now = dc;
+    const Columns h_past = trace.bottomRows(s.hidden), dh_now = dh + cotangent(0, t);
     const auto kept = [&](int64_t k) -> Columns { return trace.middleRows(k * s.hidden, s.hidden); };
     Columns around = Columns::Zero(s.hidden, s.batch);
     if constexpr (std::is_same_v<C, Rnn>) {
@@ -126,6 +126,7 @@ void backward(const Backward& b) {
     } else if constexpr (std::is_same_v<C, Gru>) {
       gru_gradient({kept(0), kept(1), kept(2), kept(3)}, h_past, dh_now, dp, du, around);
     } else {
+      const Columns dc_now = dc;
       lstm_gradient({kept(0), kept(1), kept(2), kept(3)}, kept(4), dh_now, dc_now, dp, dc);
       s.keep_ended(dc, dc_now, t);
       du = dp;

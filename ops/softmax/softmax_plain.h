@@ -25,8 +25,6 @@ inline void log_softmax(const Row& x, MutableRow y) {
 }
 
 /// dx_i = g_i - exp(y_i) sum_j g_j
-inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) {
-  dx = g - exp_of(y) * g.sum();
-}
+inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = g - exp_of(y) * g.sum(); }
 
 }  // namespace ct::plain
