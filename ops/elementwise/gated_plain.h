@@ -25,13 +25,12 @@ inline Gate gelu(double a) {
   return {a * cdf, cdf + a * density};
 }
 
-/// gelu_tanh(a) = a (1 + tanh u) / 2, its slope (1 + tanh u) / 2 + a (1 - tanh^2 u) u' / 2,
-/// with u = sqrt(2/pi) (a + 0.044715 a^3)
+/// gelu_tanh(a) = a (1 + tanh u) / 2 = a s, its slope s + 2 a s (1 - s) u', with u = sqrt(2/pi) (a + 0.044715 a^3) and the
+/// sigmoid s of 2u
 inline Gate gelu_tanh(double a) {
   const double c = std::sqrt(2 / M_PI), u = c * (a + 0.044715 * a * a * a),
-               du = c * (1 + 3 * 0.044715 * a * a);
-  const double t = std::tanh(u);
-  return {a * (1 + t) / 2, (1 + t) / 2 + a * (1 - t * t) * du / 2};
+               du = c * (1 + 3 * 0.044715 * a * a), s = sigmoid(2 * u);
+  return {a * s, s + 2 * a * s * (1 - s) * du};
 }
 
 /// y = f(a) b
