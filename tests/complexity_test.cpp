@@ -326,6 +326,9 @@ TEST_CASE("every op's time grows with its work, and f64 is slower than f32 by a 
       for (const Growth& growth : growths(*op, sample)) {
         for (const DType dtype : {f32, f64, bf16, f16, i64, u8}) {
           if (!(op->dtypes & dtype_bit(dtype))) continue;
+#ifdef CT_SANITIZED  // whose checks are most of the time
+          if (some || dtype == f64) continue;
+#endif
           if (some && dtype != f32 && dtype != f64) continue;  // by the first
           const MeasuredCall small(*op, sample, growth.small, dtype), large(*op, sample, growth.large, dtype),
               large_f32(*op, sample, growth.large, is_floating(dtype) ? f32 : dtype);
@@ -338,12 +341,10 @@ TEST_CASE("every op's time grows with its work, and f64 is slower than f32 by a 
             if (attempt < 2) continue;
             forward = b.forward < 8 * growth.more.forward * (a.forward + kShortest);
             backward = b.backward <= 8 * growth.more.backward * (a.backward + kShortest);
-#ifndef CT_SANITIZED  // whose checks are most of what a plain kernel does
             if (dtype != f64) continue;
             const double limit = longest(*op, sample);
             forward = forward && b.forward < limit * c.forward;
             backward = backward && b.backward <= limit * c.backward;
-#endif
           }
           CAPTURE(op->name, sample.label, describe(growth.large[0]), dtype, a.forward, b.forward, c.forward,
                   a.backward, b.backward, c.backward, growth.more.forward);
