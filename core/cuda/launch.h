@@ -51,7 +51,7 @@ void launch(const char* op, void (*kernel)(Params...), dim3 grid, dim3 block, st
             Args&&... args) {
   static_assert(sizeof...(Params) == sizeof...(Args), "as many arguments as the kernel has parameters");
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-  ct::detail::require_call(op);
+  ct::detail::require_call(op);  // debug builds: inside of an op
   if (smem > 48 * 1024) detail::allow_dynamic_smem(op, reinterpret_cast<const void*>(kernel), smem);
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
