@@ -37,7 +37,7 @@ const Tensor& fill_with(const char* op, const Tensor& t, Make&& make) {
     const bool in_place = t.is_cpu() && t.dtype() == dtype_of<T> && t.is_contiguous();
     const Tensor target = in_place ? t : Tensor::allocate(t.shape(), dtype_of<T>, cpu);
     T* out = target.template data<T>();
-    detail::work(
+    ct::detail::work(
         op, [&] { return std::vector{target}; },
         [&] {
           parallel_for(t.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {

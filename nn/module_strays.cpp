@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <iostream>
 #include <mutex>
@@ -39,14 +40,16 @@ std::string describe_layer(const Module& layer) {
 std::vector<const Module*> handles_in_vectors(const char* object, const char* end) {
   std::vector<const Module*> found;
   const auto handle_at = [](const char* p) {
-    const std::vector<const Module*> one = handles_in(p, p + 1);
+    // Any word is tried, of which the next address may be no pointer.
+    const auto next = reinterpret_cast<const char*>(reinterpret_cast<std::uintptr_t>(p) + 1);
+    const std::vector<const Module*> one = handles_in(p, next);
     return one.empty() ? nullptr : one[0];
   };
   const char* words[3] = {};
   for (const char* at = object; at + sizeof words <= end; at += sizeof(void*)) {
     std::memcpy(words, at, sizeof words);
     const auto [first, behind, capacity] = words;
-    if (first >= behind || behind > capacity || (first >= object && first < end)) continue;
+    if (!first || first >= behind || behind > capacity || (first >= object && first < end)) continue;
     const Module* handle = handle_at(first);
     if (!handle || handle_at(behind)) continue;
     const auto size = static_cast<std::ptrdiff_t>(reach_of(*handle));

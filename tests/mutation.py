@@ -416,7 +416,7 @@ FAULTS = [
     ("ops/observer_test.cpp", "core/op_observer.cpp", None, "a kernel runs although a tracer has its results",
      "if (!taken) kernel();", "kernel();"),
     ("ops/observer_test.cpp", "nn/optim/ema.cpp", None, "an average is updated outside of a call",
-     "detail::work(kName, tensors, [&] {", "[&](auto&&, auto&&, auto&& run) { run(); }(kName, tensors, [&] {"),
+     "ct::detail::work(kName, tensors, [&] {", "[&](auto&&, auto&&, auto&& run) { run(); }(kName, tensors, [&] {"),
     ("tests/layouts_test.cpp", "core/registry.cpp", None, "plain kernels are not told from those of the CPU",
      "op.linked.has_plain = kernels.forward != nullptr;", "op.linked.has_plain = false;"),
     ("rnn", CELLS, STEPS_CPU, "the state not squared in tanh's slope", "(1 - kept[0] * kept[0])", "(1 - kept[0])"),

@@ -98,7 +98,7 @@ class CT_API LanguageModel : public Module {
   LanguageModel(LanguageModel&&) noexcept = default;
   LanguageModel& operator=(const LanguageModel&) = default;
   LanguageModel& operator=(LanguageModel&&) = default;
-  virtual ~LanguageModel() = default;
+  ~LanguageModel() override = default;
 
   // ---- Defined by a model -----------------------------------------------------------------------------
   virtual ModelSizes sizes() const = 0;

@@ -84,7 +84,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   const bool cuda = grads.device.is_cuda();
   const auto tensors = [&] { return grads.tensors; };
   Tensor norm;
-  detail::work(op, tensors, [&] {
+  ct::detail::work(op, tensors, [&] {
     norm = cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
                 : on_cpu(cpu_tables::optim).norm(grads.batches, options.norm_type, grads.norm_dtype());
   });
@@ -93,7 +93,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
     CT_CHECK(std::isfinite(value), ValueError, op, "the norm of the gradients is ", value,
              "; look for the op that made it with anomaly mode, or lower the learning rate");
   }
-  detail::work(op, tensors, [&] {
+  ct::detail::work(op, tensors, [&] {
     for (const internal::Batch& batch : grads.batches) {
       cuda ? internal::scale_cuda(op, batch, norm, max_norm)
            : on_cpu(cpu_tables::optim).scale(batch, norm, max_norm);
@@ -113,7 +113,7 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   if (grads.tensors.empty()) return;
   internal::reserve_scratch(grads.tensors.size());
   const DeviceGuard device(grads.device);
-  detail::work(
+  ct::detail::work(
       op, [&] { return grads.tensors; },
       [&] {
         for (const internal::Batch& batch : grads.batches) {

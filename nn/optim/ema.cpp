@@ -78,7 +78,7 @@ void Ema::update() {
       for (const std::size_t i : members) list.insert(list.end(), {averages_[i], params_[i]});
       return list;
     };
-    detail::work(kName, tensors, [&] {
+    ct::detail::work(kName, tensors, [&] {
       device.is_cuda() ? internal::lerp_cuda(kName, dtype, entries, 1 - decay)
                        : on_cpu(cpu_tables::optim).lerp(kName, dtype, entries, 1 - decay);
     });

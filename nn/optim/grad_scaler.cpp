@@ -117,7 +117,7 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   }
   float* const found = entry.found_inf.data<float>();
   const float* const factor = unscale ? number(internal::kInverse) : nullptr;
-  detail::work(
+  ct::detail::work(
       kName, [&] { return grads; },
       [&] {
         for (const internal::Batch& batch : batches) {
@@ -169,7 +169,7 @@ void GradScaler::update() {
   const internal::ScaleRule rule{static_cast<float>(options_.growth_factor),
                                  static_cast<float>(options_.backoff_factor),
                                  static_cast<float>(options_.growth_interval)};
-  detail::work(
+  ct::detail::work(
       kName,
       [&] {
         return std::vector{numbers_, found};

@@ -280,7 +280,7 @@ void step(const char* op, const Group& g, std::span<const int> members, const Ru
     std::erase_if(list, [](const Tensor& t) { return !t.defined(); });
     return list;
   };
-  detail::work(op, tensors, [&] { apply_rule(op, first.device(), first.dtype(), entries, rule, gate); });
+  ct::detail::work(op, tensors, [&] { apply_rule(op, first.device(), first.dtype(), entries, rule, gate); });
 }
 
 // ---- Clipping -------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ inline Matrix probabilities(const ConstMatrix& q, const ConstMatrix& k, const Ma
   const Column largest = s.rowwise().maxCoeff();  // a NaN is met in the sum
   const Column sees_nothing = (largest == kHidden).cast<double>();
   Matrix e = s.array().colwise() - (largest == kHidden).select(0.0, largest);
-  on_cpu(cpu_tables::exponentials).run(e.data(), e.size());
+  exp_in_place(e.data(), e.size());
   const Column sum = e.rowwise().sum().array() + sees_nothing;
   statistics.resize(q.rows(), 2);
   statistics.col(0) = largest;

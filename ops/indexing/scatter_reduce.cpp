@@ -129,8 +129,10 @@ void rule(const Backward& b) {
   const Attrs& attrs = b.attrs<Attrs>();
   const Tensor &g = b.grad(), &index = b.in(1);
   constexpr bool extremum = kind == ScatterReduce::amax || kind == ScatterReduce::amin;
-  Tensor share = g, own, others;
-  if constexpr (kind != ScatterReduce::sum) {
+  Tensor share, own, others;
+  if constexpr (kind == ScatterReduce::sum) {
+    share = g;
+  } else {
     const auto equal = [](const Tensor& t, const Tensor& y) {
       return logical_or(eq(t, y), logical_and(ne(t, t), ne(y, y)));
     };

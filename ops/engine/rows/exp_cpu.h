@@ -2,12 +2,16 @@
 
 #include <cstdint>
 
+#include <cotangent/core/export.h>
 #include <cotangent/core/kernel_tables.h>
 
 namespace ct {
 
 /// x_i = e^x_i of n numbers, within 2 ulp, from the smallest subnormal up to infinity.
 void exp_cpu(double* x, std::int64_t n);
+
+/// The same by the level that runs.
+CT_API void exp_in_place(double* x, std::int64_t n);
 
 struct ExpCpu {
   decltype(&exp_cpu) run;

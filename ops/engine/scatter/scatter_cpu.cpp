@@ -77,12 +77,13 @@ void add_rows(const Readers& readers, std::int64_t rows, std::int64_t columns, c
   const std::int64_t together = std::max<std::int64_t>(1, kGrain / std::min(columns, kColumns));
   const T* from = static_cast<const T*>(source.raw_data());
   T* to = static_cast<T*>(table.raw_data());
+  const bool any = source.numel() > 0;  // else there is no memory to count from
   parallel_for(chunk_count(rows, together) * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t first = item / pieces * together, last = std::min(rows, first + together);
       const std::int64_t column = item % pieces * kColumns, n = std::min(kColumns, columns - column);
       for (std::int64_t v = first; v < last; ++v)
-        sum_piece(from + column, columns, readers.places + readers.starts[v],
+        sum_piece(any ? from + column : from, columns, readers.places + readers.starts[v],
                   readers.starts[v + 1] - readers.starts[v], n, accumulate, to + v * columns + column);
     }
   });
