@@ -7,6 +7,7 @@
 #include <cotangent/core/error.h>
 #include <cotangent/core/inline_vector.h>
 #include <cotangent/core/op_def.h>
+#include <cotangent/core/stream.h>
 
 namespace ct {
 namespace {
@@ -74,6 +75,12 @@ void execute(Device device, const Backward& given, std::span<Tensor> inputs, std
       op,          given.attrs_view, grads, inputs, outputs, given.input_metas, given.grad_inputs,
       given.flags, given.last};
   detail::observed({.op = op, .backward = &call}, [&] { kernel(call); });
+}
+
+void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs, AttrsView attrs) {
+  Tensor y = **inputs.begin();
+  const DeviceGuard guard(y.device());
+  execute(y.device(), Forward{op, {inputs.begin(), inputs.size()}, {&y, 1}, attrs});
 }
 
 namespace {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
 
 #include <cotangent/core/export.h>
@@ -21,6 +22,10 @@ CT_API void execute(Device device, const Forward& call);
 CT_API void execute(Device device, const Backward& call, std::span<Tensor> inputs, std::span<Tensor> outputs);
 
 namespace detail {
+/// Runs the forward kernel of an op whose result takes the place of its first input, off the tape: a fill, an assignment, a
+/// draw. The change is the caller's to note.
+void write(const OpDef& op, std::initializer_list<const Tensor*> inputs, AttrsView attrs = {});
+
 /// A contiguous copy, not recorded: a call of the op copy, which lies above.
 Tensor packed(const Tensor& t);
 

@@ -30,14 +30,14 @@ TracerScope::~TracerScope() {
 }
 
 // One call on its way through observer and tracers to the kernel.
-struct Chain {
+struct detail::CallChain {
   const KernelCall& call;
   FunctionRef<void()> kernel;
   OpObserver* observer = g_observer.load(std::memory_order_acquire);
   InlineVector<Tracer*, 4> tracers{};  // from the outermost scope
   bool taken = false;
 
-  Chain(const KernelCall& the_call, FunctionRef<void()> its_kernel) : call(the_call), kernel(its_kernel) {
+  CallChain(const KernelCall& the_call, FunctionRef<void()> its_kernel) : call(the_call), kernel(its_kernel) {
     for (TracerScope* scope = t_innermost; scope; scope = scope->outer_)
       tracers.emplace_back(&scope->tracer_);
     std::reverse(tracers.begin(), tracers.end());
@@ -71,6 +71,6 @@ struct Chain {
   }
 };
 
-void detail::run_traced(const KernelCall& call, FunctionRef<void()> kernel) { Chain(call, kernel).run(); }
+void detail::run_traced(const KernelCall& call, FunctionRef<void()> kernel) { CallChain(call, kernel).run(); }
 
 }  // namespace ct

@@ -11,6 +11,9 @@ namespace ct {
 struct OpDef;
 struct Forward;
 struct Backward;
+namespace detail {
+struct CallChain;
+}
 
 /// One run of a kernel: its op, and the call with its tensors and attributes, of which one pointer is set. The kernel's
 /// work is queued on the current stream of the current device (core/stream.h).
@@ -54,7 +57,7 @@ class CT_API TracerScope {
   TracerScope& operator=(const TracerScope&) = delete;
 
  private:
-  friend struct Chain;
+  friend struct detail::CallChain;
   Tracer& tracer_;
   TracerScope* outer_;
 };

@@ -61,11 +61,10 @@ void Ema::update() {
     const DType dtype = params_[first].dtype();
     const Device device = params_[first].device();
     std::vector<internal::Entry>& entries = internal::scratch_entries();
-    std::vector<std::size_t> members;
+    const auto belongs = [&](const Tensor& t) { return t.dtype() == dtype && t.device() == device; };
     for (std::size_t i = first; i < params_.size(); ++i) {
-      if (done[i] || params_[i].dtype() != dtype || params_[i].device() != device) continue;
+      if (!belongs(params_[i])) continue;
       done[i] = true;
-      members.push_back(i);
       internal::Entry& e = entries.emplace_back();
       e.param = averages_[i].raw_data();
       e.grad = params_[i].raw_data();
@@ -75,7 +74,8 @@ void Ema::update() {
     const DeviceGuard guard(device);
     const auto tensors = [&] {
       std::vector<Tensor> list;
-      for (const std::size_t i : members) list.insert(list.end(), {averages_[i], params_[i]});
+      for (std::size_t i = first; i < params_.size(); ++i)
+        if (belongs(params_[i])) list.insert(list.end(), {averages_[i], params_[i]});
       return list;
     };
     ct::detail::work(kName, tensors, [&] {

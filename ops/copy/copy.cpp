@@ -149,8 +149,8 @@ void fill_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 void fill_forward(const Forward& call) {
   const Tensor& y = call.out();
   const Scalar value = call.attrs_view.size > 0 ? call.attrs<FillAttrs>().value : Scalar(0);
-  const bool zero = value.to<double>() == 0 && !std::signbit(value.to<double>());
-  if (zero && y.is_contiguous())
+  const auto number = value.to<double>();
+  if (number == 0 && !std::signbit(number) && y.is_contiguous())
     return zero_bytes(y.raw_data(), y.device(), static_cast<std::size_t>(y.nbytes()));
   fill_kernel(y, value);
 }
@@ -194,11 +194,6 @@ Tensor result_of(const OpDef& op, const Tensor& t, AttrsView attrs, DType dtype,
   execute(t.device(), {op, inputs, {&y, 1}, attrs});
   return y;
 }
-void write(const OpDef& op, const Tensor& target, std::span<const Tensor* const> inputs, AttrsView attrs) {
-  Tensor y = target;
-  const DeviceGuard guard(y.device());
-  execute(y.device(), {op, inputs, {&y, 1}, attrs});
-}
 }  // namespace
 
 Tensor calls::converted(const Tensor& t, DType dtype) {
@@ -212,13 +207,11 @@ Tensor calls::moved(const Tensor& t, Device device) {
 }
 
 void calls::assign(const Tensor& target, const Tensor& source) {
-  const Tensor* inputs[] = {&target, &source};
-  write(k_assign, target, inputs, {});
+  detail::write(k_assign, {&target, &source});
 }
 
 void calls::fill(const Tensor& target, const Scalar& value) {
-  const Tensor* inputs[] = {&target};
-  write(k_fill, target, inputs, FillAttrs{value});
+  detail::write(k_fill, {&target}, FillAttrs{value});
 }
 
 Tensor detail::packed(const Tensor& t) { return calls::contiguous(t); }

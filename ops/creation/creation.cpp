@@ -87,15 +87,12 @@ constexpr OpDef k_draw = checked({
     .dtypes = kAllTypes,
 });
 
-void write(const OpDef& op, const Tensor& t, AttrsView attrs) {
-  if (t.numel() == 0) return;
-  Tensor y = t;
-  const Tensor* inputs[] = {&t};
-  const DeviceGuard guard(t.device());
-  execute(t.device(), {op, inputs, {&y, 1}, attrs});
+void write_sequence(const Tensor& t, const detail::Sequence& sequence) {
+  if (t.numel() > 0) detail::write(k_sequence, {&t}, sequence);
 }
-void write_sequence(const Tensor& t, const detail::Sequence& sequence) { write(k_sequence, t, sequence); }
-void write_random(const Tensor& t, const detail::Draw& draw) { write(k_draw, t, draw); }
+void write_random(const Tensor& t, const detail::Draw& draw) {
+  if (t.numel() > 0) detail::write(k_draw, {&t}, draw);
+}
 void zero(const Tensor& t) { calls::fill(t, 0); }
 
 void draw_into(const Tensor& t, detail::Draw draw, Generator& generator) {

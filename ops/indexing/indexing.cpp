@@ -211,6 +211,8 @@ void set_rule(const Backward& b) {
 
 // ---- records ----------------------------------------------------------------------------------------------
 
+}  // namespace
+
 Cost moves(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
   const auto bytes = [](const TensorMeta& t) {
     return static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
@@ -219,6 +221,8 @@ Cost moves(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attr
   return {static_cast<double>(numel(in[2].shape)),
           bytes(in[0]) + bytes(in[1]) + bytes(in[2]) + bytes(out[0])};
 }
+
+namespace {
 
 constexpr InputDef kIndex{.name = "index", .gradient = false, .any_dtype = true, .contiguous = true};
 constexpr InputDef kTakeInputs[] = {{.name = "x", .needs = "index", .accumulates = true, .contiguous = true},

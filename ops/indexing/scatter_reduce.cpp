@@ -153,14 +153,6 @@ void rule(const Backward& b) {
 
 // ---- records ----------------------------------------------------------------------------------------------
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  double bytes = 0;
-  for (const auto& list : {in, out})
-    for (const TensorMeta& t : list)
-      bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  return {static_cast<double>(numel(in[2].shape)), bytes};
-}
-
 struct Inputs {
   InputDef list[3];
   consteval explicit Inputs(const char* needs)
@@ -184,7 +176,7 @@ consteval OpDef define(const char* name, const char* formula, std::span<const In
                   .kernels = &kernel_tables::scatter_reduce,
                   .rule = rule<kind>,
                   .dtypes = dtypes,
-                  .cost = cost});
+                  .cost = indexing_ops::moves});
 }
 
 constexpr OpDef k_sum =

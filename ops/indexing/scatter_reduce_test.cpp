@@ -17,25 +17,23 @@
 
 #include "tests/catch.h"
 #include "tests/op_testing.h"
+#include "tests/scatter_reduce_testing.h"
 
 using namespace ct;
 using Catch::Contains;
 
-namespace scatter_reduce_tests {
 namespace {
 
 using V = std::vector<double>;
 using testing::values;
 using R = ScatterReduce;
+using testing::kReductions;
+using testing::Outcome;
+using testing::outcome;
+using testing::word;
 
 constexpr double kInf = std::numeric_limits<double>::infinity(),
                  kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr ScatterReduce kAll[] = {R::sum, R::prod, R::mean, R::amax, R::amin};
-const char* word(ScatterReduce kind) {
-  constexpr const char* kWords[] = {"sum", "prod", "mean", "amax", "amin"};
-  return kWords[static_cast<int>(kind)];
-}
-
 bool equal_bits(const Tensor& a, const Tensor& b) {
   const Tensor x = a.to(cpu).contiguous(), y = b.to(cpu).contiguous();
   return x.dtype() == y.dtype() && x.shape() == y.shape() &&
@@ -58,100 +56,6 @@ Tensor indices(const Shape& shape, std::int64_t limit) {
   return t;
 }
 
-struct Outcome {
-  Tensor y, dx, ds;
-};
-// The result and both gradients, for the cotangent g.
-template <class F>
-Outcome outcome(F f, const Tensor& x, const Tensor& source, const Tensor& g) {
-  Tensor a = x.clone().set_requires_grad(), s = source.clone().set_requires_grad();
-  const Tensor y = f(a, s);
-  y.backward(g);
-  return {y.detach(), a.grad(), s.grad()};
-}
-
-// PyTorch 2.15's results.
-struct Case {
-  ScatterReduce kind;
-  bool self;
-  V y, dx, ds;
-};
-const Case kScattered[] = {
-    {R::sum,
-     true,
-     {1, 5, 17, 4, 6, 12.5},
-     {1, 10, 100, 1000, 2, 20},
-     {1, 2, 100, 1, 10, 20, 1, 2, 20, 1, 2, 100}},
-    {R::sum,
-     false,
-     {0, 3, 14, 4, 1, 6.5},
-     {0, 0, 0, 1000, 0, 0},
-     {1, 2, 100, 1, 10, 20, 1, 2, 20, 1, 2, 100}},
-    {R::prod,
-     true,
-     {0, 6, 147, 4, 0, 18},
-     {0, 30, 4900, 1000, 0, 60},
-     {0, 0, 2100, -16, 20, 720, 0, 0, 60, 0, -20, 2100}},
-    {R::prod,
-     false,
-     {0, 3, 49, 4, 0, 3},
-     {0, 0, 0, 1000, 0, 0},
-     {0, 0, 700, -16, 10, 120, 0, 0, 10, 0, -4, 700}},
-    {R::mean,
-     true,
-     {0.2, 2.5, 17. / 3, 4, 1.5, 12.5 / 3},
-     {0.2, 5, 100. / 3, 1000, 0.5, 20. / 3},
-     {0.2, 0.5, 100. / 3, 0.2, 5, 20. / 3, 0.2, 0.5, 20. / 3, 0.2, 0.5, 100. / 3}},
-    {R::mean,
-     false,
-     {0, 3, 7, 4, 1. / 3, 3.25},
-     {0, 0, 0, 1000, 0, 0},
-     {0.25, 2. / 3, 50, 0.25, 10, 10, 0.25, 2. / 3, 10, 0.25, 2. / 3, 50}},
-    {R::amax, true, {2, 3, 7, 4, 5, 6}, {0, 0, 0, 1000, 2, 10}, {0.5, 0, 50, 0, 10, 0, 0.5, 0, 10, 0, 0, 50}},
-    {R::amax, false, {2, 3, 7, 4, 2, 6}, {0, 0, 0, 1000, 0, 0}, {0.5, 0, 50, 0, 10, 0, 0.5, 2, 20, 0, 0, 50}},
-    {R::amin, true, {-4, 2, 3, 4, -1, 0.5}, {0, 10, 100, 1000, 0, 0}, {0, 2, 0, 0, 0, 20, 0, 0, 0, 1, 0, 0}},
-    {R::amin,
-     false,
-     {-4, 3, 7, 4, -1, 0.5},
-     {0, 0, 0, 1000, 0, 0},
-     {0, 2, 50, 0, 10, 20, 0, 0, 0, 1, 0, 50}}};
-const Case kRows[] = {
-    {R::prod, true, {0, 5, 2, 3, 0, 105}, {4, 10, 3, 4, 0, 126}, {0, 210, 0, 2, 40, 90}},
-    {R::prod, false, {4, 5, 2, 3, 0, 21}, {0, 0, 3, 4, 0, 0}, {0, 42, 1, 2, 10, 18}},
-    {R::mean, true, {2, 3, 2, 3, 2, 5}, {0.5, 1, 3, 4, 5. / 3, 2}, {5. / 3, 2, 0.5, 1, 5. / 3, 2}},
-    {R::mean, false, {4, 5, 2, 3, 1, 5}, {0, 0, 3, 4, 0, 0}, {2.5, 3, 1, 2, 2.5, 3}},
-    {R::amax, true, {4, 5, 2, 3, 4, 7}, {0, 0, 3, 4, 5, 0}, {0, 0, 1, 2, 0, 6}},
-    {R::amax, false, {4, 5, 2, 3, 2, 7}, {0, 0, 3, 4, 0, 0}, {5, 0, 1, 2, 0, 6}},
-    {R::amin, true, {0, 1, 2, 3, 0, 3}, {1, 2, 3, 4, 0, 0}, {0, 6, 0, 0, 5, 0}},
-    {R::amin, false, {4, 5, 2, 3, 0, 3}, {0, 0, 3, 4, 0, 0}, {0, 6, 1, 2, 5, 0}}};
-
-// Each case by its own kernels, in a dtype, on a device.
-void check_cases(DType dtype, Device device) {
-  const double tolerance = dtype == f64 ? 1e-14 : dtype == f32 ? 1e-6 : dtype == f16 ? 1e-3 : 8e-3;
-  const auto on = [&](const Tensor& t) { return t.to(device, is_floating(t.dtype()) ? dtype : t.dtype()); };
-  const auto judge = [&](const char* what, const Case& c, const Outcome& o) {
-    INFO(what << ' ' << word(c.kind) << (c.self ? "" : " without self") << " in " << name(dtype));
-    testing::check(o.y, c.y, tolerance);
-    testing::check(o.dx, c.dx, tolerance);
-    testing::check(o.ds, c.ds, tolerance);
-  };
-  const Tensor index = on(tensor({{0, 1, 0}, {0, 0, 1}, {0, 1, 1}, {0, 1, 0}}));
-  for (const Case& c : kScattered)
-    judge("scatter_reduce", c,
-          outcome([&](const Tensor& x,
-                      const Tensor& s) { return scatter_reduce(x, 0, index, s, c.kind, c.self); },
-                  on(tensor({{1., 2., 3.}, {4., 5., 6.}})),
-                  on(tensor({{2., -1., 7.}, {0., 3., 0.5}, {2., 2., 6.}, {-4., 0., 7.}})),
-                  on(tensor({{1., 10., 100.}, {1000., 2., 20.}}))));
-  const Tensor rows = on(tensor({2, 0, 2}).to(i32));
-  for (const Case& c : kRows)
-    judge(
-        "index_reduce", c,
-        outcome([&](const Tensor& x, const Tensor& s) { return index_reduce(x, 0, rows, s, c.kind, c.self); },
-                on(tensor({{0., 1.}, {2., 3.}, {4., 5.}})), on(tensor({{2., 3.}, {4., 5.}, {0., 7.}})),
-                on(tensor({{1., 2.}, {3., 4.}, {5., 6.}}))));
-}
-
 // The softmax of the elements of each segment: of those that have one number in `segment`.
 Tensor segment_softmax(const Tensor& x, const Tensor& segment, std::int64_t segments) {
   const TensorOptions like{.dtype = x.dtype(), .device = x.device()};
@@ -160,13 +64,9 @@ Tensor segment_softmax(const Tensor& x, const Tensor& segment, std::int64_t segm
   return e / gather(scatter_reduce(zeros({segments}, like), 0, segment, e, R::sum), 0, segment);
 }
 
-TEST_CASE("scatter_reduce and index_reduce give PyTorch's numbers", "[indexing]") {
-  for (const DType dtype : {f64, f32, f16, bf16}) check_cases(dtype, cpu);
-}
-
 TEST_CASE("index_reduce is scatter_reduce with the index expanded", "[indexing]") {
   for (const DType dtype : {f64, f32})
-    for (const ScatterReduce kind : kAll)
+    for (const ScatterReduce kind : kReductions)
       for (const bool self : {true, false}) {
         INFO(word(kind) << self);
         const Tensor x = randn({3, 5, 4}, {.dtype = dtype}), s = randn({3, 7, 4}, {.dtype = dtype}),
@@ -195,7 +95,7 @@ TEST_CASE("a source may be larger than the index, and empty ones change nothing"
   const Tensor x = tensor({{1., 2.}, {3., 4.}}), none = zeros({0, 2}, {.dtype = i64});
   CHECK(values(scatter_reduce(x, 0, tensor({{1}}), tensor({{7., 8.}, {9., 9.}}), R::amax)) == V{1, 2, 7, 4});
   for (const DType dtype : {f64, f32, i64, u8})
-    for (const ScatterReduce kind : kAll) {
+    for (const ScatterReduce kind : kReductions) {
       const Tensor t = x.to(dtype), empty = zeros({0, 2}, {.dtype = dtype});
       CHECK(equal_bits(scatter_reduce(t, 0, none, empty, kind, false), t));
       CHECK(equal_bits(index_reduce(t, 0, none.view({0}), empty, kind), t));
@@ -240,7 +140,7 @@ TEST_CASE("integers wrap, and their mean is rounded down", "[indexing]") {
   const Tensor index = tensor({0, 1, 1});
   const V want[] = {{9, 0, 5}, {14, -84, 5}, {4, 0, 5}, {7, 4, 5}, {2, -7, 5}};
   for (const DType dtype : {i64, i32})
-    for (const ScatterReduce kind : kAll)
+    for (const ScatterReduce kind : kReductions)
       CHECK(values(scatter_reduce(tensor({7, -7, 5}).to(dtype), 0, index, tensor({2, 3, 4}).to(dtype),
                                   kind)) == want[static_cast<int>(kind)]);
   CHECK(values(scatter_reduce(tensor({-7}), 0, tensor({0}), tensor({2}), R::mean)) == V{-3});
@@ -336,7 +236,7 @@ TEST_CASE("what does not fit is refused", "[indexing]") {
 TEST_CASE("reductions have the same bits for any number of threads", "[indexing]") {
   const int before = num_threads();
   for (const DType dtype : {f32, f16})
-    for (const ScatterReduce kind : kAll)
+    for (const ScatterReduce kind : kReductions)
       for (const Shape& shape : {Shape{3000, 90}, Shape{200000}}) {
         INFO(word(kind) << " in " << name(dtype) << " of " << shape);
         Shape places = shape;
@@ -375,7 +275,7 @@ TEST_CASE("reductions have right derivatives of first and second order", "[index
   const Tensor x = values({3, 2}, {0.5, -1.2, 2, 0, 0.7, 1.5}),
                s = values({5, 2}, {1.1, 0, -0.6, 2.2, 0, 0.3, 0.9, -1.4, 1.7, 0.8}),
                i = tensor({2, 0, 2, 0, 2});
-  for (const ScatterReduce kind : kAll)
+  for (const ScatterReduce kind : kReductions)
     for (const bool self : {true, false}) {
       INFO(word(kind) << self);
       const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
@@ -411,7 +311,7 @@ TEST_CASE("both devices reduce alike, and alike in every run", "[indexing][cuda]
     std::int64_t axis, places;
   };
   for (const DType dtype : {f32, f64, f16, bf16, i64, i32, u8})
-    for (const ScatterReduce kind : kAll)
+    for (const ScatterReduce kind : kReductions)
       for (const bool self : {true, false})
         for (const Layout& c : {Layout{{40000}, 0, 70000}, Layout{{3}, 0, 5000}, Layout{{70, 15}, 0, 3000},
                                 Layout{{7, 128}, 0, 900}, Layout{{5, 40, 33}, 1, 300}, Layout{{9}, 0, 5}}) {
@@ -452,10 +352,6 @@ TEST_CASE("both devices reduce alike, and alike in every run", "[indexing][cuda]
         }
 }
 
-TEST_CASE("scatter_reduce and index_reduce give PyTorch's numbers on CUDA", "[indexing][cuda]") {
-  for (const DType dtype : {f64, f32, f16, bf16}) check_cases(dtype, cuda(0));
-}
-
 TEST_CASE("sums on CUDA that every order rounds have the same bits in every run", "[indexing][cuda]") {
   for (const DType dtype : {f32, f16})
     for (const ScatterReduce kind : {R::sum, R::mean, R::prod}) {
@@ -483,4 +379,3 @@ TEST_CASE("a bad index of a reduction on CUDA is reported when the host waits, a
 }
 
 }  // namespace
-}  // namespace scatter_reduce_tests
