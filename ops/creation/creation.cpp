@@ -10,7 +10,6 @@
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/check_number_internal.h>
 #include <cotangent/core/execute.h>
-#include <cotangent/core/memory.h>
 #include <cotangent/core/op_def.h>
 #include <cotangent/core/registry.h>
 #include <cotangent/ops/engine/random/fill.h>
