@@ -4,8 +4,8 @@
 #include <unordered_map>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/per_thread.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/device/stream.h>
 
 namespace ct::detail {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // The calling thread's autocast mode, and the converted weights that go with it. ct::Autocast
 // (ops/autocast.h) is the public face; it lies here because recompute() brings the mode back.

@@ -12,7 +12,7 @@
 #include <cotangent/autograd/capture_internal.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/per_thread.h>
+#include <cotangent/core/base/per_thread.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a

@@ -7,7 +7,7 @@
 
 #include <cotangent/autograd/function.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 namespace ct {
 

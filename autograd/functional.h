@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Derivatives of functions: f goes in, numbers come out, and no tensor's grad() changes.
 //

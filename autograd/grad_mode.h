@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 namespace ct {
 

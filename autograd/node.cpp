@@ -7,7 +7,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/execute.h>
+#include <cotangent/core/op/execute.h>
 
 namespace ct {
 

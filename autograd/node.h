@@ -9,13 +9,13 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/inline_vector.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/pool.h>
-#include <cotangent/core/ref.h>
-#include <cotangent/core/spin_lock.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/inline_vector.h>
+#include <cotangent/core/base/ref.h>
+#include <cotangent/core/base/spin_lock.h>
+#include <cotangent/core/memory/pool.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // The tape. Every recorded op leaves one Node. A node knows where the gradients of its op's inputs go (its
 // edges) and what backward needs to see (its saved tensors). Nodes are numbered in the order of recording, each above

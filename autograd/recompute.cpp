@@ -6,7 +6,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/rng.h>
 
 namespace ct {
 namespace {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

@@ -4,7 +4,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // The members of Tensor that speak of the tape.
 

@@ -35,7 +35,7 @@ def sh(*command):
 
 
 def cpu_level(vendor, flags):
-    """The level of kernels that a library with several takes on a processor, by its /proc/cpuinfo (core/cpu_level.h); ""
+    """The level of kernels that a library with several takes on a processor, by its /proc/cpuinfo (core/device/cpu_level.h); ""
     where there are none."""
     levels = {"v4-amx": "amx_bf16", "v4-bf16": "avx512_bf16" if vendor == "AuthenticAMD" else None, "v4": "avx512vl",
               "v3": "avx2", "v2": "sse4_2"}

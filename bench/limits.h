@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/core/simd/vector.h>
 

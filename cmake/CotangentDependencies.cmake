@@ -83,7 +83,7 @@ endif()
 cotangent_row("pictures" "${_formats}")
 
 # --- CUDA ----------------------------------------------------------------------------------------------
-# The oldest that the kernels are written for: cp.async and products of bf16. As in core/gpu_code_internal.h.
+# The oldest that the kernels are written for: cp.async and products of bf16. As in core/device/gpu_code_internal.h.
 set(COTANGENT_OLDEST_GPU 80)
 
 # The GPU's own architecture where there is one. On Hopper and Blackwell that is the "a" variant, which has

@@ -57,7 +57,7 @@ function(cotangent_compile_options target)
     # Lets the linker drop what a program does not use.
     "$<$<COMPILE_LANGUAGE:CXX>:-ffunction-sections;-fdata-sections>"
     "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffunction-sections,-fdata-sections>")
-  # Work on tensors outside of a call is an error (core/in_call.h).
+  # Work on tensors outside of a call is an error (core/device/in_call.h).
   target_compile_definitions(${target} PRIVATE "$<$<CONFIG:Debug>:COTANGENT_CHECK_CALLS>")
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
@@ -140,7 +140,7 @@ endfunction()
 # kernels of the CPU as another: headers are parsed and templates instantiated once for all of them. clang-tidy reads them so in
 # any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does not
 # compile. These files give a name of their own folder a second meaning, and stand alone:
-set(COTANGENT_APART core/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
+set(COTANGENT_APART core/memory/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
   nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
   ops/engine/gemm/table_cpu.cpp
   ops/elementwise/dropout_cuda.cu ops/loss/nll_loss_cuda.cu ops/reduce/reduce_extremum_cuda.cu
@@ -201,7 +201,7 @@ function(cotangent_kernel_options target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(${target} PRIVATE -falign-loops=64)
   endif()
-  cotangent_precompile(${target} <algorithm> <cmath> <cotangent/core/op_def.h> <cotangent/core/parallel.h>
+  cotangent_precompile(${target} <algorithm> <cmath> <cotangent/core/op/op_def.h> <cotangent/core/device/parallel.h>
     <cotangent/core/simd/exp.h>)
   cotangent_batch(${target})
 endfunction()

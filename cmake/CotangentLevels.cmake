@@ -1,4 +1,4 @@
-# Levels of the CPU (core/cpu_level.h): what COTANGENT_MARCH means, and how one library comes to have the kernels of several.
+# Levels of the CPU (core/device/cpu_level.h): what COTANGENT_MARCH means, and how one library comes to have the kernels of several.
 #
 # COTANGENT_MARCH=levels compiles the files NAME_cpu.cpp once for each level, with `cpu_kernels`, the namespace of their
 # tables, named after it, and everything else for every processor of the architecture. Two things keep the levels apart.

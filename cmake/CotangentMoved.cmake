@@ -23,7 +23,7 @@ set(COTANGENT_MOVED
   "ops/norm/rms_norm.h ops/normalization/rms_norm.h"
   "ops/norm/norm_use.h ops/normalization/norm_use.h"
   "ops/norm_use.h ops/normalization/norm_use.h"
-  "ops/nvtx.h core/nvtx.h"
+  "ops/nvtx.h core/op/nvtx.h"
   "ops/pooling/pooling.h ops/convolution/pooling.h"
   "ops/reduction.h ops/loss/reduction.h"
   "ops/rms_norm/rms_norm.h ops/normalization/rms_norm.h"
@@ -31,6 +31,14 @@ set(COTANGENT_MOVED
   "ops/topk/topk.h ops/sorting/topk.h"
   "ops/unary/unary.h ops/elementwise/unary.h"
   "ops/where/where.h ops/elementwise/where.h")
+
+# Headers of core have rooms: core/NAME.h is core/ROOM/NAME.h.
+file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" core/*/*.h)
+list(FILTER _headers EXCLUDE REGEX "${COTANGENT_PRIVATE_HEADER_REGEX}|^core/(cuda|simd)/")
+foreach(_header IN LISTS _headers)
+  get_filename_component(_name "${_header}" NAME)
+  list(APPEND COTANGENT_MOVED "core/${_name} ${_header}")
+endforeach()
 
 foreach(_row IN LISTS COTANGENT_MOVED)
   string(REGEX MATCH "^([^ ]+) ([^ ]+)$" _row "${_row}")

@@ -112,7 +112,7 @@ cotangent_generate("${PROJECT_BINARY_DIR}/generated/rooms.cpp"
 "// Generated from the folders under ops/: the table behind ct::registry().
 #include <span>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 
 namespace ct::rooms {
 ${_declarations}}  // namespace ct::rooms
@@ -155,7 +155,7 @@ ${_pointers}  };
 }  // namespace ct::detail
 ")
 
-# The tables of kernels (core/kernel_tables.h), each with what bears its name on every device: those that the lines
+# The tables of kernels (core/device/kernel_tables.h), each with what bears its name on every device: those that the lines
 # CT_KERNELS of an op's files make, and one for each row of the files *_table.inc which they include. A file for an op, so
 # that a program that does not use it does not link it. They differ with and without CUDA.
 set(COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/rooms.cpp")
@@ -228,7 +228,7 @@ foreach(_op IN LISTS COTANGENT_OPS)
     endforeach()
     set(_path "${PROJECT_BINARY_DIR}/generated/${_variant}/${_name}_tables.cpp")
     cotangent_generate("${_path}" "// Generated from the files of ops/${_op}*.
-#include <cotangent/core/kernel_tables.h>
+#include <cotangent/core/device/kernel_tables.h>
 
 namespace ct {
 ${_text}}  // namespace ct
@@ -238,7 +238,7 @@ ${_text}}  // namespace ct
   endforeach()
 endforeach()
 
-# Tables of the CPU files' other functions (CT_CPU_TABLE in core/kernel_tables.h), one for each level.
+# Tables of the CPU files' other functions (CT_CPU_TABLE in core/device/kernel_tables.h), one for each level.
 list(TRANSFORM COTANGENT_CPU_NAMES REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
 list(JOIN _levels ", " _levels)
 set(_text "")
@@ -259,7 +259,7 @@ foreach(_file IN LISTS _cpu_files)
   endforeach()
 endforeach()
 cotangent_generate("${PROJECT_BINARY_DIR}/generated/cpu_tables.cpp" "// Generated from the files NAME_cpu.cpp.
-#include <cotangent/core/kernel_tables.h>
+#include <cotangent/core/device/kernel_tables.h>
 
 namespace ct {
 ${_text}
@@ -282,7 +282,10 @@ foreach(_dir core autograd ops nn)
     continue()
   endif()
   file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/${_dir}/*.h")
-  if("${_dir}/${_dir}.h" IN_LIST _headers)
+  if(_dir STREQUAL "core")
+    file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" core/*/*.h)
+    list(FILTER _headers EXCLUDE REGEX "^core/(cuda|simd)/")
+  elseif("${_dir}/${_dir}.h" IN_LIST _headers)
     set(_headers "${_dir}/${_dir}.h")
   endif()
   foreach(_header IN LISTS _headers)

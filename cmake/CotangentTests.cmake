@@ -19,7 +19,7 @@ if(NOT TARGET Catch2::Catch2)
 endif()
 
 file(GLOB _tests CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-  core/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp ops/engine/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
+  core/*/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp ops/engine/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
   tests/*.cpp tests/*/*.cpp)
 list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/|^tests/random_programs/(main|program|ops_.*)\\.cpp$")
 
@@ -50,7 +50,7 @@ if(COTANGENT_DEV)
     set(_libraries "")
   endif()
   cotangent_test_program(ct_dev ${_libraries})
-  cotangent_precompile(ct_dev tests/catch.h <functional> <cotangent/core/op_def.h> <cotangent/ops.h>)
+  cotangent_precompile(ct_dev tests/catch.h <functional> <cotangent/core/op/op_def.h> <cotangent/ops.h>)
   find_program(COTANGENT_LLD ld.lld)
   if(COTANGENT_LLD)
     target_link_options(ct_dev PRIVATE -fuse-ld=lld)
@@ -60,7 +60,7 @@ endif()
 
 # cotangent_test_batches(RESULT FILES...): test files are compiled several as one, each in a namespace of its own, so that what two
 # of them call alike does not meet. Their headers come before, outside of it. Apart are those that open a namespace, define
-# macros, or what a namespace can't hold, and core/simd_test.cpp, whose vectors are to be as wide as in the library.
+# macros, or what a namespace can't hold, and core/simd/simd_test.cpp, whose vectors are to be as wide as in the library.
 function(cotangent_test_batches result)
   set(apart "^(namespace [a-z]|template <>|extern \"C\"|CT_|void\\* operator |# *(if|ifdef|ifndef|define|undef) )")
   set(sources "")
@@ -73,7 +73,7 @@ function(cotangent_test_batches result)
       set(path "${PROJECT_SOURCE_DIR}/${file}")
       set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${path}")
       file(STRINGS "${path}" own REGEX "${apart}")
-      if(own OR file STREQUAL "core/simd_test.cpp" OR NOT COTANGENT_BATCH)
+      if(own OR file STREQUAL "core/simd/simd_test.cpp" OR NOT COTANGENT_BATCH)
         list(APPEND sources "${file}")
         continue()
       endif()
@@ -103,7 +103,7 @@ cotangent_test_batches(_sources ${_tests})
 add_executable(ct_tests ${_sources})
 cotangent_test_program(ct_tests cotangent_image cotangent_io cotangent_random_programs)
 if(COTANGENT_PRECOMPILE)
-  cotangent_precompile(ct_tests tests/catch.h tests/nn_testing.h <functional> <cotangent/core/op_def.h> <cotangent/ops.h>
+  cotangent_precompile(ct_tests tests/catch.h tests/nn_testing.h <functional> <cotangent/core/op/op_def.h> <cotangent/ops.h>
     <cotangent/nn/optim/optim.h>)
 elseif(NOT "${CMAKE_CXX_COMPILER_LAUNCHER}" MATCHES "ccache")
   target_precompile_headers(ct_tests PRIVATE tests/catch.h)
@@ -111,7 +111,7 @@ endif()
 # main.cpp asks Catch2 v2 for its implementation, which must come before any other inclusion of it.
 set_source_files_properties(tests/main.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 
-set_source_files_properties(core/simd_test.cpp PROPERTIES
+set_source_files_properties(core/simd/simd_test.cpp PROPERTIES
   COMPILE_OPTIONS "${COTANGENT_HERE_FLAG}" SKIP_PRECOMPILE_HEADERS ON)
 
 # CTest entries: one per folder, selected by the file a test is written in.

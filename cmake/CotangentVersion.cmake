@@ -1,5 +1,5 @@
 # Values of ct::build_info(). The settings are known while configuring; the commit is asked for at each build and
-# its header written when it has changed, so that a commit recompiles core/version.cpp and nothing else.
+# its header written when it has changed, so that a commit recompiles core/base/version.cpp and nothing else.
 
 if(CMAKE_SCRIPT_MODE_FILE)  # at each build: cmake -DSOURCE=... -DOUTPUT=... -P CotangentVersion.cmake
   set(commit unknown)
@@ -45,7 +45,7 @@ cotangent_generate("${PROJECT_BINARY_DIR}/generated/cotangent_settings.h"
 #define COTANGENT_BUILD_CUDA \"${_cuda}\"
 #define COTANGENT_BUILD_CUDA_ARCHITECTURES \"${_archs}\"
 ")
-set_source_files_properties(core/version.cpp PROPERTIES
+set_source_files_properties(core/base/version.cpp PROPERTIES
   INCLUDE_DIRECTORIES "${PROJECT_BINARY_DIR}/generated"
   OBJECT_DEPENDS "${_commit}")
 add_dependencies(cotangent_host cotangent_commit)

@@ -19,7 +19,7 @@ def main(build, out="compile_commands.json"):
         batch = re.search(r"/Unity/|/batch(\.cu|_\d+\.cpp)$", entry["file"]) and path.exists()
         command = FOREIGN.sub("", entry["command"])
         for file in re.findall(r'^#include "(/.+)"', path.read_text(), re.M) if batch else [entry["file"]]:
-            # A level's copy of a kernel (core/cpu_level.h) comes again and again: the last has the widest vectors.
+            # A level's copy of a kernel (core/device/cpu_level.h) comes again and again: the last has the widest vectors.
             entries[file] = {**entry, "file": file, "command": command.replace(entry["file"], file)}
     pathlib.Path(out).write_text(json.dumps(list(entries.values()), indent=1))
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/creation/creation.h>

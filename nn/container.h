@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 
 namespace ct::nn {

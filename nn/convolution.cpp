@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 
 namespace ct::nn {

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/convolution/convolution.h>
 

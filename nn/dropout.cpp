@@ -1,7 +1,7 @@
 #include <cotangent/nn/dropout.h>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/ops/elementwise/dropout.h>
 
 namespace ct::nn {

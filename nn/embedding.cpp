@@ -1,7 +1,7 @@
 #include <cotangent/nn/embedding.h>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/indexing/embedding.h>
 

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 
 namespace ct::nn {

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // The tensor that forward hooks see of what a forward() takes and gives, whatever its signature.
 

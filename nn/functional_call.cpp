@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/module_internal.h>
 
 namespace ct::nn::detail {

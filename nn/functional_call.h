@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <cotangent/autograd/recompute.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 
 namespace ct::nn {

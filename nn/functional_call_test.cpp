@@ -7,7 +7,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/recompute.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/nn/activation.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/linear.h>

@@ -7,10 +7,10 @@
 #include <span>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/execute.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/execute.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/view/view.h>
 

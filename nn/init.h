@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Initial values of parameters: PyTorch's formulas (torch.nn.init). All of them change the tensor in place
 // without recording, return it, and need a floating dtype (else DTypeError). Draws come from the default

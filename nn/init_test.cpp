@@ -5,8 +5,8 @@
 #include <functional>
 #include <numbers>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/ops/creation/creation.h>
 

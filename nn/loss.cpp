@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/error.h>
 
 namespace ct::nn {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/loss/bce_with_logits.h>
 #include <cotangent/ops/loss/composed.h>

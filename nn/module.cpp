@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/module_internal.h>
 
 namespace ct::nn {

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/first_tensor.h>
 #include <cotangent/nn/parameter.h>
 #include <cotangent/nn/state_dict.h>

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/module_internal.h>
 
 // Moving a module to another device or dtype. The data of each tensor is exchanged inside its TensorImpl, so

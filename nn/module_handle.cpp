@@ -3,7 +3,7 @@
 
 #include <cotangent/autograd/function.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/module_internal.h>
 
 // Handles to modules and their tensors: what copying, moving, assigning and cloning them means.

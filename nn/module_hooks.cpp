@@ -2,7 +2,7 @@
 #include <utility>
 
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/module_internal.h>
 
 // Functions around the calls of a module. Apart from module.cpp, so that only programs with hooks link it.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <utility>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/module_internal.h>
 
 // Registrations of one module, by name. Apart from module.cpp, so that only programs that ask link it.

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/module_internal.h>
 
 // Which handles are members of a struct that is a module: they lie in the struct's object.

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/module_internal.h>
 
 // Layers that a struct has and its module does not: nobody passed them to add(), so they are not trained, saved or moved.

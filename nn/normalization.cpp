@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/normalization/batch_norm.h>
 #include <cotangent/ops/normalization/layer_norm.h>

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/normalization/norm_use.h>
 

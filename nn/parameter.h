@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/tensor_members.h>
 
 // Slots, to which the members of a module's struct are handles: names in the module, and the tensors there.

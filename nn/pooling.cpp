@@ -1,6 +1,6 @@
 #include <cotangent/nn/pooling.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 namespace ct::nn::detail {
 

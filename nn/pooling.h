@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/ops/convolution/pooling.h>
 #include <cotangent/ops/convolution/upsample.h>

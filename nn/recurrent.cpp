@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/elementwise/dropout.h>

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
 
 namespace ct::nn {

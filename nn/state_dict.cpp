@@ -1,7 +1,7 @@
 #include <cotangent/nn/state_dict.h>
 
-#include <cotangent/core/memory.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/printable.h>
+#include <cotangent/core/memory/memory.h>
 
 namespace ct {
 namespace {

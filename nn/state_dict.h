@@ -10,9 +10,9 @@
 #include <variant>
 #include <vector>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::nn::detail {
 

@@ -1,6 +1,6 @@
 #include <cotangent/nn/transformer.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cotangent/autograd/autocast_mode.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

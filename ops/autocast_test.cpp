@@ -11,8 +11,8 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/memory/memory.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>

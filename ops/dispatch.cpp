@@ -7,7 +7,7 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/execute.h>
+#include <cotangent/core/op/execute.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {

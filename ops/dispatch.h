@@ -4,10 +4,10 @@
 #include <initializer_list>
 #include <span>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/op_observer.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/op/op_observer.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // One way in for every op. dispatch() checks devices and dtypes, asks the op for its result shapes,
 // allocates, picks the device's kernel, runs it and, if a gradient is wanted, records the call on the tape.

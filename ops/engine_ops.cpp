@@ -4,9 +4,9 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/execute.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/execute.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine_ops_internal.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::detail {
 

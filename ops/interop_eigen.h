@@ -12,7 +12,7 @@
 #include <Eigen/Core>
 #endif
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/creation/creation.h>
 
 namespace ct {

@@ -1,4 +1,4 @@
-#include <cotangent/core/runtime_internal.h>
+#include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/random/fill.h>

@@ -8,7 +8,7 @@
 
 #include "tests/catch.h"
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 
 using namespace ct;
 

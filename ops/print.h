@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
-// Tensors as text. `out << tensor` (core/tensor.h) writes what to_string() gives.
+// Tensors as text. `out << tensor` (core/tensor/tensor.h) writes what to_string() gives.
 
 namespace ct {
 

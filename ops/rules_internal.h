@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/op_call.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/op/op_call.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
 // Helpers for OpDef::rule, all recorded on the tape, and checks that several shape rules share.

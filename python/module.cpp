@@ -1,6 +1,6 @@
 #include "call_internal.h"
 
-#include <cotangent/core/version.h>
+#include <cotangent/core/base/version.h>
 
 // The module itself, and the settings of a process or thread.
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/dispatch.h>
 
 // Every op of the registry as an object that says what it takes, and can be called. cotangent/ops.py makes functions of

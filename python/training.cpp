@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
 
 // C++ part of cotangent.data.DataLoader.
 

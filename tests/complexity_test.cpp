@@ -11,9 +11,9 @@
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/cpu_level.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/device/cpu_level.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 #include <cotangent/ops/testing/samples.h>
 

@@ -1,4 +1,4 @@
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 
 #include <cstdlib>

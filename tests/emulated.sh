@@ -2,7 +2,7 @@
 # The suite on processors that this machine is not, which QEMU emulates: what ./ct test --arm and --emulated run.
 #   usage: emulated.sh BUILD --arm | --emulated [TESTS]
 #   --arm:      64-bit ARM. Any number of threads gives the same bits there.
-#   --emulated: x86-64 processors of the levels v2 and v3 (core/cpu_level.h): each takes the kernels of its level by itself, and
+#   --emulated: x86-64 processors of the levels v2 and v3 (core/device/cpu_level.h): each takes the kernels of its level by itself, and
 #               has the bits that this machine has with them. v4 is not emulated: QEMU has no AVX-512.
 #   BUILD: the folder of a build with ct_tests; TESTS: a selection of tests (Catch2's) other than the usual one
 # fork() is left out: a process that QEMU emulates does not survive it with threads.

@@ -1,4 +1,4 @@
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/testing/conformance.h>
 
 #include <sys/mman.h>
@@ -10,8 +10,8 @@
 #include <limits>
 #include <new>
 
-#include <cotangent/core/generator_state.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/base/generator_state.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/testing/allocators.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 

@@ -1,6 +1,6 @@
 // Tensors that reach kernels contiguous: those that an op's records say, and for plain kernels all.
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/dispatch.h>
 

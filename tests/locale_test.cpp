@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/allocator.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/io/checkpoint.h>
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/io/safetensors.h>

@@ -18,10 +18,10 @@
 #include <string_view>
 #include <vector>
 
-#include <cotangent/core/allocator.h>
-#include <cotangent/core/cpu_level.h>
-#include <cotangent/core/device.h>
-#include <cotangent/core/in_call.h>
+#include <cotangent/core/device/cpu_level.h>
+#include <cotangent/core/device/device.h>
+#include <cotangent/core/device/in_call.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/ops/testing/allocators.h>
 
 namespace {

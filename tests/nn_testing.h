@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Helpers for the tests of nn/.
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 #include "tests/catch.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation/creation.h>

@@ -1,6 +1,6 @@
 // An op whose result's shape only its values tell, as nonzero's and unique's: the positive elements of x, in their order.
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance.h>

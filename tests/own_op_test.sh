@@ -84,7 +84,7 @@ ln -s loop loop
 expect 1 "a link that leads to itself" "$program" build loop isru
 says "^\[load_op\] .*loop.*; "
 says "^isru: .*loaded in"
-mkdir -p above/cotangent/core && : >above/cotangent/core/op_def.h
+mkdir -p above/cotangent/core/op && : >above/cotangent/core/op/op_def.h
 expect 0 "from a folder with another cotangent in it" env -C above "$program" check ../isru --device cpu
 says "^passed"
 rm -rf cache

@@ -1,5 +1,5 @@
-#include <cotangent/core/allocator.h>
-#include <cotangent/core/pool_store_internal.h>
+#include <cotangent/core/memory/allocator.h>
+#include <cotangent/core/memory/pool_store_internal.h>
 
 #include <malloc.h>
 #include <unistd.h>

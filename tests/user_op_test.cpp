@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance.h>

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>

@@ -1,6 +1,6 @@
 #include "bench/ladders/gemv.h"
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/vector.h>
 
 #include <algorithm>

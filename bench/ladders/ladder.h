@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/exp.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/creation/creation.h>

@@ -1,4 +1,4 @@
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/copy/copy.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/engine/walk/transpose_cpu.h>

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include <cotangent/core/device.h>
+#include <cotangent/core/device/device.h>
 
 #ifndef COTANGENT_CUBLAS_FOLDER  // the build's
 #define COTANGENT_CUBLAS_FOLDER "/usr/local/cuda/lib64"

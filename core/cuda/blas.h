@@ -4,8 +4,8 @@
 
 #include <cstddef>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/error.h>
 
 // cuBLASLt: its functions, handle and errors. For CUDA translation units only.
 

@@ -2,8 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
 
 // For CUDA translation units only.
 

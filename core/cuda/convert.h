@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/convert_element.h>
+#include <cotangent/core/base/convert_element.h>
 
 // Element conversions and vector accesses of kernels. For .cu files only.
 //

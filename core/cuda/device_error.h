@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/index_error.h>
+#include <cotangent/core/device/index_error.h>
 
 // Index errors found by kernels. For .cu files only. The host gives a kernel two arguments:
 //

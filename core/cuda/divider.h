@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 namespace ct::gpu {
 

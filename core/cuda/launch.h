@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include <cotangent/core/cuda/check.h>
-#include <cotangent/core/in_call.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/in_call.h>
+#include <cotangent/core/device/stream.h>
 
 // Launching kernels. For CUDA translation units only.
 

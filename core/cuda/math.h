@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 
 // e^x and 2^x in kernels, one function for each accuracy. For .cu files.
 

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <cotangent/core/allocator.h>
+#include <cotangent/core/memory/allocator.h>
 
 namespace ct::gpu {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-// The compiler's own vectors, and the conversions of core/dtype.h between f32 and f16 where no instruction does them: of all
+// The compiler's own vectors, and the conversions of core/base/dtype.h between f32 and f16 where no instruction does them: of all
 // lanes at once.
 
 #define CT_INLINE inline __attribute__((always_inline))

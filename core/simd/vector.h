@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 #include <cotangent/core/simd/fma.h>
 #include <cotangent/core/simd/half.h>
 
@@ -20,7 +20,7 @@
 //
 // Elements are float, double and std::int64_t; vectors of other integers are for moving bits. Vectors of float are also
 // loaded from and stored as 16-bit floats. By default the build
-// compiles kernels for several levels of the processor (core/cpu_level.h), each with vectors of its own width.
+// compiles kernels for several levels of the processor (core/device/cpu_level.h), each with vectors of its own width.
 //
 // Everything is always inlined: a vector argument of a real call would depend on the target's ABI. Only load_first() and
 // store_first() are real functions, of each width.

@@ -1,7 +1,7 @@
 #include "examples/common/command_line.h"
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/device/device.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

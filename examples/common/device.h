@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/device.h>
+#include <cotangent/core/device/device.h>
 
 #include <string>
 

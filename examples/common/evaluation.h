@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/error.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/rng.h>
 
 #include <string>
 

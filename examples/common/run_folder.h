@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/safetensors.h>
 

@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/printable.h>
-#include <cotangent/core/version.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
+#include <cotangent/core/base/version.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/io/json.h>
 
 #include <algorithm>

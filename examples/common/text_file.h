@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 #include <filesystem>
 #include <fstream>

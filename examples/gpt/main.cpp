@@ -5,7 +5,7 @@
 #include "examples/gpt/options.h"
 #include "examples/gpt/training.h"
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 // Trains a language model and writes text with it. Exit codes: 0 done, 1 an error, 2 a wrong command line,
 // 130 interrupted (saved).

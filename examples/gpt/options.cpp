@@ -1,8 +1,8 @@
 #include "examples/gpt/options.h"
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
+#include <cotangent/core/device/device.h>
 #include <cotangent/nn/io/json.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "examples/mnist/options.h"
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/device/device.h>
 
 #include "examples/common/command_line.h"
 #include "examples/common/run_folder.h"

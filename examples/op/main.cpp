@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/nn/plugin/cuda_text.h>
 #include <cotangent/nn/plugin/load_op.h>

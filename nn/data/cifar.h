@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/data/idx.h>
 
 namespace ct::data {

@@ -8,8 +8,8 @@
 #include <set>
 #include <unordered_map>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/source_internal.h>
 
 namespace ct::data {

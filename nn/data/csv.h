@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::data {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

@@ -8,9 +8,9 @@
 
 #include <zlib.h>
 
-#include <cotangent/core/allocator.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/data/idx.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>

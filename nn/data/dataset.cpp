@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include <cotangent/core/memory.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/nn/data/loader_internal.h>
 
 namespace ct::data {

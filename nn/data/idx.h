@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::data {
 

@@ -18,8 +18,8 @@
 #include <jpeglib.h>
 #endif
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/source_internal.h>
 
 namespace ct::data {

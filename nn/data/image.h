@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Pictures in files. This part is a library of its own, Cotangent::image, so that programs that read none need
 // neither libpng nor libjpeg.

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/function_ref.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/function_ref.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/sampler.h>
 #include <cotangent/nn/state_dict.h>

@@ -8,9 +8,9 @@
 #include <string>
 #include <type_traits>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::data {
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/error.h>
-#include <cotangent/core/philox.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/nn/data/loader_internal.h>
 
 namespace ct::data {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/number.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/number.h>
 
 // Samplers: which examples an epoch has, and in which order. A loader by itself takes each once, in the dataset's order
 // or shuffled; with LoaderOptions::sampler it takes what that says. Everything here is a function of a seed and the

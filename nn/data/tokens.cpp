@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/philox.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/nn/data/dataset.h>
 #include <cotangent/nn/data/tokens_internal.h>
 #include <cotangent/nn/io/atomic_file.h>

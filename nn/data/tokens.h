@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Text as a long row of token numbers, and the windows of it that a language model is trained on.
 

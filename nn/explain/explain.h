@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/module.h>
 
@@ -117,7 +117,7 @@ struct DeviceLimits {
 };
 
 /// While one lives, the kernels of forward are timed, of the whole process, for explain(). It takes the place of
-/// another observer (core/op_observer.h).
+/// another observer (core/op/op_observer.h).
 ///
 ///     ct::ForwardWatch watch;
 ///     ct::Tensor loss = model.loss(x, y);

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include <cotangent/core/device.h>
+#include <cotangent/core/device/device.h>
 #include <cotangent/nn/explain/explain.h>
 
 // Shared declarations of this folder's files.

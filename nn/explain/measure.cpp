@@ -9,8 +9,8 @@
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/op_observer.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/op/op_observer.h>
 #include <cotangent/nn/explain/explain_internal.h>
 #include <cotangent/ops/reduce/reduce.h>
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include <cotangent/core/memory_text_internal.h>
+#include <cotangent/core/memory/memory_text_internal.h>
 #include <cotangent/nn/explain/explain_internal.h>
 
 namespace ct {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 namespace ct::io {
 

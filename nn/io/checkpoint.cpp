@@ -4,9 +4,9 @@
 #include <set>
 #include <vector>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/nn/io/safetensors.h>
 
 namespace ct::io {

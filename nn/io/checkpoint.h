@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/state_dict.h>
 
 namespace ct::io {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/huggingface_internal.h>

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/models/language_model.h>
 
 // Models as the Hugging Face `transformers` library keeps them: a folder with config.json and

@@ -3,8 +3,8 @@
 #include <limits>
 #include <string_view>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/json.h>
 

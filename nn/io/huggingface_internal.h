@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/models/gpt2.h>
 #include <cotangent/nn/models/llama.h>
 

@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/json_internal.h>
 
 namespace ct::io {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 // JSON (RFC 8259), as far as the files of this library and of others need it.
 

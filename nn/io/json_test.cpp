@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 #include "tests/catch.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/state_dict.h>
 
 // NumPy's .npy and .npz files (numpy.lib.format): for exchange with Python and for reference values in tests.

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <cotangent/core/allocator.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/io/npy_internal.h>
 
 #include "tests/catch.h"

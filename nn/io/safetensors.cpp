@@ -7,8 +7,8 @@
 #include <ostream>
 #include <utility>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/json.h>
 #include <cotangent/nn/io/safetensors_internal.h>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/state_dict.h>
 
 // The safetensors format (https://huggingface.co/docs/safetensors): 8 bytes with the length of a JSON header,

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <csignal>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 

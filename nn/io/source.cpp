@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/io/source_internal.h>
 
 namespace ct::io {

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/printable.h>
 
 // Source of bytes for this folder's readers: a file, or memory (tests, fuzzers).
 

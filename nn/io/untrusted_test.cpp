@@ -7,7 +7,7 @@
 
 #include <unistd.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/data/idx.h>
 #include <cotangent/nn/data/tokens.h>
 #include <cotangent/nn/io/checkpoint.h>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/dropout.h>
 #include <cotangent/nn/embedding.h>

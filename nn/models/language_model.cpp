@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>

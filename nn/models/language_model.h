@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/module.h>
 
 namespace ct::nn::models {

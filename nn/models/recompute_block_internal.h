@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <cotangent/autograd/recompute.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::nn::models {
 

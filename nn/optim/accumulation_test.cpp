@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <cotangent/core/allocator.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation/creation.h>

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {

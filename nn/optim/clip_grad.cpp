@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/per_thread.h>
+#include <cotangent/core/base/per_thread.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/creation/creation.h>
 

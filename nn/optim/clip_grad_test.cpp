@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/core/device.h>
+#include <cotangent/core/device/device.h>
 #include <cotangent/nn/optim/sgd.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/unary.h>

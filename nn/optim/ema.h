@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/nn/state_dict.h>
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation/creation.h>

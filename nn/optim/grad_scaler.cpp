@@ -4,7 +4,7 @@
 #include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/optim/optimizer.h>
 #include <cotangent/nn/state_dict.h>
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/creation/creation.h>

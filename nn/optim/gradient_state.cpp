@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/ops/copy/copy.h>
 
 namespace ct::optim {

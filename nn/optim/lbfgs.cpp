@@ -7,8 +7,8 @@
 #include <utility>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>

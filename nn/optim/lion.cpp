@@ -1,6 +1,6 @@
 #include <cotangent/nn/optim/lion.h>
 
-#include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim {

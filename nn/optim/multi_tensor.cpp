@@ -1,4 +1,4 @@
-#include <cotangent/core/per_thread.h>
+#include <cotangent/core/base/per_thread.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
 namespace ct::optim::internal {

@@ -4,9 +4,9 @@
 #include <limits>
 #include <vector>
 
-#include <cotangent/core/function_ref.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/per_thread.h>
+#include <cotangent/core/base/function_ref.h>
+#include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/engine/walk/copy.h>
 

@@ -6,10 +6,10 @@
 #include <type_traits>
 #include <vector>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/execute.h>
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/op/execute.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/optim/step_gate.h>
 
 // One pass over many tensors at once. A parameter, its gradient and its moments are one entry of a table; the

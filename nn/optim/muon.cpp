@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <cotangent/core/check_number_internal.h>
+#include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/matmul/matmul.h>

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 #include <cotangent/nn/optim/grouped.h>
 
 namespace ct::optim {

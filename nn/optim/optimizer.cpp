@@ -6,10 +6,10 @@
 #include <unordered_set>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/printable.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/printable.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>

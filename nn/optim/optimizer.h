@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/optim/step_gate.h>
 #include <cotangent/nn/state_dict.h>
 

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/module.h>
 #include <cotangent/nn/optim/optimizer.h>
 

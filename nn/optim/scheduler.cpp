@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/base/printable.h>
 
 namespace ct::optim {
 namespace {

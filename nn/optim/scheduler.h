@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/number.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/number.h>
 #include <cotangent/nn/optim/optimizer.h>
 #include <cotangent/nn/state_dict.h>
 

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 namespace fs = std::filesystem;
 

@@ -2,7 +2,7 @@
 
 #include <dlfcn.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 namespace ct::plugin {
 namespace {

@@ -8,9 +8,9 @@
 #include <tuple>
 #include <vector>
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/stream.h>
-#include <cotangent/core/version.h>
+#include <cotangent/core/base/version.h>
+#include <cotangent/core/device/device.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/nn/plugin/build_internal.h>
 #include <cotangent/nn/plugin/cuda_driver_internal.h>
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <type_traits>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // CUDA kernels as text: compiled when they first run, for the GPU and the dtype that they run with, and kept in the cache
 // (nn/plugin/README.md). Compiling them needs neither CUDA's headers nor its libraries. Link Cotangent::plugin.

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

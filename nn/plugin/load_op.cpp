@@ -11,7 +11,7 @@
 
 #include <cotangent_compiler.h>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/nn/plugin/build_internal.h>
 
 namespace fs = std::filesystem;
@@ -33,7 +33,7 @@ std::string headers(const LoadOptions& options) {
   for (const std::string& folder :
        {plugin::variable("COTANGENT_INCLUDE"), options.include, std::string(COTANGENT_INCLUDE_FOLDER)}) {
     if (folder.empty()) continue;
-    if (fs::is_regular_file(fs::path(folder) / "cotangent/core/op_def.h")) return folder;
+    if (fs::is_regular_file(fs::path(folder) / "cotangent/core/op/op_def.h")) return folder;
     tried += (tried.empty() ? "" : " and ") + folder;
   }
   detail::fail<IoError>(kLoad, "there are no headers of Cotangent in ", tried,

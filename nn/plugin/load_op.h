@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <string>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/nn/plugin/own_op.h>
 #include <cotangent/ops/dispatch.h>
 

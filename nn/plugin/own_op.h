@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/tensor.h>
-#include <cotangent/core/version.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/version.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/dispatch.h>
 
 // The last lines of an own op's op.cpp: nn/plugin/README.md.

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <queue>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/source_internal.h>
 #include <cotangent/nn/text/bpe_internal.h>

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/json.h>
 #include <cotangent/nn/text/bpe_internal.h>
 #include <cotangent/nn/text/unicode_internal.h>

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/text/bpe_internal.h>
 
 #include "tests/catch.h"

@@ -2,8 +2,8 @@
 #include <filesystem>
 #include <set>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/json.h>
 #include <cotangent/nn/io/source_internal.h>

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/text/pattern_internal.h>
 #include <cotangent/nn/text/unicode_internal.h>
 

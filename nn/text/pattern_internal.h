@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 // The part of regular expressions that tokenizers are written in, over characters (not bytes), with the
 // meaning that Oniguruma gives it for Unicode text: the first alternative that matches wins.

@@ -1,4 +1,4 @@
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/pattern_internal.h>
 #include <cotangent/nn/text/tokenizer.h>

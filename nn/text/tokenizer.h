@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 namespace ct::text {
 

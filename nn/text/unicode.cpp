@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <cotangent/core/printable.h>
+#include <cotangent/core/base/printable.h>
 #include <cotangent/nn/text/unicode_internal.h>
 
 namespace ct::text::detail {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 // UTF-8 and the classes of characters, as far as tokenizers ask.
 

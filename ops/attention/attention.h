@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

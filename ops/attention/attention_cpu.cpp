@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>

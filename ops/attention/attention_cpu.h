@@ -6,7 +6,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/rng.h>
 #include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>

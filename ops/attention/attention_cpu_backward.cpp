@@ -1,5 +1,5 @@
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>

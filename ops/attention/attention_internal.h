@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/op/op_def.h>
 
 namespace ct::attention {
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/attention/attention_plain.h>
 #include <cotangent/ops/engine/walk/copy.h>

@@ -8,8 +8,8 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/allocator.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/dropout.h>

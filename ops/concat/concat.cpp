@@ -1,7 +1,7 @@
 #include <cotangent/ops/concat/concat.h>
 
-#include <cotangent/core/inline_vector.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/inline_vector.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/concat/concat_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/rules_internal.h>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 #include <cotangent/ops/convolution/window_internal.h>
 #include <cotangent/ops/dispatch.h>

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/convolution/window.h>
 
 namespace ct {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <type_traits>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 #include <cotangent/ops/convolution/parts_cpu.h>

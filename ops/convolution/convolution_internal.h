@@ -4,8 +4,8 @@
 #include <array>
 #include <cstdint>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
 // Shared by the three ops of a convolution. README.md: each of x, weight and y is computed from the other two.

@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/convolution/convolution_plain.h>
 
 // The plain kernels: oracles alone, the fast ones run in f64 as well.

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/core/cuda/divider.h>
-#include <cotangent/core/error.h>
-#include <cotangent/core/export.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 
 // A part of a convolution as a product of matrices for each group, C[m, n] = sum_k A[m, k] B[k, n]: where the kernels of a

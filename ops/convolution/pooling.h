@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/convolution/window.h>
 #include <cotangent/ops/reduce/reduce.h>
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/shuffle.h>
 #include <cotangent/ops/convolution/pooling_internal.h>
 

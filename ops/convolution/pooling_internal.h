@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include <cotangent/core/base/export.h>
 #include <cotangent/core/cuda/divider.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
 // Windows, and what an element of a pool, or of its gradient, is. The CPU takes these one by one for adaptive pools alone, and

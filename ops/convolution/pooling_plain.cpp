@@ -1,4 +1,4 @@
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/convolution/pooling_plain.h>
 
 // The plain kernels: image by image by pooling_plain.h.

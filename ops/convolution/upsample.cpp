@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/convolution/upsample_internal.h>
 #include <cotangent/ops/convolution/window_internal.h>
 #include <cotangent/ops/dispatch.h>

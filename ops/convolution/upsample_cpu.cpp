@@ -1,6 +1,6 @@
 #include <vector>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/convolution/upsample_internal.h>
 
 // Image by image, an element of the result at a time. In the gradient too every element has one writer.

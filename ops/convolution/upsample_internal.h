@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/convolution/window.h>
 
 // Places that the pixels of a resized image read, and the formula of an element of it, or of its gradient: written once for

@@ -1,6 +1,6 @@
 #include <cotangent/ops/convolution/upsample_plain.h>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 
 // The plain kernels: image by image by upsample_plain.h.
 

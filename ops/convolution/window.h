@@ -4,8 +4,8 @@
 #include <optional>
 #include <string_view>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/number.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/number.h>
 
 // Sizes and places of the windows of convolutions and pools.
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/convolution/window.h>
 
 // Checks of the arguments of convolutions and pools.

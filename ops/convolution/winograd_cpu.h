@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/shuffle.h>
 #include <cotangent/ops/convolution/parts_cpu.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>

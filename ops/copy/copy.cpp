@@ -5,9 +5,9 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/execute.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/memory/memory.h>
+#include <cotangent/core/op/execute.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/copy/copy_internal.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/walk/copy.h>

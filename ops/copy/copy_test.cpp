@@ -6,8 +6,8 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/engine/walk/copy.h>
 

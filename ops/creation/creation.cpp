@@ -8,10 +8,10 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/execute.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/op/execute.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/engine/random/fill.h>
 #include <cotangent/ops/engine/random/with_draw.h>
 #include <cotangent/ops/engine/walk/copy.h>

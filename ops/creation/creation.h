@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // New tensors. All functions throw ShapeError for a negative size, DeviceError for a device that is not
 // there and DTypeError for a gradient on a dtype that has none; further errors are named with each function.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
 #include <cotangent/ops/testing/allocators.h>
 #include <cotangent/ops/view/view.h>
 

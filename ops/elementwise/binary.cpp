@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string_view>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary_formulas_internal.h>
 #include <cotangent/ops/elementwise/rule_internal.h>

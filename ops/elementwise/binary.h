@@ -1,9 +1,9 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/number.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/number.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Functions of two tensors, or of three, element by element, or of a tensor and a number on either side.
 //

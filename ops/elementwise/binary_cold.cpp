@@ -1,6 +1,6 @@
 #include <string_view>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>

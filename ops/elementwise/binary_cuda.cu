@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/binary_formulas_internal.h>
 #include <cotangent/ops/engine/map/map_cuda.cuh>
 

@@ -1,6 +1,6 @@
 #include <cotangent/ops/elementwise/dropout.h>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/dropout_internal.h>
 #include <cotangent/ops/engine/random/with_draw.h>

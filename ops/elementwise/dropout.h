@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
 
 // Dropout of one element. dropout.md says where the numbers come from.
 

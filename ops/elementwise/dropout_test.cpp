@@ -3,8 +3,8 @@
 #include <cmath>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/device/parallel.h>
 
 #include "tests/catch.h"
 

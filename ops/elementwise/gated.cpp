@@ -1,6 +1,6 @@
 #include <cotangent/ops/elementwise/gated.h>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/gated_formulas_internal.h>
 #include <cotangent/ops/elementwise/gated_internal.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/elementwise/unary.h>
 
 // Gated activations (Shazeer 2020, "GLU variants improve transformer"), in one pass forward and one backward.

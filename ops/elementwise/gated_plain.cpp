@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/gated_plain.h>
 
 // The plain kernels: every element of a call by gated_plain.h.

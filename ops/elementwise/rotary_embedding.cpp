@@ -3,8 +3,8 @@
 #include <cmath>
 #include <memory>
 
-#include <cotangent/core/per_thread.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/elementwise/unary.h>

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/map/math_f64_cpu.h>

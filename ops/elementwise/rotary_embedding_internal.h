@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/integers_internal.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/integers_internal.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/rotary_embedding.h>
 
 namespace ct::rotary {

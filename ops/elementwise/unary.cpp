@@ -3,8 +3,8 @@
 #include <cmath>
 #include <string_view>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/rule_internal.h>
 #include <cotangent/ops/elementwise/unary_formulas_internal.h>

@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Functions of one tensor, element by element. The result has the shape of the input, is contiguous and
 // differentiable. "floats": f32, f64, f16, bf16 are computed in their precision (16-bit types in f32);

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

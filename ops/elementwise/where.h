@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

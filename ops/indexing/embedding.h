@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 
@@ -21,7 +21,7 @@ namespace ct {
 ///
 /// Throws ShapeError unless weight is a matrix, DTypeError unless indices are i64 or i32, ValueError for a
 /// padding_idx outside of [-rows, rows), IndexError for an index outside of [0, rows) (on CUDA at the next
-/// call that waits for the device, see core/index_error.h; the row is zeros until then).
+/// call that waits for the device, see core/device/index_error.h; the row is zeros until then).
 CT_API Tensor embedding(const Tensor& indices, const Tensor& weight,
                         std::optional<std::int64_t> padding_idx = {});
 

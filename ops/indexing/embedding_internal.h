@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 
 namespace ct::embedding_kernels {

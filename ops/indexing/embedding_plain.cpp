@@ -1,4 +1,4 @@
-#include <cotangent/core/index_error.h>
+#include <cotangent/core/device/index_error.h>
 #include <cotangent/ops/indexing/embedding_internal.h>
 #include <cotangent/ops/indexing/embedding_plain.h>
 

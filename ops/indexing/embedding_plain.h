@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/integers_internal.h>
+#include <cotangent/core/op/integers_internal.h>
 #include <cotangent/ops/engine/rows/plain.h>
 
 // embedding and its gradient, in the plainest way. Rows are those of the table w and, one for each place p that an index

@@ -4,8 +4,8 @@
 #include <optional>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/index_error.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/device/index_error.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/walk/copy.h>

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor_index.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor_index.h>
 
 namespace ct {
 

@@ -1,5 +1,5 @@
-#include <cotangent/core/index_error.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/index_error.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/indexing/index_internal.h>
 
 namespace ct::flat_index_op {

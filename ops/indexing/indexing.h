@@ -1,8 +1,8 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 
@@ -11,7 +11,7 @@ namespace ct {
 // source, to any order. Results have the same bits in every run and for any number of threads: no element has two
 // writers. Throws DTypeError for indices of another dtype and for a source of another dtype than x's, ShapeError for
 // shapes and axes that do not fit, IndexError for an index outside of [0, n), which on CUDA is thrown by the next call
-// that waits for the device (core/index_error.h); until then it takes zeros and writes nothing.
+// that waits for the device (core/device/index_error.h); until then it takes zeros and writes nothing.
 //
 // The functions whose names end in _ change x itself, with the rules of all in-place changes.
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/function_ref.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/base/function_ref.h>
+#include <cotangent/core/op/op_def.h>
 
 namespace ct::indexing_ops {
 

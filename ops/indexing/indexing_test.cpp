@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/reduce/reduce.h>

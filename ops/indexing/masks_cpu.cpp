@@ -1,7 +1,7 @@
 #include <vector>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // Each chunk counts, and when all have, writes behind those before it.

@@ -1,7 +1,7 @@
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/memory/memory.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // Each block counts its part, one block sums the counts up, and each writes behind those before it: the order is that of

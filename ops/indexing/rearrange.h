@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

@@ -2,7 +2,7 @@
 #include <cotangent/ops/indexing/rearrange.h>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/tensor_index.h>
+#include <cotangent/core/tensor/tensor_index.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/testing/gradcheck.h>

@@ -1,6 +1,6 @@
 #include <cotangent/ops/indexing/scatter_reduce.h>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/dispatch.h>

@@ -4,7 +4,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/fold/gradients.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 #include <cotangent/ops/indexing/indexing_internal.h>

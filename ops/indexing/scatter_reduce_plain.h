@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // scatter_reduce and its gradient, in the plainest way: what becomes of the elements that meet at one place.
 

@@ -6,7 +6,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/functional.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

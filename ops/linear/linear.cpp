@@ -1,4 +1,4 @@
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/linear/linear.h>

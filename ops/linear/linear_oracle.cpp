@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/linear/linear_plain.h>
 
 // The plain kernels: linear_plain.h with all leading axes taken as rows. Oracles alone: the engine's product runs in f64

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/map/formulas.h>
 #include <cotangent/ops/loss/reduction.h>
 

@@ -1,4 +1,4 @@
-#include <cotangent/core/index_error.h>
+#include <cotangent/core/device/index_error.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/loss/class_loss_internal.h>

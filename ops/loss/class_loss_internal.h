@@ -3,9 +3,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include <cotangent/core/integers_internal.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/op/integers_internal.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
 // Shared by the losses over classes (nll_loss, cross_entropy).

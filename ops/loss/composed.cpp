@@ -1,8 +1,8 @@
 #include <cmath>
 #include <numbers>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

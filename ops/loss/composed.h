@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/loss/reduction.h>
 
 // Losses that are made of elementwise ops and reductions, and get their gradients from them. Unless said otherwise input

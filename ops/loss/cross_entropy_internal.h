@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 

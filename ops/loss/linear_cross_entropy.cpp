@@ -1,7 +1,7 @@
 #include <cotangent/ops/loss/linear_cross_entropy.h>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>

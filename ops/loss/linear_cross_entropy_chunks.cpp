@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <cotangent/core/memory.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
 
 namespace ct::linear_cross_entropy_kernels {

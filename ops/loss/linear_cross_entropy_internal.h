@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/loss/reduction.h>
 
 namespace ct::linear_cross_entropy_kernels {

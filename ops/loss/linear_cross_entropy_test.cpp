@@ -1,4 +1,4 @@
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/loss/linear_cross_entropy_internal.h>

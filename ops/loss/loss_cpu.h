@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/map/map_cpu.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>

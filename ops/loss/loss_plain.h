@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/map/plain.h>
 #include <cotangent/ops/loss/class_loss_internal.h>
 #include <cotangent/ops/loss/ordered_sum_internal.h>

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/pool.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/pool.h>
 
 namespace ct::loss {
 

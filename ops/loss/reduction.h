@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 
 namespace ct {
 

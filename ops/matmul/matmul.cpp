@@ -1,5 +1,5 @@
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/rules_internal.h>

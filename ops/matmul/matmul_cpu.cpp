@@ -1,4 +1,4 @@
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/gemm/product.h>
 
 // A product of stacks of matrices is the engine's (ops/engine/gemm): its plan, and this device's GEMM.

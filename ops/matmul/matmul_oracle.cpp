@@ -1,5 +1,5 @@
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/matmul/matmul_plain.h>
 
 // The plain kernels: every product of a stack by matmul_plain.h. Oracles alone: the engine's product runs in f64 as well.

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/matmul/products.h>

@@ -2,9 +2,9 @@
 
 #include <string_view>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Products that are made of matmul(), mul() and sum(), and get their gradients from them.
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/normalization/batch_norm_internal.h>
 
 // Channel by channel: sums of runs in lanes of their own, so that they can be vectors, added up in double precision.

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Shared by the kernels of batch_norm. x is [images, channels, pixels]; a channel's numbers have the dtype of sums.
 

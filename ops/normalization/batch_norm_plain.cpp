@@ -1,6 +1,6 @@
 #include <cotangent/ops/normalization/batch_norm_plain.h>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 
 // The plain kernels: channel by channel by batch_norm_plain.h.
 

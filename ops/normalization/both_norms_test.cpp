@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 #include <cotangent/ops/normalization/rms_norm.h>

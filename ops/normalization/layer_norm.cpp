@@ -1,6 +1,6 @@
 #include <cotangent/ops/normalization/layer_norm.h>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 

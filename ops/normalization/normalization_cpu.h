@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/fold/folds_cpu.h>

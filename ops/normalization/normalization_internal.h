@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/normalization/norm_use.h>
 
 // Shared parts of layer_norm and rms_norm: both bring every row of a tensor to a common scale, layer_norm around

@@ -2,8 +2,8 @@
 
 #include <array>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/normalization/norm_use.h>
 
 namespace ct {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/gemm/product.h>
 
 // Shared by the three ops: the walk over the steps, which knows neither the cell nor the device.

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/recurrence/recurrence_internal.h>

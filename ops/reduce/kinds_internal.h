@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/fold/gradients.h>
 #include <cotangent/ops/engine/fold/plan.h>
 #include <cotangent/ops/engine/fold/sum.h>

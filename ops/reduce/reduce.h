@@ -4,8 +4,8 @@
 #include <limits>
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Reductions. Common to all of them:
 //

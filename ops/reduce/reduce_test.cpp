@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/creation/creation.h>
 
 #include "tests/catch.h"

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 // Scans: the value of a reduction after each element along an axis. Common to all of them:

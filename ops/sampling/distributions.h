@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/number.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/number.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Numbers drawn with given probabilities, and distributions as objects, for reinforcement learning and variational
 // inference. All draws are the same on the CPU and on CUDA.

@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/rng.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct {
 

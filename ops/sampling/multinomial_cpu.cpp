@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/pool.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/pool.h>
 #include <cotangent/ops/engine/random/draw.h>
 #include <cotangent/ops/sampling/multinomial_internal.h>
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/op/op_def.h>
 
 namespace ct::multinomial_kernels {
 

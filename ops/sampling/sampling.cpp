@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/random/with_draw.h>
 #include <cotangent/ops/sampling/sampling_internal.h>

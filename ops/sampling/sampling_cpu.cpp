@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/pool.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/pool.h>
 #include <cotangent/ops/sampling/sampling_internal.h>
 
 namespace ct::sampling_kernels {

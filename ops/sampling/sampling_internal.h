@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/draw.h>
 
 namespace ct::sampling_kernels {

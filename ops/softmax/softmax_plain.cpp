@@ -1,5 +1,5 @@
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/softmax/softmax_internal.h>
 #include <cotangent/ops/softmax/softmax_plain.h>

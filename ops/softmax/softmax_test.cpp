@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/cotangent.h>
 
 #include "tests/catch.h"

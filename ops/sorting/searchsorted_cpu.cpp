@@ -1,4 +1,4 @@
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/rows/order_key.h>
 #include <cotangent/ops/sorting/searchsorted_internal.h>
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 namespace ct {

@@ -1,6 +1,6 @@
 #include <cotangent/ops/sorting/topk.h>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/sorting/topk_internal.h>
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <type_traits>
 
-#include <cotangent/core/memory.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/engine/rows/order_key.h>
 #include <cotangent/ops/engine/scatter/pair_sort_cpu.h>
 #include <cotangent/ops/sorting/topk_internal.h>

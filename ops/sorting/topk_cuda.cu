@@ -1,7 +1,7 @@
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/sorting/topk_internal.h>
 #include <cotangent/ops/engine/rows/threshold.cuh>
 

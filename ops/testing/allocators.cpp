@@ -1,7 +1,7 @@
 #include <cotangent/ops/testing/allocators.h>
 
-#include <cotangent/core/memory.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/memory/memory.h>
 
 namespace ct::testing {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <utility>
 
-#include <cotangent/core/allocator.h>
+#include <cotangent/core/memory/allocator.h>
 
 // Allocators for tests of this library and of programs that use it. Link Cotangent::testing.
 

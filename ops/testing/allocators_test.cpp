@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 #include "tests/catch.h"
 

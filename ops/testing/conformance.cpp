@@ -5,7 +5,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/testing/conformance_internal.h>
 #include <cotangent/ops/testing/gradcheck.h>
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/testing/samples.h>
 
 // The conformance suite: everything that must hold for every op, checked from its OpDef and its OpTests. It runs on the

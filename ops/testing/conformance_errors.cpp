@@ -7,7 +7,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance_internal.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/testing/conformance.h>
 
 // Calls of an op, and comparisons of their results, for the conformance suite.

@@ -6,8 +6,8 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/testing/layout_copy_internal.h>
 #include <cotangent/ops/testing/samples.h>
 

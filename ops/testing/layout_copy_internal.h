@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/memory/memory.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::detail {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/testing/samples.h>
 
 // Parts of references (OpTests::reference) of ops that move elements: index arithmetic in f64 on the CPU, without any

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/op_call.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/op/op_call.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Samples and references of ops. They stand apart from their OpDefs and are linked into tests alone: Cotangent::testing,
 // and for the files NAME_samples.cpp, the tests of the library's own ops, Cotangent::samples.

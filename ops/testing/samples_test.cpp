@@ -3,7 +3,7 @@
 #include <set>
 #include <string>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/testing/samples.h>
 
 #include "tests/catch.h"

@@ -4,10 +4,10 @@
 #include <array>
 #include <iterator>
 
-#include <cotangent/core/check_number_internal.h>
-#include <cotangent/core/index_error.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/base/check_number_internal.h>
+#include <cotangent/core/device/index_error.h>
+#include <cotangent/core/memory/memory.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>

@@ -2,14 +2,14 @@
 
 #include <vector>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/shape.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/shape.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Views: other shapes over the same memory. The public interface are members of Tensor: view, reshape,
 // flatten, transpose, t, permute, narrow, slice, select, expand, squeeze, unsqueeze, movedim, diagonal, unfold,
 // unbind, split, chunk.
-// They are described in core/tensor.h. Nothing is copied, except by reshape and flatten where the layout
+// They are described in core/tensor/tensor.h. Nothing is copied, except by reshape and flatten where the layout
 // leaves no other way; gradients flow back through every view. Up to 4 parts of unbind are one op,
 // whose gradient is written once; longer axes are taken apart by one select for each part.
 

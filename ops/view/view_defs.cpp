@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include <cotangent/autograd/engine.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/memory/memory.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>

@@ -616,10 +616,10 @@ def main():
     paths = include.findall(pathlib.Path(umbrella).read_text())
     for page in ("nn/nn.h", "nn/optim/optim.h"):
         paths += include.findall((pathlib.Path(root) / page).read_text())
-    paths += ["core/tensor.h", "ops/loss/reduction.h", "ops/normalization/norm_use.h", "nn/optim/ema.h", "nn/optim/grad_scaler.h"]
+    paths += ["core/tensor/tensor.h", "ops/loss/reduction.h", "ops/normalization/norm_use.h", "nn/optim/ema.h", "nn/optim/grad_scaler.h"]
     binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
     binder.public = list(binder.headers.functions)  # those of tensors, and not these settings
-    binder.headers.read(root, ["core/version.h", "core/rng.h", "core/parallel.h", "core/device.h", "core/stream.h", "autograd/engine.h",
+    binder.headers.read(root, ["core/base/version.h", "core/base/rng.h", "core/device/parallel.h", "core/device/device.h", "core/device/stream.h", "autograd/engine.h",
                                "autograd/grad_mode.h", "autograd/functional.h"])
     work = out / "new"
     work.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ if messages=$(compile -fsyntax-only -include cotangent/ops/interop_eigen.h -x c+
 fi
 
 # Below C++20 the first error says so, whichever header comes first.
-for header in cotangent.h core/tensor.h nn/nn.h ops/creation/creation.h; do
+for header in cotangent.h core/tensor/tensor.h nn/nn.h ops/creation/creation.h; do
   messages=$("$compiler" -std=c++17 -I "$include" -fsyntax-only -include "cotangent/$header" -x c++ - 2>&1 <<<'' || true)
   if ! grep -m1 'error:' <<<"$messages" | grep -qF 'Cotangent needs C++20'; then
     echo "cotangent/$header does not begin with an error that asks for C++20: ${messages:0:500}"

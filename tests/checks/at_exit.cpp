@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/nn/explain/explain.h>
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/io/safetensors.h>

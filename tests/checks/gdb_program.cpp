@@ -1,7 +1,7 @@
 // Values that gdb is to show (tests/checks/gdb.sh).
 #include <cotangent/cotangent.h>
 
-#include <cotangent/core/inline_vector.h>
+#include <cotangent/core/base/inline_vector.h>
 
 namespace {
 [[gnu::noinline]] void stop() { asm volatile(""); }

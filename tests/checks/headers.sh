@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every installed header compiles alone, as a consumer would compile it: out of the installed prefix, with more warnings
 # than this project asks for itself and all of them errors; but for the bridge to Eigen, which wants Eigen. With NVCC, the
-# headers for CUDA code (core/cuda/) instead. Most of them include core/tensor.h, which takes ten times as long to parse
+# headers for CUDA code (core/cuda/) instead. Most of them include core/tensor/tensor.h, which takes ten times as long to parse
 # as the rest. It is precompiled for those that include it, directly or through others, and for no other: so each still
 # gets only what it includes itself.
 #   usage: headers.sh BUILD_DIR COMPILER [NVCC]
@@ -38,12 +38,12 @@ fi
 base=()
 if [ -z "$nvcc" ]; then
   mkdir "$prefix/base"
-  echo '#include <cotangent/core/tensor.h>' >"$prefix/base/base.h"
+  echo '#include <cotangent/core/tensor/tensor.h>' >"$prefix/base/base.h"
   "$compiler" -std=c++20 "${strict[@]}" -I . -x c++-header "$prefix/base/base.h" -o "$prefix/base/base.h.gch"
   # The headers that include tensor.h, directly or through others.
-  leads=cotangent/core/tensor.h
+  leads=cotangent/core/tensor/tensor.h
   while mapfile -t base < <(grep -lE "^#include <($leads)>" "${headers[@]}") && joined=$(IFS='|'; echo "${base[*]}") &&
-    [ "$leads" != "cotangent/core/tensor.h|$joined" ]; do leads="cotangent/core/tensor.h|$joined"; done
+    [ "$leads" != "cotangent/core/tensor/tensor.h|$joined" ]; do leads="cotangent/core/tensor/tensor.h|$joined"; done
   printf '%s\n' "${base[@]}" | xargs -P "$(nproc)" -I {} bash -c 'one "$@"' one {} "${command[@]}" -Winvalid-pch \
     -include "$prefix/base/base.h"
 fi

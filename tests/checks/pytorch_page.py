@@ -63,7 +63,7 @@ def declared():
                         continue
                     if match := TYPE.match(line):
                         names["class"].setdefault(match[1] or match[2], here)
-                    if inside and path == "core/tensor.h":
+                    if inside and path == "core/tensor/tensor.h":
                         for name in re.findall(r"(\w+)\([^()]*\)(?: const)?[;&, {]", line) + re.findall(r"(\w+)\(", line)[:1]:
                             names["member"].setdefault(name, here)
                     elif not inside and (match := CALL.match(line)):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # No static or thread_local object of the library has a destructor: code that runs while the process or a thread ends would
-# find it destroyed. Per-thread objects are per_thread()'s (core/per_thread.h), whose one call is the only one there may be.
+# find it destroyed. Per-thread objects are per_thread()'s (core/base/per_thread.h), whose one call is the only one there may be.
 #   usage: statics.sh BUILD_DIR
 set -uo pipefail
 red=0 at_thread_end=0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A Parameter has every public member of Tensor, and no other: nn/tensor_members.h repeats core/tensor.h.
+"""A Parameter has every public member of Tensor, and no other: nn/tensor_members.h repeats core/tensor/tensor.h.
    usage: tensor_members.py SOURCE_DIR
 """
 import re
@@ -22,7 +22,7 @@ def members_of_tensor(text):
 
 def main():
     root = sys.argv[1]
-    with open(root + "/core/tensor.h") as header:
+    with open(root + "/core/tensor/tensor.h") as header:
         wanted = members_of_tensor(header.read()) - NOT_REPEATED
     with open(root + "/nn/tensor_members.h") as header:
         text = header.read()

@@ -1,7 +1,7 @@
 // A consumer that loads an op of its own while it runs. usage: loader FOLDER
 #include <cstdio>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/nn/plugin/load_op.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/reduce/reduce.h>

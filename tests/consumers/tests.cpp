@@ -1,7 +1,7 @@
 // A consumer's tests, of an op of the library too: one target more, the headers of cotangent/ops/testing/.
 #include <cstdio>
 
-#include <cotangent/core/registry.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/testing/conformance.h>
 #include <cotangent/ops/testing/gradcheck.h>

@@ -9,8 +9,8 @@
 
 #include <unistd.h>
 
-#include <cotangent/core/allocator.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/nn/data/cifar_internal.h>
 #include <cotangent/nn/data/csv.h>
 #include <cotangent/nn/data/idx_internal.h>

@@ -11,7 +11,7 @@
 #include <malloc.h>
 #include <sys/time.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/bpe_internal.h>
 #include <cotangent/nn/text/pattern_internal.h>

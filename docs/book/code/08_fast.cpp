@@ -1,4 +1,4 @@
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/cotangent.h>
 
 #include <book.h>

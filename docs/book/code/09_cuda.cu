@@ -1,4 +1,4 @@
-#include <cotangent/core/stream.h>
+#include <cotangent/core/device/stream.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>

@@ -1,5 +1,5 @@
+#include <cotangent/core/base/rng.h>
 #include <cotangent/core/cuda/block_reduce.h>
-#include <cotangent/core/rng.h>
 #include <cotangent/ops/copy/copy.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>

@@ -1,5 +1,5 @@
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/core/allocator.h>
+#include <cotangent/core/memory/allocator.h>
 #include <cotangent/ops.h>
 
 #include <book.h>

@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/philox.h>
 
 // Arguments of the tensor-core attention kernels: pointers, extents and strides, no tensors. The kernels
 // need nothing else of the library, so they can be built and timed alone.

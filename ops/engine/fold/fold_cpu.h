@@ -6,10 +6,10 @@
 #include <cstring>
 #include <type_traits>
 
-#include <cotangent/core/function_ref.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/base/function_ref.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/vector.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
 // The CPU half of every reduction: walks a Plan and leaves the arithmetic to a fold (engine/fold/folds_cpu.h).

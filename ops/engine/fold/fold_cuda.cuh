@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/fold/fold_kernels.cuh>
 
 // The CUDA half of every reduction: which of the kernels (engine/fold/fold_kernels.cuh) run over a Plan, and in how many

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 #include <cotangent/ops/engine/fold/scaled.h>
 
 // The gradients of the reductions whose cotangent does not simply spread out: one formula per kind, for one

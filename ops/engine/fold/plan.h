@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Every reduction, over whatever axes of whatever layout, becomes one loop nest before it reaches a kernel:
 //

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 // Products and sums of powers that leave the range of their type on the way, though what comes out of them
 // does not: both are carried relative to a scale. Written once for both devices.

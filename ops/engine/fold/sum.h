@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
 
 namespace ct::fold {

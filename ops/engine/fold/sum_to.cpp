@@ -1,6 +1,6 @@
 #include <cotangent/ops/engine/fold/sum_to.h>
 
-#include <cotangent/core/error.h>
+#include <cotangent/core/base/error.h>
 #include <cotangent/ops/engine/fold/sum.h>
 
 namespace ct {

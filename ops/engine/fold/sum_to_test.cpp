@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 
 #include "tests/catch.h"
 

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 
 #include <cotangent/ops/engine/gemm/amx_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>

@@ -3,15 +3,15 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/kernel_tables.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/device/kernel_tables.h>
 
 // Matrix products on the CPU, on plain pointers: the caller has checked shapes and dtypes.
 //
 // T is float, double, Half, BFloat16, std::int64_t, std::int32_t or std::uint8_t; Out, the type of C, is T, or float where T
 // has 16 bits. Integers wrap around. 16-bit elements are multiplied exactly, summed in float over the whole of k and rounded
-// once, or not at all where C is float. At the levels v4-bf16 and v4-amx (core/cpu_level.h) bf16 elements and sums below 2^-126
+// once, or not at all where C is float. At the levels v4-bf16 and v4-amx (core/device/cpu_level.h) bf16 elements and sums below 2^-126
 // count as 0: a sum is off by at most 2^-126 (k + 1 + sum |a| + sum |b|) more. v4-bf16 else has the bits of v4.
 //
 // The bits of a result depend on the operands, Gemm and the level alone, not on the number of threads.

@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include <cotangent/core/cpu_level.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/cpu_level.h>
+#include <cotangent/core/device/parallel.h>
 
 #include "tests/catch.h"
 

@@ -7,10 +7,10 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include <cotangent/core/base/precision.h>
 #include <cotangent/core/cuda/blas.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/cuda/workspace.h>
-#include <cotangent/core/precision.h>
 
 // Rows and columns. cuBLASLt thinks in columns: what it calls a matrix of r rows and c columns with leading
 // dimension ld has element (i, j) at i + j * ld. A row-major m x n matrix read that way is its transpose, so

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 
 namespace ct::gemm {

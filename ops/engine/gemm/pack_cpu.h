@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/shuffle.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-#include <cotangent/core/cpu_level.h>
+#include <cotangent/core/device/cpu_level.h>
 #include <cotangent/ops/engine/gemm/elements_cpu.h>
 
 // Products of bf16 with the instruction for them, vdpbf16ps: two multiply-adds for each lane of a vector of sums. Packed are

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Matrices of tensors as Eigen's, for the plain kernels of rooms (NAME_plain.h). All tensors are f64 and on the CPU, in any
 // strides. The product of matrices is `a * b` in the plain kernels that hold the library's own products to it; the others call

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>

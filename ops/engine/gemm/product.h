@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Shared parts of all ops made of matrix products: how tensors are read as stacks of matrices, and how a
 // product of stacks is cut into as few calls of a device's GEMM as possible. Nothing here knows a device.

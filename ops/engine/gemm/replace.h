@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/device/device.h>
 #include <cotangent/ops/engine/gemm/product.h>
 
 #include <string>

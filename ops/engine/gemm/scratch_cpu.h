@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include <cotangent/core/per_thread.h>
+#include <cotangent/core/base/per_thread.h>
 
 namespace ct::gemm {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include <cotangent/core/function_ref.h>
+#include <cotangent/core/base/function_ref.h>
 #include <cotangent/ops/engine/map/unary.h>
 
 // From a line of a table of ops of two or three inputs to formulas, and the backward pass of such an op on any device.

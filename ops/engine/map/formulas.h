@@ -11,7 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <cotangent/core/export.h>
+#include <cotangent/core/base/export.h>
 
 #if defined(__CUDACC__)
 #define CT_FORMULA __device__ __forceinline__

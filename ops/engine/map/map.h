@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <span>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/philox.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/shape.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/base/shape.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Shared by the elementwise kernels of both devices: how the operands of a call lie in memory.
 
@@ -25,7 +25,7 @@ struct Parameters {
 };
 
 /// Draw that a formula gets behind its inputs: true for element i, counted in row-major order, if word i of `state`
-/// (core/philox.h) is below the threshold, which it is with probability threshold / 2^32.
+/// (core/base/philox.h) is below the threshold, which it is with probability threshold / 2^32.
 struct Draw {
   GeneratorState state;
   std::uint64_t threshold;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/per_thread.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/map/lookup_cpu.h>
 #include <cotangent/ops/engine/map/runs_cpu.h>
 

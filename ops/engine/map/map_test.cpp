@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/rule_internal.h>

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/map/unary.h>
 
 // Shared by the OpDefs of elementwise families: shape rules, cost, records.

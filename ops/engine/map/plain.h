@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Shared by the plain kernels of elements (NAME_plain.h). All tensors are f64, contiguous and on the CPU.
 

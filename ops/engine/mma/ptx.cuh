@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 
 // The instructions that kernels on tensor cores are made of, one function each (PTX ISA, "Warp-level matrix
 // instructions" and "Asynchronous copy"). sm_80 and later.

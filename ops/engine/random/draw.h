@@ -2,12 +2,12 @@
 
 #include <cstdint>
 
-#include <cotangent/core/philox.h>
+#include <cotangent/core/base/philox.h>
 
 // Drawing a position with given weights, the same one on the CPU and on CUDA. The weights are made integers,
 // whose sums have no rounding and no order: a block may add them up as it likes, and where the running sum
 // passes a random number does not depend on it. On the way to the integers there are only operations that
-// IEEE 754 defines to the last bit (see core/philox.h).
+// IEEE 754 defines to the last bit (see core/base/philox.h).
 
 namespace ct::draw {
 

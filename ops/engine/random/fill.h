@@ -2,9 +2,9 @@
 
 #include <cstdint>
 
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/philox.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/philox.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/tensor/tensor.h>
 
 namespace ct::detail {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include <cotangent/core/convert_element.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/convert_element.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/random/fill.h>
 #include <cotangent/ops/engine/walk/copy.h>
 

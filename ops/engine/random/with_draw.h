@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/core/rng.h>
+#include <cotangent/core/base/rng.h>
 
 namespace ct {
 

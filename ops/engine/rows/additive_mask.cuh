@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <cotangent/core/cuda/convert.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Reading masks of scores in kernels, as numbers to be added: a floating mask as it is, a bool one as 0 where
 // it is true and -inf where it hides. For .cu files.

@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 #include <cotangent/core/simd/vector.h>
 
 // Reading masks of scores on the CPU, as numbers to be added: a floating mask as it is, a bool one as 0 where

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/export.h>
-#include <cotangent/core/kernel_tables.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/device/kernel_tables.h>
 
 namespace ct {
 

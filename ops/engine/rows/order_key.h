@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 
 // Numbers as unsigned integers of the same order, to select the largest of a row by its bits.
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <new>
 
-#include <cotangent/core/allocator.h>
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/allocator.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/rows/exp_cpu.h>
 
 // Rows of tensors as Eigen's arrays, for the plain kernels of rooms (NAME_plain.h): the code of one row reads there

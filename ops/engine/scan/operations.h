@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/core/dtype.h>
+#include <cotangent/core/base/dtype.h>
 #include <cotangent/ops/engine/scan/scan.h>
 
 // The operations of scans, for both devices. An element becomes a carry, carries are joined, before with after, and a

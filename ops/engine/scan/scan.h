@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Prefixes along an axis: y_i = x_0 o x_1 o ... o x_i for an operation o that is associative but for rounding. How the
 // elements are grouped depends on the sizes and the device alone, so the bits are the same in every run.

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/scan/operations.h>
 
 // Some neighbouring lines are scanned together, element by element. Few long lines are cut into pieces: the pieces are

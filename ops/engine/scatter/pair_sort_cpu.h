@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/pool.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/pool.h>
 
 // The radix sort of the CPU.
 

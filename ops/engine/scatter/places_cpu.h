@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/engine/scatter/scatter.h>
 
 // Places walked on the CPU: in their order, and those of one row by one thread.

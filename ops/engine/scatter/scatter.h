@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include <cotangent/core/index_error.h>
-#include <cotangent/core/integers_internal.h>
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/device/index_error.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/op/integers_internal.h>
+#include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/walk/axes.h>
 
 // Rows that a list of indices names: taken from a table, added into one, or put in their place. A row is `columns`

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/ops/engine/scatter/places_cpu.h>
 #include <cotangent/ops/engine/scatter/scatter.h>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include <cotangent/core/shape.h>
+#include <cotangent/core/base/shape.h>
 
 // The one planner of axes: reduces several layouts to the axes that matter.
 

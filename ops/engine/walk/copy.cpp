@@ -1,8 +1,8 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
-#include <cotangent/core/error.h>
-#include <cotangent/core/memory.h>
-#include <cotangent/core/stream.h>
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/engine/walk/axes.h>
 
 namespace ct {

@@ -3,19 +3,19 @@
 #include <cstdint>
 #include <utility>
 
-#include <cotangent/core/device.h>
-#include <cotangent/core/dtype.h>
-#include <cotangent/core/export.h>
-#include <cotangent/core/kernel_tables.h>
-#include <cotangent/core/scalar.h>
-#include <cotangent/core/tensor.h>
+#include <cotangent/core/base/dtype.h>
+#include <cotangent/core/base/export.h>
+#include <cotangent/core/base/scalar.h>
+#include <cotangent/core/device/device.h>
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/tensor/tensor.h>
 
 // Copies and conversions without the tape, for kernels, dispatch and the copy room.
 
 namespace ct {
 
 /// Writes the elements of `src` into the memory of `dst`: same shape, same device, any strides on both
-/// sides, any dtypes (converted as core/convert_element.h says). The two must not overlap, except that
+/// sides, any dtypes (converted as core/base/convert_element.h says). The two must not overlap, except that
 /// they may be the same elements. Queued on the current stream on CUDA. The version counter is not touched.
 void copy_kernel(const Tensor& dst, const Tensor& src);
 
@@ -36,7 +36,7 @@ void check_writable(const char* op, const Tensor& t);
 void fill_kernel(const Tensor& dst, const Scalar& value);
 
 /// `t` if it is contiguous, else a contiguous copy that is not recorded. For engines; the kernels of an op get
-/// what its records ask for (core/op_records.h).
+/// what its records ask for (core/op/op_records.h).
 Tensor contiguous(const Tensor& t);
 /// `t` in `dtype`, contiguous, not recorded; `t` itself if it is that already.
 Tensor converted(const Tensor& t, DType dtype);

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <utility>
 
-#include <cotangent/core/convert_element.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/base/convert_element.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/copy.h>
@@ -32,7 +32,7 @@ template <class To, class From>
                 (simd::is_16_bit<To> && std::is_same_v<From, float>)) {
     simd::convert_run(from, n, to);
   } else if constexpr (!std::is_same_v<To, From> && (simd::is_16_bit<To> || simd::is_16_bit<From>)) {
-    // Every other conversion of 16 bits is one by way of f32 (core/convert_element.h).
+    // Every other conversion of 16 bits is one by way of f32 (core/base/convert_element.h).
     float wide[256];
     for (std::int64_t i = 0; i < n; i += 256) {
       const std::int64_t m = std::min<std::int64_t>(256, n - i);

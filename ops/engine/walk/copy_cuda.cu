@@ -2,7 +2,7 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/memory.h>
+#include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/engine/walk/plan.h>
 #include <cotangent/ops/engine/walk/strided.cuh>

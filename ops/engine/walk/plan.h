@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-#include <cotangent/core/shape.h>
+#include <cotangent/core/base/shape.h>
 #include <cotangent/ops/engine/walk/axes.h>
 
 // The common shape of all strided copies.

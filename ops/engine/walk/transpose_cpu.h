@@ -5,8 +5,8 @@
 #include <cstring>
 #include <utility>
 
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/per_thread.h>
+#include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/engine/walk/plan.h>
 

@@ -1,6 +1,6 @@
 // y = x sigmoid(b x): an op of a program's own, on the CPU, and on CUDA where nvcc compiles it (-x cu).
-#include <cotangent/core/parallel.h>
-#include <cotangent/core/registry.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/registry.h>
 #include <cotangent/ops.h>
 
 #include <cmath>

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include <cotangent/core/op_def.h>
-#include <cotangent/core/parallel.h>
+#include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/op_def.h>
 
 namespace ct {
 namespace {

@@ -1,6 +1,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/core/op_def.h>
+#include <cotangent/core/op/op_def.h>
 
 namespace ct {
 namespace {

@@ -1,0 +1,241 @@
+#include <cotangent/core/device/runtime_internal.h>
+
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <cotangent/core/base/version.h>
+#include <cotangent/core/cuda/check.h>
+#include <cotangent/core/device/gpu_code_internal.h>
+
+namespace ct {
+
+bool built_with_cuda() { return true; }
+
+namespace gpu {
+namespace {
+
+std::string hint(cudaError_t status) {
+  switch (status) {
+    case cudaErrorInsufficientDriver:
+      return "the driver is older than the CUDA version of this build: update the driver";
+    case cudaErrorNoDevice: return "the machine has no usable GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES";
+    case cudaErrorNoKernelImageForDevice: {
+      const auto [major, minor] = ct::detail::runtime::compute_capability(current_cuda_device());
+      return ct::detail::missing_code(build_info().cuda_architectures, major, minor);
+    }
+    case cudaErrorUnsupportedPtxVersion:
+    case cudaErrorJitCompilationDisabled:
+      return ct::detail::cat(
+          "the library was built for ", build_info().cuda_architectures,
+          ", and the driver can't compile that for this GPU: update the driver, or name the "
+          "GPU in COTANGENT_CUDA_ARCHITECTURES (90a-real)");
+    case cudaErrorInvalidConfiguration:
+    case cudaErrorLaunchOutOfResources:
+      return "the grid, block or shared memory exceeds what this GPU offers";
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorAssert:
+      return "a kernel launched before this call went wrong and the context is lost: run under "
+             "compute-sanitizer, or with CUDA_LAUNCH_BLOCKING=1, to find it, and restart the process";
+    case cudaErrorMemoryAllocation: return "the GPU has no such block left: reduce the batch size";
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorStreamCaptureIsolation:
+      return "this call can't be part of a captured graph: move it out of the captured step";
+    default: return "see the CUDA runtime's documentation of this error";
+  }
+}
+
+}  // namespace
+
+void throw_cuda_error(const char* op, const char* call, cudaError_t status) {
+  cudaGetLastError();
+  detail::fail<CudaError>(op, call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
+                          "); ", hint(status));
+}
+
+}  // namespace gpu
+
+namespace detail::runtime {
+namespace {
+
+cudaStream_t as_stream(void* stream) { return static_cast<cudaStream_t>(stream); }
+cudaEvent_t as_event(void* event) { return static_cast<cudaEvent_t>(event); }
+
+// While a stream of the process is being captured, the runtime forbids calls that it can't prove
+// harmless. Getting memory and asking for events are: the result is not part of the graph.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  ~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+cudaError_t count_devices(int* count) {
+  *count = 0;
+  const cudaError_t status = cudaGetDeviceCount(count);
+  if (status != cudaSuccess) {
+    *count = 0;
+    cudaGetLastError();
+  }
+  return status;
+}
+
+}  // namespace
+
+int device_count() noexcept {
+  int count = 0;
+  count_devices(&count);
+  return count < kMaxCudaDevices ? count : kMaxCudaDevices;
+}
+
+const char* no_device_reason() noexcept {
+  int count = 0;
+  switch (count_devices(&count)) {
+    case cudaSuccess:
+    case cudaErrorNoDevice: return "this machine has no usable GPU";
+    case cudaErrorInsufficientDriver: return "no CUDA driver is installed, or it is too old for this build";
+    default: return "the CUDA driver did not start";
+  }
+}
+
+std::pair<int, int> compute_capability(int device) noexcept {
+  int major = 0, minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    cudaGetLastError();
+    return {0, 0};
+  }
+  return {major, minor};
+}
+
+DeviceProperties properties(int device) {
+  cudaDeviceProp p;
+  CT_CUDA(cudaGetDeviceProperties(&p, device));
+  DeviceProperties out;
+  out.name = p.name;
+  out.compute_major = p.major;
+  out.compute_minor = p.minor;
+  out.multiprocessors = p.multiProcessorCount;
+  out.total_memory = p.totalGlobalMem;
+  out.l2_bytes = static_cast<std::size_t>(p.l2CacheSize);
+  out.shared_bytes_per_block = p.sharedMemPerBlockOptin;
+  out.shared_bytes_per_sm = p.sharedMemPerMultiprocessor;
+  out.max_threads_per_multiprocessor = p.maxThreadsPerMultiProcessor;
+  return out;
+}
+
+int get_device() {
+  int device = 0;
+  CT_CUDA(cudaGetDevice(&device));
+  return device;
+}
+void set_device(int device) { CT_CUDA(cudaSetDevice(device)); }
+void device_synchronize() { CT_CUDA_OP("synchronize", cudaDeviceSynchronize()); }
+
+void* stream_create(int priority) {
+  cudaStream_t stream = nullptr;
+  CT_CUDA(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority));
+  return stream;
+}
+void stream_synchronize(void* stream) { CT_CUDA_OP("synchronize", cudaStreamSynchronize(as_stream(stream))); }
+bool stream_query(void* stream) {
+  const cudaError_t status = cudaStreamQuery(as_stream(stream));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  CT_CUDA(status);
+  return true;
+}
+void stream_wait(void* stream, void* event) {
+  CT_CUDA(cudaStreamWaitEvent(as_stream(stream), as_event(event), 0));
+}
+
+void* event_create(bool timing) {
+  cudaEvent_t event = nullptr;
+  CT_CUDA(cudaEventCreateWithFlags(&event, timing ? cudaEventDefault : cudaEventDisableTiming));
+  return event;
+}
+void event_destroy(void* event) noexcept { cudaEventDestroy(as_event(event)); }
+void event_record(void* event, void* stream) { CT_CUDA(cudaEventRecord(as_event(event), as_stream(stream))); }
+void event_synchronize(void* event) { CT_CUDA_OP("synchronize", cudaEventSynchronize(as_event(event))); }
+bool event_query(void* event) {
+  RelaxedCapture relaxed;
+  const cudaError_t status = cudaEventQuery(as_event(event));
+  if (status == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  CT_CUDA(status);
+  return true;
+}
+double event_elapsed_ms(void* from, void* to) {
+  float ms = 0;
+  CT_CUDA(cudaEventElapsedTime(&ms, as_event(from), as_event(to)));
+  return static_cast<double>(ms);
+}
+
+void* device_malloc(std::size_t bytes) {
+  RelaxedCapture relaxed;
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  CT_CUDA_OP("allocator", status);
+  return memory;
+}
+// Failing to free is no error worth stopping for: the driver may already be shutting down at exit.
+void device_free(void* memory) noexcept {
+  RelaxedCapture relaxed;
+  if (cudaFree(memory) != cudaSuccess) cudaGetLastError();
+}
+bool memory_info(std::size_t* free, std::size_t* total) noexcept {
+  if (cudaMemGetInfo(free, total) == cudaSuccess) return true;
+  cudaGetLastError();
+  return false;
+}
+
+void* host_malloc(std::size_t bytes) {
+  RelaxedCapture relaxed;
+  void* memory = nullptr;
+  const cudaError_t status = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  CT_CUDA_OP("allocator", status);
+  return memory;
+}
+void host_free(void* memory) noexcept {
+  RelaxedCapture relaxed;
+  if (cudaFreeHost(memory) != cudaSuccess) cudaGetLastError();
+}
+bool is_pinned(const void* memory) noexcept {
+  cudaPointerAttributes attributes;
+  if (cudaPointerGetAttributes(&attributes, memory) != cudaSuccess) {
+    cudaGetLastError();
+    return false;
+  }
+  return attributes.type == cudaMemoryTypeHost;
+}
+
+void copy(void* dst, const void* src, std::size_t bytes, void* stream) {
+  CT_CUDA_OP("copy", cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, as_stream(stream)));
+}
+void fill(void* dst, int value, std::size_t bytes, void* stream) {
+  CT_CUDA_OP("fill", cudaMemsetAsync(dst, value, bytes, as_stream(stream)));
+}
+
+void range_push(const char* name) { nvtxRangePushA(name); }
+void range_pop() { nvtxRangePop(); }
+
+}  // namespace detail::runtime
+}  // namespace ct

@@ -1,0 +1,48 @@
+#include <cotangent/core/memory/storage.h>
+
+#include <cotangent/core/memory/memory.h>
+
+namespace ct {
+
+Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
+  Ref<Storage> storage = Ref<Storage>::first(new Storage);
+  storage->bytes_ = bytes;
+  storage->device_ = device;
+  if (bytes == 0) return storage;
+  if (!device.is_cpu()) storage->stream_ = current_stream(device);
+  Allocator& from = current_allocator(device);
+  storage->data_ = from.allocate(bytes, storage->stream_);
+  storage->allocator_ = &from;
+  return storage;
+}
+
+Ref<Storage> Storage::allocate_pinned(std::size_t bytes) {
+  Ref<Storage> storage = Ref<Storage>::first(new Storage);
+  storage->bytes_ = bytes;
+  storage->pinned_ = true;
+  if (bytes == 0) return storage;
+  Allocator& from = pinned_allocator();
+  storage->data_ = from.allocate(bytes, storage->stream_);
+  storage->allocator_ = &from;
+  return storage;
+}
+
+Ref<Storage> Storage::wrap(void* data, std::size_t bytes, Device device, std::function<void()> release) {
+  Ref<Storage> storage = Ref<Storage>::first(new Storage);
+  storage->data_ = data;
+  storage->bytes_ = bytes;
+  storage->device_ = device;
+  storage->release_ = std::move(release);
+  return storage;
+}
+
+Storage::~Storage() {
+  if (allocator_) allocator_->deallocate(data_, bytes_, stream_);
+  if (release_) release_();
+}
+
+void Storage::record_stream(const Stream& stream) {
+  if (allocator_ && !(stream == stream_)) allocator_->record_stream(data_, bytes_, stream);
+}
+
+}  // namespace ct

@@ -1,0 +1,115 @@
+#include <cotangent/core/op/execute.h>
+
+#include <map>
+#include <mutex>
+#include <string>
+
+#include <cotangent/core/base/error.h>
+#include <cotangent/core/base/inline_vector.h>
+#include <cotangent/core/device/stream.h>
+#include <cotangent/core/op/op_def.h>
+
+namespace ct {
+namespace {
+
+[[noreturn, gnu::cold, gnu::noinline]] void fail_no_kernel(const OpDef& op, const char* kind, Device device) {
+  detail::fail<DeviceError>(op.name, "has no ", kind, "kernel for ", to_string(device),
+                            "; move the inputs with .to(device) to a device that it has one for");
+}
+
+[[gnu::noinline]] void run_on_copies(ForwardFn kernel, const Forward& call, std::uint32_t wanted) {
+  InlineVector<Tensor, 4> copies;
+  InlineVector<const Tensor*, 4> inputs;
+  copies.resize(call.inputs.size());
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const Tensor& t = *call.inputs[i];
+    const bool copy = wants_copy(call.op.inputs, wanted, i, t);
+    inputs.emplace_back(copy ? &(copies[i] = detail::packed(t)) : &t);
+  }
+  const Forward with{call.op, {inputs.begin(), inputs.size()}, call.outputs, call.attrs_view};
+  detail::observed({.op = call.op, .forward = &with}, [&] { kernel(with); });
+}
+
+template <class Records>
+void pack(std::span<Tensor> tensors, Records records, std::uint32_t wanted) {
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (wants_copy(records, wanted, i, tensors[i])) tensors[i] = detail::packed(tensors[i]);
+}
+
+}  // namespace
+
+void execute(Device device, const Forward& call) {
+  const OpDef& op = call.op;
+  const KernelKind kind = kernel_kind(op, device, call.in(0).dtype());
+  const ForwardFn kernel = kernels_of(op, kind).forward;
+  if (!kernel) [[unlikely]]
+    fail_no_kernel(op, "", device);
+  const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_inputs);
+  if (wanted != 0)
+    for (std::size_t i = 0; i < call.inputs.size(); ++i)
+      if (wants_copy(op.inputs, wanted, i, *call.inputs[i])) return run_on_copies(kernel, call, wanted);
+  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
+}
+
+void execute(Device device, const Backward& given, std::span<Tensor> inputs, std::span<Tensor> outputs) {
+  const OpDef& op = given.op;
+  const KernelKind kind = kernel_kind(op, device, given.input_metas[0].dtype);
+  const BackwardFn kernel = kernels_of(op, kind).backward;
+  if (!kernel) [[unlikely]]
+    fail_no_kernel(op, "backward ", device);
+  const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_outputs);
+  std::span<const Tensor> grads = given.grads;
+  InlineVector<Tensor, 4> copied;
+  if ((wanted | op.contiguous_saved) != 0) {
+    pack(inputs, op.inputs, contiguous_for(op, kind, op.contiguous_saved));
+    pack(outputs, op.outputs, wanted);
+    bool any = false;
+    for (std::size_t k = 0; k < grads.size(); ++k) any = any || wants_copy(op.outputs, wanted, k, grads[k]);
+    if (any) {
+      for (const Tensor& g : grads) copied.emplace_back(g);
+      pack(copied, op.outputs, wanted);
+      grads = copied;
+    }
+  }
+  const Backward call{
+      op,          given.attrs_view, grads, inputs, outputs, given.input_metas, given.grad_inputs,
+      given.flags, given.last};
+  detail::observed({.op = op, .backward = &call}, [&] { kernel(call); });
+}
+
+void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs, AttrsView attrs) {
+  Tensor y = **inputs.begin();
+  const DeviceGuard guard(y.device());
+  execute(y.device(), Forward{op, {inputs.begin(), inputs.size()}, {&y, 1}, attrs});
+}
+
+namespace {
+constexpr InputDef kTensors[] = {{.name = "tensors", .gradient = false, .rest = true}};
+constexpr OutputDef kChanged[] = {{.name = "changed", .gradient = false, .rest = true}};
+constexpr OpDef k_work = checked({
+    .name = "work",
+    .formula = "",
+    .inputs = kTensors,
+    .outputs = kChanged,
+    .infer = [](Infer&) {},
+    .cpu = {[](const Forward&) {}},
+});
+}  // namespace
+
+void detail::run_named(const char* name, std::span<Tensor> tensors, FunctionRef<void()> kernel) {
+  // An OpDef for each name, never destroyed: observers keep its address.
+  static std::mutex& mutex = *new std::mutex;
+  static std::map<std::string, OpDef>& known = *new std::map<std::string, OpDef>;
+  const OpDef& op = [&]() -> const OpDef& {
+    const std::lock_guard lock(mutex);
+    const auto [at, fresh] = known.try_emplace(name, k_work);
+    if (fresh) at->second.name = at->first.c_str();
+    return at->second;
+  }();
+  InlineVector<const Tensor*, 4> inputs;
+  for (const Tensor& t : tensors) inputs.emplace_back(&t);
+  const Forward call{op, {inputs.begin(), inputs.size()}, tensors, {}};
+  run_traced({.op = op, .forward = &call}, kernel);
+}
+
+}  // namespace ct
