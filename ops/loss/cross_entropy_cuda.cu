@@ -50,13 +50,13 @@ struct Rows : CrossEntropyRows<T, kTarget> {
 // The loss of a row from what has been seen of it.
 template <class T, Target kTarget>
 __device__ __forceinline__ compute_t<T> finish_row(
-    const Rows<T, kTarget>& rows, long long r, std::int64_t label, compute_t<T> ref,
+    const Rows<T, kTarget>& rows, long long r, std::int64_t label,
     const OnlineSoftmax<compute_t<T>, kTarget != Target::label>& seen) {
   using C = compute_t<T>;
   const C log_exps = log(seen.exps);
   loss::exact_sum(seen.max, log_exps, rows.log_sum(r), rows.rest(r));
   C spread = 0;  // sum of factors times lse - x
-  if constexpr (kTarget != Target::label) spread = seen.mass * ((seen.max - ref) + log_exps) - seen.dot;
+  if constexpr (kTarget != Target::label) spread = seen.mass * log_exps + seen.dot;
   if constexpr (kTarget == Target::soft) {
     rows.extra(r) = seen.mass;
     return spread;
@@ -94,7 +94,6 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
     }
     const long long start = layout.start(r);
     const T* x = rows.x + start;
-    const C ref = gpu::to_compute(x[0]);
     OnlineSoftmax<C, kTarget != Target::label> seen;
     const auto see = [&]<int N>(const C(&values)[N], long long c, const T* t) {
       seen.add(values);
@@ -102,7 +101,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
 #pragma unroll
         for (int q = 0; q < N; ++q)
           seen.add_factor(rows.factor(c + q, kTarget == Target::soft ? gpu::to_compute(t[q]) : C(0)),
-                          values[q] - ref);
+                          values[q]);
       }
     };
     // The row's elements from `first` to `last`, as many at a time as V has.
@@ -131,7 +130,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
     if (size == 32) seen = gpu::warp_combine(seen, gpu::Plus{});
     if (size > 32) seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (lane != 0) continue;
-    const C value = finish_row<T, kTarget>(rows, r, label, ref, seen);
+    const C value = finish_row<T, kTarget>(rows, r, label, seen);
     if (!reduce) each[r] = gpu::from_compute<T>(value);
     total += value;
     weights += kTarget == Target::soft ? C(1) : rows.weight_of(label);

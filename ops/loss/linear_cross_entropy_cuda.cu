@@ -67,8 +67,7 @@ struct Row {
 
 // A thread's view of a row. Behind the row's end, as far as the last vector reaches, it reads -inf.
 template <bool kSmooth, class T, bool kKept>
-__device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const Row<T, kKept>& row,
-                                                                           compute_t<T> ref) {
+__device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const Row<T, kKept>& row) {
   using C = compute_t<T>;
   using Vec = gpu::Vector<T>;
   rows::OnlineSoftmax<C, kSmooth> seen;
@@ -76,14 +75,14 @@ __device__ __forceinline__ rows::OnlineSoftmax<compute_t<T>, kSmooth> look(const
     C values[Vec::size];
     v.to_compute(values);
 #pragma unroll
-    for (int q = 0; q < Vec::size; ++q) {
-      const bool inside = at + q < row.classes;
-      if (!inside) values[q] = -INFINITY;
-      if constexpr (kSmooth) {
-        if (inside) seen.add_factor(C(1), values[q] - ref);
-      }
-    }
+    for (int q = 0; q < Vec::size; ++q)
+      if (at + q >= row.classes) values[q] = -INFINITY;
     seen.add(values);
+    if constexpr (kSmooth) {
+#pragma unroll
+      for (int q = 0; q < Vec::size; ++q)
+        if (at + q < row.classes) seen.add_factor(C(1), values[q]);
+    }
   });
   return seen;
 }
@@ -121,15 +120,14 @@ __global__ void __launch_bounds__(kMaxThreads)
   if (step == Step::gradient) {
     log_sum = log_sums[r], rest = rests[r];
   } else {
-    const C ref = gpu::to_compute(x[0]), hit = gpu::to_compute(x[label]);
-    rows::OnlineSoftmax<C, kSmooth> seen = look<kSmooth>(row, ref);
+    const C hit = gpu::to_compute(x[label]);
+    rows::OnlineSoftmax<C, kSmooth> seen = look<kSmooth>(row);
     seen = gpu::block_combine(seen, {}, gpu::Plus{});
     if (threadIdx.x == 0) {
       const C log_exps = log(seen.exps);
       C loss = log_exps - (hit - seen.max);
       if constexpr (kSmooth)
-        loss = (C(1) - smoothing) * loss +
-               smoothing * (((seen.max - ref) + log_exps) - seen.dot / static_cast<C>(classes));
+        loss = (C(1) - smoothing) * loss + smoothing * (log_exps + seen.dot / static_cast<C>(classes));
       losses[r] = loss;
       loss::exact_sum(seen.max, log_exps, shared_log_sum, shared_rest);
       log_sums[r] = shared_log_sum, rests[r] = shared_rest;
