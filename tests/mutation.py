@@ -42,6 +42,7 @@ EMA, EMA_TEST = "nn/optim/ema.cpp", "nn/optim/ema_test.cpp"
 CELLS, STEPS, STEPS_CPU = "ops/recurrence/cells_internal.h", "ops/recurrence/steps_internal.h", "ops/recurrence/recurrence_cpu.cpp"
 PLACES, REDUCED = "ops/engine/scatter/places_cpu.h", "ops/indexing/scatter_reduce"
 RECURRENT, RECURRENT_TEST = "nn/recurrent.cpp", "nn/recurrent_test.cpp"
+CSV, IMAGE, FOREIGN = "nn/data/csv.cpp", "nn/data/image.cpp", "nn/io/safetensors_header.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -433,6 +434,31 @@ FAULTS = [
     ("add", "ops/dispatch.cpp", None, "inputs are not counted", "CT_CHECK(inputs == wanted ||", "CT_CHECK(true || inputs == wanted ||"),
     ("linear_recurrence", "ops/dispatch.cpp", None, "attributes are not looked at", "CT_CHECK(has_attributes(op, attrs),", "CT_CHECK(true,"),
     (RECURRENT_TEST, RECURRENT, None, "both directions go forward", "{ends, d == 1}", "{ends, false}"),
+    # Edges: files, attributes, values.
+    ("nn/data/csv_test.cpp", CSV, None, "a number that rounds to infinity in f16 is read", "? 65520", "? 1e300"),
+    ("nn/data/csv_test.cpp", CSV, None, "a number that rounds to infinity in f32 is read", "? 0x1.ffffffp127", "? inf"),
+    ("nn/data/image_test.cpp", IMAGE, None, "a picture's gamma changes its numbers", 'chunk == "gAMA" || ', ""),
+    ("nn/data/image_test.cpp", IMAGE, None, "scans without end", "kMostScans = 100;", "kMostScans = 1000000;"),
+    ("nn/io/npy_test.cpp", "nn/io/npy.cpp", None, "the shape (3) is read as (3,)", "require(header_.shape.size() > 1);", ""),
+    ("nn/io/safetensors_test.cpp", FOREIGN, None, "an 8-bit integer has no sign", 'widen_integers<1, true, std::int32_t>', 'widen_integers<1, false, std::int32_t>'),
+    ("nn/io/safetensors_test.cpp", FOREIGN, None, "a 16-bit integer without a sign has one", 'widen_integers<2, false, std::int32_t>', 'widen_integers<2, true, std::int32_t>'),
+    ("nn/io/safetensors_test.cpp", FOREIGN, None, "small numbers of 8-bit floats are twice as large", "sign | (8 - shift) << 10", "sign | (9 - shift) << 10"),
+    ("nn/optim/optimizer_state_test.cpp", "nn/state_dict.cpp", None, "a state's counter may be about to overflow", "n >= 0 && n <= most", "n >= 0"),
+    ("ops/creation/creation_test.cpp", "ops/creation/creation.cpp", None, "strides may reach beyond all memory", "CT_CHECK(fits, ShapeError,", "CT_CHECK(fits || true, ShapeError,"),
+    ("tests/hostile_attributes_test.cpp", "ops/indexing/rearrange.cpp", None, "sizes of a pad may overflow",
+     "!__builtin_add_overflow(shape[i], a.before[i], &shape[i]) &&", "(__builtin_add_overflow(shape[i], a.before[i], &shape[i]) || true) &&"),
+    ("nn/explain/explain_test.cpp", "nn/explain/page.cpp", None, "a name ends the page's script", """json.find('<', at)""", """json.find('\\x01', at)"""),
+    ("ops/loss/composed_test.cpp", "ops/loss/composed.cpp", None, "lengths of a cosine are those before broadcasting along its axis", "; i != at) whole[i]", "; true) whole[i]"),
+    ("ops/convolution/pooling_test.cpp", "ops/convolution/pooling.cpp", None, "ceil_mode refuses a window larger than the image",
+     "CT_CHECK(room >= 0,", "CT_CHECK(span >= reach,"),
+    ("ops/indexing/index_test.cpp", "ops/indexing/index.cpp", None, "x[...] is x itself", "named.view.is_same(*this) ? view(shape()) : named.view;", "named.view;"),
+    ("nn/optim/lbfgs_test.cpp", "nn/optim/lbfgs.cpp", None, "the line search knows no limit of evaluations", "(options_.max_eval && evaluations_ >= most)", "false"),
+    ("nn/optim/scheduler_test.cpp", "nn/optim/scheduler.cpp", None, "of a cycle's phases that end together the last counts", "if (t == phase.end) return phase.lr;", ""),
+    ("ops/indexing/masks_test.cpp", "ops/indexing/masks.cpp", None, "a number changes the dtype of a bool tensor", "x.dtype() == DType::boolean ? Scalar(value.to<bool>()) : value", "value"),
+    ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "integers and 2^63 meet in f32",
+     "v < -0x1p63 || v >= 0x1p63) return v < 0 ? -INFINITY : INFINITY;", "v < -0x1p63 || v >= 0x1p63) return p;"),
+    ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "a fraction is compared in f32", "exact ? x.to(DType::i64) : x, n);", "x, p);"),
+    ("ops/elementwise/unary_cold_test.cpp", "ops/elementwise/unary_table.inc", UNARY, "hardtanh's slope at NaN", "where((x > p) & (x < q), g, 0))", "where((x <= p) | (x >= q), 0, g))"),
 ]
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
