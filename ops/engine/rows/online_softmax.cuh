@@ -31,7 +31,7 @@ struct OnlineSoftmax {
 #pragma unroll
     for (int q = 0; q < N; ++q) exps += gpu::exp_fast(x[q] - max);
   }
-  /// Of an element that add() has seen.
+  /// An element that add() has seen, with its factor.
   __device__ __forceinline__ void add_factor(C f, C x) {
     dot += f * (max - x);
     mass += f;
