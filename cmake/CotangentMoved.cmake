@@ -4,6 +4,7 @@
 set(COTANGENT_MOVED
   "autograd/gradcheck.h ops/testing/gradcheck.h"
   "core/testing.h ops/testing/allocators.h"
+  "nn/io/huggingface.h nn/models/huggingface.h"
   "nn/norm.h nn/normalization.h"
   "ops/bce_with_logits/bce_with_logits.h ops/loss/bce_with_logits.h"
   "ops/binary/binary.h ops/elementwise/binary.h"
