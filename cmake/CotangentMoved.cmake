@@ -6,6 +6,7 @@ set(COTANGENT_MOVED
   "core/testing.h ops/testing/allocators.h"
   "nn/io/huggingface.h nn/models/huggingface.h"
   "nn/norm.h nn/normalization.h"
+  "nn/plugin/cuda_text.h core/jit/cuda_text.h"
   "ops/bce_with_logits/bce_with_logits.h ops/loss/bce_with_logits.h"
   "ops/binary/binary.h ops/elementwise/binary.h"
   "ops/conformance.h ops/testing/conformance.h"
@@ -35,7 +36,7 @@ set(COTANGENT_MOVED
 
 # Headers of core have rooms: core/NAME.h is core/ROOM/NAME.h.
 file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" core/*/*.h)
-list(FILTER _headers EXCLUDE REGEX "${COTANGENT_PRIVATE_HEADER_REGEX}|^core/(cuda|simd)/")
+list(FILTER _headers EXCLUDE REGEX "${COTANGENT_PRIVATE_HEADER_REGEX}|^core/(cuda|jit|simd)/")
 foreach(_header IN LISTS _headers)
   get_filename_component(_name "${_header}" NAME)
   list(APPEND COTANGENT_MOVED "core/${_name} ${_header}")
