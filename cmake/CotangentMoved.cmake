@@ -13,6 +13,7 @@ set(COTANGENT_MOVED
   "ops/creation.h ops/creation/creation.h"
   "ops/cross_entropy/cross_entropy.h ops/loss/cross_entropy.h"
   "ops/dropout/dropout.h ops/elementwise/dropout.h"
+  "ops/elementwise/rotary_embedding.h ops/rotary/rotary_embedding.h"
   "ops/embedding/embedding.h ops/indexing/embedding.h"
   "ops/gated/gated.h ops/elementwise/gated.h"
   "ops/layer_norm/layer_norm.h ops/normalization/layer_norm.h"
@@ -29,7 +30,7 @@ set(COTANGENT_MOVED
   "ops/pooling/pooling.h ops/convolution/pooling.h"
   "ops/reduction.h ops/loss/reduction.h"
   "ops/rms_norm/rms_norm.h ops/normalization/rms_norm.h"
-  "ops/rotary_embedding/rotary_embedding.h ops/elementwise/rotary_embedding.h"
+  "ops/rotary_embedding/rotary_embedding.h ops/rotary/rotary_embedding.h"
   "ops/topk/topk.h ops/sorting/topk.h"
   "ops/unary/unary.h ops/elementwise/unary.h"
   "ops/where/where.h ops/elementwise/where.h")
