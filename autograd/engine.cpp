@@ -13,6 +13,7 @@
 #include <cotangent/autograd/grad_request_internal.h>
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/base/per_thread.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a
@@ -45,6 +46,9 @@ struct Pending {
 bool is_exclusive(const Tensor& t) {
   return t.ref().unique() && t.impl()->storage.unique() && t.is_contiguous();
 }
+
+// A copy, recorded if recording is on.
+Tensor clone_of(const Tensor& t) { return grad_enabled() ? t.clone() : calls::moved(t, t.device()); }
 
 class Pass {
  public:
@@ -92,7 +96,7 @@ class Pass {
       CT_CHECK(root.numel() == 1, AutogradError, "backward", "the root is ", describe(root),
                "; only a tensor with one element has an implied gradient: reduce it (sum, mean) or pass one "
                "of its shape");
-      return detail::engine_ops.ones(root.meta());
+      return detail::filled(root.meta(), 1);
     }
     CT_CHECK(gradient.shape() == root.shape(), ShapeError, "backward", "the gradient is ", describe(gradient),
              ", the root ", describe(root), "; they must have the same shape");
@@ -157,7 +161,7 @@ class Pass {
       sum = std::move(grad);
     } else {
       if (!record_ && !is_exclusive(sum) && is_exclusive(grad)) std::swap(sum, grad);
-      detail::engine_ops.add(sum, grad, !record_ && is_exclusive(sum));
+      detail::add_gradient(sum, grad, !record_ && is_exclusive(sum));
     }
   }
 
@@ -225,7 +229,7 @@ class Pass {
     if (!any) return;
     if (!node.takes_undefined_grads())
       for (std::uint32_t k = 0; k < outputs; ++k)
-        if (!grads_out[k].defined()) grads_out[k] = detail::engine_ops.zeros(node.output_meta(k));
+        if (!grads_out[k].defined()) grads_out[k] = detail::filled(node.output_meta(k), 0);
 
     const bool last = is_last(node);
     NodeCall call{grads_out, grads_in, flags, last, record_};
@@ -282,7 +286,7 @@ class Pass {
   void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) const {
     hooks.each([&](const TensorHook& hook) {
       // A hook may change its argument: nobody else must see that.
-      if (!is_exclusive(grad)) grad = detail::engine_ops.clone(grad);
+      if (!is_exclusive(grad)) grad = clone_of(grad);
       Tensor replaced = hook(grad);
       if (!replaced.defined()) return;
       constexpr const char* op = "register_hook";
@@ -303,9 +307,9 @@ class Pass {
       // It is added to like a leaf's gradient, and shared with nobody.
       if (const auto& sum = node.output_hooks[i].retained) {
         if (sum->defined())
-          detail::engine_ops.add(*sum, grad, !record_ && is_exclusive(*sum));
+          detail::add_gradient(*sum, grad, !record_ && is_exclusive(*sum));
         else
-          *sum = detail::engine_ops.clone(grad);
+          *sum = clone_of(grad);
       }
     }
   }
@@ -322,9 +326,9 @@ class Pass {
         // In place, but for a gradient that is on the tape, or was set to an expanded tensor.
         const bool in_place = !record_ && !meta.grad.requires_grad() &&
                               expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0;
-        detail::engine_ops.add(meta.grad, grad, in_place);
+        detail::add_gradient(meta.grad, grad, in_place);
       } else {
-        meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
+        meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : clone_of(grad);
       }
     }
     if (meta.post_hooks.empty()) return;
@@ -406,8 +410,14 @@ void set_anomaly(Flag enabled) { anomaly = enabled; }
 
 namespace detail {
 
+Tensor filled(const TensorMeta& meta, double value) {
+  Tensor t = Tensor::allocate(meta.shape, meta.dtype, meta.device);
+  calls::fill(t, value);
+  return t;
+}
+
 void check_finite(std::string_view op, const char* phase, const Tensor& t, const std::string& call_site) {
-  if (!t.defined() || !is_floating(t.dtype()) || engine_ops.all_finite(t)) return;
+  if (!t.defined() || !is_floating(t.dtype()) || all_finite(t)) return;
   fail<AutogradError>("anomaly", "the ", phase, " of '", op, "' produced a NaN or an infinity in ",
                       describe(t), "; check its inputs, the learning rate and the loss scale",
                       call_site.empty() ? "" : "\nthe forward op was called from:\n", call_site);
