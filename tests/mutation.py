@@ -30,7 +30,7 @@ NORM, LAYER, RMS = "ops/normalization/normalization_cpu.h", "ops/normalization/l
 NORM_ROWS, PLAIN_NORM = "ops/normalization/normalization_cpu.cpp", "ops/normalization/normalization_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
 MAP, POOL = "ops/engine/map/map_cpu.cpp", "ops/convolution/pooling_cpu.cpp"
-ROTARY, TOPK = "ops/elementwise/rotary_embedding_cpu.cpp", "ops/sorting/topk_cpu.cpp"
+ROTARY, TOPK = "ops/rotary/rotary_embedding_cpu.cpp", "ops/sorting/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
 LCE, CHUNKS = "ops/loss/linear_cross_entropy_cpu.cpp", "ops/loss/linear_cross_entropy_chunks.cpp"
 CROSS, CROSS_TEST = "ops/loss/cross_entropy_cpu.cpp", "ops/loss/cross_entropy_test.cpp"
@@ -231,8 +231,8 @@ FAULTS = [
      "s + a * s * (1 - s)", "s"),
     ("geglu", "ops/elementwise/gated_plain.h", "ops/elementwise/gated_plain.cpp", "the density is left out, plain",
      "cdf + a * density", "cdf"),
-    ("rotary_embedding", "ops/elementwise/rotary_embedding_plain.h",
-     "ops/elementwise/rotary_embedding_plain.cpp", "turned on instead of back, plain",
+    ("rotary_embedding", "ops/rotary/rotary_embedding_plain.h",
+     "ops/rotary/rotary_embedding_plain.cpp", "turned on instead of back, plain",
      "rotary_embedding(g, {phi.cos, -phi.sin},", "rotary_embedding(g, phi,"),
     ("rotary_embedding", ROTARY, None, "turned on instead of back", "if (call.back)", "if (false)"),
     ("rotary_embedding", ROTARY, None, "what is not turned gets no gradient",

@@ -53,7 +53,7 @@ void place_backward(const Backward& b, InferFn infer) {
     const Infer::Output& at = layout.out(k);
     Tensor part = Tensor::from_storage(whole.impl()->storage, at.shape, at.strides, at.offset, whole.dtype());
     if (b.accumulate(0)) {
-      detail::engine_ops.add(part, b.grad(k), true);
+      detail::add_gradient(part, b.grad(k), true);
     } else {
       copy_kernel(part, b.grad(k));
     }
@@ -105,7 +105,7 @@ void slice_rule(const Backward& b) {
   const Shape& shape = b.in_meta(0).shape;
   const int axis = wrap_axis("slice", a.axis, shape.size());
   const std::int64_t n = shape[axis], count = b.grad().shape()[axis];
-  if (count == 0) return b.set_grad_in(0, detail::engine_ops.zeros(b.in_meta(0)));
+  if (count == 0) return b.set_grad_in(0, detail::filled(b.in_meta(0), 0));
   const std::int64_t start = std::clamp<std::int64_t>(a.start < 0 ? a.start + n : a.start, 0, n);
   Tensor apart = b.grad();
   if (a.step > 1) {
@@ -132,7 +132,7 @@ void unbind_rule(const Backward& b) {
   const int axis = wrap_axis("unbind", b.attrs<UnbindAttrs>().axis, part.shape.size());
   part.shape.erase(axis);
   std::vector<Tensor> parts;
-  for (const Tensor& g : b.grads) parts.push_back(g.defined() ? g : detail::engine_ops.zeros(part));
+  for (const Tensor& g : b.grads) parts.push_back(g.defined() ? g : detail::filled(part, 0));
   b.set_grad_in(0, stack(parts, axis));
 }
 

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
-#include <cotangent/ops/elementwise/rotary_embedding_plain.h>
+#include <cotangent/ops/rotary/rotary_embedding_internal.h>
+#include <cotangent/ops/rotary/rotary_embedding_plain.h>
 
 // The plain kernels: every row of a call by rotary_embedding_plain.h.
 

@@ -1,53 +1,18 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <span>
 #include <string>
-#include <type_traits>
 
 #include <cotangent/core/base/dtype.h>
 #include <cotangent/core/base/export.h>
+#include <cotangent/core/jit/launch.h>
 #include <cotangent/core/tensor/tensor.h>
 
 // CUDA kernels as text: compiled when they first run, for the GPU and the dtype that they run with, and kept in the cache
-// (nn/plugin/README.md). Compiling them needs neither CUDA's headers nor its libraries. Link Cotangent::plugin.
+// (core/jit/README.md). Compiling them needs neither CUDA's headers nor its libraries.
 
 namespace ct {
-
-/// Number of threads of a kernel.
-struct CudaGrid {
-  std::int64_t blocks;
-  unsigned threads = 256;     ///< of a block
-  unsigned shared_bytes = 0;  ///< of dynamic shared memory
-  unsigned blocks_y = 1;
-
-  /// A thread for each of n things, or a few more.
-  static CudaGrid over(std::int64_t n) { return {(n + 255) / 256}; }
-};
-
-/// A kernel's argument: a tensor (its first element, T* or const T*), a whole number (long long), a real one (double).
-class CudaArgument {
- public:
-  CudaArgument(const Tensor& t) : bits_{.pointer = t.raw_data()} {}
-  template <Number N>
-  CudaArgument(N value) {
-    if constexpr (std::is_integral_v<N>)
-      bits_.whole = static_cast<long long>(value);
-    else
-      bits_.real = static_cast<double>(value);
-  }
-  void* address() const { return const_cast<Bits*>(&bits_); }
-
- private:
-  union Bits {
-    void* pointer;
-    long long whole;
-    double real;
-  } bits_{};
-};
 
 /// The text of a .cu file whose kernels are `extern "C" __global__`. It holds no host code. In it T is the type of the
 /// elements (float, double, or 16 bits) and C the type to compute in (float, or double where T is that): C(x[i]) reads an
@@ -81,8 +46,6 @@ class CT_API CudaText {
   static std::string arch(Device gpu);
 
  private:
-  std::string cubin(const char* op, DType dtype, const std::string& arch) const;
-
   const char *source_, *name_, *text_;
 };
 

@@ -1,4 +1,4 @@
-#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
+#include <cotangent/ops/rotary/rotary_embedding_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {

@@ -1,4 +1,4 @@
-#include <cotangent/nn/io/huggingface.h>
+#include <cotangent/nn/models/huggingface.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,19 +11,13 @@
 #include <cotangent/core/base/error.h>
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/io/atomic_file.h>
-#include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/json.h>
 #include <cotangent/nn/io/safetensors_internal.h>
+#include <cotangent/nn/models/huggingface_internal.h>
 #include <cotangent/ops/creation/creation.h>
 
-namespace ct::io {
+namespace ct::nn::models {
 namespace {
-
-using nn::models::Gpt2;
-using nn::models::Gpt2Config;
-using nn::models::LanguageModel;
-using nn::models::Llama;
-using nn::models::LlamaConfig;
 
 constexpr char kLoad[] = "load_huggingface";
 constexpr char kSave[] = "save_huggingface";
@@ -33,7 +27,7 @@ constexpr char kHead[] = "lm_head.weight";
 
 // The text of a file of settings.
 std::string read_text(const std::string& path) {
-  return read_text_file(kLoad, path, std::uint64_t{64} << 20);
+  return io::read_text_file(kLoad, path, std::uint64_t{64} << 20);
 }
 
 // ---- what differs between the kinds of models ------------------------------------------------------------
@@ -64,20 +58,20 @@ bool is_constant(const Kind& kind, const std::string& name) {
 // ---- loading ----------------------------------------------------------------------------------------------
 
 struct Place {
-  const ByteSource* source = nullptr;
+  const io::ByteSource* source = nullptr;
   std::uint64_t data = 0;  // where the tensors' bytes begin in the file
-  TensorRecord record;
+  io::TensorRecord record;
 };
 
 struct Files {
-  std::vector<std::unique_ptr<ByteSource>> sources;
+  std::vector<std::unique_ptr<io::ByteSource>> sources;
   std::map<std::string, Place> places;  // by the parameter's name
 };
 
 void add_file(Files& files, const Kind& kind, const std::string& path) {
-  const ByteSource& source = *files.sources.emplace_back(open_file(kLoad, path));
+  const io::ByteSource& source = *files.sources.emplace_back(io::open_file(kLoad, path));
   auto [data, header] = read_safetensors_header(source);
-  for (TensorRecord& r : header.records) {
+  for (io::TensorRecord& r : header.records) {
     if (is_constant(kind, r.name)) continue;
     // A file of the bare model lacks the prefix.
     const std::string name =
@@ -189,7 +183,7 @@ void check_parameters(const StateDict& parameters, const Kind& kind, const std::
 void read_parameter(Tensor p, const Place& place, bool transposed) {
   const bool direct = !transposed && p.is_cpu() && p.dtype() == place.record.dtype && p.is_contiguous();
   Tensor t = direct ? p : Tensor::allocate(place.record.shape, place.record.dtype, cpu);
-  read_tensor(*place.source, place.data, place.record, t.raw_data());
+  io::read_tensor(*place.source, place.data, place.record, t.raw_data());
   if (!direct) p.copy_(transposed ? t.t() : t);
 }
 
@@ -282,23 +276,23 @@ void save_huggingface(const std::string& folder, const LanguageModel& model,
     total += p.nbytes();
     parts.back().set(name, p);
   }
-  const Metadata metadata = {{"format", "pt"}};  // transformers 4 wants it
+  const io::Metadata metadata = {{"format", "pt"}};  // transformers 4 wants it
   if (parts.size() == 1) {
-    save(at / kSingle, parts[0], metadata);
+    io::save(at / kSingle, parts[0], metadata);
   } else {
-    std::vector<Json::Member> files;
+    std::vector<io::Json::Member> files;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       char name[64];
       std::snprintf(name, sizeof(name), "model-%05zu-of-%05zu.safetensors", i + 1, parts.size());
-      save(at / name, parts[i], metadata);
+      io::save(at / name, parts[i], metadata);
       for (const auto& [tensor, unused] : parts[i]) files.emplace_back(tensor, name);
     }
-    const Json index = Json::object({{"metadata", Json::object({{"total_size", total}})},
-                                     {"weight_map", Json::object(std::move(files))}});
-    write_file(at / kIndex, index.dump(kSave, 2) + '\n');
+    const io::Json index = io::Json::object({{"metadata", io::Json::object({{"total_size", total}})},
+                                             {"weight_map", io::Json::object(std::move(files))}});
+    io::write_file(at / kIndex, index.dump(kSave, 2) + '\n');
     std::filesystem::remove(at / kSingle, error);  // readers would prefer an old one to the index
   }
-  write_file(at / "config.json", huggingface_config_text(config, model.head()->dtype()));
+  io::write_file(at / "config.json", huggingface_config_text(config, model.head()->dtype()));
 }
 
-}  // namespace ct::io
+}  // namespace ct::nn::models

@@ -2,11 +2,11 @@
 
 #include <string>
 
-#include <cotangent/nn/plugin/build_internal.h>
+#include <cotangent/core/jit/build_internal.h>
 
 // NVIDIA's driver and run-time compiler, found when they are first asked for: nothing is linked to them.
 
-namespace ct::plugin {
+namespace ct::jit {
 
 /// "13.0". Throws Error where there is no NVRTC.
 std::string nvrtc_version(const char* op);
@@ -23,4 +23,4 @@ void* find_kernel(const char* op, void* module, const char* kernel, const char* 
 void launch_kernel(const char* op, int device, void* function, unsigned blocks, unsigned blocks_y,
                    unsigned threads, unsigned shared_bytes, void* stream, void** arguments);
 
-}  // namespace ct::plugin
+}  // namespace ct::jit

@@ -8,9 +8,9 @@
 #include <cotangent/nn/models/gpt2.h>
 #include <cotangent/nn/models/llama.h>
 
-namespace ct::io {
+namespace ct::nn::models {
 
-using HuggingfaceConfig = std::variant<nn::models::Gpt2Config, nn::models::LlamaConfig>;
+using HuggingfaceConfig = std::variant<Gpt2Config, LlamaConfig>;
 
 /// Reads the text of a config.json; `path` is for messages. dtype and device are left as they are. Throws
 /// IoError.
@@ -23,4 +23,4 @@ CT_API std::string huggingface_config_text(const HuggingfaceConfig& config, DTyp
 CT_API std::map<std::string, std::string> parse_huggingface_index(const std::string& path,
                                                                   const std::string& text);
 
-}  // namespace ct::io
+}  // namespace ct::nn::models

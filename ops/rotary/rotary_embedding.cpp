@@ -1,4 +1,4 @@
-#include <cotangent/ops/elementwise/rotary_embedding.h>
+#include <cotangent/ops/rotary/rotary_embedding.h>
 
 #include <cmath>
 #include <memory>
@@ -6,8 +6,8 @@
 #include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/rotary/rotary_embedding_internal.h>
 
 namespace ct {
 CT_KERNEL_TABLES(rotary_embedding)

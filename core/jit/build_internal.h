@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
-// Compilers as child processes, and the folder that keeps what they made.
+#include <cotangent/core/base/export.h>
 
-namespace ct::plugin {
+// Compilers as child processes, and the cache: the folder that keeps what they made.
+
+namespace ct::jit {
 
 /// A name for all that something is made of (FNV-1a).
-class Fingerprint {
+class CT_API Fingerprint {
  public:
   void add(std::string_view part) {
     for (const char c : part) byte(static_cast<unsigned char>(c));
@@ -28,34 +30,31 @@ class Fingerprint {
 };
 
 /// The value of an environment variable; `otherwise` where it is not set or empty.
-std::string variable(const char* name, const std::string& otherwise = "");
-
-/// The words of a text, which spaces separate.
-std::vector<std::string> words(const std::string& text);
+CT_API std::string variable(const char* name, const std::string& otherwise = "");
 
 /// The whole file. Throws IoError.
-std::string read_text(const char* op, const std::string& path);
+CT_API std::string read_text(const char* op, const std::string& path);
 
 /// Reads a file of the cache without its last line, a digest of the others. False where it is damaged or is not there.
-bool read_whole(const std::string& path, std::string& contents);
+CT_API bool read_whole(const std::string& path, std::string& contents);
 
 /// The path of a program: of `name` itself where it has a slash, else on the PATH. Empty where there is none.
-std::string find_program(const std::string& name);
+CT_API std::string find_program(const std::string& name);
 
 struct Ran {
   bool ok = false;
   std::string output;  // of both streams
 };
 /// Runs a program to its end, without a shell.
-Ran run(const std::vector<std::string>& command);
+CT_API Ran run(const std::vector<std::string>& command);
 
 /// Throws Error "[op] WHAT; ..." with what a compiler said: its first lines.
-[[noreturn]] void fail_compiling(const char* op, const std::string& what, const Ran& ran);
+[[noreturn]] CT_API void fail_compiling(const char* op, const std::string& what, const Ran& ran);
 
 /// The file `name` of the cache `folder` ("": the default one), which `make(path)` writes where it is not there yet. One of
 /// several processes makes it, and a damaged file is made again. Sets `*made`. Throws IoError where the cache can't be
 /// written, or others can write to it, and what `make` throws.
-std::string cached(const char* op, const std::string& folder, const std::string& name,
-                   const std::function<void(const std::string& path)>& make, bool* made = nullptr);
+CT_API std::string cached(const char* op, const std::string& folder, const std::string& name,
+                          const std::function<void(const std::string& path)>& make, bool* made = nullptr);
 
-}  // namespace ct::plugin
+}  // namespace ct::jit

@@ -66,9 +66,9 @@ inline const void* key_of(const Edge& edge) {
 }
 
 // Gradients that grad() returns instead of accumulating them into leaves, and the nodes that lead there: no other is visited.
-class Capture {
+class GradRequest {
  public:
-  explicit Capture(std::size_t inputs) : results(inputs) { edges_.reserve(inputs); }
+  explicit GradRequest(std::size_t inputs) : results(inputs) { edges_.reserve(inputs); }
 
   std::vector<Tensor> results;
 

@@ -1,10 +1,10 @@
-#include <cotangent/nn/plugin/cuda_driver_internal.h>
+#include <cotangent/core/jit/driver_internal.h>
 
 #include <dlfcn.h>
 
 #include <cotangent/core/base/error.h>
 
-namespace ct::plugin {
+namespace ct::jit {
 namespace {
 
 // Declared here as NVIDIA documents them: their headers need not be there.
@@ -165,4 +165,4 @@ void launch_kernel(const char* op, int device, void* function, unsigned blocks, 
         d.launch(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr));
 }
 
-}  // namespace ct::plugin
+}  // namespace ct::jit

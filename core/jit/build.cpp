@@ -1,4 +1,4 @@
-#include <cotangent/nn/plugin/build_internal.h>
+#include <cotangent/core/jit/build_internal.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -19,7 +19,7 @@
 
 namespace fs = std::filesystem;
 
-namespace ct::plugin {
+namespace ct::jit {
 namespace {
 
 // A file descriptor that closes itself.
@@ -101,13 +101,6 @@ std::string Fingerprint::text() const {
 std::string variable(const char* name, const std::string& otherwise) {
   const char* const value = std::getenv(name);
   return value != nullptr && *value != '\0' ? value : otherwise;
-}
-
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream in(text);
-  std::vector<std::string> found;
-  for (std::string word; in >> word;) found.push_back(word);
-  return found;
 }
 
 std::string read_text(const char* op, const std::string& path) {
@@ -212,4 +205,4 @@ std::string cached(const char* op, const std::string& folder, const std::string&
   return file;
 }
 
-}  // namespace ct::plugin
+}  // namespace ct::jit

@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include <cotangent/core/device/parallel.h>
-#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
 #include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/map/math_f64_cpu.h>
+#include <cotangent/ops/rotary/rotary_embedding_internal.h>
 
 // First the sines and cosines of all positions, which the heads have in common, then the rows.
 

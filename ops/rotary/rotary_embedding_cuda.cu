@@ -3,7 +3,7 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/elementwise/rotary_embedding_internal.h>
+#include <cotangent/ops/rotary/rotary_embedding_internal.h>
 
 // A thread turns N pairs, two vectors of up to 16 bytes, of one row and of several heads, which have the
 // angles in common; or it copies two vectors of what is not turned. Neighbouring threads work on neighbouring

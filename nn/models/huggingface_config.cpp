@@ -5,20 +5,17 @@
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/printable.h>
-#include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/json.h>
+#include <cotangent/nn/models/huggingface_internal.h>
 
-namespace ct::io {
+namespace ct::nn::models {
 namespace {
-
-using nn::models::Gpt2Config;
-using nn::models::LlamaConfig;
-using nn::models::RopeScaling;
 
 constexpr char kOp[] = "load_huggingface";
 
-Json parse_object(const std::string& path, const std::string& text) {
-  Json value = parse_json({kOp, path, "the text is", "it is truncated or another kind of file"}, text);
+io::Json parse_object(const std::string& path, const std::string& text) {
+  io::Json value =
+      io::parse_json({kOp, path, "the text is", "it is truncated or another kind of file"}, text);
   CT_CHECK(value.is_object(), IoError, kOp, printable_path(path),
            " is not a JSON object; it is truncated or another kind of file");
   return value;
@@ -27,13 +24,13 @@ Json parse_object(const std::string& path, const std::string& text) {
 // Settings by name, with messages that name the file.
 class Reader {
  public:
-  Reader(const std::string& path, const Json& object) : path_(path), object_(object) {}
+  Reader(const std::string& path, const io::Json& object) : path_(path), object_(object) {}
 
   bool has(const char* key) const { return find(key) != nullptr; }
 
   std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise = {}) const {
     if (!has(key) && otherwise) return *otherwise;
-    const Json& v = at(key);
+    const io::Json& v = at(key);
     const auto n = v.integer();
     if (!n || *n < INT32_MIN || *n > INT32_MAX)
       fail("'", key, "' is ", v, "; it must be an integer of 32 bits");
@@ -41,7 +38,7 @@ class Reader {
   }
   double number(const char* key, std::optional<double> otherwise = {}) const {
     if (!has(key) && otherwise) return *otherwise;
-    const Json& v = at(key);
+    const io::Json& v = at(key);
     if (!v.number()) fail("'", key, "' is ", v, "; it must be a number");
     return *v.number();
   }
@@ -63,13 +60,13 @@ class Reader {
   /// One id or a list of them.
   std::vector<std::int64_t> ids(const char* key) const {
     std::vector<std::int64_t> list;
-    const auto add = [&](const Json& id) {
+    const auto add = [&](const io::Json& id) {
       if (!id.integer()) fail("'", key, "' is ", at(key), "; it must be a token id or a list");
       list.push_back(*id.integer());
     };
     if (!has(key)) return list;
-    if (const Json::List* all = at(key).list())
-      for (const Json& id : *all) add(id);
+    if (const io::Json::List* all = at(key).list())
+      for (const io::Json& id : *all) add(id);
     else
       add(at(key));
     return list;
@@ -91,18 +88,18 @@ class Reader {
 
  private:
   // The member `key`; null if it is missing or JSON's null.
-  const Json* find(const char* key) const {
-    const Json* found = object_.find(key);
+  const io::Json* find(const char* key) const {
+    const io::Json* found = object_.find(key);
     return found && !found->is_null() ? found : nullptr;
   }
-  const Json& at(const char* key) const {
-    const Json* found = find(key);
+  const io::Json& at(const char* key) const {
+    const io::Json* found = find(key);
     if (!found) fail("has no '", key, "'; the model cannot be made without it");
     return *found;
   }
 
   const std::string& path_;
-  const Json& object_;
+  const io::Json& object_;
 };
 
 Gpt2Config read_gpt2(const Reader& r) {
@@ -181,15 +178,15 @@ void check_positive(const Reader& r, std::initializer_list<const char*> keys) {
     if (const std::int64_t n = r.integer(key); n <= 0) r.fail("'", key, "' is ", n, "; it must be positive");
 }
 
-Json ids_to_json(const std::vector<std::int64_t>& ids) {
+io::Json ids_to_json(const std::vector<std::int64_t>& ids) {
   if (ids.empty()) return nullptr;
-  return ids.size() == 1 ? Json(ids[0]) : Json(Json::List(ids.begin(), ids.end()));
+  return ids.size() == 1 ? io::Json(ids[0]) : io::Json(io::Json::List(ids.begin(), ids.end()));
 }
 
 }  // namespace
 
 HuggingfaceConfig parse_huggingface_config(const std::string& path, const std::string& text) {
-  const Json object = parse_object(path, text);
+  const io::Json object = parse_object(path, text);
   const Reader r(path, object);
   if (!r.has("model_type"))
     r.fail("has no 'model_type'; a config.json of transformers has one: 'gpt2' or 'llama'");
@@ -216,9 +213,9 @@ HuggingfaceConfig parse_huggingface_config(const std::string& path, const std::s
 
 std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype) {
   constexpr const char* names[] = {"float32", "float64", "float16", "bfloat16"};
-  std::vector<Json::Member> out;
+  std::vector<io::Json::Member> out;
   if (const auto* g = std::get_if<Gpt2Config>(&config)) {
-    out = {{"architectures", Json::List{"GPT2LMHeadModel"}},
+    out = {{"architectures", io::Json::List{"GPT2LMHeadModel"}},
            {"model_type", "gpt2"},
            {"vocab_size", g->vocab_size},
            {"n_positions", g->n_positions},
@@ -236,7 +233,7 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
            {"tie_word_embeddings", g->tie_word_embeddings}};
   } else {
     const LlamaConfig& l = std::get<LlamaConfig>(config);
-    out = {{"architectures", Json::List{"LlamaForCausalLM"}},
+    out = {{"architectures", io::Json::List{"LlamaForCausalLM"}},
            {"model_type", "llama"},
            {"vocab_size", l.vocab_size},
            {"hidden_size", l.hidden_size},
@@ -254,7 +251,7 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
            {"mlp_bias", l.mlp_bias},
            {"tie_word_embeddings", l.tie_word_embeddings}};
     // The forms of transformers 4 and of transformers 5.
-    std::vector<Json::Member> joined = {{"rope_type", "default"}};
+    std::vector<io::Json::Member> joined = {{"rope_type", "default"}};
     if (const auto& s = l.rope_scaling)
       joined = {{"rope_type", "llama3"},
                 {"factor", s->factor},
@@ -263,23 +260,23 @@ std::string huggingface_config_text(const HuggingfaceConfig& config, DType dtype
                 {"original_max_position_embeddings", s->original_max_position_embeddings}};
     joined.emplace_back("rope_theta", l.rope_theta);
     out.emplace_back("rope_theta", l.rope_theta);
-    out.emplace_back("rope_scaling", l.rope_scaling ? Json::object(joined) : Json());
-    out.emplace_back("rope_parameters", Json::object(joined));
+    out.emplace_back("rope_scaling", l.rope_scaling ? io::Json::object(joined) : io::Json());
+    out.emplace_back("rope_parameters", io::Json::object(joined));
   }
   std::visit(
       [&](const auto& c) {
-        out.emplace_back("bos_token_id", c.bos_token_id ? Json(*c.bos_token_id) : Json());
+        out.emplace_back("bos_token_id", c.bos_token_id ? io::Json(*c.bos_token_id) : io::Json());
         out.emplace_back("eos_token_id", ids_to_json(c.eos_token_ids));
       },
       config);
   for (const char* key : {"dtype", "torch_dtype"}) out.emplace_back(key, names[static_cast<int>(dtype)]);
-  return Json::object(std::move(out)).dump("save_huggingface", 2) + '\n';
+  return io::Json::object(std::move(out)).dump("save_huggingface", 2) + '\n';
 }
 
 std::map<std::string, std::string> parse_huggingface_index(const std::string& path, const std::string& text) {
-  const Json object = parse_object(path, text);
+  const io::Json object = parse_object(path, text);
   const Reader r(path, object);
-  const Json* map = object.find("weight_map");
+  const io::Json* map = object.find("weight_map");
   if (!map || !map->is_object())
     r.fail("has no object 'weight_map' from tensors to files; it is not an index of safetensors files");
   std::map<std::string, std::string> files;
@@ -295,4 +292,4 @@ std::map<std::string, std::string> parse_huggingface_index(const std::string& pa
   return files;
 }
 
-}  // namespace ct::io
+}  // namespace ct::nn::models

@@ -40,7 +40,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 std::string message_of(const std::string& folder) {
   try {
-    io::load_huggingface(folder);
+    nn::models::load_huggingface(folder);
   } catch (const IoError& e) { return e.what(); }
   return "nothing was thrown";
 }
@@ -50,23 +50,23 @@ std::string message_of(const std::string& folder) {
 TEST_CASE("a model comes back bit for bit", "[io]") {
   for (const char* name : {"gpt2", "llama"}) {
     const TempFolder folder;
-    const auto model = io::load_huggingface(golden(name));
+    const auto model = nn::models::load_huggingface(golden(name));
     CHECK_FALSE(model->is_training());
-    io::save_huggingface(folder / "new", *model);
+    nn::models::save_huggingface(folder / "new", *model);
     // The same tensors as in the original file, in its layout (GPT-2's are transposed there).
     check_same(io::load(folder / "new/model.safetensors"), io::load(golden(name) + "/model.safetensors"));
     CHECK(io::load_file(folder / "new/model.safetensors").metadata == io::Metadata{{"format", "pt"}});
-    check_same(io::load_huggingface(folder / "new")->state_dict(), model->state_dict());
+    check_same(nn::models::load_huggingface(folder / "new")->state_dict(), model->state_dict());
     // In several files.
-    io::save_huggingface(folder / "new", *model, {.max_file_bytes = 9000});
+    nn::models::save_huggingface(folder / "new", *model, {.max_file_bytes = 9000});
     CHECK_FALSE(std::filesystem::exists(folder / "new/model.safetensors"));
     CHECK(std::filesystem::exists(folder / "new/model.safetensors.index.json"));
-    check_same(io::load_huggingface(folder / "new")->state_dict(), model->state_dict());
+    check_same(nn::models::load_huggingface(folder / "new")->state_dict(), model->state_dict());
     // bf16 is rounded once, and then stays as it is.
-    const auto half = io::load_huggingface(golden(name), {.dtype = bf16});
+    const auto half = nn::models::load_huggingface(golden(name), {.dtype = bf16});
     CHECK(half->head()->dtype() == bf16);
-    io::save_huggingface(folder / "half", *half);
-    check_same(io::load_huggingface(folder / "half")->state_dict(), half->state_dict());
+    nn::models::save_huggingface(folder / "half", *half);
+    check_same(nn::models::load_huggingface(folder / "half")->state_dict(), half->state_dict());
   }
 }
 
@@ -90,8 +90,8 @@ TEST_CASE("settings are read and written", "[io]") {
                 .tie_word_embeddings = true,
                 .bos_token_id = 3,
                 .eos_token_ids = {4, 5}};
-  io::save_huggingface(folder / "l", Llama(l));
-  const auto llama = io::load_huggingface(folder / "l");
+  nn::models::save_huggingface(folder / "l", Llama(l));
+  const auto llama = nn::models::load_huggingface(folder / "l");
   const LlamaConfig& m = dynamic_cast<const Llama&>(*llama).config();
   CHECK(m.head_dim == 6);
   CHECK(m.max_position_embeddings == 77);
@@ -109,7 +109,7 @@ TEST_CASE("settings are read and written", "[io]") {
   std::string text = folder.read("l/config.json");
   text = replaced(text, "\"rope_parameters\"", "\"unknown\"");
   folder.write("l/config.json", text);
-  const auto older = io::load_huggingface(folder / "l");
+  const auto older = nn::models::load_huggingface(folder / "l");
   CHECK(dynamic_cast<const Llama&>(*older).config().rope_scaling->factor == 2);
   CHECK(dynamic_cast<const Llama&>(*older).config().rope_theta == 5e5);
 
@@ -117,8 +117,8 @@ TEST_CASE("settings are read and written", "[io]") {
   g.activation = Gelu::exact;
   g.tie_word_embeddings = false;
   g.attn_pdrop = 0.5;
-  io::save_huggingface(folder / "g", Gpt2(g));
-  const auto gpt2 = io::load_huggingface(folder / "g");
+  nn::models::save_huggingface(folder / "g", Gpt2(g));
+  const auto gpt2 = nn::models::load_huggingface(folder / "g");
   const Gpt2Config& h = dynamic_cast<const Gpt2&>(*gpt2).config();
   CHECK(h.n_inner == 5);
   CHECK(h.activation == Gelu::exact);
@@ -128,8 +128,8 @@ TEST_CASE("settings are read and written", "[io]") {
   // A model without biases equals one with biases of 0.
   g.bias = false;
   Gpt2 bare(g);
-  io::save_huggingface(folder / "n", bare);
-  const auto full = io::load_huggingface(folder / "n");
+  nn::models::save_huggingface(folder / "n", bare);
+  const auto full = nn::models::load_huggingface(folder / "n");
   CHECK(full->num_parameters() == bare.num_parameters() + 3 * 6 + 18 + 6 + 5 + 6);
   const Tensor tokens = ct::tensor({{1, 2, 3}}, {.dtype = i64});
   bare.eval();
@@ -138,7 +138,7 @@ TEST_CASE("settings are read and written", "[io]") {
 
 TEST_CASE("checkpoints of older versions are understood", "[io]") {
   const TempFolder folder;
-  const auto model = io::load_huggingface(golden("gpt2"));
+  const auto model = nn::models::load_huggingface(golden("gpt2"));
   // Without the prefix, and with the causal mask as a buffer.
   StateDict bare;
   for (const auto& [name, t] : io::load(golden("gpt2") + "/model.safetensors"))
@@ -147,13 +147,13 @@ TEST_CASE("checkpoints of older versions are understood", "[io]") {
   bare.set("h.0.attn.masked_bias", scalar(-1e4));
   io::save(folder / "model.safetensors", bare);
   folder.write("config.json", file_text(golden("gpt2") + "/config.json"));
-  check_same(io::load_huggingface(folder.path())->state_dict(), model->state_dict());
+  check_same(nn::models::load_huggingface(folder.path())->state_dict(), model->state_dict());
   // A tied table under the name of the head.
   StateDict named;
   for (const auto& [name, t] : io::load(golden("gpt2") + "/model.safetensors"))
     named.set(name == "transformer.wte.weight" ? "lm_head.weight" : name, t);
   io::save(folder / "model.safetensors", named);
-  check_same(io::load_huggingface(folder.path())->state_dict(), model->state_dict());
+  check_same(nn::models::load_huggingface(folder.path())->state_dict(), model->state_dict());
 }
 
 TEST_CASE("what is wrong with a checkpoint is said with the file and the place", "[io]") {
@@ -204,7 +204,7 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
   CHECK_THAT(changed("\"attention_bias\": false", "\"attention_bias\": 0"),
              Contains("must be true or false"));
   folder.write("config.json", replaced(config, "\"num_attention_heads\": 4", "\"num_attention_heads\": 3"));
-  CHECK_THROWS_AS(io::load_huggingface(folder.path()), ShapeError);
+  CHECK_THROWS_AS(nn::models::load_huggingface(folder.path()), ShapeError);
 
   folder.write("config.json", config);
   for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{300}, bytes.size() - 1}) {
@@ -228,7 +228,8 @@ TEST_CASE("what is wrong with a checkpoint is said with the file and the place",
   std::filesystem::remove(folder / "model.safetensors");
 
   // Several files.
-  io::save_huggingface(folder.path(), *io::load_huggingface(golden("llama")), {.max_file_bytes = 20000});
+  nn::models::save_huggingface(folder.path(), *nn::models::load_huggingface(golden("llama")),
+                               {.max_file_bytes = 20000});
   const std::string index = folder.read("model.safetensors.index.json");
   CHECK(message_of(folder.path()) == "nothing was thrown");
   folder.write("model.safetensors.index.json", "{}");
@@ -248,11 +249,11 @@ TEST_CASE("models of another program, for tests/peers/transformers_peer.py", "[i
   if (!root) return;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
     const std::string folder = entry.path();
-    const auto model = io::load_huggingface(folder);
+    const auto model = nn::models::load_huggingface(folder);
     const NoGrad guard;
     const Tensor logits = model->forward(io::load_npy(folder + "/tokens.npy"));
     io::save_npy(folder + "/logits.npy", logits.to(f32));
     const std::int64_t limit = std::filesystem::exists(folder + "/sharded") ? 30000 : std::int64_t{5} << 30;
-    io::save_huggingface(folder + "/saved", *model, {.max_file_bytes = limit});
+    nn::models::save_huggingface(folder + "/saved", *model, {.max_file_bytes = limit});
   }
 }

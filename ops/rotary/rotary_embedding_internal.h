@@ -4,7 +4,7 @@
 
 #include <cotangent/core/op/integers_internal.h>
 #include <cotangent/core/op/op_def.h>
-#include <cotangent/ops/elementwise/rotary_embedding.h>
+#include <cotangent/ops/rotary/rotary_embedding.h>
 
 namespace ct::rotary {
 

@@ -1,4 +1,4 @@
-#include <cotangent/ops/elementwise/rotary_embedding.h>
+#include <cotangent/ops/rotary/rotary_embedding.h>
 
 #include <cmath>
 #include <vector>
