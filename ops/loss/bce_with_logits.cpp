@@ -45,11 +45,6 @@ void bce_with_logits_infer(Infer& in) {
   in.output(each ? x.shape() : Shape{}, x.dtype());
 }
 
-Cost bce_with_logits_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
-  return {8 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
-}
-
 // dx = g w ((1 - t) s(x) - p t s(-x)) with the sigmoid s, dt = g w (p softplus(-x) - softplus(x)).
 void bce_with_logits_rule(const Backward& b) {
   const Tensor &x = b.in(0), &t = b.in(1);
@@ -82,7 +77,7 @@ constexpr OpDef k_bce_with_logits = checked({
     .kernels = &kernel_tables::bce_with_logits,
     .rule = bce_with_logits_rule,
     .autocast = AutocastPolicy::f32,
-    .cost = bce_with_logits_cost,
+    .flops_each = 8,
 });
 
 CT_ROOM(bce_with_logits, &k_bce_with_logits)

@@ -37,13 +37,6 @@ void cross_entropy_soft_infer(Infer& in) {
   infer_common(in, true);
 }
 
-Cost cross_entropy_cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  Cost cost{5.0 * static_cast<double>(numel(in[0].shape)), 0};
-  for (const TensorMeta& t : {in[0], in[1]})
-    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  return cost;
-}
-
 // ---- rules: dx = g (sum(q) softmax(x) - q) for a row of targets q ---------------------------------------
 
 void cross_entropy_rule(const Backward& b) {
@@ -98,7 +91,7 @@ constexpr OpDef k_cross_entropy = checked({
     .kernels = &kernel_tables::cross_entropy,
     .rule = cross_entropy_rule,
     .autocast = AutocastPolicy::f32,
-    .cost = cross_entropy_cost,
+    .flops_each = 5,
 });
 
 constexpr OpDef k_cross_entropy_soft = checked({
@@ -111,7 +104,7 @@ constexpr OpDef k_cross_entropy_soft = checked({
     .kernels = &kernel_tables::cross_entropy,
     .rule = cross_entropy_soft_rule,
     .autocast = AutocastPolicy::f32,
-    .cost = cross_entropy_cost,
+    .flops_each = 5,
 });
 
 CT_ROOM(cross_entropy, &k_cross_entropy, &k_cross_entropy_soft)

@@ -58,9 +58,8 @@ void infer_eager(Infer& in) {
 Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView attrs_view) {
   const auto& attrs = *static_cast<const Attrs*>(attrs_view.data);
   const double products = 1.0 + ((attrs.eager & kX) != 0) + ((attrs.eager & kWeight) != 0);
-  const auto x = static_cast<double>(numel(in[0].shape)), w = static_cast<double>(numel(in[1].shape));
-  return {2.0 * products * x * static_cast<double>(in[1].shape[0]),
-          (x + w) * static_cast<double>(size_of(in[0].dtype))};
+  return {.flops =
+              2.0 * products * static_cast<double>(numel(in[0].shape)) * static_cast<double>(in[1].shape[0])};
 }
 
 // Composed over the logits, which are written as a whole: only higher derivatives pay for that.

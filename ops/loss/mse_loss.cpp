@@ -17,11 +17,6 @@ void mse_loss_infer(Infer& in) {
   in.output(each ? in.in(0).shape() : Shape{}, in.in(0).dtype());
 }
 
-Cost mse_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
-  return {3 * n, size * (2 * n + static_cast<double>(numel(out[0].shape)))};
-}
-
 void mse_loss_rule(const Backward& b) {
   const Tensor g = rules::spread(b.grad(), b.attrs<MseLossAttrs>().reduction, b.in_meta(0).shape);
   const Tensor dx = 2 * g * (b.in(0) - b.in(1));
@@ -46,7 +41,7 @@ constexpr OpDef k_mse_loss = checked({
     .kernels = &kernel_tables::mse_loss,
     .rule = mse_loss_rule,
     .autocast = AutocastPolicy::f32,
-    .cost = mse_loss_cost,
+    .flops_each = 3,
 });
 
 CT_ROOM(mse_loss, &k_mse_loss)

@@ -21,10 +21,9 @@ void nll_loss_infer(Infer& in) {
 }
 
 Cost nll_loss_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double rows = static_cast<double>(numel(in[1].shape)),
-               size = static_cast<double>(size_of(in[0].dtype));
-  return {2 * rows, rows * (size + static_cast<double>(size_of(in[1].dtype))) +
-                        size * static_cast<double>(numel(out[0].shape))};
+  const auto rows = static_cast<double>(numel(in[1].shape));
+  return {2 * rows,
+          rows * static_cast<double>(size_of(in[0].dtype)) + bytes_of(in.subspan(1)) + bytes_of(out)};
 }
 
 // dx = -g w[t] in class t, 0 elsewhere.
