@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include <cotangent/ops/engine/fold/fold_cpu.h>
+#include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
@@ -28,10 +28,10 @@ struct Rows {
   }
 
   void run() const {
-    parallel_for(k.rows, std::max<std::int64_t>(1, 8192 / k.classes),
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t r = begin; r < end; ++r) row(r);
-                 });
+    const auto body = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) row(r);
+    };
+    rows::for_rows(k.rows, k.classes, body, loss::kRowGrain);
   }
 
   void row(std::int64_t r) const {
@@ -60,8 +60,8 @@ struct Rows {
     if (step == Step::losses) return;
     const C scale = scale_of(r), share = s / static_cast<C>(n);
     for (std::int64_t c = 0; c < k.pitch; c += P::kSize) {
-      const P v = loss::load(x + c, P::kSize), e = kept ? v : exp(v - P(shift));
-      loss::store<T>(x + c, P(scale) * (P(factor) * e - P(share)), P::kSize);
+      const P v = P::load(x + c), e = kept ? v : exp(v - P(shift));
+      (P(scale) * (P(factor) * e - P(share))).store(x + c);
     }
     x[label] = T(scale * (factor * std::exp(hit - shift) - share - (C(1) - s)));
   }
@@ -71,18 +71,12 @@ struct Rows {
   };
   // Leaves e^(x - max) in the row if `keep`.
   Sums sums_of(T* x, bool keep) const {
-    P top = loss::load(x, P::kSize);
-    for (std::int64_t c = P::kSize; c < k.pitch; c += P::kSize) {
-      const P v = loss::load(x + c, P::kSize);
-      top = where(v > top, v, top);
-    }
-    Sums sums{top.v[0], 0, 0};
-    for (int i = 1; i < P::kSize; ++i) sums.max = top.v[i] > sums.max ? top.v[i] : sums.max;
+    Sums sums{rows::largest<P>(x, k.pitch), 0, 0};
     if (k.smoothing > 0) sums.all = sum_from(x, sums.max);
     P exps(0);
     for (std::int64_t c = 0; c < k.pitch; c += P::kSize) {
-      const P e = exp(loss::load(x + c, P::kSize) - P(sums.max));
-      if (keep) loss::store<T>(x + c, e, P::kSize);
+      const P e = exp(P::load(x + c) - P(sums.max));
+      if (keep) e.store(x + c);
       exps = exps + e;
     }
     for (int i = 0; i < P::kSize; ++i) sums.exps += exps.v[i];
@@ -92,7 +86,7 @@ struct Rows {
   C sum_from(const T* x, C max) const {
     P lanes(0);
     std::int64_t c = 0;
-    for (; c + P::kSize <= k.classes; c += P::kSize) lanes = lanes + (loss::load(x + c, P::kSize) - P(max));
+    for (; c + P::kSize <= k.classes; c += P::kSize) lanes = lanes + (P::load(x + c) - P(max));
     C sum = 0;
     for (int i = 0; i < P::kSize; ++i) sum += lanes.v[i];
     for (; c < k.classes; ++c) sum += static_cast<C>(x[c]) - max;
@@ -132,16 +126,15 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType, const v
     const float by = *static_cast<const float*>(divisor);
     factor = by == 0 ? 0 : *static_cast<const float*>(cotangent) / by;
   }
-  const fold::Source<float> source = fold::source_of<float>(from);
-  const fold::Sink<float> sink = fold::sink_of<float>(to, accumulate);
+  const rows::Source<float> source = rows::source_of<float>(from);
+  const rows::Sink<float> sink = rows::sink_of<float>(to, accumulate);
   parallel_for(from.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
-    float buffer[fold::kBlock], scaled[fold::kBlock];
-    for (std::int64_t i = begin; i < end; i += fold::kBlock) {
-      const int n = static_cast<int>(std::min<std::int64_t>(fold::kBlock, end - i));
-      const float* x = source.read(i, 1, n, buffer);
+    float buffer[rows::kBlock], scaled[rows::kBlock];
+    rows::for_blocks(end - begin, [&](std::int64_t first, int n) {
+      const float* x = source.read(begin + first, 1, n, buffer);
       for (int j = 0; j < n; ++j) scaled[j] = x[j] * factor;
-      sink.store(sink.values, i, scaled, n, accumulate);
-    }
+      sink.store(sink.values, begin + first, scaled, n, accumulate);
+    });
   });
 }
 

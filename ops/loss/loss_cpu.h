@@ -15,6 +15,8 @@
 
 namespace ct::loss {
 
+inline constexpr std::int64_t kRowGrain = 8192;  // elements of rows of classes that are worth a chunk
+
 template <class T>
 using Vector = simd::Vector<compute_t<T>>;
 
