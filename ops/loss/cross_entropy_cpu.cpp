@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 
+#include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/cross_entropy_rows_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
@@ -13,12 +15,12 @@
 namespace ct {
 namespace {
 
-// Lanes [0, count).
+// p with zeros in place of the lanes from `count` on.
 template <class P>
-CT_INLINE typename P::Mask first_lanes(int count) {
+CT_INLINE P first_lanes(P p, int count) {
   P index(0);
   for (int i = 0; i < P::kSize; ++i) index.v[i] = static_cast<typename P::Scalar>(i);
-  return index < P(count);
+  return where(index < P(count), p, P(0));
 }
 
 template <class T, Target kTarget>
@@ -27,11 +29,15 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   using P = loss::Vector<T>;
   using C = compute_t<T>;
   using Rows::divisor, Rows::extra, Rows::ignore_index, Rows::kLabels, Rows::labels, Rows::layout,
-      Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::weight, Rows::x, Rows::t;
+      Rows::log_sum, Rows::rest, Rows::share, Rows::smoothing, Rows::stats, Rows::weight, Rows::x, Rows::t;
 
-  std::int64_t grain() const { return std::max<std::int64_t>(1, 8192 / layout.classes); }
+  std::int64_t grain() const {
+    return std::max<std::int64_t>(1, loss::kRowGrain / (kTarget == Target::picked ? 1 : layout.classes));
+  }
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
   C weight_of(std::int64_t c) const { return weight ? static_cast<C>(weight[c]) : C(1); }
+  // The place of the label's element.
+  std::int64_t hit(std::int64_t r) const { return layout.start(r) + labels[r] * layout.inner; }
 
   // The factor of lse - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
   // share()), w[c] t[c] with t smoothed for distributions. `at` is the element's index. Lanes are classes
@@ -57,10 +63,8 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     loss::exact_sum(s.max, log_exps, log_sum(r), rest(r));
     C value = 0, w = 1;
     if constexpr (kLabels) {
-      const std::int64_t t = labels[r];
-      w = weight_of(t);
-      const C hit = log_exps - (static_cast<C>(x[layout.start(r) + t * layout.inner]) - s.max);
-      value = w * hit;
+      w = weight_of(labels[r]);
+      value = w * (log_exps - (static_cast<C>(x[hit(r)]) - s.max));
       if (kTarget == Target::smoothed)
         value = (C(1) - smoothing) * value + share() * (s.mass * log_exps - s.dot);
     } else {
@@ -74,44 +78,22 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   Sums sums_of_row(std::int64_t r) const {  // inner == 1
     const std::int64_t n = layout.classes, begin = r * n;
     const T* row = x + begin;
-    P top(static_cast<C>(row[0])), other = top, v, u;
-    simd::for_pairs<P>(
-        0, n,
-        [&](std::int64_t c) {
-          P::load_pair(row + c, v, u);
-          top = where(v > top, v, top), other = where(u > other, u, other);
-        },
-        [&](std::int64_t c, auto first) {
-          v = P::load(row + c, first, top);
-          top = where(v > top, v, top);
-        });
-    top = where(other > top, other, top);
-    C max = top.v[0];
-    for (int i = 1; i < P::kSize; ++i) max = top.v[i] > max ? top.v[i] : max;
-
+    const C max = rows::largest<P>(row, n);
     P exps(0), others(0), dot(0), mass(0);
     const auto add = [&](std::int64_t c, int count) {
+      const auto inside = [&](P p) { return count == P::kSize ? p : first_lanes(p, count); };
       const P v = loss::load(row + c, count) - P(max);
-      const P e = simd::exp_nonpositive_for<T>(v);
-      if (count == P::kSize) {
-        exps = exps + e;
-      } else {
-        exps = exps + where(first_lanes<P>(count), e, P(0));
-      }
+      exps = exps + inside(simd::exp_nonpositive_for<T>(v));
       if constexpr (kTarget != Target::label) {
-        P f = factor(c, begin + c, count, true);
-        P fv = f * v;
-        if (count != P::kSize) {
-          f = where(first_lanes<P>(count), f, P(0));
-          fv = where(first_lanes<P>(count), fv, P(0));
-        }
-        dot = dot + fv;
-        mass = mass + f;
+        const P f = factor(c, begin + c, count, true);
+        dot = dot + inside(f * v);
+        mass = mass + inside(f);
       }
     };
     std::int64_t c = 0;
     if constexpr (kTarget == Target::label) {  // for which the order of classes does not matter
       c = simd::for_pairs<P>(0, n, [&](std::int64_t c) {
+        P v, u;
         P::load_pair(row + c, v, u);
         exps += simd::exp_nonpositive_for<T>(v - max), others += simd::exp_nonpositive_for<T>(u - max);
       });
@@ -149,15 +131,30 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return sum;
   }
 
+  // A row of log-probabilities, in f64.
+  loss::WeightedSum pick(std::int64_t r, T* each) const {
+    loss::WeightedSum picked;
+    if (counts(r)) {
+      picked.weight = weight_of(labels[r]);
+      picked.loss = -picked.weight * static_cast<C>(x[hit(r)]);
+    }
+    if (each) each[r] = T(static_cast<C>(picked.loss));
+    return picked;
+  }
+
   void forward(Reduction reduction, T* out) const {
     T* each = reduction == Reduction::none ? out : nullptr;
-    if (kLabels) extra(0) = 0;
+    if (kLabels && kTarget != Target::picked) extra(0) = 0;
     if (kTarget == Target::smoothed)
       for (std::int64_t c = 0; c < layout.classes; ++c) extra(0) += weight_of(c);
     const loss::WeightedSum sum =
         loss::ordered_sum(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
           loss::WeightedSum part;
           for (std::int64_t r = begin; r < end;) {
+            if constexpr (kTarget == Target::picked) {
+              part += pick(r++, each);
+              continue;
+            }
             const int count = lanes(r, end);
             part += layout.inner == 1 ? finish(r, sums_of_row(r), each) : neighbours(r, count, each);
             r += count;
@@ -165,7 +162,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
           return part;
         });
     const double by = reduction == Reduction::mean ? loss::mean_divisor(sum.weight) : 1;
-    divisor() = static_cast<C>(by);
+    if (stats) divisor() = static_cast<C>(by);
     if (reduction != Reduction::none) *out = T(static_cast<C>(sum.loss / by));
   }
 
@@ -184,16 +181,29 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return total * std::exp(-rest(r));
   }
 
+  // dx = -g w[t] in class t, 0 elsewhere.
+  void picked_gradient(bool each, const T* g, T* dx) const {
+    std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(layout.count()) * sizeof(T));
+    const double by = stats ? divisor() : 1;
+    parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        if (!counts(r)) continue;
+        const double w = weight_of(labels[r]), scale = static_cast<C>(g[each ? r : 0]) / by;
+        dx[hit(r)] = T(static_cast<C>(-w * scale));
+      }
+    });
+  }
+
   void backward(Reduction reduction, const T* g, T* dx, T* dt) const {
     const bool each = reduction == Reduction::none;
+    if constexpr (kTarget == Target::picked) return picked_gradient(each, g, dx);
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end;) {
         const int count = lanes(r, end);
         P scale(0), total(0), log_sums(0), rests(0), hits(0);
         for (int i = 0; i < count; ++i) {
           if (!counts(r + i)) continue;
-          if constexpr (kLabels)
-            hits.v[i] = static_cast<C>(x[layout.start(r + i) + labels[r + i] * layout.inner]);
+          if constexpr (kLabels) hits.v[i] = static_cast<C>(x[hit(r + i)]);
           scale.v[i] = static_cast<C>(g[each ? r + i : 0]) / divisor();
           total.v[i] = total_factor(r + i);
           log_sums.v[i] = log_sum(r + i);
@@ -270,33 +280,27 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   }
 };
 
-void forward(const Forward& f, bool soft) {
-  const std::int64_t ignore_index = f.attrs<CrossEntropyAttrs>().ignore_index;
-  if (!soft) {
-    loss::check_label_values("cross_entropy", loss::Labels(f.in(1)), loss::ClassLayout(f.in(0).shape()),
-                             ignore_index);
-  }
-  cross_entropy_kernels::forward(
-      f, soft, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
+template <Target kTarget>
+void forward_cpu(const Forward& f) {
+  if (kTarget != Target::soft)
+    loss::check_label_values(f.op.name, loss::Labels(f.in(1)), loss::ClassLayout(f.in(0).shape()),
+                             class_attrs<kTarget>(f).ignore_index);
+  cross_entropy_kernels::forward<kTarget>(
+      f, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
         CrossEntropy<T, k>{rows}.forward(reduction, out);
       });
 }
 
-void backward(const Backward& b, bool soft) {
-  cross_entropy_kernels::backward(
-      b, soft,
-      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                             T* dt) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt); });
+template <Target kTarget>
+void backward_cpu(const Backward& b) {
+  cross_entropy_kernels::backward<kTarget>(
+      b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
+                                T* dt) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt); });
 }
 
 }  // namespace
-
-void cross_entropy_forward_cpu(const Forward& f) { forward(f, false); }
-void cross_entropy_backward_cpu(const Backward& b) { backward(b, false); }
-void cross_entropy_soft_forward_cpu(const Forward& f) { forward(f, true); }
-void cross_entropy_soft_backward_cpu(const Backward& b) { backward(b, true); }
-
 }  // namespace ct
 
-CT_KERNELS(cpu, cross_entropy, {"cross_entropy", cross_entropy_forward_cpu, cross_entropy_backward_cpu},
-           {"cross_entropy_soft", cross_entropy_soft_forward_cpu, cross_entropy_soft_backward_cpu})
+CT_KERNELS(cpu, cross_entropy, {"cross_entropy", forward_cpu<Target::label>, backward_cpu<Target::label>},
+           {"cross_entropy_soft", forward_cpu<Target::soft>, backward_cpu<Target::soft>},
+           {"nll_loss", forward_cpu<Target::picked>, backward_cpu<Target::picked>})

@@ -15,7 +15,6 @@ using gpu::exp_fast;
 using loss::ClassLayout;
 using rows::OnlineSoftmax;
 
-constexpr IndexSite kSite{"cross_entropy", IndexKind::class_label};
 constexpr long long kThreadRow = 32;    // up to so many classes a thread takes a row,
 constexpr long long kWarpRow = 2048;    // up to so many a warp, beyond that a block
 constexpr unsigned kRowBlocks = 16384;  // at most
@@ -28,7 +27,7 @@ struct Rows : CrossEntropyRows<T, kTarget> {
   using Base = CrossEntropyRows<T, kTarget>;
   using C = compute_t<T>;
   using Base::ignore_index, Base::kLabels, Base::labels, Base::layout, Base::share, Base::smoothing,
-      Base::weight;
+      Base::weight, Base::x;
 
   ct::detail::DeviceErrors* errors;
   IndexSite site;  // filled in by the host, whose address of the op's name it must hold
@@ -40,6 +39,10 @@ struct Rows : CrossEntropyRows<T, kTarget> {
   __device__ __forceinline__ std::int64_t label(long long r) const { return kLabels ? labels[r] : 0; }
   __device__ __forceinline__ C weight_of(long long c) const {
     return weight ? gpu::to_compute(weight[c]) : C(1);
+  }
+  // The label's element.
+  __device__ __forceinline__ C hit(long long r, std::int64_t label) const {
+    return gpu::to_compute(x[layout.start(r) + label * layout.inner]);
   }
   // The factor of lse - x[c], apart from the label's: for labels it is still to be multiplied by share().
   __device__ __forceinline__ C factor(long long c, C y_c) const {
@@ -61,8 +64,7 @@ __device__ __forceinline__ compute_t<T> finish_row(
     rows.extra(r) = seen.mass;
     return spread;
   } else {
-    const C hit = gpu::to_compute(rows.x[rows.layout.start(r) + label * rows.layout.inner]);
-    C value = rows.weight_of(label) * (log_exps - (hit - seen.max));
+    C value = rows.weight_of(label) * (log_exps - (rows.hit(r, label) - seen.max));
     if constexpr (kTarget == Target::smoothed)
       value = (C(1) - rows.smoothing) * value + rows.share() * spread;
     return value;
@@ -87,9 +89,15 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
       if (lane == 0) {
         if (label != rows.ignore_index)
           gpu::report_index_error(rows.errors, rows.site, label, layout.classes);
-        rows.log_sum(r) = rows.rest(r) = C(0);
+        if constexpr (kTarget != Target::picked) rows.log_sum(r) = rows.rest(r) = C(0);
         if (!reduce) each[r] = gpu::from_compute<T>(C(0));
       }
+      continue;
+    }
+    if constexpr (kTarget == Target::picked) {
+      const C w = rows.weight_of(label), value = -w * rows.hit(r, label);
+      if (!reduce) each[r] = gpu::from_compute<T>(value);
+      total += value, weights += w;
       continue;
     }
     const long long start = layout.start(r);
@@ -144,7 +152,7 @@ __global__ void __launch_bounds__(loss::kReduceThreads,
       if (threadIdx.x == 0) rows.extra(0) = sum;
     }
   }
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
+  if (kTarget != Target::picked && blockIdx.x == 0 && threadIdx.x == 0) {
     if constexpr (kTarget == Target::label) rows.extra(0) = C(0);
     if (sums.divisor != 0) rows.divisor() = C(1);
   }
@@ -205,6 +213,14 @@ __global__ void __launch_bounds__(loss::kThreads)
     };
     // 64-bit divisions take several times as long.
     count < (1ll << 31) ? place(static_cast<unsigned>(e)) : place(static_cast<unsigned long long>(e));
+    if constexpr (kTarget == Target::picked) {  // zero but at the label
+      const std::int64_t label = rows.label(r);
+      C d = 0;
+      if (label == c && rows.counts(label))
+        d = -rows.weight_of(c) * (gpu::to_compute(g[each ? r : 0]) / (rows.stats ? rows.divisor() : C(1)));
+      dx[e] = gpu::from_compute<T>(d);
+      continue;
+    }
     const RowGradient<T, kTarget> row(rows, r, g, each);
     const C x = gpu::to_compute(rows.x[e]);
     if (dx) {
@@ -256,18 +272,22 @@ void run_forward(const Rows<T, kTarget>& rows, Reduction reduction, T* out) {
   using C = compute_t<T>;
   const ClassLayout& layout = rows.layout;
   constexpr long long threads = loss::kReduceThreads;
-  const bool alone = layout.inner > 1 || layout.classes <= kThreadRow;
+  constexpr bool picked = kTarget == Target::picked;
+  const bool alone = picked || layout.inner > 1 || layout.classes <= kThreadRow;
   const long long size = alone ? 1 : layout.classes > kWarpRow ? threads : 32, together = threads / size;
   const long long vectors = !alone && has_vectors(rows.x, layout) ? layout.classes / gpu::Vector<T>::size : 0;
   long long blocks =
       together > 1 && layout.count() <= loss::kOneBlock ? 1 : gpu::ceil_div(layout.rows(), together);
-  blocks = blocks < 1 ? 1 : blocks > kRowBlocks ? kRowBlocks : blocks;
+  blocks = picked                ? loss::sum_blocks(layout.rows())
+           : blocks < 1          ? 1
+           : blocks > kRowBlocks ? kRowBlocks
+                                 : blocks;
   const bool reduce = reduction != Reduction::none, mean = reduction == Reduction::mean;
-  loss::reduce<T>("cross_entropy", static_cast<unsigned>(blocks), reduce,
+  loss::reduce<T>(rows.site.op, static_cast<unsigned>(blocks), reduce,
                   {nullptr, C(mean ? 0 : 1), reduce ? out : nullptr, mean ? &rows.divisor() : nullptr},
                   [&](unsigned grid, const loss::Sums<T>& sums) {
-                    gpu::launch("cross_entropy", forward_kernel<T, kTarget>, grid, loss::kReduceThreads, 0,
-                                rows, static_cast<int>(size), vectors, reduce, reduce ? nullptr : out, sums);
+                    gpu::launch(rows.site.op, forward_kernel<T, kTarget>, grid, loss::kReduceThreads, 0, rows,
+                                static_cast<int>(size), vectors, reduce, reduce ? nullptr : out, sums);
                   });
 }
 
@@ -276,42 +296,40 @@ void run_backward(const Rows<T, kTarget>& rows, Reduction reduction, const T* g,
   const ClassLayout& layout = rows.layout;
   const long long count = layout.count();
   const bool each = reduction == Reduction::none;
-  if constexpr (gpu::kFastShapes<T>) {
+  if constexpr (gpu::kFastShapes<T> && kTarget != Target::picked) {
     if (layout.classes >= 1024 && has_vectors(rows.x, layout) && (!rows.t || gpu::is_aligned(rows.t, 16))) {
       const long long rows_count = layout.rows();
       const unsigned blocks = static_cast<unsigned>(rows_count < kRowBlocks ? rows_count : kRowBlocks);
-      return gpu::launch("cross_entropy", row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
+      return gpu::launch(rows.site.op, row_gradient_kernel<T, kTarget>, blocks, loss::kThreads, 0, rows, g,
                          each, dx, dt);
     }
   }
-  gpu::launch("cross_entropy", gradient_kernel<T, kTarget>, gpu::grid_stride_blocks(count, loss::kThreads),
+  gpu::launch(rows.site.op, gradient_kernel<T, kTarget>, gpu::grid_stride_blocks(count, loss::kThreads),
               loss::kThreads, 0, rows, g, each, dx, dt);
 }
 
-void forward(const Forward& f, bool soft) {
-  cross_entropy_kernels::forward(
-      f, soft, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
-        run_forward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, out);
+IndexSite site(const char* op) { return {op, IndexKind::class_label}; }
+
+template <Target kTarget>
+void forward_cuda(const Forward& f) {
+  cross_entropy_kernels::forward<kTarget>(
+      f, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, T* out) {
+        run_forward(Rows<T, k>{rows, gpu::index_errors(), site(f.op.name)}, reduction, out);
       });
 }
 
-void backward(const Backward& b, bool soft) {
-  cross_entropy_kernels::backward(
-      b, soft,
-      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                             T* dt) {
-        run_backward(Rows<T, k>{rows, gpu::index_errors(), kSite}, reduction, g, dx, dt);
+template <Target kTarget>
+void backward_cuda(const Backward& b) {
+  cross_entropy_kernels::backward<kTarget>(
+      b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
+                                T* dt) {
+        run_backward(Rows<T, k>{rows, gpu::index_errors(), site(b.op.name)}, reduction, g, dx, dt);
       });
 }
 
 }  // namespace
-
-void cross_entropy_forward_cuda(const Forward& f) { forward(f, false); }
-void cross_entropy_backward_cuda(const Backward& b) { backward(b, false); }
-void cross_entropy_soft_forward_cuda(const Forward& f) { forward(f, true); }
-void cross_entropy_soft_backward_cuda(const Backward& b) { backward(b, true); }
-
 }  // namespace ct
 
-CT_KERNELS(cuda, cross_entropy, {"cross_entropy", cross_entropy_forward_cuda, cross_entropy_backward_cuda},
-           {"cross_entropy_soft", cross_entropy_soft_forward_cuda, cross_entropy_soft_backward_cuda})
+CT_KERNELS(cuda, cross_entropy, {"cross_entropy", forward_cuda<Target::label>, backward_cuda<Target::label>},
+           {"cross_entropy_soft", forward_cuda<Target::soft>, backward_cuda<Target::soft>},
+           {"nll_loss", forward_cuda<Target::picked>, backward_cuda<Target::picked>})

@@ -1,8 +1,10 @@
+#include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/loss/class_loss_plain.h>
 #include <cotangent/ops/loss/cross_entropy_internal.h>
 #include <cotangent/ops/loss/cross_entropy_plain.h>
+#include <cotangent/ops/loss/nll_loss_plain.h>
 
-// The plain kernels: every row of a call by cross_entropy_plain.h. Rows of the ignored label have neither loss nor
+// The plain kernels: every row of a call by cross_entropy_plain.h, or by nll_loss_plain.h. Rows of the ignored label have neither loss nor
 // weight. The statistics are written as cross_entropy_stats() says; backward needs no more of them than the divisor.
 
 namespace ct::plain::cross_entropy_calls {
@@ -58,6 +60,39 @@ void backward(const Backward& b) {
   });
 }
 
+void nll_forward(const Forward& f) {
+  const auto& attrs = f.attrs<NllLossAttrs>();
+  const Shape& shape = f.in(0).shape();
+  const loss::Labels labels(f.in(1));
+  loss::check_label_values(f.op.name, labels, loss::ClassLayout(shape), attrs.ignore_index);
+  const Rows rows = class_rows(shape);
+  const Array w = class_weights(f.in(2), shape);
+  const auto loss_of = [&](std::int64_t r) -> loss::WeightedSum {
+    const std::int64_t t = labels[r];
+    if (t == attrs.ignore_index) return {};
+    return {nll_loss(rows.of(f.in(0), r), t, w[t]), w[t]};
+  };
+  const double by = reduce_rows(attrs.reduction, shape, f.out(), loss_of);
+  if (attrs.reduction == Reduction::mean) *f.out(1).data<double>() = by;
+}
+
+void nll_backward(const Backward& b) {
+  if (!b.needs(0)) return;
+  const auto& attrs = b.attrs<NllLossAttrs>();
+  const Shape& shape = b.in_meta(0).shape;
+  const Tensor& dx = b.grad_in(0);
+  const loss::Labels labels(b.in(1));
+  const Rows rows = class_rows(shape);
+  const Array w = class_weights(b.saved_inputs[2], shape);
+  const LossCotangents g(attrs.reduction, b.grad(),
+                         attrs.reduction == Reduction::mean ? *b.out(1).data<double>() : 1);
+  fill_kernel(dx, 0);
+  rows.each([&](std::int64_t r) {
+    const std::int64_t t = labels[r];
+    if (t != attrs.ignore_index) rows.in(dx, r)[t] = nll_loss_gradient(g[r], w[t]);
+  });
+}
+
 }  // namespace
 }  // namespace ct::plain::cross_entropy_calls
 
@@ -65,4 +100,5 @@ CT_KERNELS(plain, cross_entropy,
            {"cross_entropy", plain::cross_entropy_calls::forward<false>,
             plain::cross_entropy_calls::backward<false>},
            {"cross_entropy_soft", plain::cross_entropy_calls::forward<true>,
-            plain::cross_entropy_calls::backward<true>})
+            plain::cross_entropy_calls::backward<true>},
+           {"nll_loss", plain::cross_entropy_calls::nll_forward, plain::cross_entropy_calls::nll_backward})

@@ -5,7 +5,6 @@
 #include <cotangent/ops/loss/cross_entropy_internal.h>
 #include <cotangent/ops/loss/linear_cross_entropy_internal.h>
 #include <cotangent/ops/loss/mse_loss_internal.h>
-#include <cotangent/ops/loss/nll_loss_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {

@@ -2,13 +2,12 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
+#include <cotangent/ops/loss/cross_entropy_internal.h>
 #include <cotangent/ops/loss/nll_loss.h>
-#include <cotangent/ops/loss/nll_loss_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {
-CT_KERNEL_TABLES(nll_loss)
+CT_KERNEL_TABLES(cross_entropy)
 namespace {
 
 void nll_loss_infer(Infer& in) {
@@ -53,7 +52,7 @@ constexpr OpDef k_nll_loss = checked({
     .outputs = kOutputs,
     .attributes = kAttributes,
     .infer = nll_loss_infer,
-    .kernels = &kernel_tables::nll_loss,
+    .kernels = &kernel_tables::cross_entropy,
     .rule = nll_loss_rule,
     .autocast = AutocastPolicy::f32,
     .cost = nll_loss_cost,
