@@ -32,7 +32,7 @@ class Parameter {
   const float *data_ = nullptr, *constants_;
 };
 
-/// What the kernels of rows take of a call beside its tensors.
+/// Operands of the kernels of rows beside the tensors of a call.
 struct Parameters {
   Parameter weight, bias;
   bool streams;  // results of f32 go past the caches

@@ -21,7 +21,7 @@ import sys
 MOST = {"core": (8, 5), "ops": (35, 6)}  # boxes and floors
 
 os.chdir(sys.argv[1])
-private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$")
+private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$|/mma/")
 
 
 def box_of(path):
@@ -35,7 +35,7 @@ def box_of(path):
         return "testing", True
     if len(part) == 2:
         return re.sub(r"(_internal|_cuda|_nocuda)?\..*$", "", part[1]), True
-    public = part[2].endswith(".h") and not private.search(part[2]) and ".cuh" not in part[2]
+    public = part[-1].endswith(".h") and not private.search(path) and ".cuh" not in part[-1]
     return ("functions" if public else part[1]), public
 
 

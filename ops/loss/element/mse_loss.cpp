@@ -2,8 +2,8 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/loss/mse_loss.h>
-#include <cotangent/ops/loss/mse_loss_internal.h>
+#include <cotangent/ops/loss/element/mse_loss.h>
+#include <cotangent/ops/loss/element/mse_loss_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {

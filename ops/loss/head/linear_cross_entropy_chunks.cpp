@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include <cotangent/core/memory/memory.h>
-#include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_chunks_internal.h>
 
 namespace ct::linear_cross_entropy_kernels {
 namespace {

@@ -1,5 +1,5 @@
-#include <cotangent/ops/loss/loss_cpu.h>
-#include <cotangent/ops/loss/mse_loss_internal.h>
+#include <cotangent/ops/loss/element/element_loss_cpu.h>
+#include <cotangent/ops/loss/element/mse_loss_internal.h>
 
 namespace ct::mse_loss_kernels {
 

@@ -1,7 +1,7 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/cotangent.h>
 #include <cotangent/ops/dispatch.h>
-#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_internal.h>
 
 #include <cmath>
 

@@ -1,6 +1,6 @@
-#include <cotangent/ops/loss/bce_with_logits_internal.h>
-#include <cotangent/ops/loss/bce_with_logits_plain.h>
-#include <cotangent/ops/loss/loss_plain.h>
+#include <cotangent/ops/loss/element/bce_with_logits_internal.h>
+#include <cotangent/ops/loss/element/bce_with_logits_plain.h>
+#include <cotangent/ops/loss/element/element_loss_plain.h>
 
 // The plain kernels: every element of a call by bce_with_logits_plain.h.
 

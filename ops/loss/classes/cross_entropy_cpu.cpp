@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include <cotangent/ops/engine/rows/rows_cpu.h>
-#include <cotangent/ops/loss/cross_entropy_rows_internal.h>
+#include <cotangent/ops/loss/classes/cross_entropy_rows_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
 // Forward goes over a row twice, in cache: its maximum, then sum_c e^(x[c] - max) with the sums that

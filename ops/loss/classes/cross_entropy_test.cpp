@@ -1,5 +1,5 @@
 #include <cotangent/cotangent.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
 
 #include <cmath>
 #include <limits>

@@ -1,12 +1,12 @@
-#include <cotangent/ops/loss/linear_cross_entropy.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy.h>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/autocast.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
-#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_internal.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/rules_internal.h>

@@ -1,5 +1,5 @@
 #include <cotangent/core/cuda/device_error.h>
-#include <cotangent/ops/loss/cross_entropy_rows_internal.h>
+#include <cotangent/ops/loss/classes/cross_entropy_rows_internal.h>
 #include <cotangent/ops/engine/rows/online_softmax.cuh>
 #include <cotangent/ops/loss/loss_cuda.cuh>
 

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include <cotangent/ops/engine/rows/rows_cpu.h>
-#include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_chunks_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
 
 // A row of logits is worked on where it lies in the cache: its maximum, the exponentials and their sum, and,

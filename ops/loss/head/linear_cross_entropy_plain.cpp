@@ -1,6 +1,6 @@
-#include <cotangent/ops/loss/class_loss_plain.h>
-#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
-#include <cotangent/ops/loss/linear_cross_entropy_plain.h>
+#include <cotangent/ops/loss/classes/class_loss_plain.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_plain.h>
 
 // The plain kernels: a call by linear_cross_entropy_plain.h. Rows of the ignored label have neither loss nor gradient.
 

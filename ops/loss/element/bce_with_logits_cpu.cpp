@@ -1,5 +1,5 @@
-#include <cotangent/ops/loss/bce_with_logits_internal.h>
-#include <cotangent/ops/loss/loss_cpu.h>
+#include <cotangent/ops/loss/element/bce_with_logits_internal.h>
+#include <cotangent/ops/loss/element/element_loss_cpu.h>
 
 namespace ct::bce_with_logits_kernels {
 namespace {

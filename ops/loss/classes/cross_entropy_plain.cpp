@@ -1,8 +1,8 @@
 #include <cotangent/ops/engine/walk/copy.h>
-#include <cotangent/ops/loss/class_loss_plain.h>
-#include <cotangent/ops/loss/cross_entropy_internal.h>
-#include <cotangent/ops/loss/cross_entropy_plain.h>
-#include <cotangent/ops/loss/nll_loss_plain.h>
+#include <cotangent/ops/loss/classes/class_loss_plain.h>
+#include <cotangent/ops/loss/classes/cross_entropy_internal.h>
+#include <cotangent/ops/loss/classes/cross_entropy_plain.h>
+#include <cotangent/ops/loss/classes/nll_loss_plain.h>
 
 // The plain kernels: every row of a call by cross_entropy_plain.h, or by nll_loss_plain.h. Rows of the ignored label have neither loss nor
 // weight. The statistics are written as cross_entropy_stats() says; backward needs no more of them than the divisor.

@@ -6,7 +6,7 @@
 #include <cotangent/core/cuda/device_error.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/cuda/workspace.h>
-#include <cotangent/ops/loss/linear_cross_entropy_chunks_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_chunks_internal.h>
 #include <cotangent/ops/engine/rows/online_softmax.cuh>
 
 // A block per row of logits: one pass for the maximum and the sum of exponentials, a second one to write the

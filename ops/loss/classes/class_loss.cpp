@@ -1,7 +1,7 @@
 #include <cotangent/core/device/index_error.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/where.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/softmax/softmax.h>

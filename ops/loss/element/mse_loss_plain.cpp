@@ -1,6 +1,6 @@
-#include <cotangent/ops/loss/loss_plain.h>
-#include <cotangent/ops/loss/mse_loss_internal.h>
-#include <cotangent/ops/loss/mse_loss_plain.h>
+#include <cotangent/ops/loss/element/element_loss_plain.h>
+#include <cotangent/ops/loss/element/mse_loss_internal.h>
+#include <cotangent/ops/loss/element/mse_loss_plain.h>
 
 // The plain kernels: every element of a call by mse_loss_plain.h.
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cotangent/ops/engine/gemm/product.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
-#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_internal.h>
 
 // The walk over chunks of rows, the same on every device, and what a device adds to its matrix products.
 

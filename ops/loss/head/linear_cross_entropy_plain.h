@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cotangent/ops/engine/gemm/plain.h>
-#include <cotangent/ops/loss/cross_entropy_plain.h>
+#include <cotangent/ops/loss/classes/cross_entropy_plain.h>
 
 // cross_entropy(x w^T, t) and its gradient, with all logits at once. linear_cross_entropy.md says how the fast kernels
 // do without them.

@@ -3,8 +3,8 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/loss/bce_with_logits.h>
-#include <cotangent/ops/loss/bce_with_logits_internal.h>
+#include <cotangent/ops/loss/element/bce_with_logits.h>
+#include <cotangent/ops/loss/element/bce_with_logits_internal.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {

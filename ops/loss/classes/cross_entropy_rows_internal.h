@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cotangent/ops/loss/cross_entropy_internal.h>
+#include <cotangent/ops/loss/classes/cross_entropy_internal.h>
 
 // Shared by the fast kernels of both devices: their operands, and how these come out of a call.
 

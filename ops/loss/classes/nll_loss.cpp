@@ -2,8 +2,8 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/loss/cross_entropy_internal.h>
-#include <cotangent/ops/loss/nll_loss.h>
+#include <cotangent/ops/loss/classes/cross_entropy_internal.h>
+#include <cotangent/ops/loss/classes/nll_loss.h>
 #include <cotangent/ops/rules_internal.h>
 
 namespace ct {

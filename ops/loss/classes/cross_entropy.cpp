@@ -1,8 +1,8 @@
 #include <cotangent/core/op/registry.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/loss/cross_entropy.h>
-#include <cotangent/ops/loss/cross_entropy_internal.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
+#include <cotangent/ops/loss/classes/cross_entropy_internal.h>
 #include <cotangent/ops/rules_internal.h>
 #include <cotangent/ops/softmax/softmax.h>
 

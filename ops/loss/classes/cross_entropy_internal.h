@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include <cotangent/core/op/op_def.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
 #include <cotangent/ops/loss/reduction.h>
 
 namespace ct {
