@@ -1,11 +1,12 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
+#include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/classes/cross_entropy_rows_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
+#include <cotangent/ops/loss/ordered_sum_internal.h>
 
 // Forward goes over a row twice, in cache: its maximum, then sum_c e^(x[c] - max) with the sums that
 // smoothing and distributions need. Backward goes over it once. Lanes of a vector are neighbouring classes

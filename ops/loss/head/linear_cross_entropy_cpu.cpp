@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/loss/head/linear_cross_entropy_chunks_internal.h>
 #include <cotangent/ops/loss/loss_cpu.h>
