@@ -143,7 +143,7 @@ endfunction()
 set(COTANGENT_APART core/memory/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
   nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
   ops/engine/gemm/table_cpu.cpp
-  ops/elementwise/dropout_cuda.cu ops/loss/nll_loss_cuda.cu ops/reduce/reduce_extremum_cuda.cu
+  ops/elementwise/dropout_cuda.cu ops/reduce/reduce_extremum_cuda.cu
   ops/reduce/reduce_statistics_cuda.cu ops/sorting/topk_cuda.cu)
 
 # The op that a file of a room belongs to, as "ops/ROOM/NAME", or "ops/ROOM"; with plain kernels, oracle and samples apart.

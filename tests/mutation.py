@@ -25,15 +25,15 @@ import time
 # The old text stands in the file exactly once. The judge is an op, whose part of the conformance suite must see the
 # fault, or a test file.
 UNARY, BINARY = "ops/elementwise/unary_cpu.cpp", "ops/elementwise/binary_cpu.cpp"
-FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/loss_cpu.h"
+FOLDS, LOSS = "ops/reduce/reduce_cpu.cpp", "ops/loss/element/element_loss_cpu.h"
 NORM, LAYER, RMS = "ops/normalization/normalization_cpu.h", "ops/normalization/layer_norm_cpu.cpp", "ops/normalization/rms_norm_cpu.cpp"
 NORM_ROWS, PLAIN_NORM = "ops/normalization/normalization_cpu.cpp", "ops/normalization/normalization_plain.h"
 GATES, GATED = "ops/elementwise/gated_formulas_internal.h", "ops/elementwise/gated_cpu.cpp"
 MAP, POOL = "ops/engine/map/map_cpu.cpp", "ops/convolution/pooling_cpu.cpp"
 ROTARY, TOPK = "ops/rotary/rotary_embedding_cpu.cpp", "ops/sorting/topk_cpu.cpp"
 ATTENTION = "ops/attention/attention_cpu_backward.cpp"
-LCE, CHUNKS = "ops/loss/linear_cross_entropy_cpu.cpp", "ops/loss/linear_cross_entropy_chunks.cpp"
-CROSS, CROSS_TEST = "ops/loss/cross_entropy_cpu.cpp", "ops/loss/cross_entropy_test.cpp"
+LCE, CHUNKS = "ops/loss/head/linear_cross_entropy_cpu.cpp", "ops/loss/head/linear_cross_entropy_chunks.cpp"
+CROSS, CROSS_TEST = "ops/loss/classes/cross_entropy_cpu.cpp", "ops/loss/classes/cross_entropy_test.cpp"
 RECOMPUTE, RECOMPUTE_TEST = "autograd/recompute.cpp", "autograd/recompute_test.cpp"
 MULTI, MULTI_RULES = "nn/optim/multi_tensor_cpu.cpp", "nn/optim/multi_tensor_internal.h"
 SCALER, SCALER_TEST = "nn/optim/grad_scaler.cpp", "nn/optim/grad_scaler_test.cpp"
@@ -130,31 +130,31 @@ FAULTS = [
     ("linear", "ops/linear/linear.cpp", None, "the bias gets its gradient from the first row only",
      "sum_to_into(b.grad_in(2), b.grad(), b.accumulate(2))",
      "sum_to_into(b.grad_in(2), b.grad().dim() > 1 ? b.grad().narrow(0, 0, 1) : b.grad(), b.accumulate(2))"),
-    ("mse_loss", "ops/loss/mse_loss_internal.h", "ops/loss/mse_loss_cpu.cpp", "sign of dt", "results(dx, -dx)",
+    ("mse_loss", "ops/loss/element/mse_loss_internal.h", "ops/loss/element/mse_loss_cpu.cpp", "sign of dt", "results(dx, -dx)",
      "results(dx, dx)"),
-    ("mse_loss", LOSS, "ops/loss/mse_loss_cpu.cpp", "a mean's gradient is not divided by the count",
+    ("mse_loss", LOSS, "ops/loss/element/mse_loss_cpu.cpp", "a mean's gradient is not divided by the count",
      "reduction == Reduction::mean ? static_cast<double>(numel(shape)) : 1.0;", "1.0;"),
-    ("bce_with_logits", "ops/loss/bce_with_logits_internal.h", "ops/loss/bce_with_logits_cpu.cpp",
+    ("bce_with_logits", "ops/loss/element/bce_with_logits_internal.h", "ops/loss/element/bce_with_logits_cpu.cpp",
      "pos_weight left out of dx", "(no - pos_weight * t * r)", "(no - t * r)"),
     ("bce_with_logits", MAP, None, "an optional input that is not given is 0", "static bool one = true;",
      "static bool one = false;"),
-    ("mse_loss", "ops/loss/mse_loss_plain.h", "ops/loss/mse_loss_plain.cpp", "the 2 is left out, plain",
+    ("mse_loss", "ops/loss/element/mse_loss_plain.h", "ops/loss/element/mse_loss_plain.cpp", "the 2 is left out, plain",
      "return 2 * g * (x - t);", "return g * (x - t);"),
-    ("bce_with_logits", "ops/loss/bce_with_logits_plain.h", "ops/loss/bce_with_logits_plain.cpp",
+    ("bce_with_logits", "ops/loss/element/bce_with_logits_plain.h", "ops/loss/element/bce_with_logits_plain.cpp",
      "pos_weight left out of dx, plain", "- p * t * sigmoid(-x)", "- t * sigmoid(-x)"),
-    ("nll_loss", "ops/loss/nll_loss_plain.h", "ops/loss/nll_loss_plain.cpp", "class weight left out, plain",
+    ("nll_loss", "ops/loss/classes/nll_loss_plain.h", "ops/loss/classes/cross_entropy_plain.cpp", "class weight left out, plain",
      "return -g * w_t;", "return -g;"),
-    ("cross_entropy", "ops/loss/cross_entropy_plain.h", "ops/loss/cross_entropy_plain.cpp",
+    ("cross_entropy", "ops/loss/classes/cross_entropy_plain.h", "ops/loss/classes/cross_entropy_plain.cpp",
      "the sum of the factors is left out, plain", "p * f.sum() - f", "p - f"),
-    ("cross_entropy_soft", "ops/loss/cross_entropy_plain.h", "ops/loss/cross_entropy_plain.cpp",
+    ("cross_entropy_soft", "ops/loss/classes/cross_entropy_plain.h", "ops/loss/classes/cross_entropy_plain.cpp",
      "smoothing left out of dt, plain", "g * (1 - s) * w * L;", "g * w * L;"),
-    ("nll_loss", "ops/loss/nll_loss_cpu.cpp", None, "class weight left out",
-     "-rows.weight_of(label) * scale", "-scale"),
-    ("cross_entropy", "ops/loss/cross_entropy_cpu.cpp", None, "class weight left out at the label",
+    ("nll_loss", "ops/loss/classes/cross_entropy_cpu.cpp", None, "class weight left out",
+     "static_cast<C>(-w * scale)", "static_cast<C>(-scale)"),
+    ("cross_entropy", "ops/loss/classes/cross_entropy_cpu.cpp", None, "class weight left out at the label",
      "row[t * step] -= scale * hit;", "row[t * step] -= scale;"),
-    ("cross_entropy_soft", "ops/loss/cross_entropy_cpu.cpp", None, "smoothing left out of dt",
+    ("cross_entropy_soft", "ops/loss/classes/cross_entropy_cpu.cpp", None, "smoothing left out of dt",
      "-(scale * P(C(1) - smoothing) * w * (v - rests))", "-(scale * w * (v - rests))"),
-    ("ops/loss/cross_entropy_test.cpp", "ops/loss/class_loss_internal.h", "ops/loss/cross_entropy_cpu.cpp",
+    ("ops/loss/classes/cross_entropy_test.cpp", "ops/loss/classes/class_loss_internal.h", "ops/loss/classes/cross_entropy_cpu.cpp",
      "what rounding logsumexp loses is forgotten", "rest = (a - (sum - b_part)) + (b - b_part);", "rest = 0 * sum;"),
     ("copy", "ops/copy/copy.cpp", None, "the cotangent is not converted back",
      "copy_kernel(b.grad_in(0), b.grad());", "b.set_grad_in(0, b.grad());"),
@@ -261,7 +261,7 @@ FAULTS = [
      "*static_cast<const float*>(cotangent) / by;", "1 / by;"),
     ("linear_cross_entropy", CHUNKS, None, "the last chunk's gradient of the weight replaces the others'",
      "stack(x), sum_, started_, device_);", "stack(x), sum_, false, device_);"),
-    ("linear_cross_entropy", "ops/loss/linear_cross_entropy_plain.h", "ops/loss/linear_cross_entropy_plain.cpp",
+    ("linear_cross_entropy", "ops/loss/head/linear_cross_entropy_plain.h", "ops/loss/head/linear_cross_entropy_plain.cpp",
      "smoothing is left out, plain", "Ones(z.size()), t, s), dz);", "Ones(z.size()), t, 0), dz);"),
     ("linear_cross_entropy_recompute", LCE, None, "a mean's gradient is not divided by the count",
      " / *static_cast<const C*>(k.divisor);", ";"),
@@ -402,7 +402,7 @@ FAULTS = [
      "axis, start, n - start - length", "axis, 0, n - length"),
     ("where", "ops/elementwise/where.cpp", None, "the rule gives b what a should get",
      "share(2, ct::where(b.in(0), 0, b.grad()))", "share(2, ct::where(b.in(0), b.grad(), 0))"),
-    ("cross_entropy", "ops/loss/class_loss.cpp", None, "the rule forgets the weights of the targets",
+    ("cross_entropy", "ops/loss/classes/class_loss.cpp", None, "the rule forgets the weights of the targets",
      "softmax(x, axis) * weights - targets", "softmax(x, axis) - targets"),
     ("embedding", "ops/indexing/embedding.cpp", None, "the rule gives the padding row a gradient",
      "if (padding >= 0) g = where(", "if (false) g = where("),

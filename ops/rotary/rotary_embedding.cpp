@@ -129,11 +129,6 @@ void infer(Infer& in) {
   in.output(x.shape(), x.dtype());
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape));
-  return {3 * n, 2 * n * static_cast<double>(size_of(in[0].dtype))};
-}
-
 // The cotangent turned back: by the angles of the negative positions.
 void rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, ct::rotary_embedding(b.grad(), neg(b.in(1)), b.attrs<Attrs>().options));
@@ -163,7 +158,7 @@ constexpr OpDef k_rotary_embedding = checked({
     .infer = infer,
     .kernels = &kernel_tables::rotary_embedding,
     .rule = rule,
-    .cost = cost,
+    .flops_each = 3,
 });
 
 }  // namespace

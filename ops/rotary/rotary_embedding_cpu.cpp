@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include <cotangent/core/device/parallel.h>
-#include <cotangent/ops/engine/fold/fold_cpu.h>
 #include <cotangent/ops/engine/map/math_f64_cpu.h>
+#include <cotangent/ops/engine/rows/blocks_cpu.h>
 #include <cotangent/ops/rotary/rotary_embedding_internal.h>
 
 // First the sines and cosines of all positions, which the heads have in common, then the rows.
@@ -11,8 +11,8 @@
 namespace ct::rotary {
 namespace {
 
-using fold::load_block;
-using fold::store_block;
+using rows::load_block;
+using rows::store_block;
 
 // table[p] = `pairs` cosines followed by `pairs` sines, for each of `count` positions.
 template <class C>

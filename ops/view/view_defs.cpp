@@ -196,8 +196,6 @@ constexpr AttrDef kDiagonalAttributes[] = {CT_ATTRIBUTE(DiagonalAttrs, offset),
 constexpr AttrDef kUnfoldAttributes[] = {CT_ATTRIBUTE(UnfoldAttrs, axis), CT_ATTRIBUTE(UnfoldAttrs, size),
                                          CT_ATTRIBUTE(UnfoldAttrs, step)};
 
-Cost no_cost(std::span<const TensorMeta>, std::span<const TensorMeta>, AttrsView) { return {}; }
-
 consteval OpDef view_op(const char* name, const char* formula, std::span<const AttrDef> attributes,
                         InferFn infer, BackwardFn backward, BackwardFn rule,
                         std::span<const InputDef> inputs = kX, std::span<const OutputDef> outputs = kY) {
@@ -212,8 +210,7 @@ consteval OpDef view_op(const char* name, const char* formula, std::span<const A
                   .rule = rule,
                   .undefined_grads = outputs.front().rest,
                   .view = true,
-                  .dtypes = kAllTypes,
-                  .cost = no_cost});
+                  .dtypes = kAllTypes});
 }
 
 }  // namespace

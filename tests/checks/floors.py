@@ -24,7 +24,7 @@ MOST = {"core": (8, 5), "ops/engine": (10, 3), "ops": (24, 4), "nn": (9, 3)}  # 
 FORMATS = ("io", "data", "text")
 
 os.chdir(sys.argv[1])
-private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$")
+private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$|/mma/")
 
 
 def place_of(path):
@@ -39,7 +39,7 @@ def place_of(path):
         return "ops", "testing", True
     if len(part) == 2:
         return "ops", "door", True
-    public = part[2].endswith(".h") and not private.search(part[2]) and ".cuh" not in part[2]
+    public = part[-1].endswith(".h") and not private.search(path) and ".cuh" not in part[-1]
     return "ops", "functions" if public else part[1], public
 
 
