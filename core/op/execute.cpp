@@ -83,6 +83,25 @@ void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs,
   execute(y.device(), Forward{op, {inputs.begin(), inputs.size()}, {&y, 1}, attrs});
 }
 
+void detail::write(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) {
+  std::size_t at = 0;  // of the first input that tells the device
+  while (at < inputs.size() && (!inputs[at]->defined() || input_record(op, at).any_device)) ++at;
+  const Device device = at < inputs.size() ? inputs[at]->device() : cpu;
+  const ForwardFn kernel = kernels_of(op, kernel_kind(op, device, DType::f32)).forward;
+  if (!kernel) [[unlikely]]
+    fail_no_kernel(op, "", device);
+  const DeviceGuard guard(device);
+  if (!traced()) [[likely]] {
+    const InCall inside;
+    return kernel({op, inputs, {}, attrs});
+  }
+  InlineVector<Tensor, 4> written;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]->defined() && input_record(op, i).written) written.emplace_back(*inputs[i]);
+  const Forward call{op, inputs, written, attrs};
+  observed({.op = op, .forward = &call}, [&] { kernel(call); });
+}
+
 namespace {
 constexpr InputDef kTensors[] = {{.name = "tensors", .gradient = false, .rest = true}};
 constexpr OutputDef kChanged[] = {{.name = "changed", .gradient = false, .rest = true}};

@@ -295,6 +295,13 @@ bool wants_copy(std::span<const Def> records, std::uint32_t wanted, std::size_t 
   return wanted == ~0u || !readable || !readable(t);
 }
 
+/// The record of input i.
+constexpr const InputDef& input_record(const OpDef& op, std::size_t i) {
+  const std::size_t last = op.inputs.size() - 1;
+  const std::uint8_t turn = op.inputs[last].turn;
+  return op.inputs[i < last ? i : turn > 0 ? last - turn + (i - last) % turn : last];
+}
+
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.
 CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);
 

@@ -75,13 +75,13 @@ class CT_API GradScaler {
   };
 
   void place(Device device);
-  const float* number(int which) const { return numbers_.data<float>() + which; }
+  Tensor number(int which) const { return numbers_.select(0, which); }
   Seen& seen(const Optimizer& optimizer);
   void inspect(Optimizer& optimizer, Seen& entry, bool unscale);
   void set_numbers(double scale, double good_steps);
 
   GradScalerOptions options_;
-  Tensor numbers_;  // see ScalerNumber
+  Tensor numbers_;  // f32[3]: see update::ScaleNumber
   std::vector<Seen> seen_;
   std::vector<Tensor> spare_;  // flags for the next round
 };

@@ -10,7 +10,7 @@
 #include <cotangent/core/base/printable.h>
 #include <cotangent/core/device/stream.h>
 #include <cotangent/core/memory/memory.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/where.h>
@@ -101,6 +101,7 @@ void Optimizer::add_group(std::vector<Tensor> params, double lr) {
   Group group;
   group.states.resize(params.size());
   group.grads.resize(params.size());
+  group.steps = zeros({static_cast<std::int64_t>(params.size())}, {.dtype = i64});
   group.params = std::move(params);
   group.lr = lr;
   groups_.push_back(std::move(group));
@@ -197,8 +198,8 @@ void Optimizer::step_if(const StepGate& gate) {
     for (const Tensor& grad : group.grads) on_gpu = on_gpu || (grad.defined() && grad.is_cuda());
   }
   members_.reserve(most);
-  internal::reserve_scratch(most);
-  if (gate.found_inf && on_gpu) {
+  internal::reserve_step(most);
+  if (gate.found_inf.defined() && on_gpu) {
     if (!doubt_) doubt_ = std::make_shared<Doubt>();
     doubt_->counts.reserve(all);
     if (!doubt_->flag.defined()) doubt_->flag = zeros({}).pin_memory();
@@ -219,11 +220,12 @@ void Optimizer::step_if(const StepGate& gate) {
         return group.params[i].dtype() == dtype && group.params[i].device() == device;
       };
       members_.clear();
+      auto* steps = group.steps.data<std::int64_t>();
       for (std::size_t i = first; i < n; ++i) {
         if (!group.grads[i].defined() || !together(i)) continue;
         members_.push_back(static_cast<int>(i));
-        ++group.states[i].step;
-        if (gate.found_inf && device.is_cuda()) doubt_->counts.push_back(&group.states[i].step);
+        *steps++ = ++group.states[i].step;
+        if (gate.found_inf.defined() && device.is_cuda()) doubt_->counts.push_back(&group.states[i].step);
       }
       const DeviceGuard guard(device);
       try {
@@ -245,7 +247,7 @@ void Optimizer::step_if(const StepGate& gate) {
     }
   }
   if (!doubt_ || doubt_->counts.empty()) return;
-  copy_bytes(doubt_->flag.raw_data(), cpu, gate.found_inf, device, sizeof(float), true);
+  copy_bytes(doubt_->flag.raw_data(), cpu, gate.found_inf.raw_data(), device, sizeof(float), true);
   doubt_->arrived.record(current_stream(device));
 }
 

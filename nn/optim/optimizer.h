@@ -86,6 +86,7 @@ class CT_API Optimizer {
     std::vector<Tensor> params;
     std::vector<ParamState> states;  // as many as there are parameters, and so is the next one
     std::vector<Tensor> grads;       // during a step: contiguous, undefined where there is none
+    Tensor steps;                    // i64, on the CPU: during update(), ParamState::step of its members
     double lr = 0;
     std::optional<double> base_lr;
   };

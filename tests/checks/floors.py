@@ -18,7 +18,7 @@ import os
 import re
 import sys
 
-MOST = {"core": (8, 5), "ops": (35, 6)}  # boxes and floors
+MOST = {"core": (8, 5), "ops": (37, 6)}  # boxes and floors
 
 os.chdir(sys.argv[1])
 private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$")

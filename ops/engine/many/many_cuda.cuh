@@ -6,13 +6,13 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/ops/engine/many/many.h>
 
-// For the .cu files of this folder. The table of tensors travels as a kernel parameter, so that one launch
+// CUDA. The table of tensors travels as a kernel parameter, so that one launch
 // serves many tensors and nothing is copied to the GPU beforehand. A block takes one chunk of one tensor and
 // finds out which by bisection.
 
-namespace ct::optim::internal {
+namespace ct::many {
 
 inline constexpr int kThreads = 256;
 
@@ -85,4 +85,4 @@ void for_tables(std::span<const Entry> entries, int chunk, MakeRow make_row, Run
   if (table.size > 0) run(table, table.first[table.size]);
 }
 
-}  // namespace ct::optim::internal
+}  // namespace ct::many

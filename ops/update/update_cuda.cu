@@ -1,12 +1,22 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/nn/optim/multi_tensor_cuda.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/ops/update/rules_internal.h>
+#include <cotangent/ops/engine/many/many_cuda.cuh>
 
 // The steps of the optimizers. Every byte is touched once: Adam reads four arrays and writes three.
 
-namespace ct::optim::internal {
+namespace ct::update {
 namespace {
+
+using namespace many;
+
+/// Numbers in device memory that a step reads when it runs: null, or whether it is made at all, and a factor on every gradient.
+struct StepGate {
+  const float* found_inf;
+  const float* scale;
+};
 
 // Two sizes of table: launching costs time by the byte, which a small model feels. The large one is for f32 parameters
 // and the usual moments of SGD and Adam; other steps take more launches.
@@ -96,11 +106,13 @@ void launch_updates(const char* op, std::span<const Entry> entries, const Consta
   launch_updates<T, kMoments, kMaster, SmallTable>(op, entries, constants, gate, f16);
 }
 
-}  // namespace
-
-template <class Rule>
-void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries, const Rule& rule,
-                     const StepGate& gate) {
+template <class Rule, class Attrs>
+void step_cuda(const Forward& call) {
+  const char* const op = call.op.name;
+  const StepGate gate{optional_number(call, kFoundInf), optional_number(call, kInverseScale)};
+  const Rule rule{call.attrs<Attrs>()};
+  const auto entries = step_entries(call, rule);
+  const DType dtype = call.inputs[kShared + kParam]->dtype();
   gpu::visit_widths(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto constants = rule.template constants<compute_t<T>>();
@@ -116,14 +128,7 @@ void apply_rule_cuda(const char* op, DType dtype, std::span<const Entry> entries
     }
   });
 }
-#define CT_APPLY(rule, table) \
-  template void apply_rule_cuda(const char*, DType, std::span<const Entry>, const rule&, const StepGate&);
-CT_OPTIM_RULES(CT_APPLY)
-#undef CT_APPLY
-
 // ---- Averages -------------------------------------------------------------------------------------------
-
-namespace {
 
 template <class T, int kWide>
 __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, std::int64_t end,
@@ -155,18 +160,29 @@ __global__ void __launch_bounds__(kThreads)
   lerp_range<T, 1>(e, middle, piece.end, lerp, f16);
 }
 
-}  // namespace
-
-void lerp_cuda(const char* op, DType dtype, std::span<const Entry> entries, double weight) {
+void average_cuda(const Forward& call) {
+  const DType dtype = call.in(1).dtype();
+  const auto entries = average_entries(call);
   gpu::visit_widths(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_tables<SmallTable>(
         entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
         [&](const SmallTable& table, int blocks) {
-          gpu::launch(op, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0,
-                      table, Lerp<compute_t<T>>(weight), dtype == DType::f16);
+          gpu::launch(call.op.name, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)),
+                      dim3(kThreads), 0, table, Lerp<compute_t<T>>(call.attrs<AverageAttrs>().weight),
+                      dtype == DType::f16);
         });
   });
 }
 
-}  // namespace ct::optim::internal
+}  // namespace
+}  // namespace ct::update
+
+CT_KERNELS(cuda, sgd_step, forward_only("sgd_step", update::step_cuda<update::SgdRule, update::SgdAttrs>))
+CT_KERNELS(cuda, adam_step, forward_only("adam_step", update::step_cuda<update::AdamRule, update::AdamAttrs>))
+CT_KERNELS(cuda, rmsprop_step,
+           forward_only("rmsprop_step", update::step_cuda<update::RmspropRule, update::RmspropAttrs>))
+CT_KERNELS(cuda, adagrad_step,
+           forward_only("adagrad_step", update::step_cuda<update::AdagradRule, update::AdagradAttrs>))
+CT_KERNELS(cuda, lion_step, forward_only("lion_step", update::step_cuda<update::LionRule, update::LionAttrs>))
+CT_KERNELS(cuda, average_step, forward_only("average_step", update::average_cuda))
