@@ -119,7 +119,7 @@ TEST_CASE("a step's optimizer, clipping, averages and scaler are calls", "[ops][
   CHECK(calls_of([&] { scaler.update(); }) == Calls{"update_scale"});
   CHECK(calls_of([&] { ema.update(); }) == Calls{"average_step"});
   CHECK(calls_of([&] { adam.zero_grad(false); }) == Calls{"fill", "fill"});
-  // Its tensors: the step counts; weight and bias, each with gradient and two moments.
+  // Its tensors: learning rate and step counts; weight and bias, each with gradient and two moments.
   struct Tensors final : Tracer {
     bool begin(const KernelCall& call) override {
       for (const Tensor* t : call.forward->inputs) inputs += t->defined();
@@ -131,8 +131,8 @@ TEST_CASE("a step's optimizer, clipping, averages and scaler are calls", "[ops][
   } tensors;
   const TracerScope scope(tensors);
   adam.step();
-  CHECK(tensors.inputs == 9);
-  CHECK(tensors.outputs == 6);
+  CHECK(tensors.inputs == 10);
+  CHECK(tensors.outputs == 7);
 }
 
 namespace {

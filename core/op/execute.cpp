@@ -1,5 +1,6 @@
 #include <cotangent/core/op/execute.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -84,9 +85,8 @@ void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs,
 }
 
 void detail::write(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) {
-  std::size_t at = 0;  // of the first input that tells the device
-  while (at < inputs.size() && (!inputs[at]->defined() || input_record(op, at).any_device)) ++at;
-  const Device device = at < inputs.size() ? inputs[at]->device() : cpu;
+  const auto first = std::ranges::find_if(inputs, [](const Tensor* t) { return t->defined(); });
+  const Device device = first == inputs.end() ? cpu : (*first)->device();
   const ForwardFn kernel = kernels_of(op, kernel_kind(op, device, DType::f32)).forward;
   if (!kernel) [[unlikely]]
     fail_no_kernel(op, "", device);

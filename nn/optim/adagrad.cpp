@@ -22,7 +22,7 @@ void Adagrad::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const AdagradOptions& o = options(group);
   internal::step(g, members,
-                 update::AdagradRule{{g.lr, o.lr_decay, o.eps, o.weight_decay, o.initial_accumulator_value}},
+                 update::AdagradRule{{1, o.lr_decay, o.eps, o.weight_decay, o.initial_accumulator_value}},
                  gate());
 }
 

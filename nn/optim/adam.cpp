@@ -44,7 +44,7 @@ void Adam::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const AdamOptions& o = options(group);
   internal::step(g, members,
-                 update::AdamRule{{g.lr, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, o.amsgrad}},
+                 update::AdamRule{{1, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, o.amsgrad}},
                  gate());
 }
 

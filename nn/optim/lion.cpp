@@ -19,7 +19,7 @@ void check_options(const char* op, const LionOptions& o) {
 void Lion::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const LionOptions& o = options(group);
-  internal::step(g, members, update::LionRule{{g.lr, o.beta1, o.beta2, o.weight_decay}}, gate());
+  internal::step(g, members, update::LionRule{{1, o.beta1, o.beta2, o.weight_decay}}, gate());
 }
 
 }  // namespace ct::optim

@@ -82,8 +82,7 @@ void Muon::update(int group, std::span<const int> members) {
     g.grads[i] = nearest.to(g.params[i].dtype()).contiguous();
     momentum = average;
     const double factor = adjustment(o, shape);
-    internal::step(g, {&member, 1}, update::SgdRule{{g.lr * factor, 0, 0, o.weight_decay / factor, false}},
-                   gate());
+    internal::step_one(g, member, update::SgdRule{{factor, 0, 0, o.weight_decay / factor, false}});
   }
 }
 

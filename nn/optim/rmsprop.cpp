@@ -26,8 +26,8 @@ const char* RMSprop::moment_name(int moment) const {
 void RMSprop::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const RMSpropOptions& o = options(group);
-  internal::step(g, members,
-                 update::RmspropRule{{g.lr, o.alpha, o.eps, o.weight_decay, o.momentum, o.centered}}, gate());
+  internal::step(g, members, update::RmspropRule{{1, o.alpha, o.eps, o.weight_decay, o.momentum, o.centered}},
+                 gate());
 }
 
 }  // namespace ct::optim

@@ -21,7 +21,7 @@ void check_options(const char* op, const SGDOptions& o) {
 void SGD::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const SGDOptions& o = options(group);
-  internal::step(g, members, update::SgdRule{{g.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov}},
+  internal::step(g, members, update::SgdRule{{1, o.momentum, o.dampening, o.weight_decay, o.nesterov}},
                  gate());
 }
 

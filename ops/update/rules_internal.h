@@ -59,7 +59,9 @@ struct Lerp {
   bool near;  // the average has more weight
   C step;
 
-  explicit Lerp(double weight) : near(weight < 0.5), step(static_cast<C>(near ? weight : weight - 1)) {}
+  Lerp() = default;  // for shared memory
+  CT_UPDATE_HD explicit Lerp(double weight)
+      : near(weight < 0.5), step(static_cast<C>(near ? weight : weight - 1)) {}
   CT_UPDATE_HD C operator()(C average, C value) const {
     return multiply_add(step, value - average, near ? average : value);
   }
@@ -84,13 +86,13 @@ struct SgdConstants {
 
 struct SgdRule : SgdAttrs {
   template <class C>
-  SgdConstants<C> constants() const {
+  CT_UPDATE_HD SgdConstants<C> constants() const {
     return {static_cast<C>(lr), static_cast<C>(momentum), static_cast<C>(1 - dampening),
             static_cast<C>(weight_decay), nesterov};
   }
   static constexpr int kFewest = 0, kMost = 1;  // moments
   int moment_count() const { return momentum != 0 ? 1 : 0; }
-  void scales(std::int64_t t, double (&scale)[2]) const { scale[0] = t == 1 ? 1 : 0; }
+  CT_UPDATE_HD void scales(std::int64_t t, double (&scale)[2]) const { scale[0] = t == 1 ? 1 : 0; }
 };
 
 template <class C>
@@ -116,7 +118,7 @@ struct AdamConstants {
 
 struct AdamRule : AdamAttrs {
   template <class C>
-  AdamConstants<C> constants() const {
+  CT_UPDATE_HD AdamConstants<C> constants() const {
     return {Lerp<C>(1 - beta1),
             static_cast<C>(beta2),
             static_cast<C>(1 - beta2),
@@ -126,9 +128,10 @@ struct AdamRule : AdamAttrs {
   }
   static constexpr int kFewest = 2, kMost = 3;
   int moment_count() const { return amsgrad ? 3 : 2; }
-  void scales(std::int64_t t, double (&scale)[2]) const {
+  CT_UPDATE_HD void scales(std::int64_t t, double (&scale)[2]) const {
     scale[0] = lr / (1 - power(beta1, t));
-    scale[1] = 1 / std::sqrt(1 - power(beta2, t));
+    using std::sqrt;
+    scale[1] = 1 / sqrt(1 - power(beta2, t));
   }
 };
 
@@ -158,7 +161,7 @@ struct RmspropConstants {
 
 struct RmspropRule : RmspropAttrs {
   template <class C>
-  RmspropConstants<C> constants() const {
+  CT_UPDATE_HD RmspropConstants<C> constants() const {
     return {Lerp<C>(1 - alpha),
             static_cast<C>(alpha),
             static_cast<C>(1 - alpha),
@@ -169,7 +172,7 @@ struct RmspropRule : RmspropAttrs {
   }
   static constexpr int kFewest = 1, kMost = 3;
   int moment_count() const { return momentum != 0 || centered ? 3 : 1; }
-  void scales(std::int64_t, double (&scale)[2]) const { scale[0] = lr; }
+  CT_UPDATE_HD void scales(std::int64_t, double (&scale)[2]) const { scale[0] = lr; }
 };
 
 template <class C>
@@ -188,12 +191,12 @@ struct AdagradConstants {
 
 struct AdagradRule : AdagradAttrs {
   template <class C>
-  AdagradConstants<C> constants() const {
+  CT_UPDATE_HD AdagradConstants<C> constants() const {
     return {static_cast<C>(eps), static_cast<C>(weight_decay)};
   }
   static constexpr int kFewest = 1, kMost = 1;
   int moment_count() const { return 1; }
-  void scales(std::int64_t t, double (&scale)[2]) const {
+  CT_UPDATE_HD void scales(std::int64_t t, double (&scale)[2]) const {
     scale[0] = lr / (1 + product(static_cast<double>(t - 1), lr_decay));
     scale[1] = t == 1 ? initial_accumulator_value : 0;
   }
@@ -216,12 +219,12 @@ struct LionConstants {
 
 struct LionRule : LionAttrs {
   template <class C>
-  LionConstants<C> constants() const {
+  CT_UPDATE_HD LionConstants<C> constants() const {
     return {Lerp<C>(1 - beta1), Lerp<C>(1 - beta2), static_cast<C>(1 - product(lr, weight_decay))};
   }
   static constexpr int kFewest = 1, kMost = 1;
   int moment_count() const { return 1; }
-  void scales(std::int64_t, double (&scale)[2]) const { scale[0] = lr; }
+  CT_UPDATE_HD void scales(std::int64_t, double (&scale)[2]) const { scale[0] = lr; }
 };
 
 /// The rules, for what is made of each, with their ops.
@@ -250,7 +253,7 @@ struct ScaleRule : ScaleAttrs {
 
 // ---- Inputs of a step: the shared ones, then each parameter with its own ---------------------------------
 
-inline constexpr std::size_t kFoundInf = 0, kInverseScale = 1, kSteps = 2, kShared = 3;
+inline constexpr std::size_t kFoundInf = 0, kInverseScale = 1, kLr = 2, kSteps = 3, kShared = 4;
 /// Places in a parameter's turn.
 inline constexpr std::size_t kParam = 0, kGrad = 1, kMaster = 2, kFirstMoment = 3;
 /// Inputs that each parameter has; moments that a rule's attributes do without are undefined.
@@ -258,30 +261,48 @@ template <class Rule>
 inline constexpr std::size_t kTurn = kFirstMoment + Rule::kMost;
 
 /// A number that the kernel reads where it lies, or null.
-inline const float* optional_number(const Forward& call, std::size_t i) {
-  return call.inputs[i]->defined() ? static_cast<const float*>(call.inputs[i]->raw_data()) : nullptr;
+template <class T = float>
+T* optional_number(const Forward& call, std::size_t i) {
+  return call.inputs[i]->defined() ? static_cast<T*>(call.inputs[i]->raw_data()) : nullptr;
 }
 
-/// The entries of a step, all of one dtype. Those of 16 bits have a master each, or none has.
+/// The entries of a step, all of one dtype. Those of 16 bits have a master each, or none has. Parameters that sit it out are
+/// undefined.
 template <class Rule>
-std::span<const many::Entry> step_entries(const Forward& call, const Rule& rule) {
+std::vector<many::Entry>& step_entries(const Forward& call, const Rule& rule) {
   std::vector<many::Entry>& entries = many::scratch_entries();
-  const auto* t = static_cast<const std::int64_t*>(call.inputs[kSteps]->raw_data());
-  std::int64_t before = -1;  // steps of the parameter before: nearly always this one's, too
-  double scale[2] = {1, 1};
-  for (std::size_t at = kShared; at < call.inputs.size(); at += kTurn<Rule>, ++t) {
+  std::int64_t* step = optional_number<std::int64_t>(call, kSteps);
+  for (std::size_t at = kShared; at < call.inputs.size(); at += kTurn<Rule>, step += step != nullptr) {
     const Tensor* const* const turn = &call.inputs[at];
     const Tensor &param = *turn[kParam], &master = *turn[kMaster];
+    if (!param.defined()) continue;
     many::Entry& e = entries.emplace_back();
     e.param = (master.defined() ? master : param).raw_data();
     if (master.defined()) e.copy = param.raw_data();
     e.grad = turn[kGrad]->raw_data();
     e.count = param.numel();
+    e.step = step;
     for (int m = 0; m < rule.moment_count(); ++m) e.moments[m] = turn[kFirstMoment + m]->raw_data();
-    if (*t != before) rule.scales(before = *t, scale);
-    e.scale[0] = scale[0], e.scale[1] = scale[1];
   }
   return entries;
+}
+template <class Rule>
+DType step_dtype(const Forward& call) {
+  std::size_t at = kShared + kParam;
+  while (!call.inputs[at]->defined()) at += kTurn<Rule>;
+  return call.inputs[at]->dtype();
+}
+/// The rule with the learning rate of the moment: the factor `lr` of the attributes on what lies in memory.
+template <class Rule>
+CT_UPDATE_HD Rule at_rate(Rule rule, const double* lr) {
+  if (lr) rule.lr *= *lr;
+  return rule;
+}
+/// Numbers of a parameter's next step.
+template <class Rule>
+CT_UPDATE_HD void next_scales(const Rule& rule, const std::int64_t* step, double (&scale)[2]) {
+  scale[0] = scale[1] = 1;
+  rule.scales(step ? *step + 1 : 1, scale);
 }
 
 /// The entries of average_step: `param` is the average, `grad` the values that go into it.

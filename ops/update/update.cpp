@@ -39,13 +39,10 @@ constexpr InputDef again(std::uint8_t turn) {
 
 template <std::size_t N>
 consteval auto step_inputs(const char* const (&moments)[N]) {
-  std::array<InputDef, kShared + kFirstMoment + N + 1> inputs{optional(constant("found_inf")),
-                                                              optional(constant("inverse_scale")),
-                                                              constant("steps"),
-                                                              written("param"),
-                                                              constant("grad"),
-                                                              optional(written("master"))};
-  inputs[kSteps].any_device = true;
+  std::array<InputDef, kShared + kFirstMoment + N + 1> inputs{
+      optional(constant("found_inf")), optional(constant("inverse_scale")), optional(constant("lr")),
+      optional(written("steps")),      optional(written("param")),          optional(constant("grad")),
+      optional(written("master"))};
   for (std::size_t m = 0; m < N; ++m) inputs[kShared + kFirstMoment + m] = optional(written(moments[m]));
   inputs.back() = again(kFirstMoment + N);
   return inputs;

@@ -8,6 +8,8 @@
 
 namespace ct::update {
 
+// The lr of a step is the learning rate, or a factor on that in the input lr.
+
 /// Attributes of sgd_step.
 struct SgdAttrs {
   double lr = 0, momentum = 0, dampening = 0, weight_decay = 0;

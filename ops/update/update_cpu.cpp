@@ -84,10 +84,16 @@ void step_cpu(const Forward& call) {
   const float* const found_inf = optional_number(call, kFoundInf);
   if (found_inf && *found_inf != 0) return;
   const float* const inverse_scale = optional_number(call, kInverseScale);
-  const Rule rule{call.attrs<Attrs>()};
-  const auto entries = step_entries(call, rule);
-  const DType dtype = call.inputs[kShared + kParam]->dtype();
-  visit_elements(call.op.name, dtype, [&]<class C>(const Elements<C>& elements) {
+  const Rule rule = at_rate(Rule{call.attrs<Attrs>()}, optional_number<double>(call, kLr));
+  std::vector<Entry>& entries = step_entries(call, rule);
+  for (Entry *e = entries.data(), *end = e + entries.size(), *before = nullptr; e != end; before = e++) {
+    // Nearly always the parameter before has made as many steps.
+    if (before && (!e->step || *e->step == *before->step))
+      std::copy_n(before->scale, 2, e->scale);
+    else
+      next_scales(rule, e->step, e->scale);
+  }
+  visit_elements(call.op.name, step_dtype<Rule>(call), [&]<class C>(const Elements<C>& elements) {
     const auto constants = rule.template constants<C>();
     const auto run = [&]<int kMoments>() {
       const auto step = [&](const Entry& e, C* params, const C* grads, std::int64_t at, std::int64_t n) {
@@ -101,6 +107,8 @@ void step_cpu(const Forward& call) {
     rule.moment_count() == Rule::kFewest ? run.template operator()<Rule::kFewest>()
                                          : run.template operator()<Rule::kMost>();
   });
+  for (const Entry& e : entries)
+    if (e.step) ++*e.step;
 }
 // Sums f(x) in lanes of their own, so that the additions of neighbours are independent: that is what lets
 // them become vectors without changing their order.

@@ -47,7 +47,7 @@ struct Run {
   Rule rule;
   Options options;
   std::vector<Parameter> all;
-  Tensor found_inf, inverse_scale, steps;
+  Tensor found_inf, inverse_scale, lr, steps;
 
   Run(const Rule& the_rule, const Options& its_options) : rule(the_rule), options(its_options) {
     const auto [device, dtype, masters, scale, found] = options;
@@ -63,20 +63,29 @@ struct Run {
     if (scale != 1 || found) found_inf = full({}, found ? 1 : 0, {.dtype = f32, .device = device});
   }
 
-  // Step t of the run is another one of a parameter that has made some before.
-  static std::int64_t number(std::int64_t t, std::size_t k) { return t + (k == 1 ? 3 : 0); }
-
-  void step(std::int64_t t) {
-    std::vector<const Tensor*> inputs{&found_inf, &inverse_scale, &steps};
+  void call() {
     const Tensor none;
-    steps = full({static_cast<std::int64_t>(all.size())}, t, {.dtype = i64});
-    for (std::size_t k = 0; k < all.size(); ++k) steps.data<std::int64_t>()[k] = number(t, k);
+    std::vector<const Tensor*> inputs{&found_inf, &inverse_scale, &lr, &steps};
     for (Parameter& p : all) {
-      p.grad = noise(p.param.shape(), 31 * t + p.param.numel(), options.dtype, options.device);
       inputs.insert(inputs.end(), {&p.param, &p.grad, &p.master});
       for (int m = 0; m < Rule::kMost; ++m) inputs.push_back(m < rule.moment_count() ? &p.moments[m] : &none);
     }
     detail::write(update::op_of(rule), inputs, rule);
+  }
+
+  // Step t of the run is another one of a parameter that has made some before.
+  static std::int64_t number(std::int64_t t, std::size_t k) { return t + (k == 1 ? 3 : 0); }
+
+  void step(std::int64_t t) {
+    std::vector<std::int64_t> counts(all.size() + 1);
+    for (std::size_t k = 0; k < all.size(); ++k) counts[k] = number(t, k) - 1;
+    steps = from_vector(counts, {static_cast<std::int64_t>(counts.size())}, {.device = options.device});
+    for (Parameter& p : all)
+      p.grad = noise(p.param.shape(), 31 * t + p.param.numel(), options.dtype, options.device);
+    call();
+    const std::vector<std::int64_t> after = steps.to_vector<std::int64_t>();
+    for (std::size_t k = 0; k < all.size(); ++k) CHECK(after[k] == counts[k] + (options.found_inf ? 0 : 1));
+    CHECK(after.back() == 0);
   }
 };
 
@@ -173,6 +182,19 @@ void check_device(Device device) {
 TEST_CASE("steps are the plain ones", "[update]") { check_device(cpu); }
 TEST_CASE("steps on a GPU are the plain ones", "[update][cuda]") { check_device(cuda(0)); }
 
+TEST_CASE("a learning rate in memory is a factor on the attribute", "[update]") {
+  for_rules([&](auto rule, const auto&) {
+    Run given(rule, {cpu, f32});
+    given.step(1);
+    rule.lr /= 4;
+    Run in_memory(rule, {cpu, f32});
+    in_memory.lr = full({}, 4, {.dtype = f64});
+    in_memory.step(1);
+    for (std::size_t k = 0; k < given.all.size(); ++k)
+      CHECK(bytes_of(given.all[k].param) == bytes_of(in_memory.all[k].param));
+  });
+}
+
 TEST_CASE("a step has the same bits for any number of threads", "[update]") {
   const int threads = num_threads();
   for_rules([&](const auto& rule, const auto&) {
@@ -236,15 +258,17 @@ TEST_CASE("a tracer sees a step's inputs by name, and the written ones as output
   } seen;
   Run run(update::SgdRule{{.lr = 0.5, .momentum = 0.25}}, {cpu, f16, true});
   run.all.resize(2);
+  for (Parameter& p : run.all) p.grad = p.param;
   const std::string before = bytes_of(run.all[0].param);
   {
     const TracerScope scope(seen);
-    run.step(1);
+    run.steps = zeros({3}, {.dtype = i64});
+    run.call();
   }
   CHECK(seen.attributes == "lr = 0.5, momentum = 0.25, dampening = 0, weight_decay = 0, nesterov = false");
   CHECK(seen.names == std::vector<std::string>{"steps", "param", "grad", "master", "momentum_buffer",
                                                "param[1]", "grad[1]", "master[1]", "momentum_buffer[1]"});
-  std::vector<const TensorImpl*> written;
+  std::vector<const TensorImpl*> written{run.steps.impl()};
   for (const Parameter& p : run.all)
     written.insert(written.end(), {p.param.impl(), p.master.impl(), p.moments[0].impl()});
   CHECK(seen.outputs == written);

@@ -21,6 +21,7 @@ struct Entry {
   void* copy = nullptr;  // the 16-bit parameter that is rounded from its master
   void* moments[kMaxMoments] = {};
   std::int64_t count = 0;
+  std::int64_t* step = nullptr;  // how many steps it has made; null where nobody counts
   double scale[2] = {1, 1};  // numbers that differ between entries
 };
 

@@ -67,22 +67,23 @@ inline std::int64_t element_total(std::span<const Entry> entries) {
   return total;
 }
 
-/// Fills tables of type T with make_row(entry) and calls run(table, blocks) for each.
-template <class T, class MakeRow, class Run>
+/// Fills tables of type T with make_row(entry) and calls run(table, blocks) for each. With kEmpty entries without elements
+/// have a row, too, and a table of such has one block.
+template <class T, bool kEmpty = false, class MakeRow, class Run>
 void for_tables(std::span<const Entry> entries, int chunk, MakeRow make_row, Run run) {
   T table;
   table.size = 0;
   table.first[0] = 0;
   table.chunk = chunk;
   for (const Entry& e : entries) {
-    if (e.count == 0) continue;
+    if (e.count == 0 && !kEmpty) continue;
     table.rows[table.size] = make_row(e);
     table.first[table.size + 1] = table.first[table.size] + static_cast<int>((e.count + chunk - 1) / chunk);
     if (++table.size < T::capacity) continue;
-    run(table, table.first[table.size]);
+    run(table, std::max(table.first[table.size], 1));
     table.size = 0;
   }
-  if (table.size > 0) run(table, table.first[table.size]);
+  if (table.size > 0) run(table, std::max(table.first[table.size], 1));
 }
 
 }  // namespace ct::many
