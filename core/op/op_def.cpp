@@ -65,7 +65,12 @@ void Infer::fail_too_many() const {
                       " outputs; give what belongs together as one tensor");
 }
 
-std::string input_name(const OpDef& op, std::size_t i) { return record_name(op.inputs, i); }
+std::string input_name(const OpDef& op, std::size_t i) {
+  const std::size_t last = op.inputs.size() - 1;
+  if (const std::size_t turn = op.inputs.empty() ? 0 : op.inputs[last].turn; turn > 0 && i >= last)
+    return detail::cat(input_record(op, i).name, '[', 1 + (i - last) / turn, ']');
+  return record_name(op.inputs, i);
+}
 std::string output_name(const OpDef& op, std::size_t k) { return record_name(op.outputs, k); }
 
 double bytes_of(std::span<const TensorMeta> tensors) {

@@ -306,6 +306,12 @@ CT_API Cost cost_of(const OpDef& op, std::span<const TensorMeta> inputs, std::sp
                     AttrsView attrs);
 /// OpDef::cost of an op that reads as many elements of input 0 as it writes.
 CT_API Cost gather_cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, AttrsView);
+/// The record of input i.
+constexpr const InputDef& input_record(const OpDef& op, std::size_t i) {
+  const std::size_t last = op.inputs.size() - 1;
+  const std::uint8_t turn = op.inputs[last].turn;
+  return op.inputs[i < last ? i : turn > 0 ? last - turn + (i - last) % turn : last];
+}
 
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.
 CT_API std::string describe_attributes(const OpDef& op, AttrsView attrs);

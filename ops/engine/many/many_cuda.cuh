@@ -6,13 +6,13 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/ops/engine/many/many.h>
 
-// For the .cu files of this folder. The table of tensors travels as a kernel parameter, so that one launch
+// CUDA. The table of tensors travels as a kernel parameter, so that one launch
 // serves many tensors and nothing is copied to the GPU beforehand. A block takes one chunk of one tensor and
 // finds out which by bisection.
 
-namespace ct::optim::internal {
+namespace ct::many {
 
 inline constexpr int kThreads = 256;
 
@@ -67,22 +67,23 @@ inline std::int64_t element_total(std::span<const Entry> entries) {
   return total;
 }
 
-/// Fills tables of type T with make_row(entry) and calls run(table, blocks) for each.
-template <class T, class MakeRow, class Run>
+/// Fills tables of type T with make_row(entry) and calls run(table, blocks) for each. With kEmpty entries without elements
+/// have a row, too, and a table of such has one block.
+template <class T, bool kEmpty = false, class MakeRow, class Run>
 void for_tables(std::span<const Entry> entries, int chunk, MakeRow make_row, Run run) {
   T table;
   table.size = 0;
   table.first[0] = 0;
   table.chunk = chunk;
   for (const Entry& e : entries) {
-    if (e.count == 0) continue;
+    if (e.count == 0 && !kEmpty) continue;
     table.rows[table.size] = make_row(e);
     table.first[table.size + 1] = table.first[table.size] + static_cast<int>((e.count + chunk - 1) / chunk);
     if (++table.size < T::capacity) continue;
-    run(table, table.first[table.size]);
+    run(table, std::max(table.first[table.size], 1));
     table.size = 0;
   }
-  if (table.size > 0) run(table, table.first[table.size]);
+  if (table.size > 0) run(table, std::max(table.first[table.size], 1));
 }
 
-}  // namespace ct::optim::internal
+}  // namespace ct::many

@@ -3,14 +3,18 @@
 #include <type_traits>
 
 #include <cotangent/core/cuda/block_reduce.h>
-#include <cotangent/nn/optim/multi_tensor_cuda.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/ops/update/rules_internal.h>
+#include <cotangent/ops/engine/many/many_cuda.cuh>
 
 // Norms of gradients, their scaling and clamping, and the search for infinities. Sums are taken in f64 from
 // the first addition on: the kernels wait for memory, not for arithmetic, and squares neither overflow nor
 // vanish.
 
-namespace ct::optim::internal {
+namespace ct::update {
 namespace {
+
+using namespace many;
 
 struct Gradient {
   void* grad;
@@ -19,11 +23,11 @@ struct Gradient {
 using GradTable = Table<Gradient, 192>;
 static_assert(sizeof(GradTable) < 4000, "more than a kernel's parameters hold");
 
-// Calls run(table, blocks) for tables of the gradients of a batch.
+// Calls run(table, blocks) for tables of gradients of one dtype.
 template <class Run>
-void for_gradients(const Batch& batch, Run run) {
+void for_gradients(std::span<const Entry> entries, Run run) {
   for_tables<GradTable>(
-      batch.entries, chunk_size(element_total(batch.entries)),
+      entries, chunk_size(element_total(entries)),
       [](const Entry& e) {
         return Gradient{e.grad, e.count};
       },
@@ -156,66 +160,79 @@ __global__ void update_scale_kernel(float* numbers, const float* found_inf, cons
   rule.update(numbers, *found_inf != 0);
 }
 
-void clip(const char* op, const Batch& batch, const Tensor& norm, double max_norm, double limit) {
-  gpu::visit_widths(batch.dtype, [&](auto tag) {
-    for_gradients(batch, [&](const GradTable& table, int n) {
-      gpu::launch(op, clip_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
-                  dim3(kThreads), 0, table, batch.dtype == DType::f16,
-                  norm.defined() ? norm.raw_data() : nullptr, norm.defined() && norm.dtype() == DType::f64,
-                  max_norm, limit);
+// Calls run(T(), entries, whether T stands for f16) for each dtype of tensors.
+template <class Run>
+void visit_gradients(std::span<const Tensor* const> tensors, Run run) {
+  by_dtype(tensors, [&](DType dtype, std::span<const Entry> entries) {
+    gpu::visit_widths(dtype, [&](auto tag) { run(tag, entries, dtype == DType::f16); });
+  });
+}
+
+void clip(const Forward& call, std::span<const Tensor* const> grads, const Tensor& norm, double max_norm,
+          double limit) {
+  visit_gradients(grads, [&](auto tag, std::span<const Entry> entries, bool f16) {
+    for_gradients(entries, [&](const GradTable& table, int n) {
+      gpu::launch(call.op.name, clip_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
+                  dim3(kThreads), 0, table, f16, norm.defined() ? norm.raw_data() : nullptr,
+                  norm.defined() && norm.dtype() == DType::f64, max_norm, limit);
     });
   });
 }
 
-}  // namespace
+void clip_to_norm_cuda(const Forward& call) {
+  clip(call, call.inputs.subspan(1), call.in(0), call.attrs<ClipAttrs>().max_norm, INFINITY);
+}
+void clip_values_cuda(const Forward& call) { clip(call, call.inputs, {}, 0, call.attrs<ClampAttrs>().limit); }
 
-Tensor norm_cuda(const char* op, std::span<const Batch> batches, double p, DType dtype) {
-  const Device device = cuda(current_cuda_device());
+void norm_cuda(const Forward& call) {
+  const double p = call.attrs<NormAttrs>().p;
+  const Tensor& norm = call.out();
   const Sum kind = p == 2          ? Sum::squares
                    : p == 1        ? Sum::magnitudes
                    : std::isinf(p) ? Sum::largest
                                    : Sum::powers;
   std::int64_t blocks = 0;
-  for (const Batch& batch : batches) {
-    const int chunk = chunk_size(element_total(batch.entries));
-    for (const Entry& e : batch.entries) blocks += (e.count + chunk - 1) / chunk;
-  }
-  const Tensor partial = Tensor::allocate({blocks}, DType::f64, device);
-  const Tensor norm = Tensor::allocate({}, dtype, device);
+  by_dtype(call.inputs, [&](DType, std::span<const Entry> entries) {
+    const int chunk = chunk_size(element_total(entries));
+    for (const Entry& e : entries) blocks += (e.count + chunk - 1) / chunk;
+  });
+  const Tensor partial = Tensor::allocate({blocks}, DType::f64, norm.device());
   double* next = static_cast<double*>(partial.raw_data());
-  for (const Batch& batch : batches) {
-    gpu::visit_widths(batch.dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      const auto kernel = kind == Sum::squares ? norm_kernel<T, true> : norm_kernel<T, false>;
-      for_gradients(batch, [&](const GradTable& table, int n) {
-        gpu::launch(op, kernel, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table,
-                    batch.dtype == DType::f16, kind, p, next);
-        next += n;
-      });
+  visit_gradients(call.inputs, [&](auto tag, std::span<const Entry> entries, bool f16) {
+    using T = typename decltype(tag)::type;
+    const auto kernel = kind == Sum::squares ? norm_kernel<T, true> : norm_kernel<T, false>;
+    for_gradients(entries, [&](const GradTable& table, int n) {
+      gpu::launch(call.op.name, kernel, dim3(static_cast<unsigned>(n)), dim3(kThreads), 0, table, f16, kind,
+                  p, next);
+      next += n;
     });
-  }
-  gpu::launch(op, finish_norm_kernel, dim3(1), dim3(kThreads), 0,
+  });
+  gpu::launch(call.op.name, finish_norm_kernel, dim3(1), dim3(kThreads), 0,
               static_cast<const double*>(partial.raw_data()), blocks, kind, p, norm.raw_data(),
-              dtype == DType::f64);
-  return norm;
+              norm.dtype() == DType::f64);
 }
 
-void scale_cuda(const char* op, const Batch& batch, const Tensor& norm, double max_norm) {
-  clip(op, batch, norm, max_norm, INFINITY);
-}
-void clamp_cuda(const char* op, const Batch& batch, double limit) { clip(op, batch, {}, 0, limit); }
-
-void unscale_cuda(const char* op, const Batch& batch, const float* factor, float* found_inf) {
-  gpu::visit_widths(batch.dtype, [&](auto tag) {
-    for_gradients(batch, [&](const GradTable& table, int n) {
-      gpu::launch(op, unscale_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
-                  dim3(kThreads), 0, table, batch.dtype == DType::f16, factor, found_inf);
+void unscale_cuda(const Forward& call) {
+  float* const found_inf = call.in(0).data<float>();
+  const float* const factor = optional_number(call, 1);
+  visit_gradients(call.inputs.subspan(2), [&](auto tag, std::span<const Entry> entries, bool f16) {
+    for_gradients(entries, [&](const GradTable& table, int n) {
+      gpu::launch(call.op.name, unscale_kernel<typename decltype(tag)::type>, dim3(static_cast<unsigned>(n)),
+                  dim3(kThreads), 0, table, f16, factor, found_inf);
     });
   });
 }
 
-void update_scale_cuda(const char* op, float* numbers, const float* found_inf, const ScaleRule& rule) {
-  gpu::launch(op, update_scale_kernel, dim3(1), dim3(1), 0, numbers, found_inf, rule);
+void update_scale_cuda(const Forward& call) {
+  gpu::launch(call.op.name, update_scale_kernel, dim3(1), dim3(1), 0, call.in(0).data<float>(),
+              static_cast<const float*>(call.in(1).raw_data()), ScaleRule{call.attrs<ScaleAttrs>()});
 }
 
-}  // namespace ct::optim::internal
+}  // namespace
+}  // namespace ct::update
+
+CT_KERNELS(cuda, gradients, forward_only("total_norm", update::norm_cuda),
+           forward_only("clip_to_norm", update::clip_to_norm_cuda),
+           forward_only("clip_values", update::clip_values_cuda))
+CT_KERNELS(cuda, loss_scale, forward_only("unscale", update::unscale_cuda),
+           forward_only("update_scale", update::update_scale_cuda))
