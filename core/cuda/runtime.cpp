@@ -53,8 +53,8 @@ std::string hint(cudaError_t status) {
 
 void throw_cuda_error(const char* op, const char* call, cudaError_t status) {
   cudaGetLastError();
-  detail::fail<CudaError>(op, call, " failed: ", cudaGetErrorName(status), " (", cudaGetErrorString(status),
-                          "); ", hint(status));
+  ct::detail::fail<CudaError>(op, call, " failed: ", cudaGetErrorName(status), " (",
+                              cudaGetErrorString(status), "); ", hint(status));
 }
 
 }  // namespace gpu
