@@ -1,7 +1,7 @@
 #include <cotangent/core/device/runtime_internal.h>
 #include <cotangent/nn/optim/multi_tensor_internal.h>
 
-// Stubs of multi_tensor_cuda.cu and clip_grad_cuda.cu in a library without CUDA; see ops/kernels_nocuda.cpp.
+// Stubs of multi_tensor_cuda.cu and clip_grad_cuda.cu in a library without CUDA; nothing calls them there.
 
 namespace ct::optim::internal {
 

@@ -34,7 +34,7 @@ def box_of(path):
     if part[1] == "testing" or part[-1].endswith(("_samples.cpp", "_oracle.cpp")):
         return "testing", True
     if len(part) == 2:
-        return re.sub(r"(_internal|_cuda|_nocuda)?\..*$", "", part[1]), True
+        return re.sub(r"(_internal|_cpu|_cuda|_nocuda)?\..*$", "", part[1]), True
     public = part[2].endswith(".h") and not private.search(part[2]) and ".cuh" not in part[2]
     return ("functions" if public else part[1]), public
 
