@@ -5,10 +5,12 @@
 
 // The plain kernels: every row of a call by nll_loss_plain.h. Rows of the ignored label have neither loss nor weight.
 
-namespace ct::plain::nll_loss_calls {
+namespace ct::nll_loss_kernels {
 namespace {
 
-void forward(const Forward& f) {
+using namespace plain;
+
+void forward_plain(const Forward& f) {
   const auto& attrs = f.attrs<NllLossAttrs>();
   const Shape& shape = f.in(0).shape();
   const loss::Labels labels(f.in(1));
@@ -24,7 +26,7 @@ void forward(const Forward& f) {
   if (attrs.reduction == Reduction::mean) *f.out(1).data<double>() = by;
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   if (!b.needs(0)) return;
   const auto& attrs = b.attrs<NllLossAttrs>();
   const Shape& shape = b.in_meta(0).shape;
@@ -42,6 +44,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::nll_loss_calls
+}  // namespace ct::nll_loss_kernels
 
-CT_KERNELS(plain, nll_loss, {"nll_loss", plain::nll_loss_calls::forward, plain::nll_loss_calls::backward})
+CT_KERNELS(plain, nll_loss, {"nll_loss", nll_loss_kernels::forward_plain, nll_loss_kernels::backward_plain})
