@@ -15,11 +15,11 @@ using nn::models::Gpt2Config;
 using nn::models::LlamaConfig;
 using nn::models::RopeScaling;
 
-constexpr char kOp[] = "load_huggingface";
+constexpr char kIn[] = "load_huggingface";
 
 Json parse_object(const std::string& path, const std::string& text) {
-  Json value = parse_json({kOp, path, "the text is", "it is truncated or another kind of file"}, text);
-  CT_CHECK(value.is_object(), IoError, kOp, printable_path(path),
+  Json value = parse_json({kIn, path, "the text is", "it is truncated or another kind of file"}, text);
+  CT_CHECK(value.is_object(), IoError, kIn, printable_path(path),
            " is not a JSON object; it is truncated or another kind of file");
   return value;
 }
@@ -86,7 +86,7 @@ class Reader {
   }
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {
-    ct::detail::fail<IoError>(kOp, printable_path(path_), ": ", args...);
+    ct::detail::fail<IoError>(kIn, printable_path(path_), ": ", args...);
   }
 
  private:

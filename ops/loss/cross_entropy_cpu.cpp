@@ -289,13 +289,12 @@ void backward(const Backward& b, bool soft) {
                              T* dt) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt); });
 }
 
-}  // namespace
-
 void cross_entropy_forward_cpu(const Forward& f) { forward(f, false); }
 void cross_entropy_backward_cpu(const Backward& b) { backward(b, false); }
 void cross_entropy_soft_forward_cpu(const Forward& f) { forward(f, true); }
 void cross_entropy_soft_backward_cpu(const Backward& b) { backward(b, true); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cpu, cross_entropy, {"cross_entropy", cross_entropy_forward_cpu, cross_entropy_backward_cpu},

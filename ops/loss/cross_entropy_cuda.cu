@@ -304,13 +304,12 @@ void backward(const Backward& b, bool soft) {
       });
 }
 
-}  // namespace
-
 void cross_entropy_forward_cuda(const Forward& f) { forward(f, false); }
 void cross_entropy_backward_cuda(const Backward& b) { backward(b, false); }
 void cross_entropy_soft_forward_cuda(const Forward& f) { forward(f, true); }
 void cross_entropy_soft_backward_cuda(const Backward& b) { backward(b, true); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cuda, cross_entropy, {"cross_entropy", cross_entropy_forward_cuda, cross_entropy_backward_cuda},

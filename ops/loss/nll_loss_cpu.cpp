@@ -36,8 +36,6 @@ struct Rows {
   }
 };
 
-}  // namespace
-
 void nll_loss_forward_cpu(const Forward& f) {
   const auto& attrs = f.attrs<NllLossAttrs>();
   const Tensor &x = f.in(0), &target = f.in(1), &weight = f.in(2);
@@ -88,6 +86,7 @@ void nll_loss_backward_cpu(const Backward& b) {
   });
 }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cpu, nll_loss, {"nll_loss", nll_loss_forward_cpu, nll_loss_backward_cpu})

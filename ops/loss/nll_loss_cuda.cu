@@ -3,7 +3,7 @@
 #include <cotangent/ops/loss/nll_loss_internal.h>
 #include <cotangent/ops/loss/loss_cuda.cuh>
 
-namespace ct {
+namespace ct::nll_loss_kernels {
 namespace {
 
 using loss::ClassLayout;
@@ -71,9 +71,7 @@ __global__ void __launch_bounds__(loss::kThreads)
   }
 }
 
-}  // namespace
-
-void nll_loss_forward_cuda(const Forward& f) {
+void forward_cuda(const Forward& f) {
   const auto& attrs = f.attrs<NllLossAttrs>();
   const Tensor &x = f.in(0), &target = f.in(1), &weight = f.in(2);
   visit_floating("nll_loss", x.dtype(), [&]<class T>(TypeTag<T>) {
@@ -92,7 +90,7 @@ void nll_loss_forward_cuda(const Forward& f) {
   });
 }
 
-void nll_loss_backward_cuda(const Backward& b) {
+void backward_cuda(const Backward& b) {
   const auto& attrs = b.attrs<NllLossAttrs>();
   const Tensor &target = b.in(1), &g = b.grad(), &weight = b.saved_inputs[2];
   const Tensor& dx = b.grad_in(0);
@@ -107,6 +105,7 @@ void nll_loss_backward_cuda(const Backward& b) {
   });
 }
 
-}  // namespace ct
+}  // namespace
+}  // namespace ct::nll_loss_kernels
 
-CT_KERNELS(cuda, nll_loss, {"nll_loss", nll_loss_forward_cuda, nll_loss_backward_cuda})
+CT_KERNELS(cuda, nll_loss, {"nll_loss", nll_loss_kernels::forward_cuda, nll_loss_kernels::backward_cuda})
