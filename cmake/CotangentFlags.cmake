@@ -139,12 +139,7 @@ endfunction()
 # Unless COTANGENT_BATCH is off, the files of a folder (in the rooms of ops, of an op) are compiled as one, and a folder's
 # kernels of the CPU as another: headers are parsed and templates instantiated once for all of them. clang-tidy reads them so in
 # any case (batches.txt: batch and file, one a line). Off, a change recompiles less, and a file that forgets an include does not
-# compile. These files give a name of their own folder a second meaning, and stand alone:
-set(COTANGENT_APART core/memory/cpu_allocator.cpp nn/data/loader.cpp nn/io/npy.cpp nn/io/npz.cpp nn/io/safetensors_header.cpp
-  nn/optim/grad_scaler.cpp nn/text/pattern_compiler.cpp ops/convolution/flat.cu ops/convolution/strided.cu
-  ops/engine/gemm/table_cpu.cpp
-  ops/elementwise/dropout_cuda.cu ops/reduce/reduce_extremum_cuda.cu
-  ops/reduce/reduce_statistics_cuda.cu ops/sorting/topk_cuda.cu)
+# compile. So a name of a file's own has no second meaning in its folder.
 
 # The op that a file of a room belongs to, as "ops/ROOM/NAME", or "ops/ROOM"; with plain kernels, oracle and samples apart.
 function(cotangent_op_of file result)
@@ -170,7 +165,7 @@ function(cotangent_batch target)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE file)
     set(batch "${file}")
     cmake_path(GET file PARENT_PATH folder)
-    if(NOT file IN_LIST COTANGENT_APART AND NOT folder STREQUAL COTANGENT_DEV)
+    if(NOT folder STREQUAL COTANGENT_DEV)
       if(ARGN)
         set(batch "${ARGN}")
       elseif(file MATCHES "^ops/[^/]+/" AND NOT file MATCHES "^ops/engine/|_cpu(_[a-z0-9]+)?\\.cpp$")
@@ -215,7 +210,7 @@ function(cotangent_batch_kernels list)
   set(groups "")
   foreach(source IN LISTS ${list})
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY "${PROJECT_SOURCE_DIR}" OUTPUT_VARIABLE file)
-    if(file MATCHES "\\.cu$" AND NOT file IN_LIST COTANGENT_APART)
+    if(file MATCHES "\\.cu$")
       cmake_path(GET file PARENT_PATH group)
       string(REGEX REPLACE "^ops/engine/.*" "ops/engine" group "${group}")
       list(APPEND groups "${group}")

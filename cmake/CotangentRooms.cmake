@@ -152,79 +152,66 @@ ${_pointers}  };
 }  // namespace ct::detail
 ")
 
-# The tables of kernels (core/device/kernel_tables.h), each with what bears its name on every device: those that the lines
-# CT_KERNELS of an op's files make, and one for each row of the files *_table.inc which they include. A file for an op, so
-# that a program that does not use it does not link it. They differ with and without CUDA.
-set(COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/rooms.cpp")
+# The lists of tables (core/device/kernel_tables.h), each of those that bear its name: of the lines CT_KERNELS and CT_FUNCTIONS of
+# the files NAME_cpu.cpp, NAME_cuda.cu and NAME_plain.cpp, and of the rows of the files *_table.inc which they include. A
+# file for each NAME_cpu.cpp, so that a program that does not use it does not link it. They differ with and without CUDA.
+set(COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/rooms.cpp" "${PROJECT_BINARY_DIR}/generated/cpu_levels.cpp")
 set(COTANGENT_KERNEL_TABLES_CUDA "")
 set(COTANGENT_KERNEL_TABLES_NOCUDA "")
-function(cotangent_kernel_tables out kind room name)
-  set(tables "")
-  foreach(file IN LISTS _files)
-    if(NOT file MATCHES "^${room}/(${name}|${name}_[a-z0-9_]+)_${kind}\\.(cpp|cu)$")
-      continue()
+# For each file `tables_FILE`, the tables that it makes; for each table `type_TABLE`, and `kinds_TABLE`, what makes it.
+file(GLOB_RECURSE _kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" ops/*_cpu.cpp ops/*_cuda.cu ops/*_plain.cpp
+  nn/*_cpu.cpp nn/*_cuda.cu nn/*_plain.cpp)
+foreach(_file IN LISTS _kernel_files)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${_file}")
+  string(REGEX REPLACE ".*_(cpu|cuda|plain)\\.[a-z]+$" "\\1" _kind "${_file}")
+  file(STRINGS "${_file}" _lines REGEX "^(CT_KERNELS\\(|CT_FUNCTIONS\\(|#include <cotangent/.*_table\\.inc>)")
+  foreach(_line IN LISTS _lines)
+    set(_rows "${_line}")
+    if(_line MATCHES "<cotangent/(.*)>")
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
+      file(STRINGS "${CMAKE_MATCH_1}" _rows REGEX "^CT_")
     endif()
-    if(NOT CMAKE_MATCH_1 STREQUAL name AND "${room}/${CMAKE_MATCH_1}.h" IN_LIST _files)
-      continue()  # another op's, whose name begins with this one's
-    endif()
-    set(file "${PROJECT_SOURCE_DIR}/ops/${file}")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")
-    file(STRINGS "${file}" lines REGEX "^(CT_KERNELS\\(|#include <cotangent/.*_table\\.inc>)")
-    foreach(line IN LISTS lines)
-      set(rows "${line}")
-      if(line MATCHES "<cotangent/(.*)>")
-        set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}")
-        file(STRINGS "${PROJECT_SOURCE_DIR}/${CMAKE_MATCH_1}" rows REGEX "^CT_")
+    foreach(_row IN LISTS _rows)
+      string(REGEX MATCH "^(CT_KERNELS\\([a-z]+, *|CT_[A-Z_]+\\((cpu, *|cuda, *)?(([A-Z][A-Za-z]+), *)?)([a-z0-9_]+)" _row "${_row}")
+      set(_table "${CMAKE_MATCH_5}")
+      set(_type_${_table} KernelTable)
+      if(CMAKE_MATCH_4)
+        set(_type_${_table} "${CMAKE_MATCH_4}")
       endif()
-      foreach(row IN LISTS rows)
-        string(REGEX MATCH "^(CT_KERNELS\\([a-z]+, *|CT_[A-Z_]+\\()([a-z0-9_]+)" row "${row}")
-        list(APPEND tables "${CMAKE_MATCH_2}")
-      endforeach()
+      list(APPEND _kinds_${_table} ${_kind})
+      list(APPEND _tables_${_file} ${_table})
     endforeach()
   endforeach()
-  list(REMOVE_DUPLICATES tables)
-  set(${out} "${tables}" PARENT_SCOPE)
-endfunction()
-foreach(_op IN LISTS COTANGENT_OPS)
-  get_filename_component(_name "${_op}" NAME)
-  get_filename_component(_room "${_op}" DIRECTORY)
-  set(_all "")
-  foreach(_kind cpu cuda plain)
-    cotangent_kernel_tables(_${_kind}_tables ${_kind} ${_room} ${_name})
-    list(APPEND _all ${_${_kind}_tables})
-  endforeach()
-  list(REMOVE_DUPLICATES _all)
-  if(NOT _all)
+endforeach()
+list(TRANSFORM COTANGENT_CPU_NAMESPACES PREPEND "cpu " OUTPUT_VARIABLE _spaces)
+list(PREPEND _spaces "cuda cuda_kernels" "plain plain_kernels")
+foreach(_file IN LISTS _kernel_files)
+  if(NOT _tables_${_file} OR NOT _file MATCHES "^(.*)_cpu\\.cpp$")
     continue()
   endif()
+  string(MAKE_C_IDENTIFIER "${CMAKE_MATCH_1}" _name)
+  list(REMOVE_DUPLICATES _tables_${_file})
   foreach(_variant cuda nocuda)
-    if(_variant STREQUAL "nocuda")
-      set(_cuda_tables "")
-    endif()
     set(_text "")
-    foreach(_table IN LISTS _all)
-      set(_lists "")
-      foreach(_kind cpu cuda plain)
-        set(_list "")
-        set(_spaces ${_kind}_kernels)
-        if(_kind STREQUAL "cpu")
-          set(_spaces ${COTANGENT_CPU_NAMESPACES})
-        endif()
-        foreach(_space IN LISTS _spaces)
-          if(_table IN_LIST _${_kind}_tables)
-            string(APPEND _text "namespace ${_space} {\nextern const KernelTable ${_table};\n}\n")
-            string(APPEND _list "&${_space}::${_table}, ")
-          endif()
+    foreach(_table IN LISTS _tables_${_file})
+      set(_type ${_type_${_table}})
+      set(_list "")
+      string(APPEND _text "struct ${_type};\n")
+      foreach(_space IN LISTS _spaces)
+        separate_arguments(_space)
+        list(POP_FRONT _space _kind)
+        if(NOT _kind IN_LIST _kinds_${_table} OR "${_kind} ${_variant}" STREQUAL "cuda nocuda")
           string(APPEND _list "nullptr, ")
-        endforeach()
-        string(APPEND _text "static constexpr const KernelTable* ${_kind}_${_table}[] = {${_list}};\n")
-        string(APPEND _lists "${_kind}_${_table}, ")
+          continue()
+        endif()
+        string(APPEND _text "namespace ${_space} {\nextern const ${_type} ${_table};\n}\n")
+        string(APPEND _list "&${_space}::${_table}, ")
       endforeach()
-      string(APPEND _text "namespace kernel_tables {\nextern const KernelTables ${_table};\n"
-                          "const KernelTables ${_table}{{${_lists}}};\n}\n")
+      string(APPEND _text "namespace kernel_tables {\nextern const Tables<${_type}> ${_table};\n"
+                          "const Tables<${_type}> ${_table} = {${_list}};\n}\n")
     endforeach()
     set(_path "${PROJECT_BINARY_DIR}/generated/${_variant}/${_name}_tables.cpp")
-    cotangent_generate("${_path}" "// Generated from the files of ops/${_op}*.
+    cotangent_generate("${_path}" "// Generated from ${_file}, and its like for other devices.
 #include <cotangent/core/device/kernel_tables.h>
 
 namespace ct {
@@ -234,39 +221,16 @@ ${_text}}  // namespace ct
     list(APPEND COTANGENT_KERNEL_TABLES_${_upper} "${_path}")
   endforeach()
 endforeach()
-
-# Tables of the CPU files' other functions (CT_CPU_TABLE in core/device/kernel_tables.h), one for each level.
 list(TRANSFORM COTANGENT_CPU_NAMES REPLACE "(.+)" "\"\\1\"" OUTPUT_VARIABLE _levels)
 list(JOIN _levels ", " _levels)
-set(_text "")
-file(GLOB_RECURSE _cpu_files CONFIGURE_DEPENDS ops/*_cpu.cpp nn/*_cpu.cpp)
-foreach(_file IN LISTS _cpu_files)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${_file}")
-  file(STRINGS "${_file}" _lines REGEX "^CT_CPU_TABLE\\(")
-  foreach(_line IN LISTS _lines)
-    string(REGEX MATCH "^CT_CPU_TABLE\\(([A-Za-z]+), ([a-z_]+)" _line "${_line}")
-    set(_list "")
-    string(APPEND _text "struct ${CMAKE_MATCH_1};\n")
-    foreach(_space IN LISTS COTANGENT_CPU_NAMESPACES)
-      string(APPEND _text "namespace ${_space} {\nextern const ${CMAKE_MATCH_1} ${CMAKE_MATCH_2};\n}\n")
-      string(APPEND _list "&${_space}::${CMAKE_MATCH_2}, ")
-    endforeach()
-    string(APPEND _text "namespace cpu_tables {\nextern const ${CMAKE_MATCH_1}* const ${CMAKE_MATCH_2}[];\n"
-                        "const ${CMAKE_MATCH_1}* const ${CMAKE_MATCH_2}[] = {${_list}};\n}\n")
-  endforeach()
-endforeach()
-cotangent_generate("${PROJECT_BINARY_DIR}/generated/cpu_tables.cpp" "// Generated from the files NAME_cpu.cpp.
+cotangent_generate("${PROJECT_BINARY_DIR}/generated/cpu_levels.cpp" "// Generated from COTANGENT_MARCH.
 #include <cotangent/core/device/kernel_tables.h>
 
-namespace ct {
-${_text}
-std::span<const char* const> detail::built_cpu_levels() noexcept {
+std::span<const char* const> ct::detail::built_cpu_levels() noexcept {
   static constexpr const char* levels[] = {${_levels}};
   return levels;
 }
-}  // namespace ct
 ")
-list(APPEND COTANGENT_GENERATED_SOURCES "${PROJECT_BINARY_DIR}/generated/cpu_tables.cpp")
 
 # The umbrella header. A folder that has a header of its own name (core/core.h) says itself what belongs to
 # it; otherwise all its public headers do.

@@ -1,7 +1,7 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
 #include <cotangent/core/memory/memory.h>
-#include <cotangent/ops/engine_ops_internal.h>
+#include <cotangent/core/op/op_def.h>
 
 namespace ct::detail {
 namespace {
@@ -18,9 +18,8 @@ __global__ void __launch_bounds__(kThreads) find_non_finite(const T* data, std::
   if (__syncthreads_or(bad) && threadIdx.x == 0) *found = 1;
 }
 
-}  // namespace
-
-void find_non_finite_cuda(const Tensor& t, const Tensor& found) {
+void check_finite(const Forward& call) {
+  const Tensor &t = call.in(0), &found = call.out();
   zero_bytes(found.raw_data(), t.device(), sizeof(int));
   visit_floating("all_finite", t.dtype(), [&]<class T>(TypeTag<T>) {
     gpu::launch("all_finite", find_non_finite<T>, gpu::grid_stride_blocks(t.numel(), kThreads), kThreads, 0,
@@ -28,4 +27,7 @@ void find_non_finite_cuda(const Tensor& t, const Tensor& found) {
   });
 }
 
+}  // namespace
 }  // namespace ct::detail
+
+CT_KERNELS(cuda, all_finite, forward_only("all_finite", detail::check_finite))

@@ -4,9 +4,11 @@
 #include <span>
 
 #include <cotangent/core/device/cpu_level.h>
+#include <cotangent/core/device/device.h>
 
-// Tables of kernels. Each kernel file defines one (CT_KERNELS in core/op/op_def.h); the build, which alone knows the files and the
-// devices, collects them per op, so a program links only the kernels of ops that it uses.
+// Tables of what runs on a device: kernels of ops (CT_KERNELS in core/op/op_def.h), functions of engines (CT_FUNCTIONS). Each
+// kernel file makes one; the build, which alone knows the files and the devices, lists those of one name. So host files
+// know no device, and a program links only the kernels of ops that it uses.
 
 namespace ct {
 
@@ -18,29 +20,31 @@ struct KernelTable {
   std::size_t size;
 };
 
-/// The tables of one name, by KernelKind. Each list ends with null; that of the CPU is one list after the other, for each
-/// level of the processor (core/device/cpu_level.h).
-struct KernelTables {
-  const KernelTable* const* of[3];
-};
-
-/// Table of other functions of a CPU file that are called from outside, as a struct: CT_CPU_TABLE(CopyCpu, copying,
-/// copy_cpu, fill_cpu) in copy_cpu.cpp, outside of namespaces. The struct is ct::CopyCpu, whose header says
-/// CT_CPU_TABLES(CopyCpu, copying) in namespace ct; the call is on_cpu(cpu_tables::copying).copy(...).
-#define CT_CPU_TABLE(type, name, ...) \
-  namespace ct::cpu_kernels {         \
-  extern const type name;             \
-  const type name{__VA_ARGS__};       \
-  }
-#define CT_CPU_TABLES(type, name)  \
-  namespace cpu_tables {           \
-  extern const type* const name[]; \
-  }
-
-/// The functions of a table for the level that runs. Throws as cpu_level().
+/// The tables of one name, null where a device has none: CUDA's, the plain one, then the CPU's, one for each level of the
+/// processor (core/device/cpu_level.h).
 template <class T>
-const T& on_cpu(const T* const* tables) {
-  return *tables[detail::cpu_level_index()];
+using Tables = const T* const[];
+using KernelTables = Tables<KernelTable>;
+inline constexpr int kCudaTable = 0, kPlainTable = 1, kCpuTables = 2;
+
+/// Functions that host files call, as a struct: CT_FUNCTIONS(cpu, CopyFunctions, copying, copy_cpu, fill_cpu) in
+/// copy_cpu.cpp, outside of namespaces, and likewise for cuda in copy_cuda.cu. The struct is ct::CopyFunctions, whose header
+/// says CT_FUNCTION_TABLES(CopyFunctions, copying) in namespace ct. The call is
+/// functions_of(kernel_tables::copying, device).copy(...).
+#define CT_FUNCTIONS(device, type, name, ...) \
+  namespace ct::device##_kernels {            \
+    extern const type name;                   \
+    const type name{__VA_ARGS__};             \
+  }
+#define CT_FUNCTION_TABLES(type, name) \
+  namespace kernel_tables {            \
+  extern const Tables<type> name;      \
+  }
+
+/// The functions for a device; for the CPU those of the level that runs. Throws as cpu_level().
+template <class T>
+const T& functions_of(const T* const* tables, Device device) {
+  return *tables[device.is_cuda() ? kCudaTable : kCpuTables + detail::cpu_level_index()];
 }
 
 namespace detail {

@@ -37,7 +37,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // Mapped behind each block and never touched: QEMU 7.2, which emulates other processors for tests, loads all lanes of a vector
 // where a processor loads those of a mask.
 constexpr std::size_t kBehind = 64 << 10;
-constexpr std::size_t kLargestRequest = std::size_t{1} << 46;
+constexpr std::size_t kLargestCpuRequest = std::size_t{1} << 46;
 constexpr std::int64_t kPublishBytes = 64 << 10;
 
 thread_local char t_here;  // its address tells threads apart
@@ -186,7 +186,7 @@ CpuAllocator::FreeBlock** CpuAllocator::choose(Bin& bin) {
 }
 
 void* CpuAllocator::allocate_large(std::size_t bytes) {
-  if (bytes > kLargestRequest) fail_out_of_memory(bytes);
+  if (bytes > kLargestCpuRequest) fail_out_of_memory(bytes);
   const std::size_t size = block_bytes(bytes);
   void* block = nullptr;
   {

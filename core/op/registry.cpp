@@ -29,11 +29,11 @@ const OpDef* find_builtin(std::string_view name) {
 
 const Kernels* find_kernels(const OpDef& op, KernelKind kind) {
   if (!op.kernels) return nullptr;
-  const KernelTable* const* table = op.kernels->of[static_cast<int>(kind)];
-  for (int lists = kind == KernelKind::cpu ? detail::cpu_level_index() : 0; lists > 0; --lists)
-    while (*table++) {}
-  for (; *table; ++table)
-    for (const KernelEntry& entry : std::span((*table)->entries, (*table)->size))
+  const int place = kind == KernelKind::cuda    ? kCudaTable
+                    : kind == KernelKind::plain ? kPlainTable
+                                                : kCpuTables + detail::cpu_level_index();
+  if (const KernelTable* table = (*op.kernels)[place])
+    for (const KernelEntry& entry : std::span(table->entries, table->size))
       if (std::string_view(entry.op) == op.name) return &entry.kernels;
   return nullptr;
 }

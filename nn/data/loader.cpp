@@ -26,6 +26,8 @@ constexpr std::uint64_t kOrderStream = 0x0DE2C0DE5A17ull;
 
 constexpr int kMostAhead = 1 << 16;  // batches
 
+}  // namespace
+
 /// The stream of one loop's copies. Streams of loops that have ended are reused: the memory that the
 /// allocator keeps belongs to a stream, and with a new stream each epoch and each evaluation would ask the
 /// system for its own.
@@ -64,8 +66,6 @@ class UploadStream {
   }
   Stream stream_;
 };
-
-}  // namespace
 
 // The shuffle of Fisher and Yates with draws by position.
 std::vector<std::int64_t> shuffled(std::int64_t count, std::uint64_t seed, std::int64_t epoch) {

@@ -12,9 +12,9 @@
 namespace ct::io {
 namespace {
 
-constexpr char kOp[] = "load_npy";
+constexpr char kNpy[] = "load_npy";
 constexpr char kMagic[] = "\x93NUMPY";
-constexpr std::size_t kMaxHeader = 65536;  // NumPy itself refuses to evaluate more than 10000 characters
+constexpr std::size_t kMaxText = 65536;  // NumPy itself refuses to evaluate more than 10000 characters
 
 struct ElementName {
   const char* text;  // without the byte order
@@ -54,7 +54,7 @@ class HeaderParser {
 
  private:
   void require(bool ok) {
-    source_.check(ok, kOp, "the header is not what NumPy writes near character ", at_,
+    source_.check(ok, kNpy, "the header is not what NumPy writes near character ", at_,
                   "; the file is damaged or of a kind that is not supported");
   }
   void skip_blanks() {
@@ -95,7 +95,7 @@ class HeaderParser {
         return;
       }
     }
-    source_.fail(kOp, "has elements of type ", printable(descr),
+    source_.fail(kNpy, "has elements of type ", printable(descr),
                  "; f2 f4 f8 i4 i8 u1 b1 can be read: convert it with astype()");
   }
   void shape() {
@@ -108,7 +108,7 @@ class HeaderParser {
         require(!__builtin_mul_overflow(size, std::int64_t{10}, &size) &&
                 !__builtin_add_overflow(size, std::int64_t{text_[at_] - '0'}, &size));
       require(at_ > begin);
-      source_.check(header_.shape.size() < kMaxRank, kOp,
+      source_.check(header_.shape.size() < kMaxRank, kNpy,
                     "has more than 8 dimensions; up to 8 are supported");
       header_.shape.push_back(size);
       if (!try_take(',')) {
@@ -126,7 +126,7 @@ class HeaderParser {
 };
 
 void take_all(const ByteSource& source, const ByteStream& next, void* to, std::size_t bytes) {
-  source.check(next(to, bytes) == bytes, kOp, "is truncated; fetch or save the file again");
+  source.check(next(to, bytes) == bytes, kNpy, "is truncated; fetch or save the file again");
 }
 
 void swap_bytes(void* data, std::int64_t count, std::size_t size) {
@@ -144,15 +144,15 @@ NpyHeader read_npy_header(const ByteSource& source, const ByteStream& next) {
   const auto take = [&](void* to, std::size_t bytes) { take_all(source, next, to, bytes); };
   unsigned char start[8];
   take(start, sizeof(start));
-  source.check(std::memcmp(start, kMagic, 6) == 0, kOp,
+  source.check(std::memcmp(start, kMagic, 6) == 0, kNpy,
                "does not begin as an .npy array does; check the path");
-  source.check(start[6] >= 1 && start[6] <= 3, kOp, "has format version ", int{start[6]},
+  source.check(start[6] >= 1 && start[6] <= 3, kNpy, "has format version ", int{start[6]},
                "; 1 to 3 are known");
   unsigned char length_bytes[4] = {0, 0, 0, 0};
   take(length_bytes, start[6] == 1 ? 2 : 4);
   const std::size_t length = length_bytes[0] | std::size_t{length_bytes[1]} << 8 |
                              std::size_t{length_bytes[2]} << 16 | std::size_t{length_bytes[3]} << 24;
-  source.check(length <= kMaxHeader, kOp, "announces a header of ", length, " bytes; the file is damaged");
+  source.check(length <= kMaxText, kNpy, "announces a header of ", length, " bytes; the file is damaged");
   std::string text(length, '\0');
   take(text.data(), length);
   return parse_npy_header(source, text);
@@ -166,7 +166,7 @@ std::uint64_t npy_data_bytes(const ByteSource& source, const NpyHeader& header, 
     fits = fits && !__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)),
                                            &bytes);
   }
-  source.check(fits && bytes <= std::uint64_t{INT64_MAX} && (is_empty || bytes <= limit), kOp, "has shape ",
+  source.check(fits && bytes <= std::uint64_t{INT64_MAX} && (is_empty || bytes <= limit), kNpy, "has shape ",
                header.shape, " of ", header.dtype, ", more than the ", limit,
                " bytes that can be there; it is truncated or damaged");
   return is_empty ? 0 : bytes;
@@ -202,12 +202,12 @@ Tensor load_npy(const ByteSource& source) {
     return step;
   };
   Tensor tensor = read_npy(source, next, source.size());
-  source.check(at == source.size(), kOp, "has ", source.size() - at,
+  source.check(at == source.size(), kNpy, "has ", source.size() - at,
                " bytes after the array; the file is damaged");
   return tensor;
 }
 
-Tensor load_npy(const std::string& path) { return load_npy(*open_file(kOp, path)); }
+Tensor load_npy(const std::string& path) { return load_npy(*open_file(kNpy, path)); }
 
 void save_npy(const std::string& path, const Tensor& tensor) {
   static_assert(std::endian::native == std::endian::little);

@@ -12,7 +12,7 @@
 namespace ct::io {
 namespace {
 
-constexpr char kOp[] = "load_npz";
+constexpr char kNpz[] = "load_npz";
 constexpr std::uint64_t kMaxMembers = 65536, kMaxDirectory = std::uint64_t{64} << 20;
 // Deflate makes data at most 1032 times smaller: a greater promise is a lie or a bomb.
 constexpr std::uint64_t kMaxRatio = 1040;
@@ -54,29 +54,29 @@ struct Directory {
 };
 
 Directory find_directory(const ByteSource& source) {
-  source.check(source.size() >= 22, kOp, "has ", source.size(),
+  source.check(source.size() >= 22, kNpz, "has ", source.size(),
                " bytes, too few for a zip archive; it is truncated");
   // The end record is 22 bytes and a comment of at most 65535.
   const std::size_t tail = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), 22 + 65535));
   const Record end(source, source.size() - tail, tail);
   std::size_t at = tail - 22;
   while (end.u32(at) != 0x06054b50) {
-    source.check(at > 0, kOp, "is not a zip archive, or its end is missing; fetch or save the file again");
+    source.check(at > 0, kNpz, "is not a zip archive, or its end is missing; fetch or save the file again");
     --at;
   }
   Directory found{end.u32(at + 16), end.u32(at + 12), end.u16(at + 10)};
   const std::uint64_t end_at = source.size() - tail + at;
   if (found.at == 0xffffffff || found.bytes == 0xffffffff || found.members == 0xffff) {
-    source.check(end_at >= 20, kOp, "has no 64-bit end record; it is damaged");
+    source.check(end_at >= 20, kNpz, "has no 64-bit end record; it is damaged");
     const Record locator(source, end_at - 20, 20);
-    source.check(locator.u32(0) == 0x07064b50, kOp, "has no 64-bit end record; it is damaged");
+    source.check(locator.u32(0) == 0x07064b50, kNpz, "has no 64-bit end record; it is damaged");
     const Record wide(source, locator.u64(8), 56);
-    source.check(wide.u32(0) == 0x06064b50, kOp, "has a broken 64-bit end record; it is damaged");
+    source.check(wide.u32(0) == 0x06064b50, kNpz, "has a broken 64-bit end record; it is damaged");
     found = {wide.u64(48), wide.u64(40), wide.u64(32)};
   }
-  source.check(found.at <= source.size() && found.bytes <= source.size() - found.at, kOp,
+  source.check(found.at <= source.size() && found.bytes <= source.size() - found.at, kNpz,
                "has a directory that lies outside of it; it is truncated or damaged");
-  source.check(found.members <= kMaxMembers && found.bytes <= kMaxDirectory, kOp, "has a directory of ",
+  source.check(found.members <= kMaxMembers && found.bytes <= kMaxDirectory, kNpz, "has a directory of ",
                found.members, " members in ", found.bytes, " bytes; up to ", kMaxMembers, " in ",
                kMaxDirectory, " are read");
   return found;
@@ -89,12 +89,12 @@ void widen(const ByteSource& source, const Record& r, std::size_t at, std::size_
   while (at + 4 <= end) {
     const std::uint64_t id = r.u16(at), length = r.u16(at + 2);
     at += 4;
-    source.check(length <= end - at, kOp, "has a broken record; it is damaged");
+    source.check(length <= end - at, kNpz, "has a broken record; it is damaged");
     if (id == 1) {
       std::size_t field = at;
       for (std::uint64_t* value : fields) {
         if (*value != 0xffffffff) continue;
-        source.check(field + 8 <= at + length, kOp, "has a broken 64-bit field; it is damaged");
+        source.check(field + 8 <= at + length, kNpz, "has a broken 64-bit field; it is damaged");
         *value = r.u64(field);
         field += 8;
       }
@@ -108,11 +108,11 @@ std::vector<Member> read_directory(const ByteSource& source, const Directory& di
   std::vector<Member> members;
   std::size_t at = 0;
   const auto need = [&](std::size_t bytes) {
-    source.check(bytes <= d.size() - at, kOp, "has a broken directory; it is damaged");
+    source.check(bytes <= d.size() - at, kNpz, "has a broken directory; it is damaged");
   };
   for (std::uint64_t i = 0; i < directory.members; ++i) {
     need(46);
-    source.check(d.u32(at) == 0x02014b50, kOp, "has a broken directory; it is damaged");
+    source.check(d.u32(at) == 0x02014b50, kNpz, "has a broken directory; it is damaged");
     const std::size_t name = d.u16(at + 28), extra = d.u16(at + 30), comment = d.u16(at + 32);
     need(46 + name + extra + comment);
     Member m{d.text(at + 46, name),
@@ -122,7 +122,7 @@ std::vector<Member> read_directory(const ByteSource& source, const Directory& di
              d.u32(at + 20),
              d.u32(at + 24),
              d.u32(at + 42)};
-    source.check((m.flags & 1) == 0, kOp, "member ", printable(m.name),
+    source.check((m.flags & 1) == 0, kNpz, "member ", printable(m.name),
                  " is encrypted; save it without a password");
     widen(source, d, at + 46 + name, extra, {&m.unpacked, &m.packed, &m.header_at});
     at += 46 + name + extra + comment;
@@ -134,7 +134,7 @@ std::vector<Member> read_directory(const ByteSource& source, const Directory& di
 // Finds the member's bytes. Its own header says the same as the directory, or it is another's.
 void read_local_header(const ByteSource& source, Member& m) {
   const Record start(source, m.header_at, 30);
-  source.check(start.u32(0) == 0x04034b50, kOp, "member ", printable(m.name),
+  source.check(start.u32(0) == 0x04034b50, kNpz, "member ", printable(m.name),
                " has no header; the file is damaged");
   const std::size_t name = start.u16(26), extra = start.u16(28);
   const Record local(source, m.header_at, 30 + name + extra);
@@ -148,9 +148,9 @@ void read_local_header(const ByteSource& source, Member& m) {
   source.check(local.text(30, name) == m.name && static_cast<int>(local.u16(6)) == m.flags &&
                    static_cast<int>(local.u16(8)) == m.method && same(local.u32(14), m.crc) &&
                    same(packed, m.packed) && same(unpacked, m.unpacked),
-               kOp, "member ", printable(m.name),
+               kNpz, "member ", printable(m.name),
                " is described otherwise by its header than by the directory; the file is damaged");
-  source.check(m.begin <= source.size() && m.packed <= source.size() - m.begin, kOp, "member ",
+  source.check(m.begin <= source.size() && m.packed <= source.size() - m.begin, kNpz, "member ",
                printable(m.name), " reaches past the end; the file is truncated");
 }
 
@@ -162,23 +162,23 @@ void check_overlaps(const ByteSource& source, const Directory& directory,
   std::ranges::sort(order, {}, &Member::header_at);
   std::uint64_t end = 0;
   for (const Member* m : order) {
-    source.check(m->header_at >= end && m->begin + m->packed <= directory.at, kOp, "member ",
+    source.check(m->header_at >= end && m->begin + m->packed <= directory.at, kNpz, "member ",
                  printable(m->name), " overlaps another or the directory; the file is damaged");
     end = m->begin + m->packed;
   }
 }
 
 Tensor read_member(const ByteSource& source, const Member& m) {
-  source.check(m.method == 0 || m.method == 8, kOp, "member ", printable(m.name), " is packed by method ",
+  source.check(m.method == 0 || m.method == 8, kNpz, "member ", printable(m.name), " is packed by method ",
                m.method, "; only stored and deflated ones can be read");
-  source.check(m.method == 8 ? m.unpacked / kMaxRatio <= m.packed : m.unpacked == m.packed, kOp, "member ",
+  source.check(m.method == 8 ? m.unpacked / kMaxRatio <= m.packed : m.unpacked == m.packed, kNpz, "member ",
                printable(m.name), " has ", m.packed, " bytes and claims to hold ", m.unpacked,
                "; the file is damaged");
   const std::uint64_t begin = m.begin;
 
   std::uint64_t left = m.unpacked, at = begin;
   std::uint32_t crc = 0;
-  Inflater inflater(kOp, source, begin, begin + m.packed, /*gzip=*/false);
+  Inflater inflater(kNpz, source, begin, begin + m.packed, /*gzip=*/false);
   const auto next = [&](void* to, std::size_t bytes) {
     std::size_t step = static_cast<std::size_t>(std::min<std::uint64_t>(bytes, left));
     if (m.method == 8) {
@@ -192,9 +192,9 @@ Tensor read_member(const ByteSource& source, const Member& m) {
     return step;
   };
   Tensor tensor = read_npy(source, next, m.unpacked);
-  source.check(left == 0, kOp, "member ", printable(m.name), " has ", left,
+  source.check(left == 0, kNpz, "member ", printable(m.name), " has ", left,
                " bytes after the array; the file is damaged");
-  source.check(crc == m.crc, kOp, "member ", printable(m.name),
+  source.check(crc == m.crc, kNpz, "member ", printable(m.name),
                " has the wrong checksum; the file is damaged: fetch it again");
   return tensor;
 }
@@ -210,13 +210,13 @@ StateDict load_npz(const ByteSource& source) {
   for (const Member& m : members) {
     std::string name = m.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    source.check(!name.empty() && !arrays.contains(name), kOp, "has array ", printable(name),
+    source.check(!name.empty() && !arrays.contains(name), kNpz, "has array ", printable(name),
                  " twice or without a name; the file is damaged");
     arrays.set(name, read_member(source, m));
   }
   return arrays;
 }
 
-StateDict load_npz(const std::string& path) { return load_npz(*open_file(kOp, path)); }
+StateDict load_npz(const std::string& path) { return load_npz(*open_file(kNpz, path)); }
 
 }  // namespace ct::io

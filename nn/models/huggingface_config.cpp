@@ -11,12 +11,12 @@
 namespace ct::nn::models {
 namespace {
 
-constexpr char kOp[] = "load_huggingface";
+constexpr char kIn[] = "load_huggingface";
 
 io::Json parse_object(const std::string& path, const std::string& text) {
   io::Json value =
-      io::parse_json({kOp, path, "the text is", "it is truncated or another kind of file"}, text);
-  CT_CHECK(value.is_object(), IoError, kOp, printable_path(path),
+      io::parse_json({kIn, path, "the text is", "it is truncated or another kind of file"}, text);
+  CT_CHECK(value.is_object(), IoError, kIn, printable_path(path),
            " is not a JSON object; it is truncated or another kind of file");
   return value;
 }
@@ -83,7 +83,7 @@ class Reader {
   }
   template <class... Args>
   [[noreturn]] void fail(const Args&... args) const {
-    ct::detail::fail<IoError>(kOp, printable_path(path_), ": ", args...);
+    ct::detail::fail<IoError>(kIn, printable_path(path_), ": ", args...);
   }
 
  private:

@@ -12,22 +12,22 @@
 namespace ct::optim {
 namespace {
 
-constexpr const char* kName = "GradScaler";
+constexpr const char* kScaler = "GradScaler";
 
 // Checks that the scale is a normal f32, whose inverse is finite.
 void check_scale(const char* what, double scale) {
   const auto f = static_cast<float>(scale);
-  CT_CHECK(f >= std::numeric_limits<float>::min() && std::isfinite(f), ValueError, kName, what, " is ", scale,
-           "; it must lie between 2^-126 and what f32 holds");
+  CT_CHECK(f >= std::numeric_limits<float>::min() && std::isfinite(f), ValueError, kScaler, what, " is ",
+           scale, "; it must lie between 2^-126 and what f32 holds");
 }
 
 void check_options(const GradScalerOptions& o) {
   check_scale("init_scale", o.init_scale);
-  CT_CHECK(o.growth_factor > 1 && std::isfinite(o.growth_factor), ValueError, kName, "growth_factor is ",
+  CT_CHECK(o.growth_factor > 1 && std::isfinite(o.growth_factor), ValueError, kScaler, "growth_factor is ",
            o.growth_factor, "; it must be > 1 and finite");
-  CT_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, kName, "backoff_factor is ",
+  CT_CHECK(o.backoff_factor > 0 && o.backoff_factor < 1, ValueError, kScaler, "backoff_factor is ",
            o.backoff_factor, "; it must lie between 0 and 1");
-  CT_CHECK(o.growth_interval > 0, ValueError, kName, "growth_interval is ", o.growth_interval,
+  CT_CHECK(o.growth_interval > 0, ValueError, kScaler, "growth_interval is ", o.growth_interval,
            "; it must be > 0");
 }
 
@@ -50,7 +50,7 @@ void GradScaler::set_numbers(double scale, double good_steps) {
 // The numbers live where the losses and gradients do.
 void GradScaler::place(Device device) {
   if (numbers_.device() == device) return;
-  CT_CHECK(seen_.empty(), DeviceError, kName, "gradients are on ", to_string(numbers_.device()), " and ",
+  CT_CHECK(seen_.empty(), DeviceError, kScaler, "gradients are on ", to_string(numbers_.device()), " and ",
            to_string(device), "; scale the losses of each device with a scaler of their own");
   const NoGrad no_grad;
   numbers_ = numbers_.to(device);
@@ -83,18 +83,18 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
         grad = grad.contiguous();
         p.set_grad(grad);  // the divided gradients must be those that the optimizer reads
       }
-      CT_CHECK(grads.empty() || grad.device() == grads[0].device(), DeviceError, kName, "gradients are on ",
+      CT_CHECK(grads.empty() || grad.device() == grads[0].device(), DeviceError, kScaler, "gradients are on ",
                to_string(grads[0].device()), " and ", to_string(grad.device()),
                "; give the parameters of each device an optimizer and a scaler of their own");
       grads.push_back(std::move(grad));
     }
   }
-  CT_CHECK(!grads.empty(), ValueError, kName, "no parameter of ", optimizer.name(),
+  CT_CHECK(!grads.empty(), ValueError, kScaler, "no parameter of ", optimizer.name(),
            " has a gradient; call scale(loss).backward() first");
   many::reserve_scratch(grads.size(), grads.size() + 2);
   const Device device = grads[0].device();
   if (numbers_.device() != device) {
-    CT_CHECK(seen_.size() == 1, DeviceError, kName, "gradients are on ", to_string(numbers_.device()),
+    CT_CHECK(seen_.size() == 1, DeviceError, kScaler, "gradients are on ", to_string(numbers_.device()),
              " and ", to_string(device), "; scale the losses of each device with a scaler of their own");
     numbers_ = numbers_.to(device);
     spare_.clear();
@@ -119,9 +119,9 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
 void GradScaler::unscale_(Optimizer& optimizer) {
   if (!options_.enabled) return;
   Seen& entry = seen(optimizer);
-  CT_CHECK(!entry.stepped, ValueError, kName, "unscale_() of ", optimizer.name(),
+  CT_CHECK(!entry.stepped, ValueError, kScaler, "unscale_() of ", optimizer.name(),
            " after its step(); call it between backward() and step()");
-  CT_CHECK(!entry.unscaled, ValueError, kName, "unscale_() of ", optimizer.name(),
+  CT_CHECK(!entry.unscaled, ValueError, kScaler, "unscale_() of ", optimizer.name(),
            " a second time since update(); the gradients would be divided twice");
   inspect(optimizer, entry, true);
   entry.unscaled = true;
@@ -130,7 +130,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
 void GradScaler::step(Optimizer& optimizer) {
   if (!options_.enabled) return optimizer.step();
   Seen& entry = seen(optimizer);
-  CT_CHECK(!entry.stepped, ValueError, kName, "step() of ", optimizer.name(),
+  CT_CHECK(!entry.stepped, ValueError, kScaler, "step() of ", optimizer.name(),
            " a second time since update(); call update() after each round of steps");
   if (!entry.unscaled) inspect(optimizer, entry, !optimizer.takes_gate());
   bool found = false;  // as far as the host knows
@@ -146,7 +146,7 @@ void GradScaler::step(Optimizer& optimizer) {
 void GradScaler::update() {
   if (!options_.enabled) return;
   std::erase_if(seen_, [](const Seen& s) { return !s.found_inf.defined(); });  // their inspection failed
-  CT_CHECK(!seen_.empty(), ValueError, kName, "update() without a step(); call step(optimizer) before it");
+  CT_CHECK(!seen_.empty(), ValueError, kScaler, "update() without a step(); call step(optimizer) before it");
   const NoGrad no_grad;
   spare_.reserve(spare_.size() + seen_.size());
   const Device device = numbers_.device();
@@ -192,7 +192,7 @@ void GradScaler::load_state_dict(const StateDict& state) {
   loaded.backoff_factor = state.value<double>("backoff_factor");
   loaded.growth_interval = state.value<std::int64_t>("growth_interval");
   check_options(loaded);
-  const std::int64_t good_steps = state.count("_growth_tracker", kName);
+  const std::int64_t good_steps = state.count("_growth_tracker", kScaler);
   set_numbers(loaded.init_scale, static_cast<double>(good_steps));
   loaded.init_scale = options_.init_scale;
   options_ = loaded;

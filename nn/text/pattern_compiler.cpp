@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMaxBytes = 20000;
 constexpr std::size_t kMaxSteps = 20000;
 constexpr std::size_t kMaxNodes = 5 * kMaxSteps;  // that are visited to write the steps
-constexpr int kMaxNesting = 40;
+constexpr int kMaxGroupDepth = 40;
 
 std::uint32_t bits(std::initializer_list<Category> list) {
   std::uint32_t mask = 0;
@@ -80,7 +80,7 @@ class PatternCompiler {
 
   // --- text to tree ---
   Node alternatives() {
-    check(++depth_ <= kMaxNesting, "groups are nested more than ", kMaxNesting, " deep");
+    check(++depth_ <= kMaxGroupDepth, "groups are nested more than ", kMaxGroupDepth, " deep");
     Node choice{What::choice, 0, {}};
     do choice.parts.push_back(sequence());
     while (take("|"));

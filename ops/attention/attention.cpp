@@ -69,10 +69,6 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView
   return {.flops = (half ? 1 : 2) * scores * static_cast<double>(e.dim + e.value_dim)};
 }
 
-struct Case {
-  std::int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
-};
-
 // Through the whole matrix of probabilities p, with d = p after dropout and s the scores:
 // dv = d^T g, dd = g v^T, ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij), dq = scale ds k, dk = scale ds^T q. Heads
 // of k and v that serve a group get the sum over it.

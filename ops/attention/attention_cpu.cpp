@@ -293,13 +293,12 @@ void forward(const Forward& call) {
                });
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   NoGrad guard;
   forward(f);
 }
 
+}  // namespace
 }  // namespace ct::attention
 
 CT_KERNELS(cpu, attention, {attention::kName, attention::forward_cpu, attention::backward_cpu})

@@ -132,8 +132,6 @@ void visit(DType dtype, int dim, const Body& body) {
   });
 }
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   NoGrad guard;
   if (mma_forward(f)) return;
@@ -195,6 +193,7 @@ void backward_cuda(const Backward& b) {
   });
 }
 
+}  // namespace
 }  // namespace ct::attention
 
 CT_KERNELS(cuda, attention, {attention::kName, attention::forward_cuda, attention::backward_cuda})

@@ -8,12 +8,10 @@
 // The plain kernels: every head by attention_plain.h, some of its queries at a time, so that no whole matrix of scores is
 // kept.
 
-namespace ct::plain::attention_calls {
+namespace ct::attention {
 namespace {
 
-using attention::Attrs;
-using attention::DropRule;
-using attention::Extents;
+using namespace plain;
 
 /// Queries at a time: their scores stay in the cache.
 std::int64_t queries_of(const Extents& e) {
@@ -46,7 +44,7 @@ class Call {
   /// Keys that some query of [first, first + count) sees, as far as causality goes, and one at least.
   std::int64_t keys(std::int64_t first, std::int64_t count) const {
     const std::int64_t last = first + count - 1;
-    return std::max<std::int64_t>(1, attention::causal_end(last, e.keys, attrs.causal, attrs.causal_offset));
+    return std::max<std::int64_t>(1, causal_end(last, e.keys, attrs.causal, attrs.causal_offset));
   }
   std::int64_t mask_at(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const Strides& s = mask_strides;
@@ -57,7 +55,7 @@ class Call {
   Matrix mask(std::int64_t b, std::int64_t h, std::int64_t first, std::int64_t count) const {
     Matrix added = Matrix::Zero(count, keys(first, count));
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t end = attention::causal_end(first + i, e.keys, attrs.causal, attrs.causal_offset);
+      const std::int64_t end = causal_end(first + i, e.keys, attrs.causal, attrs.causal_offset);
       for (std::int64_t j = end; j < added.cols(); ++j) added(i, j) = kHidden;
       if (!mask_.defined()) continue;
       const double* const x = mask_.data<double>() + mask_at(b, h, first + i, 0);
@@ -87,7 +85,7 @@ class Call {
   bool hides_ = false;
 };
 
-void forward(const Forward& f) {
+void forward_plain(const Forward& f) {
   const Extents e(f.in(0).shape(), f.in(1).shape(), f.in(2).shape());
   if (e.keys == 0) {
     fill_kernel(f.out(0), 0);
@@ -103,13 +101,13 @@ void forward(const Forward& f) {
       Matrix statistics;
       const Matrix p = probabilities(read(q, b, h, i, n), read(k, b, kv, 0, keys), call.mask(b, h, i, n),
                                      call.attrs.scale, statistics);
-      rows(f.out(0), b, h, i, n) = attention(p, call.kept(b, h, i, n), read(v, b, kv, 0, keys));
+      rows(f.out(0), b, h, i, n) = plain::attention(p, call.kept(b, h, i, n), read(v, b, kv, 0, keys));
       std::copy_n(statistics.data(), 2 * n, f.out(1).data<double>() + 2 * (head * e.queries + i));
     }
   });
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   const Extents e(b.in_meta(0).shape, b.in_meta(1).shape, b.in_meta(2).shape);
   const Call call(e, b.attrs<Attrs>(), b.saved_inputs[3]);
   const Tensor &queries = b.in(0), &keys = b.in(1), &values = b.in(2), &cotangent = b.grad();
@@ -150,7 +148,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::attention_calls
+}  // namespace ct::attention
 
-CT_KERNELS(plain, attention,
-           {attention::kName, plain::attention_calls::forward, plain::attention_calls::backward})
+CT_KERNELS(plain, attention, {attention::kName, attention::forward_plain, attention::backward_plain})

@@ -10,13 +10,10 @@ void join(const Forward& call, bool stacked) {
   for (const Tensor* input : call.inputs) copy_cpu(parts.next(*input), *input);
 }
 
-}  // namespace
-
 void concat_forward_cpu(const Forward& call) { join(call, false); }
 void stack_forward_cpu(const Forward& call) { join(call, true); }
-void concat_backward_cpu(const Backward& b) { concat_gradients(b); }
-void stack_backward_cpu(const Backward& b) { stack_gradients(b); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cpu, concat, {"concat", concat_forward_cpu, concat_gradients},

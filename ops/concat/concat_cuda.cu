@@ -120,13 +120,10 @@ void join(const Forward& call, bool stacked) {
   flush(p);
 }
 
-}  // namespace
-
 void concat_forward_cuda(const Forward& call) { join(call, false); }
 void stack_forward_cuda(const Forward& call) { join(call, true); }
-void concat_backward_cuda(const Backward& b) { concat_gradients(b); }
-void stack_backward_cuda(const Backward& b) { stack_gradients(b); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cuda, concat, {"concat", concat_forward_cuda, concat_gradients},

@@ -52,13 +52,13 @@ __device__ __forceinline__ void load_rows(std::uint32_t tile, const Flat& f, con
 
 // ---- y, and x's gradient ----
 
-constexpr int kPixels = 192, kFilters = 64, kThreads = 128;  // a warp has 48 pixels and all filters
-constexpr int kWarpPixels = kPixels / (kThreads / 32);
+constexpr int kPixels = 192, kFilters = 64, kFlatThreads = 128;  // a warp has 48 pixels and all filters
+constexpr int kWarpPixels = kPixels / (kFlatThreads / 32);
 constexpr int kStages = 4, kFilterBytes = kFilters * Rows::row_bytes;
 constexpr int kOutPitch = kPixels + 8;  // eight rows of results meet different banks
 
 template <class T>
-__global__ void __launch_bounds__(kThreads, 3)
+__global__ void __launch_bounds__(kFlatThreads, 3)
     flat_kernel(const __grid_constant__ Flat f, const __grid_constant__ Image x, const Word* __restrict__ w,
                 const T* __restrict__ bias, Word* __restrict__ y, int filters) {
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(kThreads, 3)
     if (loaded < steps) {
       const std::uint32_t to = ring + loaded % kStages * kFilterBytes + Rows::offset(thread / 8, thread % 8);
 #pragma unroll
-      for (int i = 0; i < kFilters * 8 / kThreads; ++i) {
-        constexpr int kStep = kThreads / 8;  // rows, which the swizzle does not see
+      for (int i = 0; i < kFilters * 8 / kFlatThreads; ++i) {
+        constexpr int kStep = kFlatThreads / 8;  // rows, which the swizzle does not see
         const bool there = f0 + thread / 8 + i * kStep < filters && load_c < padded;
         mma::copy_async_16(to + i * kStep * Rows::row_bytes, there ? next + i * kStep * padded : w, there);
       }
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 3)
   };
 
   float sums[4][kWarpPixels / 8][4] = {};  // 16 filters by 8 pixels each
-  load_rows<kThreads>(tile, f, x, 0, m0 + f.first, seen);
+  load_rows<kFlatThreads>(tile, f, x, 0, m0 + f.first, seen);
 #pragma unroll
   for (int s = 0; s < kStages - 1; ++s) load_filters();
   int shift = 0, column = 0, tap = 0, c0 = 0;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     __syncthreads();  // all have what this step reads, and have read what the one before did
     if (tap == f.taps) {
       tap = shift = column = 0, c0 += kChannels;
-      load_rows<kThreads>(tile, f, x, c0, m0 + f.first, seen);
+      load_rows<kFlatThreads>(tile, f, x, c0, m0 + f.first, seen);
       mma::copy_async_commit();
       mma::copy_async_wait<0>();
       __syncthreads();
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       }
       const std::uint32_t n = f.out_pixels.divide(u);
       Word* const to = y + (static_cast<long long>(n) * filters + f0) * plane + (u - n * plane);
-      for (int row = thread / 64; row < rows; row += kThreads / 64) {
+      for (int row = thread / 64; row < rows; row += kFlatThreads / 64) {
         const Word* const from = out + row * kOutPitch;
         Word* const line = to + static_cast<long long>(row) * plane;
         if constexpr (kWidth == 4) {
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(kThreads, 3)
 
 constexpr int kTaps = 9, kDepth = 128,
               kWeightThreads = 256;  // a warp has 8 channels of all taps, and all filters
-constexpr int kWantedBlocks = 132;   // one for each multiprocessor of a large GPU
+constexpr int kWeightBlocks = 132;   // one for each multiprocessor of a large GPU
 
 template <class T>
 __global__ void __launch_bounds__(kWeightThreads, 1)
@@ -311,7 +311,7 @@ void convolve(const Job& job, const Flat& f, bool back, std::size_t smem) {
               static_cast<const Word*>(weight.raw_data()), static_cast<Word*>(w.raw_data()), f.taps, filters,
               depth, padded, back ? f.taps : filter, back ? filter : f.taps, back);
   const std::int64_t blocks = gpu::ceil_div(f.positions, kPixels) * gpu::ceil_div(filters, kFilters);
-  gpu::launch(job.op, flat_kernel<T>, gpu::blocks_for(job.op, blocks, 1), kThreads, smem, f, image_of(x),
+  gpu::launch(job.op, flat_kernel<T>, gpu::blocks_for(job.op, blocks, 1), kFlatThreads, smem, f, image_of(x),
               static_cast<const Word*>(w.raw_data()),
               job.bias ? static_cast<const T*>(job.bias->raw_data()) : nullptr,
               static_cast<Word*>(job.out().raw_data()), filters);
@@ -324,7 +324,7 @@ void weight_gradient(const Job& job, const Flat& f, std::size_t smem) {
   const Tensor dy = channels_last(job.op, *job.parts[static_cast<std::size_t>(Part::y)]);
   const std::int64_t tiles = gpu::ceil_div(g.filters, kFilters) * gpu::ceil_div(g.channels, kChannels);
   const std::int64_t parts = gpu::ceil_div(f.positions, kDepth);
-  const std::int64_t splits = std::max<std::int64_t>(1, std::min(kWantedBlocks / tiles, parts));
+  const std::int64_t splits = std::max<std::int64_t>(1, std::min(kWeightBlocks / tiles, parts));
   const std::int64_t size = job.out().numel();
   const Tensor partial = Tensor::allocate({splits, size}, DType::f32, job.out().device());
   gpu::launch(job.op, flat_weight_kernel<T>, gpu::blocks_for(job.op, tiles * splits, 1), kWeightThreads, smem,

@@ -3,26 +3,27 @@
 
 // The plain kernels: image by image by pooling_plain.h.
 
-namespace ct::plain::pooling_calls {
+namespace ct::pooling {
 namespace {
 
-void run(pooling::Work work, const pooling::Windows& w, const Tensor& from, const Tensor& indices,
-         const Tensor& to) {
-  const bool back = work == pooling::Work::gathered;
+using namespace plain;
+
+void run_plain(Work work, const Windows& w, const Tensor& from, const Tensor& indices, const Tensor& to) {
+  const bool back = work == Work::gathered;
   const std::int64_t in = back ? w.out_pixels() : w.in_pixels(), out = back ? w.in_pixels() : w.out_pixels();
   parallel_for(to.numel() / out, 1 + 4096 / out, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
       const double* x = from.data<double>() + n * in;
       double* y = to.data<double>() + n * out;
       std::int64_t* index = indices.defined() ? indices.data<std::int64_t>() + n * w.out_pixels() : nullptr;
-      if (work == pooling::Work::largest) max_pool(w, x, y, index);
-      if (work == pooling::Work::pooled) pool(w, x, index, y);
-      if (work == pooling::Work::gathered) pool_gradient(w, x, index, y);
+      if (work == Work::largest) max_pool(w, x, y, index);
+      if (work == Work::pooled) pool(w, x, index, y);
+      if (work == Work::gathered) pool_gradient(w, x, index, y);
     }
   });
 }
 
 }  // namespace
-}  // namespace ct::plain::pooling_calls
+}  // namespace ct::pooling
 
-CT_KERNELS(plain, pooling, CT_POOLING_KERNELS(plain::pooling_calls::run))
+CT_KERNELS(plain, pooling, CT_POOLING_KERNELS(pooling::run_plain))

@@ -11,7 +11,7 @@
 namespace ct::convolution {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kOrderThreads = 256;
 
 /// Elements that a thread writes at once.
 template <class E>
@@ -37,10 +37,10 @@ __device__ __forceinline__ void store(E* plane, int at, int size, const Few<E>& 
 
 // Images are counted in blockIdx.y. A thread has the same few elements of all phases of a channel.
 template <class E>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kOrderThreads)
     split_kernel(const __grid_constant__ Split s, const E* __restrict__ x, E* __restrict__ to, int images) {
   constexpr int kCount = Few<E>::count;
-  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t i = blockIdx.x * kOrderThreads + threadIdx.x;
   const int c = static_cast<int>(s.shares.divide(i)),
             at = static_cast<int>(i - c * s.shares.divisor) * kCount;
   if (c >= s.channels) return;
@@ -70,11 +70,11 @@ __global__ void __launch_bounds__(kThreads)
 
 // Merges the phases again. An element in no phase becomes the channel's element of `unseen`, or 0.
 template <class E>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kOrderThreads)
     merge_kernel(const __grid_constant__ Split s, const gpu::Divider width, const E* __restrict__ from,
                  const E* __restrict__ unseen, E* __restrict__ x, int images) {
   constexpr int kCount = Few<E>::count;
-  const std::uint32_t i = blockIdx.x * kThreads + threadIdx.x;
+  const std::uint32_t i = blockIdx.x * kOrderThreads + threadIdx.x;
   const int c = static_cast<int>(s.shares.divide(i)),
             at = static_cast<int>(i - c * s.shares.divisor) * kCount;
   if (c >= s.channels) return;
@@ -108,9 +108,9 @@ __global__ void __launch_bounds__(kThreads)
 
 // Filters [O, C, kH, kW] into the order of the phases, whose other taps are zeros already, or `back`.
 template <class E>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kOrderThreads)
     filters_kernel(const __grid_constant__ Split s, E* filters, E* phased, long long count, bool back) {
-  const long long i = static_cast<long long>(blockIdx.x) * kThreads + threadIdx.x;
+  const long long i = static_cast<long long>(blockIdx.x) * kOrderThreads + threadIdx.x;
   if (i >= count) return;
   const Phases &down = s.down, &across = s.across;
   const int w = static_cast<int>(i % across.taps), h = static_cast<int>(i / across.taps % down.taps);
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class E>
 void order_filters(const char* op, const Split& s, const Tensor& filters, const Tensor& phased, bool back) {
-  gpu::launch(op, filters_kernel<E>, gpu::blocks_for(op, filters.numel(), kThreads), kThreads, 0, s,
+  gpu::launch(op, filters_kernel<E>, gpu::blocks_for(op, filters.numel(), kOrderThreads), kOrderThreads, 0, s,
               static_cast<E*>(filters.raw_data()), static_cast<E*>(phased.raw_data()), filters.numel(), back);
 }
 
@@ -137,9 +137,9 @@ void launch_images(const char* op, Kernel kernel, Split s, std::int64_t size, co
   const std::int64_t shares = gpu::ceil_div(size, Few<E>::count), n = images.size(0);
   s.shares = gpu::Divider(static_cast<std::uint32_t>(shares));
   gpu::launch(op, kernel,
-              dim3(gpu::blocks_for(op, s.channels * shares, kThreads),
+              dim3(gpu::blocks_for(op, s.channels * shares, kOrderThreads),
                    static_cast<unsigned>(std::min<std::int64_t>(n, 65535))),
-              kThreads, 0, s, args..., n);
+              kOrderThreads, 0, s, args..., n);
 }
 
 template <class E>

@@ -4,10 +4,12 @@
 
 // The plain kernels: image by image by upsample_plain.h.
 
-namespace ct::plain::upsample_calls {
+namespace ct::resizing {
 namespace {
 
-void run(bool back, const resizing::Grid& grid, const Tensor& from, const Tensor& to) {
+using namespace plain;
+
+void run_plain(bool back, const Grid& grid, const Tensor& from, const Tensor& to) {
   const std::int64_t in = grid.in_pixels(), out = grid.out_pixels();
   parallel_for(to.numel() / (back ? in : out), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t n = begin; n < end; ++n) {
@@ -19,6 +21,6 @@ void run(bool back, const resizing::Grid& grid, const Tensor& from, const Tensor
 }
 
 }  // namespace
-}  // namespace ct::plain::upsample_calls
+}  // namespace ct::resizing
 
-CT_KERNELS(plain, upsample, CT_RESIZING_KERNELS(plain::upsample_calls::run))
+CT_KERNELS(plain, upsample, CT_RESIZING_KERNELS(resizing::run_plain))

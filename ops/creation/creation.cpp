@@ -17,6 +17,9 @@
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct {
+
+CT_KERNEL_TABLES(filling)
+
 namespace {
 
 Tensor make(const char* op, const Shape& shape, const TensorOptions& options, DType natural = DType::f32) {
@@ -35,16 +38,6 @@ Tensor finish(Tensor t, const TensorOptions& options) {
 
 // ---- the two ops behind them: no shapes to infer, no gradients --------------------------------------------
 
-void sequence_forward(const Forward& call) {
-  const Tensor& t = call.out();
-  const auto& sequence = call.attrs<detail::Sequence>();
-  t.is_cuda() ? detail::sequence_cuda(t, sequence) : on_cpu(cpu_tables::filling).sequence(t, sequence);
-}
-void draw_forward(const Forward& call) {
-  const Tensor& t = call.out();
-  const auto& draw = call.attrs<detail::Draw>();
-  t.is_cuda() ? detail::random_cuda(t, draw) : on_cpu(cpu_tables::filling).random(t, draw);
-}
 void target_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 
 constexpr InputDef kWritten[] = {{.name = "target", .gradient = false}};
@@ -70,8 +63,7 @@ constexpr OpDef k_sequence = checked({
     .outputs = kFilled,
     .attributes = kSequenceAttributes,
     .infer = target_infer,
-    .cpu = {sequence_forward},
-    .cuda = {sequence_forward},
+    .kernels = &kernel_tables::filling,
     .dtypes = kAllTypes,
 });
 constexpr OpDef k_draw = checked({
@@ -81,8 +73,7 @@ constexpr OpDef k_draw = checked({
     .outputs = kFilled,
     .attributes = kDrawAttributes,
     .infer = target_infer,
-    .cpu = {draw_forward},
-    .cuda = {draw_forward},
+    .kernels = &kernel_tables::filling,
     .dtypes = kAllTypes,
 });
 

@@ -12,13 +12,12 @@ void drop(const Tensor& x, const Tensor& y, const Attrs& attrs) {
   apply(x, y, attrs, [](const auto&... call) { run_cpu(tiles_of<Drop>, call...); });
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) { drop(f.in(0), f.out(), f.attrs<Attrs>()); }
 void backward_cpu(const Backward& b) {
   if (b.needs(0)) drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());
 }
 
+}  // namespace
 }  // namespace ct::dropout_kernels
 
 CT_KERNELS(cpu, dropout, {"dropout", dropout_kernels::forward_cpu, dropout_kernels::backward_cpu})

@@ -10,16 +10,15 @@ using namespace elementwise;
 
 void drop(const Tensor& x, const Tensor& y, const Attrs& attrs) {
   apply(x, y, attrs,
-        [](const auto&... call) { run_cuda("dropout", cuda_kernels<Drop, true, false>(), call...); });
+        [](const auto&... call) { run_cuda("dropout", value_kernels<Drop, true, false>(), call...); });
 }
-
-}  // namespace
 
 void forward_cuda(const Forward& f) { drop(f.in(0), f.out(), f.attrs<Attrs>()); }
 void backward_cuda(const Backward& b) {
   if (b.needs(0)) drop(b.grad(), b.grad_in(0), b.attrs<Attrs>());
 }
 
+}  // namespace
 }  // namespace ct::dropout_kernels
 
 CT_KERNELS(cuda, dropout, {"dropout", dropout_kernels::forward_cuda, dropout_kernels::backward_cuda})

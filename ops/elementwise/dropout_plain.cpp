@@ -4,11 +4,13 @@
 
 // The plain kernels: every element of a call by dropout_plain.h.
 
-namespace ct::plain::dropout_calls {
+namespace ct::dropout_kernels {
 namespace {
 
-void forward(const Forward& f) {
-  const auto& a = f.attrs<dropout_kernels::Attrs>();
+using namespace plain;
+
+void forward_plain(const Forward& f) {
+  const auto& a = f.attrs<Attrs>();
   const double* x = f.in(0).data<double>();
   const std::uint64_t threshold = bernoulli_threshold(a.p);
   each_element(f.out(), [&](std::int64_t i) {
@@ -16,9 +18,9 @@ void forward(const Forward& f) {
   });
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   if (!b.needs(0)) return;
-  const auto& a = b.attrs<dropout_kernels::Attrs>();
+  const auto& a = b.attrs<Attrs>();
   const double* g = b.grad().data<double>();
   const std::uint64_t threshold = bernoulli_threshold(a.p);
   each_element(b.grad_in(0), [&](std::int64_t i) {
@@ -27,6 +29,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::dropout_calls
+}  // namespace ct::dropout_kernels
 
-CT_KERNELS(plain, dropout, {"dropout", plain::dropout_calls::forward, plain::dropout_calls::backward})
+CT_KERNELS(plain, dropout, {"dropout", dropout_kernels::forward_plain, dropout_kernels::backward_plain})

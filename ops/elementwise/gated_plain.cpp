@@ -3,17 +3,19 @@
 
 // The plain kernels: every element of a call by gated_plain.h.
 
-namespace ct::plain::gated_calls {
+namespace ct::gated {
 namespace {
 
+using namespace plain;
+
 template <Gate gate(double)>
-void forward(const Forward& f) {
+void forward_plain(const Forward& f) {
   const double *a = f.in(0).data<double>(), *b = f.in(1).data<double>();
-  each_element(f.out(), [=](std::int64_t i) { return gated(gate(a[i]), b[i]); });
+  each_element(f.out(), [=](std::int64_t i) { return plain::gated(gate(a[i]), b[i]); });
 }
 
 template <Gate gate(double)>
-void backward(const Backward& call) {
+void backward_plain(const Backward& call) {
   const double *a = call.in(0).data<double>(), *b = call.in(1).data<double>(),
                *g = call.grad().data<double>();
   if (!call.needs(0)) {
@@ -30,10 +32,8 @@ void backward(const Backward& call) {
 }
 
 }  // namespace
-}  // namespace ct::plain::gated_calls
+}  // namespace ct::gated
 
-CT_KERNELS(plain, gated,
-           {"swiglu", plain::gated_calls::forward<plain::silu>, plain::gated_calls::backward<plain::silu>},
-           {"geglu", plain::gated_calls::forward<plain::gelu>, plain::gated_calls::backward<plain::gelu>},
-           {"geglu_tanh", plain::gated_calls::forward<plain::gelu_tanh>,
-            plain::gated_calls::backward<plain::gelu_tanh>})
+CT_KERNELS(plain, gated, {"swiglu", gated::forward_plain<plain::silu>, gated::backward_plain<plain::silu>},
+           {"geglu", gated::forward_plain<plain::gelu>, gated::backward_plain<plain::gelu>},
+           {"geglu_tanh", gated::forward_plain<plain::gelu_tanh>, gated::backward_plain<plain::gelu_tanh>})

@@ -14,7 +14,6 @@ void gradient(const Backward& b, int i, const Scalar& q) {
                     run_cpu(tiles_of<PassUnless>, out, inputs, parameters);
                   });
 }
-}  // namespace
 
 void where_forward_cpu(const Forward& f) { forward_cpu<Select, true, true>(f); }
 void where_backward_cpu(const Backward& b) {
@@ -25,6 +24,7 @@ void where_backward_cpu(const Backward& b) {
 void where_scalar_forward_cpu(const Forward& f) { forward_cpu<SelectScalar, true, true>(f); }
 void where_scalar_backward_cpu(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
 
+}  // namespace
 }  // namespace ct::where_op
 
 CT_KERNELS(cpu, where, {"where", where_op::where_forward_cpu, where_op::where_backward_cpu},

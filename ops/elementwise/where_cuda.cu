@@ -16,7 +16,6 @@ void gradient(const Backward& b, int i, const Scalar& q) {
                     run_cuda(b.op.name, gradient_kernels<PassUnless, Formulas>(), out, inputs, parameters);
                   });
 }
-}  // namespace
 
 void where_forward_cuda(const Forward& f) { forward_cuda<Select, true, true, false, Formulas>(f); }
 void where_backward_cuda(const Backward& b) {
@@ -29,6 +28,7 @@ void where_scalar_forward_cuda(const Forward& f) {
 }
 void where_scalar_backward_cuda(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
 
+}  // namespace
 }  // namespace ct::where_op
 
 CT_KERNELS(cuda, where, {"where", where_op::where_forward_cuda, where_op::where_backward_cuda},

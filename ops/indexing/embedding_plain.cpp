@@ -4,10 +4,12 @@
 
 // The plain kernels: embedding_plain.h, after the indices have been checked.
 
-namespace ct::plain::embedding_calls {
+namespace ct::embedding_kernels {
 namespace {
 
-void forward(const Forward& f) {
+using namespace plain;
+
+void forward_plain(const Forward& f) {
   const Tensor& w = f.in(0);
   const std::int64_t rows = w.size(0), columns = w.size(1), places = f.in(1).numel();
   const Integers i(f.in(1));
@@ -16,17 +18,17 @@ void forward(const Forward& f) {
   embedding({w.data<double>(), rows, columns}, i, {f.out().data<double>(), places, columns});
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   if (!b.needs(0)) return;
   Tensor& dw = b.grad_in(0);
   if (!b.accumulate(0)) dw.zero_();
   const std::int64_t rows = dw.size(0), columns = dw.size(1);
   embedding_gradient({b.grad().data<double>(), b.in(1).numel(), columns}, Integers(b.in(1)),
-                     b.attrs<embedding_kernels::Attrs>().padding_row(rows),
-                     {dw.data<double>(), rows, columns});
+                     b.attrs<Attrs>().padding_row(rows), {dw.data<double>(), rows, columns});
 }
 
 }  // namespace
-}  // namespace ct::plain::embedding_calls
+}  // namespace ct::embedding_kernels
 
-CT_KERNELS(plain, embedding, {"embedding", plain::embedding_calls::forward, plain::embedding_calls::backward})
+CT_KERNELS(plain, embedding,
+           {"embedding", embedding_kernels::forward_plain, embedding_kernels::backward_plain})

@@ -5,13 +5,10 @@
 
 // The plain kernels: scatter_reduce_plain.h for each element of x, with the list of what goes there.
 
-namespace ct::plain::scatter_reduce_calls {
+namespace ct::scatter_reduce_op {
 namespace {
 
-using scatter_reduce_op::backward_by;
-using scatter_reduce_op::Call;
-using scatter_reduce_op::data_of;
-using scatter_reduce_op::forward_by;
+using namespace plain;
 
 // Calls f(i, list) for each element i of x that some element of the source goes to: the list of those.
 template <class F>
@@ -52,7 +49,7 @@ void forward(const Forward& f) {
 
 template <ScatterReduce kind>
 void backward(const Backward& b) {
-  backward_by(kind, b, [](const Call& call, const scatter_reduce_op::Spread& s) {
+  backward_by(kind, b, [](const Call& call, const Spread& s) {
     const double *x = data_of<double>(s.x), *source = data_of<double>(s.source), *y = data_of<double>(s.y);
     double *const dx = data_of<double>(s.dx), *const ds = data_of<double>(s.dsource);
     for_each_place(call, [&](std::int64_t i, const std::vector<std::int64_t>& list) {
@@ -69,6 +66,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::scatter_reduce_calls
+}  // namespace ct::scatter_reduce_op
 
-CT_KERNELS(plain, scatter_reduce, CT_SCATTER_REDUCE_LINES(plain::scatter_reduce_calls))
+CT_KERNELS(plain, scatter_reduce, CT_SCATTER_REDUCE_LINES(scatter_reduce_op))

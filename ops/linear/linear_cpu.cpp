@@ -6,6 +6,7 @@
 #include <cotangent/ops/linear/linear_internal.h>
 
 namespace ct {
+namespace {
 
 using product::Missing;
 using product::Stack;
@@ -36,6 +37,7 @@ void linear_forward_cpu(const Forward& f) {
 
 void linear_backward_cpu(const Backward& b) { linear_backward(b, product::cpu_backend); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cpu, linear, {"linear", linear_forward_cpu, linear_backward_cpu})

@@ -27,8 +27,6 @@ void write_bias(const Tensor& bias, const Tensor& y) {
   });
 }
 
-}  // namespace
-
 void linear_forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Missing missing = linear_rows(f.in(0).dim());
@@ -55,6 +53,7 @@ void linear_forward_cuda(const Forward& f) {
 // slower than sum_to does.
 void linear_backward_cuda(const Backward& b) { linear_backward(b, product::cuda_backend); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cuda, linear, {"linear", linear_forward_cuda, linear_backward_cuda})

@@ -4,10 +4,12 @@
 // A product of stacks of matrices is the engine's (ops/engine/gemm): its plan, and this device's GEMM.
 
 namespace ct {
+namespace {
 
 void matmul_forward_cpu(const Forward& f) { product::forward(f, product::cpu_backend); }
 void matmul_backward_cpu(const Backward& b) { product::backward(b, product::cpu_backend); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cpu, matmul, {"matmul", matmul_forward_cpu, matmul_backward_cpu})

@@ -4,10 +4,12 @@
 // A product of stacks of matrices is the engine's (ops/engine/gemm): its plan, and this device's GEMM.
 
 namespace ct {
+namespace {
 
 void matmul_forward_cuda(const Forward& f) { product::forward(f, product::cuda_backend); }
 void matmul_backward_cuda(const Backward& b) { product::backward(b, product::cuda_backend); }
 
+}  // namespace
 }  // namespace ct
 
 CT_KERNELS(cuda, matmul, {"matmul", matmul_forward_cuda, matmul_backward_cuda})

@@ -4,20 +4,19 @@
 
 // The plain kernels: channel by channel by batch_norm_plain.h.
 
-namespace ct::plain::batch_norm_calls {
+namespace ct::batch_norms {
 namespace {
 
-using batch_norms::Call;
-using batch_norms::number;
+using namespace plain;
 
-void forward(const Call& c) {
+void forward_plain(const Call& c) {
   parallel_for(c.channels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
       batch_norm(c, i, c.x.data<double>(), number(c.weight, i, 1.0), number(c.bias, i, 0.0),
                  c.mean.data<double>()[i], c.var.data<double>()[i], c.y.data<double>());
   });
 }
-void backward(const Call& c) {
+void backward_plain(const Call& c) {
   double* const sums = c.sums.data<double>();
   parallel_for(c.channels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i)
@@ -28,7 +27,6 @@ void backward(const Call& c) {
 }
 
 }  // namespace
-}  // namespace ct::plain::batch_norm_calls
+}  // namespace ct::batch_norms
 
-CT_KERNELS(plain, batch_norm,
-           CT_BATCH_NORM_KERNELS(plain::batch_norm_calls::forward, plain::batch_norm_calls::backward))
+CT_KERNELS(plain, batch_norm, CT_BATCH_NORM_KERNELS(batch_norms::forward_plain, batch_norms::backward_plain))

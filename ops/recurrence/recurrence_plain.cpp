@@ -5,13 +5,11 @@
 
 // The plain kernels: step by step by recurrence_plain.h.
 
-namespace ct::plain::recurrence_calls {
+namespace ct::recurrence {
 namespace {
 
-using recurrence::Attrs;
-using recurrence::Gru;
-using recurrence::Lstm;
-using recurrence::Rnn;
+using namespace plain;
+
 using std::int64_t;
 
 using Part = Eigen::Map<Columns>;
@@ -57,7 +55,7 @@ struct Sizes {
 };
 
 template <class C>
-void forward(const Forward& f) {
+void forward_plain(const Forward& f) {
   const Sizes s(f.in(0).shape(), f.in(2).shape(), f.attrs<Attrs>(), f.in(6));
   if (s.batch == 0) return;
   const ConstMatrix w_ih = whole(f.in(1)), w_hh = whole(f.in(2));
@@ -94,7 +92,7 @@ void forward(const Forward& f) {
 }
 
 template <class C>
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   const Sizes s(b.in_meta(0).shape, b.in_meta(2).shape, b.attrs<Attrs>(), b.saved_inputs[6]);
   const ConstMatrix w_ih = whole(b.in(1)), w_hh = whole(b.in(2));
   for (int i = 0; i < b.input_count(); ++i)
@@ -150,12 +148,10 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::recurrence_calls
+}  // namespace ct::recurrence
 
 CT_KERNELS(plain, recurrence,
-           {"rnn", plain::recurrence_calls::forward<recurrence::Rnn>,
-            plain::recurrence_calls::backward<recurrence::Rnn>},
-           {"gru", plain::recurrence_calls::forward<recurrence::Gru>,
-            plain::recurrence_calls::backward<recurrence::Gru>},
-           {"lstm", plain::recurrence_calls::forward<recurrence::Lstm>,
-            plain::recurrence_calls::backward<recurrence::Lstm>})
+           {"rnn", recurrence::forward_plain<recurrence::Rnn>, recurrence::backward_plain<recurrence::Rnn>},
+           {"gru", recurrence::forward_plain<recurrence::Gru>, recurrence::backward_plain<recurrence::Gru>},
+           {"lstm", recurrence::forward_plain<recurrence::Lstm>,
+            recurrence::backward_plain<recurrence::Lstm>})

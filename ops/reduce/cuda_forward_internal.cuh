@@ -34,9 +34,9 @@ inline constexpr bool finds_smallest(Kind kind) {
   return kind == Kind::amin || kind == Kind::all || kind == Kind::min || kind == Kind::argmin;
 }
 
-/// Entries of CT_KERNELS, by the name of the kind.
-#define CT_FOLD(kind) \
-  { #kind, fold::forward_cuda < fold::Kind::kind>, fold::backward_cuda < fold::Kind::kind> }
-#define CT_PREDICATE(kind) forward_only(#kind, fold::forward_cuda<fold::Kind::kind>)
+/// Entries of CT_KERNELS, by the forward kernel of the kind, which fold has, and the kind's name.
+#define CT_FOLD(forward, kind) \
+  { #kind, fold::forward < fold::Kind::kind>, fold::backward_cuda < fold::Kind::kind> }
+#define CT_PREDICATE(forward, kind) forward_only(#kind, fold::forward<fold::Kind::kind>)
 
 }  // namespace ct::fold

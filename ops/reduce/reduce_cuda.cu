@@ -7,7 +7,7 @@
 namespace ct::fold {
 
 template <Kind kind>
-void forward_cuda(const Forward& f) {
+void sums_cuda(const Forward& f) {
   const Tensor& x = f.in(0);
   if constexpr (kind == Kind::prod) {
     visit_elements(x.dtype(), [&](auto tag) {
@@ -41,5 +41,5 @@ Side side_cuda(const Tensor& x, AxisMask mask, Gradient kind, bool smallest) {
 
 }  // namespace ct::fold
 
-CT_KERNELS(cuda, reduce_sum, CT_FOLD(sum), CT_FOLD(mean))
-CT_KERNELS(cuda, reduce_product, CT_FOLD(prod))
+CT_KERNELS(cuda, reduce_sum, CT_FOLD(sums_cuda, sum), CT_FOLD(sums_cuda, mean))
+CT_KERNELS(cuda, reduce_product, CT_FOLD(sums_cuda, prod))

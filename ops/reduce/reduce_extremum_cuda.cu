@@ -7,7 +7,7 @@
 namespace ct::fold {
 
 template <Kind kind>
-void forward_cuda(const Forward& f) {
+void extrema_cuda(const Forward& f) {
   const double number = f.attrs<Attrs>().number;
   visit_elements(f.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -33,8 +33,8 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::fold
 
-CT_KERNELS(cuda, reduce_extremum, CT_FOLD(amax), CT_FOLD(amin))
-CT_KERNELS(cuda, reduce_truth, CT_PREDICATE(any), CT_PREDICATE(all))
-CT_KERNELS(cuda, reduce_norm, CT_FOLD(norm))
-CT_KERNELS(cuda, reduce_position, CT_FOLD(max), CT_FOLD(min))
-CT_KERNELS(cuda, reduce_argument, CT_PREDICATE(argmax), CT_PREDICATE(argmin))
+CT_KERNELS(cuda, reduce_extremum, CT_FOLD(extrema_cuda, amax), CT_FOLD(extrema_cuda, amin))
+CT_KERNELS(cuda, reduce_truth, CT_PREDICATE(extrema_cuda, any), CT_PREDICATE(extrema_cuda, all))
+CT_KERNELS(cuda, reduce_norm, CT_FOLD(extrema_cuda, norm))
+CT_KERNELS(cuda, reduce_position, CT_FOLD(extrema_cuda, max), CT_FOLD(extrema_cuda, min))
+CT_KERNELS(cuda, reduce_argument, CT_PREDICATE(extrema_cuda, argmax), CT_PREDICATE(extrema_cuda, argmin))

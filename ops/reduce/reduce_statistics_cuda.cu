@@ -5,7 +5,7 @@
 namespace ct::fold {
 
 template <Kind kind>
-void forward_cuda(const Forward& f) {
+void statistics_cuda(const Forward& f) {
   const double number = f.attrs<Attrs>().number;
   gpu::visit_widths(f.in(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -21,5 +21,5 @@ void forward_cuda(const Forward& f) {
 
 }  // namespace ct::fold
 
-CT_KERNELS(cuda, reduce_statistics, CT_FOLD(var), CT_FOLD(std))
-CT_KERNELS(cuda, reduce_logsumexp, CT_FOLD(logsumexp))
+CT_KERNELS(cuda, reduce_statistics, CT_FOLD(statistics_cuda, var), CT_FOLD(statistics_cuda, std))
+CT_KERNELS(cuda, reduce_logsumexp, CT_FOLD(statistics_cuda, logsumexp))

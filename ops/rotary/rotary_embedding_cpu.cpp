@@ -92,8 +92,6 @@ void run(const Call& call) {
   visit_fast(call.op, call.y.dtype(), [&]<class T>(TypeTag<T>) { run<T>(call); });
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   run(Call(f.op.name, f.in(0), f.in(1), f.out(), f.attrs<Attrs>(), false));
@@ -104,6 +102,7 @@ void backward_cpu(const Backward& b) {
   if (dx.numel() > 0) run(Call(b.op.name, b.grad(), b.in(1), dx, b.attrs<Attrs>(), true));
 }
 
+}  // namespace
 }  // namespace ct::rotary
 
 CT_KERNELS(cpu, rotary_embedding, {"rotary_embedding", rotary::forward_cpu, rotary::backward_cpu})

@@ -153,8 +153,6 @@ void run(const Call& call) {
   visit_floating(call.op, call.y.dtype(), [&]<class T>(TypeTag<T>) { run<T>(call); });
 }
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   run(Call(f.op.name, f.in(0), f.in(1), f.out(), f.attrs<Attrs>(), false));
@@ -165,6 +163,7 @@ void backward_cuda(const Backward& b) {
   if (dx.numel() > 0) run(Call(b.op.name, b.grad(), b.in(1), dx, b.attrs<Attrs>(), true));
 }
 
+}  // namespace
 }  // namespace ct::rotary
 
 CT_KERNELS(cuda, rotary_embedding, {"rotary_embedding", rotary::forward_cuda, rotary::backward_cuda})

@@ -5,16 +5,17 @@
 
 // The plain kernels: every row of a call by rotary_embedding_plain.h.
 
-namespace ct::plain::rotary_embedding_calls {
+namespace ct::rotary {
 namespace {
 
+using namespace plain;
+
 template <auto turn_row>
-void turn(const Tensor& x, const Tensor& positions, const rotary::Attrs& attrs, const Tensor& y) {
+void turn(const Tensor& x, const Tensor& positions, const Attrs& attrs, const Tensor& y) {
   if (y.numel() == 0) return;
   const std::int64_t length = x.size(-2), turned = attrs.turned(x.size(-1));
-  const Row frequency(rotary::frequencies<double>(attrs.options, turned).of, turned / 2,
-                      Eigen::InnerStride<>(1));
-  const rotary::Positions at(positions);
+  const Row frequency(frequencies<double>(attrs.options, turned).of, turned / 2, Eigen::InnerStride<>(1));
+  const Positions at(positions);
   const Rows rows(x.shape(), x.dim() - 1);
   const std::int64_t batches = positions.dim() == 2 ? x.size(0) : 1;  // that have positions of their own
   const std::int64_t heads = rows.count() / batches / length;
@@ -29,17 +30,15 @@ void turn(const Tensor& x, const Tensor& positions, const rotary::Attrs& attrs, 
   });
 }
 
-void forward(const Forward& f) {
-  turn<rotary_embedding>(f.in(0), f.in(1), f.attrs<rotary::Attrs>(), f.out());
+void forward_plain(const Forward& f) {
+  turn<plain::rotary_embedding>(f.in(0), f.in(1), f.attrs<Attrs>(), f.out());
 }
 
-void backward(const Backward& b) {
-  if (b.needs(0)) turn<rotary_embedding_gradient>(b.grad(), b.in(1), b.attrs<rotary::Attrs>(), b.grad_in(0));
+void backward_plain(const Backward& b) {
+  if (b.needs(0)) turn<plain::rotary_embedding_gradient>(b.grad(), b.in(1), b.attrs<Attrs>(), b.grad_in(0));
 }
 
 }  // namespace
-}  // namespace ct::plain::rotary_embedding_calls
+}  // namespace ct::rotary
 
-CT_KERNELS(plain, rotary_embedding,
-           {"rotary_embedding", plain::rotary_embedding_calls::forward,
-            plain::rotary_embedding_calls::backward})
+CT_KERNELS(plain, rotary_embedding, {"rotary_embedding", rotary::forward_plain, rotary::backward_plain})

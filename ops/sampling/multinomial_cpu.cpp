@@ -52,8 +52,6 @@ void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, c
   });
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& w = f.in(0);
@@ -64,6 +62,7 @@ void forward_cpu(const Forward& f) {
   });
 }
 
+}  // namespace
 }  // namespace ct::multinomial_kernels
 
 CT_KERNELS(cpu, multinomial, forward_only("multinomial", multinomial_kernels::forward_cpu))

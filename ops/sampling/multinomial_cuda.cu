@@ -65,8 +65,6 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& w = f.in(0);
@@ -79,6 +77,7 @@ void forward_cuda(const Forward& f) {
   });
 }
 
+}  // namespace
 }  // namespace ct::multinomial_kernels
 
 CT_KERNELS(cuda, multinomial, forward_only("multinomial", multinomial_kernels::forward_cuda))

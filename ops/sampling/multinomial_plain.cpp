@@ -3,24 +3,26 @@
 
 // The plain kernel: every row of a call by multinomial_plain.h.
 
-namespace ct::plain::multinomial_calls {
+namespace ct::multinomial_kernels {
 namespace {
 
-void forward(const Forward& f) {
+using namespace plain;
+
+void forward_plain(const Forward& f) {
   const Tensor &w = f.in(0), &y = f.out();
-  const auto& attrs = f.attrs<multinomial_kernels::Attrs>();
+  const auto& attrs = f.attrs<Attrs>();
   const Rows rows(w.shape(), w.dim() - 1), draws(y.shape(), y.dim() - 1);
   rows.each([&](std::int64_t r) {
     const Row row = rows.of(w, r);
-    multinomial_kernels::check_weights(row.data(), row.size(), r);
+    check_weights(row.data(), row.size(), r);
     const std::int64_t drawn =
         multinomial(row, attrs.replacement, attrs.draw, static_cast<std::uint64_t>(r * attrs.count),
                     draws.positions(y, r));
-    if (drawn < attrs.count) multinomial_kernels::fail_empty(r, drawn, attrs.count);
+    if (drawn < attrs.count) fail_empty(r, drawn, attrs.count);
   });
 }
 
 }  // namespace
-}  // namespace ct::plain::multinomial_calls
+}  // namespace ct::multinomial_kernels
 
-CT_KERNELS(plain, multinomial, forward_only("multinomial", plain::multinomial_calls::forward))
+CT_KERNELS(plain, multinomial, forward_only("multinomial", multinomial_kernels::forward_plain))

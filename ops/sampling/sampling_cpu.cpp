@@ -77,8 +77,6 @@ std::int64_t sample_row(const T* row, std::int64_t n, std::int64_t r, const Attr
   return all[at].index;
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& x = f.in(0);
@@ -95,6 +93,7 @@ void forward_cpu(const Forward& f) {
   });
 }
 
+}  // namespace
 }  // namespace ct::sampling_kernels
 
 CT_KERNELS(cpu, sampling, forward_only("sample_logits", sampling_kernels::forward_cpu))

@@ -72,8 +72,6 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
     out[r] = wheel.position(draw::target(attrs.draw, static_cast<std::uint64_t>(r), wheel.total));
 }
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& x = f.in(0);
@@ -86,6 +84,7 @@ void forward_cuda(const Forward& f) {
   });
 }
 
+}  // namespace
 }  // namespace ct::sampling_kernels
 
 CT_KERNELS(cuda, sampling, forward_only("sample_logits", sampling_kernels::forward_cuda))

@@ -4,21 +4,23 @@
 
 // The plain kernel: every row of a call by sampling_plain.h.
 
-namespace ct::plain::sampling_calls {
+namespace ct::sampling_kernels {
 namespace {
 
-void forward(const Forward& f) {
+using namespace plain;
+
+void forward_plain(const Forward& f) {
   const Tensor& x = f.in(0);
   const Rows rows(x.shape(), x.dim() - 1);
   std::int64_t* ids = f.out().data<std::int64_t>();
   rows.each([&](std::int64_t r) {
     const Row row = rows.of(x, r);
-    sampling_kernels::check_row(!row.isNaN().any() && std::isfinite(row.maxCoeff()), r);
-    ids[r] = sample_logits(row, f.attrs<sampling_kernels::Attrs>(), r);
+    check_row(!row.isNaN().any() && std::isfinite(row.maxCoeff()), r);
+    ids[r] = sample_logits(row, f.attrs<Attrs>(), r);
   });
 }
 
 }  // namespace
-}  // namespace ct::plain::sampling_calls
+}  // namespace ct::sampling_kernels
 
-CT_KERNELS(plain, sampling, forward_only("sample_logits", plain::sampling_calls::forward))
+CT_KERNELS(plain, sampling, forward_only("sample_logits", sampling_kernels::forward_plain))

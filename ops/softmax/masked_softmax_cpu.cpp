@@ -60,8 +60,6 @@ void forward(const Forward& f) {
   });
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   visit_fast(f.op.name, f.out().dtype(), [&]<class T>(TypeTag<T>) { forward<T>(f); });
@@ -76,6 +74,7 @@ void backward_cpu(const Backward& b) {
   b.set_grad_in(1, converted(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
 }
 
+}  // namespace
 }  // namespace ct::masked_softmax_kernels
 
 CT_KERNELS(cpu, masked_softmax,

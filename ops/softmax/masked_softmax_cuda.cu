@@ -31,8 +31,6 @@ struct Masked {
   }
 };
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   const Tensor& y = f.out();
   if (y.numel() == 0) return;
@@ -57,6 +55,7 @@ void backward_cuda(const Backward& b) {
   b.set_grad_in(1, converted(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
 }
 
+}  // namespace
 }  // namespace ct::masked_softmax_kernels
 
 CT_KERNELS(cuda, masked_softmax,

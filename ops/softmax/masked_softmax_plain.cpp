@@ -6,15 +6,14 @@
 
 // The plain kernels: every row of a call by masked_softmax_plain.h.
 
-namespace ct::plain::masked_softmax_calls {
+namespace ct::masked_softmax_kernels {
 namespace {
 
-using masked_softmax_kernels::Attrs;
-using masked_softmax_kernels::MaskRows;
+using namespace plain;
 
 Rows last_axis(const Shape& shape) { return {shape, shape.size() - 1}; }
 
-void forward(const Forward& f) {
+void forward_plain(const Forward& f) {
   const Tensor &x = f.in(0), &mask = f.in(1);
   const Rows rows = last_axis(x.shape());
   const MaskRows places(mask, x.shape());
@@ -27,7 +26,7 @@ void forward(const Forward& f) {
   });
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   const Tensor& y = b.out();
   const Rows rows = last_axis(y.shape());
   const Tensor ds = Tensor::allocate(y.shape(), f64, cpu);
@@ -40,7 +39,7 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::masked_softmax_calls
+}  // namespace ct::masked_softmax_kernels
 
 CT_KERNELS(plain, masked_softmax,
-           {"masked_softmax", plain::masked_softmax_calls::forward, plain::masked_softmax_calls::backward})
+           {"masked_softmax", masked_softmax_kernels::forward_plain, masked_softmax_kernels::backward_plain})

@@ -6,13 +6,15 @@
 
 // The plain kernels: every row of a call by softmax_plain.h.
 
-namespace ct::plain::softmax_calls {
+namespace ct::softmax_kernels {
 namespace {
+
+using namespace plain;
 
 /// The tensors of a call with the softmax's axis last: what lies apart along it is moved together, and back.
 class Call {
  public:
-  Call(const OpDef& op, const Shape& shape, const softmax_kernels::Attrs& attrs)
+  Call(const OpDef& op, const Shape& shape, const Attrs& attrs)
       : axis_(wrap_axis(op.name, attrs.axis, shape.size())), last_(axis_ + 1 >= shape.size()) {}
 
   Tensor in(const Tensor& t) const { return last_ ? t : t.transpose(axis_, -1).contiguous(); }
@@ -32,8 +34,8 @@ class Call {
 };
 
 template <void row_forward(const Row&, MutableRow)>
-void forward(const Forward& f) {
-  const Call call(f.op, f.out().shape(), f.attrs<softmax_kernels::Attrs>());
+void forward_plain(const Forward& f) {
+  const Call call(f.op, f.out().shape(), f.attrs<Attrs>());
   const Tensor x = call.in(f.in(0));
   call.run(f.out(), [&](const Rows& rows, std::int64_t r, const Tensor& y) {
     row_forward(rows.of(x, r), rows.in(y, r));
@@ -41,9 +43,9 @@ void forward(const Forward& f) {
 }
 
 template <void row_backward(const Row&, const Row&, MutableRow)>
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   if (!b.needs(0)) return;
-  const Call call(b.op, b.out().shape(), b.attrs<softmax_kernels::Attrs>());
+  const Call call(b.op, b.out().shape(), b.attrs<Attrs>());
   const Tensor g = call.in(b.grad()), y = call.in(b.out());
   call.run(b.grad_in(0), [&](const Rows& rows, std::int64_t r, const Tensor& dx) {
     row_backward(rows.of(g, r), rows.of(y, r), rows.in(dx, r));
@@ -51,10 +53,10 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::softmax_calls
+}  // namespace ct::softmax_kernels
 
 CT_KERNELS(plain, softmax,
-           {"softmax", plain::softmax_calls::forward<plain::softmax>,
-            plain::softmax_calls::backward<plain::softmax_gradient>},
-           {"log_softmax", plain::softmax_calls::forward<plain::log_softmax>,
-            plain::softmax_calls::backward<plain::log_softmax_gradient>})
+           {"softmax", softmax_kernels::forward_plain<plain::softmax>,
+            softmax_kernels::backward_plain<plain::softmax_gradient>},
+           {"log_softmax", softmax_kernels::forward_plain<plain::log_softmax>,
+            softmax_kernels::backward_plain<plain::log_softmax_gradient>})

@@ -14,7 +14,7 @@
 namespace ct::topk_kernels {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kSortThreads = 256;
 constexpr std::int64_t kMost = 0x7fffffff - 1;  // pairs at once
 
 // `count` elements of whole rows from `first_row` on.
@@ -33,10 +33,10 @@ struct Part {
 };
 
 // Word `word` of the key of each place, of the lowest the first; without `places` they are numbered.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSortThreads)
     key_kernel(const __grid_constant__ Part part, int word, bool number, unsigned* __restrict__ keys,
                unsigned* __restrict__ places) {
-  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
+  const unsigned i = blockIdx.x * kSortThreads + threadIdx.x;
   if (i >= part.count) return;
   const unsigned place = number ? i : places[i];
   const unsigned long long key = gpu::element_key(part.x, part.dtype, part.element(place));
@@ -44,18 +44,18 @@ __global__ void __launch_bounds__(kThreads)
   if (number) places[i] = i;
 }
 
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSortThreads)
     row_kernel(unsigned count, unsigned n, const unsigned* __restrict__ places, unsigned* __restrict__ keys) {
-  const unsigned i = blockIdx.x * kThreads + threadIdx.x;
+  const unsigned i = blockIdx.x * kSortThreads + threadIdx.x;
   if (i < count) keys[i] = places[i] / n;
 }
 
 // The first k places of each row become positions and values. With `keys`, of f32, what their keys tell is not read from
 // where it lies, which is anywhere.
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kSortThreads)
     finish_kernel(const __grid_constant__ Part part, unsigned k, const unsigned* __restrict__ keys,
                   const unsigned* __restrict__ places, void* values, long long* __restrict__ indices) {
-  const unsigned e = blockIdx.x * kThreads + threadIdx.x, n = static_cast<unsigned>(part.rows.n);
+  const unsigned e = blockIdx.x * kSortThreads + threadIdx.x, n = static_cast<unsigned>(part.rows.n);
   if (e >= part.count / n * k) return;
   const unsigned row = e / k, j = e % k, i = row * n + j;
   const unsigned place = places[i];
@@ -98,17 +98,18 @@ void sort_cuda(const Forward& f, const Choice& rows, bool descending) {
     scattering::PairSort pairs(op, part.count);
     const gpu::Workspace memory(pairs.bytes());
     pairs.place(memory.data());
-    const unsigned blocks = gpu::blocks_for(op, part.count, kThreads);
+    const unsigned blocks = gpu::blocks_for(op, part.count, kSortThreads);
     for (int word = 0; 32 * word < bits; ++word) {
-      gpu::launch(op, key_kernel, blocks, kThreads, 0, part, word, word == 0, pairs.keys(), pairs.places());
+      gpu::launch(op, key_kernel, blocks, kSortThreads, 0, part, word, word == 0, pairs.keys(),
+                  pairs.places());
       pairs.sort(std::min(32, bits));
     }
     if (some > 1) {
-      gpu::launch(op, row_kernel, blocks, kThreads, 0, part.count, rows.n, pairs.places(), pairs.keys());
+      gpu::launch(op, row_kernel, blocks, kSortThreads, 0, part.count, rows.n, pairs.places(), pairs.keys());
       pairs.sort(static_cast<int>(std::bit_width(static_cast<std::uint64_t>(some - 1))));
     }
-    gpu::launch(op, finish_kernel, gpu::blocks_for(op, some * rows.k, kThreads), kThreads, 0, part, rows.k,
-                some == 1 && x.dtype() == DType::f32 ? pairs.keys() : nullptr, pairs.places(),
+    gpu::launch(op, finish_kernel, gpu::blocks_for(op, some * rows.k, kSortThreads), kSortThreads, 0, part,
+                rows.k, some == 1 && x.dtype() == DType::f32 ? pairs.keys() : nullptr, pairs.places(),
                 f.out().raw_data(), static_cast<long long*>(f.out(1).raw_data()));
   }
 }

@@ -100,8 +100,6 @@ void forward(const T* x, T* values, std::int64_t* indices, const Choice& rows, b
                });
 }
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& x = f.in(0);
@@ -136,6 +134,7 @@ void backward_cpu(const Backward& b) {
   });
 }
 
+}  // namespace
 }  // namespace ct::topk_kernels
 
 CT_KERNELS(cpu, topk, {"topk", topk_kernels::forward_cpu, topk_kernels::backward_cpu},

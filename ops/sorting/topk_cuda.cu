@@ -99,8 +99,6 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   if (f.out().numel() == 0) return;
   const Tensor& x = f.in(0);
@@ -131,6 +129,7 @@ void backward_cuda(const Backward& b) {
   });
 }
 
+}  // namespace
 }  // namespace ct::topk_kernels
 
 CT_KERNELS(cuda, topk, {"topk", topk_kernels::forward_cuda, topk_kernels::backward_cuda},

@@ -3,20 +3,22 @@
 
 // The plain kernels: every row of a call by topk_plain.h.
 
-namespace ct::plain::topk_calls {
+namespace ct::topk_kernels {
 namespace {
+
+using namespace plain;
 
 // The rows of `all`, of which `chosen` has the first k elements each.
 struct Choice {
-  Rows all, chosen;
+  plain::Rows all, chosen;
 
-  Choice(const OpDef& op, const topk_kernels::Attrs& attrs, const Shape& all, const Shape& chosen)
+  Choice(const OpDef& op, const Attrs& attrs, const Shape& all, const Shape& chosen)
       : all(all, wrap_axis(op.name, attrs.axis, all.size())),
         chosen(chosen, wrap_axis(op.name, attrs.axis, all.size())) {}
 };
 
-void forward(const Forward& f) {
-  const auto& attrs = f.attrs<topk_kernels::Attrs>();
+void forward_plain(const Forward& f) {
+  const auto& attrs = f.attrs<Attrs>();
   const Choice rows(f.op, attrs, f.in(0).shape(), f.out().shape());
   rows.chosen.each([&](std::int64_t r) {
     topk(rows.all.of(f.in(0), r), attrs.descending, rows.chosen.in(f.out(), r),
@@ -24,13 +26,13 @@ void forward(const Forward& f) {
   });
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   if (!b.needs(0)) return;
   if (b.grad().numel() == 0) {  // k = 0
     b.grad_in(0).zero_();
     return;
   }
-  const Choice rows(b.op, b.attrs<topk_kernels::Attrs>(), b.in_meta(0).shape, b.grad().shape());
+  const Choice rows(b.op, b.attrs<Attrs>(), b.in_meta(0).shape, b.grad().shape());
   const Tensor& dx = b.grad_in(0);  // before the threads: the first to ask allocates it
   rows.all.each([&](std::int64_t r) {
     topk_gradient(rows.chosen.of(b.grad(), r), rows.chosen.positions(b.out(1), r), rows.all.in(dx, r));
@@ -38,7 +40,7 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::topk_calls
+}  // namespace ct::topk_kernels
 
-CT_KERNELS(plain, topk, {"topk", plain::topk_calls::forward, plain::topk_calls::backward},
-           {"sort", plain::topk_calls::forward, plain::topk_calls::backward})
+CT_KERNELS(plain, topk, {"topk", topk_kernels::forward_plain, topk_kernels::backward_plain},
+           {"sort", topk_kernels::forward_plain, topk_kernels::backward_plain})

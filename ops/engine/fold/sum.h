@@ -15,8 +15,8 @@ void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor,
 }  // namespace ct::fold
 
 namespace ct {
-struct SumCpu {
+struct SumFunctions {
   decltype(&fold::sum_cpu) sum;
 };
-CT_CPU_TABLES(SumCpu, sums)
+CT_FUNCTION_TABLES(SumFunctions, sums)
 }  // namespace ct

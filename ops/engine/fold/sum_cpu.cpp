@@ -98,4 +98,4 @@ CT_SUM_FOLD(std::int64_t, );
 
 }  // namespace ct::fold
 
-CT_CPU_TABLE(SumCpu, sums, fold::sum_cpu)
+CT_FUNCTIONS(cpu, SumFunctions, sums, fold::sum_cpu)

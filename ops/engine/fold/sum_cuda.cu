@@ -19,3 +19,5 @@ void sum_cuda(const Tensor& x, AxisMask mask, const Tensor& out, double divisor,
 }
 
 }  // namespace ct::fold
+
+CT_FUNCTIONS(cuda, SumFunctions, sums, fold::sum_cuda)

@@ -29,8 +29,7 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
              "; sizes must be equal or 1");
     mask |= 1u << i;
   }
-  if (grad.is_cuda()) return fold::sum_cuda(grad, mask, out, 1, accumulate);
-  on_cpu(cpu_tables::sums).sum(grad, mask, out, 1, accumulate);
+  functions_of(kernel_tables::sums, grad.device()).sum(grad, mask, out, 1, accumulate);
 }
 
 }  // namespace ct

@@ -403,3 +403,9 @@ template DotKernel<double> dot_kernel<double>(int64_t, int64_t);
 }  // namespace gemm
 
 }  // namespace ct
+
+// Weak: tests link these products by name beside the library's, and a program has a table once.
+namespace ct::cpu_kernels {
+[[gnu::weak]] extern const GemmFunctions gemms;
+}
+CT_FUNCTIONS(cpu, GemmFunctions, gemms, gemm_cpu<double>)

@@ -43,9 +43,9 @@ CT_API void gemm_batched_cpu(const Gemm& shape, std::int64_t batch, std::int64_t
                              std::int64_t b_batch, std::int64_t c_batch, compute_t<T> alpha, const T* a,
                              const T* b, compute_t<T> beta, std::type_identity_t<Out>* c);
 
-struct GemmCpu {
+struct GemmFunctions {
   decltype(&gemm_cpu<double>) run;
 };
-CT_CPU_TABLES(GemmCpu, gemms)
+CT_FUNCTION_TABLES(GemmFunctions, gemms)
 
 }  // namespace ct

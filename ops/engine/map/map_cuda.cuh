@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(kBlockThreads, sizeof(C) == 4 ? 5 : 1) element
 /// the same kernels, and the host's can't see what a device function returns. `Rows` is a Table that has F.
 template <class F, bool floats, bool integers, bool predicate = false,
           class Rows = Table<void, Row<F, integers>>>
-CudaKernels cuda_kernels() {
+CudaKernels value_kernels() {
   CudaKernels k;
   k.unroll = vector_unroll(kArguments<F>);
   k.row = Rows::template find<F>();
@@ -342,13 +342,13 @@ template <class F, bool floats, bool integers, bool predicate = false,
 void forward_cuda(const Forward& f) {
   const Tensor* outputs[F::kOutputs];
   for (int m = 0; m < F::kOutputs; ++m) outputs[m] = &f.out(m);
-  run_cuda(f.op.name, cuda_kernels<F, floats, integers, predicate, Rows>(), outputs, f.inputs,
+  run_cuda(f.op.name, value_kernels<F, floats, integers, predicate, Rows>(), outputs, f.inputs,
            parameters_of(f.attrs_view));
 }
 /// The kernels of a formula on floats alone, as a gradient is.
 template <class F, class Rows = Table<void, Row<F>>>
 CudaKernels gradient_kernels() {
-  return cuda_kernels<F, true, false, false, Rows>();
+  return value_kernels<F, true, false, false, Rows>();
 }
 /// The backward kernel of an op with one input, from name_dx.
 template <class F, class Rows>

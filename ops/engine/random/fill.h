@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include <cotangent/core/base/philox.h>
-#include <cotangent/core/device/kernel_tables.h>
 #include <cotangent/core/tensor/tensor.h>
 
 namespace ct::detail {
@@ -46,18 +45,4 @@ CT_HD inline float cut_uniform(float u) {
   return static_cast<float>(static_cast<int>(u * scale)) * (1 / scale);
 }
 
-// `dst` is contiguous; on CUDA it is aligned to 16 bytes and its device is current.
-void sequence_cpu(const Tensor& dst, const Sequence& sequence);
-void sequence_cuda(const Tensor& dst, const Sequence& sequence);
-void random_cpu(const Tensor& dst, const Draw& draw);
-void random_cuda(const Tensor& dst, const Draw& draw);
-
 }  // namespace ct::detail
-
-namespace ct {
-struct FillCpu {
-  decltype(&detail::sequence_cpu) sequence;
-  decltype(&detail::random_cpu) random;
-};
-CT_CPU_TABLES(FillCpu, filling)
-}  // namespace ct

@@ -3,6 +3,7 @@
 #include <cotangent/core/base/convert_element.h>
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/fill.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
@@ -65,9 +66,9 @@ void fill_low_precision(const Draw& draw, std::int64_t first, std::int64_t n, T*
   }
 }
 
-}  // namespace
-
-void sequence_cpu(const Tensor& dst, const Sequence& s) {
+void sequence(const Forward& call) {
+  const Tensor& dst = call.out();
+  const auto& s = call.attrs<Sequence>();
   const std::int64_t n = dst.numel();
   const DType dtype = dst.dtype();
   char* const out = static_cast<char*>(dst.raw_data());
@@ -89,7 +90,9 @@ void sequence_cpu(const Tensor& dst, const Sequence& s) {
   });
 }
 
-void random_cpu(const Tensor& dst, const Draw& draw) {
+void draw(const Forward& call) {
+  const Tensor& dst = call.out();
+  const auto& draw = call.attrs<Draw>();
   visit_all("random", dst.dtype(), [&]<class T>(TypeTag<T>) {
     T* out = static_cast<T*>(dst.raw_data());
     parallel_for(dst.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
@@ -106,6 +109,7 @@ void random_cpu(const Tensor& dst, const Draw& draw) {
   });
 }
 
+}  // namespace
 }  // namespace ct::detail
 
-CT_CPU_TABLE(FillCpu, filling, detail::sequence_cpu, detail::random_cpu)
+CT_KERNELS(cpu, filling, forward_only("sequence", detail::sequence), forward_only("draw", detail::draw))

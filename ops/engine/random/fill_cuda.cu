@@ -1,5 +1,6 @@
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
+#include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/engine/random/fill.h>
 
 namespace ct::detail {
@@ -60,15 +61,16 @@ __global__ void __launch_bounds__(kThreads)
         std::int64_t{philox_integer(draw.state, static_cast<std::uint64_t>(i), draw.low, draw.high)});
 }
 
-}  // namespace
-
-void sequence_cuda(const Tensor& dst, const Sequence& sequence) {
+void sequence(const Forward& call) {
+  const Tensor& dst = call.out();
   const std::int64_t n = dst.numel();
   gpu::launch("arange", fill_sequence, gpu::blocks_for("arange", n, kThreads), kThreads, 0, dst.raw_data(),
-              dst.dtype(), n, sequence);
+              dst.dtype(), n, call.attrs<Sequence>());
 }
 
-void random_cuda(const Tensor& dst, const Draw& draw) {
+void draw(const Forward& call) {
+  const Tensor& dst = call.out();
+  const auto& draw = call.attrs<Draw>();
   const std::int64_t n = dst.numel();
   if (draw.kind == Draw::Kind::integer)
     return gpu::launch("randint", fill_integers, gpu::blocks_for("randint", n, kThreads), kThreads, 0,
@@ -80,4 +82,7 @@ void random_cuda(const Tensor& dst, const Draw& draw) {
   });
 }
 
+}  // namespace
 }  // namespace ct::detail
+
+CT_KERNELS(cuda, filling, forward_only("sequence", detail::sequence), forward_only("draw", detail::draw))

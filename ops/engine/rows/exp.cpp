@@ -2,6 +2,6 @@
 
 namespace ct {
 
-void exp_in_place(double* x, std::int64_t n) { on_cpu(cpu_tables::exponentials).run(x, n); }
+void exp_in_place(double* x, std::int64_t n) { functions_of(kernel_tables::exponentials, cpu).run(x, n); }
 
 }  // namespace ct

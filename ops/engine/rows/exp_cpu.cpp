@@ -10,4 +10,4 @@ void exp_cpu(double* x, std::int64_t n) {
 
 }  // namespace ct
 
-CT_CPU_TABLE(ExpCpu, exponentials, exp_cpu)
+CT_FUNCTIONS(cpu, ExpFunctions, exponentials, exp_cpu)

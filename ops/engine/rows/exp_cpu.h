@@ -13,9 +13,9 @@ void exp_cpu(double* x, std::int64_t n);
 /// The same by the level that runs.
 CT_API void exp_in_place(double* x, std::int64_t n);
 
-struct ExpCpu {
+struct ExpFunctions {
   decltype(&exp_cpu) run;
 };
-CT_CPU_TABLES(ExpCpu, exponentials)
+CT_FUNCTION_TABLES(ExpFunctions, exponentials)
 
 }  // namespace ct

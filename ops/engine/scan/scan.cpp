@@ -43,13 +43,9 @@ void run(const Call& call) {
   c.x = given(call.x), c.y = result(call.y, work);
   if (call.a.defined()) c.a = given(call.a);
   if (call.indices.defined()) c.indices = result(call.indices, DType::i64);
-  if (!cuda) {
-    on_cpu(cpu_tables::scans).run(c, lines);
-  } else {
-    Lines rows = lines;
-    rows.outer *= rows.inner, rows.inner = 1;
-    run_cuda(c, rows);
-  }
+  Lines rows = lines;
+  if (cuda) rows.outer *= rows.inner, rows.inner = 1;
+  functions_of(kernel_tables::scans, call.x.device()).run(c, rows);
   hand_over(call.y, c.y);
   if (call.indices.defined()) hand_over(call.indices, c.indices);
 }

@@ -50,8 +50,8 @@ void run_cuda(const Call& call, const Lines& lines);
 }  // namespace ct::scan
 
 namespace ct {
-struct ScanCpu {
+struct ScanFunctions {
   decltype(&scan::run_cpu) run;
 };
-CT_CPU_TABLES(ScanCpu, scans)
+CT_FUNCTION_TABLES(ScanFunctions, scans)
 }  // namespace ct

@@ -106,4 +106,4 @@ void run_cpu(const Call& call, const Lines& lines) {
 
 }  // namespace ct::scan
 
-CT_CPU_TABLE(ScanCpu, scans, scan::run_cpu)
+CT_FUNCTIONS(cpu, ScanFunctions, scans, scan::run_cpu)

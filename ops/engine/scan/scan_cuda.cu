@@ -327,3 +327,5 @@ void run_cuda(const Call& call, const Lines& lines) {
 }
 
 }  // namespace ct::scan
+
+CT_FUNCTIONS(cuda, ScanFunctions, scans, scan::run_cuda)

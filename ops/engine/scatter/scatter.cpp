@@ -6,14 +6,14 @@ namespace ct::scattering {
 
 void take(IndexSite site, const Selection& rows, std::int64_t columns, const Tensor& table,
           std::int64_t stride, const Tensor& y) {
-  (y.is_cuda() ? take_cuda : on_cpu(cpu_tables::scatters).take)(site, rows, columns, table, stride, y);
+  functions_of(kernel_tables::scatters, y.device()).take(site, rows, columns, table, stride, y);
 }
 
 void add(const char* op, const IndexSite* site, const Selection& rows, std::int64_t columns,
          const Tensor& source, const Tensor& table, bool accumulate) {
   if (is_floating(table.dtype()) || table.dtype() == DType::i64)
-    return (table.is_cuda() ? add_cuda : on_cpu(cpu_tables::scatters).add)(op, site, rows, columns, source,
-                                                                           table, accumulate);
+    return functions_of(kernel_tables::scatters, table.device())
+        .add(op, site, rows, columns, source, table, accumulate);
   // Wrapping once at the end gives the same as wrapping at each sum.
   const Tensor wide =
       accumulate ? converted(table, DType::i64) : Tensor::allocate(table.shape(), DType::i64, table.device());
@@ -23,7 +23,7 @@ void add(const char* op, const IndexSite* site, const Selection& rows, std::int6
 
 void set(IndexSite site, const Selection& rows, std::int64_t columns, const Tensor& source,
          const Tensor& table) {
-  (table.is_cuda() ? set_cuda : on_cpu(cpu_tables::scatters).set)(site, rows, columns, source, table);
+  functions_of(kernel_tables::scatters, table.device()).set(site, rows, columns, source, table);
 }
 
 }  // namespace ct::scattering

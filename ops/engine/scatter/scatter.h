@@ -115,10 +115,10 @@ void set_cuda(IndexSite site, const Selection& rows, std::int64_t columns, const
 }  // namespace ct::scattering
 
 namespace ct {
-struct ScatterCpu {
+struct ScatterFunctions {
   decltype(&scattering::take_cpu) take;
   decltype(&scattering::add_cpu) add;
   decltype(&scattering::set_cpu) set;
 };
-CT_CPU_TABLES(ScatterCpu, scatters)
+CT_FUNCTION_TABLES(ScatterFunctions, scatters)
 }  // namespace ct

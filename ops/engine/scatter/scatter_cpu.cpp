@@ -172,4 +172,4 @@ void set_cpu(IndexSite site, const Selection& s, std::int64_t columns, const Ten
 
 }  // namespace ct::scattering
 
-CT_CPU_TABLE(ScatterCpu, scatters, scattering::take_cpu, scattering::add_cpu, scattering::set_cpu)
+CT_FUNCTIONS(cpu, ScatterFunctions, scatters, scattering::take_cpu, scattering::add_cpu, scattering::set_cpu)

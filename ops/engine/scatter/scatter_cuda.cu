@@ -370,3 +370,6 @@ void set_cuda(IndexSite site, const Selection& s, std::int64_t columns, const Te
 }
 
 }  // namespace ct::scattering
+
+CT_FUNCTIONS(cuda, ScatterFunctions, scatters, scattering::take_cuda, scattering::add_cuda,
+             scattering::set_cuda)

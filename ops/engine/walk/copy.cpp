@@ -15,19 +15,11 @@ void move_bytes(const Tensor& dst, const Tensor& src) {
 }
 
 void copy_kernel(const Tensor& dst, const Tensor& src) {
-  if (dst.is_cuda()) {
-    const DeviceGuard guard(dst.device());
-    return copy_cuda(dst, src);
-  }
-  on_cpu(cpu_tables::copying).copy(dst, src);
+  functions_of(kernel_tables::copying, dst.device()).copy(dst, src);
 }
 
 void fill_kernel(const Tensor& dst, const Scalar& value) {
-  if (dst.is_cuda()) {
-    const DeviceGuard guard(dst.device());
-    return fill_cuda(dst, value);
-  }
-  on_cpu(cpu_tables::copying).fill(dst, value);
+  functions_of(kernel_tables::copying, dst.device()).fill(dst, value);
 }
 
 Tensor contiguous(const Tensor& t) { return converted(t, t.dtype()); }

@@ -52,13 +52,13 @@ void copy_cpu(const Tensor& dst, const Tensor& src);
 void fill_cpu(const Tensor& dst, const Scalar& value);
 /// n elements that lie without gaps, converted like copy_cpu's.
 void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from_dtype, std::int64_t n);
-struct CopyCpu {
+void copy_cuda(const Tensor& dst, const Tensor& src);
+void fill_cuda(const Tensor& dst, const Scalar& value);
+struct CopyFunctions {
   decltype(&copy_cpu) copy;
   decltype(&fill_cpu) fill;
 };
-CT_CPU_TABLES(CopyCpu, copying)
-void copy_cuda(const Tensor& dst, const Tensor& src);
-void fill_cuda(const Tensor& dst, const Scalar& value);
+CT_FUNCTION_TABLES(CopyFunctions, copying)
 
 // Copies and fills by dispatch, tape, creation and members: calls of the ops copy, to_device, assign and fill (ops/copy/copy.cpp),
 // which tracers see, not recorded on the tape. Kernels, inside of a call, have those above.

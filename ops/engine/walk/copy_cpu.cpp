@@ -222,4 +222,4 @@ void convert_elements_cpu(void* to, DType to_dtype, const void* from, DType from
 
 }  // namespace ct
 
-CT_CPU_TABLE(CopyCpu, copying, copy_cpu, fill_cpu)
+CT_FUNCTIONS(cpu, CopyFunctions, copying, copy_cpu, fill_cpu)

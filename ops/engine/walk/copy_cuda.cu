@@ -175,6 +175,7 @@ struct FillStrided {
 void copy_cuda(const Tensor& dst, const Tensor& src) {
   const std::int64_t n = dst.numel();
   if (n == 0) return;
+  const DeviceGuard guard(dst.device());
   void* to = dst.raw_data();
   const void* from = src.raw_data();
   const bool same = dst.dtype() == src.dtype();
@@ -190,6 +191,7 @@ void copy_cuda(const Tensor& dst, const Tensor& src) {
 
 void fill_cuda(const Tensor& dst, const Scalar& value) {
   if (dst.numel() == 0) return;
+  const DeviceGuard guard(dst.device());
   const std::size_t size = size_of(dst.dtype());
   Pattern pattern;
   visit_all("fill", dst.dtype(), [&]<class T>(TypeTag<T>) {
@@ -206,3 +208,5 @@ void fill_cuda(const Tensor& dst, const Scalar& value) {
 }
 
 }  // namespace ct
+
+CT_FUNCTIONS(cuda, CopyFunctions, copying, copy_cuda, fill_cuda)

@@ -7,11 +7,13 @@
 // The plain kernels: every row of a call by cross_entropy_plain.h, or by nll_loss_plain.h. Rows of the ignored label have neither loss nor
 // weight. The statistics are written as cross_entropy_stats() says; backward needs no more of them than the divisor.
 
-namespace ct::plain::cross_entropy_calls {
+namespace ct::cross_entropy_kernels {
 namespace {
 
+using namespace plain;
+
 template <bool kSoft>
-void forward(const Forward& f) {
+void forward_plain(const Forward& f) {
   const auto& attrs = f.attrs<CrossEntropyAttrs>();
   const double s = attrs.label_smoothing;
   const Tensor &x = f.in(0), &target = f.in(1);
@@ -37,7 +39,7 @@ void forward(const Forward& f) {
 }
 
 template <bool kSoft>
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   const auto& attrs = b.attrs<CrossEntropyAttrs>();
   const double s = attrs.label_smoothing;
   const Tensor &x = b.in(0), &target = b.saved_inputs[1];
@@ -94,11 +96,11 @@ void nll_backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::cross_entropy_calls
+}  // namespace ct::cross_entropy_kernels
 
 CT_KERNELS(plain, cross_entropy,
-           {"cross_entropy", plain::cross_entropy_calls::forward<false>,
-            plain::cross_entropy_calls::backward<false>},
-           {"cross_entropy_soft", plain::cross_entropy_calls::forward<true>,
-            plain::cross_entropy_calls::backward<true>},
-           {"nll_loss", plain::cross_entropy_calls::nll_forward, plain::cross_entropy_calls::nll_backward})
+           {"cross_entropy", cross_entropy_kernels::forward_plain<false>,
+            cross_entropy_kernels::backward_plain<false>},
+           {"cross_entropy_soft", cross_entropy_kernels::forward_plain<true>,
+            cross_entropy_kernels::backward_plain<true>},
+           {"nll_loss", cross_entropy_kernels::nll_forward, cross_entropy_kernels::nll_backward})

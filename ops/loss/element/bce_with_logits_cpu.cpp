@@ -34,8 +34,6 @@ struct Loss {
   }
 };
 
-}  // namespace
-
 void forward_cpu(const Forward& f) {
   const Shape& shape = f.in(0).shape();
   const CyclicWeight weight(f.in(2), shape), pos_weight(f.in(3), shape);
@@ -47,6 +45,7 @@ void backward_cpu(const Backward& b) {
   loss::backward_cpu<BceGradients>(b, b.attrs<BceWithLogitsAttrs>().reduction);
 }
 
+}  // namespace
 }  // namespace ct::bce_with_logits_kernels
 
 CT_KERNELS(cpu, bce_with_logits,

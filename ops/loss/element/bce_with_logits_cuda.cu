@@ -27,8 +27,6 @@ struct Loss {
   }
 };
 
-}  // namespace
-
 void forward_cuda(const Forward& f) {
   const Shape& shape = f.in(0).shape();
   const CyclicWeight weight(f.in(2), shape), pos_weight(f.in(3), shape);
@@ -40,6 +38,7 @@ void backward_cuda(const Backward& b) {
   loss::backward_cuda<BceGradients>(b, b.attrs<BceWithLogitsAttrs>().reduction);
 }
 
+}  // namespace
 }  // namespace ct::bce_with_logits_kernels
 
 CT_KERNELS(cuda, bce_with_logits,

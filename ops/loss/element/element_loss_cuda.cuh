@@ -66,7 +66,7 @@ void backward_cuda(const Backward& b, Reduction reduction) {
   const Shape& shape = b.in_meta(0).shape;
   const double p = reduction == Reduction::mean ? 1 / static_cast<double>(numel(shape)) : 1;
   elementwise::joint_gradients<F>(b, b.grad(), shape, [&](auto outputs, auto inputs) {
-    elementwise::run_cuda(b.op.name, elementwise::cuda_kernels<F, true, false>(), outputs, inputs, {p, 0});
+    elementwise::run_cuda(b.op.name, elementwise::value_kernels<F, true, false>(), outputs, inputs, {p, 0});
   });
 }
 

@@ -4,15 +4,17 @@
 
 // The plain kernels: every element of a call by mse_loss_plain.h.
 
-namespace ct::plain::mse_loss_calls {
+namespace ct::mse_loss_kernels {
 namespace {
 
-void forward(const Forward& f) {
+using namespace plain;
+
+void forward_plain(const Forward& f) {
   const double *x = f.in(0).data<double>(), *t = f.in(1).data<double>();
   element_losses(f, f.attrs<MseLossAttrs>().reduction, [=](std::int64_t i) { return mse_loss(x[i], t[i]); });
 }
 
-void backward(const Backward& b) {
+void backward_plain(const Backward& b) {
   const double *x = b.in(0).data<double>(), *t = b.in(1).data<double>();
   element_gradients(
       b, b.attrs<MseLossAttrs>().reduction,
@@ -21,6 +23,6 @@ void backward(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::mse_loss_calls
+}  // namespace ct::mse_loss_kernels
 
-CT_KERNELS(plain, mse_loss, {"mse_loss", plain::mse_loss_calls::forward, plain::mse_loss_calls::backward})
+CT_KERNELS(plain, mse_loss, {"mse_loss", mse_loss_kernels::forward_plain, mse_loss_kernels::backward_plain})

@@ -142,12 +142,11 @@ void scale(const Tensor& from, const Tensor& to, bool accumulate, DType, const v
 // 16 MiB of logits: enough rows for a product, and not much memory.
 const DeviceSteps kDevice{product::cpu_backend, std::int64_t{1} << 24, check, run_rows, reduce, scale};
 
-}  // namespace
-
 void forward_cpu(const Forward& f) { forward(f, kDevice); }
 void scale_cpu(const Backward& b) { scale(b, kDevice); }
 void recompute_cpu(const Backward& b) { recompute(b, kDevice); }
 
+}  // namespace
 }  // namespace ct::linear_cross_entropy_kernels
 
 CT_KERNELS(cpu, linear_cross_entropy,

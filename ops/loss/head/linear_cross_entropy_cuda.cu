@@ -265,12 +265,11 @@ void check(const loss::Labels&, std::int64_t, std::int64_t, std::int64_t) {}
 // the products.
 const DeviceSteps kDevice{product::cuda_backend, std::int64_t{1} << 29, check, run_rows, reduce, scale};
 
-}  // namespace
-
 void forward_cuda(const Forward& f) { forward(f, kDevice); }
 void scale_cuda(const Backward& b) { scale(b, kDevice); }
 void recompute_cuda(const Backward& b) { recompute(b, kDevice); }
 
+}  // namespace
 }  // namespace ct::linear_cross_entropy_kernels
 
 CT_KERNELS(cuda, linear_cross_entropy,

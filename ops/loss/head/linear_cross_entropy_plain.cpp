@@ -4,10 +4,10 @@
 
 // The plain kernels: a call by linear_cross_entropy_plain.h. Rows of the ignored label have neither loss nor gradient.
 
-namespace ct::plain::linear_cross_entropy_calls {
+namespace ct::linear_cross_entropy_kernels {
 namespace {
 
-using linear_cross_entropy_kernels::Attrs;
+using namespace plain;
 
 /// The operands of a call as matrices, and its logits.
 struct Logits {
@@ -52,7 +52,7 @@ void put(const From& from, const Tensor& to, bool accumulate) {
     m = from;
 }
 
-void forward(const Forward& f) {
+void forward_plain(const Forward& f) {
   const auto& attrs = f.attrs<Attrs>();
   loss::ClassLayout layout;
   layout.outer = f.in(2).numel(), layout.classes = f.in(1).size(0);
@@ -70,15 +70,15 @@ void forward(const Forward& f) {
   };
   const double by = reduce_losses(attrs.reduction, n, logits.grain(), f.out(), loss_of);
   *divisor = std::isnan(by) ? 0 : by;
-  if (attrs.eager == linear_cross_entropy_kernels::kNone) return;
+  if (attrs.eager == kNone) return;
   const Matrix dz = logits.gradient([](std::int64_t) { return 1.0; });
-  if (attrs.eager & linear_cross_entropy_kernels::kX) put(linear_dx(dz, logits.w), f.out(2), false);
-  if (attrs.eager & linear_cross_entropy_kernels::kWeight) put(linear_dw(dz, logits.x), f.out(3), false);
+  if (attrs.eager & kX) put(linear_dx(dz, logits.w), f.out(2), false);
+  if (attrs.eager & kWeight) put(linear_dw(dz, logits.x), f.out(3), false);
 }
 
 /// Gradients that forward has computed for a cotangent of 1 are multiplied by that of a row.
-void scale(const Backward& b) {
-  linear_cross_entropy_kernels::check_kept(b);
+void scale_plain(const Backward& b) {
+  check_kept(b);
   const Tensor& statistics = b.out(1);
   const double by = statistics.data<double>()[statistics.numel() - 1];
   const double g = by == 0 ? 0 : *b.grad().data<double>() / by;
@@ -88,7 +88,7 @@ void scale(const Backward& b) {
           b.accumulate(i));
 }
 
-void recompute(const Backward& b) {
+void recompute_plain(const Backward& b) {
   const Logits logits(b.attrs<Attrs>(), b.in(0), b.in(1), b.in(2));
   const LossCotangents g(logits.attrs.reduction, b.grad(), b.out(1).data<double>()[3 * logits.count()]);
   const Matrix dz = logits.gradient([&](std::int64_t r) { return g[r]; });
@@ -97,10 +97,10 @@ void recompute(const Backward& b) {
 }
 
 }  // namespace
-}  // namespace ct::plain::linear_cross_entropy_calls
+}  // namespace ct::linear_cross_entropy_kernels
 
 CT_KERNELS(plain, linear_cross_entropy,
-           {"linear_cross_entropy", plain::linear_cross_entropy_calls::forward,
-            plain::linear_cross_entropy_calls::scale},
-           {"linear_cross_entropy_recompute", plain::linear_cross_entropy_calls::forward,
-            plain::linear_cross_entropy_calls::recompute})
+           {"linear_cross_entropy", linear_cross_entropy_kernels::forward_plain,
+            linear_cross_entropy_kernels::scale_plain},
+           {"linear_cross_entropy_recompute", linear_cross_entropy_kernels::forward_plain,
+            linear_cross_entropy_kernels::recompute_plain})
