@@ -58,7 +58,8 @@ Tensor tensor_of(const Shape& shape, const std::vector<T>& values) {
 }
 
 inline std::string bytes_of(const Tensor& t) {
-  return {static_cast<const char*>(t.raw_data()), static_cast<std::size_t>(t.nbytes())};
+  const Tensor host = t.to(cpu);
+  return {static_cast<const char*>(host.raw_data()), static_cast<std::size_t>(host.nbytes())};
 }
 
 /// The largest difference, measured by the largest wanted value, or by `least` if all are smaller. NaN if
