@@ -1,8 +1,7 @@
 #include <cotangent/nn/optim/ema.h>
 
-#include <algorithm>
-
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/update/update_internal.h>
 
 namespace ct::optim {
@@ -39,6 +38,13 @@ Ema::Ema(std::vector<nn::Named<Tensor>> params, EmaOptions options) : options_(o
   }
 }
 
+const Tensor& Ema::counter(Device device, DType dtype) {
+  for (const Counter& c : counters_)
+    if (c.device == device && c.dtype == dtype) return c.updates;
+  const Tensor updates = from_vector(std::vector{updates_, std::int64_t{0}}, {2});
+  return counters_.emplace_back(Counter{device, dtype, updates.to(device)}).updates;
+}
+
 void Ema::update() {
   CT_CHECK(
       !applied(), ValueError, kName,
@@ -53,22 +59,23 @@ void Ema::update() {
              ", is no longer contiguous; it must stay as it was when the averages were begun");
   }
   std::vector<bool> done(params_.size());
-  many::reserve_scratch(params_.size(), 2 * params_.size());
-  const auto t = static_cast<double>(++updates_);
-  const double decay = options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
+  many::reserve_scratch(params_.size(), 1 + 2 * params_.size());
   for (std::size_t first = 0; first < params_.size(); ++first) {
     if (done[first]) continue;
     const DType dtype = params_[first].dtype();
     const Device device = params_[first].device();
+    const Tensor& updates = counter(device, dtype);
     std::vector<const Tensor*>& inputs = many::scratch_inputs();
+    inputs.push_back(&updates);
     for (std::size_t i = first; i < params_.size(); ++i) {
       if (params_[i].dtype() != dtype || !(params_[i].device() == device)) continue;
       done[i] = true;
       inputs.insert(inputs.end(), {&averages_[i], &params_[i]});
       averages_[i].impl()->storage->bump_version();
     }
-    ct::detail::write(update::k_average_step, inputs, update::AverageAttrs{1 - decay});
+    ct::detail::write(update::k_average_step, inputs, update::AverageAttrs{options_.decay, options_.warmup});
   }
+  ++updates_;
 }
 
 void Ema::apply() {
@@ -114,6 +121,7 @@ void Ema::load_state_dict(const StateDict& state) {
   const std::int64_t updates = state.count("updates", kName);
   averages_ = std::move(loaded);
   updates_ = updates;
+  counters_.clear();
 }
 
 }  // namespace ct::optim

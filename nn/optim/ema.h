@@ -58,10 +58,19 @@ class CT_API Ema {
  private:
   Ema(std::vector<nn::Named<Tensor>> params, EmaOptions options);
 
+  /// updates_ for the kernel, of the parameters of a dtype on a device: i64[2], the second number the kernel's own.
+  struct Counter {
+    Device device;
+    DType dtype;
+    Tensor updates;
+  };
+  const Tensor& counter(Device device, DType dtype);
+
   EmaOptions options_;
   std::vector<std::string> names_;
   std::vector<Tensor> params_, averages_, kept_;
   std::int64_t updates_ = 0;
+  std::vector<Counter> counters_;
 };
 
 /// apply() now, restore() at the end of the scope, unless that has been done. The end throws nothing: if

@@ -305,10 +305,16 @@ CT_UPDATE_HD void next_scales(const Rule& rule, const std::int64_t* step, double
   rule.scales(step ? *step + 1 : 1, scale);
 }
 
+/// The new values' share in an average, after so many updates.
+CT_UPDATE_HD double next_weight(const AverageAttrs& o, const std::int64_t* updates) {
+  const double t = static_cast<double>(updates ? *updates + 1 : 1), first = (1 + t) / (10 + t);
+  return 1 - (o.warmup && first < o.decay ? first : o.decay);
+}
+
 /// The entries of average_step: `param` is the average, `grad` the values that go into it.
 inline std::span<const many::Entry> average_entries(const Forward& call) {
   std::vector<many::Entry>& entries = many::scratch_entries();
-  for (std::size_t at = 0; at < call.inputs.size(); at += 2) {
+  for (std::size_t at = 1; at < call.inputs.size(); at += 2) {
     many::Entry& e = entries.emplace_back();
     e.param = call.inputs[at]->raw_data();
     e.grad = call.inputs[at + 1]->raw_data();

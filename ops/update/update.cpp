@@ -101,8 +101,10 @@ constexpr AttrDef kScaleAttributes[] = {
     CT_ATTRIBUTE(ScaleAttrs, backoff),
     CT_ATTRIBUTE(ScaleAttrs, interval),
 };
-constexpr InputDef kAverageInputs[] = {written("average"), constant("value"), again(2)};
-constexpr AttrDef kAverageAttributes[] = {CT_ATTRIBUTE(AverageAttrs, weight)};
+constexpr InputDef kAverageInputs[] = {optional(written("updates")), written("average"), constant("value"),
+                                       again(2)};
+constexpr AttrDef kAverageAttributes[] = {CT_ATTRIBUTE(AverageAttrs, decay),
+                                          CT_ATTRIBUTE(AverageAttrs, warmup)};
 
 constexpr OpDef in_place(const char* name, const char* formula, std::span<const InputDef> inputs,
                          std::span<const AttrDef> attributes, const KernelTables& kernels) {
@@ -156,7 +158,7 @@ constexpr OpDef k_update_scale =
     checked(in_place("update_scale", "scale *= backoff if found_inf, growth after `interval` steps without",
                      kScaleInputs, kScaleAttributes, kernel_tables::loss_scale));
 constexpr OpDef k_average_step =
-    checked(in_place("average_step", "average += weight (value - average)", kAverageInputs,
+    checked(in_place("average_step", "average += (1 - decay) (value - average)", kAverageInputs,
                      kAverageAttributes, kernel_tables::average_step));
 
 }  // namespace update

@@ -53,9 +53,10 @@ struct ClampAttrs {
   double limit = 0;
 };
 
-/// Attributes of average_step: the new values' share.
+/// Attributes of average_step. With warmup the decay of update t is min(decay, (1 + t) / (10 + t)).
 struct AverageAttrs {
-  double weight = 0;
+  double decay = 0;
+  bool warmup = false;
 };
 
 /// Attributes of update_scale.

@@ -238,8 +238,10 @@ void update_scale_cpu(const Forward& call) {
 void average_cpu(const Forward& call) {
   const auto entries = average_entries(call);
   const auto starts = lay_out(entries);
-  visit_elements(call.op.name, call.in(1).dtype(), [&]<class C>(const Elements<C>& elements) {
-    const Lerp<C> lerp(call.attrs<AverageAttrs>().weight);
+  auto* const updates = optional_number<std::int64_t>(call, 0);
+  const double weight = next_weight(call.attrs<AverageAttrs>(), updates);
+  visit_elements(call.op.name, call.in(2).dtype(), [&]<class C>(const Elements<C>& elements) {
+    const Lerp<C> lerp(weight);
     for_pieces(entries, starts, [&](std::int64_t, const Entry& e, std::int64_t begin, std::int64_t end) {
       C* average = static_cast<C*>(e.param) + begin;
       for_blocks(elements, e.grad, begin, end, [&](const C* values, std::int64_t n) {
@@ -248,6 +250,7 @@ void average_cpu(const Forward& call) {
       });
     });
   });
+  if (updates) ++*updates;
 }
 
 }  // namespace

@@ -70,19 +70,16 @@ __device__ __forceinline__ void update_range(const Entry& e, std::int64_t begin,
   }
 }
 
-// Counts the step of all parameters, by the last block that is through: the others have read the counts by then.
-template <class TableT>
-__device__ __forceinline__ void count_step(const TableT& table, unsigned* done) {
+// True for the last of `blocks` that comes here: the others have read by then what it is to change. `done` is 0 between.
+__device__ __forceinline__ bool is_last(unsigned* done, unsigned blocks) {
   __shared__ bool last;
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    last = atomicInc(done, gridDim.x - 1) == gridDim.x - 1;
+    last = atomicInc(done, blocks - 1) == blocks - 1;
   }
   __syncthreads();
-  if (!last) return;
-  for (int k = static_cast<int>(threadIdx.x); k < table.size; k += kThreads)
-    if (table.rows[k].step) ++*table.rows[k].step;
+  return last;
 }
 
 template <class T, int kMoments, bool kMaster, class TableT, class Rule>
@@ -114,7 +111,8 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
   update_range<T, kMoments, kMaster, kWide>(e, piece.begin, middle, constants, a, b, factor, f16);
   update_range<T, kMoments, kMaster, 1>(e, middle, piece.end, constants, a, b, factor, f16);
-  if (state.done) count_step(table, state.done);
+  if (!state.done || !is_last(state.done, gridDim.x)) return;
+  for (int k = static_cast<int>(threadIdx.x); k < table.size; k += kThreads) ++*table.rows[k].step;
 }
 
 template <class T, int kMoments, bool kMaster, class TableT, class Rule>
@@ -188,7 +186,12 @@ __device__ __forceinline__ void lerp_range(const Entry& e, std::int64_t begin, s
 
 template <class T, class TableT>
 __global__ void __launch_bounds__(kThreads)
-    lerp_kernel(const __grid_constant__ TableT table, Lerp<compute_t<T>> lerp, bool f16) {
+    lerp_kernel(const __grid_constant__ TableT table, const AverageAttrs attrs, std::int64_t* updates,
+                unsigned all_blocks, bool f16) {
+  __shared__ Lerp<compute_t<T>> shared_lerp;
+  if (threadIdx.x == 0) shared_lerp = Lerp<compute_t<T>>(next_weight(attrs, updates));
+  __syncthreads();
+  const auto lerp = shared_lerp;
   const Piece piece = piece_of(table, blockIdx.x);
   const Entry& e = table.rows[piece.row];
   constexpr int kWide = kWidth<T>;
@@ -197,19 +200,25 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
   lerp_range<T, kWide>(e, piece.begin, middle, lerp, f16);
   lerp_range<T, 1>(e, middle, piece.end, lerp, f16);
+  // Of all launches, which stand for one update. The second number is the counter.
+  if (updates && is_last(reinterpret_cast<unsigned*>(updates + 1), all_blocks) && threadIdx.x == 0)
+    ++*updates;
 }
 
 void average_cuda(const Forward& call) {
-  const DType dtype = call.in(1).dtype();
+  const DType dtype = call.in(2).dtype();
   const auto entries = average_entries(call);
+  const int chunk = chunk_size(element_total(entries));
+  unsigned all_blocks = 0;
+  for (const Entry& e : entries) all_blocks += static_cast<unsigned>((e.count + chunk - 1) / chunk);
   gpu::visit_widths(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for_tables<SmallTable>(
-        entries, chunk_size(element_total(entries)), [](const Entry& e) { return e; },
+        entries, chunk, [](const Entry& e) { return e; },
         [&](const SmallTable& table, int blocks) {
           gpu::launch(call.op.name, lerp_kernel<T, SmallTable>, dim3(static_cast<unsigned>(blocks)),
-                      dim3(kThreads), 0, table, Lerp<compute_t<T>>(call.attrs<AverageAttrs>().weight),
-                      dtype == DType::f16);
+                      dim3(kThreads), 0, table, call.attrs<AverageAttrs>(),
+                      optional_number<std::int64_t>(call, 0), all_blocks, dtype == DType::f16);
         });
   });
 }

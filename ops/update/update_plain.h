@@ -63,9 +63,10 @@ inline void lion_step(const update::LionAttrs& o, double, double g, double& p, d
   p = (1 - o.lr * o.weight_decay) * p - o.lr * sign;
 }
 
-/// An exponential moving average of x.
-inline void average_step(const update::AverageAttrs& o, double x, double& average) {
-  average = (1 - o.weight) * average + o.weight * x;
+/// An exponential moving average of x, in its t-th update.
+inline void average_step(const update::AverageAttrs& o, double t, double x, double& average) {
+  const double decay = o.warmup ? std::min(o.decay, (1 + t) / (10 + t)) : o.decay;
+  average = decay * average + (1 - decay) * x;
 }
 
 }  // namespace ct::plain

@@ -212,23 +212,40 @@ TEST_CASE("a step has the same bits for any number of threads", "[update]") {
   set_num_threads(threads);
 }
 
-TEST_CASE("an average is the plain one", "[update]") {
+namespace {
+
+void check_averages(Device device) {
   for (const DType dtype : {f32, f64, f16, bf16})
-    for (const double weight : {0.001, 0.5, 0.9}) {
-      const update::AverageAttrs attrs{weight};
-      const DType wide = dtype == f64 ? f64 : f32;
-      Tensor averages[] = {noise({2000}, 1, wide, cpu), noise({5}, 2, wide, cpu)};
-      const Tensor values[] = {noise({2000}, 3, dtype, cpu), noise({5}, 4, dtype, cpu)};
-      Values want[] = {averages[0].to_vector<double>(), averages[1].to_vector<double>()};
-      const Tensor* const inputs[] = {&averages[0], &values[0], &averages[1], &values[1]};
-      detail::write(update::k_average_step, std::span<const Tensor* const>(inputs), attrs);
-      for (int k = 0; k < 2; ++k) {
-        const Values x = values[k].to_vector<double>();
-        for (std::size_t i = 0; i < x.size(); ++i) plain::average_step(attrs, x[i], want[k][i]);
-        CHECK(worst(averages[k], want[k]) <= (dtype == f64 ? 1e-15 : 1e-7));
+    for (const update::AverageAttrs& attrs : {update::AverageAttrs{0.999}, update::AverageAttrs{0.5},
+                                              update::AverageAttrs{0.1}, update::AverageAttrs{0.9, true}}) {
+      Tensor updates = zeros({2}, {.dtype = i64, .device = device});
+      std::vector<Tensor> averages, values;
+      for (std::int64_t k = 0; k < 50; ++k) {  // on a GPU more than one launch
+        averages.push_back(noise({k == 7 ? 0 : 41 * k + 1}, k, dtype == f64 ? f64 : f32, device));
+        values.push_back(noise(averages.back().shape(), k + 100, dtype, device));
+      }
+      for (std::int64_t t = 1; t <= 3; ++t) {
+        std::vector<Values> want;
+        std::vector<const Tensor*> inputs{&updates};
+        for (std::size_t k = 0; k < values.size(); ++k) {
+          want.push_back(averages[k].to_vector<double>());
+          const Values x = values[k].to_vector<double>();
+          for (std::size_t i = 0; i < x.size(); ++i)
+            plain::average_step(attrs, static_cast<double>(t), x[i], want[k][i]);
+          inputs.insert(inputs.end(), {&averages[k], &values[k]});
+        }
+        detail::write(update::k_average_step, inputs, attrs);
+        for (std::size_t k = 0; k < values.size(); ++k)
+          CHECK(worst(averages[k], want[k]) <= (dtype == f64 ? 1e-15 : 1.2e-7));
+        CHECK(updates.to_vector<std::int64_t>() == std::vector<std::int64_t>{t, 0});
       }
     }
 }
+
+}  // namespace
+
+TEST_CASE("averages are the plain ones", "[update]") { check_averages(cpu); }
+TEST_CASE("averages on a GPU are the plain ones", "[update][cuda]") { check_averages(cuda(0)); }
 
 TEST_CASE("a power by squaring is that of the library", "[update]") {
   for (const double base : {0.0, 0.5, 0.9, 0.999, 0.99999})
