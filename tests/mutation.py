@@ -421,7 +421,7 @@ FAULTS = [
     (UPDATE_TEST, UPDATE, None, "all parameters have made as many steps", "(!e->step || *e->step == *before->step)", "(true)"),
     (UPDATE_TEST, UPDATE, None, "steps are not counted", "if (e.step) ++*e.step;", "(void)e;"),
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "the learning rate in memory is not read", "if (lr) rule.lr *= *lr;", ""),
-    ("nn/optim/optimizer_state_test.cpp", OPTIMIZER, None, "counts are not loaded",
+    ("nn/optim/frozen_test.cpp", OPTIMIZER, None, "counts are not loaded",
      "states[i].step = counts[i] = dict", "states[i].step = dict"),
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "a power leaves out its last factor", "if (t & 1) result", "if (t & 1 && t > 1) result"),
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "AdamW's decay is the gradient's, too", "decoupled ? 0 : weight_decay", "weight_decay"),

@@ -139,11 +139,13 @@ void Optimizer::prepare_masters(int g) {
   Group& group = groups_[static_cast<std::size_t>(g)];
   for (std::size_t i = 0; i < group.params.size(); ++i) {
     if (!group.grads[i].defined()) continue;
-    const Tensor p = group.params[i].detach();
     ParamState& state = group.states[i];
-    if (!is_low_precision(p.dtype()) || !keeps_master(g)) {
+    if (!is_low_precision(group.params[i].dtype()) || !keeps_master(g)) {
       state.master = {};
-    } else if (!state.master.defined()) {
+      continue;
+    }
+    const Tensor p = group.params[i].detach();
+    if (!state.master.defined()) {
       state.master = p.to(f32);
     } else {
       const Ref<Storage>& storage = p.impl()->storage;
@@ -157,9 +159,13 @@ void Optimizer::prepare_masters(int g) {
 // A device's state begins as the first device's: a module that moves takes its counts along.
 void Optimizer::prepare_state(Group& group) {
   const auto count = static_cast<std::int64_t>(group.params.size());
+  std::size_t known = group.on.size();  // the state of the parameter before
   for (std::size_t i = 0; i < group.params.size(); ++i) {
     if (!group.grads[i].defined()) continue;
     const Device device = group.params[i].device();
+    std::size_t& home = group.states[i].home;
+    if (known < group.on.size() && home == known && group.on[known].device == device) [[likely]]
+      continue;
     std::size_t k = 0;
     while (k < group.on.size() && !(group.on[k].device == device)) ++k;
     if (k == group.on.size()) {
@@ -173,10 +179,9 @@ void Optimizer::prepare_state(Group& group) {
     StepState& state = group.on[k];
     if (state.known_lr != group.lr) state.lr.fill_(group.lr);
     state.known_lr = group.lr;
-    std::size_t& home = group.states[i].home;
     const auto at = static_cast<std::int64_t>(i);
     if (home != k) state.steps.select(0, at).copy_(group.on[home].steps.select(0, at));
-    home = k;
+    home = known = k;
   }
 }
 

@@ -200,7 +200,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t middle = wide ? piece.begin + (piece.end - piece.begin) / kWide * kWide : piece.begin;
   lerp_range<T, kWide>(e, piece.begin, middle, lerp, f16);
   lerp_range<T, 1>(e, middle, piece.end, lerp, f16);
-  // Of all launches, which stand for one update. The second number is the counter.
+  // All launches of a call are one update. The second number is the counter of their blocks.
   if (updates && is_last(reinterpret_cast<unsigned*>(updates + 1), all_blocks) && threadIdx.x == 0)
     ++*updates;
 }
