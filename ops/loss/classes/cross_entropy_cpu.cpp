@@ -37,8 +37,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   }
   bool counts(std::int64_t r) const { return !kLabels || labels[r] != ignore_index; }
   C weight_of(std::int64_t c) const { return weight ? static_cast<C>(weight[c]) : C(1); }
-  // The place of the label's element.
-  std::int64_t hit(std::int64_t r) const { return layout.start(r) + labels[r] * layout.inner; }
+  std::int64_t place(std::int64_t r, std::int64_t c) const { return layout.start(r) + c * layout.inner; }
 
   // The factor of lse - x[c] in a row's loss, apart from the label's: w[c] for labels (to be multiplied by
   // share()), w[c] t[c] with t smoothed for distributions. `at` is the element's index. Lanes are classes
@@ -65,7 +64,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     C value = 0, w = 1;
     if constexpr (kLabels) {
       w = weight_of(labels[r]);
-      value = w * (log_exps - (static_cast<C>(x[hit(r)]) - s.max));
+      value = w * (log_exps - (static_cast<C>(x[place(r, labels[r])]) - s.max));
       if (kTarget == Target::smoothed)
         value = (C(1) - smoothing) * value + share() * (s.mass * log_exps - s.dot);
     } else {
@@ -132,15 +131,20 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     return sum;
   }
 
-  // A row of log-probabilities, in f64.
-  loss::WeightedSum pick(std::int64_t r, T* each) const {
-    loss::WeightedSum picked;
-    if (counts(r)) {
-      picked.weight = weight_of(labels[r]);
-      picked.loss = -picked.weight * static_cast<C>(x[hit(r)]);
+  // Rows of log-probabilities, in f64.
+  loss::WeightedSum pick(std::int64_t begin, std::int64_t end, T* each) const {
+    loss::WeightedSum sum;
+    for (std::int64_t r = begin; r < end; ++r) {
+      const std::int64_t label = labels[r];
+      double value = 0;
+      if (label != ignore_index) {
+        const double w = weight_of(label);
+        value = -w * static_cast<C>(x[place(r, label)]);
+        sum += {value, w};
+      }
+      if (each) each[r] = T(static_cast<C>(value));
     }
-    if (each) each[r] = T(static_cast<C>(picked.loss));
-    return picked;
+    return sum;
   }
 
   void forward(Reduction reduction, T* out) const {
@@ -150,17 +154,17 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
       for (std::int64_t c = 0; c < layout.classes; ++c) extra(0) += weight_of(c);
     const loss::WeightedSum sum =
         loss::ordered_sum(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
-          loss::WeightedSum part;
-          for (std::int64_t r = begin; r < end;) {
-            if constexpr (kTarget == Target::picked) {
-              part += pick(r++, each);
-              continue;
+          if constexpr (kTarget == Target::picked) {
+            return pick(begin, end, each);
+          } else {
+            loss::WeightedSum part;
+            for (std::int64_t r = begin; r < end;) {
+              const int count = lanes(r, end);
+              part += layout.inner == 1 ? finish(r, sums_of_row(r), each) : neighbours(r, count, each);
+              r += count;
             }
-            const int count = lanes(r, end);
-            part += layout.inner == 1 ? finish(r, sums_of_row(r), each) : neighbours(r, count, each);
-            r += count;
+            return part;
           }
-          return part;
         });
     const double by = reduction == Reduction::mean ? loss::mean_divisor(sum.weight) : 1;
     if (stats) divisor() = static_cast<C>(by);
@@ -183,28 +187,29 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   }
 
   // dx = -g w[t] in class t, 0 elsewhere.
-  void picked_gradient(bool each, const T* g, T* dx) const {
+  void picked_gradient(Reduction reduction, const T* g, T* dx) const {
+    const bool each = reduction == Reduction::none;
     std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(layout.count()) * sizeof(T));
     const double by = stats ? divisor() : 1;
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        if (!counts(r)) continue;
-        const double w = weight_of(labels[r]), scale = static_cast<C>(g[each ? r : 0]) / by;
-        dx[hit(r)] = T(static_cast<C>(-w * scale));
+        const std::int64_t label = labels[r];
+        if (label == ignore_index) continue;
+        const double w = weight_of(label), scale = static_cast<C>(g[each ? r : 0]) / by;
+        dx[place(r, label)] = T(static_cast<C>(-w * scale));
       }
     });
   }
 
   void backward(Reduction reduction, const T* g, T* dx, T* dt) const {
     const bool each = reduction == Reduction::none;
-    if constexpr (kTarget == Target::picked) return picked_gradient(each, g, dx);
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end;) {
         const int count = lanes(r, end);
         P scale(0), total(0), log_sums(0), rests(0), hits(0);
         for (int i = 0; i < count; ++i) {
           if (!counts(r + i)) continue;
-          if constexpr (kLabels) hits.v[i] = static_cast<C>(x[hit(r + i)]);
+          if constexpr (kLabels) hits.v[i] = static_cast<C>(x[place(r + i, labels[r + i])]);
           scale.v[i] = static_cast<C>(g[each ? r + i : 0]) / divisor();
           total.v[i] = total_factor(r + i);
           log_sums.v[i] = log_sum(r + i);
@@ -296,7 +301,12 @@ template <Target kTarget>
 void backward_cpu(const Backward& b) {
   cross_entropy_kernels::backward<kTarget>(
       b, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows, Reduction reduction, const T* g, T* dx,
-                                T* dt) { CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt); });
+                                T* dt) {
+        if constexpr (k == Target::picked)
+          CrossEntropy<T, k>{rows}.picked_gradient(reduction, g, dx);
+        else
+          CrossEntropy<T, k>{rows}.backward(reduction, g, dx, dt);
+      });
 }
 
 }  // namespace
