@@ -150,7 +150,7 @@ TEST_CASE("a recorded step in a memory pool is replayed by its kernels, equal to
   SECTION("norms") {
     check_replay(
         [] {
-          return nn::Sequential(nn::Linear(20, 32), nn::LayerNorm({32}), nn::SiLU(), nn::Linear(32, 17),
+          return nn::Sequential(nn::Linear(20, 32), nn::LayerNorm(32), nn::SiLU(), nn::Linear(32, 17),
                                 nn::BatchNorm1d(17), nn::Linear(17, 10));
         },
         {9, 20}, {"batch_norm'", "layer_norm'"});

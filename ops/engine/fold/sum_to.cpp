@@ -33,4 +33,9 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
   on_cpu(cpu_tables::sums).sum(grad, mask, out, 1, accumulate);
 }
 
+void set_summed_grad(const Backward& b, int i, const Tensor& whole) {
+  if (whole.shape() == b.in_meta(i).shape) return b.set_grad_in(i, whole);
+  sum_to_into(b.grad_in(i), whole, false);
+}
+
 }  // namespace ct
