@@ -85,6 +85,27 @@ Calls calls_of(const Work& work) {
 
 }  // namespace
 
+TEST_CASE("a call is shown with the copies that its kernel gets", "[ops][observer]") {
+  struct Layouts final : Tracer {
+    bool begin(const KernelCall& call) override {
+      const Tensor& t = call.forward ? call.forward->in(0) : call.backward->grad();
+      seen.push_back(std::string(call.op.name) + (t.is_contiguous() ? " packed" : " strided"));
+      return false;
+    }
+    void end(const KernelCall&) override {}
+    Calls seen;
+  } layouts;
+  const Tensor x = ones({2, 3}, {.dtype = f64}).t(), g = ones({2, 3}, {.dtype = f64}).t();
+  Tensor leaf = x.detach();
+  leaf.set_requires_grad();
+  const TracerScope scope(layouts);
+  const Tensor y = softmax(leaf, 1);
+  CHECK(layouts.seen == Calls{"copy strided", "softmax packed"});
+  layouts.seen.clear();
+  y.backward(g);
+  CHECK(layouts.seen == Calls{"copy strided", "softmax packed"});
+}
+
 TEST_CASE("what works on tensors beside ops is calls, too", "[ops][observer]") {
   const Tensor x = ones({3, 4});
   Tensor t = zeros({3, 4});

@@ -43,6 +43,9 @@ CELLS, STEPS, STEPS_CPU = "ops/recurrence/cells_internal.h", "ops/recurrence/ste
 PLACES, REDUCED = "ops/engine/scatter/places_cpu.h", "ops/indexing/scatter_reduce"
 RECURRENT, RECURRENT_TEST = "nn/recurrent.cpp", "nn/recurrent_test.cpp"
 CSV, IMAGE, FOREIGN = "nn/data/csv.cpp", "nn/data/image.cpp", "nn/io/safetensors_header.cpp"
+EXECUTE, OBSERVER, CPU_ALLOCATOR = "core/op/execute.cpp", "core/op/op_observer.cpp", "core/memory/cpu_allocator.cpp"
+OBSERVER_TEST, LAYOUTS_TEST, RECORDING_TEST = "ops/observer_test.cpp", "tests/layouts_test.cpp", "tests/recording_test.cpp"
+MEMORY_POOL_TEST = "core/memory/memory_pool_test.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -410,11 +413,11 @@ FAULTS = [
      "p * (dp - sum(p * dp, {-1}, true))", "p * dp"),
     ("autograd/create_graph_test.cpp", "autograd/node.cpp", None, "saved inputs lose their history",
      "if (call.record) t = detail::with_history(t, edges[i]);", ""),
-    ("tests/layouts_test.cpp", "core/op/execute.cpp", None, "inputs reach kernels as they lie",
+    (LAYOUTS_TEST, EXECUTE, None, "inputs reach kernels as they lie",
      "const bool copy = wants_copy(call.op.inputs, wanted, i, t);", "const bool copy = false;"),
-    ("tests/layouts_test.cpp", "core/op/execute.cpp", None, "saved tensors and cotangents reach kernels as they lie",
+    (LAYOUTS_TEST, EXECUTE, None, "saved tensors and cotangents reach kernels as they lie",
      "if (wants_copy(records, wanted, i, tensors[i])) tensors[i] = detail::packed(tensors[i]);", ""),
-    ("ops/observer_test.cpp", "core/op/op_observer.cpp", None, "a kernel runs although a tracer has its results",
+    (OBSERVER_TEST, OBSERVER, None, "a kernel runs although a tracer has its results",
      "if (!taken) kernel();", "kernel();"),
     ("ops/observer_test.cpp", "core/op/execute.cpp", None, "an op that writes many tensors runs outside of a call",
      "if (!traced()) [[likely]] {", "{"),
@@ -426,7 +429,26 @@ FAULTS = [
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "a power leaves out its last factor", "if (t & 1) result", "if (t & 1 && t > 1) result"),
     (UPDATE_TEST, UPDATE_RULES, UPDATE, "AdamW's decay is the gradient's, too", "decoupled ? 0 : weight_decay", "weight_decay"),
     (UPDATE_TEST, UPDATE, None, "a step is made although an infinity was found", "if (found_inf && *found_inf != 0) return;", ""),
-    ("tests/layouts_test.cpp", "core/op/registry.cpp", None, "plain kernels are not told from those of the CPU",
+    (OBSERVER_TEST, OBSERVER, None, "a tracer is not told the end",
+     "between([&] { run(i + 1); }, [&] { tracers[i]->end(call); });", "run(i + 1);"),
+    (OBSERVER_TEST, OBSERVER, None, "nor that of a call that fails", "      try {\n        end();", "      try {"),
+    (OBSERVER_TEST, OBSERVER, None, "inner tracers come before outer ones", "std::reverse(tracers.begin(), tracers.end());", ""),
+    (OBSERVER_TEST, OBSERVER, None, "a tracer stays when its scope ends", "t_innermost = outer_;", ""),
+    (OBSERVER_TEST, EXECUTE, None, "an optimizer's work is no call", "run_traced({.op = op, .forward = &call}, kernel);", "kernel();"),
+    (OBSERVER_TEST, EXECUTE, None, "a call is shown without its copies", ".forward = &with}", ".forward = &call}"),
+    (LAYOUTS_TEST, EXECUTE, None, "cotangents reach kernels as they lie", "pack(copied, op.outputs, wanted);", ""),
+    (LAYOUTS_TEST, EXECUTE, None, "forward in f64 by the fast kernels", "kernel_kind(op, device, call.in(0).dtype())", "kernel_kind(op, device, DType::f32)"),
+    (LAYOUTS_TEST, EXECUTE, None, "backward in f64 by the fast kernels",
+     "kernel_kind(op, device, given.input_metas[0].dtype)", "kernel_kind(op, device, DType::f32)"),
+    (MEMORY_POOL_TEST, "core/memory/storage.cpp", None, "a storage's number is its address's",
+     "if (id != 0) return id;", "if (id == 0) return reinterpret_cast<std::uintptr_t>(data_);"),
+    (RECORDING_TEST, CPU_ALLOCATOR, None, "blocks of a memory pool are everybody's",
+     "if (stream.native) return allocate_in(pool_of(stream), bytes);", ""),
+    (MEMORY_POOL_TEST, "core/memory/cpu_allocator_internal.h", CPU_ALLOCATOR, "a memory pool's next step finds other addresses",
+     "Ranges(Fit::first), id(i)", "Ranges(Fit::best), id(i)"),
+    (MEMORY_POOL_TEST, CPU_ALLOCATOR, None, "a released memory pool keeps what comes back",
+     "if (pool.released) release_ranges(pool);", ""),
+    (LAYOUTS_TEST, "core/op/registry.cpp", None, "plain kernels are not told from those of the CPU",
      "op.linked.has_plain = kernels.forward != nullptr;", "op.linked.has_plain = false;"),
     ("rnn", CELLS, STEPS_CPU, "the state not squared in tanh's slope", "(1 - kept[0] * kept[0])", "(1 - kept[0])"),
     ("gru", CELLS, STEPS_CPU, "u_n's cotangent without the reset gate", "du[2] = dp[2] * r;", "du[2] = dp[2];"),

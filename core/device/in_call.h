@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <cotangent/core/base/export.h>
 
 // Debug builds of this project (COTANGENT_CHECK_CALLS) refuse work on tensors outside of a call of an op: no observer, recorder
@@ -20,6 +22,8 @@ class CT_API InCall {
 CT_API void require_call(const char* what);
 /// For tests of what kernels stand on, which call it themselves. On at first.
 CT_API void set_call_checks(bool on);
+/// The calling thread's pieces of work so far, parallel loops and launches, inside of calls or not.
+CT_API std::uint64_t work_count();
 #else
 struct InCall {
   InCall() noexcept {}

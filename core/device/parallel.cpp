@@ -399,12 +399,15 @@ NoThreads::~NoThreads() { alone = before_; }
 #ifdef COTANGENT_CHECK_CALLS
 namespace {
 constinit thread_local int t_calls = 0;
+constinit thread_local std::uint64_t t_work = 0;
 constinit std::atomic<bool> g_checked{true};
 }  // namespace
 detail::InCall::InCall() noexcept { ++t_calls; }
 detail::InCall::~InCall() { --t_calls; }
 void detail::set_call_checks(bool on) { g_checked = on; }
+std::uint64_t detail::work_count() { return t_work; }
 void detail::require_call(const char* what) {
+  ++t_work;
   CT_CHECK(t_calls > 0 || inside_job || !g_checked, Error, what,
            "work on tensors outside of a call of an op, which no tracer sees; run it by execute() or work() "
            "(core/op/execute.h)");

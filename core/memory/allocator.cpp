@@ -31,7 +31,7 @@ std::string format_bytes(std::size_t bytes) {
 }
 
 MemoryPoolId& thread_memory_pool(int slot) noexcept {
-  static __thread MemoryPoolId pools[kMaxCudaDevices];
+  static __thread MemoryPoolId pools[1 + kMaxCudaDevices];
   return pools[slot];
 }
 
@@ -103,6 +103,7 @@ struct Registry {
   std::mutex mutex;
   std::shared_ptr<Allocator> current[1 + kMaxCudaDevices];
   std::vector<std::shared_ptr<Allocator>> kept;
+  std::vector<std::pair<Device, MemoryPoolId>> pools;  // that were made and are not released
 };
 Registry& registry() {
   static Registry& r = *new Registry;
@@ -113,8 +114,7 @@ int slot_of(Device device) { return device.is_cpu() ? 0 : 1 + device.index; }
 
 Allocator& default_allocator(Device device) {
   if (device.is_cuda()) return cuda_caching_allocator(device);
-  static CpuAllocator& cpu_allocator = *new CpuAllocator;
-  return cpu_allocator;
+  return default_cpu_allocator();
 }
 
 }  // namespace
@@ -128,7 +128,7 @@ CachingAllocator& cuda_caching_allocator(Device device) {
   check_device("allocator", device);
   std::lock_guard lock(slots.mutex);
   CachingAllocator*& slot = slots.allocators[device.index];
-  if (!slot) slot = new CachingAllocator(*new DeviceSource(device), to_string(device), device.index);
+  if (!slot) slot = new CachingAllocator(*new DeviceSource(device), to_string(device), slot_of(device));
   return *slot;
 }
 
@@ -224,24 +224,49 @@ void empty_cache() {
   if (cuda_is_available()) detail::pinned_caching_allocator().empty_cache();
 }
 
-MemoryPoolId make_memory_pool(Device) {
+MemoryPoolId make_memory_pool(Device device) {
   static std::atomic<MemoryPoolId> next{1};
-  return next.fetch_add(1, std::memory_order_relaxed);
+  check_device("make_memory_pool", device);
+  const MemoryPoolId pool = next.fetch_add(1, std::memory_order_relaxed);
+  if (device.is_cpu()) detail::default_cpu_allocator().make_pool(pool);
+  detail::Registry& r = detail::registry();
+  const std::lock_guard lock(r.mutex);
+  r.pools.emplace_back(device, pool);
+  return pool;
 }
 
 void release_memory_pool(Device device, MemoryPoolId pool) noexcept {
-  if (device.is_cuda() && device.index < cuda_device_count())
-    detail::cuda_caching_allocator(device).release_pool(pool);
+  detail::Registry& r = detail::registry();
+  {
+    const std::lock_guard lock(r.mutex);
+    if (std::erase(r.pools, std::pair(device, pool)) == 0) return;
+  }
+  if (device.is_cpu()) return detail::default_cpu_allocator().release_pool(pool);
+  detail::cuda_caching_allocator(device).release_pool(pool);
 }
 
-MemoryPoolGuard::MemoryPoolGuard(Device device, MemoryPoolId pool) : device_(device), previous_(0) {
-  if (device.is_cpu()) return;
-  check_device("memory pool", device);
-  previous_ = std::exchange(detail::thread_memory_pool(device.index), pool);
+std::size_t memory_pool_bytes(Device device, MemoryPoolId pool) {
+  check_device("memory_pool_bytes", device);
+  return device.is_cpu() ? detail::default_cpu_allocator().pool_bytes(pool)
+                         : detail::cuda_caching_allocator(device).pool_bytes(pool);
+}
+
+MemoryPoolGuard::MemoryPoolGuard(Device device, MemoryPoolId pool) : device_(device), pool_(pool) {
+  check_device("MemoryPoolGuard", device);
+  if (pool != 0) {
+    detail::Registry& r = detail::registry();
+    const std::lock_guard lock(r.mutex);
+    const bool known = std::find(r.pools.begin(), r.pools.end(), std::pair(device, pool)) != r.pools.end();
+    CT_CHECK(known, ValueError, "MemoryPoolGuard", device, " has no memory pool ", pool,
+             ": it was made for another device, or is released; make_memory_pool(device) makes one");
+    if (device.is_cpu()) detail::g_cpu_pool_guards.fetch_add(1, std::memory_order_relaxed);
+  }
+  previous_ = std::exchange(detail::thread_memory_pool(detail::slot_of(device)), pool);
 }
 
 MemoryPoolGuard::~MemoryPoolGuard() {
-  if (device_.is_cuda()) detail::thread_memory_pool(device_.index) = previous_;
+  detail::thread_memory_pool(detail::slot_of(device_)) = previous_;
+  if (device_.is_cpu() && pool_ != 0) detail::g_cpu_pool_guards.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace ct

@@ -42,7 +42,8 @@ class CT_API Allocator {
 
   /// A block of at least `bytes` > 0, aligned to 64 bytes on the CPU and 512 on a GPU, whose content is
   /// undefined. It may be used at once by work queued on `stream`, and by other streams only after
-  /// record_stream(). Throws OutOfMemoryError and then has changed nothing.
+  /// record_stream(). On the CPU `stream` says which memory pool the block is for: an allocator that wraps
+  /// another passes it on. Throws OutOfMemoryError and then has changed nothing.
   virtual void* allocate(std::size_t bytes, const Stream& stream) = 0;
   /// Takes a block back: `bytes` and `stream` as they were at allocate(). May be called from any thread,
   /// and while work that uses the block is still queued on `stream`.
@@ -114,15 +115,24 @@ CT_API void reset_peak_stats(Device device);
 CT_API void empty_cache(Device device);
 CT_API void empty_cache();
 
-/// A separate set of device blocks. Between begin and end of a MemoryPoolGuard, blocks that the calling
-/// thread allocates on `device` come from this pool alone, and they return to it: a captured graph owns
-/// the addresses that it was captured with. Releasing a pool gives its memory back as its last blocks
-/// return. On the CPU a pool has no effect.
+/// A separate set of blocks of `device`. Between begin and end of a MemoryPoolGuard, blocks that the calling
+/// thread allocates there come from this pool alone (on the CPU those of tensors), and they return to it,
+/// whichever thread gives them back and whenever. Nobody else gets its memory, so that a recorded step owns
+/// the addresses that it was recorded with. Where the same blocks are out, the same requests find the same
+/// addresses, so a step that is repeated in its pool does, and takes nothing from the system. The memory
+/// counts in memory_stats(), and stays when a cache is emptied. Throws DeviceError when the device is not
+/// there.
 using MemoryPoolId = std::uint64_t;
 CT_API MemoryPoolId make_memory_pool(Device device);
+/// Gives the memory of a pool back: what is free at once, the rest as its last blocks return (on a GPU at the
+/// next empty_cache() after that). Another number than that of a pool does nothing.
 CT_API void release_memory_pool(Device device, MemoryPoolId pool) noexcept;
+/// Bytes that a pool holds from the system. Throws DeviceError.
+CT_API std::size_t memory_pool_bytes(Device device, MemoryPoolId pool);
 
-/// Sends the calling thread's allocations on `device` to `pool` until the end of the scope.
+/// Sends the calling thread's allocations on `device` to `pool` until the end of the scope; 0 is the common memory, for a
+/// scope within another. Throws ValueError unless make_memory_pool(device) made the pool and it is not released, and
+/// DeviceError.
 class CT_API MemoryPoolGuard {
  public:
   [[nodiscard]] MemoryPoolGuard(Device device, MemoryPoolId pool);
@@ -132,7 +142,7 @@ class CT_API MemoryPoolGuard {
 
  private:
   Device device_;
-  MemoryPoolId previous_;
+  MemoryPoolId pool_, previous_ = 0;
 };
 
 }  // namespace ct

@@ -54,12 +54,21 @@ void BlockHeap::add_segment(void* address, std::size_t bytes) {
   block->address = static_cast<char*>(address);
   block->bytes = bytes;
   block->heap = this;
+  block->segment = segments_++;
   segment_bytes_ += bytes;
   link(block);
 }
 
-Block* BlockHeap::take(std::size_t bytes) {
-  const std::size_t size = rounded(bytes);
+Block* BlockHeap::first(std::size_t size) const {
+  const auto place = [](const Block* block) { return std::pair(block->segment, block->address); };
+  Block* found = nullptr;
+  for (int list = next_list(list_of(size)); list >= 0; list = next_list(list + 1))
+    for (Block* block = lists_[list]; block; block = block->next_free)
+      if (block->bytes >= size && (!found || place(block) < place(found))) found = block;
+  return found;
+}
+
+Block* BlockHeap::best(std::size_t size) const {
   const int own = list_of(size);
   Block* best = nullptr;
   // Blocks of the own list may be too small by up to 1/16. Looking at a few is enough: a step that
@@ -76,24 +85,31 @@ Block* BlockHeap::take(std::size_t bytes) {
   if (!best) {
     for (Block* block = lists_[own]; block && !best; block = block->next_free)
       if (block->bytes >= size) best = block;
-    if (!best) return nullptr;
-  }
-  if (best->bytes > size) {
-    Block* rest = new Block;  // may throw: nothing has been changed yet
-    unlink(best);
-    rest->address = best->address + size;
-    rest->bytes = best->bytes - size;
-    rest->heap = this;
-    rest->before = best;
-    rest->after = best->after;
-    if (rest->after) rest->after->before = rest;
-    best->after = rest;
-    best->bytes = size;
-    link(rest);
-  } else {
-    unlink(best);
   }
   return best;
+}
+
+Block* BlockHeap::take(std::size_t bytes) {
+  const std::size_t size = rounded(bytes);
+  Block* const block = fit_ == Fit::first ? first(size) : best(size);
+  if (!block) return nullptr;
+  if (block->bytes > size) {
+    Block* rest = new Block;  // may throw: nothing has been changed yet
+    unlink(block);
+    rest->address = block->address + size;
+    rest->bytes = block->bytes - size;
+    rest->heap = this;
+    rest->segment = block->segment;
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after) rest->after->before = rest;
+    block->after = rest;
+    block->bytes = size;
+    link(rest);
+  } else {
+    unlink(block);
+  }
+  return block;
 }
 
 void BlockHeap::give(Block* block) noexcept {
@@ -126,7 +142,7 @@ std::size_t BlockHeap::largest_free() const {
 // ---- BlockMap: linear probing, at most half full; deletion shifts the rest of the run back ----
 
 std::size_t BlockMap::slot_of(const void* address) const noexcept {
-  const std::uint64_t key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address)) >> 9;
+  const std::uint64_t key = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(address)) >> 6;
   return static_cast<std::size_t>((key * 0x9e3779b97f4a7c15ull) >> 20) & (slots_.size() - 1);
 }
 

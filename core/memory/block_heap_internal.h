@@ -18,6 +18,10 @@
 // the descriptors outside the memory). Taking a block looks for the best fit among the first blocks of the
 // list of its own size, then takes from the next list that is not empty, where every block fits: constant
 // time, and the waste of a wrong choice is at most 1/16, all of which is split off again.
+//
+// Fit::first takes the first free block that is large enough, in the order of segments and addresses, and looks at all
+// of them for it: which one that is follows from the taken blocks alone, not from how they came to be. A step that is
+// repeated in a memory pool finds the same addresses, and so does one that had to ask for the segments.
 
 namespace ct::detail {
 
@@ -38,13 +42,16 @@ struct Block : Pooled {
   Block* next_free = nullptr;
   BlockHeap* heap = nullptr;
   StreamUse* uses = nullptr;
+  std::uint32_t segment = 0;  // counted as they are added
   bool free = false;
 };
+
+enum class Fit : std::uint8_t { best, first };
 
 class CT_API BlockHeap {
  public:
   /// Blocks are multiples of `granule` bytes, a power of two.
-  explicit BlockHeap(std::size_t granule) : granule_(granule) {}
+  explicit BlockHeap(std::size_t granule, Fit fit = Fit::best) : granule_(granule), fit_(fit) {}
   /// Every block must have been given back. The segments themselves are not ours to release.
   ~BlockHeap();
   BlockHeap(const BlockHeap&) = delete;
@@ -85,12 +92,16 @@ class CT_API BlockHeap {
   static constexpr int kLists = 40 * 16;
   static constexpr int kWords = kLists / 64;
 
+  Block* best(std::size_t size) const;
+  Block* first(std::size_t size) const;
   int list_of(std::size_t bytes) const;
   int next_list(int from) const;  // the first list at or after `from` that is not empty, or -1
   void link(Block* block) noexcept;
   void unlink(Block* block) noexcept;
 
   std::size_t granule_;
+  Fit fit_;
+  std::uint32_t segments_ = 0;  // added so far
   std::size_t segment_bytes_ = 0;
   Block* lists_[kLists] = {};
   std::uint64_t filled_[kWords] = {};

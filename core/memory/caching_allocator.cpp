@@ -55,7 +55,10 @@ std::size_t round_up(std::size_t bytes, std::size_t granule) {
 // ---- CachingAllocator ----
 
 CachingAllocator::StreamHeaps::StreamHeaps(void* s, MemoryPoolId p)
-    : stream(s), pool(p), small(kSmallGranule), large(kLargeGranule) {}
+    : stream(s),
+      pool(p),
+      small(kSmallGranule, p == 0 ? Fit::best : Fit::first),
+      large(kLargeGranule, p == 0 ? Fit::best : Fit::first) {}
 
 CachingAllocator::CachingAllocator(MemorySource& source, std::string name, int pool_slot)
     : source_(source), name_(std::move(name)), pool_slot_(pool_slot) {}
@@ -228,6 +231,14 @@ void CachingAllocator::release_pool(MemoryPoolId pool) noexcept {
     heaps->released = true;
     free_segments(*heaps);
   }
+}
+
+std::size_t CachingAllocator::pool_bytes(MemoryPoolId pool) const {
+  const std::lock_guard lock(mutex_);
+  std::size_t bytes = 0;
+  for (const auto& heaps : heaps_)
+    if (heaps->pool == pool) bytes += heaps->small.segment_bytes() + heaps->large.segment_bytes();
+  return bytes;
 }
 
 MemoryStats CachingAllocator::stats() const {

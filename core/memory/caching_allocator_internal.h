@@ -49,6 +49,7 @@ class CT_API CachingAllocator : public Allocator {
   void reset_peak() override;
   void set_limit(std::size_t bytes) override;
   void release_pool(MemoryPoolId pool) noexcept;
+  std::size_t pool_bytes(MemoryPoolId pool) const;
 
  private:
   // The memory of one stream and pool.
@@ -85,7 +86,7 @@ class CT_API CachingAllocator : public Allocator {
   std::size_t limit_ = 0;
 };
 
-/// The memory pool that the calling thread allocates from, per device (0: the common one).
+/// The memory pool that the calling thread allocates from (0: the common memory): slot 0 for the CPU, 1 + i for GPU i.
 MemoryPoolId& thread_memory_pool(int slot) noexcept;
 
 /// The default allocators. Made at the first use, never destroyed.

@@ -241,7 +241,7 @@ TEST_CASE("caching allocator: a memory pool keeps its addresses until it is rele
   FakeSource source;
   detail::CachingAllocator a(source, "cuda:0", 0);
   const Stream s = fake_stream(1);
-  const MemoryPoolId pool = make_memory_pool(cuda(0));
+  const MemoryPoolId pool = 1 << 30;
   void* shared = a.allocate(20 * MiB, s);
   a.deallocate(shared, 20 * MiB, s);
   MemoryPoolId& current = detail::thread_memory_pool(0);

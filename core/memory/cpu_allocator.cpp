@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <new>
 
+#include <cotangent/core/memory/caching_allocator_internal.h>
 #include <cotangent/core/memory/memory_text_internal.h>
 #include <cotangent/core/memory/pool_store_internal.h>
 
@@ -27,7 +28,12 @@
 // faults and TLB misses. Smaller ones are cut from ranges of 2 MiB that are mapped alike; a range goes back once all of
 // it is free. When the system has nothing left, the cache is freed and the request tried again.
 //
-// Under AddressSanitizer every block goes to the system at once, so that misuse is found.
+// Memory pools. A pool's blocks are cut from ranges of its own, whatever their size, first fit, so that a step that is
+// repeated finds the same addresses. Storages name their pool in the place of the stream, which the CPU does not have: a
+// block finds back on any thread without a look at its address, and who uses no pool pays one comparison. Free ranges stay
+// until the pool is released.
+//
+// Under AddressSanitizer every block that is no pool's goes to the system at once, so that misuse is found.
 
 namespace ct::detail {
 
@@ -80,7 +86,23 @@ void* map_aligned(std::size_t bytes) {
   return block;
 }
 
+MemoryPoolId pool_of(const Stream& stream) {
+  return static_cast<MemoryPoolId>(reinterpret_cast<std::uintptr_t>(stream.native));
+}
+
 }  // namespace
+
+constinit std::atomic<int> g_cpu_pool_guards{0};
+
+Stream cpu_pool_stream() noexcept {
+  return {.native = reinterpret_cast<void*>(static_cast<std::uintptr_t>(thread_memory_pool(0))),
+          .device = cpu};
+}
+
+CpuAllocator& default_cpu_allocator() {
+  static CpuAllocator& allocator = *new CpuAllocator;
+  return allocator;
+}
 
 CpuAllocator::CpuAllocator() {
   most_cached_ = physical_memory() / 4;
@@ -100,8 +122,8 @@ inline void CpuAllocator::count_small(PoolCache& cache, std::atomic<std::uint64_
   publish(moved);
 }
 
-void* CpuAllocator::allocate(std::size_t bytes, const Stream&) {
-  if (bytes - 1 < kPoolMaxBytes) [[likely]] {
+void* CpuAllocator::allocate(std::size_t bytes, const Stream& stream) {
+  if (bytes - 1 < kPoolMaxBytes && !stream.native) [[likely]] {
     const int index = pool_class(bytes);
     PoolCache* const cache = t_pool_cache;
     if (cache && cache->lists[index].head) [[likely]] {
@@ -110,11 +132,12 @@ void* CpuAllocator::allocate(std::size_t bytes, const Stream&) {
       return block;
     }
   }
-  return allocate_slowly(bytes);
+  return allocate_slowly(bytes, stream);
 }
 
-void* CpuAllocator::allocate_slowly(std::size_t bytes) {
+void* CpuAllocator::allocate_slowly(std::size_t bytes, const Stream& stream) {
   if (bytes == 0) return nullptr;
+  if (stream.native) return allocate_in(pool_of(stream), bytes);
   if (CT_POOL_BYPASS || bytes > kPoolMaxBytes) return allocate_large(bytes);
   const int index = pool_class(bytes);
   void* block;
@@ -130,8 +153,8 @@ void* CpuAllocator::allocate_slowly(std::size_t bytes) {
   return block;
 }
 
-void CpuAllocator::deallocate(void* block, std::size_t bytes, const Stream&) noexcept {
-  if (bytes - 1 < kPoolMaxBytes && block) [[likely]] {
+void CpuAllocator::deallocate(void* block, std::size_t bytes, const Stream& stream) noexcept {
+  if (bytes - 1 < kPoolMaxBytes && block && !stream.native) [[likely]] {
     const int index = pool_class(bytes);
     PoolCache* const cache = t_pool_cache;
     if (cache && cache->lists[index].count.load(std::memory_order_relaxed) < cache->lists[index].limit)
@@ -140,11 +163,12 @@ void CpuAllocator::deallocate(void* block, std::size_t bytes, const Stream&) noe
       return count_small(*cache, cache->releases, -static_cast<std::int64_t>(pool_class_bytes(index)));
     }
   }
-  deallocate_slowly(block, bytes);
+  deallocate_slowly(block, bytes, stream);
 }
 
-void CpuAllocator::deallocate_slowly(void* block, std::size_t bytes) noexcept {
+void CpuAllocator::deallocate_slowly(void* block, std::size_t bytes, const Stream& stream) noexcept {
   if (!block) return;
+  if (stream.native) return deallocate_in(pool_of(stream), block);
   if (CT_POOL_BYPASS || bytes > kPoolMaxBytes) {
     deallocate_large(block, bytes);
     return;
@@ -200,7 +224,7 @@ void* CpuAllocator::allocate_large(std::size_t bytes) {
         cached_ -= size;
       }
     }
-    if (!block) block = find(size);
+    if (!block) block = find(size, nullptr);
     if (block) ++requests_;
   }
   if (!block) fail_out_of_memory(bytes);
@@ -215,7 +239,7 @@ void CpuAllocator::deallocate_large(void* block, std::size_t bytes) noexcept {
   ++releases_;
   if (CT_POOL_BYPASS || size > most_cached_ || exceeds_limit(0)) {
     give_back(block, size);
-    release_ranges();
+    release_ranges(ranges_);
     return;
   }
   if (cached_ + size > most_cached_) trim(most_cached_ - size);
@@ -236,48 +260,124 @@ bool CpuAllocator::exceeds_limit(std::size_t size) const {
 }
 
 // Needs the lock. Null when neither the system nor the cache can help.
-void* CpuAllocator::find(std::size_t size) {
+void* CpuAllocator::find(std::size_t size, Ranges* pool) {
+  Ranges* const ranges = pool ? pool : !CT_POOL_BYPASS && size < kHugePage ? &ranges_ : nullptr;
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (attempt == 1) trim(0);
-    if (void* block = !CT_POOL_BYPASS && size < kHugePage ? cut(size) : from_system(size)) return block;
+    if (void* block = ranges ? cut(*ranges, size) : from_system(size)) return block;
   }
   return nullptr;
 }
 
 // Needs the lock. Part of a range, of a new one if need be: of one that is no larger where the limit leaves no room.
-void* CpuAllocator::cut(std::size_t size) {
+void* CpuAllocator::cut(Ranges& from, std::size_t size) {
   Block* block = nullptr;
   void* range = nullptr;
-  const std::size_t bytes = exceeds_limit(kHugePage) ? size : kHugePage;
+  std::size_t bytes = (size + kHugePage - 1) / kHugePage * kHugePage;
+  if (exceeds_limit(bytes)) bytes = size;
   try {
-    block = ranges_.take(size);
+    block = from.heap.take(size);
     if (!block) {
       range = from_system(bytes);
       if (!range) return nullptr;
-      ranges_.add_segment(range, bytes);
+      from.heap.add_segment(range, bytes);
+      uncut_ += bytes;
       range = nullptr;
-      block = ranges_.take(size);
+      block = from.heap.take(size);
     }
-    cuts_.insert(block);
+    from.cuts.insert(block);
   } catch (const std::bad_alloc&) {  // for the books themselves
     if (range) to_system(range, bytes);
-    if (block) ranges_.give(block);
+    if (block) from.heap.give(block);
     return nullptr;
   }
-  cut_ += size;
+  uncut_ -= size;
   return block->address;
 }
 
-// Needs the lock. What find() found.
+// Needs the lock. The bytes of the block, which is free from now on.
+std::size_t CpuAllocator::uncut(Ranges& from, void* address) noexcept {
+  Block* const block = from.cuts.erase(address);
+  const std::size_t size = block->bytes;
+  from.heap.give(block);
+  uncut_ += size;
+  return size;
+}
+
+// Needs the lock. A block that find() found for no pool.
 void CpuAllocator::give_back(void* block, std::size_t size) noexcept {
   if (CT_POOL_BYPASS || size >= kHugePage) return to_system(block, size);
-  ranges_.give(cuts_.erase(block));
-  cut_ -= size;
+  uncut(ranges_, block);
 }
 
 // Needs the lock. Gives the system the ranges that are entirely free.
-void CpuAllocator::release_ranges() noexcept {
-  ranges_.remove_free_segments([this](void* range, std::size_t bytes) { to_system(range, bytes); });
+void CpuAllocator::release_ranges(Ranges& from) noexcept {
+  from.heap.remove_free_segments([this](void* range, std::size_t bytes) {
+    to_system(range, bytes);
+    uncut_ -= bytes;
+  });
+}
+
+// ---- memory pools ----
+
+void CpuAllocator::make_pool(MemoryPoolId id) {
+  const std::lock_guard lock(mutex_);
+  pools_.push_back(std::make_unique<Pool>(id));
+}
+
+// Needs the lock.
+CpuAllocator::Pool* CpuAllocator::find_pool(MemoryPoolId id) const noexcept {
+  for (const auto& pool : pools_)
+    if (pool->id == id) return pool.get();
+  return nullptr;
+}
+
+void* CpuAllocator::allocate_in(MemoryPoolId id, std::size_t bytes) {
+  if (bytes > kLargestRequest) fail_out_of_memory(bytes);
+  const std::size_t size = ranges_.heap.rounded(bytes);
+  void* block;
+  {
+    const std::lock_guard lock(mutex_);
+    Pool* pool = find_pool(id);
+    if (!pool) {  // released while a scope of it goes on
+      pool = pools_.emplace_back(std::make_unique<Pool>(id)).get();
+      pool->released = true;
+    }
+    block = find(size, pool);
+    if (block) ++requests_;
+  }
+  if (!block) fail_out_of_memory(bytes);
+  publish(static_cast<std::int64_t>(size));
+  return block;
+}
+
+void CpuAllocator::deallocate_in(MemoryPoolId id, void* block) noexcept {
+  const std::lock_guard lock(mutex_);
+  Pool& pool = *find_pool(id);
+  publish(-static_cast<std::int64_t>(uncut(pool, block)));
+  ++releases_;
+  if (pool.released) release_ranges(pool);
+}
+
+void CpuAllocator::release_pool(MemoryPoolId id) noexcept {
+  const std::lock_guard lock(mutex_);
+  Pool* const pool = find_pool(id);
+  if (!pool) return;
+  pool->released = true;
+  release_ranges(*pool);
+}
+
+// Needs the lock. The pool is gone with its last range.
+void CpuAllocator::release_ranges(Pool& pool) noexcept {
+  release_ranges(static_cast<Ranges&>(pool));
+  if (pool.heap.segment_bytes() == 0)
+    std::erase_if(pools_, [&](const auto& other) { return other.get() == &pool; });
+}
+
+std::size_t CpuAllocator::pool_bytes(MemoryPoolId id) const {
+  const std::lock_guard lock(mutex_);
+  const Pool* const pool = find_pool(id);
+  return pool ? pool->heap.segment_bytes() : 0;
 }
 
 // Needs the lock.
@@ -318,7 +418,7 @@ void CpuAllocator::trim(std::size_t most_cached) noexcept {
       give_back(block, size);
     }
   }
-  release_ranges();
+  release_ranges(ranges_);
 }
 
 void CpuAllocator::empty_cache() {
@@ -332,7 +432,7 @@ MemoryStats CpuAllocator::stats() const {
   MemoryStats stats;
   const std::int64_t in_use = in_use_.load(std::memory_order_relaxed) + pool.unpublished;
   stats.in_use = in_use > 0 ? static_cast<std::size_t>(in_use) : 0;
-  stats.cached = cached_ + ranges_.segment_bytes() - cut_ + pool.free;
+  stats.cached = cached_ + uncut_ + pool.free;
   stats.reserved = reserved_ + pool.reserved;
   // Threads publish their part now and then: what is known may be less than nothing for a while.
   const std::int64_t peak = peak_in_use_.load(std::memory_order_relaxed);

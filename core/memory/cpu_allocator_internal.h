@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <vector>
 
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/core/memory/block_heap_internal.h>
@@ -22,6 +24,10 @@ class CpuAllocator : public Allocator {
   void reset_peak() override;
   void set_limit(std::size_t bytes) override;
 
+  void make_pool(MemoryPoolId id);
+  void release_pool(MemoryPoolId id) noexcept;
+  std::size_t pool_bytes(MemoryPoolId id) const;
+
  private:
   struct FreeBlock {
     FreeBlock* next;
@@ -32,9 +38,23 @@ class CpuAllocator : public Allocator {
     std::uint64_t last_use = 0;
   };
   static constexpr int kBins = 8 * 32;  // 8 sizes per doubling from 32 KiB to 128 TiB
+  // Ranges of 2 MiB, or more for a block that is larger, and the blocks cut from them.
+  struct Ranges {
+    explicit Ranges(Fit fit) : heap(kPoolAlign, fit) {}
+    BlockHeap heap;
+    BlockMap cuts;
+  };
+  struct Pool : Ranges {
+    explicit Pool(MemoryPoolId i) : Ranges(Fit::first), id(i) {}
+    const MemoryPoolId id;
+    bool released = false;  // its free ranges go back to the system
+  };
 
-  void* allocate_slowly(std::size_t bytes);
-  void deallocate_slowly(void* block, std::size_t bytes) noexcept;
+  void* allocate_slowly(std::size_t bytes, const Stream& stream);
+  void deallocate_slowly(void* block, std::size_t bytes, const Stream& stream) noexcept;
+  void* allocate_in(MemoryPoolId id, std::size_t bytes);
+  void deallocate_in(MemoryPoolId id, void* block) noexcept;
+  Pool* find_pool(MemoryPoolId id) const noexcept;
   void count_small(std::int64_t bytes) noexcept;
   void count_small(PoolCache& cache, std::atomic<std::uint64_t>& calls, std::int64_t bytes) noexcept;
   void publish(std::int64_t bytes) noexcept;
@@ -43,10 +63,12 @@ class CpuAllocator : public Allocator {
   void* allocate_large(std::size_t bytes);
   void deallocate_large(void* block, std::size_t bytes) noexcept;
   bool exceeds_limit(std::size_t size) const;
-  void* find(std::size_t size);
-  void* cut(std::size_t size);
+  void* find(std::size_t size, Ranges* pool);
+  void* cut(Ranges& from, std::size_t size);
+  std::size_t uncut(Ranges& from, void* block) noexcept;
   void give_back(void* block, std::size_t size) noexcept;
-  void release_ranges() noexcept;
+  void release_ranges(Ranges& from) noexcept;
+  void release_ranges(Pool& pool) noexcept;
   void* from_system(std::size_t bytes);
   void to_system(void* block, std::size_t bytes) noexcept;
   void trim(std::size_t most_cached) noexcept;
@@ -58,9 +80,9 @@ class CpuAllocator : public Allocator {
   mutable std::mutex mutex_;  // everything below
   Bin bins_[kBins];
   std::uint64_t tick_ = 0;
-  BlockHeap ranges_{kPoolAlign};  // that blocks below 2 MiB are cut from,
-  BlockMap cuts_;                 // those blocks,
-  std::size_t cut_ = 0;           // and their bytes
+  Ranges ranges_{Fit::best};  // that blocks below 2 MiB are cut from
+  std::vector<std::unique_ptr<Pool>> pools_;
+  std::size_t uncut_ = 0;  // bytes of all ranges that are no block's
   std::size_t cached_ = 0;
   std::size_t reserved_ = 0;  // without the pool's slabs
   std::size_t peak_reserved_ = 0;
@@ -68,5 +90,14 @@ class CpuAllocator : public Allocator {
   std::size_t most_cached_ = 0;
   std::uint64_t requests_ = 0, releases_ = 0, allocations_ = 0, frees_ = 0;
 };
+
+/// The default allocator. Made at the first use, never destroyed.
+CpuAllocator& default_cpu_allocator();
+
+/// The number of scopes of memory pools on the CPU, of all threads.
+extern std::atomic<int> g_cpu_pool_guards;
+/// The calling thread's memory pool as the CPU's allocators are told of it, when a block is taken and when it returns: as a
+/// stream.
+Stream cpu_pool_stream() noexcept;
 
 }  // namespace ct::detail

@@ -1,5 +1,6 @@
 #include <cotangent/core/memory/storage.h>
 
+#include <cotangent/core/memory/cpu_allocator_internal.h>
 #include <cotangent/core/memory/memory.h>
 
 namespace ct {
@@ -9,7 +10,10 @@ Ref<Storage> Storage::allocate(std::size_t bytes, Device device) {
   storage->bytes_ = bytes;
   storage->device_ = device;
   if (bytes == 0) return storage;
-  if (!device.is_cpu()) storage->stream_ = current_stream(device);
+  if (!device.is_cpu())
+    storage->stream_ = current_stream(device);
+  else if (detail::g_cpu_pool_guards.load(std::memory_order_relaxed) > 0) [[unlikely]]
+    storage->stream_ = detail::cpu_pool_stream();
   Allocator& from = current_allocator(device);
   storage->data_ = from.allocate(bytes, storage->stream_);
   storage->allocator_ = &from;
@@ -39,6 +43,14 @@ Ref<Storage> Storage::wrap(void* data, std::size_t bytes, Device device, std::fu
 Storage::~Storage() {
   if (allocator_) allocator_->deallocate(data_, bytes_, stream_);
   if (release_) release_();
+}
+
+std::uint64_t Storage::id() const {
+  static constinit std::atomic<std::uint64_t> given{0};
+  std::uint64_t id = id_.load(std::memory_order_relaxed);
+  if (id != 0) return id;
+  const std::uint64_t fresh = given.fetch_add(1, std::memory_order_relaxed) + 1;
+  return id_.compare_exchange_strong(id, fresh, std::memory_order_relaxed) ? fresh : id;
 }
 
 void Storage::record_stream(const Stream& stream) {

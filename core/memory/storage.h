@@ -35,6 +35,10 @@ class CT_API Storage final : public RefCounted, public Pooled {
   bool is_pinned() const { return pinned_; }
   /// False for memory that somebody else owns, and may look at (wrap()).
   bool is_owned() const { return allocator_ != nullptr; }
+  /// A number that no other storage of the process has, before or after, given at the first call. Tracers remember memory
+  /// by it: a handle that they kept would be counted where the tape asks whether it may write over a value, an address
+  /// comes again.
+  std::uint64_t id() const;
 
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { detail::count(version_, 1u, std::memory_order_relaxed); }
@@ -64,8 +68,9 @@ class CT_API Storage final : public RefCounted, public Pooled {
   std::atomic<std::uint32_t> version_{0};
   std::atomic<std::uint32_t> history_version_{0};
   std::atomic<std::uint32_t> unrecorded_version_{0};
-  Stream stream_;  // the stream the bytes were allocated on
+  Stream stream_;  // the stream the bytes were allocated on; on the CPU the memory pool
   std::function<void()> release_;
+  mutable std::atomic<std::uint64_t> id_{0};
 };
 
 }  // namespace ct

@@ -31,7 +31,7 @@ void masked_gradient(const Backward& b, int i, const Scalar& q, Run&& run) {
   if (g.shape() == meta.shape) return run(b.grad_in(i), inputs, parameters);
   Tensor whole = Tensor::allocate(g.shape(), meta.dtype, meta.device);
   run(whole, inputs, parameters);
-  b.set_grad_in(i, sum_to(whole, meta.shape));
+  set_summed_grad(b, i, whole);
 }
 
 }  // namespace ct::where_op

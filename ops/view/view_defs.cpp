@@ -93,7 +93,7 @@ void unbind_backward(const Backward& b) {
 }
 
 void expand_backward(const Backward& b) {
-  if (b.needs(0)) b.set_grad_in(0, sum_to(b.grad(), b.in_meta(0).shape));
+  if (b.needs(0)) set_summed_grad(b, 0, b.grad());
 }
 
 // ---- rules: those of view, permute and their kin are their gradients, which are views themselves ---------

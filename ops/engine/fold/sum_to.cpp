@@ -32,4 +32,9 @@ void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate) {
   functions_of(kernel_tables::sums, grad.device()).sum(grad, mask, out, 1, accumulate);
 }
 
+void set_summed_grad(const Backward& b, int i, const Tensor& whole) {
+  if (whole.shape() == b.in_meta(i).shape) return b.set_grad_in(i, whole);
+  sum_to_into(b.grad_in(i), whole, false);
+}
+
 }  // namespace ct

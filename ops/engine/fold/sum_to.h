@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cotangent/core/base/export.h>
+#include <cotangent/core/op/op_call.h>
 #include <cotangent/core/tensor/tensor.h>
 
 // The gradient of broadcasting, for kernels: nothing here is recorded on the tape.
@@ -15,5 +16,8 @@ CT_API Tensor sum_to(const Tensor& grad, const Shape& shape);
 /// The same, written to `out`, or added to it. `out` is contiguous, of grad's dtype, or f32 where that has 16
 /// bits.
 CT_API void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate);
+
+/// Gives input i its gradient: `whole` itself where nothing was broadcast, else its sum_to(), in grad_in(i).
+CT_API void set_summed_grad(const Backward& b, int i, const Tensor& whole);
 
 }  // namespace ct

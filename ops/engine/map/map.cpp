@@ -72,8 +72,8 @@ void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool pas
   const Shape& shape = call.in_meta(i).shape;
   const Tensor& g = call.grad();
   if (saves == 0) {
+    if (passes_on) return set_summed_grad(call, i, g);
     const Tensor summed = sum_to(g, shape);
-    if (passes_on) return call.set_grad_in(i, summed);
     const Tensor* const inputs[] = {&summed};
     return run(call.grad_in(i), inputs);
   }
@@ -85,7 +85,7 @@ void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool pas
   if (g.shape() == shape) return run(call.grad_in(i), operands);
   Tensor whole = Tensor::allocate(g.shape(), call.in_meta(i).dtype, call.in_meta(i).device);
   run(whole, operands);
-  call.set_grad_in(i, sum_to(whole, shape));
+  set_summed_grad(call, i, whole);
 }
 
 void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, int output_count,
@@ -105,7 +105,7 @@ void joint_gradients(const Backward& call, const Tensor& g, const Shape& shape, 
   if (wanted)
     run({outputs, static_cast<std::size_t>(output_count)}, {inputs, static_cast<std::size_t>(input_count)});
   for (int i = 0; i < output_count; ++i)
-    if (whole[i].defined()) call.set_grad_in(i, sum_to(whole[i], call.in_meta(i).shape));
+    if (whole[i].defined()) set_summed_grad(call, i, whole[i]);
 }
 
 }  // namespace ct::elementwise
