@@ -22,7 +22,7 @@ struct Entry {
   void* moments[kMaxMoments] = {};
   std::int64_t count = 0;
   std::int64_t* step = nullptr;  // how many steps it has made; null where nobody counts
-  double scale[2] = {1, 1};  // numbers that differ between entries
+  double scale[2] = {1, 1};      // numbers that differ between entries
 };
 
 // Lists of the calling thread, given empty: they keep their memory from one call to the next, so that a step allocates
