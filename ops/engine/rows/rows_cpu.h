@@ -37,12 +37,12 @@ void for_tiles(const Extents& e, const Body& body) {
            [&](std::int64_t begin, std::int64_t end) {
              for (std::int64_t item = begin; item < end; ++item) {
                const std::int64_t first = item % tiles * kColumns;
+               const std::int64_t offset = item / tiles * e.n * e.inner + first;
                const auto columns = static_cast<int>(std::min<std::int64_t>(kColumns, e.inner - first));
                body(columns, [&](const auto& f) {
                  for (std::int64_t r = 0; r < e.n; ++r)
-                   for_blocks(columns, [&](std::int64_t j, int n) {
-                     f((item / tiles * e.n + r) * e.inner + first + j, static_cast<int>(j), n);
-                   });
+                   for (int j = 0; j < columns; j += kBlock)
+                     f(offset + r * e.inner + j, j, std::min(kBlock, columns - j));
                });
              }
            });
@@ -67,10 +67,10 @@ inline constexpr auto kMax = [](const auto& a, const auto& b) {
   return where(b > a, b, a);
 };
 
-/// The largest of n elements, in vectors V.
+/// The largest of n > 0 elements, in vectors V.
 template <class V, class T>
 CT_INLINE typename V::Scalar largest(const T* x, std::int64_t n) {
-  V a, b, top(-std::numeric_limits<typename V::Scalar>::infinity()), other = top;
+  V a, b, top(static_cast<typename V::Scalar>(x[0])), other = top;
   simd::for_pairs<V>(
       0, n,
       [&](std::int64_t k) {
@@ -78,7 +78,10 @@ CT_INLINE typename V::Scalar largest(const T* x, std::int64_t n) {
         top = kMax(top, a), other = kMax(other, b);
       },
       [&](std::int64_t k, auto first) { top = kMax(top, V::load(x + k, first, top)); });
-  return kMax(top, other).across(kMax);
+  top = kMax(top, other);
+  auto max = top.v[0];
+  for (int i = 1; i < V::kSize; ++i) max = kMax(max, top.v[i]);
+  return max;
 }
 
 }  // namespace ct::rows

@@ -63,8 +63,9 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     loss::exact_sum(s.max, log_exps, log_sum(r), rest(r));
     C value = 0, w = 1;
     if constexpr (kLabels) {
-      w = weight_of(labels[r]);
-      value = w * (log_exps - (static_cast<C>(x[place(r, labels[r])]) - s.max));
+      const std::int64_t t = labels[r];
+      w = weight_of(t);
+      value = w * (log_exps - (static_cast<C>(x[place(r, t)]) - s.max));
       if (kTarget == Target::smoothed)
         value = (C(1) - smoothing) * value + share() * (s.mass * log_exps - s.dot);
     } else {
@@ -81,7 +82,10 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
     const C max = rows::largest<P>(row, n);
     P exps(0), others(0), dot(0), mass(0);
     const auto add = [&](std::int64_t c, int count) {
-      const auto inside = [&](P p) { return count == P::kSize ? p : first_lanes(p, count); };
+      const auto inside = [&](P p) {
+        if (count != P::kSize) p = first_lanes(p, count);
+        return p;
+      };
       const P v = loss::load(row + c, count) - P(max);
       exps = exps + inside(simd::exp_nonpositive_for<T>(v));
       if constexpr (kTarget != Target::label) {

@@ -38,13 +38,13 @@ const T* data_or_null(const Tensor& t) {
 
 // Calls run(rows) with rows of the right types; x may be undefined.
 template <Target kTarget, class Run>
-void visit(const char* op, const CrossEntropyAttrs& attrs, const TensorMeta& meta, const Tensor& x,
+void visit(const char* op, const CrossEntropyAttrs& attrs, const Shape& shape, DType dtype, const Tensor& x,
            const Tensor& target, const Tensor& weight, const Tensor& stats, const Run& run) {
-  visit_fast(op, meta.dtype, [&]<class T>(TypeTag<T>) {
+  visit_fast(op, dtype, [&]<class T>(TypeTag<T>) {
     const auto with = [&]<Target k>() {
       using C = compute_t<T>;
       constexpr bool soft = k == Target::soft;
-      run(CrossEntropyRows<T, k>{loss::ClassLayout(meta.shape), soft ? loss::Labels{} : loss::Labels(target),
+      run(CrossEntropyRows<T, k>{loss::ClassLayout(shape), soft ? loss::Labels{} : loss::Labels(target),
                                  data_or_null<T>(x), soft ? data_or_null<T>(target) : nullptr,
                                  data_or_null<T>(weight), static_cast<C>(attrs.label_smoothing),
                                  attrs.ignore_index, const_cast<C*>(data_or_null<C>(stats))});
@@ -60,8 +60,9 @@ template <Target kTarget, class Run>
 void forward(const Forward& f, const Run& run) {
   const CrossEntropyAttrs attrs = class_attrs<kTarget>(f);
   const bool stats = kTarget != Target::picked || attrs.reduction == Reduction::mean;
-  visit<kTarget>(f.op.name, attrs, f.in(0).meta(), f.in(0), f.in(1), f.in(2), stats ? f.out(1) : Tensor{},
-                 [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
+  const Tensor none;
+  visit<kTarget>(f.op.name, attrs, f.in(0).shape(), f.in(0).dtype(), f.in(0), f.in(1), f.in(2),
+                 stats ? f.out(1) : none, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
                    run(rows, attrs.reduction, f.out().data<T>());
                  });
 }
@@ -71,10 +72,11 @@ void forward(const Forward& f, const Run& run) {
 template <Target kTarget, class Run>
 void backward(const Backward& b, const Run& run) {
   const CrossEntropyAttrs attrs = class_attrs<kTarget>(b);
+  const bool stats = kTarget != Target::picked || attrs.reduction == Reduction::mean;
+  const Tensor none;
   visit<kTarget>(
-      b.op.name, attrs, b.in_meta(0), b.saved_inputs[0], b.saved_inputs[1], b.saved_inputs[2],
-      kTarget != Target::picked || attrs.reduction == Reduction::mean ? b.out(1) : Tensor{},
-      [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
+      b.op.name, attrs, b.in_meta(0).shape, b.in_meta(0).dtype, b.saved_inputs[0], b.saved_inputs[1],
+      b.saved_inputs[2], stats ? b.out(1) : none, [&]<class T, Target k>(const CrossEntropyRows<T, k>& rows) {
         T* dx = nullptr;
         if (b.needs(0))
           dx = (kTarget == Target::picked ? b.grad_in(0) : b.grad_in_over(0, b.in(0))).template data<T>();
