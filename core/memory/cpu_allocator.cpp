@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <new>
 
-#include <cotangent/core/memory/caching_allocator_internal.h>
 #include <cotangent/core/memory/memory_text_internal.h>
 #include <cotangent/core/memory/pool_store_internal.h>
 
@@ -28,11 +27,6 @@
 // faults and TLB misses. Smaller ones are cut from ranges of 2 MiB that are mapped alike; a range goes back once all of
 // it is free. When the system has nothing left, the cache is freed and the request tried again.
 //
-// Memory pools. A pool's blocks are cut from ranges of its own, whatever their size, first fit, so that a step that is
-// repeated finds the same addresses. Storages name their pool in the place of the stream, which the CPU does not have: a
-// block finds back on any thread without a look at its address, and who uses no pool pays one comparison. Free ranges stay
-// until the pool is released.
-//
 // Under AddressSanitizer every block that is no pool's goes to the system at once, so that misuse is found.
 
 namespace ct::detail {
@@ -43,7 +37,6 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 // Mapped behind each block and never touched: QEMU 7.2, which emulates other processors for tests, loads all lanes of a vector
 // where a processor loads those of a mask.
 constexpr std::size_t kBehind = 64 << 10;
-constexpr std::size_t kLargestCpuRequest = std::size_t{1} << 46;
 constexpr std::int64_t kPublishBytes = 64 << 10;
 
 thread_local char t_here;  // its address tells threads apart
@@ -91,13 +84,6 @@ MemoryPoolId pool_of(const Stream& stream) {
 }
 
 }  // namespace
-
-constinit std::atomic<int> g_cpu_pool_guards{0};
-
-Stream cpu_pool_stream() noexcept {
-  return {.native = reinterpret_cast<void*>(static_cast<std::uintptr_t>(thread_memory_pool(0))),
-          .device = cpu};
-}
 
 CpuAllocator& default_cpu_allocator() {
   static CpuAllocator& allocator = *new CpuAllocator;
@@ -210,7 +196,7 @@ CpuAllocator::FreeBlock** CpuAllocator::choose(Bin& bin) {
 }
 
 void* CpuAllocator::allocate_large(std::size_t bytes) {
-  if (bytes > kLargestCpuRequest) fail_out_of_memory(bytes);
+  if (bytes > kLargestRequest) fail_out_of_memory(bytes);
   const std::size_t size = block_bytes(bytes);
   void* block = nullptr;
   {
@@ -316,68 +302,6 @@ void CpuAllocator::release_ranges(Ranges& from) noexcept {
     to_system(range, bytes);
     uncut_ -= bytes;
   });
-}
-
-// ---- memory pools ----
-
-void CpuAllocator::make_pool(MemoryPoolId id) {
-  const std::lock_guard lock(mutex_);
-  pools_.push_back(std::make_unique<Pool>(id));
-}
-
-// Needs the lock.
-CpuAllocator::Pool* CpuAllocator::find_pool(MemoryPoolId id) const noexcept {
-  for (const auto& pool : pools_)
-    if (pool->id == id) return pool.get();
-  return nullptr;
-}
-
-void* CpuAllocator::allocate_in(MemoryPoolId id, std::size_t bytes) {
-  if (bytes > kLargestRequest) fail_out_of_memory(bytes);
-  const std::size_t size = ranges_.heap.rounded(bytes);
-  void* block;
-  {
-    const std::lock_guard lock(mutex_);
-    Pool* pool = find_pool(id);
-    if (!pool) {  // released while a scope of it goes on
-      pool = pools_.emplace_back(std::make_unique<Pool>(id)).get();
-      pool->released = true;
-    }
-    block = find(size, pool);
-    if (block) ++requests_;
-  }
-  if (!block) fail_out_of_memory(bytes);
-  publish(static_cast<std::int64_t>(size));
-  return block;
-}
-
-void CpuAllocator::deallocate_in(MemoryPoolId id, void* block) noexcept {
-  const std::lock_guard lock(mutex_);
-  Pool& pool = *find_pool(id);
-  publish(-static_cast<std::int64_t>(uncut(pool, block)));
-  ++releases_;
-  if (pool.released) release_ranges(pool);
-}
-
-void CpuAllocator::release_pool(MemoryPoolId id) noexcept {
-  const std::lock_guard lock(mutex_);
-  Pool* const pool = find_pool(id);
-  if (!pool) return;
-  pool->released = true;
-  release_ranges(*pool);
-}
-
-// Needs the lock. The pool is gone with its last range.
-void CpuAllocator::release_ranges(Pool& pool) noexcept {
-  release_ranges(static_cast<Ranges&>(pool));
-  if (pool.heap.segment_bytes() == 0)
-    std::erase_if(pools_, [&](const auto& other) { return other.get() == &pool; });
-}
-
-std::size_t CpuAllocator::pool_bytes(MemoryPoolId id) const {
-  const std::lock_guard lock(mutex_);
-  const Pool* const pool = find_pool(id);
-  return pool ? pool->heap.segment_bytes() : 0;
 }
 
 // Needs the lock.

@@ -37,6 +37,7 @@ class CpuAllocator : public Allocator {
     FreeBlock* head = nullptr;
     std::uint64_t last_use = 0;
   };
+  static constexpr std::size_t kLargestRequest = std::size_t{1} << 46;
   static constexpr int kBins = 8 * 32;  // 8 sizes per doubling from 32 KiB to 128 TiB
   // Ranges of 2 MiB, or more for a block that is larger, and the blocks cut from them.
   struct Ranges {
