@@ -9,10 +9,11 @@
 #include <optional>
 
 #include <cotangent/autograd/autocast_mode.h>
-#include <cotangent/autograd/capture_internal.h>
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/autograd/grad_request_internal.h>
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/base/per_thread.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 // Going back. Three facts make the engine small:
 //   - nodes are numbered in the order of recording, and a leaf is older than every node that uses it, so a
@@ -25,7 +26,7 @@ namespace ct {
 namespace {
 
 using detail::AddressTable;
-using detail::Capture;
+using detail::GradRequest;
 using detail::key_of;
 
 struct Slot {
@@ -46,14 +47,17 @@ bool is_exclusive(const Tensor& t) {
   return t.ref().unique() && t.impl()->storage.unique() && t.is_contiguous();
 }
 
+// A copy, recorded if recording is on.
+Tensor clone_of(const Tensor& t) { return grad_enabled() ? t.clone() : calls::moved(t, t.device()); }
+
 class Pass {
  public:
   // With `record` everything is on the tape: nodes run their rules, sums are recorded, nothing is done in place.
   void run(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph, bool record,
-           Capture* capture) {
+           GradRequest* request) {
     retain_graph_ = retain_graph || record;
     record_ = record;
-    capture_ = capture;
+    request_ = request;
     for (std::size_t r = 0; r < roots.size(); ++r) {
       const Edge edge = detail::gradient_edge(roots[r]);
       Tensor gradient = root_gradient(roots[r], r < gradients.size() ? gradients[r] : Tensor{});
@@ -92,7 +96,7 @@ class Pass {
       CT_CHECK(root.numel() == 1, AutogradError, "backward", "the root is ", describe(root),
                "; only a tensor with one element has an implied gradient: reduce it (sum, mean) or pass one "
                "of its shape");
-      return detail::engine_ops.ones(root.meta());
+      return detail::filled(root.meta(), 1);
     }
     CT_CHECK(gradient.shape() == root.shape(), ShapeError, "backward", "the gradient is ", describe(gradient),
              ", the root ", describe(root), "; they must have the same shape");
@@ -108,8 +112,8 @@ class Pass {
 
   // Whether to follow the edge of a root, or of the result of a piece of tape.
   bool wanted(const Edge& edge) {
-    if (capture_) capture_->explore(edge);
-    return !capture_ || capture_->wants(edge);
+    if (request_) request_->explore(edge);
+    return !request_ || request_->wants(edge);
   }
 
   Slot& slot_of(const Edge& edge) {
@@ -157,7 +161,7 @@ class Pass {
       sum = std::move(grad);
     } else {
       if (!record_ && !is_exclusive(sum) && is_exclusive(grad)) std::swap(sum, grad);
-      detail::engine_ops.add(sum, grad, !record_ && is_exclusive(sum));
+      detail::add_gradient(sum, grad, !record_ && is_exclusive(sum));
     }
   }
 
@@ -177,7 +181,7 @@ class Pass {
       Tensor& sum = grads_[slots_[*found].first + edge.index];
       if (sum.defined()) return is_exclusive(sum) ? std::move(sum) : Tensor{};
     }
-    if (!edge.leaf || capture_ || !edge.leaf->autograd) return {};
+    if (!edge.leaf || request_ || !edge.leaf->autograd) return {};
     detail::LeafMeta& meta = detail::leaf_meta(*edge.leaf);
     if (!meta.hooks.empty()) return {};
     std::unique_lock lock(meta.lock, std::try_to_lock);
@@ -194,7 +198,7 @@ class Pass {
     if (record_ || !edge.node || !node.can_widen(static_cast<std::uint32_t>(i))) return edge;
     const Edge* beyond = edge.node->narrowed();
     if (!beyond || !beyond->leaf) return edge;
-    return capture_ && capture_->asked(edge.node.get()) ? edge : *beyond;
+    return request_ && request_->asked(edge.node.get()) ? edge : *beyond;
   }
 
   void visit(const Slot& slot) {
@@ -214,7 +218,7 @@ class Pass {
       const Edge& edge = *destinations.emplace_back(&destination(node, i));
       Tensor& target = grads_in.emplace_back();
       std::uint8_t& flag = flags.emplace_back(0);
-      if (!edge || (capture_ && !capture_->wants(edge)) || is_frozen(edge)) continue;
+      if (!edge || (request_ && !request_->wants(edge)) || is_frozen(edge)) continue;
       any = true;
       flag = kGradNeeded;
       if (&edge != &node.edges[i]) flag |= kGradWide;
@@ -225,7 +229,7 @@ class Pass {
     if (!any) return;
     if (!node.takes_undefined_grads())
       for (std::uint32_t k = 0; k < outputs; ++k)
-        if (!grads_out[k].defined()) grads_out[k] = detail::engine_ops.zeros(node.output_meta(k));
+        if (!grads_out[k].defined()) grads_out[k] = detail::filled(node.output_meta(k), 0);
 
     const bool last = is_last(node);
     NodeCall call{grads_out, grads_in, flags, last, record_};
@@ -252,7 +256,7 @@ class Pass {
   // Lets a node record the piece of tape that it stands for, which is newer than all that is pending: it is
   // walked next, and leads to where the node's own inputs came from.
   void expand(Node& node, std::span<Tensor> grads) {
-    if (capture_ && !capture_->leads(node)) return hand_out(node, grads);
+    if (request_ && !request_->leads(node)) return hand_out(node, grads);
     std::vector<Tensor> outputs = node.expand();
     const std::size_t first = expanded_.size();
     bool any = false;
@@ -263,8 +267,8 @@ class Pass {
       any = any || edge;
       outputs[k] = {};  // the values may go, the tape may not
     }
-    if (capture_ && !any) {  // it stays as it was
-      if (capture_->asked(&node)) hand_out(node, grads);
+    if (request_ && !any) {  // it stays as it was
+      if (request_->asked(&node)) hand_out(node, grads);
       return;
     }
     hand_out(node, grads);
@@ -275,14 +279,14 @@ class Pass {
   // The gradients of a node's outputs are complete.
   void hand_out(Node& node, std::span<Tensor> grads) {
     run_output_hooks(node, grads);
-    if (capture_) capture_->take(&node, grads);
+    if (request_) request_->take(&node, grads);
   }
 
   // A hook's result takes the place of the gradient.
   void run_hooks(const HookList<TensorHook>& hooks, Tensor& grad) const {
     hooks.each([&](const TensorHook& hook) {
       // A hook may change its argument: nobody else must see that.
-      if (!is_exclusive(grad)) grad = detail::engine_ops.clone(grad);
+      if (!is_exclusive(grad)) grad = clone_of(grad);
       Tensor replaced = hook(grad);
       if (!replaced.defined()) return;
       constexpr const char* op = "register_hook";
@@ -303,9 +307,9 @@ class Pass {
       // It is added to like a leaf's gradient, and shared with nobody.
       if (const auto& sum = node.output_hooks[i].retained) {
         if (sum->defined())
-          detail::engine_ops.add(*sum, grad, !record_ && is_exclusive(*sum));
+          detail::add_gradient(*sum, grad, !record_ && is_exclusive(*sum));
         else
-          *sum = detail::engine_ops.clone(grad);
+          *sum = clone_of(grad);
       }
     }
   }
@@ -316,15 +320,15 @@ class Pass {
     Tensor grad = std::move(grads_[slot.first]);
     if (grad.defined()) {
       run_hooks(meta.hooks, grad);
-      if (capture_) return capture_->take(slot.leaf, std::span(&grad, 1));
+      if (request_) return request_->take(slot.leaf, std::span(&grad, 1));
       const std::lock_guard lock(meta.lock);
       if (meta.grad.defined()) {
         // In place, but for a gradient that is on the tape, or was set to an expanded tensor.
         const bool in_place = !record_ && !meta.grad.requires_grad() &&
                               expanded_axis(meta.grad.shape(), meta.grad.strides()) < 0;
-        detail::engine_ops.add(meta.grad, grad, in_place);
+        detail::add_gradient(meta.grad, grad, in_place);
       } else {
-        meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : detail::engine_ops.clone(grad);
+        meta.grad = record_ || is_exclusive(grad) ? std::move(grad) : clone_of(grad);
       }
     }
     if (meta.post_hooks.empty()) return;
@@ -334,7 +338,7 @@ class Pass {
 
   bool retain_graph_ = false;
   bool record_ = false;
-  Capture* capture_ = nullptr;
+  GradRequest* request_ = nullptr;
   std::uint64_t start_ = 0;     // nodes with higher numbers were recorded during this pass
   std::vector<Edge> expanded_;  // keep those alive
   std::vector<Slot> slots_;
@@ -364,11 +368,11 @@ class PassLease {
 // Runs a pass as it should run: recorded or not, and never under the caller's Autocast, since gradients have
 // the dtypes that forward had.
 void run_pass(std::span<const Tensor> roots, std::span<const Tensor> gradients, bool retain_graph,
-              bool record, Capture* capture) {
+              bool record, GradRequest* request) {
   const GradModeGuard mode(record);
   std::optional<detail::AutocastModeGuard> plain;
   if (record) plain.emplace(detail::AutocastMode{}, true);
-  PassLease()->run(roots, gradients, retain_graph, record, capture);
+  PassLease()->run(roots, gradients, retain_graph, record, request);
 }
 
 constinit thread_local bool anomaly = false;
@@ -387,18 +391,18 @@ void backward(TensorList roots, TensorList gradients, BackwardOptions options) {
 
 std::vector<Tensor> grad(TensorList outputs, TensorList inputs, TensorList gradients, GradOptions options) {
   check_gradient_count(outputs.size(), gradients.size());
-  Capture capture(inputs.size());
+  GradRequest request(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     CT_CHECK(inputs[i].requires_grad(), AutogradError, "grad", "input ", i, ", ", describe(inputs[i]),
              ", does not require a gradient; call set_requires_grad() on it before the forward pass");
-    capture.ask(detail::gradient_edge(inputs[i]));
+    request.ask(detail::gradient_edge(inputs[i]));
   }
-  run_pass(outputs, gradients, options.retain_graph, options.create_graph, &capture);
+  run_pass(outputs, gradients, options.retain_graph, options.create_graph, &request);
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    CT_CHECK(options.allow_unused || capture.results[i].defined(), AutogradError, "grad",
+    CT_CHECK(options.allow_unused || request.results[i].defined(), AutogradError, "grad",
              "the outputs do not depend on input ", i, ", ", describe(inputs[i]),
              "; pass allow_unused = true to get an undefined gradient for it");
-  return std::move(capture.results);
+  return std::move(request.results);
 }
 
 bool anomaly_enabled() { return anomaly; }
@@ -406,8 +410,14 @@ void set_anomaly(Flag enabled) { anomaly = enabled; }
 
 namespace detail {
 
+Tensor filled(const TensorMeta& meta, double value) {
+  Tensor t = Tensor::allocate(meta.shape, meta.dtype, meta.device);
+  calls::fill(t, value);
+  return t;
+}
+
 void check_finite(std::string_view op, const char* phase, const Tensor& t, const std::string& call_site) {
-  if (!t.defined() || !is_floating(t.dtype()) || engine_ops.all_finite(t)) return;
+  if (!t.defined() || !is_floating(t.dtype()) || all_finite(t)) return;
   fail<AutogradError>("anomaly", "the ", phase, " of '", op, "' produced a NaN or an infinity in ",
                       describe(t), "; check its inputs, the learning rate and the loss scale",
                       call_site.empty() ? "" : "\nthe forward op was called from:\n", call_site);

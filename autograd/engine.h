@@ -86,18 +86,14 @@ class AnomalyGuard {
 };
 
 namespace detail {
-/// Ops that the engine calls: a table that the ops folder, which lies above it, defines.
-struct EngineOps {
-  /// Makes `sum` sum + b: in its memory if `in_place`, and else another tensor. That, and clone(), is recorded if
-  /// recording is on.
-  void (*add)(Tensor& sum, const Tensor& b, bool in_place);
-  Tensor (*zeros)(const TensorMeta& meta);
-  Tensor (*ones)(const TensorMeta& meta);
-  Tensor (*clone)(const Tensor& t);
-  bool (*all_finite)(const Tensor& t);
-};
-extern const EngineOps engine_ops;
+/// Makes `sum` sum + b: in its memory if `in_place`, and else another tensor, recorded if recording is on. By the op add, which
+/// lies above (ops/engine_ops.cpp).
+void add_gradient(Tensor& sum, const Tensor& b, bool in_place);
+/// A tensor all of whose elements are `value`, by a call that is not recorded.
+Tensor filled(const TensorMeta& meta, double value);
 
+/// Whether no element of `t` is NaN or infinite (ops/engine_ops.cpp).
+bool all_finite(const Tensor& t);
 /// Throws AutogradError naming `op` if `t` holds a NaN or an infinity.
 void check_finite(std::string_view op, const char* phase, const Tensor& t, const std::string& call_site);
 std::string current_call_site();

@@ -35,7 +35,7 @@ std::vector<Tensor> gradients(const Tensor& value, const std::vector<Tensor>& in
   std::vector<Tensor> result(inputs.size());
   if (value.requires_grad() && !inputs.empty()) result = grad({value}, inputs, {cotangent}, options);
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (!result[i].defined()) result[i] = detail::engine_ops.zeros(inputs[i].meta());
+    if (!result[i].defined()) result[i] = detail::filled(inputs[i].meta(), 0);
   return result;
 }
 
@@ -52,9 +52,9 @@ Shape joined(const Shape& a, const Shape& b) {
 std::vector<Tensor> all_derivatives(const Tensor& value, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> result;
   for (const Tensor& x : inputs)
-    result.push_back(detail::engine_ops.zeros({joined(value.shape(), x.shape()), x.dtype(), x.device()}));
+    result.push_back(detail::filled({joined(value.shape(), x.shape()), x.dtype(), x.device()}, 0));
   for (std::int64_t k = 0; k < value.numel(); ++k) {
-    const Tensor one = detail::engine_ops.zeros(value.meta());
+    const Tensor one = detail::filled(value.meta(), 0);
     one.view({-1}).narrow(0, k, 1).fill_(1);
     const std::vector<Tensor> row = gradients(value, inputs, one, {.retain_graph = true});
     const NoGrad guard;
@@ -84,8 +84,8 @@ ValueAndDerivative jvp(const TensorsFunction& f, const std::vector<Tensor>& inpu
            " inputs; each has one, of its shape");
   const EnableGrad guard;
   const Recorded run = recorded("jvp", f, inputs);
-  Tensor derivative = detail::engine_ops.zeros(run.value.meta());
-  const Tensor u = detail::engine_ops.zeros(run.value.meta()).set_requires_grad();
+  Tensor derivative = detail::filled(run.value.meta(), 0);
+  const Tensor u = detail::filled(run.value.meta(), 0).set_requires_grad();
   if (run.value.requires_grad()) {
     // Inputs that f does not use have no gradient, and so no part in the derivative.
     const std::vector<Tensor> all =

@@ -4,21 +4,29 @@
 set(COTANGENT_MOVED
   "autograd/gradcheck.h ops/testing/gradcheck.h"
   "core/testing.h ops/testing/allocators.h"
+  "nn/io/huggingface.h nn/models/huggingface.h"
   "nn/norm.h nn/normalization.h"
-  "ops/bce_with_logits/bce_with_logits.h ops/loss/bce_with_logits.h"
+  "nn/plugin/cuda_text.h core/jit/cuda_text.h"
+  "ops/bce_with_logits/bce_with_logits.h ops/loss/element/bce_with_logits.h"
   "ops/binary/binary.h ops/elementwise/binary.h"
   "ops/conformance.h ops/testing/conformance.h"
   "ops/creation.h ops/creation/creation.h"
-  "ops/cross_entropy/cross_entropy.h ops/loss/cross_entropy.h"
+  "ops/cross_entropy/cross_entropy.h ops/loss/classes/cross_entropy.h"
   "ops/dropout/dropout.h ops/elementwise/dropout.h"
+  "ops/elementwise/rotary_embedding.h ops/rotary/rotary_embedding.h"
   "ops/embedding/embedding.h ops/indexing/embedding.h"
   "ops/gated/gated.h ops/elementwise/gated.h"
   "ops/layer_norm/layer_norm.h ops/normalization/layer_norm.h"
-  "ops/linear_cross_entropy/linear_cross_entropy.h ops/loss/linear_cross_entropy.h"
+  "ops/linear_cross_entropy/linear_cross_entropy.h ops/loss/head/linear_cross_entropy.h"
+  "ops/loss/bce_with_logits.h ops/loss/element/bce_with_logits.h"
+  "ops/loss/cross_entropy.h ops/loss/classes/cross_entropy.h"
+  "ops/loss/linear_cross_entropy.h ops/loss/head/linear_cross_entropy.h"
+  "ops/loss/mse_loss.h ops/loss/element/mse_loss.h"
+  "ops/loss/nll_loss.h ops/loss/classes/nll_loss.h"
   "ops/masked_softmax/masked_softmax.h ops/softmax/masked_softmax.h"
-  "ops/mse_loss/mse_loss.h ops/loss/mse_loss.h"
+  "ops/mse_loss/mse_loss.h ops/loss/element/mse_loss.h"
   "ops/multinomial/multinomial.h ops/sampling/multinomial.h"
-  "ops/nll_loss/nll_loss.h ops/loss/nll_loss.h"
+  "ops/nll_loss/nll_loss.h ops/loss/classes/nll_loss.h"
   "ops/norm/layer_norm.h ops/normalization/layer_norm.h"
   "ops/norm/rms_norm.h ops/normalization/rms_norm.h"
   "ops/norm/norm_use.h ops/normalization/norm_use.h"
@@ -27,14 +35,14 @@ set(COTANGENT_MOVED
   "ops/pooling/pooling.h ops/convolution/pooling.h"
   "ops/reduction.h ops/loss/reduction.h"
   "ops/rms_norm/rms_norm.h ops/normalization/rms_norm.h"
-  "ops/rotary_embedding/rotary_embedding.h ops/elementwise/rotary_embedding.h"
+  "ops/rotary_embedding/rotary_embedding.h ops/rotary/rotary_embedding.h"
   "ops/topk/topk.h ops/sorting/topk.h"
   "ops/unary/unary.h ops/elementwise/unary.h"
   "ops/where/where.h ops/elementwise/where.h")
 
 # Headers of core have rooms: core/NAME.h is core/ROOM/NAME.h.
 file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" core/*/*.h)
-list(FILTER _headers EXCLUDE REGEX "${COTANGENT_PRIVATE_HEADER_REGEX}|^core/(cuda|simd)/")
+list(FILTER _headers EXCLUDE REGEX "${COTANGENT_PRIVATE_HEADER_REGEX}|^core/(cuda|jit|simd)/")
 foreach(_header IN LISTS _headers)
   get_filename_component(_name "${_header}" NAME)
   list(APPEND COTANGENT_MOVED "core/${_name} ${_header}")

@@ -5,7 +5,7 @@
 # A folder ops/ROOM, ops/engine and ops/testing apart, is a room: a README.md and one op or a family of them, each NAME.h,
 # NAME.cpp and NAME_test.cpp. An op with kernels of its own has them for both devices, NAME_cpu.cpp and NAME_cuda.cu, and
 # is tested with what NAME_samples.cpp or ROOM_samples.cpp holds; one without (views, ops composed of others) is complete
-# without. Other files of the folder serve its ops.
+# without. Other files of the folder serve its ops. A large room has folders of its own for parts of the family (loss/classes).
 #
 # Also made here: the include directory of the build tree, where cotangent/{core,autograd,ops,nn} are links to
 # the source folders, with the two headers that follow from the tree: cotangent/ops.h, cotangent/cotangent.h.
@@ -26,8 +26,9 @@ endforeach()
 # --- rooms ---------------------------------------------------------------------------------------------
 set(COTANGENT_PRIVATE_HEADER_REGEX "(_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\\.(h|cuh)$|/(ops/engine|ops/attention/mma|core/simd)/)")
 file(GLOB _entries CONFIGURE_DEPENDS LIST_DIRECTORIES true RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*")
-file(GLOB _files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*/*")
-set(COTANGENT_OPS "")  # ROOM/NAME
+file(GLOB _files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}/ops" "${PROJECT_SOURCE_DIR}/ops/*/*"
+  "${PROJECT_SOURCE_DIR}/ops/*/*/*")
+set(COTANGENT_OPS "")  # ROOM/NAME, or ROOM/PART/NAME
 set(_rooms "")
 set(_problems "")
 foreach(_room IN LISTS _entries)
@@ -43,14 +44,10 @@ foreach(_room IN LISTS _entries)
   endif()
   set(_names "")
   foreach(_file IN LISTS _in_room)
-    get_filename_component(_name "${_file}" NAME_WLE)
-    if(_file MATCHES "\\.h$" AND NOT _file MATCHES "${COTANGENT_PRIVATE_HEADER_REGEX}" AND "${_room}/${_name}.cpp" IN_LIST _in_room)
+    string(REGEX REPLACE "(_cpu)?\\.[a-z]+$" "" _name "${_file}")  # with its folders
+    if((_file MATCHES "\\.h$" AND NOT "/ops/${_file}" MATCHES "${COTANGENT_PRIVATE_HEADER_REGEX}" AND "${_name}.cpp" IN_LIST _in_room)
+       OR (_file MATCHES "_cpu\\.cpp$" AND "${_name}_cuda.cu" IN_LIST _in_room))
       list(APPEND _names "${_name}")
-    elseif(_file MATCHES "_cpu\\.cpp$")
-      string(REGEX REPLACE "_cpu$" "" _name "${_name}")
-      if("${_room}/${_name}_cuda.cu" IN_LIST _in_room)
-        list(APPEND _names "${_name}")
-      endif()
     endif()
   endforeach()
   list(REMOVE_DUPLICATES _names)
@@ -59,14 +56,14 @@ foreach(_room IN LISTS _entries)
     list(APPEND _wanted "${_room}/${_room}.h" "${_room}/${_room}.cpp")
   endif()
   foreach(_name IN LISTS _names)
-    list(APPEND COTANGENT_OPS "${_room}/${_name}")
-    list(APPEND _wanted "${_room}/${_name}.h" "${_room}/${_name}.cpp" "${_room}/${_name}_test.cpp")
+    list(APPEND COTANGENT_OPS "${_name}")
+    list(APPEND _wanted "${_name}.h" "${_name}.cpp" "${_name}_test.cpp")
     set(_kernels ${_in_room})
-    list(FILTER _kernels INCLUDE REGEX "/${_name}(_kernels\\.h|_cpu\\.cpp|_cuda\\.cu)$")
+    list(FILTER _kernels INCLUDE REGEX "^${_name}(_kernels\\.h|_cpu\\.cpp|_cuda\\.cu)$")
     if(_kernels)
-      list(APPEND _wanted "${_room}/${_name}_cpu.cpp" "${_room}/${_name}_cuda.cu")
+      list(APPEND _wanted "${_name}_cpu.cpp" "${_name}_cuda.cu")
       if(NOT "${_room}/${_room}_samples.cpp" IN_LIST _in_room)
-        list(APPEND _wanted "${_room}/${_name}_samples.cpp")
+        list(APPEND _wanted "${_name}_samples.cpp")
       endif()
     endif()
   endforeach()
@@ -167,7 +164,7 @@ file(GLOB_RECURSE _kernel_files CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR
 foreach(_file IN LISTS _kernel_files)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${_file}")
   string(REGEX REPLACE ".*_(cpu|cuda|plain)\\.[a-z]+$" "\\1" _kind "${_file}")
-  file(STRINGS "${_file}" _lines REGEX "^(CT_KERNELS\\(|CT_FUNCTIONS\\(|CT_CPU_TABLE\\(|#include <cotangent/.*_table\\.inc>)")
+  file(STRINGS "${_file}" _lines REGEX "^(CT_KERNELS\\(|CT_FUNCTIONS\\(|#include <cotangent/.*_table\\.inc>)")
   foreach(_line IN LISTS _lines)
     set(_rows "${_line}")
     if(_line MATCHES "<cotangent/(.*)>")
@@ -248,7 +245,7 @@ foreach(_dir core autograd ops nn)
   file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/${_dir}/*.h")
   if(_dir STREQUAL "core")
     file(GLOB _headers CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}" core/*/*.h)
-    list(FILTER _headers EXCLUDE REGEX "^core/(cuda|simd)/")
+    list(FILTER _headers EXCLUDE REGEX "^core/(cuda|jit|simd)/")
   elseif("${_dir}/${_dir}.h" IN_LIST _headers)
     set(_headers "${_dir}/${_dir}.h")
   endif()

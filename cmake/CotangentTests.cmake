@@ -19,7 +19,7 @@ if(NOT TARGET Catch2::Catch2)
 endif()
 
 file(GLOB _tests CONFIGURE_DEPENDS RELATIVE "${PROJECT_SOURCE_DIR}"
-  core/*/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp ops/engine/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
+  core/*/*_test.cpp autograd/*_test.cpp ops/*_test.cpp ops/*/*_test.cpp ops/*/*/*_test.cpp nn/*_test.cpp nn/*/*_test.cpp
   tests/*.cpp tests/*/*.cpp)
 list(FILTER _tests EXCLUDE REGEX "^tests/(checks|consumers|fuzz)/|^tests/random_programs/(main|program|ops_.*)\\.cpp$")
 

@@ -16,7 +16,7 @@
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/loss/mse_loss.h>
+#include <cotangent/ops/loss/element/mse_loss.h>
 #include <cotangent/ops/reduce/reduce.h>
 
 #include "tests/catch.h"

@@ -8,7 +8,7 @@
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/nn/linear.h>
-#include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops.h>
 
 #include "tests/catch.h"
 #include "tests/nn_testing.h"

@@ -4,11 +4,11 @@
 
 #include <cotangent/core/base/export.h>
 #include <cotangent/nn/module.h>
-#include <cotangent/ops/loss/bce_with_logits.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
+#include <cotangent/ops/loss/classes/nll_loss.h>
 #include <cotangent/ops/loss/composed.h>
-#include <cotangent/ops/loss/cross_entropy.h>
-#include <cotangent/ops/loss/mse_loss.h>
-#include <cotangent/ops/loss/nll_loss.h>
+#include <cotangent/ops/loss/element/bce_with_logits.h>
+#include <cotangent/ops/loss/element/mse_loss.h>
 
 // Losses as modules: the functions of ops/ with their options kept. Weights are buffers, so that they move
 // with the module; they are not part of state_dict().

@@ -23,12 +23,12 @@
 #include <cotangent/nn/init.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/io/checkpoint.h>
-#include <cotangent/nn/io/huggingface.h>
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/io/safetensors.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/loss.h>
 #include <cotangent/nn/models/gpt2.h>
+#include <cotangent/nn/models/huggingface.h>
 #include <cotangent/nn/models/language_model.h>
 #include <cotangent/nn/models/llama.h>
 #include <cotangent/nn/module.h>

@@ -15,13 +15,13 @@
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/dropout.h>
-#include <cotangent/ops/elementwise/rotary_embedding.h>
 #include <cotangent/ops/elementwise/unary.h>
-#include <cotangent/ops/loss/cross_entropy.h>
-#include <cotangent/ops/loss/linear_cross_entropy.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 #include <cotangent/ops/normalization/rms_norm.h>
 #include <cotangent/ops/reduce/reduce.h>
+#include <cotangent/ops/rotary/rotary_embedding.h>
 #include <cotangent/ops/sampling/sampling.h>
 #include <cotangent/ops/softmax/masked_softmax.h>
 #include <cotangent/ops/testing/gradcheck.h>

@@ -18,7 +18,7 @@
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/softmax/softmax.h>

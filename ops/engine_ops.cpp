@@ -3,18 +3,15 @@
 #include <cotangent/core/op/execute.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/elementwise/binary.h>
-#include <cotangent/ops/engine/walk/copy.h>
 
-// Ops that the engine calls: sums of cotangents, zeros, ones, copies.
+// Ops that the tape calls and that lie above it: sums of cotangents, and in anomaly mode whether all is finite.
 
 namespace ct {
 CT_KERNEL_TABLES(all_finite)
 }  // namespace ct
 
 namespace ct::detail {
-namespace {
-
-void engine_add(Tensor& sum, const Tensor& b, bool in_place) {
+void add_gradient(Tensor& sum, const Tensor& b, bool in_place) {
   if (in_place) {
     const NoGrad guard;
     sum.add_(b);
@@ -23,15 +20,7 @@ void engine_add(Tensor& sum, const Tensor& b, bool in_place) {
   }
 }
 
-Tensor engine_full(const TensorMeta& meta, double value) {
-  Tensor t = Tensor::allocate(meta.shape, meta.dtype, meta.device);
-  calls::fill(t, value);
-  return t;
-}
-Tensor engine_zeros(const TensorMeta& meta) { return engine_full(meta, 0); }
-Tensor engine_ones(const TensorMeta& meta) { return engine_full(meta, 1); }
-
-Tensor engine_clone(const Tensor& t) { return grad_enabled() ? t.clone() : calls::moved(t, t.device()); }
+namespace {
 
 // ---- all_finite -------------------------------------------------------------------------------------------
 
@@ -46,7 +35,9 @@ constexpr OpDef k_all_finite = checked({
     .kernels = &kernel_tables::all_finite,
 });
 
-bool engine_all_finite(const Tensor& t) {
+}  // namespace
+
+bool all_finite(const Tensor& t) {
   if (t.numel() == 0) return true;
   Tensor found = Tensor::allocate({}, DType::i32, t.device());
   const Tensor* inputs[] = {&t};
@@ -54,9 +45,5 @@ bool engine_all_finite(const Tensor& t) {
   execute(t.device(), {k_all_finite, inputs, {&found, 1}, {}});
   return found.item<int>() == 0;
 }
-
-}  // namespace
-
-const EngineOps engine_ops{engine_add, engine_zeros, engine_ones, engine_clone, engine_all_finite};
 
 }  // namespace ct::detail

@@ -2,8 +2,8 @@
 
 #include <nanobind/stl/shared_ptr.h>
 
-#include <cotangent/nn/io/huggingface.h>
 #include <cotangent/nn/models/gpt2.h>
+#include <cotangent/nn/models/huggingface.h>
 #include <cotangent/nn/models/llama.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/tokenizer.h>
@@ -84,9 +84,9 @@ void bind_families(nb::module_& m) {
   m.def(
       "load_huggingface",
       [](nb::handle where, const nb::kwargs& more) {
-        const auto options = options_from<io::HuggingfaceLoadOptions>("load_huggingface", more);
+        const auto options = options_from<nn::models::HuggingfaceLoadOptions>("load_huggingface", more);
         const std::shared_ptr<LanguageModel> model =
-            io::load_huggingface(read_path({"load_huggingface", "folder"}, where), options);
+            nn::models::load_huggingface(read_path({"load_huggingface", "folder"}, where), options);
         const bool gpt2 = dynamic_cast<Gpt2*>(model.get()) != nullptr;
         return gpt2 ? nb::cast(ModelOf<Gpt2>(model)) : nb::cast(ModelOf<Llama>(model));
       },
@@ -95,7 +95,7 @@ void bind_families(nb::module_& m) {
   m.def(
       "save_huggingface",
       [](nb::handle folder, const Model& model) {
-        io::save_huggingface(read_path({"save_huggingface", "folder"}, folder), *model.it);
+        nn::models::save_huggingface(read_path({"save_huggingface", "folder"}, folder), *model.it);
       },
       nb::arg("folder"), nb::arg("model"),
       "Writes a model so that `transformers` and load_huggingface() read it.");

@@ -191,13 +191,13 @@ Work work_of(const OpDef& op, const Tensors& inputs, const AnyAttrs& attrs) {
   std::vector<TensorMeta> in, out;
   double bytes = 0;
   for (const Tensor& t : inputs) {
-    in.push_back(t.defined() ? TensorMeta{t.shape(), t.dtype(), cpu} : TensorMeta{});
+    in.push_back(t.defined() ? TensorMeta{t.shape(), t.dtype(), cpu} : TensorMeta{{0}, f32, cpu});
     if (t.defined()) bytes += 4 * static_cast<double>(t.numel());
   }
   const DType dtype = op.dtypes & dtype_bit(DType::f32) ? f32 : i64;
   for (const Tensor& t : conformance::call(op, conformance::convert(op, inputs, dtype, cpu), attrs))
-    out.push_back(t.defined() ? TensorMeta{t.shape(), t.dtype(), cpu} : TensorMeta{});
-  const Cost cost = op.cost ? op.cost(in, out, attrs.view()) : Cost{};
+    out.push_back(t.defined() ? TensorMeta{t.shape(), t.dtype(), cpu} : TensorMeta{{0}, f32, cpu});
+  const Cost cost = cost_of(op, in, out, attrs.view());
   return {cost.flops + cost.bytes, cost.flops + cost.bytes + bytes};
 }
 

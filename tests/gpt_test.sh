@@ -231,6 +231,9 @@ expect 1 "no best checkpoint" "$gpt" --resume blocked --iters 62
 rm -r blocked/checkpoint-best.safetensors
 expect 0 "resumed once it can be written" "$gpt" --resume blocked --iters 62
 same blocked/checkpoint-best.safetensors often/checkpoint-best.safetensors "the best checkpoint is not forgotten"
+rm blocked/checkpoint-best.safetensors
+expect 0 "resumed at its end, without a best one" "$gpt" --resume blocked
+says "^done: 62 steps in [0-9:]+; blocked holds"
 interrupt f16-broken "${long[@]}" --dtype f16
 expect 0 "resumed in f16" "$gpt" --resume f16-broken
 expect 0 "an uninterrupted run in f16" "${long[@]}" --dtype f16 --out f16-whole

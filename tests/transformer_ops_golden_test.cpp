@@ -4,10 +4,10 @@
 
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/ops/elementwise/gated.h>
-#include <cotangent/ops/elementwise/rotary_embedding.h>
 #include <cotangent/ops/indexing/embedding.h>
 #include <cotangent/ops/normalization/layer_norm.h>
 #include <cotangent/ops/normalization/rms_norm.h>
+#include <cotangent/ops/rotary/rotary_embedding.h>
 
 #include "tests/catch.h"
 

@@ -41,21 +41,10 @@ inline constexpr int kCudaTable = 0, kPlainTable = 1, kCpuTables = 2;
   extern const Tables<type> name;      \
   }
 
-// Other words for the same, which the optimizers use.
-#define CT_CPU_TABLE(type, name, ...) CT_FUNCTIONS(cpu, type, name, __VA_ARGS__)
-#define CT_CPU_TABLES(type, name) CT_FUNCTION_TABLES(type, name)
-namespace kernel_tables {}
-namespace cpu_tables = kernel_tables;
-
 /// The functions for a device; for the CPU those of the level that runs. Throws as cpu_level().
 template <class T>
 const T& functions_of(const T* const* tables, Device device) {
   return *tables[device.is_cuda() ? kCudaTable : kCpuTables + detail::cpu_level_index()];
-}
-
-template <class T>
-const T& on_cpu(const T* const* tables) {
-  return functions_of(tables, cpu);
 }
 
 namespace detail {

@@ -1,5 +1,6 @@
 #include <cotangent/core/op/execute.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string>
@@ -81,6 +82,24 @@ void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs,
   Tensor y = **inputs.begin();
   const DeviceGuard guard(y.device());
   execute(y.device(), Forward{op, {inputs.begin(), inputs.size()}, {&y, 1}, attrs});
+}
+
+void detail::write(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) {
+  const auto first = std::ranges::find_if(inputs, [](const Tensor* t) { return t->defined(); });
+  const Device device = first == inputs.end() ? cpu : (*first)->device();
+  const ForwardFn kernel = kernels_of(op, kernel_kind(op, device, DType::f32)).forward;
+  if (!kernel) [[unlikely]]
+    fail_no_kernel(op, "", device);
+  const DeviceGuard guard(device);
+  if (!traced()) [[likely]] {
+    const InCall inside;
+    return kernel({op, inputs, {}, attrs});
+  }
+  InlineVector<Tensor, 4> written;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]->defined() && input_record(op, i).written) written.emplace_back(*inputs[i]);
+  const Forward call{op, inputs, written, attrs};
+  observed({.op = op, .forward = &call}, [&] { kernel(call); });
 }
 
 namespace {

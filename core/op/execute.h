@@ -26,11 +26,16 @@ namespace detail {
 /// draw. The change is the caller's to note.
 void write(const OpDef& op, std::initializer_list<const Tensor*> inputs, AttrsView attrs = {});
 
+/// Runs the forward kernel of an op whose records say which inputs it writes, off the tape, on the device of the first input
+/// that is there. The changes are the caller's to note. Observers and tracers see the written inputs as outputs; to the kernel
+/// alone none are given, as handles cost time.
+void write(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs);
+
 /// A contiguous copy, not recorded: a call of the op copy, which lies above.
 Tensor packed(const Tensor& t);
 
-/// Work over many tensors at once (an optimizer's step), whose kernels take a table instead of a Forward. Observers and
-/// tracers see a call of an op called `name`, of which `tensors()`, a std::vector<Tensor>, are inputs and outputs.
+/// Work that no op's kernels do (an initialiser's). Observers and tracers see a call of an op called `name`, of which
+/// `tensors()`, a std::vector<Tensor>, are inputs and outputs.
 CT_API void run_named(const char* name, std::span<Tensor> tensors, FunctionRef<void()> kernel);
 template <class Tensors, class Kernel>
 void work(const char* name, Tensors&& tensors, Kernel&& kernel) {

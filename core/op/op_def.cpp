@@ -1,5 +1,6 @@
 #include <cotangent/core/op/op_def.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <cotangent/core/base/philox.h>
@@ -64,8 +65,39 @@ void Infer::fail_too_many() const {
                       " outputs; give what belongs together as one tensor");
 }
 
-std::string input_name(const OpDef& op, std::size_t i) { return record_name(op.inputs, i); }
+std::string input_name(const OpDef& op, std::size_t i) {
+  const std::size_t last = op.inputs.size() - 1;
+  if (const std::size_t turn = op.inputs.empty() ? 0 : op.inputs[last].turn; turn > 0 && i >= last)
+    return detail::cat(input_record(op, i).name, '[', 1 + (i - last) / turn, ']');
+  return record_name(op.inputs, i);
+}
 std::string output_name(const OpDef& op, std::size_t k) { return record_name(op.outputs, k); }
+
+double bytes_of(std::span<const TensorMeta> tensors) {
+  double bytes = 0;
+  for (const TensorMeta& t : tensors)
+    bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
+  return bytes;
+}
+
+Cost cost_of(const OpDef& op, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+             AttrsView attrs) {
+  if (op.view) return {};
+  Cost cost;
+  if (op.cost) {
+    cost = op.cost(inputs, outputs, attrs);
+  } else {
+    for (const auto& list : {inputs, outputs})
+      for (const TensorMeta& t : list)
+        cost.flops = std::max(cost.flops, op.flops_each * static_cast<double>(numel(t.shape)));
+  }
+  if (cost.bytes == 0) cost.bytes = bytes_of(inputs) + bytes_of(outputs);
+  return cost;
+}
+
+Cost gather_cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, AttrsView) {
+  return {.bytes = bytes_of(inputs.subspan(1)) + 2 * bytes_of(outputs)};
+}
 
 std::string describe_attributes(const OpDef& op, AttrsView attrs) {
   std::string text;

@@ -70,7 +70,7 @@ struct LinkedKernels {
 };
 }  // namespace detail
 
-/// Least cost of a call: floating-point operations, and bytes with every tensor moved once.
+/// Least cost of a call: floating-point operations, and bytes moved.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -141,6 +141,10 @@ struct OpDef {
   AutocastPolicy autocast = AutocastPolicy::promote;
   /// Dtypes that input 0 (and all inputs that do not keep a dtype of their own) may have.
   DTypeSet dtypes = kFloatingTypes;
+  /// Floating-point operations for each element of its largest tensor.
+  double flops_each = 0;
+  /// The cost of an op whose operations do not follow from flops_each (a product) or that leaves tensors unread (a gather).
+  /// Bytes of 0 stand for every tensor moved once.
   CostFn cost = nullptr;
 
   // ---- Derived by checked() from the records ----
@@ -293,6 +297,20 @@ bool wants_copy(std::span<const Def> records, std::uint32_t wanted, std::size_t 
   if (!mask_bit(wanted, i) || !t.defined() || t.is_contiguous()) return false;
   const auto readable = records[std::min(i, records.size() - 1)].readable;
   return wanted == ~0u || !readable || !readable(t);
+}
+
+/// Bytes of all these tensors.
+CT_API double bytes_of(std::span<const TensorMeta> tensors);
+/// Least cost of a call, by OpDef::cost or else by flops_each with every tensor moved once; nothing for a view.
+CT_API Cost cost_of(const OpDef& op, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+                    AttrsView attrs);
+/// OpDef::cost of an op that reads as many elements of input 0 as it writes.
+CT_API Cost gather_cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, AttrsView);
+/// The record of input i.
+constexpr const InputDef& input_record(const OpDef& op, std::size_t i) {
+  const std::size_t last = op.inputs.size() - 1;
+  const std::uint8_t turn = op.inputs[last].turn;
+  return op.inputs[i < last ? i : turn > 0 ? last - turn + (i - last) % turn : last];
 }
 
 /// The attributes of a call in words, "axis = 1, keepdim = true"; empty for an op without.

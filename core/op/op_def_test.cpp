@@ -79,6 +79,26 @@ TEST_CASE("a shape rule that declares too many outputs is refused", "[op_def]") 
   CHECK(infer.output_count() == kMaxOutputs);
 }
 
+TEST_CASE("an op's cost moves every tensor once, or is what the op says", "[op_def]") {
+  const std::vector<TensorMeta> in = {{{2, 3}, f32, cpu}, {{5}, i64, cpu}}, out = {{{4, 3}, f16, cpu}};
+  CHECK(bytes_of(in) == 2 * 3 * 4 + 5 * 8);
+  OpDef op = k_op;
+  CHECK(cost_of(op, in, out, {}).flops == 0);
+  CHECK(cost_of(op, in, out, {}).bytes == 24 + 40 + 24);
+  op.flops_each = 5;
+  CHECK(cost_of(op, in, out, {}).flops == 5 * 12);  // of the largest tensor
+  op.cost = [](std::span<const TensorMeta>, std::span<const TensorMeta>, AttrsView) {
+    return Cost{.flops = 7};
+  };
+  CHECK(cost_of(op, in, out, {}).flops == 7);
+  CHECK(cost_of(op, in, out, {}).bytes == 88);
+  op.cost = gather_cost;
+  CHECK(cost_of(op, in, out, {}).flops == 0);
+  CHECK(cost_of(op, in, out, {}).bytes == 40 + 2 * 24);
+  op.view = true;
+  CHECK(cost_of(op, in, out, {}).bytes == 0);
+}
+
 TEST_CASE("attributes of a call are told by name", "[op_def]") {
   const Attrs attrs{-1, true, 0.25, 3, Way::sum, {2, 3}, f16, cpu};
   CHECK(describe_attributes(k_op, attrs) ==

@@ -51,6 +51,11 @@ struct InputDef {
   bool low = false;
   /// Stands for all inputs from here on (the tensors of concat). Only the last record.
   bool rest = false;
+  /// The kernel writes it in place (detail::write() in core/op/execute.h).
+  bool written = false;
+  /// Inputs for which a last record stands come in turns of so many, like the records before it: parameter, gradient,
+  /// parameter, gradient, ...
+  std::uint8_t turn = 0;
 };
 
 /// Record of one output.

@@ -1,7 +1,7 @@
 #include "examples/gpt/commands.h"
 
 #include <cotangent/cotangent.h>
-#include <cotangent/nn/io/huggingface.h>
+#include <cotangent/nn/models/huggingface.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -76,7 +76,7 @@ int export_model(const ExportOptions& o) {
       "{\"tokenizer_class\": \"PreTrainedTokenizerFast\", \"clean_up_tokenization_spaces\": false}\n";
   if (tokenizer && fs::exists(trained.folder + settings_name, ignored))
     settings = read_text("gpt", trained.folder + settings_name);
-  ct::io::save_huggingface(o.out, *trained.model);
+  ct::nn::models::save_huggingface(o.out, *trained.model);
   if (tokenizer) {
     tokenizer->save(o.out + "/tokenizer.json");
     ct::io::write_file(o.out + settings_name, settings);

@@ -1,7 +1,7 @@
 #include "examples/gpt/model.h"
 
-#include <cotangent/nn/io/huggingface.h>
 #include <cotangent/nn/models/gpt2.h>
+#include <cotangent/nn/models/huggingface.h>
 #include <cotangent/nn/models/llama.h>
 
 #include <filesystem>
@@ -62,7 +62,7 @@ Trained load_trained(const std::string& path, ct::Device device, ct::DType dtype
     CT_CHECK(!ema, ct::ValueError, "gpt", path,
              " is no run of this program and has no averaged weights; leave --ema out");
     trained.folder = path;
-    trained.model = ct::io::load_huggingface(path, {.dtype = dtype, .device = device});
+    trained.model = ct::nn::models::load_huggingface(path, {.dtype = dtype, .device = device});
     return trained;
   }
   // Best weights of a run.

@@ -1,6 +1,6 @@
+#include <cotangent/core/jit/cuda_text.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/cotangent.h>
-#include <cotangent/nn/plugin/cuda_text.h>
 #include <cotangent/nn/plugin/load_op.h>
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/testing/conformance.h>

@@ -106,11 +106,13 @@ struct ForwardWatch::Impl final : OpObserver {
   void begin(const KernelCall& call) override {
     if (!call.forward || here().depth++ > 0) return;
     Run run{0, &call.op, {}};
-    if (call.op.cost && limits.flops > 0 && limits.bytes > 0) {
+    if (limits.flops > 0 && limits.bytes > 0) {
       std::vector<TensorMeta> in, out;
-      for (const auto& t : call.forward->inputs) in.push_back(t->defined() ? t->meta() : TensorMeta{});
-      for (const Tensor& t : call.forward->outputs) out.push_back(t.defined() ? t.meta() : TensorMeta{});
-      const Cost cost = call.op.cost(in, out, call.forward->attrs_view);
+      for (const auto& t : call.forward->inputs)
+        in.push_back(t->defined() ? t->meta() : TensorMeta{{0}, {}, {}});
+      for (const Tensor& t : call.forward->outputs)
+        out.push_back(t.defined() ? t.meta() : TensorMeta{{0}, {}, {}});
+      const Cost cost = cost_of(call.op, in, out, call.forward->attrs_view);
       run.least = 1e6 * std::max(cost.flops / limits.flops, cost.bytes / limits.bytes);
     }
     wait_for(call.forward->in(0).device());

@@ -109,7 +109,7 @@ TEST_CASE("npy: malformed arrays are refused", "[io]") {
                              "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}",
                              "{'descr': '<f4', 'fortran_order': Maybe, 'shape': (1,)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}",
-                             "{'descr': '<f4', 'fortran_order': False, 'shape': (1"
+                             "{'descr': '<f4', 'fortran_order': False, 'shape': (1",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1)}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': 1}",
                              "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x",

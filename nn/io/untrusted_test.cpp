@@ -11,10 +11,10 @@
 #include <cotangent/nn/data/idx.h>
 #include <cotangent/nn/data/tokens.h>
 #include <cotangent/nn/io/checkpoint.h>
-#include <cotangent/nn/io/huggingface.h>
-#include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/npy.h>
 #include <cotangent/nn/io/safetensors_internal.h>
+#include <cotangent/nn/models/huggingface.h>
+#include <cotangent/nn/models/huggingface_internal.h>
 #include <cotangent/nn/text/bpe.h>
 #include <cotangent/nn/text/tokenizer.h>
 
@@ -44,8 +44,8 @@ void read_values(const std::string& json) {
 void read_tokenizer(const std::string& json) { text::BpeTokenizer::from_json(json); }
 void read_characters(const std::string& json) { text::CharTokenizer::from_json(json); }
 void read_vocabulary(const std::string& json) { text::BpeTokenizer::from_vocab_and_merges(json, ""); }
-void read_config(const std::string& json) { io::parse_huggingface_config("config.json", json); }
-void read_index(const std::string& json) { io::parse_huggingface_index("index.json", json); }
+void read_config(const std::string& json) { nn::models::parse_huggingface_config("config.json", json); }
+void read_index(const std::string& json) { nn::models::parse_huggingface_index("index.json", json); }
 // Tells the kinds of files apart as load_tokenizer() does.
 void read_any(const std::string& json) {
   const TempFolder folder;
@@ -183,7 +183,7 @@ TEST_CASE("io: paths that can't be followed and sizes that can't be had are IoEr
   std::filesystem::create_symlink("loop", folder / "loop");
   std::filesystem::create_directory(folder / "model");
   std::filesystem::create_symlink("model.safetensors", folder / "model/model.safetensors");
-  folder.write("model/config.json", io::huggingface_config_text(nn::models::Gpt2Config{}, f32));
+  folder.write("model/config.json", nn::models::huggingface_config_text(nn::models::Gpt2Config{}, f32));
   const std::string tiny(100000, 'p');
   for (const std::string& path : {folder / "loop", folder / "loop/deeper", tiny, std::string("a\0b", 3)}) {
     INFO(path.substr(0, 100));
@@ -191,7 +191,7 @@ TEST_CASE("io: paths that can't be followed and sizes that can't be had are IoEr
     CHECK_THROWS_AS(io::load_npy(path), IoError);
     CHECK_THROWS_AS(io::load_npz(path), IoError);
     CHECK_THROWS_AS(io::load_checkpoint(path, {}), IoError);
-    CHECK_THROWS_AS(io::load_huggingface(path), IoError);
+    CHECK_THROWS_AS(nn::models::load_huggingface(path), IoError);
     CHECK_THROWS_AS(data::Tokens::open(path), IoError);
     CHECK_THROWS_AS(data::read_idx(path), IoError);
     CHECK_THROWS_AS(data::idx(path, data::Split::train), IoError);
@@ -199,7 +199,7 @@ TEST_CASE("io: paths that can't be followed and sizes that can't be had are IoEr
     CHECK_THROWS_AS(text::BpeTokenizer::load(path), IoError);
     CHECK_THROWS_AS(text::CharTokenizer::load(path), IoError);
   }
-  CHECK_THROWS_AS(io::load_huggingface(folder / "model"), IoError);
+  CHECK_THROWS_AS(nn::models::load_huggingface(folder / "model"), IoError);
 
   // Files of holes: large, and on no disk.
   const auto hole = [&](const std::string& name, const std::string& start, off_t bytes) {
@@ -211,5 +211,5 @@ TEST_CASE("io: paths that can't be followed and sizes that can't be had are IoEr
   CHECK_THROWS_AS(text::BpeTokenizer::load(folder.path()), IoError);
   CHECK_THROWS_AS(text::CharTokenizer::load(folder / "tokenizer.json"), IoError);
   REQUIRE(hole("model/config.json", "{", off_t{1} << 43));
-  CHECK_THROWS_AS(io::load_huggingface(folder / "model"), IoError);
+  CHECK_THROWS_AS(nn::models::load_huggingface(folder / "model"), IoError);
 }

@@ -75,7 +75,7 @@ struct CT_API Gpt2Block : Module {
 /// The model. Its parameters have the names of Hugging Face's GPT2LMHeadModel: "transformer.wte.weight",
 /// "transformer.h.0.attn.c_attn.weight", ... With tied embeddings there is no "lm_head.weight". The weights
 /// of c_attn, c_proj and c_fc are those of a Linear, [out, in]; Hugging Face's files hold them as [in, out],
-/// and io::load_huggingface() and io::save_huggingface() transpose them.
+/// and nn::models::load_huggingface() and nn::models::save_huggingface() transpose them.
 ///
 /// Initial values: weights from N(0, initializer_range^2), those of the projections that write to the
 /// residual stream (c_proj) divided by sqrt(2 n_layer); biases 0, norms 1. Throws ShapeError unless sizes are

@@ -9,8 +9,8 @@
 #include <cotangent/ops/concat/concat.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/loss/cross_entropy.h>
-#include <cotangent/ops/loss/linear_cross_entropy.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy.h>
 #include <cotangent/ops/sampling/sampling.h>
 
 namespace ct::nn::models {

@@ -87,7 +87,7 @@ struct GenerateOptions {
 };
 
 /// A causal language model: from token ids to a distribution over the next token. Gpt2 and Llama are used
-/// through it alike; io::load_huggingface() returns one.
+/// through it alike; nn::models::load_huggingface() returns one.
 ///
 /// Token ids are i64 or i32 [B, T], in [0, vocabulary) (else IndexError), with T <= max_length (else
 /// ShapeError); they are on the model's device.

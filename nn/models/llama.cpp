@@ -9,7 +9,7 @@
 #include <cotangent/ops/attention/attention.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/gated.h>
-#include <cotangent/ops/elementwise/rotary_embedding.h>
+#include <cotangent/ops/rotary/rotary_embedding.h>
 
 namespace ct::nn::models {
 namespace {

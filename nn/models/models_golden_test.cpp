@@ -17,7 +17,7 @@ namespace {
 void compare(const std::string& name, Device device) {
   const std::string folder = COTANGENT_SOURCE_DIR "/tests/golden/" + name;
   const StateDict expected = io::load_npz(folder + "/expected.npz");
-  const auto model = io::load_huggingface(folder, {.device = device});
+  const auto model = nn::models::load_huggingface(folder, {.device = device});
   model->train();
   const auto batch = [&](const char* what, int i) { return expected[what][i].contiguous().to(device); };
   CHECK(worst(model->forward(batch("tokens", 0)), expected["logits"]) < 1e-5);

@@ -1,7 +1,7 @@
 #include <cotangent/nn/optim/adagrad.h>
 
 #include <cotangent/core/base/check_number_internal.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 
 namespace ct::optim {
 template class GroupedOptimizer<AdagradOptions>;
@@ -21,11 +21,9 @@ void check_options(const char* op, const AdagradOptions& o) {
 void Adagrad::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const AdagradOptions& o = options(group);
-  internal::step(name(), g, members, internal::AdagradRule{o.eps, o.weight_decay}, gate(),
-                 [&](const ParamState& state, double(&scale)[2]) {
-                   scale[0] = g.lr / (1 + static_cast<double>(state.step - 1) * o.lr_decay);
-                   scale[1] = state.step == 1 ? o.initial_accumulator_value : 0;
-                 });
+  internal::step(g, members,
+                 update::AdagradRule{{1, o.lr_decay, o.eps, o.weight_decay, o.initial_accumulator_value}},
+                 gate());
 }
 
 }  // namespace ct::optim

@@ -1,9 +1,7 @@
 #include <cotangent/nn/optim/adam.h>
 
-#include <cmath>
-
 #include <cotangent/core/base/check_number_internal.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 
 namespace ct::optim {
 template class GroupedOptimizer<AdamOptions>;
@@ -45,19 +43,9 @@ const char* Adam::moment_name(int moment) const {
 void Adam::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const AdamOptions& o = options(group);
-  std::int64_t corrected = -1;  // the step that the next two belong to
-  double step_size = 0, correction = 0;
-  const internal::AdamRule rule{o.beta1, o.beta2, o.eps, o.weight_decay, g.lr, decoupled_, o.amsgrad};
-  internal::step(name(), g, members, rule, gate(), [&](const ParamState& state, double(&scale)[2]) {
-    // Per parameter, since one that had no gradient for a while has made fewer steps.
-    if (state.step != corrected) {
-      corrected = state.step;
-      step_size = g.lr / (1 - std::pow(o.beta1, static_cast<double>(state.step)));
-      correction = 1 / std::sqrt(1 - std::pow(o.beta2, static_cast<double>(state.step)));
-    }
-    scale[0] = step_size;
-    scale[1] = correction;
-  });
+  internal::step(g, members,
+                 update::AdamRule{{1, o.beta1, o.beta2, o.eps, o.weight_decay, decoupled_, o.amsgrad}},
+                 gate());
 }
 
 }  // namespace ct::optim

@@ -4,15 +4,14 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/per_thread.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/creation/creation.h>
+#include <cotangent/ops/update/update_internal.h>
 
 namespace ct::optim {
 namespace {
 
-// The gradients by dtype, and the device they are all on.
+// The gradients, and the device they are all on.
 struct Gradients {
-  std::vector<internal::Batch> batches;
   std::vector<Tensor> tensors;
   Device device;
 
@@ -27,23 +26,22 @@ struct Gradients {
       if (tensors.empty()) device = grad.device();
       CT_CHECK(grad.device() == device, DeviceError, op, "gradients are on ", to_string(device), " and ",
                to_string(grad.device()), "; clip the parameters of each device on their own");
-      internal::Entry& e = batch(grad.dtype()).entries.emplace_back();
-      e.grad = grad.raw_data();
-      e.count = grad.numel();
       tensors.push_back(std::move(grad));
     }
   }
 
-  internal::Batch& batch(DType dtype) {
-    for (internal::Batch& b : batches)
-      if (b.dtype == dtype) return b;
-    return batches.emplace_back(internal::Batch{dtype, {}});
+  DType norm_dtype() const {
+    for (const Tensor& t : tensors)
+      if (t.dtype() == DType::f64) return DType::f64;
+    return DType::f32;
   }
 
-  DType norm_dtype() const {
-    for (const internal::Batch& b : batches)
-      if (b.dtype == DType::f64 && !b.entries.empty()) return DType::f64;
-    return DType::f32;
+  // Inputs of an op: `others`, and the gradients.
+  std::span<const Tensor* const> with(std::initializer_list<const Tensor*> others) const {
+    std::vector<const Tensor*>& inputs = many::scratch_inputs();
+    inputs.insert(inputs.end(), others);
+    for (const Tensor& t : tensors) inputs.push_back(&t);
+    return inputs;
   }
 
   void bump_versions() const {
@@ -51,14 +49,11 @@ struct Gradients {
   }
 };
 
-// A thread's Gradients, empty: they keep their memory from one call to the next, but hold no tensor.
+// A thread's Gradients, empty: the list keeps its memory from one call to the next, but holds no tensor.
 class Lease {
  public:
   Lease() = default;
-  ~Lease() {
-    gradients_.tensors.clear();
-    for (internal::Batch& b : gradients_.batches) b.entries.clear();
-  }
+  ~Lease() { gradients_.tensors.clear(); }
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   Gradients& operator*() { return gradients_; }
@@ -79,26 +74,17 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& params, double max_norm, ClipO
   Gradients& grads = *lease;
   grads.collect(op, params);
   if (grads.tensors.empty()) return zeros({});
-  internal::reserve_scratch(grads.tensors.size());
+  many::reserve_scratch(grads.tensors.size(), grads.tensors.size() + 1);
   const DeviceGuard device(grads.device);
-  const bool cuda = grads.device.is_cuda();
-  const auto tensors = [&] { return grads.tensors; };
-  Tensor norm;
-  ct::detail::work(op, tensors, [&] {
-    norm = cuda ? internal::norm_cuda(op, grads.batches, options.norm_type, grads.norm_dtype())
-                : on_cpu(cpu_tables::optim).norm(grads.batches, options.norm_type, grads.norm_dtype());
-  });
+  Tensor norm = Tensor::allocate({}, grads.norm_dtype(), grads.device);
+  execute(grads.device,
+          Forward{update::k_total_norm, grads.with({}), {&norm, 1}, update::NormAttrs{options.norm_type}});
   if (options.error_if_nonfinite) {
     const double value = norm.item();
     CT_CHECK(std::isfinite(value), ValueError, op, "the norm of the gradients is ", value,
              "; look for the op that made it with anomaly mode, or lower the learning rate");
   }
-  ct::detail::work(op, tensors, [&] {
-    for (const internal::Batch& batch : grads.batches) {
-      cuda ? internal::scale_cuda(op, batch, norm, max_norm)
-           : on_cpu(cpu_tables::optim).scale(batch, norm, max_norm);
-    }
-  });
+  ct::detail::write(update::k_clip_to_norm, grads.with({&norm}), update::ClipAttrs{max_norm});
   grads.bump_versions();
   return norm;
 }
@@ -111,16 +97,8 @@ void clip_grad_value_(const std::vector<Tensor>& params, double limit) {
   Gradients& grads = *lease;
   grads.collect(op, params);
   if (grads.tensors.empty()) return;
-  internal::reserve_scratch(grads.tensors.size());
-  const DeviceGuard device(grads.device);
-  ct::detail::work(
-      op, [&] { return grads.tensors; },
-      [&] {
-        for (const internal::Batch& batch : grads.batches) {
-          grads.device.is_cuda() ? internal::clamp_cuda(op, batch, limit)
-                                 : on_cpu(cpu_tables::optim).clamp(batch, limit);
-        }
-      });
+  many::reserve_scratch(grads.tensors.size(), grads.tensors.size());
+  ct::detail::write(update::k_clip_values, grads.with({}), update::ClampAttrs{limit});
   grads.bump_versions();
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include <cotangent/autograd/grad_mode.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/ops/update/update_internal.h>
 
 namespace ct::optim {
 namespace {
@@ -53,35 +53,21 @@ void Ema::update() {
              ", is no longer contiguous; it must stay as it was when the averages were begun");
   }
   std::vector<bool> done(params_.size());
-  internal::reserve_scratch(params_.size());
+  many::reserve_scratch(params_.size(), 2 * params_.size());
   const auto t = static_cast<double>(++updates_);
   const double decay = options_.warmup ? std::min(options_.decay, (1 + t) / (10 + t)) : options_.decay;
   for (std::size_t first = 0; first < params_.size(); ++first) {
     if (done[first]) continue;
     const DType dtype = params_[first].dtype();
     const Device device = params_[first].device();
-    std::vector<internal::Entry>& entries = internal::scratch_entries();
-    const auto belongs = [&](const Tensor& t) { return t.dtype() == dtype && t.device() == device; };
+    std::vector<const Tensor*>& inputs = many::scratch_inputs();
     for (std::size_t i = first; i < params_.size(); ++i) {
-      if (!belongs(params_[i])) continue;
+      if (params_[i].dtype() != dtype || !(params_[i].device() == device)) continue;
       done[i] = true;
-      internal::Entry& e = entries.emplace_back();
-      e.param = averages_[i].raw_data();
-      e.grad = params_[i].raw_data();
-      e.count = params_[i].numel();
+      inputs.insert(inputs.end(), {&averages_[i], &params_[i]});
       averages_[i].impl()->storage->bump_version();
     }
-    const DeviceGuard guard(device);
-    const auto tensors = [&] {
-      std::vector<Tensor> list;
-      for (std::size_t i = first; i < params_.size(); ++i)
-        if (belongs(params_[i])) list.insert(list.end(), {averages_[i], params_[i]});
-      return list;
-    };
-    ct::detail::work(kName, tensors, [&] {
-      device.is_cuda() ? internal::lerp_cuda(kName, dtype, entries, 1 - decay)
-                       : on_cpu(cpu_tables::optim).lerp(kName, dtype, entries, 1 - decay);
-    });
+    ct::detail::write(update::k_average_step, inputs, update::AverageAttrs{1 - decay});
   }
 }
 

@@ -5,9 +5,9 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/memory/memory.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
+#include <cotangent/ops/update/update_internal.h>
 
 namespace ct::optim {
 namespace {
@@ -40,11 +40,11 @@ GradScaler::GradScaler(GradScalerOptions options) : options_(options) {
 
 void GradScaler::set_numbers(double scale, double good_steps) {
   const Device device = numbers_.defined() ? numbers_.device() : cpu;
-  std::vector<double> values(internal::kScalerNumbers);
-  values[internal::kScale] = scale;
-  values[internal::kInverse] = 1 / scale;
-  values[internal::kGoodSteps] = good_steps;
-  numbers_ = from_vector(values, {internal::kScalerNumbers}, {.dtype = f32, .device = device});
+  std::vector<double> values(update::kScaleNumbers);
+  values[update::kScale] = scale;
+  values[update::kInverse] = 1 / scale;
+  values[update::kGoodSteps] = good_steps;
+  numbers_ = from_vector(values, {update::kScaleNumbers}, {.dtype = f32, .device = device});
 }
 
 // The numbers live where the losses and gradients do.
@@ -60,7 +60,7 @@ void GradScaler::place(Device device) {
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   place(loss.device());
-  return loss * numbers_.select(0, internal::kScale);
+  return loss * numbers_.select(0, update::kScale);
 }
 
 GradScaler::Seen& GradScaler::seen(const Optimizer& optimizer) {
@@ -74,7 +74,6 @@ GradScaler::Seen& GradScaler::seen(const Optimizer& optimizer) {
 // Looks through the gradients, and divides them by the scale if asked to.
 void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
   const NoGrad no_grad;
-  std::vector<internal::Batch> batches;
   std::vector<Tensor> grads;
   for (int g = 0; g < optimizer.group_count(); ++g) {
     for (Tensor p : optimizer.params(g)) {
@@ -87,19 +86,12 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
       CT_CHECK(grads.empty() || grad.device() == grads[0].device(), DeviceError, kScaler, "gradients are on ",
                to_string(grads[0].device()), " and ", to_string(grad.device()),
                "; give the parameters of each device an optimizer and a scaler of their own");
-      internal::Batch* batch = nullptr;
-      for (internal::Batch& b : batches)
-        if (b.dtype == grad.dtype()) batch = &b;
-      if (!batch) batch = &batches.emplace_back(internal::Batch{grad.dtype(), {}});
-      internal::Entry& e = batch->entries.emplace_back();
-      e.grad = grad.raw_data();
-      e.count = grad.numel();
       grads.push_back(std::move(grad));
     }
   }
   CT_CHECK(!grads.empty(), ValueError, kScaler, "no parameter of ", optimizer.name(),
            " has a gradient; call scale(loss).backward() first");
-  internal::reserve_scratch(grads.size());
+  many::reserve_scratch(grads.size(), grads.size() + 2);
   const Device device = grads[0].device();
   if (numbers_.device() != device) {
     CT_CHECK(seen_.size() == 1, DeviceError, kScaler, "gradients are on ", to_string(numbers_.device()),
@@ -115,16 +107,11 @@ void GradScaler::inspect(Optimizer& optimizer, Seen& entry, bool unscale) {
     spare_.pop_back();
     entry.found_inf.zero_();
   }
-  float* const found = entry.found_inf.data<float>();
-  const float* const factor = unscale ? number(internal::kInverse) : nullptr;
-  ct::detail::work(
-      kScaler, [&] { return grads; },
-      [&] {
-        for (const internal::Batch& batch : batches) {
-          device.is_cuda() ? internal::unscale_cuda(kScaler, batch, factor, found)
-                           : on_cpu(cpu_tables::optim).unscale(batch, factor, found);
-        }
-      });
+  const Tensor factor = unscale ? number(update::kInverse) : Tensor();
+  std::vector<const Tensor*>& inputs = many::scratch_inputs();
+  inputs.insert(inputs.end(), {&entry.found_inf, &factor});
+  for (const Tensor& grad : grads) inputs.push_back(&grad);
+  ct::detail::write(update::k_unscale, inputs, {});
   if (unscale)
     for (const Tensor& grad : grads) grad.impl()->storage->bump_version();
 }
@@ -149,7 +136,7 @@ void GradScaler::step(Optimizer& optimizer) {
   bool found = false;  // as far as the host knows
   if (entry.found_inf.is_cpu() || !optimizer.takes_gate()) { found = entry.found_inf.item() != 0; }
   if (!found && optimizer.takes_gate()) {
-    optimizer.step_if({entry.found_inf.data<float>(), entry.unscaled ? nullptr : number(internal::kInverse)});
+    optimizer.step_if({entry.found_inf, entry.unscaled ? Tensor() : number(update::kInverse)});
   } else if (!found) {
     optimizer.step();
   }
@@ -166,20 +153,9 @@ void GradScaler::update() {
   const DeviceGuard guard(device);
   Tensor& found = seen_[0].found_inf;
   for (std::size_t i = 1; i < seen_.size(); ++i) found.add_(seen_[i].found_inf);
-  const internal::ScaleRule rule{static_cast<float>(options_.growth_factor),
-                                 static_cast<float>(options_.backoff_factor),
-                                 static_cast<float>(options_.growth_interval)};
-  ct::detail::work(
-      kScaler,
-      [&] {
-        return std::vector{numbers_, found};
-      },
-      [&] {
-        if (device.is_cuda())
-          internal::update_scale_cuda(kScaler, numbers_.data<float>(), found.data<float>(), rule);
-        else
-          rule.update(numbers_.data<float>(), *found.data<float>() != 0);
-      });
+  ct::detail::write(
+      update::k_update_scale, {&numbers_, &found},
+      update::ScaleAttrs{options_.growth_factor, options_.backoff_factor, options_.growth_interval});
   numbers_.impl()->storage->bump_version();
   for (Seen& s : seen_) spare_.push_back(std::move(s.found_inf));
   seen_.clear();
@@ -188,23 +164,23 @@ void GradScaler::update() {
 void GradScaler::update(double new_scale) {
   if (!options_.enabled) return;
   check_scale("the new scale", new_scale);
-  set_numbers(new_scale, numbers_.to_vector<double>()[internal::kGoodSteps]);
+  set_numbers(new_scale, numbers_.to_vector<double>()[update::kGoodSteps]);
   seen_.clear();
 }
 
 double GradScaler::get_scale() const {
-  return options_.enabled ? numbers_.select(0, internal::kScale).item() : 1;
+  return options_.enabled ? numbers_.select(0, update::kScale).item() : 1;
 }
 
 StateDict GradScaler::state_dict() const {
   StateDict state;
   if (!options_.enabled) return state;
   const std::vector<double> numbers = numbers_.to_vector<double>();
-  state.set_value("scale", numbers[internal::kScale]);
+  state.set_value("scale", numbers[update::kScale]);
   state.set_value("growth_factor", options_.growth_factor);
   state.set_value("backoff_factor", options_.backoff_factor);
   state.set_value("growth_interval", options_.growth_interval);
-  state.set_value("_growth_tracker", static_cast<std::int64_t>(numbers[internal::kGoodSteps]));
+  state.set_value("_growth_tracker", static_cast<std::int64_t>(numbers[update::kGoodSteps]));
   return state;
 }
 

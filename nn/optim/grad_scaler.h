@@ -30,9 +30,8 @@ struct GradScalerOptions {
 ///     scaler.step(adam);                            // not made if a gradient is infinite or NaN
 ///     scaler.update();                              // once, after all optimizers' steps
 ///
-/// On a GPU the scale and what was found stay in its memory: the host waits for nothing. (Adam's bias
-/// correction needs to know whether the step before was made; the host reads that one iteration later. An
-/// optimizer of one's own that does not heed gate() is asked only when the answer is known, and that wait is
+/// On a GPU the scale and what was found stay in its memory, and so do the optimizer's counts of steps: the host waits for
+/// nothing. (An optimizer of one's own that does not heed gate() is asked only when the answer is known, and that wait is
 /// counted.) Without unscale_() the gradients keep their scale, also after step(): the step divides as it
 /// reads them, in f32, so that small gradients of f16 parameters are not lost.
 class CT_API GradScaler {
@@ -75,13 +74,13 @@ class CT_API GradScaler {
   };
 
   void place(Device device);
-  const float* number(int which) const { return numbers_.data<float>() + which; }
+  Tensor number(int which) const { return numbers_.select(0, which); }
   Seen& seen(const Optimizer& optimizer);
   void inspect(Optimizer& optimizer, Seen& entry, bool unscale);
   void set_numbers(double scale, double good_steps);
 
   GradScalerOptions options_;
-  Tensor numbers_;  // see ScalerNumber
+  Tensor numbers_;  // f32[3]: see update::ScaleNumber
   std::vector<Seen> seen_;
   std::vector<Tensor> spare_;  // flags for the next round
 };

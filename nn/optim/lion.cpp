@@ -1,7 +1,7 @@
 #include <cotangent/nn/optim/lion.h>
 
 #include <cotangent/core/base/check_number_internal.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 
 namespace ct::optim {
 template class GroupedOptimizer<LionOptions>;
@@ -19,8 +19,7 @@ void check_options(const char* op, const LionOptions& o) {
 void Lion::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const LionOptions& o = options(group);
-  internal::step(name(), g, members, internal::LionRule{o.beta1, o.beta2, g.lr, o.weight_decay}, gate(),
-                 [&](const ParamState&, double(&scale)[2]) { scale[0] = g.lr; });
+  internal::step(g, members, update::LionRule{{1, o.beta1, o.beta2, o.weight_decay}}, gate());
 }
 
 }  // namespace ct::optim

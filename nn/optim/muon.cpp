@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <cotangent/core/base/check_number_internal.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/matmul/matmul.h>
 #include <cotangent/ops/matmul/products.h>
@@ -82,9 +82,7 @@ void Muon::update(int group, std::span<const int> members) {
     g.grads[i] = nearest.to(g.params[i].dtype()).contiguous();
     momentum = average;
     const double factor = adjustment(o, shape);
-    internal::step(name(), g, {&member, 1},
-                   internal::SgdRule{g.lr * factor, 0, 0, o.weight_decay / factor, false}, gate(),
-                   [](const ParamState&, double(&)[2]) {});
+    internal::step_one(g, member, update::SgdRule{{factor, 0, 0, o.weight_decay / factor, false}});
   }
 }
 

@@ -2,6 +2,8 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/creation/creation.h>
@@ -17,6 +19,8 @@ using namespace ct::optim;
 using ct::testing::bytes_of;
 using ct::testing::optim_gradient;
 using ct::testing::optim_initial;
+using ct::testing::optim_params;
+using ct::testing::optim_set_gradients;
 
 namespace {
 
@@ -233,4 +237,57 @@ TEST_CASE("moments follow their parameter to a GPU, and states cross", "[optim][
   r.set_grad(q.grad());
   c.step();
   CHECK(bytes_of(r.detach().to(cpu)) == bytes_of(q.detach().to(cpu)));
+}
+
+TEST_CASE("steps are counted where their parameters are", "[optim][cuda]") {
+  std::vector<Tensor> params;
+  for (std::int64_t k = 0; k < 45; ++k)  // more than a launch of Adagrad takes
+    params.push_back(zeros({k % 9 == 7 ? 0 : 1 + 700 * k}, {.device = cuda(0), .requires_grad = true}));
+  params.push_back(zeros({5}, {.requires_grad = true}));
+  const auto all_empty = [] { return zeros({0}, {.device = cuda(0), .requires_grad = true}); };
+  Adagrad optimizer({{params, {.lr = 0.1}}, {{all_empty(), all_empty()}, {.lr = 0.2}}});
+  Adam other(params, {.lr = 0.1});
+  const auto step = [&](std::int64_t t) {
+    for (int g = 0; g < 2; ++g)
+      for (Tensor p : optimizer.params(g)) p.set_grad(ones_like(p.detach()));
+    if (t == 2) params[3].set_grad({});
+    optimizer.step();
+    other.step();
+  };
+  for (std::int64_t t = 1; t <= 3; ++t) {
+    optimizer.set_lr(0.1 / static_cast<double>(t));
+    step(t);
+  }
+  for (int round = 0; round < 2; ++round) {
+    const StateDict state = optimizer.state_dict(), adam = other.state_dict();
+    for (std::size_t k = 0; k < params.size(); ++k) {
+      const std::string key = "0." + std::to_string(k) + ".step";
+      CHECK(state.value<std::int64_t>(key) == (k == 3 ? 2 : 3) + round);
+      CHECK(adam.value<std::int64_t>(key) == (k == 3 ? 2 : 3) + round);
+    }
+    CHECK(state.value<std::int64_t>("1.1.step") == 3 + round);
+    optimizer.load_state_dict(state);
+    step(4);
+  }
+}
+
+TEST_CASE("counts move with their parameters, there and back", "[optim][cuda]") {
+  std::vector<Tensor> here = optim_params(f64), moving = optim_params(f64);
+  AdamW a(here, {.lr = 0.01}), b(moving, {.lr = 0.01});
+  for (std::int64_t t = 1; t <= 9; ++t) {
+    const Device device = t > 3 && t <= 6 ? cuda(0) : cpu;
+    for (Tensor& p : moving) {
+      const Tensor moved = p.detach().to(device).clone();
+      p.impl()->storage = moved.impl()->storage;  // what Module::to() does
+    }
+    optim_set_gradients(here, t);
+    optim_set_gradients(moving, t);
+    a.step();
+    b.step();
+  }
+  for (std::size_t k = 0; k < here.size(); ++k) {
+    CHECK(worst(moving[k], here[k]) < 1e-13);
+    const std::string key = "0." + std::to_string(k) + ".step";
+    CHECK(b.state_dict().value<std::int64_t>(key) == a.state_dict().value<std::int64_t>(key));
+  }
 }

@@ -8,7 +8,7 @@
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/linear/linear.h>
-#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
 
 #include "tests/catch.h"
 #include "tests/optim_testing.h"

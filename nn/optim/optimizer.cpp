@@ -9,8 +9,7 @@
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/printable.h>
 #include <cotangent/core/device/stream.h>
-#include <cotangent/core/memory/memory.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/where.h>
@@ -42,29 +41,12 @@ void check_gradient(const char* op, const Tensor& p, const Tensor& g, int group,
 
 }  // namespace
 
-// A step on a GPU that was or was not made: only the device knows it. Its answer is on the way to the
-// host; until it is read, the steps stand counted. It is read before the next step needs the counts, one
-// iteration later, when it has long been there.
-struct Optimizer::Doubt {
-  Tensor flag;  // pinned
-  Event arrived;
-  std::vector<std::int64_t*> counts;
-};
-
 Optimizer::Optimizer(const char* name)
     : name_(name), id_([] {
         static std::atomic<std::uint64_t> next{1};
         return next.fetch_add(1, std::memory_order_relaxed);
       }()) {}
 Optimizer::~Optimizer() = default;
-
-void Optimizer::settle() const {
-  if (!doubt_ || doubt_->counts.empty()) return;
-  doubt_->arrived.synchronize();
-  if (doubt_->flag.defined() && *doubt_->flag.data<float>() != 0)
-    for (std::int64_t* count : doubt_->counts) --*count;
-  doubt_->counts.clear();
-}
 
 Optimizer::Group& Optimizer::group_at(int group) {
   CT_CHECK(group >= 0 && group < group_count(), IndexError, name_, "group ", group,
@@ -172,6 +154,44 @@ void Optimizer::prepare_masters(int g) {
   }
 }
 
+// A device's state begins as the first device's: a module that moves takes its counts along.
+void Optimizer::prepare_state(Group& group) {
+  const auto count = static_cast<std::int64_t>(group.params.size());
+  for (std::size_t i = 0; i < group.params.size(); ++i) {
+    if (!group.grads[i].defined()) continue;
+    const Device device = group.params[i].device();
+    std::size_t k = 0;
+    while (k < group.on.size() && !(group.on[k].device == device)) ++k;
+    if (k == group.on.size()) {
+      Tensor lr = Tensor::allocate({}, DType::f64, device);
+      Tensor steps =
+          k == 0 ? zeros({count + 1}, {.dtype = i64, .device = device}) : group.on[0].steps.to(device);
+      group.on.push_back({device, std::move(lr), std::move(steps)});
+      for (std::size_t j = 0; j < group.params.size(); ++j)
+        if (group.states[j].home == 0 && group.params[j].device() == device) group.states[j].home = k;
+    }
+    StepState& state = group.on[k];
+    if (state.known_lr != group.lr) state.lr.fill_(group.lr);
+    state.known_lr = group.lr;
+    std::size_t& home = group.states[i].home;
+    const auto at = static_cast<std::int64_t>(i);
+    if (home != k) state.steps.select(0, at).copy_(group.on[home].steps.select(0, at));
+    home = k;
+  }
+}
+
+std::vector<std::int64_t> Optimizer::step_counts(const Group& group) const {
+  std::vector<std::vector<std::int64_t>> on;
+  if (takes_gate())
+    for (const StepState& state : group.on) on.push_back(state.steps.to_vector<std::int64_t>());
+  std::vector<std::int64_t> counts;
+  for (std::size_t i = 0; i < group.params.size(); ++i) {
+    const ParamState& state = group.states[i];
+    counts.push_back(!takes_gate() ? state.step : on.empty() ? 0 : on[state.home][i]);
+  }
+  return counts;
+}
+
 void Optimizer::step() { step_if({}); }
 
 void Optimizer::step_if(const StepGate& gate) {
@@ -184,27 +204,19 @@ void Optimizer::step_if(const StepGate& gate) {
       self.gate_ = {};
     }
   } release{*this};
-  settle();
   collect_gradients();
-  std::size_t most = 0, all = 0;
-  bool on_gpu = false;
+  std::size_t most = 0;
   for (int g = 0; g < group_count(); ++g) {
     prepare_moments(g);
     prepare_masters(g);
-    const Group& group = groups_[static_cast<std::size_t>(g)];
+    Group& group = groups_[static_cast<std::size_t>(g)];
+    prepare_state(group);
     most = std::max(most, group.params.size());
-    all += group.params.size();
-    for (const Tensor& grad : group.grads) on_gpu = on_gpu || (grad.defined() && grad.is_cuda());
   }
   members_.reserve(most);
-  internal::reserve_scratch(most);
-  if (gate.found_inf && on_gpu) {
-    if (!doubt_) doubt_ = std::make_shared<Doubt>();
-    doubt_->counts.reserve(all);
-    if (!doubt_->flag.defined()) doubt_->flag = zeros({}).pin_memory();
-  }
+  internal::reserve_step(most);
   gate_ = gate;
-  Device device;
+  const std::int64_t counted = takes_gate() ? 0 : 1;
 
   for (int g = 0; g < group_count(); ++g) {
     Group& group = groups_[static_cast<std::size_t>(g)];
@@ -214,7 +226,8 @@ void Optimizer::step_if(const StepGate& gate) {
     for (std::size_t first = 0; first < n; ++first) {
       if (!group.grads[first].defined()) continue;
       const DType dtype = group.params[first].dtype();
-      device = group.params[first].device();
+      const Device device = group.params[first].device();
+      group.now = group.states[first].home;
       const auto together = [&](std::size_t i) {
         return group.params[i].dtype() == dtype && group.params[i].device() == device;
       };
@@ -222,15 +235,13 @@ void Optimizer::step_if(const StepGate& gate) {
       for (std::size_t i = first; i < n; ++i) {
         if (!group.grads[i].defined() || !together(i)) continue;
         members_.push_back(static_cast<int>(i));
-        ++group.states[i].step;
-        if (gate.found_inf && device.is_cuda()) doubt_->counts.push_back(&group.states[i].step);
+        group.states[i].step += counted;
       }
       const DeviceGuard guard(device);
       try {
         update(g, members_);
       } catch (...) {  // a step that was not made does not count
-        for (const int i : members_) --group.states[static_cast<std::size_t>(i)].step;
-        if (doubt_) doubt_->counts.clear();
+        for (const int i : members_) group.states[static_cast<std::size_t>(i)].step -= counted;
         throw;
       }
       for (const int i : members_) {
@@ -244,9 +255,6 @@ void Optimizer::step_if(const StepGate& gate) {
       }
     }
   }
-  if (!doubt_ || doubt_->counts.empty()) return;
-  copy_bytes(doubt_->flag.raw_data(), cpu, gate.found_inf, device, sizeof(float), true);
-  doubt_->arrived.record(current_stream(device));
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -267,7 +275,6 @@ void Optimizer::zero_grad(bool set_to_none) {
 }
 
 StateDict Optimizer::state_dict() const {
-  settle();
   StateDict dict;
   dict.set_value("optimizer", name_);
   dict.set_value("groups", group_count());
@@ -275,9 +282,10 @@ StateDict Optimizer::state_dict() const {
     const Group& group = group_at(g);
     dict.set_value(detail::cat(g, ".lr"), group.lr);
     dict.set_value(detail::cat(g, ".params"), static_cast<std::int64_t>(group.params.size()));
+    const std::vector<std::int64_t> counts = step_counts(group);
     for (std::size_t i = 0; i < group.params.size(); ++i) {
       const ParamState& state = group.states[i];
-      dict.set_value(key(g, i, "step"), state.step);
+      dict.set_value(key(g, i, "step"), counts[i]);
       for (int m = 0; m < moment_count(g); ++m)
         if (state.moments[m].defined()) dict.set(key(g, i, moment_name(m)), state.moments[m]);
       if (state.master.defined()) dict.set(key(g, i, "master"), state.master);
@@ -293,8 +301,8 @@ void Optimizer::load_state_dict(const StateDict& dict) {
   CT_CHECK(dict.value<std::int64_t>("groups") == group_count(), ValueError, name_, "the state has ",
            dict.value<std::int64_t>("groups"), " parameter groups, this optimizer ", group_count(),
            "; build the optimizer as it was when the state was saved");
-  settle();
   std::vector<std::vector<ParamState>> loaded;
+  std::vector<Tensor> steps;
   std::vector<double> rates;
   for (int g = 0; g < group_count(); ++g) {
     const Group& group = group_at(g);
@@ -305,9 +313,10 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     rates.push_back(dict.value<double>(detail::cat(g, ".lr")));
     check_lr(name_, rates.back());
     auto& states = loaded.emplace_back(group.params.size());
+    std::vector<std::int64_t> counts(group.params.size() + 1);
     for (std::size_t i = 0; i < group.params.size(); ++i) {
       const Tensor& p = group.params[i];
-      states[i].step = dict.count(key(g, i, "step"), name_);
+      states[i].step = counts[i] = dict.count(key(g, i, "step"), name_);
       for (int m = 0; m < moment_count(g); ++m) {
         const Tensor* moment = dict.find(key(g, i, moment_name(m)));
         CT_CHECK(moment || states[i].step == 0, ValueError, name_, "the state has no '",
@@ -325,9 +334,13 @@ void Optimizer::load_state_dict(const StateDict& dict) {
                describe(*master), ", the parameter is ", describe(p), "; their shapes must be equal");
       states[i].master = master->detach().to(f32).to(p.device()).clone();
     }
+    steps.push_back(from_vector(counts, {static_cast<std::int64_t>(counts.size())}));
   }
   for (int g = 0; g < group_count(); ++g) {
-    groups_[static_cast<std::size_t>(g)].states = std::move(loaded[static_cast<std::size_t>(g)]);
+    const auto at = static_cast<std::size_t>(g);
+    groups_[at].states = std::move(loaded[at]);
+    groups_[at].on.clear();
+    groups_[at].on.push_back({cpu, Tensor::allocate({}, DType::f64, cpu), std::move(steps[at])});
     set_lr(rates[static_cast<std::size_t>(g)], g);
   }
 }

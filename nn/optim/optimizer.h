@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -76,16 +75,27 @@ class CT_API Optimizer {
  protected:
   static constexpr int kMaxMoments = 3;
   struct ParamState {
-    std::int64_t step = 0;
+    std::int64_t step = 0;  // where takes_gate() is false; else in StepState::steps
+    std::size_t home = 0;   // the StepState that has its count
     Tensor moments[kMaxMoments];
     Tensor master;         // f32; undefined where there is none
     Ref<Storage> rounded;  // the parameter that was rounded from it, and when; kept, as addresses come again
     std::uint32_t rounded_version = 0;
   };
+  /// Numbers of a group on one device, where steps read them: nothing that changes from step to step is an argument of a
+  /// launch.
+  struct StepState {
+    Device device;
+    Tensor lr;             // f64
+    Tensor steps;          // i64, one for each parameter of the group, and the kernel's own
+    double known_lr = -1;  // value of `lr`
+  };
   struct Group {
     std::vector<Tensor> params;
     std::vector<ParamState> states;  // as many as there are parameters, and so is the next one
     std::vector<Tensor> grads;       // during a step: contiguous, undefined where there is none
+    std::vector<StepState> on;       // by device
+    std::size_t now = 0;             // during update(): the one of the members' device
     double lr = 0;
     std::optional<double> base_lr;
   };
@@ -103,11 +113,12 @@ class CT_API Optimizer {
   virtual int moment_count(int group) const = 0;
   virtual const char* moment_name(int moment) const = 0;
   /// Updates the given parameters of a group, all of one dtype and on one device, which is current. Their
-  /// moments exist (zeros at first) and their step counts have gone up already.
+  /// moments exist (zeros at first). ParamState::step has gone up already where takes_gate() is false.
   virtual void update(int group, std::span<const int> members) = 0;
   /// Whether 16-bit parameters of this group have masters, which update() must change along with them.
   virtual bool keeps_master(int) const { return false; }
-  /// Whether update() heeds gate(). If not, a GradScaler waits for the device before each step.
+  /// Whether update() is a call of ops/update, which heeds gate() and counts the steps. If not, a GradScaler waits for the
+  /// device before each step.
   virtual bool takes_gate() const { return false; }
   /// Inputs of the step that is running.
   const StepGate& gate() const { return gate_; }
@@ -115,22 +126,21 @@ class CT_API Optimizer {
  private:
   friend class LRScheduler;
   friend class GradScaler;
-  struct Doubt;
   // Initial rate of schedulers: that at the time the first of them was made.
   double base_lr(int group);
 
   void step_if(const StepGate& gate);
-  void settle() const;
   void collect_gradients();
   void prepare_moments(int group);
   void prepare_masters(int group);
+  void prepare_state(Group& group);
+  std::vector<std::int64_t> step_counts(const Group& group) const;
 
   const char* name_;
   const std::uint64_t id_;  // no other optimizer of the process has it, also after this one's end
   std::vector<Group> groups_;
   std::vector<int> members_;  // scratch of step()
   StepGate gate_;
-  std::shared_ptr<Doubt> doubt_;
 };
 
 }  // namespace ct::optim

@@ -1,7 +1,7 @@
 #include <cotangent/nn/optim/rmsprop.h>
 
 #include <cotangent/core/base/check_number_internal.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 
 namespace ct::optim {
 template class GroupedOptimizer<RMSpropOptions>;
@@ -26,9 +26,8 @@ const char* RMSprop::moment_name(int moment) const {
 void RMSprop::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const RMSpropOptions& o = options(group);
-  const internal::RmspropRule rule{o.alpha, o.eps, o.weight_decay, o.momentum, o.centered};
-  internal::step(name(), g, members, rule, gate(),
-                 [&](const ParamState&, double(&scale)[2]) { scale[0] = g.lr; });
+  internal::step(g, members, update::RmspropRule{{1, o.alpha, o.eps, o.weight_decay, o.momentum, o.centered}},
+                 gate());
 }
 
 }  // namespace ct::optim

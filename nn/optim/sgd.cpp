@@ -1,7 +1,7 @@
 #include <cotangent/nn/optim/sgd.h>
 
 #include <cotangent/core/base/check_number_internal.h>
-#include <cotangent/nn/optim/multi_tensor_internal.h>
+#include <cotangent/nn/optim/step_internal.h>
 
 namespace ct::optim {
 template class GroupedOptimizer<SGDOptions>;
@@ -21,9 +21,8 @@ void check_options(const char* op, const SGDOptions& o) {
 void SGD::update(int group, std::span<const int> members) {
   Group& g = group_at(group);
   const SGDOptions& o = options(group);
-  const internal::SgdRule rule{g.lr, o.momentum, o.dampening, o.weight_decay, o.nesterov};
-  internal::step(name(), g, members, rule, gate(),
-                 [](const ParamState& state, double(&scale)[2]) { scale[0] = state.step == 1 ? 1 : 0; });
+  internal::step(g, members, update::SgdRule{{1, o.momentum, o.dampening, o.weight_decay, o.nesterov}},
+                 gate());
 }
 
 }  // namespace ct::optim

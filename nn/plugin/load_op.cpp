@@ -5,14 +5,15 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <system_error>
 
 #include <dlfcn.h>
 
 #include <cotangent_compiler.h>
 
+#include <cotangent/core/jit/build_internal.h>
 #include <cotangent/core/op/registry.h>
-#include <cotangent/nn/plugin/build_internal.h>
 
 namespace fs = std::filesystem;
 
@@ -21,17 +22,25 @@ namespace {
 
 constexpr const char* kLoad = "load_op";
 
+// The words of a text, which spaces separate.
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> found;
+  for (std::string word; in >> word;) found.push_back(word);
+  return found;
+}
+
 std::string compiler(const LoadOptions& options) {
   if (!options.compiler.empty()) return options.compiler;
-  const std::string ours = plugin::find_program(COTANGENT_CXX_COMPILER);
-  return plugin::variable("COTANGENT_CXX", ours.empty() ? "c++" : ours);
+  const std::string ours = jit::find_program(COTANGENT_CXX_COMPILER);
+  return jit::variable("COTANGENT_CXX", ours.empty() ? "c++" : ours);
 }
 
 // The headers: those that the program was compiled with, or where its compiler did not tell, those of the library's build.
 std::string headers(const LoadOptions& options) {
   std::string tried;
   for (const std::string& folder :
-       {plugin::variable("COTANGENT_INCLUDE"), options.include, std::string(COTANGENT_INCLUDE_FOLDER)}) {
+       {jit::variable("COTANGENT_INCLUDE"), options.include, std::string(COTANGENT_INCLUDE_FOLDER)}) {
     if (folder.empty()) continue;
     if (fs::is_regular_file(fs::path(folder) / "cotangent/core/op/op_def.h")) return folder;
     tried += (tried.empty() ? "" : " and ") + folder;
@@ -78,7 +87,7 @@ auto with_files(F f) {
 // A name for all that the op of a folder is made of.
 std::string fingerprint(const fs::path& folder, const std::vector<std::string>& command,
                         const std::string& include, const std::string& object) {
-  plugin::Fingerprint key;
+  jit::Fingerprint key;
   for (const std::string& word : command) key.add(word);
   key.add(build_info().version);
   key.add(build_info().commit);
@@ -91,14 +100,14 @@ std::string fingerprint(const fs::path& folder, const std::vector<std::string>& 
   std::sort(files.begin(), files.end());
   for (const fs::path& file : files) {
     key.add(file.filename().string());
-    key.add(plugin::read_text(kLoad, file));
+    key.add(jit::read_text(kLoad, file));
   }
   return key.text();
 }
 
 // Refuses, before anything in the file runs, what is no op or is one for another library.
 void check_stamp(const std::string& file) {
-  const std::string contents = plugin::read_text(kLoad, file);
+  const std::string contents = jit::read_text(kLoad, file);
   static constexpr auto ours = detail::op_stamp();
   const std::size_t at = contents.find(detail::kOpMarker);
   CT_CHECK(
@@ -130,7 +139,7 @@ std::map<std::string, Loaded>& loaded_ops() {
 const OwnOp& open_op(const std::string& file) {
   check_stamp(file);
   std::string contents;
-  CT_CHECK(plugin::read_whole(file, contents), IoError, kLoad, file,
+  CT_CHECK(jit::read_whole(file, contents), IoError, kLoad, file,
            " is damaged, or was not made by build_op(); build it again with `./ct op build FOLDER`");
   ::dlerror();
   void* const handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -166,15 +175,15 @@ static std::string build(const std::string& folder, const LoadOptions& options, 
   CT_CHECK(fs::is_regular_file(source), IoError, kLoad, folder,
            " has no op.cpp; a folder of an op is wanted: ./ct op new NAME makes one");
   const std::string include = headers(options);
-  const std::string cxx = compiler(options), program = plugin::find_program(cxx);
+  const std::string cxx = compiler(options), program = jit::find_program(cxx);
   CT_CHECK(!program.empty(), IoError, kLoad, "there is no compiler ", cxx,
            "; install g++ or clang++, or name one in COTANGENT_CXX");
   const std::string flags =
-      options.flags.empty() ? plugin::variable("COTANGENT_CXX_FLAGS", build_info().flags) : options.flags;
+      options.flags.empty() ? jit::variable("COTANGENT_CXX_FLAGS", build_info().flags) : options.flags;
 
   // Warnings are the owner's; speed is what the library's own kernels have (cmake/CotangentFlags.cmake).
   std::vector<std::string> command{program, "-std=c++20", "-fno-math-errno", "-fno-trapping-math"};
-  for (const std::string& word : plugin::words(flags)) command.push_back(word);
+  for (const std::string& word : words(flags)) command.push_back(word);
   for (const char* word : {"-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-psabi", "-fPIC", "-shared",
                            "-fvisibility=hidden", "-DCOTANGENT_LOADED_OP=1"})
     command.emplace_back(word);
@@ -187,12 +196,11 @@ static std::string build(const std::string& folder, const LoadOptions& options, 
   if (!object.empty()) command.insert(command.end(), {object, "-Wl,--exclude-libs,libstdc++.a"});
 
   const std::string key = fingerprint(root, command, include, object);
-  return plugin::cached(
+  return jit::cached(
       kLoad, options.cache, key + ".so",
       [&](const std::string& to) {
         command.insert(command.end(), {"-o", to});
-        if (const plugin::Ran ran = plugin::run(command); !ran.ok)
-          plugin::fail_compiling(kLoad, source.string(), ran);
+        if (const jit::Ran ran = jit::run(command); !ran.ok) jit::fail_compiling(kLoad, source.string(), ran);
       },
       built);
 }

@@ -39,10 +39,6 @@ void stack_infer(Infer& i) {
   i.output(shape, i.in(0).dtype());
 }
 
-Cost join_cost(std::span<const TensorMeta>, std::span<const TensorMeta> out, AttrsView) {
-  return {0, 2 * static_cast<double>(numel(out[0].shape)) * static_cast<double>(size_of(out[0].dtype))};
-}
-
 constexpr InputDef kInputs[] = {{.name = "tensors", .rest = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y"}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(ConcatAttrs, axis)};
@@ -58,7 +54,6 @@ constexpr OpDef k_concat = checked({
     .rule = concat_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
-    .cost = join_cost,
 });
 
 constexpr OpDef k_stack = checked({
@@ -72,7 +67,6 @@ constexpr OpDef k_stack = checked({
     .rule = stack_gradients,
     .promotes = true,
     .dtypes = kAllTypes,
-    .cost = join_cost,
 });
 
 Tensor join(const OpDef& op, std::span<const Tensor> tensors, std::int64_t axis) {

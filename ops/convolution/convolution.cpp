@@ -126,10 +126,7 @@ Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Attrs
   shapes[static_cast<std::size_t>(roles.result)] = &out[0].shape;
   const Shape& w = *shapes[static_cast<std::size_t>(Part::weight)];
   const double filter = static_cast<double>(w[1] * w[2] * w[3]);
-  Cost cost{2 * filter * static_cast<double>(numel(*shapes[static_cast<std::size_t>(Part::y)])), 0};
-  for (const TensorMeta& t : {in[0], in[1], out[0]})
-    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  return cost;
+  return {.flops = 2 * filter * static_cast<double>(numel(*shapes[static_cast<std::size_t>(Part::y)]))};
 }
 
 // ---- the gradients ----------------------------------------------------------------------------------------

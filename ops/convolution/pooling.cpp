@@ -99,11 +99,6 @@ void infer_gradient(Infer& in) {
   in.output(image, g.dtype());
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double elements = static_cast<double>(numel(in[0].shape) + numel(out[0].shape));
-  return {elements, elements * static_cast<double>(size_of(in[0].dtype))};
-}
-
 Attrs with_size(const Backward& b) {
   Attrs attrs = b.attrs<Attrs>();
   const Shape& image = b.in_meta(0).shape;
@@ -147,7 +142,7 @@ constexpr OpDef k_max_pool2d = checked({
     .infer = infer_max,
     .kernels = &kernel_tables::pooling,
     .rule = max_rule,
-    .cost = cost,
+    .flops_each = 1,
 });
 constexpr OpDef k_avg_pool2d = checked({
     .name = "avg_pool2d",
@@ -158,7 +153,7 @@ constexpr OpDef k_avg_pool2d = checked({
     .infer = infer_average,
     .kernels = &kernel_tables::pooling,
     .rule = average_rule,
-    .cost = cost,
+    .flops_each = 1,
 });
 constexpr OpDef k_pool2d_gradient = checked({
     .name = "pool2d_gradient",
@@ -169,7 +164,7 @@ constexpr OpDef k_pool2d_gradient = checked({
     .infer = infer_gradient,
     .kernels = &kernel_tables::pooling,
     .rule = gradient_rule,
-    .cost = cost,
+    .flops_each = 1,
 });
 
 void max_rule(const Backward& b) {

@@ -37,11 +37,6 @@ void infer_other(Infer& in, const char* name, Size2d Attrs::*size, Size2d Attrs:
   in.output({t.size(0), t.size(1), (a.*size).height, (a.*size).width}, t.dtype());
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double elements = static_cast<double>(numel(in[0].shape) + numel(out[0].shape));
-  return {elements, elements * static_cast<double>(size_of(in[0].dtype))};
-}
-
 // ---- the ops, each the gradient of the other ----------------------------------------------------------------
 
 void forward_rule(const Backward& b);
@@ -64,7 +59,7 @@ constexpr OpDef k_upsample2d = checked({
     .infer = [](Infer& in) { infer_other(in, "x", &Attrs::size, nullptr); },
     .kernels = &kernel_tables::upsample,
     .rule = forward_rule,
-    .cost = cost,
+    .flops_each = 1,
 });
 constexpr OpDef k_upsample2d_gradient = checked({
     .name = "upsample2d_gradient",
@@ -75,7 +70,7 @@ constexpr OpDef k_upsample2d_gradient = checked({
     .infer = [](Infer& in) { infer_other(in, "g", &Attrs::image, &Attrs::size); },
     .kernels = &kernel_tables::upsample,
     .rule = gradient_rule,
-    .cost = cost,
+    .flops_each = 1,
 });
 
 void forward_rule(const Backward& b) {

@@ -33,11 +33,6 @@ Tensor zero_gradient(const TensorMeta& meta) {
 
 void copy_infer(Infer& i) { i.output(i.in(0).shape(), i.attrs<CopyAttrs>().dtype); }
 
-Cost copy_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape));
-  return {0, n * static_cast<double>(size_of(in[0].dtype) + size_of(out[0].dtype))};
-}
-
 constexpr InputDef kX[] = {{.name = "x"}};
 constexpr OutputDef kY[] = {{.name = "y"}};
 
@@ -70,7 +65,6 @@ constexpr OpDef k_copy = checked({
     .rule = copy_rule,
     .converts = true,
     .dtypes = kAllTypes,
-    .cost = copy_cost,
 });
 
 // ---- to_device --------------------------------------------------------------------------------------------
@@ -109,10 +103,14 @@ constexpr OpDef k_to_device = checked({
     .cuda = {to_device_forward, to_device_backward},
     .rule = to_device_rule,
     .dtypes = kAllTypes,
-    .cost = copy_cost,
 });
 
 // ---- assign: copy_ on the tape ----------------------------------------------------------------------------
+
+// The target is written, not read.
+Cost write_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
+  return {.bytes = bytes_of(in.subspan(1)) + bytes_of(out)};
+}
 
 void assign_infer(Infer& i) {
   CT_CHECK(i.in(0).shape() == i.in(1).shape(), ShapeError, "assign", "the target is ", describe(i.in(0)),
@@ -139,7 +137,7 @@ constexpr OpDef k_assign = checked({
     .cuda = {assign_forward, assign_backward},
     .rule = assign_backward,
     .dtypes = kAllTypes,
-    .cost = copy_cost,
+    .cost = write_cost,
 });
 
 // ---- fill: fill_ on the tape ------------------------------------------------------------------------------
@@ -159,10 +157,6 @@ void fill_backward(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, zero_gradient(b.in_meta(0)));
 }
 
-Cost fill_cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  return {0, static_cast<double>(numel(in[0].shape)) * static_cast<double>(size_of(in[0].dtype))};
-}
-
 constexpr InputDef kTarget[] = {{.name = "target"}};
 constexpr AttrDef kFillAttributes[] = {CT_ATTRIBUTE(FillAttrs, value)};
 
@@ -177,7 +171,7 @@ constexpr OpDef k_fill = checked({
     .cuda = {fill_forward, fill_backward},
     .rule = fill_backward,
     .dtypes = kAllTypes,
-    .cost = fill_cost,
+    .cost = write_cost,
 });
 
 }  // namespace

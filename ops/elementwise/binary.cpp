@@ -56,7 +56,7 @@ consteval OpDef define(Kind kind, const char* name, const char* formula, DTypeSe
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
-                  .cost = elementwise_cost});
+                  .flops_each = 1});
 }
 consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, DTypeSet types, Saved saved,
                               const KernelTables* kernels, BackwardFn rule) {
@@ -72,7 +72,7 @@ consteval OpDef define_scalar(Kind kind, const char* name, const char* formula, 
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
-                  .cost = elementwise_cost});
+                  .flops_each = 1});
 }
 
 }  // namespace

@@ -20,11 +20,6 @@ void infer(Infer& infer) {
   infer.output(infer.in(0).shape(), infer.in(0).dtype());
 }
 
-Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, AttrsView) {
-  const double n = static_cast<double>(numel(inputs[0].shape));
-  return {n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
-}
-
 // The same elements of the cotangent are dropped: the draw is an attribute.
 void rule(const Backward& b) {
   const Attrs& attrs = b.attrs<Attrs>();
@@ -44,7 +39,7 @@ constexpr OpDef k_dropout = checked({
     .infer = infer,
     .kernels = &kernel_tables::dropout,
     .rule = rule,
-    .cost = cost,
+    .flops_each = 1,
 });
 
 }  // namespace

@@ -19,11 +19,6 @@ void infer(Infer& in) {
   in.output(gate.shape(), gate.dtype());
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape));
-  return {5 * n, 3 * n * static_cast<double>(size_of(in[0].dtype))};
-}
-
 // da = g b gate'(a), db = g gate(a).
 template <Gate kGate>
 void rule(const Backward& b) {
@@ -44,7 +39,7 @@ consteval OpDef define(const char* name, const char* formula) {
                   .infer = infer,
                   .kernels = &kernel_tables::gated,
                   .rule = rule<kGate>,
-                  .cost = cost});
+                  .flops_each = 5});
 }
 
 constexpr OpDef k_swiglu = define<Gate::silu>("swiglu", "y = silu(a) b");

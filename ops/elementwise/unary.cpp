@@ -42,7 +42,7 @@ consteval OpDef define(const char* name, const char* formula, DTypeSet types, Sa
                   .int_to_float = types == floats,
                   .autocast = autocast_policy(name),
                   .dtypes = types,
-                  .cost = elementwise_cost});
+                  .flops_each = 1});
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ extern constexpr OpDef k_where = checked({.name = "where",
                                           .rule = where_rule,
                                           .promotes = true,
                                           .dtypes = kAllTypes,
-                                          .cost = elementwise::elementwise_cost});
+                                          .flops_each = 1});
 
 extern constexpr OpDef k_where_scalar = checked({.name = "where_scalar",
                                                  .formula = "y = condition == q ? p : a",
@@ -69,7 +69,7 @@ extern constexpr OpDef k_where_scalar = checked({.name = "where_scalar",
                                                  .rule = where_scalar_rule,
                                                  .promotes = true,
                                                  .dtypes = kNumericTypes,
-                                                 .cost = elementwise::elementwise_cost});
+                                                 .flops_each = 1});
 
 namespace {
 

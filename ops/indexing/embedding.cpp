@@ -32,11 +32,6 @@ void infer(Infer& in) {
   in.output(out, weight.dtype());
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  return {0, 2.0 * static_cast<double>(numel(out[0].shape)) * static_cast<double>(size_of(out[0].dtype)) +
-                 static_cast<double>(numel(in[1].shape)) * static_cast<double>(size_of(in[1].dtype))};
-}
-
 // The cotangents are added to the rows that were read, those of the padding row as zeros.
 void rule(const Backward& b) {
   if (!b.needs(0)) return;
@@ -67,7 +62,7 @@ constexpr OpDef k_embedding = checked({
     .infer = infer,
     .kernels = &kernel_tables::embedding,
     .rule = rule,
-    .cost = cost,
+    .cost = gather_cost,
 });
 
 }  // namespace

@@ -33,10 +33,6 @@ void infer(Infer& in) {
   in.output(in.in(0).shape(), DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  return {0, 8 * static_cast<double>(in.size() + 1) * static_cast<double>(numel(out[0].shape))};
-}
-
 constexpr InputDef kInputs[] = {{.name = "indices", .gradient = false, .contiguous = true, .rest = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(flat_index_op::Attrs, sizes)};
@@ -50,7 +46,6 @@ constexpr OpDef k_flat_index = checked({
     .infer = infer,
     .kernels = &kernel_tables::index,
     .dtypes = dtype_bit(DType::i64),
-    .cost = cost,
 });
 
 // ---- what indices name ------------------------------------------------------------------------------------

@@ -211,19 +211,6 @@ void set_rule(const Backward& b) {
 
 // ---- records ----------------------------------------------------------------------------------------------
 
-}  // namespace
-
-Cost moves(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const auto bytes = [](const TensorMeta& t) {
-    return static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  };
-  if (in.size() == 2) return {0, 2 * bytes(out[0]) + bytes(in[1])};
-  return {static_cast<double>(numel(in[2].shape)),
-          bytes(in[0]) + bytes(in[1]) + bytes(in[2]) + bytes(out[0])};
-}
-
-namespace {
-
 constexpr InputDef kIndex{.name = "index", .gradient = false, .any_dtype = true, .contiguous = true};
 constexpr InputDef kTakeInputs[] = {{.name = "x", .needs = "index", .accumulates = true, .contiguous = true},
                                     kIndex};
@@ -247,7 +234,7 @@ consteval OpDef take_op(const char* name, const char* formula) {
                   .cuda = {take_forward<kind>, take_backward<kind>},
                   .rule = take_rule<kind>,
                   .dtypes = kAllTypes,
-                  .cost = moves});
+                  .cost = gather_cost});
 }
 
 template <Kind kind, bool adds>
@@ -263,7 +250,7 @@ consteval OpDef put_op(const char* name, const char* formula) {
                   .cuda = {put_forward<kind, adds>, rule},
                   .rule = rule,
                   .dtypes = adds ? kNumericTypes : kAllTypes,
-                  .cost = moves});
+                  .flops_each = 1});
 }
 
 constexpr OpDef k_index_select = take_op<Kind::slices>("index_select", "y[.., p, ..] = x[.., i_p, ..]");

@@ -25,7 +25,4 @@ void put(const Forward& f, FunctionRef<void(const Tensor&, const Tensor&, const 
 /// The part of `source` that has the shape of `index`; `source` itself where there is none, for the op to refuse.
 Tensor part(const Tensor& source, const Tensor& index);
 
-/// Their cost: every tensor once, and an operation for each element of `source`.
-Cost moves(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView attrs);
-
 }  // namespace ct::indexing_ops

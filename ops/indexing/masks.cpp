@@ -12,11 +12,6 @@ namespace {
 
 void infer(Infer& in) { in.output_later(DType::i64); }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  return {0, static_cast<double>(numel(in[0].shape)) * static_cast<double>(size_of(in[0].dtype)) +
-                 8 * static_cast<double>(numel(out[0].shape))};
-}
-
 constexpr InputDef kInputs[] = {{.name = "x", .gradient = false}};
 constexpr OutputDef kOutputs[] = {{.name = "indices", .gradient = false}};
 
@@ -28,7 +23,6 @@ constexpr OpDef k_nonzero = checked({
     .infer = infer,
     .kernels = &kernel_tables::masks,
     .dtypes = kAllTypes,
-    .cost = cost,
 });
 
 void check_mask(const char* op, const Tensor& mask) {

@@ -63,11 +63,6 @@ void pad_rule(const Backward& b) {
   if (b.needs(0)) b.set_grad_in(0, inside(b.grad(), b.attrs<Attrs>()));
 }
 
-Cost pad_cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  return {0, static_cast<double>(numel(in[0].shape) + numel(out[0].shape)) *
-                 static_cast<double>(size_of(out[0].dtype))};
-}
-
 constexpr InputDef kX[] = {{.name = "x"}};
 constexpr OutputDef kY[] = {{.name = "y"}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, before), CT_ATTRIBUTE(Attrs, after),
@@ -84,7 +79,6 @@ constexpr OpDef k_pad = checked({
     .cuda = {pad_forward, pad_rule},
     .rule = pad_rule,
     .dtypes = kAllTypes,
-    .cost = pad_cost,
 });
 
 // ---- parts ------------------------------------------------------------------------------------------------

@@ -176,7 +176,7 @@ consteval OpDef define(const char* name, const char* formula, std::span<const In
                   .kernels = &kernel_tables::scatter_reduce,
                   .rule = rule<kind>,
                   .dtypes = dtypes,
-                  .cost = indexing_ops::moves});
+                  .flops_each = 1});
 }
 
 constexpr OpDef k_sum =

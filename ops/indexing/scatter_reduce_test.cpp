@@ -279,7 +279,7 @@ TEST_CASE("reductions have right derivatives of first and second order", "[index
     for (const bool self : {true, false}) {
       INFO(word(kind) << self);
       const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-        return {index_reduce(in[0], 0, i, in[1], kind, self)};
+        return {index_reduce(in[0], 0, i.to(in[0].device()), in[1], kind, self)};
       };
       CHECK(gradcheck(f, {x, s}).message == "");
       CHECK(gradgradcheck(f, {x, s}).message == "");
@@ -294,7 +294,7 @@ TEST_CASE("a softmax over segments is the softmax of each", "[indexing]") {
     testing::check(index_select(y, 0, at), values(softmax(index_select(x, 0, at), 0)), 1e-14);
   }
   const auto f = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
-    return {segment_softmax(in[0], segment, 4)};
+    return {segment_softmax(in[0], segment.to(in[0].device()), 4)};
   };
   CHECK(gradcheck(f, {x}).message == "");
   CHECK(gradgradcheck(f, {x}).message == "");

@@ -1,11 +1,10 @@
 #include <utility>
 
-#include <cotangent/ops/loss/bce_with_logits_internal.h>
-#include <cotangent/ops/loss/class_loss_internal.h>
-#include <cotangent/ops/loss/cross_entropy_internal.h>
-#include <cotangent/ops/loss/linear_cross_entropy_internal.h>
-#include <cotangent/ops/loss/mse_loss_internal.h>
-#include <cotangent/ops/loss/nll_loss_internal.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
+#include <cotangent/ops/loss/classes/cross_entropy_internal.h>
+#include <cotangent/ops/loss/element/bce_with_logits_internal.h>
+#include <cotangent/ops/loss/element/mse_loss_internal.h>
+#include <cotangent/ops/loss/head/linear_cross_entropy_internal.h>
 #include <cotangent/ops/testing/samples.h>
 
 namespace ct {

@@ -84,11 +84,6 @@ void infer(Infer& in) {
   for (int i = 0; i < 2; ++i) in.output({mean.defined() ? 0 : channels}, accumulate_type(x.dtype()));
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape)), size = static_cast<double>(size_of(in[0].dtype));
-  return {(numel(out[1].shape) > 0 ? 7 : 4) * n, 2 * n * size};
-}
-
 // dx = w r (g - mean(g) - n mean(g n)) with n the normalized x and means over a channel; outside of training w r g.
 void rule(const Backward& b) {
   const Tensor& x = b.in(kX);
@@ -183,7 +178,7 @@ constexpr OpDef k_batch_norm = checked({
     .infer = infer,
     .kernels = &kernel_tables::batch_norm,
     .rule = rule,
-    .cost = cost,
+    .flops_each = 7,
 });
 
 }  // namespace

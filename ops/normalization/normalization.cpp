@@ -185,11 +185,4 @@ void rule(const Backward& b, Kind kind) {
   if (kind.add) share(1, dx);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind) {
-  const double n = static_cast<double>(numel(in[0].shape));
-  std::size_t bytes = size_of(in[0].dtype) + size_of(out[0].dtype);
-  if (kind.add) bytes += size_of(in[1].dtype) + size_of(out[1].dtype);
-  return {(kind.centered ? 7 : 4) * n, n * static_cast<double>(bytes)};
-}
-
 }  // namespace ct::norms

@@ -5,7 +5,6 @@
 namespace ct::norms {
 namespace {
 
-constexpr std::int64_t kGrain = 16384;  // elements per chunk
 constexpr std::int64_t kChunks = 64;
 
 struct Constants {
@@ -13,24 +12,19 @@ struct Constants {
   Constants() { std::fill_n(ones, kBlock, 1.0f); }
 };
 
-template <class T>
-T* elements(const Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
-}
-
 // out (+)= the sum over the chunks of partial[chunk * stride + j].
 void add_chunks(const float* partial, std::int64_t chunks, std::int64_t stride, std::int64_t n,
                 bool accumulate, const Tensor& out) {
-  const fold::Sink<float> sink = fold::sink_of<float>(out, accumulate);
+  const rows::Sink<float> sink = rows::sink_of<float>(out, accumulate);
   parallel_for(n, 4 * kBlock, [&](std::int64_t begin, std::int64_t end) {
     float sum[kBlock];
-    for (std::int64_t i = begin; i < end; i += kBlock) {
-      const int m = static_cast<int>(std::min<std::int64_t>(kBlock, end - i));
+    for_blocks(end - begin, [&](std::int64_t first, int m) {
+      const std::int64_t i = begin + first;
       std::fill_n(sum, m, 0.0f);
       for (std::int64_t chunk = 0; chunk < chunks; ++chunk)
         for (int j = 0; j < m; ++j) sum[j] += partial[chunk * stride + i + j];
       sink.store(sink.values, i, sum, m, sink.accumulate);
-    }
+    });
   });
 }
 
@@ -51,31 +45,15 @@ Parameter::Parameter(const Tensor& t, float otherwise) {
 }
 
 void run_rows(const ForwardCall& call, ForwardKernel kernel) {
-  const std::int64_t n = call.layout.columns;
-  const ForwardData rows{elements<void>(call.x),
-                         elements<void>(call.residual),
-                         elements<void>(call.low_residual),
-                         elements<void>(call.y),
-                         elements<void>(call.sum),
-                         elements<float>(call.mean),
-                         elements<float>(call.rstd),
-                         Parameter(call.weight, 1),
-                         Parameter(call.bias, 0),
-                         n,
-                         call.eps,
-                         streams(call.y, call.layout, 1)};
-  parallel_for(call.layout.rows, std::max<std::int64_t>(1, kGrain / n),
-               [&](std::int64_t begin, std::int64_t end) { kernel(rows, begin, end); });
+  const Parameters p{Parameter(call.weight, 1), Parameter(call.bias, 0), streams(call.y, call.layout, 1)};
+  rows::for_rows(call.layout.rows, call.layout.columns,
+                 [&](std::int64_t begin, std::int64_t end) { kernel(call, p, begin, end); });
 }
 
 void run_rows(const BackwardCall& call, BackwardKernel kernel) {
   const std::int64_t n = call.layout.columns, rows = call.layout.rows;
-  const BackwardData all{
-      elements<void>(call.x),          elements<void>(call.g),     elements<void>(call.extra),
-      elements<float>(call.mean),      elements<float>(call.rstd), elements<void>(call.dx),
-      elements<void>(call.low_dx),     Parameter(call.weight, 1),  n,
-      streams(call.dx, call.layout, 2)};
-  const std::int64_t grain = std::max<std::int64_t>({1, kGrain / n, (rows + kChunks - 1) / kChunks});
+  const Parameters p{Parameter(call.weight, 1), Parameter({}, 0), streams(call.dx, call.layout, 2)};
+  const std::int64_t grain = std::max<std::int64_t>({1, rows::kGrain / n, (rows + kChunks - 1) / kChunks});
   const std::int64_t chunks = chunk_count(rows, grain),
                      width = (n + 63) / 64 * 64 + 48;  // off the powers of two, at which stores hold up loads
   const bool sums = call.dweight.defined() || call.dbias.defined();
@@ -89,7 +67,7 @@ void run_rows(const BackwardCall& call, BackwardKernel kernel) {
       if (call.dweight.defined()) dw = partial;
       if (call.dbias.defined()) db = partial + width;
     }
-    kernel(all, begin, end, dw, db);
+    kernel(call, p, begin, end, dw, db);
   });
   if (call.dweight.defined())
     add_chunks(partials.data<float>(), chunks, 2 * width, n, call.accumulate_weight, call.dweight);

@@ -5,8 +5,7 @@
 
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/core/simd/stream.h>
-#include <cotangent/ops/engine/fold/fold_cpu.h>
-#include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/ops/engine/rows/rows_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/normalization/normalization_internal.h>
 
@@ -19,9 +18,7 @@
 
 namespace ct::norms {
 
-using fold::kBlock;
-using fold::load_block;
-using fold::store_block;
+using rows::for_blocks, rows::kBlock, rows::load_block, rows::store_block;
 
 /// A weight or bias in the type of the arithmetic; where there is none, `otherwise` everywhere.
 class Parameter {
@@ -35,37 +32,25 @@ class Parameter {
   const float *data_ = nullptr, *constants_;
 };
 
-/// Operands of the kernels of rows, for any types T and L: arithmetic is f32.
-struct ForwardData {
-  const void *x, *residual, *low_residual;
-  void *y, *sums;
-  float *means, *rstds;
+/// Operands of the kernels of rows beside the tensors of a call.
+struct Parameters {
   Parameter weight, bias;
-  std::int64_t columns;
-  double eps;
-  bool streams;
+  bool streams;  // results of f32 go past the caches
 };
-struct BackwardData {
-  const void *x, *g, *extra;
-  const float *means, *rstds;
-  void *dx, *low_dx;
-  Parameter weight;
-  std::int64_t columns;
-  bool streams;
-};
-/// Rows [begin, end). Of the columns' sums for dweight and dbias those are wanted that are not null.
-using ForwardKernel = void (*)(const ForwardData& r, std::int64_t begin, std::int64_t end);
-using BackwardKernel = void (*)(const BackwardData& r, std::int64_t begin, std::int64_t end, float* dw,
-                                float* db);
+/// Rows [begin, end) in f32, for any types T and L. Of the columns' sums for dweight and dbias those are wanted that are not
+/// null.
+using ForwardKernel = void (*)(const ForwardCall& call, const Parameters& p, std::int64_t begin,
+                               std::int64_t end);
+using BackwardKernel = void (*)(const BackwardCall& call, const Parameters& p, std::int64_t begin,
+                                std::int64_t end, float* dw, float* db);
 /// All rows of a call by threads.
 void run_rows(const ForwardCall& call, ForwardKernel kernel);
 void run_rows(const BackwardCall& call, BackwardKernel kernel);
 
-/// Calls body(first, count) for the blocks of a row.
-template <class Body>
-inline void for_blocks(std::int64_t columns, const Body& body) {
-  for (std::int64_t i = 0; i < columns; i += kBlock)
-    body(i, static_cast<int>(std::min<std::int64_t>(kBlock, columns - i)));
+/// The elements of a tensor, null where it is undefined.
+template <class T>
+T* elements(const Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw_data()) : nullptr;
 }
 
 template <class T, class R>
@@ -98,13 +83,14 @@ void normalize(const T* x, const C* w, const C* b, int m, C mean, C rstd, L* y, 
 }
 
 template <bool kCentered, class T, class L>
-void forward_rows(const ForwardData& r, std::int64_t begin, std::int64_t end) {
+void forward_rows(const ForwardCall& call, const Parameters& p, std::int64_t begin, std::int64_t end) {
   using C = float;
-  const std::int64_t n = r.columns;
-  const T *x = static_cast<const T*>(r.x), *residual = static_cast<const T*>(r.residual);
-  const L* low_residual = static_cast<const L*>(r.low_residual);
-  L* y = static_cast<L*>(r.y);
-  T* sums = static_cast<T*>(r.sums);
+  const std::int64_t n = call.layout.columns;
+  const T *x = elements<T>(call.x), *residual = elements<T>(call.residual);
+  const L* low_residual = elements<L>(call.low_residual);
+  L* y = elements<L>(call.y);
+  T* sums = elements<T>(call.sum);
+  C *means = elements<C>(call.mean), *rstds = elements<C>(call.rstd);
   for (std::int64_t row = begin; row < end; ++row) {
     const T* from = x + row * n;
     if (residual) add_row(from, residual + row * n, sums + row * n, n);
@@ -115,13 +101,13 @@ void forward_rows(const ForwardData& r, std::int64_t begin, std::int64_t end) {
     const C pivot = kCentered && n > 0 ? static_cast<C>(from[0]) : C(0);
     if constexpr (kCentered)
       for_blocks(n, [&](std::int64_t i, int m) {
-        total += fold::fold_vectors(
-            from + i, m, C(0), [pivot](const auto& v) { return v - pivot; }, fold::kPlus, pivot);
+        total += rows::fold_vectors(
+            from + i, m, C(0), [pivot](const auto& v) { return v - pivot; }, rows::kPlus, pivot);
       });
     const C mean = static_cast<C>(static_cast<double>(pivot) + total / static_cast<double>(n));
     const auto add = [&](const auto& squared) {
       for_blocks(n, [&](std::int64_t i, int m) {
-        square += fold::fold_vectors(from + i, m, C(0), squared, fold::kPlus, mean);
+        square += rows::fold_vectors(from + i, m, C(0), squared, rows::kPlus, mean);
       });
     };
     add([mean](const auto& v) {
@@ -129,7 +115,7 @@ void forward_rows(const ForwardData& r, std::int64_t begin, std::int64_t end) {
       return d * d;
     });
     const double columns = static_cast<double>(n);
-    const C scale = rescue_scale(static_cast<C>(square), static_cast<C>(n), static_cast<C>(r.eps));
+    const C scale = rescue_scale(static_cast<C>(square), static_cast<C>(n), static_cast<C>(call.eps));
     if (scale != 1) [[unlikely]] {
       square = 0;
       add([mean, scale](const auto& v) {
@@ -137,15 +123,15 @@ void forward_rows(const ForwardData& r, std::int64_t begin, std::int64_t end) {
         return d * d;
       });
     }
-    const C rstd = static_cast<C>(scale / std::sqrt(square / columns + r.eps * scale * scale));
-    if constexpr (kCentered) r.means[row] = mean;
-    r.rstds[row] = rstd;
+    const C rstd = static_cast<C>(scale / std::sqrt(square / columns + call.eps * scale * scale));
+    if constexpr (kCentered) means[row] = mean;
+    rstds[row] = rstd;
     for_blocks(n, [&](std::int64_t i, int m) {
-      normalize<kCentered>(from + i, r.weight.from(i), r.bias.from(i), m, mean, rstd, y + row * n + i,
-                           r.streams);
+      normalize<kCentered>(from + i, p.weight.from(i), p.bias.from(i), m, mean, rstd, y + row * n + i,
+                           p.streams);
     });
   }
-  if (r.streams) simd::fence();
+  if (p.streams) simd::fence();
 }
 
 // Adds one block to the sums of g w and g w xhat, and to the columns' sums of g xhat and g. Here and below fma() stands
@@ -171,8 +157,8 @@ void add_block(const L* g, const T* x, const C* w, int n, C mean, C rstd, double
   int j = 0;
   for (; j + V::kSize <= n; j += V::kSize) step(j);
   if (j < n) step(j, V::first(n - j));
-  sum += sums.across(fold::kPlus);
-  dot += dots.across(fold::kPlus);
+  sum += sums.across(rows::kPlus);
+  dot += dots.across(rows::kPlus);
 }
 
 // Writes dx = (g w - average - xhat slope) rstd + more of one block as T (`dx`), as L (`low_dx`), or both; either may be null.
@@ -203,29 +189,31 @@ void gradient_block(const L* g, const T* x, const C* w, const T* more, int n, C 
 }
 
 template <bool kCentered, class T, class L>
-void backward_rows(const BackwardData& r, std::int64_t begin, std::int64_t end, float* dw, float* db) {
+void backward_rows(const BackwardCall& call, const Parameters& p, std::int64_t begin, std::int64_t end,
+                   float* dw, float* db) {
   using C = float;
-  const std::int64_t n = r.columns;
-  const T *x = static_cast<const T*>(r.x), *extra = static_cast<const T*>(r.extra);
-  const L* g = static_cast<const L*>(r.g);
-  T* dx = static_cast<T*>(r.dx);
-  L* low_dx = static_cast<L*>(r.low_dx);
+  const std::int64_t n = call.layout.columns;
+  const T *x = elements<T>(call.x), *extra = elements<T>(call.extra);
+  const L* g = elements<L>(call.g);
+  T* dx = elements<T>(call.dx);
+  L* low_dx = elements<L>(call.low_dx);
+  const C *means = elements<C>(call.mean), *rstds = elements<C>(call.rstd);
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t at = row * n;
-    const C mean = kCentered ? r.means[row] : C(0);
-    const C rstd = kCentered && n == 1 ? C(0) : r.rstds[row];  // a row of one element has no slope
+    const C mean = kCentered ? means[row] : C(0);
+    const C rstd = kCentered && n == 1 ? C(0) : rstds[row];  // a row of one element has no slope
     double sum = 0, dot = 0;
     for_blocks(n, [&](std::int64_t i, int m) {
-      add_block<kCentered>(g + at + i, x + at + i, r.weight.from(i), m, mean, rstd, sum, dot,
+      add_block<kCentered>(g + at + i, x + at + i, p.weight.from(i), m, mean, rstd, sum, dot,
                            dw ? dw + i : nullptr, db ? db + i : nullptr);
     });
     if (!dx && !low_dx) continue;
     const C average = kCentered ? static_cast<C>(sum / static_cast<double>(n)) : C(0);
     const C slope = static_cast<C>(dot / static_cast<double>(n));
     for_blocks(n, [&](std::int64_t i, int m) {
-      gradient_block(g + at + i, x + at + i, r.weight.from(i), extra ? extra + at + i : nullptr, m, mean,
+      gradient_block(g + at + i, x + at + i, p.weight.from(i), extra ? extra + at + i : nullptr, m, mean,
                      rstd, average, slope, dx ? dx + at + i : nullptr, low_dx ? low_dx + at + i : nullptr,
-                     r.streams);
+                     p.streams);
     });
   }
 }

@@ -117,7 +117,6 @@ Addends addends(const char* op, const Tensor& x, const Tensor& residual, NormUse
 
 void infer(Infer& in, Kind kind);
 void rule(const Backward& b, Kind kind);
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, Kind kind);
 
 template <bool kCentered, bool kAdd>
 inline constexpr Kind kKind{kCentered, kAdd};
@@ -140,8 +139,7 @@ consteval OpDef define(const char* formula, std::span<const InputDef> inputs,
                   .rule = [](const Backward& b) { rule(b, kKind<kCentered, kAdd>); },
                   .undefined_grads = kAdd,
                   .autocast = AutocastPolicy::f32,
-                  .cost = [](std::span<const TensorMeta> in, std::span<const TensorMeta> out,
-                             AttrsView) { return cost(in, out, kKind<kCentered, kAdd>); }});
+                  .flops_each = kCentered ? 7 : 4});
 }
 
 }  // namespace ct::norms

@@ -84,13 +84,6 @@ void infer(Infer& infer) {
   if constexpr (kind == Kind::logsumexp) infer.output({numel(shape), 2}, accumulate_type(x.dtype()));
 }
 
-Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, AttrsView) {
-  const auto bytes = [](const TensorMeta& t) {
-    return static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  };
-  return {static_cast<double>(numel(inputs[0].shape)), bytes(inputs[0]) + bytes(outputs[0])};
-}
-
 // ---- rules: the formulas of engine/fold/gradients.h on tensors --------------------------------------------
 
 // A call of a reduction as its rule sees it: results and cotangents with the reduced axes as axes of size 1.
@@ -288,7 +281,7 @@ consteval OpDef define(const char* name, const char* formula, std::span<const In
                   .rule = rule_of<kind>,
                   .autocast = traits.sums ? AutocastPolicy::f32 : AutocastPolicy::promote,
                   .dtypes = traits.dtypes,
-                  .cost = cost});
+                  .flops_each = 1});
 }
 
 constexpr Traits kSums{.sums = true}, kFloatingSums{kFloatingTypes, true};

@@ -35,14 +35,6 @@ void infer(Infer& in) {
   if constexpr (is_extremum(kind)) in.output(x.shape(), DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  double bytes = 0;
-  for (const auto& list : {in, out})
-    for (const TensorMeta& t : list)
-      bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  return {static_cast<double>(numel(in[0].shape)), bytes};
-}
-
 int axis_of(const OpDef& op, const Attrs& attrs, const Shape& shape) {
   return wrap_axis(op.name, attrs.axis, shape.size());
 }
@@ -156,7 +148,7 @@ consteval OpDef define(const char* name, const char* formula, std::span<const In
                   .rule = rule,
                   .autocast = is_extremum(kind) ? AutocastPolicy::promote : AutocastPolicy::f32,
                   .dtypes = dtypes,
-                  .cost = cost});
+                  .flops_each = 1});
 }
 
 constexpr OpDef k_cumsum = define<Kind::sum, sum_rule>("cumsum", "y_i = x_0 + ... + x_i", kX, kAllTypes);

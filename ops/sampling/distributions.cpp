@@ -10,8 +10,8 @@
 #include <cotangent/ops/elementwise/unary.h>
 #include <cotangent/ops/elementwise/where.h>
 #include <cotangent/ops/indexing/indexing.h>
-#include <cotangent/ops/loss/bce_with_logits.h>
-#include <cotangent/ops/loss/cross_entropy.h>
+#include <cotangent/ops/loss/classes/cross_entropy.h>
+#include <cotangent/ops/loss/element/bce_with_logits.h>
 #include <cotangent/ops/reduce/reduce.h>
 #include <cotangent/ops/sampling/distributions.h>
 #include <cotangent/ops/sampling/sampling.h>

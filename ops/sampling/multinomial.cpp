@@ -26,11 +26,6 @@ void infer(Infer& in) {
   in.output(out, DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  const auto n = static_cast<double>(numel(in[0].shape));
-  return {2 * n, n * static_cast<double>(size_of(in[0].dtype))};
-}
-
 constexpr InputDef kInputs[] = {{.name = "weights", .gradient = false, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, count), CT_ATTRIBUTE(Attrs, replacement),
@@ -46,7 +41,7 @@ constexpr OpDef k_multinomial = checked({
     .attributes = kAttributes,
     .infer = infer,
     .kernels = &kernel_tables::multinomial,
-    .cost = cost,
+    .flops_each = 2,
 });
 
 CT_ROOM(multinomial, &k_multinomial)

@@ -28,11 +28,6 @@ void infer(Infer& in) {
   in.output(Shape(x.shape().begin(), static_cast<std::size_t>(x.dim() - 1)), DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  const auto n = static_cast<double>(numel(in[0].shape));
-  return {20 * n, n * static_cast<double>(size_of(in[0].dtype))};
-}
-
 constexpr InputDef kInputs[] = {{.name = "logits", .gradient = false, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kAttributes[] = {CT_ATTRIBUTE(Attrs, temperature), CT_ATTRIBUTE(Attrs, top_k),
@@ -48,7 +43,7 @@ constexpr OpDef k_sample_logits = checked({
     .attributes = kAttributes,
     .infer = infer,
     .kernels = &kernel_tables::sampling,
-    .cost = cost,
+    .flops_each = 20,
 });
 
 CT_ROOM(sampling, &k_sample_logits)

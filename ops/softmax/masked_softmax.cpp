@@ -34,12 +34,6 @@ void infer(Infer& in) {
   in.output(in.in(0).shape(), in.in(0).dtype());
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  const double n = static_cast<double>(numel(in[0].shape)), m = static_cast<double>(numel(in[1].shape));
-  return {7 * n,
-          2 * n * static_cast<double>(size_of(in[0].dtype)) + m * static_cast<double>(size_of(in[1].dtype))};
-}
-
 void rule(const Backward& b) {
   const Tensor &g = b.grad(), &y = b.out();
   const Tensor ds = y.dim() > 0 ? y * (g - sum(g * y, {-1}, true)) : y * (g - g * y);
@@ -62,7 +56,7 @@ constexpr OpDef k_masked_softmax = checked({
     .kernels = &kernel_tables::masked_softmax,
     .rule = rule,
     .autocast = AutocastPolicy::f32,
-    .cost = cost,
+    .flops_each = 7,
 });
 
 }  // namespace

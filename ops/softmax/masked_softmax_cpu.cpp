@@ -13,58 +13,51 @@
 namespace ct::masked_softmax_kernels {
 namespace {
 
-using fold::kBlock;
+using rows::kBlock;
 
 // work = scale x + mask of one row; says whether anything is seen.
-template <class T, class C>
-bool prepare_row(const T* x, const Tensor& mask, std::int64_t at, std::int64_t step, C scale, std::int64_t n,
-                 C* work) {
-  constexpr C minus_inf = -std::numeric_limits<C>::infinity();
-  C values[kBlock], elements[kBlock];
+template <class T>
+bool prepare_row(const T* x, const Tensor& mask, std::int64_t at, std::int64_t step, float scale,
+                 std::int64_t n, float* work) {
+  constexpr float minus_inf = -std::numeric_limits<float>::infinity();
+  float values[kBlock], elements[kBlock];
   int seen = 0;
-  for (std::int64_t i = 0; i < n; i += kBlock) {
-    const int m = static_cast<int>(std::min<std::int64_t>(kBlock, n - i));
+  rows::for_blocks(n, [&](std::int64_t i, int m) {
     load_additive(mask.raw_data(), mask.dtype(), at + i * step, step, m, values);
-    const C* from = fold::load_block<T, C>(x + i, 1, m, elements);
+    const float* from = rows::load_block<T, float>(x + i, 1, m, elements);
     // A hidden element counts for nothing, not even where it is NaN.
     for (int j = 0; j < m; ++j) {
-      const C v = values[j] == minus_inf ? minus_inf : scale * from[j] + values[j];
+      const float v = values[j] == minus_inf ? minus_inf : scale * from[j] + values[j];
       work[i + j] = v;
       seen |= v != minus_inf;
     }
-  }
+  });
   return seen != 0;
 }
 
 template <class T>
 void forward(const Forward& f) {
-  using C = compute_t<T>;
   const Tensor &x = f.in(0), &mask = f.in(1);
   const Shape& shape = x.shape();
-  const std::int64_t n = shape.empty() ? 1 : shape.back(), count = x.numel() / n;
-  const MaskRows rows(mask, shape);
-  const auto scale = static_cast<C>(f.attrs<Attrs>().scale);
+  const std::int64_t n = shape.empty() ? 1 : shape.back();
+  const MaskRows mask_rows(mask, shape);
+  const auto scale = static_cast<float>(f.attrs<Attrs>().scale);
   const T* from = x.data<T>();
   T* to = f.out().data<T>();
-  parallel_for(count, std::max<std::int64_t>(1, softmax_kernels::kGrain / n),
-               [&](std::int64_t begin, std::int64_t end) {
-                 constexpr bool kConvert = !std::is_same_v<T, C>;
-                 C buffer[kConvert ? kBlock : 1];
-                 Tensor scratch;
-                 if (kConvert && n > kBlock) scratch = Tensor::allocate({n}, dtype_of<C>, cpu);
-                 C* const converted = scratch.defined() ? scratch.data<C>() : buffer;
-                 for (std::int64_t row = begin; row < end; ++row) {
-                   C* work = converted;
-                   if constexpr (!kConvert) work = to + row * n;
-                   if (prepare_row(from + row * n, mask, rows.offset(row), rows.step, scale, n, work)) {
-                     softmax_kernels::softmax_row<false>(work, work, n);
-                   } else {
-                     std::fill_n(work, n, C(0));
-                   }
-                   if constexpr (kConvert)
-                     fold::store_block<T, C>(to + row * n, 0, work, static_cast<int>(n), false);
-                 }
-               });
+  rows::for_rows(x.numel() / n, n, [&](std::int64_t begin, std::int64_t end) {
+    rows::Work converted(simd::is_16_bit<T> ? n : 0);
+    for (std::int64_t row = begin; row < end; ++row) {
+      float* work = converted.data();
+      if constexpr (!simd::is_16_bit<T>) work = to + row * n;
+      if (prepare_row(from + row * n, mask, mask_rows.offset(row), mask_rows.step, scale, n, work)) {
+        softmax_kernels::softmax_row<false>(work, work, n);
+      } else {
+        std::fill_n(work, n, 0.0f);
+      }
+      if constexpr (simd::is_16_bit<T>)
+        rows::store_block<T, float>(to + row * n, 0, work, static_cast<int>(n), false);
+    }
+  });
 }
 
 void forward_cpu(const Forward& f) {

@@ -4,21 +4,13 @@
 #include <limits>
 
 #include <cotangent/core/simd/exp.h>
-#include <cotangent/ops/engine/fold/fold_cpu.h>
-#include <cotangent/ops/engine/fold/folds_cpu.h>
+#include <cotangent/ops/engine/rows/rows_cpu.h>
 
 // The softmax of one row on the CPU. For the kernels of softmax and masked_softmax.
 
 namespace ct::softmax_kernels {
 
-using fold::kBlock;
-using fold::kPlus;
-using simd::where;
-
-inline constexpr std::int64_t kGrain = 16384;  // elements per chunk
-
-// The larger one, in one instruction. It may pass over a NaN, which then is met in the sum.
-inline constexpr auto kMax = [](const auto& a, const auto& b) { return where(b > a, b, a); };
+using rows::kBlock, rows::kMax, rows::kPlus;
 
 // softmax or log_softmax of the n elements of x, written to y (which may be x). What fills up the last, short vector is
 // -inf, which adds nothing. For y of 16 bits there has to be `work`, of n numbers.

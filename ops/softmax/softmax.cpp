@@ -19,11 +19,6 @@ void infer(Infer& infer) {
   infer.output(x.shape(), x.dtype());
 }
 
-Cost cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta>, AttrsView) {
-  const double n = static_cast<double>(numel(inputs[0].shape));
-  return {5 * n, 2 * n * static_cast<double>(size_of(inputs[0].dtype))};
-}
-
 template <bool logarithm>
 void rule(const Backward& b) {
   if (!b.needs(0)) return;
@@ -52,7 +47,7 @@ consteval OpDef define(const char* name, const char* formula) {
                   .kernels = &kernel_tables::softmax,
                   .rule = rule<logarithm>,
                   .autocast = AutocastPolicy::f32,
-                  .cost = cost});
+                  .flops_each = 5});
 }
 
 constexpr OpDef k_softmax = define<false>("softmax", "y = exp(x) / sum(exp(x))");

@@ -15,74 +15,47 @@
 namespace ct::softmax_kernels {
 namespace {
 
-using fold::kColumns;
-using Source = fold::Source<float>;  // of f32, f16 or bf16: columns are the same code for all
-using Sink = fold::Sink<float>;
+using rows::kColumns;
+using Source = rows::Source<float>;  // of f32, f16 or bf16: columns are the same code for all
+using Sink = rows::Sink<float>;
 
 template <class T>
 Source source_of(const T* x) {
-  return {reinterpret_cast<const char*>(x), sizeof(T), fold::load_block<T, float>};
+  return {reinterpret_cast<const char*>(x), sizeof(T), rows::load_block<T, float>};
 }
 template <class T>
 Sink sink_of(T* y) {
-  return {y, fold::store_block<T, float>};
+  return {y, rows::store_block<T, float>};
 }
 
 template <bool logarithm, class T>
-void forward_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
-  parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
-    float buffer[kBlock];
-    Tensor scratch;
-    if (simd::is_16_bit<T> && n > kBlock) scratch = Tensor::allocate({n}, DType::f32, Device{});
-    float* const work = scratch.defined() ? scratch.data<float>() : buffer;
+void forward_rows(const T* x, T* y, std::int64_t count, std::int64_t n) {
+  rows::for_rows(count, n, [&](std::int64_t begin, std::int64_t end) {
+    rows::Work work(simd::is_16_bit<T> ? n : 0);
     for (std::int64_t row = begin; row < end; ++row)
-      softmax_row<logarithm>(x + row * n, y + row * n, n, work);
+      softmax_row<logarithm>(x + row * n, y + row * n, n, work.data());
   });
-}
-
-// Calls body(offset of the first element, columns) for tiles of neighbouring columns. Tiles are wide, so that
-// rows arrive as a stream.
-template <class Body>
-void for_tiles(const Extents& e, const Body& body) {
-  const std::int64_t tiles = chunk_count(e.inner, kColumns);
-  const std::int64_t work = e.n * std::min<std::int64_t>(e.inner, kColumns);
-  parallel_for(e.outer * tiles, std::max<std::int64_t>(1, kGrain / work),
-               [&](std::int64_t begin, std::int64_t end) {
-                 for (std::int64_t item = begin; item < end; ++item) {
-                   const std::int64_t first = item % tiles * kColumns;
-                   body(item / tiles * e.n * e.inner + first,
-                        static_cast<int>(std::min<std::int64_t>(kColumns, e.inner - first)));
-                 }
-               });
-}
-
-// Calls body(offset, first column, columns) for the rows of a tile, at most kBlock columns at a time.
-template <class Body>
-void for_blocks(const Extents& e, std::int64_t offset, int columns, const Body& body) {
-  for (std::int64_t r = 0; r < e.n; ++r)
-    for (int j = 0; j < columns; j += kBlock)
-      body(offset + r * e.inner + j, j, std::min(kBlock, columns - j));
 }
 
 template <bool logarithm>
 void forward_columns(const Source& x, const Sink& y, const Extents& e) {
-  for_tiles(e, [&](std::int64_t offset, int columns) {
+  rows::for_tiles(e, [&](int columns, const auto& for_blocks) {
     float buffer[kBlock], out[kBlock], max[kColumns], scale[kColumns];
     double sum[kColumns];
     std::fill_n(max, columns, -std::numeric_limits<float>::infinity());
     std::fill_n(sum, columns, 0.0);
-    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+    for_blocks([&](std::int64_t at, int first, int n) {
       const float* in = x.read(at, 1, n, buffer);
       float* highest = max + first;
       for (int j = 0; j < n; ++j) highest[j] = kMax(highest[j], in[j]);
     });
-    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+    for_blocks([&](std::int64_t at, int first, int n) {
       const float* in = x.read(at, 1, n, buffer);
       for (int j = 0; j < n; ++j) sum[first + j] += simd::exp_nonpositive(in[j] - max[first + j]);
     });
     for (int j = 0; j < columns; ++j)
       scale[j] = static_cast<float>(logarithm ? std::log(sum[j]) : 1 / sum[j]);
-    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+    for_blocks([&](std::int64_t at, int first, int n) {
       const float* in = x.read(at, 1, n, buffer);
       for (int j = 0; j < n; ++j) {
         const float v = in[j] - max[first + j];
@@ -135,9 +108,9 @@ void backward_row(const T* g, const T* y, T* dx, std::int64_t n, float factor, b
 }
 
 template <bool logarithm, class T>
-void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_t n, float factor = 1) {
-  const bool streams = simd::streams_rows(dx, rows, n, 2);
-  parallel_for(rows, std::max<std::int64_t>(1, kGrain / n), [&](std::int64_t begin, std::int64_t end) {
+void backward_rows(const T* g, const T* y, T* dx, std::int64_t count, std::int64_t n, float factor = 1) {
+  const bool streams = simd::streams_rows(dx, count, n, 2);
+  rows::for_rows(count, n, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin * n; row < end * n; row += n)
       backward_row<logarithm>(g + row, y + row, dx + row, n, factor, streams);
     if (streams) simd::fence();
@@ -146,16 +119,16 @@ void backward_rows(const T* g, const T* y, T* dx, std::int64_t rows, std::int64_
 
 template <bool logarithm>
 void backward_columns(const Source& g, const Source& y, const Sink& dx, const Extents& e) {
-  for_tiles(e, [&](std::int64_t offset, int columns) {
+  rows::for_tiles(e, [&](int columns, const auto& for_blocks) {
     float g_buffer[kBlock], y_buffer[kBlock], out[kBlock];
     double sum[kColumns];
     std::fill_n(sum, columns, 0.0);
-    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+    for_blocks([&](std::int64_t at, int first, int n) {
       const float* gs = g.read(at, 1, n, g_buffer);
       const float* ys = y.read(at, 1, n, y_buffer);
       for (int j = 0; j < n; ++j) sum[first + j] += logarithm ? gs[j] : gs[j] * ys[j];
     });
-    for_blocks(e, offset, columns, [&](std::int64_t at, int first, int n) {
+    for_blocks([&](std::int64_t at, int first, int n) {
       const float* gs = g.read(at, 1, n, g_buffer);
       const float* ys = y.read(at, 1, n, y_buffer);
       for (int j = 0; j < n; ++j)

@@ -23,11 +23,6 @@ void infer(Infer& in) {
   in.output(values.shape(), DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const auto count = [](const TensorMeta& t) { return static_cast<double>(numel(t.shape)); };
-  return {0, (count(in[0]) + count(in[1])) * static_cast<double>(size_of(in[0].dtype)) + 8 * count(out[0])};
-}
-
 constexpr InputDef kInputs[] = {{.name = "sorted", .gradient = false, .contiguous = true},
                                 {.name = "values", .gradient = false, .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "positions", .gradient = false}};
@@ -43,7 +38,6 @@ constexpr OpDef k_searchsorted = checked({
     .kernels = &kernel_tables::searchsorted,
     .promotes = true,
     .dtypes = kNumericTypes,
-    .cost = cost,
 });
 
 }  // namespace

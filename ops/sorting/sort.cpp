@@ -36,10 +36,6 @@ void infer(Infer& in) {
   in.output(x.shape(), DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta>, AttrsView) {
-  return {0, static_cast<double>(numel(in[0].shape)) * (2 * static_cast<double>(size_of(in[0].dtype)) + 8)};
-}
-
 constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "values", .contiguous = true},
                                   {.name = "indices", .gradient = false}};
@@ -55,7 +51,6 @@ constexpr OpDef k_sort = checked({
     .kernels = &kernel_tables::topk,
     .rule = topk_kernels::rule,
     .dtypes = kAllTypes,
-    .cost = cost,
 });
 
 // x where `place` says along the axis, which has size 1 there.

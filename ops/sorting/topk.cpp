@@ -24,12 +24,6 @@ void infer(Infer& in) {
   in.output(out, DType::i64);
 }
 
-Cost cost(std::span<const TensorMeta> in, std::span<const TensorMeta> out, AttrsView) {
-  const double size = static_cast<double>(size_of(in[0].dtype));
-  return {0, static_cast<double>(numel(in[0].shape)) * size +
-                 static_cast<double>(numel(out[0].shape)) * (size + 8)};
-}
-
 constexpr InputDef kInputs[] = {{.name = "x", .needs = "indices", .contiguous = true}};
 constexpr OutputDef kOutputs[] = {{.name = "values", .contiguous = true},
                                   {.name = "indices", .gradient = false}};
@@ -48,7 +42,6 @@ constexpr OpDef k_topk = checked({
     .kernels = &kernel_tables::topk,
     .rule = topk_kernels::rule,
     .dtypes = kNumericTypes,
-    .cost = cost,
 });
 
 CT_ROOM(topk, &k_topk)

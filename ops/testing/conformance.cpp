@@ -111,6 +111,7 @@ class Checker {
       return {};
     });
     if (first.empty()) return;
+    guarded(where, [&] { return cost_problem(op_, inputs, first, sample.attrs); });
     const double tol = tolerance(dtype) * tests_.tolerance_scale;
     for (const Layout layout : {Layout::strided, Layout::transposed}) {
       guarded(where, [&]() -> std::string {

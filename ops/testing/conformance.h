@@ -38,6 +38,7 @@ struct ConformanceReport {
 
 /// Runs the suite on one op. For every sample, device and dtype:
 ///   - forward against the tests' reference, or else the op's plain kernels, in f64 from the same (rounded) inputs;
+///   - its cost (cost_of), whose bytes are its results' at least and at most those of its inputs and twice its results';
 ///   - the same with strided and transposed inputs, and twice, and with another number of threads: same bits;
 ///   - f64 gradients against central differences (see gradcheck);
 ///   - gradients by the op's rule, if it has one, against the kernel's, also where only some inputs want them;

@@ -93,6 +93,23 @@ std::string difference(const Tensor& got, const Tensor& want, double tol) {
   return {};
 }
 
+std::string cost_problem(const OpDef& op, const Tensors& inputs, const Tensors& outputs,
+                         const AnyAttrs& attrs) {
+  const auto metas = [](const Tensors& tensors) {
+    std::vector<TensorMeta> list;
+    for (const Tensor& t : tensors) list.push_back(t.defined() ? t.meta() : TensorMeta{{0}, DType::f32, {}});
+    return list;
+  };
+  const std::vector<TensorMeta> in = metas(inputs), out = metas(outputs);
+  const Cost cost = cost_of(op, in, out, attrs.view());
+  const double least = op.view ? 0 : bytes_of(out), most = op.view ? 0 : bytes_of(in) + 2 * bytes_of(out);
+  if (cost.bytes < least || cost.bytes > most)
+    return detail::cat("its cost is ", cost.bytes, " bytes; it must be from ", least, " to ", most);
+  if (!(cost.flops >= 0) || !std::isfinite(cost.flops))
+    return detail::cat("its cost is ", cost.flops, " operations");
+  return {};
+}
+
 bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.defined() != b.defined()) return false;
   if (!a.defined()) return true;

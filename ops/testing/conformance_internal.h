@@ -32,6 +32,11 @@ Tensors lay_out(const Tensors& ts, Layout layout);
 std::string difference(const Tensor& got, const Tensor& want, double tol);
 bool same_bits(const Tensor& a, const Tensor& b);
 
+/// An error in the cost of a call with these results: it must move the results at least, and at most its inputs and twice the
+/// results (a gather); a view moves nothing. Empty if there is none.
+std::string cost_problem(const OpDef& op, const Tensors& inputs, const Tensors& outputs,
+                         const AnyAttrs& attrs);
+
 inline bool takes_gradient(const OpDef& op, std::size_t i, const Tensor& t) {
   return t.defined() && is_floating(t.dtype()) && mask_bit(op.differentiable_inputs, i);
 }

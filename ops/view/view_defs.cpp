@@ -53,7 +53,7 @@ void place_backward(const Backward& b, InferFn infer) {
     const Infer::Output& at = layout.out(k);
     Tensor part = Tensor::from_storage(whole.impl()->storage, at.shape, at.strides, at.offset, whole.dtype());
     if (b.accumulate(0)) {
-      detail::engine_ops.add(part, b.grad(k), true);
+      detail::add_gradient(part, b.grad(k), true);
     } else {
       copy_kernel(part, b.grad(k));
     }
@@ -105,7 +105,7 @@ void slice_rule(const Backward& b) {
   const Shape& shape = b.in_meta(0).shape;
   const int axis = wrap_axis("slice", a.axis, shape.size());
   const std::int64_t n = shape[axis], count = b.grad().shape()[axis];
-  if (count == 0) return b.set_grad_in(0, detail::engine_ops.zeros(b.in_meta(0)));
+  if (count == 0) return b.set_grad_in(0, detail::filled(b.in_meta(0), 0));
   const std::int64_t start = std::clamp<std::int64_t>(a.start < 0 ? a.start + n : a.start, 0, n);
   Tensor apart = b.grad();
   if (a.step > 1) {
@@ -132,7 +132,7 @@ void unbind_rule(const Backward& b) {
   const int axis = wrap_axis("unbind", b.attrs<UnbindAttrs>().axis, part.shape.size());
   part.shape.erase(axis);
   std::vector<Tensor> parts;
-  for (const Tensor& g : b.grads) parts.push_back(g.defined() ? g : detail::engine_ops.zeros(part));
+  for (const Tensor& g : b.grads) parts.push_back(g.defined() ? g : detail::filled(part, 0));
   b.set_grad_in(0, stack(parts, axis));
 }
 
@@ -196,8 +196,6 @@ constexpr AttrDef kDiagonalAttributes[] = {CT_ATTRIBUTE(DiagonalAttrs, offset),
 constexpr AttrDef kUnfoldAttributes[] = {CT_ATTRIBUTE(UnfoldAttrs, axis), CT_ATTRIBUTE(UnfoldAttrs, size),
                                          CT_ATTRIBUTE(UnfoldAttrs, step)};
 
-Cost no_cost(std::span<const TensorMeta>, std::span<const TensorMeta>, AttrsView) { return {}; }
-
 consteval OpDef view_op(const char* name, const char* formula, std::span<const AttrDef> attributes,
                         InferFn infer, BackwardFn backward, BackwardFn rule,
                         std::span<const InputDef> inputs = kX, std::span<const OutputDef> outputs = kY) {
@@ -212,8 +210,7 @@ consteval OpDef view_op(const char* name, const char* formula, std::span<const A
                   .rule = rule,
                   .undefined_grads = outputs.front().rest,
                   .view = true,
-                  .dtypes = kAllTypes,
-                  .cost = no_cost});
+                  .dtypes = kAllTypes});
 }
 
 }  // namespace

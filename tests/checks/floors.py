@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Draws core/ and ops/ from their includes: boxes, the floors that they stand on, arrows. Fails on circles and climbs.
+"""Draws core/, ops/engine/, ops/ and nn/ from their includes: boxes, the floors that they stand on, arrows. Fails on circles and climbs.
 
   usage: floors.py SOURCE_DIR [--arrows]
 
-A box of core is a room (core/NAME). A box of ops is a room (ops/NAME), an engine (ops/engine/NAME) or a part of the door (ops/NAME.*). The public headers of the
-rooms, which include none of each other's kernels, are one box more, `functions`, on which implementations may stand:
-a rule calls other ops as a user does. The tests of ops, ops/testing and the rooms' NAME_samples.cpp and
-NAME_oracle.cpp, are one box, `testing`, which stands on all rooms. Tests and benchmarks see everything and are left
-out.
+A box of core is a room (core/NAME), a box of ops/engine an engine (ops/engine/NAME). A box of ops is a room (ops/NAME), the
+engines together, or the door, the files of ops/ itself. The public headers of the rooms, which include none of each other's
+kernels, are one box more, `functions`, on which implementations may stand: a rule calls other ops as a user does. The tests of
+ops, ops/testing and the rooms' NAME_samples.cpp and NAME_oracle.cpp, are one box, `testing`, which stands on all rooms. A box
+of nn is a folder (nn/NAME), the layers, the files of nn/ itself, or `state_dict`, the part of them that files hold. Tests and
+benchmarks see everything and are left out.
 
-  - An engine includes engines only: no room, no door.
+  - An engine includes engines and core only: no room, no door, no tape.
   - A room includes engines, the door's headers and public headers of rooms; nothing private of another room.
+  - Formats (nn/io, nn/data, nn/text) include no layer and no model.
   - No box stands on itself by way of others.
 """
 import collections
@@ -18,25 +20,27 @@ import os
 import re
 import sys
 
-MOST = {"core": (8, 5), "ops": (35, 6)}  # boxes and floors
+MOST = {"core": (8, 5), "ops/engine": (10, 3), "ops": (24, 4), "nn": (9, 3)}  # boxes and floors
+FORMATS = ("io", "data", "text")
 
 os.chdir(sys.argv[1])
-private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$")
+private = re.compile(r"_(kernels|cpu|cuda|plain|internal)(_[a-z0-9_]+)?\.(h|cuh)$|/mma/")
 
 
-def box_of(path):
-    """The box of a file below core/ or ops/, and whether others may include it."""
+def place_of(path):
+    """The house of a file, its box there, and whether others may include it."""
     part = path.split("/")
-    if part[0] == "core":
-        return part[1], True
-    if part[1] == "engine":
-        return f"engine/{part[2]}", True
+    if path.startswith("ops/engine/"):
+        return "ops/engine", part[2], True
+    if part[0] != "ops":
+        own = "state_dict" if part[1].startswith("state_dict") else "layers"
+        return part[0], part[1] if len(part) > 2 else own, True
     if part[1] == "testing" or part[-1].endswith(("_samples.cpp", "_oracle.cpp")):
-        return "testing", True
+        return "ops", "testing", True
     if len(part) == 2:
-        return re.sub(r"(_internal|_cpu|_cuda|_nocuda)?\..*$", "", part[1]), True
-    public = part[2].endswith(".h") and not private.search(part[2]) and ".cuh" not in part[2]
-    return ("functions" if public else part[1]), public
+        return "ops", "door", True
+    public = part[-1].endswith(".h") and not private.search(path) and ".cuh" not in part[-1]
+    return "ops", "functions" if public else part[1], public
 
 
 problems = []
@@ -49,21 +53,29 @@ def draw(house):
     for folder, _, names in os.walk(house):
         for name in sorted(names):
             path = f"{folder}/{name}"
-            if not re.search(r"\.(h|cuh|cpp|cu)$", name) or re.search(r"_(test|bench)\.(cpp|cu)$", name):
+            umbrella = path == f"{house}/{house}.h"
+            if umbrella or not re.search(r"\.(h|cuh|cpp|cu)$", name) or re.search(r"_(test|bench)\.(cpp|cu)$", name):
                 continue
-            box, _ = box_of(path)
+            home, box, _ = place_of(path)
+            if home != house:
+                continue
             boxes.add(box)
             for number, line in enumerate(open(path, encoding="utf-8"), 1):
-                match = re.match(rf'\s*#\s*include\s*[<"]cotangent/({house}/[^>"]+)', line)
+                match = re.match(r'\s*#\s*include\s*[<"]cotangent/(\w+/[^>"]+)', line)
                 if not match or match[1].endswith(".inc"):
                     continue
-                to, open_to_others = box_of(match[1])
+                to_home, to, open_to_others = place_of(match[1])
                 own = path.split("/")[1] == match[1].split("/")[1] and len(path.split("/")) > 2
-                if box.startswith("engine/") and not to.startswith("engine/"):
+                if house == "ops/engine" and to_home not in (house, "core"):
                     problems.append(f"{path}:{number}: an engine climbs to {match[1]}")
-                elif not open_to_others and not own:
+                if house == "nn" and box in FORMATS and to_home == house and to not in (*FORMATS, "state_dict"):
+                    problems.append(f"{path}:{number}: a format climbs to {match[1]}")
+                if to_home == house and not open_to_others and not own:
                     problems.append(f"{path}:{number}: {match[1]} is private to its room")
-                if to != box:
+                if house == "ops" and to_home == "ops/engine":
+                    to_home, to = "ops", "engine"
+                    boxes.add(to)
+                if to_home == house and to != box:
                     arrows[box].add(to)
 
     floor, on_the_way = {}, []

@@ -16,12 +16,12 @@
 #include <cotangent/nn/data/idx_internal.h>
 #include <cotangent/nn/data/tokens_internal.h>
 #include <cotangent/nn/io/checkpoint.h>
-#include <cotangent/nn/io/huggingface.h>
-#include <cotangent/nn/io/huggingface_internal.h>
 #include <cotangent/nn/io/npy_internal.h>
 #include <cotangent/nn/io/safetensors_internal.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/nn/models/gpt2.h>
+#include <cotangent/nn/models/huggingface.h>
+#include <cotangent/nn/models/huggingface_internal.h>
 #include <cotangent/nn/models/llama.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/nn/text/bpe.h>
@@ -199,16 +199,16 @@ std::vector<std::string> huggingface_seeds() {
   nn::models::LlamaConfig llama;
   llama.rope_scaling = nn::models::RopeScaling{};
   llama.eos_token_ids = {1, 2};
-  return {io::huggingface_config_text(nn::models::Gpt2Config{}, f32),
-          io::huggingface_config_text(llama, bf16),
+  return {nn::models::huggingface_config_text(nn::models::Gpt2Config{}, f32),
+          nn::models::huggingface_config_text(llama, bf16),
           R"({"metadata": {"total_size": 8}, "weight_map": {"a": "model-00001-of-00002.safetensors"}})"};
 }
 
 // Both files of settings; one of the two readers refuses.
 void read_huggingface(const std::string& json) {
   try {
-    (void)io::parse_huggingface_config("input", json);
-  } catch (const IoError&) { (void)io::parse_huggingface_index("input", json); }
+    (void)nn::models::parse_huggingface_config("input", json);
+  } catch (const IoError&) { (void)nn::models::parse_huggingface_index("input", json); }
 }
 
 // Reads a tokenizer, and lets it work if it was accepted. A text without tokens is an answer too.
@@ -298,7 +298,7 @@ std::vector<std::string> model_seeds() {
   std::vector<std::string> all;
   const auto add = [&](const nn::models::LanguageModel& model) {
     const testing::TempFolder folder;
-    io::save_huggingface(folder / "m", model);
+    nn::models::save_huggingface(folder / "m", model);
     std::string index = R"({"metadata": {}, "weight_map": {)";
     for (const auto& [name, t] : io::load(folder / "m/model.safetensors"))
       index += (index.ends_with('{') ? "\"" : ",\"") + name + "\":\"" + kFiles[2] + '"';
@@ -320,7 +320,7 @@ void read_model(std::span<const std::byte> input) {
   const std::vector<std::string> files = files_in(input);
   for (std::size_t i = 0; i < std::size(kFiles); ++i)
     folder.write(kFiles[i], i < files.size() ? files[i] : "");
-  touch(io::load_huggingface(folder.path())->state_dict());
+  touch(nn::models::load_huggingface(folder.path())->state_dict());
 }
 
 // A checkpoint of a model, its optimizer and its scheduler: what is refused has changed nothing.

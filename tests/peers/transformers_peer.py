@@ -6,7 +6,7 @@ usage: tests/peers/transformers_peer.py build/cpu/ct_tests [--gpt build/cpu/bin/
 
 Needs torch, transformers and numpy; not part of the test suite, which runs without Python. Makes freshly initialised
 GPT-2 and Llama models of odd sizes, and N more of sizes drawn at random, lets `ct_tests "[interchange]"` compute their
-logits and save them again (nn/io/huggingface_test.cpp), and checks
+logits and save them again (nn/models/huggingface_test.cpp), and checks
 
     f32    logits equal transformers' within 1e-4 of the largest one
     bf16   they are no further from transformers' f32 logits of the same weights than transformers' own bf16

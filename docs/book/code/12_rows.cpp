@@ -66,7 +66,7 @@ void roofline() {
   text(at(3, 3 * kMemory).first - 8, at(3, 3 * kMemory).second, "memory: 4.8 TB/s",
        "fill='#c33' text-anchor='end'");
   for (const Case& c : cases) {
-    const ct::Cost cost = ct::find_op(c.name)->cost(c.in, c.out, {});
+    const ct::Cost cost = ct::cost_of(*ct::find_op(c.name), c.in, c.out, {});
     const double intensity = cost.flops / cost.bytes, share = std::min(1.0, intensity * kMemory / kPeak);
     std::printf("%-13s %11.2e %10.2e %19.2f %20.1f %%\n", c.name, cost.flops, cost.bytes, intensity,
                 100 * share);

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <cotangent/nn/plugin/cuda_text.h>
+#include <cotangent/core/jit/cuda_text.h>
 #include <cotangent/nn/plugin/each_element.h>
 #include <cotangent/nn/plugin/own_op.h>
 #include <cotangent/ops/creation/creation.h>

@@ -121,6 +121,4 @@ void walk_plan(const Plan& plan, const Steps& steps) {
   }
 }
 
-CT_FOLD_TEMPLATES();
-
 }  // namespace ct::fold

@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/device/parallel.h>
-#include <cotangent/core/simd/vector.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/ops/engine/fold/plan.h>
+#include <cotangent/ops/engine/rows/blocks_cpu.h>
 
 // The CPU half of every reduction: walks a Plan and leaves the arithmetic to a fold (engine/fold/folds_cpu.h).
 //
-// Elements are read in blocks that fit in the first-level cache and converted there to one of three types,
-// float, double or int64, so that folds exist for these alone. A fold has
+// Elements are read in blocks (engine/rows/blocks_cpu.h), converted to float, double or int64, so that folds exist for these
+// alone. A fold has
 //     C, Acc, Second        the element type, what is carried, the type of a second result
 //     kPositions            whether element numbers matter
 //     Acc identity()
@@ -30,85 +29,9 @@
 
 namespace ct::fold {
 
-/// The type that a dtype is folded in.
-template <class T>
-using fold_t = std::conditional_t<std::is_same_v<T, double>, double,
-                                  std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
+using rows::kBlock, rows::kColumns, rows::Source, rows::Sink, rows::source_of, rows::sink_of;
 
-inline constexpr int kBlock = 512;                 // elements converted at a time
-inline constexpr int kColumns = 2048;              // neighbouring columns folded at a time
 inline constexpr std::int64_t kChunkWork = 32768;  // elements that are worth a chunk of their own
-
-// ---- reading ----
-
-/// Reads n elements of `p` at the given stride as C: in place where nothing has to be done.
-template <class C>
-using LoadFn = const C* (*)(const void* p, std::int64_t stride, int n, C* buffer);
-
-template <class T, class C>
-const C* load_block(const void* p, std::int64_t stride, int n, C* buffer) {
-  const T* x = static_cast<const T*>(p);
-  if (stride == 1) {
-    if constexpr (std::is_same_v<T, C>) return x;
-    if constexpr (simd::is_16_bit<T>) {
-      simd::convert_run(x, n, buffer);
-    } else {
-      for (int i = 0; i < n; ++i) buffer[i] = static_cast<C>(x[i]);
-    }
-  } else {
-    for (int i = 0; i < n; ++i) buffer[i] = static_cast<C>(x[i * stride]);
-  }
-  return buffer;
-}
-
-template <class C>
-struct Source {
-  const char* data;
-  std::int64_t element_size;
-  LoadFn<C> load;
-
-  const char* at(std::int64_t offset) const { return data + offset * element_size; }
-  const C* read(std::int64_t offset, std::int64_t stride, int n, C* buffer) const {
-    return load(at(offset), stride, n, buffer);
-  }
-};
-
-// ---- writing ----
-
-template <class C>
-using StoreFn = void (*)(void* out, std::int64_t first, const C* values, int n, bool accumulate);
-
-template <class T, class C>
-void store_block(void* out, std::int64_t first, const C* values, int n, bool accumulate) {
-  T* y = static_cast<T*>(out) + first;
-  if constexpr (simd::is_16_bit<T>) {
-    if constexpr (std::is_same_v<C, float>)
-      if (!accumulate) return simd::convert_run(values, n, y);
-    for (int i = 0; i < n; i += kBlock) {
-      const int m = std::min(kBlock, n - i);
-      float wide[kBlock];
-      if (accumulate) simd::convert_run(y + i, m, wide);
-      for (int k = 0; k < m; ++k)
-        wide[k] = static_cast<float>(accumulate ? static_cast<C>(wide[k]) + values[i + k] : values[i + k]);
-      simd::convert_run(wide, m, y + i);
-    }
-  } else if (accumulate) {
-    for (int i = 0; i < n; ++i) y[i] = T(static_cast<C>(y[i]) + values[i]);
-  } else if constexpr (std::is_same_v<T, bool>) {
-    for (int i = 0; i < n; ++i) y[i] = values[i] != 0;
-  } else {
-    for (int i = 0; i < n; ++i) y[i] = T(values[i]);
-  }
-}
-
-/// Destination of results; either pointer may be null. `second` is an array of the fold's Second.
-template <class C>
-struct Sink {
-  void* values = nullptr;
-  StoreFn<C> store = nullptr;
-  void* second = nullptr;
-  bool accumulate = false;
-};
 
 template <class F>
 void write_results(const F& fold, const typename F::Acc* acc, std::int64_t first, int n,
@@ -236,43 +159,6 @@ void run_fold(const F& fold, const Plan& plan, const Source<typename F::C>& x,
                      write_results(fold, reinterpret_cast<const Acc*>(acc), first, n, sink);
                    }});
 }
-
-template <class C>
-Source<C> source_of(const Tensor& x) {
-  Source<C> source{static_cast<const char*>(x.raw_data()), static_cast<std::int64_t>(size_of(x.dtype())),
-                   nullptr};
-  visit_all("reduce", x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<fold_t<T>, C>) source.load = load_block<T, C>;
-  });
-  return source;
-}
-
-/// A sink into a contiguous tensor.
-template <class C>
-Sink<C> sink_of(const Tensor& out, bool accumulate = false) {
-  Sink<C> sink{out.raw_data(), nullptr, nullptr, accumulate};
-  visit_all("reduce", out.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, bool> || std::is_same_v<fold_t<T>, C>) sink.store = store_block<T, C>;
-  });
-  return sink;
-}
-
-// Readers and writers that folds of several rooms use are compiled once, in fold_cpu.cpp.
-#define CT_FOLD_ELEMENTS(C, PREFIX)                   \
-  PREFIX template Source<C> source_of(const Tensor&); \
-  PREFIX template Sink<C> sink_of(const Tensor&, bool)
-#define CT_FOLD_BLOCKS(T, PREFIX)                                                            \
-  PREFIX template const float* load_block<T, float>(const void*, std::int64_t, int, float*); \
-  PREFIX template void store_block<T, float>(void*, std::int64_t, const float*, int, bool)
-#define CT_FOLD_TEMPLATES(PREFIX)   \
-  CT_FOLD_BLOCKS(Half, PREFIX);     \
-  CT_FOLD_BLOCKS(BFloat16, PREFIX); \
-  CT_FOLD_ELEMENTS(float, PREFIX);  \
-  CT_FOLD_ELEMENTS(double, PREFIX); \
-  CT_FOLD_ELEMENTS(std::int64_t, PREFIX)
-CT_FOLD_TEMPLATES(extern);
 
 /// Calls f(C{}) with the type that `t` is folded in.
 template <class F>

@@ -1,6 +1,6 @@
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/engine/fold/plan.h>
 #include <cotangent/ops/engine/walk/axes.h>
+#include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::fold {
 namespace {
@@ -53,8 +53,8 @@ Tensor mergeable(const Tensor& x, AxisMask& mask) {
   for (int i = 0, kept = x.dim() - __builtin_popcount(mask & ((1u << x.dim()) - 1)); i < x.dim(); ++i)
     if (i >= kept) moved |= 1u << i;
   mask = moved;
-  NoGrad guard;
-  return Tensor::from_storage(x.impl()->storage, shape, strides, x.storage_offset(), x.dtype()).contiguous();
+  return calls::contiguous(
+      Tensor::from_storage(x.impl()->storage, shape, strides, x.storage_offset(), x.dtype()));
 }
 
 Plan plan_or_pack(Tensor& x, AxisMask& mask, Order order, Repeats repeats) {

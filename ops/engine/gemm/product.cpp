@@ -1,6 +1,5 @@
 #include <array>
 
-#include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/gemm/product.h>
 #include <cotangent/ops/engine/walk/axes.h>

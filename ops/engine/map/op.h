@@ -26,20 +26,6 @@ inline void infer_broadcast(Infer& i) {
 }
 inline void infer_unary_predicate(Infer& i) { i.output(i.in(0).shape(), DType::boolean); }
 
-// ---- Cost: one operation per element, every tensor moved once -----------------------------------------
-
-inline Cost elementwise_cost(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
-                             AttrsView) {
-  Cost cost;
-  for (const TensorMeta& t : inputs)
-    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  for (const TensorMeta& t : outputs) {
-    cost.flops += static_cast<double>(numel(t.shape));
-    cost.bytes += static_cast<double>(numel(t.shape)) * static_cast<double>(size_of(t.dtype));
-  }
-  return cost;
-}
-
 // ---- Records of inputs and outputs ---------------------------------------------------------------------
 
 // By what a table's `saved` column says.

@@ -11,8 +11,8 @@
 namespace ct::rows {
 
 /// State after a part of a row: max x, sum e^(x - max), and, with f factors of L - x[c] in a loss,
-/// sum f (x - ref) and sum f. ref is the row's first logit: without it, large logits would cancel. The maximum begins
-/// finite, so that an element of -inf is e^-inf = 0 and not NaN; a NaN ends up in the sum. A value for the
+/// sum f (max - x) and sum f. Terms are differences from the maximum, of one sign: large logits do not cancel. The maximum
+/// begins finite, so that an element of -inf is e^-inf = 0 and not NaN; a NaN ends up in the sum. A value for the
 /// combinations of core/cuda/block_reduce.h, with gpu::Plus.
 template <class C, bool Factors = false>
 struct OnlineSoftmax {
@@ -25,19 +25,24 @@ struct OnlineSoftmax {
     for (int q = 1; q < N; ++q) top = x[q] > top ? x[q] : top;
     if (top > max) {
       exps *= gpu::exp_fast(max - top);
+      if constexpr (Factors) dot = dot_from(top);
       max = top;
     }
 #pragma unroll
     for (int q = 0; q < N; ++q) exps += gpu::exp_fast(x[q] - max);
   }
+  /// An element that add() has seen, with its factor.
   __device__ __forceinline__ void add_factor(C f, C x) {
-    dot += f * x;
+    dot += f * (max - x);
     mass += f;
   }
+  /// sum f (top - x). Without factors the maximum may be the first one, and the difference infinite.
+  __device__ __forceinline__ C dot_from(C top) const { return mass == 0 ? dot : dot + mass * (top - max); }
   friend __device__ __forceinline__ OnlineSoftmax operator+(const OnlineSoftmax& a, const OnlineSoftmax& b) {
     const C top = b.max > a.max ? b.max : a.max;
-    return {top, a.exps * gpu::exp_fast(a.max - top) + b.exps * gpu::exp_fast(b.max - top), a.dot + b.dot,
-            a.mass + b.mass};
+    OnlineSoftmax sum{top, a.exps * gpu::exp_fast(a.max - top) + b.exps * gpu::exp_fast(b.max - top)};
+    if constexpr (Factors) sum.dot = a.dot_from(top) + b.dot_from(top), sum.mass = a.mass + b.mass;
+    return sum;
   }
   friend __device__ __forceinline__ OnlineSoftmax shuffle_xor(const OnlineSoftmax& v, int offset, int width) {
     using gpu::shuffle_xor;

@@ -1,0 +1,168 @@
+#include <cotangent/core/jit/driver_internal.h>
+
+#include <dlfcn.h>
+
+#include <cotangent/core/base/error.h>
+
+namespace ct::jit {
+namespace {
+
+// Declared here as NVIDIA documents them: their headers need not be there.
+struct Driver {
+  using Status = int;
+  Status (*get_error_string)(Status, const char**) = nullptr;
+  Status (*current_context)(void**) = nullptr;
+  Status (*set_context)(void*) = nullptr;
+  Status (*retain_context)(void**, int) = nullptr;
+  Status (*load)(void**, const void*) = nullptr;
+  Status (*find)(void**, void*, const char*) = nullptr;
+  Status (*set_attribute)(void*, int, int) = nullptr;
+  Status (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                   void**) = nullptr;
+};
+constexpr int kDynamicSharedBytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int kNotFound = 500;          // CUDA_ERROR_NOT_FOUND
+
+struct Nvrtc {
+  using Program = void*;
+  std::string path;
+  int (*version)(int*, int*) = nullptr;
+  int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*) = nullptr;
+  int (*compile)(Program, int, const char* const*) = nullptr;
+  int (*log_size)(Program, std::size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*code_size)(Program, std::size_t*) = nullptr;
+  int (*code)(Program, char*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+};
+
+template <class F>
+bool find(void* library, const char* name, F& function) {
+  function = reinterpret_cast<F>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+const Driver& driver(const char* op) {
+  static const Driver found = [&] {
+    Driver d;
+    void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    const bool whole =
+        library && find(library, "cuGetErrorString", d.get_error_string) &&
+        find(library, "cuCtxGetCurrent", d.current_context) &&
+        find(library, "cuCtxSetCurrent", d.set_context) &&
+        find(library, "cuDevicePrimaryCtxRetain", d.retain_context) &&
+        find(library, "cuModuleLoadData", d.load) && find(library, "cuModuleGetFunction", d.find) &&
+        find(library, "cuFuncSetAttribute", d.set_attribute) && find(library, "cuLaunchKernel", d.launch);
+    CT_CHECK(whole, CudaError, op, "the driver's libcuda.so.1 can't be loaded; install NVIDIA's driver");
+    return d;
+  }();
+  return found;
+}
+
+const Nvrtc& nvrtc(const char* op) {
+  static const Nvrtc& found = *new Nvrtc([&] {
+    Nvrtc n;
+    void* library = nullptr;
+    const std::string named = variable("COTANGENT_NVRTC"), home = variable("CUDA_HOME", "/usr/local/cuda");
+    for (const std::string& name : {named, std::string("libnvrtc.so"), std::string("libnvrtc.so.13"),
+                                    std::string("libnvrtc.so.12"), home + "/lib64/libnvrtc.so"}) {
+      if (library || name.empty()) continue;
+      library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+      n.path = name;
+      if (!named.empty()) break;
+    }
+    const bool whole =
+        library && find(library, "nvrtcVersion", n.version) &&
+        find(library, "nvrtcCreateProgram", n.create) && find(library, "nvrtcCompileProgram", n.compile) &&
+        find(library, "nvrtcGetProgramLogSize", n.log_size) && find(library, "nvrtcGetProgramLog", n.log) &&
+        find(library, "nvrtcGetCUBINSize", n.code_size) && find(library, "nvrtcGetCUBIN", n.code) &&
+        find(library, "nvrtcDestroyProgram", n.destroy);
+    CT_CHECK(
+        whole, Error, op, "there is neither nvcc nor NVRTC", named.empty() ? "" : " at " + named,
+        " to compile its CUDA kernels; install the CUDA toolkit, or name one of them in COTANGENT_NVCC or "
+        "COTANGENT_NVRTC");
+    return n;
+  }());
+  return found;
+}
+
+void check(const char* op, const char* what, int status) {
+  if (status == 0) return;
+  const char* text = nullptr;
+  driver(op).get_error_string(status, &text);
+  detail::fail<CudaError>(op, what, " failed: ", text ? text : "an unknown error", " (", status,
+                          "); see the CUDA driver's documentation");
+}
+
+// A thread that has not yet used the GPU has no context.
+void enter_context(const char* op, int device) {
+  const Driver& d = driver(op);
+  void* context = nullptr;
+  check(op, "asking for the context", d.current_context(&context));
+  if (context != nullptr) return;
+  check(op, "taking the device's context", d.retain_context(&context, device));
+  check(op, "entering the device's context", d.set_context(context));
+}
+
+}  // namespace
+
+std::string nvrtc_version(const char* op) {
+  int major = 0, minor = 0;
+  nvrtc(op).version(&major, &minor);
+  return nvrtc(op).path + ' ' + std::to_string(major) + '.' + std::to_string(minor);
+}
+
+Ran nvrtc_compile(const char* op, const std::string& text, const std::string& name, const std::string& arch,
+                  std::string& code) {
+  const Nvrtc& n = nvrtc(op);
+  Nvrtc::Program program = nullptr;
+  CT_CHECK(n.create(&program, text.c_str(), name.c_str(), 0, nullptr, nullptr) == 0, Error, op,
+           "NVRTC took no program; is its library whole?");
+  const std::string target = "--gpu-architecture=sm_" + arch,
+                    include = "-I" + variable("CUDA_HOME", "/usr/local/cuda") + "/include";
+  const char* const options[] = {target.c_str(), "--std=c++17", include.c_str()};
+  Ran ran;
+  ran.ok = n.compile(program, 3, options) == 0;
+  std::size_t size = 0;
+  if (n.log_size(program, &size) == 0 && size > 1) {
+    ran.output.resize(size);
+    n.log(program, ran.output.data());
+    ran.output.resize(size - 1);  // its end is a 0
+  }
+  if (ran.ok) {
+    ran.ok = n.code_size(program, &size) == 0;
+    code.resize(size);
+    ran.ok = ran.ok && n.code(program, code.data()) == 0;
+  }
+  n.destroy(&program);
+  return ran;
+}
+
+void* load_module(const char* op, int device, const std::string& code) {
+  enter_context(op, device);
+  void* module = nullptr;
+  check(op, "loading the kernels", driver(op).load(&module, code.data()));
+  return module;
+}
+
+void* find_kernel(const char* op, void* module, const char* kernel, const char* text) {
+  void* function = nullptr;
+  const int status = driver(op).find(&function, module, kernel);
+  CT_CHECK(status != kNotFound, ValueError, op, text, " has no kernel ", kernel,
+           "; it must be there as extern \"C\" __global__ void ", kernel, "(...)");
+  check(op, "finding a kernel", status);
+  return function;
+}
+
+void launch_kernel(const char* op, int device, void* function, unsigned blocks, unsigned blocks_y,
+                   unsigned threads, unsigned shared_bytes, void* stream, void** arguments) {
+  enter_context(op, device);
+  const Driver& d = driver(op);
+  if (shared_bytes > 48 * 1024)
+    check(op, "asking for shared memory",
+          d.set_attribute(function, kDynamicSharedBytes, static_cast<int>(shared_bytes)));
+  check(op, "the kernel launch",
+        d.launch(function, blocks, blocks_y, 1, threads, 1, 1, shared_bytes, stream, arguments, nullptr));
+}
+
+}  // namespace ct::jit

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+#include <cotangent/core/jit/build_internal.h>
+
+// NVIDIA's driver and run-time compiler, found when they are first asked for: nothing is linked to them.
+
+namespace ct::jit {
+
+/// "13.0". Throws Error where there is no NVRTC.
+std::string nvrtc_version(const char* op);
+
+/// Compiles a text for an architecture ("90a") to machine code; the messages call it `name`.
+Ran nvrtc_compile(const char* op, const std::string& text, const std::string& name, const std::string& arch,
+                  std::string& code);
+
+/// Loads machine code onto a device, which is the thread's current one. Throws CudaError.
+void* load_module(const char* op, int device, const std::string& code);
+/// Throws ValueError where the module, of the file `text`, has no such kernel.
+void* find_kernel(const char* op, void* module, const char* kernel, const char* text);
+/// Queues a kernel. Throws CudaError.
+void launch_kernel(const char* op, int device, void* function, unsigned blocks, unsigned blocks_y,
+                   unsigned threads, unsigned shared_bytes, void* stream, void** arguments);
+
+}  // namespace ct::jit

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/ops/loss/classes/class_loss_internal.h>
+#include <cotangent/ops/loss/reduction.h>
+
+namespace ct {
+
+// nll_loss and both cross entropies: losses of rows of classes, by one set of kernels.
+
+struct NllLossAttrs {
+  Reduction reduction;
+  std::int64_t ignore_index;
+};
+struct CrossEntropyAttrs {
+  Reduction reduction;
+  std::int64_t ignore_index;
+  double label_smoothing;
+};
+
+// Output 1 of a cross entropy holds, in the compute type, what backward needs besides the logits: lse = logsumexp of each row;
+// what rounding it to one number has lost; then one number that the mean is divided by; then, with labels,
+// the sum of all class weights (if smoothing needs it), or with distributions M = sum_c w[c] t[c] of each
+// row. nll_loss has that output for a mean alone: the divisor.
+inline std::int64_t cross_entropy_stats(const loss::ClassLayout& layout, bool soft) {
+  return 2 * layout.rows() + 1 + (soft ? layout.rows() : 1);
+}
+
+/// Target of a row.
+enum class Target : std::uint8_t {
+  label,     ///< a class
+  smoothed,  ///< a class, with label smoothing
+  soft,      ///< a distribution
+  picked,    ///< a class, and x are log-probabilities: nll_loss
+};
+
+/// The attributes of a call whose op takes such targets (or smoothed ones for Target::label).
+template <Target kTarget, class Call>
+CrossEntropyAttrs class_attrs(const Call& call) {
+  if constexpr (kTarget != Target::picked) return call.template attrs<CrossEntropyAttrs>();
+  const auto& attrs = call.template attrs<NllLossAttrs>();
+  return {attrs.reduction, attrs.ignore_index, 0};
+}
+
+}  // namespace ct

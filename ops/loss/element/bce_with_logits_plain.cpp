@@ -1,0 +1,40 @@
+#include <cotangent/ops/loss/element/bce_with_logits_internal.h>
+#include <cotangent/ops/loss/element/bce_with_logits_plain.h>
+#include <cotangent/ops/loss/element/element_loss_plain.h>
+
+// The plain kernels: every element of a call by bce_with_logits_plain.h.
+
+namespace ct::bce_with_logits_kernels {
+namespace {
+
+using namespace plain;
+
+/// The weight of element i: 1 where there is no tensor of weights.
+double at(const CyclicWeight& w, std::int64_t i) {
+  if (!w.values.defined()) return 1;
+  return w.values.data<double>()[w.period == 1 ? 0 : i % w.period];
+}
+
+void forward_plain(const Forward& f) {
+  const double *x = f.in(0).data<double>(), *t = f.in(1).data<double>();
+  const CyclicWeight w(f.in(2), f.in(0).shape()), p(f.in(3), f.in(0).shape());
+  element_losses(f, f.attrs<BceWithLogitsAttrs>().reduction,
+                 [&](std::int64_t i) { return bce_with_logits(x[i], t[i], at(w, i), at(p, i)); });
+}
+
+void backward_plain(const Backward& b) {
+  const double *x = b.in(0).data<double>(), *t = b.in(1).data<double>();
+  const Shape& shape = b.in_meta(0).shape;
+  const CyclicWeight w(b.saved_inputs[2], shape), p(b.saved_inputs[3], shape);
+  element_gradients(
+      b, b.attrs<BceWithLogitsAttrs>().reduction,
+      [&](double g, std::int64_t i) { return bce_with_logits_dx(g, x[i], t[i], at(w, i), at(p, i)); },
+      [&](double g, std::int64_t i) { return bce_with_logits_dt(g, x[i], at(w, i), at(p, i)); });
+}
+
+}  // namespace
+}  // namespace ct::bce_with_logits_kernels
+
+CT_KERNELS(plain, bce_with_logits,
+           {"bce_with_logits", bce_with_logits_kernels::forward_plain,
+            bce_with_logits_kernels::backward_plain})

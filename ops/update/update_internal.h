@@ -1,0 +1,23 @@
+#pragma once
+
+#include <span>
+
+#include <cotangent/core/op/execute.h>
+#include <cotangent/ops/update/rules_internal.h>
+
+// The ops, for nn/optim, which calls them with detail::write() (core/op/execute.h): off the tape, the written inputs in
+// place. Their inputs are right by then; nothing is checked here.
+
+namespace ct::update {
+
+#define CT_UPDATE_OP(Rule, op) extern const OpDef k_##op;
+CT_UPDATE_RULES(CT_UPDATE_OP)
+#undef CT_UPDATE_OP
+extern const OpDef k_total_norm, k_clip_to_norm, k_clip_values, k_unscale, k_update_scale, k_average_step;
+
+#define CT_UPDATE_OP(Rule, op) \
+  inline const OpDef& op_of(const Rule&) { return k_##op; }
+CT_UPDATE_RULES(CT_UPDATE_OP)
+#undef CT_UPDATE_OP
+
+}  // namespace ct::update
