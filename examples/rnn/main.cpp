@@ -49,7 +49,7 @@ struct CharLstm : nn::Module {
 std::string text_of(const std::string& path) {
   if (!path.empty()) return read_text("rnn", path);
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(COTANGENT_SOURCE_DIR "/core"))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(COTANGENT_SOURCE_DIR "/core"))
     if (entry.path().extension() == ".h") paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());
   std::string text;
