@@ -144,7 +144,7 @@ FAULTS = [
     ("mse_loss", "ops/loss/element/mse_loss_plain.h", "ops/loss/element/mse_loss_plain.cpp", "the 2 is left out, plain",
      "return 2 * g * (x - t);", "return g * (x - t);"),
     ("bce_with_logits", "ops/loss/element/bce_with_logits_plain.h", "ops/loss/element/bce_with_logits_plain.cpp",
-     "pos_weight left out of dx, plain", "- p * t * sigmoid(-x)", "- t * sigmoid(-x)"),
+     "pos_weight left out of dx, plain", "- p * t * s.of_minus_x", "- t * s.of_minus_x"),
     ("nll_loss", "ops/loss/classes/nll_loss_plain.h", "ops/loss/classes/cross_entropy_plain.cpp", "class weight left out, plain",
      "return -g * w_t;", "return -g;"),
     ("cross_entropy", "ops/loss/classes/cross_entropy_plain.h", "ops/loss/classes/cross_entropy_plain.cpp",

@@ -13,36 +13,44 @@ using namespace plain;
 // Calls f(i, list) for each element i of x that some element of the source goes to: the list of those.
 template <class F>
 void for_each_place(const Call& call, F&& f) {
-  std::vector<std::vector<std::int64_t>> places(static_cast<std::size_t>(call.rows.rows));
-  for (std::int64_t q = 0; q < call.rows.count; ++q) {
-    const auto [base, index] = call.rows.place(q);
+  // Rows of the source in the order of their places, sorted by counting: those of place v begin at begins[v].
+  const auto rows = static_cast<std::size_t>(call.rows.rows),
+             count = static_cast<std::size_t>(call.rows.count);
+  std::vector<std::size_t> places(count), begins(rows + 1);
+  for (std::size_t q = 0; q < count; ++q) {
+    const auto [base, index] = call.rows.place(static_cast<std::int64_t>(q));
     if (!call.rows.in_range(index)) throw_index_error(call.site, index, call.rows.limit);
-    places[static_cast<std::size_t>(base + index * call.rows.axis_step)].push_back(q);
+    places[q] = static_cast<std::size_t>(base + index * call.rows.axis_step);
+    ++begins[places[q] + 1];
   }
-  std::vector<std::int64_t> list;
-  for (std::size_t v = 0; v < places.size(); ++v)
-    for (std::int64_t c = 0; c < call.columns && !places[v].empty(); ++c) {
-      list = places[v];
-      for (std::int64_t& q : list) q = q * call.columns + c;
+  for (std::size_t v = 0; v < rows; ++v) begins[v + 1] += begins[v];
+  std::vector<std::int64_t> order(count), list;
+  std::vector<std::size_t> next = begins;
+  for (std::size_t q = 0; q < count; ++q) order[next[places[q]]++] = static_cast<std::int64_t>(q);
+  for (std::size_t v = 0; v < rows; ++v)
+    for (std::int64_t c = 0; c < call.columns && begins[v] < begins[v + 1]; ++c) {
+      list.clear();
+      for (std::size_t k = begins[v]; k < begins[v + 1]; ++k) list.push_back(order[k] * call.columns + c);
       f(static_cast<std::int64_t>(v) * call.columns + c, list);
     }
 }
 
-// The elements that meet: x's own, if it is one of them, then those of the source.
-std::vector<double> elements(const Call& call, const double* x, std::int64_t i, const double* source,
-                             const std::vector<std::int64_t>& list) {
-  std::vector<double> v;
+// The elements that meet, in v: x's own, if it is one of them, then those of the source.
+void elements(const Call& call, const double* x, std::int64_t i, const double* source,
+              const std::vector<std::int64_t>& list, std::vector<double>& v) {
+  v.clear();
   if (call.include_self) v.push_back(x ? x[i] : 0);
   for (const std::int64_t j : list) v.push_back(source ? source[j] : 0);
-  return v;
 }
 
 template <ScatterReduce kind>
 void forward(const Forward& f) {
   forward_by(kind, f, [](const Call& call, const Tensor& source, const Tensor& result) {
     double* const y = result.data<double>();
+    std::vector<double> v;
     for_each_place(call, [&](std::int64_t i, const std::vector<std::int64_t>& list) {
-      y[i] = reduce(kind, elements(call, y, i, source.data<double>(), list));
+      elements(call, y, i, source.data<double>(), list, v);
+      y[i] = reduce(kind, v);
     });
   });
 }
@@ -52,9 +60,10 @@ void backward(const Backward& b) {
   backward_by(kind, b, [](const Call& call, const Spread& s) {
     const double *x = data_of<double>(s.x), *source = data_of<double>(s.source), *y = data_of<double>(s.y);
     double *const dx = data_of<double>(s.dx), *const ds = data_of<double>(s.dsource);
+    std::vector<double> v, dv;
     for_each_place(call, [&](std::int64_t i, const std::vector<std::int64_t>& list) {
-      const std::vector<double> v = elements(call, x, i, source, list);
-      std::vector<double> dv(v.size());
+      elements(call, x, i, source, list, v);
+      dv.resize(v.size());
       reduce_gradient(kind, v, y ? y[i] : 0, s.g.data<double>()[i], dv);
       std::size_t next = 0;
       if (dx) dx[i] = call.include_self ? dv[0] : 0;

@@ -18,6 +18,15 @@ inline Softplus softplus(double x) {
   return {std::max(x, 0.0) + rest, std::max(-x, 0.0) + rest};
 }
 
+/// sigmoid(x) and sigmoid(-x), of the one power that does not overflow.
+struct Sigmoids {
+  double of_x, of_minus_x;
+};
+inline Sigmoids sigmoids(double x) {
+  const double e = std::exp(-std::abs(x)), large = 1 / (1 + e), small = e / (1 + e);
+  return x < 0 ? Sigmoids{small, large} : Sigmoids{large, small};
+}
+
 /// y = w (p t softplus(-x) + (1 - t) softplus(x))
 inline double bce_with_logits(double x, double t, double w, double p) {
   const Softplus s = softplus(x);
@@ -26,7 +35,8 @@ inline double bce_with_logits(double x, double t, double w, double p) {
 
 /// dx = g w ((1 - t) sigmoid(x) - p t sigmoid(-x))
 inline double bce_with_logits_dx(double g, double x, double t, double w, double p) {
-  return g * w * ((1 - t) * sigmoid(x) - p * t * sigmoid(-x));
+  const Sigmoids s = sigmoids(x);
+  return g * w * ((1 - t) * s.of_x - p * t * s.of_minus_x);
 }
 
 /// dt = g w (p softplus(-x) - softplus(x))
