@@ -29,8 +29,8 @@ void for_each_place(const Call& call, F&& f) {
   for (std::size_t q = 0; q < count; ++q) order[next[places[q]]++] = static_cast<std::int64_t>(q);
   for (std::size_t v = 0; v < rows; ++v)
     for (std::int64_t c = 0; c < call.columns && begins[v] < begins[v + 1]; ++c) {
-      list.clear();
-      for (std::size_t k = begins[v]; k < begins[v + 1]; ++k) list.push_back(order[k] * call.columns + c);
+      list.resize(begins[v + 1] - begins[v]);
+      for (std::size_t k = 0; k < list.size(); ++k) list[k] = order[begins[v] + k] * call.columns + c;
       f(static_cast<std::int64_t>(v) * call.columns + c, list);
     }
 }
@@ -38,9 +38,10 @@ void for_each_place(const Call& call, F&& f) {
 // The elements that meet, in v: x's own, if it is one of them, then those of the source.
 void elements(const Call& call, const double* x, std::int64_t i, const double* source,
               const std::vector<std::int64_t>& list, std::vector<double>& v) {
-  v.clear();
-  if (call.include_self) v.push_back(x ? x[i] : 0);
-  for (const std::int64_t j : list) v.push_back(source ? source[j] : 0);
+  const std::size_t first = call.include_self ? 1 : 0;
+  v.resize(first + list.size());
+  if (first) v[0] = x ? x[i] : 0;
+  for (std::size_t k = 0; k < list.size(); ++k) v[first + k] = source ? source[list[k]] : 0;
 }
 
 template <ScatterReduce kind>
