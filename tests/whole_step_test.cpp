@@ -51,7 +51,7 @@ void check_seen(const std::function<void()>& step) {
   const std::uint64_t done = work_so_far() - before;
 #ifdef COTANGENT_CHECK_CALLS
   detail::set_call_checks(true);
-  CHECK(done > 20);
+  CHECK(done > 10);
 #endif
   CHECK(watch.seen == done);
   CHECK(watch.forward > 10);

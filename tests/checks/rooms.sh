@@ -8,6 +8,7 @@ rm -rf "$scratch"
 mkdir -p "$scratch/tree/ops/sample"
 for entry in CMakeLists.txt cmake core nn; do ln -s "$source/$entry" "$scratch/tree/$entry"; done
 cp -r "$source/ops/testing" "$scratch/tree/ops/"  # a link within ops would not be looked into
+mkdir -p "$scratch/tree/ops/engine/sample" && : >"$scratch/tree/ops/engine/sample/sample_cpu.cpp"  # a library has kernels
 room=$scratch/tree/ops/sample
 
 configure() {

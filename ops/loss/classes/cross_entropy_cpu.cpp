@@ -193,6 +193,7 @@ struct CrossEntropy : CrossEntropyRows<T, kTarget> {
   // dx = -g w[t] in class t, 0 elsewhere.
   void picked_gradient(Reduction reduction, const T* g, T* dx) const {
     const bool each = reduction == Reduction::none;
+    if (layout.count() == 0) return;
     std::memset(static_cast<void*>(dx), 0, static_cast<std::size_t>(layout.count()) * sizeof(T));
     const double by = stats ? divisor() : 1;
     parallel_for(layout.rows(), grain(), [&](std::int64_t begin, std::int64_t end) {
