@@ -51,8 +51,9 @@ std::string compiled(const char* op, const Text& text, const std::string& arch) 
     } else {
       const std::string unit = to + ".cu";
       write_bytes(op, unit, text.code);
-      std::vector<std::string> command{nvcc, "-cubin", "-arch=sm_" + arch, "-std=c++17", "-o", to, unit};
+      std::vector<std::string> command{nvcc, "-cubin", "-arch=sm_" + arch, "-std=c++17"};
       if (!text.folder.empty()) command.insert(command.end(), {"-I", text.folder});
+      command.insert(command.end(), {"-o", to, unit});
       ran = run(command);
       std::error_code none;
       std::filesystem::remove(unit, none);
