@@ -22,7 +22,9 @@ constexpr std::int64_t kGrain = 1 << 15;
 thread_local bool t_skip = false;
 
 // One draw of the default generator, or none where it would be for nothing.
-GeneratorState draw() { return t_skip ? GeneratorState{} : default_generator().reserve(); }
+GeneratorState draw(const char* op) {
+  return t_skip ? GeneratorState{} : ct::detail::on_host(op, default_generator().reserve());
+}
 
 // Computes the values on the CPU, in f64 for f64 tensors and in f32 otherwise, and brings them to the tensor.
 // `make(first, values)` fills a run of elements. In a draw by element the cut into runs does not matter.
@@ -100,7 +102,7 @@ double between(double low, double high, double v) {
 const Tensor& uniform_as(const char* op, const Tensor& t, double low, double high) {
   CT_CHECK(low <= high && std::isfinite(high - low), ValueError, op, "got the bounds ", low, " and ", high,
            "; they must be finite, and the first not above the second");
-  const GeneratorState state = draw();
+  const GeneratorState state = draw(op);
   return fill_with(op, t, [=]<class T>(std::int64_t first, std::span<T> out) {
     fill_uniform(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
     const T scale = static_cast<T>(high - low), shift = static_cast<T>(low);
@@ -111,7 +113,7 @@ const Tensor& uniform_as(const char* op, const Tensor& t, double low, double hig
 const Tensor& normal_as(const char* op, const Tensor& t, double mean, double std) {
   ct::detail::check_finite(op, "mean", mean);
   ct::detail::check_not_negative(op, "std", std);
-  const GeneratorState state = draw();
+  const GeneratorState state = draw(op);
   return fill_with(op, t, [=]<class T>(std::int64_t first, std::span<T> out) {
     fill_normal(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
     const T scale = static_cast<T>(std), shift = static_cast<T>(mean);
@@ -188,7 +190,7 @@ const Tensor& trunc_normal_(const Tensor& t, double mean, double std, double low
            "; std must be finite and > 0, and the first bound below the second");
   const double from = (low - mean) / std, to = (high - mean) / std;
   const bool mirrored = to < -37;
-  const GeneratorState state = draw();
+  const GeneratorState state = draw("trunc_normal_");
   return fill_with("trunc_normal_", t, [=]<class T>(std::int64_t first, std::span<T> out) {
     fill_uniform(state, static_cast<std::uint64_t>(first), static_cast<std::int64_t>(out.size()), out.data());
     for (T& v : out) {
@@ -226,7 +228,7 @@ const Tensor& orthogonal_(const Tensor& t, double gain) {
   const NoGrad guard;
   const std::int64_t rows = t.shape()[0], columns = t.numel() / rows;
   const Tensor normal = Tensor::allocate({std::max(rows, columns), std::min(rows, columns)}, DType::f64, cpu);
-  fill_normal(default_generator().reserve(), 0, normal.numel(), normal.data<double>());
+  fill_normal(draw("orthogonal_"), 0, normal.numel(), normal.data<double>());
   Tensor q = normal.t().contiguous();
   orthonormalize(q);
   if (rows > columns) q = q.t().contiguous();

@@ -41,7 +41,10 @@ void bind_modes(nb::module_& m) {
 }
 
 using State = std::pair<std::uint64_t, std::uint64_t>;
-State state_of(const Generator& g) { return {g.state().seed, g.state().offset}; }
+State state_of(const Generator& g) {
+  const GeneratorState s = detail::on_host("Generator.get_state", g.state());
+  return {s.seed, s.offset};
+}
 
 void bind_generator(nb::module_& m) {
   const auto set_state = [](Generator& g, State s) { g.set_state({s.first, s.second}); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include <cotangent/core/base/error.h>
 #include <cotangent/core/base/philox.h>
 
 namespace ct {
@@ -26,7 +27,7 @@ GeneratorState Generator::reserve(std::uint64_t draws) {
 
 bool Generator::give_back(const GeneratorState& draw) {
   const std::lock_guard lock(lock_);
-  if (state_.seed != draw.seed || state_.offset != draw.offset + 1) return false;
+  if (state_ != GeneratorState{draw.seed, draw.offset + 1, draw.live}) return false;
   state_ = draw;
   return true;
 }
@@ -155,6 +156,13 @@ Generator& default_generator() {
 }
 
 void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }
+
+GeneratorState detail::on_host(const char* op, const GeneratorState& draw) {
+  CT_CHECK(!draw.live, ValueError, op,
+           "draws on the host, in a step that is being recorded; a replay would not draw again: call it "
+           "before the step");
+  return draw;
+}
 
 void fill_uniform(const GeneratorState& draw, std::uint64_t first, std::int64_t count, float* out) {
   fill<Uniform<float>>(draw, first, count, out);

@@ -223,7 +223,9 @@ struct Scores {
   Mask mask;
 
   Scores(const Extents& e, const Attrs& attrs, const Tensor& mask)
-      : e(e), attrs(attrs), rule(attrs), mask(mask, e) {}
+      : e(e), attrs(attrs), rule(attrs), mask(mask, e) {
+    rule.draw = rule.draw.now();
+  }
 
   bool drops() const { return rule.threshold > 0; }
   std::int64_t end(std::int64_t i) const { return causal_end(i, e.keys, attrs.causal, attrs.causal_offset); }

@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
     C s[RQ][RK];
     dot_tiles<C, RQ, RK, Dim>(qs, kv, p.dim, s);
     finish_scores(p, b, h, first_q, first_k, s);
+    const GeneratorState draw = p.draw.now();  // for a tile: from here on it would cost registers
 #pragma unroll
     for (int r = 0; r < RQ; ++r) {
       C highest = max[r];
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
         const C e = gpu::exp_full(s[r][c] - base);
         added += e;
         ps[(ty * RQ + r) * (BK + 1) + tx + 16 * c] =
-            e * kept<C>(p, head * p.queries + i, first_k + tx + 16 * c);
+            e * kept<C>(p, draw, head * p.queries + i, first_k + tx + 16 * c);
       }
       sum[r] = sum[r] * shrink + gpu::warp_sum(added, 16);
       max[r] = highest;

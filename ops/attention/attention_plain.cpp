@@ -36,6 +36,7 @@ class Call {
   Strides mask_strides{0, 0, 0, 0};
 
   Call(const Extents& e, const Attrs& attrs, const Tensor& mask) : e(e), attrs(attrs), rule_(attrs) {
+    rule_.draw = rule_.draw.now();
     if (!mask.defined()) return;
     hides_ = mask.dtype() == DType::boolean;
     mask_ = converted(mask, f64);

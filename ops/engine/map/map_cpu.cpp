@@ -271,7 +271,8 @@ TileFn tile_of(const Tiles& tiles, Compute compute) {
       call.in[k] = operand(*t, call.outputs + k, t->dtype() == type, runs_of(t->dtype(), compute).read);
     }
   }
-  call.draw = draw;
+  const Draw now = draw ? Draw{draw->state.now(), draw->threshold} : Draw{};
+  call.draw = draw ? &now : nullptr;
   call.drawn = draw ? call.inputs++ : -1;
   call.result_size = tiles.predicate ? 1 : call.compute_size;
   for (int m = 0; m < call.outputs; ++m) {
