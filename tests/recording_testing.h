@@ -77,20 +77,26 @@ struct RecordedCall {
   }
 };
 
-/// Records the calls of its thread; those that a kernel makes are a part of its own.
+/// Records the calls of its thread; those that a kernel makes are a part of its own. A backward kernel that is the op's rule
+/// is nothing but calls of other ops: these are recorded in its place.
 class CallRecorder : public Tracer {
  public:
   bool begin(const KernelCall& call) override {
-    if (depth_++ == 0) calls.emplace_back(call);
+    if (!is_rule(call) && depth_++ == 0) calls.emplace_back(call);
     return false;
   }
   void end(const KernelCall& call) override {
-    if (--depth_ == 0) calls.back().finish(call);
+    if (!is_rule(call) && --depth_ == 0) calls.back().finish(call);
   }
 
   std::vector<RecordedCall> calls;
 
  private:
+  static bool is_rule(const KernelCall& call) {
+    if (!call.backward) return false;
+    const TensorMeta& x = call.backward->input_metas[0];
+    return kernels_of(call.op, kernel_kind(call.op, x.device, x.dtype)).backward == call.op.rule;
+  }
   int depth_ = 0;
 };
 

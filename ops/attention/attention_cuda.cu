@@ -1,5 +1,6 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/attention/mma/attention.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/attention/attention_backward_internal.cuh>
 #include <cotangent/ops/attention/attention_tiles_internal.cuh>
@@ -179,17 +180,13 @@ void backward_cuda(const Backward& b) {
     if (b.needs(3)) {
       Shape full = mask.shape();
       while (full.size() < 4) full.insert(0, 1);
-      const Tensor sums = Tensor::allocate(mask.shape(), dtype_of<C>, mask.device());
+      const Tensor sums = whole_grad(b, 3, mask.shape(), dtype_of<C>);
       const MaskGradient m{full[0], full[1], full[2], full[3], sums.raw_data()};
       const std::int64_t blocks =
           gpu::ceil_div(m.queries, tile) * gpu::ceil_div(m.keys, tile) * m.batch * m.heads;
       gpu::launch(kName, dmask_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
                   Sizes::kBackward, p, m);
-      if (mask.dtype() == dtype_of<C>) {
-        b.set_grad_in(3, sums);
-      } else {
-        copy_kernel(b.grad_in(3), sums);
-      }
+      set_summed_grad(b, 3, sums);
     }
   });
 }

@@ -25,7 +25,7 @@ Tensor broadcast(const Tensor& t, const Shape& shape) {
 // A gradient of zero in the shape of an input: one number, read over and over.
 Tensor zero_gradient(const TensorMeta& meta) {
   const Tensor zero = Tensor::allocate({}, meta.dtype, meta.device);
-  zero_bytes(zero.raw_data(), meta.device, size_of(meta.dtype));
+  calls::fill(zero, 0);
   return broadcast(zero, meta.shape);
 }
 

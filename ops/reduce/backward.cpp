@@ -29,9 +29,15 @@ void spread_sum(Kind kind, const Backward& b,
   const double divisor =
       kind == Kind::sum || outputs == 0 ? 1 : static_cast<double>(numel(x.shape) / outputs);
   const bool converted = divisor != 1 || b.grad().dtype() != x.dtype;
-  const Tensor scaled = converted ? Tensor::allocate(b.grad().shape(), x.dtype, x.device) : Tensor();
-  if (converted) sum(b.grad(), 0, scaled, divisor, false);
-  const Tensor& g = converted ? scaled : b.grad();
+  Tensor g = b.grad();
+  if (converted) {
+    // A gradient that is there already is an earlier call's, whose memory is this tensor.
+    const Tensor& given = b.grad_inputs[0];
+    g = given.defined() ? Tensor::from_storage(given.impl()->storage, g.shape(),
+                                               contiguous_strides(g.shape()), given.storage_offset(), x.dtype)
+                        : Tensor::allocate(g.shape(), x.dtype, x.device);
+    sum(b.grad(), 0, g, divisor, false);
+  }
   Strides strides = x.shape;
   for (int i = 0, from = 0; i < x.shape.size(); ++i) {
     const bool reduced = mask >> i & 1u;
