@@ -10,6 +10,7 @@
 #include <cotangent/ops/convolution/winograd_cpu.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
+#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 
 // Each part as products of matrices on tiles of pixels of y: what the filters see there is unfolded into a small matrix
 // [elements of a filter, pixels], which the engine for products reads or writes. With one channel to a group (depthwise)
@@ -309,8 +310,9 @@ void run_typed(const Job& job) {
   const int64_t size = job.out().numel(), units = fewer ? grid.blocks() : g.batch * Tiles(g).count;
   const int64_t chunks =
       direct ? 1 : std::max<int64_t>(1, std::min({units, kMostPartials, kPartialElements / size}));
-  const Tensor partial = Tensor::allocate({chunks, size}, dtype_of<compute_t<T>>, job.out().device());
-  auto* const sums = static_cast<compute_t<T>*>(partial.raw_data());
+  using C = compute_t<T>;
+  const Shape shape{chunks, size};
+  C* const sums = gemm::scratch<C>(gemm::kSharedScratch, numel(shape));
   if (direct) {
     weight_gradient_direct(p, sums);
   } else if (fewer) {
@@ -318,6 +320,8 @@ void run_typed(const Job& job) {
   } else {
     weight_gradient(p, sums, chunks);
   }
+  const auto memory = Storage::wrap(sums, static_cast<std::size_t>(numel(shape)) * sizeof(C), cpu, {});
+  const Tensor partial = Tensor::from_storage(memory, shape, contiguous_strides(shape), 0, dtype_of<C>);
   fold::sum_cpu(partial, 1, job.out().view({size}), 1, job.accumulate);
 }
 

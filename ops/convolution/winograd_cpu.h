@@ -257,8 +257,7 @@ void convolve(const Parts<T>& p, bool back) {
       y{p.y, g.filters, g.height.out, g.width.out, 2 - g.height.padding, 2 - g.width.padding};
   const Images<T>&from = back ? y : x, &to = back ? x : y;
   const std::int64_t ins = back ? rows : columns, outs = back ? columns : rows;
-  const Tensor transformed = Tensor::allocate({g.groups * 16 * size}, dtype_of<C>, cpu);
-  C* const u = static_cast<C*>(transformed.raw_data());
+  C* const u = gemm::scratch<C>(gemm::kSharedScratch, g.groups * 16 * size);
   parallel_for(
       g.filters, grain(static_cast<double>(64 * columns)), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t o = begin; o < end; ++o)
@@ -286,8 +285,7 @@ void weight_gradient(const Parts<T>& p, compute_t<T>* partial, std::int64_t chun
   const std::int64_t rows = g.group_filters(), columns = g.group_channels(), size = rows * columns;
   const Images<T> x{p.x, g.channels, g.height.in, g.width.in, g.height.padding, g.width.padding},
       y{p.y, g.filters, g.height.out, g.width.out};
-  const Tensor transformed = Tensor::allocate({chunks * g.groups * 16 * size}, dtype_of<C>, cpu);
-  C* const u = static_cast<C*>(transformed.raw_data());
+  C* const u = gemm::scratch<C>(gemm::kSharedScratch + 1, chunks * g.groups * 16 * size);
   parallel_for(chunks * g.groups, 1, [&](std::int64_t begin, std::int64_t end) {
     const Space<C> space(grid, columns, rows, x.left);
     for (std::int64_t t = begin; t < end; ++t) {
