@@ -4,13 +4,13 @@
 #include <type_traits>
 
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 #include <cotangent/ops/convolution/parts_cpu.h>
 #include <cotangent/ops/convolution/winograd_cpu.h>
 #include <cotangent/ops/engine/fold/sum.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
-#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 
 // Each part as products of matrices on tiles of pixels of y: what the filters see there is unfolded into a small matrix
 // [elements of a filter, pixels], which the engine for products reads or writes. With one channel to a group (depthwise)
@@ -312,7 +312,7 @@ void run_typed(const Job& job) {
       direct ? 1 : std::max<int64_t>(1, std::min({units, kMostPartials, kPartialElements / size}));
   using C = compute_t<T>;
   const Shape shape{chunks, size};
-  C* const sums = gemm::scratch<C>(gemm::kSharedScratch, numel(shape));
+  C* const sums = detail::scratch<C>(detail::kSharedScratch, numel(shape));
   if (direct) {
     weight_gradient_direct(p, sums);
   } else if (fewer) {

@@ -1,5 +1,6 @@
-#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 #include <cotangent/ops/normalization/normalization_cpu.h>
+
+#include <cotangent/core/memory/scratch_internal.h>
 
 // How rows are given to threads, and what they have in common: nothing here depends on the types of a call.
 
@@ -58,7 +59,7 @@ void run_rows(const BackwardCall& call, BackwardKernel kernel) {
   const std::int64_t chunks = chunk_count(rows, grain),
                      width = (n + 63) / 64 * 64 + 48;  // off the powers of two, at which stores hold up loads
   const bool sums = call.dweight.defined() || call.dbias.defined();
-  float* const partials = sums ? gemm::scratch<float>(gemm::kSharedScratch, chunks * 2 * width) : nullptr;
+  float* const partials = sums ? detail::scratch<float>(detail::kSharedScratch, chunks * 2 * width) : nullptr;
   parallel_chunks(rows, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
     float *dw = nullptr, *db = nullptr;
     if (sums) {

@@ -1,19 +1,20 @@
 #include <cotangent/ops/engine/fold/fold_cpu.h>
-#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 
 #include <optional>
+
+#include <cotangent/core/memory/scratch_internal.h>
 
 namespace ct::fold {
 namespace {
 
 constexpr std::int64_t kMaxPieces = 256;
-constexpr int kSlot = gemm::kSharedScratch + 1;  // a convolution sums what lies in the other
+constexpr int kSlot = detail::kSharedScratch + 1;  // a convolution sums what lies in the other
 
 // Space for partial results.
 class Partials {
  public:
   Partials(int slot, std::int64_t n, std::int64_t size)
-      : size_(size), bytes_(gemm::scratch<std::byte>(slot, n * size)) {}
+      : size_(size), bytes_(detail::scratch<std::byte>(slot, n * size)) {}
   std::byte* at(std::int64_t i) const { return bytes_ + i * size_; }
 
  private:
@@ -89,7 +90,7 @@ void walk_columns(const Plan& plan, const Steps& fold) {
       std::optional<Partials> many;
       const auto size = static_cast<std::int64_t>(fold.acc_size);
       if (tile_width * size > static_cast<std::int64_t>(sizeof few))
-        many.emplace(gemm::kCallersScratch, tile_width, size);
+        many.emplace(detail::kCallersScratch, tile_width, size);
       std::byte* const acc = many ? many->at(0) : few;
       for (std::int64_t item = begin; item < end; ++item) {
         fold_tile(item, 0, plan.count, acc);

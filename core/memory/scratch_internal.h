@@ -8,11 +8,11 @@
 
 #include <cotangent/core/base/per_thread.h>
 
-namespace ct::gemm {
+namespace ct::detail {
 
-// A buffer that a thread keeps from call to call. Six are enough: packed rows, packed vectors, sums, one for a task that
-// calls products (kCallersScratch), and two of the thread that calls a kernel, for all of its tasks (kSharedScratch and the
-// next).
+// A buffer that a thread keeps from call to call of the CPU's kernels. Six are enough: packed rows, packed vectors and sums of
+// products, one for a task that calls products (kCallersScratch), and two of the thread that calls a kernel, for all of its
+// tasks (kSharedScratch and the next).
 class Scratch {
  public:
   Scratch() = default;
@@ -53,4 +53,4 @@ T* scratch(int slot, std::int64_t count) {
   return static_cast<T*>(per_thread<Buffers>().of[slot].get(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
-}  // namespace ct::gemm
+}  // namespace ct::detail
