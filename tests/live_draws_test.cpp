@@ -87,6 +87,8 @@ void check_registered(Device device) {
           std::memcpy(sample.attrs.bytes.data() + attr->offset, &state, sizeof state);
           return run_sample(*op, sample, dtype, device);
         });
+        CHECK_THAT(describe_attributes(*op, sample.attrs.view()),
+                   Catch::Contains("offset 7 from a recorded step's"));
       }
       INFO(op->name << ' ' << name(dtype));
       CHECK(moved);
