@@ -1,28 +1,36 @@
+#include <algorithm>
 #include <vector>
 
 #include <cotangent/ops/indexing/scatter_reduce_internal.h>
 #include <cotangent/ops/indexing/scatter_reduce_plain.h>
 
-// The plain kernels: scatter_reduce_plain.h for each element of x, with the list of what goes there.
+// The plain kernels: forward takes the elements of the source one after the other, backward by what meets at each element of
+// x, in scatter_reduce_plain.h.
 
 namespace ct::scatter_reduce_op {
 namespace {
 
 using namespace plain;
 
+// The place of each row of the source.
+std::vector<std::size_t> places_of(const Call& call) {
+  std::vector<std::size_t> places(static_cast<std::size_t>(call.rows.count));
+  for (std::size_t q = 0; q < places.size(); ++q) {
+    const auto [base, index] = call.rows.place(static_cast<std::int64_t>(q));
+    if (!call.rows.in_range(index)) throw_index_error(call.site, index, call.rows.limit);
+    places[q] = static_cast<std::size_t>(base + index * call.rows.axis_step);
+  }
+  return places;
+}
+
 // Calls f(i, list) for each element i of x that some element of the source goes to: the list of those.
 template <class F>
 void for_each_place(const Call& call, F&& f) {
   // Rows of the source in the order of their places, sorted by counting: those of place v begin at begins[v].
-  const auto rows = static_cast<std::size_t>(call.rows.rows),
-             count = static_cast<std::size_t>(call.rows.count);
-  std::vector<std::size_t> places(count), begins(rows + 1);
-  for (std::size_t q = 0; q < count; ++q) {
-    const auto [base, index] = call.rows.place(static_cast<std::int64_t>(q));
-    if (!call.rows.in_range(index)) throw_index_error(call.site, index, call.rows.limit);
-    places[q] = static_cast<std::size_t>(base + index * call.rows.axis_step);
-    ++begins[places[q] + 1];
-  }
+  const std::vector<std::size_t> places = places_of(call);
+  const auto rows = static_cast<std::size_t>(call.rows.rows), count = places.size();
+  std::vector<std::size_t> begins(rows + 1);
+  for (const std::size_t v : places) ++begins[v + 1];
   for (std::size_t v = 0; v < rows; ++v) begins[v + 1] += begins[v];
   std::vector<std::int64_t> order(count), list;
   std::vector<std::size_t> next = begins;
@@ -47,12 +55,18 @@ void elements(const Call& call, const double* x, std::int64_t i, const double* s
 template <ScatterReduce kind>
 void forward(const Forward& f) {
   forward_by(kind, f, [](const Call& call, const Tensor& source, const Tensor& result) {
-    double* const y = result.data<double>();
-    std::vector<double> v;
-    for_each_place(call, [&](std::int64_t i, const std::vector<std::int64_t>& list) {
-      elements(call, y, i, source.data<double>(), list, v);
-      y[i] = reduce(kind, v);
-    });
+    const double* x = source.data<double>();
+    // Elements met so far.
+    std::vector<double> met(static_cast<std::size_t>(call.rows.rows), call.include_self ? 1 : 0);
+    for (const std::size_t v : places_of(call)) {
+      double* y = result.data<double>() + static_cast<std::int64_t>(v) * call.columns;
+      for (std::int64_t c = 0; c < call.columns; ++c, ++x) y[c] = met[v] == 0 ? *x : reduced(kind, y[c], *x);
+      ++met[v];
+    }
+    if (kind != ScatterReduce::mean) return;
+    double* y = result.data<double>();
+    for (const double n : met)
+      for (std::int64_t c = 0; c < call.columns; ++c) *y++ /= std::max(1.0, n);
   });
 }
 

@@ -19,7 +19,7 @@ void forward_plain(const Forward& f) {
   const MaskRows places(mask, x.shape());
   rows.each([&](std::int64_t r) {
     const Row row = rows.of(x, r);
-    Eigen::ArrayXd m(row.size());  // in any dtype and strides, of truth values as 0 and -inf
+    Array m(row.size());  // in any dtype and strides, of truth values as 0 and -inf
     load_additive(mask.raw_data(), mask.dtype(), places.offset(r), places.step, m.size(), m.data());
     masked_softmax(row, {m.data(), m.size(), Eigen::InnerStride<>(1)}, f.attrs<Attrs>().scale,
                    rows.in(f.out(), r));
