@@ -42,13 +42,6 @@ class Array : public Eigen::Map<Eigen::ArrayXd> {
     Map::operator=(x);
   }
   Array(const Array& x) : Array(x.size()) { Map::operator=(x); }
-  Array(Array&& x) noexcept : Map(x.size() > kShort ? x.data() : short_, x.size()), from_(x.from_) {
-    if (size() > kShort) {
-      new (&x.map()) Map(nullptr, 0);
-    } else {
-      std::copy_n(x.short_, size(), short_);
-    }
-  }
   Array& operator=(const Array& x) { return Map::operator=(x), *this; }
   using Map::operator=;
   ~Array() {
@@ -61,7 +54,6 @@ class Array : public Eigen::Map<Eigen::ArrayXd> {
     from_ = &current_allocator(cpu);
     return static_cast<double*>(from_->allocate(static_cast<std::size_t>(n) * sizeof(double), {}));
   }
-  Map& map() { return *this; }
   Allocator* from_;
   alignas(64) double short_[kShort];  // as memory is: how Eigen cuts a sum follows the address
 };
@@ -95,21 +87,16 @@ auto log_total(const X& x) {
   else
     return x.colwise().sum().log().replicate(x.rows(), 1);
 }
-/// max_j x_j; NaN of a row with a NaN, of a block's rows that or another.
-template <class X>
-auto largest(const X& x) {
-  if constexpr (is_row<X>)
-    return x.template maxCoeff<Eigen::PropagateNaN>();
-  else
-    return x.colwise().maxCoeff().replicate(x.rows(), 1);
-}
 
 /// x_i - max_j x_j, so that no e^x overflows. Of numbers of its own Eigen takes a maximum by vectors, of a row with a stride
 /// one element at a time.
 template <class X>
 Own<X> below_largest(const X& x) {
   Own<X> d = x;
-  d -= largest(d);
+  if constexpr (is_row<X>)
+    d -= d.template maxCoeff<Eigen::PropagateNaN>();
+  else
+    d.rowwise() -= d.colwise().maxCoeff().eval();  // a NaN is met in the sum
   return d;
 }
 
@@ -166,13 +153,13 @@ class Rows {
     parallel_for(size_ == 0 ? 0 : outer_ * blocks, size_ > 512 ? 1 : 4,
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t k = begin; k < end; ++k) {
-                     const std::int64_t column = k % blocks * most, count = std::min(most, inner_ - column),
-                                        at = k / blocks * size_ * inner_ + column;
-                     const auto tile = [&]<class Map>(std::type_identity<Map>, const Tensor& t) {
-                       return Map(t.data<double>() + at, size_, count, Eigen::OuterStride<>(inner_));
+                     const std::int64_t column = k % blocks * most, count = std::min(most, inner_ - column);
+                     const auto tile = [&]<class Map>(std::type_identity<Map>) {
+                       return [&, at = k / blocks * size_ * inner_ + column](const Tensor& t) {
+                         return Map(t.data<double>() + at, size_, count, Eigen::OuterStride<>(inner_));
+                       };
                      };
-                     f([&](const Tensor& t) { return tile(std::type_identity<Block>(), t); },
-                       [&](const Tensor& t) { return tile(std::type_identity<MutableBlock>(), t); });
+                     f(tile(std::type_identity<Block>()), tile(std::type_identity<MutableBlock>()));
                    }
                  });
   }
