@@ -63,40 +63,36 @@ using Block = Eigen::Map<const Eigen::Array<double, Eigen::Dynamic, Eigen::Dynam
                          Eigen::OuterStride<>>;
 using MutableBlock = Eigen::Map<Block::PlainObject, 0, Eigen::OuterStride<>>;
 
-// Formulas of a row or a block take of each row one number with the functions below; a block's are spread over its columns.
+/// Numbers of its own, as many as X has, a row or a block.
+template <class X>
+using Own = std::conditional_t<bool(X::IsVectorAtCompileTime), Array, Block::PlainObject>;
 
-template <class X>
-inline constexpr bool is_row = X::IsVectorAtCompileTime != 0;
-/// Numbers of its own, as many as X has.
-template <class X>
-using Own = std::conditional_t<is_row<X>, Array, Block::PlainObject>;
-
-/// sum_j x_j
-template <class X>
-auto total(const X& x) {
-  if constexpr (is_row<X>)
-    return x.sum();
+/// One number of each row, f(row), for formulas of a row or a block: a block's are spread over its columns.
+template <class X, class F>
+auto of_each(const X& x, const F& f) {
+  if constexpr (X::IsVectorAtCompileTime)
+    return f(x);
   else
-    return x.colwise().sum().replicate(x.rows(), 1);
+    return f(x.colwise()).replicate(x.rows(), 1);
+}
+/// sum_j x_j
+auto total(const auto& x) {
+  return of_each(x, [](const auto& row) { return row.sum(); });
 }
 /// log sum_j x_j
-template <class X>
-auto log_total(const X& x) {
-  if constexpr (is_row<X>)
-    return std::log(x.sum());
-  else
-    return x.colwise().sum().log().replicate(x.rows(), 1);
+auto log_total(const auto& x) {
+  return of_each(x, [](const auto& row) {
+    using std::log;
+    return log(row.sum());
+  });
 }
 
-/// x_i - max_j x_j, so that no e^x overflows. Of numbers of its own Eigen takes a maximum by vectors, of a row with a stride
-/// one element at a time.
+/// x_i - max_j x_j, so that no e^x overflows; a NaN is met in their sum. Of numbers of its own Eigen takes a maximum by vectors,
+/// of a row with a stride one element at a time.
 template <class X>
 Own<X> below_largest(const X& x) {
   Own<X> d = x;
-  if constexpr (is_row<X>)
-    d -= d.template maxCoeff<Eigen::PropagateNaN>();
-  else
-    d.rowwise() -= d.colwise().maxCoeff().eval();  // a NaN is met in the sum
+  d -= of_each(d, [](const auto& row) { return row.maxCoeff(); });
   return d;
 }
 
