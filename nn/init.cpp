@@ -124,17 +124,15 @@ const Tensor& kaiming_normal_(const Tensor& t, KaimingOptions options) {
 
 const Tensor& orthogonal_(const Tensor& t, double gain) {
   CT_CHECK(t.dim() >= 2, ShapeError, "orthogonal_", "got ", describe(t), "; at least 2 axes are needed");
-  CT_CHECK(is_floating(t.dtype()), DTypeError, "orthogonal_", "got ", describe(t),
-           "; a floating dtype is needed");
   ct::detail::check_finite("orthogonal_", "gain", gain);
-  if (t.numel() == 0 || t_skip) return t;
-  const NoGrad guard;
-  const std::int64_t rows = t.shape()[0], columns = t.numel() / rows;
-  Tensor q = randn({std::max(rows, columns), std::min(rows, columns)}, {.dtype = f64}).t().contiguous();
-  ct::detail::write(k_orthonormalize, {&q});
-  if (rows > columns) q = q.t();
-  Tensor(t).copy_(q.mul_(gain).reshape(t.shape()));
-  return t;
+  return changed("orthogonal_", t, t.device(), [=](Tensor& x) {
+    if (x.numel() == 0) return;
+    const std::int64_t rows = x.shape()[0], columns = x.numel() / rows;
+    Tensor q = randn({std::max(rows, columns), std::min(rows, columns)}, {.dtype = f64}).t().contiguous();
+    ct::detail::write(k_orthonormalize, {&q});
+    if (rows > columns) q = q.t();
+    x.copy_(q.mul_(gain).reshape(x.shape()));
+  });
 }
 
 }  // namespace ct::nn::init

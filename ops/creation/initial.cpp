@@ -42,22 +42,19 @@ double between(double low, double high, double v) {
 }
 
 void truncated(const Forward& f) {
-  const auto [mean, std, low, high] = f.attrs<TruncatedAttrs>();
-  const double from = (low - mean) / std, to = (high - mean) / std;
+  const auto& a = f.attrs<TruncatedAttrs>();
+  const double from = (a.low - a.mean) / a.std, to = (a.high - a.mean) / a.std;
   const bool mirrored = to < -37;
-  const auto run = [&, mean = mean, std = std, low = low, high = high](auto* y) {
+  const auto run = [&]<class T>(T* y) {
     parallel_for(f.out().numel(), 1 << 15, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const auto share = static_cast<double>(y[i]);
-        const double x = mean + std * (mirrored ? -between(-to, -from, 1 - share) : between(from, to, share));
-        y[i] = static_cast<std::remove_pointer_t<decltype(y)>>(std::clamp(x, low, high));
+        const double z = mirrored ? -between(-to, -from, 1 - share) : between(from, to, share);
+        y[i] = static_cast<T>(std::clamp(a.mean + a.std * z, a.low, a.high));
       }
     });
   };
-  if (f.out().dtype() == DType::f64)
-    run(f.out().data<double>());
-  else
-    run(f.out().data<float>());
+  f.out().dtype() == DType::f64 ? run(f.out().data<double>()) : run(f.out().data<float>());
 }
 
 // ---- orthonormalize ---------------------------------------------------------------------------------------
@@ -90,11 +87,8 @@ void target_infer(Infer& i) { i.output(i.in(0).shape(), i.in(0).dtype()); }
 constexpr InputDef kTarget[] = {{.name = "target", .gradient = false}};
 constexpr OutputDef kWritten[] = {{.name = "y", .gradient = false}};
 constexpr AttrDef kTruncatedAttributes[] = {
-    CT_ATTRIBUTE(TruncatedAttrs, mean),
-    CT_ATTRIBUTE(TruncatedAttrs, std),
-    CT_ATTRIBUTE(TruncatedAttrs, low),
-    CT_ATTRIBUTE(TruncatedAttrs, high),
-};
+    CT_ATTRIBUTE(TruncatedAttrs, mean), CT_ATTRIBUTE(TruncatedAttrs, std), CT_ATTRIBUTE(TruncatedAttrs, low),
+    CT_ATTRIBUTE(TruncatedAttrs, high)};
 
 }  // namespace
 

@@ -29,18 +29,13 @@ void backward_plain(const Backward& b) {
   });
 }
 
-constexpr auto kSoftmax = [](const auto& x, auto y) { softmax(x, y); };
-constexpr auto kSoftmaxGradient = [](const auto& g, const auto& y, auto dx) { softmax_gradient(g, y, dx); };
-constexpr auto kLogSoftmax = [](const auto& x, auto y) { log_softmax(x, y); };
-constexpr auto kLogSoftmaxGradient = [](const auto& g, const auto& y, auto dx) {
-  log_softmax_gradient(g, y, dx);
-};
-
 }  // namespace
 }  // namespace ct::softmax_kernels
 
+#define CT_FORMULA_OF(name) [](const auto&... rows) { ct::plain::name(rows...); }
 CT_KERNELS(plain, softmax,
-           {"softmax", softmax_kernels::forward_plain<softmax_kernels::kSoftmax>,
-            softmax_kernels::backward_plain<softmax_kernels::kSoftmaxGradient>},
-           {"log_softmax", softmax_kernels::forward_plain<softmax_kernels::kLogSoftmax>,
-            softmax_kernels::backward_plain<softmax_kernels::kLogSoftmaxGradient>})
+           {"softmax", softmax_kernels::forward_plain<CT_FORMULA_OF(softmax)>,
+            softmax_kernels::backward_plain<CT_FORMULA_OF(softmax_gradient)>},
+           {"log_softmax", softmax_kernels::forward_plain<CT_FORMULA_OF(log_softmax)>,
+            softmax_kernels::backward_plain<CT_FORMULA_OF(log_softmax_gradient)>})
+#undef CT_FORMULA_OF

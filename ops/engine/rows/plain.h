@@ -146,18 +146,15 @@ class Rows {
       });
     const std::int64_t most = std::max<std::int64_t>(16, kElements / 4 / std::max<std::int64_t>(1, size_)),
                        blocks = chunk_count(inner_, most);
-    parallel_for(size_ == 0 ? 0 : outer_ * blocks, size_ > 512 ? 1 : 4,
-                 [&](std::int64_t begin, std::int64_t end) {
-                   for (std::int64_t k = begin; k < end; ++k) {
-                     const std::int64_t column = k % blocks * most, count = std::min(most, inner_ - column);
-                     const auto tile = [&]<class Map>(std::type_identity<Map>) {
-                       return [&, at = k / blocks * size_ * inner_ + column](const Tensor& t) {
-                         return Map(t.data<double>() + at, size_, count, Eigen::OuterStride<>(inner_));
-                       };
-                     };
-                     f(tile(std::type_identity<Block>()), tile(std::type_identity<MutableBlock>()));
-                   }
-                 });
+    parallel_chunks(size_ == 0 ? 0 : outer_ * blocks, 1, [&](std::int64_t k, std::int64_t, std::int64_t) {
+      const std::int64_t column = k % blocks * most, count = std::min(most, inner_ - column);
+      const auto tile = [&]<class Map>(std::type_identity<Map>) {
+        return [&, at = k / blocks * size_ * inner_ + column](const Tensor& t) {
+          return Map(t.data<double>() + at, size_, count, Eigen::OuterStride<>(inner_));
+        };
+      };
+      f(tile(std::type_identity<Block>()), tile(std::type_identity<MutableBlock>()));
+    });
   }
 
  private:
