@@ -58,6 +58,20 @@ TEST_CASE("softmax along any axis is that along the last") {
     }
 }
 
+TEST_CASE("equal rows have equal bits, wherever they lie in memory") {
+  const std::int64_t rows = 16, n = 77;
+  const Tensor x = randn({n}, {.dtype = f64}), g = randn({n}, {.dtype = f64});
+  for (const bool log : {false, true}) {
+    Tensor leaf = x.expand({rows, n}).contiguous().set_requires_grad();
+    const Tensor y = log ? log_softmax(leaf, -1) : softmax(leaf, -1);
+    y.backward(g.expand({rows, n}).contiguous());
+    for (const Tensor& t : {y.detach(), leaf.grad()}) {
+      const V v = values(t);
+      CHECK(std::equal(v.begin() + n, v.end(), v.begin()));  // each row and the one before it
+    }
+  }
+}
+
 TEST_CASE("what is -inf has a probability and a gradient of 0, in long rows too") {
   for (const DType dtype : {f64, f32}) {
     const Tensor x = concat({ones({2, 8}, {.dtype = dtype}), full({2, 40}, -kInf, {.dtype = dtype})}, 1);

@@ -75,13 +75,13 @@ auto of_each(const X& x, const F& f) {
   else
     return f(x.colwise()).replicate(x.rows(), 1);
 }
-/// sum_j x_j
+/// sum_j x_j. Eigen would begin the sum of what lies in memory at an aligned address: the bits would go by it.
 auto total(const auto& x) {
-  return of_each(x, [](const auto& row) { return row.sum(); });
+  return of_each(1.0 * x, [](const auto& row) { return row.sum(); });
 }
 /// log sum_j x_j
 auto log_total(const auto& x) {
-  return of_each(x, [](const auto& row) {
+  return of_each(1.0 * x, [](const auto& row) {
     using std::log;
     return log(row.sum());
   });
@@ -142,7 +142,7 @@ class Rows {
   void each_block(const F& f) const {
     if (inner_ == 1)
       return each([&](std::int64_t r) {
-        f([&](const Tensor& t) { return of(t, r); }, [&](const Tensor& t) { return in(t, r); });
+        f([&](const Tensor& t) { return line(t, r); }, [&](const Tensor& t) { return line_in(t, r); });
       });
     const std::int64_t most = std::max<std::int64_t>(16, kElements / 4 / std::max<std::int64_t>(1, size_)),
                        blocks = chunk_count(inner_, most);
