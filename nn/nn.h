@@ -35,6 +35,7 @@
 #include <cotangent/nn/normalization.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/nn/pooling.h>
+#include <cotangent/nn/profile/profile.h>
 #include <cotangent/nn/recurrent.h>
 #include <cotangent/nn/state_dict.h>
 #include <cotangent/nn/text/bpe.h>

@@ -112,8 +112,7 @@ struct ForwardWatch::Impl final : OpObserver {
         in.push_back(t->defined() ? t->meta() : TensorMeta{{0}, {}, {}});
       for (const Tensor& t : call.forward->outputs)
         out.push_back(t.defined() ? t.meta() : TensorMeta{{0}, {}, {}});
-      const Cost cost = cost_of(call.op, in, out, call.forward->attrs_view);
-      run.least = 1e6 * std::max(cost.flops / limits.flops, cost.bytes / limits.bytes);
+      run.least = 1e6 * limits.least_seconds(cost_of(call.op, in, out, call.forward->attrs_view));
     }
     wait_for(call.forward->in(0).device());
     const std::lock_guard lock(mutex);
