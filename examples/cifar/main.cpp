@@ -107,6 +107,7 @@ void train(const Settings& s) {
   for (std::int64_t epoch = 1; epoch <= s.epochs; ++epoch) {
     Tensor sum = ct::zeros({}, {.device = device});  // stays on the device: nothing waits for it
     for (const auto& [images, y] : batches) {
+      profile_step();
       sgd.zero_grad();
       // Drawn waves are told apart by their direction, which a mirror changes.
       const Tensor x = s.drawn ? images : augmented(images);
@@ -138,6 +139,7 @@ int main(int argc, char** argv) {
         flags.whole("--width", s.width, "channels of the first stage");
         flags.whole("--blocks", s.blocks, "in each of the three stages");
         flags.positive("--lr", s.lr, "learning rate at its highest");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

@@ -115,6 +115,7 @@ void add_call(flags::Flags call, Options& o) {
   call.path("--out", o.out, "run folder; default: runs/gpt-DATE-TIME");
   call.path("--resume", o.resume,
             "a run folder, or a checkpoint in one, to go on with; other flags change its settings");
+  o.profile.add(call);
 }
 
 // The machine of a command.

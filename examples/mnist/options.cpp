@@ -81,6 +81,7 @@ void add_call(flags::Flags call, Options& o) {
             "a run folder, or a checkpoint in one, to go on with; other flags change its settings");
   call.path("--out", o.out, "run folder; default: runs/mnist-DATE-TIME");
   call.path("--json", o.json, "write the result to this file");
+  o.profile.add(call);
 }
 
 // Shared flags of eval and predict.

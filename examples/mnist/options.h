@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "examples/common/run_record.h"
+#include "examples/common/step_profile.h"
 
 /// Settings of a training. The defaults are those of a perceptron; --model cnn has others.
 struct Options {
@@ -29,6 +30,7 @@ struct Options {
   std::string out;
   bool overfit_batch = false;
   std::string json;
+  ProfileFlags profile;
   Call call;
 };
 

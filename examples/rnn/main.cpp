@@ -109,6 +109,7 @@ void train(const Settings& s) {
 
   std::int64_t step = 0;
   for (const auto& [x, y] : batches) {  // windows without end
+    profile_step();
     adam.zero_grad();
     loss_of(model, x, y).backward();
     ct::optim::clip_grad_norm_(model.parameters(), 1);
@@ -143,6 +144,7 @@ int main(int argc, char** argv) {
         flags.whole("--write", s.write, "characters to write at the end");
         flags.text("--prompt", s.prompt, "what it goes on from; without one, a new line");
         flags.positive("--temperature", s.temperature, "below 1 it dares less");
+        add_profile(flags);
       },
       [&] { train(s); });
 }
