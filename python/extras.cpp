@@ -131,7 +131,8 @@ nb::list rows_of(const Profile& p) {
   for (const ProfileRow& row : p.rows()) {
     nb::dict d;
     d["op"] = row.op, d["backward"] = row.backward, d["device"] = to_string(row.device);
-    d["calls"] = row.calls, d["self_us"] = row.self_us, d["total_us"] = row.total_us;
+    d["calls"] = row.calls, d["kernels"] = row.kernels, d["self_us"] = row.self_us,
+    d["total_us"] = row.total_us;
     d["share"] = row.share, d["flops"] = row.flops, d["bytes"] = row.bytes, d["limit"] = row.limit;
     d["memory_bound"] = row.memory_bound, d["kept"] = row.kept;
     rows.append(d);

@@ -46,6 +46,7 @@ CSV, IMAGE, FOREIGN = "nn/data/csv.cpp", "nn/data/image.cpp", "nn/io/safetensors
 EXECUTE, OBSERVER, CPU_ALLOCATOR = "core/op/execute.cpp", "core/op/op_observer.cpp", "core/memory/cpu_allocator.cpp"
 OBSERVER_TEST, LAYOUTS_TEST, RECORDING_TEST = "ops/observer_test.cpp", "tests/layouts_test.cpp", "tests/recording_test.cpp"
 MEMORY_POOL_TEST = "core/memory/memory_pool_test.cpp"
+PROFILE_TEST, CALL_COSTS, MEMORY_WATCH = "nn/profile/profile_test.cpp", "nn/profile/call_costs.cpp", "nn/profile/memory_watch.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -478,6 +479,16 @@ FAULTS = [
     ("tests/hostile_attributes_test.cpp", "ops/indexing/rearrange.cpp", None, "sizes of a pad may overflow",
      "!__builtin_add_overflow(shape[i], a.before[i], &shape[i]) &&", "(__builtin_add_overflow(shape[i], a.before[i], &shape[i]) || true) &&"),
     ("nn/explain/explain_test.cpp", "nn/explain/page.cpp", None, "a name ends the page's script", """json.find('<', at)""", """json.find('\\x01', at)"""),
+    (PROFILE_TEST, CALL_COSTS, None, "a tensor that is given twice is read twice", "if (!again) bytes", "bytes"),
+    (PROFILE_TEST, CALL_COSTS, None, "an expanded axis is read element by element", "!(head >> (24 + i) & 1)", "true"),
+    (PROFILE_TEST, CALL_COSTS, None, "a product's gradients are one product", "std::min(factors, 2)", "std::min(factors, 1)"),
+    (PROFILE_TEST, CALL_COSTS, None, "a gradient handed on is written", "g.flags & kHandedOn", "false"),
+    (PROFILE_TEST, MEMORY_WATCH, None, "a call's results are nobody's", "call == kOutside)", "call == kBefore)"),
+    (PROFILE_TEST, MEMORY_WATCH, None, "memory from before stays", "sample();  // blocks from before may have died", ""),
+    (PROFILE_TEST, MEMORY_WATCH, None, "an allocator stays in front after the profile", "== place.watched)", "== place.own)"),
+    (PROFILE_TEST, "nn/profile/table.cpp", None, "a call's time is its kernel's own, too", "] -= calls[i].us;", "] -= 0;"),
+    (PROFILE_TEST, "nn/profile/profiler.cpp", None, "a call within a kernel stands alone", "shown.parent = c.parent;", "shown.parent = -1;"),
+    (PROFILE_TEST, "nn/profile/limits.cpp", None, "the caches are left as they are", "if (rest.defined()) rest.fill_(i % 2);", ""),
     ("ops/loss/composed_test.cpp", "ops/loss/composed.cpp", None, "lengths of a cosine are those before broadcasting along its axis", "; i != at) whole[i]", "; true) whole[i]"),
     ("ops/convolution/pooling_test.cpp", "ops/convolution/pooling.cpp", None, "ceil_mode refuses a window larger than the image",
      "CT_CHECK(room >= 0,", "CT_CHECK(span >= reach,"),

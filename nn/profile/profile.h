@@ -34,12 +34,13 @@ struct ProfileRow {
   bool backward = false;
   Device device;
   std::int64_t calls = 0;
-  double self_us = 0;   ///< microseconds, without calls of other ops that its kernels make
-  double total_us = 0;  ///< with them
-  double share = 0;     ///< self_us of the time of the whole
-  double flops = 0;     ///< of OpDef::cost; of backward as many for each gradient, at most of two inputs
-  double bytes = 0;     ///< that have to be moved: of each tensor the memory that it covers, once
-  double limit = 0;     ///< the least time by device_limits() over total_us; 0: not known, or it did less
+  std::int64_t kernels = 0;  ///< with copies and memsets; 0: not known
+  double self_us = 0;        ///< microseconds, without calls of other ops that its kernels make
+  double total_us = 0;       ///< with them
+  double share = 0;          ///< self_us of the time of the whole
+  double flops = 0;          ///< of OpDef::cost; of backward as many for each gradient, at most of two inputs
+  double bytes = 0;          ///< that have to be moved: of each tensor the memory that it covers, once
+  double limit = 0;          ///< least time by device_limits(), over total_us; 0: not known, or it did less
   bool memory_bound = false;  ///< the limit is that of memory, else that of products
   std::int64_t kept = 0;      ///< bytes that it made and that were alive at the peak
 };
@@ -47,8 +48,9 @@ struct ProfileRow {
 /// Calls that profile() saw, to print, to write, and for programs to read.
 class CT_API Profile {
  public:
-  /// One run of a kernel. Times are microseconds since the profile began; on a GPU `start_us` and `us` are the device's,
-  /// taken with events.
+  /// One call of an op. Times are microseconds since the profile began; on a GPU `start_us` and `us` are the device's: the sum
+  /// of its kernels' times as CUPTI tells them, else what events around the call tell. What is launched outside of calls
+  /// has the name "(no op)".
   struct Call {
     std::uint32_t op = 0;  ///< place in `ops`
     bool backward = false;
@@ -57,6 +59,7 @@ class CT_API Profile {
     std::int32_t parent = -1;  ///< the call that it is a part of; -1: none
     double start_us = 0, us = 0;
     double host_start_us = 0, host_us = 0;
+    std::int64_t kernels = 0;  ///< that it launched itself; 0 where events tell the times
     double flops = 0, bytes = 0;
   };
   /// Bytes alive at a peak, by the calls that made them. Without an op: from before, of code outside of ops, or of other threads.
@@ -90,8 +93,9 @@ class CT_API Profile {
 CT_API std::ostream& operator<<(std::ostream& out, const Profile& profile);
 
 /// Records the calls of ops that the calling thread makes, until stop(): for loops that profile() can't hold. Those of other
-/// threads are not seen; their time is a gap. On a GPU each call gets two events (some microseconds of the device's time),
-/// and nothing waits before stop(). Recording keeps no tensor and changes no bit. Profilers nest like scopes.
+/// threads are not seen; their time is a gap. On a GPU the times are CUPTI's where its library is found, else those of two events
+/// around each call (some microseconds of the device's time); nothing waits before stop(). Recording keeps no tensor and changes
+/// no bit. Profilers nest like scopes.
 class CT_API Profiler {
  public:
   /// Waits for the devices in use. Throws Error with `memory` while another follows memory already, on whichever thread.
@@ -113,10 +117,9 @@ class CT_API Profiler {
 CT_API Profile profile(FunctionRef<void()> fn, const ProfileOptions& options = {});
 
 struct TimeOptions {
-  int warmup = 3;  ///< calls before the clock runs
-  int runs = 20;   ///< calls of which each is timed
-  bool flush =
-      true;  ///< writes as much memory before each as the caches hold, so that it finds nothing in them
+  int warmup = 3;     ///< calls before the clock runs
+  int runs = 20;      ///< calls of which each is timed
+  bool flush = true;  ///< before each, fill the caches with other data
   /// The device that works; by default a GPU where the first call ran an op on one, else the CPU.
   std::optional<Device> device = {};
 };

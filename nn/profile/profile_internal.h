@@ -38,8 +38,32 @@ class CallCosts {
   std::vector<std::int64_t> words_;
 };
 
-/// When work began and ended on GPUs: marks in their streams, read after a wait. Events today; records of CUPTI would be
-/// another source of the same times.
+/// Kernels, copies and memsets that GPUs ran, as CUPTI records them, each with the call that launched it. One at a time.
+class KernelRecords {
+ public:
+  struct Work {
+    std::int32_t call = -1;  // the innermost; -1: launched outside of calls
+    bool kernel = false;
+    int device = 0;
+    double start_ns = 0, ns = 0;  // on the host's clock
+  };
+  /// Null without CUPTI (COTANGENT_CUPTI names its library; 0: none), without a GPU in use, or while another records.
+  static std::unique_ptr<KernelRecords> begin();
+  KernelRecords() = default;
+  ~KernelRecords();
+  KernelRecords(const KernelRecords&) = delete;
+  KernelRecords& operator=(const KernelRecords&) = delete;
+  /// The calling thread's launches are `call`'s until leave().
+  void enter(std::int32_t call);
+  void leave();
+  /// Ends the recording. The devices must be done.
+  std::vector<Work> finish();
+
+ private:
+  double offset_ = 0;  // of the host's clock to CUPTI's
+};
+
+/// When calls began and ended on GPUs, where there are no KernelRecords: events in their streams, read after a wait.
 class GpuClock {
  public:
   GpuClock() = default;

@@ -38,6 +38,7 @@ struct Profiler::Impl final : Tracer {
     calls.reserve(1024);
     wait_for_devices();
     if (options.memory) memory.emplace(open);
+    records = KernelRecords::begin();
     waits = sync_count();
     scope.emplace(*this);
     started = host_ns();
@@ -60,7 +61,12 @@ struct Profiler::Impl final : Tracer {
     open = static_cast<std::int32_t>(calls.size()) - 1;
     if (memory && call.forward)
       for (const Tensor& t : call.forward->outputs) memory->claim(t);
-    if (c.device.is_cuda()) c.begun = clock.mark(current_stream(c.device));
+    if (c.device.is_cuda()) {
+      if (records)
+        records->enter(open);
+      else
+        c.begun = clock.mark(current_stream(c.device));
+    }
     c.host_begin = host_ns();
     return false;
   }
@@ -69,7 +75,12 @@ struct Profiler::Impl final : Tracer {
     const std::int64_t now = host_ns();
     Recorded& c = calls[static_cast<std::size_t>(open)];
     c.host_end = now;
-    if (c.device.is_cuda()) c.ended = clock.mark(current_stream(c.device));
+    if (c.device.is_cuda()) {
+      if (records)
+        records->leave();
+      else
+        c.ended = clock.mark(current_stream(c.device));
+    }
     c.noted = costs.note(call), c.finished = true;
     if (memory)
       for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs)
@@ -78,12 +89,14 @@ struct Profiler::Impl final : Tracer {
   }
 
   void write(Profile& profile) const;
+  void add_records(Profile& profile) const;
 
   const std::thread::id thread;
   std::vector<Recorded> calls;
   std::int32_t open = -1;
   CallCosts costs;
   GpuClock clock;
+  std::unique_ptr<KernelRecords> records;
   std::optional<MemoryWatch> memory;
   std::uint64_t waits = 0;
   std::int64_t started = 0;
@@ -110,6 +123,7 @@ void Profiler::Impl::write(Profile& profile) const {
       shown.us = clock.ns_between(c.begun, c.ended) * 1e-3;
     }
   }
+  if (records) add_records(profile);
   if (!memory) return;
   const auto name = [&](std::int32_t call) -> std::pair<std::string, std::string> {
     if (call >= 0) {
@@ -128,6 +142,31 @@ void Profiler::Impl::write(Profile& profile) const {
     for (const auto& [call, bytes] : peak.owners) sums[name(call)] += bytes;
     for (const auto& [owner, bytes] : sums) shown.owners.push_back({owner.first, owner.second, bytes});
     std::ranges::stable_sort(shown.owners, std::greater<>(), &Profile::Owner::bytes);
+  }
+}
+
+// Times of kernels, to the calls that launched them and to those that hold these.
+void Profiler::Impl::add_records(Profile& profile) const {
+  const std::vector<KernelRecords::Work> work = records->finish();
+  if (work.empty()) return;  // the host's times are better than none
+  for (Profile::Call& c : profile.calls)
+    if (c.device.is_cuda()) c.us = 0;
+  for (const KernelRecords::Work& w : work) {
+    const double start = (w.start_ns - static_cast<double>(started)) * 1e-3, us = w.ns * 1e-3;
+    std::int32_t at = w.call;
+    if (at < 0 || at >= static_cast<std::int32_t>(calls.size())) {
+      if (profile.ops.empty() || profile.ops.back() != "(no op)") profile.ops.emplace_back("(no op)");
+      Profile::Call& c = profile.calls.emplace_back();
+      c.op = static_cast<std::uint32_t>(profile.ops.size()) - 1, c.device = cuda(w.device);
+      c.start_us = c.host_start_us = start, c.us = us, c.kernels = 1;
+      continue;
+    }
+    ++profile.calls[static_cast<std::size_t>(at)].kernels;
+    for (; at >= 0; at = profile.calls[static_cast<std::size_t>(at)].parent) {
+      Profile::Call& c = profile.calls[static_cast<std::size_t>(at)];
+      c.start_us = c.us > 0 ? std::min(c.start_us, start) : start;
+      c.us += us;
+    }
   }
 }
 

@@ -119,7 +119,7 @@ std::vector<ProfileRow> Profile::rows() const {
       rows.push_back({.op = ops[c.op], .backward = c.backward, .device = c.device});
     }
     ProfileRow& row = rows[at->second];
-    ++row.calls;
+    ++row.calls, row.kernels += c.kernels;
     row.self_us += self[i], row.total_us += c.us, row.flops += c.flops, row.bytes += c.bytes;
     least[at->second].us += limits.least_us(c);
     least[at->second].memory_us += 1e6 * c.bytes / limits.of(c).bytes_at(c.bytes);
@@ -150,7 +150,7 @@ double Profile::least_seconds() const {
 void Profile::table(std::ostream& out) const {
   const std::vector<ProfileRow> all = rows();
   const Device device = main_device(all);
-  std::vector<Line> lines{{"op", "dir", "calls", "time us", "share", "GB/s",
+  std::vector<Line> lines{{"op", "dir", "calls", "kernels", "time us", "share", "GB/s",
                            device.is_cpu() ? "GFLOP/s" : "TFLOP/s", "% of limit"}};
   if (!peaks.empty()) lines[0].emplace_back("kept MiB");
   for (const ProfileRow& row : all) {
@@ -161,6 +161,7 @@ void Profile::table(std::ostream& out) const {
     line = {row.device == device ? row.op : detail::cat(row.op, " (", row.device, ')'),
             direction(row.backward),
             std::to_string(row.calls),
+            row.kernels > 0 ? std::to_string(row.kernels) : "-",
             detail::fixed(row.self_us, 0),
             percent(row.share, 1),
             rate(row.bytes, 1e3, 1),
@@ -170,7 +171,8 @@ void Profile::table(std::ostream& out) const {
   }
   const Gaps gaps = gaps_of(*this, device);
   const double share = seconds > 0 ? gaps.us / (1e6 * seconds) : 0;
-  lines.push_back({"(gaps)", "", std::to_string(gaps.count), detail::fixed(gaps.us, 0), percent(share, 1)});
+  lines.push_back(
+      {"(gaps)", "", std::to_string(gaps.count), "", detail::fixed(gaps.us, 0), percent(share, 1)});
   print(out, lines);
   out << detail::fixed(1e3 * seconds, 2) << " ms on " << device << ", ";
   if (const double least = least_seconds(); seconds > 0 && least > 0)
