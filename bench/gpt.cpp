@@ -84,6 +84,28 @@ BENCHMARK(gpt2_b64)->Name("G1/gpt2_124M_bf16_b64_t1024")->Iterations(4)->UseManu
 BENCHMARK(gpt2_b32)->Name("G1/gpt2_124M_bf16_b32_t1024")->Iterations(4)->UseManualTime();
 BENCHMARK(char_gpt)->Name("G2/chargpt_6l6h384_b64_t256")->Iterations(5)->UseManualTime();
 
+// The same under a profiler, one for each few steps: what recording costs. Making the table is not in it.
+void profiled(benchmark::State& state, const Shape& shape, ct::Device device, int steps) {
+  if (device.is_cuda() && !needs_gpu(state)) return;
+  ct::manual_seed(0);
+  Training training(shape, device);
+  for (int i = 0; i < 5; ++i) training.step();
+  for (auto _ : state) {
+    ct::Profiler profiler;
+    state.SetIterationTime(seconds_of([&] {
+                             for (int i = 0; i < steps; ++i) training.step();
+                             ct::synchronize(device);
+                           }) /
+                           steps);
+  }
+}
+void profiled_gpt2(benchmark::State& state) { profiled(state, kGpt2_124M_b32, ct::cuda(0), 3); }
+void profiled_char_gpt(benchmark::State& state) { profiled(state, kCharGpt, ct::cuda(0), 40); }
+void profiled_small_gpt(benchmark::State& state) { profiled(state, kSmallGpt, ct::cpu, 5); }
+BENCHMARK(profiled_gpt2)->Name("profiled/gpt2_124M_bf16_b32_t1024")->Iterations(4)->UseManualTime();
+BENCHMARK(profiled_char_gpt)->Name("profiled/chargpt_6l6h384_b64_t256")->Iterations(5)->UseManualTime();
+BENCHMARK(profiled_small_gpt)->Name("profiled/gpt_4l4h128_b12_t64")->Apply(five_runs)->UseManualTime();
+
 void small_gpt_cpu(benchmark::State& state) {
   ct::manual_seed(0);
   Training training(kSmallGpt, ct::cpu);
