@@ -215,7 +215,7 @@ void Profile::trace(const std::string& path) const {
                            detail::fixed(c.flops, 0), ",\"bytes\":", detail::fixed(c.bytes, 0), "}}"));
   };
   for (const Call& c : calls) {
-    event(c, 1, c.host_start_us, c.host_us);
+    if (c.host_us > 0) event(c, 1, c.host_start_us, c.host_us);
     if (c.device.is_cpu()) continue;
     const auto place = static_cast<std::size_t>(c.device.index);
     if (told.size() <= place) told.resize(place + 1);
