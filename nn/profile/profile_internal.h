@@ -82,8 +82,8 @@ class GpuClock {
     std::int64_t host = 0;
   };
   std::vector<Event> events_;
-  std::vector<int> devices_;  // of each event
-  std::vector<First> first_;  // by device
+  std::vector<std::size_t> devices_;  // of each event: 1 + its number
+  std::vector<First> first_;          // by device
 };
 
 /// Follows the blocks of memory of the devices in use while it lives, of all threads: allocators of its own stand before

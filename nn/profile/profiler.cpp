@@ -213,7 +213,7 @@ namespace {
 // Events of earlier profiles, by device: making one takes longer than recording it.
 struct Spare {
   std::mutex mutex;
-  std::vector<Event> events[kMaxCudaDevices];
+  std::vector<Event> events[1 + kMaxCudaDevices];
 };
 Spare& spare() {
   static Spare& all = *new Spare;
@@ -223,7 +223,7 @@ Spare& spare() {
 }  // namespace
 
 std::int32_t GpuClock::mark(const Stream& stream) {
-  const auto device = static_cast<std::size_t>(stream.device.index);
+  const auto device = static_cast<std::size_t>(1 + stream.device.index);
   {
     Spare& all = spare();
     const std::lock_guard lock(all.mutex);
@@ -234,7 +234,7 @@ std::int32_t GpuClock::mark(const Stream& stream) {
       all.events[device].pop_back();
     }
   }
-  devices_.push_back(stream.device.index);
+  devices_.push_back(device);
   const auto number = static_cast<std::int32_t>(events_.size()) - 1;
   if (first_.size() <= device) first_.resize(device + 1);
   if (first_[device].mark == -1) first_[device] = {number, host_ns()};
@@ -249,7 +249,7 @@ GpuClock::~GpuClock() {
 }
 
 double GpuClock::ns(std::int32_t mark) const {
-  const First& first = first_[static_cast<std::size_t>(devices_[static_cast<std::size_t>(mark)])];
+  const First& first = first_[devices_[static_cast<std::size_t>(mark)]];
   return static_cast<double>(first.host) + ns_between(first.mark, mark);
 }
 

@@ -217,13 +217,13 @@ void Profile::trace(const std::string& path) const {
   for (const Call& c : calls) {
     if (c.host_us > 0) event(c, 1, c.host_start_us, c.host_us);
     if (c.device.is_cpu()) continue;
-    const auto place = static_cast<std::size_t>(c.device.index);
+    const auto place = static_cast<std::size_t>(1 + c.device.index);
     if (told.size() <= place) told.resize(place + 1);
     if (!told[place])
-      file.write(detail::cat(",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":", place + 2,
+      file.write(detail::cat(",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":", place + 1,
                              ",\"args\":{\"name\":\"", c.device, "\"}}"));
     told[place] = true;
-    event(c, place + 2, c.start_us, c.us);
+    event(c, place + 1, c.start_us, c.us);
   }
   file.write("]}\n");
   file.commit();
