@@ -45,9 +45,15 @@ Tensor filler(Device device) {
 
 // Bytes per second of ops that do as little as possible with what they move, at sizes from caches to memory.
 std::vector<DeviceLimits::Rate> memory_rates(Device device) {
-  const std::int64_t least = device.is_cpu() ? 1 << 14 : 1 << 18, most = device.is_cpu() ? 1 << 28 : 1 << 30;
-  const Tensor from = zeros({most / 8}, {.device = device});
-  Tensor to = zeros({most / 8}, {.device = device});
+  const std::int64_t least = device.is_cpu() ? 1 << 14 : 1 << 18;
+  std::int64_t most = device.is_cpu() ? 1 << 28 : 1 << 30;
+  Tensor from, to;
+  while (!to.defined()) try {
+      from = zeros({most / 8}, {.device = device}), to = zeros({most / 8}, {.device = device});
+    } catch (const OutOfMemoryError&) {  // a training may have most of it
+      from = {};
+      if ((most /= 4) < least) throw;
+    }
   std::vector<DeviceLimits::Rate> rates;
   for (std::int64_t moved = least; moved <= most; moved *= 4) {
     const std::int64_t times =
@@ -79,18 +85,21 @@ double product_rate(Device device, DType dtype) {
   double best = 0;
   Generator draws(1);
   const std::int64_t most = device.is_cpu() ? 1024 : 8192;
-  for (std::int64_t n = 128; n <= most; n *= 2) {
-    const Tensor a = randn({n, n}, {.dtype = dtype, .device = device}, draws);
-    const Tensor b = randn({n, n}, {.dtype = dtype, .device = device}, draws);
-    const std::int64_t times = n <= 512 ? 4 : 1;
-    const auto several = [&] {
-      for (std::int64_t i = 0; i < times; ++i) matmul(a, b);
-    };
-    const double took = times_of(several, {.warmup = 1, .runs = 5, .flush = false, .device = device})[0];
-    const auto side = static_cast<double>(n);
-    best = std::max(best, 2 * side * side * side * static_cast<double>(times) / took);
-    if (took > 0.2) break;  // plain kernels: no faster at another size
-  }
+  for (std::int64_t n = 128; n <= most; n *= 2) try {
+      const Tensor a = randn({n, n}, {.dtype = dtype, .device = device}, draws);
+      const Tensor b = randn({n, n}, {.dtype = dtype, .device = device}, draws);
+      const std::int64_t times = n <= 512 ? 4 : 1;
+      const auto several = [&] {
+        for (std::int64_t i = 0; i < times; ++i) matmul(a, b);
+      };
+      const double took = times_of(several, {.warmup = 1, .runs = 5, .flush = false, .device = device})[0];
+      const auto side = static_cast<double>(n);
+      best = std::max(best, 2 * side * side * side * static_cast<double>(times) / took);
+      if (took > 0.2) break;  // plain kernels: no faster at another size
+    } catch (const OutOfMemoryError&) {
+      if (best == 0) throw;
+      break;
+    }
   return best;
 }
 

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cotangent/core/device/parallel.h>
 #include <cotangent/core/memory/allocator.h>
 #include <cotangent/core/op/op_observer.h>
 #include <cotangent/core/op/registry.h>
@@ -356,6 +357,20 @@ TEST_CASE("limits fall from caches to memory, and are measured once", "[profile]
   CHECK(device_limits(cpu, f64).flops < limits.flops);
   CHECK_THROWS_AS(device_limits(cpu, i64), DTypeError);
   CHECK_THROWS_AS(device_limits(cuda(99)), DeviceError);
+}
+
+TEST_CASE("limits are measured in the memory that is left", "[profile]") {
+  const int threads = num_threads();
+  set_num_threads(5);  // for which nothing is known yet
+  empty_cache(cpu);
+  current_allocator(cpu).set_limit(memory_stats(cpu).reserved + (std::size_t{8} << 20));
+  const DeviceLimits limits = device_limits(cpu);
+  current_allocator(cpu).set_limit(0);
+  set_num_threads(threads);
+  CHECK(limits.flops > 0);
+  REQUIRE(!limits.rates.empty());
+  CHECK(limits.rates.back().moved <= 0x1p24);
+  CHECK(device_limits(cpu).rates.back().moved == 0x1p28);
 }
 
 TEST_CASE("a profile on a GPU takes the device's times", "[profile][cuda]") {
