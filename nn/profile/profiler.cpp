@@ -1,8 +1,11 @@
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <thread>
+#include <tuple>
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/memory/allocator.h>
@@ -31,7 +34,7 @@ struct Profiler::Impl final : Tracer {
     bool backward, finished = false;
     DType dtype;
     std::size_t noted = 0;  // place in `costs`
-    std::int64_t host_begin, host_end;
+    std::int64_t host_begin = 0, host_end = 0;
   };
 
   explicit Impl(const ProfileOptions& options) : thread(std::this_thread::get_id()) {
@@ -57,17 +60,15 @@ struct Profiler::Impl final : Tracer {
       for (const Tensor& t : call.forward->outputs) look(t);
     } else {
       for (const Tensor& t : call.backward->grads) look(t);
+      for (const Tensor& t : call.backward->saved_inputs) look(t);
     }
-    open = static_cast<std::int32_t>(calls.size()) - 1;
+    const auto number = static_cast<std::int32_t>(calls.size()) - 1;
+    if (c.device.is_cuda() && records) records->enter(number);
+    if (c.device.is_cuda() && !records) c.begun = clock.mark(current_stream(c.device));
+    open = number;  // nothing throws from here on
     if (memory && call.forward)
       for (const Tensor& t : call.forward->outputs) memory->claim(t);
-    if (c.device.is_cuda()) {
-      if (records)
-        records->enter(open);
-      else
-        c.begun = clock.mark(current_stream(c.device));
-    }
-    c.host_begin = host_ns();
+    c.host_begin = c.host_end = host_ns();
     return false;
   }
 
@@ -75,17 +76,13 @@ struct Profiler::Impl final : Tracer {
     const std::int64_t now = host_ns();
     Recorded& c = calls[static_cast<std::size_t>(open)];
     c.host_end = now;
-    if (c.device.is_cuda()) {
-      if (records)
-        records->leave();
-      else
-        c.ended = clock.mark(current_stream(c.device));
-    }
-    c.noted = costs.note(call), c.finished = true;
     if (memory)
       for (const Tensor& t : call.forward ? call.forward->outputs : call.backward->grad_inputs)
         memory->claim(t);
     open = c.parent;
+    if (c.device.is_cuda() && records) records->leave();
+    if (c.device.is_cuda() && !records) c.ended = clock.mark(current_stream(c.device));
+    c.noted = costs.note(call), c.finished = true;
   }
 
   void write(Profile& profile) const;
