@@ -67,17 +67,19 @@ double bytes_read(std::vector<Noted> tensors) {
 }  // namespace
 
 void CallCosts::note(const Tensor& t, std::int64_t flags) {
-  if (!t.defined()) return words_.push_back(0);
-  std::int64_t head =
-      flags | kDefined | static_cast<std::int64_t>(t.dtype()) << 8 | static_cast<std::int64_t>(t.dim()) << 16;
-  const std::size_t place = words_.size();
-  words_.push_back(0);
-  words_.push_back(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.raw_data())));
-  for (int i = 0; i < t.dim(); ++i) {
-    words_.push_back(t.shape()[i]);
-    if (t.strides()[i] == 0) head |= std::int64_t{1} << (24 + i);
+  std::int64_t words[2 + kMaxRank] = {0, 0};
+  int count = 1;
+  if (t.defined()) {
+    words[0] = flags | kDefined | static_cast<std::int64_t>(t.dtype()) << 8 |
+               static_cast<std::int64_t>(t.dim()) << 16;
+    words[1] = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.raw_data()));
+    count = 2 + t.dim();
+    for (int i = 0; i < t.dim(); ++i) {
+      words[2 + i] = t.shape()[i];
+      if (t.strides()[i] == 0) words[0] |= std::int64_t{1} << (24 + i);
+    }
   }
-  words_[place] = head;
+  words_.insert(words_.end(), words, words + count);
 }
 
 std::size_t CallCosts::note(const KernelCall& call) {

@@ -26,7 +26,7 @@ inline const char* direction(bool backward) { return backward ? "bwd" : "fwd"; }
 /// Costs of calls. While they run the shapes are noted, in a row of words; OpDef::cost is asked afterwards.
 class CallCosts {
  public:
-  CallCosts() { words_.reserve(1 << 15); }
+  CallCosts() : words_(1 << 17) { words_.clear(); }  // pages that are there already: a first touch takes time
   /// Notes a call that has run; returns its place.
   std::size_t note(const KernelCall& call);
   /// Cost of the call of `op` noted there, but no more bytes than its tensors have in memory: what a gather reads twice comes

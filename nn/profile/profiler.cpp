@@ -28,17 +28,17 @@ DType computed_in(DType found, const Tensor& t) {
 
 struct Profiler::Impl final : Tracer {
   struct Recorded {
-    const OpDef* op;
+    const OpDef* op = nullptr;
     Device device;
-    std::int32_t parent, begun = -1, ended = -1;  // marks of a GpuClock
-    bool backward, finished = false;
-    DType dtype;
-    std::size_t noted = 0;  // place in `costs`
+    std::int32_t parent = -1, begun = -1, ended = -1;  // marks of a GpuClock
+    bool backward = false, finished = false;
+    DType dtype = DType::u8;  // no floating one yet
+    std::size_t noted = 0;    // place in `costs`
     std::int64_t host_begin = 0, host_end = 0;
   };
 
   explicit Impl(const ProfileOptions& options) : thread(std::this_thread::get_id()) {
-    calls.reserve(1024);
+    calls.resize(1 << 12), calls.clear();  // as words_ of CallCosts
     wait_for_devices();
     if (options.memory) memory.emplace(open);
     records = KernelRecords::begin();
@@ -50,7 +50,6 @@ struct Profiler::Impl final : Tracer {
   bool begin(const KernelCall& call) override {
     Recorded& c = calls.emplace_back();
     c.op = &call.op, c.backward = call.backward != nullptr, c.parent = open;
-    c.dtype = DType::u8;  // none yet
     const auto look = [&](const Tensor& t) {
       c.dtype = computed_in(c.dtype, t);
       if (t.defined() && t.device().is_cuda()) c.device = t.device();
