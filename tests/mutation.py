@@ -46,6 +46,7 @@ CSV, IMAGE, FOREIGN = "nn/data/csv.cpp", "nn/data/image.cpp", "nn/io/safetensors
 EXECUTE, OBSERVER, CPU_ALLOCATOR = "core/op/execute.cpp", "core/op/op_observer.cpp", "core/memory/cpu_allocator.cpp"
 OBSERVER_TEST, LAYOUTS_TEST, RECORDING_TEST = "ops/observer_test.cpp", "tests/layouts_test.cpp", "tests/recording_test.cpp"
 MEMORY_POOL_TEST = "core/memory/memory_pool_test.cpp"
+FUSE_TEST, CHAIN = "ops/fusion/fuse_test.cpp", "ops/engine/map/chain.cpp"
 FAULTS = [
     ("tanh", "ops/elementwise/unary_table.inc", UNARY, "y not squared", "g * (1 - y * y))", "g * (1 - y))"),
     ("softplus", "ops/elementwise/unary_table.inc", UNARY, "beta left out of the sigmoid",
@@ -488,6 +489,9 @@ FAULTS = [
     ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "integers and 2^63 meet in f32",
      "v < -0x1p63 || v >= 0x1p63) return v < 0 ? -INFINITY : INFINITY;", "v < -0x1p63 || v >= 0x1p63) return p;"),
     ("ops/elementwise/binary_test.cpp", "ops/elementwise/binary.cpp", None, "a fraction is compared in f32", "exact ? x.to(DType::i64) : x, n);", "x, p);"),
+    (FUSE_TEST, "ops/fusion/build.cpp", None, "of gradients that meet the last alone is kept", "sum = sum < 0 ? g : b.sum(sum, g);", "sum = g;"),
+    (FUSE_TEST, CHAIN, None, "a slot is used again while its value is still read", "if (again || p.last_use[v] != s) continue;", "if (again) continue;"),
+    (FUSE_TEST, "ops/fusion/fuse.cpp", None, "one tensor as two arguments has one place on the tape of the rule", "record ? t.unsqueeze(0).squeeze(0)", "record ? t"),
     ("ops/elementwise/unary_cold_test.cpp", "ops/elementwise/unary_table.inc", UNARY, "hardtanh's slope at NaN", "where((x > p) & (x < q), g, 0))", "where((x <= p) | (x >= q), 0, g))"),
 ]
 
