@@ -192,7 +192,9 @@ struct detail::FusedState {
   std::size_t inputs, outputs;
   FormulaFn formula;
   std::mutex mutex;
-  std::map<std::vector<std::uint8_t>, std::int64_t> numbers{};  // by dtypes, ranks of 0, and autocast
+  // The number of the formula for some dtypes, ranks of 0, and mode of Autocast.
+  using Key = std::array<std::uint8_t, 25>;
+  std::vector<std::pair<Key, std::int64_t>> numbers{};
 };
 
 std::shared_ptr<detail::FusedState> detail::make_fused(std::size_t inputs, std::size_t outputs,
@@ -201,21 +203,22 @@ std::shared_ptr<detail::FusedState> detail::make_fused(std::size_t inputs, std::
 }
 
 void detail::call_fused(FusedState& state, std::span<const Tensor* const> inputs, std::span<Tensor> outputs) {
-  std::vector<std::uint8_t> key;
+  FusedState::Key key{};
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor& t = *inputs[i];
     CT_CHECK(t.defined(), Error, "fused", "tensor ", i,
              " is undefined; create it with ct::zeros, ct::randn, ... first");
     CT_CHECK(is_floating(t.dtype()) || t.dtype() == DType::boolean, DTypeError, "fused", "tensor ", i, " is ",
              describe(t), "; f32, f64, f16, bf16 and bool can be fused: convert it with .to(ct::f32)");
-    key.push_back(static_cast<std::uint8_t>(2 * static_cast<int>(t.dtype()) + (t.dim() == 0)));
+    key[1 + i] = static_cast<std::uint8_t>(2 * static_cast<int>(t.dtype()) + (t.dim() == 0));
   }
   const AutocastMode& mode = autocast_mode();
-  key.push_back(mode.enabled ? static_cast<std::uint8_t>(1 + static_cast<int>(mode.dtype)) : 0);
+  if (mode.enabled) key[0] = static_cast<std::uint8_t>(1 + static_cast<int>(mode.dtype));
   std::int64_t number = -1;
   {
     const std::lock_guard lock(state.mutex);
-    if (const auto at = state.numbers.find(key); at != state.numbers.end()) number = at->second;
+    for (const auto& [known_key, its_number] : state.numbers)
+      if (known_key == key) number = its_number;
     if (number < 0) {
       const NoGrad guard;
       std::vector<Tensor> values, results(state.outputs);
@@ -223,7 +226,7 @@ void detail::call_fused(FusedState& state, std::span<const Tensor* const> inputs
         values.push_back(zeros(t->dim() == 0 ? Shape{} : Shape{1}, {.dtype = t->dtype(), .device = cpu}));
       number =
           fusion::remember(fusion::read_formula(values, results, [&] { state.formula(values, results); }));
-      state.numbers.emplace(std::move(key), number);
+      state.numbers.emplace_back(key, number);
     }
   }
   dispatch(k_fused, inputs, FusedAttrs{number}, outputs);

@@ -30,7 +30,7 @@ DType type_of(Compute c) { return c == Compute::f64 ? DType::f64 : DType::f32; }
 
 struct Call {
   const Program& program;
-  LayoutOf<kMaxOperands> layout{};
+  LayoutOf<kMaxOperands> layout;
   Operand in[kMaxInputs], out[kMaxOutputs];
   std::int64_t tile = 0;
   std::size_t slot_bytes = 0, temporary_bytes = 0;
