@@ -69,6 +69,7 @@ CT_INLINE void keep_as_it_is(N& number) {
   asm("" : "+r"(number));
 }
 
+inline constexpr std::int64_t kLongTile = 64;
 /// Whether a formula takes less time than its operands' way from the cache: it calls no function but where() and abs().
 consteval bool is_light(std::string_view text) {
   for (std::size_t i = 1; i < text.size(); ++i) {
@@ -91,40 +92,22 @@ void run_tile(const Tile& tile, std::index_sequence<I...>) {
   const P p(tile.parameters->p.template to<T>());
   const P q(tile.parameters->q.template to<T>());
   // Copies, which a store can't change.
-  std::ptrdiff_t step[] = {tile.step[I] * P::kSize...};
-  (keep_as_it_is(step[I]), ...);
+  const std::int64_t moves[] = {
+      -std::int64_t{tile.step[I]}...};  // all bits, or none where an input is one number
   const std::int64_t n = tile.n;
   const std::uint32_t last = tile.last;
   bool streams = tile.streams;
   std::int64_t i = 0;
-  if constexpr (is_light(F::kText) && std::is_same_v<T, float>) {
-    constexpr std::int64_t kTwo = 2 * P::kSize;
-    if (((step[I] == P::kSize) && ...) && !streams) {
-      for (; i + kTwo <= n; i += kTwo) {
-        store_results<T, true>(
-            out, i, F::eval(load_argument<F, T, I, true>(in[I] + i, P::kSize, last)..., p, q), P::kSize);
-        store_results<T, true>(
-            out, i + P::kSize,
-            F::eval(load_argument<F, T, I, true>(in[I] + i + P::kSize, P::kSize, last)..., p, q), P::kSize);
-      }
-      ((in[I] += i), ...);
-    }
-  }
   for (; i + P::kSize <= n; i += P::kSize) {
     keep_as_it_is(streams);
-    store_results<T, true>(out, i, F::eval(load_argument<F, T, I, true>(in[I], P::kSize, last)..., p, q),
-                           P::kSize, streams);
-    ((in[I] += step[I]), ...);
+    store_results<T, true>(
+        out, i, F::eval(load_argument<F, T, I, true>(in[I] + (i & moves[I]), P::kSize, last)..., p, q),
+        P::kSize, streams);
   }
-  const int rest = static_cast<int>(n - i);
-  if (rest)
-    store_results<T, false>(out, i, F::eval(load_argument<F, T, I, false>(in[I], rest, last)..., p, q), rest);
+  if (const int rest = static_cast<int>(n - i))
+    store_results<T, false>(
+        out, i, F::eval(load_argument<F, T, I, false>(in[I] + (i & moves[I]), rest, last)..., p, q), rest);
 }
-template <class F, class T>
-void tile_function(const Tile& tile) {
-  run_tile<F, T>(tile, std::make_index_sequence<kArguments<F>>{});
-}
-
 template <class F, class T>
 inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I...>) {
   return std::is_same_v<decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., Vector<T>(),
@@ -132,6 +115,36 @@ inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I.
                         typename Vector<T>::Mask>;
 }
 (std::make_index_sequence<kArguments<F>>{});
+
+// A long tile, two vectors at a time where all its inputs are dense.
+template <class F, class T, std::size_t... I>
+[[gnu::noinline]] void run_long_tile(const Tile& tile, std::index_sequence<I...> inputs) {
+  using P = Vector<T>;
+  if (tile.streams || ((tile.step[I] == 0) || ...)) return run_tile<F, T>(tile, inputs);
+  const P p(tile.parameters->p.template to<T>()), q(tile.parameters->q.template to<T>());
+  const T* const in[] = {static_cast<const T*>(tile.in[I])...};
+  T* const out[] = {static_cast<T*>(tile.out[0])};
+  const std::int64_t n = tile.n;
+  const auto one = [&](std::int64_t i) {
+    store_results<T, true>(out, i, F::eval(P::load(in[I] + i)..., p, q), P::kSize);
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * P::kSize <= n; i += 2 * P::kSize) one(i), one(i + P::kSize);
+  if (i == n) return;
+  Tile rest = tile;
+  ((rest.in[I] = in[I] + i), ...);
+  rest.out[0] = out[0] + i;
+  rest.n = n - i;
+  run_tile<F, T>(rest, inputs);
+}
+template <class F, class T>
+void tile_function(const Tile& tile) {
+  constexpr std::make_index_sequence<kArguments<F>> inputs;
+  if constexpr (std::is_same_v<T, float> && !F::kDraws && F::kOutputs == 1 && is_light(F::kText))
+    if constexpr (!is_predicate<F, T>)
+      if (tile.n >= kLongTile) return run_long_tile<F, T>(tile, inputs);
+  run_tile<F, T>(tile, inputs);
+}
 
 /// The tile functions of formula F for floating dtypes and, if asked for, integers.
 template <class F, bool floats, bool integers>
