@@ -219,7 +219,7 @@ std::string cuda_text(const Program& p, const Variant& variant) {
         if (named) arguments += cat(", double ", number(which));
         value += cat(x, '(', named ? number(which) : "0", ')', which == 'p' ? ", " : ")");
       }
-      value = step.formula->tiles->predicate ? value + ".v" : cat("As<", type(v), ">::of(", value, ')');
+      value = step.formula->tiles->predicate ? cat(value, ".v") : cat("As<", type(v), ">::of(", value, ')');
       rounds = p.round_between;
     }
     if (rounds && is_low_precision(dtype))
