@@ -8,6 +8,8 @@
 #include <string_view>
 #include <thread>
 
+#include <cotangent/core/op/op_def.h>
+
 #include "tests/catch.h"
 
 // Threads whose backward accumulates into shared leaves.

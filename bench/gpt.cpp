@@ -33,18 +33,25 @@ class Training {
         tokens_(ct::randint(0, shape.vocabulary, {shape.batch, shape.length}).to(device)),
         targets_(ct::randint(0, shape.vocabulary, {shape.batch, shape.length}).to(device)) {}
 
-  void step() {
+  void step() { step(tokens_, targets_); }
+  void step(const ct::Tensor& tokens, const ct::Tensor& targets) {
     ct::Tensor loss;
     if (device_.is_cuda()) {
       const ct::Autocast guard(ct::bf16);
-      loss = model_.loss(tokens_, targets_);
+      loss = model_.loss(tokens, targets);
     } else {
-      loss = model_.loss(tokens_, targets_);
+      loss = model_.loss(tokens, targets);
     }
     loss.backward();
     ct::optim::clip_grad_norm_(model_.parameters(), 1.0);
     optimizer_.step();
     optimizer_.zero_grad();
+  }
+  // Steps that are replayed from the first one that a row times.
+  auto captured() {
+    auto made = ct::capture([this](const ct::Tensor& x, const ct::Tensor& y) { step(x, y); });
+    while (made.replays() < 2) made(tokens_, targets_);
+    return [this, made = std::move(made)]() mutable { made(tokens_, targets_); };
   }
 
  private:
@@ -63,7 +70,7 @@ double step_flops(const Shape& s) {
   return static_cast<double>(s.batch * s.length) * (6 * parameters + attention);
 }
 
-void gpt_gpu(benchmark::State& state, const Shape& shape, int steps) {
+void gpt_gpu(benchmark::State& state, const Shape& shape, int steps, bool captured = false) {
   if (!needs_gpu(state)) return;
   const ct::Device gpu = ct::cuda(0);
   ct::manual_seed(0);
@@ -71,7 +78,10 @@ void gpt_gpu(benchmark::State& state, const Shape& shape, int steps) {
   {
     Training training(shape, gpu);
     ct::reset_peak_stats(gpu);
-    time_wall(state, gpu, steps, [&] { training.step(); });
+    if (captured)
+      time_wall(state, gpu, steps, training.captured());
+    else
+      time_wall(state, gpu, steps, [&] { training.step(); });
     state.counters["peak"] = static_cast<double>(ct::memory_stats(gpu).peak_in_use);
   }
   count_flops(state, step_flops(shape));
@@ -80,9 +90,35 @@ void gpt_gpu(benchmark::State& state, const Shape& shape, int steps) {
 void gpt2_b64(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b64, 3); }
 void gpt2_b32(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b32, 3); }
 void char_gpt(benchmark::State& state) { gpt_gpu(state, kCharGpt, 40); }
+void char_gpt_captured(benchmark::State& state) { gpt_gpu(state, kCharGpt, 40, true); }
+void gpt2_b32_captured(benchmark::State& state) { gpt_gpu(state, kGpt2_124M_b32, 3, true); }
 BENCHMARK(gpt2_b64)->Name("G1/gpt2_124M_bf16_b64_t1024")->Iterations(4)->UseManualTime();
 BENCHMARK(gpt2_b32)->Name("G1/gpt2_124M_bf16_b32_t1024")->Iterations(4)->UseManualTime();
 BENCHMARK(char_gpt)->Name("G2/chargpt_6l6h384_b64_t256")->Iterations(5)->UseManualTime();
+BENCHMARK(char_gpt_captured)->Name("G2/chargpt_6l6h384_b64_t256@captured")->Iterations(5)->UseManualTime();
+BENCHMARK(gpt2_b32_captured)->Name("G1/gpt2_124M_bf16_b32_t1024@captured")->Iterations(4)->UseManualTime();
+
+// The same under a profiler, one for each few steps: what recording costs. Making the table is not in it.
+void profiled(benchmark::State& state, const Shape& shape, ct::Device device, int steps) {
+  if (device.is_cuda() && !needs_gpu(state)) return;
+  ct::manual_seed(0);
+  Training training(shape, device);
+  for (int i = 0; i < 5; ++i) training.step();
+  for (auto _ : state) {
+    ct::Profiler profiler;
+    state.SetIterationTime(seconds_of([&] {
+                             for (int i = 0; i < steps; ++i) training.step();
+                             ct::synchronize(device);
+                           }) /
+                           steps);
+  }
+}
+void profiled_gpt2(benchmark::State& state) { profiled(state, kGpt2_124M_b32, ct::cuda(0), 3); }
+void profiled_char_gpt(benchmark::State& state) { profiled(state, kCharGpt, ct::cuda(0), 40); }
+void profiled_small_gpt(benchmark::State& state) { profiled(state, kSmallGpt, ct::cpu, 5); }
+BENCHMARK(profiled_gpt2)->Name("profiled/gpt2_124M_bf16_b32_t1024")->Iterations(4)->UseManualTime();
+BENCHMARK(profiled_char_gpt)->Name("profiled/chargpt_6l6h384_b64_t256")->Iterations(5)->UseManualTime();
+BENCHMARK(profiled_small_gpt)->Name("profiled/gpt_4l4h128_b12_t64")->Apply(five_runs)->UseManualTime();
 
 void small_gpt_cpu(benchmark::State& state) {
   ct::manual_seed(0);
@@ -91,6 +127,14 @@ void small_gpt_cpu(benchmark::State& state) {
   for (auto _ : state) training.step();
   count_flops(state, step_flops(kSmallGpt));
 }
+void small_gpt_cpu_captured(benchmark::State& state) {
+  ct::manual_seed(0);
+  Training training(kSmallGpt, ct::cpu);
+  auto step = training.captured();
+  for (auto _ : state) step();
+  count_flops(state, step_flops(kSmallGpt));
+}
 BENCHMARK(small_gpt_cpu)->Name("C3/gpt_4l4h128_b12_t64")->Apply(five_runs)->UseRealTime();
+BENCHMARK(small_gpt_cpu_captured)->Name("C3/gpt_4l4h128_b12_t64@captured")->Apply(five_runs)->UseRealTime();
 
 }  // namespace

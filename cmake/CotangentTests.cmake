@@ -102,6 +102,7 @@ endfunction()
 cotangent_test_batches(_sources ${_tests})
 add_executable(ct_tests ${_sources})
 cotangent_test_program(ct_tests cotangent_image cotangent_io cotangent_random_programs)
+cotangent_own_op(ct_tests examples/custom_op/bump)
 if(COTANGENT_PRECOMPILE)
   cotangent_precompile(ct_tests tests/catch.h tests/nn_testing.h <functional> <cotangent/core/op/op_def.h> <cotangent/ops.h>
     <cotangent/nn/optim/optim.h>)

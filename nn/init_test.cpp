@@ -7,6 +7,8 @@
 
 #include <cotangent/core/base/rng.h>
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/op/op_def.h>
+#include <cotangent/core/op/op_observer.h>
 #include <cotangent/nn/linear.h>
 #include <cotangent/ops.h>
 
@@ -167,6 +169,53 @@ TEST_CASE("init: the same values for any number of threads, views, 16-bit types"
   CHECK(leaf.is_leaf());
   CHECK(leaf.to_vector<float>() == std::vector<float>{1, 1, 1});
   init::uniform_(empty({0, 3}));
+}
+
+TEST_CASE("init: a draw is multiplied and then added to, with two roundings on every machine", "[nn]") {
+  const auto check = [](const auto& init, const auto& draw, auto scale, auto shift) {
+    using T = decltype(scale);
+    const Tensor t = empty({999}, {.dtype = dtype_of<T>});
+    manual_seed(15);
+    init(t);
+    manual_seed(15);
+    const std::vector<T> got = t.to_vector<T>(), drawn = draw(t).template to_vector<T>();
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      const volatile T product = drawn[i] * scale;
+      wrong += got[i] != product + shift;
+    }
+    CHECK(wrong == 0);
+  };
+  const auto uniform = [](const Tensor& t) { init::uniform_(t, -0.1, 0.2); };
+  const auto normal = [](const Tensor& t) { init::normal_(t, 1.5, 0.1); };
+  const auto rand_of = [](const Tensor& t) { return rand_like(t); };
+  const auto randn_of = [](const Tensor& t) { return randn_like(t); };
+  check(uniform, rand_of, 0.2 + 0.1, -0.1);
+  check(uniform, rand_of, static_cast<float>(0.2 + 0.1), -0.1f);
+  check(normal, randn_of, 0.1, 1.5);
+  check(normal, randn_of, 0.1f, 1.5f);
+}
+
+TEST_CASE("init: initialisers are calls of ops", "[nn]") {
+  struct Names final : Tracer {
+    bool begin(const KernelCall& call) override { return all += std::string(call.op.name) + ' ', false; }
+    void end(const KernelCall&) override {}
+    std::string all;
+  };
+  const auto names_of = [](const auto& init) {
+    const Tensor t = zeros({40, 3}), low = zeros({40, 3}, {.dtype = f16});
+    Names names;
+    const TracerScope scope(names);
+    init(t), names.all += "| ", init(low);
+    return names.all;
+  };
+  CHECK(names_of([](const Tensor& t) { init::constant_(t, 2); }) == "fill | fill assign ");
+  CHECK(names_of([](const Tensor& t) { init::kaiming_uniform_(t); }) ==
+        "draw mul_scalar add_scalar | draw mul_scalar add_scalar assign ");
+  CHECK(names_of([](const Tensor& t) { init::trunc_normal_(t); }) ==
+        "draw truncated | draw truncated assign ");
+  CHECK_THAT(names_of([](const Tensor& t) { init::orthogonal_(t); }),
+             Catch::Matchers::StartsWith("draw copy orthonormalize "));
 }
 
 TEST_CASE("init: errors", "[nn]") {

@@ -4,6 +4,7 @@
 
 #include <cotangent/nn/activation.h>
 #include <cotangent/nn/attention.h>
+#include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/container.h>
 #include <cotangent/nn/convolution.h>
 #include <cotangent/nn/data/cifar.h>
@@ -35,6 +36,7 @@
 #include <cotangent/nn/normalization.h>
 #include <cotangent/nn/optim/optim.h>
 #include <cotangent/nn/pooling.h>
+#include <cotangent/nn/profile/profile.h>
 #include <cotangent/nn/recurrent.h>
 #include <cotangent/nn/state_dict.h>
 #include <cotangent/nn/text/bpe.h>

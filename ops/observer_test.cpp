@@ -122,7 +122,8 @@ TEST_CASE("what works on tensors beside ops is calls, too", "[ops][observer]") {
   CHECK(calls_of([&] { t.fill_(2); }) == one("fill"));
   CHECK(calls_of([&] { t.copy_(x); }) == one("assign"));
   CHECK(calls_of([&] { x.t().to_vector<double>(); }) == one("copy"));
-  CHECK(calls_of([] { nn::Linear(2, 3); }) == Calls{"kaiming_uniform_", "uniform_"});
+  CHECK(calls_of([] { nn::Linear(2, 3); }) ==
+        Calls{"draw", "mul_scalar", "add_scalar", "draw", "mul_scalar", "add_scalar"});
 }
 
 TEST_CASE("a step's optimizer, clipping, averages and scaler are calls", "[ops][observer]") {

@@ -2,9 +2,12 @@
 
 #include <cotangent/autograd/functional.h>
 #include <cotangent/autograd/recompute.h>
+#include <cotangent/nn/capture/capture.h>
 #include <cotangent/nn/explain/explain.h>
+#include <cotangent/nn/profile/profile.h>
 
-// Modes of a thread, generators, derivatives of functions, recomputing, explanations: what cotangent/_grad.py publishes.
+// Modes of a thread, generators, derivatives of functions, recomputing, explanations, profiles, captured steps: what
+// cotangent/_grad.py and cotangent/_capture.py publish.
 
 namespace ct::python {
 
@@ -41,7 +44,10 @@ void bind_modes(nb::module_& m) {
 }
 
 using State = std::pair<std::uint64_t, std::uint64_t>;
-State state_of(const Generator& g) { return {g.state().seed, g.state().offset}; }
+State state_of(const Generator& g) {
+  const GeneratorState s = detail::on_host("Generator.get_state", g.state());
+  return {s.seed, s.offset};
+}
 
 void bind_generator(nb::module_& m) {
   const auto set_state = [](Generator& g, State s) { g.set_state({s.first, s.second}); };
@@ -119,6 +125,77 @@ void bind_explain(nb::module_& m) {
       Unlocked());
 }
 
+std::string table_of(const Profile& p) {
+  std::ostringstream out = detail::text_stream();
+  p.table(out);
+  return std::move(out).str();
+}
+
+nb::list rows_of(const Profile& p) {
+  nb::list rows;
+  for (const ProfileRow& row : p.rows()) {
+    nb::dict d;
+    d["op"] = row.op, d["backward"] = row.backward, d["device"] = to_string(row.device);
+    d["calls"] = row.calls, d["kernels"] = row.kernels, d["self_us"] = row.self_us,
+    d["total_us"] = row.total_us;
+    d["share"] = row.share, d["flops"] = row.flops, d["bytes"] = row.bytes, d["limit"] = row.limit;
+    d["memory_bound"] = row.memory_bound, d["kept"] = row.kept;
+    rows.append(d);
+  }
+  return rows;
+}
+
+void bind_profile(nb::module_& m) {
+  nb::class_<Profile>(m, "Profile", "What profile() saw: print() it, or take rows().")
+      .def("table", &table_of,
+           "The table, as print() shows it. The first one takes some seconds to measure limits.")
+      .def("__str__", &table_of)
+      .def("rows", &rows_of, nb::sig("def rows(self) -> list[dict[str, Any]]"), "The table's lines.")
+      .def(
+          "trace",
+          [](const Profile& p, nb::handle path) {
+            p.trace(read_path({"trace", "path"}, path));
+          },
+          nb::arg("path"), "Writes the calls as a trace that ui.perfetto.dev opens.")
+      .def_ro("seconds", &Profile::seconds)
+      .def_ro("waits", &Profile::waits);
+  m.def("profile", [](const nb::callable& function, bool memory) {
+    Profiler profiler({.memory = memory});
+    function();
+    const Released others;
+    return profiler.stop();
+  });
+  m.def("time_of", [](const nb::callable& function, int warmup, int runs, bool flush) {
+    return time_of([&] { function(); }, {.warmup = warmup, .runs = runs, .flush = flush});
+  });
+}
+
+// A body that fails throws Python's exception through the recording, which C++ unwinds.
+void bind_capture(nb::module_& m) {
+  using detail::StepProgram;
+  nb::class_<StepProgram>(m, "StepProgram")
+      .def("__init__",
+           [](StepProgram* self, int warmup, int recordings, bool enabled) {
+             new (self) StepProgram({.warmup = warmup, .recordings = recordings, .enabled = enabled});
+           })
+      .def("run",
+           [](StepProgram& self, std::vector<Tensor> inputs, const std::string& values,
+              const nb::callable& body) {
+             return self.run(std::move(inputs), values, [&](const std::vector<Tensor>& with) {
+               return nb::cast<std::vector<Tensor>>(body(with));
+             });
+           })
+      .def("number", &StepProgram::number)
+      .def("captured", &StepProgram::captured)
+      .def("replays", &StepProgram::replays)
+      .def("recordings", &StepProgram::recordings)
+      .def("kernels", &StepProgram::kernels)
+      .def("memory", &StepProgram::memory)
+      .def("dot", &StepProgram::dot)
+      .def("reset", &StepProgram::reset);
+  m.def("at_replay", [](nb::callable effect) { at_replay([effect = std::move(effect)] { effect(); }); });
+}
+
 }  // namespace
 
 void bind_extras(nb::module_& m) {
@@ -127,6 +204,8 @@ void bind_extras(nb::module_& m) {
   bind_generator(grad);
   bind_functional(grad);
   bind_explain(grad);
+  bind_profile(grad);
+  bind_capture(grad);
 }
 
 }  // namespace ct::python

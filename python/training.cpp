@@ -59,7 +59,7 @@ void bind_training(nb::module_& core) {
              Generator* generator, const nb::kwargs& more) {
             auto options = options_from<data::LoaderOptions>("DataLoader", more);
             if (generator != nullptr && options.shuffle)
-              options.seed = philox_word64(generator->reserve(), 0);
+              options.seed = philox_word64(detail::on_host("DataLoader", generator->reserve()), 0);
             const auto order = std::make_shared<std::vector<std::int64_t>>();
             if (chosen) options.sampler = GivenOrder{*chosen, order};
             new (self) Loader(examples, fetch_of(source, examples), options, order);
@@ -89,7 +89,8 @@ void bind_training(nb::module_& core) {
       "random_split_indices",
       [](std::int64_t size, const std::vector<double>& lengths, std::uint64_t seed, Generator* generator) {
         const std::vector<Real> parts(lengths.begin(), lengths.end());
-        if (generator != nullptr) seed = philox_word64(generator->reserve(), 0);
+        if (generator != nullptr)
+          seed = philox_word64(detail::on_host("random_split", generator->reserve()), 0);
         return data::random_split_indices(size, parts, seed);
       },
       nb::arg("size"), nb::arg("lengths"), nb::arg("seed"), nb::arg("generator").none());

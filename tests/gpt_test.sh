@@ -138,7 +138,7 @@ interrupt() {  # interrupt FOLDER COMMAND...: once there is a line of metrics, a
   status=0
   wait "$pid" || status=$?
 }
-long=("${tiny[@]}" --iters 500 --eval-interval 50 --lr 0.006 --dropout 0.1 --accumulate 3 --threads 1 --sample 0)
+long=("${tiny[@]}" --iters 300 --eval-interval 30 --lr 0.006 --dropout 0.1 --accumulate 3 --threads 1 --sample 0)
 expect 0 "an uninterrupted run" "${long[@]}" --out whole
 # A background job of a shell without job control ignores SIGINT; the program installs its own handler.
 for ((try = 0; try < 10; ++try)); do  # until it is between two batches of a step
@@ -147,7 +147,7 @@ for ((try = 0; try < 10; ++try)); do  # until it is between two batches of a ste
   grep -qaE "after [12] of the next one's 3 batches" log && break
 done
 [ "$status" = 130 ] && echo "ok: SIGINT ends with 130" || fail "SIGINT: exit code $status; 130 is wanted"
-says "interrupted at step [0-9]+ of 500, after [12] of the next one's 3 batches: saved; go on with --resume broken"
+says "interrupted at step [0-9]+ of 300, after [12] of the next one's 3 batches: saved; go on with --resume broken"
 [ "$(wc -l <broken/metrics.csv)" -lt 12 ] || fail "the run was over before the signal"
 cp -r broken mid
 expect 0 "resumed, with the settings of its folder" "$gpt" --resume broken
@@ -183,7 +183,7 @@ wait $! 2>/dev/null
 [ $? = 143 ] && echo "ok: SIGTERM ends tokenize" || fail "SIGTERM does not end tokenize"
 # The clock, again and again: a part of the run at a time.
 expect 0 "a run of limited time" "${long[@]}" --minutes 0.005 --out parts
-says "^time is up at step [0-9]+ of 500.*: saved; go on with --resume parts"
+says "^time is up at step [0-9]+ of 300.*: saved; go on with --resume parts"
 for ((try = 0; try < 3; ++try)); do expect 0 "a part of the run" "$gpt" --resume parts --minutes 0.005; done
 expect 0 "and the rest, without a limit" "$gpt" --resume parts
 same parts/checkpoint-last.safetensors whole/checkpoint-last.safetensors "a run in parts ends as the whole one"
@@ -488,7 +488,7 @@ says "shorter block"
 # Libraries for a GPU take more addresses than that before anything begins.
 [ -e /dev/nvidiactl ] || ldd "$gpt" | grep -q cublas || (
   failures=0
-  ulimit -v 1000000
+  ulimit -v 600000
   expect 1 "out of memory" "${tiny[@]}" --batch 4000 --embd 256 --threads 1 --eval-batches 1 --out x
   says "out of memory on cpu: requested [0-9.]+ [MG]iB"
   says "^gpt: try a smaller --batch \(now 4000\) with a larger --accumulate \(now 1\), --recompute, a shorter --block \(now 32\), or --dtype bf16"

@@ -282,8 +282,8 @@ if [ ! -e /dev/nvidiactl ]; then
   says "^mnist: \[allocator\] out of memory on cpu: requested .*; "
   says "smaller --batch \(now 128\) or smaller --hidden"
   expect 1 "out of memory: the batch" bash -c \
-    "ulimit -v 1000000 && exec '$mnist' --drawn --device cpu --threads 1 --hidden 16384 --batch 20000 --out oom"
-  says "smaller --batch \(now 20000\) or smaller --hidden"
+    "ulimit -v 600000 && exec '$mnist' --data data --device cpu --threads 1 --hidden 40000 --batch 1280 --out oom"
+  says "smaller --batch \(now 1280\) or smaller --hidden"
 fi
 
 # A disk without room: nothing is lost, and the run goes on once there is room.

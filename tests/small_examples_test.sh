@@ -35,6 +35,19 @@ case $name in
   pinn)
     expect 0 "a few hundred steps" "$program" --steps 600 --hidden 24
     falls "error of u"
+    expect 0 "a profile of some steps" "$program" --steps 20 --profile --trace step.json
+    says "^linear  *fwd "
+    says "^linear  *bwd "
+    says "of its limit"
+    says "memory of cpu: at most"
+    grep -q '"name":"linear backward"' step.json || fail "no calls in the trace"
+    expect 0 "a profile of too few steps" "$program" --steps 5 --profile
+    says "no steps after the first 5"
+    ;;
+  timing)
+    expect 0 "some calls" "$program" --calls 5 --device cpu
+    says "a wait after each"
+    says "time_of"
     ;;
   dqn)
     expect 0 "some runs" "$program" --steps 6000 --start 200 --seed 3

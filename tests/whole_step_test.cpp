@@ -12,6 +12,8 @@
 using namespace ct;
 using namespace ct::testing;
 
+Tensor bump(const Tensor& x, double a);  // examples/custom_op/bump/op.cpp
+
 namespace {
 
 std::uint64_t work_so_far() {
@@ -168,6 +170,49 @@ TEST_CASE("a tracer sees all work of other examples' steps", "[recording]") {
       const Tensor u = model.forward(t);
       const Tensor slope = grad({sum(u)}, {t}, {}, {.create_graph = true})[0];
       mean(square(slope + u)).backward();
+      adam.step();
+    });
+  }
+  SECTION("dqn: a memory, an averaged network") {
+    nn::Sequential q(nn::Linear(4, 16), nn::ReLU(), nn::Linear(16, 2));
+    optim::Adam adam(q.parameters(), {.lr = 1e-3});
+    optim::Ema average(q, {.decay = 0.9});
+    const Tensor states = zeros({20, 4}), next = zeros({20, 4}), actions = zeros({20, 1}, {.dtype = i64}),
+                 goes_on = zeros({20, 1});
+    std::int64_t row = 0;
+    check_seen([&] {
+      const std::vector<float> state = rand({4}).to_vector<float>();
+      {
+        const NoGrad guard;
+        actions[row] = argmax(q.forward(from_vector(state))).item<std::int64_t>();
+      }
+      states[row] = from_vector(state), next[row] = from_vector(state), goes_on[row] = 1;
+      ++row;
+      const Tensor rows = randint(0, row, {8});
+      const auto of = [&](const Tensor& all) { return index_select(all, 0, rows); };
+      Tensor target;
+      {
+        const NoGrad guard;
+        const Tensor best = argmax(q.forward(of(next)), 1, true);
+        const optim::EmaScope averaged(average);
+        target = 1 + 0.99 * of(goes_on) * gather(q.forward(of(next)), 1, best);
+      }
+      adam.zero_grad();
+      smooth_l1_loss(gather(q.forward(of(states)), 1, of(actions)), target).backward();
+      optim::clip_grad_norm_(q.parameters(), 10);
+      adam.step();
+      average.update();
+    });
+  }
+  SECTION("custom_op: an op of one's own") {
+    nn::Linear in(1, 8), out(8, 1);
+    std::vector<Tensor> parameters = in.parameters();
+    for (const Tensor& p : out.parameters()) parameters.push_back(p);
+    optim::Adam adam(parameters, {.lr = 1e-2});
+    const Tensor x = linspace(-1, 1, 32).view(-1, 1), y = sin(12 * x);
+    check_seen([&] {
+      adam.zero_grad();
+      mse_loss(out.forward(bump(in.forward(x), 20)), y).backward();
       adam.step();
     });
   }

@@ -2,32 +2,52 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
+#include <cotangent/core/base/error.h>
 #include <cotangent/core/base/philox.h>
+#include <cotangent/core/base/step_draws_internal.h>
 
 namespace ct {
 
+namespace {
+
+constinit thread_local GeneratorState* t_step = nullptr;
+
+// Where a generator counts: in a recorded step the default one does apart.
+GeneratorState& counted(const Generator& generator, GeneratorState& own) {
+  return t_step && &generator == &default_generator() ? *t_step : own;
+}
+
+}  // namespace
+
+detail::StepDraws::StepDraws(const GeneratorState* live) noexcept
+    : state{0, 0, live}, outer_(std::exchange(t_step, &state)) {}
+detail::StepDraws::~StepDraws() { t_step = outer_; }
+
 GeneratorState Generator::state() const {
   const std::lock_guard lock(lock_);
-  return state_;
+  return counted(*this, const_cast<Generator*>(this)->state_);
 }
 
 void Generator::set_state(const GeneratorState& state) {
   const std::lock_guard lock(lock_);
-  state_ = state;
+  counted(*this, state_) = state;
 }
 
 GeneratorState Generator::reserve(std::uint64_t draws) {
   const std::lock_guard lock(lock_);
-  const GeneratorState first = state_;
-  state_.offset += draws;
+  GeneratorState& state = counted(*this, state_);
+  const GeneratorState first = state;
+  state.offset += draws;
   return first;
 }
 
 bool Generator::give_back(const GeneratorState& draw) {
   const std::lock_guard lock(lock_);
-  if (state_.seed != draw.seed || state_.offset != draw.offset + 1) return false;
-  state_ = draw;
+  GeneratorState& state = counted(*this, state_);
+  if (state != GeneratorState{draw.seed, draw.offset + 1, draw.live}) return false;
+  state = draw;
   return true;
 }
 
@@ -155,6 +175,13 @@ Generator& default_generator() {
 }
 
 void manual_seed(std::uint64_t seed) { default_generator().seed(seed); }
+
+GeneratorState detail::on_host(const char* op, const GeneratorState& draw) {
+  CT_CHECK(!draw.live, ValueError, op,
+           "draws on the host, in a step that is being recorded; a replay would not draw again: call it "
+           "before the step");
+  return draw;
+}
 
 void fill_uniform(const GeneratorState& draw, std::uint64_t first, std::int64_t count, float* out) {
   fill<Uniform<float>>(draw, first, count, out);

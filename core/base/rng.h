@@ -16,9 +16,8 @@ namespace ct {
 /// several threads; which thread gets which draw is then up to their timing, so a reproducible program with
 /// several threads that draw gives each a generator of its own.
 ///
-/// Reserving happens on the host, when an op is called. A graph that is replayed without its ops being called
-/// needs the offset in device memory instead: kernels take GeneratorState as one value, so that it can be
-/// loaded from there.
+/// Reserving happens on the host, when an op is called. Where calls are recorded, to be replayed without it, the state
+/// is set to {0, 0, &live}: draws then count from what `live` holds when their kernels run.
 class CT_API Generator {
  public:
   explicit Generator(std::uint64_t seed = kDefaultSeed) : state_{seed, 0} {}
@@ -54,6 +53,12 @@ CT_API Generator& default_generator();
 
 /// Seeds the default generator.
 CT_API void manual_seed(std::uint64_t seed);
+
+namespace detail {
+/// A draw for numbers that the host reads itself. Throws ValueError where calls are recorded: a replay would not read them
+/// again.
+CT_API GeneratorState on_host(const char* op, const GeneratorState& draw);
+}  // namespace detail
 
 /// Elements [first, first + count) of a draw from the uniform distribution on [0, 1), on the CPU, in the
 /// calling thread; out[0] is element `first`. The same bits as philox_uniform, several times faster.

@@ -10,7 +10,7 @@
 namespace ct::detail {
 
 #ifdef COTANGENT_CHECK_CALLS
-/// Marks the calling thread as inside of a call: execute() and work() do (core/op/execute.h).
+/// Marks the calling thread as inside of a call: execute() does (core/op/execute.h).
 class CT_API InCall {
  public:
   InCall() noexcept;

@@ -1,9 +1,6 @@
 #include <cotangent/core/op/execute.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
-#include <string>
 
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/inline_vector.h>
@@ -31,6 +28,18 @@ namespace {
   detail::observed({.op = call.op, .forward = &with}, [&] { kernel(with); });
 }
 
+inline void run(const Forward& call, Device device, KernelKind kind) {
+  const OpDef& op = call.op;
+  const ForwardFn kernel = kernels_of(op, kind).forward;
+  if (!kernel) [[unlikely]]
+    fail_no_kernel(op, "", device);
+  const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_inputs);
+  if (wanted != 0)
+    for (std::size_t i = 0; i < call.inputs.size(); ++i)
+      if (wants_copy(op.inputs, wanted, i, *call.inputs[i])) return run_on_copies(kernel, call, wanted);
+  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
+}
+
 template <class Records>
 void pack(std::span<Tensor> tensors, Records records, std::uint32_t wanted) {
   for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -40,16 +49,7 @@ void pack(std::span<Tensor> tensors, Records records, std::uint32_t wanted) {
 }  // namespace
 
 void execute(Device device, const Forward& call) {
-  const OpDef& op = call.op;
-  const KernelKind kind = kernel_kind(op, device, call.in(0).dtype());
-  const ForwardFn kernel = kernels_of(op, kind).forward;
-  if (!kernel) [[unlikely]]
-    fail_no_kernel(op, "", device);
-  const std::uint32_t wanted = contiguous_for(op, kind, op.contiguous_inputs);
-  if (wanted != 0)
-    for (std::size_t i = 0; i < call.inputs.size(); ++i)
-      if (wants_copy(op.inputs, wanted, i, *call.inputs[i])) return run_on_copies(kernel, call, wanted);
-  detail::observed({.op = op, .forward = &call}, [&] { kernel(call); });
+  run(call, device, kernel_kind(call.op, device, call.in(0).dtype()));
 }
 
 void execute(Device device, const Backward& given, std::span<Tensor> inputs, std::span<Tensor> outputs) {
@@ -87,48 +87,12 @@ void detail::write(const OpDef& op, std::initializer_list<const Tensor*> inputs,
 void detail::write(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView attrs) {
   const auto first = std::ranges::find_if(inputs, [](const Tensor* t) { return t->defined(); });
   const Device device = first == inputs.end() ? cpu : (*first)->device();
-  const ForwardFn kernel = kernels_of(op, kernel_kind(op, device, DType::f32)).forward;
-  if (!kernel) [[unlikely]]
-    fail_no_kernel(op, "", device);
-  const DeviceGuard guard(device);
-  if (!traced()) [[likely]] {
-    const InCall inside;
-    return kernel({op, inputs, {}, attrs});
-  }
   InlineVector<Tensor, 4> written;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (inputs[i]->defined() && input_record(op, i).written) written.emplace_back(*inputs[i]);
-  const Forward call{op, inputs, written, attrs};
-  observed({.op = op, .forward = &call}, [&] { kernel(call); });
-}
-
-namespace {
-constexpr InputDef kTensors[] = {{.name = "tensors", .gradient = false, .rest = true}};
-constexpr OutputDef kChanged[] = {{.name = "changed", .gradient = false, .rest = true}};
-constexpr OpDef k_work = checked({
-    .name = "work",
-    .formula = "",
-    .inputs = kTensors,
-    .outputs = kChanged,
-    .infer = [](Infer&) {},
-    .cpu = {[](const Forward&) {}},
-});
-}  // namespace
-
-void detail::run_named(const char* name, std::span<Tensor> tensors, FunctionRef<void()> kernel) {
-  // An OpDef for each name, never destroyed: observers keep its address.
-  static std::mutex& mutex = *new std::mutex;
-  static std::map<std::string, OpDef>& known = *new std::map<std::string, OpDef>;
-  const OpDef& op = [&]() -> const OpDef& {
-    const std::lock_guard lock(mutex);
-    const auto [at, fresh] = known.try_emplace(name, k_work);
-    if (fresh) at->second.name = at->first.c_str();
-    return at->second;
-  }();
-  InlineVector<const Tensor*, 4> inputs;
-  for (const Tensor& t : tensors) inputs.emplace_back(&t);
-  const Forward call{op, {inputs.begin(), inputs.size()}, tensors, {}};
-  run_traced({.op = op, .forward = &call}, kernel);
+  if (traced()) [[unlikely]]
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i]->defined() && input_record(op, i).written) written.emplace_back(*inputs[i]);
+  const DeviceGuard guard(device);
+  run({op, inputs, written, attrs}, device, kernel_kind(op, device, DType::f32));
 }
 
 }  // namespace ct

@@ -33,18 +33,6 @@ void write(const OpDef& op, std::span<const Tensor* const> inputs, AttrsView att
 
 /// A contiguous copy, not recorded: a call of the op copy, which lies above.
 Tensor packed(const Tensor& t);
-
-/// Work that no op's kernels do (an initialiser's). Observers and tracers see a call of an op called `name`, of which
-/// `tensors()`, a std::vector<Tensor>, are inputs and outputs.
-CT_API void run_named(const char* name, std::span<Tensor> tensors, FunctionRef<void()> kernel);
-template <class Tensors, class Kernel>
-void work(const char* name, Tensors&& tensors, Kernel&& kernel) {
-  const InCall inside;
-  if (!traced()) [[likely]]
-    return kernel();
-  auto list = tensors();
-  run_named(name, list, kernel);
-}
 }  // namespace detail
 
 }  // namespace ct

@@ -44,7 +44,8 @@ std::string value_text(const AttrDef& attr, const std::byte* at) {
     }
     case AttrType::draw: {
       const auto draw = read<GeneratorState>(at);
-      return detail::cat("seed ", draw.seed, ", offset ", draw.offset);
+      return draw.live ? detail::cat("offset ", draw.offset, " from a recorded step's")
+                       : detail::cat("seed ", draw.seed, ", offset ", draw.offset);
     }
   }
   return {};

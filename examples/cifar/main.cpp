@@ -18,6 +18,7 @@ namespace {
 
 struct Settings {
   std::string data = "data/cifar-10-batches-bin", device = "auto";
+  bool eager = false;
   bool drawn = false;
   std::int64_t epochs = 15, batch = 128, width = 16, blocks = 3, examples = 2000;
   double lr = 0.1;
@@ -104,17 +105,23 @@ void train(const Settings& s) {
   // Up to the highest rate in the first third, then down to almost none.
   ct::optim::OneCycleLR schedule(sgd, {.max_lr = s.lr, .total_steps = s.epochs * batches.size()});
 
+  auto step = ct::capture(
+      [&](const Tensor& images, const Tensor& y) {
+        sgd.zero_grad();
+        // Drawn waves are told apart by their direction, which a mirror changes.
+        const Tensor x = s.drawn ? images : augmented(images);
+        const Tensor loss = ct::cross_entropy(net.forward(x), y);
+        loss.backward();
+        sgd.step();
+        schedule.step();
+        return loss;
+      },
+      {.enabled = device.is_cuda() && !s.eager});
   for (std::int64_t epoch = 1; epoch <= s.epochs; ++epoch) {
     Tensor sum = ct::zeros({}, {.device = device});  // stays on the device: nothing waits for it
     for (const auto& [images, y] : batches) {
-      sgd.zero_grad();
-      // Drawn waves are told apart by their direction, which a mirror changes.
-      const Tensor x = s.drawn ? images : augmented(images);
-      const Tensor loss = ct::cross_entropy(net.forward(x), y);
-      loss.backward();
-      sgd.step();
-      schedule.step();
-      sum.add_(loss.detach());
+      profile_step();
+      sum.add_(step(images, y));
     }
     std::printf("epoch %2lld  loss %.4f  test accuracy %.2f%%\n", static_cast<long long>(epoch),
                 sum.item() / static_cast<double>(batches.size()), 100 * accuracy(net, test, device));
@@ -133,11 +140,13 @@ int main(int argc, char** argv) {
         flags.on("--drawn", s.drawn, "waves that the program draws, in the place of CIFAR-10");
         flags.whole("--examples", s.examples, "of --drawn", 4);
         flags.device(s.device);
+        flags.on("--eager", s.eager, flags::kEagerHelp);
         flags.whole("--epochs", s.epochs, "passes over the images");
         flags.whole("--batch", s.batch, "images per step");
         flags.whole("--width", s.width, "channels of the first stage");
         flags.whole("--blocks", s.blocks, "in each of the three stages");
         flags.positive("--lr", s.lr, "learning rate at its highest");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

@@ -9,3 +9,7 @@
 /// error, 2 a wrong command line.
 int small_program(const char* name, const std::string& about, int argc, char** argv,
                   const std::function<void(flags::Flags flags)>& add, const std::function<void()>& run);
+
+/// --profile and --trace of such a program, which calls profile_step() at the start of each step.
+void add_profile(flags::Flags flags);
+void profile_step();

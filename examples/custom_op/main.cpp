@@ -39,6 +39,7 @@ void train(const Settings& s) {
     ct::optim::Adam adam(net.parameters(), {.lr = s.lr});
     Tensor loss;
     for (std::int64_t step = 0; step < s.steps; ++step) {
+      profile_step();
       adam.zero_grad();
       loss = ct::mse_loss(net.forward(x), y);
       loss.backward();
@@ -57,6 +58,7 @@ int main(int argc, char** argv) {
         flags.whole("--steps", s.steps, "of Adam");
         flags.whole("--hidden", s.hidden, "units");
         flags.positive("--lr", s.lr, "learning rate");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

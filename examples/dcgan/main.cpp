@@ -82,6 +82,7 @@ void train(const Settings& s) {
   for (std::int64_t epoch = 1; epoch <= s.epochs; ++epoch) {
     Tensor real_right, drawn_right, loss_d, loss_g;
     for (const auto& [real, labels] : batches) {
+      profile_step();
       const Tensor drawn = generator.forward(ct::randn({s.batch, s.latent}, {.device = device}));
 
       // The discriminator's step. The generator gets no gradient from it: detach().
@@ -133,6 +134,7 @@ int main(int argc, char** argv) {
         flags.whole("--latent", s.latent, "random numbers for an image");
         flags.positive("--lr", s.lr, "learning rate of both");
         flags.path("--out", s.out, "SVG file of what it draws, after each epoch");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

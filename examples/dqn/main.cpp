@@ -90,6 +90,7 @@ class Agent {
 
   // One step towards Q(s, a) = 1 + gamma max_b Q(s', b), which holds of the true values, on moments of the past.
   void learn(const Memory& memory) {
+    profile_step();
     const Tensor rows = ct::randint(0, std::min(memory.count, s_.capacity), {s_.batch}, {.dtype = ct::i64});
     const auto of = [&](const Tensor& all) { return ct::index_select(all, 0, rows); };
     Tensor target;
@@ -163,6 +164,7 @@ int main(int argc, char** argv) {
         flags.positive("--lr", s.lr, "learning rate");
         flags.between("--gamma", s.gamma, "what a reward a step later counts", 0, 1);
         flags.seed("--seed", s.seed, "of the network, the carts and the choices");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

@@ -1,7 +1,6 @@
 #include <cotangent/cotangent.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -22,45 +21,11 @@ struct Settings {
   bool recompute = false;
 };
 
-// The shortest of twenty calls, in seconds.
-template <class F>
-double seconds(ct::Device device, const F& call) {
-  double best = 1e9;
-  for (int i = 0; i < 20; ++i) {
-    ct::synchronize(device);
-    const auto start = std::chrono::steady_clock::now();
-    call();
-    ct::synchronize(device);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best;
-}
-
-// The limits that ops are held to: the fastest product and the fastest copy of any size, since what lies in a cache
-// is copied faster than memory is.
-ct::DeviceLimits limits_of(ct::Device device) {
-  const ct::NoGrad guard;
-  ct::DeviceLimits limits;
-  for (std::int64_t n = 128; n <= (device.is_cpu() ? 1024 : 8192); n *= 2) {
-    const Tensor a = ct::randn({n, n}, {.device = device}), b = ct::randn({n, n}, {.device = device});
-    const auto side = static_cast<double>(n);
-    const double took = seconds(device, [&] { ct::matmul(a, b); });
-    limits.flops = std::max(limits.flops, 2 * side * side * side / took);
-  }
-  for (std::int64_t n = 1 << 10; n <= 1 << 24; n *= 4) {
-    const Tensor from = ct::zeros({n}, {.device = device});
-    Tensor to = ct::empty({n}, {.device = device});
-    const double took = seconds(device, [&] { to.copy_(from); });
-    limits.bytes = std::max(limits.bytes, 2.0 * static_cast<double>(from.nbytes()) / took);
-  }
-  return limits;
-}
-
 template <class Model, class Loss>
 void show(const Settings& s, const Model& model, ct::Device device, const Loss& loss_of) {
   loss_of().backward();  // the first step also looks for kernels and asks for memory
   for (Tensor p : model.parameters()) p.set_grad({});
-  const ct::DeviceLimits limits = limits_of(device);
+  const ct::DeviceLimits limits = ct::device_limits(device);
   ct::Allocator& memory = ct::current_allocator(device);
   memory.reset_peak();
   loss_of().backward();

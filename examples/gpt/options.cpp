@@ -112,9 +112,11 @@ void add_call(flags::Flags call, Options& o) {
   call.threads(o.threads, "on the CPU, with the same result for any number; 0: all processors");
   call.not_negative("--minutes", o.minutes,
                     "saves and ends after this time, for --resume to go on; 0: at the last step");
+  call.on("--eager", o.eager, flags::kEagerHelp);
   call.path("--out", o.out, "run folder; default: runs/gpt-DATE-TIME");
   call.path("--resume", o.resume,
             "a run folder, or a checkpoint in one, to go on with; other flags change its settings");
+  o.profile.add(call);
 }
 
 // The machine of a command.

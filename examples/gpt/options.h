@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "examples/common/run_record.h"
+#include "examples/common/step_profile.h"
 
 /// Settings of the command line.
 struct Options {
@@ -30,6 +31,8 @@ struct Options {
   std::int64_t eval_interval = 200, eval_batches = 20, sample = 300;
   double minutes = 0;
   std::string out, resume;
+  bool eager = false;
+  ProfileFlags profile;
   Call call;
 };
 

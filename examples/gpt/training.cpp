@@ -84,8 +84,11 @@ class Training : private Watch {
     }
     begin();
     mark_ = started_ = Clock::now();
-    const Learner learner{*model_, *optimizer_, scaler_, averages_.ema ? &*averages_.ema : nullptr};
-    if (!train_steps(learner, o_, batches_, at_, *this)) return stop();
+    const Learner learner{*model_, *optimizer_, scaler_, averages_.ema ? &*averages_.ema : nullptr,
+                          device_.is_cuda() && !o_.eager};
+    const bool all = train_steps(learner, o_, batches_, at_, *this);
+    profile_.finish();
+    if (!all) return stop();
     if (evaluated_ != at_.step && !evaluate()) return stop();
     progress_.line("done: " + std::to_string(o_.iters) + " steps in " + clock_text(seconds()) +
                    (val_ && best_ < kNone ? ", best validation loss " + fixed(best_, 4) : std::string()) +
@@ -121,7 +124,9 @@ class Training : private Watch {
   bool time_is_up() const { return o_.minutes > 0 && seconds_since(began_) >= 60 * o_.minutes; }
 
   bool before_step() override {
-    return at_.step % o_.eval_interval != 0 || evaluated_ == at_.step || evaluate();
+    if (at_.step % o_.eval_interval == 0 && evaluated_ != at_.step && !evaluate()) return false;
+    profile_.step(), limit_.step();
+    return true;
   }
   bool after_batch(const Tensor& loss, const Tensor& x, const Tensor& y) override {
     // On a GPU the host runs ahead; looking at every loss would make it wait.
@@ -199,6 +204,7 @@ class Training : private Watch {
     text += "  " + short_count(rate_) + " tok/s";
     if (const double peak = peak_flops(device_, o_.dtype); peak > 0)
       text += "  MFU " + fixed(100 * rate_ * flops_ / peak, 1) + "%";
+    text += limit_.text(now_seconds * static_cast<double>(o_.accumulate) / static_cast<double>(batches));
     text += "  " + bytes_text(ct::memory_stats(device_).peak_in_use) + "  ETA " +
             clock_text(static_cast<double>(left * o_.batch * o_.block) / rate_);
     progress_.update("step " + std::to_string(at_.step) + "/" + std::to_string(o_.iters),
@@ -370,6 +376,8 @@ class Training : private Watch {
   std::optional<ct::optim::GradientState> gradients_;
   Batches batches_{loader_};
   Progress progress_;
+  StepProfile profile_{o_.profile};
+  StepLimit limit_;
   Tensor loss_sum_, norm_;  // on the device: adding to them waits for nothing
   std::int64_t losses_ = 0, evaluated_ = -1;
   static constexpr double kNone = 1e30;

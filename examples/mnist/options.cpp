@@ -77,10 +77,12 @@ void add_call(flags::Flags call, Options& o) {
   call.threads(o.threads, "on the CPU, with the same result for any number; 0: all processors");
   call.text("--gemm", o.gemm, "the rung of ./ct ladder gemm that does the products, such as blocks")
       .hide_default();
+  call.on("--eager", o.eager, flags::kEagerHelp);
   call.path("--resume", o.resume,
             "a run folder, or a checkpoint in one, to go on with; other flags change its settings");
   call.path("--out", o.out, "run folder; default: runs/mnist-DATE-TIME");
   call.path("--json", o.json, "write the result to this file");
+  o.profile.add(call);
 }
 
 // Shared flags of eval and predict.

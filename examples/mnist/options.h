@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "examples/common/run_record.h"
+#include "examples/common/step_profile.h"
 
 /// Settings of a training. The defaults are those of a perceptron; --model cnn has others.
 struct Options {
@@ -27,8 +28,9 @@ struct Options {
   std::string gemm;  // the rung of the ladder gemm that does the products; empty: the library
   std::string resume;
   std::string out;
-  bool overfit_batch = false;
+  bool overfit_batch = false, eager = false;
   std::string json;
+  ProfileFlags profile;
   Call call;
 };
 

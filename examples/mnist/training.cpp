@@ -78,6 +78,7 @@ class Training : private Watch {
       finish_epoch(evaluated(), seconds());
     }
     const double took = seconds();
+    profile_.finish();
     const Score test = evaluated();
     folder_.write("misclassified.svg", misclassified_sheet());
     std::printf("\ntest accuracy %.2f%% after %lld %s in %.1f s; loss curve and misclassified images in %s\n",
@@ -108,7 +109,8 @@ class Training : private Watch {
       return o_.lr * schedule(o_.schedule, static_cast<double>(step), static_cast<double>(total_steps_));
     };
     const auto augment = [&](const Tensor& x) { return augmented(x, o_.augment); };
-    if (!train_epoch(model_, *optimizer_, loader_, augment, rate, *this)) return false;
+    if (!train_epoch(model_, *optimizer_, loader_, augment, rate, device_.is_cuda() && !o_.eager, *this))
+      return false;
     train_ = tally_.score();
     samples_per_s_ = samples_per_s();
     return true;
@@ -124,6 +126,7 @@ class Training : private Watch {
 
   bool after_update(const Tensor& loss, const Tensor& logits, const Tensor& x, const Tensor& y) override {
     tally_.add(loss, logits, y);
+    profile_.step(), limit_.step();  // the next one
     if (!interrupted()) {
       show();
       return true;
@@ -147,8 +150,9 @@ class Training : private Watch {
     const double left =
         static_cast<double>((o_.epochs - epoch) * images_.train.labels.size(0) - tally_.count()) / rate;
     char text[160];
-    std::snprintf(text, sizeof text, "loss %.4f  accuracy %.2f%%  %.0f samples/s  ETA %s", score.loss,
-                  100 * score.accuracy, rate, clock_text(left).c_str());
+    std::snprintf(text, sizeof text, "loss %.4f  accuracy %.2f%%  %.0f samples/s%s  ETA %s", score.loss,
+                  100 * score.accuracy, rate, limit_.text(static_cast<double>(o_.batch) / rate).c_str(),
+                  clock_text(left).c_str());
     progress_.update("epoch " + std::to_string(epoch + 1) + "/" + std::to_string(o_.epochs),
                      static_cast<double>(loader_.position()), static_cast<double>(loader_.size()), text);
   }
@@ -302,6 +306,8 @@ class Training : private Watch {
   Loader loader_, test_loader_;
   std::unique_ptr<ct::optim::Optimizer> optimizer_;
   Progress progress_;
+  StepProfile profile_{o_.profile};
+  StepLimit limit_;
   std::int64_t total_steps_ = 0;
   ct::StateDict resumed_;  // the extras of the checkpoint, until the first epoch has taken its figures
   // State of the current epoch: its figures, the number of images that an earlier call has seen, its begin

@@ -88,23 +88,10 @@ bool check(const ct::LoadedOp& op, const std::vector<ct::Device>& devices) {
   return ok;
 }
 
-// The median time of f in milliseconds, over a third of a second at least. A GPU gets several calls at once: to wait for
-// each would be measured too.
+// The median time of f in milliseconds, with warm caches.
 template <class F>
-double milliseconds(ct::Device device, F f) {
-  const int calls = device.is_cuda() ? 10 : 1;
-  std::vector<double> times;
-  for (double total = 0; total < 333 || times.size() < 5;) {
-    ct::synchronize(device);
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) f();
-    ct::synchronize(device);
-    const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - start;
-    times.push_back(passed.count() / calls);
-    total += passed.count();
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+double milliseconds(ct::Device device, const F& f) {
+  return 1e3 * ct::time_of(f, {.warmup = 5, .runs = 50, .flush = false, .device = device});
 }
 
 double bytes_of(const Tensor& t) {

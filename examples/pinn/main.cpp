@@ -58,6 +58,7 @@ void solve(const Settings& s) {
   const Tensor f = source(x.detach());
 
   for (std::int64_t step = 1; step <= s.steps; ++step) {
+    profile_step();
     adam.zero_grad();
     const Tensor u = net.forward(x);
     const Tensor du = derivative(u, x), ddu = derivative(du, x);
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
         flags.whole("--points", s.points, "at which the equation is to hold", 2);
         flags.whole("--hidden", s.hidden, "units of each of two layers");
         flags.positive("--lr", s.lr, "learning rate at the start");
+        add_profile(flags);
       },
       [&] { solve(s); });
 }

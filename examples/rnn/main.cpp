@@ -22,6 +22,7 @@ namespace {
 
 struct Settings {
   std::string text, device = "auto", prompt;
+  bool eager = false;
   std::int64_t steps = 2000, window = 128, batch = 32, hidden = 256, layers = 2, write = 400;
   double lr = 2e-3, temperature = 0.8;
 };
@@ -107,13 +108,19 @@ void train(const Settings& s) {
   std::printf("%zu characters, %lld different ones\n", text.size(),
               static_cast<long long>(tokenizer.vocab_size()));
 
+  auto learn = ct::capture(
+      [&](const Tensor& x, const Tensor& y) {
+        adam.zero_grad();
+        loss_of(model, x, y).backward();
+        ct::optim::clip_grad_norm_(model.parameters(), 1);
+        adam.step();
+        schedule.step();
+      },
+      {.enabled = device.is_cuda() && !s.eager});
   std::int64_t step = 0;
   for (const auto& [x, y] : batches) {  // windows without end
-    adam.zero_grad();
-    loss_of(model, x, y).backward();
-    ct::optim::clip_grad_norm_(model.parameters(), 1);
-    adam.step();
-    schedule.step();
+    profile_step();
+    learn(x, y);
     ++step;
     if (step % std::max<std::int64_t>(s.steps / 10, 1) == 0 || step == s.steps) {
       std::printf("step %5lld  test loss %.3f nats per character\n", static_cast<long long>(step),
@@ -134,6 +141,7 @@ int main(int argc, char** argv) {
       [&](flags::Flags flags) {
         flags.path("--text", s.text, "text file in UTF-8; without one, headers of this project");
         flags.device(s.device);
+        flags.on("--eager", s.eager, flags::kEagerHelp);
         flags.whole("--steps", s.steps, "of Adam");
         flags.whole("--window", s.window, "characters of an example");
         flags.whole("--batch", s.batch, "examples per step");
@@ -143,6 +151,7 @@ int main(int argc, char** argv) {
         flags.whole("--write", s.write, "characters to write at the end");
         flags.text("--prompt", s.prompt, "what it goes on from; without one, a new line");
         flags.positive("--temperature", s.temperature, "below 1 it dares less");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

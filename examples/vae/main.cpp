@@ -89,6 +89,7 @@ void train(const Settings& s) {
 
   for (std::int64_t epoch = 1; epoch <= s.epochs; ++epoch) {
     for (const auto& [x, y] : batches) {
+      profile_step();
       adam.zero_grad();
       const Losses of_batch = losses(vae, x);
       (of_batch.drawing + of_batch.places).backward();
@@ -119,6 +120,7 @@ int main(int argc, char** argv) {
         flags.whole("--latent", s.latent, "dimensions of a place");
         flags.positive("--lr", s.lr, "learning rate");
         flags.path("--out", s.out, "SVG file of what it draws");
+        add_profile(flags);
       },
       [&] { train(s); });
 }

@@ -253,7 +253,8 @@ LoaderCore::LoaderCore(std::int64_t examples, Fetch fetch, const LoaderOptions& 
   if (options.prefetch.is_cuda()) check_device("DataLoader", options.prefetch);
   // An order that needs no seed draws none: a loop that only evaluates leaves the generator as it was.
   if (options.seed || options.shuffle)
-    seed_ = options.seed ? *options.seed : philox_word64(default_generator().reserve(), 0);
+    seed_ = options.seed ? *options.seed
+                         : philox_word64(ct::detail::on_host("DataLoader", default_generator().reserve()), 0);
 }
 
 LoaderCore::~LoaderCore() = default;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <cotangent/core/base/export.h>
+#include <cotangent/core/op/device_limits.h>
 #include <cotangent/core/tensor/tensor.h>
 #include <cotangent/nn/io/atomic_file.h>
 #include <cotangent/nn/module.h>
@@ -110,12 +111,6 @@ CT_API std::ostream& operator<<(std::ostream& out, const Explanation& explanatio
 /// options.grads or .times what backward() throws.
 CT_API Explanation explain(const Tensor& loss, const ExplainOptions& options = {});
 
-/// The fastest that a device can do, for ForwardWatch.
-struct DeviceLimits {
-  double flops = 0;  ///< floating-point operations per second
-  double bytes = 0;  ///< of memory, read or written, per second
-};
-
 /// While one lives, the kernels of forward are timed, of the whole process, for explain(). It takes the place of
 /// another observer (core/op/op_observer.h).
 ///
@@ -123,11 +118,11 @@ struct DeviceLimits {
 ///     ct::Tensor loss = model.loss(x, y);
 ///     std::cout << ct::explain(loss, {.names = model.named_parameters(), .times = true, .watch = &watch});
 ///
-/// With `limits` a node's share of the limit is the least time that its operations and bytes (OpDef::cost) would take
+/// With `limits` (device_limits(), nn/profile/profile.h) a node's share of the limit is the least time that its operations and bytes (OpDef::cost) would take
 /// over the time it took. On a GPU it waits before and after every kernel.
 class CT_API ForwardWatch {
  public:
-  explicit ForwardWatch(DeviceLimits limits = {});
+  explicit ForwardWatch(const DeviceLimits& limits = {});
   ~ForwardWatch();
   ForwardWatch(const ForwardWatch&) = delete;
   ForwardWatch& operator=(const ForwardWatch&) = delete;

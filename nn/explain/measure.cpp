@@ -100,7 +100,7 @@ struct ForwardWatch::Impl final : OpObserver {
     double us = -1, least = 0;
   };
 
-  explicit Impl(DeviceLimits l) : limits(l), before(set_op_observer(this)) { here() = {}; }
+  explicit Impl(const DeviceLimits& l) : limits(l), before(set_op_observer(this)) { here() = {}; }
   ~Impl() override { set_op_observer(before); }
 
   void begin(const KernelCall& call) override {
@@ -112,8 +112,7 @@ struct ForwardWatch::Impl final : OpObserver {
         in.push_back(t->defined() ? t->meta() : TensorMeta{{0}, {}, {}});
       for (const Tensor& t : call.forward->outputs)
         out.push_back(t.defined() ? t.meta() : TensorMeta{{0}, {}, {}});
-      const Cost cost = cost_of(call.op, in, out, call.forward->attrs_view);
-      run.least = 1e6 * std::max(cost.flops / limits.flops, cost.bytes / limits.bytes);
+      run.least = 1e6 * limits.least_seconds(cost_of(call.op, in, out, call.forward->attrs_view));
     }
     wait_for(call.forward->in(0).device());
     const std::lock_guard lock(mutex);
@@ -146,7 +145,7 @@ struct ForwardWatch::Impl final : OpObserver {
   std::vector<Run> runs;
 };
 
-ForwardWatch::ForwardWatch(DeviceLimits limits) : impl_(std::make_shared<Impl>(limits)) {}
+ForwardWatch::ForwardWatch(const DeviceLimits& limits) : impl_(std::make_shared<Impl>(limits)) {}
 ForwardWatch::~ForwardWatch() = default;
 
 void ForwardWatch::add_to(Explanation& result, const explaining::Tape& tape) const {

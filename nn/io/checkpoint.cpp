@@ -48,7 +48,7 @@ void save_checkpoint(const std::string& path, std::initializer_list<CheckpointPa
     file.merge(part.name(), part.save());
     file.set_value("checkpoint.part." + part.name(), true);  // a part may be empty
   }
-  const GeneratorState rng = default_generator().state();
+  const GeneratorState rng = detail::on_host("save_checkpoint", default_generator().state());
   file.set_value("rng.seed", rng.seed);
   file.set_value("rng.offset", rng.offset);
   file.merge(kExtra, extras);

@@ -33,6 +33,7 @@ template <class C, int R>
 __device__ __forceinline__ void score_gradients(const Problem& p, std::int64_t head, std::int64_t first_q,
                                                 std::int64_t first_k, C (&s)[R][R], C (&dp)[R][R]) {
   const int tx = threadIdx.x % 16, ty = threadIdx.x / 16;
+  const GeneratorState draw = p.draw.now();
 #pragma unroll
   for (int r = 0; r < R; ++r) {
     const std::int64_t i = first_q + ty * R + r;
@@ -44,7 +45,7 @@ __device__ __forceinline__ void score_gradients(const Problem& p, std::int64_t h
 #pragma unroll
     for (int c = 0; c < R; ++c) {
       const C e = s[r][c] == -C(INFINITY) ? C(0) : gpu::exp_full(s[r][c] - max - log_sum);
-      const C keep = kept<C>(p, row, first_k + tx + 16 * c);
+      const C keep = kept<C>(p, draw, row, first_k + tx + 16 * c);
       s[r][c] = e * keep;
       dp[r][c] = e == C(0) ? C(0) : e * (dp[r][c] * keep - delta);
     }

@@ -7,10 +7,10 @@
 #include <type_traits>
 
 #include <cotangent/core/base/rng.h>
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/core/simd/exp.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
-#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 #include <cotangent/ops/engine/rows/additive_mask_cpu.h>
 
@@ -223,7 +223,9 @@ struct Scores {
   Mask mask;
 
   Scores(const Extents& e, const Attrs& attrs, const Tensor& mask)
-      : e(e), attrs(attrs), rule(attrs), mask(mask, e) {}
+      : e(e), attrs(attrs), rule(attrs), mask(mask, e) {
+    rule.draw = rule.draw.now();
+  }
 
   bool drops() const { return rule.threshold > 0; }
   std::int64_t end(std::int64_t i) const { return causal_end(i, e.keys, attrs.causal, attrs.causal_offset); }
@@ -288,7 +290,7 @@ struct Scores {
 /// Cuts a thread's buffer into pieces, each on its own cache lines.
 class Pieces {
  public:
-  Pieces(int slot, std::int64_t total) : next_(gemm::scratch<C>(slot, total)) {}
+  Pieces(int slot, std::int64_t total) : next_(detail::scratch<C>(slot, total)) {}
   C* take(std::int64_t count) {
     C* const piece = next_;
     next_ += round_up(count, 64 / static_cast<std::int64_t>(sizeof(C)));

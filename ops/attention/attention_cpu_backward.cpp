@@ -1,6 +1,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_cpu.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
@@ -248,7 +249,7 @@ void mask_gradient(const Backward& call, const Backwards& f) {
   const TensorMeta& meta = call.in_meta(3);
   Shape sizes = meta.shape;
   while (sizes.size() < 4) sizes.insert(0, 1);
-  const Tensor sums = Tensor::allocate(meta.shape, dtype_of<C>, cpu);
+  const Tensor sums = whole_grad(call, 3, meta.shape, dtype_of<C>);
   fill_kernel(sums, 0);
   C* const data = sums.data<C>();
   const bool every_b = sizes[0] == 1, every_h = sizes[1] == 1, one_row = sizes[2] == 1,
@@ -281,8 +282,7 @@ void mask_gradient(const Backward& call, const Backwards& f) {
           }
     }
   });
-  if (meta.dtype == dtype_of<C>) return call.set_grad_in(3, sums);
-  copy_kernel(call.grad_in(3), sums);
+  set_summed_grad(call, 3, sums);
 }
 
 void backward(const Backward& call) {

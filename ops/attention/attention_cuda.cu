@@ -1,5 +1,6 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/ops/attention/mma/attention.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/attention/attention_backward_internal.cuh>
 #include <cotangent/ops/attention/attention_tiles_internal.cuh>
@@ -46,6 +47,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
     C s[RQ][RK];
     dot_tiles<C, RQ, RK, Dim>(qs, kv, p.dim, s);
     finish_scores(p, b, h, first_q, first_k, s);
+    const GeneratorState draw = p.draw.now();  // for a tile: from here on it would cost registers
 #pragma unroll
     for (int r = 0; r < RQ; ++r) {
       C highest = max[r];
@@ -61,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const __grid_constant
         const C e = gpu::exp_full(s[r][c] - base);
         added += e;
         ps[(ty * RQ + r) * (BK + 1) + tx + 16 * c] =
-            e * kept<C>(p, head * p.queries + i, first_k + tx + 16 * c);
+            e * kept<C>(p, draw, head * p.queries + i, first_k + tx + 16 * c);
       }
       sum[r] = sum[r] * shrink + gpu::warp_sum(added, 16);
       max[r] = highest;
@@ -178,17 +180,13 @@ void backward_cuda(const Backward& b) {
     if (b.needs(3)) {
       Shape full = mask.shape();
       while (full.size() < 4) full.insert(0, 1);
-      const Tensor sums = Tensor::allocate(mask.shape(), dtype_of<C>, mask.device());
+      const Tensor sums = whole_grad(b, 3, mask.shape(), dtype_of<C>);
       const MaskGradient m{full[0], full[1], full[2], full[3], sums.raw_data()};
       const std::int64_t blocks =
           gpu::ceil_div(m.queries, tile) * gpu::ceil_div(m.keys, tile) * m.batch * m.heads;
       gpu::launch(kName, dmask_kernel<T, d>, dim3(gpu::blocks_for(kName, blocks, 1)), dim3(kThreads),
                   Sizes::kBackward, p, m);
-      if (mask.dtype() == dtype_of<C>) {
-        b.set_grad_in(3, sums);
-      } else {
-        copy_kernel(b.grad_in(3), sums);
-      }
+      set_summed_grad(b, 3, sums);
     }
   });
 }

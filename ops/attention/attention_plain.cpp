@@ -3,6 +3,7 @@
 #include <cotangent/core/device/parallel.h>
 #include <cotangent/ops/attention/attention_internal.h>
 #include <cotangent/ops/attention/attention_plain.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // The plain kernels: every head by attention_plain.h, some of its queries at a time, so that no whole matrix of scores is
@@ -36,6 +37,7 @@ class Call {
   Strides mask_strides{0, 0, 0, 0};
 
   Call(const Extents& e, const Attrs& attrs, const Tensor& mask) : e(e), attrs(attrs), rule_(attrs) {
+    rule_.draw = rule_.draw.now();
     if (!mask.defined()) return;
     hides_ = mask.dtype() == DType::boolean;
     mask_ = converted(mask, f64);
@@ -113,7 +115,7 @@ void backward_plain(const Backward& b) {
   const Tensor &queries = b.in(0), &keys = b.in(1), &values = b.in(2), &cotangent = b.grad();
   for (int i = 0; i < 3; ++i)
     if (b.needs(i)) fill_kernel(b.grad_in(i), 0);
-  const Tensor dmask = b.needs(3) ? Tensor::allocate(b.in_meta(3).shape, f64, cpu) : Tensor{};
+  const Tensor dmask = b.needs(3) ? whole_grad(b, 3, b.in_meta(3).shape, f64) : Tensor{};
   if (b.needs(3)) fill_kernel(dmask, 0);
   // A key head hears of all queries of its group, a mask perhaps of all heads: one thread for each sum.
   const std::int64_t step = queries_of(e),
@@ -144,7 +146,7 @@ void backward_plain(const Backward& b) {
             }
         }
       });
-  if (b.needs(3)) b.set_grad_in(3, converted(dmask, b.in_meta(3).dtype));
+  if (b.needs(3)) set_summed_grad(b, 3, dmask);
 }
 
 }  // namespace

@@ -42,11 +42,12 @@ struct Problem {
   void *dq, *dk, *dv;  // null where not wanted
 };
 
-// Dropout's factor for the probability of (row, j); row counts all queries of all heads and batches.
+// Dropout's factor for the probability of (row, j), with draw = p.draw.now(); row counts the queries of all heads.
 template <class C>
-__device__ __forceinline__ C kept(const Problem& p, std::int64_t row, std::int64_t j) {
+__device__ __forceinline__ C kept(const Problem& p, const GeneratorState& draw, std::int64_t row,
+                                  std::int64_t j) {
   if (!p.drops) return C(1);
-  const std::uint32_t word = philox_word(p.draw, static_cast<std::uint64_t>(row * p.keys + j));
+  const std::uint32_t word = philox_word(draw, static_cast<std::uint64_t>(row * p.keys + j));
   return word <= p.drop_last ? C(0) : static_cast<C>(p.keep);
 }
 

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/core/simd/vector.h>
 #include <cotangent/ops/convolution/convolution_internal.h>
 #include <cotangent/ops/convolution/parts_cpu.h>
@@ -309,8 +310,9 @@ void run_typed(const Job& job) {
   const int64_t size = job.out().numel(), units = fewer ? grid.blocks() : g.batch * Tiles(g).count;
   const int64_t chunks =
       direct ? 1 : std::max<int64_t>(1, std::min({units, kMostPartials, kPartialElements / size}));
-  const Tensor partial = Tensor::allocate({chunks, size}, dtype_of<compute_t<T>>, job.out().device());
-  auto* const sums = static_cast<compute_t<T>*>(partial.raw_data());
+  using C = compute_t<T>;
+  const Shape shape{chunks, size};
+  C* const sums = detail::scratch<C>(detail::kSharedScratch, numel(shape));
   if (direct) {
     weight_gradient_direct(p, sums);
   } else if (fewer) {
@@ -318,6 +320,8 @@ void run_typed(const Job& job) {
   } else {
     weight_gradient(p, sums, chunks);
   }
+  const auto memory = Storage::wrap(sums, static_cast<std::size_t>(numel(shape)) * sizeof(C), cpu, {});
+  const Tensor partial = Tensor::from_storage(memory, shape, contiguous_strides(shape), 0, dtype_of<C>);
   fold::sum_cpu(partial, 1, job.out().view({size}), 1, job.accumulate);
 }
 

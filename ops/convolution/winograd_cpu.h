@@ -4,10 +4,10 @@
 #include <cstdint>
 
 #include <cotangent/core/device/parallel.h>
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/core/simd/shuffle.h>
 #include <cotangent/ops/convolution/parts_cpu.h>
 #include <cotangent/ops/engine/gemm/gemm_cpu.h>
-#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 
 // Convolutions of 3 x 3 with a stride of 1 by fewer multiplications (Winograd; README.md has the formulas). y is made in
 // tiles of 2 x 2 pixels. A tile reads 4 x 4 pixels of x; each of 16 combinations of them is multiplied by one combination of
@@ -229,7 +229,7 @@ struct Space {
     const std::int64_t columns = grid.some * grid.wide, rows = 2 * std::min(grid.some, grid.high) + 2;
     pitch = (grid.wide / w + 1) * 2 * w + 2 + left + w;
     const std::int64_t a = 16 * matrix<C>(ins, columns), b = 16 * matrix<C>(outs, columns);
-    in = gemm::scratch<C>(gemm::kCallersScratch, a + b + pitch * rows);
+    in = detail::scratch<C>(detail::kCallersScratch, a + b + pitch * rows);
     out = in + a, lines = out + b;
   }
 };
@@ -257,8 +257,7 @@ void convolve(const Parts<T>& p, bool back) {
       y{p.y, g.filters, g.height.out, g.width.out, 2 - g.height.padding, 2 - g.width.padding};
   const Images<T>&from = back ? y : x, &to = back ? x : y;
   const std::int64_t ins = back ? rows : columns, outs = back ? columns : rows;
-  const Tensor transformed = Tensor::allocate({g.groups * 16 * size}, dtype_of<C>, cpu);
-  C* const u = static_cast<C*>(transformed.raw_data());
+  C* const u = detail::scratch<C>(detail::kSharedScratch, g.groups * 16 * size);
   parallel_for(
       g.filters, grain(static_cast<double>(64 * columns)), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t o = begin; o < end; ++o)
@@ -286,8 +285,7 @@ void weight_gradient(const Parts<T>& p, compute_t<T>* partial, std::int64_t chun
   const std::int64_t rows = g.group_filters(), columns = g.group_channels(), size = rows * columns;
   const Images<T> x{p.x, g.channels, g.height.in, g.width.in, g.height.padding, g.width.padding},
       y{p.y, g.filters, g.height.out, g.width.out};
-  const Tensor transformed = Tensor::allocate({chunks * g.groups * 16 * size}, dtype_of<C>, cpu);
-  C* const u = static_cast<C*>(transformed.raw_data());
+  C* const u = detail::scratch<C>(detail::kSharedScratch + 1, chunks * g.groups * 16 * size);
   parallel_for(chunks * g.groups, 1, [&](std::int64_t begin, std::int64_t end) {
     const Space<C> space(grid, columns, rows, x.left);
     for (std::int64_t t = begin; t < end; ++t) {

@@ -5,6 +5,7 @@
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/memory.h>
 #include <cotangent/core/op/execute.h>
 #include <cotangent/core/op/registry.h>
@@ -25,7 +26,7 @@ Tensor broadcast(const Tensor& t, const Shape& shape) {
 // A gradient of zero in the shape of an input: one number, read over and over.
 Tensor zero_gradient(const TensorMeta& meta) {
   const Tensor zero = Tensor::allocate({}, meta.dtype, meta.device);
-  zero_bytes(zero.raw_data(), meta.device, size_of(meta.dtype));
+  calls::fill(zero, 0);
   return broadcast(zero, meta.shape);
 }
 
@@ -244,6 +245,7 @@ Tensor Tensor::pin_memory() const {
 Scalar Tensor::item_scalar() const {
   CT_CHECK(numel() == 1, ShapeError, "item", "tensor ", describe(*this), " has ", numel(),
            " elements; item() needs exactly one: reduce it, select one, or use to_vector()");
+  detail::note_read("item");
   alignas(8) char element[8];
   copy_bytes(element, cpu, raw_data(), device(), size_of(dtype()));
   return visit_all("item", dtype(), [&]<class T>(TypeTag<T>) {
@@ -263,6 +265,7 @@ Tensor::operator bool() const {
 
 template <class T>
 std::vector<T> Tensor::elements() const {
+  detail::note_read("to_vector");
   const Tensor host = calls::converted(is_cpu() ? *this : calls::moved(*this, cpu), dtype_of<T>);
   const T* data = static_cast<const T*>(host.raw_data());
   return std::vector<T>(data, data + host.numel());

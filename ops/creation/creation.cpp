@@ -291,7 +291,8 @@ Tensor randperm(Integer n, const TensorOptions& options, Generator& generator) {
   const Tensor values = Tensor::allocate({n}, DType::i64, cpu);
   const Tensor sorting = Tensor::allocate({n, sizeof(Entry)}, DType::u8, cpu);
   const std::span entries(static_cast<Entry*>(sorting.raw_data()), static_cast<std::size_t>(n));
-  return with_draw(generator, [&](const GeneratorState& draw) {
+  return with_draw(generator, [&](const GeneratorState& reserved) {
+    const GeneratorState draw = detail::on_host("randperm", reserved);
     for (std::size_t i = 0; i < entries.size(); ++i)
       entries[i] = {philox_word64(draw, i), static_cast<std::int64_t>(i)};
     std::sort(entries.begin(), entries.end());

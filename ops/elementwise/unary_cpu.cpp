@@ -10,8 +10,9 @@ using namespace elementwise;
 using namespace unary::formulas;
 }  // namespace ct::cpu_kernels
 
-#define CT_UNARY(name, text, types, saved, samples, y, dx) \
-  CT_KERNELS(                                              \
-      cpu, name,                                           \
-      {#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>, unary_backward_cpu<name##_dx>})
+#define CT_UNARY(name, text, types, saved, samples, y, dx)                                                   \
+  CT_KERNELS(                                                                                                \
+      cpu, name,                                                                                             \
+      {#name, forward_cpu<name##_y, has_floats(types), has_integers(types)>, unary_backward_cpu<name##_dx>}, \
+      formulas_of_kernels<name##_y, has_floats(types), has_integers(types), name##_dx>(#name " formulas"))
 #include <cotangent/ops/elementwise/unary_table.inc>

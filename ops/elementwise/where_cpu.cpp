@@ -24,8 +24,20 @@ void where_backward_cpu(const Backward& b) {
 void where_scalar_forward_cpu(const Forward& f) { forward_cpu<SelectScalar, true, true>(f); }
 void where_scalar_backward_cpu(const Backward& b) { gradient(b, 1, parameters_of(b.attrs_view).q); }
 
+constexpr Parameters kSelectsOnZero{0, 0}, kSelectsOnOne{0, 1};
+constexpr GradientRecord pass_unless(const Parameters* numbers) {
+  return {formula_record<PassUnless, tiles_of<PassUnless>>(), "0g", false, numbers};
+}
+constexpr MapRecord kWhere{formula_record<Select, tiles_of<Select, true, true>>(),
+                           3,
+                           {{}, pass_unless(&kSelectsOnZero), pass_unless(&kSelectsOnOne)}};
+constexpr MapRecord kWhereScalar{
+    formula_record<SelectScalar, tiles_of<SelectScalar, true, true>>(), 2, {{}, pass_unless(nullptr)}};
+
 }  // namespace
 }  // namespace ct::where_op
 
 CT_KERNELS(cpu, where, {"where", where_op::where_forward_cpu, where_op::where_backward_cpu},
-           {"where_scalar", where_op::where_scalar_forward_cpu, where_op::where_scalar_backward_cpu})
+           {"where_scalar", where_op::where_scalar_forward_cpu, where_op::where_scalar_backward_cpu},
+           forward_only("where formulas", elementwise::hand_out<where_op::kWhere>),
+           forward_only("where_scalar formulas", elementwise::hand_out<where_op::kWhereScalar>))

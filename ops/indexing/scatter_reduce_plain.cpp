@@ -1,58 +1,62 @@
+#include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include <cotangent/ops/indexing/scatter_reduce_internal.h>
 #include <cotangent/ops/indexing/scatter_reduce_plain.h>
 
-// The plain kernels: scatter_reduce_plain.h for each element of x, with the list of what goes there.
+// The plain kernels: forward takes the elements of the source one after the other, backward by what meets at each element of
+// x, in scatter_reduce_plain.h.
 
 namespace ct::scatter_reduce_op {
 namespace {
 
 using namespace plain;
 
+// The place of each row of the source.
+std::vector<std::size_t> places_of(const Call& call) {
+  std::vector<std::size_t> places(static_cast<std::size_t>(call.rows.count));
+  for (std::size_t q = 0; q < places.size(); ++q) {
+    const auto [base, index] = call.rows.place(static_cast<std::int64_t>(q));
+    if (!call.rows.in_range(index)) throw_index_error(call.site, index, call.rows.limit);
+    places[q] = static_cast<std::size_t>(base + index * call.rows.axis_step);
+  }
+  return places;
+}
+
 // Calls f(i, list) for each element i of x that some element of the source goes to: the list of those.
 template <class F>
 void for_each_place(const Call& call, F&& f) {
   // Rows of the source in the order of their places, sorted by counting: those of place v begin at begins[v].
-  const auto rows = static_cast<std::size_t>(call.rows.rows),
-             count = static_cast<std::size_t>(call.rows.count);
-  std::vector<std::size_t> places(count), begins(rows + 1);
-  for (std::size_t q = 0; q < count; ++q) {
-    const auto [base, index] = call.rows.place(static_cast<std::int64_t>(q));
-    if (!call.rows.in_range(index)) throw_index_error(call.site, index, call.rows.limit);
-    places[q] = static_cast<std::size_t>(base + index * call.rows.axis_step);
-    ++begins[places[q] + 1];
-  }
-  for (std::size_t v = 0; v < rows; ++v) begins[v + 1] += begins[v];
-  std::vector<std::int64_t> order(count), list;
-  std::vector<std::size_t> next = begins;
-  for (std::size_t q = 0; q < count; ++q) order[next[places[q]]++] = static_cast<std::int64_t>(q);
-  for (std::size_t v = 0; v < rows; ++v)
+  const std::vector<std::size_t> places = places_of(call);
+  std::vector<std::size_t> begins(static_cast<std::size_t>(call.rows.rows) + 1);
+  for (const std::size_t v : places) ++begins[v];
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  std::vector<std::int64_t> order(places.size()), list;
+  for (std::size_t q = places.size(); q-- > 0;) order[--begins[places[q]]] = static_cast<std::int64_t>(q);
+  for (std::size_t v = 0; v + 1 < begins.size(); ++v)
     for (std::int64_t c = 0; c < call.columns && begins[v] < begins[v + 1]; ++c) {
-      list.resize(begins[v + 1] - begins[v]);
-      for (std::size_t k = 0; k < list.size(); ++k) list[k] = order[begins[v] + k] * call.columns + c;
+      list.clear();
+      for (std::size_t k = begins[v]; k < begins[v + 1]; ++k) list.push_back(order[k] * call.columns + c);
       f(static_cast<std::int64_t>(v) * call.columns + c, list);
     }
-}
-
-// The elements that meet, in v: x's own, if it is one of them, then those of the source.
-void elements(const Call& call, const double* x, std::int64_t i, const double* source,
-              const std::vector<std::int64_t>& list, std::vector<double>& v) {
-  const std::size_t first = call.include_self ? 1 : 0;
-  v.resize(first + list.size());
-  if (first) v[0] = x ? x[i] : 0;
-  for (std::size_t k = 0; k < list.size(); ++k) v[first + k] = source ? source[list[k]] : 0;
 }
 
 template <ScatterReduce kind>
 void forward(const Forward& f) {
   forward_by(kind, f, [](const Call& call, const Tensor& source, const Tensor& result) {
-    double* const y = result.data<double>();
-    std::vector<double> v;
-    for_each_place(call, [&](std::int64_t i, const std::vector<std::int64_t>& list) {
-      elements(call, y, i, source.data<double>(), list, v);
-      y[i] = reduce(kind, v);
-    });
+    const double* x = source.data<double>();
+    // Elements met so far.
+    std::vector<double> met(static_cast<std::size_t>(call.rows.rows), call.include_self ? 1 : 0);
+    for (const std::size_t v : places_of(call)) {
+      double* y = result.data<double>() + static_cast<std::int64_t>(v) * call.columns;
+      for (std::int64_t c = 0; c < call.columns; ++c, ++x) y[c] = met[v] == 0 ? *x : reduced(kind, y[c], *x);
+      ++met[v];
+    }
+    if (kind != ScatterReduce::mean) return;
+    double* y = result.data<double>();
+    for (const double n : met)
+      for (std::int64_t c = 0; c < call.columns; ++c) *y++ /= std::max(1.0, n);
   });
 }
 
@@ -63,14 +67,12 @@ void backward(const Backward& b) {
     double *const dx = data_of<double>(s.dx), *const ds = data_of<double>(s.dsource);
     std::vector<double> v, dv;
     for_each_place(call, [&](std::int64_t i, const std::vector<std::int64_t>& list) {
-      elements(call, x, i, source, list, v);
+      v.assign(call.include_self ? 1 : 0, x ? x[i] : 0);
+      for (const std::int64_t j : list) v.push_back(source ? source[j] : 0);
       dv.resize(v.size());
       reduce_gradient(kind, v, y ? y[i] : 0, s.g.data<double>()[i], dv);
-      std::size_t next = 0;
       if (dx) dx[i] = call.include_self ? dv[0] : 0;
-      if (call.include_self) ++next;
-      for (const std::int64_t j : list)
-        if (ds) ds[j] = dv[next++];
+      for (std::size_t k = 0; ds && k < list.size(); ++k) ds[list[k]] = dv[v.size() - list.size() + k];
     });
   });
 }

@@ -10,17 +10,14 @@
 
 namespace ct::plain {
 
-/// y of the elements v_0, v_1, ..
-inline double reduce(ScatterReduce kind, std::span<const double> v) {
-  double y = v[0];
-  for (const double x : v.subspan(1)) switch (kind) {
-      case ScatterReduce::sum:
-      case ScatterReduce::mean: y += x; break;
-      case ScatterReduce::prod: y *= x; break;
-      case ScatterReduce::amax: y = x > y || std::isnan(x) ? x : y; break;
-      case ScatterReduce::amin: y = x < y || std::isnan(x) ? x : y; break;
-    }
-  return kind == ScatterReduce::mean ? y / static_cast<double>(v.size()) : y;
+/// y of the elements that have met so far, and of x. Of a mean it is their sum, to be divided at the end.
+inline double reduced(ScatterReduce kind, double y, double x) {
+  switch (kind) {
+    case ScatterReduce::prod: return y * x;
+    case ScatterReduce::amax: return x > y || std::isnan(x) ? x : y;
+    case ScatterReduce::amin: return x < y || std::isnan(x) ? x : y;
+    default: return y + x;
+  }
 }
 
 /// dv_i = g dy/dv_i. Of a product that is g times the product of the others; the gradient of an extremum is shared by all

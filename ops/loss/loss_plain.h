@@ -28,15 +28,15 @@ double reduce_losses(Reduction reduction, std::int64_t n, std::int64_t grain, co
   return by;
 }
 
-/// The cotangents of the losses, from that of y: one for each, or one for all, divided as they were.
+/// The cotangents of the losses, from that of y: one for each, or one for all, divided as their sum was.
 struct LossCotangents {
-  const double* g;
-  bool each;
-  double by;
+  const double* each;
+  double all;
 
   LossCotangents(Reduction reduction, const Tensor& of_y, double divided_by)
-      : g(of_y.data<double>()), each(reduction == Reduction::none), by(divided_by) {}
-  double operator[](std::int64_t i) const { return g[each ? i : 0] / by; }
+      : each(reduction == Reduction::none ? of_y.data<double>() : nullptr),
+        all(reduction == Reduction::none ? 0 : *of_y.data<double>() / divided_by) {}
+  double operator[](std::int64_t i) const { return each ? each[i] : all; }
 };
 
 }  // namespace ct::plain

@@ -9,6 +9,7 @@
 #include <cotangent/ops/dispatch.h>
 #include <cotangent/ops/elementwise/binary.h>
 #include <cotangent/ops/elementwise/unary.h>
+#include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/walk/copy.h>
 #include <cotangent/ops/normalization/batch_norm_internal.h>
 #include <cotangent/ops/normalization/layer_norm.h>
@@ -139,10 +140,16 @@ void forward(const Forward& f, Run run) {
 void backward(const Backward& b, Run run) {
   const Tensor& x = b.in(kX);
   Call c = call_of(b.op.name, x, b.attrs<Attrs>().eps);
-  c.sums = Tensor::allocate({2, c.channels}, accumulate_type(x.dtype()), x.device());
+  const auto sums = [&](int i) {
+    const DType dtype = accumulate_type(x.dtype());
+    if (b.needs(i)) return whole_grad(b, i, {c.channels}, dtype);
+    return x.is_cpu() ? Tensor{} : Tensor::allocate({c.channels}, dtype, x.device());
+  };
+  c.dweight = sums(kW), c.dbias = sums(kB);
   if (b.needs(kX)) c.dx = b.grad_in(kX);
   if (x.numel() == 0) {
-    c.sums.zero_();
+    for (Tensor* t : {&c.dweight, &c.dbias})
+      if (t->defined()) fill_kernel(*t, 0);
   } else {
     c.training = b.in_meta(kMean).shape.empty();
     c.mean = c.training ? b.out(1) : numbers(b.in(kMean), x);
@@ -151,8 +158,8 @@ void backward(const Backward& b, Run run) {
     c.g = b.grad();
     run(c);
   }
-  for (const int i : {kW, kB})
-    if (b.needs(i)) copy_kernel(b.grad_in(i), c.sums.narrow(0, i == kW ? 1 : 0, 1).view({c.channels}));
+  if (b.needs(kW)) set_summed_grad(b, kW, c.dweight);
+  if (b.needs(kB)) set_summed_grad(b, kB, c.dbias);
 }
 
 namespace {

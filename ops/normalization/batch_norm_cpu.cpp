@@ -77,8 +77,7 @@ void backward_cpu(const Call& c) {
     const C dw = r * channel_sum<C>(c, channel, [g, x, mean](std::int64_t i) {
                    return static_cast<C>(g[i]) * (static_cast<C>(x[i]) - mean);
                  });
-    c.sums.data<C>()[channel] = db;
-    c.sums.data<C>()[c.channels + channel] = dw;
+    put(c.dbias, channel, db), put(c.dweight, channel, dw);
     if (!c.dx.defined()) return;
     T* const dx = static_cast<T*>(c.dx.raw_data());
     const C scale = number(c.weight, channel, C(1)) * r;

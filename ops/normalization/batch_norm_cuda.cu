@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 template <class C>
 __global__ void add_kernel(const C* __restrict__ partial, int channels, int parts, const C* __restrict__ var,
-                           C eps, C* __restrict__ sums) {
+                           C eps, C* __restrict__ dweight, C* __restrict__ dbias) {
   const int channel = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (channel >= channels) return;
   C db = 0, dw = 0;
@@ -155,8 +155,8 @@ __global__ void add_kernel(const C* __restrict__ partial, int channels, int part
     const C* const from = partial + 2 * (static_cast<long long>(part) * channels + channel);
     db += from[0], dw += from[1];
   }
-  sums[channel] = db;
-  sums[channels + channel] = dw / sqrt(var[channel] + eps);
+  dbias[channel] = db;
+  dweight[channel] = dw / sqrt(var[channel] + eps);
 }
 
 // ---- y and dx ----
@@ -167,7 +167,8 @@ __global__ void __launch_bounds__(kThreads)
     map_kernel(const __grid_constant__ Layout l, const T* __restrict__ x, const T* __restrict__ g,
                const compute_t<T>* __restrict__ mean, const compute_t<T>* __restrict__ var,
                const compute_t<T>* __restrict__ weight, const compute_t<T>* __restrict__ bias,
-               const compute_t<T>* __restrict__ sums, compute_t<T> eps, T* __restrict__ to) {
+               const compute_t<T>* __restrict__ dweight, const compute_t<T>* __restrict__ dbias,
+               compute_t<T> eps, T* __restrict__ to) {
   using C = compute_t<T>;
   const auto map = [&]<int N>(std::integral_constant<int, N>) {
     using Vector = gpu::Vector<T, N>;
@@ -192,7 +193,7 @@ __global__ void __launch_bounds__(kThreads)
         C d[N];
         gpu::unpack(gradient[u], l.f16, d);
         const C count = static_cast<C>(l.images * l.pixels);
-        const C flat = sums ? sums[c] / count : 0, slope = sums ? r * sums[l.channels + c] / count : 0;
+        const C flat = dbias ? dbias[c] / count : 0, slope = dweight ? r * dweight[c] / count : 0;
 #pragma unroll
         for (int i = 0; i < N; ++i) out[i] = scale * (d[i] - flat - (value[i] - m) * slope);
       } else {
@@ -244,8 +245,8 @@ void launch_map(const Call& c, const Layout& l, const Tensor& to) {
   gpu::launch(c.op, map_kernel<T, kBack>, gpu::blocks_for(c.op, l.vectors, kThreads * kUnroll), kThreads, 0,
               l, static_cast<const T*>(c.x.raw_data()),
               kBack ? static_cast<const T*>(c.g.raw_data()) : nullptr, data<C>(c.mean), data<C>(c.var),
-              data<C>(c.weight), data<C>(c.bias), c.training ? data<C>(c.sums) : nullptr, c.eps,
-              static_cast<T*>(to.raw_data()));
+              data<C>(c.weight), data<C>(c.bias), c.training ? data<C>(c.dweight) : nullptr,
+              c.training ? data<C>(c.dbias) : nullptr, c.eps, static_cast<T*>(to.raw_data()));
 }
 
 void forward_cuda(const Call& c) {
@@ -275,7 +276,8 @@ void backward_cuda(const Call& c) {
                 static_cast<const T*>(c.x.raw_data()), static_cast<const T*>(c.g.raw_data()), data<C>(c.mean),
                 partial.data<C>());
     gpu::launch(c.op, add_kernel<C>, gpu::blocks_for(c.op, c.channels, kThreads), kThreads, 0,
-                partial.data<C>(), c.channels, parts, data<C>(c.var), c.eps, c.sums.data<C>());
+                partial.data<C>(), c.channels, parts, data<C>(c.var), c.eps, c.dweight.data<C>(),
+                c.dbias.data<C>());
     if (c.dx.defined()) launch_map<T, true>(c, l, c.dx);
   });
 }

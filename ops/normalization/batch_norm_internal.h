@@ -23,7 +23,8 @@ struct Call {
   Tensor weight, bias;  // undefined: 1, 0
   Tensor y;             // of a forward pass
   Tensor g, dx;         // of a backward pass; dx undefined: not wanted
-  Tensor sums;          // [2, channels]: sum of g, and of g times the normalized x; results
+  Tensor dweight,
+      dbias;  // of a backward pass: results, in the dtype of sums; on the CPU undefined if not wanted
 };
 using Run = void (*)(const Call& call);
 
@@ -44,6 +45,10 @@ void each_run(const Call& c, std::int64_t channel, const F& f) {
 template <class C>
 C number(const Tensor& t, std::int64_t channel, C otherwise) {
   return t.defined() ? t.data<C>()[channel] : otherwise;
+}
+template <class C>
+void put(const Tensor& t, std::int64_t channel, C number) {
+  if (t.defined()) t.data<C>()[channel] = number;
 }
 
 }  // namespace ct::batch_norms

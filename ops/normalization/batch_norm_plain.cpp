@@ -17,12 +17,14 @@ void forward_plain(const Call& c) {
   });
 }
 void backward_plain(const Call& c) {
-  double* const sums = c.sums.data<double>();
   parallel_for(c.channels, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i)
+    for (std::int64_t i = begin; i < end; ++i) {
+      double db = 0, dw = 0;
       batch_norm_gradient(c, i, c.x.data<double>(), c.g.data<double>(), number(c.weight, i, 1.0),
-                          c.mean.data<double>()[i], c.var.data<double>()[i], sums[i], sums[c.channels + i],
+                          c.mean.data<double>()[i], c.var.data<double>()[i], db, dw,
                           c.dx.defined() ? c.dx.data<double>() : nullptr);
+      put(c.dbias, i, db), put(c.dweight, i, dw);
+    }
   });
 }
 

@@ -1,5 +1,7 @@
 #include <cotangent/ops/normalization/normalization_cpu.h>
 
+#include <cotangent/core/memory/scratch_internal.h>
+
 // How rows are given to threads, and what they have in common: nothing here depends on the types of a call.
 
 namespace ct::norms {
@@ -57,12 +59,11 @@ void run_rows(const BackwardCall& call, BackwardKernel kernel) {
   const std::int64_t chunks = chunk_count(rows, grain),
                      width = (n + 63) / 64 * 64 + 48;  // off the powers of two, at which stores hold up loads
   const bool sums = call.dweight.defined() || call.dbias.defined();
-  Tensor partials;
-  if (sums) partials = Tensor::allocate({chunks, 2, width}, DType::f32, cpu);
+  float* const partials = sums ? detail::scratch<float>(detail::kSharedScratch, chunks * 2 * width) : nullptr;
   parallel_chunks(rows, grain, [&](std::int64_t chunk, std::int64_t begin, std::int64_t end) {
     float *dw = nullptr, *db = nullptr;
     if (sums) {
-      float* partial = partials.data<float>() + chunk * 2 * width;
+      float* partial = partials + chunk * 2 * width;
       std::fill_n(partial, 2 * width, 0.0f);
       if (call.dweight.defined()) dw = partial;
       if (call.dbias.defined()) db = partial + width;
@@ -70,9 +71,9 @@ void run_rows(const BackwardCall& call, BackwardKernel kernel) {
     kernel(call, p, begin, end, dw, db);
   });
   if (call.dweight.defined())
-    add_chunks(partials.data<float>(), chunks, 2 * width, n, call.accumulate_weight, call.dweight);
+    add_chunks(partials, chunks, 2 * width, n, call.accumulate_weight, call.dweight);
   if (call.dbias.defined())
-    add_chunks(partials.data<float>() + width, chunks, 2 * width, n, call.accumulate_bias, call.dbias);
+    add_chunks(partials + width, chunks, 2 * width, n, call.accumulate_bias, call.dbias);
 }
 
 }  // namespace ct::norms

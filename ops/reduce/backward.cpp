@@ -19,6 +19,19 @@ AxisMask axis_mask(const char* op, const Dims& axes, int rank) {
   return axes.empty() ? (1u << rank) - 1 : mask;
 }
 
+namespace {
+// Memory for the cotangent in the input's dtype, of which the gradient is an expanded view. One that is there already, as in a
+// replay, is the view that an earlier call made.
+Tensor scaled_gradient(const Backward& b) {
+  const TensorMeta& x = b.in_meta(0);
+  const Shape& shape = b.grad().shape();
+  const Tensor& given = b.grad_inputs[0];
+  if (!given.defined()) return Tensor::allocate(shape, x.dtype, x.device);
+  return Tensor::from_storage(given.impl()->storage, shape, contiguous_strides(shape), given.storage_offset(),
+                              x.dtype);
+}
+}  // namespace
+
 void spread_sum(Kind kind, const Backward& b,
                 void (*sum)(const Tensor&, AxisMask, const Tensor&, double, bool)) {
   if (!b.needs(0)) return;
@@ -29,7 +42,7 @@ void spread_sum(Kind kind, const Backward& b,
   const double divisor =
       kind == Kind::sum || outputs == 0 ? 1 : static_cast<double>(numel(x.shape) / outputs);
   const bool converted = divisor != 1 || b.grad().dtype() != x.dtype;
-  const Tensor scaled = converted ? Tensor::allocate(b.grad().shape(), x.dtype, x.device) : Tensor();
+  const Tensor scaled = converted ? scaled_gradient(b) : Tensor();
   if (converted) sum(b.grad(), 0, scaled, divisor, false);
   const Tensor& g = converted ? scaled : b.grad();
   Strides strides = x.shape;

@@ -70,7 +70,7 @@ inline double norm(const Row& x, double p) {
 /// dx_i = g sign(x_i) (|x_i| / y)^(p - 1), 0 where x_i or y is 0; of infinite order g sign(x_i) / ties where |x_i| = y
 inline void norm_gradient(const Row& x, double p, double g, MutableRow dx) {
   const double y = norm(x, p);
-  const Eigen::ArrayXd size = x.abs();
+  const Array size = x.abs();
   if (std::isinf(p)) {
     extremum_gradient(Row(size.data(), size.size(), Eigen::InnerStride<>(1)), y, g, dx);
     dx *= x.sign();

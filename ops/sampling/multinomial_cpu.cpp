@@ -28,6 +28,7 @@ std::uint64_t integers(const T* row, std::int64_t n, std::int64_t r, Weights& we
 
 template <class T>
 void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, const Attrs& attrs) {
+  const GeneratorState draw = attrs.draw.now();
   const std::int64_t work = n + attrs.count * (attrs.replacement ? 16 : n);
   parallel_for(rows, std::max<std::int64_t>(1, 32768 / work), [&](std::int64_t begin, std::int64_t end) {
     Weights weights(static_cast<std::size_t>(n));
@@ -38,8 +39,7 @@ void forward(const T* w, std::int64_t* out, std::int64_t rows, std::int64_t n, c
         for (std::size_t i = 1; i < weights.size(); ++i) weights[i] += weights[i - 1];
       for (std::int64_t j = 0; j < attrs.count; ++j) {
         if (total == 0) fail_empty(r, j, attrs.count);
-        const std::uint64_t at =
-            draw::target(attrs.draw, static_cast<std::uint64_t>(r * attrs.count + j), total);
+        const std::uint64_t at = draw::target(draw, static_cast<std::uint64_t>(r * attrs.count + j), total);
         std::int64_t& id = out[r * attrs.count + j];
         if (attrs.replacement) {
           id = std::upper_bound(weights.begin(), weights.end(), at) - weights.begin();

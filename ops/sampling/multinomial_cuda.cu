@@ -41,9 +41,10 @@ __global__ void __launch_bounds__(kThreads)
   wheel.build(weights, n, starts);
 
   const std::uint64_t first = static_cast<std::uint64_t>(r * attrs.count);
+  const GeneratorState draw = attrs.draw.now();
   if (attrs.replacement) {
     for (long long j = threadIdx.x; j < attrs.count; j += kThreads)
-      ids[j] = wheel.position(draw::target(attrs.draw, first + j, wheel.total));
+      ids[j] = wheel.position(draw::target(draw, first + j, wheel.total));
     return;
   }
   // The sum of this thread's piece is what is between its start and the next one's.
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(kThreads)
       if (threadIdx.x == 0) ids[j] = -1;
       continue;
     }
-    const unsigned long long at = draw::target(attrs.draw, first + j, wheel.total);
+    const unsigned long long at = draw::target(draw, first + j, wheel.total);
     if (wheel.piece_of(at) == static_cast<int>(threadIdx.x)) {
       const long long id = wheel.position(at);
       ids[j] = id;

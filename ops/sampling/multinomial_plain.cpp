@@ -11,13 +11,13 @@ using namespace plain;
 void forward_plain(const Forward& f) {
   const Tensor &w = f.in(0), &y = f.out();
   const auto& attrs = f.attrs<Attrs>();
+  const GeneratorState draw = attrs.draw.now();
   const Rows rows(w.shape(), w.dim() - 1), draws(y.shape(), y.dim() - 1);
   rows.each([&](std::int64_t r) {
     const Row row = rows.of(w, r);
     check_weights(row.data(), row.size(), r);
-    const std::int64_t drawn =
-        multinomial(row, attrs.replacement, attrs.draw, static_cast<std::uint64_t>(r * attrs.count),
-                    draws.positions(y, r));
+    const std::int64_t drawn = multinomial(
+        row, attrs.replacement, draw, static_cast<std::uint64_t>(r * attrs.count), draws.positions(y, r));
     if (drawn < attrs.count) fail_empty(r, drawn, attrs.count);
   });
 }

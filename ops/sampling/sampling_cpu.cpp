@@ -82,13 +82,15 @@ void forward_cpu(const Forward& f) {
   const Tensor& x = f.in(0);
   const std::int64_t n = x.size(-1);
   std::int64_t* out = f.out().data<std::int64_t>();
+  Attrs attrs = f.attrs<Attrs>();
+  attrs.draw = attrs.draw.now();
   visit_fast("sample_logits", x.dtype(), [&]<class T>(TypeTag<T>) {
     const T* from = x.data<T>();
     parallel_for(x.numel() / n, std::max<std::int64_t>(1, 2048 / n),
                  [&](std::int64_t begin, std::int64_t end) {
                    Candidates all;
                    for (std::int64_t r = begin; r < end; ++r)
-                     out[r] = sample_row(from + r * n, n, r, f.attrs<Attrs>(), all);
+                     out[r] = sample_row(from + r * n, n, r, attrs, all);
                  });
   });
 }

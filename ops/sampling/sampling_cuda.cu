@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(const T* logits, std::
   draw::Wheel wheel;
   wheel.build(weights, n, starts);
   if (threadIdx.x == 0)
-    out[r] = wheel.position(draw::target(attrs.draw, static_cast<std::uint64_t>(r), wheel.total));
+    out[r] = wheel.position(draw::target(attrs.draw.now(), static_cast<std::uint64_t>(r), wheel.total));
 }
 
 void forward_cuda(const Forward& f) {

@@ -69,9 +69,9 @@ void backward_cpu(const Backward& b) {
   if (b.needs(0))
     softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), b.grad_in(0), b.attrs<Attrs>().scale);
   if (!b.needs(1)) return;
-  const Tensor scores = Tensor::allocate(b.out().shape(), b.out().dtype(), b.out().device());
+  const Tensor scores = whole_grad(b, 1, b.out().shape(), b.out().dtype());
   softmax_kernels::gradient_cpu(b.op.name, b.grad(), b.out(), scores, 1);
-  b.set_grad_in(1, converted(sum_to(scores, b.in_meta(1).shape), b.in_meta(1).dtype));
+  set_summed_grad(b, 1, scores);
 }
 
 }  // namespace

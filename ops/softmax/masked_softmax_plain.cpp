@@ -19,7 +19,7 @@ void forward_plain(const Forward& f) {
   const MaskRows places(mask, x.shape());
   rows.each([&](std::int64_t r) {
     const Row row = rows.of(x, r);
-    Eigen::ArrayXd m(row.size());  // in any dtype and strides, of truth values as 0 and -inf
+    Array m(row.size());  // in any dtype and strides, of truth values as 0 and -inf
     load_additive(mask.raw_data(), mask.dtype(), places.offset(r), places.step, m.size(), m.data());
     masked_softmax(row, {m.data(), m.size(), Eigen::InnerStride<>(1)}, f.attrs<Attrs>().scale,
                    rows.in(f.out(), r));
@@ -29,13 +29,13 @@ void forward_plain(const Forward& f) {
 void backward_plain(const Backward& b) {
   const Tensor& y = b.out();
   const Rows rows = last_axis(y.shape());
-  const Tensor ds = Tensor::allocate(y.shape(), f64, cpu);
+  const Tensor ds = whole_grad(b, 1, y.shape(), f64);
   const Tensor dx = b.needs(0) ? b.grad_in(0) : Tensor::allocate(y.shape(), f64, cpu);
   rows.each([&](std::int64_t r) {
     masked_softmax_gradient(rows.of(b.grad(), r), rows.of(y, r), b.attrs<Attrs>().scale, rows.in(dx, r),
                             rows.in(ds, r));
   });
-  if (b.needs(1)) b.set_grad_in(1, converted(sum_to(ds, b.in_meta(1).shape), b.in_meta(1).dtype));
+  if (b.needs(1)) set_summed_grad(b, 1, ds);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ inline void masked_softmax(const Row& x, const Row& m, double scale, MutableRow 
     y = 0;
     return;
   }
-  const Array e = exp_of(y - y.maxCoeff<Eigen::PropagateNaN>());
+  const Array e = exp_of(below_largest(y));
   y = e / e.sum();
 }
 

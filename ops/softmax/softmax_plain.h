@@ -2,29 +2,27 @@
 
 #include <cotangent/ops/engine/rows/plain.h>
 
-// softmax and log_softmax of one row and their gradients, in the plainest way. README.md derives them. Of an array of its own
-// Eigen takes a maximum by vectors, of a row with a stride one element at a time.
+// softmax and log_softmax of a row, or of each row of a block, and their gradients, in the plainest way. README.md derives
+// them.
 
 namespace ct::plain {
 
 /// y_i = exp(x_i) / sum_j exp(x_j); the largest x is subtracted first, so that nothing overflows.
-inline void softmax(const Row& x, MutableRow y) {
-  Array e = x;
-  e = exp_of(e - e.maxCoeff<Eigen::PropagateNaN>());
-  y = e / e.sum();
+inline void softmax(const auto& x, auto y) {
+  const auto e = exp_of(below_largest(x));
+  y = e / total(e);
 }
 
 /// dx_i = y_i (g_i - sum_j g_j y_j)
-inline void softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = y * (g - (g * y).sum()); }
+inline void softmax_gradient(const auto& g, const auto& y, auto dx) { dx = y * (g - total(g * y)); }
 
 /// y_i = x_i - log sum_j exp(x_j)
-inline void log_softmax(const Row& x, MutableRow y) {
-  Array d = x;
-  d -= d.maxCoeff<Eigen::PropagateNaN>();
-  y = d - std::log(exp_of(d).sum());
+inline void log_softmax(const auto& x, auto y) {
+  const auto d = below_largest(x);
+  y = d - log_total(exp_of(d));
 }
 
 /// dx_i = g_i - exp(y_i) sum_j g_j
-inline void log_softmax_gradient(const Row& g, const Row& y, MutableRow dx) { dx = g - exp_of(y) * g.sum(); }
+inline void log_softmax_gradient(const auto& g, const auto& y, auto dx) { dx = g - exp_of(y) * total(g); }
 
 }  // namespace ct::plain

@@ -38,6 +38,40 @@ const V logs{0, std::log(2.0), std::log(5.0)};  // softmax 1/8, 2/8, 5/8
 
 }  // namespace
 
+TEST_CASE("softmax along any axis is that along the last") {
+  for (const Shape& shape : {Shape{2, 1, 5000}, Shape{3, 2, 1030}, Shape{5000, 3}, Shape{1, 700, 37},
+                             Shape{2, 0, 3}, Shape{0, 2, 3}, Shape{2, 3, 0}})
+    for (const bool log : {false, true}) {
+      INFO(shape << (log ? " log" : ""));
+      const int axis = shape.size() - 2;
+      const Tensor x = randn(shape, {.dtype = f64}), g = randn(shape, {.dtype = f64});
+      const auto run = [&](const Tensor& of, const Tensor& cotangent, int along) {
+        Tensor leaf = of.contiguous().detach().set_requires_grad();
+        const Tensor y = log ? log_softmax(leaf, along) : softmax(leaf, along);
+        y.backward(cotangent.contiguous());
+        return std::pair(y.detach(), leaf.grad());
+      };
+      const auto [y, dx] = run(x, g, axis);
+      const auto [want_y, want_dx] = run(x.transpose(axis, -1), g.transpose(axis, -1), -1);
+      check(y, values(want_y.transpose(axis, -1).contiguous()), 1e-13);
+      check(dx, values(want_dx.transpose(axis, -1).contiguous()), 1e-13);
+    }
+}
+
+TEST_CASE("equal rows have equal bits, wherever they lie in memory") {
+  const std::int64_t rows = 16, n = 77;
+  const Tensor x = randn({n}, {.dtype = f64}), g = randn({n}, {.dtype = f64});
+  for (const bool log : {false, true}) {
+    Tensor leaf = x.expand({rows, n}).contiguous().set_requires_grad();
+    const Tensor y = log ? log_softmax(leaf, -1) : softmax(leaf, -1);
+    y.backward(g.expand({rows, n}).contiguous());
+    for (const Tensor& t : {y.detach(), leaf.grad()}) {
+      const V v = values(t);
+      CHECK(std::equal(v.begin() + n, v.end(), v.begin()));  // each row and the one before it
+    }
+  }
+}
+
 TEST_CASE("what is -inf has a probability and a gradient of 0, in long rows too") {
   for (const DType dtype : {f64, f32}) {
     const Tensor x = concat({ones({2, 8}, {.dtype = dtype}), full({2, 40}, -kInf, {.dtype = dtype})}, 1);

@@ -23,8 +23,13 @@ inline void topk(const Row& x, bool largest, MutableRow y, Positions i) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(x.size()));
   std::iota(order.begin(), order.end(), 0);
   const auto end = order.begin() + y.size();
-  std::nth_element(order.begin(), end, order.end(), before);
-  std::sort(order.begin(), end, before);
+  if (y.size() < x.size() / 16) {
+    std::partial_sort(order.begin(), end, order.end(),
+                      before);  // by a heap of the best, which few others enter
+  } else {
+    std::nth_element(order.begin(), end, order.end(), before);
+    std::sort(order.begin(), end, before);
+  }
   std::copy_n(order.begin(), y.size(), i.begin());
   y = x(i);
 }

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <cotangent/ops/engine/many/many.h>
+#include <cotangent/ops/update/many_internal.h>
 #include <cotangent/ops/update/update.h>
 
 // The rules of optimizers: the arithmetic of one element, written once for both devices. update_plain.h has each in its

@@ -7,7 +7,7 @@
 #include <cotangent/core/base/function_ref.h>
 #include <cotangent/core/base/per_thread.h>
 #include <cotangent/core/op/op_def.h>
-#include <cotangent/ops/engine/many/many_cpu.h>
+#include <cotangent/ops/update/many_cpu.h>
 #include <cotangent/ops/update/rules_internal.h>
 
 namespace ct::update {

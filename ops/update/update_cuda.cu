@@ -3,7 +3,7 @@
 
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/update/rules_internal.h>
-#include <cotangent/ops/engine/many/many_cuda.cuh>
+#include <cotangent/ops/update/many_cuda.cuh>
 
 // The steps of the optimizers. Every byte is touched once: Adam reads four arrays and writes three.
 

@@ -5,7 +5,7 @@
 #include <cotangent/core/cuda/block_reduce.h>
 #include <cotangent/core/op/op_def.h>
 #include <cotangent/ops/update/rules_internal.h>
-#include <cotangent/ops/engine/many/many_cuda.cuh>
+#include <cotangent/ops/update/many_cuda.cuh>
 
 // Norms of gradients, their scaling and clamping, and the search for infinities. Sums are taken in f64 from
 // the first addition on: the kernels wait for memory, not for arithmetic, and squares neither overflow nor

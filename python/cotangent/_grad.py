@@ -6,13 +6,13 @@ from typing import Any, Callable, Optional, Protocol, TypeVar
 
 from . import _core
 from ._core import Tensor, _grad
-from ._core._grad import (Explanation, Generator, anomaly_enabled, autocast, default_generator, detect_anomaly,
+from ._core._grad import (Explanation, Generator, Profile, anomaly_enabled, autocast, default_generator, detect_anomaly,
                           set_anomaly)
 
-__all__ = ["Explanation", "Generator", "anomaly_enabled", "autocast", "checkpoint", "default_generator",
+__all__ = ["Explanation", "Generator", "Profile", "anomaly_enabled", "autocast", "checkpoint", "default_generator",
            "detect_anomaly", "enable_grad", "explain", "get_rng_state", "grad", "hessian", "inference_mode",
-           "initial_seed", "is_grad_enabled", "jacobian", "jvp", "no_grad", "recompute", "seed", "set_anomaly",
-           "set_grad_enabled", "set_rng_state", "value_and_grad", "vjp"]
+           "initial_seed", "is_grad_enabled", "jacobian", "jvp", "no_grad", "profile", "recompute", "seed", "set_anomaly",
+           "set_grad_enabled", "set_rng_state", "time_of", "value_and_grad", "vjp"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -180,6 +180,23 @@ def explain(loss: Tensor, names: Any = (), grads: bool = False, times: bool = Fa
     """
     names = names.named_parameters() if hasattr(names, "named_parameters") else names
     return _grad.explain(loss, list(names.items() if isinstance(names, dict) else names), grads, times)
+
+
+def profile(function: Callable[[], Any], memory: bool = False) -> Profile:
+    """Calls the function, and notes every call of an op that it makes: print() what comes back.
+
+    Forward and backward have a line each: calls, time, share of the whole, rates, and how near they come to the limit of
+    the device. With `memory` the peak is told, with the ops that made what lived then. Calls of other threads are not seen.
+    """
+    return _grad.profile(function, memory)
+
+
+def time_of(function: Callable[[], Any], warmup: int = 3, runs: int = 20, flush: bool = True) -> float:
+    """The median time of a call in seconds: by events where it runs ops on a GPU, else by the clock.
+
+    With `flush` each call finds the caches full of other data.
+    """
+    return _grad.time_of(function, warmup, runs, flush)
 
 
 # ---- Draws -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
 """Gradients of tensors and functions, modes of a thread, generators, beside PyTorch's."""
+import json
 import math
 import pickle
 import threading
@@ -155,6 +156,26 @@ def test_explanations(tmp_path):
         ct.explain(loss)
     with pytest.raises(ct.AutogradError):
         ct.explain(ct.ones(1))
+
+
+def test_profiles(tmp_path):
+    net, x = nn.Linear(30, 20), ct.randn(10, 30)
+    found = ct.profile(lambda: [ct.relu(net(x)).sum().backward() for _ in range(3)], memory=True)
+    rows = {(row["op"], row["backward"]): row for row in found.rows()}
+    assert rows["linear", False]["calls"] == rows["linear", True]["calls"] == 3
+    assert rows["linear", False]["flops"] == 3 * 2 * 10 * 20 * 30 and rows["linear", False]["device"] == "cpu"
+    assert 0 < sum(row["self_us"] for row in rows.values()) <= 1e6 * found.seconds and found.waits == 0
+    assert str(found) == found.table() and "memory of cpu" in found.table()
+    found.trace(tmp_path / "step.json")
+    events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
+    assert any(event["name"] == "linear backward" for event in events)
+    with pytest.raises(ZeroDivisionError):
+        ct.profile(lambda: 1 / 0, memory=True)
+    assert not ct.profile(lambda: None, memory=True).rows()
+    small, large = ct.randn(8, 8), ct.randn(256, 256)
+    assert 0 < ct.time_of(lambda: small @ small, flush=False) < ct.time_of(lambda: large @ large, runs=5)
+    with pytest.raises(ValueError):
+        ct.time_of(lambda: None, runs=0)
 
 
 # ---- Modes -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ each compilation in Ninja's log (on an idle machine, with as many jobs as cores,
 of the whole build are what ./ct test measured and left in BUILD_DIR/cpu-seconds.txt.
 
 A row of budgets.txt is "WHAT NAME LIMIT": `lines` or `kernels` of a folder with all that is in it, of `all`, or of the
-`library`, which is all but nn/io, nn/explain, nn/text and `testing` (what ops are tested with); of `python`, which is in neither; or `cpu` of a build
+`library`, which is all but nn/io, nn/explain, nn/profile, nn/text and `testing` (what ops are tested with); of `python`, which is in neither; or `cpu` of a build
 folder. Exit 1: one is over its limit. --record writes what this build has into budgets.txt, for lines and kernels as it is, for CPU
 seconds twice as much, since machines differ.
 """
@@ -100,7 +100,7 @@ def is_part(name, folder):
     if folder.startswith("python/"):
         return name == "python"
     if name == "library":
-        return not folder.startswith(("nn/io/", "nn/explain/", "nn/text/", "testing/"))
+        return not folder.startswith(("nn/io/", "nn/explain/", "nn/profile/", "nn/text/", "testing/"))
     return name == "all" or folder.startswith(name + "/")
 
 

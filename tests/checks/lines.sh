@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lines of code, neither blank nor comment, without tests and benchmarks. The library is what trains: what ops are
-# tested with (Cotangent::testing and ::samples: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain) and
+# tested with (Cotangent::testing and ::samples: ops/testing, *_samples.cpp and *_oracle.cpp), file formats (nn/io, with them nn/explain and nn/profile) and
 # tokenizers (nn/text) are counted apart, and so is the Python package without its tests.
 #   usage: lines.sh SOURCE_DIR [--total | --folders]
 #   --total: all of them
@@ -41,7 +41,7 @@ if [ "${2:-}" = --folders ]; then
   echo "python $python"
   exit
 fi
-io=$(($(count code nn/io) + $(count code nn/explain))) text=$(count code nn/text) testing=$(count testing ops)
+io=$(($(count code nn/io) + $(count code nn/explain) + $(count code nn/profile))) text=$(count code nn/text) testing=$(count testing ops)
 library=0 folders=""
 for folder in core autograd ops nn; do
   lines=$(count code "$folder")

@@ -101,6 +101,8 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
 
   float dk[outs][4] = {}, dv[outs][4] = {};
   const float to_log2 = p.scale * kLog2E;
+  [[maybe_unused]] const GeneratorState draw =
+      Extra != Extras::none ? p.dropout.draw.now() : GeneratorState{};
   const bool large = *p.large != 0;
   // Handed on one step late: to the next block once all threads have written.
   int* previous_turn = nullptr;
@@ -215,7 +217,7 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
             const std::uint64_t at =
                 element + (r & 1 ? p.keys : 0) +
                 static_cast<std::uint64_t>(first_key + row + (lane >> 4) * 4 + 8 * (r >> 1));
-            std::uint32_t bits = kept_bits(p.dropout, at / 4) << (4 * r);
+            std::uint32_t bits = kept_bits(p.dropout, draw, at / 4) << (4 * r);
             bits |= __shfl_xor_sync(0xffffffffu, bits, 4);
             bits |= __shfl_xor_sync(0xffffffffu, bits, 8);
             bits >>= r;
@@ -224,8 +226,9 @@ __global__ void __launch_bounds__(BackwardShape<D>::threads, 1)
           } else {
 #pragma unroll
             for (int e = 0; e < 4; ++e)
-              z[e] = kept(p.dropout, element + (e & 1 ? p.keys : 0) + j0 + 8 * (e >> 1)) ? p.dropout.scale
-                                                                                         : 0.0f;
+              z[e] = kept(p.dropout, draw, element + (e & 1 ? p.keys : 0) + j0 + 8 * (e >> 1))
+                         ? p.dropout.scale
+                         : 0.0f;
           }
         }
       }

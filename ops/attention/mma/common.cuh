@@ -74,16 +74,18 @@ __device__ __forceinline__ void visit_mask(const Problem& p, int b, int h, int i
   }
 }
 
-/// Bit e: whether element 4 block + e of the draw is kept.
-__device__ __forceinline__ std::uint32_t kept_bits(const Dropout& dropout, std::uint64_t block) {
-  const PhiloxBlock words = philox_block(dropout.draw, block);
+/// Bit e: whether element 4 block + e of `draw`, which is dropout.draw.now(), is kept.
+__device__ __forceinline__ std::uint32_t kept_bits(const Dropout& dropout, const GeneratorState& draw,
+                                                   std::uint64_t block) {
+  const PhiloxBlock words = philox_block(draw, block);
   std::uint32_t bits = 0;
 #pragma unroll
   for (int e = 0; e < 4; ++e) bits |= (words.word[e] > dropout.last ? 1u : 0u) << e;
   return bits;
 }
-__device__ __forceinline__ bool kept(const Dropout& dropout, std::uint64_t element) {
-  return philox_word(dropout.draw, element) > dropout.last;
+__device__ __forceinline__ bool kept(const Dropout& dropout, const GeneratorState& draw,
+                                     std::uint64_t element) {
+  return philox_word(draw, element) > dropout.last;
 }
 
 /// Key blocks [0, end) are seen by the queries [first, first + count), some of which may not exist.

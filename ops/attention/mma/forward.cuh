@@ -73,6 +73,8 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
   float row_max[2] = {-INFINITY, -INFINITY}, row_sum[2] = {0, 0};
   std::uint32_t q[Shape::queries_in_registers ? steps : 1][4];
   const float to_log2 = p.scale * kLog2E;
+  [[maybe_unused]] const GeneratorState draw =
+      Extra != Extras::none ? p.dropout.draw.now() : GeneratorState{};
 
   // From the last key block down: those that causality cuts come first.
   for (int n = end - 1, stage = 0; n >= 0; --n, stage ^= 1) {
@@ -174,7 +176,7 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
 #pragma unroll
           for (int c = 0; c < columns; ++c) {
             const std::uint64_t at = (t & 2 ? row8 : row0) + n * BN + 8 * c;
-            std::uint32_t bits = kept_bits(p.dropout, at / 4 + (t & 1)) << (4 * t);
+            std::uint32_t bits = kept_bits(p.dropout, draw, at / 4 + (t & 1)) << (4 * t);
             bits |= __shfl_xor_sync(0xffffffffu, bits, 1);
             bits |= __shfl_xor_sync(0xffffffffu, bits, 2);
             bits >>= 2 * t;  // key 2 t + e of row 0 is bit 2 t + e, of row 8 bit 8 + 2 t + e
@@ -187,7 +189,7 @@ __global__ void __launch_bounds__(ForwardShape<D>::threads,
           for (int c = 0; c < columns; ++c) {
 #pragma unroll
             for (int e = 0; e < 4; ++e)
-              if (!kept(p.dropout, (e & 2 ? row8 : row0) + j0 + 8 * c + (e & 1))) s[c][e] = 0;
+              if (!kept(p.dropout, draw, (e & 2 ? row8 : row0) + j0 + 8 * c + (e & 1))) s[c][e] = 0;
           }
         }
       }

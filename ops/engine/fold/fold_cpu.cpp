@@ -2,21 +2,24 @@
 
 #include <optional>
 
+#include <cotangent/core/memory/scratch_internal.h>
+
 namespace ct::fold {
 namespace {
 
 constexpr std::int64_t kMaxPieces = 256;
+constexpr int kSlot = detail::kSharedScratch + 1;  // a convolution sums what lies in the other
 
 // Space for partial results.
 class Partials {
  public:
-  Partials(std::int64_t n, std::int64_t size)
-      : size_(size), bytes_(Tensor::allocate({n * size}, DType::u8, Device{})) {}
-  std::byte* at(std::int64_t i) const { return static_cast<std::byte*>(bytes_.raw_data()) + i * size_; }
+  Partials(int slot, std::int64_t n, std::int64_t size)
+      : size_(size), bytes_(detail::scratch<std::byte>(slot, n * size)) {}
+  std::byte* at(std::int64_t i) const { return bytes_ + i * size_; }
 
  private:
   std::int64_t size_;
-  Tensor bytes_;
+  std::byte* bytes_;
 };
 
 // Number of elements of one output that a piece takes. Outputs are cut only if there are too few to go
@@ -42,7 +45,7 @@ void walk_rows(const Plan& plan, const Steps& fold) {
     });
     return;
   }
-  const Partials partials(plan.outputs * pieces, static_cast<std::int64_t>(fold.acc_size));
+  const Partials partials(kSlot, plan.outputs * pieces, static_cast<std::int64_t>(fold.acc_size));
   parallel_for(plan.outputs * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       const std::int64_t first = item % pieces * step;
@@ -86,7 +89,8 @@ void walk_columns(const Plan& plan, const Steps& fold) {
       alignas(64) std::byte few[4096];
       std::optional<Partials> many;
       const auto size = static_cast<std::int64_t>(fold.acc_size);
-      if (tile_width * size > static_cast<std::int64_t>(sizeof few)) many.emplace(tile_width, size);
+      if (tile_width * size > static_cast<std::int64_t>(sizeof few))
+        many.emplace(detail::kCallersScratch, tile_width, size);
       std::byte* const acc = many ? many->at(0) : few;
       for (std::int64_t item = begin; item < end; ++item) {
         fold_tile(item, 0, plan.count, acc);
@@ -95,7 +99,7 @@ void walk_columns(const Plan& plan, const Steps& fold) {
     });
     return;
   }
-  const Partials partials(items * pieces * tile_width, static_cast<std::int64_t>(fold.acc_size));
+  const Partials partials(kSlot, items * pieces * tile_width, static_cast<std::int64_t>(fold.acc_size));
   parallel_for(items * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t first = i % pieces * step;

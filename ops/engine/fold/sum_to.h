@@ -17,7 +17,12 @@ CT_API Tensor sum_to(const Tensor& grad, const Shape& shape);
 /// bits.
 CT_API void sum_to_into(Tensor& out, const Tensor& grad, bool accumulate);
 
-/// Gives input i its gradient: `whole` itself where nothing was broadcast, else its sum_to(), in grad_in(i).
+/// Memory for the gradient of input i before it is summed over what the input was broadcast along to `shape`: grad_in(i),
+/// where that has this shape and dtype.
+CT_API Tensor whole_grad(const Backward& b, int i, const Shape& shape, DType dtype);
+
+/// Gives input i its gradient: `whole` itself where nothing was broadcast, else its sum_to(), in grad_in(i); of another dtype
+/// than the input it is converted.
 CT_API void set_summed_grad(const Backward& b, int i, const Tensor& whole);
 
 }  // namespace ct

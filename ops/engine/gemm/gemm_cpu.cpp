@@ -6,6 +6,7 @@
 
 #include <cotangent/core/device/parallel.h>
 
+#include <cotangent/core/memory/scratch_internal.h>
 #include <cotangent/ops/engine/gemm/amx_cpu.h>
 #include <cotangent/ops/engine/gemm/dots_cpu.h>
 #include <cotangent/ops/engine/gemm/elements_cpu.h>
@@ -13,7 +14,6 @@
 #include <cotangent/ops/engine/gemm/pack_cpu.h>
 #include <cotangent/ops/engine/gemm/pairs_cpu.h>
 #include <cotangent/ops/engine/gemm/plan_cpu.h>
-#include <cotangent/ops/engine/gemm/scratch_cpu.h>
 #include <cotangent/ops/engine/gemm/tiles_cpu.h>
 
 // Forms of a product. They are those of Goto and van de Geijn ("Anatomy of high-performance
@@ -36,6 +36,7 @@
 namespace ct {
 namespace {
 
+using detail::scratch;
 using gemm::Elements;
 using gemm::kElements;
 using gemm::kTaskWork;
@@ -44,7 +45,6 @@ using gemm::Operands;
 using gemm::Plan;
 using gemm::round_up;
 using gemm::RowTiles;
-using gemm::scratch;
 using gemm::TileArgs;
 using gemm::work_of;
 using std::int64_t;

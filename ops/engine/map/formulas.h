@@ -55,16 +55,19 @@ struct Cold : Formula {
   static constexpr std::int64_t kGrain = 4096;
 };
 /// A formula with its text: CT_MAP_FORMULA(Fused, Formula, 3, 1, (X a, X b, X c, X p, X q), return a * b + c) has 3
-/// inputs and 1 output, and the traits of Formula, or of a struct that derives from it.
-#define CT_MAP_FORMULA(name, traits, inputs, outputs, arguments, ...)        \
-  struct name : traits {                                                     \
-    static constexpr int kInputs = inputs, kOutputs = outputs;               \
-    [[maybe_unused]] static constexpr std::string_view kText = #__VA_ARGS__; \
-    template <class X>                                                       \
-    static CT_FORMULA auto eval arguments {                                  \
-      __VA_ARGS__;                                                           \
-    }                                                                        \
+/// inputs and 1 output, and the traits of Formula, or of a struct that derives from it. kText is the body and kNames the list
+/// of arguments, from which kernels that are compiled at run time are made (ops/engine/map/chain.h).
+#define CT_MAP_FORMULA(name, traits, inputs, outputs, arguments, ...)                 \
+  struct name : traits {                                                              \
+    static constexpr int kInputs = inputs, kOutputs = outputs;                        \
+    [[maybe_unused]] static constexpr std::string_view kText = #__VA_ARGS__;          \
+    [[maybe_unused]] static constexpr std::string_view kNames = CT_TEXT_OF arguments; \
+    template <class X>                                                                \
+    static CT_FORMULA auto eval arguments {                                           \
+      __VA_ARGS__;                                                                    \
+    }                                                                                 \
   };
+#define CT_TEXT_OF(...) #__VA_ARGS__
 
 /// How many arguments stand before p and q.
 template <class F>

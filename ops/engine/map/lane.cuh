@@ -91,8 +91,8 @@ struct Lane {
   }
 
   Lane() = default;
-  template <class S>
-  requires std::is_arithmetic_v<S> __device__ __forceinline__ Lane(S s) : v(static_cast<T>(s)) {}
+  template <class S, std::enable_if_t<std::is_arithmetic_v<S>, int> = 0>
+  __device__ __forceinline__ Lane(S s) : v(static_cast<T>(s)) {}
 
   friend __device__ __forceinline__ Lane operator+(Lane a, Lane b) {
     return static_cast<T>(wrap(a.v) + wrap(b.v));

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include <cotangent/core/device/cpu_level.h>
 #include <cotangent/ops/engine/fold/sum_to.h>
 #include <cotangent/ops/engine/map/binary.h>
+#include <cotangent/ops/engine/map/record.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 namespace ct::elementwise {
@@ -34,37 +36,56 @@ PackedInputs::PackedInputs(std::span<const Tensor* const> inputs) : count_(input
   }
 }
 
-Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs) {
-  const Tensor& out = **std::find_if_not(outputs.begin(), outputs.end(), absent);
-  const Shape& shape = out.shape();
-  const Tensor* tensors[kMaxOperands];
-  std::copy(inputs.begin(), inputs.end(), std::copy(outputs.begin(), outputs.end(), tensors));
-  const int operands = static_cast<int>(outputs.size() + inputs.size());
-  const auto stride = [&](int k, int axis) -> std::int64_t {
-    if (absent(tensors[k])) return 0;
-    const Tensor& t = *tensors[k];
+void lay_out(const Shape& shape, std::span<const Tensor* const> operands, int& rank, std::int64_t* sizes,
+             std::int64_t (*strides)[kMaxRank]) {
+  const std::size_t count = operands.size();
+  const auto stride = [&](std::size_t k, int axis) -> std::int64_t {
+    if (absent(operands[k])) return 0;
+    const Tensor& t = *operands[k];
     const int own = axis - (shape.size() - t.dim());
     return own < 0 || t.shape()[own] == 1 ? 0 : t.strides()[own];
   };
-  Layout layout;
-  layout.numel = out.numel();
+  rank = 0;
   for (int axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == 1) continue;
     // The last axis kept so far takes this one in if every operand's stride fits.
-    const int last = layout.rank - 1;
+    const int last = rank - 1;
     bool merge = last >= 0;
-    for (int k = 0; k < operands && merge; ++k)
-      merge = layout.strides[k][last] == stride(k, axis) * shape[axis];
-    const int at = merge ? last : layout.rank++;
-    layout.sizes[at] = merge ? layout.sizes[at] * shape[axis] : shape[axis];
-    for (int k = 0; k < operands; ++k) layout.strides[k][at] = stride(k, axis);
+    for (std::size_t k = 0; k < count && merge; ++k)
+      merge = strides[k][last] == stride(k, axis) * shape[axis];
+    const int at = merge ? last : rank++;
+    sizes[at] = merge ? sizes[at] * shape[axis] : shape[axis];
+    for (std::size_t k = 0; k < count; ++k) strides[k][at] = stride(k, axis);
   }
-  if (layout.rank == 0) {  // a single element is a row of one
-    layout.rank = 1;
-    layout.sizes[0] = 1;
-    for (int k = 0; k < operands; ++k) layout.strides[k][0] = 1;
+  if (rank == 0) {  // a single element is a row of one
+    rank = 1;
+    sizes[0] = 1;
+    for (std::size_t k = 0; k < count; ++k) strides[k][0] = 1;
   }
+}
+
+Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs) {
+  const Tensor& out = **std::find_if_not(outputs.begin(), outputs.end(), absent);
+  const Tensor* tensors[kMaxOperands];
+  std::copy(inputs.begin(), inputs.end(), std::copy(outputs.begin(), outputs.end(), tensors));
+  Layout layout;
+  layout.numel = out.numel();
+  lay_out(out.shape(), {tensors, outputs.size() + inputs.size()}, layout.rank, layout.sizes, layout.strides);
   return layout;
+}
+
+const MapRecord* formulas_of(const OpDef& op) {
+  if (!op.kernels) return nullptr;
+  const KernelTable* const table = (*op.kernels)[kCpuTables + detail::cpu_level_index()];
+  if (!table) return nullptr;
+  for (const KernelEntry& entry : std::span(table->entries, table->size)) {
+    const std::string_view name(entry.op), of(op.name);
+    if (!name.starts_with(of) || name.substr(of.size()) != kFormulas) continue;
+    const MapRecord* record = nullptr;
+    entry.kernels.forward({op, {}, {}, {&record, sizeof record}});
+    return record;
+  }
+  return nullptr;
 }
 
 void operand_gradient(const Backward& call, int i, std::uint32_t saves, bool passes_on, RunOne run) {

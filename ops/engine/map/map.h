@@ -37,13 +37,14 @@ constexpr Compute compute_type(DType t) {
   return t == DType::f64 ? Compute::f64 : is_floating(t) ? Compute::f32 : Compute::i64;
 }
 
-/// The iteration space of one call. Axes that all operands step through as one are merged, axes of size 1
-/// dropped, so that most calls end with one axis. Operands are the outputs, then the inputs.
-struct Layout {
+/// The iteration space of one call of at most so many operands. Axes that all operands step through as one are merged, axes
+/// of size 1 dropped, so that most calls end with one axis. Operands are the outputs, then the inputs.
+template <int kOperands>
+struct LayoutOf {
   int rank = 0;
   std::int64_t numel = 1;
   std::int64_t sizes[kMaxRank];
-  std::int64_t strides[kMaxOperands]
+  std::int64_t strides[kOperands]
                       [kMaxRank];  // in elements; 0 where an input is broadcast or nothing is there
 
   /// True if operand k is read front to back without gaps.
@@ -61,8 +62,14 @@ struct Layout {
   }
 };
 
+using Layout = LayoutOf<kMaxOperands>;
+
 /// An output that is not wanted (null), or an optional input that was not given.
 inline bool absent(const Tensor* t) { return !t || !t->defined(); }
+
+/// Fills rank, sizes and strides of a layout over `shape`, to which all operands broadcast.
+void lay_out(const Shape& shape, std::span<const Tensor* const> operands, int& rank, std::int64_t* sizes,
+             std::int64_t (*strides)[kMaxRank]);
 
 /// Outputs have one shape, to which the inputs must broadcast. Of the outputs at least one must be there.
 Layout make_layout(std::span<const Tensor* const> outputs, std::span<const Tensor* const> inputs);

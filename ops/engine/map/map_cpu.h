@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include <cotangent/ops/engine/map/binary.h>
 #include <cotangent/ops/engine/map/map.h>
 #include <cotangent/ops/engine/map/math_f64_cpu.h>
+#include <cotangent/ops/engine/map/record.h>
 
 // Elementwise kernels on the CPU. For .cpp files of rooms.
 //
@@ -23,28 +25,6 @@
 namespace ct::elementwise {
 
 using simd::Vector;
-
-/// One run of a formula. `step[i]` is 1, or 0 for an input that is one number and whose pointer leads to a vector filled
-/// with it.
-struct Tile {
-  const void* in[kMaxInputs];
-  std::ptrdiff_t step[kMaxInputs];
-  void* out[kMaxOutputs];
-  std::int64_t n;
-  const Parameters* parameters;
-  bool streams = false;    // results go past the caches
-  std::uint32_t last = 0;  // of a draw, whose words are an input: true up to this one
-};
-using TileFn = void (*)(const Tile&);
-
-/// The tile functions of a formula; null where it has no meaning. Without f32 those calls are computed in f64.
-struct Tiles {
-  TileFn f32 = nullptr;
-  TileFn f64 = nullptr;
-  TileFn i64 = nullptr;
-  bool predicate = false;  // the output is bool
-  std::int64_t grain = Formula::kGrain;
-};
 
 /// Runs a formula over `out`, with inputs broadcast to its shape. The compute type is that of the last
 /// input; `out` may be input 0 itself (in-place).
@@ -83,6 +63,24 @@ CT_INLINE auto load_argument(const T* from, int count, std::uint32_t last) {
   }
 }
 
+// Hides where a number is from: the compiler would make a loop for each value that it may have.
+template <class N>
+CT_INLINE void keep_as_it_is(N& number) {
+  asm("" : "+r"(number));
+}
+
+inline constexpr std::int64_t kLongTile = 64;
+/// Whether a formula takes less time than its operands' way from the cache: it calls no function but where() and abs().
+consteval bool is_light(std::string_view text) {
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    const std::string_view before = text.substr(0, i);
+    const bool calls =
+        text[i] == '(' && ((before.back() >= 'a' && before.back() <= 'z') || before.back() == '_');
+    if (calls && !before.ends_with("where") && !before.ends_with("abs")) return false;
+  }
+  return true;
+}
+
 template <class F, class T, std::size_t... I>
 void run_tile(const Tile& tile, std::index_sequence<I...>) {
   using P = Vector<T>;
@@ -93,22 +91,23 @@ void run_tile(const Tile& tile, std::index_sequence<I...>) {
   for (int m = 0; m < F::kOutputs; ++m) out[m] = static_cast<Out*>(tile.out[m]);
   const P p(tile.parameters->p.template to<T>());
   const P q(tile.parameters->q.template to<T>());
+  // Copies, which a store can't change.
+  const std::int64_t moves[] = {
+      -std::int64_t{tile.step[I]}...};  // all bits, or none where an input is one number
+  const std::int64_t n = tile.n;
+  const std::uint32_t last = tile.last;
+  bool streams = tile.streams;
   std::int64_t i = 0;
-  for (; i + P::kSize <= tile.n; i += P::kSize) {
-    store_results<T, true>(out, i, F::eval(load_argument<F, T, I, true>(in[I], P::kSize, tile.last)..., p, q),
-                           P::kSize, tile.streams);
-    ((in[I] += tile.step[I] * P::kSize), ...);
+  for (; i + P::kSize <= n; i += P::kSize) {
+    keep_as_it_is(streams);
+    store_results<T, true>(
+        out, i, F::eval(load_argument<F, T, I, true>(in[I] + (i & moves[I]), P::kSize, last)..., p, q),
+        P::kSize, streams);
   }
-  const int rest = static_cast<int>(tile.n - i);
-  if (rest)
-    store_results<T, false>(out, i, F::eval(load_argument<F, T, I, false>(in[I], rest, tile.last)..., p, q),
-                            rest);
+  if (const int rest = static_cast<int>(n - i))
+    store_results<T, false>(
+        out, i, F::eval(load_argument<F, T, I, false>(in[I] + (i & moves[I]), rest, last)..., p, q), rest);
 }
-template <class F, class T>
-void tile_function(const Tile& tile) {
-  run_tile<F, T>(tile, std::make_index_sequence<kArguments<F>>{});
-}
-
 template <class F, class T>
 inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I...>) {
   return std::is_same_v<decltype(F::eval(load_argument<F, T, I, true>(nullptr, 0, 0)..., Vector<T>(),
@@ -116,6 +115,36 @@ inline constexpr bool is_predicate = []<std::size_t... I>(std::index_sequence<I.
                         typename Vector<T>::Mask>;
 }
 (std::make_index_sequence<kArguments<F>>{});
+
+// A long tile, two vectors at a time where all its inputs are dense.
+template <class F, class T, std::size_t... I>
+[[gnu::noinline]] void run_long_tile(const Tile& tile, std::index_sequence<I...> inputs) {
+  using P = Vector<T>;
+  if (tile.streams || ((tile.step[I] == 0) || ...)) return run_tile<F, T>(tile, inputs);
+  const P p(tile.parameters->p.template to<T>()), q(tile.parameters->q.template to<T>());
+  const T* const in[] = {static_cast<const T*>(tile.in[I])...};
+  T* const out[] = {static_cast<T*>(tile.out[0])};
+  const std::int64_t n = tile.n;
+  const auto one = [&](std::int64_t i) {
+    store_results<T, true>(out, i, F::eval(P::load(in[I] + i)..., p, q), P::kSize);
+  };
+  std::int64_t i = 0;
+  for (; i + 2 * P::kSize <= n; i += 2 * P::kSize) one(i), one(i + P::kSize);
+  if (i == n) return;
+  Tile rest = tile;
+  ((rest.in[I] = in[I] + i), ...);
+  rest.out[0] = out[0] + i;
+  rest.n = n - i;
+  run_tile<F, T>(rest, inputs);
+}
+template <class F, class T>
+void tile_function(const Tile& tile) {
+  constexpr std::make_index_sequence<kArguments<F>> inputs;
+  if constexpr (std::is_same_v<T, float> && !F::kDraws && F::kOutputs == 1 && is_light(F::kText))
+    if constexpr (!is_predicate<F, T>)
+      if (tile.n >= kLongTile) return run_long_tile<F, T>(tile, inputs);
+  run_tile<F, T>(tile, inputs);
+}
 
 /// The tile functions of formula F for floating dtypes and, if asked for, integers.
 template <class F, bool floats, bool integers>
@@ -135,6 +164,42 @@ constexpr Tiles make_tiles() {
 }
 template <class F, bool floats = true, bool integers = false>
 inline constexpr Tiles tiles_of = make_tiles<F, floats, integers>();
+
+/// The record of an op's formulas (engine/map/record.h): of its forward kernel, and of its gradients' kernel
+/// unary_backward_cpu or operands_backward_cpu.
+template <class F, const Tiles& tiles>
+constexpr FormulaRecord formula_record() {
+  return {F::kText, F::kNames, &tiles, F::kInputs, F::kOutputs};
+}
+template <const MapRecord& record>
+void hand_out(const Forward& f) {
+  *static_cast<const MapRecord**>(const_cast<void*>(f.attrs_view.data)) = &record;
+}
+template <class Y, bool floats, bool integers, class... D>
+struct Recorded {
+  template <class F>
+  static constexpr GradientRecord gradient() {
+    GradientRecord r{};
+    r.passes_on = passes_on<F>;
+    if constexpr (!passes_on<F>) r.formula = formula_record<F, tiles_of<F>>();
+    r.operands[0] = 'g';
+    int count = 1;
+    if constexpr (requires { F::kSaves; }) {
+      for (int k = 0; k < 3; ++k)
+        if (F::kSaves >> k & 1u) r.operands[count++] = static_cast<char>('0' + k);
+    } else if (F::kSaved != Saved::none) {
+      r.operands[count] = F::kSaved == Saved::x ? '0' : 'y';
+    }
+    return r;
+  }
+  static constexpr MapRecord record{
+      formula_record<Y, tiles_of<Y, floats, integers>>(), sizeof...(D), {gradient<D>()...}};
+};
+/// The entry behind an op's kernels that hands out the record; `name` is the op's name with kFormulas behind it.
+template <class Y, bool floats, bool integers, class... D>
+consteval KernelEntry formulas_of_kernels(const char* name) {
+  return forward_only(name, hand_out<Recorded<Y, floats, integers, D...>::record>);
+}
 
 /// The forward kernel of an op from the formula name_y.
 template <class F, bool floats, bool integers>

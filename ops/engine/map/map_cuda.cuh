@@ -125,6 +125,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
   constexpr int U = vector_unroll(kArguments<F>);
   constexpr unsigned kMasks = F::kMasks;
   const X p(a.p.template get<C>()), q(a.q.template get<C>());
+  [[maybe_unused]] const GeneratorState draw = F::kDraws ? a.draw.state.now() : GeneratorState{};
 
   const std::int64_t first =
       static_cast<std::int64_t>(blockIdx.x) * (kBlockThreads * a.per_thread) + threadIdx.x;
@@ -171,7 +172,7 @@ __device__ __forceinline__ void vector_body(const KernelArgs& a, std::index_sequ
 #pragma unroll
       for (int j = 0; j < V; j += 4) {
         const PhiloxBlock block =
-            philox_block(a.draw.state, static_cast<std::uint64_t>((a.first + chunk * V + j) / 4));
+            philox_block(draw, static_cast<std::uint64_t>((a.first + chunk * V + j) / 4));
 #pragma unroll
         for (int word = 0; word < 4; ++word)
           x[N][j + word] = block.word[word] < a.draw.threshold ? C(1) : C(0);
@@ -276,6 +277,7 @@ template <class Rows, class C>
 __global__ void __launch_bounds__(kBlockThreads, sizeof(C) == 4 ? 5 : 1) element_kernel(const KernelArgs a) {
   constexpr int N = Rows::kInputs, M = Rows::kOutputs, U = kElementUnroll;
   const Lane<C> p(a.p.template get<C>()), q(a.q.template get<C>());
+  [[maybe_unused]] const GeneratorState draw = Rows::kDraws ? a.draw.state.now() : GeneratorState{};
   const std::uint32_t count = static_cast<std::uint32_t>(a.count);
   const std::uint32_t first = blockIdx.x * (kBlockThreads * a.per_thread) + threadIdx.x;
   const auto is_past = [&](int u) { return u >= a.per_thread || first + u * kBlockThreads >= count; };
@@ -293,7 +295,7 @@ __global__ void __launch_bounds__(kBlockThreads, sizeof(C) == 4 ? 5 : 1) element
     for (int k = 0; k < N; ++k)  // null: an optional input, or one more than the formula has
       x[u][k] = a.in[k] ? load_element<C>(a.in[k], offset[M + k], a.dtypes[M + k]) : C(1);
     if constexpr (Rows::kDraws) {
-      const std::uint32_t word = philox_word(a.draw.state, static_cast<std::uint64_t>(a.first + i));
+      const std::uint32_t word = philox_word(draw, static_cast<std::uint64_t>(a.first + i));
       x[u][N] = word < a.draw.threshold ? C(1) : C(0);
     }
   }

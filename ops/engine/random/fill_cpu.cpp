@@ -92,7 +92,8 @@ void sequence(const Forward& call) {
 
 void draw(const Forward& call) {
   const Tensor& dst = call.out();
-  const auto& draw = call.attrs<Draw>();
+  Draw draw = call.attrs<Draw>();
+  draw.state = draw.state.now();
   visit_all("random", dst.dtype(), [&]<class T>(TypeTag<T>) {
     T* out = static_cast<T*>(dst.raw_data());
     parallel_for(dst.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {

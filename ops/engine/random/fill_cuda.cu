@@ -28,9 +28,10 @@ __global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, 
   C values[N];
   const C offset = static_cast<C>(draw.offset), scale = static_cast<C>(draw.scale);
   const C high = static_cast<C>(draw.offset + draw.scale);
+  const GeneratorState state = draw.state.now();
   gpu::Vector<T, N> result;
   if (draw.kind == Draw::Kind::uniform) {
-    uniform_block(draw.state, static_cast<std::uint64_t>(block), values);
+    uniform_block(state, static_cast<std::uint64_t>(block), values);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       if constexpr (sizeof(T) == 2) values[i] = cut_uniform < std::is_same_v<T, Half> ? 11 : 8 > (values[i]);
@@ -39,9 +40,9 @@ __global__ void __launch_bounds__(kThreads) fill_random(T* out, std::int64_t n, 
     }
   } else {
     if (draw.kind == Draw::Kind::normal)
-      normal_block(draw.state, static_cast<std::uint64_t>(block), values);
+      normal_block(state, static_cast<std::uint64_t>(block), values);
     else
-      exponential_block(draw.state, static_cast<std::uint64_t>(block), values);
+      exponential_block(state, static_cast<std::uint64_t>(block), values);
 #pragma unroll
     for (int i = 0; i < N; ++i) result.set(i, gpu::from_compute<T>(fma_exact(values[i], scale, offset)));
   }
@@ -58,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   if (i < n)
     gpu::store_element(
         out, dtype, i,
-        std::int64_t{philox_integer(draw.state, static_cast<std::uint64_t>(i), draw.low, draw.high)});
+        std::int64_t{philox_integer(draw.state.now(), static_cast<std::uint64_t>(i), draw.low, draw.high)});
 }
 
 void sequence(const Forward& call) {

@@ -17,6 +17,11 @@ inline Array class_weights(const Tensor& weight, const Shape& scores) {
   return Eigen::Map<const Eigen::ArrayXd>(weight.data<double>(), classes);
 }
 
+/// w_t alone.
+inline double class_weight(const Tensor& weight, std::int64_t t) {
+  return weight.defined() ? weight.data<double>()[t] : 1;
+}
+
 /// reduce_losses over rows of scores.
 template <class F>
 double reduce_rows(Reduction reduction, const Shape& scores, const Tensor& y, const F& loss_of) {

@@ -68,11 +68,11 @@ void nll_forward(const Forward& f) {
   const loss::Labels labels(f.in(1));
   loss::check_label_values(f.op.name, labels, loss::ClassLayout(shape), attrs.ignore_index);
   const Rows rows = class_rows(shape);
-  const Array w = class_weights(f.in(2), shape);
   const auto loss_of = [&](std::int64_t r) -> loss::WeightedSum {
     const std::int64_t t = labels[r];
     if (t == attrs.ignore_index) return {};
-    return {nll_loss(rows.of(f.in(0), r), t, w[t]), w[t]};
+    const double w = class_weight(f.in(2), t);
+    return {nll_loss(rows.of(f.in(0), r), t, w), w};
   };
   const double by = reduce_rows(attrs.reduction, shape, f.out(), loss_of);
   if (attrs.reduction == Reduction::mean) *f.out(1).data<double>() = by;
@@ -85,13 +85,13 @@ void nll_backward(const Backward& b) {
   const Tensor& dx = b.grad_in(0);
   const loss::Labels labels(b.in(1));
   const Rows rows = class_rows(shape);
-  const Array w = class_weights(b.saved_inputs[2], shape);
   const LossCotangents g(attrs.reduction, b.grad(),
                          attrs.reduction == Reduction::mean ? *b.out(1).data<double>() : 1);
   fill_kernel(dx, 0);
   rows.each([&](std::int64_t r) {
     const std::int64_t t = labels[r];
-    if (t != attrs.ignore_index) rows.in(dx, r)[t] = nll_loss_gradient(g[r], w[t]);
+    if (t != attrs.ignore_index)
+      rows.in(dx, r)[t] = nll_loss_gradient(g[r], class_weight(b.saved_inputs[2], t));
   });
 }
 

@@ -10,9 +10,8 @@ namespace ct::plain {
 /// L_c = -log softmax(x)_c = lse - x_c: the loss of each class if it were the right one. Measured from the largest x, so
 /// that nothing overflows.
 inline Array class_losses(const Row& x) {
-  Array d = x;
-  d -= d.maxCoeff<Eigen::PropagateNaN>();
-  return std::log(exp_of(d).sum()) - d;
+  const Array d = below_largest(x);
+  return log_total(exp_of(d)) - d;
 }
 
 /// y = (1 - s) w_t L_t + s/C sum_c w_c L_c

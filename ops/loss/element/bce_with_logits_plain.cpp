@@ -9,27 +9,33 @@ namespace {
 
 using namespace plain;
 
-/// The weight of element i: 1 where there is no tensor of weights.
-double at(const CyclicWeight& w, std::int64_t i) {
-  if (!w.values.defined()) return 1;
-  return w.values.data<double>()[w.period == 1 ? 0 : i % w.period];
-}
+/// The weights of the elements: 1 where there is no tensor of weights.
+struct Weights {
+  CyclicWeight cyclic;
+  const double* values;
+
+  Weights(const Tensor& weight, const Shape& input)
+      : cyclic(weight, input), values(weight.defined() ? cyclic.values.data<double>() : nullptr) {}
+  double operator[](std::int64_t i) const {
+    return !values ? 1 : values[cyclic.period == 1 ? 0 : i % cyclic.period];
+  }
+};
 
 void forward_plain(const Forward& f) {
   const double *x = f.in(0).data<double>(), *t = f.in(1).data<double>();
-  const CyclicWeight w(f.in(2), f.in(0).shape()), p(f.in(3), f.in(0).shape());
+  const Weights w(f.in(2), f.in(0).shape()), p(f.in(3), f.in(0).shape());
   element_losses(f, f.attrs<BceWithLogitsAttrs>().reduction,
-                 [&](std::int64_t i) { return bce_with_logits(x[i], t[i], at(w, i), at(p, i)); });
+                 [&](std::int64_t i) { return bce_with_logits(x[i], t[i], w[i], p[i]); });
 }
 
 void backward_plain(const Backward& b) {
   const double *x = b.in(0).data<double>(), *t = b.in(1).data<double>();
   const Shape& shape = b.in_meta(0).shape;
-  const CyclicWeight w(b.saved_inputs[2], shape), p(b.saved_inputs[3], shape);
+  const Weights w(b.saved_inputs[2], shape), p(b.saved_inputs[3], shape);
   element_gradients(
       b, b.attrs<BceWithLogitsAttrs>().reduction,
-      [&](double g, std::int64_t i) { return bce_with_logits_dx(g, x[i], t[i], at(w, i), at(p, i)); },
-      [&](double g, std::int64_t i) { return bce_with_logits_dt(g, x[i], at(w, i), at(p, i)); });
+      [&](double g, std::int64_t i) { return bce_with_logits_dx(g, x[i], t[i], w[i], p[i]); },
+      [&](double g, std::int64_t i) { return bce_with_logits_dt(g, x[i], w[i], p[i]); });
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <cotangent/core/cuda/convert.h>
 #include <cotangent/core/cuda/launch.h>
-#include <cotangent/ops/engine/many/many.h>
+#include <cotangent/ops/update/many_internal.h>
 
 // CUDA. The table of tensors travels as a kernel parameter, so that one launch
 // serves many tensors and nothing is copied to the GPU beforehand. A block takes one chunk of one tensor and

@@ -1,4 +1,4 @@
-#include <cotangent/ops/engine/many/many.h>
+#include <cotangent/ops/update/many_internal.h>
 
 #include <cotangent/core/base/per_thread.h>
 

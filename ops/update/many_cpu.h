@@ -6,8 +6,8 @@
 #include <vector>
 
 #include <cotangent/core/device/parallel.h>
-#include <cotangent/ops/engine/many/many.h>
 #include <cotangent/ops/engine/walk/copy.h>
+#include <cotangent/ops/update/many_internal.h>
 
 // CPU. All tensors are laid end to end, and that line is cut into chunks of one size, whatever the tensors:
 // a hundred small ones are one chunk and wake no thread. Sums per chunk are cut at the same places for any number of

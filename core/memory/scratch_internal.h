@@ -8,10 +8,11 @@
 
 #include <cotangent/core/base/per_thread.h>
 
-namespace ct::gemm {
+namespace ct::detail {
 
-// A buffer that a thread keeps from call to call. Four are enough: packed rows, packed vectors, sums, and one for the
-// caller (kCallersScratch).
+// A buffer that a thread keeps from call to call of the CPU's kernels. Six are enough: packed rows, packed vectors and sums of
+// products, one for a task that calls products (kCallersScratch), and two of the thread that calls a kernel, for all of its
+// tasks (kSharedScratch and the next).
 class Scratch {
  public:
   Scratch() = default;
@@ -42,14 +43,14 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-inline constexpr int kCallersScratch = 3;
+inline constexpr int kCallersScratch = 3, kSharedScratch = 4;
 
 template <class T>
 T* scratch(int slot, std::int64_t count) {
   struct Buffers {
-    Scratch of[4];
+    Scratch of[6];
   };
   return static_cast<T*>(per_thread<Buffers>().of[slot].get(static_cast<std::size_t>(count) * sizeof(T)));
 }
 
-}  // namespace ct::gemm
+}  // namespace ct::detail

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <cotangent/core/device/kernel_tables.h>
+#include <cotangent/core/tensor/tensor.h>
+#include <cotangent/ops/engine/map/record.h>
+
+// Programs: several formulas that run as one pass over memory. A step's operands are inputs and results of earlier steps; all
+// are broadcast to the shape of the outputs. On the CPU each step runs its tile function from tile to tile in the L1 cache
+// (chain_cpu.cpp), on a GPU one kernel is made of their texts (chain_cuda.cu).
+//
+// Values of dtype bool are held as such, f64 as f64, other floats as f32: 16 bits are read into f32 and rounded where they
+// are written, or converted to by a step of their own. So results in f32 and f64 have the bits that the formulas have one by
+// one, on the CPU; on a GPU the compiler may contract a product of one step and a sum of the next.
+
+namespace ct::chain {
+
+inline constexpr int kMaxInputs = 28, kMaxOutputs = 24, kMaxSteps = 640;
+inline constexpr int kMaxOperands = kMaxInputs + kMaxOutputs;
+
+struct Step {
+  const char* name = "";  // of the op, for people
+  /// Null: the operand in the dtype of the result; without operands the number p.
+  const elementwise::FormulaRecord* formula = nullptr;
+  elementwise::Parameters numbers{};
+  int operand_count = 0;
+  std::uint16_t operands[elementwise::kMaxInputs]{};
+};
+
+/// The GPU's kernels of a program, made when it first runs there.
+struct Compiled {
+  virtual ~Compiled() = default;
+};
+
+struct Program {
+  int inputs = 0;
+  std::vector<DType> dtypes;  // of the values: the inputs, then the result of each step
+  std::vector<Step> steps;
+  std::vector<int> outputs;  // values
+  /// Results of 16 bits are rounded at each step, as by ops that run one by one.
+  bool round_between = false;
+
+  /// Adds a step, and returns its result.
+  int add(const Step& step, DType dtype) {
+    steps.push_back(step);
+    dtypes.push_back(dtype);
+    return static_cast<int>(dtypes.size()) - 1;
+  }
+  int convert(int value, DType dtype) {
+    Step step{.name = "copy", .operand_count = 1};
+    step.operands[0] = static_cast<std::uint16_t>(value);
+    return add(step, dtype);
+  }
+
+  // ---- Filled in by finish() ----
+  struct Plan {
+    elementwise::TileFn tile = nullptr;
+    elementwise::Compute compute{};
+    elementwise::Parameters numbers{};
+    int slot = 0;
+    int output = -1;  // of the program, that the result is
+  };
+  std::vector<Plan> plans;              // of the steps
+  std::vector<int> input_slots;         // -1: not read
+  std::vector<std::uint16_t> last_use;  // of the values: the step that reads them last
+  int slots = 0;
+  bool wide = false;  // some value is f64, or computed in it
+  mutable std::unique_ptr<Compiled> compiled{};
+};
+
+/// The dtype that a value is held as: f32, f64 or bool.
+constexpr DType held(DType t) { return t == DType::f64 || t == DType::boolean ? t : DType::f32; }
+
+/// The type that a formula computes in where its last operand has this dtype; false where it has no tile function for it.
+bool computable(const elementwise::FormulaRecord& formula, DType last, elementwise::Compute& compute);
+
+/// Drops steps that no output needs, gives each output a step of its own, and plans the passes. Whoever makes a program calls
+/// it once. Throws ValueError beyond kMaxSteps.
+void finish(Program& program);
+
+/// Runs a program. `outputs`, of one shape, have the dtypes of their values, or f32 in place of 16 bits; `inputs` broadcast to
+/// them, and have the dtypes of the program; one that is not read may be null. Nothing is allocated. An output that is alone
+/// may be the memory of an input with the same layout. False where the GPU has no kernel for it: nothing is written then. A part of a call
+/// of an op (core/device/in_call.h).
+bool run(const Program& program, std::span<const Tensor* const> outputs,
+         std::span<const Tensor* const> inputs);
+
+/// The CUDA text of a program, with one kernel, "chain": the operands that are read, the number of threads, the sizes from axis
+/// 1 on, the strides of each operand, and the numbers of steps that name them.
+struct Variant {
+  int vector = 1;              // elements that a thread moves at once
+  int rank = 1;                // of the layout
+  bool wide_index = false;     // offsets of 64 bits
+  std::uint64_t repeated = 0;  // bit k: operand k (outputs, then inputs) is one number along the last axis
+  std::vector<DType> storage;  // of the operands
+};
+/// Whether a formula names its number p, or q.
+bool names_number(std::string_view text, char number);
+std::string cuda_text(const Program& program, const Variant& variant);
+
+/// The program for people: a line for each step.
+std::string describe(const Program& program);
+
+}  // namespace ct::chain
+
+namespace ct {
+struct ChainFunctions {
+  bool (*run)(const chain::Program& program, std::span<const Tensor* const> outputs,
+              std::span<const Tensor* const> inputs);
+};
+CT_FUNCTION_TABLES(ChainFunctions, chain_functions)
+}  // namespace ct

@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <string_view>
+
+#include <cotangent/core/base/error.h>
+#include <cotangent/ops/engine/map/chain.h>
+#include <cotangent/ops/engine/map/formulas.h>  // so that a change of it, embedded here, recompiles this file
+
+// The CUDA text of a program: the library's own formulas and lanes, a struct for each formula of a step, and one kernel. It
+// includes no file, so that NVRTC compiles it without CUDA's headers; numbers of steps are arguments, so that another number
+// needs no other kernel.
+
+asm(".pushsection .rodata\n"
+    "cotangent_chain_formulas: .incbin \"cotangent/ops/engine/map/formulas.h\"\n.byte 0\n"
+    "cotangent_chain_lane: .incbin \"cotangent/ops/engine/map/lane.cuh\"\n.byte 0\n"
+    ".popsection\n");
+[[gnu::visibility("hidden")]] extern const char chain_formulas[] asm("cotangent_chain_formulas");
+[[gnu::visibility("hidden")]] extern const char chain_lane[] asm("cotangent_chain_lane");
+
+namespace ct::chain {
+namespace {
+
+using detail::cat;
+
+constexpr std::string_view kStandard = R"(
+#pragma nv_diag_suppress 177  // of functions that no step calls
+#ifdef __CUDACC_RTC__
+namespace std {
+using int64_t = long long;
+using uint64_t = unsigned long long;
+using uint32_t = unsigned;
+template <class T> struct numeric_limits;
+template <> struct numeric_limits<double> { static __device__ constexpr double infinity() { return __builtin_bit_cast(double, 0x7ff0000000000000ull); } };
+template <bool, class T> struct enable_if {};
+template <class T> struct enable_if<true, T> { using type = T; };
+template <bool b, class T = void> using enable_if_t = typename enable_if<b, T>::type;
+template <class T> inline constexpr bool is_integral_v = false;
+template <> inline constexpr bool is_integral_v<bool> = true;
+template <> inline constexpr bool is_integral_v<int> = true;
+template <> inline constexpr bool is_integral_v<unsigned> = true;
+template <> inline constexpr bool is_integral_v<long long> = true;
+template <> inline constexpr bool is_integral_v<unsigned long long> = true;
+template <class T> inline constexpr bool is_arithmetic_v = is_integral_v<T>;
+template <> inline constexpr bool is_arithmetic_v<float> = true;
+template <> inline constexpr bool is_arithmetic_v<double> = true;
+template <class T> struct make_unsigned { using type = unsigned long long; };
+template <class T> using make_unsigned_t = typename make_unsigned<T>::type;
+}  // namespace std
+#else
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+#endif
+#define CT_HD __device__
+#define CT_API
+namespace ct::gpu {
+__device__ __forceinline__ float exp_fast(float x) { return __expf(x); }
+__device__ __forceinline__ double exp_fast(double x) { return ::exp(x); }
+}  // namespace ct::gpu
+)";
+
+constexpr std::string_view kElements = R"(
+namespace ct::chain {
+using elementwise::Lane;
+struct Half { unsigned short bits; };
+struct BFloat { unsigned short bits; };
+__device__ __forceinline__ float wide(float x) { return x; }
+__device__ __forceinline__ double wide(double x) { return x; }
+__device__ __forceinline__ bool wide(bool x) { return x; }
+__device__ __forceinline__ float wide(Half x) { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits)); return y; }
+__device__ __forceinline__ float wide(BFloat x) { return __uint_as_float(unsigned(x.bits) << 16); }
+template <class T> struct Narrow { template <class V> static __device__ __forceinline__ T of(V x) { return T(x.v); } };
+template <> struct Narrow<bool> { static __device__ __forceinline__ bool of(bool x) { return x; } };
+template <> struct Narrow<Half> { template <class V> static __device__ __forceinline__ Half of(V x) {
+  Half y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(float(x.v))); return y; } };
+template <> struct Narrow<BFloat> { template <class V> static __device__ __forceinline__ BFloat of(V x) {
+  BFloat y; asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(float(x.v))); return y; } };
+// A value as another type of value; truths are bool.
+template <class X> struct As {
+  template <class V> static __device__ __forceinline__ X of(V x) { return X(typename X::Scalar(x.v)); }
+  static __device__ __forceinline__ X of(bool x) { return X(x ? 1 : 0); }
+};
+template <> struct As<bool> {
+  template <class V> static __device__ __forceinline__ bool of(V x) { return x.v != 0; }
+  static __device__ __forceinline__ bool of(bool x) { return x; }
+};
+template <int bytes> struct Word { using type = uint4; };
+template <> struct Word<8> { using type = uint2; };
+template <> struct Word<4> { using type = unsigned; };
+template <> struct Word<2> { using type = unsigned short; };
+template <> struct Word<1> { using type = unsigned char; };
+template <class T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
+  T of[V];
+  using W = typename Word<(sizeof(T) * V < 16 ? sizeof(T) * V : 16)>::type;
+  static constexpr int kWords = sizeof(T) * V / sizeof(W);
+  __device__ __forceinline__ void load(const T* from) {
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) reinterpret_cast<W*>(of)[k] = reinterpret_cast<const W*>(from)[k];
+  }
+  __device__ __forceinline__ void fill(T value) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) of[k] = value;
+  }
+  __device__ __forceinline__ void store(T* to) const {
+#pragma unroll
+    for (int k = 0; k < kWords; ++k) reinterpret_cast<W*>(to)[k] = reinterpret_cast<const W*>(of)[k];
+  }
+};
+)";
+
+// A header's text without the lines that include others.
+std::string body(std::string_view text) {
+  std::string kept;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    if (!line.starts_with("#include") && !line.starts_with("#pragma once")) kept += line;
+    text.remove_prefix(end);
+  }
+  return kept;
+}
+
+std::string_view storage_name(DType t) {
+  switch (t) {
+    case DType::f16: return "Half";
+    case DType::bf16: return "BFloat";
+    case DType::f64: return "double";
+    case DType::boolean: return "bool";
+    default: return "float";
+  }
+}
+std::string_view value_name(DType t) {
+  return held(t) == DType::f64 ? "D" : held(t) == DType::boolean ? "bool" : "R";
+}
+
+}  // namespace
+
+bool names_number(std::string_view text, char number) {
+  const auto in_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  for (std::size_t i = 1; i < text.size(); ++i)
+    if (text[i] == number && !in_word(text[i - 1]) && (i + 1 == text.size() || !in_word(text[i + 1])))
+      return true;
+  return false;
+}
+
+std::string cuda_text(const Program& p, const Variant& variant) {
+  const int outputs = static_cast<int>(p.outputs.size()), operands = outputs + p.inputs, rank = variant.rank;
+  const auto is_read = [&](int k) {
+    return k < outputs || p.input_slots[static_cast<std::size_t>(k - outputs)] >= 0;
+  };
+  const auto repeated = [&](int k) { return (variant.repeated >> k & 1u) != 0; };
+  const auto storage = [&](int k) { return storage_name(variant.storage[static_cast<std::size_t>(k)]); };
+  const auto type = [&](int v) { return value_name(p.dtypes[static_cast<std::size_t>(v)]); };
+
+  static const std::string& library =
+      *new std::string(cat(kStandard, body(chain_formulas), body(chain_lane), kElements));
+  std::string text = library, kernel, arguments;
+  std::vector<const elementwise::FormulaRecord*> formulas;
+  bool rough = true;
+  for (int m = 0; m < outputs; ++m)
+    rough = rough && is_low_precision(variant.storage[static_cast<std::size_t>(m)]);
+  text += cat("using R = Lane<float, ", rough, ">;\nusing D = Lane<double>;\n}  // namespace ct::chain\n");
+
+  for (int k = 0; k < operands; ++k)
+    if (is_read(k)) arguments += cat(k < outputs ? "" : "const ", storage(k), "* p", k, ", ");
+  arguments += "long long n";
+  for (int d = 1; d < rank; ++d) arguments += cat(", long long size", d);
+  for (int k = 0; k < operands; ++k)
+    for (int d = 0; d < rank && is_read(k); ++d) arguments += cat(", long long s", k, '_', d);
+
+  kernel +=
+      cat("  using I = ", variant.wide_index ? "long long" : "int", ";\n  constexpr int V = ", variant.vector,
+          ";\n  const long long thread = blockIdx.x * 256LL + threadIdx.x;\n  if (thread >= n) return;\n",
+          "  I rest = I(thread);\n");
+  for (int d = rank - 1; d > 0; --d)
+    kernel += cat("  const I i", d, " = rest % I(size", d, ");\n  rest /= I(size", d, ");\n");
+  kernel += "  const I i0 = rest;\n";
+  for (int k = 0; k < operands; ++k) {
+    if (!is_read(k)) continue;
+    kernel += cat("  const I o", k, " = i0 * I(s", k, "_0)");
+    for (int d = 1; d < rank; ++d) kernel += cat(" + i", d, " * I(s", k, '_', d, ')');
+    kernel += cat(";\n  Pack<", storage(k), ", V> r", k, ";\n");
+  }
+  for (int k = outputs; k < operands; ++k)
+    if (is_read(k))
+      kernel += cat("  r", k, repeated(k) ? ".fill(p" : ".load(p", k, repeated(k) ? "[o" : " + o", k,
+                    repeated(k) ? "]" : "", ");\n");
+  kernel += "#pragma unroll\n  for (int j = 0; j < V; ++j) {\n";
+  for (int v = 0; v < p.inputs; ++v)
+    if (is_read(outputs + v))
+      kernel += cat("    const ", type(v), " v", v, " = wide(r", outputs + v, ".of[j]);\n");
+  for (std::size_t s = 0; s < p.steps.size(); ++s) {
+    const Step& step = p.steps[s];
+    const int v = p.inputs + static_cast<int>(s);
+    const DType dtype = p.dtypes[static_cast<std::size_t>(v)];
+    const auto number = [&](char which) { return cat('n', which, s); };
+    std::string value;
+    bool rounds = false;
+    if (step.operand_count == 0) {
+      arguments += cat(", double ", number('p'));
+      value = cat(held(dtype) == DType::boolean ? "(" : cat(type(v), "("), number('p'),
+                  held(dtype) == DType::boolean ? " != 0)" : ")");
+    } else if (!step.formula) {
+      value = cat("As<", type(v), ">::of(v", step.operands[0], ')');
+      rounds = p.dtypes[step.operands[0]] != dtype;
+    } else {
+      const auto known = std::find_if(formulas.begin(), formulas.end(), [&](const auto* f) {
+        return f->text == step.formula->text && f->names == step.formula->names;
+      });
+      const auto index = known - formulas.begin();
+      if (known == formulas.end()) formulas.push_back(step.formula);
+      const std::string_view x = p.dtypes[step.operands[step.operand_count - 1]] == DType::f64 ? "D" : "R";
+      value = cat("F", index, "::eval(");
+      for (int k = 0; k < step.operand_count; ++k) value += cat("As<", x, ">::of(v", step.operands[k], "), ");
+      for (const char which : {'p', 'q'}) {
+        const bool named = names_number(step.formula->text, which);
+        if (named) arguments += cat(", double ", number(which));
+        value += cat(x, '(', named ? number(which) : "0", ')', which == 'p' ? ", " : ")");
+      }
+      value = step.formula->tiles->predicate ? cat(value, ".v") : cat("As<", type(v), ">::of(", value, ')');
+      rounds = p.round_between;
+    }
+    if (rounds && is_low_precision(dtype))
+      value = cat("R(wide(Narrow<", storage_name(dtype), ">::of(", value, ")))");
+    kernel += cat("    const ", type(v), " v", v, " = ", value, ";\n");
+  }
+  for (int m = 0; m < outputs; ++m)
+    kernel += cat("    r", m, ".of[j] = Narrow<", storage(m), ">::of(v",
+                  p.outputs[static_cast<std::size_t>(m)], ");\n");
+  kernel += "  }\n";
+  for (int m = 0; m < outputs; ++m) kernel += cat("  r", m, ".store(p", m, " + o", m, ");\n");
+
+  text += "namespace ct::elementwise {\n";
+  for (std::size_t f = 0; f < formulas.size(); ++f)
+    text += cat("struct F", f, " { template <class X> static CT_FORMULA auto eval(", formulas[f]->names,
+                ") { ", formulas[f]->text, "; } };\n");
+  return text + cat("}  // namespace ct::elementwise\nnamespace ct::chain {\nusing namespace elementwise;\n",
+                    "extern \"C\" __global__ void __launch_bounds__(256) chain(", arguments, ") {\n", kernel,
+                    "}\n}  // namespace ct::chain\n");
+}
+
+}  // namespace ct::chain
