@@ -13,6 +13,7 @@
 #include <cotangent/autograd/grad_request_internal.h>
 #include <cotangent/autograd/node.h>
 #include <cotangent/core/base/per_thread.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/ops/engine/walk/copy.h>
 
 // Going back. Three facts make the engine small:
@@ -182,6 +183,7 @@ class Pass {
       if (sum.defined()) return is_exclusive(sum) ? std::move(sum) : Tensor{};
     }
     if (!edge.leaf || request_ || !edge.leaf->autograd) return {};
+    note_gradient(edge.leaf.get());
     detail::LeafMeta& meta = detail::leaf_meta(*edge.leaf);
     if (!meta.hooks.empty()) return {};
     std::unique_lock lock(meta.lock, std::try_to_lock);
@@ -315,12 +317,19 @@ class Pass {
   }
 
   // All cotangents of a leaf are in: add them to its gradient.
+  // For a captured step, before the gradient is locked.
+  static void note_gradient(TensorImpl* leaf) {
+    if (Recording* const step = detail::recording()) [[unlikely]]
+      step->gradient(Tensor(Ref<TensorImpl>::share(leaf)));
+  }
+
   void arrive(const Slot& slot) {
     detail::LeafMeta& meta = detail::leaf_meta(*slot.leaf);
     Tensor grad = std::move(grads_[slot.first]);
     if (grad.defined()) {
       run_hooks(meta.hooks, grad);
       if (request_) return request_->take(slot.leaf, std::span(&grad, 1));
+      note_gradient(slot.leaf);
       const std::lock_guard lock(meta.lock);
       if (meta.grad.defined()) {
         // In place, but for a gradient that is on the tape, or was set to an expanded tensor.

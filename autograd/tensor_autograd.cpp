@@ -4,6 +4,7 @@
 
 #include <cotangent/autograd/engine.h>
 #include <cotangent/autograd/node.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/tensor/tensor.h>
 
 // The members of Tensor that speak of the tape.
@@ -75,6 +76,8 @@ void Tensor::set_grad(const Tensor& grad) {
   } else if (!impl.autograd) {
     return;
   }
+  if (Recording* const step = detail::recording()) [[unlikely]]
+    step->gradient(*this);
   detail::LeafMeta& meta = detail::leaf_meta(impl);
   Tensor before = grad;  // removed objects are destroyed without the lock
   const std::lock_guard lock(meta.lock);

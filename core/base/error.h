@@ -72,6 +72,12 @@ class CT_API CudaError : public Error {
   using Error::Error;
 };
 
+/// A step can't be captured, or a captured one can't be replayed (nn/capture/capture.h). The message says what is in the way.
+class CT_API CaptureError : public Error {
+ public:
+  using Error::Error;
+};
+
 namespace detail {
 
 /// A stream for texts: what it writes is the same under every locale of the program.

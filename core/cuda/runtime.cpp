@@ -181,6 +181,31 @@ double event_elapsed_ms(void* from, void* to) {
   return static_cast<double>(ms);
 }
 
+// Thread-local: another thread's calls that a capture forbids are its own affair.
+void capture_begin(void* stream) {
+  CT_CUDA_OP("capture", cudaStreamBeginCapture(as_stream(stream), cudaStreamCaptureModeThreadLocal));
+}
+void* capture_end(void* stream) noexcept {
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(as_stream(stream), &graph) == cudaSuccess) return graph;
+  cudaGetLastError();
+  if (graph) cudaGraphDestroy(graph);
+  return nullptr;
+}
+void graph_destroy(void* graph) noexcept { cudaGraphDestroy(static_cast<cudaGraph_t>(graph)); }
+void* graph_instantiate(void* graph) {
+  cudaGraphExec_t executable = nullptr;
+  CT_CUDA_OP("capture", cudaGraphInstantiate(&executable, static_cast<cudaGraph_t>(graph), 0));
+  return executable;
+}
+void graph_launch(void* executable, void* stream) {
+  CT_CUDA_OP("capture", cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable), as_stream(stream)));
+}
+void executable_destroy(void* executable) noexcept {
+  cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable));
+}
+void stream_destroy(void* stream) noexcept { cudaStreamDestroy(as_stream(stream)); }
+
 void* device_malloc(std::size_t bytes) {
   RelaxedCapture relaxed;
   void* memory = nullptr;

@@ -37,6 +37,16 @@ void event_synchronize(void* event);
 bool event_query(void* event);
 double event_elapsed_ms(void* from, void* to);
 
+/// Records what the calling thread queues on `stream`, which is not the default one, as a graph instead of running it, until
+/// capture_end(), whose result is null where a call in between made it invalid.
+void capture_begin(void* stream);
+void* capture_end(void* stream) noexcept;
+void graph_destroy(void* graph) noexcept;
+void* graph_instantiate(void* graph);
+void graph_launch(void* executable, void* stream);
+void executable_destroy(void* executable) noexcept;
+void stream_destroy(void* stream) noexcept;
+
 /// Null when the current device has no such block left.
 void* device_malloc(std::size_t bytes);
 void device_free(void* memory) noexcept;

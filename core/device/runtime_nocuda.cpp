@@ -30,6 +30,13 @@ void event_record(void*, void*) { missing(); }
 void event_synchronize(void*) { missing(); }
 bool event_query(void*) { missing(); }
 double event_elapsed_ms(void*, void*) { missing(); }
+void capture_begin(void*) { missing(); }
+void* capture_end(void*) noexcept { return nullptr; }
+void graph_destroy(void*) noexcept {}
+void* graph_instantiate(void*) { missing(); }
+void graph_launch(void*, void*) { missing(); }
+void executable_destroy(void*) noexcept {}
+void stream_destroy(void*) noexcept {}
 void* device_malloc(std::size_t) { missing(); }
 void device_free(void*) noexcept {}
 bool memory_info(std::size_t*, std::size_t*) noexcept { return false; }

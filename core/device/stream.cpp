@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <cotangent/core/device/index_error.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/device/runtime_internal.h>
 
 namespace ct {
@@ -168,6 +169,7 @@ SyncPolicy set_sync_policy(SyncPolicy policy) { return std::exchange(t_sync_poli
 std::uint64_t sync_count() { return g_sync_count.load(std::memory_order_relaxed); }
 
 void note_sync(const char* op) {
+  detail::note_read(op);
   CT_CHECK(t_sync_policy == SyncPolicy::allow, DeviceError, op,
            "makes the host wait for the device, which SyncPolicy::error forbids here; keep the value on the "
            "device, or read it less often");

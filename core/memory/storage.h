@@ -39,6 +39,8 @@ class CT_API Storage final : public RefCounted, public Pooled {
   /// by it: a handle that they kept would be counted where the tape asks whether it may write over a value, an address
   /// comes again.
   std::uint64_t id() const;
+  /// The stream that the bytes were allocated on; on the CPU `native` is the memory pool.
+  const Stream& stream() const { return stream_; }
 
   std::uint32_t version() const { return version_.load(std::memory_order_relaxed); }
   void bump_version() { detail::count(version_, 1u, std::memory_order_relaxed); }

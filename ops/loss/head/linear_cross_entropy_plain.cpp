@@ -2,6 +2,8 @@
 #include <cotangent/ops/loss/head/linear_cross_entropy_internal.h>
 #include <cotangent/ops/loss/head/linear_cross_entropy_plain.h>
 
+#include <cstring>
+
 // The plain kernels: a call by linear_cross_entropy_plain.h. Rows of the ignored label have neither loss nor gradient.
 
 namespace ct::linear_cross_entropy_kernels {
@@ -71,6 +73,12 @@ void forward_plain(const Forward& f) {
   const double by = reduce_losses(attrs.reduction, n, logits.grain(), f.out(), loss_of);
   *divisor = std::isnan(by) ? 0 : by;
   if (attrs.eager == kNone) return;
+  if (n == 0) {  // of no rows all gradients are zeros
+    for (const int k : {2, 3})
+      if (const Tensor& t = f.out(k); t.defined() && t.nbytes() > 0)
+        std::memset(t.raw_data(), 0, static_cast<std::size_t>(t.nbytes()));
+    return;
+  }
   const Matrix dz = logits.gradient([](std::int64_t) { return 1.0; });
   if (attrs.eager & kX) put(linear_dx(dz, logits.w), f.out(2), false);
   if (attrs.eager & kWeight) put(linear_dw(dz, logits.x), f.out(3), false);
