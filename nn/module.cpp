@@ -8,6 +8,7 @@
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/error.h>
 #include <cotangent/core/base/printable.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/nn/module_internal.h>
 
 namespace ct::nn {
@@ -225,7 +226,13 @@ void Module::train(bool on) {
   ModuleState::visit(*this, [on](const std::string&, const Module& m) { ModuleState::of(m).training = on; });
 }
 
-bool Module::is_training() const { return state().training; }
+bool Module::is_training() const {
+  const bool on = state().training;
+  if (Recording* const recording = ct::detail::recording()) [[unlikely]]
+    recording->guard("modules in another mode (train, eval)",
+                     [state = state_, on] { return state->training == on; });
+  return on;
+}
 
 void Module::zero_grad(bool set_to_none) {
   for (const auto& [name, p] : list_tensors(*this, false)) {

@@ -1,6 +1,7 @@
 #include <cotangent/nn/optim/ema.h>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/update/update_internal.h>
 
@@ -53,8 +54,8 @@ void Ema::update() {
   for (std::size_t i = 0; i < params_.size(); ++i) {  // they follow a module that has been moved
     const Tensor& p = params_[i];
     Tensor& average = averages_[i];
-    if (average.device() != p.device()) average = average.to(p.device());
-    if (average.dtype() != average_dtype(p)) average = average.to(average_dtype(p));
+    if (average.device() != p.device() || average.dtype() != average_dtype(p))
+      average = average.to(p.device(), average_dtype(p)), ++replaced_;
     CT_CHECK(p.is_contiguous(), ValueError, kName, "parameter '", names_[i], "', ", describe(p),
              ", is no longer contiguous; it must stay as it was when the averages were begun");
   }
@@ -75,7 +76,10 @@ void Ema::update() {
     }
     ct::detail::write(update::k_average_step, inputs, update::AverageAttrs{options_.decay, options_.warmup});
   }
-  ++updates_;
+  if (Recording* const step = ct::detail::recording())
+    step->guard(
+        "other averages", [this, then = replaced_] { return replaced_ == then; }, false);
+  at_replay([this] { ++updates_; });
 }
 
 void Ema::apply() {
@@ -122,6 +126,7 @@ void Ema::load_state_dict(const StateDict& state) {
   averages_ = std::move(loaded);
   updates_ = updates;
   counters_.clear();
+  ++replaced_;
 }
 
 }  // namespace ct::optim

@@ -71,6 +71,7 @@ class CT_API Ema {
   std::vector<Tensor> params_, averages_, kept_;
   std::int64_t updates_ = 0;
   std::vector<Counter> counters_;
+  std::uint64_t replaced_ = 0;  // goes up where tensors make room for others
 };
 
 /// apply() now, restore() at the end of the scope, unless that has been done. The end throws nothing: if

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/memory/memory.h>
 #include <cotangent/ops/creation/creation.h>
 #include <cotangent/ops/elementwise/binary.h>
@@ -60,6 +61,10 @@ void GradScaler::place(Device device) {
 Tensor GradScaler::scale(const Tensor& loss) {
   if (!options_.enabled) return loss;
   place(loss.device());
+  if (Recording* const step = ct::detail::recording())
+    step->guard(
+        "another scale, set by hand", [this, then = numbers_] { return numbers_.impl() == then.impl(); },
+        false);
   return loss * numbers_.select(0, update::kScale);
 }
 
@@ -134,7 +139,9 @@ void GradScaler::step(Optimizer& optimizer) {
            " a second time since update(); call update() after each round of steps");
   if (!entry.unscaled) inspect(optimizer, entry, !optimizer.takes_gate());
   bool found = false;  // as far as the host knows
-  if (entry.found_inf.is_cpu() || !optimizer.takes_gate()) { found = entry.found_inf.item() != 0; }
+  if ((entry.found_inf.is_cpu() && !ct::detail::recording()) || !optimizer.takes_gate()) {
+    found = entry.found_inf.item() != 0;
+  }
   if (!found && optimizer.takes_gate()) {
     optimizer.step_if({entry.found_inf, entry.unscaled ? Tensor() : number(update::kInverse)});
   } else if (!found) {

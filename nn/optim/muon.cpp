@@ -80,7 +80,7 @@ void Muon::update(int group, std::span<const int> members) {
     const Tensor nearest = orthogonalized(o.nesterov ? lerp(grad, average, o.momentum) : average, o);
     // The result replaces the gradient; a step of SGD follows.
     g.grads[i] = nearest.to(g.params[i].dtype()).contiguous();
-    momentum = average;
+    momentum.copy_(average);  // in place: a captured step finds it where it was
     const double factor = adjustment(o, shape);
     internal::step_one(g, member, update::SgdRule{{factor, 0, 0, o.weight_decay / factor, false}});
   }

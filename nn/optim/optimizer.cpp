@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <unordered_set>
 
 #include <cotangent/autograd/grad_mode.h>
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/printable.h>
+#include <cotangent/core/device/recording.h>
 #include <cotangent/core/device/stream.h>
 #include <cotangent/nn/optim/step_internal.h>
 #include <cotangent/ops/creation/creation.h>
@@ -86,6 +89,7 @@ void Optimizer::add_group(std::vector<Tensor> params, double lr) {
   group.params = std::move(params);
   group.lr = lr;
   groups_.push_back(std::move(group));
+  ++replaced_;
 }
 
 void Optimizer::set_lr(double lr, int group) {
@@ -124,11 +128,13 @@ void Optimizer::prepare_moments(int g) {
     const Tensor& p = group.params[i];
     for (int m = 0; m < moments; ++m) {
       Tensor& moment = group.states[i].moments[m];
+      const void* const before = moment.defined() ? moment.impl() : nullptr;
       if (!moment.defined()) {
         moment = zeros(p.shape(), {.dtype = moment_dtype(p), .device = p.device()});
       } else if (moment.device() != p.device() || moment.dtype() != moment_dtype(p)) {
         moment = moment.to(p.device(), moment_dtype(p));  // the module has been moved
       }
+      if (moment.impl() != before) ++replaced_;
     }
   }
 }
@@ -141,18 +147,18 @@ void Optimizer::prepare_masters(int g) {
     if (!group.grads[i].defined()) continue;
     ParamState& state = group.states[i];
     if (!is_low_precision(group.params[i].dtype()) || !keeps_master(g)) {
-      state.master = {};
+      if (state.master.defined()) state.master = {}, ++replaced_;
       continue;
     }
     const Tensor p = group.params[i].detach();
     if (!state.master.defined()) {
-      state.master = p.to(f32);
-    } else {
-      const Ref<Storage>& storage = p.impl()->storage;
-      if (state.rounded == storage && state.rounded_version == storage->version()) continue;
-      const Tensor master = state.master.to(p.device());
-      state.master = where(eq(master.to(p.dtype()), p), master, p.to(f32));
+      state.master = p.to(f32), ++replaced_;
+      continue;
     }
+    const Ref<Storage>& storage = p.impl()->storage;
+    if (state.rounded == storage && state.rounded_version == storage->version()) continue;
+    if (!(state.master.device() == p.device())) state.master = state.master.to(p.device()), ++replaced_;
+    state.master.copy_(where(eq(state.master.to(p.dtype()), p), state.master, p.to(f32)));
   }
 }
 
@@ -173,12 +179,17 @@ void Optimizer::prepare_state(Group& group) {
       Tensor steps =
           k == 0 ? zeros({count + 1}, {.dtype = i64, .device = device}) : group.on[0].steps.to(device);
       group.on.push_back({device, std::move(lr), std::move(steps)});
+      ++replaced_;
       for (std::size_t j = 0; j < group.params.size(); ++j)
         if (group.states[j].home == 0 && group.params[j].device() == device) group.states[j].home = k;
     }
     StepState& state = group.on[k];
-    if (state.known_lr != group.lr) state.lr.fill_(group.lr);
-    state.known_lr = group.lr;
+    if (detail::recording()) {  // record() gives it one
+    } else if (state.known_lr != group.lr) {
+      if (std::isnan(state.known_lr)) state.lr = Tensor::allocate({}, DType::f64, device);
+      state.lr.fill_(group.lr);
+      state.known_lr = group.lr;
+    }
     const auto at = static_cast<std::int64_t>(i);
     if (home != k) state.steps.select(0, at).copy_(group.on[home].steps.select(0, at));
     home = known = k;
@@ -243,6 +254,8 @@ void Optimizer::step_if(const StepGate& gate) {
         group.states[i].step += counted;
       }
       const DeviceGuard guard(device);
+      if (Recording* const step = detail::recording()) [[unlikely]]
+        record(*step, g);
       try {
         update(g, members_);
       } catch (...) {  // a step that was not made does not count
@@ -260,6 +273,37 @@ void Optimizer::step_if(const StepGate& gate) {
       }
     }
   }
+}
+
+// A replay steps at the learning rate of its time, and changes what update() does not: counts and versions.
+void Optimizer::record(Recording& step, int g) {
+  Group& group = groups_[static_cast<std::size_t>(g)];
+  void* const lr = step.slot([this, g] { return std::bit_cast<std::uint64_t>(this->lr(g)); });
+  StepState& state = group.on[group.now];
+  state.lr = Tensor::from_storage(Storage::wrap(lr, sizeof(double), state.device, {}), {}, {}, 0, DType::f64);
+  state.known_lr = std::numeric_limits<double>::quiet_NaN();  // it is the recording's
+  step.guard(
+      "other tensors of an optimizer's state", [this, then = replaced_] { return replaced_ == then; }, false);
+  const auto follows = [this, g](std::size_t i) {
+    const ParamState& s = group_at(g).states[i];
+    const Ref<Storage>& storage = group_at(g).params[i].impl()->storage;
+    return s.rounded == storage && s.rounded_version == storage->version();
+  };
+  for (const int i : members_) {
+    const auto at = static_cast<std::size_t>(i);
+    if (group.states[at].master.defined())
+      step.guard("masters whose parameters somebody else has changed",
+                 [follows, at, was = follows(at)] { return follows(at) == was; });
+  }
+  const std::int64_t counted = takes_gate() ? 0 : 1;
+  step.effect([this, g, counted, members = members_] {
+    for (const int i : members) {
+      const auto at = static_cast<std::size_t>(i);
+      ParamState& s = group_at(g).states[at];
+      s.step += counted;
+      s.rounded_version = group_at(g).params[at].impl()->storage->version() + 1;
+    }
+  });
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
@@ -348,6 +392,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     groups_[at].on.push_back({cpu, Tensor::allocate({}, DType::f64, cpu), std::move(steps[at])});
     set_lr(rates[static_cast<std::size_t>(g)], g);
   }
+  ++replaced_;
 }
 
 }  // namespace ct::optim

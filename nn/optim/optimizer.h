@@ -11,6 +11,10 @@
 #include <cotangent/nn/optim/step_gate.h>
 #include <cotangent/nn/state_dict.h>
 
+namespace ct {
+class Recording;
+}
+
 namespace ct::optim {
 
 /// Parameters that share options, as they are given to an optimizer.
@@ -134,12 +138,14 @@ class CT_API Optimizer {
   void prepare_moments(int group);
   void prepare_masters(int group);
   void prepare_state(Group& group);
+  void record(Recording& step, int group);
   std::vector<std::int64_t> step_counts(const Group& group) const;
 
   const char* name_;
   const std::uint64_t id_;  // no other optimizer of the process has it, also after this one's end
   std::vector<Group> groups_;
-  std::vector<int> members_;  // scratch of step()
+  std::vector<int> members_;    // scratch of step()
+  std::uint64_t replaced_ = 0;  // goes up where tensors of the state make room for others
   StepGate gate_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <cotangent/core/base/check_number_internal.h>
 #include <cotangent/core/base/printable.h>
+#include <cotangent/core/device/recording.h>
 
 namespace ct::optim {
 namespace {
@@ -29,7 +30,9 @@ LRScheduler::LRScheduler(const char* name, Optimizer& optimizer) : name_(name), 
 }
 
 void LRScheduler::start() { set(0); }
-void LRScheduler::step() { set(time_ + 1); }
+void LRScheduler::step() {
+  at_replay([this] { set(time_ + 1); });
+}
 
 void LRScheduler::set(std::int64_t time) {
   const int groups = optimizer_.group_count();
