@@ -64,6 +64,9 @@ else()
   set(COTANGENT_INSIDES "")
 endif()
 
+# Compiled alone: cotangent_insides may not bring a table that the level has along with the functions of its folder.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/ops/engine/map/chain_cpu.cpp" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+
 # Compiles `sources` for every level into `target`.
 function(cotangent_add_levels target sources)
   foreach(level IN LISTS COTANGENT_CPU_LEVELS)

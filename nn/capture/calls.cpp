@@ -1,0 +1,170 @@
+#include <cotangent/nn/capture/calls_internal.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <cotangent/core/base/generator_state.h>
+#include <cotangent/core/base/inline_vector.h>
+#include <cotangent/core/op/execute.h>
+
+namespace ct::detail {
+
+Place::Place(const Tensor& t) {
+  if (!t.defined()) return;
+  const Storage& memory = *t.impl()->storage;
+  if (memory.bytes() > 0) storage = memory.id(), data = memory.data(), bytes = memory.bytes();
+  shape = t.shape(), strides = t.strides(), offset = t.storage_offset();
+  dtype = t.dtype(), device = t.device();
+  defined = true;
+}
+
+bool Place::laid_out_as(const Place& other) const {
+  return defined == other.defined && shape == other.shape && strides == other.strides &&
+         offset == other.offset && dtype == other.dtype && device == other.device;
+}
+
+namespace {
+AnyAttrs copied(AttrsView view) {
+  AnyAttrs attrs;
+  if (view.size > 0) std::memcpy(attrs.bytes.data(), view.data, view.size);
+  attrs.size = view.size;
+  return attrs;
+}
+}  // namespace
+
+RecordedCall::RecordedCall(const KernelCall& call)
+    : op(&call.op), attrs(copied(call.forward ? call.forward->attrs_view : call.backward->attrs_view)) {
+  if (call.forward) {
+    for (const Tensor* t : call.forward->inputs) inputs.emplace_back(*t);
+    return;
+  }
+  const Backward& b = *call.backward;
+  backward = true, last = b.last;
+  for (const Tensor& t : b.saved_inputs) inputs.emplace_back(t);
+  for (const Tensor& t : b.saved_outputs) outputs.emplace_back(t);
+  for (const Tensor& t : b.grads) grads.emplace_back(t);
+  metas.assign(b.input_metas.begin(), b.input_metas.end());
+  flags.assign(b.flags.begin(), b.flags.end());
+}
+
+void RecordedCall::finish(const KernelCall& call) {
+  for (const Tensor& t : backward ? call.backward->grad_inputs : call.forward->outputs)
+    results.emplace_back(t);
+}
+
+std::string RecordedCall::name() const { return backward ? std::string(op->name) + "'" : op->name; }
+
+namespace {
+bool same_number(const Scalar& a, const Scalar& b) {
+  return a.kind() == b.kind() && (a.is_floating() ? std::bit_cast<std::int64_t>(a.to<double>()) ==
+                                                        std::bit_cast<std::int64_t>(b.to<double>())
+                                                  : a.to<std::int64_t>() == b.to<std::int64_t>());
+}
+}  // namespace
+
+// Field by field: the bytes between them mean nothing.
+bool same_attributes(const OpDef& op, const AnyAttrs& a, const AnyAttrs& b, const char** differing) {
+  if (a.size != b.size) return *differing = "attributes", false;
+  for (const AttrDef& field : op.attributes) {
+    if (field.offset + field.size > a.size) continue;
+    const std::byte *x = a.bytes.data() + field.offset, *y = b.bytes.data() + field.offset;
+    const auto equal = [&]<class T>(const T*) {
+      return *reinterpret_cast<const T*>(x) == *reinterpret_cast<const T*>(y);
+    };
+    const bool same = field.type == AttrType::dims     ? equal(static_cast<const Dims*>(nullptr))
+                      : field.type == AttrType::draw   ? equal(static_cast<const GeneratorState*>(nullptr))
+                      : field.type == AttrType::number ? same_number(*reinterpret_cast<const Scalar*>(x),
+                                                                     *reinterpret_cast<const Scalar*>(y))
+                      : field.type == AttrType::device ? equal(static_cast<const Device*>(nullptr))
+                                                       : std::memcmp(x, y, field.size) == 0;
+    if (!same) return *differing = field.name, false;
+  }
+  return true;
+}
+
+namespace {
+bool is_rule(const KernelCall& call) {
+  if (!call.backward) return false;
+  const TensorMeta& x = call.backward->input_metas[0];
+  return kernels_of(call.op, kernel_kind(call.op, x.device, x.dtype)).backward == call.op.rule;
+}
+}  // namespace
+
+bool CallRecorder::begin(const KernelCall& call) {
+  if (is_rule(call)) return false;
+  if (depth_ == 0) {
+    beginning(call);
+    calls.emplace_back(call);
+  }
+  ++depth_;
+  return false;
+}
+
+void CallRecorder::end(const KernelCall& call) {
+  if (is_rule(call) || --depth_ > 0) return;
+  calls.back().finish(call);
+  ended(call);
+}
+
+CallList::CallList(Device device, const std::vector<RecordedCall>& calls) {
+  calls_.reserve(calls.size());
+  for (const RecordedCall& call : calls) {
+    Call& c = calls_.emplace_back();
+    c.call = &call;
+    c.inputs = tensors(call.inputs), c.outputs = tensors(call.outputs), c.grads = tensors(call.grads);
+    const std::size_t known = storages_.size();
+    c.results = tensors(call.results);
+    for (const Tensor& t : c.inputs) c.arguments.push_back(&t);
+    if (call.backward) {
+      c.kernel = reinterpret_cast<void (*)()>(
+          kernels_of(*call.op, kernel_kind(*call.op, call.metas[0].device, call.metas[0].dtype)).backward);
+    } else {
+      // As detail::write() and execute() choose.
+      const bool writes = std::ranges::any_of(call.op->inputs, &InputDef::written);
+      const DType dtype = writes ? DType::f32 : call.inputs[0].dtype;
+      c.kernel =
+          reinterpret_cast<void (*)()>(kernels_of(*call.op, kernel_kind(*call.op, device, dtype)).forward);
+    }
+    if (storages_.size() == known) continue;
+    for (const Tensor& t : c.results)
+      if (t.defined() && t.impl()->storage->use_count() == 2) made.push_back(t.impl()->storage);
+  }
+}
+
+std::vector<Tensor> CallList::tensors(const std::vector<Place>& list) {
+  std::vector<Tensor> out;
+  for (const Place& place : list) {
+    Tensor& t = out.emplace_back();
+    if (!place.defined) continue;
+    Ref<Storage> empty;
+    Ref<Storage>& memory = place.storage == 0 ? empty : storages_[place.storage];
+    if (!memory) memory = Storage::wrap(place.data, place.bytes, place.device, {});
+    t = Tensor::from_storage(memory, place.shape, place.strides, place.offset, place.dtype);
+  }
+  return out;
+}
+
+bool CallList::run(std::size_t i) const {
+  const Call& c = calls_[i];
+  const RecordedCall& r = *c.call;
+  InlineVector<Tensor, 4> results;
+  for (const Tensor& t : c.results) results.emplace_back(t);
+  const std::span<Tensor> to(results.begin(), results.size());
+  if (r.backward) {
+    const Backward call{*r.op, r.attrs.view(), c.grads, c.inputs, c.outputs, r.metas, to, r.flags, r.last};
+    observed({.op = *r.op, .backward = &call}, [&] { reinterpret_cast<BackwardFn>(c.kernel)(call); });
+  } else {
+    const Forward call{*r.op, c.arguments, to, r.attrs.view()};
+    observed({.op = *r.op, .forward = &call}, [&] { reinterpret_cast<ForwardFn>(c.kernel)(call); });
+  }
+  bool copied = false;
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    Tensor wanted = c.results[k];
+    if (results[k].defined() && results[k].raw_data() != wanted.raw_data())
+      wanted.copy_(results[k]), copied = true;
+  }
+  return copied;
+}
+
+}  // namespace ct::detail

@@ -1,0 +1,434 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <cotangent/autograd/autocast_mode.h>
+#include <cotangent/autograd/grad_mode.h>
+#include <cotangent/core/base/rng.h>
+#include <cotangent/core/base/step_draws_internal.h>
+#include <cotangent/core/device/runtime_internal.h>
+#include <cotangent/nn/capture/capture.h>
+#include <cotangent/nn/capture/program_internal.h>
+#include <cotangent/ops/creation/creation.h>
+
+namespace ct::detail {
+namespace {
+
+constexpr const char* kOp = "capture";
+
+template <class T>
+void append(std::string& key, const T& value) {
+  key.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// Everything that a recording holds for and the call shows; the rest is asked by Recorded::obstacle().
+std::string key_of(const std::vector<Tensor>& inputs, const std::string& values) {
+  std::string key = values;
+  append(key, grad_enabled());
+  const AutocastMode& mode = autocast_mode();
+  append(key, mode.enabled);
+  if (mode.enabled) append(key, mode.dtype), append(key, mode.cache_weights);
+  for (const Tensor& t : inputs) {
+    append(key, t.defined());
+    if (!t.defined()) continue;
+    append(key, t.dtype());
+    append(key, t.device().type), append(key, t.device().index);
+    append(key, t.dim());
+    for (int i = 0; i < t.dim(); ++i) append(key, t.size(i)), append(key, t.stride(i));
+  }
+  return key;
+}
+
+// A copy in the same layout, where elements have a place each.
+Tensor like(const Tensor& t) {
+  if (!t.defined()) return {};
+  Tensor copy = empty_like(t);
+  copy.copy_(t);
+  return copy;
+}
+
+}  // namespace
+
+Mailbox::Mailbox(Device device) : memory_(zeros({kSlots}, {.dtype = i64, .device = device})) {}
+
+void Mailbox::send(int slot, std::uint64_t value) {
+  if (sent_[slot] == value) return;
+  sent_[slot] = value;
+  if (memory_.is_cpu())
+    std::memcpy(at(slot), &value, sizeof value);
+  else
+    memory_.select(0, slot).fill_(static_cast<std::int64_t>(value));
+}
+
+struct StepProgram::Impl {
+  explicit Impl(const CaptureOptions& the_options) : options(the_options) {
+    check_at_least(options.warmup, "warmup");
+    check_at_least(options.recordings, "recordings");
+    CT_CHECK(options.check_every >= 0, ValueError, kOp, "check_every is ", options.check_every,
+             "; 0 is never");
+    if (const char* const every = std::getenv("COTANGENT_CHECK_CAPTURE"); every && check_every == 0)
+      check_every = std::max(0, std::atoi(every));
+  }
+  ~Impl() { clear(); }
+
+  static void check_at_least(int value, const char* what) {
+    CT_CHECK(value >= 1, ValueError, kOp, what, " is ", value, "; it must be at least 1");
+  }
+
+  std::vector<Tensor> run(std::vector<Tensor> inputs, const std::string& values, Body body);
+  Recorded* find(const std::string& key);
+  std::vector<Tensor> record(const std::string& key, std::vector<Tensor> slots, Body body,
+                             const Recorded* before);
+  void replay(Recorded& r, const std::vector<Tensor>& inputs, Body body);
+  void play(Recorded& r, StepCheck* check);
+  void drop(const Recorded& r);
+  void make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again);
+  void place(Device device);
+  void clear();
+
+  const CaptureOptions options;
+  std::int64_t check_every = options.check_every;
+  std::atomic<bool> busy = false;
+  std::string failure;  // why the next call throws
+  const char* changed = nullptr;
+  std::int64_t made = 0, replayed = 0, number = 0;
+  int since_replay = 0;
+  std::uint64_t clock = 0;
+  Recorded* last = nullptr;
+
+  Watcher watcher;
+  std::map<std::string, int> warm;
+  std::map<std::string, std::vector<Shape>> shapes;
+  std::vector<std::unique_ptr<Recorded>> recorded;
+
+  Device device;
+  std::optional<Mailbox> mailbox;
+  Stream stream;  // CUDA
+};
+
+void StepProgram::Impl::clear() {
+  if (device.is_cuda() && mailbox) {
+    try {
+      synchronize(device);
+    } catch (...) {  // NOLINT: a kernel's bad index is told by the next call that waits
+    }
+  }
+  recorded.clear();
+  last = nullptr;
+  if (stream.native) {
+    const DeviceGuard guard(device);
+    runtime::stream_destroy(stream.native);
+  }
+  stream = {}, mailbox.reset();
+  warm.clear(), shapes.clear(), failure.clear();
+  since_replay = 0;
+}
+
+void StepProgram::Impl::place(Device where) {
+  if (mailbox) {
+    CT_CHECK(device == where, CaptureError, kOp, "the step was recorded on ", device, " and works on ", where,
+             " now; reset() forgets what was recorded");
+    return;
+  }
+  device = where;
+  mailbox.emplace(device);
+  if (device.is_cpu()) return;
+  static std::atomic<std::int32_t> next{1 << 20};  // beyond those of new_stream()
+  const DeviceGuard guard(device);
+  stream = {runtime::stream_create(0), device, next.fetch_add(1)};
+}
+
+Recorded* StepProgram::Impl::find(const std::string& key) {
+  changed = nullptr;
+  for (std::size_t i = 0; i < recorded.size();) {
+    Recorded& r = *recorded[i];
+    const Recorded::Guard obstacle = r.key == key ? r.obstacle() : Recorded::Guard{"", {}};
+    if (!obstacle.what) return &r;
+    if (r.key == key) changed = obstacle.what;
+    if (obstacle.returns) {
+      ++i;
+    } else {
+      drop(r);
+      warm[key] = 0;
+    }
+  }
+  return nullptr;
+}
+
+void StepProgram::Impl::drop(const Recorded& r) {
+  if (last == &r) last = nullptr;
+  if (device.is_cuda()) synchronize(device);  // its last replay may still run
+  std::erase_if(recorded, [&](const auto& other) { return other.get() == &r; });
+}
+
+// Throws where arguments or the state at the start keep changing.
+void StepProgram::Impl::make_room(const std::string& key, const std::vector<Tensor>& inputs, bool again) {
+  const auto limit = static_cast<std::size_t>(options.recordings);
+  if (!shapes.contains(key)) {
+    std::string varying;
+    if (shapes.size() >= limit)
+      for (std::size_t i = 0; i < inputs.size() && varying.empty(); ++i) {
+        if (!inputs[i].defined()) continue;
+        for (const auto& [other, sizes] : shapes) {
+          if (i >= sizes.size() || sizes[i].size() != inputs[i].dim()) continue;
+          for (int d = 0; d < inputs[i].dim() && varying.empty(); ++d)
+            if (sizes[i][d] != inputs[i].size(d))
+              varying = cat("axis ", d, " of argument ", i, " has sizes ", sizes[i][d], ", ",
+                            inputs[i].size(d), ", ...");
+        }
+      }
+    CT_CHECK(shapes.size() < limit, CaptureError, kOp, "there are recordings for ", limit,
+             " kinds of arguments: ",
+             varying.empty() ? std::string("their layouts, numbers or modes vary") : varying,
+             "; pad them to a few sizes (drop_last of a loader), or raise CaptureOptions::recordings");
+    std::vector<Shape>& list = shapes[key];
+    for (const Tensor& t : inputs) list.push_back(t.defined() ? t.shape() : Shape());
+  }
+  CT_CHECK(since_replay < 2 * options.recordings + 4, CaptureError, kOp, "the step was recorded ",
+           since_replay, " times without a replay, the last time since it was recorded with ",
+           changed ? changed : "other arguments", "; let each step begin as the one before");
+  while (!again && recorded.size() >= 2 * limit) {
+    const auto oldest = std::ranges::min_element(recorded, {}, [](const auto& r) { return r->used; });
+    drop(**oldest);
+  }
+}
+
+std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vector<Tensor> slots, Body body,
+                                              const Recorded* before) {
+  auto fresh = std::make_unique<Recorded>();
+  fresh->key = key, fresh->device = device, fresh->inputs = std::move(slots);
+  fresh->pool = make_memory_pool(device);
+  std::vector<std::uint32_t> versions;
+  for (const Tensor& t : fresh->inputs) versions.push_back(t.defined() ? t.impl()->storage->version() : 0);
+
+  const GeneratorState start = default_generator().state();
+  mailbox->send(0, start.seed), mailbox->send(1, start.offset);
+  const std::uint64_t home =
+      device.is_cpu() ? fresh->pool
+                      : static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(stream.native));
+  StepRecorder recorder(*fresh, *mailbox, device.is_cpu() ? Stream{} : stream, home, watcher);
+  std::uint64_t draws = 0;
+  {
+    struct Taken {  // also where the step fails
+      std::uint64_t& count;
+      std::optional<StepDraws> step;
+      ~Taken() {
+        count = step->state.offset;
+        step.reset();
+        default_generator().reserve(count);
+      }
+    } taken{draws, {}};
+    taken.step.emplace(mailbox->draws());
+    const RecordingScope scope(&recorder);
+    const MemoryPoolGuard memory(device, fresh->pool);
+    const TracerScope tracer(recorder);
+    if (device.is_cpu()) {
+      fresh->results = body(fresh->inputs);
+    } else {
+      const StreamGuard on(stream);
+      runtime::capture_begin(stream.native);
+      struct End {
+        Stream stream;
+        void*& graph;
+        ~End() { graph = runtime::capture_end(stream.native); }
+      } end{stream, fresh->graph};
+      fresh->results = body(fresh->inputs);
+    }
+    CT_CHECK(
+        taken.step->state.live, CaptureError, kOp,
+        "the step sets the state of default_generator(): a replay would repeat its draws; seed it before");
+  }
+  recorder.finish();
+  if (draws > 0) {
+    Recorded::Effect reserve{0, -1, [draws] { default_generator().reserve(draws); }, {}};
+    fresh->effects.insert(fresh->effects.begin(), std::move(reserve));
+  }
+  for (std::size_t i = 0; i < versions.size(); ++i)
+    CT_CHECK(!fresh->inputs[i].defined() || fresh->inputs[i].impl()->storage->version() == versions[i],
+             CaptureError, kOp, "the step changes its argument ", i,
+             " in place: calls give it copies; return the changed tensor");
+  fresh->list = std::make_unique<CallList>(device, fresh->calls);
+  if (device.is_cuda()) {
+    const DeviceGuard guard(device);
+    CT_CHECK(fresh->graph, CaptureError, kOp,
+             "the recording was made invalid by a call of CUDA that a graph cannot hold, of this step or of "
+             "another thread");
+    fresh->executable = runtime::graph_instantiate(fresh->graph);
+    for (const Recorded::Effect& e : fresh->effects)
+      if (e.slot >= 0) mailbox->send(e.slot, e.first);
+    runtime::graph_launch(fresh->executable, current_stream(device).native);
+  }
+  fresh->number = number = ++made, ++since_replay;
+  fresh->used = ++clock;
+  if (before) {
+    const std::string differing = difference(*before, *fresh);
+    fresh->confirmed = differing.empty();
+    if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
+  }
+  std::vector<Tensor> results = fresh->results;
+  last = fresh.get();
+  if (before) drop(*before);
+  recorded.push_back(std::move(fresh));
+  return results;
+}
+
+// Effects and kernels, in the order of the step where the host runs the kernels.
+void StepProgram::Impl::play(Recorded& r, StepCheck* check) {
+  const auto apply = [&](Recorded::Effect& e) {
+    if (e.slot >= 0)
+      mailbox->send(e.slot, check ? check->values.at(static_cast<std::size_t>(e.slot - 2)) : e.value());
+    else if (!check)  // the plain step has had its effects
+      e.run();
+  };
+  const GeneratorState draw = check ? check->draw : default_generator().state();
+  mailbox->send(0, draw.seed), mailbox->send(1, draw.offset);
+  std::size_t next = 0;
+  // A graph is one piece of work: who watches calls sees the same kernels one by one.
+  const bool by_calls = !r.executable || traced();
+  if (by_calls) {
+    for (std::size_t i = 0; i < r.list->size(); ++i) {
+      while (next < r.effects.size() && r.effects[next].before <= i) apply(r.effects[next++]);
+      r.list->run(i);
+    }
+  }
+  while (next < r.effects.size()) apply(r.effects[next++]);
+  if (!by_calls) runtime::graph_launch(r.executable, current_stream(device).native);
+}
+
+void StepProgram::Impl::replay(Recorded& r, const std::vector<Tensor>& inputs, Body body) {
+  const DeviceGuard guard(device);
+  {
+    const NoGrad off;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].defined()) r.inputs[i].copy_(inputs[i]);
+  }
+  std::optional<StepCheck> check;
+  if (check_every > 0 && (replayed + 1) % check_every == 0) {
+    check.emplace(r, device);
+    const RecordingScope scope(&*check);
+    check->turn_back(body(inputs));
+  }
+  const NoGrad off;
+  play(r, check ? &*check : nullptr);
+  if (!check)
+    for (const Recorded::Written& w : r.written)
+      for (std::uint32_t n = 0; n < w.versions; ++n) w.storage->bump_version();
+  for (Leaf& leaf : r.leaves) leaf.leave();
+  if (check) check->compare(replayed + 1);
+  ++replayed, since_replay = 0, number = r.number;
+  r.used = ++clock;
+  last = &r;
+}
+
+std::vector<Tensor> StepProgram::Impl::run(std::vector<Tensor> inputs, const std::string& values, Body body) {
+  if (Recording* const outer = recording())
+    outer->refuse(kOp, "is a captured step within another; capture the outer one alone");
+  CT_CHECK(!busy.exchange(true), CaptureError, kOp,
+           "called while a call of the same captured step runs, by itself or by another thread; give each "
+           "thread its own");
+  struct Free {
+    std::atomic<bool>& busy;
+    ~Free() { busy = false; }
+  } free{busy};
+  if (!failure.empty())
+    fail<CaptureError>(kOp, "two steps in a row were not the same: ", std::exchange(failure, {}));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    CT_CHECK(
+        !inputs[i].defined() || !inputs[i].requires_grad(), CaptureError, kOp, "argument ", i, ", ",
+        inputs[i].defined() ? describe(inputs[i]) : std::string(),
+        ", requires a gradient, which would be that of a copy; make the leaf in the step, or detach() it");
+  const auto detached = [&](const std::vector<Tensor>& with) {
+    std::vector<Tensor> results = body(with);
+    for (Tensor& t : results)
+      if (t.defined()) t = t.detach();
+    return results;
+  };
+
+  number = 0;
+  if (!options.enabled) return detached(inputs);
+  const std::string key = key_of(inputs, values);
+  Recorded* const found = find(key);
+  if (found && found->confirmed) {
+    replay(*found, inputs, detached);
+    return found->results;
+  }
+  make_room(key, inputs, found != nullptr);
+  if (warm[key] < options.warmup) {
+    std::vector<Tensor> results;
+    {
+      const TracerScope scope(watcher);
+      results = detached(inputs);
+    }
+    ++warm[key];
+    return results;
+  }
+  place(watcher.device);
+  std::vector<Tensor> slots;
+  {
+    const NoGrad off;
+    if (found) {
+      slots = found->inputs;
+      found->results.clear();
+      for (std::size_t i = 0; i < inputs.size(); ++i)
+        if (inputs[i].defined()) slots[i].copy_(inputs[i]);
+    } else {
+      for (const Tensor& t : inputs) {
+        CT_CHECK(!t.defined() || t.device() == device, CaptureError, kOp, "an argument is on ", t.device(),
+                 ", the step works on ", device, "; move it before the step");
+        slots.push_back(like(t));
+      }
+    }
+  }
+  return record(key, std::move(slots), detached, found);
+}
+
+StepProgram::StepProgram(const CaptureOptions& options) : impl_(std::make_unique<Impl>(options)) {}
+StepProgram::~StepProgram() = default;
+
+std::vector<Tensor> StepProgram::run(std::vector<Tensor> inputs, const std::string& values, Body body) {
+  return impl_->run(std::move(inputs), values, body);
+}
+
+std::int64_t StepProgram::number() const { return impl_->number; }
+bool StepProgram::captured() const {
+  return std::ranges::any_of(impl_->recorded, [](const auto& r) { return r->confirmed; });
+}
+std::int64_t StepProgram::replays() const { return impl_->replayed; }
+std::int64_t StepProgram::recordings() const { return impl_->made; }
+void StepProgram::reset() { impl_->clear(); }
+
+std::vector<std::string> StepProgram::kernels() const {
+  std::vector<std::string> names;
+  if (impl_->last)
+    for (const RecordedCall& call : impl_->last->calls) names.push_back(call.name());
+  return names;
+}
+
+std::string StepProgram::dot() const {
+  std::string text = "digraph step {\n  node [shape=box];\n";
+  std::unordered_map<std::uint64_t, std::size_t> writers;
+  for (std::size_t i = 0; impl_->last && i < impl_->last->calls.size(); ++i) {
+    const RecordedCall& call = impl_->last->calls[i];
+    text += cat("  c", i, " [label=\"", call.name(), "\"];\n");
+    std::set<std::size_t> from;
+    for (const auto* list : {&call.inputs, &call.outputs, &call.grads})
+      for (const Place& p : *list)
+        if (const auto writer = writers.find(p.storage); writer != writers.end()) from.insert(writer->second);
+    for (const std::size_t w : from) text += cat("  c", w, " -> c", i, ";\n");
+    for (const Place& p : call.results)
+      if (p.storage != 0) writers[p.storage] = i;
+  }
+  return text + "}\n";
+}
+
+std::size_t StepProgram::memory() const {
+  std::size_t bytes = 0;
+  for (const auto& r : impl_->recorded) bytes += memory_pool_bytes(r->device, r->pool);
+  return bytes;
+}
+
+}  // namespace ct::detail
