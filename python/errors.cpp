@@ -28,7 +28,8 @@ std::span<ErrorClass> error_classes() {
                                  {"AutogradError", nullptr, is<AutogradError>},
                                  {"IoError", PyExc_OSError, is<IoError>},
                                  {"OutOfMemoryError", PyExc_MemoryError, is<OutOfMemoryError>},
-                                 {"CudaError", nullptr, is<CudaError>}};
+                                 {"CudaError", nullptr, is<CudaError>},
+                                 {"CaptureError", nullptr, is<CaptureError>}};
   return classes;
 }
 

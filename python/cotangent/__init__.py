@@ -14,6 +14,7 @@ from . import autograd as autograd, cuda as cuda
 from . import data as data, io as io, models as models, nn as nn, ops as ops, optim as optim
 from . import testing as testing, text as text
 from ._array import as_tensor as as_tensor, dtype_names as _names, from_numpy as from_numpy, tensor as tensor
+from ._capture import *  # noqa: F403
 from ._build import compile_command as compile_command
 from ._device import FloatTensor as FloatTensor, LongTensor as LongTensor, device as device
 from ._device import get_num_threads as get_num_threads, is_tensor as is_tensor

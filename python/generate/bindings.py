@@ -617,7 +617,7 @@ def main():
     for page in ("nn/nn.h", "nn/optim/optim.h"):
         paths += include.findall((pathlib.Path(root) / page).read_text())
     paths += ["core/tensor/tensor.h", "ops/loss/reduction.h", "ops/normalization/norm_use.h", "nn/optim/ema.h", "nn/optim/grad_scaler.h"]
-    binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not p.endswith("optim/optim.h"))))
+    binder = Binder(Headers(root, dict.fromkeys(p for p in paths if not re.search("optim/optim.h$|nn/(profile|capture)/", p))))
     binder.public = list(binder.headers.functions)  # those of tensors, and not these settings
     binder.headers.read(root, ["core/base/version.h", "core/base/rng.h", "core/device/parallel.h", "core/device/device.h", "core/device/stream.h", "autograd/engine.h",
                                "autograd/grad_mode.h", "autograd/functional.h"])
