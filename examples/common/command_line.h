@@ -19,6 +19,10 @@ class Option;
 
 namespace flags {
 
+/// Help of --eager.
+inline constexpr const char* kEagerHelp =
+    "on a GPU, run each step call by call, in the place of replays of a captured one";
+
 /// The flags that make a run what it is, with the variables that hold them.
 class Settings {
  public:

@@ -1,5 +1,6 @@
 #include "examples/gpt/loop.h"
 
+#include <cotangent/nn/capture/capture.h>
 #include <cotangent/ops/autocast.h>
 
 #include <limits>
@@ -15,25 +16,38 @@ Tensor loss_of(const LanguageModel& model, const Options& o, const Tensor& x, co
 }
 
 bool train_steps(const Learner& learner, const Options& o, Batches& batches, Place& at, Watch& watch) {
-  auto& [model, optimizer, scaler, averages] = learner;
+  auto& [model, optimizer, scaler, averages, _] = learner;
   // The norm is measured even without a limit.
   const double limit = o.clip > 0 ? o.clip : std::numeric_limits<double>::infinity();
+  const ct::CaptureOptions captured{.enabled = learner.captured};
+  auto learn = ct::capture(
+      [&](const Tensor& x, const Tensor& y) {
+        const Tensor loss = loss_of(model, o, x, y);
+        scaler.scale(loss / static_cast<double>(o.accumulate)).backward();  // its share of the step
+        return loss;
+      },
+      captured);
+  auto update = ct::capture(
+      [&] {
+        scaler.unscale_(optimizer);
+        const Tensor norm = ct::optim::clip_grad_norm_(model.parameters(), limit);
+        scaler.step(optimizer);
+        scaler.update();
+        optimizer.zero_grad();
+        if (averages) averages->update();
+        return norm;
+      },
+      captured);
   for (; at.step < o.iters; ++at.step) {
     if (!watch.before_step()) return false;
     while (at.micro < o.accumulate) {
       const auto& [x, y] = batches.next();
-      const Tensor loss = loss_of(model, o, x, y);
-      scaler.scale(loss / static_cast<double>(o.accumulate)).backward();  // its share of the step
+      const Tensor loss = learn(x, y);
       ++at.micro;
       if (!watch.after_batch(loss, x, y)) return false;
     }
-    scaler.unscale_(optimizer);
-    const Tensor norm = ct::optim::clip_grad_norm_(model.parameters(), limit);
     optimizer.set_lr(learning_rate(o, at.step));
-    scaler.step(optimizer);
-    scaler.update();
-    optimizer.zero_grad();
-    if (averages) averages->update();
+    const Tensor norm = update();
     at.micro = 0;
     watch.after_step(norm);
   }

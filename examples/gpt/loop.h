@@ -37,6 +37,7 @@ struct Learner {
   ct::optim::Optimizer& optimizer;
   ct::optim::GradScaler& scaler;  // does nothing but for f16
   ct::optim::Ema* averages;       // null: none are kept
+  bool captured;                  // steps are captured, and replayed
 };
 
 /// Updates made, and batches of the next one.

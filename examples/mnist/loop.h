@@ -21,7 +21,8 @@ class Watch {
 };
 
 /// One pass over the images of `batches`, or the rest of one that was resumed. `augment` gives the images to learn from,
-/// `rate` the learning rate of a step, counted over all passes from 0. False if `watch` ended it.
+/// `rate` the learning rate of a step, counted over all passes from 0. `captured`: forward and backward are captured, and
+/// replayed. False if `watch` ended it.
 bool train_epoch(const ct::nn::Sequential& model, ct::optim::Optimizer& optimizer, Loader& batches,
                  const std::function<ct::Tensor(const ct::Tensor&)>& augment,
-                 const std::function<double(std::int64_t)>& rate, Watch& watch);
+                 const std::function<double(std::int64_t)>& rate, bool captured, Watch& watch);
