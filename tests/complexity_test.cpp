@@ -273,11 +273,11 @@ std::vector<Growth> growths(const OpDef& op, const Sample& sample) {
   return all;
 }
 
-// How much longer than f32 f64 may take, whose kernels are plain and mostly one number at a time: 15 times was the most that
-// was measured with AVX2. With AVX-512 f32's vectors are twice as long.
+// How much longer than f32 f64 may take, whose kernels are plain and mostly one number at a time: 17 times was the most that
+// was measured with AVX2, and times vary by half. With AVX-512 f32's vectors are twice as long.
 double longest() {
   const std::string_view level = cpu_level();
-  return level.starts_with("v2") || level.starts_with("v3") ? 20 : 40;
+  return level.starts_with("v2") || level.starts_with("v3") ? 30 : 40;
 }
 
 // One thread, as before afterwards.

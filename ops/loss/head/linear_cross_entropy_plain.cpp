@@ -54,6 +54,12 @@ void put(const From& from, const Tensor& to, bool accumulate) {
     m = from;
 }
 
+// A product of no rows is zeros, for which no second matrix is made.
+void put_dw(const Matrix& dz, const ConstMatrix& x, const Tensor& dw, bool accumulate) {
+  if (dz.rows() > 0) return put(linear_dw(dz, x), dw, accumulate);
+  if (!accumulate && dw.nbytes() > 0) std::memset(dw.raw_data(), 0, static_cast<std::size_t>(dw.nbytes()));
+}
+
 void forward_plain(const Forward& f) {
   const auto& attrs = f.attrs<Attrs>();
   loss::ClassLayout layout;
@@ -73,15 +79,9 @@ void forward_plain(const Forward& f) {
   const double by = reduce_losses(attrs.reduction, n, logits.grain(), f.out(), loss_of);
   *divisor = std::isnan(by) ? 0 : by;
   if (attrs.eager == kNone) return;
-  if (n == 0) {  // of no rows all gradients are zeros
-    for (const int k : {2, 3})
-      if (const Tensor& t = f.out(k); t.defined() && t.nbytes() > 0)
-        std::memset(t.raw_data(), 0, static_cast<std::size_t>(t.nbytes()));
-    return;
-  }
   const Matrix dz = logits.gradient([](std::int64_t) { return 1.0; });
   if (attrs.eager & kX) put(linear_dx(dz, logits.w), f.out(2), false);
-  if (attrs.eager & kWeight) put(linear_dw(dz, logits.x), f.out(3), false);
+  if (attrs.eager & kWeight) put_dw(dz, logits.x, f.out(3), false);
 }
 
 /// Gradients that forward has computed for a cotangent of 1 are multiplied by that of a row.
@@ -101,7 +101,7 @@ void recompute_plain(const Backward& b) {
   const LossCotangents g(logits.attrs.reduction, b.grad(), b.out(1).data<double>()[3 * logits.count()]);
   const Matrix dz = logits.gradient([&](std::int64_t r) { return g[r]; });
   if (b.needs(0)) put(linear_dx(dz, logits.w), b.grad_in(0), b.accumulate(0));
-  if (b.needs(1)) put(linear_dw(dz, logits.x), b.grad_in(1), b.accumulate(1));
+  if (b.needs(1)) put_dw(dz, logits.x, b.grad_in(1), b.accumulate(1));
 }
 
 }  // namespace
