@@ -251,7 +251,6 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
     CT_CHECK(!fresh->inputs[i].defined() || fresh->inputs[i].impl()->storage->version() == versions[i],
              CaptureError, kOp, "the step changes its argument ", i,
              " in place: calls give it copies; return the changed tensor");
-  fresh->list = std::make_unique<CallList>(device, fresh->calls);
   if (device.is_cuda()) {
     const DeviceGuard guard(device);
     CT_CHECK(fresh->graph, CaptureError, kOp,
@@ -267,6 +266,7 @@ std::vector<Tensor> StepProgram::Impl::record(const std::string& key, std::vecto
   if (before) {
     const std::string differing = difference(*before, *fresh);
     fresh->confirmed = differing.empty();
+    if (fresh->confirmed) fresh->list = std::make_unique<CallList>(device, fresh->calls);
     if (!fresh->confirmed && before->used + 1 == clock) failure = differing;
   }
   std::vector<Tensor> results = fresh->results;

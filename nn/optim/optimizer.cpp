@@ -184,8 +184,7 @@ void Optimizer::prepare_state(Group& group) {
         if (group.states[j].home == 0 && group.params[j].device() == device) group.states[j].home = k;
     }
     StepState& state = group.on[k];
-    if (detail::recording()) {  // record() gives it one
-    } else if (state.known_lr != group.lr) {
+    if (!detail::recording() && state.known_lr != group.lr) {  // a recorded step has one of its own
       if (std::isnan(state.known_lr)) state.lr = Tensor::allocate({}, DType::f64, device);
       state.lr.fill_(group.lr);
       state.known_lr = group.lr;
