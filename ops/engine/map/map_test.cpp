@@ -158,6 +158,12 @@ TEST_CASE("functions in f64 are within about one unit of the last place", "[elem
   check("tanh near 0", ct::tanh, std::tanh, -1, 1, 0.8);
   check("asin", ct::asin, std::asin, -1, 1, 0.7);
   check("acos", ct::acos, std::acos, -1, 1, 0.7);
+  check("log", ct::log, std::log, 1e-3, 10, 0.9);
+  check("log far", ct::log, std::log, 1e-3, 1e300, 0.9);
+  check("log1p", ct::log1p, std::log1p, -0.9999, 3, 1.1);
+  check("log1p far", ct::log1p, std::log1p, -0.5, 1e300, 1.1);
+  check("erf", ct::erf, std::erf, -7, 7, 1.1);
+  check("erf near 0", ct::erf, std::erf, -1, 1, 1.1);
   check("erfc", ct::erfc, std::erfc, -6, 26.5, 1.1);
   check("erfc near 0", ct::erfc, std::erfc, -1, 1, 1.1);
   for (const auto f : {ct::asin, ct::acos})
@@ -175,7 +181,18 @@ TEST_CASE("functions in f64 are within about one unit of the last place", "[elem
            std::fabs(got - want) <= 0.51L * std::numeric_limits<double>::denorm_min() + 0x1p-52L * want));
   }
   CHECK(ct::tanh(ct::tensor({kInf, -kInf})).to_vector<double>() == std::vector<double>{1, -1});
-  for (const auto f : {ct::expm1, ct::tanh, ct::asin})
+  CHECK(ct::erf(ct::tensor({kInf, -kInf})).to_vector<double>() == std::vector<double>{1, -1});
+  CHECK(ct::log(ct::tensor({kInf, 1., 0., -0.})).to_vector<double>() ==
+        std::vector<double>{kInf, 0, -kInf, -kInf});
+  CHECK(ct::log1p(ct::tensor({kInf, 0., -1.})).to_vector<double>() == std::vector<double>{kInf, 0, -kInf});
+  for (double x = std::numeric_limits<double>::denorm_min(); x < 0x1p-1022; x *= 1.7) {
+    const double got = ct::log(ct::from_vector(std::vector{x})).item<double>();
+    CHECK(std::abs(got - std::log(x)) <= 0x1p-43);  // a unit of the last place
+  }
+  for (const auto f : {ct::log, ct::log1p})
+    for (const double x : {-2., -kInf, kNaN}) CHECK(std::isnan(f(ct::tensor({x})).item<double>()));
+  CHECK(std::isnan(ct::erf(ct::tensor({kNaN})).item<double>()));
+  for (const auto f : {ct::expm1, ct::tanh, ct::asin, ct::erf, ct::log1p})
     CHECK(std::signbit(f(ct::tensor({-0.})).item<double>()));
 }
 

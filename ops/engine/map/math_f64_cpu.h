@@ -6,16 +6,35 @@
 
 // Functions of vectors of f64 alone: what simulations and activations call in loops as polynomials on the whole register, all
 // else lane by lane the C++ library's (f64 serves checking more than speed). Largest errors found, in units of the last place
-// (engine/map/map_test.cpp repeats the search): expm1 1.0, tanh 0.8, asin and acos 0.7, erfc 1.1.
+// (engine/map/map_test.cpp repeats the search): log 0.9, log1p 1.1, expm1 1.0, tanh 0.8, erf 1.1, asin and acos 0.7, erfc 1.1.
 
 namespace ct::simd {
 
-CT_INLINE Vector<double> log(Vector<double> x) {
-  return each(x, [](double v) { return std::log(v); });
+// log(x + rest), where rest is what rounding took from x: x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)). With
+// s = f / (2 + f) it is k ln 2 + f - f^2/2 + s (f^2/2 + p(s^2)), whose terms fall; p interpolates 2 atanh(s) / s - 2.
+CT_INLINE Vector<double> log_of(Vector<double> x, Vector<double> rest) {
+  using P = Vector<double>;
+  const auto denormal = x < P(0x1p-1022);  // scaled up by 2^54 (0 and negative numbers come along)
+  const P scaled = where(denormal, x * P(0x1p54), x);
+  const P::Bits shifted = scaled.bits_less(0x3fe6a09e667f3bcd);  // the bits of sqrt(1/2)
+  const P f = P::from_bits((shifted & 0xfffffffffffff) + 0x3fe6a09e667f3bcd) - P(1);
+  // With the bias no exponent is negative; in the low bits of 1.5 * 2^52 an integer is that integer more.
+  const auto biased = (detail::Raw<std::uint64_t, kVectorBytes>)shifted + (std::uint64_t{1023} << 52);
+  const P k = P::from_bits((P::Bits)(biased >> 52) + 0x4338000000000000) - P(0x1.8p52 + 1023) -
+              where(denormal, P(54), P(0));
+  const P s = f / (P(2) + f), z = s * s, half = P(0.5) * f * f;
+  const P p =
+      z * polynomial(z, 0x1.5555555555558p-1, 0x1.99999999952d7p-2, 0x1.2492492df281ap-2,
+                     0x1.c71c62e3f11e6p-3, 0x1.7462b51cb66b1p-3, 0x1.39fe51a7c18f9p-3, 0x1.2b5900de53b32p-3);
+  const P low = s * (half + p) + (k * P(0x1.a39ef35793c76p-33) + rest / where(x == P(0), P(1), x));
+  const P y = k * P(0x1.62e42feep-1) - ((half - low) - f);
+  const P special = where(x == P(0), P(-kInfinity), where(x < P(0), P(__builtin_nan("")), x));
+  return where((x > P(0)) & (x < P(kInfinity)), y, special);
 }
-
+CT_INLINE Vector<double> log(Vector<double> x) { return log_of(x, Vector<double>(0)); }
 CT_INLINE Vector<double> log1p(Vector<double> u) {
-  return each(u, [](double v) { return std::log1p(v); });
+  const Vector<double> w = Vector<double>(1) + u;
+  return where(u == 0, u, log_of(w, u - (w - Vector<double>(1))));  // -0
 }
 
 CT_INLINE Vector<double> sin(Vector<double> x) {
@@ -23,10 +42,6 @@ CT_INLINE Vector<double> sin(Vector<double> x) {
 }
 CT_INLINE Vector<double> cos(Vector<double> x) {
   return each(x, [](double v) { return std::cos(v); });
-}
-
-CT_INLINE Vector<double> erf(Vector<double> x) {
-  return each(x, [](double v) { return std::erf(v); });
 }
 
 // ---- The C++ library's functions, called lane by lane -----------------------------------------------------------
@@ -121,17 +136,32 @@ CT_INLINE Vector<double> expm1(Vector<double> x) {
   const HalfExpm1 e = half_expm1(where(x > P(710), P(710), where(x < P(-40), P(-40), x)));
   return where(x == P(0), x, P(2) * (e.high + e.low));  // -0
 }
-// With a = |x| and t = (a - 3) / (a + 3) it is e^(-a^2) q(t) / (1 + 2a): a function of one bend, which a polynomial of the
-// Chebyshev nodes follows to 2e-17 (Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", Math.
-// Comp. 36, 1981). Of a^2, e^(-a^2), q and 1 + 2a what rounding takes is kept; the quotient's upper half, times the divisor,
-// leaves an exact rest. Halves of 26 bits are enough for that, where fma() would be slow.
-CT_INLINE Vector<double> erfc(Vector<double> x) {
+// a * b, and what rounding takes from it; without an instruction for that by halves of 26 bits (Dekker), |a|, |b| < 2^990.
+struct Product {
+  Vector<double> value, rest;
+};
+CT_INLINE Product product(Vector<double> a, Vector<double> b) {
+  const Vector<double> p = a * b;
+#if defined(__FMA__) || defined(__aarch64__)
+  return {p, fma(a, b, -p)};
+#else
+  const Vector<double> a_upper = upper_half(a), b_upper = upper_half(b), a_lower = a - a_upper;
+  return {
+      p, ((a_upper * b_upper - p) + a_lower * b_upper) + (a_upper * (b - b_upper) + a_lower * (b - b_upper))};
+#endif
+}
+// erfc(a) for a >= 0 as a sum whose second term is what rounding takes from the first. With t = (a - 3) / (a + 3) it is
+// e^(-a^2) q(t) / (1 + 2a): a function of one bend, which a polynomial of the Chebyshev nodes follows to 2e-17 (Shepherd and
+// Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2) erfc x", Math. Comp. 36, 1981). Of a^2, e^(-a^2), q and 1 + 2a
+// what rounding takes is kept; the quotient leaves an exact rest. A denormal result is `both`, rounded once.
+struct ErfcTail {
+  Vector<double> high, low, both;
+};
+CT_INLINE ErfcTail erfc_tail(Vector<double> a) {
   using P = Vector<double>;
-  P a = abs(x);
   a = where(a > P(27.5), P(27.5), a);
-  const P square = a * a, a_upper = upper_half(a), a_lower = a - a_upper;
-  const P square_rest = ((a_upper * a_upper - square) + P(2) * a_upper * a_lower) + a_lower * a_lower;
-  const ScaledExpm1 y = scaled_expm1(-square, -square_rest);
+  const Product square = product(a, a);
+  const ScaledExpm1 y = scaled_expm1(-square.value, -square.rest);
   const P e = P(1) + y.e, e_rest = ((P(1) - e) + y.e) + y.e_rest;
 
   const P t = (a - P(3)) / (a + P(3));
@@ -147,25 +177,39 @@ CT_INLINE Vector<double> erfc(Vector<double> x) {
       P(0x1.69468baa6f9f1p-55);
   const P middle(0x1.40c522d7e4987p+0), q = middle + bend, q_rest = (middle - q) + bend;
 
-  const P e_upper = upper_half(e), q_upper = upper_half(q);
-  const P n = e_upper * q_upper;
-  const P n_rest = (e_upper * (q - q_upper) + (e - e_upper) * q) + (e * q_rest + e_rest * q);
+  const Product n = product(e, q);
+  const P n_rest = n.rest + (e * q_rest + e_rest * q);
   const P twice = P(2) * a, d = P(1) + twice, back = d - twice, d_rest = (twice - (d - back)) + (P(1) - back);
-  const P ratio = upper_half(n / d), d_upper = upper_half(d);
-  const P left = ((n - ratio * d_upper) - ratio * (d - d_upper)) + (n_rest - ratio * d_rest);
+  const P over = P(1) / d, ratio = n.value * over;
+  const Product whole = product(ratio, d);
+  const P left = (((n.value - whole.value) - whole.rest) + (n_rest - ratio * d_rest)) * over;
   // 2^k in two steps, for denormal results.
   const P::Bits k = y.shifted.bits_less(0x4338000000000000), half = k >> 1;
   const P scale = P::from_bits((half + 1023) << 52), last = P::from_bits((k - half + 1023) << 52);
-  const P high = ratio * scale * last, low = left / d * scale * last;
-  const P far = where(x < P(0), (P(2) - high) - low, (ratio + left / d) * scale * last);
-  // 1 - x - x p(x^2), up to 0.68.
-  const P z = x * x, one_less = P(1) - x, x_rest = (P(1) - one_less) - x;
-  const P near = one_less + (x_rest - x * polynomial(z, 0x1.06eba8214db68p-3, -0x1.812746b037995p-2,
-                                                     0x1.ce2f21a03d12ap-4, -0x1.b82ce31013baep-6,
-                                                     0x1.565bcc83db813p-8, -0x1.c02d90e2dbdc6p-11,
-                                                     0x1.f99db8ef173bap-14, -0x1.f44cd0d2d039cp-17,
-                                                     0x1.b216d79e21b85p-20, -0x1.1d75986632775p-23));
+  return {ratio * scale * last, left * scale * last, (ratio + left) * scale * last};
+}
+// erf(x) / x - 1 for |x| <= 0.68, of z = x^2.
+CT_INLINE Vector<double> erf_curve(Vector<double> z) {
+  return polynomial(z, 0x1.06eba8214db68p-3, -0x1.812746b037995p-2, 0x1.ce2f21a03d12ap-4,
+                    -0x1.b82ce31013baep-6, 0x1.565bcc83db813p-8, -0x1.c02d90e2dbdc6p-11,
+                    0x1.f99db8ef173bap-14, -0x1.f44cd0d2d039cp-17, 0x1.b216d79e21b85p-20,
+                    -0x1.1d75986632775p-23);
+}
+CT_INLINE Vector<double> erfc(Vector<double> x) {
+  using P = Vector<double>;
+  const ErfcTail tail = erfc_tail(abs(x));
+  const P far = where(x < P(0), (P(2) - tail.high) - tail.low, tail.both);
+  const P one_less = P(1) - x, x_rest = (P(1) - one_less) - x;
+  const P near = one_less + (x_rest - x * erf_curve(x * x));
   return where(abs(x) < P(0.68), near, far);
+}
+// With two lanes a register the C++ library's is the faster one.
+CT_INLINE Vector<double> erf(Vector<double> x) {
+  using P = Vector<double>;
+  if constexpr (P::kSize == 2) return each(x, [](double v) { return std::erf(v); });
+  const ErfcTail tail = erfc_tail(abs(x));
+  const P far = (P(1) - tail.high) - tail.low;
+  return where(abs(x) < P(0.68), x + x * erf_curve(x * x), copysign(far, x));
 }
 
 // ---- Angles and lengths ------------------------------------------------------------------------------------------
